@@ -1,0 +1,55 @@
+"""The command line. Each command is a few lines that call the library; nothing heavy is imported before it is needed."""
+
+import json
+import sys
+from typing import Annotated, Any
+
+import typer
+
+from maskwise import __version__
+from maskwise.errors import UserError
+
+app = typer.Typer(
+    help="Diagnose, cure and decode masked diffusion language models.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
+
+
+def _print_json(value: Any) -> None:
+    sys.stdout.write(json.dumps(value, ensure_ascii=False) + "\n")
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"maskwise {__version__}")
+        raise typer.Exit()
+
+
+@app.callback()
+def _top(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    pass
+
+
+def main() -> None:
+    """Run the command line; a user's mistake is one line on standard error and exit status 2."""
+    try:
+        app()
+    except UserError as problem:
+        print(f"maskwise: {problem}", file=sys.stderr)
+        sys.exit(2)
+    except KeyboardInterrupt:
+        print("maskwise: interrupted; what was finished so far is kept", file=sys.stderr)
+        sys.exit(130)
+
+
+if __name__ == "__main__":
+    main()
