@@ -5,11 +5,27 @@ import sys
 from typing import Annotated, Any
 
 import typer
+import typer.core
 
 from maskwise import __version__
 from maskwise.errors import UserError
 
+
+class _Commands(typer.core.TyperGroup):
+    def invoke(self, ctx: Any) -> Any:
+        """A user's mistake is one line on standard error and exit status 2, never a traceback."""
+        try:
+            return super().invoke(ctx)
+        except UserError as problem:
+            typer.echo(f"maskwise: {problem}", err=True)
+            raise typer.Exit(2) from None
+        except KeyboardInterrupt:
+            typer.echo("maskwise: interrupted; what was finished so far is kept", err=True)
+            raise typer.Exit(130) from None
+
+
 app = typer.Typer(
+    cls=_Commands,
     help="Diagnose, cure and decode masked diffusion language models.",
     no_args_is_help=True,
     add_completion=False,
@@ -40,15 +56,7 @@ def _top(
 
 
 def main() -> None:
-    """Run the command line; a user's mistake is one line on standard error and exit status 2."""
-    try:
-        app()
-    except UserError as problem:
-        print(f"maskwise: {problem}", file=sys.stderr)
-        sys.exit(2)
-    except KeyboardInterrupt:
-        print("maskwise: interrupted; what was finished so far is kept", file=sys.stderr)
-        sys.exit(130)
+    app()
 
 
 if __name__ == "__main__":
