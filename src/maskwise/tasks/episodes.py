@@ -1,0 +1,129 @@
+"""Questions, and the episode of a task: its in-context examples, drawn once, and its test questions."""
+
+import random
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import cycle, islice
+
+from maskwise.tasks.rules import NumberRule, Task
+from maskwise.tasks.words import Words, split_words
+
+LETTERS = "ABC"
+CHANCE = 1 / len(LETTERS)
+LARGEST_NUMBER = 1000
+
+
+@dataclass(frozen=True)
+class Question:
+    """Three options, the index of the right one, and whether it follows the word rule (or is a distractor)."""
+
+    options: tuple[str, str, str]
+    answer: int
+    relevant: bool
+
+    @property
+    def letter(self) -> str:
+        return LETTERS[self.answer]
+
+    @property
+    def asked(self) -> str:
+        """`Options: (A) knit, (B) quirky, (C) persuade`"""
+        listed = ", ".join(f"({letter}) {option}" for letter, option in zip(LETTERS, self.options, strict=True))
+        return f"Options: {listed}"
+
+    @property
+    def answered(self) -> str:
+        """`Answer:[B].`"""
+        return f"Answer:[{self.letter}]."
+
+
+def render(question: Question) -> str:
+    """`Options: (A) knit, (B) quirky, (C) persuade\\nAnswer:[B].\\n\\n`"""
+    return f"{question.asked}\n{question.answered}\n\n"
+
+
+@dataclass(frozen=True)
+class Episode:
+    """What every test point of a task shares (the examples, in their order), and the test questions."""
+
+    task: Task
+    relevant: tuple[Question, ...]
+    distractors: tuple[Question, ...]
+    tests: tuple[Question, ...]
+    seed: int
+
+
+def word_question(target: str, pool: Sequence[str], answer: int, draws: random.Random) -> Question:
+    """A question whose right option is `target`, at place `answer`, among two different words of the pool."""
+    others = draws.sample(pool, 2)
+    return Question(_placed(target, others, answer), answer, relevant=True)
+
+
+def number_question(rule: NumberRule, answer: int, draws: random.Random) -> Question:
+    """Three different integers of 1..1000, the smallest or largest of them at place `answer`."""
+    numbers = sorted(draws.sample(range(1, LARGEST_NUMBER + 1), 3), reverse=rule == "largest")
+    right, *others = (str(number) for number in numbers)
+    draws.shuffle(others)
+    return Question(_placed(right, others, answer), answer, relevant=False)
+
+
+def draw(
+    task: Task, words: Words, relevant: int = 10, distractors: int = 40, points: int = 100, seed: int = 0,
+    held_out: float = 0.5,
+) -> Episode:  # fmt: skip
+    """The episode of a task. The same seed gives the same episode, and a smaller one is the beginning of a larger.
+
+    Test questions are made of the held-out share of the words and examples of the others; with `held_out=0` both
+    use all words.
+    """
+    shown, held = split_words(words, held_out) if held_out else (words, words)
+    return Episode(
+        task,
+        tuple(islice(_word_questions(task, shown, f"examples {seed} {task.name}"), relevant)),
+        tuple(islice(_number_questions(task, f"distractors {seed} {task.name}"), distractors)),
+        tuple(islice(_word_questions(task, held, f"tests {seed} {task.name}"), points)),
+        seed,
+    )
+
+
+def blocked(episode: Episode, location: int) -> tuple[Question, ...]:
+    """The relevant examples in one block, `location` distractors before it and the others after it."""
+    if not 0 <= location <= len(episode.distractors):
+        raise ValueError(f"location {location} is outside 0..{len(episode.distractors)}")
+    return episode.distractors[:location] + episode.relevant + episode.distractors[location:]
+
+
+def mixed(episode: Episode) -> tuple[Question, ...]:
+    """Relevant examples and distractors in one random order, the same for every test point."""
+    examples = [*episode.relevant, *episode.distractors]
+    random.Random(f"order {episode.seed} {episode.task.name}").shuffle(examples)
+    return tuple(examples)
+
+
+def _word_questions(task: Task, words: Words, stream: str) -> Iterator[Question]:
+    """Endless questions; a target comes back only when all have been used."""
+    draws = random.Random(stream)
+    targets, pool = task.word.lists(words)
+    draws.shuffle(targets)
+    for target, answer in zip(cycle(targets), _balanced_answers(draws), strict=False):
+        yield word_question(target, pool, answer, draws)
+
+
+def _number_questions(task: Task, stream: str) -> Iterator[Question]:
+    draws = random.Random(stream)
+    for answer in _balanced_answers(draws):
+        yield number_question(task.number, answer, draws)
+
+
+def _balanced_answers(draws: random.Random) -> Iterator[int]:
+    """Places of the right option in random order, each once in every three: a constant guess scores exactly chance."""
+    while True:
+        places = list(range(len(LETTERS)))
+        draws.shuffle(places)
+        yield from places
+
+
+def _placed(right: str, others: Sequence[str], answer: int) -> tuple[str, str, str]:
+    options = list(others)
+    options.insert(answer, right)
+    return options[0], options[1], options[2]

@@ -1,0 +1,75 @@
+"""The 16 tasks: 8 rules over words, each hidden among examples of one of 2 rules over numbers."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from maskwise.errors import UserError
+from maskwise.tasks.words import Words
+
+NumberRule = Literal["smallest", "largest"]
+NUMBER_RULES: tuple[NumberRule, ...] = ("smallest", "largest")
+CAPITALISED = "capitalised"
+
+
+@dataclass(frozen=True)
+class WordRule:
+    """The right option is a word of `target`; the two wrong ones are words of the categories in `pool`."""
+
+    name: str
+    target: tuple[str, ...]
+    pool: tuple[str, ...]
+
+    def lists(self, words: Words) -> tuple[list[str], list[str]]:
+        """(targets, pool): the words to draw from, no word in both whatever its case."""
+        if self.name == CAPITALISED:
+            return _cased_lists(_joined(words, self.target))
+        targets = _joined(words, self.target)
+        taken = {word.casefold() for word in targets}
+        pool = [word for word in _joined(words, self.pool) if word.casefold() not in taken]
+        if len(pool) < 2:
+            raise UserError(f'the rule "{self.name}" needs words of {", ".join(self.pool)} that are not targets too')
+        return targets, pool
+
+
+_PLAIN = ("animal", "object", "verb", "adjective")
+
+WORD_RULES = (
+    WordRule("country", ("country",), ("name",)),
+    WordRule(CAPITALISED, _PLAIN, _PLAIN),
+    WordRule("verb", ("verb",), ("adjective", "preposition", "object")),
+    WordRule("adjective", ("adjective",), ("verb", "preposition", "object")),
+    WordRule("animal", ("animal",), ("object", "fruit", "sport")),
+    WordRule("colour", ("colour",), ("animal", "object")),
+    WordRule("emotion", ("emotion",), ("colour", "object", "animal")),
+    WordRule("object", ("object",), ("emotion", "colour", "adjective")),
+)
+
+
+@dataclass(frozen=True)
+class Task:
+    """Find the word rule among distractors that follow the number rule."""
+
+    word: WordRule
+    number: NumberRule
+
+    @property
+    def name(self) -> str:
+        return f"{self.word.name}-{self.number}"
+
+
+TASKS = tuple(Task(word, number) for word in WORD_RULES for number in NUMBER_RULES)
+
+
+def _joined(words: Words, categories: tuple[str, ...]) -> list[str]:
+    """The words of these categories, each once."""
+    first_spelling: dict[str, str] = {}
+    for category in categories:
+        for word in words[category]:
+            first_spelling.setdefault(word.casefold(), word)
+    return list(first_spelling.values())
+
+
+def _cased_lists(words: list[str]) -> tuple[list[str], list[str]]:
+    """Every second word capitalised as a target, the others in lower case, so that only the case tells them apart."""
+    ordered = sorted(words, key=str.casefold)
+    return [word[0].upper() + word[1:].lower() for word in ordered[::2]], [word.lower() for word in ordered[1::2]]
