@@ -1,4 +1,4 @@
-"""The command line. Each command is a few lines that call the library; nothing heavy is imported before it is needed."""
+"""The command line: each command is a few lines that call the library; heavy imports wait until they are needed."""
 
 import json
 import sys

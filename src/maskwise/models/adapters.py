@@ -1,0 +1,32 @@
+"""PEFT adapters on a model."""
+
+from pathlib import Path
+
+from peft import PeftModel, get_peft_model_state_dict
+from safetensors import SafetensorError, safe_open
+from transformers import PreTrainedModel
+
+from maskwise.errors import UserError
+
+
+def attach_adapter(net: PreTrainedModel, folder: Path) -> PeftModel:
+    """Puts the adapter of a folder on the network; an adapter that does not fit in full is refused."""
+    if not (folder / "adapter_config.json").exists():
+        raise UserError(f"{folder} has no adapter_config.json: give the folder that `maskwise tune` or PEFT wrote")
+    weights = folder / "adapter_model.safetensors"
+    if not weights.exists():
+        raise UserError(f"{folder} has no adapter_model.safetensors (pickled adapters are refused): save it again")
+    try:
+        with safe_open(weights, framework="pt") as file:
+            stored = {key: tuple(file.get_slice(key).get_shape()) for key in file.keys()}  # noqa: SIM118
+    except SafetensorError as problem:
+        raise UserError(f"{weights} is corrupt or cut short ({problem}): copy it again") from None
+    try:
+        model = PeftModel.from_pretrained(net, str(folder))
+    except (ValueError, RuntimeError) as problem:
+        raise UserError(f"the adapter in {folder} is for another model: {str(problem).splitlines()[0]}") from None
+    expected = {key: tuple(value.shape) for key, value in get_peft_model_state_dict(model).items()}
+    if expected != stored:
+        odd = sorted(expected.items() ^ stored.items())[0][0]
+        raise UserError(f"the adapter in {folder} is for another model: {odd} does not fit")
+    return model

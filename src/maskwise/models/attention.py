@@ -1,0 +1,154 @@
+"""Attention over ragged batches: S sequences laid end to end, every query seeing the keys of its own sequence only."""
+
+from dataclasses import dataclass, field
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+
+@dataclass
+class KeyValues:
+    """Keys and values of S canvases, [sum of lengths, heads, head_dim] a layer, filled as passes go over them.
+
+    A pass over whole canvases fills the store; a later pass over spans refreshes those positions and sees the rest
+    as it was, which is what makes a cache approximate for bidirectional models.
+    """
+
+    offsets: Tensor  # [S+1] int32, boundaries of the canvases
+    longest: int
+    lengths: tuple[int, ...]
+    layers: list[tuple[Tensor, Tensor]] = field(default_factory=list)
+
+    def write(self, layer: int, slots: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+        """Stores k, v [T, heads, head_dim] at the flat places `slots` [T]; returns all that the layer has stored."""
+        if layer == len(self.layers):
+            total = sum(self.lengths)
+            self.layers.append((k.new_zeros(total, *k.shape[1:]), v.new_zeros(total, *v.shape[1:])))
+        keys, values = self.layers[layer]
+        keys.index_copy_(0, slots, k)
+        values.index_copy_(0, slots, v)
+        return keys, values
+
+
+@dataclass
+class Watch:
+    """Records the attention that chosen queries pay, one [n, heads, longest] tensor a layer."""
+
+    queries: Tensor  # [n] flat query indices
+    seen: list[Tensor] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Who sees whom. Queries and keys differ only when a cache holds keys of tokens that are not computed again.
+
+    `pad_q`, `pad_k` say where each flat token goes in a padded [S * longest] grid; None where nothing needs padding.
+    """
+
+    q_offsets: Tensor  # [S+1] int32
+    k_offsets: Tensor  # [S+1] int32
+    longest_q: int
+    longest_k: int
+    causal: bool
+    flash: bool
+    pad_q: Tensor | None = None
+    pad_k: Tensor | None = None
+    key_mask: Tensor | None = None  # [S, 1, 1, longest_k], True where a key exists
+    cache: KeyValues | None = None
+    slots: Tensor | None = None  # [T] where the batch's tokens lie in the cache
+    watch: Watch | None = None
+
+
+def grid_places(offsets: Tensor, longest: int, total: int) -> Tensor:
+    """Flat token -> its place in a right-padded [S * longest] grid. offsets [S+1] -> [total] int64."""
+    starts = offsets[:-1].long()
+    owner = torch.repeat_interleave(offsets.diff().long(), output_size=total)
+    return torch.arange(total, device=offsets.device) - starts[owner] + owner * longest
+
+
+def attend(
+    q: Tensor, k: Tensor, v: Tensor, layout: Layout, layer: int, scale: float, window: int | None = None
+) -> Tensor:
+    """q [T, H, D], k and v [T, G, D], G dividing H -> [T, H, D]; `window` limits a causal query to the last keys."""
+    if layout.cache is not None:
+        assert layout.slots is not None
+        k, v = layout.cache.write(layer, layout.slots, k, v)
+    if layout.watch is not None:
+        layout.watch.seen.append(watched_weights(q, k, layout, scale, window))
+    if layout.flash:
+        return _flash(q, k, v, layout, scale, window)
+    return _padded(q, k, v, layout, scale, window)
+
+
+def _flash(q: Tensor, k: Tensor, v: Tensor, layout: Layout, scale: float, window: int | None) -> Tensor:
+    from torch.nn.attention.varlen import varlen_attn  # CUDA only
+
+    reach = (-1 if window is None else window - 1, 0) if layout.causal else (-1, -1)
+    return varlen_attn(
+        q,
+        _repeat_heads(k, q.shape[1]),
+        _repeat_heads(v, q.shape[1]),
+        layout.q_offsets,
+        layout.k_offsets,
+        layout.longest_q,
+        layout.longest_k,
+        scale=scale,
+        window_size=reach,
+    )
+
+
+def _repeat_heads(x: Tensor, heads: int) -> Tensor:
+    """Grouped key-value heads, spelled out: [T, G, D] -> [T, heads, D]."""
+    return x if x.shape[1] == heads else x.repeat_interleave(heads // x.shape[1], dim=1)
+
+
+def _padded(q: Tensor, k: Tensor, v: Tensor, layout: Layout, scale: float, window: int | None) -> Tensor:
+    sequences, heads = len(layout.q_offsets) - 1, q.shape[1]
+    grid_q = _to_grid(q, layout.pad_q, sequences, layout.longest_q)
+    grid_k = _to_grid(_repeat_heads(k, heads), layout.pad_k, sequences, layout.longest_k)
+    grid_v = _to_grid(_repeat_heads(v, heads), layout.pad_k, sequences, layout.longest_k)
+    # Padding stands on the right, so a causal query never sees it and needs no key mask.
+    band = _band(layout.longest_k, window, q.device) if layout.causal and window else None
+    out = F.scaled_dot_product_attention(
+        grid_q,
+        grid_k,
+        grid_v,
+        attn_mask=band if layout.causal else layout.key_mask,
+        is_causal=layout.causal and band is None,
+        scale=scale,
+    )
+    flat = out.transpose(1, 2).reshape(sequences * layout.longest_q, heads, -1)
+    return flat if layout.pad_q is None else flat[layout.pad_q]
+
+
+def _to_grid(x: Tensor, places: Tensor | None, sequences: int, longest: int) -> Tensor:
+    """[T, H, D] -> [S, H, longest, D]."""
+    if places is not None:
+        x = x.new_zeros(sequences * longest, *x.shape[1:]).index_copy(0, places, x)
+    return x.view(sequences, longest, *x.shape[1:]).transpose(1, 2)
+
+
+def _band(length: int, window: int, device: torch.device) -> Tensor:
+    """[length, length], True where a key is at most window - 1 places before the query."""
+    place = torch.arange(length, device=device)
+    distance = place[:, None] - place[None, :]
+    return (distance >= 0) & (distance < window)
+
+
+def watched_weights(q: Tensor, k: Tensor, layout: Layout, scale: float, window: int | None) -> Tensor:
+    """Weights of the watched queries over their own sequence, [n, H, longest_k] float32, zero past its end."""
+    assert layout.watch is not None
+    queries, heads = layout.watch.queries, q.shape[1]
+    owner = torch.searchsorted(layout.q_offsets[1:].contiguous(), queries.to(torch.int32), right=True)
+    place = torch.arange(layout.longest_k, device=q.device)
+    key_index = layout.k_offsets[:-1].long()[owner][:, None] + place  # [n, longest_k]
+    exists = place < layout.k_offsets.diff().long()[owner][:, None]
+    keys = _repeat_heads(k, heads)[key_index.clamp(max=len(k) - 1)].float()  # [n, longest_k, H, D]
+    scores = torch.einsum("nhd,nlhd->nhl", q[queries].float(), keys) * scale
+    if layout.causal:
+        distance = (queries - layout.q_offsets[:-1].long()[owner])[:, None] - place
+        exists = exists & (distance >= 0)
+        if window:
+            exists = exists & (distance < window)
+    return scores.masked_fill(~exists[:, None, :], float("-inf")).softmax(dim=-1)

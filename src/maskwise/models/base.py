@@ -1,0 +1,323 @@
+"""The seam every room relies on: hidden states of a ragged batch, and logits of the rows somebody asked about.
+
+A caller asks for "the prediction of position i". From which hidden state it is read (its own for LLaDA, the one before
+for Dream and autoregressive models) is decided in `Model.locate` and nowhere else.
+"""
+
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from transformers import PreTrainedModel
+
+from maskwise.errors import UserError
+from maskwise.models.attention import KeyValues, Layout, Watch, grid_places
+
+TOKENS_A_PASS = 16384  # what `predict` puts into one forward pass
+
+
+@dataclass(frozen=True)
+class Batch:
+    """S sequences, or one contiguous span of each, laid end to end: T tokens, no padding."""
+
+    ids: Tensor | None  # [T] int64
+    embeds: Tensor | None  # [T, d], used instead of ids
+    offsets: Tensor  # [S+1] int32, boundaries in the flat list
+    starts: Tensor  # [S] int64, the place of each span's first token in its sequence
+    longest: int
+
+    @staticmethod
+    def pack(sequences: Sequence[Sequence[int] | Tensor], device: torch.device | str = "cpu") -> "Batch":
+        return Batch.spans(sequences, [0] * len(sequences), device)
+
+    @staticmethod
+    def spans(
+        sequences: Sequence[Sequence[int] | Tensor], starts: Sequence[int], device: torch.device | str = "cpu"
+    ) -> "Batch":
+        """Span s begins at position starts[s] of its sequence."""
+        parts = [torch.as_tensor(part, dtype=torch.int64) for part in sequences]
+        lengths = torch.tensor([0] + [len(part) for part in parts])
+        return Batch(
+            ids=torch.cat(parts).to(device),
+            embeds=None,
+            offsets=lengths.cumsum(0).to(torch.int32).to(device),
+            starts=torch.tensor(starts, dtype=torch.int64).to(device),
+            longest=int(lengths.max()),
+        )
+
+    @property
+    def tokens(self) -> int:
+        flat = self.ids if self.ids is not None else self.embeds
+        assert flat is not None
+        return len(flat)
+
+    @property
+    def owner(self) -> Tensor:
+        """[T] the sequence each token belongs to."""
+        return torch.repeat_interleave(self.offsets.diff().long(), output_size=self.tokens)
+
+    @property
+    def positions(self) -> Tensor:
+        """[T] the place of each token in its sequence."""
+        return torch.arange(self.tokens, device=self.offsets.device) + (self.starts - self.offsets[:-1])[self.owner]
+
+
+Body = Callable[[PreTrainedModel, Batch, Layout], Tensor]
+
+
+class Model(nn.Module):
+    """A transformers model behind the seam. `net` is the model itself, or PEFT's wrapper of it."""
+
+    def __init__(
+        self,
+        net: nn.Module,
+        body: Body,
+        *,
+        kind: str,
+        window: int,
+        shift: bool,
+        causal: bool = False,
+        mask_id: int | None = None,
+        tokenizer: Any = None,
+        head: Callable[[Tensor], Tensor] | None = None,
+        name: str = "",
+        trained_window: int | None = None,
+    ) -> None:
+        super().__init__()
+        self.net = net
+        self.kind, self.name, self.tokenizer = kind, name, tokenizer
+        self.window, self.shift, self.causal, self.mask_id = window, shift, causal, mask_id
+        self.trained_window = trained_window
+        self._body = body
+        self._own_head = head
+
+    # What the model is
+
+    @property
+    def core(self) -> PreTrainedModel:
+        """The transformers model, without PEFT around it."""
+        return self.net.get_base_model() if hasattr(self.net, "peft_config") else self.net  # type: ignore
+
+    @property
+    def device(self) -> torch.device:
+        return self.core.get_input_embeddings().weight.device  # type: ignore
+
+    @property
+    def dtype(self) -> torch.dtype:
+        return self.core.get_input_embeddings().weight.dtype  # type: ignore
+
+    @property
+    def head_weight(self) -> Tensor:
+        """[V, d]"""
+        return self.core.get_output_embeddings().weight  # type: ignore
+
+    @property
+    def vocab(self) -> int:
+        return self.head_weight.shape[0]
+
+    @property
+    def parameter_count(self) -> int:
+        return sum(p.numel() for p in self.core.parameters())
+
+    @property
+    def lora_targets(self) -> str:
+        """A regular expression that matches the layers' linear maps in full, and never the output head."""
+        from maskwise.models.targets import linear_targets
+
+        return linear_targets(self.core)
+
+    # Hidden states
+
+    def hidden(self, batch: Batch, cache: KeyValues | None = None) -> Tensor:
+        """Final hidden states after the last norm, [T, d]."""
+        return self._body(self.core, batch, self._layout(batch, cache))
+
+    def embed(self, ids: Tensor) -> Tensor:
+        """Input embeddings, [n] -> [n, d]; a batch takes them instead of ids."""
+        return self.core.get_input_embeddings()(ids)
+
+    def new_cache(self, lengths: Sequence[int]) -> KeyValues:
+        """An empty store of keys and values for S canvases of these lengths."""
+        if self.causal or self.kind == "wrapped":
+            raise UserError(f"{self.name or self.kind} takes no canvas cache: use cache='none'")
+        offsets = torch.tensor([0, *lengths]).cumsum(0).to(torch.int32)
+        return KeyValues(offsets.to(self.device), max(lengths), tuple(lengths))
+
+    def _layout(self, batch: Batch, cache: KeyValues | None) -> Layout:
+        k_offsets, longest_k = (batch.offsets, batch.longest) if cache is None else (cache.offsets, cache.longest)
+        k_total = batch.tokens if cache is None else sum(cache.lengths)
+        sequences = len(batch.offsets) - 1
+        # Equal lengths are a dense grid already, and SDPA takes it as it is.
+        q_even, k_even = batch.tokens == sequences * batch.longest, k_total == sequences * longest_k
+        flash = batch.offsets.is_cuda and self.dtype in (torch.bfloat16, torch.float16) and not (q_even and k_even)
+        layout = Layout(
+            q_offsets=batch.offsets,
+            k_offsets=k_offsets,
+            longest_q=batch.longest,
+            longest_k=longest_k,
+            causal=self.causal,
+            flash=flash,
+            cache=cache,
+            slots=None if cache is None else cache.offsets[:-1].long()[batch.owner] + batch.positions,
+        )
+        if flash:
+            return layout
+        place = torch.arange(longest_k, device=k_offsets.device)
+        return replace(
+            layout,
+            pad_q=None if q_even else grid_places(batch.offsets, batch.longest, batch.tokens),
+            pad_k=None if k_even else grid_places(k_offsets, longest_k, k_total),
+            key_mask=None if k_even else (place < k_offsets.diff()[:, None])[:, None, None, :],
+        )
+
+    # Which hidden state speaks of which position
+
+    def locate(self, batch: Batch, sequence: Tensor, position: Tensor) -> Tensor:
+        """Flat rows of `hidden` from which the predictions of (sequence[i], position[i]) are read. [n], [n] -> [n]."""
+        source = (position - 1).clamp(min=0) if self.shift else position
+        return batch.offsets[:-1].long()[sequence] + source - batch.starts[sequence]
+
+    def first_row(self, start: int) -> int:
+        """The first position a span must contain for the predictions from `start` on to be readable."""
+        return max(start - 1, 0) if self.shift else start
+
+    def flat_rows(self, batch: Batch, rows: Sequence[Sequence[int]]) -> Tensor:
+        """`locate` for host lists, one list of positions a sequence, checked."""
+        if len(rows) != len(batch.offsets) - 1:
+            raise UserError(f"{len(batch.offsets) - 1} sequences but {len(rows)} lists of rows: give one list each")
+        lengths, starts = batch.offsets.diff().tolist(), batch.starts.tolist()
+        for length, start, asked in zip(lengths, starts, rows, strict=True):
+            self._check_rows(start, start + length, asked)
+        sequence = [s for s, asked in enumerate(rows) for _ in asked]
+        position = [row for asked in rows for row in asked]
+        device = batch.offsets.device
+        return self.locate(
+            batch,
+            torch.tensor(sequence, dtype=torch.int64, device=device),
+            torch.tensor(position, dtype=torch.int64, device=device),
+        )
+
+    def _check_rows(self, start: int, stop: int, asked: Sequence[int]) -> None:
+        last = stop if self.shift else stop - 1
+        for row in asked:
+            if self.causal and row == 0:
+                raise UserError("row 0 of a causal model has nothing before it: ask for rows from 1 on")
+            if not start <= row <= last or (row == start > 0 and self.shift):
+                raise UserError(f"row {row} is outside {start}..{last}: a sequence of {stop} tokens has no such row")
+
+    # Logits
+
+    def head(self, rows: Tensor) -> Tensor:
+        """Float32 logits of hidden rows, the mask token's at minus infinity. [n, d] -> [n, V]."""
+        if self._own_head is not None:
+            logits = self._own_head(rows).float()
+        else:
+            logits = float_product(rows, self.head_weight)
+            bias = getattr(self.core.get_output_embeddings(), "bias", None)
+            logits = logits if bias is None else logits + bias.float()
+        if self.mask_id is None:
+            return logits
+        forbidden = torch.tensor([self.mask_id], device=logits.device)
+        return logits.index_fill(1, forbidden, float("-inf")) if logits.requires_grad else logits.index_fill_(
+            1, forbidden, float("-inf")
+        )  # fmt: skip
+
+    def forward(self, batch: Batch, index: Tensor, loss: Callable[[Tensor, Tensor], Any] | None = None) -> Any:
+        """Everything trained runs in here, so that DDP, FSDP2 and checkpointing see it.
+
+        index [n] (from `locate` or `flat_rows`) picks hidden rows; without a loss their logits come back, with one the
+        value of loss(rows [n, d], head_weight [V, d]).
+        """
+        rows = self.hidden(batch)[index]
+        return self.head(rows) if loss is None else loss(rows, self.head_weight)
+
+    @torch.no_grad()
+    def predict(self, sequences: Sequence[Sequence[int]], rows: Sequence[Sequence[int]]) -> list[Tensor]:
+        """The plain door: lists of ids and the positions asked of each -> one float32 [n, V] CPU tensor a sequence."""
+        if len(sequences) != len(rows):
+            raise UserError(f"{len(sequences)} sequences but {len(rows)} lists of rows: give one list each")
+        for number, (sequence, asked) in enumerate(zip(sequences, rows, strict=True)):
+            self.check_sequence(sequence, f"sequence {number}")
+            self._check_rows(0, len(sequence), asked)
+        answers: list[Tensor] = []
+        for first, last in _passes([len(sequence) for sequence in sequences]):
+            batch = Batch.pack(sequences[first:last], self.device)
+            logits = self(batch, self.flat_rows(batch, rows[first:last])).cpu()
+            answers += logits.split([len(asked) for asked in rows[first:last]])
+        return answers
+
+    def check_sequence(self, sequence: Sequence[int], what: str = "the sequence") -> None:
+        """Refuses what the model cannot read: nothing, too much, or ids it has no embedding for."""
+        if len(sequence) == 0:
+            raise UserError(f"{what} is empty: give at least one token")
+        if len(sequence) > self.window:
+            raise UserError(f"{what} has {len(sequence)} tokens but the window of {self.name or self.kind} is "
+                            f"{self.window}: shorten it")  # fmt: skip
+        known = self.core.get_input_embeddings().weight.shape[0]  # type: ignore
+        low, high = min(sequence), max(sequence)
+        if low < 0 or high >= known:
+            raise UserError(f"{what} has token id {low if low < 0 else high}, outside 0..{known - 1}: "
+                            "was it made with another tokenizer?")  # fmt: skip
+        if self.trained_window and len(sequence) > self.trained_window:
+            warnings.warn(
+                f"{what} has {len(sequence)} tokens; {self.name} was trained on {self.trained_window}", stacklevel=3
+            )
+
+    # Evidence and speed
+
+    @torch.no_grad()
+    def attention(self, batch: Batch, rows: Sequence[Sequence[int]]) -> list[Tensor]:
+        """The attention that the rows predicting the asked positions pay, one float32 [n, heads, longest] a layer."""
+        if self.kind == "wrapped":
+            raise UserError("attention weights of a wrapped model cannot be read: open a LLaDA, Dream or AR checkpoint")
+        watch = Watch(self.flat_rows(batch, rows))
+        self._body(self.core, batch, replace(self._layout(batch, None), watch=watch))
+        return watch.seen
+
+    def compile_layers(self) -> None:
+        """One switch: torch.compile of each layer in place."""
+        for module in self.core.modules():
+            if type(module).__name__ in self.core._no_split_modules:
+                module.compile(dynamic=True)
+
+
+def _passes(lengths: Sequence[int]) -> list[tuple[int, int]]:
+    """Cuts consecutive sequences into passes of at most TOKENS_A_PASS tokens (a longer sequence goes alone)."""
+    passes, first, tokens = [], 0, 0
+    for number, length in enumerate(lengths):
+        if number > first and tokens + length > TOKENS_A_PASS:
+            passes.append((first, number))
+            first, tokens = number, 0
+        tokens += length
+    return [*passes, (first, len(lengths))] if lengths else []
+
+
+class _FloatProduct(torch.autograd.Function):
+    """Half-precision rows times weight, accumulated and returned in float32 on CUDA; a plain cast would return ties."""
+
+    @staticmethod
+    def forward(ctx: Any, rows: Tensor, weight: Tensor) -> Tensor:
+        ctx.save_for_backward(rows, weight)
+        return torch.mm(rows, weight.t(), out_dtype=torch.float32)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, Tensor | None]:
+        rows, weight = ctx.saved_tensors
+        gradient = gradients[0].to(rows.dtype)
+        return (
+            gradient @ weight if ctx.needs_input_grad[0] else None,
+            gradient.t() @ rows if ctx.needs_input_grad[1] else None,
+        )
+
+
+def float_product(rows: Tensor, weight: Tensor) -> Tensor:
+    """rows [n, d] x weight [V, d] -> float32 [n, V]."""
+    if weight.dtype == torch.float32:
+        return F.linear(rows.float(), weight)
+    if rows.is_cuda:
+        return _FloatProduct.apply(rows.to(weight.dtype), weight)
+    return F.linear(rows.float(), weight.float())

@@ -1,0 +1,208 @@
+"""Dream: Qwen2's transformer made bidirectional; the logits of position i come from hidden state i-1.
+
+Parameter names and arithmetic are those of the published checkpoints (Dream-v0 Base and Instruct, 7B). The same class
+carries what `convert` makes of Llama (no query, key and value biases) and Qwen2 checkpoints.
+"""
+
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from transformers import LlamaConfig, PreTrainedConfig, PreTrainedModel
+from transformers.modeling_layers import GradientCheckpointingLayer
+from transformers.modeling_outputs import BaseModelOutput, MaskedLMOutput
+from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
+
+from maskwise.errors import UserError
+from maskwise.models.attention import Layout, attend
+from maskwise.models.layers import RMSNorm, default_inverse_frequencies, dense_layout, rotary_tables, rotate
+
+MASK_ID = 151666
+PUBLISHED_WINDOW = 131072  # what the published configuration says
+TRAINED_WINDOW = 2048  # what the published models were trained on
+
+ROPE_TYPES = ("default", "linear", "llama3", "yarn")  # those whose frequencies do not depend on the input's length
+ONLY = {"hidden_act": "silu", "use_sliding_window": False, "use_mrope": False}
+
+
+class DreamConfig(PreTrainedConfig):
+    model_type = "Dream"
+    default_theta = 1e6
+
+    vocab_size: int = 152064
+    hidden_size: int = 3584
+    intermediate_size: int = 18944
+    num_hidden_layers: int = 28
+    num_attention_heads: int = 28
+    num_key_value_heads: int | None = None
+    head_dim: int | None = None
+    hidden_act: str = "silu"
+    max_position_embeddings: int = PUBLISHED_WINDOW
+    initializer_range: float = 0.02
+    rms_norm_eps: float = 1e-6
+    rope_parameters: dict | None = None
+    qkv_bias: bool = True  # ours: Llama has none
+    tie_word_embeddings: bool = False
+    mask_token_id: int | None = None
+    bos_token_id: int | None = None
+    eos_token_id: int | list[int] | None = None
+    pad_token_id: int | None = None
+
+    def __post_init__(self, **kwargs: Any) -> None:
+        if self.num_key_value_heads is None:
+            self.num_key_value_heads = self.num_attention_heads
+        if self.head_dim is None:
+            self.head_dim = self.hidden_size // self.num_attention_heads
+        super().__post_init__(**kwargs)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Writes `rope_theta` where the original code looks for it: without it that code would use 10000, silently."""
+        fields = super().to_dict()
+        if self.rope_parameters:
+            fields["rope_theta"] = self.rope_parameters["rope_theta"]
+        return fields
+
+    def refuse_unsupported(self) -> None:
+        for field, supported in ONLY.items():
+            if getattr(self, field, supported) != supported:
+                raise UserError(f"Dream configuration {field}={getattr(self, field)!r} is not supported "
+                                f"(only {supported!r}): open a checkpoint of the published shape")  # fmt: skip
+        rope = self.rope_parameters["rope_type"]
+        if rope not in ROPE_TYPES:
+            raise UserError(f"rotary positions of type {rope!r} are not supported: use one of {', '.join(ROPE_TYPES)}")
+
+    def inverse_frequencies(self) -> tuple[Tensor, float]:
+        """Rotary frequencies [head_dim / 2] and the factor on cosine and sine."""
+        rope = self.rope_parameters
+        if rope["rope_type"] == "default":
+            return default_inverse_frequencies(rope["rope_theta"], self.head_dim), 1.0
+        twin = LlamaConfig(
+            hidden_size=self.hidden_size,
+            num_attention_heads=self.num_attention_heads,
+            head_dim=self.head_dim,
+            max_position_embeddings=self.max_position_embeddings,
+            rope_parameters=dict(rope),
+        )
+        return ROPE_INIT_FUNCTIONS[rope["rope_type"]](twin, torch.device("cpu"))
+
+
+class DreamAttention(nn.Module):
+    def __init__(self, config: DreamConfig, layer: int) -> None:
+        super().__init__()
+        self.head_dim, self.layer = config.head_dim, layer
+        q_width, kv_width = config.num_attention_heads * self.head_dim, config.num_key_value_heads * self.head_dim
+        self.q_proj = nn.Linear(config.hidden_size, q_width, bias=config.qkv_bias)
+        self.k_proj = nn.Linear(config.hidden_size, kv_width, bias=config.qkv_bias)
+        self.v_proj = nn.Linear(config.hidden_size, kv_width, bias=config.qkv_bias)
+        self.o_proj = nn.Linear(q_width, config.hidden_size, bias=False)
+
+    def forward(self, x: Tensor, cosine: Tensor, sine: Tensor, layout: Layout) -> Tensor:
+        q = rotate(self.q_proj(x).unflatten(-1, (-1, self.head_dim)), cosine, sine)
+        k = rotate(self.k_proj(x).unflatten(-1, (-1, self.head_dim)), cosine, sine)
+        v = self.v_proj(x).unflatten(-1, (-1, self.head_dim))
+        return self.o_proj(attend(q, k, v, layout, self.layer, self.head_dim**-0.5).flatten(1))
+
+
+class DreamMLP(nn.Module):
+    def __init__(self, config: DreamConfig) -> None:
+        super().__init__()
+        self.gate_proj = nn.Linear(config.hidden_size, config.intermediate_size, bias=False)
+        self.up_proj = nn.Linear(config.hidden_size, config.intermediate_size, bias=False)
+        self.down_proj = nn.Linear(config.intermediate_size, config.hidden_size, bias=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.down_proj(F.silu(self.gate_proj(x)) * self.up_proj(x))
+
+
+class DreamBlock(GradientCheckpointingLayer):
+    def __init__(self, config: DreamConfig, layer: int) -> None:
+        super().__init__()
+        self.self_attn = DreamAttention(config, layer)
+        self.mlp = DreamMLP(config)
+        self.input_layernorm = RMSNorm(config.hidden_size, config.rms_norm_eps)
+        self.post_attention_layernorm = RMSNorm(config.hidden_size, config.rms_norm_eps)
+
+    def forward(self, x: Tensor, cosine: Tensor, sine: Tensor, layout: Layout) -> Tensor:
+        """x [T, d] -> [T, d]."""
+        x = x + self.self_attn(self.input_layernorm(x), cosine, sine, layout)
+        return x + self.mlp(self.post_attention_layernorm(x))
+
+
+class DreamBody(nn.Module):
+    def __init__(self, config: DreamConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.embed_tokens = nn.Embedding(config.vocab_size, config.hidden_size)
+        self.layers = nn.ModuleList(DreamBlock(config, layer) for layer in range(config.num_hidden_layers))
+        self.norm = RMSNorm(config.hidden_size, config.rms_norm_eps)
+
+    def run(self, x: Tensor, positions: Tensor, layout: Layout) -> Tensor:
+        """x [T, d] embeddings, positions [T] -> final hidden states [T, d]."""
+        frequencies, scaling = self.config.inverse_frequencies()
+        cosine, sine = rotary_tables(positions, frequencies.to(x.device), scaling)
+        # The original rounds the tables to the model's type before it multiplies; so do we.
+        cosine, sine = cosine.to(x.dtype), sine.to(x.dtype)
+        for layer in self.layers:
+            x = layer(x, cosine, sine, layout)
+        return self.norm(x)
+
+    def forward(
+        self,
+        input_ids: Tensor | None = None,
+        attention_mask: Tensor | None = None,
+        inputs_embeds: Tensor | None = None,
+    ) -> BaseModelOutput:
+        """The ordinary dense call over [B, L]; attention_mask [B, L] is nonzero at real tokens."""
+        x = self.embed_tokens(input_ids) if inputs_embeds is None else inputs_embeds
+        rows, length = x.shape[:2]
+        layout = dense_layout(rows, length, attention_mask, x.device)
+        positions = torch.arange(length, device=x.device).repeat(rows)
+        return BaseModelOutput(last_hidden_state=self.run(x.flatten(0, 1), positions, layout).view_as(x))
+
+
+class DreamModel(PreTrainedModel):
+    config_class = DreamConfig
+    base_model_prefix = "model"
+    supports_gradient_checkpointing = True
+    _no_split_modules = ["DreamBlock"]  # noqa: RUF012
+    _supports_sdpa = True
+    _tied_weights_keys = {"lm_head.weight": "model.embed_tokens.weight"}  # noqa: RUF012
+
+    def __init__(self, config: DreamConfig) -> None:
+        config.refuse_unsupported()
+        super().__init__(config)
+        self.model = DreamBody(config)
+        self.lm_head = nn.Linear(config.hidden_size, config.vocab_size, bias=False)
+        self.post_init()
+
+    def _init_weights(self, module: nn.Module) -> None:
+        if isinstance(module, nn.Linear | nn.Embedding):
+            nn.init.normal_(module.weight, std=self.config.initializer_range)
+        if isinstance(module, nn.Linear) and module.bias is not None:
+            nn.init.zeros_(module.bias)
+        if isinstance(module, RMSNorm):
+            nn.init.ones_(module.weight)
+
+    def get_input_embeddings(self) -> nn.Module:
+        return self.model.embed_tokens
+
+    def set_input_embeddings(self, value: nn.Module) -> None:
+        self.model.embed_tokens = value
+
+    def get_output_embeddings(self) -> nn.Module:
+        return self.lm_head
+
+    def set_output_embeddings(self, value: nn.Module) -> None:
+        self.lm_head = value
+
+    def forward(
+        self,
+        input_ids: Tensor | None = None,
+        attention_mask: Tensor | None = None,
+        inputs_embeds: Tensor | None = None,
+        **_: Any,
+    ) -> MaskedLMOutput:
+        """Logits of every position as the original class gives them, unshifted: row i speaks of position i + 1."""
+        hidden = self.model(input_ids, attention_mask, inputs_embeds).last_hidden_state
+        return MaskedLMOutput(logits=self.lm_head(hidden))

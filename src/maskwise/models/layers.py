@@ -1,0 +1,44 @@
+"""What LLaDA and Dream share: the norm, rotary positions, and the call of one stack of blocks in both its forms."""
+
+import torch
+from torch import Tensor, nn
+
+from maskwise.models.attention import Layout
+
+
+class RMSNorm(nn.Module):
+    """Root-mean-square norm, computed in float32 whatever the input's type."""
+
+    def __init__(self, width: int, eps: float) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(width))
+        self.eps = eps
+
+    def forward(self, x: Tensor) -> Tensor:
+        wide = x.float()
+        wide = wide * torch.rsqrt(wide.square().mean(-1, keepdim=True) + self.eps)
+        return self.weight * wide.to(x.dtype)
+
+
+def rotary_tables(positions: Tensor, inverse_frequencies: Tensor, scaling: float = 1.0) -> tuple[Tensor, Tensor]:
+    """Cosine and sine of each position in float32, ready to multiply [T, heads, D]. [T] -> 2 x [T, 1, D]."""
+    angles = positions.float()[:, None] * inverse_frequencies.float()
+    angles = torch.cat((angles, angles), dim=-1)[:, None, :]
+    return angles.cos() * scaling, angles.sin() * scaling
+
+
+def rotate(x: Tensor, cosine: Tensor, sine: Tensor) -> Tensor:
+    """Turns [T, heads, D] by its position ("rotate half"), in the tables' precision, and gives back x's type."""
+    first, second = x.chunk(2, dim=-1)
+    return (x * cosine + torch.cat((-second, first), dim=-1) * sine).to(x.dtype)
+
+
+def default_inverse_frequencies(theta: float, head_dim: int) -> Tensor:
+    return 1.0 / theta ** (torch.arange(0, head_dim, 2, dtype=torch.float32) / head_dim)
+
+
+def dense_layout(rows: int, length: int, attention_mask: Tensor | None, device: torch.device) -> Layout:
+    """The layout of an ordinary [rows, length] call; attention_mask [rows, length] is nonzero at visible keys."""
+    offsets = torch.arange(0, (rows + 1) * length, length, dtype=torch.int32, device=device)
+    key_mask = None if attention_mask is None else attention_mask.bool()[:, None, None, :]
+    return Layout(offsets, offsets, length, length, causal=False, flash=False, key_mask=key_mask)

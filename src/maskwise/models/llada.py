@@ -1,0 +1,200 @@
+"""LLaDA: a bidirectional Llama-shaped transformer whose logits at position i predict position i.
+
+Parameter names and arithmetic are those of the published checkpoints (LLaDA-8B Base and Instruct, LLaDA-1.5), so that
+weights and adapters travel both ways. Dropout is not applied: the published models use none.
+"""
+
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from transformers import PreTrainedConfig, PreTrainedModel
+from transformers.modeling_layers import GradientCheckpointingLayer
+from transformers.modeling_outputs import BaseModelOutput, MaskedLMOutput
+
+from maskwise.errors import UserError
+from maskwise.models.attention import Layout, attend
+from maskwise.models.layers import RMSNorm, default_inverse_frequencies, dense_layout, rotary_tables, rotate
+
+MASK_ID = 126336
+
+# Fields of the original configuration that change the arithmetic, and the one value of each that is written here.
+ONLY = {
+    "alibi": False,
+    "clip_qkv": None,
+    "input_emb_norm": False,
+    "scale_logits": False,
+    "block_type": "llama",
+    "block_group_size": 1,
+    "activation_type": "silu",
+    "layer_norm_type": "rms",
+    "layer_norm_with_affine": True,
+    "bias_for_layer_norm": False,
+    "attention_layer_norm": False,
+    "rope": True,
+    "rope_full_precision": True,
+}
+
+
+class LLaDAConfig(PreTrainedConfig):
+    model_type = "llada"
+    attribute_map = {  # noqa: RUF012
+        "hidden_size": "d_model",
+        "num_hidden_layers": "n_layers",
+        "num_attention_heads": "n_heads",
+        "num_key_value_heads": "n_kv_heads",
+        "intermediate_size": "mlp_hidden_size",
+        "max_position_embeddings": "max_sequence_length",
+        "tie_word_embeddings": "weight_tying",
+    }
+
+    d_model: int = 4096
+    n_layers: int = 32
+    n_heads: int = 32
+    n_kv_heads: int | None = None
+    mlp_hidden_size: int | None = None
+    mlp_ratio: int | float = 4
+    vocab_size: int = 126464
+    embedding_size: int | None = None
+    max_sequence_length: int = 4096
+    rope_theta: float = 500000.0
+    rms_norm_eps: float = 1e-5
+    include_bias: bool = False
+    include_qkv_bias: bool = False
+    multi_query_attention: bool | None = None
+    weight_tying: bool = False
+    init_std: float = 0.02
+    mask_token_id: int | None = None
+    eos_token_id: int | list[int] | None = None
+    pad_token_id: int | None = None
+
+    def __post_init__(self, **kwargs: Any) -> None:
+        if self.n_kv_heads is None:
+            self.n_kv_heads = 1 if self.multi_query_attention else self.n_heads
+        if self.mlp_hidden_size is None:
+            self.mlp_hidden_size = int(self.mlp_ratio * self.d_model)
+        if self.embedding_size is None:
+            self.embedding_size = self.vocab_size
+        super().__post_init__(**kwargs)
+
+    def refuse_unsupported(self) -> None:
+        for field, supported in ONLY.items():
+            value = getattr(self, field, supported)
+            # Published files write None for "not used" where the switch is false.
+            if value != supported and not (value is None and supported is False):
+                raise UserError(f"LLaDA configuration {field}={value!r} is not supported (only {supported!r}): "
+                                "open a checkpoint of the published shape")  # fmt: skip
+
+
+class LLaDABlock(GradientCheckpointingLayer):
+    def __init__(self, config: LLaDAConfig, layer: int) -> None:
+        super().__init__()
+        width, self.layer = config.d_model, layer
+        self.head_dim = width // config.n_heads
+        kv_width = self.head_dim * config.n_kv_heads
+        bias = config.include_bias
+        qkv_bias = bias or config.include_qkv_bias
+        self.attn_norm = RMSNorm(width, config.rms_norm_eps)
+        self.q_proj = nn.Linear(width, width, bias=qkv_bias)
+        self.k_proj = nn.Linear(width, kv_width, bias=qkv_bias)
+        self.v_proj = nn.Linear(width, kv_width, bias=qkv_bias)
+        self.attn_out = nn.Linear(width, width, bias=bias)
+        self.ff_norm = RMSNorm(width, config.rms_norm_eps)
+        self.ff_proj = nn.Linear(width, config.mlp_hidden_size, bias=bias)
+        self.up_proj = nn.Linear(width, config.mlp_hidden_size, bias=bias)
+        self.ff_out = nn.Linear(config.mlp_hidden_size, width, bias=bias)
+
+    def forward(self, x: Tensor, cosine: Tensor, sine: Tensor, layout: Layout) -> Tensor:
+        """x [T, d] -> [T, d]."""
+        normed = self.attn_norm(x)
+        q = rotate(self.q_proj(normed).unflatten(-1, (-1, self.head_dim)), cosine, sine)
+        k = rotate(self.k_proj(normed).unflatten(-1, (-1, self.head_dim)), cosine, sine)
+        v = self.v_proj(normed).unflatten(-1, (-1, self.head_dim))
+        x = x + self.attn_out(attend(q, k, v, layout, self.layer, self.head_dim**-0.5).flatten(1))
+        normed = self.ff_norm(x)
+        return x + self.ff_out(F.silu(self.ff_proj(normed)) * self.up_proj(normed))
+
+
+class LLaDABody(nn.Module):
+    """Embedding, blocks, last norm; it holds the head too, because the published names put it here."""
+
+    def __init__(self, config: LLaDAConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.transformer = nn.ModuleDict(
+            {
+                "wte": nn.Embedding(config.embedding_size, config.d_model),
+                "blocks": nn.ModuleList(LLaDABlock(config, layer) for layer in range(config.n_layers)),
+                "ln_f": RMSNorm(config.d_model, config.rms_norm_eps),
+            }
+        )
+        if not config.weight_tying:
+            self.transformer["ff_out"] = nn.Linear(config.d_model, config.embedding_size, bias=config.include_bias)
+
+    def run(self, x: Tensor, positions: Tensor, layout: Layout) -> Tensor:
+        """x [T, d] embeddings, positions [T] -> final hidden states [T, d]."""
+        frequencies = default_inverse_frequencies(self.config.rope_theta, self.config.d_model // self.config.n_heads)
+        cosine, sine = rotary_tables(positions, frequencies.to(x.device))
+        for block in self.transformer["blocks"]:
+            x = block(x, cosine, sine, layout)
+        return self.transformer["ln_f"](x)
+
+    def forward(
+        self,
+        input_ids: Tensor | None = None,
+        attention_mask: Tensor | None = None,
+        inputs_embeds: Tensor | None = None,
+    ) -> BaseModelOutput:
+        """The ordinary dense call over [B, L]; attention_mask [B, L] is nonzero at real tokens."""
+        x = self.transformer["wte"](input_ids) if inputs_embeds is None else inputs_embeds
+        rows, length = x.shape[:2]
+        layout = dense_layout(rows, length, attention_mask, x.device)
+        positions = torch.arange(length, device=x.device).repeat(rows)
+        return BaseModelOutput(last_hidden_state=self.run(x.flatten(0, 1), positions, layout).view_as(x))
+
+
+class LLaDAModelLM(PreTrainedModel):
+    config_class = LLaDAConfig
+    base_model_prefix = "model"
+    supports_gradient_checkpointing = True
+    _no_split_modules = ["LLaDABlock"]  # noqa: RUF012
+    _supports_sdpa = True
+
+    def __init__(self, config: LLaDAConfig) -> None:
+        config.refuse_unsupported()
+        super().__init__(config)
+        self.model = LLaDABody(config)
+        self.post_init()
+
+    def _init_weights(self, module: nn.Module) -> None:
+        if isinstance(module, nn.Linear | nn.Embedding):
+            nn.init.normal_(module.weight, std=self.config.init_std)
+        if isinstance(module, nn.Linear) and module.bias is not None:
+            nn.init.zeros_(module.bias)
+        if isinstance(module, RMSNorm):
+            nn.init.ones_(module.weight)
+
+    def get_input_embeddings(self) -> nn.Module:
+        return self.model.transformer["wte"]
+
+    def set_input_embeddings(self, value: nn.Module) -> None:
+        self.model.transformer["wte"] = value
+
+    def get_output_embeddings(self) -> nn.Module:
+        return self.model.transformer["wte" if self.config.weight_tying else "ff_out"]
+
+    def set_output_embeddings(self, value: nn.Module) -> None:
+        self.model.transformer["wte" if self.config.weight_tying else "ff_out"] = value
+
+    def forward(
+        self,
+        input_ids: Tensor | None = None,
+        attention_mask: Tensor | None = None,
+        inputs_embeds: Tensor | None = None,
+        **_: Any,
+    ) -> MaskedLMOutput:
+        """Logits of every position, as the original class gives them: [B, L] -> [B, L, V]."""
+        hidden = self.model(input_ids, attention_mask, inputs_embeds).last_hidden_state
+        head = self.get_output_embeddings()
+        return MaskedLMOutput(logits=F.linear(hidden, head.weight, getattr(head, "bias", None)))

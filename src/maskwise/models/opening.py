@@ -1,0 +1,194 @@
+"""Opening a model by path or name, and putting a user's own behind the seam."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from torch import Tensor
+from transformers import AutoModelForCausalLM, PreTrainedModel
+from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
+
+from maskwise.errors import UserError
+from maskwise.models.base import Batch, Model
+from maskwise.models.bodies import RAGGED, causal_body, largest_difference, native_body, padded_body
+from maskwise.models.catalog import MASK_OF_FAMILY, locate_checkpoint
+from maskwise.models.dream import PUBLISHED_WINDOW, TRAINED_WINDOW, DreamModel
+from maskwise.models.llada import LLaDAModelLM
+from maskwise.models.tokens import load_tokenizer
+
+NATIVE: dict[str, type[PreTrainedModel]] = {"LLaDAModelLM": LLaDAModelLM, "DreamModel": DreamModel}
+DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
+
+
+def open(
+    name: str | Path,
+    dtype: str | torch.dtype = "auto",
+    device: str | torch.device | None = None,
+    adapter: str | Path | None = None,
+) -> Model:
+    """Opens a checkpoint folder, an embedded model or a published name, optionally with a PEFT adapter on it.
+
+    dtype "auto" is the checkpoint's own on CUDA and float32 on CPU; device None is CUDA where there is one.
+    """
+    place = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+    folder, embedded_adapter = locate_checkpoint(str(name))
+    settings = read_settings(folder)
+    architecture = (settings.get("architectures") or ["none named"])[0]
+    check_weight_files(folder)
+    if architecture in NATIVE:
+        net = load_weights(NATIVE[architecture], folder, pick_dtype(dtype, place, settings), place, "sdpa")
+    elif architecture in MODEL_FOR_CAUSAL_LM_MAPPING_NAMES.values():
+        net = load_weights(AutoModelForCausalLM, folder, pick_dtype(dtype, place, settings), place, RAGGED)
+    else:
+        raise UserError(f"{name}: unknown architecture {architecture!r}; supported are LLaDAModelLM, DreamModel and "
+                        "transformers' causal language models")  # fmt: skip
+    model = behind_the_seam(net, load_tokenizer(folder, native=architecture in NATIVE), str(name))
+    chosen = adapter or embedded_adapter
+    if chosen is not None:
+        from maskwise.models.adapters import attach_adapter
+
+        model.net = attach_adapter(model.core, Path(chosen))
+    return model.eval()
+
+
+def behind_the_seam(net: PreTrainedModel, tokenizer: Any, name: str) -> Model:
+    """A LLaDA, Dream or AR network that is already in memory, as a Model."""
+    if isinstance(net, LLaDAModelLM | DreamModel):
+        kind = "llada" if isinstance(net, LLaDAModelLM) else "dream"
+        mask_id = find_mask_id(net, tokenizer, kind)
+        long_dream = kind == "dream" and net.config.max_position_embeddings == PUBLISHED_WINDOW
+        return Model(net, native_body, kind=kind, window=net.config.max_position_embeddings, shift=kind == "dream",
+                     mask_id=mask_id, tokenizer=tokenizer, name=name,
+                     trained_window=TRAINED_WINDOW if long_dream else None)  # fmt: skip
+    net.set_attn_implementation(RAGGED)
+    model = Model(net, causal_body, kind="ar", window=net.config.max_position_embeddings, shift=True, causal=True,
+                  tokenizer=tokenizer, name=name)  # fmt: skip
+    refuse_if_different(model, f"{type(net).__name__} does not fit the seam")
+    return model
+
+
+def wrap(
+    hf_model: PreTrainedModel,
+    tokenizer: Any = None,
+    mask_id: int | None = None,
+    shift: bool = False,
+    causal: bool = False,
+    head: Callable[[Tensor], Tensor] | None = None,
+) -> Model:
+    """Puts a user's own model behind the seam; `head` maps hidden rows to logits where they are not just a product.
+
+    A masked language model whose head has layers of its own is wrapped like this: mw.wrap(bert, tok, head=bert.cls)
+    """
+    if mask_id is None and not causal:
+        mask_id = tokenizer.mask_token_id if tokenizer is not None else getattr(hf_model.config, "mask_token_id", None)
+    if mask_id is None and not causal:
+        raise UserError("the model has no mask token: pass mask_id")
+    if isinstance(hf_model, LLaDAModelLM | DreamModel):
+        model = behind_the_seam(hf_model, tokenizer, type(hf_model).__name__)
+        model.mask_id = mask_id
+        return model.eval()
+    window = getattr(hf_model.config, "max_position_embeddings", None) or 2**31
+    model = Model(hf_model, padded_body, kind="wrapped", window=window, shift=shift, causal=causal, mask_id=mask_id,
+                  tokenizer=tokenizer, head=head, name=type(hf_model).__name__).eval()  # fmt: skip
+    refuse_if_different(model, "its logits are not its last hidden states times its output embeddings: pass head=")
+    return model
+
+
+@torch.no_grad()
+def refuse_if_different(model: Model, problem: str) -> None:
+    """Compares the seam with the class's own forward on a few tokens."""
+    ids = [token % model.vocab for token in range(1, 8)]
+    batch = Batch.pack([ids], model.device)
+    mask_id, model.mask_id = model.mask_id, None  # the class's own logits keep the mask token
+    ours = model.head(model.hidden(batch))
+    model.mask_id = mask_id
+    tolerance = 1e-3 if model.dtype == torch.float32 else 3e-2
+    difference = largest_difference(model.core, ours, ids)
+    if not difference < tolerance:
+        raise UserError(f"{problem} (largest difference {difference:.2g} of the largest logit)")
+
+
+def find_mask_id(net: PreTrainedModel, tokenizer: Any, kind: str) -> int:
+    """From the configuration, then the tokenizer, then the family."""
+    found = net.config.mask_token_id
+    if found is None and tokenizer is not None:
+        found = tokenizer.mask_token_id
+    if found is None:
+        found = MASK_OF_FAMILY[kind]
+    if not 0 <= found < net.get_input_embeddings().weight.shape[0]:  # type: ignore
+        raise UserError("no mask token: set mask_token_id in config.json or mask_token in the tokenizer")
+    return found
+
+
+def read_settings(folder: Path) -> dict[str, Any]:
+    file = folder / "config.json"
+    if not file.exists():
+        raise UserError(f"{folder} has no config.json: give the folder of a checkpoint")
+    try:
+        settings = json.loads(file.read_text())
+    except json.JSONDecodeError as problem:
+        raise UserError(f"{file} is not valid JSON ({problem}): download it again") from None
+    if not isinstance(settings, dict):
+        raise UserError(f"{file} does not hold a configuration: download it again")
+    return settings
+
+
+def check_weight_files(folder: Path) -> None:
+    """Every weight file is there, is safetensors and is whole, before anything is loaded."""
+    index = folder / "model.safetensors.index.json"
+    if index.exists():
+        names = sorted(set(json.loads(index.read_text())["weight_map"].values()))
+    else:
+        names = ["model.safetensors"]
+    absent = [name for name in names if not (folder / name).exists()]
+    if absent and list(folder.glob("*.bin")) + list(folder.glob("*.pt")) + list(folder.glob("*.pth")):
+        raise UserError(f"{folder} holds pickled weights, which can run code: convert them to safetensors first")
+    if absent:
+        raise UserError(f"{folder} lacks {', '.join(absent[:3])}: download the checkpoint again")
+    for name in names:
+        try:
+            with safe_open(folder / name, framework="pt"):
+                pass
+        except SafetensorError as problem:
+            raise UserError(f"{folder / name} is corrupt or cut short ({problem}): download it again") from None
+
+
+def pick_dtype(dtype: str | torch.dtype, device: torch.device, settings: dict[str, Any]) -> torch.dtype:
+    if isinstance(dtype, torch.dtype):
+        return dtype
+    if dtype == "auto":
+        stored = settings.get("dtype") or settings.get("torch_dtype") or "float32"
+        return DTYPES.get(stored, torch.float32) if device.type == "cuda" else torch.float32
+    if dtype not in DTYPES:
+        raise UserError(f"unknown dtype {dtype!r}: use auto, {', '.join(DTYPES)}")
+    return DTYPES[dtype]
+
+
+def load_weights(
+    net_class: Any, folder: Path, dtype: torch.dtype, device: torch.device, attention: str
+) -> PreTrainedModel:
+    """Straight onto the device, without remote code; missing, unexpected or wrongly shaped weights are refused."""
+    net, report = net_class.from_pretrained(
+        folder,
+        dtype=dtype,
+        device_map={"": device},
+        attn_implementation=attention,
+        use_safetensors=True,
+        local_files_only=True,
+        trust_remote_code=False,
+        output_loading_info=True,
+        ignore_mismatched_sizes=True,
+    )
+    for what, key in (
+        ("missing", "missing_keys"),
+        ("unexpected", "unexpected_keys"),
+        ("wrongly shaped", "mismatched_keys"),
+    ):
+        names = sorted(str(entry[0] if isinstance(entry, tuple) else entry) for entry in report[key])
+        if names:
+            more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+            raise UserError(f"{folder} does not fit its config.json: {what} weights {', '.join(names[:3])}{more}")
+    return net

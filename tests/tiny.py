@@ -1,0 +1,62 @@
+"""Small random models for tests: the real classes at toy size, float32, made from a seed."""
+
+import torch
+from transformers import LlamaConfig, LlamaForCausalLM, Qwen2Config, Qwen2ForCausalLM
+
+from maskwise.models import DreamConfig, DreamModel, LLaDAConfig, LLaDAModelLM
+from maskwise.models.base import Model
+from maskwise.models.opening import behind_the_seam
+
+WIDE = 0.3  # initial spread of the weights: large enough that predictions differ visibly
+
+
+def llada_net(
+    seed: int = 0, vocab: int = 64, width: int = 32, layers: int = 2, window: int = 256, **more
+) -> LLaDAModelLM:
+    torch.manual_seed(seed)
+    settings = {"d_model": width, "n_layers": layers, "n_heads": 4, "n_kv_heads": 2, "mlp_hidden_size": 48,
+                "vocab_size": vocab, "max_sequence_length": window, "mask_token_id": vocab - 1, "eos_token_id": 0,
+                "init_std": WIDE}  # fmt: skip
+    return LLaDAModelLM(LLaDAConfig(**(settings | more))).eval()
+
+
+def dream_net(
+    seed: int = 0, vocab: int = 64, width: int = 32, layers: int = 2, window: int = 256, **more
+) -> DreamModel:
+    torch.manual_seed(seed)
+    settings = {"hidden_size": width, "num_hidden_layers": layers, "num_attention_heads": 4, "num_key_value_heads": 2,
+                "intermediate_size": 48, "vocab_size": vocab, "max_position_embeddings": window,
+                "mask_token_id": vocab - 1, "eos_token_id": 0, "initializer_range": WIDE}  # fmt: skip
+    return DreamModel(DreamConfig(**(settings | more))).eval()
+
+
+def qwen_net(
+    seed: int = 0, vocab: int = 64, width: int = 32, layers: int = 2, window: int = 256, **more
+) -> Qwen2ForCausalLM:
+    torch.manual_seed(seed)
+    settings = {"hidden_size": width, "num_hidden_layers": layers, "num_attention_heads": 4, "num_key_value_heads": 2,
+                "intermediate_size": 48, "vocab_size": vocab, "max_position_embeddings": window, "eos_token_id": 0,
+                "initializer_range": WIDE}  # fmt: skip
+    return Qwen2ForCausalLM(Qwen2Config(**(settings | more))).eval()
+
+
+def llama_net(
+    seed: int = 0, vocab: int = 64, width: int = 32, layers: int = 2, window: int = 256, **more
+) -> LlamaForCausalLM:
+    torch.manual_seed(seed)
+    settings = {"hidden_size": width, "num_hidden_layers": layers, "num_attention_heads": 4, "num_key_value_heads": 2,
+                "intermediate_size": 48, "vocab_size": vocab, "max_position_embeddings": window, "eos_token_id": 0,
+                "initializer_range": WIDE}  # fmt: skip
+    return LlamaForCausalLM(LlamaConfig(**(settings | more))).eval()
+
+
+def tiny_llada(seed: int = 0, tokenizer=None, **more) -> Model:
+    return behind_the_seam(llada_net(seed, **more), tokenizer, "tiny random LLaDA")
+
+
+def tiny_dream(seed: int = 0, tokenizer=None, **more) -> Model:
+    return behind_the_seam(dream_net(seed, **more), tokenizer, "tiny random Dream")
+
+
+def tiny_ar(seed: int = 0, tokenizer=None, **more) -> Model:
+    return behind_the_seam(qwen_net(seed, **more), tokenizer, "tiny random Qwen2")
