@@ -281,7 +281,7 @@ class Model(nn.Module):
     def compile_layers(self) -> None:
         """One switch: torch.compile of each layer in place."""
         for module in self.core.modules():
-            if type(module).__name__ in self.core._no_split_modules:
+            if type(module).__name__ in (self.core._no_split_modules or ()):
                 module.compile(dynamic=True)
 
 

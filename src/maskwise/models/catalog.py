@@ -21,10 +21,23 @@ for config_class, net_class in ((LLaDAConfig, LLaDAModelLM), (DreamConfig, Dream
 
 ZOO = Path(__file__).parent / "zoo"
 
-LLAMA3 = {"vocab_size": 128256, "hidden_size": 4096, "intermediate_size": 14336, "num_hidden_layers": 32,
-          "num_attention_heads": 32, "num_key_value_heads": 8, "max_position_embeddings": 8192}  # fmt: skip
-QWEN25 = {"vocab_size": 152064, "hidden_size": 3584, "intermediate_size": 18944, "num_hidden_layers": 28,
-          "num_attention_heads": 28, "num_key_value_heads": 4}  # fmt: skip
+LLAMA3: dict[str, Any] = {
+    "vocab_size": 128256,
+    "hidden_size": 4096,
+    "intermediate_size": 14336,
+    "num_hidden_layers": 32,
+    "num_attention_heads": 32,
+    "num_key_value_heads": 8,
+    "max_position_embeddings": 8192,
+}
+QWEN25: dict[str, Any] = {
+    "vocab_size": 152064,
+    "hidden_size": 3584,
+    "intermediate_size": 18944,
+    "num_hidden_layers": 28,
+    "num_attention_heads": 28,
+    "num_key_value_heads": 4,
+}
 
 # Published checkpoints of the families the papers study; any other of the same classes opens too.
 PUBLISHED: dict[str, PreTrainedConfig] = {

