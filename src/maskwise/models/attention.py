@@ -85,7 +85,7 @@ def _flash(q: Tensor, k: Tensor, v: Tensor, layout: Layout, scale: float, window
     from torch.nn.attention.varlen import varlen_attn  # CUDA only
 
     reach = (-1 if window is None else window - 1, 0) if layout.causal else (-1, -1)
-    return varlen_attn(
+    out = varlen_attn(
         q,
         _repeat_heads(k, q.shape[1]),
         _repeat_heads(v, q.shape[1]),
@@ -96,6 +96,8 @@ def _flash(q: Tensor, k: Tensor, v: Tensor, layout: Layout, scale: float, window
         scale=scale,
         window_size=reach,
     )
+    assert isinstance(out, Tensor)  # a pair only when asked for
+    return out
 
 
 def _repeat_heads(x: Tensor, heads: int) -> Tensor:

@@ -37,7 +37,8 @@ def convert(source: str | Path, out: str | Path) -> Path:
         mask_token_id=mask_id,
         **{name: getattr(config, name) for name in COPIED},
     )
-    dream = DreamModel(dream_config).to(dtype=model.dtype)
+    dream: Any = DreamModel(dream_config)
+    dream.to(model.dtype)
     dream.load_state_dict(model.core.state_dict())
     dream.save_pretrained(out)
     if model.tokenizer is not None:

@@ -1,0 +1,134 @@
+"""Holding our classes against the original remote code, on a checkpoint the user has."""
+
+import gc
+import json
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+from transformers import AutoTokenizer
+from transformers.dynamic_module_utils import get_class_from_dynamic_module
+
+from maskwise.errors import UserError
+from maskwise.models.base import Model
+from maskwise.models.catalog import locate_checkpoint
+from maskwise.models.opening import open, read_settings
+
+TEXTS = (
+    "Masked diffusion models fill in the blanks.",
+    "Options: (A) knit, (B) quirky, (C) persuade\nAnswer:[B].\n\n",
+    "Größe, naïve café, 北京, 12345 + 67890 = ?\n\tdef f(x): return x**2",
+)
+CHAT = [{"role": "user", "content": "What is 2 + 2?"}]
+MASKS = 4
+
+
+def verify(name: str, dtype: str = "float32", device: str | None = None) -> dict[str, Any]:
+    """Runs the checkpoint's own code, then ours, on the same inputs, one after the other so that one copy is in memory.
+
+    Returns the number of texts whose token ids differ, whether the chat prompts agree, the largest difference of the
+    logits and the number of masked positions where the greedy tokens differ.
+    """
+    folder = locate_checkpoint(name)[0]
+    auto_map = read_settings(folder).get("auto_map") or {}
+    entry = auto_map.get("AutoModelForCausalLM") or auto_map.get("AutoModel")
+    if entry is None:
+        raise UserError(f"{folder} carries no code of its own (no auto_map in config.json): there is nothing to verify")
+    ours = open(name, dtype=dtype, device=device)
+    prompts = _prompts(ours)
+    our_logits = [_our_logits(ours, prompt) for prompt in prompts]
+    our_tokens, our_chat = _text_side(ours.tokenizer)
+    place, precision, mask_free = ours.device, ours.dtype, ours.mask_id
+    del ours
+    gc.collect()
+    # Code of the checkpoint's own: whatever it raises is its own business, and the user is told in one line.
+    try:
+        their_tokens, their_chat = _text_side(_original_tokenizer(folder))
+        net = _original_net(folder, entry, auto_map["AutoConfig"], precision, place)
+        their_logits = [_their_logits(net, prompt) for prompt in prompts]
+    except Exception as problem:
+        reason = (str(problem) or type(problem).__name__).splitlines()[0]
+        raise UserError(
+            f"the original code of {folder} does not run here ({type(problem).__name__}: {reason})"
+        ) from problem
+    differences = [
+        _without(a, mask_free) - _without(b, mask_free) for a, b in zip(our_logits, their_logits, strict=True)
+    ]
+    greedy = [
+        (_without(a, mask_free).argmax(-1) != _without(b, mask_free).argmax(-1)).sum()
+        for a, b in zip(our_logits, their_logits, strict=True)
+    ]
+    return {
+        "model": name,
+        "dtype": str(precision).removeprefix("torch."),
+        "texts": 0 if our_tokens is None else len(TEXTS),
+        "texts_with_other_ids": sum(a != b for a, b in zip(our_tokens or [], their_tokens or [], strict=True)),
+        "chat_prompts_agree": None if our_chat is None else our_chat == their_chat,
+        "positions": sum(len(logits) for logits in our_logits),
+        "largest_logit_difference": max(float(d.abs().max()) for d in differences),
+        "largest_logit": max(float(_without(b, mask_free).abs().max()) for b in their_logits),
+        "greedy_tokens_that_differ": int(sum(int(count) for count in greedy)),
+    }
+
+
+def _prompts(model: Model) -> list[list[int]]:
+    """Short sequences with masks behind them: real text where there is a tokenizer, spread-out ids otherwise."""
+    assert model.mask_id is not None
+    if model.tokenizer is None:
+        plain = [[(7 * i + 11 * s) % model.mask_id for i in range(12)] for s in range(len(TEXTS))]
+    else:
+        plain = [model.tokenizer(text)["input_ids"] for text in TEXTS]
+    return [ids + [model.mask_id] * MASKS for ids in plain]
+
+
+def _our_logits(model: Model, prompt: list[int]) -> Tensor:
+    """Unshifted, as the original class lays them out: row i speaks of position i, or of i + 1 in a shifted model."""
+    rows = [position + int(model.shift) for position in range(len(prompt))]
+    return model.predict([prompt], [rows])[0]
+
+
+def _without(logits: Tensor, mask_id: int | None) -> Tensor:
+    """The original gives the mask token a logit, ours does not: leave its column out."""
+    return logits if mask_id is None else torch.cat((logits[:, :mask_id], logits[:, mask_id + 1 :]), dim=1)
+
+
+def _text_side(tokenizer: Any) -> tuple[list[list[int]] | None, str | None]:
+    if tokenizer is None:
+        return None, None
+    chat = None
+    if tokenizer.chat_template:
+        chat = tokenizer.apply_chat_template(CHAT, tokenize=False, add_generation_prompt=True)
+    return [tokenizer(text)["input_ids"] for text in TEXTS], chat
+
+
+def _original_tokenizer(folder: Path) -> Any:
+    if not (folder / "tokenizer_config.json").exists():
+        return None
+    entry = json.loads((folder / "tokenizer_config.json").read_text()).get("auto_map", {}).get("AutoTokenizer")
+    if entry is None:
+        return AutoTokenizer.from_pretrained(folder)
+    code = entry if isinstance(entry, str) else next(part for part in entry if part)
+    return _remote_class(code, folder).from_pretrained(folder)
+
+
+def _original_net(folder: Path, entry: str, config_entry: str, dtype: torch.dtype, device: torch.device) -> Any:
+    config = _remote_class(config_entry, folder).from_pretrained(folder)
+    # Published files may ask for an attention package the user need not have.
+    config._attn_implementation = "eager"
+    return (
+        _remote_class(entry, folder)
+        .from_pretrained(folder, config=config, dtype=dtype, use_safetensors=True)
+        .to(device)
+        .eval()
+    )
+
+
+def _remote_class(entry: str, folder: Path) -> Any:
+    """A class out of the checkpoint's own code; the Auto classes would hand back ours, which is registered for it."""
+    return get_class_from_dynamic_module(entry, str(folder))
+
+
+@torch.no_grad()
+def _their_logits(net: Any, prompt: list[int]) -> Tensor:
+    return net(torch.tensor([prompt], device=net.device)).logits[0].float().cpu()
