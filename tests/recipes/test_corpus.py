@@ -1,0 +1,98 @@
+"""The documents are what their text says, and keep what is evaluated out."""
+
+import re
+
+import numpy as np
+import pytest
+
+from corpus import ANSWER, NUMBER_RULES, Corpus, Mix, load_zoo_tokenizer, number_options, rule_key, training_rules
+from maskwise.tasks.rules import WORD_RULES
+from maskwise.tasks.words import load_words, split_words
+
+TOKENIZER = load_zoo_tokenizer()
+CORPUS = Corpus(TOKENIZER, np.full(5000, TOKENIZER.encode(" the")[0], dtype=np.int16))
+QUESTION = re.compile(r"Options: \(A\) (.+?), \(B\) (.+?), \(C\) (.+?)\nAnswer:\[([ABC])\]\.\n\n")
+MIXES = {"few-shot": Mix(1, 0, 0), "labels": Mix(0, 1, 0), "other": Mix(0, 0, 1), "prose": Mix(0, 0, 0)}
+
+
+def some_rows(mix: Mix, seed: int = 0, count: int = 24, length: int = 512) -> np.ndarray:
+    return CORPUS.rows(count, length, mix, np.random.default_rng(seed))
+
+
+@pytest.mark.parametrize("kind", ["few_shot", "_label_documents", "_other_documents"])
+def test_pieces_laid_end_to_end_are_the_tokens_of_the_text(kind):
+    draws = np.random.default_rng(1)
+    if kind == "few_shot":
+        pieces = CORPUS.few_shot(np.array([3, 50, 7]), 3, draws).ravel()
+    else:
+        pieces = getattr(CORPUS, kind)(2000, draws)
+    assert (CORPUS.pieces.lay(pieces) & (ANSWER - 1)).tolist() == TOKENIZER.encode(CORPUS.pieces.text(pieces))
+
+
+@pytest.mark.parametrize("mix", MIXES.values(), ids=MIXES)
+def test_rows_have_their_shape_and_valid_tokens(mix):
+    rows = some_rows(mix)
+    assert rows.shape == (24, 512) and rows.dtype == np.int16
+    assert (rows & (ANSWER - 1)).max() < len(TOKENIZER)
+    assert TOKENIZER.mask_token_id not in rows & (ANSWER - 1)
+    assert (some_rows(mix) == rows).all()
+    assert mix == MIXES["prose"] or (some_rows(mix, seed=1) != rows).any()
+
+
+def test_the_flag_is_on_the_answers_letters_and_nowhere_else_in_a_question():
+    rows = some_rows(Mix(1, 0, 0))
+    opening = TOKENIZER.encode(":[")[0]
+    after_opening = np.roll(rows & (ANSWER - 1), 1, axis=1)[:, 1:] == opening
+    assert ((rows[:, 1:] & ANSWER > 0) == after_opening).all()
+
+
+def test_no_word_kept_for_test_questions_stands_in_a_few_shot_document():
+    _, held = split_words(load_words())
+    kept = {word.casefold() for listed in held.values() for word in listed}
+    text = "".join(TOKENIZER.decode(row & (ANSWER - 1)) for row in some_rows(Mix(1, 0, 0), count=200))
+    options = {option.casefold() for found in QUESTION.finditer(text) for option in found.groups()[:3]}
+    assert len(options) > 1000 and not options & kept
+
+
+def test_the_evaluated_rules_are_held_out():
+    keys = {rule_key(rule) for rule in training_rules(load_words())}
+    assert len(keys) > 1500
+    assert not keys & {rule_key(rule) for rule in WORD_RULES}
+
+
+def test_a_document_follows_one_word_rule_and_one_number_rule():
+    categories = {word.casefold(): kind for kind, listed in load_words().items() for word in listed}
+    draws = np.random.default_rng(2)
+    for _ in range(20):
+        text = CORPUS.pieces.text(CORPUS.few_shot(np.array([40]), 1, draws).ravel())
+        questions = [(found.groups()[:3], "ABC".index(found.group(4))) for found in QUESTION.finditer(text)]
+        assert len(questions) == 40
+        words = [(options, answer) for options, answer in questions if not options[0].isdigit()]
+        capitals = all(
+            option[0].isupper() == (place == answer)
+            for options, answer in words
+            for place, option in enumerate(options)
+        )
+        targets = {categories[options[answer].casefold()] for options, answer in words}
+        pool = {
+            categories[option.casefold()]
+            for options, answer in words
+            for place, option in enumerate(options)
+            if place != answer
+        }
+        assert capitals or (len(targets) == len(pool) == 1 and targets != pool)
+
+
+@pytest.mark.parametrize("name", NUMBER_RULES)
+def test_number_rules(name):
+    right = {
+        "smallest": lambda n: n[:, 0] == n.min(1),
+        "largest": lambda n: n[:, 0] == n.max(1),
+        "middle": lambda n: n[:, 0] == np.median(n, 1),
+        "even": lambda n: (n % 2 == [0, 1, 1]).all(1),
+        "odd": lambda n: (n % 2 == [1, 0, 0]).all(1),
+    }[name]
+    numbers = number_options(np.full(2000, NUMBER_RULES.index(name)), np.random.default_rng(3))
+    assert right(numbers).all()
+    assert numbers.min() >= 1 and numbers.max() <= 1000
+    assert all(len(set(row)) == 3 for row in numbers.tolist())
