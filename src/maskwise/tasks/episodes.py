@@ -2,7 +2,7 @@
 
 import random
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import cycle, islice
 
 from maskwise.tasks.rules import NumberRule, Task
@@ -51,6 +51,10 @@ class Episode:
     distractors: tuple[Question, ...]
     tests: tuple[Question, ...]
     seed: int
+
+    def with_distractors(self, count: int) -> "Episode":
+        """The same episode with only its first distractors."""
+        return replace(self, distractors=self.distractors[:count])
 
 
 def word_question(target: str, pool: Sequence[str], answer: int, draws: random.Random) -> Question:

@@ -1,0 +1,171 @@
+"""Asking a model many prompts: length-sorted ragged batches, one head row a prompt, records appended as it goes.
+
+Under torchrun every process takes each n-th test point. What is recorded does not depend on the number of processes,
+the batch size or interruptions.
+"""
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+
+import torch
+import torch.distributed as dist
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+from maskwise.errors import UserError
+from maskwise.models.base import Batch, Model
+from maskwise.probes.records import Record, append
+from maskwise.probes.variants import Item
+from maskwise.tasks.prompts import Prompt
+
+CPU_BATCH_TOKENS, GPU_BATCH_TOKENS = 8192, 32768
+DIGITS = 6
+
+
+@dataclass(frozen=True)
+class Answer:
+    """The greedy token, its probability, the entropy over the vocabulary (nats), and -log p of the true answer."""
+
+    token: int
+    confidence: float
+    entropy: float
+    nll: float
+
+
+@dataclass(frozen=True)
+class Crew:
+    """This process among those that share a run."""
+
+    rank: int = 0
+    size: int = 1
+
+    def share(self, points: Sequence[int]) -> Sequence[int]:
+        return points[self.rank :: self.size]
+
+    def wait(self) -> None:
+        if self.size > 1:
+            dist.barrier()
+
+
+def join_crew() -> Crew:
+    """The processes torchrun started, or this one alone. Only barriers are exchanged, so gloo serves GPUs too."""
+    size = int(os.environ.get("WORLD_SIZE", "1"))
+    if size == 1:
+        return Crew()
+    if not dist.is_initialized():
+        dist.init_process_group("gloo", timeout=timedelta(days=7))  # the slowest process may finish hours later
+    return Crew(dist.get_rank(), size)
+
+
+@torch.inference_mode()
+def ask(model: Model, prompts: Sequence[Prompt]) -> list[Answer]:
+    """One forward pass; logits of the answer rows only, and one transfer to the host."""
+    batch = Batch.pack([prompt.ids for prompt in prompts], model.device)
+    rows = torch.tensor([prompt.row for prompt in prompts], device=model.device)
+    wanted = torch.tensor([prompt.answer_id for prompt in prompts], device=model.device)
+    index = model.locate(batch, torch.arange(len(prompts), device=model.device), rows)
+    logp = model.head(model.hidden(batch)[index]).log_softmax(-1)
+    best, token = logp.max(-1)
+    entropy = torch.special.entr(logp.exp()).sum(-1)
+    nll = -logp.gather(1, wanted[:, None])[:, 0]
+    table = torch.stack([token.double(), best.exp().double(), entropy.double(), nll.double()], 1).tolist()
+    return [Answer(int(token), *measures) for token, *measures in table]
+
+
+def batches(
+    prompts: Sequence[Prompt], budget: int, answer: Callable[[Sequence[Prompt]], list[Answer]]
+) -> Iterator[tuple[int, list[Answer]]]:
+    """(first prompt, answers) of consecutive batches of at most `budget` tokens, which halves when memory runs out."""
+    first = 0
+    while first < len(prompts):
+        last, tokens = first + 1, len(prompts[first].ids)
+        while last < len(prompts) and tokens + len(prompts[last].ids) <= budget:
+            tokens += len(prompts[last].ids)
+            last += 1
+        try:
+            answers = answer(prompts[first:last])
+        except torch.OutOfMemoryError:
+            if last - first == 1:
+                raise UserError(
+                    f"out of memory on one prompt of {tokens} tokens; use a smaller model or dtype"
+                ) from None
+            budget = tokens // 2
+            torch.cuda.empty_cache()
+            continue
+        yield first, answers
+        first = last
+
+
+def record_items(
+    model: Model, items: Sequence[Item], folder: Path, rank: int, budget: int, advance: Callable[[int], None]
+) -> None:
+    """Asks the items, longest first, and appends their records batch by batch; equal prompts are asked once."""
+    same: dict[Prompt, list[Item]] = {}
+    for item in items:
+        same.setdefault(item.prompt, []).append(item)
+    prompts = sorted(same, key=lambda prompt: -len(prompt.ids))
+    for first, answers in batches(prompts, budget, lambda some: ask(model, some)):
+        asked = [
+            (item, answer)
+            for prompt, answer in zip(prompts[first : first + len(answers)], answers, strict=True)
+            for item in same[prompt]
+        ]
+        append(folder, rank, [_record(model, item, answer) for item, answer in asked])
+        advance(len(asked))
+
+
+def batch_budget(model: Model, asked: int | None) -> int:
+    if asked is not None and asked < 1:
+        raise UserError(f"--batch-tokens must be at least 1, not {asked}")
+    return asked or (GPU_BATCH_TOKENS if model.device.type == "cuda" else CPU_BATCH_TOKENS)
+
+
+def progress_bar(silent: bool) -> Progress:
+    """On standard error, with the time left."""
+    return Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TextColumn("left"),
+        TimeRemainingColumn(),
+        console=Console(stderr=True),
+        disable=silent,
+    )
+
+
+def check_fit(model: Model, items: Sequence[Item]) -> None:
+    """Refuses prompts the model cannot hold before anything is asked."""
+    longest = max(items, key=lambda item: len(item.prompt.ids), default=None)
+    if longest is None:
+        return
+    length = len(longest.prompt.ids)
+    if length > model.window:
+        probe, task, _, condition = longest.key
+        raise UserError(
+            f"a prompt of the probe {probe} ({task}, {condition}) has {length} tokens, the window of {model.name} is "
+            f"{model.window}; use --quick (shorter prompts) or leave the probe out with --probes"
+        )
+    model.check_sequence(longest.prompt.ids, f"the longest prompt ({longest.key[0]})")
+
+
+def _record(model: Model, item: Item, answer: Answer) -> Record:
+    probe, task, point, _ = item.key
+    predicted = model.tokenizer.decode([answer.token])
+    return {
+        "model": model.name,
+        "probe": probe,
+        "task": task,
+        "point": point,
+        "condition": item.condition,
+        "masks": item.prompt.masks,
+        "predicted": predicted,
+        "answer": item.answer,
+        "correct": predicted == item.answer,
+        "confidence": round(answer.confidence, DIGITS),
+        "entropy": round(answer.entropy, DIGITS),
+        "nll": round(answer.nll, DIGITS),
+    }

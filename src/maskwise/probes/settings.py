@@ -1,0 +1,101 @@
+"""What a run asks: every number of it in one frozen object, and the three presets."""
+
+from dataclasses import dataclass, replace
+
+from maskwise.errors import UserError
+from maskwise.probes import masks, position
+from maskwise.probes.variants import Variant
+from maskwise.tasks.rules import TASKS
+
+PROBES = (
+    "location",
+    "question-position",
+    "mask-count",
+    "filler",
+    "context-length",
+    "location-masks",
+    "natural-text",
+)
+# Why a probe is left out for a model that reads from left to right and has no mask token.
+NOT_CAUSAL = {
+    "question-position": "an autoregressive model reads only what stands before the question, so it is always last",
+    "mask-count": "an autoregressive model has no mask token",
+    "filler": "an autoregressive model never sees what follows its answer",
+    "location-masks": "an autoregressive model has no mask token",
+}
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The default asks 100 points of each of the 16 tasks, with 10 relevant examples among 40 distractors."""
+
+    preset: str = "default"
+    probes: tuple[str, ...] = PROBES
+    tasks: tuple[str, ...] = tuple(task.name for task in TASKS)
+    points: int = 100
+    seed: int = 0
+    relevant: int = 10
+    distractors: int = 40
+    locations: tuple[int, ...] = (0, 10, 20, 30, 40)
+    mask_counts: tuple[int, ...] = (1, 2, 5, 10, 20, 50, 100, 200)
+    location_mask_counts: tuple[int, ...] = (2, 50, 100, 200)
+    filler_counts: tuple[int, ...] = (0, 5, 10, 20, 50, 100, 200)
+    filler: str = "."
+    context_distractors: tuple[int, ...] = (0, 10, 20, 30)
+    mask_share: float = 0.2
+    text_counts: tuple[int, ...] = (0, 1, 5, 10, 20, 50, 100, 200)
+    passage_words: int = 100
+    held_out: float = 0.5
+    chat: bool = False
+
+
+DEFAULT = Settings()
+FULL = replace(DEFAULT, preset="full", points=1000)
+QUICK = Settings(
+    preset="quick",
+    probes=("location", "question-position", "mask-count", "filler", "natural-text"),
+    tasks=("country-smallest", "capitalised-largest", "animal-smallest", "verb-largest"),
+    points=12,
+    relevant=5,
+    distractors=15,
+    locations=(0, 7, 15),
+    mask_counts=(2, 20, 100),
+    location_mask_counts=(2, 20, 100),
+    filler_counts=(0, 20, 100),
+    context_distractors=(0, 5, 15),
+    text_counts=(0, 1, 20, 100),
+    passage_words=50,
+)
+
+
+def few_shot_variants(settings: Settings, causal: bool) -> list[Variant]:
+    """The variants of the few-shot probes asked for, in the probes' order."""
+    by_probe = {
+        "location": position.location(settings.locations),
+        "question-position": position.question_position(settings.locations),
+        "mask-count": masks.mask_count(settings.mask_counts),
+        "filler": masks.filler(settings.filler_counts, settings.filler),
+        "context-length": masks.context_length(settings.context_distractors, settings.mask_share, causal),
+        "location-masks": position.location_masks(settings.locations, settings.location_mask_counts),
+    }
+    return [variant for probe in settings.probes for variant in by_probe.get(probe, [])]
+
+
+def fit_to_model(settings: Settings, causal: bool) -> tuple[Settings, list[str]]:
+    """The settings without the probes that make no sense for the model, and a note on each."""
+    left_out = [probe for probe in settings.probes if causal and probe in NOT_CAUSAL]
+    kept = tuple(probe for probe in settings.probes if probe not in left_out)
+    if not kept:
+        raise UserError(f"no probe to run: {left_out[0]} does not apply, {NOT_CAUSAL[left_out[0]]}")
+    return replace(settings, probes=kept), [f"{probe} was not run: {NOT_CAUSAL[probe]}" for probe in left_out]
+
+
+def check(settings: Settings) -> None:
+    """Refuses unknown probes and impossible numbers."""
+    for probe in settings.probes:
+        if probe not in PROBES:
+            raise UserError(f"unknown probe {probe!r}: choose among {', '.join(PROBES)}")
+    if not settings.probes:
+        raise UserError(f"no probe named: choose among {', '.join(PROBES)}")
+    if settings.points < 1:
+        raise UserError(f"--points must be at least 1, not {settings.points}")
