@@ -1,0 +1,183 @@
+"""LLaDA and Dream against a second, dense implementation written here from the published description alone."""
+
+import math
+
+import pytest
+import torch
+from tiny import dream_net, llada_net
+from transformers import AutoModel, AutoModelForCausalLM
+
+from maskwise.errors import UserError
+from maskwise.models import DreamConfig, DreamModel, LLaDAConfig, LLaDAModelLM
+
+
+def rms_norm(x, weight, eps):
+    return x / torch.sqrt((x * x).mean(-1, keepdim=True) + eps) * weight
+
+
+def turn(x, theta):
+    """Rotary positions of one head, written with complex numbers: pairs (i, i + D/2). x [L, D]."""
+    length, width = x.shape
+    half = width // 2
+    angle = torch.tensor([[p / theta ** (2 * i / width) for i in range(half)] for p in range(length)], dtype=x.dtype)
+    z = torch.complex(x[:, :half], x[:, half:]) * torch.polar(torch.ones_like(angle), angle)
+    return torch.cat((z.real, z.imag), dim=-1)
+
+
+def dense_attention(q, k, v, heads, kv_heads, theta):
+    """One sequence, one head at a time, every position seeing every other. [L, heads * D] -> [L, heads * D]."""
+    width = q.shape[-1] // heads
+    out = []
+    for head in range(heads):
+        group = head // (heads // kv_heads)
+        qh = turn(q[:, head * width : (head + 1) * width], theta)
+        kh = turn(k[:, group * width : (group + 1) * width], theta)
+        weights = (qh @ kh.T / math.sqrt(width)).softmax(-1)
+        out.append(weights @ v[:, group * width : (group + 1) * width])
+    return torch.cat(out, dim=-1)
+
+
+def silu(x):
+    return x / (1 + torch.exp(-x))
+
+
+def linear(state, name, x):
+    out = x @ state[f"{name}.weight"].T
+    return out + state[f"{name}.bias"] if f"{name}.bias" in state else out
+
+
+def dense_llada(net, ids):
+    s, c = net.state_dict(), net.config
+    x = s["model.transformer.wte.weight"][ids]
+    for n in range(c.n_layers):
+        b = f"model.transformer.blocks.{n}"
+        h = rms_norm(x, s[f"{b}.attn_norm.weight"], c.rms_norm_eps)
+        q, k, v = (linear(s, f"{b}.{name}", h) for name in ("q_proj", "k_proj", "v_proj"))
+        x = x + linear(s, f"{b}.attn_out", dense_attention(q, k, v, c.n_heads, c.n_kv_heads, c.rope_theta))
+        h = rms_norm(x, s[f"{b}.ff_norm.weight"], c.rms_norm_eps)
+        x = x + linear(s, f"{b}.ff_out", silu(linear(s, f"{b}.ff_proj", h)) * linear(s, f"{b}.up_proj", h))
+    x = rms_norm(x, s["model.transformer.ln_f.weight"], c.rms_norm_eps)
+    return linear(s, "model.transformer.wte" if c.weight_tying else "model.transformer.ff_out", x)
+
+
+def dense_dream(net, ids):
+    s, c = net.state_dict(), net.config
+    x = s["model.embed_tokens.weight"][ids]
+    for n in range(c.num_hidden_layers):
+        b = f"model.layers.{n}"
+        h = rms_norm(x, s[f"{b}.input_layernorm.weight"], c.rms_norm_eps)
+        q, k, v = (linear(s, f"{b}.self_attn.{name}_proj", h) for name in "qkv")
+        theta = c.rope_parameters["rope_theta"]
+        a = dense_attention(q, k, v, c.num_attention_heads, c.num_key_value_heads, theta)
+        x = x + linear(s, f"{b}.self_attn.o_proj", a)
+        h = rms_norm(x, s[f"{b}.post_attention_layernorm.weight"], c.rms_norm_eps)
+        gated = silu(linear(s, f"{b}.mlp.gate_proj", h)) * linear(s, f"{b}.mlp.up_proj", h)
+        x = x + linear(s, f"{b}.mlp.down_proj", gated)
+    return linear(s, "lm_head", rms_norm(x, s["model.norm.weight"], c.rms_norm_eps))
+
+
+LLADA_SHAPES = [
+    {},
+    {"weight_tying": True, "n_kv_heads": 4},
+    {"include_bias": True, "n_kv_heads": 1, "rope_theta": 100.0},
+    {"include_qkv_bias": True, "embedding_size": 80},
+]
+DREAM_SHAPES = [{}, {"tie_word_embeddings": True}, {"qkv_bias": False, "head_dim": 16, "rope_theta": 500.0}]
+
+
+@pytest.mark.parametrize("shape", LLADA_SHAPES, ids=str)
+@torch.no_grad()
+def test_llada_equals_the_dense_reference(shape):
+    net = llada_net(seed=3, **shape)
+    ids = torch.randint(0, 64, (2, 11), generator=torch.Generator().manual_seed(1))
+    for row, logits in zip(ids, net(ids).logits, strict=True):
+        torch.testing.assert_close(logits, dense_llada(net, row), atol=1e-4, rtol=0)
+
+
+@pytest.mark.parametrize("shape", DREAM_SHAPES, ids=str)
+@torch.no_grad()
+def test_dream_equals_the_dense_reference(shape):
+    net = dream_net(seed=3, **shape)
+    for name, parameter in net.named_parameters():  # biases start at zero: give them something to say
+        if name.endswith("bias"):
+            parameter.normal_(generator=torch.Generator().manual_seed(2))
+    ids = torch.randint(0, 64, (2, 11), generator=torch.Generator().manual_seed(1))
+    for row, logits in zip(ids, net(ids).logits, strict=True):
+        torch.testing.assert_close(logits, dense_dream(net, row), atol=1e-4, rtol=0)
+
+
+@pytest.mark.parametrize("make", [llada_net, dream_net])
+@torch.no_grad()
+def test_the_dense_call_ignores_padding(make):
+    net = make()
+    ids = torch.randint(0, 64, (1, 9), generator=torch.Generator().manual_seed(1))
+    padded = torch.cat((ids, torch.zeros(1, 4, dtype=torch.int64)), dim=1)
+    mask = torch.tensor([[1] * 9 + [0] * 4])
+    torch.testing.assert_close(net(padded, attention_mask=mask).logits[:, :9], net(ids).logits, atol=1e-5, rtol=0)
+
+
+def test_full_8b_names_and_shapes_are_the_published_ones():
+    with torch.device("meta"):
+        net = LLaDAModelLM(LLaDAConfig(mlp_hidden_size=12288, embedding_size=126464))
+    shapes = {name: tuple(tensor.shape) for name, tensor in net.state_dict().items()}
+    d, ff, vocab = 4096, 12288, 126464
+    expected = {f"model.transformer.{name}.weight": (vocab, d) for name in ("wte", "ff_out")}
+    expected["model.transformer.ln_f.weight"] = (d,)
+    block = {"attn_norm": (d,), "ff_norm": (d,), "q_proj": (d, d), "k_proj": (d, d), "v_proj": (d, d),
+             "attn_out": (d, d), "ff_proj": (ff, d), "up_proj": (ff, d), "ff_out": (d, ff)}  # fmt: skip
+    for n in range(32):
+        expected |= {f"model.transformer.blocks.{n}.{name}.weight": shape for name, shape in block.items()}
+    assert len(expected) == 291
+    assert shapes == expected
+
+
+def test_full_7b_names_and_shapes_are_the_published_ones():
+    with torch.device("meta"):
+        net = DreamModel(DreamConfig(num_key_value_heads=4))
+    shapes = {name: tuple(tensor.shape) for name, tensor in net.state_dict().items()}
+    d, kv, ff, vocab = 3584, 512, 18944, 152064
+    expected = {"model.embed_tokens.weight": (vocab, d), "lm_head.weight": (vocab, d), "model.norm.weight": (d,)}
+    layer = {"self_attn.q_proj.weight": (d, d), "self_attn.q_proj.bias": (d,), "self_attn.k_proj.weight": (kv, d),
+             "self_attn.k_proj.bias": (kv,), "self_attn.v_proj.weight": (kv, d), "self_attn.v_proj.bias": (kv,),
+             "self_attn.o_proj.weight": (d, d), "mlp.gate_proj.weight": (ff, d), "mlp.up_proj.weight": (ff, d),
+             "mlp.down_proj.weight": (d, ff), "input_layernorm.weight": (d,),
+             "post_attention_layernorm.weight": (d,)}  # fmt: skip
+    for n in range(28):
+        expected |= {f"model.layers.{n}.{name}": shape for name, shape in layer.items()}
+    assert len(expected) == 339
+    assert shapes == expected
+
+
+@pytest.mark.parametrize("make", [llada_net, dream_net])
+def test_auto_classes_know_them(make, tmp_path):
+    net = make()
+    net.save_pretrained(tmp_path, max_shard_size="10KB")
+    assert (tmp_path / "model.safetensors.index.json").exists()
+    for auto in (AutoModel, AutoModelForCausalLM):
+        again = auto.from_pretrained(tmp_path)
+        assert type(again) is type(net)
+        for name, tensor in net.state_dict().items():
+            assert torch.equal(tensor, again.state_dict()[name]), name
+
+
+@pytest.mark.parametrize("field, value", [
+    ("alibi", True), ("clip_qkv", 8.0), ("input_emb_norm", True), ("scale_logits", True), ("block_type", "sequential"),
+    ("activation_type", "gelu"), ("layer_norm_type", "default"), ("rope", False), ("attention_layer_norm", True),
+])  # fmt: skip
+def test_llada_refuses_other_arithmetic_by_name(field, value):
+    with pytest.raises(UserError, match=field):
+        llada_net(**{field: value})
+
+
+def test_dream_refuses_other_arithmetic_by_name():
+    with pytest.raises(UserError, match="use_sliding_window"):
+        dream_net(use_sliding_window=True)
+    with pytest.raises(UserError, match="dynamic"):
+        dream_net(rope_parameters={"rope_type": "dynamic", "rope_theta": 1e4, "factor": 2.0})
+
+
+def test_a_saved_dream_configuration_keeps_rope_theta_for_the_original_code(tmp_path):
+    dream_net(rope_theta=1234.0).config.save_pretrained(tmp_path)
+    again = DreamConfig.from_pretrained(tmp_path)
+    assert '"rope_theta": 1234.0' in (tmp_path / "config.json").read_text()
+    assert again.rope_parameters["rope_theta"] == 1234.0
