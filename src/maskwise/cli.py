@@ -2,6 +2,8 @@
 
 import json as json_format
 import sys
+from dataclasses import replace
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -112,6 +114,59 @@ def verify(
         return _print_json(result)
     for key, value in result.items():
         typer.echo(f"{key.replace('_', ' '):28} {value}")
+
+
+@app.command()
+def diagnose(
+    model: Annotated[str, typer.Argument(help="A checkpoint folder, embedded or published name.")] = "tiny-llada",
+    probes: Annotated[str | None, typer.Option(help="Which probes, separated by commas; else the preset's.")] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="A first look: short prompts, 4 tasks, few points.")] = False,
+    full: Annotated[bool, typer.Option("--full", help="As the paper: 1000 points a task.")] = False,
+    out: Annotated[Path | None, typer.Option(help="Run folder; else one under runs/ named after all settings.")] = None,
+    points: Annotated[int | None, typer.Option(help="Test points a task, and passages of text.")] = None,
+    seed: Annotated[int, typer.Option(help="Draws the examples and questions.")] = 0,
+    chat: Annotated[bool, typer.Option("--chat", help="Ask through the chat template (Instruct models).")] = False,
+    words: Annotated[Path | None, typer.Option(help="Word lists of your own: JSON, {category: [word, ...]}.")] = None,
+    text: Annotated[Path | None, typer.Option(help="A text file for the natural-text probe.")] = None,
+    batch_tokens: Annotated[int | None, typer.Option(help="Tokens a batch; halved when memory runs out.")] = None,
+    dtype: Annotated[str, typer.Option(help="auto, float32, bfloat16 or float16.")] = "auto",
+    device: Annotated[str | None, typer.Option(help="cpu, cuda, ...")] = None,
+    adapter: Annotated[str | None, typer.Option(help="A PEFT adapter to put on the model.")] = None,
+    json: Json = False,
+) -> None:
+    """Ask where a model looks and what masks do to it; writes a report. Run again, it goes on where it stopped."""
+    from maskwise.probes import settings as presets
+
+    if quick and full:
+        raise UserError("--quick and --full exclude each other: name one")
+    preset = presets.QUICK if quick else presets.FULL if full else presets.DEFAULT
+    named = tuple(name.strip() for name in probes.split(",")) if probes is not None else preset.probes
+    wanted = replace(preset, probes=named, seed=seed, chat=chat)
+    wanted = wanted if points is None else replace(wanted, points=points, passages=points)
+    presets.check(wanted)
+
+    from maskwise.models.opening import open as open_model
+    from maskwise.probes.diagnose import diagnose as run_probes
+    from maskwise.probes.natural import load_text
+    from maskwise.probes.records import read_run
+    from maskwise.probes.runner import join_crew, own_device
+    from maskwise.probes.scores import summarise
+    from maskwise.tasks.words import load_words
+
+    listed, prose = load_words(words), load_text(text)
+    opened = open_model(model, dtype=dtype, device=own_device(device), adapter=adapter)
+    folder = run_probes(opened, wanted, out, listed, prose, batch_tokens)
+    if join_crew().rank > 0:
+        return
+    from maskwise.report.page import write_report
+    from maskwise.report.terminal import print_summary
+
+    page = write_report([folder], folder)
+    summary = summarise(read_run(folder))
+    if json:
+        return _print_json(summary)
+    print_summary(summary)
+    typer.echo(f"report: {page}")
 
 
 def main() -> None:

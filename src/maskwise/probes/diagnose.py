@@ -3,6 +3,7 @@
 import hashlib
 import json
 import platform
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -14,7 +15,7 @@ from maskwise import __version__
 from maskwise.errors import UserError
 from maskwise.models.base import Model
 from maskwise.probes import natural
-from maskwise.probes.records import Key, gather, key_of, read_run, start_run, write_manifest
+from maskwise.probes.records import Condition, Key, gather, key_of, read_run, start_run, write_manifest
 from maskwise.probes.runner import Crew, batch_budget, check_fit, join_crew, progress_bar, record_items
 from maskwise.probes.settings import Settings, check, few_shot_variants, fit_to_model
 from maskwise.probes.variants import Asker, Item, few_shot_items
@@ -55,7 +56,13 @@ def diagnose(
     settings, notes = fit_to_model(settings, model.causal)
     check_letters(model.tokenizer)
     asker = Asker(model.tokenizer, model.mask_id, filler_id(model.tokenizer, settings.filler), settings.chat)
-    units = [*few_shot_units(asker, settings, words, model.causal), *text_units(asker, settings, text, model.causal)]
+    passages = read_passages(settings, text)
+    if len(passages) < settings.passages and natural.PROBE in settings.probes:
+        notes.append(f"natural-text: the text holds {len(passages)} passages, {settings.passages} were asked for")
+    units = [
+        *few_shot_units(asker, settings, words, model.causal),
+        *text_units(asker, passages, natural.conditions(settings.text_counts, model.causal)),
+    ]
     for unit in units:
         check_fit(model, list(unit.items(unit.points[:1], set())))
     manifest = describe(model, settings, words, text, notes)
@@ -72,12 +79,15 @@ def run_units(model: Model, units: Sequence[Unit], folder: Path, manifest: dict[
     crew.wait()
     done = {key_of(record) for record in read_run(folder).records}
     crew.wait()
-    ask_units(model, units, folder, crew, done, budget)
+    try:
+        ask_units(model, units, folder, crew, done, budget)
+    except KeyboardInterrupt:
+        print(f"stopped: the records so far are kept in {folder}, the same command goes on from there", file=sys.stderr)
+        raise
     crew.wait()
     if crew.rank == 0:
         gather(folder, manifest)
         write_manifest(folder, manifest | {"complete": True})
-    crew.wait()
 
 
 def ask_units(model: Model, units: Sequence[Unit], folder: Path, crew: Crew, done: set[Key], budget: int) -> None:
@@ -104,13 +114,15 @@ def few_shot_units(asker: Asker, settings: Settings, words: Words, causal: bool)
             yield Unit(points, len(variants), partial(few_shot_items, asker, episode, variants))
 
 
-def text_units(asker: Asker, settings: Settings, text: str, causal: bool) -> Iterator[Unit]:
+def read_passages(settings: Settings, text: str) -> list[natural.Passage]:
     if natural.PROBE not in settings.probes:
-        return
-    chosen = natural.passages(text, settings.points, settings.passage_words)
-    conditions = natural.conditions(settings.text_counts, causal)
-    for points in _slices(len(chosen)):
-        yield Unit(points, len(conditions), partial(natural.text_items, asker, chosen, conditions))
+        return []
+    return natural.passages(text, settings.passages, settings.passage_words)
+
+
+def text_units(asker: Asker, passages: Sequence[natural.Passage], conditions: Sequence[Condition]) -> Iterator[Unit]:
+    for points in _slices(len(passages)):
+        yield Unit(points, len(conditions), partial(natural.text_items, asker, passages, conditions))
 
 
 def _slices(points: int) -> list[range]:

@@ -16,6 +16,8 @@ from maskwise.tasks.prompts import encode_last_word, opened
 PROBE, TASK = "natural-text", "text"
 MASKS, FILLERS = "masks", "full stops"
 
+Passage = tuple[str, int]  # a text, and where its last word begins
+
 
 def load_text(path: str | Path | None = None) -> str:
     """Our own prose (text.txt), or a user's UTF-8 file."""
@@ -29,8 +31,8 @@ def load_text(path: str | Path | None = None) -> str:
         raise UserError(f"{path} is not UTF-8 text: convert it first") from None
 
 
-def passages(text: str, count: int, words: int) -> list[tuple[str, int]]:
-    """Up to `count` (passage, where its last word begins), their ends spread evenly over the text.
+def passages(text: str, count: int, words: int) -> list[Passage]:
+    """Up to `count` passages, their ends spread evenly over the text.
 
     Line breaks become spaces. A passage has `words` words, counted by white space; its last word is at least three
     letters long and loses the punctuation after it.
@@ -58,7 +60,7 @@ def conditions(counts: Sequence[int], causal: bool) -> list[Condition]:
 
 def text_items(
     asker: Asker,
-    chosen: Sequence[tuple[str, int]],
+    chosen: Sequence[Passage],
     asked: Sequence[Condition],
     points: Sequence[int],
     done: Collection[Key],

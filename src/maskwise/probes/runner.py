@@ -50,6 +50,13 @@ class Crew:
             dist.barrier()
 
 
+def own_device(device: str | None) -> str | None:
+    """The device asked for; under torchrun on a machine with GPUs, the one of this process."""
+    if device is None and "LOCAL_RANK" in os.environ and torch.cuda.is_available():
+        return f"cuda:{os.environ['LOCAL_RANK']}"
+    return device
+
+
 def join_crew() -> Crew:
     """The processes torchrun started, or this one alone. Only barriers are exchanged, so gloo serves GPUs too."""
     size = int(os.environ.get("WORLD_SIZE", "1"))

@@ -59,7 +59,7 @@ def entries(probe: str, records: Sequence[Record]) -> list[dict[str, Any]]:
     for condition in conditions:
         group = groups[_condition_text(condition)]
         baseline = baseline_of(probe, condition, conditions)
-        entry = _entry(condition, group)
+        entry = _entry(condition, group) | (_surprise(group) if probe == "natural-text" else {})
         if baseline is not None and baseline != condition:
             entry["paired"] = {"baseline": baseline, **paired(group, groups[_condition_text(baseline)])}
         found.append(entry)
@@ -68,7 +68,6 @@ def entries(probe: str, records: Sequence[Record]) -> list[dict[str, Any]]:
 
 def _entry(condition: Condition, group: Sequence[Record]) -> dict[str, Any]:
     accuracy, low, high = accuracy_interval(group)
-    nll, nll_low, nll_high = _mean_interval([record["nll"] for record in group])
     return {
         "condition": condition,
         "masks": round(float(np.mean([record["masks"] for record in group]))),
@@ -78,9 +77,6 @@ def _entry(condition: Condition, group: Sequence[Record]) -> dict[str, Any]:
         "high": high,
         "confidence": float(np.mean([record["confidence"] for record in group])),
         "entropy": float(np.mean([record["entropy"] for record in group])),
-        "nll": nll,
-        "nll_low": nll_low,
-        "nll_high": nll_high,
     }
 
 
@@ -95,19 +91,26 @@ def accuracy_interval(group: Sequence[Record]) -> tuple[float, float, float]:
     means = [float(np.mean(right)) for right in by_task.values()]
     accuracy = float(np.mean(means))
     if len(set(means)) > 1:
-        reach = float(stats.t.ppf(TAILS[1], len(means) - 1) * np.std(means, ddof=1) / np.sqrt(len(means)))
+        reach = _reach(means)
         return accuracy, max(0.0, accuracy - reach), min(1.0, accuracy + reach)
     right = sum(record["correct"] for record in group)
     interval = stats.binomtest(right, len(group)).proportion_ci(CONFIDENCE, method="wilson")
     return accuracy, float(interval.low), float(interval.high)
 
 
-def _mean_interval(values: Sequence[float]) -> tuple[float, float | None, float | None]:
+def _surprise(group: Sequence[Record]) -> dict[str, float | None]:
+    """Mean -log p of the true token with Student's 95 % interval over the points."""
+    values = [record["nll"] for record in group]
     mean = float(np.mean(values))
     if len(values) < 2:
-        return mean, None, None
-    reach = float(stats.t.ppf(TAILS[1], len(values) - 1) * np.std(values, ddof=1) / np.sqrt(len(values)))
-    return mean, mean - reach, mean + reach
+        return {"nll": mean, "nll_low": None, "nll_high": None}
+    reach = _reach(values)
+    return {"nll": mean, "nll_low": mean - reach, "nll_high": mean + reach}
+
+
+def _reach(values: Sequence[float]) -> float:
+    """Half the width of Student's interval of a mean."""
+    return float(stats.t.ppf(TAILS[1], len(values) - 1) * np.std(values, ddof=1) / np.sqrt(len(values)))
 
 
 # Two conditions

@@ -44,13 +44,14 @@ class Settings:
     context_distractors: tuple[int, ...] = (0, 10, 20, 30)
     mask_share: float = 0.2
     text_counts: tuple[int, ...] = (0, 1, 5, 10, 20, 50, 100, 200)
+    passages: int = 200
     passage_words: int = 100
     held_out: float = 0.5
     chat: bool = False
 
 
 DEFAULT = Settings()
-FULL = replace(DEFAULT, preset="full", points=1000)
+FULL = replace(DEFAULT, preset="full", points=1000, passages=1000)
 QUICK = Settings(
     preset="quick",
     probes=("location", "question-position", "mask-count", "filler", "natural-text"),
@@ -64,6 +65,7 @@ QUICK = Settings(
     filler_counts=(0, 20, 100),
     context_distractors=(0, 5, 15),
     text_counts=(0, 1, 20, 100),
+    passages=60,
     passage_words=50,
 )
 
@@ -97,5 +99,5 @@ def check(settings: Settings) -> None:
             raise UserError(f"unknown probe {probe!r}: choose among {', '.join(PROBES)}")
     if not settings.probes:
         raise UserError(f"no probe named: choose among {', '.join(PROBES)}")
-    if settings.points < 1:
-        raise UserError(f"--points must be at least 1, not {settings.points}")
+    if min(settings.points, settings.passages) < 1:
+        raise UserError(f"--points must be at least 1, not {min(settings.points, settings.passages)}")
