@@ -1,0 +1,87 @@
+"""The element-wise part of `linear_ce_tv` as one Triton kernel: three reads, one write of the logits, no temporaries.
+
+Plain PyTorch passes over the logits about a dozen times (largest, subtract, exp, sum, divide, difference, sign...),
+which on CUDA costs a good part of the matrix products. Imported on CUDA only; the PyTorch path stays the reference,
+and the tests hold this kernel against it in Triton's interpreter.
+"""
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+BLOCK = 4096
+FLOOR = tl.constexpr(-3.0e38)  # below every logit, yet finite: -inf minus -inf would be nan
+
+
+def ce_tv_kernel(
+    logits: Tensor, targets: Tensor, ce_weights: Tensor, tv_weights: Tensor, out: torch.dtype
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Logits [2n, V] float32 of n rows in two views -> weighted ce [n], tv [n], and the gradient [2n, V] in `out`.
+
+    The gradient overwrites the logits where the types agree.
+    """
+    rows, width = len(targets), logits.shape[1]
+    grad = logits if out == logits.dtype else torch.empty_like(logits, dtype=out)
+    ce, tv = (torch.empty(rows, dtype=torch.float32, device=logits.device) for _ in range(2))
+    block = min(BLOCK, triton.next_power_of_2(width))
+    _ce_tv_rows[(rows,)](
+        logits, grad, targets, ce_weights, tv_weights, ce, tv, rows, width, BLOCK_SIZE=block, num_warps=8
+    )
+    return ce, tv, grad
+
+
+@triton.jit
+def _ce_tv_rows(logits, grad, targets, ce_weights, tv_weights, ce, tv, rows, width, BLOCK_SIZE: tl.constexpr):
+    row = tl.program_id(0).to(tl.int64)
+    first, second = row * width, (row + rows) * width
+    lanes = tl.arange(0, BLOCK_SIZE)
+    target = tl.load(targets + row)
+    picked1, picked2 = tl.load(logits + first + target), tl.load(logits + second + target)
+    half, variation_weight = tl.load(ce_weights + row) / 2, tl.load(tv_weights + row)
+
+    # Read 1: the largest logit and the sum of exponentials, lane by lane, joined at the end.
+    top1 = tl.full((BLOCK_SIZE,), FLOOR, tl.float32)
+    top2 = tl.full((BLOCK_SIZE,), FLOOR, tl.float32)
+    sum1 = tl.zeros((BLOCK_SIZE,), tl.float32)
+    sum2 = tl.zeros((BLOCK_SIZE,), tl.float32)
+    for start in range(0, width, BLOCK_SIZE):
+        column = start + lanes
+        inside = column < width
+        z1 = tl.load(logits + first + column, mask=inside, other=-float("inf"))
+        z2 = tl.load(logits + second + column, mask=inside, other=-float("inf"))
+        higher1, higher2 = tl.maximum(top1, z1), tl.maximum(top2, z2)
+        sum1 = sum1 * tl.exp(top1 - higher1) + tl.exp(z1 - higher1)
+        sum2 = sum2 * tl.exp(top2 - higher2) + tl.exp(z2 - higher2)
+        top1, top2 = higher1, higher2
+    largest1, largest2 = tl.max(top1, 0), tl.max(top2, 0)
+    total1 = tl.sum(sum1 * tl.exp(top1 - largest1), 0)
+    total2 = tl.sum(sum2 * tl.exp(top2 - largest2), 0)
+
+    # Read 2: sum |p1 - p2| and <sign(p1 - p2), p1>.
+    distance = tl.zeros((BLOCK_SIZE,), tl.float32)
+    lean = tl.zeros((BLOCK_SIZE,), tl.float32)
+    for start in range(0, width, BLOCK_SIZE):
+        column = start + lanes
+        inside = column < width
+        p1 = tl.exp(tl.load(logits + first + column, mask=inside, other=-float("inf")) - largest1) / total1
+        p2 = tl.exp(tl.load(logits + second + column, mask=inside, other=-float("inf")) - largest2) / total2
+        distance += tl.abs(p1 - p2)
+        lean += tl.where(p1 > p2, p1, tl.where(p1 < p2, -p1, 0.0))
+    variation = tl.sum(distance, 0)
+    lean1 = tl.sum(lean, 0)
+    constant1 = half - variation_weight * lean1
+    constant2 = half + variation_weight * (lean1 - variation)
+    tl.store(ce + row, half * (tl.log(total1) - (picked1 - largest1) + tl.log(total2) - (picked2 - largest2)))
+    tl.store(tv + row, variation_weight * variation)
+
+    # Read 3: the gradient, written where the logits were read or beside them.
+    for start in range(0, width, BLOCK_SIZE):
+        column = start + lanes
+        inside = column < width
+        p1 = tl.exp(tl.load(logits + first + column, mask=inside, other=-float("inf")) - largest1) / total1
+        p2 = tl.exp(tl.load(logits + second + column, mask=inside, other=-float("inf")) - largest2) / total2
+        lifted = tl.where(p1 > p2, variation_weight, tl.where(p1 < p2, -variation_weight, 0.0))
+        hot = tl.where(column == target, half, 0.0)
+        tl.store(grad + first + column, p1 * (constant1 + lifted) - hot, mask=inside)
+        tl.store(grad + second + column, p2 * (constant2 - lifted) - hot, mask=inside)

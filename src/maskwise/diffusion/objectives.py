@@ -1,0 +1,228 @@
+"""What training means: each objective turns a clean sequence into noised ones and says which rows carry which weight.
+
+The noise is drawn here, on the host, from an explicit generator; the loss is computed inside the model's one `forward`
+(`Call`), so that DDP, FSDP2 and checkpointing see it. All losses are in nats, a mean over the examples of the call.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+
+from maskwise.diffusion.fused import LinearCeTv, linear_ce, linear_ce_tv
+from maskwise.diffusion.process import absorb
+from maskwise.diffusion.schedules import Linear, Schedule, step_weight
+from maskwise.models.base import Batch, Model
+
+
+@dataclass(frozen=True)
+class Noised:
+    """One noised sequence: sum(weights * CE at rows) is one draw of the objective. All but ids are of m rows."""
+
+    ids: Tensor  # [n]
+    rows: Tensor  # [m] positions that carry loss
+    targets: Tensor  # [m] their clean tokens
+    weights: Tensor  # [m]
+
+
+@dataclass(frozen=True)
+class Views:
+    """Two inputs that share everything but the number of masks at their end; m masked answer tokens carry the loss."""
+
+    first: Tensor  # [n + l1]
+    second: Tensor  # [n + l2]
+    rows: Tensor  # [m]
+    targets: Tensor  # [m]
+    ce_weights: Tensor  # [m]
+    tv_weights: Tensor  # [m]
+
+
+@dataclass(frozen=True)
+class Draw:
+    """The noise of one pair: the masking probability, which answer tokens are masked [n_a], the two mask counts."""
+
+    p: float
+    masked: Tensor
+    l1: int
+    l2: int
+
+
+@dataclass(frozen=True)
+class Call:
+    """The arguments of one training call: model(call.batch, call.index, call.loss)."""
+
+    batch: Batch
+    index: Tensor
+    loss: Callable[[Tensor, Tensor], Any]
+
+
+# The NELBO of the absorbing process
+
+
+def nelbo(
+    ids: Tensor,
+    mask_id: int,
+    generator: torch.Generator,
+    schedule: Schedule | None = None,
+    start: int = 0,
+    steps: int | None = None,
+) -> Noised:
+    """One draw of the NELBO of ids[start:] given ids[:start]: a time, its noise, and the schedule's weight.
+
+    Continuous time by default; `steps` gives the process of that many steps. A draw may mask nothing: its loss is zero.
+    """
+    schedule = schedule or Linear()
+    if steps is None:
+        t = 1 - torch.rand((), generator=generator, dtype=torch.float64)  # in (0, 1]: the weight at 0 is infinite
+        weight = schedule.weight(t)
+    else:
+        number = torch.randint(1, steps + 1, (), generator=generator).double()
+        t = number / steps
+        weight = steps * step_weight(schedule, (number - 1) / steps, t)
+    noised = torch.cat([ids[:start], absorb(ids[start:], float(schedule.alpha(t)), mask_id, generator)])
+    rows = (noised != ids).nonzero()[:, 0]
+    return Noised(noised, rows, ids[rows], torch.full((len(rows),), float(weight)))
+
+
+# Blockwise training: clean prefix, one partly masked block, everything after it masked
+
+BlockAblation = Literal["suffix", "drop-later", "forced", "clipped"]
+
+
+def blockwise(
+    ids: Tensor,
+    mask_id: int,
+    block: int,
+    generator: torch.Generator,
+    start: int = 0,
+    which: int | None = None,
+    ablation: BlockAblation | None = None,
+) -> Noised:
+    """One draw of the exact blockwise NELBO of ids[start:], cut into blocks of `block` tokens (the last may be short).
+
+    A block b is drawn uniformly (times their number K), l ~ U{1..B} of its tokens are masked, all later blocks are
+    masked, and the loss falls on b alone with weight K * B / l. `which` names the block instead (see `last_to_first`).
+    Ablations, none of them exact: "suffix" masks the last l tokens of the block; "drop-later" leaves later blocks out;
+    "forced" and "clipped" draw a Bernoulli rate u instead of l, with weight 1/u, and mask one token where none fell;
+    the second keeps u >= 1/B.
+    """
+    count = -(-(len(ids) - start) // block)
+    chosen = int(torch.randint(count, (), generator=generator)) if which is None else which
+    first = start + chosen * block
+    last = min(first + block, len(ids))
+    masked, weight = _mask_block(last - first, generator, ablation)
+    rows = first + masked
+    noised = ids.clone()
+    noised[rows] = mask_id
+    noised[last:] = mask_id
+    if ablation == "drop-later":
+        noised = noised[:last]
+    return Noised(noised, rows, ids[rows], torch.full((len(rows),), count * weight))
+
+
+def _mask_block(size: int, generator: torch.Generator, ablation: BlockAblation | None) -> tuple[Tensor, float]:
+    """Places to mask in a block of `size` tokens, and the weight of their cross-entropies."""
+    if ablation in ("forced", "clipped"):
+        rate = 1 - float(torch.rand((), generator=generator, dtype=torch.float64))
+        rate = max(rate, 1 / size) if ablation == "clipped" else rate
+        masked = (torch.rand(size, generator=generator) < rate).nonzero()[:, 0]
+        if len(masked) == 0:
+            masked = torch.randint(size, (1,), generator=generator)
+        return masked, 1 / rate
+    amount = int(torch.randint(1, size + 1, (), generator=generator))
+    if ablation == "suffix":
+        return torch.arange(size - amount, size), size / amount
+    return torch.randperm(size, generator=generator)[:amount], size / amount
+
+
+def last_to_first(progress: float, count: int) -> int:
+    """The curriculum over blocks: which of `count` blocks to train at `progress` in [0, 1), the last one first."""
+    return count - 1 - int(progress * count)
+
+
+def nelbo_call(model: Model, examples: Sequence[Noised]) -> Call:
+    """The mean over examples of their weighted cross-entropies; for `nelbo` and `blockwise` alike."""
+    batch = Batch.pack([example.ids for example in examples], model.device)
+    index = _locate(model, batch, [example.rows for example in examples])
+    targets = torch.cat([example.targets for example in examples]).to(model.device)
+    weights = torch.cat([example.weights for example in examples]).to(model.device) / len(examples)
+
+    def loss(hidden: Tensor, head_weight: Tensor) -> Tensor:
+        return linear_ce(hidden, head_weight, targets, weights, model.mask_id)
+
+    return Call(batch, index, loss)
+
+
+# The mask-agnostic loss
+
+
+def draw_noise(
+    answer_length: int, most_masks: int, generator: torch.Generator, low: float = 0.2, high: float = 0.8
+) -> Draw:
+    """p ~ U(low, high), each answer token masked with probability p (at least one), l1 != l2 in 0..most_masks."""
+    p = low + (high - low) * float(torch.rand((), generator=generator, dtype=torch.float64))
+    masked = torch.zeros(answer_length, dtype=torch.bool)
+    while not masked.any():  # drawing again keeps every non-empty pattern as likely as it was
+        masked = torch.rand(answer_length, generator=generator) < p
+    l1, l2 = torch.randperm(most_masks + 1, generator=generator)[:2].tolist()
+    return Draw(p, masked, l1, l2)
+
+
+def mask_agnostic(
+    prompt: Tensor, answer: Tensor, draw: Draw, mask_id: int, alpha: float = 0.1, beta: float = 1.0
+) -> Views:
+    """The two views of a pair and the weights of their rows: CE gets alpha / (p n_m), TV beta * p / n_m.
+
+    alpha = 0 is TV alone, beta = 0 CE alone.
+    """
+    noised = torch.cat([prompt, torch.where(draw.masked, mask_id, answer)])
+    places = draw.masked.nonzero()[:, 0]
+    first, second = (torch.cat([noised, noised.new_full((masks,), mask_id)]) for masks in (draw.l1, draw.l2))
+    amount = len(places)
+    return Views(
+        first,
+        second,
+        len(prompt) + places,
+        answer[places],
+        torch.full((amount,), alpha / (draw.p * amount)),
+        torch.full((amount,), beta * draw.p / amount),
+    )
+
+
+def pad_visibly(views: Sequence[Views], token: int) -> list[Views]:
+    """Every input filled up with a visible token (the paper: EOS) to the length of the longest."""
+    longest = max(len(ids) for view in views for ids in (view.first, view.second))
+
+    def padded(ids: Tensor) -> Tensor:
+        return torch.cat([ids, ids.new_full((longest - len(ids),), token)])
+
+    return [
+        Views(padded(v.first), padded(v.second), v.rows, v.targets, v.ce_weights, v.tv_weights) for v in views
+    ]  # fmt: skip
+
+
+def mask_agnostic_call(model: Model, views: Sequence[Views], one_branch: bool = False) -> Call:
+    """Both views of all pairs as one ragged batch; the loss returns `LinearCeTv`, means over the pairs.
+
+    `one_branch` stops the gradient at the second view's hidden states.
+    """
+    batch = Batch.pack([view.first for view in views] + [view.second for view in views], model.device)
+    index = _locate(model, batch, [view.rows for view in views] * 2)
+    targets = torch.cat([view.targets for view in views]).to(model.device)
+    ce_weights = torch.cat([view.ce_weights for view in views]).to(model.device) / len(views)
+    tv_weights = torch.cat([view.tv_weights for view in views]).to(model.device) / len(views)
+
+    def loss(hidden: Tensor, head_weight: Tensor) -> LinearCeTv:
+        first, second = hidden.chunk(2)
+        second = second.detach() if one_branch else second
+        return linear_ce_tv(first, second, head_weight, targets, ce_weights, tv_weights, model.mask_id)
+
+    return Call(batch, index, loss)
+
+
+def _locate(model: Model, batch: Batch, rows: Sequence[Tensor]) -> Tensor:
+    """Where the predictions of each sequence's rows are read, without waiting for the device."""
+    owner = torch.repeat_interleave(torch.arange(len(rows)), torch.tensor([len(places) for places in rows]))
+    return model.locate(batch, owner.to(model.device), torch.cat(list(rows)).to(model.device))
