@@ -1,0 +1,334 @@
+"""Drawing: panels of curves in, SVG and PNG out. What a panel shows is decided in sections.py; how it looks, here.
+
+matplotlib is imported inside the functions, so that reading a summary never waits for it.
+"""
+
+import io
+import math
+import re
+import textwrap
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from markupsafe import escape
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+# Okabe and Ito's colours, which red-green blind readers can tell apart; the marker and the dash repeat the difference.
+# Each light colour is also a name: in the page it is replaced by a CSS variable, so one drawing serves light and dark.
+CURVES = ("#0072b2", "#d55e00", "#009e73", "#aa4499", "#8f6b00", "#4a7fd0", "#5c6470")
+MARKERS = ("o", "s", "^", "D", "v", "P", "X")
+DASHES = ("-", (0, (5, 1.6)), (0, (1.4, 1.2)), (0, (5, 1.4, 1.2, 1.4)), (0, (9, 2)), (0, (3, 1, 1, 1, 1, 1)), "-")
+INK, SOFT, GRID, PAPER = "#1b1f24", "#59616b", "#d9dde2", "#fffffe"
+VARIABLES = {colour: f"--curve-{i}" for i, colour in enumerate(CURVES)} | {
+    INK: "--ink",
+    SOFT: "--soft",
+    GRID: "--grid",
+    PAPER: "--paper",
+}
+POINTS_PER_INCH = 72
+WIDE, FULL, NARROW = 6.4, 10.4, 3.5  # inches; the page shows an inch as 100 pixels, so text has one size in all three
+
+
+@dataclass(frozen=True)
+class Curve:
+    """One line of a panel: the value at each x with the ends of its interval (None where it is not known).
+
+    `style` is the number of its colour, marker and dash: the same for one model or series all over the page.
+    """
+
+    name: str
+    style: int
+    x: tuple[float, ...]
+    y: tuple[float | None, ...]
+    low: tuple[float | None, ...]
+    high: tuple[float | None, ...]
+
+
+@dataclass(frozen=True)
+class Panel:
+    """One pair of axes. `spread` widens small counts (k = 2 beside k = 200)."""
+
+    title: str
+    x_label: str
+    y_label: str
+    curves: tuple[Curve, ...]
+    percent: bool = True
+    chance: float | None = None
+    spread: bool = False
+
+
+def pretty(name: str, longest: int = 34) -> str:
+    """A name fit for a figure: one line, no control characters, not longer than the figure can bear."""
+    line = " ".join("".join(c if c.isprintable() else " " for c in name).split())
+    return line if len(line) <= longest else line[: longest - 1] + "…"
+
+
+def is_full_width(panels: Sequence[Panel]) -> bool:
+    return len(panels) > 2
+
+
+def svg_and_png(panels: Sequence[Panel]) -> tuple[str, bytes]:
+    """The figure as files of their own: light, on white."""
+    with _style():
+        figure = draw(panels, narrow=False)
+        svg = _svg(figure)
+        figure.set_layout_engine("none")  # what was laid out for the SVG stays where it is
+        png = io.BytesIO()
+        figure.savefig(png, format="png", dpi=160)
+        return svg, png.getvalue()
+
+
+def narrow_svg(panels: Sequence[Panel]) -> str:
+    with _style():
+        return _svg(draw(panels, narrow=True))
+
+
+def inline(svg: str, prefix: str, label: str) -> str:
+    """An SVG file made part of the page: CSS variables for colours, ids made unique, `label` for screen readers."""
+    svg = svg[svg.index("<svg") :]
+    svg = re.sub(r'\bid="([^"]+)"', rf'id="{prefix}-\1"', svg)
+    svg = re.sub(r'href="#([^"]+)"', rf'href="#{prefix}-\1"', svg)
+    svg = re.sub(r"url\(#([^)]+)\)", rf"url(#{prefix}-\1)", svg)
+    for colour, variable in VARIABLES.items():
+        svg = svg.replace(colour, f"var({variable})")
+    view = re.search(r'viewBox="[^"]*"', svg)
+    assert view is not None
+    return f'<svg role="img" aria-label="{escape(label)}" {view[0]}>' + svg[svg.index(">") + 1 :]
+
+
+def draw(panels: Sequence[Panel], narrow: bool) -> "Figure":
+    """Panels side by side, or one below the other where the page is narrow."""
+    from matplotlib.figure import Figure
+
+    order = list(dict.fromkeys(curve.name for panel in panels for curve in panel.curves))
+    direct = len(panels) == 1 and not narrow
+    columns = 1 if narrow else _columns(panels)
+    rows = math.ceil(len(panels) / columns)
+    width = NARROW if narrow else FULL if is_full_width(panels) else WIDE
+    legend_rows = 0 if direct else math.ceil((len(order) + 1) / _legend_columns(order, width))
+    figure = Figure(figsize=(width, (2.55 if narrow else 3.1) * rows + 0.5 + 0.2 * legend_rows), layout="constrained")
+    figure.set_facecolor(PAPER)
+    figure.get_layout_engine().set(h_pad=0.1 if rows > 1 else 0.05)
+    axes = list(figure.subplots(rows, columns, squeeze=False).flatten())
+    for axis, panel in zip(axes, panels, strict=False):
+        _draw_panel(axis, panel, inches=width / columns)
+        if direct:
+            _label_directly(axis, panel)
+    for unused in axes[len(panels) :]:
+        unused.remove()
+    _share_heights(axes[: len(panels)], panels)
+    if not direct:
+        _legend(figure, axes[: len(panels)], order, width)
+    return figure
+
+
+def _columns(panels: Sequence[Panel]) -> int:
+    """A row for each quantity where there are many panels, else all in one row; never more than four side by side."""
+    quantities = len({panel.y_label for panel in panels})
+    return min(4, len(panels) // quantities if is_full_width(panels) else len(panels))
+
+
+def _draw_panel(axis: "Axes", panel: Panel, inches: float) -> None:
+    if panel.spread:
+        import numpy as np
+
+        axis.set_xscale("function", functions=(lambda x: np.log1p(np.maximum(x, -0.9)), np.expm1))
+    ticks = sorted({x for curve in panel.curves for x in curve.x})
+    for curve in panel.curves:
+        i = curve.style % len(CURVES)
+        y = [math.nan if v is None else v for v in curve.y]
+        known = [v is not None and w is not None for v, w in zip(curve.low, curve.high, strict=True)]
+        low = [math.nan if v is None else v for v in curve.low]
+        high = [math.nan if v is None else v for v in curve.high]
+        axis.fill_between(curve.x, low, high, where=known, color=CURVES[i], alpha=0.14, linewidth=0)
+        axis.vlines(curve.x, low, high, color=CURVES[i], alpha=0.55, linewidth=0.9)
+        axis.plot(
+            curve.x,
+            y,
+            color=CURVES[i],
+            marker=MARKERS[i],
+            linestyle=DASHES[i],
+            linewidth=1.7,
+            markersize=5.6,
+            markeredgecolor=PAPER,
+            markeredgewidth=0.8,
+            label=curve.name,
+        )
+    if panel.chance is not None:
+        axis.axhline(panel.chance, color=SOFT, linewidth=1.0, linestyle=(0, (2, 2)), label=_chance_name(panel.chance))
+    axis.set_xticks(_readable(ticks, panel.spread))
+    axis.set_xticklabels([f"{x:g}" for x in axis.get_xticks()])
+    axis.minorticks_off()
+    axis.set_title(pretty(panel.title), loc="left")
+    axis.set_xlabel(textwrap.fill(panel.x_label, int(inches * 12.5)))
+    axis.set_ylabel(panel.y_label)
+    if panel.percent:
+        axis.yaxis.set_major_formatter(lambda value, _: f"{100 * value:.0f} %")
+    axis.margins(x=0.05)
+    if len(panel.curves) == 1:
+        _write_values(axis, panel)
+
+
+def _write_values(axis: "Axes", panel: Panel) -> None:
+    """A lone curve says its first, last and lowest value itself."""
+    known = [(x, y) for x, y in zip(panel.curves[0].x, panel.curves[0].y, strict=True) if y is not None]
+    for x, y in {known[0], known[-1], min(known, key=lambda place: place[1])} if known else ():
+        text = f"{100 * y:.0f} %" if panel.percent else f"{y:.2f}"
+        left = x == known[-1][0] and len(known) > 1  # the last label leans inwards; none lies on its point's whisker
+        axis.annotate(
+            text,
+            (x, y),
+            (-4 if left else 4, 6),
+            textcoords="offset points",
+            ha="right" if left else "left",
+            color=INK,
+            fontsize=8.5,
+        )
+
+
+def _readable(ticks: list[float], spread: bool) -> list[float]:
+    """The measured x values, less those too close to their right neighbour to be printed side by side."""
+    if len(ticks) < 3:
+        return ticks
+    place = [math.log1p(x) if spread else x for x in ticks]
+    gap = (place[-1] - place[0]) * 0.06
+    kept = [len(ticks) - 1]
+    for i in range(len(ticks) - 2, -1, -1):
+        if place[kept[-1]] - place[i] >= gap:
+            kept.append(i)
+    return [ticks[i] for i in sorted(kept)]
+
+
+def _share_heights(axes: Sequence["Axes"], panels: Sequence[Panel]) -> None:
+    """Panels of one quantity get one scale, so heights compare across them; shares never leave 0..100 %."""
+    for label in {panel.y_label for panel in panels}:
+        same = [i for i, panel in enumerate(panels) if panel.y_label == label]
+        values = [v for i in same for curve in panels[i].curves for v in (*curve.y, *curve.low, *curve.high)]
+        values += [panels[i].chance for i in same]
+        known = [v for v in values if v is not None]
+        if not known:
+            continue
+        pad = 0.07 * (max(known) - min(known)) or 0.05 * (abs(known[0]) or 1.0)
+        for i in same:
+            bottom, top = min(known) - pad, max(known) + pad
+            if panels[i].percent:
+                bottom, top = max(bottom, -0.015), min(top, 1.015)
+            axes[i].set_ylim(bottom, top)
+
+
+def _chance_name(chance: float) -> str:
+    return f"guessing ({100 * chance:.0f} %)"
+
+
+def _label_directly(axis: "Axes", panel: Panel) -> None:
+    """Names at the right end of their curves, pushed apart where they would touch."""
+    labels = []
+    for curve in panel.curves:
+        known = [v for v in curve.y if v is not None]
+        if known and len(panel.curves) > 1:
+            labels.append((known[-1], pretty(curve.name, 24), CURVES[curve.style % len(CURVES)]))
+    if panel.chance is not None:
+        labels.append((panel.chance, _chance_name(panel.chance), SOFT))
+    _share_heights([axis], [panel])
+    bottom, top = axis.get_ylim()
+    labels.sort(key=lambda label: label[0])
+    heights = _apart([(label[0] - bottom) / (top - bottom) for label in labels], gap=0.065)
+    for height, (_, text, colour) in zip(heights, labels, strict=True):
+        axis.annotate(
+            text,
+            (1.015, height),
+            xycoords="axes fraction",
+            color=colour,
+            va="center",
+            ha="left",
+            fontsize=8.5,
+            annotation_clip=False,
+        )
+
+
+def _apart(heights: list[float], gap: float) -> list[float]:
+    """The nearest ascending heights at least `gap` apart, for ascending `heights`; clusters keep their centre."""
+    groups: list[list[float]] = []
+    for height in heights:
+        groups.append([height])
+        while len(groups) > 1 and _spread_around(groups[-2], gap)[-1] + gap > _spread_around(groups[-1], gap)[0]:
+            groups[-2:] = [groups[-2] + groups[-1]]
+    return [height for group in groups for height in _spread_around(group, gap)]
+
+
+def _spread_around(group: list[float], gap: float) -> list[float]:
+    centre = sum(group) / len(group)
+    return [centre + gap * (i - (len(group) - 1) / 2) for i in range(len(group))]
+
+
+def _legend_columns(order: list[str], width: float) -> int:
+    longest = max(len(pretty(name)) for name in [*order, _chance_name(1 / 3)])
+    return max(1, min(len(order) + 1, int(width * POINTS_PER_INCH / (34 + 5.2 * longest))))
+
+
+def _legend(figure: "Figure", axes: Sequence["Axes"], order: list[str], width: float) -> None:
+    """One legend for all panels. A lone curve needs no name: the page says whose it is."""
+    found = {name: handle for axis in axes for handle, name in zip(*axis.get_legend_handles_labels(), strict=True)}
+    lines = [*(order if len(order) > 1 else []), *(name for name in found if name not in order)]
+    figure.legend(
+        [found[name] for name in lines],
+        [pretty(name) for name in lines],
+        loc="outside upper left",
+        ncols=_legend_columns(order, width),
+        frameon=False,
+        handlelength=2.6,
+        borderaxespad=0.2,
+        columnspacing=1.4,
+    )
+
+
+def _svg(figure: "Figure") -> str:
+    out = io.StringIO()
+    figure.savefig(out, format="svg", metadata={"Date": None, "Creator": None, "Format": None, "Type": None})
+    return re.sub(r"\s*<metadata>.*?</metadata>", "", out.getvalue(), flags=re.DOTALL)
+
+
+@contextmanager
+def _style() -> Iterator[None]:
+    """matplotlib's settings while we draw. Text stays text, never mathematics: a model may be called `$x`."""
+    import matplotlib
+
+    settings: Any = {
+        "svg.fonttype": "none",
+        "svg.hashsalt": "maskwise",
+        "text.parse_math": False,
+        "font.family": "sans-serif",
+        "font.size": 9,
+        "axes.titlesize": 9.5,
+        "axes.titleweight": "bold",
+        "axes.titlecolor": INK,
+        "axes.labelsize": 9,
+        "axes.labelcolor": SOFT,
+        "axes.edgecolor": GRID,
+        "axes.facecolor": "none",
+        "axes.grid": True,
+        "axes.axisbelow": True,
+        "axes.spines.top": False,
+        "axes.spines.right": False,
+        "axes.spines.left": False,
+        "grid.color": GRID,
+        "grid.linewidth": 0.6,
+        "xtick.color": GRID,
+        "ytick.color": GRID,
+        "xtick.labelcolor": SOFT,
+        "ytick.labelcolor": SOFT,
+        "ytick.major.size": 0,
+        "legend.fontsize": 8.5,
+        "legend.labelcolor": INK,
+        "text.color": INK,
+    }
+    with matplotlib.rc_context(settings), warnings.catch_warnings():
+        # A name in a script the font lacks still stands as text in the SVG; only the PNG shows boxes.
+        warnings.filterwarnings("ignore", message="Glyph .* missing from font")
+        yield

@@ -1,0 +1,242 @@
+"""The page: one HTML file that needs nothing else, drawn from run folders alone, and the figures beside it."""
+
+import shlex
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import jinja2
+from markupsafe import Markup
+from rich.console import Console
+from rich.progress import track
+
+from maskwise import __version__
+from maskwise.errors import UserError
+from maskwise.report import figures, words
+from maskwise.report.curves import Section, panels
+from maskwise.report.readings import Reading, differing_settings, read_all
+from maskwise.report.sections import sections_for
+
+KINDS = {
+    "llada": "masked diffusion (LLaDA)",
+    "dream": "masked diffusion (Dream)",
+    "ar": "autoregressive",
+    "wrapped": "wrapped transformers model",
+}
+
+
+def write_report(folders: list[Path], out: Path) -> Path:
+    """Draws the page of one run, or of several side by side, into `out`; returns the page's path."""
+    return write_page(read_all(folders), out)
+
+
+def write_page(readings: Sequence[Reading], out: Path) -> Path:
+    """Everything is drawn before anything is written, and the page comes last: it never names what is not there."""
+    page, drawings = build(readings)
+    path = out / "report.html"
+    try:
+        (out / "figures").mkdir(parents=True, exist_ok=True)
+        for name, content in drawings.items():
+            (out / "figures" / name).write_bytes(content)
+        path.write_text(page, encoding="utf-8")
+    except OSError as problem:
+        raise UserError(
+            f"cannot write the report into {out}: {problem.strerror}; name another folder with --out"
+        ) from None
+    return path
+
+
+def build(readings: Sequence[Reading]) -> tuple[str, dict[str, bytes]]:
+    """The page's text, and the figures by file name."""
+    drawings: dict[str, bytes] = {}
+    shown: list[dict[str, Any]] = []
+    chosen = sections_for(readings)
+    for section in track(chosen, "Drawing", console=Console(stderr=True), transient=True):
+        view, files = _section_view(section, readings, f"p{len(shown)}")
+        shown.append(view)
+        drawings |= files
+    environment = jinja2.Environment(
+        loader=jinja2.PackageLoader("maskwise", "report"),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    labels = [reading.label for reading in readings]
+    models = [_model_view(reading) for reading in readings]
+    page = environment.get_template("page.html.jinja").render(
+        version=__version__,
+        css=Markup((Path(__file__).parent / "page.css").read_text(encoding="utf-8")),
+        title=labels[0] if len(labels) == 1 else "Side by side: " + ", ".join(labels),
+        models=models,
+        scores=[
+            {"name": tiles[0]["name"], "meaning": tiles[0]["meaning"], "tiles": tiles}
+            for tiles in zip(*(model["tiles"] for model in models), strict=True)
+        ],
+        sections=shown,
+        notes=_notes(readings),
+        differing=differing_settings(readings),
+        settings=_settings_tables(readings),
+        commands=_commands(readings),
+    )
+    return page, drawings
+
+
+def _model_view(reading: Reading) -> dict[str, Any]:
+    model = reading.manifest["model"]
+    facts = [
+        model["name"],
+        KINDS.get(model["kind"], model["kind"]),
+        f"{_short_count(model['parameters'])} parameters",
+        f"window of {model['window']} tokens",
+        str(model["dtype"]),
+    ]
+    return {
+        "label": reading.label,
+        "folder": str(reading.folder),
+        "complete": reading.manifest["complete"],
+        "facts": [fact for fact in facts if fact != reading.label],
+        "sentences": words.three_sentences(reading),
+        "tiles": [_tile_view(tile) for tile in words.tiles(reading)],
+    }
+
+
+def _tile_view(tile: words.Tile) -> dict[str, Any]:
+    """The little drawing under a score, 200 units wide: -25 % to 100 %, or -100 % to 100 % where that is too short."""
+    bar = None
+    if tile.marks is not None:
+        start = -0.25 if tile.marks[0] >= -0.25 else -1.0
+
+        def place(value: float) -> float:
+            return round(4 + 192 * (min(1.0, max(start, value)) - start) / (1 - start), 1)
+
+        low, value, high = map(place, tile.marks)
+        bar = {"low": low, "value": value, "high": high, "left": place(start), "zero": place(0), "right": place(1)}
+    return {"name": tile.name, "value": tile.value, "interval": tile.interval, "meaning": tile.meaning, "bar": bar}
+
+
+def _section_view(
+    section: Section, readings: Sequence[Reading], prefix: str
+) -> tuple[dict[str, Any], dict[str, bytes]]:
+    drawn = panels(section, readings)
+    shows = words.what_this_run_shows(section, readings)
+    label = f"{section.title} {' '.join(f'{line}.' for line in shows)}"
+    svg, png = figures.svg_and_png(drawn)
+    name = "".join(c if c.isalnum() or c in "-_" else "-" for c in section.probe)
+    view = {
+        "id": f"{prefix}-{name}",
+        "probe": section.probe,
+        "title": section.title,
+        "question": section.question,
+        "paper": section.paper,
+        "how_to_read": section.how_to_read,
+        "caption": section.caption,
+        "shows": shows,
+        "full": figures.is_full_width(drawn),
+        "wide": Markup(figures.inline(svg, f"{prefix}w", label)),
+        "narrow": Markup(figures.inline(figures.narrow_svg(drawn), f"{prefix}n", label)),
+        "settings": " ".join(_asked_line(section, reading, len(readings) > 1) for reading in readings),
+        "table": _numbers(section, readings),
+    }
+    return view, {f"{name}.svg": svg.encode(), f"{name}.png": png}
+
+
+def _asked_line(section: Section, reading: Reading, named: bool) -> str:
+    """How much was asked and with how many masks: a result without its mask count means nothing."""
+    if section.probe not in reading.asked:
+        return f"{reading.label}: not run."
+    asked = reading.asked[section.probe]
+    counts = sorted({point.entry["masks"] for point in section.points(reading)})
+    masks = f"masks: {', '.join(map(str, counts))}" if counts != [0] else "no masks"
+    each = f"{asked.fewest:,}" if asked.fewest == asked.most else f"{asked.fewest:,} to {asked.most:,}"
+    tasks = f"{len(asked.tasks)} tasks with {each} test points each" if len(asked.tasks) > 1 else f"{each} test points"
+    return f"{reading.label + ': ' if named else ''}{tasks}; {masks}."
+
+
+def _numbers(section: Section, readings: Sequence[Reading]) -> dict[str, list[Any]]:
+    """The table behind a figure: each condition with its mask count, the number of answers, and what was measured."""
+    entries = [(reading.label, entry) for reading in readings for entry in reading.entries(section.probe)]
+    conditions = list(dict.fromkeys(key for _, entry in entries for key in entry["condition"] if key != "masks"))
+    extras = [key for key in ("nll", "confidence", "entropy") if any(key in entry for _, entry in entries)]
+    names = {"nll": "NLL (nats)", "confidence": "confidence", "entropy": "entropy (nats)"}
+    several = len(readings) > 1
+    tested = any("paired" in entry for _, entry in entries)
+    head = [
+        *(["model"] if several else []),
+        *conditions,
+        *["masks", "answers", "right", "95 % interval"],
+        *(["against the baseline"] if tested else []),
+        *(names[key] for key in extras),
+    ]
+    rows = [
+        [
+            *([label] if several else []),
+            *(_cell(entry["condition"].get(key)) for key in conditions),
+            str(entry["masks"]),
+            f"{entry['n']:,}",
+            words.percent(entry["accuracy"], 1),
+            words.between(entry["low"], entry["high"], 1),
+            *([_against_baseline(entry)] if tested else []),
+            *(words.number(entry.get(key)) for key in extras),
+        ]
+        for label, entry in entries
+    ]
+    return {"head": head, "rows": rows}
+
+
+def _against_baseline(entry: dict[str, Any]) -> str:
+    if "paired" not in entry:
+        return "–"
+    return f"{words.points(entry['paired']['difference'])}, {words.p_value(entry['paired']['p'])}"
+
+
+def _notes(readings: Sequence[Reading]) -> list[str]:
+    return [
+        f"{reading.label}: {note}" if len(readings) > 1 else note
+        for reading in readings
+        for note in reading.manifest["notes"]
+    ]
+
+
+def _settings_tables(readings: Sequence[Reading]) -> list[dict[str, Any]]:
+    tables = []
+    for key, title in (("model", "Model"), ("settings", "Settings"), ("versions", "Versions")):
+        names = dict.fromkeys(name for reading in readings for name in reading.manifest[key])
+        rows = [
+            {
+                "name": name.replace("_", " "),
+                "cells": [_cell(reading.manifest[key].get(name)) for reading in readings],
+                "differs": key == "settings"
+                and any(r.manifest[key].get(name) != readings[0].manifest[key].get(name) for r in readings),
+            }
+            for name in names
+        ]
+        tables.append({"title": title, "rows": rows})
+    return tables
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return "–"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, list):
+        return ", ".join(map(_cell, value)) or "none"
+    if isinstance(value, dict):
+        return "; ".join(f"{key}: {_cell(inner)}" for key, inner in value.items()) or "none"
+    return str(value)
+
+
+def _short_count(count: int) -> str:
+    for size, unit in ((1e9, "B"), (1e6, "M"), (1e3, "k")):
+        if count >= size:
+            return f"{count / size:.3g} {unit}"
+    return str(count)
+
+
+def _commands(readings: Sequence[Reading]) -> dict[str, Any]:
+    folders = " ".join(shlex.quote(str(reading.folder)) for reading in readings)
+    return {
+        "measure": [f"maskwise diagnose {shlex.quote(reading.manifest['model']['name'])}" for reading in readings],
+        "draw": f"maskwise report {folders}",
+    }

@@ -1,0 +1,103 @@
+"""What the report knows of each run: its manifest, its summary, and how much was asked."""
+
+import re
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from maskwise.errors import UserError
+from maskwise.probes.records import read_run
+from maskwise.probes.scores import summarise
+
+
+@dataclass(frozen=True)
+class Asked:
+    """How much one probe asked: its tasks, and the distinct test points of the task with the fewest and the most."""
+
+    tasks: tuple[str, ...]
+    fewest: int
+    most: int
+    answers: int
+
+
+@dataclass(frozen=True)
+class Reading:
+    """One run, ready to be shown. `label` is short and differs from that of every other run on the page."""
+
+    label: str
+    folder: Path
+    manifest: dict[str, Any]
+    summary: dict[str, Any]
+    asked: dict[str, Asked]
+
+    @property
+    def is_autoregressive(self) -> bool:
+        return self.manifest["model"]["mask_id"] is None
+
+    def entries(self, probe: str) -> list[dict[str, Any]]:
+        return self.summary["probes"].get(probe, [])
+
+
+def read_all(folders: Sequence[Path]) -> list[Reading]:
+    """Reads each folder once, in the order given."""
+    if not folders:
+        raise UserError("no run folder was named; give one or more folders written by maskwise diagnose")
+    unique = list({folder.resolve(): folder for folder in folders}.values())
+    runs = [read_run(folder) for folder in unique]
+    for run, folder in zip(runs, unique, strict=True):
+        if not run.records:
+            raise UserError(f"{folder} holds no records yet; run maskwise diagnose --out {folder} first")
+    labels = distinct_labels(
+        [(run.manifest["model"]["name"], folder) for run, folder in zip(runs, unique, strict=True)]
+    )
+    return [
+        Reading(label, folder, run.manifest, summarise(run), count_asked(run.records))
+        for label, folder, run in zip(labels, unique, runs, strict=True)
+    ]
+
+
+def count_asked(records: Sequence[dict[str, Any]]) -> dict[str, Asked]:
+    points: dict[str, dict[str, set[int]]] = defaultdict(lambda: defaultdict(set))
+    answers: dict[str, int] = defaultdict(int)
+    for record in records:
+        points[record["probe"]][record["task"]].add(record["point"])
+        answers[record["probe"]] += 1
+    return {
+        probe: Asked(tuple(sorted(tasks)), min(map(len, tasks.values())), max(map(len, tasks.values())), answers[probe])
+        for probe, tasks in points.items()
+    }
+
+
+def distinct_labels(named: Sequence[tuple[str, Path]]) -> list[str]:
+    """The last part of each name (`GSAI-ML/LLaDA-8B-Base` is LLaDA-8B-Base), with more of it only where two agree."""
+    short = [_last_part(name) for name, _ in named]
+    labels = [label if short.count(label) == 1 else name for label, (name, _) in zip(short, named, strict=True)]
+    labels = [
+        label if labels.count(label) == 1 else f"{label} ({folder.resolve().name})"
+        for label, (_, folder) in zip(labels, named, strict=True)
+    ]
+    return [
+        label if labels.count(label) == 1 else f"{label} #{labels[: i + 1].count(label)}"
+        for i, label in enumerate(labels)
+    ]
+
+
+def _last_part(name: str) -> str:
+    """Of a path or a hub name; any other text stays whole."""
+    is_path = re.fullmatch(r"[\w.:~ /\\-]+", name)
+    return name.replace("\\", "/").rstrip("/").rsplit("/", 1)[-1] or name if is_path else name
+
+
+def differing_settings(readings: Sequence[Reading]) -> list[str]:
+    """Names of the settings that are not the same in all runs: what makes two curves not quite comparable."""
+    names = sorted({name for reading in readings for name in reading.manifest["settings"]})
+    return [
+        name
+        for name in names
+        if any(
+            reading.manifest["settings"].get(name) != readings[0].manifest["settings"].get(name)
+            for reading in readings[1:]
+        )
+    ]

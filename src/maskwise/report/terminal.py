@@ -1,0 +1,54 @@
+"""A run's summary on the terminal: the scores, then each probe's curve with its mask counts."""
+
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from maskwise.report.words import MEANINGS, between, number, percent
+
+BAR = 20
+
+
+def print_summary(summary: dict[str, Any]) -> None:
+    """On standard output. Names come from data, so they are printed as they are and never read as markup."""
+    console = Console(highlight=False)
+    console.print(Text(f"\n{summary['model']}", style="bold"))
+    console.print(_scores(summary["scores"]))
+    for probe, entries in summary["probes"].items():
+        if entries:
+            console.print(_curve(probe, entries))
+
+
+def _scores(scores: dict[str, dict[str, float | None]]) -> Table:
+    table = Table("score", "value", "95 % interval", "what it is", box=None, pad_edge=False, header_style="dim")
+    for key, (name, meaning) in MEANINGS.items():
+        score = scores[key]
+        interval = between(score["low"], score["high"]) if score["value"] is not None else ""
+        table.add_row(name, Text(percent(score["value"]), style="bold"), interval, Text(meaning, style="dim"))
+    return table
+
+
+def _curve(probe: str, entries: list[dict[str, Any]]) -> Table:
+    """A row per condition. The condition's columns are whatever the probe varied."""
+    keys = list(dict.fromkeys(key for entry in entries for key in entry["condition"] if key != "masks"))
+    with_nll = any("nll" in entry for entry in entries)
+    table = Table(title=Text(probe, style="bold"), title_justify="left", box=None, pad_edge=False, header_style="dim")
+    for key in keys:
+        table.add_column(Text(key))
+    for name in ["masks", "n", "right", "95 % interval", *(["NLL"] if with_nll else [])]:
+        table.add_column(name, justify="right")
+    table.add_column("", no_wrap=True)
+    for entry in entries:
+        accuracy = entry["accuracy"]
+        table.add_row(
+            *(Text(str(entry["condition"].get(key, ""))) for key in keys),
+            str(entry["masks"]),
+            str(entry["n"]),
+            percent(accuracy, 1),
+            between(entry["low"], entry["high"], 1),
+            *([number(entry.get("nll"))] if with_nll else []),
+            Text("━" * round(BAR * accuracy) if accuracy is not None else "", style="blue"),
+        )
+    return table

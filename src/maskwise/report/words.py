@@ -1,0 +1,265 @@
+"""Plain sentences from numbers. Each says only what its interval allows: nothing about a score that covers zero."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from maskwise.report.curves import CHANCE, Measure, Point, Section, along
+from maskwise.report.readings import Reading
+from maskwise.report.sections import filler_name
+
+NBSP = "\u00a0"
+FEW_TASKS = 8
+NO_SKILL = f"guessing gives 33{NBSP}%, so there is no skill to lose"
+
+
+@dataclass(frozen=True)
+class Sentence:
+    topic: str
+    claim: str
+    evidence: str
+
+
+@dataclass(frozen=True)
+class Tile:
+    """A score: its number, its interval in words, the same on a scale of -100 % .. 100 % for the little drawing."""
+
+    name: str
+    value: str
+    interval: str
+    meaning: str
+    marks: tuple[float, float, float] | None
+
+
+def percent(value: float | None, digits: int = 0) -> str:
+    """0.375 -> 38 %; -0.001 -> 0 %: a zero has no sign."""
+    if value is None:
+        return "–"
+    rounded = round(100 * value, digits) + 0.0
+    return f"{rounded:.{digits}f}".replace("-", "−") + f"{NBSP}%"
+
+
+def points(difference: float) -> str:
+    """A change of a share, in points: +6.3 points."""
+    rounded = round(100 * difference, 1) + 0.0
+    return f"{rounded:+.1f}".replace("-", "−").replace("+0.0", "0.0") + f"{NBSP}points"
+
+
+def between(low: float | None, high: float | None, digits: int = 0) -> str:
+    if low is None or high is None:
+        return "no interval"
+    return f"{percent(low, digits).removesuffix(NBSP + '%')} to {percent(high, digits)}"
+
+
+def number(value: float | None) -> str:
+    return "–" if value is None else f"{value:.3g}".replace("-", "−")
+
+
+def three_sentences(reading: Reading) -> list[Sentence]:
+    return [where_it_looks(reading), what_masks_do(reading), how_sure(reading)]
+
+
+def where_it_looks(reading: Reading) -> Sentence:
+    topic = "Where it looks"
+    ends = near_and_far(reading)
+    if not ends:
+        return Sentence(topic, "Not measured.", "Neither the location nor the question-position probe was run.")
+    near, far = (sum(values) / len(values) for values in zip(*ends, strict=True))
+    seen = f"{percent(near)} of its answers are right with the examples near the question, {percent(far)} with them far"
+    score = reading.summary["scores"]["locality"]
+    if score["value"] is None:
+        return Sentence(topic, "It cannot be told.", f"{seen}; {NO_SKILL}.")
+    one_sided = "" if asked_with_question("left", reading) else " Measured with the question last only."
+    claims = {
+        1: "It favours what stands near the question.",
+        0: "No preference for near or far could be shown.",
+        -1: "It favours what stands far from the question.",
+    }
+    change = cost_or_gain(score, "moving the examples away", "costs", "raises")
+    return Sentence(topic, claims[direction(score)], f"{seen}: {change}.{one_sided}")
+
+
+def what_masks_do(reading: Reading) -> Sentence:
+    topic = "What masks do"
+    if reading.is_autoregressive:
+        return Sentence(
+            topic, "Nothing: it never sees any.", "It is an autoregressive model, which writes from left to right."
+        )
+    entries = sorted(reading.entries("mask-count"), key=lambda entry: entry["masks"])
+    if not entries:
+        return Sentence(topic, "Not measured.", "The mask-count probe was not run.")
+    few, many = next((entry for entry in entries if entry["masks"] == 2), entries[0]), entries[-1]
+    seen = (
+        f"{percent(few['accuracy'])} of its answers are right with {few['masks']} masks, "
+        f"{percent(many['accuracy'])} with {many['masks']}"
+    )
+    score = reading.summary["scores"]["mask_tax"]
+    if score["value"] is None:
+        return Sentence(topic, "It cannot be told.", f"{seen}; {NO_SKILL}.")
+    claims = {1: "Masks distract it.", 0: "No distraction by masks could be shown.", -1: "Masks help it."}
+    change = cost_or_gain(score, "on average more masks", "cost", "raise")
+    return Sentence(topic, claims[direction(score)], f"{seen}: {change}.{_full_stops(reading)}")
+
+
+def how_sure(reading: Reading) -> Sentence:
+    topic = "How sure we are"
+    asked = reading.asked.values()
+    tasks = max(len(one.tasks) for one in asked)
+    most = max(one.most for one in asked)
+    answers = sum(one.answers for one in asked)
+    widths = [
+        (entry["high"] - entry["low"]) / 2
+        for entries in reading.summary["probes"].values()
+        for entry in entries
+        if entry["low"] is not None and entry["high"] is not None
+    ]
+    reach = f"; the widest interval on this page reaches ±{100 * max(widths):.0f} points" if widths else ""
+    evidence = (
+        f"{answers:,} answers, up to {most:,} test points in each of up to {tasks} tasks{reach}. "
+        f"The 95{NBSP}% intervals speak for other tasks of this kind, not for another draw of the examples."
+    )
+    if not reading.manifest["complete"]:
+        return Sentence(topic, "Not yet: the run is unfinished.", evidence)
+    if not any_skill(reading):
+        nowhere = f"No condition lies clearly above {percent(CHANCE)}."
+        return Sentence(topic, "It does no better than guessing.", f"{nowhere} {evidence}")
+    if tasks < FEW_TASKS:
+        return Sentence(topic, f"Roughly: only {tasks} tasks were asked.", evidence)
+    return Sentence(topic, f"As sure as {tasks} tasks allow.", evidence)
+
+
+def any_skill(reading: Reading) -> bool:
+    """Whether some few-shot condition lies clearly above guessing (or none was asked, so nothing can be said)."""
+    lows = [
+        entry["low"] if entry["low"] is not None else entry["accuracy"]
+        for probe, entries in reading.summary["probes"].items()
+        if probe != "natural-text"
+        for entry in entries
+    ]
+    return not lows or max(lows) > CHANCE
+
+
+def near_and_far(reading: Reading) -> list[tuple[float, float]]:
+    """Accuracy with the examples nearest to and farthest from the question: what the locality score is made of."""
+
+    def by_location(entries: list[dict[str, Any]]) -> list[float]:
+        return [e["accuracy"] for e in sorted(entries, key=lambda entry: entry["condition"]["location"])]
+
+    first = by_location(asked_with_question("left", reading))
+    last = by_location(asked_with_question("right", reading))
+    if not first and not last:
+        last = by_location(reading.entries("location"))
+    return [(side[0], side[-1]) for side in (last[::-1], first) if side]
+
+
+def asked_with_question(place: str, reading: Reading) -> list[dict[str, Any]]:
+    return [entry for entry in reading.entries("question-position") if entry["condition"]["question"] == place]
+
+
+def _full_stops(reading: Reading) -> str:
+    entries = sorted(reading.entries("filler"), key=lambda entry: entry["condition"]["fillers"])
+    if len(entries) < 2:
+        return ""
+    first, last = entries[0], entries[-1]
+    return (
+        f" {filler_name(last['condition']['filler']).capitalize()} in their place take it from "
+        f"{percent(first['accuracy'])} to {percent(last['accuracy'])} ({last['condition']['fillers']} of them)."
+    )
+
+
+def cost_or_gain(score: dict[str, Any], what: str, costs: str, raises: str) -> str:
+    """`more masks cost 20 % of its skill above guessing, 95 % interval 12 to 27 %`; a loss below zero is a gain."""
+    value, low, high = score["value"], score["low"], score["high"]
+    if value >= 0:
+        told = f"{what} {costs} {percent(value)} of its skill above guessing"
+    else:
+        told = f"{what} {raises} its skill above guessing by {percent(-value)}"
+        low, high = (None, None) if low is None or high is None else (-high, -low)
+    if low is None or high is None:
+        return f"{told}, with no interval"
+    return f"{told}, 95{NBSP}% interval {between(low, high)}" + ("" if direction(score) else ", which includes zero")
+
+
+def direction(score: dict[str, float | None]) -> int:
+    """+1 or -1 where the interval lies on one side of zero, 0 where it does not or is not known."""
+    low, high = score["low"], score["high"]
+    if low is None or high is None:
+        return 0
+    return 1 if low > 0 else -1 if high < 0 else 0
+
+
+MEANINGS = {
+    "mask_tax": ("Mask tax", "share of its skill above guessing lost to masks beyond the second, on average"),
+    "locality": ("Locality", "share of its skill above guessing lost when the examples stand far from the question"),
+    "degradation": ("Degradation", "from the best to the worst number of masks, as a share of the best accuracy"),
+}
+
+
+def tiles(reading: Reading) -> list[Tile]:
+    return [score_tile(name, reading.summary["scores"][name], reading) for name in MEANINGS]
+
+
+def score_tile(name: str, score: dict[str, float | None], reading: Reading) -> Tile:
+    title, meaning = MEANINGS[name]
+    if score["value"] is None:
+        return Tile(title, "–", why_empty(name, reading), meaning, None)
+    interval = f"95{NBSP}% interval {between(score['low'], score['high'])}"
+    if score["low"] is None or score["high"] is None:
+        return Tile(title, percent(score["value"]), "no interval", meaning, None)
+    return Tile(title, percent(score["value"]), interval, meaning, (score["low"], score["value"], score["high"]))
+
+
+def why_empty(name: str, reading: Reading) -> str:
+    if name != "locality" and reading.is_autoregressive:
+        return "does not apply: no masks"
+    if not (near_and_far(reading) if name == "locality" else reading.entries("mask-count")):
+        return "not measured"
+    return "no skill above guessing to lose"
+
+
+def what_this_run_shows(section: Section, readings: Sequence[Reading]) -> list[str]:
+    """A line per curve: its first and last value and the change between them."""
+    lines = []
+    for measure in section.measures:
+        for reading in readings:
+            found = section.points(reading)
+            for series in dict.fromkeys(point.series for point in found):
+                who = ", ".join(filter(None, [reading.label if len(readings) > 1 else "", series]))
+                lines.append(_first_to_last(who, along(found, series), measure, section))
+    return lines
+
+
+def _first_to_last(who: str, curve: list[Point], measure: Measure, section: Section) -> str:
+    def shown(point: Point) -> str:
+        value = point.entry[measure.key]
+        return percent(value, 1) if measure.percent else f"{number(value)}{NBSP}nats"
+
+    start = f"{who}: " if who else ""
+    first, last = ends(curve)
+    line = f"{start}{shown(first)} at {section.at.format(f'{first.x:g}')}"
+    before, after = first.entry[measure.key], last.entry[measure.key]
+    if first is last or before is None or after is None:
+        return line
+    line += f", {shown(last)} at {section.at.format(f'{last.x:g}')}"
+    if not measure.percent:
+        return f"{line} ({after - before:+.2f}{NBSP}nats)".replace("-", "−")
+    return f"{line} ({points(after - before)}{chance_of_change(first, last)})"
+
+
+def ends(curve: list[Point]) -> tuple[Point, Point]:
+    """The first and last point of a curve, or the baseline and the last point where the last has one on the curve."""
+    baseline = curve[-1].entry.get("paired", {}).get("baseline")
+    return next((point for point in curve if point.entry["condition"] == baseline), curve[0]), curve[-1]
+
+
+def chance_of_change(first: Point, last: Point) -> str:
+    """The p-value of the paired test between two points, if one is the other's baseline."""
+    for one, other in ((first, last), (last, first)):
+        paired = one.entry.get("paired")
+        if paired is not None and paired["baseline"] == other.entry["condition"]:
+            return f", {p_value(paired['p'])}"
+    return ""
+
+
+def p_value(p: float) -> str:
+    return f"p{NBSP}<{NBSP}.001" if p < 0.001 else f"p{NBSP}={NBSP}{p:.3f}".replace("0.", ".")
