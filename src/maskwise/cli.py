@@ -169,6 +169,26 @@ def diagnose(
     typer.echo(f"report: {page}")
 
 
+@app.command()
+def report(
+    folders: Annotated[list[Path], typer.Argument(help="Run folders written by maskwise diagnose.")],
+    out: Annotated[Path | None, typer.Option("--out", help="Folder for the page and its figures.")] = None,
+    json: Json = False,
+) -> None:
+    """Draw the report again from run folders alone; several runs are laid side by side."""
+    from maskwise.report.page import home_of, write_page
+    from maskwise.report.readings import read_all
+    from maskwise.report.terminal import print_summary
+
+    readings = read_all(folders)
+    page = write_page(readings, out or home_of(readings))
+    if json:
+        return _print_json({"report": str(page), "runs": [reading.summary for reading in readings]})
+    for reading in readings:
+        print_summary(reading.summary)
+    typer.echo(f"\n{page}")
+
+
 def main() -> None:
     app()
 

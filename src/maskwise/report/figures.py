@@ -105,6 +105,7 @@ def inline(svg: str, prefix: str, label: str) -> str:
 def draw(panels: Sequence[Panel], narrow: bool) -> "Figure":
     """Panels side by side, or one below the other where the page is narrow."""
     from matplotlib.figure import Figure
+    from matplotlib.layout_engine import ConstrainedLayoutEngine
 
     order = list(dict.fromkeys(curve.name for panel in panels for curve in panel.curves))
     direct = len(panels) == 1 and not narrow
@@ -112,9 +113,9 @@ def draw(panels: Sequence[Panel], narrow: bool) -> "Figure":
     rows = math.ceil(len(panels) / columns)
     width = NARROW if narrow else FULL if is_full_width(panels) else WIDE
     legend_rows = 0 if direct else math.ceil((len(order) + 1) / _legend_columns(order, width))
-    figure = Figure(figsize=(width, (2.55 if narrow else 3.1) * rows + 0.5 + 0.2 * legend_rows), layout="constrained")
+    layout = ConstrainedLayoutEngine(h_pad=0.1 if rows > 1 else 0.05)
+    figure = Figure(figsize=(width, (2.55 if narrow else 3.1) * rows + 0.5 + 0.2 * legend_rows), layout=layout)
     figure.set_facecolor(PAPER)
-    figure.get_layout_engine().set(h_pad=0.1 if rows > 1 else 0.05)
     axes = list(figure.subplots(rows, columns, squeeze=False).flatten())
     for axis, panel in zip(axes, panels, strict=False):
         _draw_panel(axis, panel, inches=width / columns)

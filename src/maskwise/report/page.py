@@ -46,6 +46,12 @@ def write_page(readings: Sequence[Reading], out: Path) -> Path:
     return path
 
 
+def home_of(readings: Sequence[Reading]) -> Path:
+    """Where a page goes when nobody says: into its run's folder, or for several runs into one beside the first."""
+    first = readings[0].folder
+    return first if len(readings) == 1 else first.resolve().parent / "side-by-side"
+
+
 def build(readings: Sequence[Reading]) -> tuple[str, dict[str, bytes]]:
     """The page's text, and the figures by file name."""
     drawings: dict[str, bytes] = {}
