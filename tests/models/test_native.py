@@ -4,11 +4,11 @@ import math
 
 import pytest
 import torch
-from tiny import dream_net, llada_net
 from transformers import AutoModel, AutoModelForCausalLM
 
 from maskwise.errors import UserError
 from maskwise.models import DreamConfig, DreamModel, LLaDAConfig, LLaDAModelLM
+from tiny import dream_net, llada_net
 
 
 def rms_norm(x, weight, eps):

@@ -2,12 +2,12 @@
 
 import pytest
 import torch
-from tiny import dream_net, llada_net, tiny_ar, tiny_dream, tiny_llada
 from transformers import BertConfig, BertForMaskedLM
 
 import maskwise as mw
 from maskwise.errors import UserError
 from maskwise.models.base import Batch, float_product
+from tiny import dream_net, llada_net, tiny_ar, tiny_dream, tiny_llada
 
 
 def tiny_wrapped():
@@ -237,7 +237,8 @@ def test_causal_opening_compares_the_seam_with_the_classs_own_forward():
     from maskwise.models.opening import behind_the_seam
 
     torch.manual_seed(0)
-    mistral = MistralForCausalLM(MistralConfig(vocab_size=64, hidden_size=32, num_hidden_layers=2, num_attention_heads=4,
+    mistral = MistralForCausalLM(MistralConfig(vocab_size=64, hidden_size=32, num_hidden_layers=2,
+                                 num_attention_heads=4,
                                  num_key_value_heads=2, intermediate_size=48, sliding_window=5)).eval()  # fmt: skip
     model, batch = behind_the_seam(mistral, None, "m"), sequences(count=4)
     for ids, ours in zip(batch, model.predict(batch, [[len(ids)] for ids in batch]), strict=True):
@@ -254,7 +255,8 @@ def test_a_causal_model_whose_logits_are_something_else_is_refused():
     from maskwise.models.opening import behind_the_seam
 
     torch.manual_seed(0)
-    config = CohereConfig(vocab_size=64, hidden_size=32, num_hidden_layers=1, num_attention_heads=4, num_key_value_heads=4,
+    config = CohereConfig(vocab_size=64, hidden_size=32, num_hidden_layers=1, num_attention_heads=4,
+                          num_key_value_heads=4,
                           intermediate_size=48, logit_scale=0.5, pad_token_id=0)  # fmt: skip
     with pytest.raises(UserError, match="CohereForCausalLM does not fit the seam"):
         behind_the_seam(CohereForCausalLM(config).eval(), None, "c")

@@ -1,0 +1,48 @@
+"""Run by test_distributed: gradients of one loss over four sequences, on one process or shared by two."""
+
+import os
+import sys
+
+import torch
+import torch.distributed as dist
+from torch.distributed.fsdp import fully_shard
+from torch.nn.parallel import DistributedDataParallel
+
+from maskwise.models.base import Batch
+from tiny import tiny_llada
+
+SEQUENCES = [[1, 2, 3, 4, 5], [6, 7, 8], [9, 10, 11, 12, 13, 14], [15, 16]]
+ROWS = [[1, 3], [0, 2], [2, 5], [0, 1]]
+
+
+def loss(rows, weight):
+    return torch.logsumexp(rows @ weight.T, dim=-1).mean()
+
+
+def main(how: str, out: str) -> None:
+    model = tiny_llada(seed=5)
+    mine = range(len(SEQUENCES))
+    if how != "alone":
+        dist.init_process_group("gloo")
+        mine = range(dist.get_rank(), len(SEQUENCES), dist.get_world_size())
+    if how == "fsdp2":
+        for block in model.net.model.transformer["blocks"]:
+            fully_shard(block)
+        fully_shard(model)
+    trained = DistributedDataParallel(model) if how == "ddp" else model
+    batch = Batch.pack([SEQUENCES[s] for s in mine])
+    trained(batch, model.flat_rows(batch, [ROWS[s] for s in mine]), loss).backward()
+    grads = {}
+    for name, parameter in model.named_parameters():
+        grad = parameter.grad
+        grads[name] = grad.full_tensor() if hasattr(grad, "full_tensor") else grad
+    if how == "alone" or dist.get_rank() == 0:
+        torch.save(grads, out)
+    if how != "alone":
+        dist.barrier()
+        # gloo's threads and DDP's reducer wait for each other at interpreter exit now and then: leave without it.
+        os._exit(0)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

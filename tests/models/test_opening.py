@@ -1,0 +1,244 @@
+"""Opening checkpoints: what works, and what bad input gets."""
+
+import json
+import shutil
+
+import pytest
+import torch
+from peft import LoraConfig, get_peft_model
+from safetensors.torch import load_file, save_file
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+from transformers import PreTrainedTokenizerFast, Qwen2Tokenizer
+
+import maskwise as mw
+from maskwise.errors import UserError
+from tiny import dream_net, llada_net, llama_net, qwen_net
+
+AUTO_MAP = {"AutoConfig": "evil.Config", "AutoModel": "evil.Net", "AutoModelForCausalLM": "evil.Net"}
+
+
+def byte_tokenizer(**special):
+    """Every byte one token, in the form of a tokenizer.json."""
+    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
+    raw = Tokenizer(models.BPE(vocab={letter: n for n, letter in enumerate(alphabet)}, merges=[]))
+    raw.pre_tokenizer, raw.decoder = pre_tokenizers.ByteLevel(add_prefix_space=False), decoders.ByteLevel()
+    return PreTrainedTokenizerFast(tokenizer_object=raw, **special)
+
+
+def edit_config(folder, **changes):
+    file = folder / "config.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | changes))
+
+
+@pytest.fixture
+def llada_folder(tmp_path):
+    llada_net().save_pretrained(tmp_path / "llada")
+    return tmp_path / "llada"
+
+
+@pytest.mark.parametrize("make, kind, shift, causal", [
+    (llada_net, "llada", False, False), (dream_net, "dream", True, False),
+    (qwen_net, "ar", True, True), (llama_net, "ar", True, True),
+])  # fmt: skip
+def test_opening_dispatches_on_the_architecture(make, kind, shift, causal, tmp_path):
+    net = make(vocab=70)
+    net.save_pretrained(tmp_path)
+    model = mw.open(tmp_path)
+    assert (model.kind, model.shift, model.causal, model.window) == (kind, shift, causal, 256)
+    assert model.mask_id == (None if causal else 69)
+    assert model.tokenizer is None
+    assert not model.training
+    dense = net(input_ids=torch.tensor([[1, 2, 3]])).logits[0, 1].detach()
+    ours = model.predict([[1, 2, 3]], [[2 if shift else 1]])[0][0]
+    torch.testing.assert_close(ours[:69], dense[:69])
+
+
+def test_remote_code_is_never_run(llada_folder):
+    edit_config(llada_folder, auto_map=AUTO_MAP)
+    (llada_folder / "evil.py").write_text("raise SystemExit('remote code ran')")
+    assert mw.open(llada_folder).kind == "llada"
+
+
+def test_published_dream_settings_open_without_flash_attention(tmp_path):
+    dream_net().save_pretrained(tmp_path)
+    edit_config(tmp_path, attn_implementation="flash_attention_2", auto_map=AUTO_MAP, torch_dtype="bfloat16")
+    assert mw.open(tmp_path).dtype == torch.float32  # "auto" on CPU
+    assert mw.open(tmp_path, dtype="bfloat16").dtype == torch.bfloat16
+
+
+def test_dreams_tokenizer_is_opened_as_qwen2s(tmp_path):
+    dream_net(vocab=300, mask_token_id=None).save_pretrained(tmp_path)
+    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
+    (tmp_path / "vocab.json").write_text(json.dumps({letter: n for n, letter in enumerate(alphabet)}))
+    (tmp_path / "merges.txt").write_text("#version: 0.2\n")
+    special = {"256": {"content": "<|mask|>", "special": True}}
+    settings = {"tokenizer_class": "DreamTokenizer", "auto_map": {"AutoTokenizer": ["evil.Tok", None]},
+                "mask_token": "<|mask|>", "added_tokens_decoder": special}  # fmt: skip
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps(settings))
+    model = mw.open(tmp_path)
+    assert isinstance(model.tokenizer, Qwen2Tokenizer)
+    assert model.mask_id == 256  # the tokenizer's, since the configuration has none
+    assert model.tokenizer.decode(model.tokenizer("Grüße!")["input_ids"]) == "Grüße!"
+
+
+def test_the_mask_id_of_the_configuration_comes_before_the_tokenizers(tmp_path):
+    llada_net(vocab=300, mask_token_id=290).save_pretrained(tmp_path)
+    tokenizer = byte_tokenizer(mask_token="<m>")
+    tokenizer.save_pretrained(tmp_path)
+    assert mw.open(tmp_path).mask_id == 290
+    edit_config(tmp_path, mask_token_id=None)
+    assert mw.open(tmp_path).mask_id == tokenizer.mask_token_id
+
+
+def test_no_mask_anywhere_is_said(tmp_path):
+    llada_net(mask_token_id=None).save_pretrained(tmp_path)
+    with pytest.raises(UserError, match="mask_token_id"):
+        mw.open(tmp_path)
+
+
+def lora_on(net, targets, folder):
+    torch.manual_seed(1)
+    config = LoraConfig(r=2, target_modules=targets, init_lora_weights=False)
+    get_peft_model(net, config).save_pretrained(folder)
+
+
+def test_an_adapter_is_put_on(llada_folder, tmp_path):
+    base = mw.open(llada_folder)
+    lora_on(llada_net(), base.lora_targets, tmp_path / "adapter")
+    tuned = mw.open(llada_folder, adapter=tmp_path / "adapter")
+    before, after = (model.predict([[1, 2, 3]], [[1]])[0][0, :63] for model in (base, tuned))
+    assert (before - after).abs().max() > 1e-2
+    merged = tuned.net.merge_and_unload()
+    torch.testing.assert_close(merged(torch.tensor([[1, 2, 3]])).logits[0, 1, :63], after, atol=1e-4, rtol=1e-4)
+
+
+def test_an_adapter_for_another_model_is_refused(llada_folder, tmp_path):
+    wide = llada_net(width=64)
+    lora_on(wide, mw.open(llada_folder).lora_targets, tmp_path / "wide")
+    lora_on(dream_net(), r".*\.o_proj", tmp_path / "dream")
+    lora_on(llada_net(layers=3), mw.open(llada_folder).lora_targets, tmp_path / "deep")
+    for name in ("wide", "dream", "deep"):
+        with pytest.raises(UserError, match="for another model") as caught:
+            mw.open(llada_folder, adapter=tmp_path / name)
+        assert "\n" not in str(caught.value)
+    with pytest.raises(UserError, match="no adapter_config"):
+        mw.open(llada_folder, adapter=tmp_path / "nowhere")
+
+
+def drop_weight(folder):
+    weights = load_file(folder / "model.safetensors")
+    del weights["model.transformer.ln_f.weight"]
+    save_file(weights, folder / "model.safetensors", {"format": "pt"})
+
+
+def add_weight(folder):
+    weights = load_file(folder / "model.safetensors")
+    save_file(weights | {"model.extra": torch.ones(2)}, folder / "model.safetensors", {"format": "pt"})
+
+
+def reshape_weight(folder):
+    weights = load_file(folder / "model.safetensors")
+    weights["model.transformer.ln_f.weight"] = torch.ones(7)
+    save_file(weights, folder / "model.safetensors", {"format": "pt"})
+
+
+def truncate(folder):
+    data = (folder / "model.safetensors").read_bytes()
+    (folder / "model.safetensors").write_bytes(data[: len(data) // 2])
+
+
+def pickle_only(folder):
+    (folder / "model.safetensors").rename(folder / "pytorch_model.bin")
+
+
+def missing_shard(folder):
+    index = {"metadata": {}, "weight_map": {"a": "model-00001-of-00002.safetensors"}}
+    (folder / "model.safetensors.index.json").write_text(json.dumps(index))
+
+
+DAMAGE = [
+    (lambda f: (f / "config.json").unlink(), "no config.json"),
+    (lambda f: (f / "config.json").write_text("{"), "not valid JSON"),
+    (lambda f: edit_config(f, architectures=["T5Model"]), "unknown architecture 'T5Model'"),
+    (lambda f: edit_config(f, architectures=["LLaDA2MoeModelLM"]), "unknown architecture"),
+    (lambda f: edit_config(f, alibi=True), "alibi"),
+    (drop_weight, "missing weights model.transformer.ln_f.weight"),
+    (add_weight, "unexpected weights model.extra"),
+    (reshape_weight, "wrongly shaped weights model.transformer.ln_f.weight"),
+    (truncate, "corrupt or cut short"),
+    (lambda f: (f / "model.safetensors").write_bytes(b"hello"), "corrupt or cut short"),
+    (pickle_only, "pickled weights"),
+    (lambda f: (f / "model.safetensors").unlink(), "lacks model.safetensors"),
+    (missing_shard, "lacks model-00001-of-00002.safetensors"),
+]
+
+
+@pytest.mark.parametrize("damage, message", DAMAGE, ids=[message for _, message in DAMAGE])
+def test_a_damaged_checkpoint_gets_one_line(damage, message, llada_folder):
+    damage(llada_folder)
+    with pytest.raises(UserError, match=message) as caught:
+        mw.open(llada_folder)
+    assert "\n" not in str(caught.value)
+
+
+def test_an_unknown_name_says_what_is_known(tmp_path):
+    with pytest.raises(UserError, match="no model 'lada'"):
+        mw.open("lada")
+    with pytest.raises(UserError, match="could not be fetched"):
+        mw.open("nobody/nothing-here")
+    file = tmp_path / "x.txt"
+    file.write_text("")
+    with pytest.raises(UserError, match="is a file"):
+        mw.open(file)
+    with pytest.raises(UserError, match="unknown dtype"):
+        llada_net().save_pretrained(tmp_path / "m")
+        mw.open(tmp_path / "m", dtype="int3")
+
+
+@pytest.mark.parametrize("make", [qwen_net, llama_net])
+def test_convert_makes_a_diffusion_checkpoint_of_the_same_weights(make, tmp_path):
+    net = make(vocab=257)
+    net.save_pretrained(tmp_path / "ar")
+    byte_tokenizer(eos_token="<e>").save_pretrained(tmp_path / "ar")
+    mw.convert(tmp_path / "ar", tmp_path / "diffusion")
+    model = mw.open(tmp_path / "diffusion")
+    assert (model.kind, model.shift, model.causal) == ("dream", True, False)
+    assert model.mask_id == model.tokenizer.mask_token_id == model.vocab - 1
+    # One token sees only itself, so bidirectional and causal attention agree there.
+    causal = net(input_ids=torch.tensor([[7]])).logits[0, 0].detach()
+    torch.testing.assert_close(model.predict([[7]], [[1]])[0][0, :257], causal)
+    # And with two the first sees the second.
+    a, b = (model.predict([[7, second]], [[1]])[0][0, :257] for second in (8, 9))
+    assert (a - b).abs().max() > 1e-3
+
+
+def test_convert_takes_an_unused_row_before_it_adds_one(tmp_path):
+    net = qwen_net(vocab=300)
+    net.save_pretrained(tmp_path / "ar")
+    byte_tokenizer(eos_token="<e>").save_pretrained(tmp_path / "ar")
+    model = mw.open(mw.convert(tmp_path / "ar", tmp_path / "out"))
+    assert model.vocab == 300
+    assert model.mask_id == model.tokenizer.mask_token_id == len(model.tokenizer) - 1 < 299
+    expected = net.get_input_embeddings().weight[: model.mask_id].mean(0)
+    torch.testing.assert_close(model.embed(torch.tensor([model.mask_id]))[0], expected)
+
+
+def test_convert_keeps_scaled_rotary_positions(tmp_path):
+    rope = {"rope_type": "llama3", "rope_theta": 1e4, "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+            "original_max_position_embeddings": 64}  # fmt: skip
+    net = llama_net(rope_parameters=rope)
+    net.save_pretrained(tmp_path / "ar")
+    model = mw.open(mw.convert(tmp_path / "ar", tmp_path / "out"))
+    frequencies, scaling = model.net.config.inverse_frequencies()
+    torch.testing.assert_close(frequencies, net.model.rotary_emb.inv_freq)
+    assert scaling == net.model.rotary_emb.attention_scaling
+
+
+def test_convert_refuses_other_families(llada_folder, tmp_path):
+    with pytest.raises(UserError, match="give a Llama or Qwen2"):
+        mw.convert(llada_folder, tmp_path / "out")
+    llama_net(attention_bias=True).save_pretrained(tmp_path / "biased")
+    with pytest.raises(UserError, match="attention_bias"):
+        mw.convert(tmp_path / "biased", tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+    shutil.rmtree(tmp_path / "biased")

@@ -1,0 +1,104 @@
+"""`maskwise verify`, `models` and `convert` on the command line; the "original code" here is the test's own."""
+
+import json
+
+import pytest
+import torch
+from typer.testing import CliRunner
+
+from maskwise.cli import app
+from tiny import dream_net, llada_net, qwen_net
+
+# Dream has bias on q, k, v only; a causal-free Qwen2 of transformers is an independent implementation of it.
+ORIGINAL = """
+import torch
+from transformers import PreTrainedModel, Qwen2Config, Qwen2ForCausalLM
+
+
+class Config(Qwen2Config):
+    model_type = "Dream"
+
+
+class Net(Qwen2ForCausalLM):
+    config_class = Config
+
+    def forward(self, input_ids):
+        length = input_ids.shape[1]
+        everything = torch.zeros(1, 1, length, length, dtype=self.dtype)
+        return super().forward(input_ids, attention_mask=everything)
+"""
+
+
+@pytest.fixture
+def folder_with_code(tmp_path):
+    net = dream_net(rope_theta=1e4)
+    net.save_pretrained(tmp_path / "model")
+    (tmp_path / "model" / "original.py").write_text(ORIGINAL)
+    settings = json.loads((tmp_path / "model" / "config.json").read_text())
+    settings["auto_map"] = {"AutoConfig": "original.Config", "AutoModel": "original.Net"}
+    (tmp_path / "model" / "config.json").write_text(json.dumps(settings))
+    return tmp_path / "model"
+
+
+def run(*arguments):
+    return CliRunner().invoke(app, [str(a) for a in arguments])
+
+
+def test_verify_finds_agreement(folder_with_code):
+    result = run("verify", folder_with_code, "--json")
+    assert result.exit_code == 0, result.output
+    assert "running the Python code" in result.stderr
+    found = json.loads(result.stdout)
+    assert found["positions"] == 48
+    assert found["largest_logit_difference"] < 1e-4
+    assert found["greedy_tokens_that_differ"] == 0
+
+
+def test_verify_finds_a_difference(folder_with_code):
+    code = (folder_with_code / "original.py").read_text()
+    (folder_with_code / "original.py").write_text(
+        code.replace("torch.zeros(", "torch.eye(length)[None, None] + torch.zeros(")
+    )
+    found = json.loads(run("verify", folder_with_code, "--json").stdout)
+    assert found["largest_logit_difference"] > 1e-2
+
+
+def test_verify_says_when_there_is_no_code_or_it_breaks(folder_with_code, tmp_path):
+    (folder_with_code / "original.py").write_text("import no_such_package_of_theirs")
+    broken = run("verify", folder_with_code)
+    assert broken.exit_code == 2
+    assert "does not run here" in broken.stderr.splitlines()[-1]
+    llada_net().save_pretrained(tmp_path / "plain")
+    plain = run("verify", tmp_path / "plain")
+    assert plain.exit_code == 2
+    assert "nothing to verify" in plain.stderr
+
+
+def test_models_lists_published_names_and_folders(tmp_path):
+    listed = json.loads(run("models", "--json").stdout)["models"]
+    by_name = {entry["name"]: entry for entry in listed}
+    assert by_name["GSAI-ML/LLaDA-8B-Instruct"]["parameters"] == 8015581184
+    assert by_name["Dream-org/Dream-v0-Base-7B"]["mask_id"] == 151666
+    assert set(listed[0]) == {"name", "kind", "parameters", "window", "mask_id", "shift", "causal", "lora_targets"}
+    net = qwen_net()
+    net.save_pretrained(tmp_path)
+    entry = json.loads(run("models", tmp_path, "--json").stdout)["models"][0]
+    assert entry["parameters"] == sum(p.numel() for p in net.parameters())
+    assert entry["causal"] and entry["mask_id"] is None
+    table = run("models")
+    assert table.exit_code == 0
+    assert "LLaDA-8B-Base" in table.stdout
+
+
+def test_unknown_model_is_one_line_and_status_two():
+    result = run("models", "nosuch")
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert len(result.stderr.splitlines()) == 1
+
+
+def test_convert_command(tmp_path):
+    qwen_net().save_pretrained(tmp_path / "ar")
+    result = run("convert", tmp_path / "ar", "--out", tmp_path / "out", "--json")
+    assert json.loads(result.stdout)["model"]["mask_id"] == 64
+    assert torch.load  # the folder is safetensors only
+    assert not list((tmp_path / "out").glob("*.bin"))

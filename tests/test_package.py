@@ -1,0 +1,50 @@
+"""The package as a stranger gets it: the wheel, and a command line that answers at once."""
+
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+HEAVY = ("torch", "transformers", "numpy", "peft", "matplotlib", "scipy", "sklearn", "jinja2")
+
+
+def test_the_wheel_holds_every_module_and_data_file(tmp_path):
+    build = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation", "-w", tmp_path, ROOT]
+    subprocess.run([*map(str, build)], check=True, capture_output=True)
+    wheel = next(tmp_path.glob("maskwise-*.whl"))
+    with zipfile.ZipFile(wheel) as archive:
+        packed = {name for name in archive.namelist() if name.startswith("maskwise/")}
+        archive.extractall(tmp_path / "site")
+    tracked = subprocess.run(
+        ["git", "ls-files", "src/maskwise"], cwd=ROOT, capture_output=True, text=True
+    ).stdout.split()
+    assert {name.removeprefix("src/") for name in tracked} <= packed
+    modules = sorted(
+        name.removesuffix(".py").removesuffix("/__init__").replace("/", ".") for name in packed if name.endswith(".py")
+    )
+    triton_only = {"maskwise.diffusion.ce_tv_kernel"}  # needs a package that exists for CUDA machines alone
+    code = f"import sys, importlib; sys.path.insert(0, {str(tmp_path / 'site')!r})\n" + "\n".join(
+        f"assert importlib.import_module({m!r}).__file__.startswith({str(tmp_path)!r}), {m!r}"
+        for m in modules
+        if m not in triton_only
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, cwd=tmp_path)
+
+
+def test_help_and_version_import_nothing_heavy():
+    for argument in ("--help", "--version"):
+        code = (
+            f"import sys; sys.argv = ['maskwise', {argument!r}]\nfrom maskwise.cli import main\n"
+            "try: main()\nexcept SystemExit as stop: assert not stop.code\n"
+            f"print('MODULES', len(sys.modules), [m for m in {HEAVY!r} if m in sys.modules])"
+        )
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+        _, count, heavy = done.stdout.splitlines()[-1].split(" ", 2)
+        assert heavy == "[]"
+        assert int(count) < 500
+
+
+def test_ci_runs_the_readmes_test_command():
+    assert "make test" in (ROOT / ".ci" / "run").read_text()
+    assert "make test" in (ROOT / "README.md").read_text()
