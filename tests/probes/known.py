@@ -1,0 +1,113 @@
+"""Models whose answers are known: hand-made bodies behind the real seam, and small settings to ask them with.
+
+Each reads its prompt as text and answers with certainty. They know the right answer of every test question (the truth
+is drawn with the same seed), so that what they do with it is the only thing a probe can find.
+"""
+
+import functools
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from importlib import resources
+from itertools import pairwise
+
+import torch
+from torch import nn
+from transformers import AutoTokenizer
+
+from maskwise.models.base import Model
+from maskwise.probes.settings import QUICK
+from maskwise.tasks.episodes import draw
+from maskwise.tasks.rules import TASKS
+from maskwise.tasks.words import load_words
+
+TASK_NAMES = ("country-smallest", "verb-largest")
+SMALL = replace(
+    QUICK, tasks=TASK_NAMES, points=6, relevant=2, distractors=4, locations=(0, 2, 4), mask_counts=(1, 2, 5, 20),
+    filler_counts=(0, 5, 20), location_mask_counts=(2, 20), context_distractors=(0, 4), text_counts=(0, 3),
+    passages=4, passage_words=12,
+)  # fmt: skip
+EVERY_PROBE = replace(
+    SMALL,
+    probes=(
+        "location",
+        "question-position",
+        "mask-count",
+        "filler",
+        "context-length",
+        "location-masks",
+        "natural-text",
+    ),
+)
+
+QUESTION = re.compile(r"Options: (\(A\) .*)\nAnswer:\[(?:([ABC])\]|<\|mask\|>)")
+
+
+@functools.cache
+def shipped_tokenizer():
+    return AutoTokenizer.from_pretrained(str(resources.files("maskwise.models").joinpath("zoo/tokenizer")))
+
+
+@functools.cache
+def truth() -> dict[str, str]:
+    """The letter of every test question of the tasks asked."""
+    tasks = [task for task in TASKS if task.name in TASK_NAMES]
+    episodes = [draw(task, load_words(), 0, 0, points=60) for task in tasks]
+    return {q.asked.removeprefix("Options: "): q.letter for episode in episodes for q in episode.tests}
+
+
+def known_model(reply: Callable[[list[tuple[str, str]], int, str], str], name: str = "known") -> Model:
+    """A model that answers the masked question with reply(questions, which of them is masked, the whole text).
+
+    questions are (options, letter), the masked one's letter empty.
+    """
+    tokenizer = shipped_tokenizer()
+    width = len(tokenizer)
+    letters = {letter: tokenizer.convert_tokens_to_ids(letter) for letter in "ABC"}
+
+    def body(net, batch, layout):
+        bounds = batch.offsets.tolist()
+        hidden = torch.zeros(batch.tokens, width)
+        for start, end in pairwise(bounds):
+            text = tokenizer.decode(batch.ids[start:end])
+            questions = QUESTION.findall(text)
+            if questions:
+                asked = next(place for place, (_, letter) in enumerate(questions) if not letter)
+                hidden[start:end, letters[reply(questions, asked, text)]] = 50.0
+        return hidden
+
+    net = nn.Module()
+    net.embedding = nn.Embedding(width, 1)
+    net.get_input_embeddings = lambda: net.embedding
+    return Model(
+        net, body, kind="wrapped", window=4096, shift=False, mask_id=tokenizer.mask_token_id, tokenizer=tokenizer,
+        head=lambda rows: rows.clone(), name=name,
+    )  # fmt: skip
+
+
+def is_word_example(options: str) -> bool:
+    return not any(character.isdigit() for character in options)
+
+
+def nearest_rule(questions, asked, text):
+    """Follows the rule of the nearest example: right if that is a word example, else a constant guess."""
+    nearest = min((place for place in range(len(questions)) if place != asked), key=lambda place: abs(place - asked))
+    options = questions[asked][0]
+    return truth()[options] if is_word_example(questions[nearest][0]) else "A"
+
+
+def uniform(questions, asked, text):
+    """Weighs all examples alike: right about two questions in three, wherever the examples stand."""
+    right = truth()[questions[asked][0]]
+    return right if sum(map(ord, questions[asked][0])) % 3 else "A"
+
+
+def distracted(questions, asked, text):
+    """Right with few masks, a constant guess with more than ten."""
+    return truth()[questions[asked][0]] if text.count("<|mask|>") <= 10 else "A"
+
+
+def confused_by_length(questions, asked, text):
+    """Right unless many tokens of any kind follow the answer."""
+    after = text.split("Answer:[<|mask|>")[1]
+    return truth()[questions[asked][0]] if len(after.replace("<|mask|>", ".")) <= 10 else "A"

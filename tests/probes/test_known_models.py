@@ -1,0 +1,116 @@
+"""Each probe, on models made so that its answer is known."""
+
+from dataclasses import replace
+
+import pytest
+from known import (
+    EVERY_PROBE,
+    SMALL,
+    confused_by_length,
+    distracted,
+    known_model,
+    nearest_rule,
+    shipped_tokenizer,
+    uniform,
+)
+
+from maskwise.errors import UserError
+from maskwise.probes.diagnose import diagnose
+from maskwise.probes.records import read_run
+from maskwise.probes.scores import summarise
+from maskwise.tasks.episodes import CHANCE
+from tiny import tiny_ar, tiny_dream
+
+
+def summary_of(reply, folder, settings=SMALL):
+    return summarise(read_run(diagnose(known_model(reply), settings, folder)))
+
+
+def accuracies(summary, probe, **fixed):
+    """{the rest of the condition: accuracy} of the entries whose condition holds these values."""
+    return {
+        tuple(value for name, value in entry["condition"].items() if name not in fixed): entry["accuracy"]
+        for entry in summary["probes"][probe]
+        if fixed.items() <= entry["condition"].items()
+    }
+
+
+def test_copying_the_nearest_rule_is_full_locality(tmp_path):
+    summary = summary_of(nearest_rule, tmp_path)
+    score = summary["scores"]["locality"]
+    assert score["value"] == pytest.approx(1) and 0 < score["low"] < 1 < score["high"]
+    assert accuracies(summary, "location") == pytest.approx({(0,): CHANCE, (2,): CHANCE, (4,): 1})
+    sides = {side: accuracies(summary, "question-position", question=side) for side in ("right", "middle", "left")}
+    assert sides["right"] == pytest.approx({(0,): CHANCE, (2,): CHANCE, (4,): 1})
+    assert sides["middle"] == pytest.approx({(0,): CHANCE, (2,): 1, (4,): CHANCE})
+    assert sides["left"] == pytest.approx({(0,): 1, (2,): CHANCE, (4,): CHANCE})
+    far = next(entry for entry in summary["probes"]["location"] if entry["condition"] == {"location": 0})
+    assert far["paired"]["baseline"] == {"location": 4} and far["paired"]["difference"] == pytest.approx(-2 / 3)
+    assert far["paired"]["p"] == pytest.approx(2 * 0.5**8)  # all 8 points that changed (of 12) changed for the worse
+
+
+def test_weighing_all_examples_alike_is_no_locality(tmp_path):
+    summary = summary_of(uniform, tmp_path, replace(SMALL, points=30))
+    assert summary["scores"]["locality"] == {"value": 0, "low": 0, "high": 0}
+    assert summary["scores"]["mask_tax"]["value"] == summary["scores"]["degradation"]["value"] == 0
+    assert len(set(accuracies(summary, "question-position").values())) == 1
+    assert all(entry["paired"]["p"] == 1 for entry in summary["probes"]["location"] if "paired" in entry)
+
+
+def test_an_answer_that_depends_on_the_masks_is_distraction(tmp_path):
+    summary = summary_of(distracted, tmp_path, EVERY_PROBE)
+    assert accuracies(summary, "mask-count") == pytest.approx({(1,): 1, (2,): 1, (5,): 1, (20,): CHANCE})
+    assert summary["scores"]["mask_tax"]["value"] == pytest.approx(1 / 2)  # none lost at 5 masks, all at 20
+    assert summary["scores"]["degradation"]["value"] == pytest.approx(2 / 3)
+    assert summary["scores"]["locality"]["value"] == 0
+    assert set(accuracies(summary, "filler", filler=".").values()) == {1.0}
+    assert set(accuracies(summary, "location-masks", masks=2).values()) == {1.0}
+    assert accuracies(summary, "location-masks", masks=20) == pytest.approx(dict.fromkeys([(0,), (2,), (4,)], CHANCE))
+    shorter, longer = ({e["masks"] for e in summary["probes"]["context-length"] if e["condition"]["distractors"] == d}
+                       for d in (0, 4))  # fmt: skip
+    assert max(longer) > 2 * max(shorter) > 2 * min(shorter) == 4
+    assert accuracies(summary, "context-length", masks="2 masks") == {(0,): 1, (4,): 1}
+    assert accuracies(summary, "context-length", masks="20% masks") == pytest.approx({(0,): CHANCE, (4,): CHANCE})
+
+
+def test_fillers_tell_length_from_masks(tmp_path):
+    summary = summary_of(confused_by_length, tmp_path, replace(SMALL, probes=("mask-count", "filler")))
+    assert accuracies(summary, "mask-count")[20,] == pytest.approx(CHANCE)
+    assert accuracies(summary, "filler", filler=".") == pytest.approx({(0,): 1, (5,): 1, (20,): CHANCE})
+
+
+def test_a_guessing_model_has_no_scores(tmp_path):
+    summary = summary_of(lambda questions, asked, text: "B", tmp_path)
+    for score in summary["scores"].values():
+        assert score == {"value": None, "low": None, "high": None}
+    for entry in summary["probes"]["location"]:
+        assert (entry["accuracy"], entry["confidence"], entry["entropy"]) == pytest.approx((CHANCE, 1, 0))
+
+
+def test_an_autoregressive_model_runs_what_makes_sense_and_says_what_does_not(tmp_path):
+    model = tiny_ar(tokenizer=shipped_tokenizer(), vocab=2048, window=2048)
+    run = read_run(diagnose(model, EVERY_PROBE, tmp_path))
+    assert run.manifest["settings"]["probes"] == ["location", "context-length", "natural-text"]
+    notes = " ".join(run.manifest["notes"])
+    assert all(probe in notes for probe in ("question-position", "mask-count", "filler", "location-masks"))
+    assert {record["masks"] for record in run.records} == {0}
+    assert {record["condition"].get("masks") for record in run.records} == {None, "no masks"}
+    summary = summarise(run)
+    assert summary["scores"]["mask_tax"]["value"] is None and set(summary["probes"]) == {
+        "location", "context-length", "natural-text"}  # fmt: skip
+    with pytest.raises(UserError, match="mask-count does not apply"):
+        diagnose(model, replace(SMALL, probes=("mask-count",)), tmp_path / "other")
+
+
+def test_the_summary_has_the_promised_shape(tmp_path):
+    model = tiny_dream(tokenizer=shipped_tokenizer(), vocab=2048, window=2048, mask_token_id=1)
+    summary = summarise(read_run(diagnose(model, EVERY_PROBE, tmp_path)))
+    assert list(summary) == ["model", "out", "settings", "scores", "probes"]
+    assert list(summary["scores"]) == ["mask_tax", "locality", "degradation"]
+    assert list(summary["probes"]) == list(EVERY_PROBE.probes)
+    for probe, entries in summary["probes"].items():
+        for entry in entries:
+            assert {"condition", "masks", "n", "accuracy", "low", "high", "confidence", "entropy"} <= entry.keys()
+            assert entry["low"] <= entry["accuracy"] <= entry["high"]
+            assert entry["n"] == (4 if probe == "natural-text" else 12)
+            assert ("nll" in entry) == (probe == "natural-text")
