@@ -239,7 +239,7 @@ def _label_directly(axis: "Axes", panel: Panel) -> None:
     _share_heights([axis], [panel])
     bottom, top = axis.get_ylim()
     labels.sort(key=lambda label: label[0])
-    heights = _apart([(label[0] - bottom) / (top - bottom) for label in labels], gap=0.065)
+    heights = apart([(label[0] - bottom) / (top - bottom) for label in labels], gap=0.065)
     for height, (_, text, colour) in zip(heights, labels, strict=True):
         axis.annotate(
             text,
@@ -253,7 +253,7 @@ def _label_directly(axis: "Axes", panel: Panel) -> None:
         )
 
 
-def _apart(heights: list[float], gap: float) -> list[float]:
+def apart(heights: list[float], gap: float) -> list[float]:
     """The nearest ascending heights at least `gap` apart, for ascending `heights`; clusters keep their centre."""
     groups: list[list[float]] = []
     for height in heights:

@@ -2,6 +2,7 @@
 
 import shlex
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from rich.progress import track
 
 from maskwise import __version__
 from maskwise.errors import UserError
+from maskwise.probes.settings import DEFAULT, FULL, QUICK
 from maskwise.report import figures, words
 from maskwise.report.curves import Section, panels
 from maskwise.report.readings import Reading, differing_settings, read_all
@@ -243,6 +245,21 @@ def _short_count(count: int) -> str:
 def _commands(readings: Sequence[Reading]) -> dict[str, Any]:
     folders = " ".join(shlex.quote(str(reading.folder)) for reading in readings)
     return {
-        "measure": [f"maskwise diagnose {shlex.quote(reading.manifest['model']['name'])}" for reading in readings],
+        "measure": [measure_command(reading.manifest) for reading in readings],
         "draw": f"maskwise report {folders}",
     }
+
+
+def measure_command(manifest: dict[str, Any]) -> str:
+    """The diagnose command that asks the same: the preset, and the options in which the run left it."""
+    settings = manifest["settings"]
+    preset = {"quick": QUICK, "full": FULL}.get(settings["preset"], DEFAULT)
+    words = ["maskwise", "diagnose", manifest["model"]["name"]]
+    words += [f"--{preset.preset}"] if preset is not DEFAULT else []
+    if tuple(settings["probes"]) != preset.probes:
+        words += ["--probes", ",".join(settings["probes"])]
+    for name in ("points", "seed"):
+        if settings[name] != asdict(preset)[name]:
+            words += [f"--{name}", str(settings[name])]
+    words += ["--chat"] if settings["chat"] else []
+    return shlex.join([*words, "--dtype", manifest["model"]["dtype"]])

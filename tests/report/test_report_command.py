@@ -1,0 +1,63 @@
+"""`maskwise report`, and the table it prints."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from report_runs import DIFFUSION, KNOWN, mask_probes, write_run
+from typer.testing import CliRunner
+
+from maskwise.cli import app
+from maskwise.report.readings import read_all
+from maskwise.report.terminal import print_summary
+
+
+def test_one_run_is_drawn_into_its_own_folder(tmp_path: Path) -> None:
+    result = CliRunner().invoke(app, ["report", str(write_run(tmp_path / "run"))])
+    assert result.exit_code == 0, result.output
+    assert (tmp_path / "run" / "report.html").exists()
+    assert result.stdout.splitlines()[-1] == str(tmp_path / "run" / "report.html")
+    assert "Mask tax" in result.stdout
+
+
+def test_several_runs_go_beside_the_first_and_json_is_one_object(tmp_path: Path) -> None:
+    folders = [str(write_run(tmp_path / name, mask_probes([8, 9, 7, 8], [5, 6, 4, 5])[:2])) for name in ("a", "b")]
+    result = CliRunner().invoke(app, ["report", *folders, "--json"])
+    printed = json.loads(result.stdout)
+    assert printed["report"] == str(tmp_path / "side-by-side" / "report.html")
+    assert [run["out"] for run in printed["runs"]] == folders
+    assert printed["runs"][0]["scores"]["mask_tax"]["value"] == pytest.approx(1 - (0.5 - 1 / 3) / (0.8 - 1 / 3))
+    assert Path(printed["report"]).exists()
+
+
+def test_bad_folders_end_with_status_two(tmp_path: Path) -> None:
+    result = CliRunner().invoke(app, ["report", str(tmp_path / "nowhere")])
+    assert result.exit_code == 2
+    assert result.stderr.startswith("maskwise: ") and result.stderr.count("\n") == 1
+    assert not result.stdout
+
+
+def test_the_table_has_scores_curves_and_mask_counts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    name = "[bold]not markup[/bold] [/]"
+    asked = [*KNOWN, ("filler", {"filler": "[red]", "fillers": 7}, 1, [1, 1, 1, 1])]
+    (reading,) = read_all([write_run(tmp_path / "run", asked, model=DIFFUSION | {"name": name})])
+    print_summary(reading.summary)
+    printed = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
+    assert name in printed
+    assert any(line.startswith("Mask tax 64 %") for line in printed)
+    assert any(line.startswith("100 40 50.0 %") for line in printed)
+    assert any(line.startswith("[red] 7 1 40 10.0 %") for line in printed)
+
+
+def test_nothing_heavy_is_imported_for_the_help() -> None:
+    code = (
+        "import sys, maskwise.cli; print([m for m in ('torch', 'matplotlib', 'scipy', 'jinja2') if m in sys.modules])"
+    )
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout.strip() == "[]"
+
+
+def test_figures_are_imported_without_matplotlib() -> None:
+    code = "import sys, maskwise.report.page; print('matplotlib' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout.strip() == "False"

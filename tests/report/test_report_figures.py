@@ -1,0 +1,129 @@
+"""Figures draw the numbers they are given, and keep their labels apart."""
+
+import re
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from maskwise.report.curves import panels
+from maskwise.report.figures import (
+    CURVES,
+    DASHES,
+    MARKERS,
+    VARIABLES,
+    Curve,
+    Panel,
+    apart,
+    draw,
+    inline,
+    pretty,
+    svg_and_png,
+)
+from maskwise.report.readings import Asked, Reading
+from maskwise.report.sections import SECTIONS, sections_for
+
+
+def entry(accuracy: float, masks: int = 1, /, **condition: Any) -> dict[str, Any]:
+    return {"condition": condition, "masks": masks, "n": 10, "accuracy": accuracy,
+            "low": accuracy - 0.1, "high": accuracy + 0.1}  # fmt: skip
+
+
+def reading(label: str, **probes: list[dict[str, Any]]) -> Reading:
+    named = {name.replace("_", "-"): entries for name, entries in probes.items()}
+    return Reading(label, Path(label), {}, {"probes": named}, {name: Asked(("t",), 1, 1, 1) for name in named})
+
+
+def section(probe: str) -> Any:
+    return next(one for one in SECTIONS if one.probe == probe)
+
+
+def test_one_model_has_a_curve_per_series() -> None:
+    one = reading("m", location_masks=[entry(0.5, 50, location=at, masks=50) for at in (40, 0)]
+                  + [entry(0.9, 2, location=0, masks=2)])  # fmt: skip
+    (panel,) = panels(section("location-masks"), [one])
+    assert [curve.name for curve in panel.curves] == ["k = 2", "k = 50"]
+    assert panel.curves[1].x == (0, 40) and panel.curves[1].y == (0.5, 0.5)
+    assert panel.chance == pytest.approx(1 / 3)
+
+
+def test_several_models_have_a_panel_per_series_and_keep_their_colours() -> None:
+    first = reading("first", location=[entry(0.5, location=0)])
+    second = reading("second", question_position=[entry(0.7, location=0, question=q) for q in ("right", "left")])
+    drawn = panels(section("question-position"), [first, second])
+    assert [panel.title for panel in drawn] == ["question first", "question last"]
+    assert [(curve.name, curve.style) for panel in drawn for curve in panel.curves] == [("second", 1), ("second", 1)]
+
+
+def test_the_filler_control_stands_beside_the_masks() -> None:
+    one = reading("m", mask_count=[entry(0.8, 2, masks=2)], filler=[entry(0.7, fillers=100, filler=".")])
+    (panel,) = panels(section("filler"), [one])
+    assert [(curve.name, curve.x, curve.y) for curve in panel.curves] == [
+        ("masks", (2,), (0.8,)), ("full stops", (100,), (0.7,))
+    ]  # fmt: skip
+
+
+def test_a_probe_the_page_does_not_know_is_still_drawn() -> None:
+    unknown = [entry(0.5 + step / 10, 20, steps=step, order=order) for step in (1, 2) for order in ("random", "best")]
+    one = reading("m", few_steps=unknown, location=[entry(0.5, location=0)])
+    known, plain = sections_for([one])
+    assert known.probe == "location" and plain.title == "Few steps"
+    (panel,) = panels(plain, [one])
+    assert panel.x_label == "steps"
+    assert {(curve.name, curve.x, curve.y) for curve in panel.curves} == {
+        ("order random", (1, 2), (0.6, 0.7)), ("order best", (1, 2), (0.6, 0.7))
+    }  # fmt: skip
+
+
+def test_the_drawing_holds_the_numbers() -> None:
+    curve = Curve("a", 0, (2, 20, 200), (0.8, None, 0.5), (0.7, None, 0.4), (0.9, None, 0.6))
+    figure = draw([Panel("", "k", "right", (curve,), chance=1 / 3, spread=True)], narrow=False)
+    (axis,) = figure.axes
+    line = next(line for line in axis.lines if line.get_label() == "a")
+    assert list(line.get_xdata()) == [2, 20, 200]
+    assert line.get_ydata()[0] == 0.8 and line.get_ydata()[2] == 0.5
+    bottom, top = axis.get_ylim()
+    assert bottom < 1 / 3 and top > 0.9
+    assert "guessing (33 %)" in [text.get_text() for text in axis.texts]
+    assert {"80 %", "50 %"} <= {text.get_text() for text in axis.texts}
+
+
+def test_panels_of_one_quantity_share_their_scale() -> None:
+    low = Curve("a", 0, (0, 1), (0.1, 0.2), (0.1, 0.2), (0.1, 0.2))
+    high = Curve("a", 0, (0, 1), (0.8, 0.9), (0.8, 0.9), (0.8, 0.9))
+    figure = draw([Panel(name, "x", "right", (curve,)) for name, curve in (("l", low), ("h", high))], narrow=True)
+    first, second = figure.axes
+    assert first.get_ylim() == second.get_ylim()
+
+
+def test_the_page_sets_the_colours() -> None:
+    curves = tuple(Curve(str(i), i, (0, 1), (0.1, 0.2), (0.1, 0.2), (0.1, 0.2)) for i in range(len(CURVES)))
+    svg, png = svg_and_png([Panel("", "x", "right", curves, chance=0.5)])
+    page = inline(svg, "p0", 'a "label" & <more>')
+    assert not [colour for colour in VARIABLES if colour in page]
+    assert all(f"var({VARIABLES[colour]})" in page for colour in CURVES)
+    assert 'aria-label="a &#34;label&#34; &amp; &lt;more&gt;"' in page
+    assert set(re.findall(r'id="([^-]+)-', page)) == {"p0"}
+    assert png.startswith(b"\x89PNG") and svg.startswith("<?xml")
+
+
+def test_curves_differ_in_more_than_colour() -> None:
+    assert len(set(MARKERS)) == len(CURVES) == len(MARKERS) == len(DASHES)
+
+
+@given(st.lists(st.floats(0, 1), max_size=8))
+def test_labels_keep_their_distance_and_their_order(heights: list[float]) -> None:
+    heights = sorted(heights)
+    placed = apart(heights, gap=0.065)
+    assert len(placed) == len(heights)
+    assert all(b - a >= 0.065 - 1e-9 for a, b in pairwise(placed))
+    if all(b - a >= 0.065 for a, b in pairwise(heights)):
+        assert placed == pytest.approx(heights)
+
+
+def test_names_in_figures_are_one_short_line() -> None:
+    assert pretty("a\nb\x00c") == "a b c"
+    assert len(pretty("x" * 99)) == 34

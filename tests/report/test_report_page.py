@@ -1,0 +1,260 @@
+"""The page is whole, needs nothing but itself, says the right numbers and escapes what it did not write."""
+
+import json
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+from report_runs import AUTOREGRESSIVE, DIFFUSION, GUESSING, KNOWN, Asked, position_probes, write_run
+
+from maskwise.errors import UserError
+from maskwise.report.page import measure_command, write_report
+
+VOID = {"meta", "br", "hr", "img", "input", "link", "base", "col"}
+HOSTILE = "<script>alert('x')</script>&\"quoted\" $\\frac{ {{ 7*7 }} [red]\x07\n日本"
+
+
+class Reader(HTMLParser):
+    """Walks a page as a browser would, and keeps what the tests ask about."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.text: list[str] = []
+        self.feed(page)
+        self.close()
+        assert not self.open, f"never closed: {self.open}"
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open and self.open.pop() == tag, f"</{tag}> closes nothing"
+
+    def handle_data(self, data: str) -> None:
+        if self.open and self.open[-1] not in ("style", "script"):
+            self.text.append(data)
+
+    @property
+    def words(self) -> str:
+        return " ".join(" ".join(self.text).split())
+
+    def values(self, attribute: str) -> list[str]:
+        return [value for _, attrs in self.tags if (value := attrs.get(attribute)) is not None]
+
+
+@pytest.fixture(scope="module")
+def known(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The page of the run of known numbers."""
+    folder = write_run(tmp_path_factory.mktemp("known") / "run")
+    return write_report([folder], folder.parent / "page")
+
+
+def read(page: Path) -> Reader:
+    return Reader(page.read_text(encoding="utf-8"))
+
+
+def only(*probes: str) -> list[Asked]:
+    return [asked for asked in KNOWN if asked[0] in probes]
+
+
+def draw(tmp_path: Path, *folders: Path) -> Reader:
+    return read(write_report(list(folders), tmp_path / "page"))
+
+
+def test_the_page_stands_alone(known: Path) -> None:
+    page = known.read_text(encoding="utf-8")
+    reader = Reader(page)
+    assert known.name == "report.html"
+    assert not re.search(r"(https?:)?//\w", page.replace("http://www.w3.org", "")), "the page reaches for something"
+    assert not [tag for tag, _ in reader.tags if tag in ("script", "link", "img", "iframe")]
+    assert "@import" not in page and "url(http" not in page
+
+
+def test_ids_are_unique_and_every_reference_arrives(known: Path) -> None:
+    reader = read(known)
+    ids = reader.values("id")
+    assert len(ids) == len(set(ids))
+    links = [link for name in ("href", "xlink:href", "aria-labelledby") for link in reader.values(name)]
+    styles = re.findall(r"url\(#([^)]+)\)", " ".join(reader.values("style") + reader.values("clip-path")))
+    assert {link.removeprefix("#") for link in links} | set(styles) <= set(ids)
+
+
+def test_it_opens_with_three_sentences_and_the_scores(known: Path) -> None:
+    words = read(known).words
+    # locality = (.9 - .6) / (.9 - 1/3); tax = 1 - (.5 - 1/3) / (.8 - 1/3); degradation = (.8 - .5) / .8
+    opening = words[: words.index("Does it matter")]
+    places = [opening.index(part) for part in ("Where it looks", "What masks do", "How sure we are", "Mask tax 64 %")]
+    assert places == sorted(places)
+    assert "It favours what stands near the question. 90 % of its answers are right" in opening
+    assert "costs 53 % of its skill" in opening and "Locality 53 %" in opening
+    assert "Masks distract it. 80 % of its answers are right with 2 masks, 50 % with 100" in opening
+    assert "Degradation 38 %" in opening
+    assert "only 4 tasks were asked. 400 answers" in opening
+
+
+def test_a_section_has_all_its_parts(known: Path) -> None:
+    reader = read(known)
+    section = reader.words[reader.words.index("Do extra masks distract it? The same question") :]
+    section = section[: section.index("Is it the masks, or just more text?")]
+    for part in (
+        "LLaDA-Base loses 23 points",
+        "80.0 % at k = 2, 50.0 % at k = 100 (−30.0 points, p < .001)",
+        "A level line is what one would hope for",
+        "4 tasks with 10 test points each; masks: 2, 100.",
+        "The numbers behind the figure",
+        "2 40 80.0 %",
+        "100 40 50.0 %",
+        "guessing (33 %)",
+    ):
+        assert part in section, part
+
+
+def test_figures_have_words_for_those_who_do_not_see_them(known: Path) -> None:
+    reader = read(known)
+    drawn = [attrs for tag, attrs in reader.tags if tag == "svg"]
+    assert len(drawn) == 4 * 2 + 3  # each probe wide and narrow, and a line under each score
+    assert all(attrs["role"] == "img" and attrs["aria-label"] for attrs in drawn)
+    assert any("80.0\u00a0% at k\u00a0=\u00a02" in (attrs["aria-label"] or "") for attrs in drawn)
+
+
+def test_figures_are_files_too(known: Path) -> None:
+    folder = known.parent / "figures"
+    probes = ("location", "question-position", "mask-count", "filler")
+    assert {path.name for path in folder.iterdir()} == {
+        f"{probe}.{kind}" for probe in probes for kind in ("svg", "png")
+    }
+    svg = (folder / "mask-count.svg").read_text(encoding="utf-8")
+    assert "Masks at the end (k)" in "".join(ElementTree.fromstring(svg).itertext())
+    assert "var(" not in svg
+    assert (folder / "mask-count.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_drawing_again_gives_the_same_page(tmp_path: Path) -> None:
+    folder = write_run(tmp_path / "run", only("filler"))
+    first = write_report([folder], tmp_path / "one").read_bytes()
+    assert write_report([folder], tmp_path / "two").read_bytes() == first
+
+
+def test_a_hostile_name_stays_a_name(tmp_path: Path) -> None:
+    folder = write_run(
+        tmp_path / "run",
+        [*only("mask-count"), ("filler", {"filler": HOSTILE, "fillers": 5}, 1, [1, 2, 3, 4])],
+        model=DIFFUSION | {"name": HOSTILE, "kind": HOSTILE},
+        notes=[HOSTILE],
+        task=HOSTILE,
+        words=HOSTILE,
+    )
+    path = write_report([folder, write_run(tmp_path / "b", only("mask-count"))], tmp_path / "page")
+    page = path.read_text(encoding="utf-8")
+    assert "<script" not in page and "49" not in re.findall(r"<h1>.*?</h1>", page, re.DOTALL)[0]
+    assert "&lt;script&gt;alert(" in page
+    reader = Reader(page)
+    assert HOSTILE.split()[0] in reader.words
+    for svg in (tmp_path / "page" / "figures").glob("*.svg"):
+        ElementTree.parse(svg)
+
+
+def test_models_stand_side_by_side(tmp_path: Path) -> None:
+    better = position_probes([10, 10, 10, 9], [10, 9, 10, 10])
+    reader = draw(
+        tmp_path,
+        write_run(tmp_path / "a", only("location", "mask-count")),
+        write_run(tmp_path / "b", better[:2], model=AUTOREGRESSIVE, notes=["mask-count was not run: no masks"]),
+    )
+    words = reader.words
+    assert "Side by side: tiny-llada, tiny-qwen" in words
+    scores = words[words.index("Scores side by side") :]
+    assert re.search(r"Mask tax .* 64 % 95 % interval .* – does not apply: no masks .*Locality", scores)
+    assert "Nothing: it never sees any. It is an autoregressive model" in words
+    assert "tiny-llada: 60.0 % at location 0, 90.0 % at location 15" in words
+    assert "tiny-qwen: 97.5 % at location 0, 97.5 % at location 15" in words
+    assert "tiny-qwen: not run." in words
+    assert "tiny-qwen: mask-count was not run: no masks" in words
+    assert "These runs differ in probes;" in words
+
+
+def test_two_runs_of_one_model_are_told_apart(tmp_path: Path) -> None:
+    words = draw(
+        tmp_path,
+        write_run(tmp_path / "before", only("location")),
+        write_run(tmp_path / "after", only("location"), seed=1),
+    ).words
+    assert "Side by side: lab/tiny-llada (before), lab/tiny-llada (after)" in words
+    assert "These runs differ in seed;" in words
+
+
+def test_a_folder_named_twice_is_shown_once(tmp_path: Path) -> None:
+    folder = write_run(tmp_path / "run", only("location"))
+    assert "Side by side" not in draw(tmp_path, folder, tmp_path / "run" / ".." / "run").words
+
+
+def test_guessing_is_called_guessing(tmp_path: Path) -> None:
+    words = draw(
+        tmp_path, write_run(tmp_path / "run", [asked for asked in GUESSING if asked[0] in ("location", "mask-count")])
+    ).words
+    assert "Where it looks It cannot be told." in words and "What masks do It cannot be told." in words
+    assert "How sure we are It does no better than guessing. No condition lies clearly above 33 %." in words
+    assert "Mask tax – no skill above guessing to lose" in words
+
+
+def test_an_unfinished_run_says_so(tmp_path: Path) -> None:
+    words = draw(tmp_path, write_run(tmp_path / "run", only("location"), complete=False)).words
+    assert "Unfinished run." in words and "Not yet: the run is unfinished." in words
+
+
+def test_a_run_of_one_probe_says_what_was_not_measured(tmp_path: Path) -> None:
+    words = draw(tmp_path, write_run(tmp_path / "run", only("mask-count"))).words
+    assert "Where it looks Not measured." in words and "Locality – not measured" in words
+    words = draw(tmp_path, write_run(tmp_path / "other", only("location"))).words
+    assert "What masks do Not measured." in words and "Measured with the question last only." in words
+
+
+def test_natural_text_is_drawn_with_its_surprise(tmp_path: Path) -> None:
+    asked = [
+        ("natural-text", {"after": after, "count": count}, 1 + count * (after == "masks"), [right])
+        for after, count, right in [("masks", 0, 5), ("masks", 20, 3), ("full stops", 0, 5), ("full stops", 20, 4)]
+    ]
+    words = draw(tmp_path, write_run(tmp_path / "run", asked)).words
+    assert "masks: 1.5 nats at 0, 1.5 nats at 20 (+0.00 nats)" in words
+    assert "full stops: 50.0 % at 0, 40.0 % at 20 (−10.0 points" in words
+    assert "10 test points; masks: 1, 21." in words
+
+
+def test_the_command_asks_the_same_again(tmp_path: Path) -> None:
+    folder = write_run(tmp_path / "run", model=DIFFUSION | {"name": "my model"}, seed=3, chat=True)
+    manifest = json.loads((folder / "manifest.json").read_text())
+    assert measure_command(manifest) == (
+        "maskwise diagnose 'my model' --quick --probes location,question-position,mask-count,filler --points 10 "
+        "--seed 3 --chat --dtype float32"
+    )
+
+
+def test_what_cannot_be_read_or_written_is_one_line(tmp_path: Path) -> None:
+    folder = write_run(tmp_path / "run")
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(UserError, match=r"manifest\.json"):
+        write_report([tmp_path / "empty"], tmp_path / "page")
+    no_records = write_run(tmp_path / "none")
+    (no_records / "records.jsonl").write_text("")
+    with pytest.raises(UserError, match="holds no records"):
+        write_report([folder, no_records], tmp_path / "page")
+    broken = write_run(tmp_path / "broken")
+    lines = (broken / "records.jsonl").read_text().split("\n")
+    (broken / "records.jsonl").write_text("\n".join([*lines[:4], lines[4][:-9], *lines[5:]]))
+    with pytest.raises(UserError, match="line 5"):
+        write_report([broken], tmp_path / "page")
+    with pytest.raises(UserError, match="no run folder"):
+        write_report([], tmp_path / "page")
+    assert not (tmp_path / "page").exists()
+    (tmp_path / "file").write_text("in the way")
+    with pytest.raises(UserError, match="name another folder with --out"):
+        write_report([folder], tmp_path / "file")

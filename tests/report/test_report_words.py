@@ -1,0 +1,103 @@
+"""Sentences claim what their interval allows, and nothing more."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from maskwise.report.readings import Asked, Reading, distinct_labels
+from maskwise.report.words import NBSP, between, percent, points, three_sentences, tiles
+
+
+def reading(locality: Any = None, mask_tax: Any = None, low: float = 0.6, **manifest: Any) -> Reading:
+    """A reading of one task whose scores are given as (value, low, high), or None where there is no skill."""
+
+    def score(ends: Any) -> dict[str, float | None]:
+        return dict(zip(("value", "low", "high"), ends or (None, None, None), strict=True))
+
+    def entry(masks: int, accuracy: float, /, **condition: Any) -> dict[str, Any]:
+        return {
+            "condition": condition, "masks": masks, "n": 10, "accuracy": accuracy, "low": low, "high": 0.9
+        }  # fmt: skip
+
+    summary = {
+        "scores": {"locality": score(locality), "mask_tax": score(mask_tax), "degradation": score(None)},
+        "probes": {
+            "location": [entry(1, 0.5, location=0), entry(1, 0.75, location=40)],
+            "mask-count": [entry(1, 0.7, masks=1), entry(2, 0.8, masks=2), entry(200, 0.4, masks=200)],
+        },
+    }
+    whole = {"model": {"mask_id": 7}, "complete": True, "settings": {}} | manifest
+    return Reading("m", Path("run"), whole, summary, {"location": Asked(("a",) * 16, 10, 10, 20)})
+
+
+@pytest.mark.parametrize(
+    ("score", "claim", "evidence"),
+    [
+        ((0.4, 0.2, 0.6), "It favours what stands near the question.", "costs 40 % of its skill above guessing"),
+        (
+            (0.1, -0.2, 0.3),
+            "No preference for near or far could be shown.",
+            "interval −20 to 30 %, which includes zero",
+        ),
+        ((-0.4, -0.6, -0.2), "It favours what stands far from the question.", "by 40 %, 95 % interval 20 to 60 %"),
+        ((0.4, None, None), "No preference for near or far could be shown.", "with no interval"),
+        (None, "It cannot be told.", "guessing gives 33 %"),
+    ],
+)
+def test_where_it_looks(score: Any, claim: str, evidence: str) -> None:
+    sentence = three_sentences(reading(locality=score))[0]
+    assert sentence.claim == claim
+    assert evidence in sentence.evidence.replace(NBSP, " ")
+    assert "75 % of its answers are right with the examples near the question, 50 % with" in sentence.evidence.replace(
+        NBSP, " "
+    )
+
+
+@pytest.mark.parametrize(
+    ("score", "claim", "evidence"),
+    [
+        ((0.5, 0.4, 0.6), "Masks distract it.", "more masks cost 50 % of its skill above guessing"),
+        ((0.1, -0.1, 0.2), "No distraction by masks could be shown.", "which includes zero"),
+        ((-0.1, -0.2, -0.05), "Masks help it.", "more masks raise its skill above guessing by 10 %"),
+        (None, "It cannot be told.", "80 % of its answers are right with 2 masks, 40 % with 200"),
+    ],
+)
+def test_what_masks_do(score: Any, claim: str, evidence: str) -> None:
+    sentence = three_sentences(reading(mask_tax=score))[1]
+    assert sentence.claim == claim
+    assert evidence in sentence.evidence.replace(NBSP, " ")
+
+
+def test_an_autoregressive_model_has_no_masks() -> None:
+    without = reading(model={"mask_id": None})
+    assert three_sentences(without)[1].claim == "Nothing: it never sees any."
+    assert [tile.interval for tile in tiles(without)] == [
+        "does not apply: no masks", "no skill above guessing to lose", "does not apply: no masks"
+    ]  # fmt: skip
+
+
+def test_how_sure() -> None:
+    assert three_sentences(reading())[2].claim == "As sure as 16 tasks allow."
+    assert three_sentences(reading(low=0.3))[2].claim == "It does no better than guessing."
+    assert three_sentences(reading(complete=False))[2].claim == "Not yet: the run is unfinished."
+    assert "±15 points" in three_sentences(reading())[2].evidence
+
+
+def test_numbers_are_written_with_care() -> None:
+    assert percent(0.375) == f"38{NBSP}%"
+    assert percent(-0.001) == f"0{NBSP}%"
+    assert percent(-0.25, 1) == f"−25.0{NBSP}%"
+    assert percent(None) == "–"
+    assert points(-0.00001) == f"0.0{NBSP}points"
+    assert points(0.063) == f"+6.3{NBSP}points"
+    assert between(-0.1, 0.2) == f"−10 to 20{NBSP}%"
+
+
+def test_labels_are_short_and_different() -> None:
+    here = Path("somewhere/run")
+    assert distinct_labels([("GSAI-ML/LLaDA-8B-Base", here), ("./out/tuned/", here)]) == ["LLaDA-8B-Base", "tuned"]
+    assert distinct_labels([("a/x", here), ("b/x", here)]) == ["a/x", "b/x"]
+    assert distinct_labels([("x", Path("p/one")), ("x", Path("p/two"))]) == ["x (one)", "x (two)"]
+    assert distinct_labels([("x", Path("p/run")), ("x", Path("q/run"))]) == ["x (run) #1", "x (run) #2"]
+    assert distinct_labels([("<b>/x", here)]) == ["<b>/x"]
