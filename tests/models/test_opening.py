@@ -8,7 +8,7 @@ import torch
 from peft import LoraConfig, get_peft_model
 from safetensors.torch import load_file, save_file
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
-from transformers import PreTrainedTokenizerFast, Qwen2Tokenizer
+from transformers import AutoModel, PreTrainedTokenizerFast, Qwen2Tokenizer
 
 import maskwise as mw
 from maskwise.errors import UserError
@@ -64,6 +64,7 @@ def test_published_dream_settings_open_without_flash_attention(tmp_path):
     edit_config(tmp_path, attn_implementation="flash_attention_2", auto_map=AUTO_MAP, torch_dtype="bfloat16")
     assert mw.open(tmp_path).dtype == torch.float32  # "auto" on CPU
     assert mw.open(tmp_path, dtype="bfloat16").dtype == torch.bfloat16
+    assert AutoModel.from_pretrained(tmp_path).config.model_type == "Dream"
 
 
 def test_dreams_tokenizer_is_opened_as_qwen2s(tmp_path):

@@ -54,6 +54,7 @@ class DreamConfig(PreTrainedConfig):
             self.num_key_value_heads = self.num_attention_heads
         if self.head_dim is None:
             self.head_dim = self.hidden_size // self.num_attention_heads
+        kwargs.pop("attn_implementation", None)  # published files name a package; attention here is our own
         super().__post_init__(**kwargs)
 
     def to_dict(self) -> dict[str, Any]:
