@@ -1,0 +1,53 @@
+"""What tuning changes, measured on held-out pairs: CE, TV, and the accuracy with few and with many masks appended."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from maskwise.diffusion import Draw, Views, compare_views, draw_noise, mask_agnostic, mask_agnostic_call
+from maskwise.models.base import Model
+from maskwise.tuning.noise import seeded
+from maskwise.tuning.pairs import Pair
+from maskwise.tuning.settings import Settings
+
+PAIRS_A_PASS = 8
+
+
+def held_out_views(pairs: Sequence[Pair], settings: Settings, mask_id: int) -> list[Views]:
+    """One fixed noise a pair; the first view ends with few masks, the second with many (or as many as fit)."""
+    views = []
+    for number, pair in enumerate(pairs):
+        room = settings.context - pair.length
+        noise = draw_noise(
+            len(pair.answer), 1, seeded(settings.seed, "held out", number), settings.mask_low, settings.mask_high
+        )
+        draw = Draw(noise.p, noise.masked, min(settings.few, room), min(settings.many, room))
+        views.append(mask_agnostic(torch.tensor(pair.prompt), torch.tensor(pair.answer), draw, mask_id))
+    return views
+
+
+@torch.no_grad()
+def measure(model: Model, call_model: Callable[..., Any], views: Sequence[Views]) -> dict[str, float]:
+    """Means over masked answer tokens; `call_model` is the model itself or what DDP or FSDP2 put around it."""
+    parts = []
+    for start in range(0, len(views), PAIRS_A_PASS):
+        some = views[start : start + PAIRS_A_PASS]
+        call = mask_agnostic_call(model, some)
+        targets = torch.cat([view.targets for view in some]).to(model.device)
+
+        def loss(hidden: Tensor, head_weight: Tensor, targets: Tensor = targets) -> Any:
+            first, second = hidden.chunk(2)
+            return compare_views(first, second, head_weight, targets, model.mask_id)
+
+        parts.append(call_model(call.batch, call.index, loss))
+    columns = [torch.cat(column).double() for column in zip(*parts, strict=True)]
+    ce_few, ce_many, tv, hit_few, hit_many = (float(column.mean()) for column in columns)
+    return {
+        "ce": (ce_few + ce_many) / 2,
+        "tv": tv,
+        "accuracy_few": hit_few,
+        "accuracy_many": hit_many,
+        "gap": hit_few - hit_many,
+    }

@@ -1,0 +1,99 @@
+"""The folder of a tuning run: what is in it, which checkpoints can be resumed, and saves that fail in one line.
+
+settings.json                  every setting, the data's hash, versions; written first
+checkpoints/checkpoint-STEP/   the Trainer's state; resumable only when complete.json is in it, written last
+adapter_*, result.json         the adapter (or a whole checkpoint) and the figures; written at the end
+"""
+
+import errno
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from safetensors import SafetensorError
+
+from maskwise.errors import UserError
+
+MARKER = "complete.json"
+
+
+def write_json(path: Path, value: Any) -> None:
+    """All or nothing: a reader never sees half a file, and a killed write leaves the old one."""
+    partial = path.with_name(path.name + ".partial")
+    with partial.open("w", encoding="utf-8") as file:
+        json.dump(value, file, indent=2, ensure_ascii=False)
+        file.flush()
+        os.fsync(file.fileno())
+    partial.replace(path)
+
+
+def file_hash(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def refuse_other_run(out: Path, description: dict[str, Any]) -> None:
+    """`out` must be new, empty, or hold a run of exactly this description."""
+    stored = out / "settings.json"
+    if not stored.exists():
+        if out.is_file() or (out.is_dir() and any(out.iterdir())):
+            raise UserError(f"{out} is not an empty folder: choose another --out")
+        return
+    before = _flat(json.loads(stored.read_text(encoding="utf-8"))["identity"])
+    now = _flat(json.loads(json.dumps(description)))
+    for name in sorted(before.keys() | now.keys()):
+        if before.get(name) != now.get(name):
+            raise UserError(
+                f"{out} holds a run with other settings ({name} is {before.get(name)} there and {now.get(name)} here): "
+                "choose another --out, or use the same settings to resume it"
+            )
+
+
+def _flat(value: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+    pairs: dict[str, Any] = {}
+    for name, inner in value.items():
+        pairs |= _flat(inner, f"{prefix}{name}.") if isinstance(inner, dict) else {prefix + name: inner}
+    return pairs
+
+
+def checkpoint_step(folder: Path) -> int:
+    return int(folder.name.rsplit("-", 1)[1])
+
+
+def complete_checkpoints(folder: Path) -> list[Path]:
+    """Those whose marker is there, oldest first."""
+    found = [path for path in folder.glob("checkpoint-*") if (path / MARKER).exists()]
+    return sorted(found, key=checkpoint_step)
+
+
+def drop_incomplete(folder: Path) -> None:
+    """What an interrupted save left behind."""
+    for path in folder.glob("checkpoint-*"):
+        if not (path / MARKER).exists():
+            shutil.rmtree(path)
+
+
+def keep_newest(folder: Path, count: int) -> None:
+    for path in complete_checkpoints(folder)[:-count]:
+        (path / MARKER).unlink()  # first, so that a half-deleted one is never taken for whole
+        shutil.rmtree(path)
+
+
+@contextmanager
+def saving(what: Path, kept: str) -> Iterator[None]:
+    """A save that cannot be written is one line that says what is still there; `what` is removed if it is a folder."""
+    try:
+        yield
+    except (OSError, SafetensorError, RuntimeError) as problem:
+        # torch and safetensors wrap the system's error in types of their own.
+        shutil.rmtree(what, ignore_errors=True)
+        full = isinstance(problem, OSError) and problem.errno in (errno.ENOSPC, errno.EDQUOT)
+        reason = "no space left on the disk" if full or "No space left" in str(problem) else str(problem).split("\n")[0]
+        raise UserError(
+            f"could not write {what} ({reason}): {kept}; make room and run the same command again"
+        ) from None

@@ -1,0 +1,193 @@
+"""`maskwise tune`: pairs -> noised answers -> two views -> one ragged batch -> fused CE + TV -> adapter."""
+
+import json
+import os
+from dataclasses import asdict
+from importlib.metadata import version
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import torch
+from accelerate import PartialState
+from transformers import TrainerCallback, TrainingArguments
+from transformers.utils import logging
+
+from maskwise import __version__
+from maskwise.errors import UserError
+from maskwise.models.base import Model
+from maskwise.models.catalog import locate_checkpoint
+from maskwise.models.opening import open as open_model
+from maskwise.tuning.evaluation import held_out_views, measure
+from maskwise.tuning.folder import (
+    complete_checkpoints,
+    drop_incomplete,
+    file_hash,
+    refuse_other_run,
+    saving,
+    write_json,
+)
+from maskwise.tuning.noise import Collator, Slots, seeded
+from maskwise.tuning.pairs import Pair, end_of_text, read_pairs
+from maskwise.tuning.settings import DECAYS, Settings
+from maskwise.tuning.trainer import TuneTrainer
+from maskwise.tuning.weights import make_trainable, save_weights, trained_weights
+
+
+def tune(
+    name: str,
+    data: Path,
+    out: Path,
+    settings: Settings,
+    dtype: str = "auto",
+    device: str | None = None,
+    tensorboard: bool | None = None,
+    callbacks: list[TrainerCallback] | None = None,
+) -> dict[str, Any]:
+    """Tunes a model on a data file and writes the adapter, or the whole model, and every setting into `out`.
+
+    Run again with the same settings it goes on where it was stopped. Returns what result.json holds.
+    """
+    if not data.is_file():
+        raise UserError(f"there is no data file {data}: give a .jsonl or .txt file")
+    world = int(os.environ.get("WORLD_SIZE", "1"))
+    identity = {
+        "model": name,
+        "settings": asdict(settings),
+        "data": {"file": data.name, "sha256": file_hash(data)},
+        "processes": world,
+    }
+    refuse_other_run(out, identity)
+    if (out / "result.json").exists():
+        return json.loads((out / "result.json").read_text(encoding="utf-8"))
+    with_tensorboard = _tensorboard(tensorboard)
+    model = open_model(name, dtype, device)
+    if model.mask_id is None:
+        raise UserError(
+            f"{name} is autoregressive and has no mask token: turn it into a diffusion model first (convert)"
+        )
+    pairs = read_pairs(data, model, settings.context, settings.text_piece)
+    held_out, training = split(pairs.kept, settings)
+    make_trainable(model, settings)
+    trained = sum(p.numel() for p in model.net.parameters() if p.requires_grad)
+    counts = {
+        "pairs": len(training),
+        "held_out": len(held_out),
+        "dropped": pairs.dropped,
+        "trained_parameters": trained,
+    }
+    if PartialState(cpu=model.device.type == "cpu").is_main_process:
+        with saving(out / "settings.json", "nothing was begun"):
+            out.mkdir(parents=True, exist_ok=True)
+            drop_incomplete(out / "checkpoints")
+            write_json(out / "settings.json", {"identity": identity, "counts": counts, "versions": _versions()})
+    PartialState().wait_for_everyone()
+    views = held_out_views(held_out, settings, model.mask_id)
+    before = measure(model, model, views) if views else None
+    trainer = make_trainer(model, training, settings, out, views, locate_checkpoint(name)[0])
+    for callback in callbacks or []:
+        trainer.add_callback(callback)
+    if with_tensorboard and trainer.is_world_process_zero():
+        from torch.utils.tensorboard import SummaryWriter
+        from transformers.integrations import TensorBoardCallback
+
+        board = TensorBoardCallback(SummaryWriter(log_dir=str(out / "logs")))
+        board.logging_dir = str(out / "logs")  # where it opens a second writer for what is logged after the training
+        trainer.add_callback(board)
+    found = complete_checkpoints(out / "checkpoints")
+    try:
+        trainer.train(resume_from_checkpoint=str(found[-1]) if found else None)
+    finally:
+        trainer.bar.stop()
+    return finish(trainer, out, before, {"model": name, "out": str(out), **counts})
+
+
+def split(pairs: tuple[Pair, ...], settings: Settings) -> tuple[list[Pair], list[Pair]]:
+    """(held out, for training): at most a fifth is held out, chosen by the seed."""
+    order = torch.randperm(len(pairs), generator=seeded(settings.seed, "split")).tolist()
+    count = min(settings.held_out, len(pairs) // 5)
+    return [pairs[i] for i in order[:count]], [pairs[i] for i in order[count:]]
+
+
+def make_trainer(
+    model: Model, pairs: list[Pair], settings: Settings, out: Path, views: list[Any], source: Path | None
+) -> TuneTrainer:
+    """The Trainer of a model that `make_trainable` has seen; its checkpoints go to out/checkpoints."""
+    arguments = training_arguments(settings, out / "checkpoints", model.device.type == "cpu", bool(views))
+    if settings.checkpointing:
+        model.core.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
+    assert model.mask_id is not None
+    slots = Slots(pairs, settings, model.mask_id, arguments.world_size)
+    collator = Collator(end_of_text(model) if settings.pad_eos else None)
+    return TuneTrainer(model, arguments, settings, slots, collator, views, source)
+
+
+def training_arguments(settings: Settings, folder: Path, on_cpu: bool, evaluates: bool) -> TrainingArguments:
+    logging.set_verbosity_error()
+    arguments = TrainingArguments(
+        output_dir=str(folder),
+        max_steps=settings.steps,
+        per_device_train_batch_size=settings.batch,
+        gradient_accumulation_steps=settings.accumulation,
+        learning_rate=settings.rate,
+        lr_scheduler_type=DECAYS[settings.decay],
+        warmup_steps=settings.warmup,
+        max_grad_norm=settings.clip,
+        weight_decay=settings.weight_decay,
+        bf16=settings.bf16,
+        seed=settings.seed,
+        use_cpu=on_cpu,
+        logging_steps=1,
+        logging_nan_inf_filter=False,  # a bad loss stops the run instead of being smoothed over
+        save_strategy="steps",
+        save_steps=settings.save_every,
+        eval_strategy="steps" if evaluates and settings.eval_every else "no",
+        eval_steps=settings.eval_every or None,
+        remove_unused_columns=False,
+        ddp_find_unused_parameters=False,
+        dataloader_pin_memory=False,
+        disable_tqdm=True,
+        report_to=[],
+        log_level="error",
+    )
+    # One process drives one device: DataParallel would cut the ragged batch apart.
+    arguments._n_gpu = min(arguments.n_gpu, 1)
+    return arguments
+
+
+def finish(trainer: TuneTrainer, out: Path, before: dict[str, float] | None, about: dict[str, Any]) -> dict[str, Any]:
+    """Measures once more and writes the weights, then the result that marks the run as finished."""
+    scores = trainer.evaluate() if trainer.held_out else None
+    after = {name.removeprefix("eval_"): value for name, value in scores.items()} if scores else None
+    log = [entry for entry in trainer.state.log_history if "loss" in entry]
+    result = {
+        **about,
+        "steps": trainer.state.global_step,
+        "masks": {"few": trainer.settings.few, "many": trainer.settings.many},
+        "before": before,
+        "after": after,
+        "losses": [entry["loss"] for entry in log],
+    }
+    weights = trained_weights(trainer.tuned)
+    if trainer.args.should_save:
+        partial = out / "weights.partial"
+        with saving(partial, trainer.what_is_kept()):
+            save_weights(trainer.tuned, partial, weights, trainer.source)
+            for file in sorted(partial.iterdir()):
+                file.replace(out / file.name)
+            partial.rmdir()
+            write_json(out / "result.json", result)
+    trainer.accelerator.wait_for_everyone()
+    return result
+
+
+def _tensorboard(asked: bool | None) -> bool:
+    there = find_spec("tensorboard") is not None
+    if asked and not there:
+        raise UserError("TensorBoard is not installed: install tensorboard or leave --tensorboard out")
+    return there if asked is None else asked
+
+
+def _versions() -> dict[str, str]:
+    others = {package: version(package) for package in ("torch", "transformers", "peft", "accelerate")}
+    return {"maskwise": __version__, **others}

@@ -1,0 +1,87 @@
+"""What is trained: an adapter on the model's linear maps, or all weights; and how it is written and read back."""
+
+import re
+import shutil
+from pathlib import Path
+
+import torch
+from peft import LoraConfig, get_peft_model
+from safetensors.torch import load_file
+from torch import Tensor
+from torch.distributed.tensor import DTensor, distribute_tensor
+
+from maskwise.errors import UserError
+from maskwise.models.base import Model
+from maskwise.tuning.settings import Settings
+
+WEIGHT_FILES = ("*.safetensors", "*.safetensors.index.json", "*.bin", "*.pt", "*.pth")
+
+
+def make_trainable(model: Model, settings: Settings) -> None:
+    """Puts a fresh adapter on the model, or frees all its weights."""
+    if hasattr(model.net, "peft_config"):
+        raise UserError(f"{model.name} already carries an adapter: tune its base model")
+    if settings.full:
+        model.net.requires_grad_(True)
+        return
+    pattern = settings.targets or model.lora_targets
+    _check_targets(model, pattern)
+    with torch.random.fork_rng():
+        torch.manual_seed(settings.seed)
+        adapter = LoraConfig(
+            r=settings.lora_rank,
+            lora_alpha=settings.lora_alpha,
+            lora_dropout=settings.lora_dropout,
+            target_modules=pattern,
+        )
+        model.net = get_peft_model(model.core, adapter)
+
+
+def _check_targets(model: Model, pattern: str) -> None:
+    head = model.core.get_output_embeddings()
+    matched = [(name, module) for name, module in model.core.named_modules() if re.fullmatch(pattern, name)]
+    if not matched:
+        raise UserError(f"targets {pattern!r} match no part of {model.name}: its own are {model.lora_targets}")
+    for name, module in matched:
+        if module is head:
+            raise UserError(f"targets {pattern!r} match the output head {name}: leave it out")
+        if not isinstance(module, torch.nn.Linear):
+            raise UserError(f"targets {pattern!r} match {name}, which is no linear map: leave it out")
+
+
+def trained_weights(model: Model) -> dict[str, Tensor]:
+    """The trained weights by name, on the CPU, gathered from all processes where they are sharded."""
+    weights = {}
+    for name, parameter in model.net.named_parameters():
+        if parameter.requires_grad:
+            value = parameter.detach()
+            weights[name] = (value.full_tensor() if isinstance(value, DTensor) else value).cpu()
+    return weights
+
+
+def save_weights(model: Model, folder: Path, weights: dict[str, Tensor], source: Path | None) -> None:
+    """A PEFT adapter, or a whole checkpoint with the configuration and tokenizer files of its source unchanged."""
+    folder.mkdir(parents=True, exist_ok=True)
+    if hasattr(model.net, "peft_config"):
+        # Without this PEFT would ask the hub whether the vocabulary was changed.
+        model.net.save_pretrained(str(folder), state_dict=weights, save_embedding_layers=False)  # type: ignore[operator]
+        return
+    model.core.save_pretrained(folder, state_dict=weights)
+    for file in source.iterdir() if source is not None else []:
+        if file.is_file() and not any(file.match(pattern) for pattern in WEIGHT_FILES):
+            shutil.copyfile(file, folder / file.name)
+
+
+@torch.no_grad()
+def load_weights(model: Model, folder: Path) -> None:
+    """What `save_weights` wrote, back into the trained weights."""
+    stored: dict[str, Tensor] = {}
+    for file in sorted(folder.glob("*.safetensors")):
+        stored |= load_file(file)
+    for name, parameter in model.net.named_parameters():
+        if not parameter.requires_grad:
+            continue
+        value = stored[name.replace(".default.", ".")]
+        if isinstance(parameter, DTensor):
+            value = distribute_tensor(value.to(parameter.device), parameter.device_mesh, parameter.placements)
+        parameter.copy_(value)
