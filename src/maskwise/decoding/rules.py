@@ -10,7 +10,7 @@ committed; ReMDM also masks committed rows again.
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from itertools import pairwise
 
 import torch
 import torch.nn.functional as F
@@ -59,8 +59,8 @@ class State:
     """Where the decoding stands. `time` and `after` are the noise levels t > s between which this step goes."""
 
     count: Tensor | None = None  # [S] int64, how many rows the schedule commits in this step
-    time: float = 1.0
-    after: float = 0.0
+    time: Tensor | None = None  # [S] float32
+    after: Tensor | None = None  # [S] float32, 0 at the last step
     draws: Tensor | None = None  # [S, W] uniform in [0, 1)
     memory: Memory | None = None
 
@@ -71,56 +71,55 @@ class Choice:
     memory: Memory | None = None
 
 
-Pick = Callable[[Rows, State, Mapping[str, float]], Choice]
-Pace = Literal["even", "dream", "timed", "own"]
+Knobs = Mapping[str, float]
 
 
 @dataclass(frozen=True)
 class Rule:
     """A rule and what it needs.
 
-    pace: who says how many rows go in a step: an even split of the masks over the steps; Dream's timesteps; a coin a
-    row, weighted by the timesteps; or the rule's own test of the predictions, which ends whenever it ends.
+    counts(masks, steps, knobs) says how many rows go in each step; times(steps, knobs) at which noise levels a rule
+    stands that tosses a coin for each row. A rule with neither keeps its own pace and ends when nothing is open.
     filtered: judge by the distribution tokens are drawn from (temperature, top-k, top-p), as Dream does, instead of by
     the model's own, as LLaDA does.
     """
 
-    pick: Pick
-    pace: Pace
-    knobs: Mapping[str, float] = field(default_factory=dict)
+    pick: Callable[[Rows, State, Knobs], Choice]
+    counts: Callable[[int, int, Knobs], list[int]] | None = None
+    times: Callable[[int, Knobs], list[float]] | None = None
+    knobs: Knobs = field(default_factory=dict)
     draws: bool = False
     filtered: bool = False
+
+    @property
+    def own_pace(self) -> bool:
+        return self.counts is None and self.times is None
 
 
 # How many, and when
 
 
-def even_counts(masks: list[int], steps: int) -> list[list[int]]:
-    """As even a split of each sequence's masks over the steps as there is, the larger shares first. -> [steps][S]."""
-    return [[n // steps + (step < n % steps) for n in masks] for step in range(steps)]
+def even_counts(masks: int, steps: int, knobs: Knobs) -> list[int]:
+    """As even a split of the masks over the steps as there is, the larger shares first."""
+    return [masks // steps + (step < masks % steps) for step in range(steps)]
 
 
-def dream_times(steps: int, eps: float) -> list[float]:
-    """t_0 = 1 .. t_steps = eps, in float32 as Dream's code has them."""
-    return torch.linspace(1, eps, steps + 1, dtype=torch.float32).tolist()
+def dream_times(steps: int, knobs: Knobs) -> list[float]:
+    """t_0 = 1 .. t_steps = eps in float32, as Dream's code has them; then 0 for eps, for at the last step all goes."""
+    return [*torch.linspace(1, knobs["eps"], steps + 1, dtype=torch.float32).tolist()[:-1], 0.0]
 
 
-def dream_share(time: float, after: float, last: bool) -> float:
-    """1 - s/t in float32, and everything at the last step."""
-    if last:
-        return 1.0
-    return float(1 - torch.tensor(after, dtype=torch.float32) / torch.tensor(time, dtype=torch.float32))
-
-
-def dream_counts(masks: list[int], steps: int, eps: float) -> list[list[int]]:
-    """int(masks left * (1 - s/t)) in each step, the product in float32; what remains goes last. -> [steps][S]."""
-    times, left = dream_times(steps, eps), torch.tensor(masks, dtype=torch.float32)
-    counts = []
-    for step in range(steps):
-        now = (left * dream_share(times[step], times[step + 1], step == steps - 1)).floor()
-        left = left - now
-        counts.append([int(n) for n in now.tolist()])
+def dream_counts(masks: int, steps: int, knobs: Knobs) -> list[int]:
+    """int(masks left * (1 - s/t)) in each step, in float32; what remains goes last."""
+    times, left, counts = torch.tensor(dream_times(steps, knobs)), masks, []
+    for time, after in pairwise(times):
+        counts.append(int(torch.tensor(float(left)) * (1 - after / time)))
+        left -= counts[-1]
     return counts
+
+
+def remdm_times(steps: int, knobs: Knobs) -> list[float]:
+    return torch.linspace(1, 0, steps + 1, dtype=torch.float32).tolist()
 
 
 # Selection
@@ -163,36 +162,36 @@ def _log(probability: float) -> float:
 # The rules
 
 
-def random(rows: Rows, state: State, knobs: Mapping[str, float]) -> Choice:
+def random(rows: Rows, state: State, knobs: Knobs) -> Choice:
     assert state.draws is not None
     return best(rows.unless_held(state.draws), rows, state)
 
 
-def low_confidence(rows: Rows, state: State, knobs: Mapping[str, float]) -> Choice:
+def low_confidence(rows: Rows, state: State, knobs: Knobs) -> Choice:
     """LLaDA: the `count` most probable tokens (the low-confidence ones stay masked)."""
     return best(rows.confidence(), rows, state)
 
 
-def margin(rows: Rows, state: State, knobs: Mapping[str, float]) -> Choice:
+def margin(rows: Rows, state: State, knobs: Knobs) -> Choice:
     return best(rows.margin(), rows, state)
 
 
-def certainty(rows: Rows, state: State, knobs: Mapping[str, float]) -> Choice:
+def certainty(rows: Rows, state: State, knobs: Knobs) -> Choice:
     return best(rows.certainty(), rows, state)
 
 
-def left_to_right(rows: Rows, state: State, knobs: Mapping[str, float]) -> Choice:
+def left_to_right(rows: Rows, state: State, knobs: Knobs) -> Choice:
     places = torch.arange(rows.open.shape[-1], device=rows.open.device, dtype=torch.float32)
     return best(rows.unless_held(-places.expand(rows.open.shape)), rows, state)
 
 
-def threshold(rows: Rows, state: State, knobs: Mapping[str, float]) -> Choice:
+def threshold(rows: Rows, state: State, knobs: Knobs) -> Choice:
     """Fast-dLLM: every row with probability >= tau, at least the best one."""
     score = rows.confidence()
     return _passing(score >= _log(knobs["tau"]), ranks(score, rows.open), rows)
 
 
-def factor(rows: Rows, state: State, knobs: Mapping[str, float]) -> Choice:
+def factor(rows: Rows, state: State, knobs: Knobs) -> Choice:
     """Fast-dLLM: the n best rows for the largest n with (n + 1) (1 - c_(n)) < f, at least one.
 
     The left side grows with n, so the n that satisfy it are the first ones.
@@ -203,7 +202,7 @@ def factor(rows: Rows, state: State, knobs: Mapping[str, float]) -> Choice:
     return _passing((place + 2) * doubt < knobs["f"], place, rows)
 
 
-def entropy_bound(rows: Rows, state: State, knobs: Mapping[str, float]) -> Choice:
+def entropy_bound(rows: Rows, state: State, knobs: Knobs) -> Choice:
     """The longest prefix in order of entropy whose entropies without the largest add up to at most gamma."""
     score = rows.certainty()
     place = ranks(score, rows.open)
@@ -212,7 +211,7 @@ def entropy_bound(rows: Rows, state: State, knobs: Mapping[str, float]) -> Choic
     return _passing(before.gather(-1, place) <= knobs["gamma"], place, rows)
 
 
-def klass(rows: Rows, state: State, knobs: Mapping[str, float]) -> Choice:
+def klass(rows: Rows, state: State, knobs: Knobs) -> Choice:
     """Rows with probability > tau whose prediction moved by less than eps (KL) for two steps running, else the best."""
     log_p = rows.logits.log_softmax(dim=-1)
     if state.memory is None:
@@ -228,41 +227,42 @@ def klass(rows: Rows, state: State, knobs: Mapping[str, float]) -> Choice:
     return Choice(torch.where(stable.any(dim=-1, keepdim=True), stable, first), Memory(log_p, calm))
 
 
-def remdm(rows: Rows, state: State, knobs: Mapping[str, float]) -> Choice:
+def remdm(rows: Rows, state: State, knobs: Knobs) -> Choice:
     """ReMDM: a mask is resolved with (a_s - (1 - sigma) a_t) / (1 - a_t), a committed row masked again with sigma.
 
     a_t = 1 - t; sigma = min(eta, (1 - a_s) / a_t), so nothing is masked again in the last step.
     """
-    assert state.draws is not None
-    kept_now, kept_after = 1 - state.time, 1 - state.after
-    sigma = min(knobs["eta"], 1.0, (1 - kept_after) / kept_now if kept_now > 0 else 1.0)
+    assert state.draws is not None and state.time is not None and state.after is not None
+    kept_now, kept_after = 1 - state.time[:, None], 1 - state.after[:, None]
+    largest = torch.where(kept_now > 0, (1 - kept_after) / kept_now, 1.0)
+    sigma = largest.clamp(max=min(knobs["eta"], 1.0))
     resolve = (kept_after - (1 - sigma) * kept_now) / (1 - kept_now)
     return Choice(state.draws < torch.where(rows.open, resolve, sigma))
 
 
-def dream_origin(rows: Rows, state: State, knobs: Mapping[str, float]) -> Choice:
+def dream_origin(rows: Rows, state: State, knobs: Knobs) -> Choice:
     """Each mask with probability 1 - s/t; `after` is 0 at the last step, so all that remain go."""
-    assert state.draws is not None
-    return Choice((state.draws < dream_share(state.time, state.after, state.after == 0)) & rows.open)
+    assert state.draws is not None and state.time is not None and state.after is not None
+    return Choice((state.draws < (1 - state.after / state.time)[:, None]) & rows.open)
 
 
-def dream_maskgit_plus(rows: Rows, state: State, knobs: Mapping[str, float]) -> Choice:
+def dream_maskgit_plus(rows: Rows, state: State, knobs: Knobs) -> Choice:
     score = rows.confidence()
     return best(_jumbled(score.exp() if knobs["alg_temp"] else score, state, knobs), rows, state)
 
 
-def dream_topk_margin(rows: Rows, state: State, knobs: Mapping[str, float]) -> Choice:
+def dream_topk_margin(rows: Rows, state: State, knobs: Knobs) -> Choice:
     return best(_jumbled(rows.margin(), state, knobs), rows, state)
 
 
-def dream_entropy(rows: Rows, state: State, knobs: Mapping[str, float]) -> Choice:
+def dream_entropy(rows: Rows, state: State, knobs: Knobs) -> Choice:
     """Negative entropy with Dream's own 1e-10 inside the logarithm."""
     p = rows.logits.softmax(dim=-1)
     score = rows.unless_held((p * (p + 1e-10).log()).sum(dim=-1))
     return best(_jumbled(score, state, knobs), rows, state)
 
 
-def _jumbled(score: Tensor, state: State, knobs: Mapping[str, float]) -> Tensor:
+def _jumbled(score: Tensor, state: State, knobs: Knobs) -> Tensor:
     """Dream's alg_temp: rows drawn without replacement by softmax(score / alg_temp), here by the Gumbel trick."""
     if knobs["alg_temp"] == 0:
         return score
@@ -273,24 +273,24 @@ def _jumbled(score: Tensor, state: State, knobs: Mapping[str, float]) -> Tensor:
 _DREAM = {"eps": 1e-3, "alg_temp": 0.0}
 
 RULES: dict[str, Rule] = {
-    "random": Rule(random, "even", draws=True),
-    "low-confidence": Rule(low_confidence, "even"),
-    "margin": Rule(margin, "even"),
-    "entropy": Rule(certainty, "even"),
-    "left-to-right": Rule(left_to_right, "even"),
-    "threshold": Rule(threshold, "own", {"tau": 0.9}),
-    "factor": Rule(factor, "own", {"f": 1.0}),
-    "entropy-bound": Rule(entropy_bound, "own", {"gamma": 0.1}),
-    "klass": Rule(klass, "own", {"tau": 0.9, "eps": 0.01}),
-    "remdm": Rule(remdm, "timed", {"eta": 0.02}, draws=True),
-    "dream-origin": Rule(dream_origin, "timed", {"eps": 1e-3}, draws=True, filtered=True),
-    "dream-maskgit-plus": Rule(dream_maskgit_plus, "dream", _DREAM, draws=True, filtered=True),
-    "dream-topk-margin": Rule(dream_topk_margin, "dream", _DREAM, draws=True, filtered=True),
-    "dream-entropy": Rule(dream_entropy, "dream", _DREAM, draws=True, filtered=True),
+    "random": Rule(random, even_counts, draws=True),
+    "low-confidence": Rule(low_confidence, even_counts),
+    "margin": Rule(margin, even_counts),
+    "entropy": Rule(certainty, even_counts),
+    "left-to-right": Rule(left_to_right, even_counts),
+    "threshold": Rule(threshold, knobs={"tau": 0.9}),
+    "factor": Rule(factor, knobs={"f": 1.0}),
+    "entropy-bound": Rule(entropy_bound, knobs={"gamma": 0.1}),
+    "klass": Rule(klass, knobs={"tau": 0.9, "eps": 0.01}),
+    "remdm": Rule(remdm, times=remdm_times, knobs={"eta": 0.02}, draws=True),
+    "dream-origin": Rule(dream_origin, times=dream_times, knobs={"eps": 1e-3}, draws=True, filtered=True),
+    "dream-maskgit-plus": Rule(dream_maskgit_plus, dream_counts, knobs=_DREAM, draws=True, filtered=True),
+    "dream-topk-margin": Rule(dream_topk_margin, dream_counts, knobs=_DREAM, draws=True, filtered=True),
+    "dream-entropy": Rule(dream_entropy, dream_counts, knobs=_DREAM, draws=True, filtered=True),
 }
 
 
-def find_rule(name: str, knobs: Mapping[str, float] | None = None) -> tuple[Rule, dict[str, float]]:
+def find_rule(name: str, knobs: Knobs | None = None) -> tuple[Rule, dict[str, float]]:
     """The rule and its knobs, the given ones in place of the defaults."""
     if name not in RULES:
         raise UserError(f"unknown rule {name!r}: choose one of {', '.join(RULES)}")

@@ -1,0 +1,167 @@
+"""The canvas: which masks exist, which of them are worked on, and how much of it all the model is shown.
+
+A canvas is the prompt (which may itself hold masks, to be filled in) and `new` masks after it. It is worked on block by
+block; what differs is how far past the active block the model sees:
+
+    fixed     one block, everything shown
+    blocks    blocks from left to right, everything shown (semi-autoregressive)
+    growing   nothing past the active block exists yet
+    window    the nearest `window` masks past the active block are shown
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from maskwise.errors import UserError
+from maskwise.models.base import Batch, Model
+
+CANVASES = ("fixed", "blocks", "growing", "window")
+
+
+@dataclass(frozen=True)
+class Block:
+    """One stage of the work on S canvases."""
+
+    slots: list[list[int]]  # positions to fill, of each sequence; masks inside the prompt go with the first block
+    shown: list[int]  # how many tokens of each canvas the model sees
+
+
+def plan(
+    prompts: Sequence[Sequence[int]], mask_id: int, new: int, canvas: str, block: int | None, window: int | None
+) -> list[Block]:
+    """The blocks of a decoding, first to last."""
+    width = new if canvas == "fixed" or block is None else block
+    blocks = []
+    for first in range(0, new, width) if new else [0]:
+        slots, shown = [], []
+        for prompt in prompts:
+            inside = [place for place, token in enumerate(prompt) if token == mask_id] if first == 0 else []
+            start, end = len(prompt) + first, len(prompt) + first + width
+            slots.append([*inside, *range(start, end)])
+            past = {"growing": 0, "window": window or 0}.get(canvas, new)
+            shown.append(min(end + past, len(prompt) + new))
+        blocks.append(Block(slots, shown))
+    return blocks
+
+
+def check_plan(new: int, canvas: str | None, block: int | None, window: int | None, masks_inside: bool) -> str:
+    """The canvas meant, with the rest of the request checked against it."""
+    if new < 0 or (new == 0 and not masks_inside):
+        raise UserError(f"max_new_tokens {new} leaves nothing to generate: give 1 or more, or a prompt with masks")
+    chosen = canvas or ("fixed" if block is None else "blocks")
+    if chosen not in CANVASES:
+        raise UserError(f"unknown canvas {chosen!r}: choose one of {', '.join(CANVASES)}")
+    if chosen == "fixed" and block is not None:
+        raise UserError("canvas fixed has no blocks: leave block out, or choose the canvas blocks, growing or window")
+    if chosen != "fixed" and block is None:
+        raise UserError(f"canvas {chosen} needs a block, the number of tokens worked on at a time")
+    if block is not None and (block < 1 or new % block):
+        raise UserError(f"block {block} does not divide max_new_tokens {new}: choose a block that does")
+    if chosen == "window" and (window is None or window < 0):
+        raise UserError("canvas window needs window, the number of masks shown past the active block")
+    if chosen != "window" and window is not None:
+        raise UserError(f"window is an option of the canvas window, not of {chosen}")
+    return chosen
+
+
+@dataclass(frozen=True)
+class Sheet:
+    """The canvases of S sequences on the device, laid end to end; changed in place as decoding goes on.
+
+    One place more than the canvases need lies at the end: what padding writes goes there.
+    """
+
+    ids: Tensor  # [T+1] int64
+    order: Tensor  # [T+1] int64, the step at which each position was committed, -1 before
+    starts: list[int]  # [S] where each canvas begins
+    lengths: list[int]  # [S]
+
+    @staticmethod
+    def lay(prompts: Sequence[Sequence[int]], new: int, mask_id: int, device: torch.device) -> "Sheet":
+        flat = [token for prompt in prompts for token in [*prompt, *[mask_id] * new]]
+        lengths = [len(prompt) + new for prompt in prompts]
+        starts = [sum(lengths[:s]) for s in range(len(lengths))]
+        ids = torch.tensor([*flat, mask_id], dtype=torch.int64).to(device)
+        return Sheet(ids, torch.full_like(ids, -1), starts, lengths)
+
+    def canvases(self) -> list[list[int]]:
+        """The canvases as they stand, on the host."""
+        return self._cut(self.ids)
+
+    def orders(self) -> list[list[int]]:
+        return self._cut(self.order)
+
+    def _cut(self, tensor: Tensor) -> list[list[int]]:
+        flat = tensor.tolist()
+        return [flat[start : start + length] for start, length in zip(self.starts, self.lengths, strict=True)]
+
+    def turn(self, places: Tensor, tokens: Tensor, commit: Tensor, remask: Tensor, mask_id: int, step: Tensor) -> None:
+        """Writes the committed tokens, and masks where rows are masked again. All [S, W], step [S, 1]."""
+        for sheet, committed, masked in ((self.ids, tokens, mask_id), (self.order, step, -1)):
+            sheet[places] = torch.where(commit, committed, torch.where(remask, masked, sheet[places]))
+
+
+@dataclass(frozen=True)
+class Grid:
+    """The rows being worked on: W positions of each of S sequences, the shorter lists padded with closed ones."""
+
+    places: Tensor  # [S, W] int64, flat places on the sheet; padding has the sheet's spare one
+    positions: Tensor  # [S, W] int64, positions in the canvas
+    open: Tensor  # [S, W] bool, still masked
+
+    @staticmethod
+    def over(sheet: Sheet, sequences: Sequence[int], slots: Sequence[Sequence[int]]) -> "Grid":
+        """The slots of these sequences, all open."""
+        width = max(len(listed) for listed in slots)
+        padded = [[*listed, *[listed[-1]] * (width - len(listed))] for listed in slots]
+        positions = torch.tensor(padded, dtype=torch.int64)
+        real = torch.arange(width) < torch.tensor([[len(listed)] for listed in slots])
+        starts = torch.tensor([[sheet.starts[s]] for s in sequences], dtype=torch.int64)
+        places = torch.where(real, positions + starts, len(sheet.ids) - 1)
+        device = sheet.ids.device
+        return Grid(places.to(device), positions.to(device), real.to(device))
+
+    def keep(self, lanes: Tensor) -> "Grid":
+        """Only these sequences."""
+        return Grid(self.places[lanes], self.positions[lanes], self.open[lanes])
+
+    def narrow(self, width: int) -> "Grid":
+        """The open rows moved to the front, in their order, and the grid cut to `width` columns."""
+        if width == self.open.shape[1]:
+            return self
+        front = (~self.open).byte().argsort(dim=-1, stable=True)[:, :width]
+        return Grid(self.places.gather(1, front), self.positions.gather(1, front), self.open.gather(1, front))
+
+
+@dataclass(frozen=True)
+class Frame:
+    """What one forward pass reads: a span of each sequence's canvas. Steps that read the same spans share it."""
+
+    index: Tensor  # [T] places on the sheet
+    offsets: Tensor  # [S+1] int32
+    starts: Tensor  # [S] int64
+    longest: int
+
+    @staticmethod
+    def of(sheet: Sheet, sequences: Sequence[int], spans: Sequence[tuple[int, int]]) -> "Frame":
+        """spans: first and last + 1 position of each sequence; an empty span keeps a sequence's place in a cache."""
+        lengths = [stop - start for start, stop in spans]
+        index = [sheet.starts[s] + place for s, span in zip(sequences, spans, strict=True) for place in range(*span)]
+        device = sheet.ids.device
+        return Frame(
+            torch.tensor(index, dtype=torch.int64).to(device),
+            torch.tensor([0, *lengths]).cumsum(0).to(torch.int32).to(device),
+            torch.tensor([start for start, _ in spans], dtype=torch.int64).to(device),
+            max(lengths),
+        )
+
+    def batch(self, sheet: Sheet) -> Batch:
+        return Batch(sheet.ids[self.index], None, self.offsets, self.starts, self.longest)
+
+    def rows(self, model: Model, batch: Batch, members: Tensor, grid: Grid) -> Tensor:
+        """Hidden rows that speak of the grid's positions, [S * W]. members [S]: each lane's sequence in the batch."""
+        sequence = members[:, None].expand_as(grid.positions).flatten()
+        return model.locate(batch, sequence, grid.positions.flatten())
