@@ -1,0 +1,233 @@
+"""How likely a given answer is, by three estimators that are not the same number.
+
+A masked model has no cheap exact likelihood. Of an answer of n tokens a set M is masked and read at once; M's size l is
+uniform in 1..n and M uniform among the sets of that size. Then
+
+    bound        E[ n/l * sum over i in M of log p(a_i | prompt, the answer without M) ] <= log p(answer)
+    monte-carlo  an unbiased estimate of that bound (LLaDA's): `samples` draws of M, l stratified over them
+    exact        the bound itself: all 2^n - 1 sets M, each with its weight 1 / (|M| binomial(n, |M|))
+    chain        another quantity: the sum over j of log p(a_j | prompt, a_1..a_j-1, the rest masked), n passes
+
+"exact" is the exact value of what monte-carlo estimates, not the exact likelihood. A one-token answer has one M and one
+forward pass, and all three agree. For an autoregressive model the chain rule is the likelihood, in one pass.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from math import comb
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from maskwise.decoding.request import make_generator
+from maskwise.decoding.sampling import log_confidence
+from maskwise.errors import UserError
+from maskwise.models.base import TOKENS_A_PASS, Batch, Model
+
+METHODS = ("auto", "monte-carlo", "exact", "chain")
+LONGEST_EXACT = 12  # 4095 passes
+LOGITS_AT_ONCE = 2**26  # 256 MiB of float32
+
+
+@dataclass(frozen=True)
+class Score:
+    """The log-likelihood (nats) of one answer, and how it was found."""
+
+    log_likelihood: float
+    tokens: int
+    method: str
+    forwards: int
+    greedy: bool | None  # is the answer what greedy decoding gives? known without more passes if one token, or AR
+
+
+@dataclass(frozen=True)
+class _Question:
+    """One request laid out: N views of prompt + answer + appended masks, which differ in the answer tokens masked."""
+
+    ids: Tensor  # [N, L] int64
+    asked: Tensor  # [N, n] bool, the answer tokens to read
+    weights: Tensor  # [N] float64
+    start: int  # where the answer begins
+    answer: Tensor  # [n] int64
+    method: str
+
+
+def encode_pair(model: Model, prompt: str | Sequence[int], answer: str | Sequence[int]) -> tuple[list[int], list[int]]:
+    """Token ids of a prompt and its answer. Text is tokenised as a whole and cut where the prompt's own tokens end.
+
+    Spaces at the end of a prompt go to the answer, for most tokenizers join a space to the word after it.
+    """
+    if not isinstance(prompt, str) or not isinstance(answer, str):
+        if isinstance(prompt, str) or isinstance(answer, str):
+            raise UserError("give prompt and answer both as text or both as token ids")
+        return [int(token) for token in prompt], [int(token) for token in answer]
+    if model.tokenizer is None:
+        raise UserError(f"{model.name or model.kind} has no tokenizer: give token ids")
+    stripped = prompt.rstrip(" ")
+    whole = model.tokenizer(prompt + answer)["input_ids"]
+    before = model.tokenizer(stripped)["input_ids"] if stripped else []
+    shared = 0
+    while shared < min(len(before), len(whole)) and before[shared] == whole[shared]:
+        shared += 1
+    return list(whole[:shared]), list(whole[shared:])
+
+
+@torch.no_grad()
+def score(
+    model: Model,
+    requests: Sequence[tuple[str | Sequence[int], str | Sequence[int]]],
+    method: str = "auto",
+    samples: int = 128,
+    masks: int = 0,
+    generator: torch.Generator | None = None,
+    on_pass: Callable[[int, int], Any] | None = None,
+) -> list[Score]:
+    """Scores (prompt, answer) pairs, batched across them.
+
+    method: auto is exact where that takes no more passes than `samples`, else monte-carlo; for an AR model the chain.
+    masks: how many masks stand after the answer. on_pass(done, total) is called after each forward pass.
+    """
+    if method not in METHODS:
+        raise UserError(f"unknown method {method!r}: choose one of {', '.join(METHODS)}")
+    if samples < 1 or masks < 0:
+        raise UserError(f"{samples} samples and {masks} masks: samples are 1 or more, masks 0 or more")
+    if model.causal and (method not in ("auto", "chain") or masks):
+        raise UserError(f"{model.name or model.kind} is autoregressive: it has no masks, and only the chain rule")
+    if not model.causal and model.mask_id is None:
+        raise UserError(f"{model.name or model.kind} has no mask token: open a masked diffusion model or pass mask_id")
+    chance = make_generator(model, generator)
+    questions = []
+    for number, (prompt, answer) in enumerate(requests):
+        prompt_ids, answer_ids = encode_pair(model, prompt, answer)
+        _check_pair(model, prompt_ids, answer_ids, masks, f"request {number}")
+        questions.append(_lay_out(model, prompt_ids, answer_ids, method, samples, masks, chance))
+    return _answers(model, questions, on_pass)
+
+
+def _check_pair(model: Model, prompt: list[int], answer: list[int], masks: int, what: str) -> None:
+    if not answer:
+        raise UserError(f"{what} has an answer of no tokens: give at least one")
+    if model.causal and not prompt:
+        raise UserError(f"{what} has no prompt: an autoregressive model needs at least one token before the answer")
+    model.check_sequence([*prompt, *answer, *[model.mask_id or 0] * masks], what)
+
+
+def _lay_out(
+    model: Model, prompt: list[int], answer: list[int], method: str, samples: int, masks: int, chance: torch.Generator
+) -> _Question:
+    n = len(answer)
+    if model.causal:
+        asked, hidden, weights, method = torch.ones(1, n, dtype=torch.bool), None, torch.ones(1), "chain"
+    else:
+        if method == "auto":
+            method = "exact" if 2**n - 1 <= samples else "monte-carlo"
+        if method == "exact" and n > LONGEST_EXACT:
+            raise UserError(f"exact enumeration of {n} tokens takes 2^{n} - 1 passes: use monte-carlo or chain")
+        if method == "exact":
+            hidden, weights = every_subset(n)
+        elif method == "monte-carlo":
+            hidden, weights = sampled_subsets(n, samples, chance)
+        else:
+            hidden, weights = torch.ones(n, n, dtype=torch.bool).triu(), torch.ones(n)
+        asked = torch.eye(n, dtype=torch.bool) if method == "chain" else hidden
+    ids = torch.tensor([*prompt, *answer, *[model.mask_id or 0] * masks]).repeat(len(asked), 1)
+    if hidden is not None and model.mask_id is not None:
+        ids[:, len(prompt) : len(prompt) + n].masked_fill_(hidden, model.mask_id)
+    return _Question(ids, asked, weights.double(), len(prompt), torch.tensor(answer), method)
+
+
+def every_subset(n: int) -> tuple[Tensor, Tensor]:
+    """All non-empty sets of n tokens [2^n - 1, n] and the weight of each, 1 / (size * binomial(n, size))."""
+    numbers = torch.arange(1, 2**n)
+    members = (numbers[:, None] >> torch.arange(n)) & 1
+    weight = torch.tensor([0.0, *(1 / (size * comb(n, size)) for size in range(1, n + 1))], dtype=torch.float64)
+    return members.bool(), weight[members.sum(dim=1)]
+
+
+def sampled_subsets(n: int, samples: int, chance: torch.Generator) -> tuple[Tensor, Tensor]:
+    """Sets drawn for the Monte Carlo estimate, each set once, with its share of the weight n / size / samples.
+
+    The sizes step evenly round 1..n from a random start: each is uniform, and together they cover the range.
+    """
+    start = torch.randint(n, (), generator=chance, device=chance.device).cpu()
+    sizes = (start + torch.arange(samples) * n // samples) % n + 1
+    order = torch.rand(samples, n, generator=chance, device=chance.device).cpu().argsort(dim=1)
+    drawn = order.argsort(dim=1) < sizes[:, None]
+    sets, which = drawn.unique(dim=0, return_inverse=True)
+    weights = torch.zeros(len(sets), dtype=torch.float64).index_add(0, which, n / sizes.double() / samples)
+    return sets, weights
+
+
+def _answers(model: Model, questions: list[_Question], on_pass: Callable[[int, int], Any] | None) -> list[Score]:
+    passes = _passes([tuple(question.ids.shape) for question in questions])
+    read: list[tuple[Tensor, Tensor]] = []
+    for done, parts in enumerate(passes):
+        read.append(_read(model, [(questions[number], first, last) for number, first, last in parts]))
+        if on_pass is not None:
+            on_pass(done + 1, len(passes))
+    log_p = torch.cat([part[0] for part in read]).double().cpu() if read else torch.zeros(0)
+    hit = torch.cat([part[1] for part in read]).cpu() if read else torch.zeros(0)
+    scores, first = [], 0
+    for question in questions:
+        asked = question.asked
+        weights = question.weights[:, None].expand(asked.shape)[asked]
+        rows = slice(first, first + len(weights))
+        first = rows.stop
+        n = len(question.answer)
+        greedy = bool(hit[rows].all()) if model.causal or n == 1 else None
+        scores.append(Score(float((weights * log_p[rows]).sum()), n, question.method, len(asked), greedy))
+    return scores
+
+
+def _passes(shapes: list[tuple[int, ...]]) -> list[list[tuple[int, int, int]]]:
+    """Packs the N views of each question, L tokens long, into passes of a bounded number of tokens.
+
+    shapes [(N, L)] -> passes of (question, first view, last view + 1).
+    """
+    passes: list[list[tuple[int, int, int]]] = []
+    room = 0
+    for number, (views, length) in enumerate(shapes):
+        first = 0
+        while first < views:
+            if room < length:
+                passes.append([])
+                room = max(TOKENS_A_PASS, length)
+            last = min(views, first + room // length)
+            passes[-1].append((number, first, last))
+            room -= (last - first) * length
+            first = last
+    return passes
+
+
+def _read(model: Model, parts: list[tuple[_Question, int, int]]) -> tuple[Tensor, Tensor]:
+    """One forward pass: log-probability of every asked answer token, and whether it was the likeliest one."""
+    device = model.device
+    lengths = torch.tensor([0, *(q.ids.shape[1] for q, first, last in parts for _ in range(first, last))])
+    batch = Batch(
+        ids=torch.cat([q.ids[first:last].flatten() for q, first, last in parts]).to(device),
+        embeds=None,
+        offsets=lengths.cumsum(0).to(torch.int32).to(device),
+        starts=torch.zeros(len(lengths) - 1, dtype=torch.int64, device=device),
+        longest=int(lengths.max()),
+    )
+    sequence, position, target, seen = [], [], [], 0
+    for question, first, last in parts:
+        view, place = question.asked[first:last].nonzero(as_tuple=True)
+        sequence.append(view + seen)
+        position.append(place + question.start)
+        target.append(question.answer[place])
+        seen += last - first
+    rows = model.locate(batch, torch.cat(sequence).to(device), torch.cat(position).to(device))
+    return _log_probabilities(model, model.hidden(batch)[rows], torch.cat(target).to(device))
+
+
+def _log_probabilities(model: Model, hidden: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+    """hidden [n, d], targets [n] -> [n] log-probabilities, [n] is the target the argmax."""
+    at_once = max(1, LOGITS_AT_ONCE // model.vocab)
+    log_p, hit = [], []
+    for rows, wanted in zip(hidden.split(at_once), targets.split(at_once), strict=True):
+        logits = model.head(rows)
+        log_p.append(log_confidence(logits, wanted))
+        hit.append(logits.argmax(dim=-1) == wanted)
+    return torch.cat(log_p), torch.cat(hit)
