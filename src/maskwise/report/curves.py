@@ -85,6 +85,11 @@ def along(points: Sequence[Point], series: str) -> list[Point]:
     return sorted((point for point in points if point.series == series), key=lambda point: point.x)
 
 
+def in_order(points: Sequence[Point]) -> list[Point]:
+    """All points, curve by curve."""
+    return [point for series in dict.fromkeys(p.series for p in points) for point in along(points, series)]
+
+
 def _curve(name: str, style: int, points: list[Point], measure: Measure) -> Curve:
     entries = [point.entry for point in points]
     return Curve(

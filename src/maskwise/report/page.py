@@ -15,7 +15,7 @@ from maskwise import __version__
 from maskwise.errors import UserError
 from maskwise.probes.settings import DEFAULT, FULL, QUICK
 from maskwise.report import figures, words
-from maskwise.report.curves import Section, panels
+from maskwise.report.curves import Section, in_order, panels
 from maskwise.report.readings import Reading, differing_settings, read_all
 from maskwise.report.sections import sections_for
 
@@ -163,7 +163,7 @@ def _asked_line(section: Section, reading: Reading, named: bool) -> str:
 
 def _numbers(section: Section, readings: Sequence[Reading]) -> dict[str, list[Any]]:
     """The table behind a figure: each condition with its mask count, the number of answers, and what was measured."""
-    entries = [(reading.label, entry) for reading in readings for entry in reading.entries(section.probe)]
+    entries = [(reading.label, point.entry) for reading in readings for point in in_order(section.points(reading))]
     conditions = list(dict.fromkeys(key for _, entry in entries for key in entry["condition"] if key != "masks"))
     extras = [key for key in ("nll", "confidence", "entropy") if any(key in entry for _, entry in entries)]
     names = {"nll": "NLL (nats)", "confidence": "confidence", "entropy": "entropy (nats)"}

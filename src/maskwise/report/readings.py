@@ -91,8 +91,11 @@ def _last_part(name: str) -> str:
 
 
 def differing_settings(readings: Sequence[Reading]) -> list[str]:
-    """Names of the settings that are not the same in all runs: what makes two curves not quite comparable."""
-    names = sorted({name for reading in readings for name in reading.manifest["settings"]})
+    """Names of the settings that are not the same in all runs: what makes two curves not quite comparable.
+
+    Not the list of probes: one that a run left out draws no curve.
+    """
+    names = sorted({name for reading in readings for name in reading.manifest["settings"]} - {"probes"})
     return [
         name
         for name in names

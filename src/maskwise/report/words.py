@@ -52,7 +52,7 @@ def between(low: float | None, high: float | None, digits: int = 0) -> str:
 
 
 def number(value: float | None) -> str:
-    return "–" if value is None else f"{value:.3g}".replace("-", "−")
+    return "–" if value is None else f"{value:.2f}".replace("-", "−")
 
 
 def three_sentences(reading: Reading) -> list[Sentence]:
