@@ -17,8 +17,8 @@ Held out, so that the 16 tasks stay unseen:
 - no word that `maskwise.tasks` keeps for test questions (`split_words`, half of every list) stands in any few-shot
   document, in any case. Such words are met in the other documents alone, which is where a model learns their kind.
 
-A row is int16 with the token id in the low bits and ANSWER set on tokens that the context decides: training may weigh
-or mask those more often.
+A row is int16 with the token id in the low bits and ANSWER set on the answers of few-shot questions and on the labels
+of words: training may weigh or mask those more often.
 
     python recipes/corpus.py english.txt.xz english.npy     # tokenise prose once; train_tiny.py takes either file
 """
@@ -256,7 +256,7 @@ class Corpus:
         return example
 
     def _about_words(self, sizes: Array, owner: Array, draws: Draws) -> npt.NDArray[np.bool_]:
-        """Which questions follow the word rule: 70 % of documents mix both at random, others have a block and strays."""
+        """Which questions follow the word rule: in 70 % of documents at random, in others a block, with strays."""
         share = draws.uniform(0.15, 1.0, len(sizes))[owner]
         mixed = (draws.random(len(sizes)) < 0.7)[owner]
         size = sizes[owner]
@@ -350,7 +350,7 @@ class Corpus:
 
     def _rewritten(self, before: str, given: Array, after: str, result: Array) -> Array:
         column = np.ones((len(given), 1), dtype=np.int64)
-        parts = [self.pieces[before] * column, given, self.pieces[after] * column, self.pieces.flagged(result)]
+        parts = [self.pieces[before] * column, given, self.pieces[after] * column, result]
         return np.concatenate([*parts, self.pieces["\n\n"] * column], axis=1)
 
     def _coupled(self, documents: int, draws: Draws) -> Array:
@@ -368,7 +368,7 @@ class Corpus:
         owner = np.repeat(np.arange(documents), sizes)
         pick = draws.integers(0, draws.integers(2, values.shape[1] + 1, documents)[owner])
         before, between, after = (np.full(len(owner), self.pieces[text]) for text in frame)
-        value = self.pieces.flagged(values[owner, pick])
+        value = values[owner, pick]
         return self._ended(np.stack([before, keys[owner, pick], between, value, after], axis=1), sizes)
 
     # Rows

@@ -1,0 +1,63 @@
+"""Accuracy on the 16 tasks while a model trains: two masks, the relevant examples next to the question."""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from transformers import PreTrainedModel, PreTrainedTokenizerFast
+
+from maskwise.models.attention import Layout
+from maskwise.tasks.episodes import blocked, draw
+from maskwise.tasks.prompts import Prompt, encode_question, opened
+from maskwise.tasks.rules import TASKS
+from maskwise.tasks.words import load_words, split_words
+
+ROWS_A_PASS = 32
+
+
+@dataclass(frozen=True)
+class Exam:
+    """Prompts of all tasks, task after task, `points` each."""
+
+    prompts: tuple[Prompt, ...]
+    points: int
+
+
+def make_exam(tokenizer: PreTrainedTokenizerFast, mask_id: int | None, points: int, relevant: int, distractors: int,
+              unseen_words: bool = True) -> Exam:  # fmt: skip
+    """`unseen_words=False` asks about words of the training documents instead of those kept for test questions."""
+    words = load_words() if unseen_words else split_words(load_words())[0]
+    prompts = []
+    for task in TASKS:
+        episode = draw(task, words, relevant, distractors, points, seed=1, held_out=0.5 if unseen_words else 0)
+        examples = blocked(episode, distractors)
+        prompts += [opened(encode_question(tokenizer, examples, test), mask_id, 2) for test in episode.tests]
+    return Exam(tuple(prompts), points)
+
+
+def hidden_states(net: PreTrainedModel, ids: Tensor, causal: bool, key_mask: Tensor | None = None) -> Tensor:
+    """The dense call of a LLaDA or Dream network, causal if asked: ids [B, L] -> [B * L, d]."""
+    rows, length = ids.shape
+    offsets = torch.arange(0, (rows + 1) * length, length, dtype=torch.int32, device=ids.device)
+    layout = Layout(offsets, offsets, length, length, causal=causal, flash=False, key_mask=key_mask)
+    positions = torch.arange(length, device=ids.device).repeat(rows)
+    return net.model.run(net.get_input_embeddings()(ids).flatten(0, 1), positions, layout)
+
+
+@torch.no_grad()
+def accuracies(net: PreTrainedModel, exam: Exam, shift: bool, causal: bool) -> list[float]:
+    """The share of right answers, task by task: the most probable token of all must be the letter."""
+    device = net.get_input_embeddings().weight.device
+    right: list[Tensor] = []
+    for first in range(0, len(exam.prompts), ROWS_A_PASS):
+        prompts = exam.prompts[first : first + ROWS_A_PASS]
+        longest = max(len(prompt.ids) for prompt in prompts)
+        ids = torch.tensor([[*prompt.ids, *[0] * (longest - len(prompt.ids))] for prompt in prompts], device=device)
+        lengths = torch.tensor([len(prompt.ids) for prompt in prompts], device=device)
+        exists = torch.arange(longest, device=device) < lengths[:, None]
+        hidden = hidden_states(net, ids, causal, None if causal else exists[:, None, None, :])
+        row = torch.tensor([prompt.row for prompt in prompts], device=device) - int(shift)
+        asked = hidden[torch.arange(len(prompts), device=device) * longest + row]
+        predicted = (asked.float() @ net.get_output_embeddings().weight.float().t()).argmax(-1)
+        right.append(predicted == torch.tensor([prompt.answer_id for prompt in prompts], device=device))
+    return torch.cat(right).view(-1, exam.points).float().mean(1).tolist()

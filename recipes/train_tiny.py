@@ -1,0 +1,291 @@
+"""Train one of the embedded models on one GPU, in minutes, from nothing but the words of the tasks and a file of prose.
+
+1. Rows of documents (corpus.py) are drawn by worker processes; a row is one document or several end to end, with dense
+   attention over the row. Rows grow from 384 to 1536 tokens and rules from two categories to four as training goes on.
+2. tiny-qwen predicts the next token. tiny-dream starts from it (`maskwise convert`), tiny-llada from nothing; both
+   predict masked tokens: in some rows each token is masked with one probability p, stratified over the batch; in the
+   others mostly the answers are, so that a rule can be learnt from the answers that stay visible.
+   Loss = mean over predicted tokens (weighted p^-g, g growing from 0 to 1) + mean over the answers among them.
+3. Weights are bf16 with a float32 master copy; Muon for the layers' matrices, AdamW for the rest; the rate is
+   constant, then falls linearly to zero over the last 40 % of the time.
+4. Every half minute the accuracy on the 16 tasks is logged (rules and words that no document contains), every minute a
+   checkpoint is written; `--resume` goes on from it, or from the weights alone where the optimiser's state is gone.
+
+    python recipes/train_tiny.py tiny-qwen  --english english.npy --out runs/tiny-qwen  --minutes 4
+    python recipes/train_tiny.py tiny-dream --english english.npy --out runs/tiny-dream --minutes 3 \\
+        --start runs/tiny-qwen
+    python recipes/train_tiny.py tiny-llada --english english.npy --out runs/tiny-llada --minutes 18 --stop-after 9
+    python recipes/train_tiny.py tiny-llada --english english.npy --out runs/tiny-llada --minutes 18 --resume
+    python recipes/train_tiny.py tiny-qwen  --english english.npy --trial 20      # 20 s for each size
+
+One H200 each. `--toy` is the same program at a size for a CPU: under a minute.
+"""
+
+import argparse
+import json
+import math
+import time
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.utils.data import DataLoader, IterableDataset
+from transformers import PreTrainedModel
+
+import maskwise as mw
+from corpus import Corpus, Mix, load_zoo_tokenizer, read_english_ids
+from maskwise.tasks.rules import TASKS
+from task_accuracy import accuracies, make_exam
+from tiny_step import KINDS, SIZES, TOY, Kind, Size, Training, make_net
+from zoo_card import save_model
+
+WINDOW = 1536
+STEP_TOKENS = 98304
+WARM_UP_STEPS = 200
+
+
+@dataclass
+class Facts:
+    """What is known of a training run; goes into the checkpoint and onto the model's card."""
+
+    model: str
+    size: dict[str, int]
+    parameters: int
+    device: str
+    minutes: float
+    seconds: float = 0.0
+    steps: int = 0
+    tokens: int = 0
+    curve: list[dict[str, float]] = field(default_factory=list)
+    final: dict[str, Any] = field(default_factory=dict)
+
+
+# Rows
+
+
+class Rows(IterableDataset):
+    """Endless batches of rows, drawn in worker processes, each with draws of its own."""
+
+    def __init__(self, corpus: Corpus, count: int, length: int, mix: Mix, seed: tuple[int, ...]):
+        self.corpus, self.count, self.length, self.mix, self.seed = corpus, count, length, mix, seed
+
+    def __iter__(self) -> Iterator[Tensor]:
+        worker = torch.utils.data.get_worker_info()
+        draws = np.random.default_rng([*self.seed, worker.id if worker else 0])
+        while True:
+            yield torch.from_numpy(self.corpus.rows(self.count, self.length, self.mix, draws))
+
+
+def batches(corpus: Corpus, length: int, mix: Mix, scale: "Scale", seed: tuple[int, ...],
+            device: torch.device) -> Iterator[Tensor]:  # fmt: skip
+    """Rows int16 [B, length] on the device, without end."""
+    rows = Rows(corpus, scale.step_tokens // length, length, mix, seed)
+    pinned = device.type == "cuda"
+    loader = DataLoader(rows, batch_size=None, num_workers=scale.workers, pin_memory=pinned,
+                        prefetch_factor=8 if scale.workers else None)  # fmt: skip
+    for batch in loader:
+        yield batch.to(device, non_blocking=pinned)
+
+
+def mix_at(progress: float) -> Mix:
+    """Few rules and many labelled words first: a pool of one category, then two, then up to three."""
+    if progress < 0.2:
+        return Mix(few_shot=0.5, labels=0.25, largest_pool=1 if progress < 0.1 else 2)
+    return Mix()
+
+
+def length_at(phases: tuple[tuple[float, int], ...], progress: float) -> int:
+    return next(length for start, length in reversed(phases) if progress >= start)
+
+
+# Runs
+
+
+@dataclass(frozen=True)
+class Scale:
+    """What differs between the real thing and the toy."""
+
+    size: Size
+    window: int
+    phases: tuple[tuple[float, int], ...]
+    step_tokens: int
+    examples: tuple[int, int]  # relevant and distracting ones in the exams
+    points: int  # a task in the exams along the way
+    final_points: int
+    workers: int
+    exam_seconds: float
+    save_seconds: float
+
+
+def scale_of(name: str, size: str, toy: bool) -> Scale:
+    if toy:
+        return Scale(TOY, 256, ((0.0, 64), (0.5, 128)), 1024, (2, 3), 1, 1, 0, 5, 5)
+    return Scale(SIZES[size], WINDOW, KINDS[name].phases, STEP_TOKENS, (10, 40), 12, 100, 6, 30, 60)
+
+
+def train(name: str, scale: Scale, options: argparse.Namespace) -> Facts:
+    device = torch.device("cuda" if torch.cuda.is_available() and not options.toy else "cpu")
+    tokenizer = load_zoo_tokenizer()
+    corpus = Corpus(tokenizer, read_english_ids(options.english, tokenizer))
+    net = starting_net(name, scale, tokenizer, options)
+    training = Training(name, net, tokenizer.mask_token_id, options.rate or KINDS[name].rate, device, options.seed)
+    facts = Facts(name, asdict(scale.size), sum(parameter.numel() for parameter in net.parameters()),
+                  torch.cuda.get_device_name() if device.type == "cuda" else "CPU", options.minutes)  # fmt: skip
+    if options.resume:
+        facts = resumed(facts, training, options.out)
+    kind, mask_id = KINDS[name], tokenizer.mask_token_id if KINDS[name].diffusion else None
+    exam = make_exam(tokenizer, mask_id, scale.points, *scale.examples)
+    budget = 60 * options.minutes
+    stop = min(budget, facts.seconds + 60 * (options.stop_after or math.inf))
+    began, first_step, losses, stage, source = time.monotonic() - facts.seconds, facts.steps, [], None, None
+    examined = saved = facts.seconds
+    while facts.seconds < stop:
+        progress = facts.seconds / budget
+        length = length_at(scale.phases, progress)
+        if source is None or stage != (length, mix_at(progress)):
+            stage = (length, mix_at(progress))
+            source = batches(corpus, *stage, scale, (options.seed, facts.steps), device)
+        loss = training.step(next(source), progress, min(1.0, (facts.steps - first_step + 1) / WARM_UP_STEPS))
+        facts.steps, facts.tokens = facts.steps + 1, facts.tokens + scale.step_tokens // length * length
+        losses.append(loss)
+        if facts.steps % 10 == 0:
+            value = float(loss)  # waits for the device, so that the clock tells the truth
+            if not math.isfinite(value):
+                raise SystemExit(f"the loss is {value} at step {facts.steps}: resume with a smaller --rate")
+            facts.seconds = time.monotonic() - began
+        if facts.seconds - examined >= scale.exam_seconds:
+            examined = facts.seconds
+            log(facts, losses, length, accuracies(training.plain_net(), exam, kind.shift, kind.causal))
+            losses = []
+        if facts.seconds - saved >= scale.save_seconds:
+            saved = facts.seconds
+            write_checkpoint(training, facts, options.out)
+    if source is not None:
+        source.close()
+    write_checkpoint(training, facts, options.out)
+    facts.final = final_exams(training.plain_net(), tokenizer, mask_id, scale, kind)
+    save_model(training.plain_net(), tokenizer, asdict(facts), options.out)
+    print_table(facts)
+    return facts
+
+
+def starting_net(name: str, scale: Scale, tokenizer: Any, options: argparse.Namespace) -> PreTrainedModel:
+    torch.manual_seed(options.seed)
+    net = make_net(name, scale.size, tokenizer, scale.window)
+    if options.resume and not (options.out / "state.pt").exists():
+        copy_weights(net, options.out)
+    elif name == "tiny-dream" and not options.resume:
+        if options.start is None:
+            raise SystemExit("tiny-dream starts from tiny-qwen: give its folder with --start")
+        copy_weights(net, mw.convert(options.start, options.out / "converted"))
+    return net
+
+
+def copy_weights(net: PreTrainedModel, folder: Path) -> None:
+    net.load_state_dict(mw.open(folder, dtype="float32", device="cpu").core.state_dict())
+
+
+def resumed(facts: Facts, training: Training, out: Path) -> Facts:
+    if (out / "state.pt").exists():
+        device = training.masters[0].device
+        training.load(torch.load(out / "state.pt", map_location=device, weights_only=True))
+    stored = json.loads((out / "training.json").read_text())
+    known = {name: stored[name] for name in ("seconds", "steps", "tokens", "curve")}
+    return Facts(**(asdict(facts) | known))
+
+
+def write_checkpoint(training: Training, facts: Facts, out: Path) -> None:
+    """State first, then the facts that speak of it, each whole or not at all."""
+    out.mkdir(parents=True, exist_ok=True)
+    torch.save(training.state(), out / "state.new")
+    (out / "state.new").rename(out / "state.pt")
+    (out / "training.new").write_text(json.dumps(asdict(facts)))
+    (out / "training.new").rename(out / "training.json")
+
+
+def log(facts: Facts, losses: list[Tensor], length: int, by_task: list[float]) -> None:
+    loss, accuracy = float(torch.stack(losses).mean()), sum(by_task) / len(by_task)
+    facts.curve.append({"seconds": round(facts.seconds, 1), "tokens": facts.tokens, "length": length,
+                        "loss": round(loss, 4), "accuracy": round(accuracy, 4)})  # fmt: skip
+    print(f"{facts.model} {facts.seconds:6.0f} s  {facts.tokens / 1e6:7.1f} M tokens  rows of {length:4d}  "
+          f"loss {loss:.3f}  accuracy {accuracy:.1%}", flush=True)  # fmt: skip
+
+
+def final_exams(net: PreTrainedModel, tokenizer: Any, mask_id: int | None, scale: Scale, kind: Kind) -> dict[str, Any]:
+    unseen = make_exam(tokenizer, mask_id, scale.final_points, *scale.examples)
+    seen = make_exam(tokenizer, mask_id, scale.final_points, *scale.examples, unseen_words=False)
+    by_task = accuracies(net, unseen, kind.shift, kind.causal)
+    by_task_seen = accuracies(net, seen, kind.shift, kind.causal)
+    return {
+        "accuracy": sum(by_task) / len(by_task),
+        "accuracy_with_training_words": sum(by_task_seen) / len(by_task_seen),
+        "by_task": {task.name: round(share, 3) for task, share in zip(TASKS, by_task, strict=True)},
+        "points": scale.final_points,
+    }
+
+
+def print_table(facts: Facts) -> None:
+    for task, share in facts.final["by_task"].items():
+        print(f"  {task:22s} {share:6.1%}")
+    speed = facts.tokens / max(facts.seconds, 1e-9) / 1e6
+    print(f"{facts.model}: {facts.parameters / 1e6:.2f} M parameters, {facts.tokens / 1e6:.0f} M tokens in "
+          f"{facts.seconds:.0f} s ({speed:.2f} M/s), accuracy {facts.final['accuracy']:.1%} "
+          f"(with training words {facts.final['accuracy_with_training_words']:.1%})", flush=True)  # fmt: skip
+
+
+def trial(name: str, seconds: float, options: argparse.Namespace) -> None:
+    """So many seconds for each size and rate at rows of 768 tokens, compilation not counted; prints a table."""
+    tokenizer = load_zoo_tokenizer()
+    corpus = Corpus(tokenizer, read_english_ids(options.english, tokenizer))
+    device, scale = torch.device("cuda"), scale_of(name, "256x6", toy=False)
+    for size, rate in [("256x6", 6e-3), ("256x6", 3e-3), ("192x10", 6e-3), ("320x4", 6e-3)]:
+        torch.manual_seed(options.seed)
+        torch._dynamo.reset()
+        net = make_net(name, SIZES[size], tokenizer, WINDOW)
+        training = Training(name, net, tokenizer.mask_token_id, rate, device, options.seed)
+        source = batches(corpus, 768, Mix(few_shot=0.5, labels=0.25, largest_pool=1), scale, (options.seed,), device)
+        float(training.step(next(source), 0.0, 0.01))  # compiles
+        losses: list[float] = []
+        steps, began = 0, time.monotonic()
+        while time.monotonic() - began < seconds:
+            steps += 1
+            loss = training.step(next(source), 0.0, min(1.0, steps / 100))
+            if steps % 5 == 0:
+                losses.append(float(loss))
+        elapsed = time.monotonic() - began
+        source.close()
+        recent = sum(losses[-10:]) / len(losses[-10:])
+        parameters = sum(parameter.numel() for parameter in net.parameters()) / 1e6
+        print(f"{size:8s} rate {rate:.0e}  {parameters:.2f} M parameters  {steps} steps  "
+              f"{steps * STEP_TOKENS / elapsed / 1e6:.2f} M tokens/s  loss {recent:.3f}", flush=True)  # fmt: skip
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("model", choices=KINDS)
+    parser.add_argument("--english", type=Path, required=True, help="prose: .txt, .xz, or .npy made by corpus.py")
+    parser.add_argument("--out", type=Path, help="folder of the model and its checkpoint")
+    parser.add_argument("--minutes", type=float, default=8, help="the whole schedule, over all calls")
+    parser.add_argument("--stop-after", type=float, help="end this call after so many minutes, to be resumed")
+    parser.add_argument("--start", type=Path, help="folder of tiny-qwen, for tiny-dream")
+    parser.add_argument("--size", choices=SIZES, default="256x6")
+    parser.add_argument("--rate", type=float, help="peak learning rate, instead of the recipe's")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--resume", action="store_true")
+    parser.add_argument("--toy", action="store_true", help="a size for a CPU")
+    parser.add_argument("--trial", type=float, metavar="SECONDS", help="compare sizes and rates instead of training")
+    options = parser.parse_args()
+    if options.trial:
+        trial(options.model, options.trial, options)
+    elif options.out is None:
+        parser.error("--out is needed")
+    else:
+        train(options.model, scale_of(options.model, options.size, options.toy), options)
+
+
+if __name__ == "__main__":
+    main()
