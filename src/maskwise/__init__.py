@@ -10,6 +10,7 @@ _HOMES = {
     "open": "maskwise.models.opening",
     "wrap": "maskwise.models.opening",
     "convert": "maskwise.models.convert",
+    "export": "maskwise.models.export",
     "generate": "maskwise.decoding.generate",
     "UserError": "maskwise.errors",
 }

@@ -2,7 +2,7 @@
 
 import json as json_format
 import sys
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -187,6 +187,182 @@ def report(
     for reading in readings:
         print_summary(reading.summary)
     typer.echo(f"\n{page}")
+
+
+@app.command()
+def generate(
+    model: Annotated[str, typer.Argument(help="A checkpoint folder, embedded or published name.")] = "tiny-llada",
+    prompt: Annotated[str | None, typer.Argument(help="The prompt; - reads standard input, one prompt a line.")] = None,
+    file: Annotated[Path | None, typer.Option(help="Prompts from a file: one a line, or .jsonl with prompt.")] = None,
+    new: Annotated[int, typer.Option("--max-new-tokens", "-n", help="Masks after the prompt.")] = 64,
+    steps: Annotated[int | None, typer.Option(help="Steps in all; else one token a step.")] = None,
+    block: Annotated[int | None, typer.Option(help="Tokens worked on at a time; else all.")] = None,
+    rule: Annotated[str, typer.Option(help="Which tokens a step commits; see the guide.")] = "low-confidence",
+    knob: Annotated[
+        list[str] | None, typer.Option(help="A setting of the rule, like tau=0.8; may be repeated.")
+    ] = None,
+    canvas: Annotated[str | None, typer.Option(help="fixed, blocks, growing or window.")] = None,
+    window: Annotated[int | None, typer.Option(help="Masks shown past the block (canvas window).")] = None,
+    cache: Annotated[str, typer.Option(help="none, prefix or dual; the last two are approximate.")] = "none",
+    refresh: Annotated[int | None, typer.Option(help="Steps between full passes (with a cache).")] = None,
+    temperature: Annotated[float, typer.Option(help="0 is greedy.")] = 0.0,
+    top_k: Annotated[int | None, typer.Option(help="Sample among the k likeliest tokens.")] = None,
+    top_p: Annotated[float | None, typer.Option(help="Sample among the fewest tokens that hold this share.")] = None,
+    guidance: Annotated[float, typer.Option(help="Scale of classifier-free guidance.")] = 0.0,
+    forbid_end: Annotated[bool, typer.Option("--forbid-end", help="Never the end token.")] = False,
+    late_end: Annotated[bool, typer.Option("--late-end", help="End tokens only when nothing else is left.")] = False,
+    early_stop: Annotated[bool, typer.Option("--early-stop", help="Stop when only end tokens remain.")] = False,
+    soft_mask: Annotated[bool, typer.Option("--soft-mask", help="Show open masks as mixtures.")] = False,
+    divergence: Annotated[bool, typer.Option("--divergence", help="Decode exactly too, and compare.")] = False,
+    chat: Annotated[bool | None, typer.Option("--chat/--no-chat", help="Else where the tokenizer has one.")] = None,
+    batch: Annotated[int, typer.Option(help="Prompts at a time.")] = 8,
+    seed: Annotated[int, typer.Option(help="Draws samples.")] = 0,
+    out: Annotated[Path | None, typer.Option(help="A .jsonl file for the traces, written as prompts finish.")] = None,
+    plain: Annotated[bool, typer.Option("--plain", help="Only the new text, at the end.")] = False,
+    dtype: Annotated[str, typer.Option(help="auto, float32, bfloat16 or float16.")] = "auto",
+    device: Annotated[str | None, typer.Option(help="cpu, cuda, ...")] = None,
+    adapter: Annotated[str | None, typer.Option(help="A PEFT adapter to put on the model.")] = None,
+    json: Json = False,
+) -> None:
+    """Continue prompts, or fill in the masks inside them; in a terminal the canvas fills in as you watch."""
+    import torch
+    from rich.console import Console
+
+    from maskwise.decoding.prompting import gather_prompts, has_chat
+    from maskwise.decoding.rules import find_rule, parse_knobs
+    from maskwise.decoding.session import run
+    from maskwise.decoding.softmask import SoftMask
+    from maskwise.models.opening import open as open_model
+
+    knobs = parse_knobs(knob or [])
+    find_rule(rule, knobs)
+    prompts = gather_prompts(prompt, file, sys.stdin)
+    opened = open_model(model, dtype=dtype, device=device, adapter=adapter)
+    options = {
+        "max_new_tokens": new, "steps": steps, "block": block, "rule": rule, "knobs": knobs or None, "canvas": canvas,
+        "window": window, "cache": cache, "refresh": refresh, "temperature": temperature, "top_k": top_k,
+        "top_p": top_p, "guidance": guidance, "forbid_end": forbid_end, "late_end": late_end,
+        "early_stop": early_stop, "soft_mask": SoftMask() if soft_mask else None,
+        "generator": torch.Generator(opened.device).manual_seed(seed),
+    }  # fmt: skip
+    live = Console() if sys.stdout.isatty() and not (plain or json or opened.causal) else None
+    traced = run(opened, prompts, has_chat(opened) if chat is None else chat, batch, options, out, live, divergence)
+    if json:
+        return _print_json(traced | {"seed": seed})
+    if live is None and out is None:
+        typer.echo("\n\n".join(trace["text"] for trace in traced["generations"]))
+    if divergence:
+        found = traced["divergence"]
+        typer.echo(f"{found['agreement']:.1%} of {found['tokens']} tokens are those of exact decoding", err=True)
+
+
+@app.command()
+def score(
+    model: Annotated[str, typer.Argument(help="A checkpoint folder, embedded or published name.")],
+    data: Annotated[Path, typer.Option(help="A .jsonl file; each line has prompt and answer.")],
+    method: Annotated[str, typer.Option(help="auto, monte-carlo, exact or chain (another quantity).")] = "auto",
+    samples: Annotated[int, typer.Option(help="Draws of the Monte Carlo estimate.")] = 128,
+    masks: Annotated[int, typer.Option(help="Masks after the answer.")] = 0,
+    seed: Annotated[int, typer.Option(help="Draws the masked sets.")] = 0,
+    dtype: Annotated[str, typer.Option(help="auto, float32, bfloat16 or float16.")] = "auto",
+    device: Annotated[str | None, typer.Option(help="cpu, cuda, ...")] = None,
+    adapter: Annotated[str | None, typer.Option(help="A PEFT adapter to put on the model.")] = None,
+    json: Json = False,
+) -> None:
+    """Say how likely given answers are, in nats; every line states the estimator and the forward passes it took."""
+    import torch
+
+    from maskwise.decoding.prompting import read_records
+    from maskwise.decoding.session import score_all
+    from maskwise.models.opening import open as open_model
+
+    records = read_records(data, {"prompt", "answer"})
+    opened = open_model(model, dtype=dtype, device=device, adapter=adapter)
+    found = score_all(opened, records, method, samples, masks, torch.Generator(opened.device).manual_seed(seed))
+    if json:
+        lines = [record | asdict(one) for record, one in zip(records, found, strict=True)]
+        settings = {"method": method, "samples": samples, "masks": masks, "seed": seed}
+        return _print_json({"model": model, "settings": settings, "scores": lines})
+    for record, one in zip(records, found, strict=True):
+        typer.echo(f"{one.log_likelihood:12.4f}  {one.method:11}  {one.forwards:4} passes  {record['answer']!r}")
+
+
+@app.command()
+def export(
+    model: Annotated[str, typer.Argument(help="The checkpoint the adapter was trained on.")],
+    out: Annotated[str, typer.Option("--out", help="Folder for the merged checkpoint.")],
+    adapter: Annotated[str | None, typer.Option(help="The adapter; not needed for an embedded BASE+NAME.")] = None,
+    json: Json = False,
+) -> None:
+    """Merge an adapter into its checkpoint, in the original's own files, names and configuration."""
+    from maskwise.models.export import export as export_checkpoint
+
+    folder = export_checkpoint(model, out, adapter)
+    if json:
+        return _print_json({"model": model, "adapter": adapter, "out": str(folder)})
+    typer.echo(f"wrote {folder}: opens like {model}, with the adapter merged into its weights")
+
+
+@app.command()
+def tune(
+    model: Annotated[str, typer.Argument(help="A checkpoint folder, embedded or published name.")],
+    data: Annotated[Path, typer.Option(help="Pairs as .jsonl (prompt/answer, question/answer, messages), or text.")],
+    out: Annotated[Path, typer.Option(help="Folder for the adapter and its checkpoints.")],
+    preset: Annotated[str, typer.Option(help="paper-base or paper-instruct.")] = "paper-base",
+    alpha: Annotated[float | None, typer.Option(help="Weight of the cross-entropy; 0 is TV alone.")] = None,
+    beta: Annotated[float | None, typer.Option(help="Weight of the total variation; 0 is CE alone.")] = None,
+    one_branch: Annotated[bool | None, typer.Option("--one-branch", help="Gradient through one view only.")] = None,
+    steps: Annotated[int | None, typer.Option(help="Optimiser steps.")] = None,
+    batch: Annotated[int | None, typer.Option(help="Pairs a micro-batch and process.")] = None,
+    accumulation: Annotated[int | None, typer.Option(help="Micro-batches a step.")] = None,
+    rate: Annotated[float | None, typer.Option(help="Learning rate.")] = None,
+    warmup: Annotated[int | None, typer.Option(help="Steps until the full rate.")] = None,
+    decay: Annotated[str | None, typer.Option(help="Of the rate: constant, linear or cosine.")] = None,
+    clip: Annotated[float | None, typer.Option(help="Largest norm of the gradient.")] = None,
+    weight_decay: Annotated[float | None, typer.Option(help="Weight decay.")] = None,
+    context: Annotated[int | None, typer.Option(help="Tokens of prompt, answer and masks together.")] = None,
+    max_masks: Annotated[int | None, typer.Option(help="Most masks appended.")] = None,
+    curriculum: Annotated[int | None, typer.Option(help="Micro-batches until that many.")] = None,
+    pad_eos: Annotated[bool | None, typer.Option("--pad-eos", help="Pad visibly, as the paper, not pack.")] = None,
+    full: Annotated[bool | None, typer.Option("--full", help="Tune all weights instead of an adapter.")] = None,
+    lora_rank: Annotated[int | None, typer.Option(help="Rank of the adapter.")] = None,
+    lora_alpha: Annotated[int | None, typer.Option(help="Scale of the adapter.")] = None,
+    lora_dropout: Annotated[float | None, typer.Option(help="Dropout before the adapter.")] = None,
+    targets: Annotated[str | None, typer.Option(help="Regular expression of the maps to adapt.")] = None,
+    bf16: Annotated[bool | None, typer.Option("--bf16/--no-bf16", help="Autocast; on CUDA by default.")] = None,
+    checkpointing: Annotated[bool | None, typer.Option("--checkpointing", help="Trade time for memory.")] = None,
+    save_every: Annotated[int | None, typer.Option(help="Steps between checkpoints.")] = None,
+    eval_every: Annotated[int | None, typer.Option(help="Steps between evaluations; 0 for none between.")] = None,
+    held_out: Annotated[int | None, typer.Option(help="Pairs kept for evaluation.")] = None,
+    few: Annotated[int | None, typer.Option(help="Masks appended at evaluation: few...")] = None,
+    many: Annotated[int | None, typer.Option(help="... and many.")] = None,
+    seed: Annotated[int | None, typer.Option(help="Draws order, noise and mask counts.")] = None,
+    tensorboard: Annotated[bool | None, typer.Option("--tensorboard/--no-tensorboard", help="Write OUT/logs.")] = None,
+    dtype: Annotated[str, typer.Option(help="auto, float32, bfloat16 or float16.")] = "auto",
+    device: Annotated[str | None, typer.Option(help="cpu or cuda.")] = None,
+    json: Json = False,
+) -> None:
+    """Teach a model to ignore appended masks (mask-agnostic loss, LoRA). Run again, it goes on where it stopped."""
+    from maskwise.tuning.settings import settings_from
+
+    changes = {
+        "alpha": alpha, "beta": beta, "one_branch": one_branch, "steps": steps, "batch": batch, "rate": rate,
+        "accumulation": accumulation, "warmup": warmup, "decay": decay, "clip": clip, "weight_decay": weight_decay,
+        "context": context, "max_masks": max_masks, "curriculum": curriculum, "pad_eos": pad_eos, "full": full,
+        "lora_rank": lora_rank, "lora_alpha": lora_alpha, "lora_dropout": lora_dropout, "targets": targets,
+        "bf16": bf16, "checkpointing": checkpointing, "save_every": save_every, "eval_every": eval_every,
+        "held_out": held_out, "few": few, "many": many, "seed": seed,
+    }  # fmt: skip
+    settings = settings_from(preset, changes)
+    from maskwise.tuning.tune import is_main_process, summary_lines
+    from maskwise.tuning.tune import tune as run_tuning
+
+    result = run_tuning(model, data, out, settings, dtype, device, tensorboard)
+    if not is_main_process():
+        return
+    if json:
+        return _print_json(result)
+    typer.echo("\n".join(summary_lines(result)))
 
 
 def main() -> None:

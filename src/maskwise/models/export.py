@@ -1,0 +1,101 @@
+"""Exporting an adapted model: the original's files with the adapter added to the weights it touches.
+
+The weight files are rewritten one by one under their own names, every tensor with its own name, dtype and shape, so
+whatever loads the original (its own code, serving engines, `open`) loads the export.
+"""
+
+import json
+import shutil
+from pathlib import Path
+
+import torch
+from peft import PeftModel
+from peft.tuners.lora import Linear
+from rich.console import Console
+from rich.progress import track
+from safetensors import safe_open
+from safetensors.torch import save_file
+from torch import Tensor
+
+from maskwise.errors import UserError
+from maskwise.models.catalog import locate_checkpoint
+from maskwise.models.opening import DTYPES, open, read_settings
+
+INDEX = "model.safetensors.index.json"
+# Weights in other forms, which would contradict the merged ones, and notes of download tools.
+LEFT_BEHIND = (".safetensors", ".bin", ".pt", ".pth", ".gguf", ".onnx", ".lock")
+
+
+def export(source: str | Path, out: str | Path, adapter: str | Path | None = None) -> Path:
+    """Writes the checkpoint `source` with a LoRA adapter merged into it; config.json and tokenizer files are copied.
+
+    The adapter may be left out for an embedded model that already is one (BASE+NAME). Each sum is formed in float32
+    and rounded once to the stored dtype; what the adapter does not touch keeps its bytes.
+    """
+    folder, embedded = locate_checkpoint(str(source))
+    chosen = adapter or embedded
+    if chosen is None:
+        raise UserError(f"{source} without an adapter is what it was: name one with --adapter")
+    out = Path(out)
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise UserError(f"{out} is not empty: choose another --out")
+    changes = weight_changes(folder, Path(chosen))
+    files = weight_files(folder)
+    homes = {name: file for file in files for name in _names(folder / file)}
+    strays = sorted(changes.keys() - homes.keys())
+    if strays:
+        raise UserError(f"the adapter touches {strays[0]}, which the checkpoint's files do not hold: it cannot merge")
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        for file in track(files, "Merging", console=Console(stderr=True), transient=True):
+            _write_merged(folder / file, out / file, changes)
+        copy_the_rest(folder, out)
+    except OSError as problem:
+        raise UserError(f"cannot write to {out}: {problem.strerror}; what is there is incomplete") from None
+    return out
+
+
+def weight_changes(folder: Path, adapter: Path) -> dict[str, Tensor]:
+    """What the adapter adds to each weight, float32, by the weight's name in the checkpoint."""
+    settings = read_settings(folder)
+    stored = settings.get("dtype") or settings.get("torch_dtype") or "float32"
+    model = open(folder, dtype=DTYPES.get(stored, torch.float32), device="cpu", adapter=adapter)
+    assert isinstance(model.net, PeftModel)
+    config = model.net.peft_config["default"]
+    if config.peft_type != "LORA" or config.use_dora or config.bias != "none" or config.modules_to_save:  # type: ignore[attr-defined]
+        raise UserError(f"the adapter in {adapter} is not plain LoRA (no DoRA, biases or saved modules): cannot merge")
+    changes = {}
+    for name, module in model.core.named_modules():
+        if isinstance(module, Linear):
+            up, down = (layers["default"].get_parameter("weight").float() for layers in (module.lora_B, module.lora_A))
+            delta = module.scaling["default"] * (up @ down)
+            changes[f"{name}.weight"] = (delta.t().contiguous() if module.fan_in_fan_out else delta).detach()
+    return changes
+
+
+def weight_files(folder: Path) -> list[str]:
+    index = folder / INDEX
+    if not index.exists():
+        return ["model.safetensors"]
+    return sorted(set(json.loads(index.read_text())["weight_map"].values()))
+
+
+def copy_the_rest(folder: Path, out: Path) -> None:
+    """Configuration, tokenizer, the index, licences and the model's own code, byte for byte; no weights."""
+    for file in sorted(folder.iterdir()):
+        if file.is_file() and file.suffix not in LEFT_BEHIND and not file.name.startswith("."):
+            shutil.copyfile(file, out / file.name)
+
+
+def _names(file: Path) -> list[str]:
+    with safe_open(file, framework="pt") as opened:
+        return list(opened.keys())
+
+
+def _write_merged(source: Path, target: Path, changes: dict[str, Tensor]) -> None:
+    with safe_open(source, framework="pt") as opened:
+        metadata = opened.metadata()
+        tensors = {name: opened.get_tensor(name) for name in opened.keys()}  # noqa: SIM118
+    for name in tensors.keys() & changes.keys():
+        tensors[name] = (tensors[name].float() + changes[name]).to(tensors[name].dtype)
+    save_file(tensors, target, metadata=metadata)
