@@ -1,6 +1,7 @@
 """Figures draw the numbers they are given, and keep their labels apart."""
 
 import re
+from importlib import resources
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,10 @@ from maskwise.report.curves import panels
 from maskwise.report.figures import (
     CURVES,
     DASHES,
+    INK,
     MARKERS,
+    PAPER,
+    SOFT,
     VARIABLES,
     Curve,
     Panel,
@@ -108,6 +112,22 @@ def test_the_page_sets_the_colours() -> None:
     assert 'aria-label="a &#34;label&#34; &amp; &lt;more&gt;"' in page
     assert set(re.findall(r'id="([^-]+)-', page)) == {"p0"}
     assert png.startswith(b"\x89PNG") and svg.startswith("<?xml")
+
+
+def test_every_colour_has_a_light_and_a_dark_value() -> None:
+    css = resources.files("maskwise.report").joinpath("page.css").read_text(encoding="utf-8")
+    for colour, variable in VARIABLES.items():
+        light, dark = re.findall(rf"{variable}: (#[0-9a-f]{{6}});", css)
+        assert light == colour != dark
+
+
+def test_words_in_a_curves_colour_can_be_read() -> None:
+    def light(colour: str) -> float:
+        parts = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+        linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
+        return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+    assert all((light(PAPER) + 0.05) / (light(colour) + 0.05) >= 4.5 for colour in (*CURVES, SOFT, INK))
 
 
 def test_curves_differ_in_more_than_colour() -> None:

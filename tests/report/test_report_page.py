@@ -157,8 +157,7 @@ def test_a_hostile_name_stays_a_name(tmp_path: Path) -> None:
     page = path.read_text(encoding="utf-8")
     assert "<script" not in page and "49" not in re.findall(r"<h1>.*?</h1>", page, re.DOTALL)[0]
     assert "&lt;script&gt;alert(" in page
-    reader = Reader(page)
-    assert HOSTILE.split()[0] in reader.words
+    assert HOSTILE.split()[0] in Reader(page).words
     for svg in (tmp_path / "page" / "figures").glob("*.svg"):
         ElementTree.parse(svg)
 

@@ -101,3 +101,4 @@ def test_labels_are_short_and_different() -> None:
     assert distinct_labels([("x", Path("p/one")), ("x", Path("p/two"))]) == ["x (one)", "x (two)"]
     assert distinct_labels([("x", Path("p/run")), ("x", Path("q/run"))]) == ["x (run) #1", "x (run) #2"]
     assert distinct_labels([("<b>/x", here)]) == ["<b>/x"]
+    assert distinct_labels([("two\nlines " + "x" * 90, here)]) == ["two lines " + "x" * 37 + "…"]

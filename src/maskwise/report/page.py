@@ -83,7 +83,7 @@ def build(readings: Sequence[Reading]) -> tuple[str, dict[str, bytes]]:
         ],
         sections=shown,
         notes=_notes(readings),
-        differing=differing_settings(readings),
+        differing=[name.replace("_", " ") for name in differing_settings(readings)],
         settings=_settings_tables(readings),
         commands=_commands(readings),
     )
@@ -143,22 +143,29 @@ def _section_view(
         "full": figures.is_full_width(drawn),
         "wide": Markup(figures.inline(svg, f"{prefix}w", label)),
         "narrow": Markup(figures.inline(figures.narrow_svg(drawn), f"{prefix}n", label)),
-        "settings": " ".join(_asked_line(section, reading, len(readings) > 1) for reading in readings),
+        "settings": _asked_lines(section, readings),
         "table": _numbers(section, readings),
     }
     return view, {f"{name}.svg": svg.encode(), f"{name}.png": png}
 
 
-def _asked_line(section: Section, reading: Reading, named: bool) -> str:
-    """How much was asked and with how many masks: a result without its mask count means nothing."""
+def _asked_lines(section: Section, readings: Sequence[Reading]) -> str:
+    """How much was asked and with how many masks, said once for all models of which it is true."""
+    told: dict[str, list[str]] = {}
+    for reading in readings:
+        told.setdefault(_asked_line(section, reading), []).append(reading.label)
+    return " ".join(line if len(readings) == 1 else f"{', '.join(names)}: {line}" for line, names in told.items())
+
+
+def _asked_line(section: Section, reading: Reading) -> str:
     if section.probe not in reading.asked:
-        return f"{reading.label}: not run."
+        return "not run."
     asked = reading.asked[section.probe]
     counts = sorted({point.entry["masks"] for point in section.points(reading)})
     masks = f"masks: {', '.join(map(str, counts))}" if counts != [0] else "no masks"
     each = f"{asked.fewest:,}" if asked.fewest == asked.most else f"{asked.fewest:,} to {asked.most:,}"
     tasks = f"{len(asked.tasks)} tasks with {each} test points each" if len(asked.tasks) > 1 else f"{each} test points"
-    return f"{reading.label + ': ' if named else ''}{tasks}; {masks}."
+    return f"{tasks}; {masks}."
 
 
 def _numbers(section: Section, readings: Sequence[Reading]) -> dict[str, list[Any]]:

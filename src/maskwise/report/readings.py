@@ -10,6 +10,9 @@ from typing import Any
 from maskwise.errors import UserError
 from maskwise.probes.records import read_run
 from maskwise.probes.scores import summarise
+from maskwise.report.figures import pretty
+
+LONGEST_LABEL = 48
 
 
 @dataclass(frozen=True)
@@ -85,9 +88,10 @@ def distinct_labels(named: Sequence[tuple[str, Path]]) -> list[str]:
 
 
 def _last_part(name: str) -> str:
-    """Of a path or a hub name; any other text stays whole."""
-    is_path = re.fullmatch(r"[\w.:~ /\\-]+", name)
-    return name.replace("\\", "/").rstrip("/").rsplit("/", 1)[-1] or name if is_path else name
+    """Of a path or a hub name; any other text stays, but on one line and not a long one."""
+    if re.fullmatch(r"[\w.:~ /\\-]+", name):
+        name = name.replace("\\", "/").rstrip("/").rsplit("/", 1)[-1] or name
+    return pretty(name, LONGEST_LABEL)
 
 
 def differing_settings(readings: Sequence[Reading]) -> list[str]:
