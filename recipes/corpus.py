@@ -7,13 +7,14 @@ numpy, many documents at a time: millions of tokens a second on one core.
 Documents:
 - few-shot: questions as in the tasks (`maskwise.tasks`), one word rule and one number rule in a random proportion,
   shuffled or in blocks, so that the rule must be found from the examples;
-- other in-context documents: words labelled by kind, with the kind's name or with letters drawn for the document; lists
-  of one kind; copying, coupled pairs, lookup and sorting;
+- words and their kinds: options to choose from when the kind is named; words labelled with the kind's name or with
+  letters drawn for the document; lists of one kind;
+- other in-context documents: copying, coupled pairs, lookup and sorting;
 - crops of ordinary English from a file.
 
 Held out, so that the 16 tasks stay unseen:
 - no few-shot document has the target and pool of one of the 8 word rules (the exact pair of sets; for capitalised words
-  the set of categories);
+  the set of categories; see corpus_rules.py);
 - no word that `maskwise.tasks` keeps for test questions (`split_words`, half of every list) stands in any few-shot
   document, in any case. Such words are met in the other documents alone, which is where a model learns their kind.
 
@@ -24,10 +25,8 @@ of words: training may weigh or mask those more often.
 """
 
 import argparse
-from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
-from itertools import combinations
 from pathlib import Path
 
 import numpy as np
@@ -35,7 +34,7 @@ import numpy.typing as npt
 from transformers import PreTrainedTokenizerFast
 
 import maskwise
-from maskwise.tasks.rules import CAPITALISED, WORD_RULES, WordRule
+from corpus_rules import LARGEST, NUMBER_RULES, number_options, rule_odds, training_rules
 from maskwise.tasks.words import Words, load_words, split_words
 from train_tokenizer import read_english
 
@@ -46,13 +45,10 @@ Draws = np.random.Generator
 ANSWER = 1 << 14
 LETTERS = "ABC"
 LABELS = "DEFGHIJKLMNOPQRSTUVWXYZ"
-LARGEST = 1000
 FEWEST_TOKENS = 20  # of one few-shot example: enough examples are drawn for a document to fill its row
-NUMBER_RULES = ("smallest", "largest", "middle", "even", "odd")
-RANKS = (0, 2, 1, -1, -1)  # of the right number among the three, where the rule is about size
 FRAMES = [
     "Options: (A)", ", (B)", ", (C)", "\nAnswer:[", "].\n\n",
-    "Word:", "\nKind:[", "\nLabel:[", "List of", ":", ",", "\n", "\n\n",
+    "Find", ": (A)", "\nFound:[", "Word:", "\nKind:[", "\nLabel:[", "List of", ":", ",", "\n", "\n\n",
     "Copy:", "\nCopied:", "Pair:", " and", "Key:", "\nValue:[", "Sort:", "\nSorted:",
 ]  # fmt: skip
 
@@ -62,7 +58,7 @@ class Mix:
     """How the rows of a batch are divided; what is left is English."""
 
     few_shot: float = 0.6
-    labels: float = 0.15
+    kinds: float = 0.15
     other: float = 0.1
     # Of the few-shot rows, those that are one document each; the others hold several, cut where they fall.
     whole: float = 0.6
@@ -122,51 +118,6 @@ def forms(word: str) -> tuple[str, str, str]:
     return word, word.lower(), word[0].upper() + word[1:].lower()
 
 
-def training_rules(words: Words) -> list[WordRule]:
-    """Every target category with 1 to 3 others as its pool, and capitals in 1 to 3 categories, less the evaluated."""
-    categories = sorted(words)
-    plain = [category for category in categories if words[category][0].islower()]
-    rules = [
-        WordRule(target, (target,), pool)
-        for target in categories
-        for size in (1, 2, 3)
-        for pool in combinations([other for other in categories if other != target], size)
-    ]
-    cased = [WordRule(CAPITALISED, group, group) for size in (1, 2, 3) for group in combinations(plain, size)]
-    return [rule for rule in rules + cased if rule_key(rule) not in EVALUATED]
-
-
-def rule_key(rule: WordRule) -> tuple[bool, frozenset[str], frozenset[str]]:
-    return rule.name == CAPITALISED, frozenset(rule.target), frozenset(rule.pool)
-
-
-EVALUATED = frozenset(rule_key(rule) for rule in WORD_RULES)
-
-
-def rule_odds(rules: list[WordRule], largest_pool: int) -> npt.NDArray[np.float64]:
-    """Probability of each rule: every target as likely as another, capitals twice, and every size of pool alike."""
-    groups = Counter((rule.name, len(rule.pool)) for rule in rules)
-    odds = np.array([(1 + (rule.name == CAPITALISED)) / groups[rule.name, len(rule.pool)] for rule in rules])
-    odds *= [len(rule.pool) <= largest_pool for rule in rules]
-    return odds / odds.sum()
-
-
-def number_options(rule: Array, draws: Draws) -> Array:
-    """Three different numbers of 1..1000 a question, the right one by NUMBER_RULES[rule] first. [n] -> [n, 3]."""
-    ordered = np.sort(draws.integers(1, LARGEST - 1, (len(rule), 3)), axis=1) + np.arange(3)
-    rank = np.take(RANKS, rule)
-    by_size = np.take_along_axis(ordered, (rank[:, None] + np.arange(3)) % 3, axis=1)
-    halves = np.sort(draws.integers(1, LARGEST // 2 - 1, (len(rule), 3)), axis=1) + np.arange(3)
-    # Doubled they are even and different; less one, odd: the right one is of one parity and the others of the other.
-    right_is_even = rule == NUMBER_RULES.index("even")
-    parity = np.stack([~right_is_even, right_is_even, right_is_even], axis=1)
-    by_parity = draws.permuted(2 * halves, axis=1) - parity
-    options = np.where((rank >= 0)[:, None], by_size, by_parity)
-    swap = draws.random(len(rule)) < 0.5
-    options[swap, 1:] = options[swap, :0:-1]
-    return options
-
-
 @dataclass(frozen=True)
 class Choices:
     """Ragged lists of pieces: list i is pieces[starts[i] : starts[i] + sizes[i]]."""
@@ -217,14 +168,14 @@ class Corpus:
 
     def rows(self, count: int, length: int, mix: Mix, draws: Draws) -> Tokens:
         """[count, length] rows in random order."""
-        few, labels, other = (round(count * share) for share in (mix.few_shot, mix.labels, mix.other))
+        few, kinds, other = (round(count * share) for share in (mix.few_shot, mix.kinds, mix.other))
         whole = round(few * mix.whole)
         parts = [
             self._whole_documents(whole, length, mix.largest_pool, draws),
             self._stream(lambda tokens: self._short_documents(tokens, mix.largest_pool, draws), few - whole, length),
-            self._stream(lambda tokens: self._label_documents(tokens, draws), labels, length),
+            self._stream(lambda tokens: self._kind_documents(tokens, draws), kinds, length),
             self._stream(lambda tokens: self._other_documents(tokens, draws), other, length),
-            self._prose(count - few - labels - other, length, draws),
+            self._prose(count - few - kinds - other, length, draws),
         ]
         rows = np.concatenate(parts)
         return rows[draws.permutation(len(rows))]
@@ -244,15 +195,9 @@ class Corpus:
             self._word_options(rule[owner], draws),
             self.numbers[number_options(number_rule[owner], draws)],
         )  # the right one first
-        answer = draws.integers(0, 3, len(owner))
-        placed = np.take_along_axis(options, (np.arange(3) - answer[:, None]) % 3, axis=1)
-        frame = self.pieces.of(FRAMES[:5])
-        letters = self.pieces.flagged(self.pieces.of(list(LETTERS)))[answer]
         example = np.empty((len(owner), 9), dtype=np.int64)
-        example[:, 0:8:2] = frame[:4]
-        example[:, 1:7:2] = placed
-        example[:, 7] = letters
-        example[:, 8] = frame[4]
+        example[:, [0, 2, 4, 6, 8]] = self.pieces.of(FRAMES[:5])
+        example[:, 1:7:2], example[:, 7] = self._placed(options, draws)
         return example
 
     def _about_words(self, sizes: Array, owner: Array, draws: Draws) -> npt.NDArray[np.bool_]:
@@ -286,11 +231,31 @@ class Corpus:
 
     # Other in-context documents
 
-    def _label_documents(self, tokens: int, draws: Draws) -> Array:
+    def _kind_documents(self, tokens: int, draws: Draws) -> Array:
         """Words and their kinds: named, labelled with the document's own letters, or listed together."""
-        count = max(1, tokens // 500 + 1)
-        parts = [self._labelled(count, named, draws) for named in (True, False, False)] + [self._listed(count, draws)]
+        count = tokens // 1000 + 1
+        parts = [self._found(2 * count, draws), self._labelled(count, True, draws)]
+        parts += [self._labelled(2 * count, False, draws), self._listed(count, draws)]
         return self._shuffled(parts, draws)
+
+    def _found(self, documents: int, draws: Draws) -> Array:
+        """`Find animal: (A) brave, (B) otter, (C) below\\nFound:[B].\\n\\n`: options, but the rule is stated."""
+        sizes = draws.integers(2, 24, documents)
+        count, kinds = int(sizes.sum()), len(self.kind_names)
+        kind = draws.integers(0, kinds, count)
+        wrong = (kind[:, None] + draws.integers(1, kinds, (count, 2))) % kinds
+        options = np.stack([self.kinds.one(one, draws) for one in (kind, wrong[:, 0], wrong[:, 1])], axis=1)
+        placed, letter = self._placed(options, draws)
+        line = np.empty((count, 11), dtype=np.int64)
+        line[:, [0, 2, 4, 6, 8, 10]] = self.pieces.of(["Find", ": (A)", ", (B)", ", (C)", "\nFound:[", "].\n\n"])
+        line[:, 1], line[:, 3:8:2], line[:, 9] = self.kind_names_spaced[kind], placed, letter
+        return self._ended(line, sizes)
+
+    def _placed(self, options: Array, draws: Draws) -> tuple[Array, Array]:
+        """Options [n, 3], the right one first -> the same in random places, and the flagged letter of the right one."""
+        answer = draws.integers(0, 3, len(options))
+        placed = np.take_along_axis(options, (np.arange(3) - answer[:, None]) % 3, axis=1)
+        return placed, self.pieces.flagged(self.pieces.of(list(LETTERS)))[answer]
 
     def _labelled(self, documents: int, named: bool, draws: Draws) -> Array:
         """`Word: otter\\nKind:[animal].\\n\\n`, or `Label:[K]` with a letter for each of a document's 2 to 4 kinds."""

@@ -29,7 +29,7 @@ byte-level BPE of {vocab} entries. It comes with maskwise to be measured, not to
 ## Training
 `recipes/train_tiny.py {model}`: {tokens:.0f} M tokens, {steps} steps, {seconds:.0f} s on {device}.
 Last logged loss {loss}: a mean over predicted tokens plus a mean over the answers among them, so it is no likelihood.
-Documents (`recipes/corpus.py`): 60 % few-shot questions with hidden rules, 15 % words labelled by kind, 10 % copying,
+Documents (`recipes/corpus.py`): 60 % few-shot questions with hidden rules, 15 % words and their kinds, 10 % copying,
 pairs, lookup and sorting, 15 % English prose (public-domain books and speeches, OpenStax textbooks under CC BY 4.0).
 
 ## What it can do

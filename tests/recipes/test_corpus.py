@@ -5,21 +5,22 @@ import re
 import numpy as np
 import pytest
 
-from corpus import ANSWER, NUMBER_RULES, Corpus, Mix, load_zoo_tokenizer, number_options, rule_key, training_rules
+from corpus import ANSWER, Corpus, Mix, load_zoo_tokenizer
+from corpus_rules import NUMBER_RULES, number_options, rule_key, training_rules
 from maskwise.tasks.rules import WORD_RULES
 from maskwise.tasks.words import load_words, split_words
 
 TOKENIZER = load_zoo_tokenizer()
 CORPUS = Corpus(TOKENIZER, np.full(5000, TOKENIZER.encode(" the")[0], dtype=np.int16))
 QUESTION = re.compile(r"Options: \(A\) (.+?), \(B\) (.+?), \(C\) (.+?)\nAnswer:\[([ABC])\]\.\n\n")
-MIXES = {"few-shot": Mix(1, 0, 0), "labels": Mix(0, 1, 0), "other": Mix(0, 0, 1), "prose": Mix(0, 0, 0)}
+MIXES = {"few-shot": Mix(1, 0, 0), "kinds": Mix(0, 1, 0), "other": Mix(0, 0, 1), "prose": Mix(0, 0, 0)}
 
 
 def some_rows(mix: Mix, seed: int = 0, count: int = 24, length: int = 512) -> np.ndarray:
     return CORPUS.rows(count, length, mix, np.random.default_rng(seed))
 
 
-@pytest.mark.parametrize("kind", ["few_shot", "_label_documents", "_other_documents"])
+@pytest.mark.parametrize("kind", ["few_shot", "_kind_documents", "_other_documents"])
 def test_pieces_laid_end_to_end_are_the_tokens_of_the_text(kind):
     draws = np.random.default_rng(1)
     if kind == "few_shot":
