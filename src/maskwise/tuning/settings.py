@@ -39,7 +39,7 @@ class Settings:
     lora_dropout: float = 0.0
     targets: str | None = None  # regular expression of the adapted maps; the model's own without it
     # How
-    bf16: bool = False  # autocast
+    bf16: bool | None = None  # autocast; None is yes on CUDA and no on the CPU
     checkpointing: bool = False  # recompute layers in the backward pass
     seed: int = 0
     save_every: int = 50  # steps

@@ -50,18 +50,20 @@ def tune(
     """
     if not data.is_file():
         raise UserError(f"there is no data file {data}: give a .jsonl or .txt file")
-    world = int(os.environ.get("WORLD_SIZE", "1"))
+    processes = PartialState(cpu=device == "cpu" or not torch.cuda.is_available())
     identity = {
         "model": name,
         "settings": asdict(settings),
         "data": {"file": data.name, "sha256": file_hash(data)},
-        "processes": world,
+        "processes": processes.num_processes,
     }
-    refuse_other_run(out, identity)
+    if processes.is_main_process:  # the others would see what it is about to write
+        refuse_other_run(out, identity)
+    processes.wait_for_everyone()
     if (out / "result.json").exists():
         return json.loads((out / "result.json").read_text(encoding="utf-8"))
     with_tensorboard = _tensorboard(tensorboard)
-    model = open_model(name, dtype, device)
+    model = open_model(name, dtype, processes.device)
     if model.mask_id is None:
         raise UserError(
             f"{name} is autoregressive and has no mask token: turn it into a diffusion model first (convert)"
@@ -76,12 +78,12 @@ def tune(
         "dropped": pairs.dropped,
         "trained_parameters": trained,
     }
-    if PartialState(cpu=model.device.type == "cpu").is_main_process:
+    if processes.is_main_process:
         with saving(out / "settings.json", "nothing was begun"):
             out.mkdir(parents=True, exist_ok=True)
             drop_incomplete(out / "checkpoints")
             write_json(out / "settings.json", {"identity": identity, "counts": counts, "versions": _versions()})
-    PartialState().wait_for_everyone()
+    processes.wait_for_everyone()
     views = held_out_views(held_out, settings, model.mask_id)
     before = measure(model, model, views) if views else None
     trainer = make_trainer(model, training, settings, out, views, locate_checkpoint(name)[0])
@@ -116,6 +118,8 @@ def make_trainer(
     arguments = training_arguments(settings, out / "checkpoints", model.device.type == "cpu", bool(views))
     if settings.checkpointing:
         model.core.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
+    # What FSDP2 shards unit by unit, where the launcher did not say.
+    os.environ.setdefault("FSDP_TRANSFORMER_CLS_TO_WRAP", ",".join(model.core._no_split_modules or []))
     assert model.mask_id is not None
     slots = Slots(pairs, settings, model.mask_id, arguments.world_size)
     collator = Collator(end_of_text(model) if settings.pad_eos else None)
@@ -134,7 +138,7 @@ def training_arguments(settings: Settings, folder: Path, on_cpu: bool, evaluates
         warmup_steps=settings.warmup,
         max_grad_norm=settings.clip,
         weight_decay=settings.weight_decay,
-        bf16=settings.bf16,
+        bf16=not on_cpu if settings.bf16 is None else settings.bf16,
         seed=settings.seed,
         use_cpu=on_cpu,
         logging_steps=1,
@@ -179,6 +183,28 @@ def finish(trainer: TuneTrainer, out: Path, before: dict[str, float] | None, abo
             write_json(out / "result.json", result)
     trainer.accelerator.wait_for_everyone()
     return result
+
+
+def is_main_process() -> bool:
+    return PartialState().is_main_process
+
+
+def summary_lines(result: dict[str, Any]) -> list[str]:
+    """What a person reads at the end: the measures before and after, and what to do next."""
+    few, many = result["masks"]["few"], result["masks"]["many"]
+    names = {
+        "ce": "cross-entropy (nats)",
+        "tv": f"TV between {few} and {many} masks",
+        "accuracy_few": f"accuracy, {few} masks",
+        "accuracy_many": f"accuracy, {many} masks",
+        "gap": "accuracy lost to masks",
+    }
+    used = f"{result['pairs']} pairs, {result['held_out']} held out, {result['dropped']} dropped for want of room"
+    lines = [f"{result['steps']} steps on {used}"]
+    if result["before"]:
+        lines.append(f"{'on held-out pairs':28} {'before':>8} {'after':>8}")
+        lines += [f"{names[key]:28} {result['before'][key]:8.4f} {result['after'][key]:8.4f}" for key in names]
+    return [*lines, f"written to {result['out']}"]
 
 
 def _tensorboard(asked: bool | None) -> bool:
