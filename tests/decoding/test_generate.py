@@ -7,7 +7,6 @@ import torch
 from references import dense_logits, dream_reference, llada_reference
 
 import maskwise as mw
-from maskwise.decoding.generate import Snapshot
 from maskwise.decoding.rules import RULES
 from maskwise.decoding.sampling import entropy
 from maskwise.decoding.softmask import SoftMask
@@ -304,13 +303,13 @@ def test_soft_masks_show_the_mixture_and_nothing_at_a_share_of_zero():
 
 
 def test_callback_sees_every_step():
-    seen: list[Snapshot] = []
+    seen: list[tuple[int, list[list[int]]]] = []
     model = tiny_llada()
-    found = mw.generate(model, PROMPTS, 8, block=4, on_step=seen.append)
-    assert [snapshot.step for snapshot in seen] == list(range(8))
-    assert seen[-1].canvases == [generation.sequence for generation in found]
-    for snapshot in seen:
-        assert [canvas.count(model.mask_id) for canvas in snapshot.canvases] == [7 - snapshot.step] * 3
+    found = mw.generate(model, PROMPTS, 8, block=4, on_step=lambda now: seen.append((now.step, now.canvases)))
+    assert [step for step, _ in seen] == list(range(8))
+    assert seen[-1][1] == [generation.sequence for generation in found]
+    for step, canvases in seen:
+        assert [canvas.count(model.mask_id) for canvas in canvases] == [7 - step] * 3
 
 
 def test_causal_models_generate_through_the_same_call():

@@ -2,7 +2,7 @@
 
 Each step reads one span of every canvas, applies the head to the rows of the active block alone, lets the rule decide,
 and writes to the canvas on the device. Nothing is read back inside a step. Between steps the host looks only when it
-has to: after each if the rule keeps its own pace, early stop is on or there is a callback, else never.
+has to: after each step if the rule keeps its own pace, or early stop is on; else never.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -36,10 +36,16 @@ class Generation:
 
 @dataclass(frozen=True)
 class Snapshot:
-    """What a callback sees after each step."""
+    """What a callback sees after each step, and only then: the canvas changes with the next one."""
 
     step: int
-    canvases: list[list[int]]  # masks where nothing is committed yet
+    sheet: Sheet
+    sequences: int
+
+    @property
+    def canvases(self) -> list[list[int]]:
+        """The canvases, masks where nothing is committed yet; read back from the device when asked for."""
+        return self.sheet.canvases()[: self.sequences]
 
 
 @torch.no_grad()
@@ -188,7 +194,7 @@ class _Work:
             if self.request.early_stop:
                 stopped |= self._stop_ended()
             if self.on_step is not None:
-                self.on_step(Snapshot(self.step, self.sheet.canvases()[: len(self.prompts)]))
+                self.on_step(Snapshot(self.step, self.sheet, len(self.prompts)))
             self.clock[lanes.sequence] += 1
             self.step, step = self.step + 1, step + 1
             stays = _stays(schedule, lanes.active, step, grid, [sequences[lane] in stopped for lane in lanes.active])

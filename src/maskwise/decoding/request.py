@@ -15,7 +15,7 @@ from maskwise.models.base import Model
 
 CACHES = ("none", "prefix", "dual")
 # Tokens that end an answer or a turn in the families' chat formats; the end-of-text token is in the configuration.
-TURN_ENDS = ("<|eot_id|>", "<|im_end|>")
+TURN_ENDS = ("<|eot_id|>", "<|im_end|>", "<|endofturn|>")
 
 __all__ = ["CACHES", "CANVASES", "Request", "check_request", "encode", "end_tokens"]
 

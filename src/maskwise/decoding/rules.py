@@ -8,7 +8,7 @@ committed; ReMDM also masks committed rows again.
 """
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
@@ -300,3 +300,15 @@ def find_rule(name: str, knobs: Knobs | None = None) -> tuple[Rule, dict[str, fl
             known = ", ".join(rule.knobs) or "none"
             raise UserError(f"rule {name} has no knob {knob!r}: it has {known}")
     return rule, {**rule.knobs, **given}
+
+
+def parse_knobs(written: Sequence[str]) -> dict[str, float]:
+    """["tau=0.8"] -> {"tau": 0.8}"""
+    knobs = {}
+    for setting in written:
+        name, _, value = setting.partition("=")
+        try:
+            knobs[name] = float(value)
+        except ValueError:
+            raise UserError(f"{setting!r} is not a knob and its number, like tau=0.8") from None
+    return knobs

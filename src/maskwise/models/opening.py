@@ -1,6 +1,7 @@
 """Opening a model by path or name, and putting a user's own behind the seam."""
 
 import json
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor
 from transformers import AutoModelForCausalLM, PreTrainedModel
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
+from transformers.utils.logging import disable_progress_bar
 
 from maskwise.errors import UserError
 from maskwise.models.base import Batch, Model
@@ -171,6 +173,8 @@ def load_weights(
     net_class: Any, folder: Path, dtype: torch.dtype, device: torch.device, attention: str
 ) -> PreTrainedModel:
     """Straight onto the device, without remote code; missing, unexpected or wrongly shaped weights are refused."""
+    if not sys.stderr.isatty():
+        disable_progress_bar()  # in a log or a pipe the bar is noise
     net, report = net_class.from_pretrained(
         folder,
         dtype=dtype,

@@ -1,0 +1,53 @@
+"""The canvas filling in, live in the terminal."""
+
+from itertools import groupby
+
+from rich.console import Console
+from rich.live import Live
+from rich.text import Text
+
+from maskwise.decoding.generate import Snapshot
+from maskwise.models.base import Model
+
+MASK = "░"
+STYLES = {"prompt": "dim", "mask": "bright_black", "new": "bold green", "old": ""}
+
+
+class LiveCanvas:
+    """Shows the first canvas of a decoding; `show` is its callback."""
+
+    def __init__(self, model: Model, prompt: list[int], note: str, console: Console) -> None:
+        self.model, self.prompt, self.note = model, prompt, note
+        self.before = list(prompt)
+        self.live = Live(console=console, auto_refresh=False, vertical_overflow="visible")
+
+    def __enter__(self) -> "LiveCanvas":
+        self.live.__enter__()
+        return self
+
+    def __exit__(self, *problem: object) -> None:
+        self.live.__exit__(*problem)  # type: ignore[arg-type]
+
+    def show(self, snapshot: Snapshot) -> None:
+        canvas = snapshot.canvases[0]
+        left = canvas.count(self.model.mask_id)  # type: ignore[arg-type]
+        picture = self.paint(canvas)
+        picture.append(f"\n\n{self.note} · step {snapshot.step + 1} · {left} masks left", style="dim")
+        self.live.update(picture, refresh=True)
+        self.before = canvas
+
+    def paint(self, canvas: list[int]) -> Text:
+        """The canvas as text; runs of one kind are decoded together, for a token alone need not be whole characters."""
+        picture = Text()
+        for kind, run in groupby(enumerate(canvas), key=lambda entry: self._kind(*entry)):
+            ids = [token for _, token in run]
+            words = MASK * len(ids) if kind == "mask" else self.model.tokenizer.decode(ids, skip_special_tokens=True)
+            picture.append(words, style=STYLES[kind])
+        return picture
+
+    def _kind(self, place: int, token: int) -> str:
+        if token == self.model.mask_id:
+            return "mask"
+        if place < len(self.prompt) and self.prompt[place] == token:
+            return "prompt"
+        return "old" if place < len(self.before) and self.before[place] == token else "new"

@@ -1,0 +1,199 @@
+"""The commands generate and score, in process."""
+
+import io
+import json
+import sys
+
+import pytest
+from checkpoints import CHAT, END, MASK, TURN_END, save
+from rich.console import Console
+from rich.control import strip_control_codes
+from typer.testing import CliRunner
+
+import maskwise as mw
+from maskwise.cli import app
+from maskwise.decoding.generate import generate
+from maskwise.decoding.live import LiveCanvas
+from maskwise.decoding.prompting import prompt_ids
+from maskwise.decoding.request import end_tokens
+from maskwise.decoding.score import encode_pair, score
+from maskwise.decoding.session import Divergence
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return str(save(tmp_path_factory.mktemp("checkpoint") / "llada"))
+
+
+@pytest.fixture(scope="module")
+def model(folder):
+    return mw.open(folder)
+
+
+def run(*arguments, status=0, given=None):
+    """Standard output of the command."""
+    done = CliRunner().invoke(app, [str(argument) for argument in arguments], input=given)
+    assert done.exit_code == status, done.output
+    return done
+
+
+def test_plain_prints_the_new_text_only(folder, model):
+    done = run("generate", folder, "hello", "-n", 8, "--plain")
+    assert done.stdout == generate(model, ["hello"], 8)[0].text + "\n"
+
+
+def test_json_is_one_object_with_the_full_trace(folder, model):
+    done = run("generate", folder, "hello", "-n", 8, "--block", 4, "--rule", "threshold", "--knob", "tau=0.3",
+               "--cache", "dual", "--json")  # fmt: skip
+    found = json.loads(done.stdout)
+    settings, (trace,) = found["settings"], found["generations"]
+    expected = generate(model, ["hello"], 8, block=4, rule="threshold", knobs={"tau": 0.3}, cache="dual")[0]
+    assert trace["ids"] == expected.ids and trace["order"] == expected.order and trace["text"] == expected.text
+    assert (trace["masks"], trace["prompt_tokens"], trace["forwards"]) == (8, 5, expected.forwards)
+    assert trace["steps"] == expected.forwards
+    assert (settings["rule"], settings["knobs"], settings["cache"]) == ("threshold", {"tau": 0.3}, "dual")
+    assert (settings["canvas"], settings["masks"], settings["approximate"]) == ("blocks", 8, True)
+
+
+def test_prompts_from_files_and_standard_input(folder, model, tmp_path):
+    texts = ["one", "two words", "three"]
+    plain, lines = tmp_path / "prompts.txt", tmp_path / "prompts.jsonl"
+    plain.write_text("one\n\ntwo words\nthree\n")
+    lines.write_text("".join(json.dumps({"prompt": text}) + "\n" for text in texts))
+    expected = [one.text for one in generate(model, texts, 4)]
+    for arguments, given in ((["--file", plain], None), (["--file", lines], None), (["-"], plain.read_text())):
+        done = run("generate", folder, *arguments, "-n", 4, "--json", "--batch", 2, given=given)
+        assert [trace["text"] for trace in json.loads(done.stdout)["generations"]] == expected
+
+
+def test_traces_go_to_a_jsonl_file_and_never_over_another(folder, tmp_path):
+    out = tmp_path / "out.jsonl"
+    assert run("generate", folder, "hello", "-n", 4, "--out", out).stdout == ""
+    (trace,) = [json.loads(line) for line in out.read_text().splitlines()]
+    assert trace["prompt"] == "hello" and len(trace["ids"]) == 4
+    assert "exists already" in run("generate", folder, "hello", "-n", 4, "--out", out, status=2).stderr
+
+
+def test_masks_in_the_prompt_are_filled_in(folder):
+    found = json.loads(run("generate", folder, "ab<|mask|>d", "-n", 0, "--json").stdout)
+    (trace,) = found["generations"]
+    assert trace["masks"] == 1 and trace["text"].startswith("ab") and trace["text"].endswith("d")
+
+
+def test_the_chat_template_is_used_where_there_is_one(folder, tmp_path):
+    instruct = save(tmp_path / "instruct", chat_template=CHAT)
+    opened = mw.open(instruct)
+    asked = "<|user|>hello<|a|>"
+    assert prompt_ids(opened, ["hello"], chat=True) == [opened.tokenizer(asked)["input_ids"]]
+    assert prompt_ids(opened, ["hello"], chat=False) == [opened.tokenizer("hello")["input_ids"]]
+    lengths = {}
+    for flag in ("--chat", "--no-chat", None):
+        done = run("generate", instruct, "hello", "-n", 2, "--json", *([flag] if flag else []))
+        lengths[flag] = json.loads(done.stdout)["generations"][0]["prompt_tokens"]
+    assert lengths == {"--chat": len(asked), None: len(asked), "--no-chat": 5}
+    assert "no chat template" in run("generate", folder, "hello", "--chat", status=2).stderr
+
+
+def test_end_tokens_are_those_of_the_model_and_of_its_turns(model):
+    assert end_tokens(model) == (END, TURN_END)
+
+
+def test_divergence_is_measured_and_shown(folder, model):
+    arguments = ("generate", folder, "hello there", "-n", 16, "--block", 8, "--cache", "dual", "--divergence")
+    found = json.loads(run(*arguments, "--json").stdout)["divergence"]
+    exact = generate(model, ["hello there"], 16, block=8)
+    close = generate(model, ["hello there"], 16, block=8, cache="dual")
+    same = [one == two for one, two in zip(exact[0].ids, close[0].ids, strict=True)]
+    assert found["tokens"] == 16 and found["agreement"] == pytest.approx(sum(same) / 16)
+    assert found["first"] == (same.index(False) if False in same else None)
+    assert f"{sum(same) / 16:.1%} of 16 tokens" in run(*arguments).stderr
+    assert "compares greedy decoding" in run("generate", folder, "hello", "--divergence", status=2).stderr
+    assert Divergence.between(exact, exact) == Divergence(16, 1.0, None)
+
+
+def test_the_canvas_fills_in_live(model):
+    screen = io.StringIO()
+    console = Console(file=screen, force_terminal=True, width=60)
+    prompt = model.tokenizer("hello")["input_ids"]
+    with LiveCanvas(model, prompt, "low-confidence", console) as canvas:
+        (found,) = generate(model, [prompt], 4, on_step=canvas.show)
+    shown = screen.getvalue()
+    for left in (3, 2, 1, 0):
+        assert f"{left} masks left" in shown
+    assert "░░" in shown
+    assert canvas.paint(found.sequence).plain == "hello" + strip_control_codes(found.text)
+    half = [*prompt, MASK, found.ids[1], MASK, MASK]
+    assert canvas.paint(half).plain.endswith("░░")
+
+
+def test_a_terminal_gets_the_live_canvas(folder, monkeypatch):
+    screen = io.StringIO()
+    screen.isatty = lambda: True  # type: ignore[method-assign]
+    monkeypatch.setattr(sys, "stdout", screen)
+    app(["generate", folder, "hello", "-n", "3"], standalone_mode=False)
+    assert "0 masks left" in screen.getvalue()
+
+
+def test_autoregressive_models_generate_and_score_by_the_same_commands(tmp_path):
+    ar = save(tmp_path / "ar", "ar")
+    found = json.loads(run("generate", ar, "hello", "-n", 4, "--json").stdout)
+    assert found["settings"]["kind"] == "autoregressive" and found["generations"][0]["order"] == [0, 1, 2, 3]
+    assert "applies to masked models only" in run("generate", ar, "hello", "--rule", "threshold", status=2).stderr
+
+
+def test_score_names_the_estimator_and_the_passes(folder, model, tmp_path):
+    data = tmp_path / "data.jsonl"
+    data.write_text('{"prompt": "the answer is ", "answer": "b", "id": 7}\n{"prompt": "x", "answer": "yes"}\n')
+    found = json.loads(run("score", folder, "--data", data, "--masks", 2, "--json").stdout)
+    pairs = [encode_pair(model, "the answer is ", "b"), encode_pair(model, "x", "yes")]
+    expected = score(model, pairs, masks=2)
+    assert [line["log_likelihood"] for line in found["scores"]] == pytest.approx([s.log_likelihood for s in expected])
+    assert [line["method"] for line in found["scores"]] == ["exact", "exact"]
+    assert found["scores"][0]["id"] == 7 and found["settings"]["masks"] == 2
+    printed = run("score", folder, "--data", data, "--method", "chain").stdout.splitlines()
+    assert len(printed) == 2 and "chain" in printed[1] and "3 passes" in printed[1] and "'yes'" in printed[1]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "problem"),
+    [
+        (["hello", "-n", "0"], "max_new_tokens 0 leaves nothing to generate"),
+        (["hello", "-n", "8", "--steps", "16"], "16 steps for 8 masks"),
+        (["hello", "--rule", "best"], "unknown rule 'best'"),
+        (["hello", "--knob", "tau"], "'tau' is not a knob and its number"),
+        (["hello" * 200], "the window of"),
+        (["hello", "--file", "nowhere.txt"], "exclude each other"),
+        (["--file", "nowhere.txt"], "cannot read nowhere.txt"),
+        (["hello", "--batch", "0"], "batch 0 holds no prompt"),
+        (["-"], "standard input holds no prompt"),
+    ],
+)
+def test_bad_input_to_generate_is_one_line_and_status_2(folder, arguments, problem):
+    done = run("generate", folder, *arguments, status=2, given="")
+    assert problem in done.stderr and len(done.stderr.strip().splitlines()) == 1 and done.stdout == ""
+
+
+def test_a_model_without_a_mask_is_one_line_and_status_2(folder, tmp_path, monkeypatch):
+    def maskless(*arguments, **options):
+        model = mw.open(folder)
+        model.mask_id = None
+        return model
+
+    monkeypatch.setattr("maskwise.models.opening.open", maskless)
+    assert "has no mask token" in run("generate", folder, "hello", status=2).stderr
+
+
+@pytest.mark.parametrize(
+    ("content", "problem"),
+    [
+        ("", "is empty"),
+        ('{"prompt": "a", "answer": "b"}\nnonsense\n', "line 2 is not JSON"),
+        ('{"prompt": "a"}\n', "line 1 must be an object with the texts answer, prompt"),
+        ('{"prompt": "a", "answer": ""}\n', "answer of no tokens"),
+    ],
+)
+def test_bad_data_for_score_is_named_by_its_line(folder, tmp_path, content, problem):
+    data = tmp_path / "data.jsonl"
+    data.write_text(content)
+    done = run("score", folder, "--data", data, status=2)
+    assert problem in done.stderr and len(done.stderr.strip().splitlines()) == 1
