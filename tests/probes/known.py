@@ -23,7 +23,8 @@ from maskwise.tasks.words import load_words
 
 TASK_NAMES = ("country-smallest", "verb-largest")
 SMALL = replace(
-    QUICK, tasks=TASK_NAMES, points=6, relevant=2, distractors=4, locations=(0, 2, 4), mask_counts=(1, 2, 5, 20),
+    QUICK, tasks=TASK_NAMES, points=6, relevant=2, distractors=4, locations=(0, 2, 4),
+    places=("right", "middle", "left"), mask_counts=(1, 2, 5, 20),
     filler_counts=(0, 5, 20), location_mask_counts=(2, 20), context_distractors=(0, 4), text_counts=(0, 3),
     passages=4, passage_words=12,
 )  # fmt: skip

@@ -5,19 +5,17 @@ from collections.abc import Sequence
 from maskwise.probes.variants import Variant
 from maskwise.tasks.prompts import Place
 
-PLACES: tuple[Place, ...] = ("right", "middle", "left")
-
 
 def location(locations: Sequence[int]) -> list[Variant]:
     """The relevant examples in one block, moved among the distractors; question last, format A."""
     return [Variant("location", {"location": at}, location=at) for at in locations]
 
 
-def question_position(locations: Sequence[int]) -> list[Variant]:
+def question_position(locations: Sequence[int], places: Sequence[Place]) -> list[Variant]:
     """The same with the masked question before, amid and after the examples: is it locality or recency?"""
     return [
         Variant("question-position", {"question": place, "location": at}, location=at, place=place)
-        for place in PLACES
+        for place in places
         for at in locations
     ]
 

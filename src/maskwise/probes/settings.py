@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from maskwise.errors import UserError
 from maskwise.probes import masks, position
 from maskwise.probes.variants import Variant
+from maskwise.tasks.prompts import Place
 from maskwise.tasks.rules import TASKS
 
 PROBES = (
@@ -37,6 +38,7 @@ class Settings:
     relevant: int = 10
     distractors: int = 40
     locations: tuple[int, ...] = (0, 10, 20, 30, 40)
+    places: tuple[Place, ...] = ("right", "middle", "left")
     mask_counts: tuple[int, ...] = (1, 2, 5, 10, 20, 50, 100, 200)
     location_mask_counts: tuple[int, ...] = (2, 50, 100, 200)
     filler_counts: tuple[int, ...] = (0, 5, 10, 20, 50, 100, 200)
@@ -56,16 +58,17 @@ QUICK = Settings(
     preset="quick",
     probes=("location", "question-position", "mask-count", "filler", "natural-text"),
     tasks=("country-smallest", "capitalised-largest", "animal-smallest", "verb-largest"),
-    points=12,
+    points=9,
     relevant=5,
     distractors=15,
     locations=(0, 7, 15),
+    places=("right", "left"),
     mask_counts=(2, 20, 100),
     location_mask_counts=(2, 20, 100),
     filler_counts=(0, 20, 100),
     context_distractors=(0, 5, 15),
-    text_counts=(0, 1, 20, 100),
-    passages=60,
+    text_counts=(0, 20, 100),
+    passages=40,
     passage_words=50,
 )
 
@@ -74,7 +77,7 @@ def few_shot_variants(settings: Settings, causal: bool) -> list[Variant]:
     """The variants of the few-shot probes asked for, in the probes' order."""
     by_probe = {
         "location": position.location(settings.locations),
-        "question-position": position.question_position(settings.locations),
+        "question-position": position.question_position(settings.locations, settings.places),
         "mask-count": masks.mask_count(settings.mask_counts),
         "filler": masks.filler(settings.filler_counts, settings.filler),
         "context-length": masks.context_length(settings.context_distractors, settings.mask_share, causal),
