@@ -157,7 +157,7 @@ def _draw_panel(axis: "Axes", panel: Panel, inches: float) -> None:
             marker=MARKERS[i],
             linestyle=DASHES[i],
             linewidth=1.7,
-            markersize=5.6,
+            markersize=6.6 if MARKERS[i] in "^v" else 5.6,
             markeredgecolor=PAPER,
             markeredgewidth=0.8,
             label=curve.name,
@@ -178,17 +178,20 @@ def _draw_panel(axis: "Axes", panel: Panel, inches: float) -> None:
 
 
 def _write_values(axis: "Axes", panel: Panel) -> None:
-    """A lone curve says its first, last and lowest value itself."""
+    """A lone curve says its first, last and lowest value itself, each on the side the line does not go."""
     known = [(x, y) for x, y in zip(panel.curves[0].x, panel.curves[0].y, strict=True) if y is not None]
-    for x, y in {known[0], known[-1], min(known, key=lambda place: place[1])} if known else ():
-        text = f"{100 * y:.0f} %" if panel.percent else f"{y:.2f}"
-        left = x == known[-1][0] and len(known) > 1  # the last label leans inwards; none lies on its point's whisker
+    for i in {0, len(known) - 1, min(range(len(known)), key=lambda i: known[i][1])} if known else ():
+        x, y = known[i]
+        inner = known[1:2] if i == 0 else known[i - 1 : i]
+        above = all(neighbour <= y for _, neighbour in inner) and (i in (0, len(known) - 1))
+        side = {0: "left", len(known) - 1: "right"}.get(i, "center")
         axis.annotate(
-            text,
+            f"{100 * y:.0f} %" if panel.percent else f"{y:.2f}",
             (x, y),
-            (-4 if left else 4, 6),
+            ({"left": 4, "right": -4, "center": 0}[side], 5 if above else -5),
             textcoords="offset points",
-            ha="right" if left else "left",
+            ha=side,
+            va="bottom" if above else "top",
             color=INK,
             fontsize=8.5,
         )

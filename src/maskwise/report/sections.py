@@ -169,7 +169,7 @@ SECTIONS = (
         "Dream it does not.",
         how_to_read="The vertical distance between the lines is the price of the masks at that length.",
         x_label="Distracting examples in the prompt",
-        at="{} distracting examples",
+        at="{} distractors",
         points=_context_length,
     ),
     Section(
