@@ -191,7 +191,10 @@ def direction(score: dict[str, float | None]) -> int:
 MEANINGS = {
     "mask_tax": ("Mask tax", "share of its skill above guessing lost to masks beyond the second, on average"),
     "locality": ("Locality", "share of its skill above guessing lost when the examples stand far from the question"),
-    "degradation": ("Degradation", "from the best to the worst number of masks, as a share of the best accuracy"),
+    "degradation": (
+        "Degradation",
+        "from the best to the worst number of masks, as a share of the best; chance alone lifts it above 0",
+    ),
 }
 
 
