@@ -4,6 +4,7 @@ import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import cycle, islice
+from typing import Protocol
 
 from maskwise.tasks.rules import NumberRule, Task
 from maskwise.tasks.words import Words, split_words
@@ -11,6 +12,16 @@ from maskwise.tasks.words import Words, split_words
 LETTERS = "ABC"
 CHANCE = 1 / len(LETTERS)
 LARGEST_NUMBER = 1000
+
+
+class Exercise(Protocol):
+    """Anything that is asked and answered in two lines, the answer in square brackets."""
+
+    @property
+    def asked(self) -> str: ...
+
+    @property
+    def answered(self) -> str: ...
 
 
 @dataclass(frozen=True)
@@ -37,7 +48,7 @@ class Question:
         return f"Answer:[{self.letter}]."
 
 
-def render(question: Question) -> str:
+def render(question: Exercise) -> str:
     """`Options: (A) knit, (B) quirky, (C) persuade\\nAnswer:[B].\\n\\n`"""
     return f"{question.asked}\n{question.answered}\n\n"
 

@@ -4,12 +4,14 @@ Nothing is ever tokenised in pieces and joined: some tokenizers (Qwen's) make `]
 token. Only what is no text, masks and fillers, is appended as ids.
 """
 
+from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Any, Literal
 
 from maskwise.errors import UserError
-from maskwise.tasks.episodes import LETTERS, Question, render
+from maskwise.tasks.episodes import LETTERS, Exercise, Question, render
 
 Place = Literal["right", "middle", "left"]
 
@@ -33,6 +35,7 @@ class Prompt:
     row: int
     answer_id: int
     masks: int
+    parts: tuple[int, ...] = ()  # which question of the prompt each token belongs to, where somebody asks
 
 
 def encode_question(
@@ -43,10 +46,36 @@ def encode_question(
     The text ends with the last answer's closing `].`. In a chat each question is a user's turn and each answer the
     assistant's turn after it.
     """
-    before = {"left": 0, "middle": len(examples) // 2, "right": len(examples)}[place]
-    questions = [*examples[:before], test, *examples[before:]]
-    text, letter_at = _chat_text(tokenizer, questions, before) if chat else _plain_text(questions, before)
-    return _encode_at(tokenizer, text, letter_at, letter_at + 1, add_special_tokens=not chat)
+    return encode_parts(tokenizer, examples, test, place, chat)[0]
+
+
+def encode_parts(
+    tokenizer: Any, examples: Sequence[Question], test: Question, place: Place = "right", chat: bool = False
+) -> tuple[Encoded, tuple[int, ...]]:
+    """`encode_question`, and for each token the number of the question (in the prompt's order) in which it ends.
+
+    What stands before the first question, such as a begin token, is number -1.
+    """
+    text, starts, letter_at = _lay_out(tokenizer, examples, test, place, chat)
+    ids, spans = _tokens(tokenizer, text, add_special_tokens=not chat)
+    if (letter_at, letter_at + 1) not in spans:
+        raise UserError(
+            f"in the tokenizer {_name(tokenizer)} the answer letter after `[` is not one token, so it cannot be masked"
+        )
+    parts = tuple(bisect_right(starts, end - 1) - 1 for _, end in spans)
+    return Encoded(ids, spans.index((letter_at, letter_at + 1))), parts
+
+
+def encode_label(tokenizer: Any, examples: Sequence[Exercise], test: Exercise, chat: bool = False) -> Encoded:
+    """Any exercises, the test last: the row is the first token of its answer, however many follow."""
+    text, _, label_at = _lay_out(tokenizer, examples, test, "right", chat)
+    ids, spans = _tokens(tokenizer, text, add_special_tokens=not chat)
+    row = next((row for row, (start, end) in enumerate(spans) if start == label_at < end), None)
+    if row is None:
+        raise UserError(
+            f"in the tokenizer {_name(tokenizer)} no token begins at the answer after `[`, so it cannot be masked"
+        )
+    return Encoded(ids, row)
 
 
 def encode_last_word(tokenizer: Any, passage: str, word_at: int) -> Encoded:
@@ -109,14 +138,23 @@ def _causal(encoded: Encoded) -> Prompt:
     return Prompt(encoded.ids[: encoded.row], encoded.row, encoded.ids[encoded.row], 0)
 
 
-def _plain_text(questions: Sequence[Question], asked: int) -> tuple[str, int]:
-    """(text, where the letter of question number `asked` stands in it)."""
-    text = "".join(render(question) for question in questions).rstrip("\n")
-    before = "".join(render(question) for question in questions[:asked])
-    return text, len(before) + render(questions[asked]).index("[") + 1
+def _lay_out(
+    tokenizer: Any, examples: Sequence[Exercise], test: Exercise, place: Place, chat: bool
+) -> tuple[str, list[int], int]:
+    """(text, where each question begins in it, where the test's answer stands)."""
+    before = {"left": 0, "middle": len(examples) // 2, "right": len(examples)}[place]
+    questions = [*examples[:before], test, *examples[before:]]
+    return _chat_text(tokenizer, questions, before) if chat else _plain_text(questions, before)
 
 
-def _chat_text(tokenizer: Any, questions: Sequence[Question], asked: int) -> tuple[str, int]:
+def _plain_text(questions: Sequence[Exercise], asked: int) -> tuple[str, list[int], int]:
+    rendered = [render(question) for question in questions]
+    starts = [0, *accumulate(map(len, rendered[:-1]))]
+    test = questions[asked]
+    return "".join(rendered).rstrip("\n"), starts, starts[asked] + len(test.asked) + 1 + test.answered.index("[") + 1
+
+
+def _chat_text(tokenizer: Any, questions: Sequence[Exercise], asked: int) -> tuple[str, list[int], int]:
     """The same as a conversation. It is cut after the last answer: LLaDA's template would open one more turn there."""
     if not tokenizer.chat_template:
         raise UserError(f"the tokenizer {_name(tokenizer)} has no chat template; ask without --chat")
@@ -127,7 +165,9 @@ def _chat_text(tokenizer: Any, questions: Sequence[Question], asked: int) -> tup
         for role, said in zip(("user", "assistant"), turn, strict=True)
     ]
     text = tokenizer.apply_chat_template(messages, tokenize=False)
-    end, answers_at = 0, []
+    end = 0
+    starts: list[int] = []
+    answers_at: list[int] = []
     for message in messages:
         start = text.find(message["content"], end)
         if start < 0:
@@ -135,19 +175,8 @@ def _chat_text(tokenizer: Any, questions: Sequence[Question], asked: int) -> tup
                 f"the chat template of the tokenizer {_name(tokenizer)} rewrites messages; ask without --chat"
             )
         end = start + len(message["content"])
-        if message["role"] == "assistant":
-            answers_at.append(start)
-    return text[:end], answers_at[asked] + questions[asked].answered.index("[") + 1
-
-
-def _encode_at(tokenizer: Any, text: str, start: int, end: int, add_special_tokens: bool) -> Encoded:
-    """The tokens of a text in which the characters start..end must be one token."""
-    ids, spans = _tokens(tokenizer, text, add_special_tokens)
-    if (start, end) not in spans:
-        raise UserError(
-            f"in the tokenizer {_name(tokenizer)} the answer letter after `[` is not one token, so it cannot be masked"
-        )
-    return Encoded(ids, spans.index((start, end)))
+        (starts if message["role"] == "user" else answers_at).append(start)
+    return text[:end], starts, answers_at[asked] + questions[asked].answered.index("[") + 1
 
 
 def _tokens(tokenizer: Any, text: str, add_special_tokens: bool) -> tuple[tuple[int, ...], list[tuple[int, int]]]:

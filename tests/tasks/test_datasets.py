@@ -1,0 +1,162 @@
+"""Readers, on small files in the published forms written here."""
+
+import json
+import random
+
+import pytest
+from test_prompts import tokenizer_named
+
+from maskwise.errors import UserError
+from maskwise.tasks.datasets import read_dataset
+from maskwise.tasks.labelled import Labelled, answer_masks, balanced, first_tokens
+from maskwise.tasks.prompts import encode_label, opened
+
+
+def lines(file, *rows):
+    file.write_text("\n".join(rows) + "\n", encoding="utf-8")
+
+
+def test_ag_news(tmp_path):
+    lines(tmp_path / "train.csv", '"3","Wall St. Bears","Short-sellers, ""ultra-cynics"", see green."', '"1","A","b"')
+    lines(tmp_path / "test.csv", '"4","Chip","First line\\second line"', '"2","Cup","Won."')
+    data = read_dataset("ag-news", tmp_path)
+    assert data.shown[0] == Labelled('Text: Wall St. Bears. Short-sellers, "ultra-cynics", see green.', "Business")
+    assert [e.label for e in data.tests] == ["Technology", "Sports"]
+    assert data.tests[0].asked == "Text: Chip. First line second line"
+    assert data.labels == ["Business", "Sports", "Technology", "World"]
+
+
+@pytest.mark.parametrize(
+    "name, header, row, asked, label",
+    [
+        ("sst2", "sentence\tlabel", 'it \'s a "charming" journey \t1', 'Text: it \'s a "charming" journey', "positive"),
+        ("rte", "index\tsentence1\tsentence2\tlabel", "0\tA.\tC.\tnot_entailment", "First: A.\nSecond: C.", "no"),
+        ("qnli", "index\tquestion\tsentence\tlabel", '0\tWhen?\tIn "90\tentailment', 'Question: When?\nText: In "90',
+         "yes"),
+        ("mrpc", "Quality\t#1 ID\t#2 ID\t#1 String\t#2 String", '1\t7\t8\tHe said " no\tHe said no',
+         'First: He said " no\nSecond: He said no', "yes"),
+    ],
+)  # fmt: skip
+def test_glue(name, header, row, asked, label, tmp_path):
+    other = {"sst2": "bad\t0", "rte": "1\tx\ty\tentailment", "qnli": "1\tx\ty\tnot_entailment", "mrpc": "0\t1\t2\tx\ty"}
+    lines(tmp_path / "train.tsv", header, row, other[name])
+    lines(tmp_path / "dev.tsv", header, row)
+    data = read_dataset(name, tmp_path)
+    assert data.tests == (Labelled(asked, label),)
+    assert len(data.shown) == 2 and len(data.labels) == 2
+    lines(tmp_path / "dev.tsv", header, row, row.replace("\t", " "))
+    with pytest.raises(UserError, match=r"dev.tsv line 3 should hold"):
+        read_dataset(name, tmp_path)
+
+
+def test_mrpc_in_microsofts_own_form(tmp_path):
+    head, row = "Quality\t#1 ID\t#2 ID\t#1 String\t#2 String", "{}\t1\t2\tone\ttwo"
+    for part in ("train", "test"):
+        text = "\r\n".join([head, row.format(0), row.format(1), ""])
+        (tmp_path / f"msr_paraphrase_{part}.txt").write_bytes(b"\xef\xbb\xbf" + text.encode())
+    assert read_dataset("mrpc", tmp_path).labels == ["no", "yes"]
+
+
+def test_rotten_tomatoes_is_latin_1(tmp_path):
+    (tmp_path / "rt-polarity.pos").write_bytes(b"a touching clich\xe9 \n" * 4)
+    (tmp_path / "rt-polarity.neg").write_bytes(b"dull \n" * 4)
+    data = read_dataset("rotten-tomatoes", tmp_path)
+    assert Labelled("Text: a touching cliché", "positive") in (*data.shown, *data.tests)
+    assert len(data.shown) == len(data.tests) == 4
+
+
+@pytest.mark.parametrize("suffix", ["csv", "tsv", "json", "jsonl"])
+def test_a_users_own_file(suffix, tmp_path):
+    rows = [{"text": f'line {n}, "quoted"', "label": "good" if n % 2 else "bad"} for n in range(8)]
+    file = tmp_path / f"mine.{suffix}"
+    if suffix == "json":
+        file.write_text(json.dumps([{"input": row["text"], "output": row["label"]} for row in rows]))
+    elif suffix == "jsonl":
+        lines(file, *(json.dumps(row) for row in rows))
+    elif suffix == "csv":
+        lines(file, "text,label", *(f'"{row["text"].replace(chr(34), chr(34) * 2)}",{row["label"]}' for row in rows))
+    else:
+        lines(file, "text\tlabel", *(f"{row['text']}\t{row['label']}" for row in rows))
+    data = read_dataset("mine", file)
+    assert {(e.asked, e.label) for e in (*data.shown, *data.tests)} == {
+        (f"Text: {row['text']}", row["label"]) for row in rows
+    }
+
+
+def test_broken_files_are_named_with_their_line(tmp_path):
+    file = tmp_path / "mine.jsonl"
+    lines(file, '{"text": "a", "label": "x"}', '{"text": "b"')
+    with pytest.raises(UserError, match=r"mine.jsonl line 2 should hold one JSON object"):
+        read_dataset("mine", file)
+    lines(file, '{"text": "a", "label": "x"}', '{"text": "b", "label": "a]"}')
+    with pytest.raises(UserError, match=r"line 2 should hold a text and a label"):
+        read_dataset("mine", file)
+    lines(file, '{"text": "a", "label": "x"}', '{"text": "b", "label": "x"}')
+    with pytest.raises(UserError, match="two labels"):
+        read_dataset("mine", file)
+    with pytest.raises(UserError, match="no data at"):
+        read_dataset("sst2", tmp_path / "nowhere")
+    with pytest.raises(UserError, match="is a folder in its published form"):
+        read_dataset("sst2", file)
+    with pytest.raises(UserError, match="neither"):
+        lines(tmp_path / "mine.xml", "<a/>")
+        read_dataset("mine", tmp_path / "mine.xml")
+
+
+def hotpot_entry(question, answer, kind="comparison"):
+    return {
+        "_id": "1", "question": question, "answer": answer, "type": kind, "level": "hard",
+        "supporting_facts": [["Second", 1], ["First", 0]],
+        "context": [["First", ["Annie was born in 1970. ", "Not this."]], ["Second", ["Nor this.", " Terry in 1965."]]],
+    }  # fmt: skip
+
+
+def test_hotpotqa_keeps_two_option_questions_and_supporting_facts_alone(tmp_path):
+    entries = [
+        hotpot_entry("Who is older, Annie Morton or Terry Richardson?", "Terry Richardson"),
+        hotpot_entry("Who is older, Annie Morton or Terry Richardson?", "Terry Richardson"),
+        hotpot_entry("Which came first, the Arrow, or Bow?", "Arrow"),
+        hotpot_entry("Which came first, Arrow or Bow?", "Bow"),
+        hotpot_entry("Are both of them old?", "yes"),
+        hotpot_entry("Who wrote it, A or B?", "someone else"),
+        hotpot_entry("Who wrote it, A or B?", "A", kind="bridge"),
+    ]
+    file = tmp_path / "hotpot.json"
+    file.write_text(json.dumps(entries))
+    data = read_dataset("hotpotqa", file)
+    found = {e.asked: e.label for e in (*data.shown, *data.tests)}
+    facts = "Context: Annie was born in 1970. Terry in 1965.\n"
+    assert found == {
+        facts + "Question: Who is older?\nOptions: (A) Annie Morton, (B) Terry Richardson": "B",
+        facts + "Question: Who is older?\nOptions: (A) Terry Richardson, (B) Annie Morton": "A",
+        facts + "Question: Which came first?\nOptions: (A) the Arrow, (B) Bow": "A",
+        facts + "Question: Which came first?\nOptions: (A) Bow, (B) Arrow": "A",
+    }
+    file.write_text(json.dumps([{"question": "x"}]))
+    with pytest.raises(UserError, match="published form"):
+        read_dataset("hotpotqa", file)
+
+
+@pytest.mark.parametrize("name", ["gpt2", "qwen", "shipped"])
+def test_the_labels_first_token_is_the_row_and_every_label_gets_as_many_masks(name):
+    tokenizer = tokenizer_named(name)
+    labels = ["positive", "negative", "so-so"]
+    firsts, masks = first_tokens(tokenizer, labels), answer_masks(tokenizer, labels)
+    examples = [Labelled("Text: with [brackets] inside", "negative"), Labelled("Text: plain", "so-so")]
+    for label in labels:
+        encoded = encode_label(tokenizer, examples, Labelled("Text: [more] of it", label))
+        assert encoded.ids[encoded.row] == firsts[label]
+        assert tokenizer.decode(encoded.ids[: encoded.row]).endswith("Text: [more] of it\nAnswer:[")
+        assert tokenizer.decode(encoded.ids[encoded.row :]) == f"{label}]."
+        prompt = opened(encoded, 0, masks)
+        assert prompt.masks == masks >= len(encoded.ids) - encoded.row
+    with pytest.raises(UserError, match="same token"):
+        first_tokens(tokenizer, ["x", "x y", "z"])
+
+
+def test_examples_are_balanced():
+    pool = [Labelled(str(n), "a" if n < 90 else "b") for n in range(100)]
+    chosen = balanced(pool, 8, random.Random(0))
+    assert sorted(e.label for e in chosen) == ["a"] * 4 + ["b"] * 4 and len(set(chosen)) == 8
+    assert chosen == balanced(pool, 8, random.Random(0)) != balanced(pool, 8, random.Random(1))
+    assert len(balanced(pool, 30, random.Random(0))) == 30

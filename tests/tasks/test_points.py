@@ -1,0 +1,45 @@
+"""Points in space: integer coordinates, labels that follow the shape, and examples in the order asked for."""
+
+import numpy as np
+import pytest
+from sklearn.neighbors import KNeighborsClassifier
+
+from maskwise.tasks.points import LABELS, ORDERS, SHAPES, arranged, draw_cloud
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_a_cloud_is_integers_of_1_to_100_with_labels_its_places_tell(shape):
+    cloud = draw_cloud(shape, 300, 300, seed=1)
+    every = np.concatenate([cloud.examples, cloud.tests])
+    assert every.dtype == np.int64 and every.shape == (600, 3)
+    assert (every.min(0) == 1).all() and (every.max(0) == 100).all()
+    assert 0.4 < cloud.test_labels.mean() < 0.6 and 0.4 < cloud.example_labels.mean() < 0.6
+    axes = slice(0, 3 if shape in ("nonlinear", "swiss-roll") else 2)
+    near = KNeighborsClassifier(5).fit(cloud.examples[:, axes], cloud.example_labels)
+    assert near.score(cloud.tests[:, axes], cloud.test_labels) > 0.85
+    again, other = draw_cloud(shape, 300, 300, seed=1), draw_cloud(shape, 300, 300, seed=2)
+    assert np.array_equal(again.tests, cloud.tests) and not np.array_equal(other.tests, cloud.tests)
+
+
+@pytest.mark.parametrize("shape", ["moons", "circles"])
+def test_the_third_axis_of_flat_shapes_says_nothing(shape):
+    cloud = draw_cloud(shape, 2000, 1, seed=0)
+    means = [cloud.examples[cloud.example_labels == label, 2].mean() for label in (0, 1)]
+    assert abs(means[0] - means[1]) < 5
+
+
+def test_orders_by_distance_from_the_test_point():
+    cloud = draw_cloud("moons", 20, 3, seed=0)
+    for test in range(3):
+        as_drawn, first, last = (arranged(cloud, test, order) for order in ORDERS)
+        assert sorted(as_drawn, key=str) == sorted(first, key=str) == sorted(last, key=str)
+
+        def distances(exercises, test=test):
+            places = [eval(e.asked.removeprefix("Point: ")) for e in exercises]
+            return [((np.array(place) - cloud.tests[test]) ** 2).sum() for place in places]
+
+        assert distances(first) == sorted(distances(as_drawn))
+        assert distances(last) == sorted(distances(as_drawn), reverse=True) != distances(as_drawn)
+    x, y, z = cloud.examples[0]
+    assert as_drawn[0].asked == f"Point: ({x}, {y}, {z})" and as_drawn[0].label == LABELS[cloud.example_labels[0]]
+    assert len(arranged(cloud, 0, "nearest last", 5)) == 5
