@@ -238,6 +238,11 @@ class Corpus:
         parts += [self._labelled(2 * count, False, draws), self._listed(count, draws)]
         return self._shuffled(parts, draws)
 
+    def kind_document(self, draws: Draws) -> Array:
+        """One document with options chosen by a named kind or with labelled words, without its end token."""
+        make = (self._found, lambda n, d: self._labelled(n, True, d), lambda n, d: self._labelled(n, False, d))
+        return make[draws.integers(len(make))](1, draws)[:-1]
+
     def _found(self, documents: int, draws: Draws) -> Array:
         """`Find animal: (A) brave, (B) otter, (C) below\\nFound:[B].\\n\\n`: options, but the rule is stated."""
         sizes = draws.integers(2, 24, documents)

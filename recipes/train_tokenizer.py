@@ -28,7 +28,7 @@ from maskwise.tasks.words import load_words
 SIZE = 2048
 # What every few-shot document repeats: seen once a document of prose, so that each stands whole in the vocabulary.
 FRAME = ["Options: (A), (B), (C)\nAnswer:[A].\n\n 0 1 2 3 4 5 6 7 8 9"] * 20
-END, MASK, TURN = "<|endoftext|>", "<|mask|>", "<|endofturn|>"
+END, MASK = "<|endoftext|>", "<|mask|>"
 PRETOKENS = "|".join(
     [
         r"\]\.",  # closes an answer: one token, so that two masks stand for `B].`
@@ -64,7 +64,7 @@ def train(english: list[str], words: list[str], size: int = SIZE) -> PreTrainedT
     prose.pre_tokenizer = cutter()
     trainer = trainers.BpeTrainer(
         vocab_size=min(PROSE_SIZE, size),
-        special_tokens=[END, MASK, TURN],
+        special_tokens=[END, MASK],
         initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
         show_progress=False,
     )
@@ -113,13 +113,12 @@ def merged(word: list[str], pair: tuple[str, str]) -> list[str]:
 def as_transformers(tokenizer: Tokenizer) -> PreTrainedTokenizerFast:
     tokenizer.pre_tokenizer = cutter()
     tokenizer.decoder = decoders.ByteLevel()
-    tokenizer.add_special_tokens([AddedToken(name, special=True, normalized=False) for name in (END, MASK, TURN)])
+    tokenizer.add_special_tokens([AddedToken(name, special=True, normalized=False) for name in (END, MASK)])
     return PreTrainedTokenizerFast(
         tokenizer_object=tokenizer,
         eos_token=END,
         pad_token=END,
         mask_token=MASK,
-        additional_special_tokens=[TURN],
         clean_up_tokenization_spaces=False,
     )
 
