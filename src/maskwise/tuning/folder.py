@@ -9,12 +9,14 @@ import errno
 import hashlib
 import json
 import os
+import pickle
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import torch
 from safetensors import SafetensorError
 
 from maskwise.errors import UserError
@@ -69,6 +71,18 @@ def complete_checkpoints(folder: Path) -> list[Path]:
     """Those whose marker is there, oldest first."""
     found = [path for path in folder.glob("checkpoint-*") if (path / MARKER).exists()]
     return sorted(found, key=checkpoint_step)
+
+
+def refuse_unreadable(checkpoint: Path) -> None:
+    """The Trainer's own state is the one pickle that is read, and only as plain tensors and numbers."""
+    for name in ("optimizer.pt", "scheduler.pt"):
+        if (checkpoint / name).exists():
+            try:
+                torch.load(checkpoint / name, weights_only=True, map_location="meta")
+            except (pickle.UnpicklingError, RuntimeError, EOFError, OSError) as problem:
+                reason = str(problem).strip().splitlines()[0]
+                raise UserError(f"{checkpoint / name} cannot be resumed ({reason}): delete {checkpoint.name} to go on "
+                                "from an earlier one") from None  # fmt: skip
 
 
 def drop_incomplete(folder: Path) -> None:

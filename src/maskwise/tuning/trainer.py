@@ -145,7 +145,6 @@ class _Bar(TrainerCallback):
 
     def __init__(self) -> None:
         self.progress: Progress | None = None
-        self.loss = ""
 
     def on_train_begin(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
         if state.is_world_process_zero:
@@ -156,13 +155,9 @@ class _Bar(TrainerCallback):
             self.task = self.progress.add_task("", total=state.max_steps, completed=state.global_step, loss="")
             self.progress.start()
 
-    def on_log(self, args: Any, state: Any, control: Any, **given: Any) -> None:
-        if "loss" in given["logs"]:
-            self.loss = f"loss {given['logs']['loss']:.4g}"
-
-    def on_step_end(self, args: Any, state: TrainerState, control: Any, **_: Any) -> None:
-        if self.progress is not None:
-            self.progress.update(self.task, completed=state.global_step, loss=self.loss)
+    def on_log(self, args: Any, state: TrainerState, control: Any, **given: Any) -> None:
+        if self.progress is not None and "loss" in given["logs"]:
+            self.progress.update(self.task, completed=state.global_step, loss=f"loss {given['logs']['loss']:.4g}")
 
     def on_train_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         self.stop()

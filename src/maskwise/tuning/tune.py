@@ -24,6 +24,7 @@ from maskwise.tuning.folder import (
     drop_incomplete,
     file_hash,
     refuse_other_run,
+    refuse_unreadable,
     saving,
     write_json,
 )
@@ -97,6 +98,8 @@ def tune(
         board.logging_dir = str(out / "logs")  # where it opens a second writer for what is logged after the training
         trainer.add_callback(board)
     found = complete_checkpoints(out / "checkpoints")
+    if found:
+        refuse_unreadable(found[-1])
     try:
         trainer.train(resume_from_checkpoint=str(found[-1]) if found else None)
     finally:

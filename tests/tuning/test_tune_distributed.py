@@ -1,0 +1,118 @@
+"""Two real processes (gloo) give the gradient of one: under DDP through a whole run, under FSDP2 through `forward`."""
+
+import os
+import socket
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+import torch.multiprocessing as spawning
+from transformers import TrainerCallback
+
+import maskwise as mw
+from maskwise.diffusion import mask_agnostic_call
+from maskwise.tuning.noise import Slots
+from maskwise.tuning.pairs import read_pairs
+from maskwise.tuning.settings import Settings
+from maskwise.tuning.tune import tune
+from maskwise.tuning.weights import load_weights, make_trainable, save_weights, trained_weights
+
+TWO = Settings(
+    steps=2, batch=2, accumulation=2, context=40, max_masks=12, curriculum=8, save_every=1, eval_every=1, many=10,
+    rate=1e-2, lora_rank=2, lora_alpha=4, held_out=4, clip=1e9,
+)  # fmt: skip
+ONE = replace(TWO, batch=4)
+
+
+class Gradients(TrainerCallback):
+    """Saves the gradients that each optimiser step uses."""
+
+    def __init__(self, file: Path) -> None:
+        self.file, self.steps = file, []
+
+    def on_pre_optimizer_step(self, args, state, control, **more):
+        names = more["model"].named_parameters()
+        self.steps.append({name: p.grad.clone() for name, p in names if p.requires_grad})
+        torch.save(self.steps, self.file)
+
+
+def sharded_gradients(checkpoint: Path, data: Path, rank: int, folder: Path) -> dict[str, torch.Tensor]:
+    """FSDP2 as the Trainer's launcher sets it up, layers first; then weights to disk and back through the shards."""
+    from torch.distributed.fsdp import fully_shard
+
+    model = mw.open(checkpoint, device="cpu")
+    make_trainable(model, TWO)
+    slots = Slots(read_pairs(data, model, TWO.context).kept, TWO, model.mask_id, world=2)
+    for block in model.core.model.transformer["blocks"]:
+        fully_shard(block)
+    fully_shard(model)
+    call = mask_agnostic_call(model, [slots[place]["views"] for place in range(2 * rank, 2 * rank + 2)])
+    model(call.batch, call.index, call.loss).loss.backward()
+    found = {n: p.grad.full_tensor() for n, p in model.named_parameters() if p.requires_grad}
+    before = trained_weights(model)
+    if rank == 0:
+        save_weights(model, folder, before, None)
+    torch.distributed.barrier()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.zero_()
+    load_weights(model, folder)
+    assert all(torch.equal(value, before[name]) for name, value in trained_weights(model).items())
+    return found
+
+
+def work(rank: int, port: int, checkpoint: Path, data: Path, folder: Path) -> None:
+    os.environ |= {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2",
+                   "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}  # fmt: skip
+    torch.set_num_threads(1)
+    callbacks = [Gradients(folder / f"ddp-{rank}.pt")]
+    tune(str(checkpoint), data, folder / "ddp", TWO, device="cpu", tensorboard=False, callbacks=callbacks)
+    torch.save(sharded_gradients(checkpoint, data, rank, folder / "sharded"), folder / f"fsdp-{rank}.pt")
+    torch.distributed.destroy_process_group()
+
+
+@pytest.fixture(scope="module")
+def folder(checkpoint, pairs_file, tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("two")
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    assert str(Path(__file__).parent) in sys.path  # the children find this module there
+    spawning.spawn(work, (port, checkpoint, pairs_file, folder), nprocs=2)
+    return folder
+
+
+def close(found: dict[str, torch.Tensor], wanted: dict[str, torch.Tensor]) -> None:
+    assert found.keys() == wanted.keys() and any(bool(value.any()) for value in wanted.values())
+    largest = max(float(value.abs().max()) for value in wanted.values())
+    for name, value in wanted.items():
+        torch.testing.assert_close(found[name], value, rtol=1e-4, atol=1e-6 * largest)
+
+
+def test_ddp_steps_with_the_gradient_of_one_process(folder, checkpoint, pairs_file, tmp_path):
+    alone = Gradients(tmp_path / "alone.pt")
+    result = tune(
+        str(checkpoint), pairs_file, tmp_path / "out", ONE, device="cpu", tensorboard=False, callbacks=[alone]
+    )
+    for rank in range(2):
+        together = torch.load(folder / f"ddp-{rank}.pt")
+        for found, wanted in zip(together, alone.steps, strict=True):
+            close(found, wanted)
+    import json
+
+    both = json.loads((folder / "ddp" / "result.json").read_text())
+    assert both["losses"] == pytest.approx(result["losses"], rel=1e-5)
+    assert both["after"] == pytest.approx(result["after"], rel=1e-4)
+
+
+def test_fsdp2_shards_have_the_gradient_of_one_process(folder, checkpoint, pairs_file):
+    model = mw.open(checkpoint, device="cpu")
+    make_trainable(model, ONE)
+    slots = Slots(read_pairs(pairs_file, model, ONE.context).kept, ONE, model.mask_id, world=1)
+    call = mask_agnostic_call(model, [slots[place]["views"] for place in range(4)])
+    model(call.batch, call.index, call.loss).loss.backward()
+    wanted = {name: p.grad for name, p in model.named_parameters() if p.requires_grad}
+    for rank in range(2):
+        close(torch.load(folder / f"fsdp-{rank}.pt"), wanted)

@@ -1,0 +1,303 @@
+"""Whole runs: the adapter, the settings beside it, the measures; and runs that are killed, cut short or refused."""
+
+import json
+import os
+import pickle
+import resource
+import signal
+import subprocess
+import sys
+from contextlib import contextmanager
+from dataclasses import asdict, replace
+from pathlib import Path
+
+import pytest
+import torch
+from transformers import TrainerCallback
+from typer.testing import CliRunner
+
+import maskwise as mw
+from maskwise.cli import app
+from maskwise.errors import UserError
+from maskwise.tuning.folder import complete_checkpoints
+from maskwise.tuning.settings import Settings
+from maskwise.tuning.tune import tune
+
+SMALL = Settings(
+    steps=6, batch=2, accumulation=2, context=40, max_masks=12, curriculum=8, save_every=2, eval_every=3, many=10,
+    rate=1e-2, lora_rank=2, lora_alpha=4, held_out=4, warmup=1,
+)  # fmt: skip
+
+
+def run(checkpoint, data, out, settings=SMALL, callbacks=None):
+    return tune(str(checkpoint), data, out, settings, device="cpu", tensorboard=False, callbacks=callbacks)
+
+
+@pytest.fixture(scope="module")
+def whole(checkpoint, pairs_file, tmp_path_factory):
+    """An uninterrupted run: its folder and its result."""
+    out = tmp_path_factory.mktemp("whole") / "out"
+    return out, run(checkpoint, pairs_file, out)
+
+
+class At(TrainerCallback):
+    """Calls something in the middle of a step, between its micro-batches."""
+
+    def __init__(self, step, action):
+        self.step, self.action = step, action
+
+    def on_substep_end(self, args, state, control, **more):
+        if state.global_step == self.step:
+            self.action(more["model"])
+
+
+def interrupt(_):
+    raise KeyboardInterrupt
+
+
+def same(result, whole) -> bool:
+    return result["losses"] == pytest.approx(whole["losses"], rel=1e-5) and result["after"] == pytest.approx(
+        whole["after"], rel=1e-4
+    )
+
+
+def test_a_run_leaves_an_adapter_its_settings_and_its_measures(whole, checkpoint):
+    out, result = whole
+    assert result["steps"] == len(result["losses"]) == 6 and result["dropped"] == 0
+    assert result["pairs"] == 20 and result["held_out"] == 4
+    assert set(result["before"]) == set(result["after"]) == {"ce", "tv", "accuracy_few", "accuracy_many", "gap"}
+    assert result["after"]["ce"] < result["before"]["ce"]
+    stored = json.loads((out / "settings.json").read_text())
+    assert stored["identity"]["settings"] == asdict(SMALL) and stored["identity"]["data"]["file"] == "pairs.jsonl"
+    assert {"torch", "transformers", "peft", "accelerate", "maskwise"} == set(stored["versions"])
+    assert json.loads((out / "result.json").read_text()) == result
+    tuned, plain = mw.open(checkpoint, adapter=out), mw.open(checkpoint)
+    question = ([[5, 6, 7, tuned.mask_id]], [[3]])
+    assert (tuned.predict(*question)[0] - plain.predict(*question)[0]).nan_to_num().abs().max() > 1e-3
+
+
+def test_measures_are_those_of_the_opened_adapter(whole, checkpoint, pairs_file):
+    from maskwise.tuning.evaluation import held_out_views
+    from maskwise.tuning.pairs import read_pairs
+    from maskwise.tuning.tune import split
+
+    out, result = whole
+    model = mw.open(checkpoint, adapter=out)
+    held_out, _ = split(read_pairs(pairs_file, model, SMALL.context).kept, SMALL)
+    ces, tvs, hits = [], [], [[], []]
+    for view in held_out_views(held_out, SMALL, model.mask_id):
+        assert len(view.second) - len(view.first) == SMALL.many - SMALL.few
+        rows = view.rows.tolist()
+        logs = [z.log_softmax(1) for z in model.predict([view.first.tolist(), view.second.tolist()], [rows, rows])]
+        places = range(len(rows)), view.targets.tolist()
+        ces += ((-logs[0][places] - logs[1][places]) / 2).tolist()
+        tvs += (logs[0].exp() - logs[1].exp()).abs().sum(1).tolist()
+        for found, log in zip(hits, logs, strict=True):
+            found += (log.argmax(1) == view.targets).tolist()
+    expected = [sum(values) / len(values) for values in (ces, tvs, *hits)]
+    assert [result["after"][k] for k in ("ce", "tv", "accuracy_few", "accuracy_many")] == pytest.approx(
+        expected, rel=1e-4
+    )
+
+
+def test_the_command_speaks_json_alone_and_a_finished_run_is_not_repeated(checkpoint, pairs_file, tmp_path):
+    arguments = f"tune {checkpoint} --data {pairs_file} --out {tmp_path / 'out'} --steps 2 --batch 2 --accumulation 1"
+    arguments += " --context 40 --many 10 --lora-rank 2 --device cpu --tensorboard --json"
+    first = CliRunner().invoke(app, arguments.split())
+    assert first.exit_code == 0, first.output
+    result = json.loads(first.stdout)
+    assert result["steps"] == 2 and result["masks"] == {"few": 2, "many": 10}
+    assert list((tmp_path / "out" / "logs").glob("events.*"))
+    again = CliRunner().invoke(app, arguments.split())
+    assert json.loads(again.stdout) == result
+    other = CliRunner().invoke(app, [*arguments.split(), "--rate", "0.5"])
+    assert other.exit_code == 2 and other.stdout == ""
+    assert "settings.rate is 1e-05 there and 0.5 here" in other.stderr and len(other.stderr.splitlines()) == 1
+
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+sys.path[:0] = {paths!r}
+from test_tune_run import At, SMALL, run
+run(*map(Path, sys.argv[1:4]), callbacks=[At(3, lambda _: os.kill(os.getpid(), signal.SIGKILL))])
+"""
+
+
+def test_a_killed_process_resumes_on_the_same_trajectory(whole, checkpoint, pairs_file, tmp_path):
+    out = tmp_path / "out"
+    here = Path(__file__).parent
+    code = KILLED.format(paths=[str(here), str(here.parent)])
+    process = subprocess.run([sys.executable, "-c", code, checkpoint, pairs_file, out], capture_output=True)
+    assert process.returncode == -signal.SIGKILL, process.stderr.decode()[-2000:]
+    assert [path.name for path in complete_checkpoints(out / "checkpoints")] == ["checkpoint-2"]
+    assert not (out / "result.json").exists()
+    assert same(run(checkpoint, pairs_file, out), whole[1])
+
+
+def test_an_interrupted_save_is_not_resumed_from(whole, checkpoint, pairs_file, tmp_path, monkeypatch):
+    out, save = tmp_path / "out", torch.save
+
+    def cut_short(value, path, *more, **rest):
+        if "checkpoint-4" in str(path) and "scheduler" in str(path):
+            raise KeyboardInterrupt
+        save(value, path, *more, **rest)
+
+    monkeypatch.setattr(torch, "save", cut_short)
+    with pytest.raises(KeyboardInterrupt):
+        run(checkpoint, pairs_file, out)
+    monkeypatch.undo()
+    assert (out / "checkpoints" / "checkpoint-4" / "optimizer.pt").exists()
+    assert [path.name for path in complete_checkpoints(out / "checkpoints")] == ["checkpoint-2"]
+    assert same(run(checkpoint, pairs_file, out), whole[1])
+
+
+@contextmanager
+def files_no_larger_than(size: int):
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+def test_a_full_disk_is_one_line_and_the_last_checkpoint_is_kept(whole, checkpoint, pairs_file, tmp_path):
+    out = tmp_path / "out"
+    with pytest.raises(KeyboardInterrupt):
+        run(checkpoint, pairs_file, out, callbacks=[At(3, interrupt)])
+    with files_no_larger_than(6000), pytest.raises(UserError) as problem:
+        run(checkpoint, pairs_file, out)
+    assert "checkpoint-4" in str(problem.value) and "the checkpoint of step 2 is kept" in str(problem.value)
+    assert "\n" not in str(problem.value)
+    assert [path.name for path in (out / "checkpoints").iterdir()] == ["checkpoint-2"]
+    assert same(run(checkpoint, pairs_file, out), whole[1])
+
+
+def test_no_room_at_the_end_keeps_the_checkpoint_and_finishes_later(whole, checkpoint, pairs_file, tmp_path):
+    out = tmp_path / "out"
+
+    class Fill(TrainerCallback):
+        def on_train_end(self, *_, **__):
+            resource.setrlimit(resource.RLIMIT_FSIZE, (6000, resource.getrlimit(resource.RLIMIT_FSIZE)[1]))
+
+    with files_no_larger_than(resource.getrlimit(resource.RLIMIT_FSIZE)[0]), pytest.raises(UserError) as problem:
+        run(checkpoint, pairs_file, out, callbacks=[Fill()])
+    assert "the checkpoint of step 6 is kept" in str(problem.value)
+    assert not (out / "result.json").exists() and not (out / "adapter_config.json").exists()
+    assert same(run(checkpoint, pairs_file, out), whole[1])
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_a_bad_loss_stops_before_the_step_with_its_batch_saved(checkpoint, pairs_file, tmp_path, value):
+    def spoil(model):
+        with torch.no_grad():
+            next(p for n, p in model.named_parameters() if "lora_B" in n).fill_(value)
+
+    with pytest.raises(UserError) as problem:
+        run(checkpoint, pairs_file, tmp_path / "out", callbacks=[At(3, spoil)])
+    said = str(problem.value)
+    assert "the loss became nan at step 4 (micro-batch 7)" in said and "the checkpoint of step 2 is kept" in said
+    batch = json.loads((tmp_path / "out" / "bad-batch-0.json").read_text())
+    assert batch["micro_batch"] == 7 and len(batch["pairs"]) == len(batch["views"]) == 2
+    assert {"first", "second", "rows", "targets", "ce_weights", "tv_weights"} == set(batch["views"][0])
+    assert [path.name for path in complete_checkpoints(tmp_path / "out" / "checkpoints")] == ["checkpoint-2"]
+
+
+def test_resume_state_is_read_as_plain_data_only(checkpoint, pairs_file, tmp_path):
+    out = tmp_path / "out"
+    with pytest.raises(KeyboardInterrupt):
+        run(checkpoint, pairs_file, out, callbacks=[At(3, interrupt)])
+
+    class Harm:
+        def __reduce__(self):
+            return os.mkdir, (str(tmp_path / "harm"),)
+
+    (out / "checkpoints" / "checkpoint-2" / "optimizer.pt").write_bytes(pickle.dumps(Harm()))
+    with pytest.raises(UserError, match="cannot be resumed"):
+        run(checkpoint, pairs_file, out)
+    assert not (tmp_path / "harm").exists()
+
+
+def test_ctrl_c_is_one_line_and_says_what_is_kept(checkpoint, pairs_file, tmp_path, monkeypatch):
+    from maskwise.tuning import trainer
+
+    def pressed(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(trainer.SequentialSampler, "__iter__", pressed)
+    arguments = f"tune {checkpoint} --data {pairs_file} --out {tmp_path / 'out'} --steps 2 --context 40 --many 10"
+    result = CliRunner().invoke(app, [*arguments.split(), "--device", "cpu", "--no-tensorboard"])
+    assert result.exit_code == 130 and "interrupted; what was finished so far is kept" in result.stderr
+
+
+@pytest.mark.parametrize("variant", ["checkpointing", "keep", "few-saves"])
+def test_settings_that_should_not_matter_do_not(whole, checkpoint, pairs_file, tmp_path, variant):
+    changes = {"checkpointing": {"checkpointing": True}, "keep": {"keep": 1}, "few-saves": {"save_every": 5}}
+    settings = replace(SMALL, **changes[variant])
+    result = run(checkpoint, pairs_file, tmp_path / "out", settings)
+    assert same(result, whole[1])
+    kept = [path.name for path in complete_checkpoints(tmp_path / "out" / "checkpoints")]
+    assert kept == {"keep": ["checkpoint-6"], "few-saves": ["checkpoint-5", "checkpoint-6"]}.get(
+        variant, ["checkpoint-4", "checkpoint-6"]
+    )
+
+
+def test_bfloat16_is_close_and_other_objectives_are_not_the_same(checkpoint, pairs_file, tmp_path):
+    losses = {}
+    variants = {
+        "same": {},
+        "bf16": {"bf16": True},
+        "pad": {"pad_eos": True},
+        "one": {"one_branch": True},
+        "ce": {"beta": 0.0},
+    }
+    for name, change in variants.items():
+        settings = replace(SMALL, steps=2, eval_every=0, warmup=0, **change)
+        losses[name] = run(checkpoint, pairs_file, tmp_path / name, settings)["losses"]
+    first, second = losses["same"]
+    assert losses["bf16"] == pytest.approx([first, second], rel=2e-2) and losses["bf16"][0] != first
+    assert losses["pad"][0] != pytest.approx(first, rel=1e-4)
+    assert losses["one"][0] == pytest.approx(first, rel=1e-5) and losses["one"][1] != pytest.approx(second, rel=1e-6)
+    assert losses["ce"][0] < first
+
+
+def test_full_tuning_writes_a_checkpoint_that_opens(dream_checkpoint, pairs_file, tmp_path):
+    settings = replace(SMALL, steps=2, save_every=1, full=True, rate=1e-3)
+    with pytest.raises(KeyboardInterrupt):
+        run(dream_checkpoint, pairs_file, tmp_path / "out", settings, callbacks=[At(1, interrupt)])
+    result = run(dream_checkpoint, pairs_file, tmp_path / "out", settings)
+    straight = run(dream_checkpoint, pairs_file, tmp_path / "straight", settings)
+    assert same(result, straight)
+    model = mw.open(tmp_path / "out")
+    assert model.kind == "dream" and model.tokenizer.mask_token_id == model.mask_id
+    before = mw.open(dream_checkpoint)
+    assert not torch.equal(model.head_weight, before.head_weight)
+
+
+def test_bad_input_writes_nothing(checkpoint, pairs_file, tmp_path):
+    bad = tmp_path / "bad.jsonl"
+    bad.write_text(pairs_file.read_text() + "{broken\n")
+    empty = tmp_path / "empty.jsonl"
+    empty.write_text("")
+    for data, said in ((bad, "line 25 is not valid JSON"), (empty, "is empty"), (tmp_path / "none", "no data file")):
+        arguments = ["tune", str(checkpoint), "--data", str(data), "--out", str(tmp_path / "out"), "--context", "40"]
+        result = CliRunner().invoke(app, [*arguments, "--device", "cpu"])
+        assert result.exit_code == 2 and said in result.stderr and len(result.stderr.strip().splitlines()) == 1
+        assert not (tmp_path / "out").exists()
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "thesis.txt").write_text("mine")
+    with pytest.raises(UserError, match="not an empty folder"):
+        run(checkpoint, pairs_file, tmp_path / "full")
+    assert [path.name for path in (tmp_path / "full").iterdir()] == ["thesis.txt"]
+
+
+def test_an_autoregressive_model_is_refused(pairs_file, tmp_path):
+    from tuning_data import word_tokenizer
+
+    from tiny import qwen_net
+
+    qwen_net(vocab=32).save_pretrained(tmp_path / "ar")
+    word_tokenizer().save_pretrained(tmp_path / "ar")
+    with pytest.raises(UserError, match="autoregressive"):
+        run(tmp_path / "ar", pairs_file, tmp_path / "out")

@@ -1,0 +1,90 @@
+"""What is trained: the model's own linear maps and never the head; and the way to disk and back."""
+
+import re
+
+import pytest
+import torch
+
+import maskwise as mw
+from maskwise.errors import UserError
+from maskwise.tuning.settings import Settings
+from maskwise.tuning.weights import load_weights, make_trainable, save_weights, trained_weights
+from tiny import tiny_dream, tiny_llada
+
+SMALL = Settings(lora_rank=2, lora_alpha=4)
+
+
+@pytest.mark.parametrize("make", [tiny_llada, tiny_dream])
+def test_the_adapter_is_on_every_linear_map_of_the_layers_and_not_on_the_head(make):
+    model = make()
+    linear = [n for n, m in model.core.named_modules() if isinstance(m, torch.nn.Linear)]
+    head = next(n for n, m in model.core.named_modules() if m is model.core.get_output_embeddings())
+    make_trainable(model, SMALL)
+    adapted = {
+        name.split(".lora_A")[0].removeprefix("base_model.model.")
+        for name in trained_weights(model)
+        if "lora_A" in name
+    }
+    assert adapted == set(linear) - {head}
+    assert not model.head_weight.requires_grad
+
+
+@pytest.mark.parametrize(
+    ("pattern", "said"),
+    [
+        (r".*\.nothing", "match no part"),
+        (r".*ff_out", "match the output head"),
+        (r".*attn_norm", "no linear map"),
+    ],
+)
+def test_patterns_that_would_do_harm_or_nothing_are_refused(pattern, said):
+    with pytest.raises(UserError, match=said):
+        make_trainable(tiny_llada(), Settings(targets=pattern))
+
+
+def test_a_pattern_of_ones_own_is_used():
+    model = tiny_llada()
+    make_trainable(model, Settings(targets=r".*\.q_proj", lora_rank=2))
+    assert all(re.search(r"\.q_proj\.lora_", name) for name in trained_weights(model))
+
+
+def test_the_same_seed_starts_the_same_adapter_and_leaves_the_random_state_alone():
+    torch.manual_seed(5)
+    before = torch.get_rng_state()
+    models = [tiny_llada(), tiny_llada()]
+    torch.set_rng_state(before)
+    for model in models:
+        make_trainable(model, SMALL)
+    assert torch.equal(torch.get_rng_state(), before)
+    first, second = (trained_weights(model) for model in models)
+    assert all(torch.equal(first[name], second[name]) for name in first)
+
+
+@pytest.mark.parametrize("full", [False, True])
+def test_weights_go_to_disk_and_back(checkpoint, tmp_path, full):
+    model = mw.open(checkpoint)
+    make_trainable(model, Settings(lora_rank=2, full=full))
+    generator = torch.Generator().manual_seed(0)
+    with torch.no_grad():
+        for parameter in model.net.parameters():
+            if parameter.requires_grad:
+                parameter += 0.05 * torch.randn(parameter.shape, generator=generator)
+    save_weights(model, tmp_path / "saved", trained_weights(model), checkpoint)
+    if full:
+        opened = mw.open(tmp_path / "saved")
+        assert (tmp_path / "saved" / "config.json").read_bytes() == (checkpoint / "config.json").read_bytes()
+    else:
+        opened = mw.open(checkpoint, adapter=tmp_path / "saved")
+    question = ([[5, 6, 7, model.mask_id]], [[3]])
+    torch.testing.assert_close(opened.predict(*question)[0], model.predict(*question)[0])
+    fresh = mw.open(checkpoint)
+    make_trainable(fresh, Settings(lora_rank=2, full=full))
+    load_weights(fresh, tmp_path / "saved")
+    assert all(torch.equal(a, b) for a, b in zip(fresh.parameters(), model.parameters(), strict=True))
+
+
+def test_an_adapted_model_is_not_tuned_again(checkpoint, tmp_path):
+    model = mw.open(checkpoint)
+    make_trainable(model, SMALL)
+    with pytest.raises(UserError, match="already carries an adapter"):
+        make_trainable(model, SMALL)

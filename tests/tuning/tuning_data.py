@@ -1,0 +1,66 @@
+"""A tiny LLaDA checkpoint with a word tokenizer, and a few pairs for it."""
+
+import json
+import random
+from pathlib import Path
+
+import pytest
+from tokenizers import Tokenizer, models, pre_tokenizers
+from transformers import PreTrainedTokenizerFast
+
+from tiny import dream_net, llada_net
+
+TEXT = "red blue green cat dog bird runs sits jumps say then now one two three . : ? user assistant"
+WORDS = TEXT.split()
+SPECIAL = ["<pad>", "<end>", "<|eot_id|>", "<mask>", "<unk>"]
+TEMPLATE = "{% for m in messages %}{{ m['role'] }} : {{ m['content'] }} <|eot_id|> {% endfor %}assistant : "
+
+
+def word_tokenizer(chat: bool = False) -> PreTrainedTokenizerFast:
+    names = [*SPECIAL, *WORDS]
+    core = Tokenizer(models.WordLevel({name: place for place, name in enumerate(names)}, unk_token="<unk>"))
+    core.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    tokenizer = PreTrainedTokenizerFast(
+        tokenizer_object=core,
+        eos_token="<end>",
+        pad_token="<pad>",
+        unk_token="<unk>",
+        mask_token="<mask>",
+        additional_special_tokens=["<|eot_id|>"],
+    )
+    tokenizer.chat_template = TEMPLATE if chat else None
+    return tokenizer
+
+
+def write_pairs(path: Path, count: int = 24, seed: int = 0) -> Path:
+    draw = random.Random(seed)
+    colours, rest = WORDS[:9], WORDS[9:15]
+    lines = [
+        {"prompt": "say " + " ".join(draw.choices(colours, k=4)) + " :", "answer": " ".join(draw.choices(rest, k=4))}
+        for _ in range(count)
+    ]
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    return path
+
+
+@pytest.fixture(scope="session")
+def checkpoint(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("tiny-llada")
+    net = llada_net(vocab=32, window=128, mask_token_id=SPECIAL.index("<mask>"), init_std=0.2)
+    net.save_pretrained(folder)
+    word_tokenizer().save_pretrained(folder)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def dream_checkpoint(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("tiny-dream")
+    net = dream_net(vocab=32, window=128, mask_token_id=SPECIAL.index("<mask>"), initializer_range=0.2)
+    net.save_pretrained(folder)
+    word_tokenizer().save_pretrained(folder)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def pairs_file(tmp_path_factory) -> Path:
+    return write_pairs(tmp_path_factory.mktemp("data") / "pairs.jsonl")
