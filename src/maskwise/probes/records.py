@@ -10,6 +10,16 @@ A record: {"model", "probe", "task", "point", "condition": {...}, "masks", "pred
     context-length      {"distractors": 20, "masks": "20% masks"}   or "2 masks", or "no masks" (autoregressive)
     location-masks      {"location": 20, "masks": 50}
     natural-text        {"after": "masks", "count": 50}             or "full stops": what follows the masked word
+    attribution         {"question": "left"}                        with "evidence": {"examples": [...], "question"}
+    mask-attribution    {"extra masks": 50}                         with "evidence": {"masks", "near", "all"}
+    attention           {"extra masks": 50}                         with "evidence": {"masks": [a layer], "near", ...}
+    unmasking           {"order": "confidence", "masks": 50}        or "random"
+    few-steps           {"steps": 2, "masks": 50}
+    shots-masks         {"shots": 25, "extra masks": 200}
+    points              {"order": "nearest last"}                   tasks are shapes with a seed
+    hotpotqa            {"share": 0.05}                             masks beyond the answer's, a share of the length
+    labelled-text       {"share": 0.05}                             tasks are data sets
+    nelbo               {"draws": 8}                                nll is the estimate, in nats a token
 
 Under torchrun every process but the first appends to a file of its own (records.1.jsonl, ...); the first gathers them.
 """
@@ -51,8 +61,8 @@ def key_of(record: Record) -> Key:
 
 
 def condition_order(condition: Condition) -> tuple[Any, ...]:
-    """A sort key that puts 2 before 10, and numbers before words."""
-    return tuple((name, isinstance(value, str), value) for name, value in sorted(condition.items()))
+    """A sort key that goes by the first entry, then the next, and puts 2 before 10 and numbers before words."""
+    return tuple((name, isinstance(value, str), value) for name, value in condition.items())
 
 
 def read_run(folder: str | Path) -> Run:
@@ -92,11 +102,14 @@ def append(folder: Path, rank: int, records: Iterable[Record]) -> None:
 def gather(folder: Path, manifest: dict[str, Any]) -> None:
     """All processes' records in one file, in an order that does not depend on how they were made."""
     settings = manifest["settings"]
-    probes, tasks = settings["probes"], [*settings["tasks"], "text"]
+    probes, tasks = settings["probes"], {name: place for place, name in enumerate(settings["tasks"])}
     unique = {key_of(record): record for record in _read_all_records(folder)}
     records = sorted(
         unique.values(),
-        key=lambda r: (probes.index(r["probe"]), tasks.index(r["task"]), r["point"], condition_order(r["condition"])),
+        key=lambda r: (
+            *(probes.index(r["probe"]), tasks.get(r["task"], len(tasks)), r["task"], r["point"]),
+            condition_order(r["condition"]),
+        ),
     )
     _replace_file(folder, RECORDS, (_line(record) for record in records))
     for file in _record_files(folder):
