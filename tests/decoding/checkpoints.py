@@ -6,7 +6,9 @@ from transformers import PreTrainedTokenizerFast
 from tiny import dream_net, llada_net, qwen_net
 
 END, TURN_END, MASK = 256, 257, 258
-CHAT = "{% for m in messages %}<|{{ m.role }}|>{{ m.content }}{% endfor %}{{ '<|a|>' if add_generation_prompt else '' }}"
+CHAT = (
+    "{% for m in messages %}<|{{ m.role }}|>{{ m.content }}{% endfor %}{{ '<|a|>' if add_generation_prompt else '' }}"
+)
 NETS = {"llada": llada_net, "dream": dream_net, "ar": qwen_net}
 
 

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import IO, Any
 
+from maskwise.decoding.request import text_ids
 from maskwise.errors import UserError
 from maskwise.models.base import Model
 
@@ -74,7 +75,7 @@ def prompt_ids(model: Model, prompts: Sequence[str], chat: bool) -> list[list[in
     if model.tokenizer is None:
         raise UserError(f"{model.name or model.kind} has no tokenizer, so it reads no text")
     if not chat:
-        return [list(model.tokenizer(prompt)["input_ids"]) for prompt in prompts]
+        return [text_ids(model, prompt) for prompt in prompts]
     if not has_chat(model):
         raise UserError(f"the tokenizer of {model.name or model.kind} has no chat template: use --no-chat")
     turns = [[{"role": "user", "content": prompt}] for prompt in prompts]

@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from maskwise.decoding.canvas import CANVASES, check_plan
+from maskwise.decoding.canvas import check_plan
 from maskwise.decoding.rules import Rule, even_counts, find_rule
 from maskwise.decoding.sampling import check_sampling
 from maskwise.decoding.softmask import SoftMask
@@ -16,8 +16,6 @@ from maskwise.models.base import Model
 CACHES = ("none", "prefix", "dual")
 # Tokens that end an answer or a turn in the families' chat formats; the end-of-text token is in the configuration.
 TURN_ENDS = ("<|eot_id|>", "<|im_end|>", "<|endofturn|>")
-
-__all__ = ["CACHES", "CANVASES", "Request", "check_request", "encode", "end_tokens"]
 
 
 @dataclass(frozen=True)
@@ -59,9 +57,15 @@ def encode(model: Model, prompts: Any) -> list[list[int]]:
         if isinstance(prompt, str):
             if model.tokenizer is None:
                 raise UserError(f"{model.name or model.kind} has no tokenizer: give prompt {number} as token ids")
-            prompt = model.tokenizer(prompt)["input_ids"]
+            prompt = text_ids(model, prompt)
         encoded.append([int(token) for token in prompt])
     return encoded
+
+
+def text_ids(model: Model, text: str) -> list[int]:
+    """Token ids of a text; one that begins with the start token, as chat templates write it, gets no second one."""
+    start = model.tokenizer.bos_token
+    return list(model.tokenizer(text, add_special_tokens=not (start and text.startswith(start)))["input_ids"])
 
 
 def end_tokens(model: Model) -> tuple[int, ...]:

@@ -20,7 +20,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from maskwise.decoding.request import make_generator
+from maskwise.decoding.request import make_generator, text_ids
 from maskwise.decoding.sampling import log_confidence
 from maskwise.errors import UserError
 from maskwise.models.base import TOKENS_A_PASS, Batch, Model
@@ -65,12 +65,12 @@ def encode_pair(model: Model, prompt: str | Sequence[int], answer: str | Sequenc
     if model.tokenizer is None:
         raise UserError(f"{model.name or model.kind} has no tokenizer: give token ids")
     stripped = prompt.rstrip(" ")
-    whole = model.tokenizer(prompt + answer)["input_ids"]
-    before = model.tokenizer(stripped)["input_ids"] if stripped else []
+    whole = text_ids(model, prompt + answer)
+    before = text_ids(model, stripped) if stripped else []
     shared = 0
     while shared < min(len(before), len(whole)) and before[shared] == whole[shared]:
         shared += 1
-    return list(whole[:shared]), list(whole[shared:])
+    return whole[:shared], whole[shared:]
 
 
 @torch.no_grad()
