@@ -98,7 +98,7 @@ def test_it_opens_with_three_sentences_and_the_scores(known: Path) -> None:
     assert "costs 53 % of its skill" in opening and "Locality 53 %" in opening
     assert "Masks distract it. 80 % of its answers are right with 2 masks, 50 % with 100" in opening
     assert "Degradation 38 %" in opening
-    assert "only 4 tasks were asked. 400 answers" in opening
+    assert "only 4 tasks could be averaged. 400 answers" in opening
 
 
 def test_a_section_has_all_its_parts(known: Path) -> None:
@@ -177,6 +177,8 @@ def test_models_stand_side_by_side(tmp_path: Path) -> None:
     assert "tiny-llada: 60.0 % at location 0, 90.0 % at location 15" in words
     assert "tiny-qwen: 97.5 % at location 0, 97.5 % at location 15" in words
     assert "tiny-qwen: not run." in words
+    mask_figure = (tmp_path / "page" / "figures" / "mask-count.svg").read_text(encoding="utf-8")
+    assert "tiny-llada" in mask_figure and "tiny-qwen" not in mask_figure
     assert "tiny-qwen: mask-count was not run: no masks" in words
     assert "Not quite alike" not in words
 
@@ -215,6 +217,14 @@ def test_a_run_of_one_probe_says_what_was_not_measured(tmp_path: Path) -> None:
     assert "Where it looks Not measured." in words and "Locality – not measured" in words
     words = draw(tmp_path, write_run(tmp_path / "other", only("location"))).words
     assert "What masks do Not measured." in words and "Measured with the question last only." in words
+
+
+def test_half_a_run_is_not_called_unskilled(tmp_path: Path) -> None:
+    begun = [("mask-count", {"masks": k}, k, [9]) for k in (20, 100)] + [("location", {"location": 0}, 1, [9])]
+    words = draw(tmp_path, write_run(tmp_path / "run", begun, complete=False)).words
+    assert "Where it looks Not measured." in words and "What masks do Not measured." in words
+    assert "Mask tax – not measured" in words and "Degradation 0 %" in words
+    assert "10 test points in each of one task" in words
 
 
 def test_natural_text_is_drawn_with_its_surprise(tmp_path: Path) -> None:

@@ -60,7 +60,7 @@ def panels(section: Section, readings: Sequence[Reading]) -> list[Panel]:
     found = [section.points(reading) for reading in readings]
     series = list(dict.fromkeys(point.series for points in found for point in points))
     if len(readings) == 1:
-        facets = [("", [(name or readings[0].label, i, along(found[0], name)) for i, name in enumerate(series)])]
+        facets = [("", [(name, i, along(found[0], name)) for i, name in enumerate(series)])]
     else:
         facets = [
             (name, [(reading.label, i, along(found[i], name)) for i, reading in enumerate(readings)]) for name in series

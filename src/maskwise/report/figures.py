@@ -40,7 +40,8 @@ WIDE, FULL, NARROW = 6.4, 10.4, 3.5  # inches; the page shows an inch as 100 pix
 class Curve:
     """One line of a panel: the value at each x with the ends of its interval (None where it is not known).
 
-    `style` is the number of its colour, marker and dash: the same for one model or series all over the page.
+    `style` is the number of its colour, marker and dash: the same for one model or series all over the page. A curve
+    without a name is the only one, and the page says whose it is.
     """
 
     name: str
@@ -236,7 +237,7 @@ def _label_directly(axis: "Axes", panel: Panel) -> None:
     labels = []
     for curve in panel.curves:
         known = [v for v in curve.y if v is not None]
-        if known and len(panel.curves) > 1:
+        if known and curve.name:
             labels.append((known[-1], pretty(curve.name, 24), CURVES[curve.style % len(CURVES)]))
     if panel.chance is not None:
         labels.append((panel.chance, _chance_name(panel.chance), SOFT))
@@ -278,9 +279,9 @@ def _legend_columns(order: list[str], width: float) -> int:
 
 
 def _legend(figure: "Figure", axes: Sequence["Axes"], order: list[str], width: float) -> None:
-    """One legend for all panels. A lone curve needs no name: the page says whose it is."""
+    """One legend for all panels."""
     found = {name: handle for axis in axes for handle, name in zip(*axis.get_legend_handles_labels(), strict=True)}
-    lines = [*(order if len(order) > 1 else []), *(name for name in found if name not in order)]
+    lines = [name for name in order if name] + [name for name in found if name not in order]
     figure.legend(
         [found[name] for name in lines],
         [pretty(name) for name in lines],

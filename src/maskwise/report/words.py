@@ -63,7 +63,9 @@ def where_it_looks(reading: Reading) -> Sentence:
     topic = "Where it looks"
     ends = near_and_far(reading)
     if not ends:
-        return Sentence(topic, "Not measured.", "Neither the location nor the question-position probe was run.")
+        return Sentence(
+            topic, "Not measured.", "It takes the examples at two places, near to and far from the question."
+        )
     near, far = (sum(values) / len(values) for values in zip(*ends, strict=True))
     seen = f"{percent(near)} of its answers are right with the examples near the question, {percent(far)} with them far"
     score = reading.summary["scores"]["locality"]
@@ -88,7 +90,9 @@ def what_masks_do(reading: Reading) -> Sentence:
     entries = sorted(reading.entries("mask-count"), key=lambda entry: entry["masks"])
     if not entries:
         return Sentence(topic, "Not measured.", "The mask-count probe was not run.")
-    few, many = next((entry for entry in entries if entry["masks"] == 2), entries[0]), entries[-1]
+    if not was_measured("mask_tax", reading):
+        return Sentence(topic, "Not measured.", "It takes answers with 2 masks and with more, and not both are there.")
+    few, many = next(entry for entry in entries if entry["masks"] == 2), entries[-1]
     seen = (
         f"{percent(few['accuracy'])} of its answers are right with {few['masks']} masks, "
         f"{percent(many['accuracy'])} with {many['masks']}"
@@ -115,7 +119,7 @@ def how_sure(reading: Reading) -> Sentence:
     ]
     reach = f"; the widest interval on this page reaches ±{100 * max(widths):.0f} points" if widths else ""
     evidence = (
-        f"{answers:,} answers, up to {most:,} test points in each of up to {tasks} tasks{reach}. "
+        f"{answers:,} answers, up to {most:,} test points in each of {counted(tasks)}{reach}. "
         f"The 95{NBSP}% intervals speak for other tasks of this kind, not for another draw of the examples."
     )
     if not reading.manifest["complete"]:
@@ -124,8 +128,12 @@ def how_sure(reading: Reading) -> Sentence:
         nowhere = f"No condition lies clearly above {percent(CHANCE)}."
         return Sentence(topic, "It does no better than guessing.", f"{nowhere} {evidence}")
     if tasks < FEW_TASKS:
-        return Sentence(topic, f"Roughly: only {tasks} tasks were asked.", evidence)
-    return Sentence(topic, f"As sure as {tasks} tasks allow.", evidence)
+        return Sentence(topic, f"Roughly: only {counted(tasks)} could be averaged.", evidence)
+    return Sentence(topic, f"As sure as {counted(tasks)} allow.", evidence)
+
+
+def counted(tasks: int) -> str:
+    return "one task" if tasks == 1 else f"{tasks} tasks"
 
 
 def any_skill(reading: Reading) -> bool:
@@ -149,7 +157,7 @@ def near_and_far(reading: Reading) -> list[tuple[float, float]]:
     last = by_location(asked_with_question("right", reading))
     if not first and not last:
         last = by_location(reading.entries("location"))
-    return [(side[0], side[-1]) for side in (last[::-1], first) if side]
+    return [(side[0], side[-1]) for side in (last[::-1], first) if len(side) > 1]
 
 
 def asked_with_question(place: str, reading: Reading) -> list[dict[str, Any]]:
@@ -215,9 +223,17 @@ def score_tile(name: str, score: dict[str, float | None], reading: Reading) -> T
 def why_empty(name: str, reading: Reading) -> str:
     if name != "locality" and reading.is_autoregressive:
         return "does not apply: no masks"
-    if not (near_and_far(reading) if name == "locality" else reading.entries("mask-count")):
-        return "not measured"
-    return "no skill above guessing to lose"
+    return "no skill above guessing to lose" if was_measured(name, reading) else "not measured"
+
+
+def was_measured(score: str, reading: Reading) -> bool:
+    """Whether the answers a score is made of are there (not so in every unfinished run)."""
+    counts = {entry["masks"] for entry in reading.entries("mask-count")}
+    return {
+        "locality": bool(near_and_far(reading)),
+        "mask_tax": 2 in counts and max(counts) > 2,
+        "degradation": len(counts) > 1,
+    }[score]
 
 
 def what_this_run_shows(section: Section, readings: Sequence[Reading]) -> list[str]:
