@@ -1,0 +1,177 @@
+"""Tasks whose answers hang together: copy, replace one, shuffle. How often parallel decoding solves them is known.
+
+Every right answer of a puzzle is equally likely. Given what is visible, the ideal model's marginals follow by counting
+the right answers that agree with it, and so does the chance that c tokens drawn at once from these marginals fit
+together (closed forms below; n items, r of them still masked):
+
+    copy      1                                     one answer: nothing to disagree about
+    replace   one step (1 - 1/n)^(n-1) -> 1/e       exactly one item, any one, becomes another word
+    shuffle   one step n!/n^n, two tokens a step (n-1)!!/n!!
+"""
+
+import math
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import permutations
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+
+from maskwise.errors import UserError
+
+Name = Literal["copy", "replace", "shuffle"]
+NAMES: tuple[Name, ...] = ("copy", "replace", "shuffle")
+# The heading of the given line and of the answer line.
+HEADINGS = {"copy": ("Copy:", "Copied:"), "replace": ("Replace one by {}:", "Replaced:"),
+            "shuffle": ("Shuffle:", "Shuffled:")}  # fmt: skip
+EXAMPLES = 6
+
+
+@dataclass(frozen=True)
+class Puzzle:
+    """The given items, and every right answer; items are any hashable marks (words, token ids), all different."""
+
+    name: Name
+    items: tuple[Any, ...]
+    answers: frozenset[tuple[Any, ...]]
+
+    def solved_by(self, answer: Sequence[Any]) -> bool:
+        return tuple(answer) in self.answers
+
+
+def make_puzzle(name: Name, items: Sequence[Any], other: Any = None) -> Puzzle:
+    """`other` is what takes the place of one item in the task replace."""
+    given = tuple(items)
+    if name == "copy":
+        answers = {given}
+    elif name == "replace":
+        answers = {(*given[:place], other, *given[place + 1 :]) for place in range(len(given))}
+    elif name == "shuffle":
+        answers = set(permutations(given))
+    else:
+        raise UserError(f"unknown coherence task {name!r}: choose one of {', '.join(NAMES)}")
+    return Puzzle(name, given, frozenset(answers))
+
+
+# What is known
+
+
+def ideal_marginals(puzzle: Puzzle, visible: Sequence[Any | None], vocabulary: int) -> Tensor:
+    """p(x_i | visible) of every place, [n, vocabulary]; the items are token ids, None is masked.
+
+    Where no right answer agrees with what is visible, all is lost and every token is as good as another.
+    """
+    left = [
+        answer
+        for answer in puzzle.answers
+        if all(seen is None or seen == token for seen, token in zip(visible, answer, strict=True))
+    ]
+    if not left:
+        return torch.full((len(visible), vocabulary), 1 / vocabulary, dtype=torch.float64)
+    return torch.nn.functional.one_hot(torch.tensor(left), vocabulary).double().mean(dim=0)
+
+
+def closed_form(name: Name, counts: Sequence[int]) -> float:
+    """The chance that the ideal model solves the task when `counts` tokens are drawn in each step (sum: n).
+
+    For any order of the places that does not depend on the tokens drawn.
+    """
+    if name == "copy":
+        return 1.0
+    return _shuffled(counts) if name == "shuffle" else _replaced(counts)
+
+
+def _shuffled(counts: Sequence[int]) -> float:
+    """c draws from the r items left are all different with r! / (r-c)! / r^c."""
+    chance, left = 1.0, sum(counts)
+    for count in counts:
+        chance *= math.perm(left, count) / left**count if count else 1.0
+        left -= count
+    return chance
+
+
+def _replaced(counts: Sequence[int]) -> float:
+    """Each of r masked places is the replaced one with 1/r, as long as none is; once one is, the rest is copying."""
+    solved, still_open, left = 0.0, 1.0, sum(counts)
+    for count in counts:
+        if count == 0:
+            continue
+        solved += still_open * count / left * (1 - 1 / left) ** (count - 1)
+        still_open *= (1 - 1 / left) ** count
+        left -= count
+    return solved
+
+
+def confident_replacement(counts: Sequence[int]) -> float:
+    """`replace` under low confidence, which sees the drawn tokens: kept items (1 - 1/r) go before replaced ones (1/r).
+
+    Of r proposals K ~ Bin(r, 1/r) replace their item; of these max(0, K - (r - c)) are among the c committed (r > 2;
+    at r = 2 both tokens are equally probable and the choice does not depend on them).
+    """
+    solved, still_open, left = 0.0, 1.0, sum(counts)
+    for count in counts:
+        if count == 0:
+            continue
+        if left <= 2:
+            return solved + still_open * _replaced([count] + [1] * (left - count))
+        spare = left - count
+        solved += still_open * _binomial(left, spare + 1)
+        still_open *= sum(_binomial(left, k) for k in range(spare + 1))
+        left = spare
+    return solved
+
+
+def _binomial(n: int, k: int) -> float:
+    """P(Bin(n, 1/n) = k)."""
+    return math.comb(n, k) * (1 / n) ** k * (1 - 1 / n) ** (n - k)
+
+
+# Asking a real model
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A puzzle as a prompt: ids with masks in the answer's places; `puzzle` is in token ids."""
+
+    ids: tuple[int, ...]
+    puzzle: Puzzle
+
+
+def one_token_words(tokenizer: Any, words: Sequence[str]) -> list[str]:
+    """The words that are one token after a space."""
+    lists = tokenizer([f" {word}" for word in words], add_special_tokens=False)["input_ids"]
+    return [word for word, ids in zip(words, lists, strict=True) if len(ids) == 1]
+
+
+def ask(tokenizer: Any, mask_id: int, name: Name, n: int, words: Sequence[str], seed: int) -> Asked:
+    """A few solved examples, then a line of n words whose answer line is masked. Words must be one token each.
+
+    `Shuffle: fig oak tin\\nShuffled: oak tin fig\\n\\n`
+    """
+    draws = random.Random(f"{name} {n} {seed}")
+    if len(words) < n + 1:
+        raise UserError(f"{len(words)} words are one token in this tokenizer, {n + 1} are needed")
+    lines = [_lines(name, draws.sample(list(words), n + 1), draws) for _ in range(EXAMPLES + 1)]
+    text = "\n\n".join(lines[i][0] + " " + " ".join(lines[i][1]) for i in range(EXAMPLES + 1))
+    ids = list(tokenizer(text)["input_ids"])
+    items, other = lines[-1][2], lines[-1][3]
+    tokens = {word: tokenizer(f" {word}", add_special_tokens=False)["input_ids"][0] for word in [*items, other]}
+    answer = [tokens[word] for word in lines[-1][1]]
+    if ids[-n:] != answer:
+        raise UserError("this tokenizer joins the words of a line: the coherence tasks cannot be put to it")
+    puzzle = make_puzzle(name, [tokens[word] for word in items], tokens[other])
+    return Asked((*ids[:-n], *[mask_id] * n), puzzle)
+
+
+def _lines(name: Name, drawn: list[str], draws: random.Random) -> tuple[str, list[str], list[str], str]:
+    """(text up to the answer, a right answer, the items, the other word)."""
+    *items, other = drawn
+    puzzle_answer = list(items)
+    if name == "shuffle":
+        draws.shuffle(puzzle_answer)
+    elif name == "replace":
+        puzzle_answer[draws.randrange(len(items))] = other
+    given, answered = HEADINGS[name]
+    return f"{given.format(other)} {' '.join(items)}\n{answered}", puzzle_answer, items, other

@@ -1,0 +1,62 @@
+"""The toy experiment: the model must show the spec's table, read exactly."""
+
+import math
+
+import pytest
+import torch
+
+from maskwise.decoding.rules import RULES
+from maskwise.diffusion import nelbo_call
+from maskwise.probes import toy as toy_room
+from maskwise.probes.toy import COUNTS, MASK, QUESTION, every_noise, ids_of, read_toy, sequences, toy
+from probes.oracle import oracle
+
+
+def data_marginals(sequence):
+    """p(x_i | visible) of the hundred rows themselves; uniform where nothing agrees."""
+    rows = [row for row in sequences() if all(seen in (MASK, token) for seen, token in zip(sequence, row, strict=True))]
+    if not rows:
+        return torch.full((len(sequence), MASK + 1), 1 / (MASK + 1), dtype=torch.float64)
+    return torch.nn.functional.one_hot(torch.tensor(rows), MASK + 1).double().mean(dim=0)
+
+
+def test_a_perfect_model_gives_the_specifications_table():
+    found = read_toy(oracle(data_marginals, MASK + 1, MASK))
+    assert found.marginals == pytest.approx({"A": 0.55, "B": 0.69}, abs=1e-6)
+    assert found.data == pytest.approx([0.55, 0, 0.14, 0.31])
+    assert found.parallel == pytest.approx([0.3795, 0.1705, 0.3105, 0.1395], abs=1e-6)
+    assert found.sequential == pytest.approx(found.data, abs=1e-6)
+    # Confidence picks by what was drawn: B (.69) goes first if drawn, else x1, and AB comes out too often.
+    assert found.rules["low-confidence"][0] == pytest.approx(0.55 + 0.31 * 0.55, abs=1e-6)
+    # Dream's schedule truncates: with three steps for three masks its last step takes two at once.
+    assert found.rules["dream-entropy"] == pytest.approx(found.parallel, abs=1e-6)
+    assert set(found.rules) == set(RULES)
+
+
+def test_the_trained_model_agrees_within_two_hundredths():
+    found = toy(seed=0)
+    assert found.marginals == pytest.approx({"A": 0.55, "B": 0.69}, abs=0.02)
+    assert found.parallel == pytest.approx([0.3795, 0.1705, 0.3105, 0.1395], abs=0.02)
+    assert found.sequential == pytest.approx([0.55, 0, 0.14, 0.31], abs=0.02)
+    perfect = read_toy(oracle(data_marginals, MASK + 1, MASK))
+    for rule in RULES:
+        assert found.rules[rule] == pytest.approx(perfect.rules[rule], abs=0.03), rule
+
+
+def test_the_loss_without_chance_is_the_entropy_of_the_data_at_best():
+    """The exact NELBO of a perfect model is the data's entropy (any order factorises it)."""
+    model = oracle(data_marginals, MASK + 1, MASK)
+    examples = every_noise()
+    call = nelbo_call(model, examples)
+    p = model.head(model.hidden(call.batch)[call.index]).log_softmax(dim=-1)
+    targets = torch.cat([one.targets for one in examples])
+    weights = torch.cat([one.weights for one in examples]) / len(examples)
+    loss = -(weights * p.gather(1, targets[:, None])[:, 0]).sum()
+    shares = [count / 100 for count in COUNTS.values()]
+    assert float(loss) == pytest.approx(-sum(s * math.log(s) for s in shares), abs=1e-5)
+
+
+def test_the_rows_are_the_specifications():
+    assert len(sequences()) == 100 and len(QUESTION) == 5
+    assert sequences().count(ids_of("ABCDG")) == 55
+    assert toy_room.SYMBOLS[QUESTION[2]] + toy_room.SYMBOLS[QUESTION[3]] == "CD"
