@@ -6,10 +6,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+Store = tuple[Tensor, Tensor]  # keys and values of one layer, [sum of lengths, heads, head_dim] each
 
-@dataclass
+
+@dataclass(frozen=True)
 class KeyValues:
-    """Keys and values of S canvases, [sum of lengths, heads, head_dim] a layer, filled as passes go over them.
+    """Keys and values of S canvases, layer by layer, filled as passes go over them.
 
     A pass over whole canvases fills the store; a later pass over spans refreshes those positions and sees the rest
     as it was, which is what makes a cache approximate for bidirectional models.
@@ -17,18 +19,8 @@ class KeyValues:
 
     offsets: Tensor  # [S+1] int32, boundaries of the canvases
     longest: int
-    lengths: tuple[int, ...]
-    layers: list[tuple[Tensor, Tensor]] = field(default_factory=list)
-
-    def write(self, layer: int, slots: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
-        """Stores k, v [T, heads, head_dim] at the flat places `slots` [T]; returns all that the layer has stored."""
-        if layer == len(self.layers):
-            total = sum(self.lengths)
-            self.layers.append((k.new_zeros(total, *k.shape[1:]), v.new_zeros(total, *v.shape[1:])))
-        keys, values = self.layers[layer]
-        keys.index_copy_(0, slots, k)
-        values.index_copy_(0, slots, v)
-        return keys, values
+    total: int
+    layers: list[Store]
 
 
 @dataclass
@@ -59,6 +51,10 @@ class Layout:
     slots: Tensor | None = None  # [T] where the batch's tokens lie in the cache
     watch: Watch | None = None
 
+    def store(self, layer: int) -> Store | None:
+        """Handed to each layer from outside: a layer that knew its own number would be compiled once a layer."""
+        return None if self.cache is None else self.cache.layers[layer]
+
 
 def grid_places(offsets: Tensor, longest: int, total: int) -> Tensor:
     """Flat token -> its place in a right-padded [S * longest] grid. offsets [S+1] -> [total] int64."""
@@ -68,12 +64,18 @@ def grid_places(offsets: Tensor, longest: int, total: int) -> Tensor:
 
 
 def attend(
-    q: Tensor, k: Tensor, v: Tensor, layout: Layout, layer: int, scale: float, window: int | None = None
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    layout: Layout,
+    scale: float,
+    store: Store | None = None,
+    window: int | None = None,
 ) -> Tensor:
     """q [T, H, D], k and v [T, G, D], G dividing H -> [T, H, D]; `window` limits a causal query to the last keys."""
-    if layout.cache is not None:
+    if store is not None:
         assert layout.slots is not None
-        k, v = layout.cache.write(layer, layout.slots, k, v)
+        k, v = (kept.index_copy_(0, layout.slots, new.detach()) for kept, new in zip(store, (k, v), strict=True))
     if layout.watch is not None:
         layout.watch.seen.append(watched_weights(q, k, layout, scale, window))
     if layout.flash:

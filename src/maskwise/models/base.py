@@ -144,12 +144,16 @@ class Model(nn.Module):
         """An empty store of keys and values for S canvases of these lengths."""
         if self.causal or self.kind == "wrapped":
             raise UserError(f"{self.name or self.kind} takes no canvas cache: use cache='none'")
-        offsets = torch.tensor([0, *lengths]).cumsum(0).to(torch.int32)
-        return KeyValues(offsets.to(self.device), max(lengths), tuple(lengths))
+        config, total = self.core.config, sum(lengths)
+        head_dim = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
+        shape = (2, config.num_hidden_layers, total, config.num_key_value_heads, head_dim)
+        keys, values = torch.zeros(shape, dtype=self.dtype, device=self.device)
+        offsets = torch.tensor([0, *lengths], dtype=torch.int32).cumsum(0, dtype=torch.int32)
+        return KeyValues(offsets.to(self.device), max(lengths), total, list(zip(keys, values, strict=True)))
 
     def _layout(self, batch: Batch, cache: KeyValues | None) -> Layout:
         k_offsets, longest_k = (batch.offsets, batch.longest) if cache is None else (cache.offsets, cache.longest)
-        k_total = batch.tokens if cache is None else sum(cache.lengths)
+        k_total = batch.tokens if cache is None else cache.total
         sequences = len(batch.offsets) - 1
         # Equal lengths are a dense grid already, and SDPA takes it as it is.
         q_even, k_even = batch.tokens == sequences * batch.longest, k_total == sequences * longest_k
@@ -221,7 +225,7 @@ class Model(nn.Module):
             logits = logits if bias is None else logits + bias.float()
         if self.mask_id is None:
             return logits
-        forbidden = torch.tensor([self.mask_id], device=logits.device)
+        forbidden = torch.full((1,), self.mask_id, device=logits.device)  # filled there: no copy from the host
         return logits.index_fill(1, forbidden, float("-inf")) if logits.requires_grad else logits.index_fill_(
             1, forbidden, float("-inf")
         )  # fmt: skip

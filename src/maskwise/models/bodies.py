@@ -55,7 +55,7 @@ def _ragged_attention(module, query, key, value, attention_mask, scaling=None, r
         raise UserError(f"attention with {', '.join(unsupported)} is not supported: use another AR model")
     q, k, v = (x[0].transpose(0, 1) for x in (query, key, value))
     scale = query.shape[-1] ** -0.5 if scaling is None else scaling
-    return attend(q, k, v, ragged, module.layer_idx, scale, rest.get("sliding_window"))[None], None
+    return attend(q, k, v, ragged, scale, window=rest.get("sliding_window"))[None], None
 
 
 AttentionInterface.register(RAGGED, _ragged_attention)

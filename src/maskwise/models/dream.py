@@ -15,7 +15,7 @@ from transformers.modeling_outputs import BaseModelOutput, MaskedLMOutput
 from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 
 from maskwise.errors import UserError
-from maskwise.models.attention import Layout, attend
+from maskwise.models.attention import Layout, Store, attend
 from maskwise.models.layers import RMSNorm, default_inverse_frequencies, dense_layout, rotary_tables, rotate
 
 MASK_ID = 151666
@@ -89,20 +89,20 @@ class DreamConfig(PreTrainedConfig):
 
 
 class DreamAttention(nn.Module):
-    def __init__(self, config: DreamConfig, layer: int) -> None:
+    def __init__(self, config: DreamConfig) -> None:
         super().__init__()
-        self.head_dim, self.layer = config.head_dim, layer
+        self.head_dim = config.head_dim
         q_width, kv_width = config.num_attention_heads * self.head_dim, config.num_key_value_heads * self.head_dim
         self.q_proj = nn.Linear(config.hidden_size, q_width, bias=config.qkv_bias)
         self.k_proj = nn.Linear(config.hidden_size, kv_width, bias=config.qkv_bias)
         self.v_proj = nn.Linear(config.hidden_size, kv_width, bias=config.qkv_bias)
         self.o_proj = nn.Linear(q_width, config.hidden_size, bias=False)
 
-    def forward(self, x: Tensor, cosine: Tensor, sine: Tensor, layout: Layout) -> Tensor:
+    def forward(self, x: Tensor, cosine: Tensor, sine: Tensor, layout: Layout, store: Store | None) -> Tensor:
         q = rotate(self.q_proj(x).unflatten(-1, (-1, self.head_dim)), cosine, sine)
         k = rotate(self.k_proj(x).unflatten(-1, (-1, self.head_dim)), cosine, sine)
         v = self.v_proj(x).unflatten(-1, (-1, self.head_dim))
-        return self.o_proj(attend(q, k, v, layout, self.layer, self.head_dim**-0.5).flatten(1))
+        return self.o_proj(attend(q, k, v, layout, self.head_dim**-0.5, store).flatten(1))
 
 
 class DreamMLP(nn.Module):
@@ -117,16 +117,16 @@ class DreamMLP(nn.Module):
 
 
 class DreamBlock(GradientCheckpointingLayer):
-    def __init__(self, config: DreamConfig, layer: int) -> None:
+    def __init__(self, config: DreamConfig) -> None:
         super().__init__()
-        self.self_attn = DreamAttention(config, layer)
+        self.self_attn = DreamAttention(config)
         self.mlp = DreamMLP(config)
         self.input_layernorm = RMSNorm(config.hidden_size, config.rms_norm_eps)
         self.post_attention_layernorm = RMSNorm(config.hidden_size, config.rms_norm_eps)
 
-    def forward(self, x: Tensor, cosine: Tensor, sine: Tensor, layout: Layout) -> Tensor:
+    def forward(self, x: Tensor, cosine: Tensor, sine: Tensor, layout: Layout, store: Store | None) -> Tensor:
         """x [T, d] -> [T, d]."""
-        x = x + self.self_attn(self.input_layernorm(x), cosine, sine, layout)
+        x = x + self.self_attn(self.input_layernorm(x), cosine, sine, layout, store)
         return x + self.mlp(self.post_attention_layernorm(x))
 
 
@@ -135,7 +135,7 @@ class DreamBody(nn.Module):
         super().__init__()
         self.config = config
         self.embed_tokens = nn.Embedding(config.vocab_size, config.hidden_size)
-        self.layers = nn.ModuleList(DreamBlock(config, layer) for layer in range(config.num_hidden_layers))
+        self.layers = nn.ModuleList(DreamBlock(config) for _ in range(config.num_hidden_layers))
         self.norm = RMSNorm(config.hidden_size, config.rms_norm_eps)
 
     def run(self, x: Tensor, positions: Tensor, layout: Layout) -> Tensor:
@@ -144,8 +144,8 @@ class DreamBody(nn.Module):
         cosine, sine = rotary_tables(positions, frequencies.to(x.device), scaling)
         # The original rounds the tables to the model's type before it multiplies; so do we.
         cosine, sine = cosine.to(x.dtype), sine.to(x.dtype)
-        for layer in self.layers:
-            x = layer(x, cosine, sine, layout)
+        for number, layer in enumerate(self.layers):
+            x = layer(x, cosine, sine, layout, layout.store(number))
         return self.norm(x)
 
     def forward(

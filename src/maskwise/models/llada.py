@@ -14,7 +14,7 @@ from transformers.modeling_layers import GradientCheckpointingLayer
 from transformers.modeling_outputs import BaseModelOutput, MaskedLMOutput
 
 from maskwise.errors import UserError
-from maskwise.models.attention import Layout, attend
+from maskwise.models.attention import Layout, Store, attend
 from maskwise.models.layers import RMSNorm, default_inverse_frequencies, dense_layout, rotary_tables, rotate
 
 MASK_ID = 126336
@@ -88,9 +88,9 @@ class LLaDAConfig(PreTrainedConfig):
 
 
 class LLaDABlock(GradientCheckpointingLayer):
-    def __init__(self, config: LLaDAConfig, layer: int) -> None:
+    def __init__(self, config: LLaDAConfig) -> None:
         super().__init__()
-        width, self.layer = config.d_model, layer
+        width = config.d_model
         self.head_dim = width // config.n_heads
         kv_width = self.head_dim * config.n_kv_heads
         bias = config.include_bias
@@ -105,13 +105,13 @@ class LLaDABlock(GradientCheckpointingLayer):
         self.up_proj = nn.Linear(width, config.mlp_hidden_size, bias=bias)
         self.ff_out = nn.Linear(config.mlp_hidden_size, width, bias=bias)
 
-    def forward(self, x: Tensor, cosine: Tensor, sine: Tensor, layout: Layout) -> Tensor:
+    def forward(self, x: Tensor, cosine: Tensor, sine: Tensor, layout: Layout, store: Store | None) -> Tensor:
         """x [T, d] -> [T, d]."""
         normed = self.attn_norm(x)
         q = rotate(self.q_proj(normed).unflatten(-1, (-1, self.head_dim)), cosine, sine)
         k = rotate(self.k_proj(normed).unflatten(-1, (-1, self.head_dim)), cosine, sine)
         v = self.v_proj(normed).unflatten(-1, (-1, self.head_dim))
-        x = x + self.attn_out(attend(q, k, v, layout, self.layer, self.head_dim**-0.5).flatten(1))
+        x = x + self.attn_out(attend(q, k, v, layout, self.head_dim**-0.5, store).flatten(1))
         normed = self.ff_norm(x)
         return x + self.ff_out(F.silu(self.ff_proj(normed)) * self.up_proj(normed))
 
@@ -125,7 +125,7 @@ class LLaDABody(nn.Module):
         self.transformer = nn.ModuleDict(
             {
                 "wte": nn.Embedding(config.embedding_size, config.d_model),
-                "blocks": nn.ModuleList(LLaDABlock(config, layer) for layer in range(config.n_layers)),
+                "blocks": nn.ModuleList(LLaDABlock(config) for _ in range(config.n_layers)),
                 "ln_f": RMSNorm(config.d_model, config.rms_norm_eps),
             }
         )
@@ -136,8 +136,9 @@ class LLaDABody(nn.Module):
         """x [T, d] embeddings, positions [T] -> final hidden states [T, d]."""
         frequencies = default_inverse_frequencies(self.config.rope_theta, self.config.d_model // self.config.n_heads)
         cosine, sine = rotary_tables(positions, frequencies.to(x.device))
-        for block in self.transformer["blocks"]:  # type: ignore[attr-defined]
-            x = block(x, cosine, sine, layout)
+        blocks: Any = self.transformer["blocks"]
+        for layer, block in enumerate(blocks):
+            x = block(x, cosine, sine, layout, layout.store(layer))
         return self.transformer["ln_f"](x)
 
     def forward(
