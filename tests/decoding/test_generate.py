@@ -7,6 +7,9 @@ import torch
 from references import dense_logits, dream_reference, llada_reference
 
 import maskwise as mw
+from maskwise.decoding.canvas import plan
+from maskwise.decoding.generate import _Work
+from maskwise.decoding.request import check_request
 from maskwise.decoding.rules import RULES
 from maskwise.decoding.sampling import entropy
 from maskwise.decoding.softmask import SoftMask
@@ -327,6 +330,23 @@ def test_causal_models_generate_through_the_same_call():
     assert short.ids == found[0].ids[: found[0].ids.index(end) + 1]
     sampled = mw.generate(model, PROMPTS, 8, temperature=1.0, generator=seeded(0))
     assert sampled == mw.generate(model, PROMPTS, 8, temperature=1.0, generator=seeded(0)) != found
+
+
+@pytest.mark.parametrize("rule", [name for name, rule in RULES.items() if not rule.own_pace])
+def test_steps_read_nothing_back_to_the_host(rule):
+    """On the meta device tensors have no values, so whatever looks at one raises; nothing does until the very end."""
+    model = tiny_llada().to("meta")
+    options = {"steps": None, "block": 4, "temperature": 0.5, "top_k": 3, "top_p": 0.9, "window": None, "guidance": 0.0,
+               "forbid_end": True, "late_end": rule not in ("remdm", "dream-origin"), "early_stop": False,
+               "refresh": 2, "soft_mask": SoftMask(), "max_new_tokens": 8, "cache": "dual"}  # fmt: skip
+    request = check_request(model, PROMPTS, rule=rule, knobs=None, canvas=None, end_ids=None, **options)
+    work = _Work(model, request, PROMPTS, seeded(0), None)
+    with torch.no_grad():
+        for block in plan(PROMPTS, model.mask_id, 8, "blocks", 4, None):
+            assert work._fill(block, [0, 1, 2]) == [0, 1, 2]
+    assert work.forwards == [8, 8, 8]
+    with pytest.raises(NotImplementedError):
+        work._generations()
 
 
 def test_no_prompts_give_no_generations():
