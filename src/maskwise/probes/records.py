@@ -24,6 +24,7 @@ A record: {"model", "probe", "task", "point", "condition": {...}, "masks", "pred
 Under torchrun every process but the first appends to a file of its own (records.1.jsonl, ...); the first gathers them.
 """
 
+import functools
 import json
 import os
 from collections.abc import Iterable, Sequence
@@ -53,7 +54,17 @@ class Run:
 
 def make_key(probe: str, task: str, point: int, condition: Condition) -> Key:
     """What makes a record the only one of its kind in a run."""
-    return probe, task, point, json.dumps(condition, sort_keys=True)
+    return probe, task, point, condition_text(condition)
+
+
+def condition_text(condition: Condition) -> str:
+    """A condition as one string, the same for equal conditions."""
+    return _sorted_json(tuple(condition.items()))
+
+
+@functools.cache  # a million records share a few dozen conditions
+def _sorted_json(items: tuple[tuple[str, int | float | str | None], ...]) -> str:
+    return json.dumps(dict(items), sort_keys=True)
 
 
 def key_of(record: Record) -> Key:

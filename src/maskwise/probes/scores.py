@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from scipy import stats
 
-from maskwise.probes.records import Condition, Record, Run, condition_order, make_key
+from maskwise.probes.records import Condition, Record, Run, condition_order, condition_text
 from maskwise.tasks.episodes import CHANCE
 
 LEAST_SKILL = 0.05
@@ -53,15 +53,15 @@ def entries(probe: str, records: Sequence[Record]) -> list[dict[str, Any]]:
     """Accuracy and the other measures of each condition of a probe, with a paired test against its baseline."""
     groups: dict[str, list[Record]] = defaultdict(list)
     for record in records:
-        groups[_condition_text(record["condition"])].append(record)
+        groups[condition_text(record["condition"])].append(record)
     conditions = sorted((group[0]["condition"] for group in groups.values()), key=condition_order)
     found = []
     for condition in conditions:
-        group = groups[_condition_text(condition)]
+        group = groups[condition_text(condition)]
         baseline = baseline_of(probe, condition, conditions)
         entry = _entry(condition, group) | (_surprise(group) if probe == "natural-text" else {})
         if baseline is not None and baseline != condition:
-            entry["paired"] = {"baseline": baseline, **paired(group, groups[_condition_text(baseline)])}
+            entry["paired"] = {"baseline": baseline, **paired(group, groups[condition_text(baseline)])}
         found.append(entry)
     return found
 
@@ -189,7 +189,7 @@ def degradation(records: Sequence[Record]) -> Score:
 
 def locality(records: Sequence[Record]) -> Score:
     """Of question right and left where both were asked; the location probe has the question right."""
-    conditions = {_condition_text(record["condition"]): record["condition"] for record in records}.values()
+    conditions = {condition_text(record["condition"]): record["condition"] for record in records}.values()
     ends: list[Condition] = []
     for side in ("right", "left"):
         same = nearest_first(asked) if (asked := [c for c in conditions if c.get("question", "right") == side]) else []
@@ -207,10 +207,10 @@ def locality(records: Sequence[Record]) -> Score:
 
 def tables(records: Sequence[Record], conditions: Sequence[Condition]) -> Tables:
     """The points that were asked under all of these conditions, by task."""
-    columns = {_condition_text(condition): column for column, condition in enumerate(conditions)}
+    columns = {condition_text(condition): column for column, condition in enumerate(conditions)}
     rows: dict[tuple[str, int], list[float]] = defaultdict(lambda: [np.nan] * len(conditions))
     for record in records:
-        column = columns.get(_condition_text(record["condition"]))
+        column = columns.get(condition_text(record["condition"]))
         if column is not None:
             rows[record["task"], record["point"]][column] = record["correct"]
     by_task: dict[str, list[list[float]]] = defaultdict(list)
@@ -254,7 +254,3 @@ def _over(part: np.ndarray, skill: np.ndarray) -> np.ndarray:
 
 def null_score() -> Score:
     return {"value": None, "low": None, "high": None}
-
-
-def _condition_text(condition: Condition) -> str:
-    return make_key("", "", 0, condition)[3]
