@@ -21,7 +21,7 @@ from maskwise.tasks.prompts import Prompt
 from tiny import tiny_ar, tiny_dream, tiny_llada
 
 ALONE = Path(__file__).parent / "asked_alone.py"
-TESTS = os.pathsep.join([str(ALONE.parent), str(ALONE.parent.parent)])
+TESTS = os.pathsep.join([str(ALONE.parent), str(ALONE.parent.parent), os.environ.get("PYTHONPATH", "")])
 ENVIRONMENT = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": TESTS}
 
 
