@@ -4,9 +4,8 @@ import hashlib
 import json
 import platform
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass
-from functools import partial
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -14,26 +13,16 @@ from typing import Any
 from maskwise import __version__
 from maskwise.errors import UserError
 from maskwise.models.base import Model
-from maskwise.probes import natural
-from maskwise.probes.records import Condition, Key, gather, key_of, read_run, start_run, write_manifest
+from maskwise.probes import likelihood, natural
+from maskwise.probes.evidence import evidence_units
+from maskwise.probes.records import Key, gather, key_of, read_run, start_run, write_manifest
 from maskwise.probes.runner import Crew, batch_budget, check_fit, join_crew, progress_bar, record_items
-from maskwise.probes.settings import Settings, check, few_shot_variants, fit_to_model
-from maskwise.probes.variants import Asker, Item, few_shot_items
-from maskwise.tasks.episodes import draw
+from maskwise.probes.settings import Settings, check, fit_to_model
+from maskwise.probes.units import Unit, few_shot_units, read_passages, text_units
+from maskwise.probes.variants import Asker
+from maskwise.tasks.datasets import Dataset
 from maskwise.tasks.prompts import check_letters, filler_id
-from maskwise.tasks.rules import TASKS
 from maskwise.tasks.words import Words, load_words
-
-POINTS_A_UNIT = 100  # what is prepared, sorted by length and asked together
-
-
-@dataclass(frozen=True)
-class Unit:
-    """Some points of one task under all its conditions: how many items they are, and how to make those not yet done."""
-
-    points: Sequence[int]
-    conditions: int
-    items: Callable[[Sequence[int], set[Key]], Iterator[Item]]
 
 
 def diagnose(
@@ -43,10 +32,12 @@ def diagnose(
     words: Words | None = None,
     text: str | None = None,
     batch_tokens: int | None = None,
+    data: Mapping[str, Dataset] | None = None,
 ) -> Path:
     """Runs the probes, or what is missing of them, and returns the run folder.
 
-    Everything that can be refused is refused before anything is written. `words` and `text` default to our own.
+    Everything that can be refused is refused before anything is written. `words` and `text` default to our own; the
+    probes over data sets run on those in `data`.
     """
     check(settings)
     if model.tokenizer is None:
@@ -56,16 +47,25 @@ def diagnose(
     settings, notes = fit_to_model(settings, model.causal)
     check_letters(model.tokenizer)
     asker = Asker(model.tokenizer, model.mask_id, filler_id(model.tokenizer, settings.filler), settings.chat)
-    passages = read_passages(settings, text)
+    passages = read_passages(settings, text, natural.PROBE)
     if len(passages) < settings.passages and natural.PROBE in settings.probes:
         notes.append(f"natural-text: the text holds {len(passages)} passages, {settings.passages} were asked for")
+    more, more_notes = evidence_units(
+        model, asker, settings, words, read_passages(settings, text, likelihood.PROBE), data or {}
+    )
+    notes += more_notes
     units = [
         *few_shot_units(asker, settings, words, model.causal),
         *text_units(asker, passages, natural.conditions(settings.text_counts, model.causal)),
+        *more,
     ]
+    if not units:
+        raise UserError(f"nothing to ask: {'; '.join(notes)}")
     for unit in units:
         check_fit(model, list(unit.items(unit.points[:1], set())))
     manifest = describe(model, settings, words, text, notes)
+    if data:
+        manifest["settings"]["data"] = {name: _digest(repr(found)) for name, found in data.items()}
     folder = out or Path("runs") / folder_name(manifest)
     run_units(model, units, folder, manifest, batch_budget(model, batch_tokens))
     return folder
@@ -99,34 +99,8 @@ def ask_units(model: Model, units: Sequence[Unit], folder: Path, crew: Crew, don
             items = list(unit.items(points, done))
             bar.advance(task, len(points) * unit.conditions - len(items))
             check_fit(model, items)
-            record_items(model, items, folder, crew.rank, budget, lambda count: bar.advance(task, count))
-
-
-def few_shot_units(asker: Asker, settings: Settings, words: Words, causal: bool) -> Iterator[Unit]:
-    variants = few_shot_variants(settings, causal)
-    for task in TASKS if variants else ():
-        if task.name not in settings.tasks:
-            continue
-        episode = draw(
-            task, words, settings.relevant, settings.distractors, settings.points, settings.seed, settings.held_out
-        )
-        for points in _slices(settings.points):
-            yield Unit(points, len(variants), partial(few_shot_items, asker, episode, variants))
-
-
-def read_passages(settings: Settings, text: str) -> list[natural.Passage]:
-    if natural.PROBE not in settings.probes:
-        return []
-    return natural.passages(text, settings.passages, settings.passage_words)
-
-
-def text_units(asker: Asker, passages: Sequence[natural.Passage], conditions: Sequence[Condition]) -> Iterator[Unit]:
-    for points in _slices(len(passages)):
-        yield Unit(points, len(conditions), partial(natural.text_items, asker, passages, conditions))
-
-
-def _slices(points: int) -> list[range]:
-    return [range(first, min(first + POINTS_A_UNIT, points)) for first in range(0, points, POINTS_A_UNIT)]
+            share = max(1, budget // unit.cost)
+            record_items(model, items, folder, crew.rank, share, lambda count: bar.advance(task, count), unit.answer)
 
 
 def describe(model: Model, settings: Settings, words: Words, text: str, notes: list[str]) -> dict[str, Any]:

@@ -6,14 +6,16 @@ the batch size or interruptions.
 
 import os
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import torch
 import torch.distributed as dist
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from torch import Tensor
 
 from maskwise.errors import UserError
 from maskwise.models.base import Batch, Model
@@ -27,12 +29,19 @@ DIGITS = 6
 
 @dataclass(frozen=True)
 class Answer:
-    """The greedy token, its probability, the entropy over the vocabulary (nats), and -log p of the true answer."""
+    """The greedy token, its probability, the entropy over the vocabulary (nats), and -log p of the true answer.
+
+    `evidence` is what some probes measure besides; it goes into the record as it is.
+    """
 
     token: int
     confidence: float
     entropy: float
     nll: float
+    evidence: dict[str, Any] | None = field(default=None, hash=False)
+
+
+Answerer = Callable[[Model, Sequence[Prompt]], list[Answer]]
 
 
 @dataclass(frozen=True)
@@ -74,7 +83,12 @@ def ask(model: Model, prompts: Sequence[Prompt]) -> list[Answer]:
     rows = torch.tensor([prompt.row for prompt in prompts], device=model.device)
     wanted = torch.tensor([prompt.answer_id for prompt in prompts], device=model.device)
     index = model.locate(batch, torch.arange(len(prompts), device=model.device), rows)
-    logp = model.head(model.hidden(batch)[index]).log_softmax(-1)
+    return answers_of(model.head(model.hidden(batch)[index]), wanted)
+
+
+def answers_of(logits: Tensor, wanted: Tensor) -> list[Answer]:
+    """Logits [n, V] of the answer rows and the true tokens [n]: one transfer to the host."""
+    logp = logits.log_softmax(-1)
     best, token = logp.max(-1)
     entropy = torch.special.entr(logp.exp()).sum(-1)
     nll = -logp.gather(1, wanted[:, None])[:, 0]
@@ -107,20 +121,26 @@ def batches(
 
 
 def record_items(
-    model: Model, items: Sequence[Item], folder: Path, rank: int, budget: int, advance: Callable[[int], None]
+    model: Model,
+    items: Sequence[Item],
+    folder: Path,
+    rank: int,
+    budget: int,
+    advance: Callable[[int], None],
+    answer: Answerer = ask,
 ) -> None:
     """Asks the items, longest first, and appends their records batch by batch; equal prompts are asked once."""
     same: dict[Prompt, list[Item]] = {}
     for item in items:
         same.setdefault(item.prompt, []).append(item)
     prompts = sorted(same, key=lambda prompt: -len(prompt.ids))
-    for first, answers in batches(prompts, budget, lambda some: ask(model, some)):
+    for first, answers in batches(prompts, budget, lambda some: answer(model, some)):
         asked = [
-            (item, answer)
-            for prompt, answer in zip(prompts[first : first + len(answers)], answers, strict=True)
+            (item, found)
+            for prompt, found in zip(prompts[first : first + len(answers)], answers, strict=True)
             for item in same[prompt]
         ]
-        append(folder, rank, [_record(model, item, answer) for item, answer in asked])
+        append(folder, rank, [_record(model, item, found) for item, found in asked])
         advance(len(asked))
 
 
@@ -175,4 +195,4 @@ def _record(model: Model, item: Item, answer: Answer) -> Record:
         "confidence": round(answer.confidence, DIGITS),
         "entropy": round(answer.entropy, DIGITS),
         "nll": round(answer.nll, DIGITS),
-    }
+    } | ({} if answer.evidence is None else {"evidence": answer.evidence})

@@ -1,0 +1,90 @@
+"""What does a model's language cost? The held-out NELBO of prose, in nats a token: does tuning spoil it?
+
+Each passage is noised `draws` times by the absorbing process; the noise depends on the tokens and the seed alone, so
+two models with one tokenizer meet the same. An autoregressive model's own negative log-likelihood stands in its place.
+A record's nll is the estimate; predicted and correct are about the first token that was hidden, confidence and entropy
+means over all hidden tokens.
+"""
+
+import zlib
+from collections.abc import Collection, Iterator, Sequence
+
+import torch
+from torch import Tensor
+
+from maskwise.diffusion import Noised, nelbo
+from maskwise.models.base import Batch, Model
+from maskwise.probes.natural import Passage
+from maskwise.probes.records import Condition, Key, make_key
+from maskwise.probes.runner import Answer
+from maskwise.probes.variants import Asker, Item
+from maskwise.tasks.prompts import Prompt
+
+PROBE, TASK = "nelbo", "text"
+ROWS_A_CHUNK = 1024  # rows whose logits exist at a time
+
+
+def passage_items(
+    asker: Asker, passages: Sequence[Passage], draws: int, seed: int, points: Sequence[int], done: Collection[Key]
+) -> Iterator[Item]:
+    """The passages whole; what is hidden of them follows from their ids."""
+    condition: Condition = {"draws": 1 if asker.mask_id is None else draws}
+    for point in points:
+        key = make_key(PROBE, TASK, point, condition)
+        if key not in done:
+            ids = tuple(asker.tokenizer(passages[point][0])["input_ids"])
+            row = first_hidden(noised(ids, asker.mask_id, draws, seed))
+            yield Item(key, condition, Prompt(ids, row, ids[row], 0), asker.tokenizer.decode([ids[row]]))
+
+
+def noised(ids: Sequence[int], mask_id: int | None, draws: int, seed: int) -> list[Noised]:
+    """The draws of a passage that hide anything; for an autoregressive model one that asks for every token but the
+    first."""
+    clean = torch.tensor(ids)
+    if mask_id is None:
+        rows = torch.arange(1, len(ids))
+        return [Noised(clean, rows, clean[rows], torch.ones(len(rows)))]
+    chance = torch.Generator().manual_seed(zlib.crc32(repr((seed, *ids)).encode()))
+    return [draw for _ in range(draws) if len((draw := nelbo(clean, mask_id, chance)).rows)]
+
+
+def first_hidden(draws: Sequence[Noised]) -> int:
+    return int(draws[0].rows[0]) if draws else 0
+
+
+@torch.inference_mode()
+def score(model: Model, prompts: Sequence[Prompt], draws: int, seed: int) -> list[Answer]:
+    """One forward pass over all draws of all passages; logits of the hidden rows only, a chunk at a time."""
+    noise = [noised(prompt.ids, model.mask_id, draws, seed) for prompt in prompts]
+    views = [view for listed in noise for view in listed]
+    owner = [number for number, listed in enumerate(noise) for _ in listed]
+    batch = Batch.pack([view.ids for view in views], model.device)
+    sequence = torch.repeat_interleave(torch.arange(len(views)), torch.tensor([len(view.rows) for view in views]))
+    rows = torch.cat([view.rows for view in views])
+    index = model.locate(batch, sequence.to(model.device), rows.to(model.device))
+    targets = torch.cat([view.targets for view in views]).to(model.device)
+    hidden = model.hidden(batch)
+    told = []  # [rows, 4]: surprise, confidence, entropy, greedy token
+    for start in range(0, len(index), ROWS_A_CHUNK):
+        part = slice(start, start + ROWS_A_CHUNK)
+        logp = model.head(hidden[index[part]]).log_softmax(-1)
+        best, token = logp.max(-1)
+        surprise = -logp.gather(1, targets[part, None])[:, 0]
+        entropy = torch.special.entr(logp.exp()).sum(-1)
+        told.append(torch.stack([surprise, best.exp(), entropy, token.float()], 1))
+    table = torch.cat(told).double().cpu()
+    weights = torch.cat([view.weights for view in views]).double()
+    passage = torch.tensor(owner)[sequence]
+    return [
+        _answer(prompt, table[passage == number], weights[passage == number], None if model.mask_id is None else draws)
+        for number, prompt in enumerate(prompts)
+    ]
+
+
+def _answer(prompt: Prompt, table: Tensor, weights: Tensor, draws: int | None) -> Answer:
+    if len(table) == 0:  # no draw hid anything, so none cost anything
+        return Answer(prompt.ids[prompt.row], 1.0, 0.0, 0.0)
+    surprise, confidence, entropy, token = table.unbind(1)
+    shares = len(prompt.ids) - 1 if draws is None else len(prompt.ids) * draws
+    bound = float((weights * surprise).sum()) / shares
+    return Answer(int(token[0]), float(confidence.mean()), float(entropy.mean()), bound)
