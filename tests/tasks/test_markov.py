@@ -1,6 +1,6 @@
 """The Markov source: its closed forms against enumeration, its laws, and its samples."""
 
-from itertools import product
+from itertools import pairwise, product
 
 import pytest
 import torch
@@ -14,7 +14,7 @@ def enumerated(chain, visible):
     for line in product(range(chain.states), repeat=len(visible)):
         if all(seen in (None, token) for seen, token in zip(visible, line, strict=True)):
             p = chain.stationary[line[0]]
-            for a, b in zip(line[:-1], line[1:], strict=True):
+            for a, b in pairwise(line):
                 p = p * chain.kernel[a, b]
             total[range(len(visible)), line] += p
     return total / total.sum(dim=-1, keepdim=True)

@@ -11,6 +11,7 @@ Dobrushin's coefficient, the largest total variation between two rows of P.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import torch
 from torch import Tensor
@@ -65,7 +66,7 @@ class Chain:
 
     def possible(self, sequence: Sequence[int]) -> list[bool]:
         """For each token but the first, whether the chain can go there from the one before."""
-        return [bool(self.kernel[a, b] > 0) for a, b in zip(sequence[:-1], sequence[1:], strict=True)]
+        return [bool(self.kernel[a, b] > 0) for a, b in pairwise(sequence)]
 
 
 def small_chain(states: int = 12) -> Chain:

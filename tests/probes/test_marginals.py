@@ -1,0 +1,143 @@
+"""Marginals by distance and total correlation, on a Markov source where both are known in closed form."""
+
+import math
+
+import pytest
+import torch
+
+from maskwise.probes.correlation import correlate, pair_correlation, pair_items
+from maskwise.probes.marginals import Gap, common_tokens, compare_rows, cut_text, gap_items, text_frequencies
+from maskwise.tasks.markov import small_chain
+from maskwise.tasks.prompts import Prompt
+from probes.known import shipped_tokenizer
+from probes.oracle import oracle
+from tiny import tiny_llada
+
+CHAIN = small_chain()
+MASK = CHAIN.states
+
+
+def chain_marginals(sequence):
+    p = CHAIN.conditional([None if token == MASK else token for token in sequence])
+    return torch.nn.functional.pad(p, (0, 1))
+
+
+def entropy(p):
+    return float(-(p[p > 0] * p[p > 0].log()).sum())
+
+
+def variation(p, q):
+    return float((p - q).abs().sum() / 2)
+
+
+@pytest.mark.parametrize("suffix", [(), (7, 8)])
+def test_a_perfect_model_of_a_markov_source_shows_the_closed_form(suffix):
+    model = oracle(chain_marginals, MASK + 1, MASK)
+    masks = 12
+    ids = (3, 4, *[MASK] * masks, *suffix)
+    pi = torch.nn.functional.pad(CHAIN.stationary, (0, 1)).float()
+    common = torch.tensor([0, 1, 2])
+    prompts = [Prompt(ids, 1 + d, 0, masks) for d in range(1, masks + 1)]
+    answers = compare_rows(model, prompts, pi, common)
+    exact = CHAIN.conditional([3, 4, *[None] * masks, *suffix])[2 : 2 + masks]
+    for d, answer in enumerate(answers):
+        assert answer.entropy == pytest.approx(entropy(exact[d]), abs=1e-4)
+        assert answer.confidence == pytest.approx(float(exact[d].max()), abs=1e-5)
+        assert answer.evidence["tv_unigram"] == pytest.approx(variation(exact[d], CHAIN.stationary), abs=1e-5)
+        assert answer.evidence["common"] == pytest.approx(float(exact[d][:3].sum()), abs=1e-5)
+        if d + 1 < masks:
+            assert answer.evidence["tv_next"] == pytest.approx(variation(exact[d], exact[d + 1]), abs=1e-5)
+        else:
+            assert "tv_next" not in answer.evidence
+    if not suffix:
+        assert answers[-1].evidence["tv_unigram"] <= CHAIN.dobrushin**masks + 1e-5
+        away = [a.evidence["tv_unigram"] for a in answers]  # entropy need not rise at every step; this must fall
+        assert away == sorted(away, reverse=True)
+        assert answers[-1].entropy == pytest.approx(entropy(CHAIN.stationary), abs=0.01)
+
+
+def test_rows_are_those_of_asking_one_at_a_time():
+    """The dense way: predict every row of every canvas separately."""
+    model = tiny_llada()
+    frequencies = torch.full((model.vocab,), 1 / model.vocab)
+    common = torch.tensor([1, 5, 9])
+    prompts = [Prompt((4, 5, *[model.mask_id] * 6, *end), row, 3, 6) for end in ((), (8, 9)) for row in (2, 4, 7)]
+    for prompt, answer in zip(prompts, compare_rows(model, prompts, frequencies, common), strict=True):
+        p = model.predict([prompt.ids], [[prompt.row]])[0].softmax(dim=-1)[0]
+        assert answer.token == int(p.argmax())
+        assert answer.nll == pytest.approx(-math.log(p[3]), abs=1e-4)
+        assert answer.evidence["common"] == pytest.approx(float(p[common].sum()), abs=1e-5)
+        assert ("tv_next" in answer.evidence) == (prompt.row < 7)
+        if prompt.row < 7:
+            beside = model.predict([prompt.ids], [[prompt.row + 1]])[0].softmax(dim=-1)[0]
+            assert answer.evidence["tv_next"] == pytest.approx(variation(p, beside), abs=1e-5)
+
+
+def test_pieces_of_text_become_gaps():
+    tokenizer = shipped_tokenizer()
+    text = "A plain sentence about ships and weather, said again and again. " * 20
+    gap = Gap(before=8, masks=6, after=4)
+    pieces = cut_text(tokenizer, text, gap.length, 5)
+    assert len(pieces) == 5 and all(len(piece) == 18 for piece in pieces)
+    assert cut_text(tokenizer, "too short", gap.length, 5) == []
+    items = list(gap_items(tokenizer.mask_token_id, tokenizer, pieces, gap, (1, 6, 9), range(2), set()))
+    assert [item.condition for item in items[:4]] == [
+        {"suffix": "none", "distance": 1},
+        {"suffix": "none", "distance": 6},
+        {"suffix": "visible", "distance": 1},
+        {"suffix": "visible", "distance": 6},
+    ]
+    for item in items:
+        piece = pieces[item.key[2]]
+        row = item.prompt.row
+        assert item.prompt.ids[row] == tokenizer.mask_token_id and item.prompt.answer_id == piece[row]
+        assert row == 8 + item.condition["distance"] - 1
+        assert item.prompt.ids[14:] == (piece[14:] if item.condition["suffix"] == "visible" else ())
+    done = {items[0].key}
+    assert len(list(gap_items(tokenizer.mask_token_id, tokenizer, pieces, gap, (1, 6, 9), range(2), done))) == 7
+    frequencies = text_frequencies(tokenizer, text, len(tokenizer))
+    assert float(frequencies.sum()) == pytest.approx(1)
+    assert tokenizer.eos_token_id in common_tokens(frequencies, tokenizer.eos_token_id).tolist()
+
+
+def mutual_information(joint):
+    product = joint.sum(dim=1, keepdim=True) * joint.sum(dim=0, keepdim=True)
+    held = joint > 0
+    return float((joint[held] * (joint[held] / product[held]).log()).sum())
+
+
+@pytest.mark.parametrize("distance", [1, 2, 5])
+def test_the_correlation_of_a_perfect_model_is_the_mutual_information(distance):
+    model = oracle(chain_marginals, MASK + 1, MASK)
+    start = CHAIN.ahead(1)[4]
+    joint = start[:, None] * CHAIN.ahead(distance)
+    ids = [4, *[MASK] * 7]
+    draws = torch.Generator().manual_seed(0)
+    forth, back, _ = pair_correlation(model, ids, 1, 1 + distance, samples=20000, generator=draws)
+    truth = mutual_information(joint)
+    assert forth == pytest.approx(truth, abs=0.02) and back == pytest.approx(truth, abs=0.02)
+
+
+def test_independent_places_have_no_correlation():
+    p = torch.tensor([0.5, 0.3, 0.2, 0.0])
+    model = oracle(lambda sequence: p.expand(len(sequence), -1), 4, 3)
+    forth, back, _ = pair_correlation(model, [0, 3, 3], 1, 2, 32, torch.Generator().manual_seed(0))
+    assert forth == pytest.approx(0, abs=1e-6) and back == pytest.approx(0, abs=1e-6)
+
+
+def test_the_probes_pairs_begin_at_the_first_mask_and_do_not_depend_on_the_batch():
+    tokenizer = shipped_tokenizer()
+    model = tiny_llada(vocab=len(tokenizer), mask_token_id=tokenizer.mask_token_id)
+    pieces = cut_text(tokenizer, "Ships sail in any weather, and some come home late. " * 9, 20, 2)
+    items = list(pair_items(model.mask_id, tokenizer, pieces, Gap(8, 8, 4), (1, 3, 8), range(2), set()))
+    assert [item.condition["distance"] for item in items] == [
+        1,
+        3,
+        1,
+        3,
+    ]  # the eighth mask after the first is not there
+    together = correlate(model, [item.prompt for item in items], seed=0, samples=8)
+    alone = [correlate(model, [item.prompt], seed=0, samples=8)[0] for item in items]
+    for one, other, item in zip(together, alone, items, strict=True):
+        assert one == other
+        assert one.evidence["tc"] >= 0 and item.prompt.ids[item.prompt.row] == model.mask_id
