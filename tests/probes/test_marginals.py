@@ -53,7 +53,7 @@ def test_a_perfect_model_of_a_markov_source_shows_the_closed_form(suffix):
         assert answers[-1].evidence["tv_unigram"] <= CHAIN.dobrushin**masks + 1e-5
         away = [a.evidence["tv_unigram"] for a in answers]  # entropy need not rise at every step; this must fall
         assert away == sorted(away, reverse=True)
-        assert answers[-1].entropy == pytest.approx(entropy(CHAIN.stationary), abs=0.01)
+        assert answers[-1].entropy == pytest.approx(entropy(CHAIN.stationary), abs=0.05)
 
 
 def test_rows_are_those_of_asking_one_at_a_time():
