@@ -1,5 +1,7 @@
 """Attribution against a closed form and a plain reference; attention shares against the weights themselves."""
 
+from itertools import pairwise
+
 import pytest
 import torch
 from known import shipped_tokenizer
@@ -27,7 +29,7 @@ def linear_model(weights: list[float], shift: bool = False) -> Model:
         x = net.embedding(batch.ids) if batch.embeds is None else batch.embeds
         bounds = batch.offsets.tolist()
         parts = []
-        for start, end in zip(bounds, bounds[1:], strict=False):
+        for start, end in pairwise(bounds):
             place = torch.arange(end - start)
             mixing = torch.tensor(weights)[(place[:, None] - place[None, :]).abs()]
             parts.append(mixing @ x[start:end])

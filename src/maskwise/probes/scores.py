@@ -15,13 +15,14 @@ from typing import Any
 import numpy as np
 from scipy import stats
 
+from maskwise.probes.evidence_scores import expand, shots_against_masks
+from maskwise.probes.intervals import CONFIDENCE, TAILS, reach
 from maskwise.probes.records import Condition, Record, Run, condition_order, condition_text
 from maskwise.tasks.episodes import CHANCE
 
 LEAST_SKILL = 0.05
 RESAMPLES = 2000
-CONFIDENCE = 0.95
-TAILS = ((1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2)
+WITH_SURPRISE = ("natural-text", "nelbo")
 
 Score = dict[str, float | None]
 # For each task, whether each of its points was answered right under each of C conditions: [points, C].
@@ -33,7 +34,7 @@ def summarise(run: Run) -> dict[str, Any]:
     by_probe: dict[str, list[Record]] = {probe: [] for probe in run.manifest["settings"]["probes"]}
     for record in run.records:
         by_probe.setdefault(record["probe"], []).append(record)
-    return {
+    summary: dict[str, Any] = {
         "model": run.manifest["model"]["name"],
         "out": str(run.folder),
         "settings": run.manifest["settings"],
@@ -44,6 +45,9 @@ def summarise(run: Run) -> dict[str, Any]:
         },
         "probes": {probe: entries(probe, records) for probe, records in by_probe.items() if records},
     }
+    if by_probe.get("shots-masks"):
+        summary["shots_against_masks"] = shots_against_masks(by_probe["shots-masks"])
+    return summary
 
 
 # One condition
@@ -59,10 +63,10 @@ def entries(probe: str, records: Sequence[Record]) -> list[dict[str, Any]]:
     for condition in conditions:
         group = groups[condition_text(condition)]
         baseline = baseline_of(probe, condition, conditions)
-        entry = _entry(condition, group) | (_surprise(group) if probe == "natural-text" else {})
+        entry = _entry(condition, group) | (_surprise(group) if probe in WITH_SURPRISE else {})
         if baseline is not None and baseline != condition:
             entry["paired"] = {"baseline": baseline, **paired(group, groups[condition_text(baseline)])}
-        found.append(entry)
+        found += expand(entry, group) if "evidence" in group[0] else [entry]
     return found
 
 
@@ -91,8 +95,8 @@ def accuracy_interval(group: Sequence[Record]) -> tuple[float, float, float]:
     means = [float(np.mean(right)) for right in by_task.values()]
     accuracy = float(np.mean(means))
     if len(set(means)) > 1:
-        reach = _reach(means)
-        return accuracy, max(0.0, accuracy - reach), min(1.0, accuracy + reach)
+        half = reach(means)
+        return accuracy, max(0.0, accuracy - half), min(1.0, accuracy + half)
     right = sum(record["correct"] for record in group)
     interval = stats.binomtest(right, len(group)).proportion_ci(CONFIDENCE, method="wilson")
     return accuracy, float(interval.low), float(interval.high)
@@ -104,13 +108,8 @@ def _surprise(group: Sequence[Record]) -> dict[str, float | None]:
     mean = float(np.mean(values))
     if len(values) < 2:
         return {"nll": mean, "nll_low": None, "nll_high": None}
-    reach = _reach(values)
-    return {"nll": mean, "nll_low": mean - reach, "nll_high": mean + reach}
-
-
-def _reach(values: Sequence[float]) -> float:
-    """Half the width of Student's interval of a mean."""
-    return float(stats.t.ppf(TAILS[1], len(values) - 1) * np.std(values, ddof=1) / np.sqrt(len(values)))
+    half = reach(values)
+    return {"nll": mean, "nll_low": mean - half, "nll_high": mean + half}
 
 
 # Two conditions
@@ -144,6 +143,13 @@ def baseline_of(probe: str, condition: Condition, conditions: Sequence[Condition
         return next((c for c in same if c["masks"] == "2 masks"), None)
     if probe == "location-masks":
         return next(c for c in conditions if c["location"] == condition["location"])
+    if probe in ("unmasking", "few-steps", "shots-masks"):
+        name, count = next(iter(condition.items()))
+        return next(c for c in conditions if c[name] == count)
+    if probe == "points":
+        return {"order": "random"}
+    if probe in ("hotpotqa", "labelled-text"):
+        return conditions[0]
     if probe == "natural-text":
         return next((c for c in conditions if c["after"] == condition["after"] and c["count"] == 0), None)
     return None
@@ -172,7 +178,7 @@ def mask_tax(records: Sequence[Record]) -> Score:
         skill = accuracy - CHANCE
         return 1 - _over(skill[:, more].mean(1), skill[:, two])
 
-    return _score(tables(records, [{"masks": k} for k in counts]), tax)
+    return bootstrapped(tables(records, [{"masks": k} for k in counts]), tax)
 
 
 def degradation(records: Sequence[Record]) -> Score:
@@ -184,7 +190,7 @@ def degradation(records: Sequence[Record]) -> Score:
         best = accuracy.max(1)
         return np.where(best - CHANCE >= LEAST_SKILL, (best - accuracy.min(1)) / np.maximum(best, LEAST_SKILL), np.nan)
 
-    return _score(tables(records, [{"masks": k} for k in counts]), loss)
+    return bootstrapped(tables(records, [{"masks": k} for k in counts]), loss)
 
 
 def locality(records: Sequence[Record]) -> Score:
@@ -202,7 +208,7 @@ def locality(records: Sequence[Record]) -> Score:
         near, far = accuracy[:, ::2], accuracy[:, 1::2]
         return _over(near - far, near - CHANCE).mean(1)
 
-    return _score(tables(records, ends), preference)
+    return bootstrapped(tables(records, ends), preference)
 
 
 def tables(records: Sequence[Record], conditions: Sequence[Condition]) -> Tables:
@@ -220,7 +226,7 @@ def tables(records: Sequence[Record], conditions: Sequence[Condition]) -> Tables
     return [np.array(rows) for rows in by_task.values()]
 
 
-def _score(by_task: Tables, formula: Callable[[np.ndarray], np.ndarray]) -> Score:
+def bootstrapped(by_task: Tables, formula: Callable[[np.ndarray], np.ndarray]) -> Score:
     """formula maps accuracies [n, C] to scores [n], nan where undefined. The interval is a bootstrap over tasks, and
     over points within tasks, conditions paired; resamples in which the score is undefined are left out."""
     if not by_task:

@@ -1,0 +1,37 @@
+"""Means with 95 % intervals."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+from scipy import stats
+
+CONFIDENCE = 0.95
+TAILS = ((1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2)
+
+
+def reach(values: Sequence[float]) -> float:
+    """Half the width of Student's interval of a mean."""
+    return float(stats.t.ppf(TAILS[1], len(values) - 1) * np.std(values, ddof=1) / np.sqrt(len(values)))
+
+
+def mean_over_tasks(values: Iterable[tuple[str, float]]) -> tuple[float, float | None, float | None]:
+    """(task, value) pairs -> the mean of the tasks' means, Student's interval over tasks (of one task: over points)."""
+    by_task: dict[str, list[float]] = defaultdict(list)
+    for task, value in values:
+        by_task[task].append(value)
+    means = [float(np.mean(found)) for found in by_task.values()]
+    sample = means if len(means) > 1 else next(iter(by_task.values()))
+    middle = float(np.mean(means))
+    if len(sample) < 2:
+        return middle, None, None
+    return middle, middle - reach(sample), middle + reach(sample)
+
+
+def correlation(x: Sequence[float], y: Sequence[float]) -> dict[str, float | None]:
+    """Pearson's r with Fisher's interval; null with fewer than four pairs or where one side does not vary."""
+    if len(x) < 4 or np.ptp(x) == 0 or np.ptp(y) == 0:
+        return {"value": None, "low": None, "high": None}
+    found = stats.pearsonr(x, y)
+    interval = found.confidence_interval(CONFIDENCE)
+    return {"value": float(found.statistic), "low": float(interval.low), "high": float(interval.high)}
