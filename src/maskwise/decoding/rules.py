@@ -16,7 +16,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from maskwise.decoding.sampling import entropy, log_confidence
+from maskwise.decoding.sampling import entropy, log_confidence, log_margin
 from maskwise.errors import UserError
 
 
@@ -34,9 +34,8 @@ class Rows:
         return self.unless_held(log_confidence(self.logits, self.tokens))
 
     def margin(self) -> Tensor:
-        """Probability of the likeliest token less that of the second."""
-        best = self.logits.softmax(dim=-1).topk(2, dim=-1).values
-        return self.unless_held(best[..., 0] - best[..., 1])
+        """Logarithm of the probability of the likeliest token less that of the second."""
+        return self.unless_held(log_margin(self.logits))
 
     def certainty(self) -> Tensor:
         """Negative entropy."""
@@ -247,8 +246,7 @@ def dream_origin(rows: Rows, state: State, knobs: Knobs) -> Choice:
 
 
 def dream_maskgit_plus(rows: Rows, state: State, knobs: Knobs) -> Choice:
-    score = rows.confidence()
-    return best(_jumbled(score.exp() if knobs["alg_temp"] else score, state, knobs), rows, state)
+    return best(_jumbled(rows.confidence(), state, knobs), rows, state)
 
 
 def dream_topk_margin(rows: Rows, state: State, knobs: Knobs) -> Choice:
@@ -259,13 +257,16 @@ def dream_entropy(rows: Rows, state: State, knobs: Knobs) -> Choice:
     """Negative entropy with Dream's own 1e-10 inside the logarithm."""
     p = rows.logits.softmax(dim=-1)
     score = rows.unless_held((p * (p + 1e-10).log()).sum(dim=-1))
-    return best(_jumbled(score, state, knobs), rows, state)
+    return best(score if knobs["alg_temp"] == 0 else _drawn(score, state, knobs), rows, state)
 
 
-def _jumbled(score: Tensor, state: State, knobs: Knobs) -> Tensor:
-    """Dream's alg_temp: rows drawn without replacement by softmax(score / alg_temp), here by the Gumbel trick."""
-    if knobs["alg_temp"] == 0:
-        return score
+def _jumbled(log_score: Tensor, state: State, knobs: Knobs) -> Tensor:
+    """The score itself orders the rows, or with Dream's alg_temp a draw does; its logarithm is the finer to compare."""
+    return log_score if knobs["alg_temp"] == 0 else _drawn(log_score.exp(), state, knobs)
+
+
+def _drawn(score: Tensor, state: State, knobs: Knobs) -> Tensor:
+    """Rows without replacement by softmax(score / alg_temp): the Gumbel trick."""
     assert state.draws is not None
     return score / knobs["alg_temp"] - (-state.draws.double().log()).log().float()
 

@@ -56,21 +56,37 @@ def guide(logits: Tensor, unconditional: Tensor, scale: float, mask_id: int) -> 
     return guided
 
 
-def log_confidence(logits: Tensor, tokens: Tensor) -> Tensor:
-    """Log-probability of a row's token: its logit less logsumexp, in float32. [.., V], [..] -> [..].
+# Three measures of how sure a row is, in float32. Each keeps the likeliest token apart from the others, whose weights
+# relative to it can be tiny: of p = 1 - 1e-9 in one row and 1 - 1e-10 in another both would round to 1, entropies and
+# margins drown in rounding, and the order of the surest rows be left to chance.
 
-    The largest logit's own share of the sum is kept apart (log1p), so that two rows of probability 1 - 1e-9 and
-    1 - 1e-10 still differ; a plain float32 logsumexp would call both certain and leave their order to chance.
-    """
-    top, where = logits.max(dim=-1, keepdim=True)
-    others = (logits - top).exp_().scatter_(-1, where, 0.0).sum(dim=-1)
-    chosen = logits.gather(-1, tokens[..., None])[..., 0]
-    return (chosen - top[..., 0]) - others.log1p()
+
+def log_confidence(logits: Tensor, tokens: Tensor) -> Tensor:
+    """Log-probability of a row's token: the logit less the logsumexp. [.., V], [..] -> [..]."""
+    top, others = _others(logits)
+    chosen = logits.gather(-1, tokens[..., None])
+    return (chosen - top)[..., 0] - others.sum(dim=-1).log1p()
+
+
+def log_margin(logits: Tensor) -> Tensor:
+    """Logarithm of the likeliest token's probability less the second's. [.., V] -> [..]."""
+    _, others = _others(logits)
+    second = others.max(dim=-1).values
+    return torch.log1p(-second) - others.sum(dim=-1).log1p()
 
 
 def entropy(logits: Tensor) -> Tensor:
     """Entropy of each row in nats. [.., V] -> [..]."""
-    return torch.special.entr(logits.softmax(dim=-1)).sum(dim=-1)
+    top, others = _others(logits)
+    total = others.sum(dim=-1)
+    distance = (top - logits).clamp(max=1e4)  # a weight of 0 times an infinite distance is 0
+    return total.log1p() + (others * distance).sum(dim=-1) / (1 + total)
+
+
+def _others(logits: Tensor) -> tuple[Tensor, Tensor]:
+    """The largest logit [.., 1], and exp(logit - largest) of every token [.., V], but 0 for its first holder."""
+    top, where = logits.max(dim=-1, keepdim=True)
+    return top, (logits - top).exp_().scatter_(-1, where, 0.0)
 
 
 def _keep_top_p(logits: Tensor, top_p: float) -> Tensor:
