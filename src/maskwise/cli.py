@@ -121,13 +121,16 @@ def diagnose(
     model: Annotated[str, typer.Argument(help="A checkpoint folder, embedded or published name.")] = "tiny-llada",
     probes: Annotated[str | None, typer.Option(help="Which probes, separated by commas; else the preset's.")] = None,
     quick: Annotated[bool, typer.Option("--quick", help="A first look: short prompts, 4 tasks, few points.")] = False,
-    full: Annotated[bool, typer.Option("--full", help="As the paper: 1000 points a task.")] = False,
+    full: Annotated[bool, typer.Option("--full", help="As the paper: every probe, 1000 points a task.")] = False,
     out: Annotated[Path | None, typer.Option(help="Run folder; else one under runs/ named after all settings.")] = None,
     points: Annotated[int | None, typer.Option(help="Test points a task, and passages of text.")] = None,
     seed: Annotated[int, typer.Option(help="Draws the examples and questions.")] = 0,
     chat: Annotated[bool, typer.Option("--chat", help="Ask through the chat template (Instruct models).")] = False,
     words: Annotated[Path | None, typer.Option(help="Word lists of your own: JSON, {category: [word, ...]}.")] = None,
     text: Annotated[Path | None, typer.Option(help="A text file for the natural-text probe.")] = None,
+    data: Annotated[
+        list[str] | None, typer.Option(help="NAME=PATH of a data set for hotpotqa and labelled-text; repeatable.")
+    ] = None,
     batch_tokens: Annotated[int | None, typer.Option(help="Tokens a batch; halved when memory runs out.")] = None,
     dtype: Annotated[str, typer.Option(help="auto, float32, bfloat16 or float16.")] = "auto",
     device: Annotated[str | None, typer.Option(help="cpu, cuda, ...")] = None,
@@ -151,11 +154,12 @@ def diagnose(
     from maskwise.probes.records import read_run
     from maskwise.probes.runner import join_crew, own_device
     from maskwise.probes.scores import summarise
+    from maskwise.tasks.datasets import read_datasets
     from maskwise.tasks.words import load_words
 
-    listed, prose = load_words(words), load_text(text)
+    listed, prose, sets = load_words(words), load_text(text), read_datasets(data or [])
     opened = open_model(model, dtype=dtype, device=own_device(device), adapter=adapter)
-    folder = run_probes(opened, wanted, out, listed, prose, batch_tokens)
+    folder = run_probes(opened, wanted, out, listed, prose, batch_tokens, sets)
     if join_crew().rank > 0:
         return
     from maskwise.report.page import write_report

@@ -7,7 +7,7 @@ import pytest
 from test_prompts import tokenizer_named
 
 from maskwise.errors import UserError
-from maskwise.tasks.datasets import read_dataset
+from maskwise.tasks.datasets import read_dataset, read_datasets
 from maskwise.tasks.labelled import Labelled, answer_masks, balanced, first_tokens
 from maskwise.tasks.prompts import encode_label, opened
 
@@ -81,6 +81,14 @@ def test_a_users_own_file(suffix, tmp_path):
     assert {(e.asked, e.label) for e in (*data.shown, *data.tests)} == {
         (f"Text: {row['text']}", row["label"]) for row in rows
     }
+
+
+def test_data_sets_are_named(tmp_path):
+    lines(tmp_path / "a=b.jsonl", *(json.dumps({"text": str(n), "label": f"{n % 2}"}) for n in range(6)))
+    assert list(read_datasets([f"mine={tmp_path / 'a=b.jsonl'}"])) == ["mine"]
+    for wrong in ([str(tmp_path)], ["mine="], [f"mine={tmp_path / 'a=b.jsonl'}"] * 2):
+        with pytest.raises(UserError, match="write NAME=PATH"):
+            read_datasets(wrong)
 
 
 def test_broken_files_are_named_with_their_line(tmp_path):

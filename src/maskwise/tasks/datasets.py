@@ -16,7 +16,7 @@ import csv
 import io
 import json
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -65,6 +65,17 @@ def read_dataset(name: str, path: str | Path) -> Dataset:
     if not shown or not tests or len(data.labels) < 2:
         raise UserError(f"{path} holds too little to show and to ask: two labels and a few lines of each are needed")
     return data
+
+
+def read_datasets(named: Sequence[str]) -> dict[str, Dataset]:
+    """`NAME=PATH` texts, as the command line gives them."""
+    found: dict[str, Dataset] = {}
+    for text in named:
+        name, equals, path = text.partition("=")
+        if not (name and equals and path) or name in found:
+            raise UserError(f"--data {text}: write NAME=PATH, each name once")
+        found[name] = read_dataset(name, path)
+    return found
 
 
 # Published forms

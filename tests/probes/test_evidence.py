@@ -1,0 +1,295 @@
+"""Decoding in steps, shots, points, data sets and likelihood: on models whose answers are known, or against a plain
+reference."""
+
+import json
+import re
+from dataclasses import replace
+from itertools import pairwise
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+from known import EVERY_PROBE, known_model, shipped_tokenizer, truth
+from torch import nn
+
+import maskwise as mw
+from maskwise.errors import UserError
+from maskwise.models.base import Model
+from maskwise.probes.diagnose import diagnose
+from maskwise.probes.evidence_scores import shots_against_masks
+from maskwise.probes.likelihood import noised, score
+from maskwise.probes.records import read_run
+from maskwise.probes.runner import ask
+from maskwise.probes.scores import summarise
+from maskwise.probes.settings import FULL, MORE_PROBES, PROBES, Evidence
+from maskwise.probes.steps import before_commit, decode
+from maskwise.tasks.datasets import read_dataset
+from maskwise.tasks.prompts import Prompt
+from tiny import tiny_ar, tiny_dream, tiny_llada
+
+LITTLE = replace(
+    EVERY_PROBE,
+    points=4,
+    evidence=Evidence(
+        orderings=2, questions=2, masks=6, near=5, unmasking_steps=5, few_steps=(2,), step_masks=(2, 12), shots=(1, 3),
+        shot_masks=(1, 8), clouds=1, cloud_examples=12, cloud_points=6, data_shots=2, data_shares=(0.0, 0.2),
+        nelbo_draws=3,
+    ),
+)  # fmt: skip
+
+
+def only(*probes):
+    return replace(LITTLE, probes=probes)
+
+
+def little(make=tiny_llada, **more):
+    tokenizer = shipped_tokenizer()
+    masked = {} if make is tiny_ar else {"mask_token_id": tokenizer.mask_token_id}
+    return make(tokenizer=tokenizer, vocab=len(tokenizer), window=2048, **masked, **more)
+
+
+def accuracy(summary, probe):
+    return {tuple(e["condition"].values()): e["accuracy"] for e in summary["probes"][probe]}
+
+
+# All of them
+
+
+@pytest.mark.parametrize("make", [tiny_llada, tiny_dream, tiny_ar])
+def test_full_runs_every_probe_and_says_what_it_did_not_run(make, tmp_path):
+    model = little(make)
+    settings = replace(LITTLE, probes=FULL.probes, tasks=("country-smallest",), points=2, passages=2)
+    assert FULL.probes == PROBES + MORE_PROBES
+    run = read_run(diagnose(model, settings, tmp_path / "run"))
+    summary, notes = summarise(run), run.manifest["notes"]
+    for probe in FULL.probes:
+        said = any(note.startswith(f"{probe} was not run") for note in notes)
+        assert bool(summary["probes"].get(probe)) != said, probe
+    assert sum("want of data" in note for note in notes) == 2
+    ran = {"attribution", "attention", "points", "nelbo"}
+    assert ran <= summary["probes"].keys()
+    assert model.causal == ("unmasking" not in summary["probes"])
+    again = diagnose(model, settings, tmp_path / "run")
+    assert read_run(again).records == run.records
+
+
+def test_evidence_becomes_curves(tmp_path):
+    run = read_run(diagnose(little(), only("attribution", "mask-attribution", "attention"), tmp_path))
+    summary = summarise(run)["probes"]
+    records = [r for r in run.records if r["probe"] == "attribution" and r["condition"] == {"question": "left"}]
+    assert len(records) == 2 * 4 and {len(r["evidence"]["examples"]) for r in records} == {6}
+    by_hand = np.mean([[r["evidence"]["examples"] for r in records if r["task"] == task]
+                       for task in {r["task"] for r in records}], axis=(0, 1))  # fmt: skip
+    curve = [e for e in summary["attribution"] if e["condition"]["question"] == "left" and "example" in e["condition"]]
+    assert [e["condition"]["example"] for e in curve] == list(range(6))
+    assert [e["evidence"] for e in curve] == pytest.approx(by_hand.tolist())
+    assert all(e["evidence_low"] <= e["evidence"] <= e["evidence_high"] and e["n"] == 8 for e in curve)
+    assert {e["condition"]["tokens"] for e in summary["mask-attribution"]} == {"masks", "near", "all"}
+    layers = {(e["condition"]["tokens"], e["condition"]["layer"]) for e in summary["attention"]}
+    assert layers == {(name, layer) for name in ("answer", "masks", "near", "far") for layer in (0, 1)}
+    assert sum(e["evidence"] for e in summary["attention"]) == pytest.approx(2, abs=1e-3)
+    assert {e["masks"] for e in summary["attention"]} == {7}
+
+
+# Decoding
+
+
+def test_decoding_the_answer_is_what_the_decoder_wrote_and_its_confidence_that_of_its_step():
+    """Every step of a random order is replayed by hand from the model's own predictions."""
+    model = tiny_llada(vocab=64)
+    prompts = [Prompt((*range(3, 3 + n), *[63] * 6), n, 7, 6) for n in (8, 5, 11)]
+    answers = decode(model, prompts, steps=3, order="random", seed=5)
+    chance = torch.Generator().manual_seed(5)
+    done = mw.generate(model, [p.ids[: p.row] for p in prompts], 6, 3, rule="random", generator=chance)
+    for prompt, answer, generation in zip(prompts, answers, done, strict=True):
+        assert answer.token == generation.ids[0]
+        canvas = list(prompt.ids)
+        for step in range(3):
+            if step == generation.order[0]:
+                probabilities = model.predict([canvas], [[prompt.row]])[0][0].softmax(-1)
+                assert int(probabilities.argmax()) == answer.token
+                assert answer.confidence == pytest.approx(float(probabilities.max()), abs=1e-5)
+                assert answer.nll == pytest.approx(-float(probabilities[7].log()), abs=1e-4)
+                assert before_commit(prompt, generation).ids == tuple(canvas)
+            for place, when in enumerate(generation.order):
+                if when == step:
+                    canvas[prompt.row + place] = generation.ids[place]
+
+
+def test_one_step_of_decoding_is_plain_asking():
+    model = tiny_dream(vocab=64)
+    prompts = [Prompt((*range(3, 3 + n), *[63] * 4), n, 7, 4) for n in (6, 9)]
+    for decoded, asked in zip(decode(model, prompts, 1, "confidence", 0), ask(model, prompts), strict=True):
+        assert decoded.token == asked.token and decoded.confidence == pytest.approx(asked.confidence, abs=1e-6)
+
+
+def test_unmasking_recovers_what_masks_cost_when_the_answer_waits(tmp_path):
+    """Right with few masks in sight, else "A"; it fills the tail with letters, all equally sure."""
+
+    def reply(text):
+        options = re.findall(r"Options: (\(A\) .*)\n", text)[-1]
+        return truth()[options] if text.count("<|mask|>") <= 6 else "A"
+
+    model = reader_model(reply)
+    model.net.config = SimpleNamespace(eos_token_id=None)  # the decoder asks what ends a text
+    run = read_run(diagnose(model, replace(only("unmasking", "few-steps"), points=30), tmp_path))
+    unmasking, few = accuracy(summarise(run), "unmasking"), accuracy(summarise(run), "few-steps")
+    assert unmasking["confidence", 2] == unmasking["random", 2] == few[2, 2] == 1.0
+    # Ties go to the left, so by confidence the answer is written first, while all 12 are masked: "A" it is.
+    assert unmasking["confidence", 12] == pytest.approx(1 / 3, abs=1e-6)
+    # In a random order of 5 steps (3, 3, 2, 2, 2 tokens), the answer waits until 6 or fewer are masked half the time.
+    assert 0.5 < unmasking["random", 12] < 0.85
+    assert unmasking["confidence", 12] < few[2, 12] < 0.85
+    assert {record["masks"] for record in run.records} == {2, 12}
+
+
+# Shots
+
+
+def test_shots_are_relevant_examples_alone(tmp_path):
+    seen = []
+
+    def counting(questions, asked, text):
+        seen.append((len(questions) - 1, text.count("<|mask|>")))
+        return truth()[questions[asked][0]]
+
+    summary = summarise(read_run(diagnose(known_model(counting), only("shots-masks"), tmp_path)))
+    assert set(seen) == {(1, 2), (1, 9), (3, 2), (3, 9)}
+    assert set(accuracy(summary, "shots-masks")) == {(1, 1), (1, 8), (3, 1), (3, 8)}
+    assert summary["shots_against_masks"]["together"] == {"value": None, "low": None, "high": None}
+
+
+def shot_records(accuracies, points=40):
+    """accuracies: task -> right answers (few, many, masked) of the points."""
+    return [
+        {"task": task, "point": point, "condition": {"shots": shots, "extra masks": masks}, "correct": point < right}
+        for task, counts in accuracies.items()
+        for (shots, masks), right in zip([(5, 1), (25, 1), (25, 200)], counts, strict=True)
+        for point in range(points)
+    ]
+
+
+def test_the_correlation_is_pearsons():
+    counts = {"a": (10, 20, 18), "b": (10, 30, 24), "c": (12, 16, 16), "d": (8, 38, 20), "e": (20, 24, 22)}
+    found = shots_against_masks(shot_records(counts))
+    gain = np.array([many - few for few, many, _ in counts.values()]) / 40
+    change = np.array([masked - many for _, many, masked in counts.values()]) / 40
+    r = float(np.corrcoef(gain, change)[0, 1])
+    assert found["together"]["value"] == pytest.approx(r) and r < -0.9
+    width = 1.959964 / np.sqrt(len(counts) - 3)
+    assert found["together"]["low"] == pytest.approx(np.tanh(np.arctanh(r) - width), abs=1e-5)
+    assert found["together"]["high"] == pytest.approx(np.tanh(np.arctanh(r) + width), abs=1e-5)
+    assert found["apart"]["value"] == pytest.approx(r, abs=0.1)  # all counts are even, so both halves agree
+    assert found["tasks"]["b"] == pytest.approx({"gain": 0.5, "change": -0.15})
+
+
+def test_noise_alone_correlates_together_but_not_apart():
+    draws = np.random.default_rng(0)
+    records = [
+        record | {"correct": bool(draws.random() < 0.5)}
+        for record in shot_records({f"task {n}": (0, 0, 0) for n in range(900)}, points=6)
+    ]
+    found = shots_against_masks(records)
+    assert found["together"]["value"] == pytest.approx(-1 / 2, abs=0.1)  # both sides share one accuracy
+    assert found["apart"]["value"] == pytest.approx(0, abs=0.1)
+
+
+# Points and data sets
+
+
+def reader_model(reply):
+    """Reads its prompt as text and answers reply(text) with certainty, at every place."""
+    tokenizer = shipped_tokenizer()
+
+    def body(net, batch, layout):
+        hidden = torch.zeros(batch.tokens, len(tokenizer))
+        bounds = batch.offsets.tolist()
+        for start, end in pairwise(bounds):
+            token = tokenizer(reply(tokenizer.decode(batch.ids[start:end])), add_special_tokens=False)["input_ids"][0]
+            hidden[start:end, token] = 50.0
+        return hidden
+
+    net = nn.Module()
+    net.embedding = nn.Embedding(len(tokenizer), 1)
+    net.get_input_embeddings = lambda: net.embedding
+    return Model(net, body, kind="wrapped", window=4096, shift=False, mask_id=tokenizer.mask_token_id,
+                 tokenizer=tokenizer, head=lambda rows: rows.clone(), name="reader")  # fmt: skip
+
+
+def test_copying_the_last_label_is_best_with_the_nearest_last(tmp_path):
+    model = reader_model(lambda text: re.findall(r"Answer:\[(\w+)\]", text)[-1])
+    settings = replace(only("points"), points=60, evidence=replace(LITTLE.evidence, cloud_examples=60, cloud_points=60))
+    run = read_run(diagnose(model, settings, tmp_path))
+    found = accuracy(summarise(run), "points")
+    assert found["nearest last",] > 0.85 > 0.7 > found["random",] and found["nearest first",] < 0.7
+    assert {r["task"] for r in run.records} == {
+        f"{shape}-0" for shape in ("nonlinear", "swiss-roll", "moons", "circles")
+    }
+    tokenizer = model.tokenizer
+    starts = {tokenizer.decode(tokenizer(label)["input_ids"][:1]) for label in ("Above", "Below")}
+    assert {r["answer"] for r in run.records} == starts and len({r["masks"] for r in run.records}) == 1
+
+
+def test_points_use_as_many_examples_as_the_window_holds(tmp_path):
+    model = little()
+    model.window = 200
+    run = read_run(diagnose(model, only("points"), tmp_path / "a"))
+    (note,) = run.manifest["notes"]
+    shown = int(re.search(r"points: (\d+) examples instead of 12", note)[1])
+    assert 3 < shown < 12
+    with pytest.raises(UserError, match="nothing to ask: hotpotqa was not run for want of data"):
+        diagnose(model, only("hotpotqa"), tmp_path / "b")
+    assert not (tmp_path / "b").exists()
+
+
+def test_data_sets_are_asked_with_a_share_of_masks(tmp_path):
+    rows = [{"text": f"number {n}", "label": "even" if n % 2 == 0 else "odd"} for n in range(40)]
+    (tmp_path / "parity.json").write_text(json.dumps(rows))
+    data = {"parity": read_dataset("parity", tmp_path / "parity.json")}
+
+    def parity(text):
+        asked = int(re.findall(r"number (\d+)", text)[-1])
+        return "even" if asked % 2 == 0 or text.count("<|mask|>") > 8 else "odd"
+
+    run = read_run(diagnose(reader_model(parity), replace(only("labelled-text"), points=10), tmp_path / "r", data=data))
+    found = accuracy(summarise(run), "labelled-text")
+    odd = np.mean([r["answer"].startswith("o") for r in run.records])
+    assert found[0.0,] == 1.0 and found[0.2,] == pytest.approx(1 - odd) and 0 < odd < 1
+    assert {r["task"] for r in run.records} == {"parity"} and run.manifest["settings"]["data"].keys() == {"parity"}
+    few, many = ({r["masks"] for r in run.records if r["condition"]["share"] == share} for share in (0.0, 0.2))
+    assert len(few) == 1 and min(many) > 8 > max(few)
+
+
+# Likelihood
+
+
+@pytest.mark.parametrize("make", [tiny_llada, tiny_dream])
+def test_the_nelbo_is_the_weighted_surprise_at_hidden_tokens(make):
+    model = make(vocab=64)
+    ids = [tuple(range(5, 5 + n)) for n in (20, 13)]
+    found = score(model, [Prompt(i, 0, i[0], 0) for i in ids], draws=4, seed=1)
+    for answer, clean in zip(found, ids, strict=True):
+        total = 0.0
+        for draw in noised(clean, model.mask_id, 4, 1):
+            logp = model.predict([draw.ids.tolist()], [draw.rows.tolist()])[0].log_softmax(-1)
+            total += float(-(draw.weights * logp.gather(1, draw.targets[:, None])[:, 0]).sum())
+        assert answer.nll == pytest.approx(total / 4 / len(clean), rel=1e-4)
+    assert noised(ids[0], 63, 4, 1)[0].ids.tolist() == noised(ids[0], 63, 4, 1)[0].ids.tolist()
+
+
+def test_a_model_that_knows_nothing_has_the_entropy_of_its_vocabulary():
+    """Uniform predictions over 63 tokens: the NELBO is log 63 a token, up to the noise of the draws."""
+    model = tiny_llada(vocab=64)
+    model.net.get_output_embeddings().weight.data.zero_()
+    answer = score(model, [Prompt(tuple(range(1, 41)), 0, 1, 0)], draws=2000, seed=0)[0]
+    assert answer.nll == pytest.approx(np.log(63), rel=0.08)
+    assert answer.entropy == pytest.approx(np.log(63), rel=1e-4)
+
+
+def test_an_autoregressive_models_likelihood_is_exact():
+    model = tiny_ar(vocab=64)
+    ids = (3, 9, 4, 27, 5)
+    answer = score(model, [Prompt(ids, 1, 9, 0)], draws=3, seed=0)[0]
+    logp = model.predict([ids], [[1, 2, 3, 4]])[0].log_softmax(-1)
+    assert answer.nll == pytest.approx(-float(logp[range(4), ids[1:]].mean()), rel=1e-5)
