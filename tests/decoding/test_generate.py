@@ -127,6 +127,16 @@ def test_a_cache_refreshed_at_every_step_equals_none(make, cache, canvas):
         assert mw.generate(model, PROMPTS, 8, cache=cache, refresh=1, **settings) == exact
 
 
+@pytest.mark.parametrize("make", MASKED)
+@pytest.mark.parametrize("rule", ["low-confidence", "threshold"])
+def test_caches_of_one_layer_are_exact(make, rule):
+    """One layer's keys and values depend on the token alone, so nothing stored goes stale while it stays as it is."""
+    model = make(4, layers=1)
+    exact = mw.generate(model, PROMPTS, 12, block=4, rule=rule)
+    for cache in ("prefix", "dual"):
+        assert mw.generate(model, PROMPTS, 12, block=4, rule=rule, cache=cache) == exact
+
+
 def test_caches_are_approximate_and_prefix_is_the_closer_one():
     """Agreement with exact decoding, measured: neither cache is exact, and what dual stores in addition costs more."""
     agreement = {"prefix": 0, "dual": 0}

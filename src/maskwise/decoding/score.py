@@ -12,7 +12,7 @@ uniform in 1..n and M uniform among the sets of that size. Then
 forward pass, and all three agree. For an autoregressive model the chain rule is the likelihood, in one pass.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from math import comb
 from typing import Any
@@ -45,12 +45,15 @@ class Score:
 class _Question:
     """One request laid out: N views of prompt + answer + appended masks, which differ in the answer tokens masked."""
 
+    number: int
     ids: Tensor  # [N, L] int64
     asked: Tensor  # [N, n] bool, the answer tokens to read
     weights: Tensor  # [N] float64
     start: int  # where the answer begins
     answer: Tensor  # [n] int64
-    method: str
+
+
+Part = tuple[_Question, int, int]  # a question's views from first to last + 1
 
 
 def encode_pair(model: Model, prompt: str | Sequence[int], answer: str | Sequence[int]) -> tuple[list[int], list[int]]:
@@ -86,7 +89,7 @@ def score(
     """Scores (prompt, answer) pairs, batched across them.
 
     method: auto is exact where that takes no more passes than `samples`, else monte-carlo; for an AR model the chain.
-    masks: how many masks stand after the answer. on_pass(done, total) is called after each forward pass.
+    masks: how many masks stand after the answer. on_pass(done, total), requests, is called after each forward pass.
     """
     if method not in METHODS:
         raise UserError(f"unknown method {method!r}: choose one of {', '.join(METHODS)}")
@@ -96,13 +99,32 @@ def score(
         raise UserError(f"{model.name or model.kind} is autoregressive: it has no masks, and only the chain rule")
     if not model.causal and model.mask_id is None:
         raise UserError(f"{model.name or model.kind} has no mask token: open a masked diffusion model or pass mask_id")
-    chance = make_generator(model, generator)
-    questions = []
-    for number, (prompt, answer) in enumerate(requests):
-        prompt_ids, answer_ids = encode_pair(model, prompt, answer)
+    pairs = [encode_pair(model, prompt, answer) for prompt, answer in requests]
+    for number, (prompt_ids, answer_ids) in enumerate(pairs):
         _check_pair(model, prompt_ids, answer_ids, masks, f"request {number}")
-        questions.append(_lay_out(model, prompt_ids, answer_ids, method, samples, masks, chance))
-    return _answers(model, questions, on_pass)
+    methods = [_method(model, method, len(answer_ids), samples) for _, answer_ids in pairs]
+    chance = make_generator(model, generator)
+    # Laid out one after the other as the passes take them in: all views of all requests would fill the memory.
+    questions = (
+        _lay_out(model, number, prompt_ids, answer_ids, chosen, samples, masks, chance)
+        for number, ((prompt_ids, answer_ids), chosen) in enumerate(zip(pairs, methods, strict=True))
+    )
+    found = _read_all(model, questions, len(pairs), on_pass)
+    return [
+        Score(total, len(answer), chosen, views, likeliest if model.causal or len(answer) == 1 else None)
+        for (total, views, likeliest), (_, answer), chosen in zip(found, pairs, methods, strict=True)
+    ]
+
+
+def _method(model: Model, method: str, n: int, samples: int) -> str:
+    """What `auto` means for an answer of n tokens."""
+    if model.causal:
+        return "chain"
+    if method == "auto":
+        return "exact" if 2**n - 1 <= samples else "monte-carlo"
+    if method == "exact" and n > LONGEST_EXACT:
+        raise UserError(f"exact enumeration of {n} tokens takes 2^{n} - 1 passes: use monte-carlo or chain")
+    return method
 
 
 def _check_pair(model: Model, prompt: list[int], answer: list[int], masks: int, what: str) -> None:
@@ -114,27 +136,23 @@ def _check_pair(model: Model, prompt: list[int], answer: list[int], masks: int, 
 
 
 def _lay_out(
-    model: Model, prompt: list[int], answer: list[int], method: str, samples: int, masks: int, chance: torch.Generator
-) -> _Question:
+    model: Model, number: int, prompt: list[int], answer: list[int], method: str, samples: int, masks: int,
+    chance: torch.Generator,
+) -> _Question:  # fmt: skip
     n = len(answer)
+    weights = torch.ones(n if method == "chain" and not model.causal else 1)
+    hidden = torch.zeros(1, n, dtype=torch.bool)
     if model.causal:
-        asked, hidden, weights, method = torch.ones(1, n, dtype=torch.bool), None, torch.ones(1), "chain"
+        asked = ~hidden
+    elif method == "chain":
+        hidden, asked = torch.ones(n, n, dtype=torch.bool).triu(), torch.eye(n, dtype=torch.bool)
     else:
-        if method == "auto":
-            method = "exact" if 2**n - 1 <= samples else "monte-carlo"
-        if method == "exact" and n > LONGEST_EXACT:
-            raise UserError(f"exact enumeration of {n} tokens takes 2^{n} - 1 passes: use monte-carlo or chain")
-        if method == "exact":
-            hidden, weights = every_subset(n)
-        elif method == "monte-carlo":
-            hidden, weights = sampled_subsets(n, samples, chance)
-        else:
-            hidden, weights = torch.ones(n, n, dtype=torch.bool).triu(), torch.ones(n)
-        asked = torch.eye(n, dtype=torch.bool) if method == "chain" else hidden
-    ids = torch.tensor([*prompt, *answer, *[model.mask_id or 0] * masks]).repeat(len(asked), 1)
-    if hidden is not None and model.mask_id is not None:
-        ids[:, len(prompt) : len(prompt) + n].masked_fill_(hidden, model.mask_id)
-    return _Question(ids, asked, weights.double(), len(prompt), torch.tensor(answer), method)
+        hidden, weights = every_subset(n) if method == "exact" else sampled_subsets(n, samples, chance)
+        asked = hidden
+    mask = model.mask_id or 0
+    ids = torch.tensor([*prompt, *answer, *[mask] * masks]).repeat(len(asked), 1)
+    ids[:, len(prompt) : len(prompt) + n].masked_fill_(hidden, mask)
+    return _Question(number, ids, asked, weights.double(), len(prompt), torch.tensor(answer))
 
 
 def every_subset(n: int) -> tuple[Tensor, Tensor]:
@@ -159,48 +177,50 @@ def sampled_subsets(n: int, samples: int, chance: torch.Generator) -> tuple[Tens
     return sets, weights
 
 
-def _answers(model: Model, questions: list[_Question], on_pass: Callable[[int, int], Any] | None) -> list[Score]:
-    passes = _passes([tuple(question.ids.shape) for question in questions])
-    read: list[tuple[Tensor, Tensor]] = []
-    for done, parts in enumerate(passes):
-        read.append(_read(model, [(questions[number], first, last) for number, first, last in parts]))
+def _read_all(
+    model: Model, questions: Iterator[_Question], count: int, on_pass: Callable[[int, int], Any] | None
+) -> list[tuple[float, int, bool]]:
+    """(weighted sum of log-probabilities, views, were all answer tokens the likeliest) of each question."""
+    read, weights, owner, views = [], [], [], [0] * count
+    for parts in _passes(questions):
+        read.append(_read(model, parts))
+        for question, first, last in parts:
+            asked = question.asked[first:last]
+            weights.append(question.weights[first:last, None].expand(asked.shape)[asked])
+            owner.append(torch.full((len(weights[-1]),), question.number))
+            views[question.number] += last - first
         if on_pass is not None:
-            on_pass(done + 1, len(passes))
-    log_p = torch.cat([part[0] for part in read]).double().cpu() if read else torch.zeros(0)
-    hit = torch.cat([part[1] for part in read]).cpu() if read else torch.zeros(0)
-    scores, first = [], 0
+            on_pass(parts[-1][0].number + 1, count)
+    if not read:
+        return []
+    # Only now is anything read back from the device.
+    log_p, likeliest = (torch.cat(columns).double().cpu() for columns in zip(*read, strict=True))
+    owners = torch.cat(owner)
+    totals = torch.zeros(count, dtype=torch.float64).index_add(0, owners, torch.cat(weights) * log_p)
+    missed = torch.zeros(count, dtype=torch.float64).index_add(0, owners, 1 - likeliest)
+    return list(zip(totals.tolist(), views, (missed == 0).tolist(), strict=True))
+
+
+def _passes(questions: Iterator[_Question]) -> Iterator[list[Part]]:
+    """Packs the views of the questions into passes of a bounded number of tokens."""
+    parts: list[Part] = []
+    room = TOKENS_A_PASS
     for question in questions:
-        asked = question.asked
-        weights = question.weights[:, None].expand(asked.shape)[asked]
-        rows = slice(first, first + len(weights))
-        first = rows.stop
-        n = len(question.answer)
-        greedy = bool(hit[rows].all()) if model.causal or n == 1 else None
-        scores.append(Score(float((weights * log_p[rows]).sum()), n, question.method, len(asked), greedy))
-    return scores
-
-
-def _passes(shapes: list[tuple[int, ...]]) -> list[list[tuple[int, int, int]]]:
-    """Packs the N views of each question, L tokens long, into passes of a bounded number of tokens.
-
-    shapes [(N, L)] -> passes of (question, first view, last view + 1).
-    """
-    passes: list[list[tuple[int, int, int]]] = []
-    room = 0
-    for number, (views, length) in enumerate(shapes):
+        views, length = question.ids.shape
         first = 0
         while first < views:
-            if room < length:
-                passes.append([])
-                room = max(TOKENS_A_PASS, length)
-            last = min(views, first + room // length)
-            passes[-1].append((number, first, last))
+            if room < length and parts:
+                yield parts
+                parts, room = [], TOKENS_A_PASS
+            last = min(views, first + max(1, room // length))
+            parts.append((question, first, last))
             room -= (last - first) * length
             first = last
-    return passes
+    if parts:
+        yield parts
 
 
-def _read(model: Model, parts: list[tuple[_Question, int, int]]) -> tuple[Tensor, Tensor]:
+def _read(model: Model, parts: list[Part]) -> tuple[Tensor, Tensor]:
     """One forward pass: log-probability of every asked answer token, and whether it was the likeliest one."""
     device = model.device
     lengths = torch.tensor([0, *(q.ids.shape[1] for q, first, last in parts for _ in range(first, last))])

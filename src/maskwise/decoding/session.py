@@ -109,11 +109,11 @@ def score_all(
 ) -> list[Score]:
     """The scores of records with a prompt and an answer, with a bar."""
     pairs = [(record["prompt"], record["answer"]) for record in records]
-    with progress_bar("passes") as bar:
-        task = bar.add_task("scoring", total=None)
+    with progress_bar("requests") as bar:
+        task = bar.add_task("scoring", total=len(pairs))
 
         def advance(done: int, total: int) -> None:
-            bar.update(task, completed=done, total=total)
+            bar.update(task, completed=done)
 
         return score(model, pairs, method, samples, masks, generator, advance)
 
