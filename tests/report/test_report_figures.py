@@ -72,9 +72,9 @@ def test_the_filler_control_stands_beside_the_masks() -> None:
 
 def test_a_probe_the_page_does_not_know_is_still_drawn() -> None:
     unknown = [entry(0.5 + step / 10, 20, steps=step, order=order) for step in (1, 2) for order in ("random", "best")]
-    one = reading("m", few_steps=unknown, location=[entry(0.5, location=0)])
+    one = reading("m", brand_new=unknown, location=[entry(0.5, location=0)])
     known, plain = sections_for([one])
-    assert known.probe == "location" and plain.title == "Few steps"
+    assert known.probe == "location" and plain.title == "Brand new"
     (panel,) = panels(plain, [one])
     assert panel.x_label == "steps"
     assert {(curve.name, curve.x, curve.y) for curve in panel.curves} == {

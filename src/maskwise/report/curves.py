@@ -21,6 +21,7 @@ class Measure:
     high: str = "high"
     percent: bool = True
     chance: float | None = None
+    unit: str = "nats"
 
 
 ACCURACY = Measure("accuracy", "Right answers", chance=CHANCE)
@@ -39,7 +40,9 @@ class Point:
 class Section:
     """All the page says about a probe. `points` gives the figure's points; curves and sentences follow from them.
 
-    `at` words a place on the x axis in a sentence; `spread` widens small counts on it.
+    `at` words a place on the x axis in a sentence; `spread` widens small counts on it; `x_names` are places that are
+    no numbers. `name` tells two sections of one probe apart; `says` words a figure that is no curve; `side_by_side` is
+    shown only where models are compared.
     """
 
     probe: str
@@ -53,6 +56,11 @@ class Section:
     measures: tuple[Measure, ...] = (ACCURACY,)
     caption: str = OVER_TASKS
     spread: bool = False
+    x_names: tuple[str, ...] = ()
+    scatter: bool = False
+    name: str = ""
+    side_by_side: bool = False
+    says: Callable[[Reading], str] | None = None
 
 
 def panels(section: Section, readings: Sequence[Reading]) -> list[Panel]:
@@ -74,6 +82,8 @@ def panels(section: Section, readings: Sequence[Reading]) -> list[Panel]:
             percent=measure.percent,
             chance=measure.chance,
             spread=section.spread,
+            x_names=section.x_names,
+            scatter=section.scatter,
         )
         for measure in section.measures
         for title, lines in facets

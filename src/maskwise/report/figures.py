@@ -54,7 +54,10 @@ class Curve:
 
 @dataclass(frozen=True)
 class Panel:
-    """One pair of axes. `spread` widens small counts (k = 2 beside k = 200)."""
+    """One pair of axes. `spread` widens small counts (k = 2 beside k = 200).
+
+    `x_names` are places on the x axis (0, 1, ...) that are no numbers; they and a `scatter` are not joined by a line.
+    """
 
     title: str
     x_label: str
@@ -63,6 +66,8 @@ class Panel:
     percent: bool = True
     chance: float | None = None
     spread: bool = False
+    x_names: tuple[str, ...] = ()
+    scatter: bool = False
 
 
 def pretty(name: str, longest: int = 34) -> str:
@@ -149,14 +154,16 @@ def _draw_panel(axis: "Axes", panel: Panel, inches: float) -> None:
         known = [v is not None and w is not None for v, w in zip(curve.low, curve.high, strict=True)]
         low = [math.nan if v is None else v for v in curve.low]
         high = [math.nan if v is None else v for v in curve.high]
-        axis.fill_between(curve.x, low, high, where=known, color=CURVES[i], alpha=0.14, linewidth=0)
+        joined = not (panel.x_names or panel.scatter)
+        if joined:
+            axis.fill_between(curve.x, low, high, where=known, color=CURVES[i], alpha=0.14, linewidth=0)
         axis.vlines(curve.x, low, high, color=CURVES[i], alpha=0.55, linewidth=0.9)
         axis.plot(
             curve.x,
             y,
             color=CURVES[i],
             marker=MARKERS[i],
-            linestyle=DASHES[i],
+            linestyle=DASHES[i] if joined else "none",
             linewidth=1.7,
             markersize=6.6 if MARKERS[i] in "^v" else 5.6,
             markeredgecolor=PAPER,
@@ -165,16 +172,23 @@ def _draw_panel(axis: "Axes", panel: Panel, inches: float) -> None:
         )
     if panel.chance is not None:
         axis.axhline(panel.chance, color=SOFT, linewidth=1.0, linestyle=(0, (2, 2)), label=_chance_name(panel.chance))
-    axis.set_xticks(_readable(ticks, panel.spread))
-    axis.set_xticklabels([f"{x:g}" for x in axis.get_xticks()])
+    if panel.x_names:
+        axis.set_xticks(range(len(panel.x_names)), [textwrap.fill(name, 14) for name in panel.x_names])
+        axis.set_xlim(-0.4, len(panel.x_names) - 0.6)
+    elif panel.scatter:
+        axis.xaxis.set_major_formatter(lambda value, _: f"{100 * value:.0f} %")
+    else:
+        axis.set_xticks(_readable(ticks, panel.spread))
+        axis.set_xticklabels([f"{x:g}" for x in axis.get_xticks()])
     axis.minorticks_off()
     axis.set_title(pretty(panel.title), loc="left")
     axis.set_xlabel(textwrap.fill(panel.x_label, int(inches * 12.5)))
     axis.set_ylabel(panel.y_label)
     if panel.percent:
         axis.yaxis.set_major_formatter(lambda value, _: f"{100 * value:.0f} %")
-    axis.margins(x=0.05)
-    if len(panel.curves) == 1:
+    if not panel.x_names:
+        axis.margins(x=0.05)
+    if len(panel.curves) == 1 and not panel.scatter:
         _write_values(axis, panel)
 
 

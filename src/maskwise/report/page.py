@@ -130,10 +130,10 @@ def _section_view(
     shows = words.what_this_run_shows(section, readings)
     label = f"{section.title} {' '.join(f'{line}.' for line in shows)}"
     svg, png = figures.svg_and_png(drawn)
-    name = "".join(c if c.isalnum() or c in "-_" else "-" for c in section.probe)
+    name = "".join(c if c.isalnum() or c in "-_" else "-" for c in section.name or section.probe)
     view = {
         "id": f"{prefix}-{name}",
-        "probe": section.probe,
+        "probe": section.name or section.probe,
         "title": section.title,
         "question": section.question,
         "paper": section.paper,
@@ -172,8 +172,8 @@ def _numbers(section: Section, readings: Sequence[Reading]) -> dict[str, list[An
     """The table behind a figure: each condition with its mask count, the number of answers, and what was measured."""
     entries = [(reading.label, point.entry) for reading in readings for point in in_order(section.points(reading))]
     conditions = list(dict.fromkeys(key for _, entry in entries for key in entry["condition"] if key != "masks"))
-    extras = [key for key in ("nll", "confidence", "entropy") if any(key in entry for _, entry in entries)]
-    names = {"nll": "NLL (nats)", "confidence": "confidence", "entropy": "entropy (nats)"}
+    names = {"evidence": "measured", "nll": "NLL (nats)", "confidence": "confidence", "entropy": "entropy (nats)"}
+    extras = [key for key in names if any(key in entry for _, entry in entries)]
     several = len(readings) > 1
     tested = any("paired" in entry for _, entry in entries)
     head = [

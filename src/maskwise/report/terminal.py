@@ -17,8 +17,11 @@ def print_summary(summary: dict[str, Any]) -> None:
     console.print(Text(f"\n{summary['model']}", style="bold"))
     console.print(_scores(summary["scores"]))
     for probe, entries in summary["probes"].items():
-        if entries:
-            console.print(_curve(probe, entries))
+        short = [entry for entry in entries if not {"example", "layer"} & entry["condition"].keys()]
+        if short:
+            console.print(_curve(probe, short))
+        elif entries:
+            console.print(Text(f"{probe}: {len(entries)} values, drawn in the report", style="dim"))
 
 
 def _scores(scores: dict[str, dict[str, float | None]]) -> Table:
@@ -34,10 +37,12 @@ def _curve(probe: str, entries: list[dict[str, Any]]) -> Table:
     """A row per condition. The condition's columns are whatever the probe varied."""
     keys = list(dict.fromkeys(key for entry in entries for key in entry["condition"] if key != "masks"))
     with_nll = any("nll" in entry for entry in entries)
+    with_evidence = any("evidence" in entry for entry in entries)
     table = Table(title=Text(probe, style="bold"), title_justify="left", box=None, pad_edge=False, header_style="dim")
     for key in keys:
         table.add_column(Text(key))
-    for name in ["masks", "n", "right", "95 % interval", *(["NLL"] if with_nll else [])]:
+    more = [*(["NLL"] if with_nll else []), *(["measured"] if with_evidence else [])]
+    for name in ["masks", "n", "right", "95 % interval", *more]:
         table.add_column(name, justify="right")
     table.add_column("", no_wrap=True)
     for entry in entries:
@@ -49,6 +54,7 @@ def _curve(probe: str, entries: list[dict[str, Any]]) -> Table:
             percent(accuracy, 1),
             between(entry["low"], entry["high"], 1),
             *([number(entry.get("nll"))] if with_nll else []),
+            *([number(entry.get("evidence"))] if with_evidence else []),
             Text("━" * round(BAR * accuracy) if accuracy is not None else "", style="blue"),
         )
     return table

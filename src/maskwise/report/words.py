@@ -10,6 +10,7 @@ from maskwise.report.sections import filler_name
 
 NBSP = "\u00a0"
 FEW_TASKS = 8
+OTHER_CHANCE = ("natural-text", "nelbo", "points", "hotpotqa", "labelled-text")  # guessing is not one in three there
 NO_SKILL = f"guessing gives 33{NBSP}%, so there is no skill to lose"
 
 
@@ -141,7 +142,7 @@ def any_skill(reading: Reading) -> bool:
     lows = [
         entry["low"] if entry["low"] is not None else entry["accuracy"]
         for probe, entries in reading.summary["probes"].items()
-        if probe != "natural-text"
+        if probe not in OTHER_CHANCE
         for entry in entries
     ]
     return not lows or max(lows) > CHANCE
@@ -239,6 +240,8 @@ def was_measured(score: str, reading: Reading) -> bool:
 def what_this_run_shows(section: Section, readings: Sequence[Reading]) -> list[str]:
     """A line per curve: its first and last value and the change between them."""
     lines = []
+    if section.says is not None:
+        return [", ".join(filter(None, [r.label if len(readings) > 1 else "", section.says(r)])) for r in readings]
     for measure in section.measures:
         for reading in readings:
             found = section.points(reading)
@@ -251,17 +254,21 @@ def what_this_run_shows(section: Section, readings: Sequence[Reading]) -> list[s
 def _first_to_last(who: str, curve: list[Point], measure: Measure, section: Section) -> str:
     def shown(point: Point) -> str:
         value = point.entry[measure.key]
-        return percent(value, 1) if measure.percent else f"{number(value)}{NBSP}nats"
+        return percent(value, 1) if measure.percent else f"{number(value)}{unit}"
 
+    def place(point: Point) -> str:
+        return section.at.format(section.x_names[int(point.x)] if section.x_names else f"{point.x:g}")
+
+    unit = f"{NBSP}{measure.unit}" if measure.unit else ""
     start = f"{who}: " if who else ""
     first, last = ends(curve)
-    line = f"{start}{shown(first)} at {section.at.format(f'{first.x:g}')}"
+    line = f"{start}{shown(first)} at {place(first)}"
     before, after = first.entry[measure.key], last.entry[measure.key]
     if first is last or before is None or after is None:
         return line
-    line += f", {shown(last)} at {section.at.format(f'{last.x:g}')}"
+    line += f", {shown(last)} at {place(last)}"
     if not measure.percent:
-        return f"{line} ({after - before:+.2f}{NBSP}nats)".replace("-", "−")
+        return f"{line} ({after - before:+.2f}{unit})".replace("-", "−")
     return f"{line} ({points(after - before)}{chance_of_change(first, last)})"
 
 
