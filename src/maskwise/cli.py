@@ -292,6 +292,43 @@ def score(
 
 
 @app.command()
+def compare(
+    names: Annotated[list[str], typer.Argument(help="Models, adapter folders or run folders; the first is before.")],
+    quick: Annotated[bool, typer.Option("--quick", help="A first look: short prompts, 4 tasks, few points.")] = False,
+    out: Annotated[Path | None, typer.Option(help="Folder for the page; else one beside the first run.")] = None,
+    points: Annotated[int | None, typer.Option(help="Test points a task, and passages of text.")] = None,
+    seed: Annotated[int, typer.Option(help="Draws the examples and questions.")] = 0,
+    chat: Annotated[bool, typer.Option("--chat", help="Ask through the chat template (Instruct models).")] = False,
+    batch_tokens: Annotated[int | None, typer.Option(help="Tokens a batch; halved when memory runs out.")] = None,
+    dtype: Annotated[str, typer.Option(help="auto, float32, bfloat16 or float16.")] = "auto",
+    device: Annotated[str | None, typer.Option(help="cpu, cuda, ...")] = None,
+    json: Json = False,
+) -> None:
+    """Did tuning help, and what did it cost? The same questions to each model, and what changed from the first."""
+    from maskwise.probes import settings as presets
+
+    if len(names) < 2:
+        raise UserError("name at least two models or run folders to compare")
+    from maskwise.probes.runner import join_crew, own_device
+    from maskwise.report import compare as comparison
+
+    wanted = comparison.compare_settings(presets.QUICK if quick else presets.DEFAULT, points, seed, chat)
+    presets.check(wanted)
+    folders = [comparison.run_of(name, wanted, dtype, own_device(device), batch_tokens) for name in names]
+    if join_crew().rank > 0:
+        return
+    from maskwise.report.page import home_of, write_page
+    from maskwise.report.terminal import print_changes
+
+    result, readings, rows = comparison.compare(folders)
+    page = write_page(readings, out or home_of(readings), rows)
+    if json:
+        return _print_json(result | {"report": str(page)})
+    print_changes([reading.label for reading in readings], rows)
+    typer.echo(f"report: {page}")
+
+
+@app.command()
 def export(
     model: Annotated[str, typer.Argument(help="The checkpoint the adapter was trained on.")],
     out: Annotated[str, typer.Option("--out", help="Folder for the merged checkpoint.")],
@@ -367,6 +404,37 @@ def tune(
     if json:
         return _print_json(result)
     typer.echo("\n".join(summary_lines(result)))
+
+
+@app.command()
+def toy(
+    out: Annotated[Path | None, typer.Option("--out", help="Folder for the figure and toy.json.")] = None,
+    seed: Annotated[int, typer.Option(help="Draws the starting weights.")] = 0,
+    json: Json = False,
+) -> None:
+    """Train a model on 100 short sequences and show what parallel decoding makes of two coupled tokens."""
+    from maskwise.probes import toy as experiment
+    from maskwise.probes.runner import progress_bar
+    from maskwise.report.files import make_folder, write_result
+    from maskwise.report.toy import three_sentences, toy_figure, toy_table
+
+    folder = make_folder(out or Path("runs") / "toy")
+    with progress_bar(silent=False) as bar:
+        task = bar.add_task("Training", total=experiment.STEPS)
+        found = experiment.toy(seed, advance=lambda: bar.advance(task))
+    write_result(folder, "toy", found.summary(), toy_figure(found))
+    if json:
+        return _print_json(found.summary())
+    _print_table(toy_table(found))
+    for sentence in three_sentences(found):
+        typer.echo(f"\n{sentence}")
+    typer.echo(f"\nfigure: {folder / 'toy.svg'}")
+
+
+def _print_table(table: Any) -> None:
+    from rich.console import Console
+
+    Console(highlight=False).print(table)
 
 
 def main() -> None:

@@ -6,7 +6,7 @@ through, so what comes out is exact up to rounding. The cost grows like vocabula
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import permutations, product
 
@@ -36,12 +36,19 @@ class _Branch:
     memory: Memory | None = None
 
 
-def outcomes(predict: Predict, canvas: Canvas, mask_id: int, rule: str, steps: int | None = None) -> Outcomes:
-    """The distribution over filled canvases under a rule with its own default knobs.
+def outcomes(
+    predict: Predict,
+    canvas: Canvas,
+    mask_id: int,
+    rule: str,
+    steps: int | None = None,
+    given: Mapping[str, float] | None = None,
+) -> Outcomes:
+    """The distribution over filled canvases under a rule, with the given knobs in place of its own.
 
     `steps` as in `generate`: one token a step when left out; rules that keep their own pace take none.
     """
-    found, knobs = find_rule(rule)
+    found, knobs = find_rule(rule, given)
     slots = [place for place, token in enumerate(canvas) if token == mask_id]
     count = steps or len(slots)
     counts = found.counts(len(slots), count, knobs) if found.counts else None
@@ -61,7 +68,8 @@ def outcomes(predict: Predict, canvas: Canvas, mask_id: int, rule: str, steps: i
         going = []
         logits = predict([branch.canvas for branch in branches])
         for branch, seen in zip(branches, logits, strict=True):
-            for after in _step(branch, seen[slots].float(), slots, mask_id, found, state, knobs):
+            rows = seen[slots].float().index_fill(1, torch.tensor([mask_id]), -torch.inf)
+            for after in _step(branch, rows, slots, mask_id, found, state, knobs):
                 # ReMDM may mask again what is full, so only a rule that keeps its own pace ends with the last mask.
                 if mask_id not in after.canvas if found.own_pace else step == count:
                     done[after.canvas] += after.probability

@@ -82,17 +82,21 @@ def is_full_width(panels: Sequence[Panel]) -> bool:
 
 def svg_and_png(panels: Sequence[Panel]) -> tuple[str, bytes]:
     """The figure as files of their own: light, on white."""
-    with _style():
-        figure = draw(panels, narrow=False)
-        svg = _svg(figure)
-        figure.set_layout_engine("none")  # what was laid out for the SVG stays where it is
-        png = io.BytesIO()
-        figure.savefig(png, format="png", dpi=160)
-        return svg, png.getvalue()
+    with drawing_style():
+        return figure_files(draw(panels, narrow=False))
+
+
+def figure_files(figure: "Figure") -> tuple[str, bytes]:
+    """(SVG, PNG) of a finished drawing."""
+    svg = _svg(figure)
+    figure.set_layout_engine("none")  # what was laid out for the SVG stays where it is
+    png = io.BytesIO()
+    figure.savefig(png, format="png", dpi=160)
+    return svg, png.getvalue()
 
 
 def narrow_svg(panels: Sequence[Panel]) -> str:
-    with _style():
+    with drawing_style():
         return _svg(draw(panels, narrow=True))
 
 
@@ -315,7 +319,7 @@ def _svg(figure: "Figure") -> str:
 
 
 @contextmanager
-def _style() -> Iterator[None]:
+def drawing_style() -> Iterator[None]:
     """matplotlib's settings while we draw. Text stays text, never mathematics: a model may be called `$x`."""
     import matplotlib
 

@@ -1,0 +1,54 @@
+"""The toy experiment's table, figure and sentences, and the command."""
+
+import json
+
+import pytest
+from typer.testing import CliRunner
+
+from maskwise.cli import app
+from maskwise.decoding.rules import RULES
+from maskwise.probes.toy import Toy
+from maskwise.report.toy import distance, lines_of, three_sentences, toy_figure
+
+DATA = [0.55, 0.0, 0.14, 0.31]
+PRODUCT = [0.3795, 0.1705, 0.3105, 0.1395]
+TOY = Toy({"A": 0.55, "B": 0.69}, DATA, PRODUCT, DATA, {"low-confidence": [0.72, 0, 0.18, 0.1], "random": DATA},
+          {"low-confidence": 3.0, "random": 3.0, "left-to-right": 3.0})  # fmt: skip
+
+
+def test_the_distance_is_total_variation():
+    assert distance(DATA, DATA) == 0
+    assert distance(PRODUCT, DATA) == pytest.approx(0.341)
+
+
+def test_three_sentences_say_what_was_measured():
+    first, second, third = three_sentences(TOY)
+    assert "17 %" in first and "0.55" in first and "0.000" in second
+    assert "72 %" in third and "random comes nearest" in third
+
+
+def test_the_figure_names_every_decoding():
+    svg, png = toy_figure(TOY)
+    assert png.startswith(b"\x89PNG")
+    for name in lines_of(TOY):
+        assert name in svg
+
+
+def test_the_command_prints_one_object_and_writes_the_figure(tmp_path):
+    done = CliRunner().invoke(app, ["toy", "--json", "--out", str(tmp_path)])
+    assert done.exit_code == 0
+    found = json.loads(done.stdout)
+    assert list(found) == ["marginals", "data", "parallel", "sequential", "rules"]
+    assert found["marginals"] == pytest.approx({"A": 0.55, "B": 0.69}, abs=0.02)
+    assert found["data"] == pytest.approx(DATA)
+    assert found["parallel"] == pytest.approx(PRODUCT, abs=0.02)
+    assert found["sequential"] == pytest.approx(DATA, abs=0.02)
+    assert set(found["rules"]) == set(RULES)
+    assert json.loads((tmp_path / "toy.json").read_text()) == found
+    assert {path.name for path in tmp_path.iterdir()} == {"toy.json", "toy.svg", "toy.png"}
+
+
+def test_a_folder_that_cannot_be_made_is_one_line(tmp_path):
+    (tmp_path / "file").write_text("")
+    done = CliRunner().invoke(app, ["toy", "--json", "--out", str(tmp_path / "file")])
+    assert done.exit_code == 2 and "cannot write into" in done.stderr
