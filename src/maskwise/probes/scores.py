@@ -185,12 +185,13 @@ def degradation(records: Sequence[Record]) -> Score:
     counts = sorted({record["condition"]["masks"] for record in records})
     if len(counts) < 2:
         return null_score()
+    return bootstrapped(tables(records, [{"masks": k} for k in counts]), relative_loss)
 
-    def loss(accuracy: np.ndarray) -> np.ndarray:
-        best = accuracy.max(1)
-        return np.where(best - CHANCE >= LEAST_SKILL, (best - accuracy.min(1)) / np.maximum(best, LEAST_SKILL), np.nan)
 
-    return bootstrapped(tables(records, [{"masks": k} for k in counts]), loss)
+def relative_loss(accuracy: np.ndarray) -> np.ndarray:
+    """(max - min) / max over C conditions, [n, C] -> [n]; nan where even the best has too little skill."""
+    best = accuracy.max(1)
+    return np.where(best - CHANCE >= LEAST_SKILL, (best - accuracy.min(1)) / np.maximum(best, LEAST_SKILL), np.nan)
 
 
 def locality(records: Sequence[Record]) -> Score:

@@ -32,9 +32,12 @@ def write_report(folders: list[Path], out: Path) -> Path:
     return write_page(read_all(folders), out)
 
 
-def write_page(readings: Sequence[Reading], out: Path) -> Path:
-    """Everything is drawn before anything is written, and the page comes last: it never names what is not there."""
-    page, drawings = build(readings)
+def write_page(readings: Sequence[Reading], out: Path, changes: Sequence[words.Row] = ()) -> Path:
+    """Everything is drawn before anything is written, and the page comes last: it never names what is not there.
+
+    `changes` are the rows of a comparison (compare.py) with the first run.
+    """
+    page, drawings = build(readings, changes)
     path = out / "report.html"
     try:
         (out / "figures").mkdir(parents=True, exist_ok=True)
@@ -54,7 +57,7 @@ def home_of(readings: Sequence[Reading]) -> Path:
     return first if len(readings) == 1 else first.resolve().parent / "side-by-side"
 
 
-def build(readings: Sequence[Reading]) -> tuple[str, dict[str, bytes]]:
+def build(readings: Sequence[Reading], changes: Sequence[words.Row] = ()) -> tuple[str, dict[str, bytes]]:
     """The page's text, and the figures by file name."""
     drawings: dict[str, bytes] = {}
     shown: list[dict[str, Any]] = []
@@ -81,6 +84,7 @@ def build(readings: Sequence[Reading]) -> tuple[str, dict[str, bytes]]:
             {"name": tiles[0]["name"], "meaning": tiles[0]["meaning"], "tiles": tiles}
             for tiles in zip(*(model["tiles"] for model in models), strict=True)
         ],
+        changes=changes,
         sections=shown,
         notes=_notes(readings),
         differing=[name.replace("_", " ") for name in differing_settings(readings)],

@@ -89,7 +89,7 @@ def distinct_labels(named: Sequence[tuple[str, Path]]) -> list[str]:
 
 def _last_part(name: str) -> str:
     """Of a path or a hub name; any other text stays, but on one line and not a long one."""
-    if re.fullmatch(r"[\w.:~ /\\-]+", name):
+    if re.fullmatch(r"[\w.:~ /\\+-]+", name):
         name = name.replace("\\", "/").rstrip("/").rsplit("/", 1)[-1] or name
     return pretty(name, LONGEST_LABEL)
 

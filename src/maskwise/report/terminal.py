@@ -1,12 +1,13 @@
 """A run's summary on the terminal: the scores, then each probe's curve with its mask counts."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from maskwise.report.words import MEANINGS, between, number, percent
+from maskwise.report.words import MEANINGS, Row, between, number, percent
 
 BAR = 20
 
@@ -58,3 +59,14 @@ def _curve(probe: str, entries: list[dict[str, Any]]) -> Table:
             Text("━" * round(BAR * accuracy) if accuracy is not None else "", style="blue"),
         )
     return table
+
+
+def print_changes(labels: Sequence[str], rows: Sequence[Row]) -> None:
+    """A comparison on standard output: each measure of each model, and the change from the first."""
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    changed = ["change"] if len(labels) == 2 else [f"change: {label}" for label in labels[1:]]
+    for name in ("", *labels, *changed):
+        table.add_column(Text(name))
+    for row in rows:
+        table.add_row(row.name, *(Text(value, style="bold") for value in row.values), *map(Text, row.changes))
+    Console(highlight=False).print(table)

@@ -32,6 +32,16 @@ class Tile:
     marks: tuple[float, float, float] | None
 
 
+@dataclass(frozen=True)
+class Row:
+    """One line of a comparison: what it is, its value for each model, and the change from the first to each other."""
+
+    name: str
+    meaning: str
+    values: tuple[str, ...]
+    changes: tuple[str, ...]
+
+
 def percent(value: float | None, digits: int = 0) -> str:
     """0.375 -> 38 %; -0.001 -> 0 %: a zero has no sign."""
     if value is None:

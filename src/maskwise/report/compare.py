@@ -1,0 +1,184 @@
+"""Comparing models: the first is what the others are measured against.
+
+Each is named by a run folder of `maskwise diagnose`, a model, or the folder of an adapter (`maskwise tune`); models are
+asked here, all the same questions. The result is one object (`--json`), a table and a side-by-side page.
+"""
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from maskwise.errors import UserError
+from maskwise.models.base import Model
+from maskwise.models.opening import open as open_model
+from maskwise.probes.diagnose import diagnose
+from maskwise.probes.paired import accuracy_change, check_pairs, mean_change, of_probe, reduction
+from maskwise.probes.records import MANIFEST, Run, read_run
+from maskwise.probes.scores import degradation
+from maskwise.probes.settings import Settings
+from maskwise.report.readings import Reading, read_all
+from maskwise.report.words import Row, between, number, percent, points
+
+PROBES = ("location", "mask-count", "location-masks", "few-steps", "nelbo")
+SCORES = ("degradation", "mask_tax", "locality")
+
+Score = dict[str, float | None]
+
+
+def compare_settings(preset: Settings, points: int | None, seed: int, chat: bool) -> Settings:
+    wanted = replace(preset, probes=PROBES, seed=seed, chat=chat)
+    return wanted if points is None else replace(wanted, points=points, passages=points)
+
+
+def run_of(name: str, settings: Settings, dtype: str, device: str | None, batch_tokens: int | None) -> Path:
+    """The run folder a name means: itself, or one made now by asking the model."""
+    if (Path(name) / MANIFEST).exists():
+        return Path(name)
+    return diagnose(open_named(name, dtype, device), settings, batch_tokens=batch_tokens)
+
+
+def open_named(name: str, dtype: str, device: str | None) -> Model:
+    """A model, or an adapter's folder: the adapter says what it belongs to."""
+    config = Path(name) / "adapter_config.json"
+    if not config.exists():
+        return open_model(name, dtype=dtype, device=device)
+    base = json.loads(config.read_text(encoding="utf-8")).get("base_model_name_or_path")
+    if not base:
+        raise UserError(f"{config} does not name its base model: merge it with maskwise export first")
+    model = open_model(base, dtype=dtype, device=device, adapter=name)
+    model.name = name
+    return model
+
+
+def compare(folders: Sequence[Path]) -> tuple[dict[str, Any], list[Reading], list[Row]]:
+    """The object that `maskwise compare --json` prints, what the page shows, and the table's rows."""
+    if len(folders) < 2:
+        raise UserError("name at least two models or run folders to compare")
+    readings = read_all(folders)
+    if len(readings) < 2:
+        raise UserError("these are the same run folder: name two different ones")
+    runs = [read_run(reading.folder) for reading in readings]
+    for run in runs[1:]:
+        check_pairs(runs[0], run)
+    models = {reading.label: figures_of(reading, run) for reading, run in zip(readings, runs, strict=True)}
+    changes = {
+        reading.label: changes_between(runs[0], run) for reading, run in zip(readings[1:], runs[1:], strict=True)
+    }
+    result = {
+        "models": models,
+        "reduction": changes[readings[1].label]["reduction"],
+        "changes": changes,
+        "baseline": readings[0].label,
+    }
+    return result, readings, rows_of(models, changes)
+
+
+def figures_of(reading: Reading, run: Run) -> dict[str, Any]:
+    """A model's own numbers; null where they were not measured or do not apply."""
+    scores = reading.summary["scores"]
+    counts = reading.entries("mask-count")
+    held_out = reading.entries("nelbo")
+    steps = few_steps_of(run)
+    return {
+        **{name: scores[name]["value"] for name in SCORES},
+        "accuracy_k2": next((e["accuracy"] for e in counts if e["masks"] == 2), None),
+        "accuracy_most_masks": max(counts, key=lambda e: e["masks"])["accuracy"] if counts else None,
+        "most_masks": max((e["masks"] for e in counts), default=None),
+        "nelbo": held_out[0]["nll"] if held_out else None,
+        "confidence": _mean([e["confidence"] for e in counts]),
+        "entropy": _mean([e["entropy"] for e in counts]),
+        "few_steps": steps,
+        "few_steps_degradation": _mean([s["value"] for s in steps.values() if s["value"] is not None]),
+        "multi_step_accuracy": _mean([e["accuracy"] for e in reading.entries("few-steps")]),
+        "intervals": {name: [scores[name]["low"], scores[name]["high"]] for name in SCORES},
+        "out": str(reading.folder),
+    }
+
+
+def few_steps_of(run: Run) -> dict[str, Score]:
+    """Relative degradation over mask counts for each number of steps."""
+    records = of_probe(run, "few-steps")
+    counts = sorted({record["condition"]["steps"] for record in records})
+    return {
+        str(steps): degradation(
+            [r | {"condition": {"masks": r["masks"]}} for r in records if r["condition"]["steps"] == steps]
+        )
+        for steps in counts
+    }
+
+
+def changes_between(before: Run, after: Run) -> dict[str, Score]:
+    """What is different after, each with a paired 95 % interval."""
+    pairs = {probe: (of_probe(before, probe), of_probe(after, probe)) for probe in (*PROBES, "unmasking")}
+    most = min((max((r["masks"] for r in side), default=0) for side in pairs["mask-count"]), default=0)
+    return {
+        "reduction": reduction(*pairs["mask-count"]),
+        "few_steps_reduction": reduction(*pairs["few-steps"], group="steps"),
+        "accuracy_k2": accuracy_change(*pairs["mask-count"], keep=lambda c: c["masks"] == 2),
+        "accuracy_most_masks": accuracy_change(*pairs["mask-count"], keep=lambda c: c["masks"] == most),
+        "multi_step_accuracy": accuracy_change(*pairs["few-steps"], keep=lambda c: True),
+        "nelbo": mean_change(*pairs["nelbo"], field="nll"),
+        "confidence": mean_change(*pairs["mask-count"], field="confidence"),
+        "entropy": mean_change(*pairs["mask-count"], field="entropy"),
+    }
+
+
+def rows_of(models: dict[str, dict[str, Any]], changes: dict[str, dict[str, Score]]) -> list[Row]:
+    """The comparison as a table."""
+
+    def row(name: str, meaning: str, key: str, show: Any, change: str | None = None, step: Any = None) -> Row:
+        values = tuple("–" if told[key] is None else show(told[key]) for told in models.values())
+        told = tuple(_change(found[change], step) if change else "" for found in changes.values())
+        return Row(name, meaning, values, told)
+
+    most = next(iter(models.values()))["most_masks"]
+    steps = list(dict.fromkeys(count for told in models.values() for count in told["few_steps"]))
+    few = [
+        Row(f"Degradation in {count} steps", "the same, decoded in that many steps in random order",
+            tuple(percent(told["few_steps"].get(count, {}).get("value"), 1) for told in models.values()),
+            tuple("" for _ in changes))
+        for count in steps
+    ]  # fmt: skip
+    return [
+        row("Degradation", "from the best to the worst number of masks, of the best accuracy", "degradation",
+            lambda v: percent(v, 1), "reduction", _gone),
+        *few,
+        row("Degradation, mean of these", "over the numbers of steps", "few_steps_degradation",
+            lambda v: percent(v, 1), "few_steps_reduction", _gone),
+        row("Multi-step accuracy", "mean over those steps and masks", "multi_step_accuracy", lambda v: percent(v, 1),
+            "multi_step_accuracy", points),
+        row("Mask tax", "share of its skill lost to masks beyond the second", "mask_tax", lambda v: percent(v, 1)),
+        row("Locality", "share of its skill lost when the examples stand far", "locality", lambda v: percent(v, 1)),
+        row("Right with 2 masks", "accuracy, k = 2", "accuracy_k2", lambda v: percent(v, 1), "accuracy_k2", points),
+        row(f"Right with {most} masks", "accuracy at the most masks", "accuracy_most_masks", lambda v: percent(v, 1),
+            "accuracy_most_masks", points),
+        row("Held-out NELBO", "nats a token of prose; lower is better", "nelbo", number, "nelbo", _signed),
+        row("Confidence", "probability of its answers, mean over mask counts", "confidence", number, "confidence",
+            _signed),
+        row("Entropy", "nats, mean over mask counts", "entropy", number, "entropy", _signed),
+    ]  # fmt: skip
+
+
+def _change(score: Score, show: Any) -> str:
+    if score["value"] is None:
+        return "–"
+    if score["low"] is None or score["high"] is None:
+        return show(score["value"])
+    if show is _gone:
+        return f"{show(score['value'])} ({between(score['low'], score['high'])})"
+    return f"{show(score['value'])} ({show(score['low'])} to {show(score['high'])})"
+
+
+def _gone(value: float) -> str:
+    """A reduction: how much less of it there is."""
+    return f"{percent(abs(value))} {'less' if value >= 0 else 'more'}"
+
+
+def _signed(value: float) -> str:
+    return f"{value:+.3f}".replace("-", "−")
+
+
+def _mean(values: Sequence[float]) -> float | None:
+    return sum(values) / len(values) if values else None
