@@ -15,6 +15,7 @@ With p = softmax(z), a target t and s = sign(p1 - p2):
     d sum|p1-p2| / dz2 = -p2 * (s - <s, p2>)        with <s, p2> = <s, p1> - sum|p1 - p2|
 """
 
+from functools import cache
 from importlib.util import find_spec
 from typing import Any, NamedTuple
 
@@ -195,7 +196,7 @@ def _ce_tv_in_place(
     logits: Tensor, targets: Tensor, ce_weights: Tensor, tv_weights: Tensor, out: torch.dtype
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Weighted (CE1 + CE2)/2 and sum_v |p1 - p2|, each [n], of `logits` [2n, V], which become their own gradient."""
-    if logits.is_cuda and logits.dtype == torch.float32 and find_spec("triton"):
+    if logits.is_cuda and logits.dtype == torch.float32 and _has_triton():
         from maskwise.diffusion.ce_tv_kernel import ce_tv_kernel
 
         return ce_tv_kernel(logits, targets, ce_weights, tv_weights, out)
@@ -253,6 +254,11 @@ def _factor(weight: Tensor, hidden: Tensor) -> Tensor:
     return weight.to(torch.promote_types(torch.promote_types(weight.dtype, hidden.dtype), torch.float32))
 
 
+@cache
+def _has_triton() -> bool:
+    return find_spec("triton") is not None
+
+
 def _logit_dtype(factor: Tensor) -> torch.dtype:
     return torch.promote_types(factor.dtype, torch.float32) if factor.is_cuda else torch.float64
 
@@ -260,4 +266,5 @@ def _logit_dtype(factor: Tensor) -> torch.dtype:
 def _rows_per_chunk(factor: Tensor, views: int) -> int:
     """Rows whose logits fill the budget: the widest vocabulary gets fewer rows, never fewer than one."""
     budget = LOGIT_BYTES["cuda" if factor.is_cuda else "cpu"]
-    return max(1, budget // (views * len(factor) * _logit_dtype(factor).itemsize))
+    rows = budget // (views * len(factor) * _logit_dtype(factor).itemsize)
+    return rows - rows % 64 if rows > 64 else max(1, rows)  # whole tiles of the matrix product

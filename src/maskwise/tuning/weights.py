@@ -21,6 +21,10 @@ def make_trainable(model: Model, settings: Settings) -> None:
     """Puts a fresh adapter on the model, or frees all its weights."""
     if hasattr(model.net, "peft_config"):
         raise UserError(f"{model.name} already carries an adapter: tune its base model")
+    if getattr(model.core.get_output_embeddings(), "bias", None) is not None:
+        raise UserError(
+            f"the output head of {model.name} has a bias, which the fused loss leaves out: it cannot be tuned"
+        )
     if settings.full:
         model.net.requires_grad_(True)
         return
