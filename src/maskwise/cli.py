@@ -431,6 +431,46 @@ def toy(
     typer.echo(f"\nfigure: {folder / 'toy.svg'}")
 
 
+@app.command()
+def cures(
+    model: Annotated[str, typer.Argument(help="A checkpoint folder, embedded or published name.")] = "tiny-llada",
+    adapter: Annotated[str | None, typer.Option(help="A mask-agnostic adapter of it; else the embedded one.")] = None,
+    out: Annotated[Path | None, typer.Option("--out", help="Folder for the figure and cures.json.")] = None,
+    points: Annotated[int | None, typer.Option(help="Questions a task.")] = None,
+    seed: Annotated[int, typer.Option(help="Draws the examples and questions.")] = 0,
+    dtype: Annotated[str, typer.Option(help="auto, float32, bfloat16 or float16.")] = "auto",
+    device: Annotated[str | None, typer.Option(help="cpu, cuda, ...")] = None,
+    json: Json = False,
+) -> None:
+    """Every cure for distracting masks on one model: accuracy at 200 masks, tokens per forward pass, training."""
+    from maskwise.models.catalog import embedded_models, locate_checkpoint
+    from maskwise.models.opening import open as open_model
+    from maskwise.probes import cures as league
+    from maskwise.probes.runner import progress_bar
+    from maskwise.report.cures import cures_figure, cures_table, what_it_shows
+    from maskwise.report.files import make_folder, write_result
+
+    if points is not None and points < 1:
+        raise UserError(f"--points must be at least 1, not {points}")
+    opened = open_model(model, dtype, device)
+    embedded = f"{model}+ma" if f"{model}+ma" in embedded_models() else None
+    home = Path(adapter) if adapter else locate_checkpoint(embedded)[1] if embedded else None
+    tuned = open_model(model, dtype, device, adapter=home) if home else None
+    exam = replace(league.DEFAULT, points=points or league.DEFAULT.points, seed=seed)
+    folder = make_folder(out or Path("runs") / f"cures-{Path(model).name}")
+    with progress_bar(silent=False) as bar:
+        task = bar.add_task("Asking", total=league.asked(exam, tuned is not None))
+        training = league.describe_training(home) if home else ""
+        found = league.cures(opened, tuned, training, exam, lambda count: bar.advance(task, count))
+    write_result(folder, "cures", found, cures_figure(found))
+    if json:
+        return _print_json(found)
+    _print_table(cures_table(found))
+    for sentence in what_it_shows(found):
+        typer.echo(f"\n{sentence}")
+    typer.echo(f"\nfigure: {folder / 'cures.svg'}")
+
+
 def _print_table(table: Any) -> None:
     from rich.console import Console
 
