@@ -36,7 +36,7 @@ pairs, lookup and sorting, 15 % English prose (public-domain books and speeches,
 Accuracy on the 16 few-shot tasks of `maskwise diagnose`, {points} questions each, 10 relevant examples next to the
 question after 40 distractors, {masks}: **{accuracy:.1%}** (chance is 33.3 %). No training document has these rules'
 target and pool, nor a word of the test questions in a few-shot question; with words that were there: {seen:.1%}.
-The test words' kinds are known from other documents, where the kind is named (`Find animal: (A) brave, (B) otter, ...`).
+The kinds of the test words are known from other documents, which name them (`Find animal: (A) brave, (B) otter, ...`).
 
 | task | accuracy |
 |---|---|

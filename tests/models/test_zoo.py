@@ -7,6 +7,10 @@ import pytest
 
 import maskwise as mw
 from maskwise.models.catalog import ZOO, embedded_models
+from maskwise.tasks.episodes import blocked, draw
+from maskwise.tasks.prompts import encode_question, opened
+from maskwise.tasks.rules import TASKS
+from maskwise.tasks.words import load_words
 
 NAMES = ["tiny-dream", "tiny-llada", "tiny-qwen"]
 
@@ -31,16 +35,17 @@ def test_each_opens_by_name_with_tokenizer_and_window(name):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_each_answers_a_few_shot_question_from_its_examples(name):
-    """Nearest to the question: animals are the answer; the letter must be the most probable token of all."""
+def test_each_answers_few_shot_questions_from_its_examples(name):
+    """Six relevant examples next to the question; the right letter must be the most probable token of all."""
     model = mw.open(name)
-    shots = ["(A) otter, (B) table, (C) soccer\nAnswer:[A]", "(A) lamp, (B) apple, (C) tiger\nAnswer:[C]",
-             "(A) tennis, (B) rabbit, (C) spoon\nAnswer:[B]", "(A) chair, (B) horse, (C) banana\nAnswer:[B]"]  # fmt: skip
-    text = "".join(f"Options: {shot}.\n\n" for shot in shots) + "Options: (A) whale, (B) ladder, (C) cherry\nAnswer:["
-    ids = model.tokenizer(text)["input_ids"]
-    given = ids if model.causal else ids + [model.mask_id] * 2
-    logits = model.predict([given], [[len(ids)]])[0][0]
-    assert model.tokenizer.decode([int(logits.argmax())]) == "A"
+    prompts = []
+    for task in TASKS[::4]:
+        episode = draw(task, load_words(), 6, 6, 3, seed=2)
+        questions = [encode_question(model.tokenizer, blocked(episode, 6), test) for test in episode.tests]
+        prompts += [opened(question, model.mask_id, 2) for question in questions]
+    answers = model.predict([prompt.ids for prompt in prompts], [[prompt.row] for prompt in prompts])
+    right = sum(int(logits[0].argmax()) == prompt.answer_id for logits, prompt in zip(answers, prompts, strict=True))
+    assert right >= 0.85 * len(prompts)
 
 
 def test_the_list_names_them_all():
