@@ -7,8 +7,8 @@ import pytest
 from test_prompts import tokenizer_named
 
 from maskwise.errors import UserError
-from maskwise.tasks.datasets import read_dataset, read_datasets
-from maskwise.tasks.labelled import Labelled, answer_masks, balanced, first_tokens
+from maskwise.tasks.datasets import Dataset, read_dataset, read_datasets, with_distinct_labels
+from maskwise.tasks.labelled import Labelled, answer_masks, balanced, tell_apart
 from maskwise.tasks.prompts import encode_label, opened
 
 
@@ -149,17 +149,30 @@ def test_hotpotqa_keeps_two_option_questions_and_supporting_facts_alone(tmp_path
 def test_the_labels_first_token_is_the_row_and_every_label_gets_as_many_masks(name):
     tokenizer = tokenizer_named(name)
     labels = ["positive", "negative", "so-so"]
-    firsts, masks = first_tokens(tokenizer, labels), answer_masks(tokenizer, labels)
+    masks, firsts = answer_masks(tokenizer, labels), set()
+    assert tell_apart(tokenizer, labels)
     examples = [Labelled("Text: with [brackets] inside", "negative"), Labelled("Text: plain", "so-so")]
     for label in labels:
         encoded = encode_label(tokenizer, examples, Labelled("Text: [more] of it", label))
-        assert encoded.ids[encoded.row] == firsts[label]
+        firsts.add(encoded.ids[encoded.row])
         assert tokenizer.decode(encoded.ids[: encoded.row]).endswith("Text: [more] of it\nAnswer:[")
         assert tokenizer.decode(encoded.ids[encoded.row :]) == f"{label}]."
         prompt = opened(encoded, 0, masks)
         assert prompt.masks == masks >= len(encoded.ids) - encoded.row
-    with pytest.raises(UserError, match="same token"):
-        first_tokens(tokenizer, ["x", "x y", "z"])
+    assert len(firsts) == 3
+
+
+def test_labels_that_begin_alike_become_letters():
+    tokenizer = tokenizer_named("gpt2")
+    apart = Dataset("mine", (Labelled("Text: a", "x"),), (Labelled("Text: b", "z"),))
+    assert with_distinct_labels(apart, tokenizer) is apart
+    alike = Dataset("mine", (Labelled("Text: a", "x y"),), (Labelled("Text: b", "x"), Labelled("Text: c", "x y")))
+    found = with_distinct_labels(alike, tokenizer)
+    assert found.shown == (Labelled("Text: a\nOptions: (A) x, (B) x y", "B"),)
+    assert [(e.asked[6], e.label) for e in found.tests] == [("b", "A"), ("c", "B")] and found.labels == ["A", "B"]
+    many = tuple(Labelled("Text: a", f"x {n}") for n in range(27))
+    with pytest.raises(UserError, match="27 labels that begin alike"):
+        with_distinct_labels(Dataset("mine", many, many), tokenizer)
 
 
 def test_examples_are_balanced():

@@ -12,9 +12,9 @@ from maskwise.probes.records import Condition
 from maskwise.probes.settings import Settings
 from maskwise.probes.units import Unit, episodes, slices
 from maskwise.probes.variants import Asker, Variant, few_shot_items
-from maskwise.tasks.datasets import HOTPOTQA, READERS, Dataset
+from maskwise.tasks.datasets import HOTPOTQA, READERS, Dataset, with_distinct_labels
 from maskwise.tasks.labelled import answer_masks
-from maskwise.tasks.points import ORDERS, SHAPES, draw_cloud
+from maskwise.tasks.points import LABELS, ORDERS, SHAPES, draw_cloud
 from maskwise.tasks.prompts import Place
 from maskwise.tasks.words import Words
 
@@ -108,7 +108,7 @@ def point_units(asker: Asker, settings: Settings, model: Model, notes: list[str]
     if labelled.POINTS not in settings.probes:
         return
     wanted = settings.evidence
-    masks = labelled.point_masks(asker)
+    masks = answer_masks(asker.tokenizer, LABELS)
     count = min(settings.points, wanted.cloud_points)
     clouds = [
         draw_cloud(shape, wanted.cloud_examples, wanted.cloud_points, seed)
@@ -135,7 +135,10 @@ def data_units(
         given = [found for name, found in data.items() if (name == HOTPOTQA) == (probe == HOTPOTQA)]
         if not given:
             notes.append(f"{probe} was not run for want of data: give it with --data {_example_of(probe)}")
-        for found in given:
+        for read in given:
+            found = with_distinct_labels(read, asker.tokenizer)
+            if found.labels != read.labels:
+                notes.append(f"{found.name}: its labels begin alike in this tokenizer and were given letters")
             masks = answer_masks(asker.tokenizer, found.labels)
             examples = labelled.data_examples(asker, found, wanted.data_shots, settings.seed)
             longest = min(wanted.longest_prompt, labelled.longest_prompt(model, shares, masks))

@@ -12,7 +12,7 @@ from maskwise.models.base import Model
 from maskwise.probes.records import Condition, Key, make_key
 from maskwise.probes.variants import Asker, Item
 from maskwise.tasks.datasets import HOTPOTQA, Dataset
-from maskwise.tasks.labelled import Labelled, answer_masks, balanced, first_tokens
+from maskwise.tasks.labelled import Labelled, answer_masks, balanced
 from maskwise.tasks.points import LABELS, ORDERS, Cloud, arranged, exercise
 from maskwise.tasks.prompts import encode_label, opened
 
@@ -57,17 +57,11 @@ def examples_that_fit(asker: Asker, cloud: Cloud, window: int) -> int:
     return count
 
 
-def point_masks(asker: Asker) -> int:
-    first_tokens(asker.tokenizer, LABELS)
-    return answer_masks(asker.tokenizer, LABELS)
-
-
 # Data sets
 
 
 def data_examples(asker: Asker, data: Dataset, shots: int, seed: int) -> list[Labelled]:
     """What every test question of a data set is shown: balanced labels, or one short example of HotpotQA."""
-    first_tokens(asker.tokenizer, data.labels)
     draws = random.Random(f"{data.name} {seed}")
     if data.name != HOTPOTQA:
         return balanced(data.shown, shots, draws)

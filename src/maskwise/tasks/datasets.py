@@ -23,7 +23,7 @@ from typing import Any
 
 from maskwise.errors import UserError
 from maskwise.tasks.hotpot import read_hotpotqa
-from maskwise.tasks.labelled import Labelled
+from maskwise.tasks.labelled import Labelled, lettered, tell_apart
 
 HOTPOTQA = "hotpotqa"
 LONGEST = 1000  # characters; longer texts are left out
@@ -45,6 +45,14 @@ class Dataset:
     @property
     def labels(self) -> list[str]:
         return sorted({exercise.label for exercise in (*self.shown, *self.tests)})
+
+
+def with_distinct_labels(data: Dataset, tokenizer: Any) -> Dataset:
+    """The same data, its labels replaced by letters where the tokenizer begins two of them with one token."""
+    if tell_apart(tokenizer, data.labels):
+        return data
+    shown, tests = (lettered(part, data.labels) for part in (data.shown, data.tests))
+    return Dataset(data.name, shown, tests)
 
 
 def read_dataset(name: str, path: str | Path) -> Dataset:

@@ -1,11 +1,12 @@
 """Exercises with any label for an answer: points in space, classified texts, questions with two options.
 
-The label's first token is what is scored, so no two labels of a task may begin with the same token.
+The label's first token is what is scored. Labels that begin with the same token become options with letters.
 """
 
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass
+from string import ascii_uppercase
 from typing import Any
 
 from maskwise.errors import UserError
@@ -24,17 +25,19 @@ class Labelled:
         return f"Answer:[{self.label}]."
 
 
-def first_tokens(tokenizer: Any, labels: Sequence[str]) -> dict[str, int]:
-    """The first token of each label; refused where two labels share it."""
-    found: dict[int, str] = {}
-    for label in labels:
-        encoded = encode_label(tokenizer, [], Labelled("Text: x", label))
-        other = found.setdefault(encoded.ids[encoded.row], label)
-        if other != label:
-            raise UserError(
-                f"the labels {other!r} and {label!r} begin with the same token, which is what is scored: rename one"
-            )
-    return {label: token for token, label in found.items()}
+def tell_apart(tokenizer: Any, labels: Sequence[str]) -> bool:
+    """Whether every label begins with a token of its own."""
+    encoded = [encode_label(tokenizer, [], Labelled("Text: x", label)) for label in labels]
+    return len({one.ids[one.row] for one in encoded}) == len(labels)
+
+
+def lettered(exercises: Sequence[Labelled], labels: Sequence[str]) -> tuple[Labelled, ...]:
+    """The labels as options after each text, in one order, and a letter for an answer."""
+    if len(labels) > len(ascii_uppercase):
+        raise UserError(f"{len(labels)} labels that begin alike are too many to be given letters: rename them")
+    letters = dict(zip(labels, ascii_uppercase, strict=False))
+    options = ", ".join(f"({letter}) {label}" for label, letter in letters.items())
+    return tuple(Labelled(f"{one.asked}\nOptions: {options}", letters[one.label]) for one in exercises)
 
 
 def answer_masks(tokenizer: Any, labels: Sequence[str]) -> int:
