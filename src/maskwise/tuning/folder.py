@@ -22,6 +22,7 @@ from safetensors import SafetensorError
 from maskwise.errors import UserError
 
 MARKER = "complete.json"
+LITTLE_ROOM = 1 << 20  # bytes; a write that fails with less than this failed for want of room
 
 
 def write_json(path: Path, value: Any) -> None:
@@ -104,10 +105,15 @@ def saving(what: Path, kept: str) -> Iterator[None]:
     try:
         yield
     except (OSError, SafetensorError, RuntimeError) as problem:
-        # torch and safetensors wrap the system's error in types of their own.
+        # torch and safetensors wrap the system's error in types and words of their own.
+        there = what if what.exists() else what.parent
+        room = shutil.disk_usage(there).free if there.exists() else None
         shutil.rmtree(what, ignore_errors=True)
         full = isinstance(problem, OSError) and problem.errno in (errno.ENOSPC, errno.EDQUOT)
-        reason = "no space left on the disk" if full or "No space left" in str(problem) else str(problem).split("\n")[0]
+        if full or (room is not None and room < LITTLE_ROOM):
+            reason = "no space left on the disk"
+        else:
+            reason = str(problem).split("\n")[0]
         raise UserError(
             f"could not write {what} ({reason}): {kept}; make room and run the same command again"
         ) from None
