@@ -243,3 +243,11 @@ def test_convert_refuses_other_families(llada_folder, tmp_path):
         mw.convert(tmp_path / "biased", tmp_path / "out")
     assert not (tmp_path / "out").exists()
     shutil.rmtree(tmp_path / "biased")
+
+
+def test_a_tokenizer_file_is_taken_as_it_stands_whatever_the_family(tmp_path):
+    """The Auto classes would split a Qwen2 folder's text in Qwen2's way: digits one by one, words with their space."""
+    qwen_net(vocab=300).save_pretrained(tmp_path)
+    raw = Tokenizer(models.BPE(vocab={"1": 0, "2": 1, "12": 2}, merges=[("1", "2")]))
+    PreTrainedTokenizerFast(tokenizer_object=raw).save_pretrained(tmp_path)
+    assert mw.open(tmp_path).tokenizer("1212")["input_ids"] == [2, 2]

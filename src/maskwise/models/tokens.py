@@ -9,15 +9,15 @@ from transformers import AutoTokenizer, PreTrainedTokenizerFast, Qwen2Tokenizer
 def load_tokenizer(folder: Path, native: bool) -> Any:
     """The folder's tokenizer, or None when it has none.
 
-    LLaDA and Dream name classes that only their remote code defines; the files themselves are ordinary fast tokenizers
-    (tokenizer.json) or Qwen2's byte-level BPE (vocab.json and merges.txt, as Dream publishes it).
+    A tokenizer.json is taken as it stands: the Auto classes would rebuild it in the manner of the model's family, with
+    other splits, and LLaDA and Dream name classes that only their remote code defines. Dream publishes vocab.json and
+    merges.txt instead, which are Qwen2's byte-level BPE.
     """
-    has_fast = (folder / "tokenizer.json").exists()
     has_bpe = (folder / "vocab.json").exists() and (folder / "merges.txt").exists()
-    if native and has_fast:
+    if (folder / "tokenizer.json").exists():
         return PreTrainedTokenizerFast.from_pretrained(folder)
     if native and has_bpe:
         return Qwen2Tokenizer.from_pretrained(folder)
-    if has_fast or has_bpe or (folder / "tokenizer.model").exists():
+    if has_bpe or (folder / "tokenizer.model").exists():
         return AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
     return None
