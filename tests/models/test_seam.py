@@ -114,6 +114,13 @@ def test_forward_hands_rows_and_head_to_the_loss():
     close(model(batch, index), model.head(rows).detach())
 
 
+def test_a_fused_loss_is_refused_where_the_head_is_more_than_a_product():
+    batch = Batch.pack(sequences(count=2))
+    for model in (tiny_wrapped(), tiny_llada(include_bias=True)):
+        with pytest.raises(UserError, match="more than a product"):
+            model(batch, torch.tensor([0]), lambda rows, weight: rows.sum())
+
+
 @pytest.mark.parametrize("make", [tiny_llada, tiny_dream])
 def test_a_cache_refreshed_everywhere_equals_none_and_a_stale_one_only_there(make):
     model = make()

@@ -116,6 +116,10 @@ class Model(nn.Module):
         return self.core.get_output_embeddings().weight  # type: ignore
 
     @property
+    def _head_bias(self) -> Tensor | None:
+        return getattr(self.core.get_output_embeddings(), "bias", None)
+
+    @property
     def vocab(self) -> int:
         return self.head_weight.shape[0]
 
@@ -221,8 +225,7 @@ class Model(nn.Module):
             logits = self._own_head(rows).float()
         else:
             logits = float_product(rows, self.head_weight)
-            bias = getattr(self.core.get_output_embeddings(), "bias", None)
-            logits = logits if bias is None else logits + bias.float()
+            logits = logits if self._head_bias is None else logits + self._head_bias.float()
         if self.mask_id is None:
             return logits
         forbidden = torch.full((1,), self.mask_id, device=logits.device)  # filled there: no copy from the host
@@ -236,6 +239,10 @@ class Model(nn.Module):
         index [n] (from `locate` or `flat_rows`) picks hidden rows; without a loss their logits come back, with one the
         value of loss(rows [n, d], head_weight [V, d]).
         """
+        if loss is not None and (self._own_head is not None or self._head_bias is not None):
+            raise UserError(
+                f"{self.name}: its head is more than a product, so no fused loss fits it: train it elsewhere"
+            )
         rows = self.hidden(batch)[index]
         return self.head(rows) if loss is None else loss(rows, self.head_weight)
 
