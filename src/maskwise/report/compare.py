@@ -19,7 +19,7 @@ from maskwise.probes.records import MANIFEST, Run, read_run
 from maskwise.probes.scores import degradation
 from maskwise.probes.settings import Settings
 from maskwise.report.readings import Reading, read_all
-from maskwise.report.words import Row, between, number, percent, points
+from maskwise.report.words import NBSP, Row, between, number, percent, points
 
 PROBES = ("location", "mask-count", "location-masks", "few-steps", "nelbo")
 SCORES = ("degradation", "mask_tax", "locality")
@@ -168,7 +168,8 @@ def _change(score: Score, show: Any) -> str:
         return show(score["value"])
     if show is _gone:
         return f"{show(score['value'])} ({between(score['low'], score['high'])})"
-    return f"{show(score['value'])} ({show(score['low'])} to {show(score['high'])})"
+    low, high = (show(score[end]).removesuffix(f"{NBSP}points") for end in ("low", "high"))
+    return f"{show(score['value'])} ({low} to {high})"
 
 
 def _gone(value: float) -> str:

@@ -3,7 +3,7 @@
 from maskwise.report.curves import Measure, Point, Section
 from maskwise.report.readings import Reading
 
-GRADIENT = Measure("evidence", "Gradient norm / largest", "evidence_low", "evidence_high", percent=False, unit="")
+GRADIENT = Measure("evidence", "Gradient norm, of the largest", "evidence_low", "evidence_high")
 PLACES = {"left": "question first", "middle": "question in the middle", "right": "question last"}
 TOKENS = ("masks", "near", "all")
 ORDERS = ("random", "nearest first", "nearest last")

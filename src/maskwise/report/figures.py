@@ -199,7 +199,8 @@ def _draw_panel(axis: "Axes", panel: Panel, inches: float) -> None:
 def _write_values(axis: "Axes", panel: Panel) -> None:
     """A lone curve says its first, last and lowest value itself, each on the side the line does not go."""
     known = [(x, y) for x, y in zip(panel.curves[0].x, panel.curves[0].y, strict=True) if y is not None]
-    for i in {0, len(known) - 1, min(range(len(known)), key=lambda i: known[i][1])} if known else ():
+    telling = {0, len(known) - 1, min(range(len(known)), key=lambda i: known[i][1])} if known else set()
+    for i in range(len(known)) if panel.x_names else telling:
         x, y = known[i]
         inner = known[1:2] if i == 0 else known[i - 1 : i]
         above = all(neighbour <= y for _, neighbour in inner) and (i in (0, len(known) - 1))
@@ -241,7 +242,7 @@ def _share_heights(axes: Sequence["Axes"], panels: Sequence[Panel]) -> None:
         pad = 0.07 * (max(known) - min(known)) or 0.05 * (abs(known[0]) or 1.0)
         for i in same:
             bottom, top = min(known) - pad, max(known) + pad
-            if panels[i].percent:
+            if panels[i].percent and not panels[i].scatter:
                 bottom, top = max(bottom, -0.015), min(top, 1.015)
             axes[i].set_ylim(bottom, top)
 
