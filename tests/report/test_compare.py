@@ -4,6 +4,7 @@ import json
 
 import numpy as np
 import pytest
+import torch
 from peft import LoraConfig, get_peft_model
 from report_runs import DIFFUSION, mask_probes, position_probes, write_run
 from test_report_page import read
@@ -13,7 +14,7 @@ from maskwise.cli import app
 from maskwise.errors import UserError
 from maskwise.models.targets import linear_targets
 from maskwise.probes.paired import accuracy_change, mean_change, reduction
-from maskwise.report.compare import compare
+from maskwise.report.compare import compare, open_named
 from tiny import llada_net
 
 TUNED = DIFFUSION | {"name": "lab/tiny-llada+ma"}
@@ -157,3 +158,7 @@ def test_models_and_adapters_are_asked_the_same(tmp_path, monkeypatch):
     before, after = found["models"].values()
     assert before["nelbo"] != after["nelbo"] and len(found["models"]) == 2
     assert before["accuracy_k2"] is not None and set(before["few_steps"]) == {"2", "4"}
+    with_both = open_named(f"{base}+{adapter}", "float32", "cpu")
+    assert with_both.name == f"{base}+{adapter}"
+    alone = open_named(str(adapter), "float32", "cpu")
+    assert torch.equal(with_both.predict([[5, 6]], [[1]])[0], alone.predict([[5, 6]], [[1]])[0])

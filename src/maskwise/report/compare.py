@@ -1,7 +1,8 @@
 """Comparing models: the first is what the others are measured against.
 
-Each is named by a run folder of `maskwise diagnose`, a model, or the folder of an adapter (`maskwise tune`); models are
-asked here, all the same questions. The result is one object (`--json`), a table and a side-by-side page.
+Each is named by a run folder of `maskwise diagnose`, a model, or the folder of an adapter that `maskwise tune` wrote
+(alone, or as MODEL+FOLDER). Models are asked here, all the same questions. The result is one object (`--json`), a table
+and a side-by-side page.
 """
 
 import json
@@ -22,6 +23,7 @@ from maskwise.report.readings import Reading, read_all
 from maskwise.report.words import NBSP, Row, between, number, percent, points
 
 PROBES = ("location", "mask-count", "location-masks", "few-steps", "nelbo")
+ADAPTER = "adapter_config.json"
 SCORES = ("degradation", "mask_tax", "locality")
 
 Score = dict[str, float | None]
@@ -40,14 +42,17 @@ def run_of(name: str, settings: Settings, dtype: str, device: str | None, batch_
 
 
 def open_named(name: str, dtype: str, device: str | None) -> Model:
-    """A model, or an adapter's folder: the adapter says what it belongs to."""
-    config = Path(name) / "adapter_config.json"
-    if not config.exists():
+    """A model, MODEL+FOLDER with an adapter's folder, or that folder alone: the adapter says what it belongs to."""
+    base, plus, folder = name.rpartition("+")
+    if plus and not Path(name).exists() and (Path(folder) / ADAPTER).exists():
+        model = open_model(base, dtype=dtype, device=device, adapter=folder)
+    elif (Path(name) / ADAPTER).exists():
+        named = json.loads((Path(name) / ADAPTER).read_text(encoding="utf-8")).get("base_model_name_or_path")
+        if not named:
+            raise UserError(f"{name} does not name its base model: write it before, as MODEL+{name}")
+        model = open_model(named, dtype=dtype, device=device, adapter=name)
+    else:
         return open_model(name, dtype=dtype, device=device)
-    base = json.loads(config.read_text(encoding="utf-8")).get("base_model_name_or_path")
-    if not base:
-        raise UserError(f"{config} does not name its base model: merge it with maskwise export first")
-    model = open_model(base, dtype=dtype, device=device, adapter=name)
     model.name = name
     return model
 
