@@ -58,8 +58,8 @@ CURES = (
 class Exam:
     """The questions all cures are given."""
 
-    points: int = 6  # a task
-    relevant: int = 10
+    points: int = 4  # a task
+    relevant: int = 5
     distractors: int = 10
     seed: int = 0
 
@@ -133,7 +133,9 @@ def answer(
 ) -> list[Record]:
     """{"task", "point", "correct"} of each question."""
     records: list[Record] = []
-    for batch in _batches(questions, masks, batch_budget(model, None)):
+    # On a CPU a batch saves nothing, and it waits for its slowest answer.
+    budget = batch_budget(model, None) if model.device.type == "cuda" else 1
+    for batch in _batches(questions, masks, budget):
         tokens = first_tokens(model, [question.prompt for question in batch], options, masks)
         records += [
             {"task": question.task, "point": question.point, "correct": token == question.answer_id}

@@ -7,17 +7,17 @@ from rich.table import Table
 from maskwise.report.bars import Bar, draw_bars
 from maskwise.report.words import between, p_value, percent, points
 
-NEEDS_ADAPTER = "not measured: give --adapter"
+NEEDS_ADAPTER = "needs --adapter"
 
 
 def cures_table(found: dict[str, Any]) -> Table:
     table = Table("cure", box=None, pad_edge=False, header_style="dim", title_justify="left",
                   title=f"{found['model']}, {found['masks']} masks, {found['n']} questions")  # fmt: skip
     for name in ("right", "95 % interval", "against nothing", "tokens a pass"):
-        table.add_column(name, justify="right")
+        table.add_column(name, justify="right", no_wrap=name != "tokens a pass")
     table.add_column("training")
     two = found["two_masks"]
-    table.add_row("(two masks only)", percent(two["accuracy"], 1), between(two["low"], two["high"], 1), "", "", "none")
+    table.add_row("two masks only", percent(two["accuracy"], 1), between(two["low"], two["high"], 1), "", "", "none")
     for entry in found["cures"]:
         speed = f"{entry['tokens_per_pass']:g}"
         if entry["accuracy"] is None:
