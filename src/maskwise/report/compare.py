@@ -135,7 +135,7 @@ def rows_of(models: dict[str, dict[str, Any]], changes: dict[str, dict[str, Scor
 
     def row(name: str, meaning: str, key: str, show: Any, change: str | None = None, step: Any = None) -> Row:
         values = tuple("–" if told[key] is None else show(told[key]) for told in models.values())
-        told = tuple(_change(found[change], step) if change else "" for found in changes.values())
+        told = tuple(_change(found[change], step) if change else "–" for found in changes.values())
         return Row(name, meaning, values, told)
 
     most = next(iter(models.values()))["most_masks"]
@@ -143,7 +143,7 @@ def rows_of(models: dict[str, dict[str, Any]], changes: dict[str, dict[str, Scor
     few = [
         Row(f"Degradation in {count} steps", "the same, decoded in that many steps in random order",
             tuple(percent(told["few_steps"].get(count, {}).get("value"), 1) for told in models.values()),
-            tuple("" for _ in changes))
+            tuple("–" for _ in changes))
         for count in steps
     ]  # fmt: skip
     return [

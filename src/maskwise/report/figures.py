@@ -119,7 +119,7 @@ def draw(panels: Sequence[Panel], narrow: bool) -> "Figure":
     from matplotlib.layout_engine import ConstrainedLayoutEngine
 
     order = list(dict.fromkeys(curve.name for panel in panels for curve in panel.curves))
-    direct = len(panels) == 1 and not narrow
+    direct = len(panels) == 1 and not narrow and not (panels[0].scatter or panels[0].x_names)
     columns = 1 if narrow else _columns(panels)
     rows = math.ceil(len(panels) / columns)
     width = NARROW if narrow else FULL if is_full_width(panels) else WIDE
