@@ -8,9 +8,19 @@ import torch
 from peft import LoraConfig, get_peft_model
 from safetensors.torch import load_file, save_file
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
-from transformers import AutoModel, PreTrainedTokenizerFast, Qwen2Tokenizer
+from transformers import (
+    AutoModel,
+    BloomConfig,
+    BloomForCausalLM,
+    FalconConfig,
+    FalconForCausalLM,
+    PreTrainedTokenizerFast,
+    Qwen2Tokenizer,
+)
+from typer.testing import CliRunner
 
 import maskwise as mw
+from maskwise.cli import app
 from maskwise.errors import UserError
 from tiny import dream_net, llada_net, llama_net, qwen_net
 
@@ -171,15 +181,65 @@ DAMAGE = [
     (pickle_only, "pickled weights"),
     (lambda f: (f / "model.safetensors").unlink(), "lacks model.safetensors"),
     (missing_shard, "lacks model-00001-of-00002.safetensors"),
+    (lambda f: (f / "model.safetensors.index.json").write_text("{"), "not an index of weights"),
+    (lambda f: (f / "model.safetensors.index.json").write_text("{}"), "not an index of weights"),
+    (lambda f: (f / "tokenizer.json").write_text('{"model":'), "tokenizer.json is corrupt"),
+    (lambda f: (f / "tokenizer.json").write_text("{}"), "tokenizer.json is corrupt"),
 ]
 
 
 @pytest.mark.parametrize("damage, message", DAMAGE, ids=[message for _, message in DAMAGE])
-def test_a_damaged_checkpoint_gets_one_line(damage, message, llada_folder):
+def test_a_damaged_checkpoint_gets_one_line(damage, message, llada_folder, capfd):
     damage(llada_folder)
+    capfd.readouterr()
     with pytest.raises(UserError, match=message) as caught:
         mw.open(llada_folder)
     assert "\n" not in str(caught.value)
+    assert capfd.readouterr().err == ""  # transformers' table of what does not fit is kept back
+
+
+def described(folder):
+    """What `maskwise models FOLDER --json` prints, or its error line."""
+    ended = CliRunner().invoke(app, ["models", str(folder), "--json"])
+    return json.loads(ended.stdout)["models"][0] if ended.exit_code == 0 else (ended.exit_code, ended.stderr)
+
+
+@pytest.mark.parametrize("damage, message", DAMAGE[:5], ids=[message for _, message in DAMAGE[:5]])
+def test_a_folder_is_described_only_where_its_configuration_is_sound(damage, message, llada_folder):
+    edit_config(llada_folder, auto_map=AUTO_MAP, model_type="made-up")  # transformers would ask to run its code
+    damage(llada_folder)
+    status, line = described(llada_folder)
+    assert status == 2
+    assert message in line
+    assert line.count("\n") == 1
+
+
+def test_a_folder_is_described_as_it_is_opened(tmp_path):
+    llada_net(vocab=300, mask_token_id=0).save_pretrained(tmp_path)
+    byte_tokenizer(mask_token="<m>").save_pretrained(tmp_path)
+    edit_config(tmp_path, model_type="made-up", auto_map=AUTO_MAP)  # the architecture decides
+    for mask in (0, None):
+        edit_config(tmp_path, mask_token_id=mask)
+        model, entry = mw.open(tmp_path), described(tmp_path)
+        assert entry["mask_id"] == model.mask_id == (256 if mask is None else 0)
+        assert entry["kind"] == model.kind == "llada"
+        assert entry["lora_targets"] == model.lora_targets
+
+
+def test_causal_models_with_an_attention_of_their_own_are_refused(tmp_path):
+    settings = BloomConfig(hidden_size=16, n_layer=1, n_head=2, vocab_size=32)
+    BloomForCausalLM(settings).save_pretrained(tmp_path / "bloom")
+    small = FalconConfig(hidden_size=16, num_hidden_layers=1, num_attention_heads=2, vocab_size=32)
+    FalconForCausalLM(small).save_pretrained(tmp_path / "falcon")
+    for name in ("bloom", "falcon"):
+        with pytest.raises(UserError, match="does not fit the seam"):
+            mw.open(tmp_path / name)
+        assert described(tmp_path / name)[0] == 2
+
+
+def test_wrap_takes_the_mask_id_it_is_given(tmp_path):
+    assert mw.wrap(llada_net(mask_token_id=None), mask_id=5).mask_id == 5
+    assert mw.wrap(llada_net(), byte_tokenizer()).mask_id == 63  # LLaDA's tokenizer names none, its configuration does
 
 
 def test_an_unknown_name_says_what_is_known(tmp_path):
@@ -191,9 +251,12 @@ def test_an_unknown_name_says_what_is_known(tmp_path):
     file.write_text("")
     with pytest.raises(UserError, match="is a file"):
         mw.open(file)
+    llada_net().save_pretrained(tmp_path / "m")
     with pytest.raises(UserError, match="unknown dtype"):
-        llada_net().save_pretrained(tmp_path / "m")
         mw.open(tmp_path / "m", dtype="int3")
+    for device in ("abacus", "cuda:99"):
+        with pytest.raises(UserError, match=f"no device '{device}'"):
+            mw.open(tmp_path / "m", device=device)
 
 
 @pytest.mark.parametrize("make", [qwen_net, llama_net])

@@ -1,10 +1,15 @@
 """Attention over ragged batches: S sequences laid end to end, every query seeing the keys of its own sequence only."""
 
+import inspect
 from dataclasses import dataclass, field
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+from torch.nn.attention.varlen import varlen_attn
+
+# Fewer heads of keys than of queries: torch 2.11 takes them as they come, later ones want to be told.
+GROUPED = {"enable_gqa": True} if "enable_gqa" in inspect.signature(varlen_attn).parameters else {}
 
 Store = tuple[Tensor, Tensor]  # keys and values of one layer, [sum of lengths, heads, head_dim] each
 
@@ -84,19 +89,19 @@ def attend(
 
 
 def _flash(q: Tensor, k: Tensor, v: Tensor, layout: Layout, scale: float, window: int | None) -> Tensor:
-    from torch.nn.attention.varlen import varlen_attn  # CUDA only
-
+    """Torch's own kernel for ragged batches, on CUDA in half precision."""
     reach = (-1 if window is None else window - 1, 0) if layout.causal else (-1, -1)
     out = varlen_attn(
         q,
-        _repeat_heads(k, q.shape[1]),
-        _repeat_heads(v, q.shape[1]),
+        k,
+        v,
         layout.q_offsets,
         layout.k_offsets,
         layout.longest_q,
         layout.longest_k,
         scale=scale,
         window_size=reach,
+        **GROUPED,
     )
     assert isinstance(out, Tensor)  # a pair only when asked for
     return out

@@ -1,17 +1,29 @@
 """Where a model's name leads: a folder, an embedded model, or a published checkpoint."""
 
+import json
 from pathlib import Path
 from typing import Any
 
 import torch
-from transformers import AutoConfig, AutoModel, AutoModelForCausalLM, LlamaConfig, PreTrainedConfig, Qwen2Config
+from transformers import (
+    AutoConfig,
+    AutoModel,
+    AutoModelForCausalLM,
+    LlamaConfig,
+    PreTrainedConfig,
+    PreTrainedModel,
+    Qwen2Config,
+)
+from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 
 from maskwise.errors import UserError
 from maskwise.models import dream, llada
 from maskwise.models.dream import DreamConfig, DreamModel
 from maskwise.models.llada import LLaDAConfig, LLaDAModelLM
 from maskwise.models.targets import linear_targets
+from maskwise.models.tokens import load_tokenizer
 
+NATIVE: dict[str, type[PreTrainedModel]] = {"LLaDAModelLM": LLaDAModelLM, "DreamModel": DreamModel}
 MASK_OF_FAMILY = {"llada": llada.MASK_ID, "dream": dream.MASK_ID}
 
 for config_class, net_class in ((LLaDAConfig, LLaDAModelLM), (DreamConfig, DreamModel)):
@@ -93,19 +105,79 @@ def _from_hub(name: str) -> Path:
         raise UserError(f"{name} is not a folder here and could not be fetched from the hub ({reason})") from None
 
 
+def read_settings(folder: Path) -> dict[str, Any]:
+    file = folder / "config.json"
+    if not file.exists():
+        raise UserError(f"{folder} has no config.json: give the folder of a checkpoint")
+    try:
+        settings = json.loads(file.read_text())
+    except json.JSONDecodeError as problem:
+        raise UserError(f"{file} is not valid JSON ({problem}): download it again") from None
+    if not isinstance(settings, dict):
+        raise UserError(f"{file} does not hold a configuration: download it again")
+    return settings
+
+
+def architecture_of(folder: Path) -> str:
+    """The class a checkpoint names: one of ours, or a causal language model of transformers."""
+    architecture = (read_settings(folder).get("architectures") or ["none named"])[0]
+    if architecture not in NATIVE and architecture not in MODEL_FOR_CAUSAL_LM_MAPPING_NAMES.values():
+        raise UserError(f"{folder}: unknown architecture {architecture!r}; supported are {', '.join(NATIVE)} and "
+                        "transformers' causal language models")  # fmt: skip
+    return architecture
+
+
+def read_config(folder: Path) -> PreTrainedConfig:
+    """A folder's configuration as the class of its architecture reads it; code that comes with it is never run."""
+    architecture = architecture_of(folder)
+    if architecture in NATIVE:
+        return NATIVE[architecture].config_class.from_pretrained(folder)  # type: ignore[union-attr]
+    try:
+        return AutoConfig.from_pretrained(folder, trust_remote_code=False)
+    except ValueError:
+        kind = read_settings(folder).get("model_type")
+        raise UserError(f"{folder}: transformers knows no model type {kind!r}, and remote code is never run") from None
+
+
+def refuse_own_attention(net: PreTrainedModel) -> None:
+    """AR classes that do not go through transformers' attention interface (Bloom, Falcon, Mamba) have no seam."""
+    if not net._supports_attention_backend:
+        raise UserError(f"{type(net).__name__} does not fit the seam (its attention cannot be replaced): use another")
+
+
+def find_mask_id(net: PreTrainedModel, tokenizer: Any, kind: str) -> int:
+    """From the configuration, then the tokenizer, then the family."""
+    found = net.config.mask_token_id
+    if found is None and tokenizer is not None:
+        found = tokenizer.mask_token_id
+    if found is None:
+        found = MASK_OF_FAMILY[kind]
+    known = net.get_input_embeddings().weight.shape[0]  # type: ignore
+    if not 0 <= found < known:
+        raise UserError(f"no mask token ({found} is outside 0..{known - 1}): set mask_token_id in config.json or "
+                        "mask_token in the tokenizer")  # fmt: skip
+    return found
+
+
 def describe(name: str) -> dict[str, Any]:
     """One entry of `maskwise models`, from the configuration alone: the network is laid out on meta tensors."""
-    config = PUBLISHED[name] if name in PUBLISHED else AutoConfig.from_pretrained(locate_checkpoint(name)[0])
+    folder = None if name in PUBLISHED else locate_checkpoint(name)[0]
+    config = PUBLISHED[name] if folder is None else read_config(folder)
     native = isinstance(config, LLaDAConfig | DreamConfig)
     with torch.device("meta"):
         net = AutoModelForCausalLM.from_config(config)
-    kind = {"llada": "llada", "Dream": "dream"}.get(config.model_type, "ar")
+    if not native:
+        refuse_own_attention(net)
+    kind = {LLaDAConfig: "llada", DreamConfig: "dream"}.get(type(config), "ar")
+    tokenizer = None
+    if native and folder is not None and config.mask_token_id is None:
+        tokenizer = load_tokenizer(folder, native)
     return {
         "name": name,
         "kind": kind,
         "parameters": sum(parameter.numel() for parameter in net.parameters()),
         "window": config.max_position_embeddings,
-        "mask_id": (config.mask_token_id or MASK_OF_FAMILY[kind]) if native else None,
+        "mask_id": find_mask_id(net, tokenizer, kind) if native else None,
         "shift": kind != "llada",
         "causal": not native,
         "lora_targets": linear_targets(net),

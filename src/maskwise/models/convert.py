@@ -7,8 +7,9 @@ import torch
 from transformers import LlamaConfig, PreTrainedModel, Qwen2Config
 
 from maskwise.errors import UserError
+from maskwise.models.catalog import locate_checkpoint, read_settings
 from maskwise.models.dream import DreamConfig, DreamModel
-from maskwise.models.opening import DTYPES, open, read_settings
+from maskwise.models.opening import DTYPES, open
 
 MASK_TOKEN = "<|mask|>"
 COPIED = ("hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads",
@@ -22,8 +23,6 @@ def convert(source: str | Path, out: str | Path) -> Path:
     The mask is the tokenizer's own if it has one, else an embedding row no token uses, else a new row. What comes out
     opens with `mw.open` and must be trained before it is any good.
     """
-    from maskwise.models.catalog import locate_checkpoint
-
     settings = read_settings(locate_checkpoint(str(source))[0])
     stored = settings.get("dtype") or settings.get("torch_dtype") or "float32"
     model = open(source, dtype=DTYPES.get(stored, torch.float32), device="cpu")

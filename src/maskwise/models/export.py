@@ -18,8 +18,8 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from maskwise.errors import UserError
-from maskwise.models.catalog import locate_checkpoint
-from maskwise.models.opening import DTYPES, open, read_settings
+from maskwise.models.catalog import locate_checkpoint, read_settings
+from maskwise.models.opening import DTYPES, open
 
 INDEX = "model.safetensors.index.json"
 # Weights in other forms, which would contradict the merged ones, and notes of download tools.

@@ -1,13 +1,14 @@
 """What LLaDA and Dream share: the norm, rotary positions, and the call of one stack of blocks in both its forms."""
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from maskwise.models.attention import Layout
 
 
 class RMSNorm(nn.Module):
-    """Root-mean-square norm, computed in float32 whatever the input's type."""
+    """Root-mean-square norm, computed in float32 and rounded to the input's type before the weight is applied."""
 
     def __init__(self, width: int, eps: float) -> None:
         super().__init__()
@@ -15,9 +16,7 @@ class RMSNorm(nn.Module):
         self.eps = eps
 
     def forward(self, x: Tensor) -> Tensor:
-        wide = x.float()
-        wide = wide * torch.rsqrt(wide.square().mean(-1, keepdim=True) + self.eps)
-        return self.weight * wide.to(x.dtype)
+        return self.weight * F.rms_norm(x, x.shape[-1:], eps=self.eps)
 
 
 def rotary_tables(positions: Tensor, inverse_frequencies: Tensor, scaling: float = 1.0) -> tuple[Tensor, Tensor]:

@@ -10,18 +10,24 @@ import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 from transformers import AutoModelForCausalLM, PreTrainedModel
-from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
-from transformers.utils.logging import disable_progress_bar
+from transformers.utils.logging import disable_progress_bar, get_verbosity, set_verbosity, set_verbosity_error
 
 from maskwise.errors import UserError
 from maskwise.models.base import Batch, Model
 from maskwise.models.bodies import RAGGED, causal_body, largest_difference, native_body, padded_body
-from maskwise.models.catalog import MASK_OF_FAMILY, locate_checkpoint
+from maskwise.models.catalog import (
+    NATIVE,
+    architecture_of,
+    find_mask_id,
+    locate_checkpoint,
+    read_config,
+    read_settings,
+    refuse_own_attention,
+)
 from maskwise.models.dream import PUBLISHED_WINDOW, TRAINED_WINDOW, DreamModel
 from maskwise.models.llada import LLaDAModelLM
 from maskwise.models.tokens import load_tokenizer
 
-NATIVE: dict[str, type[PreTrainedModel]] = {"LLaDAModelLM": LLaDAModelLM, "DreamModel": DreamModel}
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 
 
@@ -35,18 +41,13 @@ def open(
 
     dtype "auto" is the checkpoint's own on CUDA and float32 on CPU; device None is CUDA where there is one.
     """
-    place = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+    place = pick_device(device)
     folder, embedded_adapter = locate_checkpoint(str(name))
-    settings = read_settings(folder)
-    architecture = (settings.get("architectures") or ["none named"])[0]
+    architecture = architecture_of(folder)
     check_weight_files(folder)
-    if architecture in NATIVE:
-        net = load_weights(NATIVE[architecture], folder, pick_dtype(dtype, place, settings), place, "sdpa")
-    elif architecture in MODEL_FOR_CAUSAL_LM_MAPPING_NAMES.values():
-        net = load_weights(AutoModelForCausalLM, folder, pick_dtype(dtype, place, settings), place, RAGGED)
-    else:
-        raise UserError(f"{name}: unknown architecture {architecture!r}; supported are LLaDAModelLM, DreamModel and "
-                        "transformers' causal language models")  # fmt: skip
+    stored = pick_dtype(dtype, place, read_settings(folder))
+    read_config(folder)  # refuses a type that only remote code defines
+    net = load_weights(NATIVE.get(architecture, AutoModelForCausalLM), folder, stored, place)
     model = behind_the_seam(net, load_tokenizer(folder, native=architecture in NATIVE), str(name))
     chosen = adapter or embedded_adapter
     if chosen is not None:
@@ -56,15 +57,16 @@ def open(
     return model.eval()
 
 
-def behind_the_seam(net: PreTrainedModel, tokenizer: Any, name: str) -> Model:
+def behind_the_seam(net: PreTrainedModel, tokenizer: Any, name: str, mask_id: int | None = None) -> Model:
     """A LLaDA, Dream or AR network that is already in memory, as a Model."""
     if isinstance(net, LLaDAModelLM | DreamModel):
         kind = "llada" if isinstance(net, LLaDAModelLM) else "dream"
-        mask_id = find_mask_id(net, tokenizer, kind)
+        mask_id = find_mask_id(net, tokenizer, kind) if mask_id is None else mask_id
         long_dream = kind == "dream" and net.config.max_position_embeddings == PUBLISHED_WINDOW
         return Model(net, native_body, kind=kind, window=net.config.max_position_embeddings, shift=kind == "dream",
                      mask_id=mask_id, tokenizer=tokenizer, name=name,
                      trained_window=TRAINED_WINDOW if long_dream else None)  # fmt: skip
+    refuse_own_attention(net)
     net.set_attn_implementation(RAGGED)
     model = Model(net, causal_body, kind="ar", window=net.config.max_position_embeddings, shift=True, causal=True,
                   tokenizer=tokenizer, name=name)  # fmt: skip
@@ -85,13 +87,13 @@ def wrap(
     A masked language model whose head has layers of its own is wrapped like this: mw.wrap(bert, tok, head=bert.cls)
     """
     if mask_id is None and not causal:
-        mask_id = tokenizer.mask_token_id if tokenizer is not None else getattr(hf_model.config, "mask_token_id", None)
+        mask_id = getattr(hf_model.config, "mask_token_id", None)
+    if mask_id is None and not causal and tokenizer is not None:
+        mask_id = tokenizer.mask_token_id
     if mask_id is None and not causal:
         raise UserError("the model has no mask token: pass mask_id")
     if isinstance(hf_model, LLaDAModelLM | DreamModel):
-        model = behind_the_seam(hf_model, tokenizer, type(hf_model).__name__)
-        model.mask_id = mask_id
-        return model.eval()
+        return behind_the_seam(hf_model, tokenizer, type(hf_model).__name__, mask_id).eval()
     window = getattr(hf_model.config, "max_position_embeddings", None) or 2**31
     model = Model(hf_model, padded_body, kind="wrapped", window=window, shift=shift, causal=causal, mask_id=mask_id,
                   tokenizer=tokenizer, head=head, name=type(hf_model).__name__).eval()  # fmt: skip
@@ -113,38 +115,10 @@ def refuse_if_different(model: Model, problem: str) -> None:
         raise UserError(f"{problem} (largest difference {difference:.2g} of the largest logit)")
 
 
-def find_mask_id(net: PreTrainedModel, tokenizer: Any, kind: str) -> int:
-    """From the configuration, then the tokenizer, then the family."""
-    found = net.config.mask_token_id
-    if found is None and tokenizer is not None:
-        found = tokenizer.mask_token_id
-    if found is None:
-        found = MASK_OF_FAMILY[kind]
-    if not 0 <= found < net.get_input_embeddings().weight.shape[0]:  # type: ignore
-        raise UserError("no mask token: set mask_token_id in config.json or mask_token in the tokenizer")
-    return found
-
-
-def read_settings(folder: Path) -> dict[str, Any]:
-    file = folder / "config.json"
-    if not file.exists():
-        raise UserError(f"{folder} has no config.json: give the folder of a checkpoint")
-    try:
-        settings = json.loads(file.read_text())
-    except json.JSONDecodeError as problem:
-        raise UserError(f"{file} is not valid JSON ({problem}): download it again") from None
-    if not isinstance(settings, dict):
-        raise UserError(f"{file} does not hold a configuration: download it again")
-    return settings
-
-
 def check_weight_files(folder: Path) -> None:
     """Every weight file is there, is safetensors and is whole, before anything is loaded."""
     index = folder / "model.safetensors.index.json"
-    if index.exists():
-        names = sorted(set(json.loads(index.read_text())["weight_map"].values()))
-    else:
-        names = ["model.safetensors"]
+    names = _indexed_files(index) if index.exists() else ["model.safetensors"]
     absent = [name for name in names if not (folder / name).exists()]
     if absent and list(folder.glob("*.bin")) + list(folder.glob("*.pt")) + list(folder.glob("*.pth")):
         raise UserError(f"{folder} holds pickled weights, which can run code: convert them to safetensors first")
@@ -158,6 +132,25 @@ def check_weight_files(folder: Path) -> None:
             raise UserError(f"{folder / name} is corrupt or cut short ({problem}): download it again") from None
 
 
+def _indexed_files(index: Path) -> list[str]:
+    try:
+        content = json.loads(index.read_text())
+    except json.JSONDecodeError:
+        content = None
+    if not isinstance(content, dict) or not content.get("weight_map"):
+        raise UserError(f"{index} is not an index of weights: download it again")
+    return sorted(set(content["weight_map"].values()))
+
+
+def pick_device(device: str | torch.device | None) -> torch.device:
+    try:
+        place = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+        torch.empty(0, device=place)
+    except (RuntimeError, AssertionError) as problem:  # torch asserts that it was built with CUDA
+        raise UserError(f"no device {str(device)!r} here ({str(problem).splitlines()[0]}): try cpu") from None
+    return place
+
+
 def pick_dtype(dtype: str | torch.dtype, device: torch.device, settings: dict[str, Any]) -> torch.dtype:
     if isinstance(dtype, torch.dtype):
         return dtype
@@ -169,23 +162,26 @@ def pick_dtype(dtype: str | torch.dtype, device: torch.device, settings: dict[st
     return DTYPES[dtype]
 
 
-def load_weights(
-    net_class: Any, folder: Path, dtype: torch.dtype, device: torch.device, attention: str
-) -> PreTrainedModel:
+def load_weights(net_class: Any, folder: Path, dtype: torch.dtype, device: torch.device) -> PreTrainedModel:
     """Straight onto the device, without remote code; missing, unexpected or wrongly shaped weights are refused."""
     if not sys.stderr.isatty():
         disable_progress_bar()  # in a log or a pipe the bar is noise
-    net, report = net_class.from_pretrained(
-        folder,
-        dtype=dtype,
-        device_map={"": device},
-        attn_implementation=attention,
-        use_safetensors=True,
-        local_files_only=True,
-        trust_remote_code=False,
-        output_loading_info=True,
-        ignore_mismatched_sizes=True,
-    )
+    loud = get_verbosity()
+    set_verbosity_error()  # its own table of what does not fit would stand before our one line
+    try:
+        net, report = net_class.from_pretrained(
+            folder,
+            dtype=dtype,
+            device_map={"": device},
+            attn_implementation="eager",  # every class has it; which attention runs is decided behind the seam
+            use_safetensors=True,
+            local_files_only=True,
+            trust_remote_code=False,
+            output_loading_info=True,
+            ignore_mismatched_sizes=True,
+        )
+    finally:
+        set_verbosity(loud)
     for what, key in (
         ("missing", "missing_keys"),
         ("unexpected", "unexpected_keys"),

@@ -1,9 +1,19 @@
 """Tokenizers, without remote code."""
 
+import json
 from pathlib import Path
 from typing import Any
 
 from transformers import AutoTokenizer, PreTrainedTokenizerFast, Qwen2Tokenizer
+
+from maskwise.errors import UserError
+
+# The files a tokenizer is read from, and what must be in each.
+PARTS: dict[str, set[str]] = {
+    "tokenizer.json": {"model", "added_tokens"},
+    "tokenizer_config.json": set(),
+    "vocab.json": set(),
+}
 
 
 def load_tokenizer(folder: Path, native: bool) -> Any:
@@ -13,6 +23,8 @@ def load_tokenizer(folder: Path, native: bool) -> Any:
     other splits, and LLaDA and Dream name classes that only their remote code defines. Dream publishes vocab.json and
     merges.txt instead, which are Qwen2's byte-level BPE.
     """
+    for name, needed in PARTS.items():
+        _refuse_broken(folder / name, needed)
     has_bpe = (folder / "vocab.json").exists() and (folder / "merges.txt").exists()
     if (folder / "tokenizer.json").exists():
         return PreTrainedTokenizerFast.from_pretrained(folder)
@@ -21,3 +33,14 @@ def load_tokenizer(folder: Path, native: bool) -> Any:
     if has_bpe or (folder / "tokenizer.model").exists():
         return AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
     return None
+
+
+def _refuse_broken(file: Path, needed: set[str]) -> None:
+    if not file.exists():
+        return
+    try:
+        content = json.loads(file.read_text(encoding="utf-8"))
+    except (json.JSONDecodeError, UnicodeDecodeError):
+        content = None
+    if not isinstance(content, dict) or not needed <= content.keys():
+        raise UserError(f"{file} is corrupt or cut short: download it again")

@@ -12,8 +12,8 @@ from transformers.dynamic_module_utils import get_class_from_dynamic_module
 
 from maskwise.errors import UserError
 from maskwise.models.base import Model
-from maskwise.models.catalog import locate_checkpoint
-from maskwise.models.opening import open, read_settings
+from maskwise.models.catalog import locate_checkpoint, read_settings
+from maskwise.models.opening import open
 
 TEXTS = (
     "Masked diffusion models fill in the blanks.",
