@@ -2,6 +2,7 @@
 
 import inspect
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -9,7 +10,7 @@ from torch import Tensor
 from torch.nn.attention.varlen import varlen_attn
 
 # Fewer heads of keys than of queries: torch 2.11 takes them as they come, later ones want to be told.
-GROUPED = {"enable_gqa": True} if "enable_gqa" in inspect.signature(varlen_attn).parameters else {}
+GROUPED: dict[str, Any] = {"enable_gqa": True} if "enable_gqa" in inspect.signature(varlen_attn).parameters else {}
 
 Store = tuple[Tensor, Tensor]  # keys and values of one layer, [sum of lengths, heads, head_dim] each
 

@@ -16,7 +16,14 @@ from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 
 from maskwise.errors import UserError
 from maskwise.models.attention import Layout, Store, attend
-from maskwise.models.layers import RMSNorm, default_inverse_frequencies, dense_layout, rotary_tables, rotate
+from maskwise.models.layers import (
+    Frequencies,
+    RMSNorm,
+    default_inverse_frequencies,
+    dense_layout,
+    rotary_tables,
+    rotate,
+)
 
 MASK_ID = 151666
 PUBLISHED_WINDOW = 131072  # what the published configuration says
@@ -134,14 +141,14 @@ class DreamBody(nn.Module):
     def __init__(self, config: DreamConfig) -> None:
         super().__init__()
         self.config = config
+        self.frequencies = Frequencies(config.inverse_frequencies)
         self.embed_tokens = nn.Embedding(config.vocab_size, config.hidden_size)
         self.layers = nn.ModuleList(DreamBlock(config) for _ in range(config.num_hidden_layers))
         self.norm = RMSNorm(config.hidden_size, config.rms_norm_eps)
 
     def run(self, x: Tensor, positions: Tensor, layout: Layout) -> Tensor:
         """x [T, d] embeddings, positions [T] -> final hidden states [T, d]."""
-        frequencies, scaling = self.config.inverse_frequencies()
-        cosine, sine = rotary_tables(positions, frequencies.to(x.device), scaling)
+        cosine, sine = rotary_tables(positions, *self.frequencies.on(x.device))
         # The original rounds the tables to the model's type before it multiplies; so do we.
         cosine, sine = cosine.to(x.dtype), sine.to(x.dtype)
         for number, layer in enumerate(self.layers):

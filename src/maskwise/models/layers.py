@@ -1,5 +1,7 @@
 """What LLaDA and Dream share: the norm, rotary positions, and the call of one stack of blocks in both its forms."""
 
+from collections.abc import Callable
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -16,7 +18,7 @@ class RMSNorm(nn.Module):
         self.eps = eps
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.weight * F.rms_norm(x, x.shape[-1:], eps=self.eps)
+        return self.weight * F.rms_norm(x, x.shape[-1:], eps=self.eps).to(x.dtype)  # autocast would widen it
 
 
 def rotary_tables(positions: Tensor, inverse_frequencies: Tensor, scaling: float = 1.0) -> tuple[Tensor, Tensor]:
@@ -34,6 +36,23 @@ def rotate(x: Tensor, cosine: Tensor, sine: Tensor) -> Tensor:
 
 def default_inverse_frequencies(theta: float, head_dim: int) -> Tensor:
     return 1.0 / theta ** (torch.arange(0, head_dim, 2, dtype=torch.float32) / head_dim)
+
+
+class Frequencies:
+    """Rotary frequencies and their factor, made once on the host and kept on the device.
+
+    Made in every pass they would be copied there in every pass, which stops the stream and cannot be recorded.
+    """
+
+    def __init__(self, make: Callable[[], tuple[Tensor, float]]) -> None:
+        self.make = make
+        self.made: tuple[Tensor, float] | None = None
+
+    def on(self, device: torch.device) -> tuple[Tensor, float]:
+        if self.made is None or self.made[0].device != device:
+            frequencies, scaling = self.make()
+            self.made = frequencies.to(device), scaling
+        return self.made
 
 
 def dense_layout(rows: int, length: int, attention_mask: Tensor | None, device: torch.device) -> Layout:

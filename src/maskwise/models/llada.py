@@ -15,7 +15,14 @@ from transformers.modeling_outputs import BaseModelOutput, MaskedLMOutput
 
 from maskwise.errors import UserError
 from maskwise.models.attention import Layout, Store, attend
-from maskwise.models.layers import RMSNorm, default_inverse_frequencies, dense_layout, rotary_tables, rotate
+from maskwise.models.layers import (
+    Frequencies,
+    RMSNorm,
+    default_inverse_frequencies,
+    dense_layout,
+    rotary_tables,
+    rotate,
+)
 
 MASK_ID = 126336
 
@@ -78,6 +85,10 @@ class LLaDAConfig(PreTrainedConfig):
             self.embedding_size = self.vocab_size
         super().__post_init__(**kwargs)
 
+    def inverse_frequencies(self) -> tuple[Tensor, float]:
+        """Rotary frequencies [head_dim / 2] and the factor on cosine and sine."""
+        return default_inverse_frequencies(self.rope_theta, self.d_model // self.n_heads), 1.0
+
     def refuse_unsupported(self) -> None:
         for field, supported in ONLY.items():
             value = getattr(self, field, supported)
@@ -122,6 +133,7 @@ class LLaDABody(nn.Module):
     def __init__(self, config: LLaDAConfig) -> None:
         super().__init__()
         self.config = config
+        self.frequencies = Frequencies(config.inverse_frequencies)
         self.transformer = nn.ModuleDict(
             {
                 "wte": nn.Embedding(config.embedding_size, config.d_model),
@@ -134,8 +146,7 @@ class LLaDABody(nn.Module):
 
     def run(self, x: Tensor, positions: Tensor, layout: Layout) -> Tensor:
         """x [T, d] embeddings, positions [T] -> final hidden states [T, d]."""
-        frequencies = default_inverse_frequencies(self.config.rope_theta, self.config.d_model // self.config.n_heads)
-        cosine, sine = rotary_tables(positions, frequencies.to(x.device))
+        cosine, sine = rotary_tables(positions, *self.frequencies.on(x.device))
         blocks: Any = self.transformer["blocks"]
         for layer, block in enumerate(blocks):
             x = block(x, cosine, sine, layout, layout.store(layer))
