@@ -239,3 +239,7 @@ def test_bad_rules_and_knobs_are_named():
         find_rule("best")
     with pytest.raises(UserError, match="has no knob 'gamma'"):
         find_rule("threshold", {"gamma": 1.0})
+    for name, knob, value in (("remdm", "eta", -1.0), ("threshold", "tau", float("nan")), ("dream-origin", "eps", 2.0),
+                              ("factor", "f", float("inf"))):  # fmt: skip
+        with pytest.raises(UserError, match=f"{knob} of rule {name} is {value}: it must be"):
+            find_rule(name, {knob: value})

@@ -8,6 +8,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from maskwise.diffusion import compare_views, linear_ce, linear_ce_tv
+from maskwise.errors import UserError
 
 ROWS, WIDTH, VOCAB, MASK = 24, 32, 501, 17
 DEVICES = ["cpu", *(["cuda"] if torch.cuda.is_available() else [])]
@@ -183,6 +184,17 @@ def test_view_scores_are_the_parts_of_the_loss():
     logits = (h1 @ weight.T).index_fill(1, torch.tensor([MASK]), -torch.inf)
     assert torch.equal(scores.hit1, logits.argmax(1) == targets)
     assert len(compare_views(h1[:0], h2[:0], weight, targets[:0]).tv) == 0
+
+
+def test_rows_that_no_chunk_would_visit_are_refused():
+    h, weight, targets, weights = torch.randn(4, 8), torch.randn(9, 8), torch.zeros(4, dtype=torch.long), torch.ones(4)
+    for chunk in (0, -1):
+        with pytest.raises(UserError, match="holds no row"):
+            linear_ce_tv(h, h, weight, targets, weights, weights, chunk=chunk)
+    with pytest.raises(UserError, match="3 targets, but 4, 4, 3, 3 rows"):
+        linear_ce_tv(h, h, weight, targets[:3], weights[:3], weights[:3])
+    with pytest.raises(UserError, match="4 targets, but 4, 1 rows"):
+        linear_ce(h, weight, targets, weights[:1])
 
 
 def test_no_rows_is_a_loss_of_zero():

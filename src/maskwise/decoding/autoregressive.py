@@ -24,7 +24,9 @@ def continue_causal(
     """The new tokens of each prompt, max_new_tokens of them, or fewer with early_stop (the end token included)."""
     for name, nothing in MASKS_ONLY.items():
         if options[name] != nothing:
-            raise UserError(f"{model.name or model.kind} is autoregressive: {name} applies to masked models only")
+            raise UserError(
+                f"{model.name or model.kind} is autoregressive: {name} applies to masked models only, leave it out"
+            )
     new, temperature = options["max_new_tokens"], options["temperature"]
     if new < 1:
         raise UserError(f"max_new_tokens {new} leaves nothing to generate: give 1 or more")

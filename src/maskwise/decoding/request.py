@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from maskwise.decoding.canvas import check_plan
-from maskwise.decoding.rules import Rule, even_counts, find_rule
+from maskwise.decoding.rules import Rule, find_rule
 from maskwise.decoding.sampling import check_sampling
 from maskwise.decoding.softmask import SoftMask
 from maskwise.errors import UserError
@@ -113,8 +113,10 @@ def check_request(
     _check_steps(request, rule, inside)
     _check_cache(request)
     _check_ends(request, rule)
-    if request.guidance < 0:
-        raise UserError(f"guidance {request.guidance} is negative: 0 is none")
+    if not 0 <= request.guidance < float("inf"):
+        raise UserError(f"guidance {request.guidance} is not a number, 0 or more: 0 is none")
+    if any(not 0 <= token < model.vocab for token in request.end_ids):
+        raise UserError(f"end_ids {list(request.end_ids)} has a token outside 0..{model.vocab - 1}")
     check_prompts(model, prompts, request.max_new_tokens)
     return request
 
@@ -125,11 +127,13 @@ def _check_steps(request: Request, name: str, inside: Sequence[int]) -> None:
         return
     if request.rule.own_pace:
         raise UserError(f"rule {name} decides itself how many tokens a step commits: leave steps out")
-    if steps < 1 or steps % blocks:
+    if steps < 1:
+        raise UserError(f"steps {steps} leave no time to fill anything in: give 1 or more, or leave steps out")
+    if steps % blocks:
         raise UserError(f"steps {steps} do not divide into {blocks} blocks: give a multiple of {blocks}")
     # The first block also holds the masks inside the prompt, so the later ones are the smallest.
     smallest = request.max_new_tokens // blocks + (min(inside, default=0) if blocks == 1 else 0)
-    if request.rule.counts is even_counts and steps // blocks > smallest:
+    if request.rule.counts is not None and steps // blocks > smallest:
         raise UserError(f"{steps} steps for {smallest * blocks} masks: at most one step a mask")
 
 

@@ -8,6 +8,7 @@ committed; ReMDM also masks committed rows again.
 """
 
 import math
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -271,6 +272,8 @@ def _drawn(score: Tensor, state: State, knobs: Knobs) -> Tensor:
     return score / knobs["alg_temp"] - (-state.draws.double().log()).log().float()
 
 
+# Knobs that are probabilities or small by their nature; none is negative. Outside, rules leave masks unfilled.
+AT_MOST_ONE = {"tau", "eta", "eps"}
 _DREAM = {"eps": 1e-3, "alg_temp": 0.0}
 
 RULES: dict[str, Rule] = {
@@ -296,10 +299,14 @@ def find_rule(name: str, knobs: Knobs | None = None) -> tuple[Rule, dict[str, fl
     if name not in RULES:
         raise UserError(f"unknown rule {name!r}: choose one of {', '.join(RULES)}")
     rule, given = RULES[name], dict(knobs or {})
-    for knob in given:
+    for knob, value in given.items():
         if knob not in rule.knobs:
             known = ", ".join(rule.knobs) or "none"
             raise UserError(f"rule {name} has no knob {knob!r}: it has {known}")
+        most = 1.0 if knob in AT_MOST_ONE else sys.float_info.max
+        if not 0 <= value <= most:
+            within = "between 0 and 1" if knob in AT_MOST_ONE else "a number, 0 or more"
+            raise UserError(f"{knob} of rule {name} is {value}: it must be {within}")
     return rule, {**rule.knobs, **given}
 
 

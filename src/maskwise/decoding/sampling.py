@@ -11,8 +11,10 @@ from maskwise.errors import UserError
 
 
 def check_sampling(temperature: float, top_k: int | None, top_p: float | None) -> None:
-    if temperature < 0:
-        raise UserError(f"temperature {temperature} is negative: 0 is greedy, 1 samples the model's own distribution")
+    if not 0 <= temperature < float("inf"):
+        raise UserError(
+            f"temperature {temperature} is not a number, 0 or more: 0 is greedy, 1 samples the model's own distribution"
+        )
     if top_k is not None and top_k < 1:
         raise UserError(f"top_k {top_k} keeps no token: give 1 or more")
     if top_p is not None and not 0 < top_p <= 1:

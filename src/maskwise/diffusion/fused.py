@@ -22,6 +22,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from maskwise.errors import UserError
+
 LOGIT_BYTES = {"cpu": 64 << 20, "cuda": 256 << 20}
 VOCABULARY_SLICE = 8192
 
@@ -60,6 +62,7 @@ def linear_ce_tv(
     [N] carry every factor of the objective. The column `mask_id` gets no probability. `chunk` rows are done at a time.
     Rows whose two views are identical have a variation and a variation gradient of exactly zero.
     """
+    _check_rows(chunk, targets, h1, h2, ce_weights, tv_weights)
     loss, ce, tv = _FusedHead.apply(
         weight, targets, ce_weights, tv_weights, mask_id, chunk, torch.is_grad_enabled(), h1, h2
     )
@@ -70,6 +73,7 @@ def linear_ce(
     h: Tensor, weight: Tensor, targets: Tensor, weights: Tensor, mask_id: int | None = None, chunk: int | None = None
 ) -> Tensor:
     """sum weights * CE of N rows, shapes as in `linear_ce_tv`; a scalar that carries the gradient."""
+    _check_rows(chunk, targets, h, weights)
     loss, _, _ = _FusedHead.apply(weight, targets, weights, None, mask_id, chunk, torch.is_grad_enabled(), h)
     return loss
 
@@ -79,6 +83,7 @@ def compare_views(
     h1: Tensor, h2: Tensor, weight: Tensor, targets: Tensor, mask_id: int | None = None, chunk: int | None = None
 ) -> ViewScores:
     """Per-row scores of two views, for evaluation; shapes as in `linear_ce_tv`, no gradient, the same chunks."""
+    _check_rows(chunk, targets, h1, h2)
     factor = _factor(weight, h1)
     step = chunk or _rows_per_chunk(factor, 2)
     parts = []
@@ -93,6 +98,16 @@ def compare_views(
         nothing = torch.zeros(0, device=h1.device)
         return ViewScores(nothing, nothing, nothing, nothing.bool(), nothing.bool())
     return ViewScores(*(torch.cat(column) for column in zip(*parts, strict=True)))
+
+
+def _check_rows(chunk: int | None, targets: Tensor, *others: Tensor) -> None:
+    """Rows that no chunk visits would silently keep whatever lay in the memory of their gradients."""
+    if chunk is not None and chunk < 1:
+        raise UserError(f"chunk {chunk} holds no row: give 1 or more, or leave it out")
+    if any(len(other) != len(targets) for other in others):
+        raise UserError(
+            f"{len(targets)} targets, but {', '.join(str(len(other)) for other in others)} rows and weights"
+        )
 
 
 class _FusedHead(torch.autograd.Function):
