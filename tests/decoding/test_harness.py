@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from types import ModuleType
 
 import lm_eval
 import pytest
@@ -13,6 +14,7 @@ from lm_eval.api.instance import Instance
 from lm_eval.tasks import TaskManager
 
 import maskwise as mw
+from maskwise.decoding import plugin
 from maskwise.decoding.harness import MaskwiseLM
 from maskwise.decoding.score import encode_pair, score
 from maskwise.tasks.episodes import draw, mixed, render
@@ -186,6 +188,16 @@ def test_wrong_arguments_are_named(folder):
         MaskwiseLM(folder, rule="best")
     with pytest.raises(mw.UserError, match="has no knob 'tua'"):
         MaskwiseLM(folder, rule="threshold", tua=0.9)
+
+
+def test_import_torch_is_left_alone_where_lm_eval_is_another_release_or_not_used(monkeypatch):
+    other = ModuleType("lm_eval")
+    other.__version__ = "0.4.8"  # its registry has other names: to import from it would break `import torch`
+    monkeypatch.setitem(sys.modules, "lm_eval", other)
+    plugin.register()
+    light = "import sys, maskwise.decoding.plugin as p; p.register(); print({'torch', 'lm_eval'} & set(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", light], capture_output=True, text=True, check=True)
+    assert done.stdout == "set()\n"
 
 
 def test_the_command_lm_eval_finds_the_model_by_its_name(folder, tmp_path):
