@@ -31,10 +31,10 @@ def test_the_probe_measures_a_perfect_model_at_its_ideal(name, pace):
     points = 120
     puzzles = draw_puzzles(TOKENIZER, MASK, load_words(), points, seed=0)[name]
     items = list(puzzle_items(TOKENIZER, name, puzzles, pace, range(points), set()))
-    answers = solve(perfect_solver(puzzles), [item.prompt for item in items], pace, puzzles, seed=0)
+    answers = solve(perfect_solver(puzzles), [item.prompt for item in items], name, pace, puzzles, seed=0)
     accuracy, speed = ideal(name, pace)
     accuracy = min(1.0, accuracy)  # sums of probabilities may pass one by a rounding
-    share = sum(answer.evidence["solved"] for answer in answers) / points
+    share = sum(answer.written.right for answer in answers) / points
     assert share == pytest.approx(accuracy, abs=4 * (accuracy * (1 - accuracy) / points) ** 0.5 + 1e-6)
     mean = points * ITEMS / sum(ITEMS / answer.evidence["tokens_per_pass"] for answer in answers)
     assert mean == pytest.approx(speed, rel=0.05)

@@ -17,7 +17,7 @@ from maskwise.decoding.rules import RULES
 from maskwise.models.base import Model
 from maskwise.probes.exact import outcomes
 from maskwise.probes.records import Condition, Key, make_key
-from maskwise.probes.runner import Answer
+from maskwise.probes.runner import DIGITS, Answer, Written
 from maskwise.probes.variants import Item
 from maskwise.tasks.coherence import NAMES, Asked, Name, ask, ideal_marginals, make_puzzle, one_token_words
 from maskwise.tasks.prompts import Prompt
@@ -79,30 +79,37 @@ def draw_puzzles(tokenizer: Any, mask_id: int, words: Words, count: int, seed: i
 def puzzle_items(
     tokenizer: Any, name: Name, puzzles: Sequence[Asked], pace: Pace, points: Sequence[int], done: Collection[Key]
 ) -> Iterator[Item]:
+    condition: Condition = {"puzzle": name, **pace.condition}
     for point in points:
-        key = make_key(PROBE, name, point, pace.condition)
+        key = make_key(PROBE, name, point, condition)
         if key not in done:
             asked = puzzles[point]
-            right = tokenizer.decode(min(asked.puzzle.answers))
+            right = tokenizer.decode(min(asked.puzzle.answers)).strip()
             row = len(asked.ids) - ITEMS
-            yield Item(key, pace.condition, Prompt(asked.ids, row, asked.puzzle.items[0], ITEMS), right)
+            yield Item(key, condition, Prompt(asked.ids, row, asked.puzzle.items[0], ITEMS), right)
 
 
 def solve(
-    model: Model, prompts: Sequence[Prompt], pace: Pace, puzzles: Sequence[Asked], seed: int
-) -> list[Answer]:  # fmt: skip
-    """Evidence {"solved", "tokens_per_pass"}; the answer's token is the first one written."""
+    model: Model, prompts: Sequence[Prompt], name: Name, pace: Pace, puzzles: Sequence[Asked], seed: int
+) -> list[Answer]:
+    """Evidence {"tokens_per_pass", "ideal", "ideal_speed"}, the latter two those of perfect marginals.
+
+    Confidence, entropy and surprise are not measured: an answer has many tokens, each of its own step.
+    """
     by_ids = {asked.ids: asked.puzzle for asked in puzzles}
     chance = torch.Generator(model.device).manual_seed(seed)
     written = generate(
         model, [prompt.ids for prompt in prompts], 0, steps=pace.steps, rule=pace.rule, knobs=pace.knobs,
         temperature=1.0, generator=chance,
     )  # fmt: skip
+    best, speed = ideal(name, pace)
     answers = []
     for prompt, one in zip(prompts, written, strict=True):
-        solved = by_ids[prompt.ids].solved_by(one.ids)
-        told = {"solved": float(solved), "tokens_per_pass": ITEMS / one.forwards}
-        answers.append(Answer(one.ids[0], 0.0, 0.0, 0.0, told))
+        told = {"tokens_per_pass": ITEMS / one.forwards, "ideal": best, "ideal_speed": speed}
+        text = model.tokenizer.decode(one.ids).strip() if model.tokenizer is not None else ""
+        right = by_ids[prompt.ids].solved_by(one.ids)
+        evidence = {key: round(value, DIGITS) for key, value in told.items()}
+        answers.append(Answer(one.ids[0], 0.0, 0.0, 0.0, evidence, Written(text, right)))
     return answers
 
 

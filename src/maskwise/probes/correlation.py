@@ -25,8 +25,6 @@ from maskwise.probes.variants import Item
 from maskwise.tasks.prompts import Prompt
 
 PROBE, TASK = "total-correlation", "text"
-SAMPLES = 32
-DISTANCES = (1, 2, 4, 8, 16, 32)
 
 
 def pair_items(
@@ -50,7 +48,7 @@ def pair_items(
                 yield Item(key, condition, Prompt(ids, row, piece[row], gap.masks), tokenizer.decode([piece[row]]))
 
 
-def correlate(model: Model, prompts: Sequence[Prompt], seed: int, samples: int = SAMPLES) -> list[Answer]:
+def correlate(model: Model, prompts: Sequence[Prompt], seed: int, samples: int) -> list[Answer]:
     """Evidence {"tc", "forth", "back"} in nats; the samples depend on the prompt and the seed alone."""
     answers = []
     for prompt in prompts:

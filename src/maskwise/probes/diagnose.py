@@ -14,6 +14,7 @@ from maskwise import __version__
 from maskwise.errors import UserError
 from maskwise.models.base import Model
 from maskwise.probes import likelihood, natural
+from maskwise.probes.coherence_units import coherence_units
 from maskwise.probes.evidence import evidence_units
 from maskwise.probes.records import Key, gather, key_of, read_run, start_run, write_manifest
 from maskwise.probes.runner import Crew, batch_budget, check_fit, join_crew, progress_bar, record_items
@@ -54,10 +55,13 @@ def diagnose(
         model, asker, settings, words, read_passages(settings, text, likelihood.PROBE), data or {}
     )
     notes += more_notes
+    coupled, coupled_notes = coherence_units(model, asker, settings, words, text)
+    notes += coupled_notes
     units = [
         *few_shot_units(asker, settings, words, model.causal),
         *text_units(asker, passages, natural.conditions(settings.text_counts, model.causal)),
         *more,
+        *coupled,
     ]
     if not units:
         raise UserError(f"nothing to ask: {'; '.join(notes)}")

@@ -66,10 +66,16 @@ def outcomes(
         )
         step += 1
         going = []
+        tosses: dict[
+            tuple[bool, ...], tuple[Tensor, Tensor]
+        ] = {}  # they depend on which rows are open, and on no token
         logits = predict([branch.canvas for branch in branches])
         for branch, seen in zip(branches, logits, strict=True):
             rows = seen[slots].float().index_fill(1, torch.tensor([mask_id]), -torch.inf)
-            for after in _step(branch, rows, slots, mask_id, found, state, knobs):
+            pattern = tuple(branch.canvas[place] == mask_id for place in slots)
+            if pattern not in tosses:
+                tosses[pattern] = _tosses(torch.tensor(pattern), rows.shape[1], found, state, knobs)
+            for after in _step(branch, rows, slots, mask_id, found, state, knobs, tosses[pattern]):
                 # ReMDM may mask again what is full, so only a rule that keeps its own pace ends with the last mask.
                 if mask_id not in after.canvas if found.own_pace else step == count:
                     done[after.canvas] += after.probability
@@ -80,22 +86,31 @@ def outcomes(
 
 
 def _step(
-    branch: _Branch, logits: Tensor, slots: list[int], mask_id: int, rule: Rule, state: State, knobs: dict[str, float]
+    branch: _Branch,
+    logits: Tensor,
+    slots: list[int],
+    mask_id: int,
+    rule: Rule,
+    state: State,
+    knobs: dict[str, float],
+    tosses: tuple[Tensor, Tensor],
 ) -> Iterator[_Branch]:
     """All canvases one step may lead to, with their probabilities. logits [W, V]."""
     now = torch.tensor([branch.canvas[place] for place in slots])
     open = now == mask_id
     state = replace(state, memory=branch.memory)
     proposals, chance = _proposals(logits, open, now)
-    draws, share = _tosses(logits, open, now, rule, state, knobs)
+    draws, share = tosses
     tokens = proposals.repeat(len(share), 1)  # every toss with every proposal
     some = len(tokens)
     rows = Rows(logits.expand(some, -1, -1), tokens, open.expand(some, -1))
     choice = rule.pick(rows, _repeated(state, some, draws.repeat_interleave(len(chance), dim=0)), knobs)
     written = torch.where(choice.flip & rows.open, tokens, torch.where(choice.flip, mask_id, now))
-    lines, which = written.unique(dim=0, return_inverse=True)
-    total = torch.zeros(len(lines), dtype=torch.float64)
+    base = logits.shape[-1] ** torch.arange(len(slots))
+    codes, which = (written * base).sum(dim=-1).unique(return_inverse=True)
+    total = torch.zeros(len(codes), dtype=torch.float64)
     total.index_add_(0, which, chance.repeat(len(share)) * share.repeat_interleave(len(chance)))
+    lines = codes[:, None] // base % logits.shape[-1]
     memory = choice.memory  # the same for all proposals
     kept = None if memory is None else Memory(memory.log_p[:1], memory.calm[:1])
     for line, probability in zip(lines.tolist(), total.tolist(), strict=True):
@@ -116,25 +131,25 @@ def _proposals(logits: Tensor, open: Tensor, now: Tensor) -> tuple[Tensor, Tenso
     return tokens, torch.where(open, each, 1.0).prod(dim=-1)
 
 
-def _tosses(
-    logits: Tensor, open: Tensor, now: Tensor, rule: Rule, state: State, knobs: dict[str, float]
-) -> tuple[Tensor, Tensor]:
+def _tosses(open: Tensor, vocabulary: int, rule: Rule, state: State, knobs: dict[str, float]) -> tuple[Tensor, Tensor]:
     """What the rule's own draws may amount to, [D, W], and with which probabilities, [D].
 
     Rules with a count rank their rows by the draws, so only the draws' order matters. Rules with a time toss one coin
     a row, so each row's draw is either below its threshold (written as 0) or not (almost 1).
     """
-    width = len(now)
+    width = len(open)
     if not rule.draws:
         return torch.zeros(1, width), torch.ones(1, dtype=torch.float64)
     if rule.times is None:
         orders = torch.tensor(list(permutations(range(width))))
         return (orders + 0.5) / width, torch.full((len(orders),), 1 / len(orders), dtype=torch.float64)
     grid = ((torch.arange(COIN_GRID) + 0.5) / COIN_GRID)[:, None].expand(-1, width)
-    rows = Rows(logits.expand(COIN_GRID, -1, -1), now.expand(COIN_GRID, -1), open.expand(COIN_GRID, -1))
+    nothing = torch.zeros(1, 1, vocabulary).expand(COIN_GRID, width, -1)
+    rows = Rows(nothing, torch.zeros(COIN_GRID, width, dtype=torch.int64), open.expand(COIN_GRID, -1))
     heads = rule.pick(rows, _repeated(state, COIN_GRID, grid), knobs).flip.double().mean(dim=0)
     coins = torch.tensor(list(product((True, False), repeat=width)))
-    return torch.where(coins, 0.0, 1 - 1e-6), torch.where(coins, heads, 1 - heads).prod(dim=-1)
+    chance = torch.where(coins, heads, 1 - heads).prod(dim=-1)
+    return torch.where(coins, 0.0, 1 - 1e-6)[chance > 0], chance[chance > 0]
 
 
 def _repeated(state: State, some: int, draws: Tensor) -> State:

@@ -25,7 +25,6 @@ from maskwise.tasks.prompts import Prompt
 
 PROBE, TASK = "marginals", "text"
 MOST_FREQUENT = 50
-DISTANCES = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 40, 48, 56, 60, 62, 63, 64)
 
 
 @dataclass(frozen=True)

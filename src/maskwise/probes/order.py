@@ -7,9 +7,22 @@ With s_1..s_n the places revealed in steps 1..n, one token a step:
     local AR-ness@k     share of steps that extend a run of k reveals each one place to the right of the one before
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import replace
+from typing import Any
 
 from scipy import stats
+
+from maskwise.decoding.generate import generate
+from maskwise.models.base import Model
+from maskwise.probes.marginals import Gap
+from maskwise.probes.records import Condition, Key, make_key
+from maskwise.probes.runner import DIGITS, Answer, ask
+from maskwise.probes.variants import Item
+from maskwise.tasks.prompts import Prompt
+
+PROBE, TASK = "order", "text"
+RULES = ("low-confidence", "margin", "entropy", "random")  # random: what no preference looks like
 
 
 def kendall_tau(order: Sequence[int]) -> float:
@@ -37,3 +50,47 @@ def local_arness(order: Sequence[int], k: int = 1) -> float:
 def revealed(order: Sequence[int]) -> list[int]:
     """The places in the order in which they were revealed; those of one step from left to right."""
     return sorted(range(len(order)), key=lambda place: (order[place], place))
+
+
+# As a probe
+
+
+def order_items(
+    mask_id: int,
+    tokenizer: Any,
+    pieces: Sequence[tuple[int, ...]],
+    gap: Gap,
+    tokens: int,
+    rule: str,
+    points: Sequence[int],
+    done: Collection[Key],
+) -> Iterator[Item]:
+    """The beginning of each piece, to be continued by `tokens` tokens."""
+    condition: Condition = {"rule": rule}
+    for point in points:
+        key = make_key(PROBE, TASK, point, condition)
+        if key not in done:
+            piece = pieces[point]
+            ids = (*piece[: gap.before], *[mask_id] * tokens)
+            prompt = Prompt(ids, gap.before, piece[gap.before], tokens)
+            yield Item(key, condition, prompt, tokenizer.decode([piece[gap.before]]))
+
+
+def watch_order(model: Model, prompts: Sequence[Prompt], rule: str) -> list[Answer]:
+    """Greedy, one token a step; the record's answer is what one pass says of the first mask."""
+    answers = ask(model, prompts)
+    written = generate(model, [prompt.ids for prompt in prompts], 0, rule=rule)
+    return [
+        replace(answer, evidence=_evidence(one.order)) for answer, one in zip(answers, written, strict=True)
+    ]  # fmt: skip
+
+
+def _evidence(order: Sequence[int]) -> dict[str, float]:
+    told = {
+        "tau": kendall_tau(order),
+        "global1": global_arness(order, 1),
+        "global4": global_arness(order, 4),
+        "local1": local_arness(order, 1),
+        "local4": local_arness(order, 4),
+    }
+    return {name: round(value, DIGITS) for name, value in told.items()}

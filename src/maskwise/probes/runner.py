@@ -31,7 +31,8 @@ DIGITS = 6
 class Answer:
     """The greedy token, its probability, the entropy over the vocabulary (nats), and -log p of the true answer.
 
-    `evidence` is what some probes measure besides; it goes into the record as it is.
+    `evidence` is what some probes measure besides; it goes into the record as it is. `written` takes the token's place
+    where an answer is more than one token.
     """
 
     token: int
@@ -39,6 +40,15 @@ class Answer:
     entropy: float
     nll: float
     evidence: dict[str, Any] | None = field(default=None, hash=False)
+    written: "Written | None" = None
+
+
+@dataclass(frozen=True)
+class Written:
+    """An answer of several tokens: its text, and whether it is one of the right ones."""
+
+    text: str
+    right: bool
 
 
 Answerer = Callable[[Model, Sequence[Prompt]], list[Answer]]
@@ -181,7 +191,8 @@ def check_fit(model: Model, items: Sequence[Item]) -> None:
 
 def _record(model: Model, item: Item, answer: Answer) -> Record:
     probe, task, point, _ = item.key
-    predicted = model.tokenizer.decode([answer.token])
+    written = answer.written
+    predicted = model.tokenizer.decode([answer.token]) if written is None else written.text
     return {
         "model": model.name,
         "probe": probe,
@@ -191,7 +202,7 @@ def _record(model: Model, item: Item, answer: Answer) -> Record:
         "masks": item.prompt.masks,
         "predicted": predicted,
         "answer": item.answer,
-        "correct": predicted == item.answer,
+        "correct": predicted == item.answer if written is None else written.right,
         "confidence": round(answer.confidence, DIGITS),
         "entropy": round(answer.entropy, DIGITS),
         "nll": round(answer.nll, DIGITS),

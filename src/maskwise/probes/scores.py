@@ -15,9 +15,11 @@ from typing import Any
 import numpy as np
 from scipy import stats
 
+from maskwise.probes.coherence_scores import areas, measures
 from maskwise.probes.evidence_scores import expand, shots_against_masks
 from maskwise.probes.intervals import CONFIDENCE, TAILS, reach
 from maskwise.probes.records import Condition, Record, Run, condition_order, condition_text
+from maskwise.probes.settings import COHERENCE_PROBES
 from maskwise.tasks.episodes import CHANCE
 
 LEAST_SKILL = 0.05
@@ -47,6 +49,8 @@ def summarise(run: Run) -> dict[str, Any]:
     }
     if by_probe.get("shots-masks"):
         summary["shots_against_masks"] = shots_against_masks(by_probe["shots-masks"])
+    if by_probe.get("coherence"):
+        summary["aup"] = areas(by_probe["coherence"])
     return summary
 
 
@@ -66,7 +70,10 @@ def entries(probe: str, records: Sequence[Record]) -> list[dict[str, Any]]:
         entry = _entry(condition, group) | (_surprise(group) if probe in WITH_SURPRISE else {})
         if baseline is not None and baseline != condition:
             entry["paired"] = {"baseline": baseline, **paired(group, groups[condition_text(baseline)])}
-        found += expand(entry, group) if "evidence" in group[0] else [entry]
+        if probe in COHERENCE_PROBES:
+            found.append(entry | _surprise(group) | measures(group))
+        else:
+            found += expand(entry, group) if "evidence" in group[0] else [entry]
     return found
 
 

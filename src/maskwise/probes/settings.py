@@ -30,6 +30,9 @@ MORE_PROBES = (
     "labelled-text",
     "nelbo",
 )
+# The second paper's questions: distant masks, coupled tokens, decoding order; asked for by name or by --full.
+COHERENCE_PROBES = ("marginals", "total-correlation", "order", "coherence")
+EVERY_PROBE = PROBES + MORE_PROBES + COHERENCE_PROBES
 # Why a probe is left out for a model that reads from left to right and has no mask token.
 NOT_CAUSAL = {
     "question-position": "an autoregressive model reads only what stands before the question, so it is always last",
@@ -40,6 +43,7 @@ NOT_CAUSAL = {
     "unmasking": "an autoregressive model has no mask token",
     "few-steps": "an autoregressive model has no mask token",
     "shots-masks": "an autoregressive model has no mask token",
+    **{probe: "an autoregressive model has no mask token" for probe in COHERENCE_PROBES},
 }
 
 
@@ -67,6 +71,21 @@ class Evidence:
 
 
 @dataclass(frozen=True)
+class Coherence:
+    """The numbers of COHERENCE_PROBES: pieces of text with a gap of masks, pairs of masks in it, puzzles of words."""
+
+    pieces: int = 20
+    before: int = 64
+    masks: int = 64
+    after: int = 32
+    distances: tuple[int, ...] = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 40, 48, 56, 60, 62, 63, 64)
+    pair_distances: tuple[int, ...] = (1, 2, 4, 8, 16, 32)
+    samples: int = 32
+    order_tokens: int = 32
+    puzzles: int = 30
+
+
+@dataclass(frozen=True)
 class Settings:
     """The default asks 100 points of each of the 16 tasks, with 10 relevant examples among 40 distractors."""
 
@@ -91,10 +110,11 @@ class Settings:
     held_out: float = 0.5
     chat: bool = False
     evidence: Evidence = Evidence()
+    coherence: Coherence = Coherence()
 
 
 DEFAULT = Settings()
-FULL = replace(DEFAULT, preset="full", probes=PROBES + MORE_PROBES, points=1000, passages=1000)
+FULL = replace(DEFAULT, preset="full", probes=EVERY_PROBE, points=1000, passages=1000)
 QUICK = Settings(
     preset="quick",
     probes=("location", "question-position", "mask-count", "filler", "natural-text"),
@@ -123,6 +143,7 @@ QUICK = Settings(
         data_shares=(0.0, 0.1, 0.2),
         nelbo_draws=4,
     ),
+    coherence=Coherence(pieces=6, before=32, masks=32, after=16, samples=8, order_tokens=16, puzzles=6),
 )
 
 
@@ -151,9 +172,9 @@ def fit_to_model(settings: Settings, causal: bool) -> tuple[Settings, list[str]]
 def check(settings: Settings) -> None:
     """Refuses unknown probes and impossible numbers."""
     for probe in settings.probes:
-        if probe not in PROBES + MORE_PROBES:
-            raise UserError(f"unknown probe {probe!r}: choose among {', '.join(PROBES + MORE_PROBES)}")
+        if probe not in EVERY_PROBE:
+            raise UserError(f"unknown probe {probe!r}: choose among {', '.join(EVERY_PROBE)}")
     if not settings.probes:
-        raise UserError(f"no probe named: choose among {', '.join(PROBES + MORE_PROBES)}")
+        raise UserError(f"no probe named: choose among {', '.join(EVERY_PROBE)}")
     if min(settings.points, settings.passages) < 1:
         raise UserError(f"--points must be at least 1, not {min(settings.points, settings.passages)}")

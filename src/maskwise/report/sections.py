@@ -6,6 +6,7 @@ A probe without an entry is still shown, by `plain_section`: a curve of accuracy
 from collections.abc import Sequence
 from typing import Any
 
+from maskwise.report.coherence_sections import COHERENCE_SECTIONS
 from maskwise.report.curves import Measure, Point, Section
 from maskwise.report.evidence_sections import EVIDENCE_SECTIONS
 from maskwise.report.readings import Reading
@@ -15,7 +16,7 @@ def sections_for(readings: Sequence[Reading]) -> list[Section]:
     """The sections of the probes that were run, in the page's order; probes the page does not know come last."""
     probes = [reading.summary["probes"] for reading in readings]
     ran = dict.fromkeys(name for found in probes for name, entries in found.items() if entries)
-    sections = (*SECTIONS, *EVIDENCE_SECTIONS)
+    sections = (*SECTIONS, *EVIDENCE_SECTIONS, *COHERENCE_SECTIONS)
     known = [s for s in sections if s.probe in ran and (len(readings) > 1 or not s.side_by_side)]
     names = {section.probe for section in sections}
     return known + [plain_section(probe, readings) for probe in ran if probe not in names]

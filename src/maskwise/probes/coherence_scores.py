@@ -1,0 +1,38 @@
+"""Summaries of the coherence probes: the mean of each measure, and the area under accuracy against speed."""
+
+from collections import defaultdict
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from maskwise.probes.coherence import aup
+from maskwise.probes.intervals import mean_over_tasks
+from maskwise.probes.records import Record, condition_text
+
+
+def measures(group: Sequence[Record]) -> dict[str, float | None]:
+    """NAME, NAME_low and NAME_high of everything the records of one condition measured besides."""
+    found: dict[str, float | None] = {}
+    for name in dict.fromkeys(name for record in group for name in record["evidence"]):
+        told = [(record["task"], record["evidence"][name]) for record in group if name in record["evidence"]]
+        found[name], found[f"{name}_low"], found[f"{name}_high"] = mean_over_tasks(told)
+    return found
+
+
+def areas(records: Sequence[Record]) -> dict[str, dict[str, dict[str, float]]]:
+    """{puzzle: {rule: {"aup", "ideal"}}}: what the model reached, and what perfect marginals would under the rule."""
+    groups: dict[tuple[str, str], dict[str, list[Record]]] = defaultdict(lambda: defaultdict(list))
+    for record in records:
+        condition = record["condition"]
+        groups[condition["puzzle"], condition["rule"]][condition_text(condition)].append(record)
+    found: dict[str, dict[str, dict[str, Any]]] = defaultdict(dict)
+    for (puzzle, rule), by_speed in groups.items():
+        reached, ideal = [], []
+        for group in by_speed.values():
+            # Speeds are averaged as passes: twice as fast on half the puzzles is not twice as fast on average.
+            passes = float(np.mean([1 / record["evidence"]["tokens_per_pass"] for record in group]))
+            reached.append((1 / passes, float(np.mean([record["correct"] for record in group]))))
+            ideal.append((group[0]["evidence"]["ideal_speed"], group[0]["evidence"]["ideal"]))
+        found[puzzle][rule] = {"aup": aup(reached), "ideal": aup(ideal)}
+    return dict(found)

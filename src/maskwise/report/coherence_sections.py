@@ -1,0 +1,168 @@
+"""What the page says about the second paper's probes, in the form of sections.py."""
+
+from typing import Any
+
+from maskwise.report.curves import Measure, Point, Section
+from maskwise.report.readings import Reading
+
+RULES = ("low-confidence", "margin", "entropy", "random")
+SHOWN_RULE = "random"  # its choice of places cannot depend on what is drawn, so the closed forms hold for it
+
+
+def _nats(key: str, label: str) -> Measure:
+    return Measure(key, label, f"{key}_low", f"{key}_high", percent=False)
+
+
+def _share(key: str, label: str) -> Measure:
+    return Measure(key, label, f"{key}_low", f"{key}_high")
+
+
+def _marginals(reading: Reading) -> list[Point]:
+    names = {"none": "masks to the end", "visible": "text after the masks"}
+    return [
+        Point(name, entry["condition"]["distance"], entry)
+        for suffix, name in names.items()
+        for entry in reading.entries("marginals")
+        if entry["condition"]["suffix"] == suffix
+    ]
+
+
+def _likeness(reading: Reading) -> list[Point]:
+    """The last mask has no neighbour."""
+    return [point for point in _marginals(reading) if point.entry.get("tv_next") is not None]
+
+
+def _correlation(reading: Reading) -> list[Point]:
+    return [Point("", entry["condition"]["distance"], entry) for entry in reading.entries("total-correlation")]
+
+
+def _order(reading: Reading) -> list[Point]:
+    entries = {entry["condition"]["rule"]: entry for entry in reading.entries("order")}
+    return [Point("", place, entries[rule]) for place, rule in enumerate(RULES) if rule in entries]
+
+
+def _order_in_words(reading: Reading) -> str:
+    entries = {entry["condition"]["rule"]: entry for entry in reading.entries("order")}
+
+    def told(entry: dict[str, Any]) -> str:
+        return (
+            f"tau {entry['tau']:.2f}, global AR-ness@1 {entry['global1']:.2f}, @4 {entry['global4']:.2f}, "
+            f"local AR-ness@1 {entry['local1']:.2f}, @4 {entry['local4']:.2f}"
+        )
+
+    return "; ".join(f"{rule}: {told(entries[rule])}" for rule in RULES if rule in entries)
+
+
+def _puzzles(reading: Reading) -> list[Point]:
+    """One rule, measured and ideal; the areas of all rules are told in words."""
+    entries = [entry for entry in reading.entries("coherence") if entry["condition"]["rule"] == SHOWN_RULE]
+    measured = [Point(entry["condition"]["puzzle"], entry["tokens_per_pass"], entry) for entry in entries]
+    ideal = [
+        Point(f"{entry['condition']['puzzle']}, perfect", entry["ideal_speed"],
+              entry | {"accuracy": entry["ideal"], "low": None, "high": None})
+        for entry in entries
+    ]  # fmt: skip
+    return measured + ideal
+
+
+def _areas_in_words(reading: Reading) -> str:
+    found = reading.summary.get("aup", {})
+
+    def told(rules: dict[str, dict[str, float]]) -> str:
+        ordered = sorted(rules.items(), key=lambda pair: -pair[1]["aup"])
+        return ", ".join(f"{rule} {area['aup']:.2f} ({area['ideal']:.2f})" for rule, area in ordered)
+
+    areas = "; ".join(f"{puzzle}: {told(rules)}" for puzzle, rules in found.items())
+    return f"area under accuracy against speed, in brackets that of perfect marginals. {areas}"
+
+
+COHERENCE_SECTIONS = (
+    Section(
+        probe="marginals",
+        title="Do distant masks become alike?",
+        question="A piece of text, then many masks, predicted in one pass. How unsure is the model of a mask far from "
+        "the text, and how close is it to simply naming frequent words?",
+        paper="A conjecture: far from any visible token predictions lose information and become almost identical, in "
+        "the middle when both ends are visible.",
+        how_to_read="A line that climbs and levels off shows predictions that fade into word frequencies. With text "
+        "after the masks it should be highest in the middle.",
+        x_label="Distance from the last visible token",
+        at="distance {}",
+        points=_marginals,
+        measures=(
+            Measure("entropy", "Entropy (nats)", "", "", percent=False),
+            _share("common", "On the 50 most frequent tokens and the end"),
+        ),
+        caption="Line: mean over pieces of text; band: 95 % interval.",
+        spread=True,
+    ),
+    Section(
+        probe="marginals",
+        name="likeness",
+        title="How alike, and how like plain frequencies?",
+        question="The distance (total variation) between the predictions of neighbouring masks, and between a "
+        "prediction and the frequencies of the text's tokens.",
+        paper="Neighbours become almost identical; their modes are function words or the end token.",
+        how_to_read="0 % is identical, 100 % is nothing in common. Lines that fall to the right confirm it.",
+        x_label="Distance from the last visible token",
+        at="distance {}",
+        points=_likeness,
+        measures=(
+            _share("tv_next", "Distance to the next mask's prediction"),
+            _share("tv_unigram", "Distance to word frequencies"),
+        ),
+        caption="Line: mean over pieces of text; band: 95 % interval.",
+        spread=True,
+    ),
+    Section(
+        probe="total-correlation",
+        title="How much do two masks know of each other?",
+        question="Filling two masks in one step draws them independently. What is lost is their total correlation: how "
+        "far the prediction of one moves once the other stands.",
+        paper="The output is conditional marginals; a parallel step is exact only where this is zero.",
+        how_to_read="High next to the text and low far apart means: neighbours should not be filled in one step, "
+        "distant masks may.",
+        x_label="Distance between the two masks",
+        at="distance {}",
+        points=_correlation,
+        measures=(_nats("tc", "Total correlation (nats)"),),
+        caption="Line: mean over pieces of text and both orders, 32 samples each; band: 95 % interval.",
+        spread=True,
+    ),
+    Section(
+        probe="order",
+        title="In which order does it write?",
+        question="The text is continued one token a step, each rule choosing the place. How close is that to reading "
+        "order?",
+        paper="Confidence falls with distance, so the reliable order is close to left to right. Reported elsewhere: "
+        "global AR-ness@1 of LLaDA-8B 0.73, of Dream-7B 0.92.",
+        how_to_read="Tau is 1 from left to right, −1 from right to left and 0 at random. Global AR-ness is the share "
+        "of steps that take the leftmost mask, local AR-ness of those that go on to the right of the one before.",
+        x_label="Rule",
+        at="{}",
+        x_names=RULES,
+        points=_order,
+        measures=(
+            Measure("tau", "Kendall's tau", "tau_low", "tau_high", percent=False, unit=""),
+            _share("global1", "Global AR-ness@1"),
+        ),
+        caption="Mean over pieces of text; whisker: 95 % interval.",
+        says=_order_in_words,
+    ),
+    Section(
+        probe="coherence",
+        title="What does speed cost where tokens hang together?",
+        question="Copy four words; replace one of them; shuffle them. Tokens are drawn, one, two or four a step. Does "
+        "what was drawn together fit together?",
+        paper="Not in the paper; the tasks and their closed forms are standard: four at once solve shuffle with "
+        "4!/4⁴ = 9 %, two a step with 3/8, and replace with (3/4)³ = 42 %.",
+        how_to_read="“Perfect” is what exact marginals reach at that speed. The gap to it is what the model does not "
+        "know; the fall of “perfect” is what parallel drawing loses whatever the model knows. Drawn: the rule random.",
+        x_label="Tokens per forward pass",
+        at="{} tokens a pass",
+        points=_puzzles,
+        measures=(Measure("accuracy", "Puzzles solved"),),
+        caption="Line: share of puzzles solved; band: 95 % interval.",
+        says=_areas_in_words,
+    ),
+)

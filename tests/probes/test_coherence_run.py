@@ -1,0 +1,97 @@
+"""The coherence probes as part of a run: asked, recorded, resumed, summarised and shown."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from maskwise.errors import UserError
+from maskwise.probes.coherence import ITEMS, aup, paces
+from maskwise.probes.coherence_scores import areas
+from maskwise.probes.diagnose import diagnose
+from maskwise.probes.records import RECORDS, read_run
+from maskwise.probes.scores import summarise
+from maskwise.probes.settings import COHERENCE_PROBES, QUICK, Coherence, fit_to_model
+from maskwise.report.page import write_report
+from probes.known import shipped_tokenizer
+from tiny import tiny_llada
+
+FEW = Coherence(pieces=2, before=8, masks=6, after=4, distances=(1, 3, 6), pair_distances=(1, 4, 9), samples=3,
+                order_tokens=5, puzzles=2)  # fmt: skip
+SMALL = replace(QUICK, probes=COHERENCE_PROBES, coherence=FEW)
+
+
+@pytest.fixture(scope="module")
+def model():
+    tokenizer = shipped_tokenizer()
+    return tiny_llada(tokenizer=tokenizer, vocab=len(tokenizer), mask_token_id=tokenizer.mask_token_id)
+
+
+@pytest.fixture(scope="module")
+def run(model, tmp_path_factory):
+    return read_run(diagnose(model, SMALL, tmp_path_factory.mktemp("run")))
+
+
+def test_every_probe_leaves_a_record_a_point_and_condition(run):
+    counts = {probe: sum(record["probe"] == probe for record in run.records) for probe in COHERENCE_PROBES}
+    assert counts == {
+        "marginals": 2 * 2 * 3,
+        "total-correlation": 2 * 2,
+        "order": 2 * 4,
+        "coherence": 2 * 3 * len(paces()),
+    }
+    assert run.manifest["complete"]
+
+
+def test_a_torn_run_goes_on_and_ends_the_same(run, model):
+    file = run.folder / RECORDS
+    whole = file.read_text()
+    lines = whole.splitlines(keepends=True)
+    file.write_text("".join(lines[: len(lines) // 3]))
+    diagnose(model, SMALL, run.folder)
+    again = read_run(run.folder).records
+    # Puzzles are sampled a batch at a time, so only what is not sampled must come out equal.
+    fixed = [r for r in run.records if r["probe"] != "coherence"]
+    assert [r for r in again if r["probe"] != "coherence"] == fixed
+    assert len(again) == len(run.records)
+    file.write_text(whole)
+
+
+def test_summaries_are_means_of_what_was_recorded(run):
+    summary = summarise(run)
+    for probe, name in (("marginals", "tv_unigram"), ("total-correlation", "tc"), ("order", "tau")):
+        for entry in summary["probes"][probe]:
+            told = [
+                r["evidence"][name] for r in run.records if r["probe"] == probe and r["condition"] == entry["condition"]
+            ]
+            assert entry[name] == pytest.approx(np.mean(told))
+            assert entry[f"{name}_low"] <= entry[name] <= entry[f"{name}_high"]
+    last = [e for e in summary["probes"]["marginals"] if e["condition"]["distance"] == FEW.masks]
+    assert last and all("tv_next" not in entry for entry in last)
+
+
+def test_areas_are_those_of_the_measured_points(run):
+    records = [r for r in run.records if r["probe"] == "coherence" and r["condition"]["rule"] == "left-to-right"]
+    points = []
+    for steps in (4, 2, 1):
+        group = [r for r in records if r["condition"] == {"puzzle": "copy", "rule": "left-to-right",
+                                                          "speed": f"{ITEMS // steps} a step"}]  # fmt: skip
+        assert len(group) == 2 and all(r["evidence"]["tokens_per_pass"] == ITEMS / steps for r in group)
+        points.append((ITEMS / steps, sum(r["correct"] for r in group) / 2))
+    found = areas(records)["copy"]["left-to-right"]
+    assert found["aup"] == pytest.approx(aup(points)) and found["ideal"] == pytest.approx(1)
+
+
+def test_the_page_shows_them(run, tmp_path):
+    page = write_report([run.folder], tmp_path).read_text()
+    for title in ("Do distant masks become alike?", "How much do two masks know of each other?",
+                  "In which order does it write?", "What does speed cost where tokens hang together?"):  # fmt: skip
+        assert title in page
+    assert "area under accuracy against speed" in page and "global AR-ness@1" in page
+
+
+def test_what_cannot_be_asked_is_said(model, tmp_path):
+    short = diagnose(model, SMALL, tmp_path / "short", text="Too short.")
+    assert "need a text of 18 tokens" in " ".join(read_run(short).manifest["notes"])
+    with pytest.raises(UserError, match="no mask token"):
+        fit_to_model(SMALL, causal=True)
