@@ -238,6 +238,8 @@ def generate(
     from maskwise.decoding.softmask import SoftMask
     from maskwise.models.opening import open as open_model
 
+    if prompt is None and " " in model and not Path(model).exists():
+        raise UserError(f'{model!r} reads like a prompt: name the model first, like maskwise generate tiny-llada "..."')
     knobs = parse_knobs(knob or [])
     find_rule(rule, knobs)
     prompts = gather_prompts(prompt, file, sys.stdin)
@@ -250,6 +252,8 @@ def generate(
         "generator": torch.Generator(opened.device).manual_seed(seed),
     }  # fmt: skip
     live = Console() if sys.stdout.isatty() and not (plain or json or opened.causal) else None
+    if prompt is None and file is None and live is None and not json:
+        typer.echo(f"maskwise: no prompt was given, so here is one to try\n\n{prompts[0]}", err=True)
     traced = run(opened, prompts, has_chat(opened) if chat is None else chat, batch, options, out, live, divergence)
     if json:
         return _print_json(traced | {"seed": seed})
@@ -398,11 +402,14 @@ def tune(
     from maskwise.tuning.tune import is_main_process, summary_lines
     from maskwise.tuning.tune import tune as run_tuning
 
+    finished = (out / "result.json").exists()
     result = run_tuning(model, data, out, settings, dtype, device, tensorboard)
     if not is_main_process():
         return
     if json:
         return _print_json(result)
+    if finished:
+        typer.echo("maskwise: this run was finished before; these are its figures", err=True)
     typer.echo("\n".join(summary_lines(result)))
 
 

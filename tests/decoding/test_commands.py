@@ -14,7 +14,7 @@ import maskwise as mw
 from maskwise.cli import app
 from maskwise.decoding.generate import generate
 from maskwise.decoding.live import LiveCanvas
-from maskwise.decoding.prompting import prompt_ids
+from maskwise.decoding.prompting import TRY, prompt_ids
 from maskwise.decoding.request import end_tokens
 from maskwise.decoding.score import encode_pair, score
 from maskwise.decoding.session import Divergence
@@ -40,6 +40,17 @@ def run(*arguments, status=0, given=None):
 def test_plain_prints_the_new_text_only(folder, model):
     done = run("generate", folder, "hello", "-n", 8, "--plain")
     assert done.stdout == generate(model, ["hello"], 8)[0].text + "\n"
+
+
+def test_without_a_prompt_one_to_try_is_shown_and_continued(folder, model):
+    done = run("generate", folder, "-n", 4)
+    assert TRY in done.stderr and done.stdout == generate(model, [TRY], 4)[0].text + "\n"
+    assert "name the model first" in run("generate", "Once upon a time", status=2).stderr
+
+
+def test_the_prompt_to_try_is_one_that_tiny_llada_can_do():
+    (found,) = generate(mw.open("tiny-llada"), [TRY], 8)
+    assert found.text.startswith("colour].\n\nWord:")
 
 
 def test_json_is_one_object_with_the_full_trace(folder, model):
@@ -124,6 +135,16 @@ def test_the_canvas_fills_in_live(model):
     assert canvas.paint(found.sequence).plain == "hello" + strip_control_codes(found.text)
     half = [*prompt, MASK, found.ids[1], MASK, MASK]
     assert canvas.paint(half).plain.endswith("░░")
+
+
+def test_a_canvas_taller_than_the_terminal_is_not_repeated(model):
+    screen = io.StringIO()
+    console = Console(file=screen, force_terminal=True, width=60, height=5)
+    prompt = model.tokenizer("first\n" + "more\n" * 9 + "last")["input_ids"]
+    with LiveCanvas(model, prompt, "low-confidence", console) as canvas:
+        generate(model, [prompt], 4, on_step=canvas.show)
+    assert screen.getvalue().count("first") == 1
+    assert screen.getvalue().count("last") > 4
 
 
 def test_a_terminal_gets_the_live_canvas(folder, monkeypatch):

@@ -14,26 +14,34 @@ STYLES = {"prompt": "dim", "mask": "bright_black", "new": "bold green", "old": "
 
 
 class LiveCanvas:
-    """Shows the first canvas of a decoding; `show` is its callback."""
+    """Shows the first canvas of a decoding; `show` is its callback.
+
+    A terminal cannot redraw lines that have left it: of a canvas that is too tall the last lines are shown, and the
+    whole once, when all is done.
+    """
 
     def __init__(self, model: Model, prompt: list[int], note: str, console: Console) -> None:
         self.model, self.prompt, self.note = model, prompt, note
         self.before = list(prompt)
-        self.live = Live(console=console, auto_refresh=False, vertical_overflow="visible")
+        self.picture = Text()
+        self.live = Live(console=console, auto_refresh=False, vertical_overflow="crop")
 
     def __enter__(self) -> "LiveCanvas":
         self.live.__enter__()
         return self
 
     def __exit__(self, *problem: object) -> None:
+        self.live.update(self.picture)
         self.live.__exit__(*problem)  # type: ignore[arg-type]
 
     def show(self, snapshot: Snapshot) -> None:
         canvas = snapshot.canvases[0]
         left = canvas.count(self.model.mask_id)  # type: ignore[arg-type]
-        picture = self.paint(canvas)
-        picture.append(f"\n\n{self.note} · step {snapshot.step + 1} · {left} masks left", style="dim")
-        self.live.update(picture, refresh=True)
+        self.picture = self.paint(canvas)
+        self.picture.append(f"\n\n{self.note} · step {snapshot.step + 1} · {left} masks left", style="dim")
+        console = self.live.console
+        lines = self.picture.wrap(console, console.width)
+        self.live.update(Text("\n").join(lines[-(console.height - 1) :]), refresh=True)
         self.before = canvas
 
     def paint(self, canvas: list[int]) -> Text:

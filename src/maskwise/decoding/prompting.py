@@ -9,8 +9,18 @@ from maskwise.decoding.request import text_ids
 from maskwise.errors import UserError
 from maskwise.models.base import Model
 
-# What `maskwise generate` continues when it is given nothing.
-TRY = "Once upon a time"
+# What `maskwise generate` continues when it is given nothing: a document the embedded models can go on with.
+TRY = """Word: otter
+Kind:[animal].
+
+Word: lemon
+Kind:[fruit].
+
+Word: brave
+Kind:[adjective].
+
+Word: green
+Kind:["""
 
 
 def gather_prompts(prompt: str | None, file: Path | None, standard_input: IO[str]) -> list[str]:

@@ -207,7 +207,7 @@ def summary_lines(result: dict[str, Any]) -> list[str]:
     if result["before"]:
         lines.append(f"{'on held-out pairs':28} {'before':>8} {'after':>8}")
         lines += [f"{names[key]:28} {result['before'][key]:8.4f} {result['after'][key]:8.4f}" for key in names]
-    return [*lines, f"written to {result['out']}"]
+    return [*lines, f"written to {result['out']}", f"next: maskwise compare {result['model']} {result['out']}"]
 
 
 def _tensorboard(asked: bool | None) -> bool:
