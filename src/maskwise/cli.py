@@ -21,8 +21,8 @@ class _Commands(typer.core.TyperGroup):
         except UserError as problem:
             typer.echo(f"maskwise: {problem}", err=True)
             raise typer.Exit(2) from None
-        except KeyboardInterrupt:
-            typer.echo("maskwise: interrupted; what was finished so far is kept", err=True)
+        except KeyboardInterrupt as stop:
+            typer.echo(f"maskwise: interrupted; {stop or 'what was finished so far is kept'}", err=True)
             raise typer.Exit(130) from None
 
 

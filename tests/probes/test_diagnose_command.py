@@ -7,6 +7,7 @@ from known import shipped_tokenizer
 from typer.testing import CliRunner
 
 from maskwise.cli import app
+from maskwise.models.base import Model
 from tiny import llada_net
 
 QUICK = ["--quick", "--points", "1", "--device", "cpu"]
@@ -43,6 +44,18 @@ def test_json_is_one_object_and_nothing_else(checkpoint, tmp_path):
     assert [entry["n"] for entry in summary["probes"]["location"]] == [4, 4, 4]
     again = maskwise(*arguments, "--out", tmp_path / "run")  # nothing is asked again
     assert json.loads(again.stdout) == summary
+
+
+def test_ctrl_c_is_one_line_that_says_what_is_kept(checkpoint, tmp_path, monkeypatch):
+    def pressed(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Model, "hidden", pressed)
+    result = maskwise(checkpoint, *QUICK, "--probes", "location", "--out", tmp_path / "run")
+    assert result.exit_code == 130
+    assert [line for line in result.stderr.splitlines() if line and not line.startswith("Asking")] == [
+        f"maskwise: interrupted; the records so far are kept in {tmp_path / 'run'}, the same command goes on from there"
+    ]
 
 
 def test_without_out_the_folder_is_named_after_model_and_settings(checkpoint, tmp_path, monkeypatch):

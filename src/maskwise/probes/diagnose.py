@@ -3,7 +3,6 @@
 import hashlib
 import json
 import platform
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from importlib.metadata import version
@@ -86,8 +85,9 @@ def run_units(model: Model, units: Sequence[Unit], folder: Path, manifest: dict[
     try:
         ask_units(model, units, folder, crew, done, budget)
     except KeyboardInterrupt:
-        print(f"stopped: the records so far are kept in {folder}, the same command goes on from there", file=sys.stderr)
-        raise
+        raise KeyboardInterrupt(
+            f"the records so far are kept in {folder}, the same command goes on from there"
+        ) from None
     crew.wait()
     if crew.rank == 0:
         gather(folder, manifest)
