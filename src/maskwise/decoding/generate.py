@@ -15,6 +15,7 @@ from torch import Tensor
 
 from maskwise.decoding.autoregressive import continue_causal
 from maskwise.decoding.canvas import Block, Frame, Grid, Sheet, plan
+from maskwise.decoding.replay import Passes
 from maskwise.decoding.request import Request, check_request, encode, make_generator
 from maskwise.decoding.rules import Memory, Rows, State
 from maskwise.decoding.sampling import guide, propose, sharpen, uniform
@@ -161,6 +162,8 @@ class _Work:
         self.forwards = [0] * len(prompts)
         self.clock = torch.zeros(len(prompts), 1, dtype=torch.int64, device=model.device)  # steps of each sequence
         self.step = 0
+        self.passes = Passes(model)
+        self.kept: tuple[list[int], KeyValues] | None = None
 
     def run(self) -> list[Generation]:
         request = self.request
@@ -210,16 +213,27 @@ class _Work:
     def _look(self, lanes: "_Lanes", grid: Grid, step: int) -> Tensor:
         """Logits of the grid's rows. -> [S, W, V]."""
         frame, cache, members = lanes.reading(step)
+        hidden = self.passes.hidden(frame, cache, self._pass)
         batch = frame.batch(self.sheet)
-        if self.soft is not None and batch.ids is not None:
-            batch = replace(batch, ids=None, embeds=self.soft.show(self.model, batch.ids, frame.index))
-        hidden = self.model.hidden(batch, cache)
         shape = (*grid.open.shape, -1)
         logits = [self.model.head(hidden[frame.rows(self.model, batch, m, grid)]).view(shape) for m in members]
         seen = logits[0] if len(logits) == 1 else guide(logits[0], logits[1], self.request.guidance, self.mask_id)
         if self.request.forbid_end:
             seen[..., self.request.end_ids[0]] = float("-inf")
         return seen
+
+    def _pass(self, frame: Frame, cache: KeyValues | None) -> Tensor:
+        """Hidden states of what the frame shows of the canvases now. -> [T, d]."""
+        batch = frame.batch(self.sheet)
+        if self.soft is not None and batch.ids is not None:
+            batch = replace(batch, ids=None, embeds=self.soft.show(self.model, batch.ids, frame.index))
+        return self.model.hidden(batch, cache)
+
+    def store(self, lengths: list[int]) -> KeyValues:
+        """The cache of a block; the block before's where the lengths are the same, for its first pass fills it anew."""
+        if self.kept is None or self.kept[0] != lengths:
+            self.kept = lengths, self.model.new_cache(lengths)
+        return self.kept[1]
 
     def _propose(self, logits: Tensor, grid: Grid) -> tuple[Rows, Tensor]:
         request = self.request
@@ -320,7 +334,7 @@ class _Lanes:
             everything = step == 0 or (request.refresh is not None and step % request.refresh == 0)
             if self.cache is None:
                 shown = [self.block.shown[s] for s in self.sequences]
-                self.cache = self.work.model.new_cache(shown * (2 if request.guidance else 1))
+                self.cache = self.work.store(shown * (2 if request.guidance else 1))
         kind = "whole" if everything else request.cache
         if kind not in self.frames:
             self.frames[kind] = self._frame(kind)
