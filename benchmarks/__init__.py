@@ -1,0 +1,1 @@
+"""Speed and memory, each row against a plain reference in the same run; see benchmarks/__main__.py."""

@@ -1,0 +1,95 @@
+"""Row h: how a probe pass and a tuning step grow with length and with batch."""
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+
+import torch
+
+from benchmarks import plain
+from benchmarks.measure import Bench, Line, Timing, forward_flops, timed
+from benchmarks.shapes import make_model, random_ids
+from benchmarks.step import adapted, our_loss, trained, views_of
+from maskwise.models.base import Model
+from maskwise.probes.runner import ask
+from maskwise.tasks.prompts import Prompt
+
+
+def growth(bench: Bench) -> Iterator[Line]:
+    lengths, counts = ((512, 1024, 2048, 4096), (1, 4, 16, 64)) if bench.full else ((16, 32, 64), (1, 2, 4))
+    middle, few = (1024, 8) if bench.full else (32, 2)
+    yield from _probe_curves(bench, make_model(bench, "llada"), lengths, counts, middle, few)
+    yield from _step_curves(bench, adapted(bench, "llada"), lengths, counts, middle)
+
+
+def _probe_curves(
+    bench: Bench, model: Model, lengths: Sequence[int], counts: Sequence[int], middle: int, few: int
+) -> list[Line]:
+    return [
+        *_curve(bench, "probe pass", f"batch {few}, tokens", lengths, lambda n: _probe(bench, model, n, few)),
+        *_curve(bench, "probe pass", f"{middle} tokens, batch", counts, lambda n: _probe(bench, model, middle, n)),
+    ]
+
+
+def _step_curves(bench: Bench, model: Model, lengths: Sequence[int], counts: Sequence[int], middle: int) -> list[Line]:
+    model.core.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
+    return [
+        *_curve(bench, "tuning step", "3 pairs, tokens", lengths, lambda n: _step(bench, model, n, 3)),
+        *_curve(bench, "tuning step", f"{middle} tokens, pairs", counts, lambda n: _step(bench, model, middle, n)),
+    ]
+
+
+Point = tuple[Timing, float | None, float]  # ours, seconds of plain (None where it was not run), operations
+
+
+def _curve(bench: Bench, work: str, what: str, sizes: Sequence[int], point: Callable[[int], Point]) -> list[Line]:
+    """A line a size, up to the first that does not fit, and the exponent of time over size."""
+    lines = []
+    for size in sizes:
+        try:
+            ours, plain_seconds, flops = point(size)
+        except torch.OutOfMemoryError:
+            break
+        lines.append(Line("h", f"{work}, {what} {size}", "s", ours.seconds, plain_seconds,
+                          mfu=flops / ours.seconds / bench.ceiling, peak=ours.peak))  # fmt: skip
+    fitted = exponent(sizes[: len(lines)], [entry.ours for entry in lines if entry.ours is not None])
+    plain_points = [entry.plain for entry in lines if entry.plain is not None]
+    whole = len(plain_points) == len(lines)
+    plain_fit = exponent(sizes[: len(lines)], plain_points) if whole else None
+    return [*lines, Line("h", f"{work}, {what}: exponent", "power", fitted, plain_fit)]
+
+
+def exponent(sizes: Sequence[int], seconds: Sequence[float]) -> float | None:
+    """Slope of the least-squares line through the logarithms, where there are two points."""
+    if len(seconds) < 2:
+        return None
+    x, y = ([math.log(value) for value in values] for values in (sizes, seconds))
+    mean_x, mean_y = sum(x) / len(x), sum(y) / len(y)
+    return sum((a - mean_x) * (b - mean_y) for a, b in zip(x, y, strict=True)) / sum((a - mean_x) ** 2 for a in x)
+
+
+def _probe(bench: Bench, model: Model, length: int, count: int) -> Point:
+    prompts = [Prompt(tuple(ids), length // 2, 5, 0) for ids in random_ids([length] * count, model)]
+    ours = timed(bench.device, lambda: ask(model, prompts))
+
+    @torch.no_grad()
+    def one_at_a_time() -> None:
+        for prompt in prompts:
+            plain.logits(model, torch.tensor([prompt.ids], device=bench.device))[0, prompt.row].float().argmax().item()
+
+    flops = forward_flops(model, [length] * count, count)
+    return ours, timed(bench.device, one_at_a_time, repeats=1).seconds, flops
+
+
+def _step(bench: Bench, model: Model, length: int, pairs: int) -> Point:
+    """Every pair three quarters of `length`, the rest room for masks."""
+    answer = length // 8
+    views = views_of(model, [(length * 5 // 8, answer)] * pairs, length, length // 4)
+
+    def step() -> None:
+        our_loss(bench, model, views).backward()
+        for weight in trained(model):
+            weight.grad = None
+
+    lengths = [len(ids) for view in views for ids in (view.first, view.second)]
+    rows = 2 * sum(len(view.rows) for view in views)
+    return timed(bench.device, step, repeats=2), None, 2 * forward_flops(model, lengths, rows)

@@ -1,0 +1,76 @@
+"""The models of the rows, with random weights: the published shapes on CUDA in bf16, toys on CPU in float32."""
+
+import gc
+
+import torch
+from transformers import PreTrainedModel
+
+from benchmarks.measure import Bench
+from maskwise.models import DreamConfig, DreamModel, LLaDAConfig, LLaDAModelLM
+from maskwise.models.base import Model
+from maskwise.models.catalog import locate_checkpoint
+from maskwise.models.opening import behind_the_seam
+from maskwise.models.tokens import load_tokenizer
+
+NAMES = {"llada": "LLaDA-8B", "dream": "Dream-7B"}
+LLADA = {"d_model": 4096, "n_layers": 32, "n_heads": 32, "n_kv_heads": 32, "mlp_hidden_size": 12288,
+         "vocab_size": 126464, "max_sequence_length": 4096, "mask_token_id": 126336,
+         "eos_token_id": 126081}  # fmt: skip
+DREAM = {"hidden_size": 3584, "num_hidden_layers": 28, "num_attention_heads": 28, "num_key_value_heads": 4,
+         "intermediate_size": 18944, "vocab_size": 152064, "max_position_embeddings": 131072,
+         "mask_token_id": 151666, "eos_token_id": 151643}  # fmt: skip
+# The embedded tokenizer is used everywhere, so a toy's vocabulary is as large as that one's.
+TOY_LLADA = {"d_model": 32, "n_layers": 2, "n_heads": 4, "n_kv_heads": 2, "mlp_hidden_size": 48,
+             "max_sequence_length": 4096, "eos_token_id": 0}  # fmt: skip
+TOY_DREAM = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2,
+             "intermediate_size": 48, "max_position_embeddings": 4096, "eos_token_id": 0}  # fmt: skip
+
+
+def make_model(bench: Bench, kind: str) -> Model:
+    """kind "llada" or "dream"; the model's name says which shape it is."""
+    make_room(bench)
+    tokenizer = load_tokenizer(locate_checkpoint("tiny-llada")[0], native=True)
+    words = {"vocab_size": len(tokenizer), "mask_token_id": tokenizer.mask_token_id}
+    config: LLaDAConfig | DreamConfig
+    if kind == "llada":
+        config = LLaDAConfig(**(LLADA if bench.full else TOY_LLADA | words))
+    else:
+        config = DreamConfig(**(DREAM if bench.full else TOY_DREAM | words))
+    net_class = LLaDAModelLM if kind == "llada" else DreamModel
+    dtype, spread = (torch.bfloat16, 0.02) if bench.full else (torch.float32, 0.3)
+    net = filled_there(net_class, config, bench.device, dtype, spread)
+    return behind_the_seam(net, tokenizer, NAMES[kind] if bench.full else f"toy {kind}")
+
+
+def filled_there(
+    net_class: type[PreTrainedModel], config: LLaDAConfig | DreamConfig, device: torch.device, dtype: torch.dtype,
+    spread: float,
+) -> PreTrainedModel:  # fmt: skip
+    """Made empty and filled on the device: no initialiser runs on the host and nothing is copied."""
+    with torch.device("meta"):
+        net = net_class(config)
+    net = net.to(dtype).to_empty(device=device).eval()
+    draws = torch.Generator(device).manual_seed(0)
+    with torch.no_grad():
+        for name, weight in net.named_parameters():
+            if weight.dim() == 1 and not name.endswith("bias"):
+                weight.fill_(1.0)  # norms
+            else:
+                weight.normal_(0.0, spread, generator=draws)
+    return net
+
+
+def make_room(bench: Bench) -> None:
+    """What the model before left behind must not count as this one's memory."""
+    if bench.full:
+        torch.compiler.reset()
+        gc.collect()
+        torch.cuda.empty_cache()
+
+
+def random_ids(lengths: list[int], model: Model, seed: int = 0) -> list[list[int]]:
+    """Sequences of any tokens but the mask."""
+    assert model.mask_id is not None
+    draws = torch.Generator().manual_seed(seed)
+    drawn = [torch.randint(model.vocab - 1, (length,), generator=draws) for length in lengths]
+    return [(ids + (ids >= model.mask_id)).tolist() for ids in drawn]

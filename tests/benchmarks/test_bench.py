@@ -1,0 +1,66 @@
+"""`python -m benchmarks` at toy shapes: every row compares its results with plain code and prints its lines."""
+
+import json
+import math
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+ROWS = ["a", "a'", "b", "c", "d", "e", "f", "g", "h"]
+
+
+def bench(*options: str) -> subprocess.CompletedProcess[str]:
+    one_thread = os.environ | {"OMP_NUM_THREADS": "1"}
+    return subprocess.run(
+        [sys.executable, "-m", "benchmarks", *options], cwd=ROOT, env=one_thread, capture_output=True, text=True
+    )
+
+
+@pytest.fixture(scope="module")
+def everything(tmp_path_factory):
+    out = tmp_path_factory.mktemp("bench") / "bench.json"
+    done = bench("--out", str(out))
+    assert done.returncode == 0, done.stderr[-2000:]
+    return json.loads(out.read_text()), done.stdout
+
+
+def test_every_row_runs_and_none_fails(everything):
+    found, _ = everything
+    assert found["failed"] == []
+    assert sorted({line["row"] for line in found["lines"]}) == sorted(ROWS)
+    assert all(name in found["machine"] for name in ("device", "python", "torch", "transformers"))
+
+
+def test_every_row_measures_against_plain_code(everything):
+    found, _ = everything
+    for row in ROWS:
+        lines = [line for line in found["lines"] if line["row"] == row and line["ratio"] is not None]
+        assert lines, row
+        for line in lines:
+            better = line["ours"] / line["plain"] if line["unit"] == "1/s" else line["plain"] / line["ours"]
+            assert math.isclose(line["ratio"], better)
+    for row in ("a", "b", "c", "d", "h"):
+        assert any(line["mfu"] is not None and line["mfu"] > 0 for line in found["lines"] if line["row"] == row), row
+
+
+def test_dream_is_measured_where_the_table_asks_for_it(everything):
+    found, _ = everything
+    for row in ("a", "c", "f"):
+        cases = [line["case"] for line in found["lines"] if line["row"] == row]
+        assert any("llada" in case for case in cases) and any("dream" in case for case in cases)
+
+
+def test_the_table_is_printed_last(everything):
+    found, printed = everything
+    table = printed.splitlines()[2:]
+    assert table[0].split()[:3] == ["row", "case", "ours"]
+    assert [line.split()[0] for line in table[1:]] == [line["row"] for line in found["lines"]]
+
+
+def test_an_unknown_row_is_refused():
+    done = bench("--rows", "a,z")
+    assert done.returncode == 2 and "no row z" in done.stderr
