@@ -4,6 +4,7 @@ import hashlib
 import json
 
 import pytest
+import torch
 
 import maskwise as mw
 from maskwise.models.catalog import ZOO, embedded_models
@@ -49,4 +50,14 @@ def test_each_answers_few_shot_questions_from_its_examples(name):
 
 
 def test_the_list_names_them_all():
-    assert set(NAMES) <= set(embedded_models())
+    assert {*NAMES, "tiny-llada+ma"} == set(embedded_models())
+
+
+def test_the_embedded_adapter_opens_by_name_and_is_what_its_card_says():
+    folder = ZOO / "tiny-llada+ma"
+    checksum = hashlib.sha256((folder / "adapter_model.safetensors").read_bytes()).hexdigest()
+    assert checksum in (folder / "README.md").read_text()
+    tuned, base = mw.open("tiny-llada+ma"), mw.open("tiny-llada")
+    ids = [*base.tokenizer("Once upon a")["input_ids"], base.mask_id]
+    a, b = (model.predict([ids], [[len(ids) - 1]])[0] for model in (tuned, base))
+    assert (a - b)[torch.isfinite(b)].abs().max() > 1e-2
