@@ -23,7 +23,7 @@ class _Commands(typer.core.TyperGroup):
             raise typer.Exit(2) from None
         except KeyboardInterrupt as stop:
             typer.echo(f"maskwise: interrupted; {stop or 'what was finished so far is kept'}", err=True)
-            raise typer.Exit(130) from None
+            raise typer.Exit(2) from None
 
 
 app = typer.Typer(

@@ -52,7 +52,7 @@ def test_ctrl_c_is_one_line_that_says_what_is_kept(checkpoint, tmp_path, monkeyp
 
     monkeypatch.setattr(Model, "hidden", pressed)
     result = maskwise(checkpoint, *QUICK, "--probes", "location", "--out", tmp_path / "run")
-    assert result.exit_code == 130
+    assert result.exit_code == 2
     assert [line for line in result.stderr.splitlines() if line and not line.startswith("Asking")] == [
         f"maskwise: interrupted; the records so far are kept in {tmp_path / 'run'}, the same command goes on from there"
     ]
