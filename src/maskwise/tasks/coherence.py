@@ -145,33 +145,43 @@ def one_token_words(tokenizer: Any, words: Sequence[str]) -> list[str]:
     return [word for word, ids in zip(words, lists, strict=True) if len(ids) == 1]
 
 
+@dataclass(frozen=True)
+class _Line:
+    items: list[str]
+    other: str
+    answer: list[str]  # one of the right ones
+
+
 def ask(tokenizer: Any, mask_id: int, name: Name, n: int, words: Sequence[str], seed: int) -> Asked:
     """A few solved examples, then a line of n words whose answer line is masked. Words must be one token each.
 
     `Shuffle: fig oak tin\\nShuffled: oak tin fig\\n\\n`
     """
-    draws = random.Random(f"{name} {n} {seed}")
     if len(words) < n + 1:
         raise UserError(f"{len(words)} words are one token in this tokenizer, {n + 1} are needed")
-    lines = [_lines(name, draws.sample(list(words), n + 1), draws) for _ in range(EXAMPLES + 1)]
-    text = "\n\n".join(lines[i][0] + " " + " ".join(lines[i][1]) for i in range(EXAMPLES + 1))
-    ids = list(tokenizer(text)["input_ids"])
-    items, other = lines[-1][2], lines[-1][3]
-    tokens = {word: tokenizer(f" {word}", add_special_tokens=False)["input_ids"][0] for word in [*items, other]}
-    answer = [tokens[word] for word in lines[-1][1]]
-    if ids[-n:] != answer:
+    draws = random.Random(f"{name} {n} {seed}")
+    lines = [_draw_line(name, draws.sample(list(words), n + 1), draws) for _ in range(EXAMPLES + 1)]
+    ids = list(tokenizer("\n\n".join(_text(name, line) for line in lines))["input_ids"])
+    last = lines[-1]
+    tokens = {
+        word: tokenizer(f" {word}", add_special_tokens=False)["input_ids"][0] for word in [*last.items, last.other]
+    }
+    if ids[-n:] != [tokens[word] for word in last.answer]:
         raise UserError("this tokenizer joins the words of a line: the coherence tasks cannot be put to it")
-    puzzle = make_puzzle(name, [tokens[word] for word in items], tokens[other])
+    puzzle = make_puzzle(name, [tokens[word] for word in last.items], tokens[last.other])
     return Asked((*ids[:-n], *[mask_id] * n), puzzle)
 
 
-def _lines(name: Name, drawn: list[str], draws: random.Random) -> tuple[str, list[str], list[str], str]:
-    """(text up to the answer, a right answer, the items, the other word)."""
+def _draw_line(name: Name, drawn: list[str], draws: random.Random) -> _Line:
     *items, other = drawn
-    puzzle_answer = list(items)
+    answer = list(items)
     if name == "shuffle":
-        draws.shuffle(puzzle_answer)
+        draws.shuffle(answer)
     elif name == "replace":
-        puzzle_answer[draws.randrange(len(items))] = other
+        answer[draws.randrange(len(items))] = other
+    return _Line(items, other, answer)
+
+
+def _text(name: Name, line: _Line) -> str:
     given, answered = HEADINGS[name]
-    return f"{given.format(other)} {' '.join(items)}\n{answered}", puzzle_answer, items, other
+    return f"{given.format(line.other)} {' '.join(line.items)}\n{answered} {' '.join(line.answer)}"
