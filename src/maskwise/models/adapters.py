@@ -25,7 +25,9 @@ def attach_adapter(net: PreTrainedModel, folder: Path) -> PeftModel:
         model = PeftModel.from_pretrained(net, str(folder))
     except (ValueError, RuntimeError) as problem:
         raise UserError(f"the adapter in {folder} is for another model: {str(problem).splitlines()[0]}") from None
-    expected = {key: tuple(value.shape) for key, value in get_peft_model_state_dict(model).items()}
+    # Left to itself PEFT looks the base model up on the network here, to see whether its vocabulary has grown.
+    own = get_peft_model_state_dict(model, save_embedding_layers=False)
+    expected = {key: tuple(value.shape) for key, value in own.items()}
     if expected != stored:
         odd = sorted(expected.items() ^ stored.items())[0][0]
         raise UserError(f"the adapter in {folder} is for another model: {odd} does not fit")

@@ -189,7 +189,7 @@ def _draw_panel(axis: "Axes", panel: Panel, inches: float) -> None:
     axis.set_xlabel(textwrap.fill(panel.x_label, int(inches * 12.5)))
     axis.set_ylabel(panel.y_label)
     if panel.percent:
-        axis.yaxis.set_major_formatter(lambda value, _: f"{100 * value:.0f} %")
+        axis.yaxis.set_major_formatter(lambda value, _: f"{round(100 * value, 1):g} %")
     if not panel.x_names:
         axis.margins(x=0.05)
     if len(panel.curves) == 1 and not panel.scatter:
