@@ -138,6 +138,7 @@ def decode_lines(bench: Bench, kind: str) -> Iterator[Line]:
     new, block, few = (NEW, BLOCK, FEW) if bench.full else (TOY_NEW, TOY_BLOCK, TOY_FEW)
     prompts = random_ids([1000, 968, 1031, 985, 1017, 990, 1008, 1001] if bench.full else [20, 17], model)
     check_first_step(bench, model, prompts[0], new)
+    replay.RECORD = True
     check_replay(bench, model, prompts, new, block)
     if not bench.full:  # in float32 even the order of near ties is the same
         _, ours = our_steps(bench, model, prompts, new, block, "blocks", "none", 1, 2 * block)
