@@ -116,5 +116,8 @@ def test_the_command_works_on_a_folder_and_refuses_what_it_cannot_do(tmp_path, m
 def test_training_is_told_from_the_settings_beside_the_adapter(tmp_path):
     assert describe_training(tmp_path) == "an adapter"
     settings = {"identity": {"settings": {"steps": 20, "batch": 3, "accumulation": 4}}}
-    (tmp_path / "settings.json").write_text(json.dumps(settings))
+    (tmp_path / "training.json").write_text(json.dumps({"settings": settings, "result": {}}))
     assert describe_training(tmp_path) == "20 steps of 12 pairs"
+    settings["identity"]["settings"]["steps"] = 30
+    (tmp_path / "settings.json").write_text(json.dumps(settings))
+    assert describe_training(tmp_path) == "30 steps of 12 pairs"

@@ -191,9 +191,13 @@ def _entry(cure: Cure, records: list[Record] | None, nothing: list[Record], trai
 
 
 def describe_training(adapter: Path) -> str:
-    """What `maskwise tune` says it did, from the settings beside an adapter."""
-    file = adapter / "settings.json"
-    if not file.exists():
+    """What `maskwise tune` says it did: settings.json beside an adapter, training.json beside an embedded one."""
+    tuned, embedded = adapter / "settings.json", adapter / "training.json"
+    if tuned.exists():
+        told = json.loads(tuned.read_text(encoding="utf-8"))
+    elif embedded.exists():
+        told = json.loads(embedded.read_text(encoding="utf-8"))["settings"]
+    else:
         return "an adapter"
-    found = json.loads(file.read_text(encoding="utf-8"))["identity"]["settings"]
+    found = told["identity"]["settings"]
     return f"{found['steps']} steps of {found['batch'] * found['accumulation']} pairs"
