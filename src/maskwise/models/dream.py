@@ -20,7 +20,8 @@ from maskwise.models.layers import (
     Frequencies,
     RMSNorm,
     default_inverse_frequencies,
-    dense_layout,
+    dense_pass,
+    initialise,
     rotary_tables,
     rotate,
 )
@@ -163,10 +164,7 @@ class DreamBody(nn.Module):
     ) -> BaseModelOutput:
         """The ordinary dense call over [B, L]; attention_mask [B, L] is nonzero at real tokens."""
         x = self.embed_tokens(input_ids) if inputs_embeds is None else inputs_embeds
-        rows, length = x.shape[:2]
-        layout = dense_layout(rows, length, attention_mask, x.device)
-        positions = torch.arange(length, device=x.device).repeat(rows)
-        return BaseModelOutput(self.run(x.flatten(0, 1), positions, layout).view_as(x))  # type: ignore[arg-type]
+        return BaseModelOutput(dense_pass(self.run, x, attention_mask))  # type: ignore[arg-type]
 
 
 class DreamModel(PreTrainedModel):
@@ -185,12 +183,7 @@ class DreamModel(PreTrainedModel):
         self.post_init()
 
     def _init_weights(self, module: nn.Module) -> None:
-        if isinstance(module, nn.Linear | nn.Embedding):
-            nn.init.normal_(module.weight, std=self.config.initializer_range)
-        if isinstance(module, nn.Linear) and module.bias is not None:
-            nn.init.zeros_(module.bias)
-        if isinstance(module, RMSNorm):
-            nn.init.ones_(module.weight)
+        initialise(module, self.config.initializer_range)
 
     def get_input_embeddings(self) -> nn.Module:
         return self.model.embed_tokens

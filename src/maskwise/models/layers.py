@@ -55,8 +55,24 @@ class Frequencies:
         return self.made
 
 
-def dense_layout(rows: int, length: int, attention_mask: Tensor | None, device: torch.device) -> Layout:
-    """The layout of an ordinary [rows, length] call; attention_mask [rows, length] is nonzero at visible keys."""
-    offsets = torch.arange(0, (rows + 1) * length, length, dtype=torch.int32, device=device)
+def dense_pass(run: Callable[[Tensor, Tensor, Layout], Tensor], x: Tensor, attention_mask: Tensor | None) -> Tensor:
+    """An ordinary padded call through `run`, which takes flat tokens: x [B, L, d] -> [B, L, d].
+
+    attention_mask [B, L] is nonzero at real tokens.
+    """
+    rows, length = x.shape[:2]
+    offsets = torch.arange(0, (rows + 1) * length, length, dtype=torch.int32, device=x.device)
     key_mask = None if attention_mask is None else attention_mask.bool()[:, None, None, :]
-    return Layout(offsets, offsets, length, length, causal=False, flash=False, key_mask=key_mask)
+    layout = Layout(offsets, offsets, length, length, causal=False, flash=False, key_mask=key_mask)
+    positions = torch.arange(length, device=x.device).repeat(rows)
+    return run(x.flatten(0, 1), positions, layout).view_as(x)
+
+
+def initialise(module: nn.Module, spread: float) -> None:
+    """Random weights, zero biases, norms of one."""
+    if isinstance(module, nn.Linear | nn.Embedding):
+        nn.init.normal_(module.weight, std=spread)
+    if isinstance(module, nn.Linear) and module.bias is not None:
+        nn.init.zeros_(module.bias)
+    if isinstance(module, RMSNorm):
+        nn.init.ones_(module.weight)

@@ -6,7 +6,6 @@ weights and adapters travel both ways. Dropout is not applied: the published mod
 
 from typing import Any
 
-import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 from transformers import PreTrainedConfig, PreTrainedModel
@@ -19,7 +18,8 @@ from maskwise.models.layers import (
     Frequencies,
     RMSNorm,
     default_inverse_frequencies,
-    dense_layout,
+    dense_pass,
+    initialise,
     rotary_tables,
     rotate,
 )
@@ -160,10 +160,7 @@ class LLaDABody(nn.Module):
     ) -> BaseModelOutput:
         """The ordinary dense call over [B, L]; attention_mask [B, L] is nonzero at real tokens."""
         x = self.transformer["wte"](input_ids) if inputs_embeds is None else inputs_embeds
-        rows, length = x.shape[:2]
-        layout = dense_layout(rows, length, attention_mask, x.device)
-        positions = torch.arange(length, device=x.device).repeat(rows)
-        return BaseModelOutput(self.run(x.flatten(0, 1), positions, layout).view_as(x))  # type: ignore[arg-type]
+        return BaseModelOutput(dense_pass(self.run, x, attention_mask))  # type: ignore[arg-type]
 
 
 class LLaDAModelLM(PreTrainedModel):
@@ -180,12 +177,7 @@ class LLaDAModelLM(PreTrainedModel):
         self.post_init()
 
     def _init_weights(self, module: nn.Module) -> None:
-        if isinstance(module, nn.Linear | nn.Embedding):
-            nn.init.normal_(module.weight, std=self.config.init_std)
-        if isinstance(module, nn.Linear) and module.bias is not None:
-            nn.init.zeros_(module.bias)
-        if isinstance(module, RMSNorm):
-            nn.init.ones_(module.weight)
+        initialise(module, self.config.init_std)
 
     def get_input_embeddings(self) -> nn.Module:
         return self.model.transformer["wte"]
