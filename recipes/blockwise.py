@@ -36,6 +36,7 @@ BLOCK, BLOCKS = 4, 8
 LENGTH = 1 + BLOCK * BLOCKS
 DISTANCES = (1, 2, 3, 4, 8, 16, 32)
 BLOCK_SIZES = (1, 4, 8, 32)
+DRAWN = (1, 2, 3, 4, 5, 6, 8, 12, 16, 20, 24, 26, 28, 29, 30, 31)  # distances in the figure
 GAP = 8
 Noise = Callable[[Tensor, torch.Generator], Noised]
 
@@ -129,7 +130,7 @@ def marginals_panels(model: Model, chain: Chain) -> list[Panel]:
     """Entropy by distance, and distance to the stationary frequencies, of the model and in closed form."""
     masks = LENGTH - 2
     closed, said = {}, {}
-    for name, suffix in (("masks to the end", [None]), ("one token visible after them", [0])):
+    for name, suffix in (("open end", [None]), ("both ends visible", [6])):
         visible = [0, *[None] * masks, *suffix]
         canvas = [chain.states if token is None else token for token in visible]
         closed[name] = chain.conditional(visible)[1 : 1 + masks]
@@ -139,9 +140,9 @@ def marginals_panels(model: Model, chain: Chain) -> list[Panel]:
         curves = []
         for number, name in enumerate(closed):
             for style, kind, found in ((2 * number, "closed form", closed), (2 * number + 1, "model", said)):
-                heights = tuple(value(p) for p in found[name])
-                nothing = (None,) * masks
-                curves.append(Curve(f"{name}, {kind}", style, tuple(range(1, masks + 1)), heights, nothing, nothing))
+                heights = tuple(value(found[name][d - 1]) for d in DRAWN)
+                nothing = (None,) * len(DRAWN)
+                curves.append(Curve(f"{name}, {kind}", style, DRAWN, heights, nothing, nothing))
         panels.append(Panel("", "Distance from the last visible token", label, tuple(curves), percent=False))
     return panels
 
