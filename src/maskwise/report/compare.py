@@ -157,7 +157,7 @@ def rows_of(models: dict[str, dict[str, Any]], changes: dict[str, dict[str, Scor
         row("Mask tax", "share of its skill lost to masks beyond the second", "mask_tax", lambda v: percent(v, 1)),
         row("Locality", "share of its skill lost when the examples stand far", "locality", lambda v: percent(v, 1)),
         row("Right with 2 masks", "accuracy, k = 2", "accuracy_k2", lambda v: percent(v, 1), "accuracy_k2", points),
-        row(f"Right with {most} masks", "accuracy at the most masks", "accuracy_most_masks", lambda v: percent(v, 1),
+        row(f"Right with {most or 'the most'} masks", "accuracy at the most masks", "accuracy_most_masks", lambda v: percent(v, 1),
             "accuracy_most_masks", points),
         row("Held-out NELBO", "nats a token of prose; lower is better", "nelbo", number, "nelbo", _signed),
         row("Confidence", "probability of its answers, mean over mask counts", "confidence", number, "confidence",
