@@ -85,16 +85,15 @@ COHERENCE_SECTIONS = (
         paper="A conjecture: far from any visible token predictions lose information and become almost identical, in "
         "the middle when both ends are visible.",
         how_to_read="A line that climbs and levels off shows predictions that fade into word frequencies. With text "
-        "after the masks it should be highest in the middle.",
+        "after the masks it should be highest in the middle. Frequent tokens: the text's 50 commonest and the end token.",
         x_label="Distance from the last visible token",
         at="distance {}",
         points=_marginals,
         measures=(
             Measure("entropy", "Entropy (nats)", "", "", percent=False),
-            _share("common", "On the 50 most frequent tokens and the end"),
+            _share("common", "Share of frequent tokens"),
         ),
         caption="Line: mean over pieces of text; band: 95 % interval.",
-        spread=True,
     ),
     Section(
         probe="marginals",
@@ -112,7 +111,6 @@ COHERENCE_SECTIONS = (
             _share("tv_unigram", "Distance to word frequencies"),
         ),
         caption="Line: mean over pieces of text; band: 95 % interval.",
-        spread=True,
     ),
     Section(
         probe="total-correlation",
@@ -140,7 +138,7 @@ COHERENCE_SECTIONS = (
         "of steps that take the leftmost mask, local AR-ness of those that go on to the right of the one before.",
         x_label="Rule",
         at="{}",
-        x_names=RULES,
+        x_names=("confidence", *RULES[1:]),
         points=_order,
         measures=(
             Measure("tau", "Kendall's tau", "tau_low", "tau_high", percent=False, unit=""),
