@@ -85,7 +85,7 @@ COHERENCE_SECTIONS = (
         paper="A conjecture: far from any visible token predictions lose information and become almost identical, in "
         "the middle when both ends are visible.",
         how_to_read="A line that climbs and levels off shows predictions that fade into word frequencies. With text "
-        "after the masks it should be highest in the middle. Frequent tokens: the text's 50 commonest and the end token.",
+        "after the masks it should be highest in the middle. Frequent: the text's 50 commonest tokens and the end.",
         x_label="Distance from the last visible token",
         at="distance {}",
         points=_marginals,
