@@ -45,6 +45,11 @@ def test_help_and_version_import_nothing_heavy():
         assert int(count) < 500
 
 
+def test_launchers_run_the_command_line_as_a_module():
+    done = subprocess.run([sys.executable, "-m", "maskwise.cli", "--version"], capture_output=True, text=True)
+    assert done.returncode == 0 and done.stdout.startswith("maskwise ")
+
+
 def test_ci_runs_the_readmes_test_command():
     assert "make test" in (ROOT / ".ci" / "run").read_text()
     assert "make test" in (ROOT / "README.md").read_text()

@@ -1,0 +1,57 @@
+"""The command line: each command is a few lines that call the library; heavy imports wait until they are needed."""
+
+from typing import Annotated, Any
+
+import typer
+import typer.core
+
+from maskwise import __version__
+from maskwise.cli.checkpoints import convert, export, models, verify
+from maskwise.cli.decoding import generate, score
+from maskwise.cli.probing import compare, cures, diagnose, report, toy
+from maskwise.cli.tuning import tune
+from maskwise.errors import UserError
+
+
+class _Commands(typer.core.TyperGroup):
+    def invoke(self, ctx: Any) -> Any:
+        """A user's mistake is one line on standard error and exit status 2, never a traceback."""
+        try:
+            return super().invoke(ctx)
+        except UserError as problem:
+            typer.echo(f"maskwise: {problem}", err=True)
+            raise typer.Exit(2) from None
+        except KeyboardInterrupt as stop:
+            typer.echo(f"maskwise: interrupted; {str(stop) or 'what was finished so far is kept'}", err=True)
+            raise typer.Exit(2) from None
+
+
+app = typer.Typer(
+    cls=_Commands,
+    help="Diagnose, cure and decode masked diffusion language models.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+for command in (models, convert, verify, diagnose, report, generate, score, compare, export, tune, toy, cures):
+    app.command()(command)
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"maskwise {__version__}")
+        raise typer.Exit()
+
+
+@app.callback()
+def _top(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    pass
+
+
+def main() -> None:
+    app()

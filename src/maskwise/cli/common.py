@@ -1,0 +1,23 @@
+"""What several commands share: their options, and how they print."""
+
+import json
+import sys
+from typing import Annotated, Any
+
+import typer
+
+ModelName = Annotated[str, typer.Argument(help="A checkpoint folder, embedded or published name.")]
+Dtype = Annotated[str, typer.Option(help="auto, float32, bfloat16 or float16.")]
+Device = Annotated[str | None, typer.Option(help="cpu, cuda, ...")]
+Adapter = Annotated[str | None, typer.Option(help="A PEFT adapter to put on the model.")]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
+
+
+def print_json(value: Any) -> None:
+    sys.stdout.write(json.dumps(value, ensure_ascii=False) + "\n")
+
+
+def print_table(table: Any) -> None:
+    from rich.console import Console
+
+    Console(highlight=False).print(table)

@@ -1,0 +1,190 @@
+"""Commands that measure: one model, several against each other, the toy experiment and the table of cures."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from maskwise.cli.common import Adapter, Device, Dtype, Json, ModelName, print_json, print_table
+from maskwise.errors import UserError
+
+Quick = Annotated[bool, typer.Option("--quick", help="A first look: short prompts, 4 tasks, few points.")]
+Points = Annotated[int | None, typer.Option(help="Test points a task, and passages of text.")]
+Seed = Annotated[int, typer.Option(help="Draws the examples and questions.")]
+Chat = Annotated[bool, typer.Option("--chat", help="Ask through the chat template (Instruct models).")]
+BatchTokens = Annotated[int | None, typer.Option(help="Tokens a batch; halved when memory runs out.")]
+
+
+def diagnose(
+    model: ModelName = "tiny-llada",
+    probes: Annotated[str | None, typer.Option(help="Which probes, separated by commas; else the preset's.")] = None,
+    quick: Quick = False,
+    full: Annotated[bool, typer.Option("--full", help="As the paper: every probe, 1000 points a task.")] = False,
+    out: Annotated[Path | None, typer.Option(help="Run folder; else one under runs/ named after all settings.")] = None,
+    points: Points = None,
+    seed: Seed = 0,
+    chat: Chat = False,
+    words: Annotated[Path | None, typer.Option(help="Word lists of your own: JSON, {category: [word, ...]}.")] = None,
+    text: Annotated[Path | None, typer.Option(help="A text file for the natural-text probe.")] = None,
+    data: Annotated[
+        list[str] | None, typer.Option(help="NAME=PATH of a data set for hotpotqa and labelled-text; repeatable.")
+    ] = None,
+    batch_tokens: BatchTokens = None,
+    dtype: Dtype = "auto",
+    device: Device = None,
+    adapter: Adapter = None,
+    json: Json = False,
+) -> None:
+    """Ask where a model looks and what masks do to it; writes a report. Run again, it goes on where it stopped."""
+    from maskwise.probes import settings as presets
+
+    if quick and full:
+        raise UserError("--quick and --full exclude each other: name one")
+    preset = presets.QUICK if quick else presets.FULL if full else presets.DEFAULT
+    named = tuple(name.strip() for name in probes.split(",")) if probes is not None else preset.probes
+    wanted = replace(preset, probes=named, seed=seed, chat=chat)
+    wanted = wanted if points is None else replace(wanted, points=points, passages=points)
+    presets.check(wanted)
+
+    from maskwise.models.opening import open as open_model
+    from maskwise.probes.diagnose import diagnose as run_probes
+    from maskwise.probes.natural import load_text
+    from maskwise.probes.records import read_run
+    from maskwise.probes.runner import join_crew, own_device
+    from maskwise.probes.scores import summarise
+    from maskwise.tasks.datasets import read_datasets
+    from maskwise.tasks.words import load_words
+
+    listed, prose, sets = load_words(words), load_text(text), read_datasets(data or [])
+    opened = open_model(model, dtype=dtype, device=own_device(device), adapter=adapter)
+    folder = run_probes(opened, wanted, out, listed, prose, batch_tokens, sets)
+    if join_crew().rank > 0:
+        return
+    from maskwise.report.page import write_report
+    from maskwise.report.terminal import print_summary
+
+    page = write_report([folder], folder)
+    summary = summarise(read_run(folder))
+    if json:
+        return print_json(summary)
+    print_summary(summary)
+    typer.echo(f"report: {page}")
+
+
+def report(
+    folders: Annotated[list[Path], typer.Argument(help="Run folders written by maskwise diagnose.")],
+    out: Annotated[Path | None, typer.Option("--out", help="Folder for the page and its figures.")] = None,
+    json: Json = False,
+) -> None:
+    """Draw the report again from run folders alone; several runs are laid side by side."""
+    from maskwise.report.page import home_of, write_page
+    from maskwise.report.readings import read_all
+    from maskwise.report.terminal import print_summary
+
+    readings = read_all(folders)
+    page = write_page(readings, out or home_of(readings))
+    if json:
+        return print_json({"report": str(page), "runs": [reading.summary for reading in readings]})
+    for reading in readings:
+        print_summary(reading.summary)
+    typer.echo(f"\n{page}")
+
+
+def compare(
+    names: Annotated[list[str], typer.Argument(help="Models, adapter folders or run folders; the first is before.")],
+    quick: Quick = False,
+    out: Annotated[Path | None, typer.Option(help="Folder for the page; else one beside the first run.")] = None,
+    points: Points = None,
+    seed: Seed = 0,
+    chat: Chat = False,
+    batch_tokens: BatchTokens = None,
+    dtype: Dtype = "auto",
+    device: Device = None,
+    json: Json = False,
+) -> None:
+    """Did tuning help, and what did it cost? The same questions to each model, and what changed from the first."""
+    from maskwise.probes import settings as presets
+
+    if len(names) < 2:
+        raise UserError("name at least two models or run folders to compare")
+    from maskwise.probes.runner import join_crew, own_device
+    from maskwise.report import compare as comparison
+
+    wanted = comparison.compare_settings(presets.QUICK if quick else presets.DEFAULT, points, seed, chat)
+    presets.check(wanted)
+    folders = [comparison.run_of(name, wanted, dtype, own_device(device), batch_tokens) for name in names]
+    if join_crew().rank > 0:
+        return
+    from maskwise.report.page import home_of, write_page
+    from maskwise.report.terminal import print_changes
+
+    result, readings, rows = comparison.compare(folders)
+    page = write_page(readings, out or home_of(readings), rows)
+    if json:
+        return print_json(result | {"report": str(page)})
+    print_changes([reading.label for reading in readings], rows)
+    typer.echo(f"report: {page}")
+
+
+def toy(
+    out: Annotated[Path | None, typer.Option("--out", help="Folder for the figure and toy.json.")] = None,
+    seed: Annotated[int, typer.Option(help="Draws the starting weights.")] = 0,
+    json: Json = False,
+) -> None:
+    """Train a model on 100 short sequences and show what parallel decoding makes of two coupled tokens."""
+    from maskwise.probes import toy as experiment
+    from maskwise.probes.runner import progress_bar
+    from maskwise.report.files import make_folder, write_result
+    from maskwise.report.toy import three_sentences, toy_figure, toy_table
+
+    folder = make_folder(out or Path("runs") / "toy")
+    with progress_bar(silent=False) as bar:
+        task = bar.add_task("Training", total=experiment.STEPS)
+        found = experiment.toy(seed, advance=lambda: bar.advance(task))
+    write_result(folder, "toy", found.summary(), toy_figure(found))
+    if json:
+        return print_json(found.summary())
+    print_table(toy_table(found))
+    for sentence in three_sentences(found):
+        typer.echo(f"\n{sentence}")
+    typer.echo(f"\nfigure: {folder / 'toy.svg'}")
+
+
+def cures(
+    model: ModelName = "tiny-llada",
+    adapter: Annotated[str | None, typer.Option(help="A mask-agnostic adapter of it; else the embedded one.")] = None,
+    out: Annotated[Path | None, typer.Option("--out", help="Folder for the figure and cures.json.")] = None,
+    points: Annotated[int | None, typer.Option(help="Questions a task.")] = None,
+    seed: Seed = 0,
+    dtype: Dtype = "auto",
+    device: Device = None,
+    json: Json = False,
+) -> None:
+    """Every cure for distracting masks on one model: accuracy at 200 masks, tokens per forward pass, training."""
+    from maskwise.models.catalog import embedded_models, locate_checkpoint
+    from maskwise.models.opening import open as open_model
+    from maskwise.probes import cures as league
+    from maskwise.probes.runner import progress_bar
+    from maskwise.report.cures import cures_figure, cures_table, what_it_shows
+    from maskwise.report.files import make_folder, write_result
+
+    if points is not None and points < 1:
+        raise UserError(f"--points must be at least 1, not {points}")
+    opened = open_model(model, dtype, device)
+    embedded = f"{model}+ma" if f"{model}+ma" in embedded_models() else None
+    home = Path(adapter) if adapter else locate_checkpoint(embedded)[1] if embedded else None
+    tuned = open_model(model, dtype, device, adapter=home) if home else None
+    exam = replace(league.DEFAULT, points=points or league.DEFAULT.points, seed=seed)
+    folder = make_folder(out or Path("runs") / f"cures-{Path(model).name}")
+    with progress_bar(silent=False) as bar:
+        task = bar.add_task("Asking", total=league.asked(exam, tuned is not None))
+        training = league.describe_training(home) if home else ""
+        found = league.cures(opened, tuned, training, exam, lambda count: bar.advance(task, count))
+    write_result(folder, "cures", found, cures_figure(found))
+    if json:
+        return print_json(found)
+    print_table(cures_table(found))
+    for sentence in what_it_shows(found):
+        typer.echo(f"\n{sentence}")
+    typer.echo(f"\nfigure: {folder / 'cures.svg'}")
