@@ -20,34 +20,27 @@ def llada_net(
     return LLaDAModelLM(LLaDAConfig(**(settings | more))).eval()
 
 
-def dream_net(
-    seed: int = 0, vocab: int = 64, width: int = 32, layers: int = 2, window: int = 256, **more
-) -> DreamModel:
-    torch.manual_seed(seed)
-    settings = {"hidden_size": width, "num_hidden_layers": layers, "num_attention_heads": 4, "num_key_value_heads": 2,
-                "intermediate_size": 48, "vocab_size": vocab, "max_position_embeddings": window,
-                "mask_token_id": vocab - 1, "eos_token_id": 0, "initializer_range": WIDE}  # fmt: skip
-    return DreamModel(DreamConfig(**(settings | more))).eval()
-
-
-def qwen_net(
-    seed: int = 0, vocab: int = 64, width: int = 32, layers: int = 2, window: int = 256, **more
-) -> Qwen2ForCausalLM:
-    torch.manual_seed(seed)
+def common_settings(vocab: int = 64, width: int = 32, layers: int = 2, window: int = 256, **more) -> dict:
+    """By the names that Dream, Qwen2 and Llama share."""
     settings = {"hidden_size": width, "num_hidden_layers": layers, "num_attention_heads": 4, "num_key_value_heads": 2,
                 "intermediate_size": 48, "vocab_size": vocab, "max_position_embeddings": window, "eos_token_id": 0,
                 "initializer_range": WIDE}  # fmt: skip
-    return Qwen2ForCausalLM(Qwen2Config(**(settings | more))).eval()
+    return settings | more
 
 
-def llama_net(
-    seed: int = 0, vocab: int = 64, width: int = 32, layers: int = 2, window: int = 256, **more
-) -> LlamaForCausalLM:
+def dream_net(seed: int = 0, vocab: int = 64, **more) -> DreamModel:
     torch.manual_seed(seed)
-    settings = {"hidden_size": width, "num_hidden_layers": layers, "num_attention_heads": 4, "num_key_value_heads": 2,
-                "intermediate_size": 48, "vocab_size": vocab, "max_position_embeddings": window, "eos_token_id": 0,
-                "initializer_range": WIDE}  # fmt: skip
-    return LlamaForCausalLM(LlamaConfig(**(settings | more))).eval()
+    return DreamModel(DreamConfig(**common_settings(vocab, **({"mask_token_id": vocab - 1} | more)))).eval()
+
+
+def qwen_net(seed: int = 0, **more) -> Qwen2ForCausalLM:
+    torch.manual_seed(seed)
+    return Qwen2ForCausalLM(Qwen2Config(**common_settings(**more))).eval()
+
+
+def llama_net(seed: int = 0, **more) -> LlamaForCausalLM:
+    torch.manual_seed(seed)
+    return LlamaForCausalLM(LlamaConfig(**common_settings(**more))).eval()
 
 
 def tiny_llada(seed: int = 0, tokenizer=None, **more) -> Model:

@@ -16,7 +16,7 @@ from torch import nn
 from transformers import AutoTokenizer
 
 from maskwise.models.base import Model
-from maskwise.probes.settings import QUICK
+from maskwise.probes.settings import PROBES, QUICK
 from maskwise.tasks.episodes import draw
 from maskwise.tasks.rules import TASKS
 from maskwise.tasks.words import load_words
@@ -28,18 +28,7 @@ SMALL = replace(
     filler_counts=(0, 5, 20), location_mask_counts=(2, 20), context_distractors=(0, 4), text_counts=(0, 3),
     passages=4, passage_words=12,
 )  # fmt: skip
-EVERY_PROBE = replace(
-    SMALL,
-    probes=(
-        "location",
-        "question-position",
-        "mask-count",
-        "filler",
-        "context-length",
-        "location-masks",
-        "natural-text",
-    ),
-)
+EVERY_PROBE = replace(SMALL, probes=PROBES)
 
 QUESTION = re.compile(r"Options: (\(A\) .*)\nAnswer:\[(?:([ABC])\]|<\|mask\|>)")
 

@@ -2,11 +2,12 @@
 
 import json
 import random
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from tokenizers import Tokenizer, models, pre_tokenizers
-from transformers import PreTrainedTokenizerFast
+from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
 from tiny import dream_net, llada_net
 
@@ -43,22 +44,20 @@ def write_pairs(path: Path, count: int = 24, seed: int = 0) -> Path:
     return path
 
 
-@pytest.fixture(scope="session")
-def checkpoint(tmp_path_factory) -> Path:
-    folder = tmp_path_factory.mktemp("tiny-llada")
-    net = llada_net(vocab=32, window=128, mask_token_id=SPECIAL.index("<mask>"), init_std=0.2)
-    net.save_pretrained(folder)
+def save_checkpoint(folder: Path, make_net: Callable[..., PreTrainedModel], **settings) -> Path:
+    make_net(vocab=32, window=128, mask_token_id=SPECIAL.index("<mask>"), **settings).save_pretrained(folder)
     word_tokenizer().save_pretrained(folder)
     return folder
+
+
+@pytest.fixture(scope="session")
+def checkpoint(tmp_path_factory) -> Path:
+    return save_checkpoint(tmp_path_factory.mktemp("tiny-llada"), llada_net, init_std=0.2)
 
 
 @pytest.fixture(scope="session")
 def dream_checkpoint(tmp_path_factory) -> Path:
-    folder = tmp_path_factory.mktemp("tiny-dream")
-    net = dream_net(vocab=32, window=128, mask_token_id=SPECIAL.index("<mask>"), initializer_range=0.2)
-    net.save_pretrained(folder)
-    word_tokenizer().save_pretrained(folder)
-    return folder
+    return save_checkpoint(tmp_path_factory.mktemp("tiny-dream"), dream_net, initializer_range=0.2)
 
 
 @pytest.fixture(scope="session")
