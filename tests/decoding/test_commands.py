@@ -67,10 +67,10 @@ def test_json_is_one_object_with_the_full_trace(folder, model):
 
 
 def test_prompts_from_files_and_standard_input(folder, model, tmp_path):
-    texts = ["one", "two words", "three"]
+    texts = ["one", "two\u2028words", "three"]  # U+2028 ends a line for str.splitlines, not for JSON lines
     plain, lines = tmp_path / "prompts.txt", tmp_path / "prompts.jsonl"
-    plain.write_text("one\n\ntwo words\nthree\n")
-    lines.write_text("".join(json.dumps({"prompt": text}) + "\n" for text in texts))
+    plain.write_text("one\n\ntwo\u2028words\nthree\n")
+    lines.write_text("".join(json.dumps({"prompt": text}, ensure_ascii=False) + "\n" for text in texts))
     expected = [one.text for one in generate(model, texts, 4)]
     for arguments, given in ((["--file", plain], None), (["--file", lines], None), (["-"], plain.read_text())):
         done = run("generate", folder, *arguments, "-n", 4, "--json", "--batch", 2, given=given)

@@ -32,7 +32,7 @@ def test_a_short_text_gives_fewer_passages_or_a_plain_refusal(tmp_path):
     assert passages("He said: “stop”, or so.", 9, 2) == [("He said", 3)]
     with pytest.raises(UserError, match="the text has 2 words, a passage needs 3"):
         passages("one two", 1, 3)
-    with pytest.raises(UserError, match="cannot read the text"):
+    with pytest.raises(UserError, match=r"cannot read .*none\.txt: No such file"):
         load_text(tmp_path / "none.txt")
     (tmp_path / "binary").write_bytes(b"\xff\xfe\x00")
     with pytest.raises(UserError, match="UTF-8"):

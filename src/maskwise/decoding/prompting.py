@@ -1,12 +1,13 @@
 """Prompts as a user gives them: an argument, a file, standard input; plain or as a chat."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import IO, Any
 
 from maskwise.decoding.request import text_ids
 from maskwise.errors import UserError
+from maskwise.files import read_text
 from maskwise.models.base import Model
 
 # What `maskwise generate` continues when it is given nothing: a document the embedded models can go on with.
@@ -36,16 +37,10 @@ def read_prompts(file: Path) -> list[str]:
     """One prompt a line, or for a .jsonl file one JSON object with a "prompt" a line."""
     if file.suffix == ".jsonl":
         return [line["prompt"] for line in read_records(file, {"prompt"})]
-    try:
-        with file.open(encoding="utf-8") as lines:
-            return prompts_of(lines, str(file))
-    except OSError as problem:
-        raise UserError(f"cannot read {file}: {problem.strerror}") from None
-    except UnicodeDecodeError:
-        raise UserError(f"{file} is not UTF-8 text") from None
+    return prompts_of(read_text(file, "give one prompt a line").split("\n"), str(file))
 
 
-def prompts_of(lines: IO[str], what: str) -> list[str]:
+def prompts_of(lines: Iterable[str], what: str) -> list[str]:
     prompts = [line.rstrip("\n") for line in lines if line.strip()]
     if not prompts:
         raise UserError(f"{what} holds no prompt: write one a line")
@@ -54,14 +49,8 @@ def prompts_of(lines: IO[str], what: str) -> list[str]:
 
 def read_records(file: Path, wanted: set[str]) -> list[dict[str, Any]]:
     """The objects of a JSON lines file, each with these fields as text; a broken line is named by its number."""
-    try:
-        lines = file.read_text(encoding="utf-8").splitlines()
-    except OSError as problem:
-        raise UserError(f"cannot read {file}: {problem.strerror}") from None
-    except UnicodeDecodeError:
-        raise UserError(f"{file} is not UTF-8 text: give one JSON object a line") from None
     records = []
-    for number, line in enumerate(lines, 1):
+    for number, line in enumerate(read_text(file, "give one JSON object a line").split("\n"), 1):
         if not line.strip():
             continue
         try:

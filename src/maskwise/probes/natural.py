@@ -9,6 +9,7 @@ from importlib import resources
 from pathlib import Path
 
 from maskwise.errors import UserError
+from maskwise.files import read_text
 from maskwise.probes.records import Condition, Key, make_key
 from maskwise.probes.variants import Asker, Item
 from maskwise.tasks.prompts import encode_last_word, opened
@@ -23,12 +24,7 @@ def load_text(path: str | Path | None = None) -> str:
     """Our own prose (text.txt), or a user's UTF-8 file."""
     if path is None:
         return resources.files("maskwise.probes").joinpath("text.txt").read_text(encoding="utf-8")
-    try:
-        return Path(path).read_text(encoding="utf-8")
-    except OSError as problem:
-        raise UserError(f"cannot read the text {path}: {problem.strerror}") from None
-    except UnicodeDecodeError:
-        raise UserError(f"{path} is not UTF-8 text: convert it first") from None
+    return read_text(Path(path), "convert it first")
 
 
 def passages(text: str, count: int, words: int) -> list[Passage]:

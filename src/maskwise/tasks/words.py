@@ -6,6 +6,7 @@ from importlib import resources
 from pathlib import Path
 
 from maskwise.errors import UserError
+from maskwise.files import read_text
 
 CATEGORIES = (
     "animal",
@@ -56,11 +57,7 @@ def split_words(words: Words, held_out: float = 0.5, seed: int = 0) -> tuple[Wor
 
 def _read_lists(path: Path) -> Words:
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except OSError as problem:
-        raise UserError(f"cannot read the word lists {path}: {problem.strerror}") from None
-    except UnicodeDecodeError:
-        raise UserError(f"{path} is not UTF-8 text: word lists are a JSON object of lists") from None
+        content = json.loads(read_text(path, "word lists are a JSON object of lists"))
     except json.JSONDecodeError as problem:
         raise UserError(f"{path} line {problem.lineno} is not JSON ({problem.msg})") from None
     if not isinstance(content, dict):
