@@ -141,14 +141,19 @@ class _FusedHead(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *output_grads: Tensor) -> tuple[Tensor | None, ...]:
+        """Scales in place and lets go, for a copy would be as large as the inputs: so it runs once."""
+        if ctx.view_grads is None:
+            raise RuntimeError("the fused head runs backward once: compute the loss again")
         scale = output_grads[0]
 
         def scaled(grad: Tensor | None, wanted: bool) -> Tensor | None:
-            return grad * scale.to(grad.dtype) if wanted and grad is not None else None
+            return grad.mul_(scale.to(grad.dtype)) if wanted and grad is not None else None
 
         wanted = ctx.needs_input_grad
         views = [scaled(grad, want) for grad, want in zip(ctx.view_grads, wanted[7:], strict=True)]
-        return scaled(ctx.weight_grad, wanted[0]), None, None, None, None, None, None, *views
+        weight = scaled(ctx.weight_grad, wanted[0])
+        ctx.view_grads = ctx.weight_grad = None
+        return weight, None, None, None, None, None, None, *views
 
 
 def _sweep(

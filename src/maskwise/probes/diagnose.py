@@ -3,7 +3,8 @@
 import hashlib
 import json
 import platform
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from importlib.metadata import version
 from pathlib import Path
@@ -19,7 +20,7 @@ from maskwise.probes.records import Key, gather, key_of, read_run, start_run, wr
 from maskwise.probes.runner import Crew, batch_budget, check_fit, join_crew, progress_bar, record_items
 from maskwise.probes.settings import Settings, check, fit_to_model
 from maskwise.probes.units import Unit, few_shot_units, read_passages, text_units
-from maskwise.probes.variants import Asker
+from maskwise.probes.variants import Asker, Item
 from maskwise.tasks.datasets import Dataset
 from maskwise.tasks.prompts import check_letters, filler_id
 from maskwise.tasks.words import Words, load_words
@@ -98,13 +99,25 @@ def ask_units(model: Model, units: Sequence[Unit], folder: Path, crew: Crew, don
     total = sum(len(crew.share(unit.points)) * unit.conditions for unit in units)
     with progress_bar(silent=crew.rank > 0) as bar:
         task = bar.add_task("Asking", total=total)
-        for unit in units:
-            points = crew.share(unit.points)
-            items = list(unit.items(points, done))
-            bar.advance(task, len(points) * unit.conditions - len(items))
+        for unit, items in prepared(units, crew, done):
+            bar.advance(task, len(crew.share(unit.points)) * unit.conditions - len(items))
             check_fit(model, items)
             share = max(1, budget // unit.cost)
             record_items(model, items, folder, crew.rank, share, lambda count: bar.advance(task, count), unit.answer)
+
+
+def prepared(units: Sequence[Unit], crew: Crew, done: set[Key]) -> Iterator[tuple[Unit, list[Item]]]:
+    """Each unit with what is left of it, made in a thread while the one before is asked: no GPU waits for it."""
+
+    def items_of(unit: Unit) -> list[Item]:
+        return list(unit.items(crew.share(unit.points), done))
+
+    with ThreadPoolExecutor(1) as thread:
+        waiting = [thread.submit(items_of, unit) for unit in units[:1]]
+        for number, unit in enumerate(units):
+            items = waiting.pop().result()
+            waiting += [thread.submit(items_of, following) for following in units[number + 1 : number + 2]]
+            yield unit, items
 
 
 def describe(model: Model, settings: Settings, words: Words, text: str, notes: list[str]) -> dict[str, Any]:
