@@ -1,16 +1,18 @@
 """Blockwise reverse-order training against random masking, at equal tokens, on a source whose truth is known.
 
 1. A Markov source of 12 states (`maskwise.tasks.markov`) gives sequences of 33 tokens; the first is the prompt.
-2. Two small LLaDAs see the same sequences the same number of times: one with random masks (NELBO), one with blocks of
-   4 noised from the last to the first: clean prefix, one partly masked block, everything after it masked.
-3. Both are measured where the truth is known in closed form:
+2. Two small LLaDAs see the same number of sequences: one with random masks (NELBO), one with blocks of 4 noised from
+   the last to the first: clean prefix, one partly masked block, everything after it masked. Once for each seed.
+3. Both are measured where the truth is known in closed form, and the source itself stands beside them:
    - NLL by distance: the prompt and 32 masks in one pass; the source's own entropy is the least possible;
    - semi-autoregressive accuracy by block size: the share of the written transitions that the source can make, one
      token a step and one step a block;
-   - infilling: 8 masked tokens with text on both sides, which blockwise training never sees.
-4. The marginals of the first model by distance are drawn beside the closed form (marginals.svg).
+   - infilling: 8 masked tokens with text on both sides, which blockwise training never sees;
+   - total correlation of the first mask and one further on, and the order in which greedy decoding fills the canvas.
+4. One table (mean over seeds, 95 % interval), and the marginals of the first model by distance beside the closed form
+   (marginals.svg).
 
-CPU, a few minutes:    python recipes/blockwise.py --out runs/blockwise
+CPU, two cores, about a minute and a half a seed:    python recipes/blockwise.py --seeds 3 --out runs/blockwise
 """
 
 import argparse
@@ -29,16 +31,20 @@ from maskwise.diffusion import Noised, blockwise, nelbo, nelbo_call
 from maskwise.models.base import Model
 from maskwise.models.llada import LLaDAConfig, LLaDAModelLM
 from maskwise.models.opening import behind_the_seam
+from maskwise.probes.intervals import reach
+from maskwise.probes.order import global_arness, kendall_tau
 from maskwise.report.figures import Curve, Panel, svg_and_png
 from maskwise.tasks.markov import Chain, small_chain
 
 BLOCK, BLOCKS = 4, 8
 LENGTH = 1 + BLOCK * BLOCKS
 DISTANCES = (1, 2, 3, 4, 8, 16, 32)
+PAIR_DISTANCES = (1, 2, 4, 8)
 BLOCK_SIZES = (1, 4, 8, 32)
-DRAWN = (1, 2, 3, 4, 5, 6, 8, 12, 16, 20, 24, 26, 28, 29, 30, 31)  # distances in the figure
+DRAWN = (1, 2, 3, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 29, 30, 31)  # distances in the figure
 GAP = 8
 Noise = Callable[[Tensor, torch.Generator], Noised]
+Row = dict[str, float]  # the name of a measure, in the order of the table -> its value
 
 
 def train(chain: Chain, noise: Noise, steps: int, batch: int, seed: int, name: str) -> Model:
@@ -53,7 +59,7 @@ def train(chain: Chain, noise: Noise, steps: int, batch: int, seed: int, name: s
     draws = torch.Generator().manual_seed(seed)
     optimiser = torch.optim.AdamW(model.parameters(), lr=3e-3, weight_decay=0.0)
     falling = torch.optim.lr_scheduler.OneCycleLR(optimiser, 3e-3, total_steps=steps, pct_start=0.1)
-    for _ in track(range(steps), f"Training with {name}", console=Console(stderr=True)):
+    for _ in track(range(steps), f"Training with {name}, seed {seed}", console=Console(stderr=True)):
         sequences = chain.sample(batch, LENGTH, draws)
         call = nelbo_call(model, [noise(ids, draws) for ids in sequences])
         optimiser.zero_grad()
@@ -64,14 +70,11 @@ def train(chain: Chain, noise: Noise, steps: int, batch: int, seed: int, name: s
     return model.eval()
 
 
-# What is measured
+# What is measured; a model of None is the source itself
 
 
 def nll_by_distance(model: Model | None, chain: Chain) -> list[float]:
-    """Expected -log p of the token at each distance from the prompt, exactly: over all prompts and all tokens.
-
-    None is the source itself: its entropy, the least any model can have.
-    """
+    """Expected -log p of the token at each distance from the prompt, exactly: over all prompts and all tokens."""
     truth = torch.stack([chain.ahead(d) for d in range(1, LENGTH)], dim=1)  # [states, distances, V]
     said = truth if model is None else read_after_prompt(model, chain)
     surprise = torch.where(truth > 0, -truth * said.clamp(min=1e-30).log(), 0.0).sum(dim=-1)
@@ -81,8 +84,7 @@ def nll_by_distance(model: Model | None, chain: Chain) -> list[float]:
 def read_after_prompt(model: Model, chain: Chain) -> Tensor:
     """What the model says of the masks after each one-token prompt, [states, distances, V]."""
     canvases = [[state, *[chain.states] * (LENGTH - 1)] for state in range(chain.states)]
-    logits = model.predict(canvases, [range(1, LENGTH)] * chain.states)
-    return torch.stack(logits).double().softmax(dim=-1)[..., : chain.states]
+    return _ask(model, canvases, range(1, LENGTH))[..., : chain.states]
 
 
 def possible_share(model: Model, chain: Chain, block: int, one_step: bool, tries: int) -> float:
@@ -97,6 +99,20 @@ def possible_share(model: Model, chain: Chain, block: int, one_step: bool, tries
     return sum(fits) / len(fits)
 
 
+def possible_by_chance(chain: Chain, block: int) -> float:
+    """The same share, exactly, of the source's own marginals drawn one step a block.
+
+    Given l, the last token before the block, its tokens are drawn each from its own marginal P^d[l, .]. The first fits;
+    the pair (d, d+1) fits with sum over x, y of P^d[l, x] P^(d+1)[l, y] 1[P[x, y] > 0]. The prompt is stationary, and
+    so is each block's last token, whatever was drawn between them.
+    """
+    allowed = (chain.kernel > 0).double()
+    within = [
+        float(chain.stationary @ ((chain.ahead(d) @ allowed) * chain.ahead(d + 1)).sum(dim=-1)) for d in range(1, block)
+    ]
+    return (1 + sum(within)) / block
+
+
 def infilling_nll(model: Model | None, chain: Chain, tries: int) -> float:
     """Mean -log p of the tokens of a gap in the middle, given everything around it."""
     start = (LENGTH - GAP) // 2
@@ -104,26 +120,97 @@ def infilling_nll(model: Model | None, chain: Chain, tries: int) -> float:
     sequences = chain.sample(tries, LENGTH, torch.Generator().manual_seed(2))
     canvases = [[chain.states if i in rows else token for i, token in enumerate(line)] for line in sequences.tolist()]
     if model is None:
-        said = [chain.conditional([None if t == chain.states else t for t in canvas])[rows] for canvas in canvases]
+        said = torch.stack([chain.conditional(_visible(canvas, chain))[rows] for canvas in canvases])
     else:
-        said = [logits.double().softmax(dim=-1) for logits in model.predict(canvases, [rows] * tries)]
-    found = torch.stack(said).gather(-1, sequences[:, rows, None])[..., 0]
-    return float(-found.log().mean())
+        said = _ask(model, canvases, rows)
+    return float(-said.gather(-1, sequences[:, rows, None]).log().mean())
 
 
-def measure(model: Model | None, chain: Chain, tries: int) -> dict[str, object]:
-    nll = nll_by_distance(model, chain)
-    row: dict[str, object] = {
-        "nll": {d: nll[d - 1] for d in DISTANCES},
-        "infilling": infilling_nll(model, chain, tries),
-    }
+def pair_correlation(model: Model | None, chain: Chain, distance: int) -> float:
+    """Total correlation of the first mask and the one `distance` on: all prompts, all tokens, both orders, exactly."""
+    i, j = 1, 1 + distance
+    if model is None:
+        joint = chain.kernel[:, :, None] * chain.ahead(distance)  # [prompt, x_i, x_j]
+        product = chain.kernel[:, :, None] * chain.ahead(j)[:, None, :]
+        return float(chain.stationary @ torch.where(joint > 0, joint * (joint / product).log(), 0.0).sum(dim=(1, 2)))
+    before = read_after_prompt(model, chain)[:, [i - 1, j - 1]]  # [prompt, place, V]
+    found = 0.0
+    for given, asked in ((i, j), (j, i)):
+        canvases = [
+            [chain.states if place not in (0, given) else (token if place else prompt) for place in range(LENGTH)]
+            for prompt in range(chain.states)
+            for token in range(chain.states)
+        ]
+        after = _ask(model, canvases, [asked])[:, 0, : chain.states].unflatten(0, (chain.states, chain.states))
+        p_given, p_asked = (before[:, 0], before[:, 1]) if given == i else (before[:, 1], before[:, 0])
+        divergence = torch.where(after > 0, after * (after / p_asked[:, None]).log(), 0.0).sum(dim=-1)
+        # A source has pairs it never makes; what is said after them does not count, and may be nothing at all.
+        found += float(chain.stationary @ torch.where(p_given > 0, p_given * divergence, 0.0).sum(dim=-1)) / 2
+    return found
+
+
+def greedy_orders(model: Model | None, chain: Chain) -> list[list[int]]:
+    """After each prompt, the step at which low confidence, greedy and one token a step, fills each place."""
+    prompts = [[state] for state in range(chain.states)]
     if model is not None:
-        for name, one_step in (("one token a step", False), ("one step a block", True)):
-            row[name] = {b: possible_share(model, chain, b, one_step, tries) for b in BLOCK_SIZES}
+        return [one.order for one in generate(model, prompts, LENGTH - 1, rule="low-confidence")]
+    orders = []
+    for prompt in prompts:
+        canvas, order = prompt + [chain.states] * (LENGTH - 1), [0] * LENGTH
+        for step in range(LENGTH - 1):
+            best, token = chain.conditional(_visible(canvas, chain)).max(dim=-1)
+            masked = torch.tensor([token == chain.states for token in canvas])
+            place = int(torch.where(masked, best, -1.0).argmax())
+            canvas[place], order[place] = int(token[place]), step
+        orders.append(order[1:])
+    return orders
+
+
+def measure(model: Model | None, chain: Chain, tries: int) -> Row:
+    nll = nll_by_distance(model, chain)
+    row = {f"NLL at distance {d}": nll[d - 1] for d in DISTANCES}
+    for name, one_step in (("one token a step", False), ("one step a block", True)):
+        for b in BLOCK_SIZES:
+            if model is None:
+                share = possible_by_chance(chain, b) if one_step else 1.0
+            else:
+                share = possible_share(model, chain, b, one_step, tries)
+            row[f"possible, blocks of {b}, {name}"] = share
+    row["infilling, NLL"] = infilling_nll(model, chain, tries)
+    row |= {f"total correlation at distance {d}": pair_correlation(model, chain, d) for d in PAIR_DISTANCES}
+    orders = greedy_orders(model, chain)
+    row["Kendall's tau"] = sum(map(kendall_tau, orders)) / len(orders)
+    row["global AR-ness@1"] = sum(map(global_arness, orders)) / len(orders)
     return row
 
 
-# The figure of the marginals
+def _ask(model: Model, canvases: list[list[int]], rows: range | list[int]) -> Tensor:
+    """Probabilities, [canvases, rows, V]"""
+    return torch.stack(model.predict(canvases, [rows] * len(canvases))).double().softmax(dim=-1)
+
+
+def _visible(canvas: list[int], chain: Chain) -> list[int | None]:
+    return [None if token == chain.states else token for token in canvas]
+
+
+# The table and the figure
+
+
+def table_lines(source: Row, by_kind: dict[str, list[Row]]) -> list[str]:
+    """A table in Markdown: a line for each measure; models with the mean over their seeds and its 95 % interval."""
+    lines = [f"| | the source itself | {' | '.join(by_kind)} |", "|---" * (2 + len(by_kind)) + "|"]
+    for name, truth in source.items():
+        cells = [_cell([row[name] for row in rows]) for rows in by_kind.values()]
+        lines.append(f"| {name} | {truth:.3f} | {' | '.join(cells)} |")
+    return lines
+
+
+def _cell(values: list[float]) -> str:
+    mean = sum(values) / len(values)
+    if len(values) < 2:
+        return f"{mean:.3f}"
+    half = reach(values)
+    return f"{mean:.3f} ({mean - half:.3f} to {mean + half:.3f})"
 
 
 def marginals_panels(model: Model, chain: Chain) -> list[Panel]:
@@ -134,7 +221,7 @@ def marginals_panels(model: Model, chain: Chain) -> list[Panel]:
         visible = [0, *[None] * masks, *suffix]
         canvas = [chain.states if token is None else token for token in visible]
         closed[name] = chain.conditional(visible)[1 : 1 + masks]
-        said[name] = model.predict([canvas], [range(1, 1 + masks)])[0].double().softmax(dim=-1)[:, : chain.states]
+        said[name] = _ask(model, [canvas], range(1, 1 + masks))[0, :, : chain.states]
     panels = []
     for label, value in (("Entropy (nats)", _entropy), ("Distance to the stationary", partial(_distance, chain))):
         curves = []
@@ -161,7 +248,7 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=800)
     parser.add_argument("--batch", type=int, default=32)
     parser.add_argument("--tries", type=int, default=64, help="sequences decoded and filled in at each measurement")
-    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--seeds", type=int, default=3, help="models of each kind")
     asked = parser.parse_args()
     chain = small_chain()
 
@@ -172,21 +259,20 @@ def main() -> None:
         return blockwise(ids, chain.states, BLOCK, draws, start=1)
 
     kinds = {"random masks": random_masks, "blocks in reverse": blocks_in_reverse}
-    models = {name: train(chain, noise, asked.steps, asked.batch, asked.seed, name) for name, noise in kinds.items()}
-    table = {"the source itself": measure(None, chain, asked.tries)}
-    table |= {name: measure(model, chain, asked.tries) for name, model in models.items()}
     asked.out.mkdir(parents=True, exist_ok=True)
-    svg, png = svg_and_png(marginals_panels(models["random masks"], chain))
-    (asked.out / "marginals.svg").write_text(svg)
-    (asked.out / "marginals.png").write_bytes(png)
-    (asked.out / "blockwise.json").write_text(json.dumps({"tokens": asked.steps * asked.batch * LENGTH, "rows": table}))
-    for name, row in table.items():
-        print(name)
-        for what, value in row.items():
-            shown = (
-                {key: round(number, 3) for key, number in value.items()} if isinstance(value, dict) else round(value, 3)
-            )
-            print(f"  {what}: {shown}")
+    source = measure(None, chain, asked.tries)
+    by_kind: dict[str, list[Row]] = {name: [] for name in kinds}
+    for seed in range(asked.seeds):
+        for name, noise in kinds.items():
+            model = train(chain, noise, asked.steps, asked.batch, seed, name)
+            by_kind[name].append(measure(model, chain, asked.tries))
+            if seed == 0 and name == "random masks":
+                svg, png = svg_and_png(marginals_panels(model, chain))
+                (asked.out / "marginals.svg").write_text(svg)
+                (asked.out / "marginals.png").write_bytes(png)
+    told = {"tokens": asked.steps * asked.batch * LENGTH, "source": source, "models": by_kind}
+    (asked.out / "blockwise.json").write_text(json.dumps(told, indent=2))
+    print("\n".join(table_lines(source, by_kind)))
 
 
 if __name__ == "__main__":

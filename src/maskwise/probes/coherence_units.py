@@ -52,7 +52,7 @@ def text_units(model: Model, asker: Asker, settings: Settings, text: str, notes:
         distances = [distance for distance in wanted.pair_distances if distance < gap.masks]
         pairs = partial(correlation.pair_items, mask_id, tokenizer, pieces, gap, distances)
         correlate = partial(correlation.correlate, seed=settings.seed, samples=wanted.samples)
-        yield Unit(points, len(distances), pairs, correlate)
+        yield Unit(points, len(distances), pairs, correlate, 2 * wanted.samples)
     if order.PROBE in settings.probes:
         for rule in order.RULES:
             to_continue = partial(order.order_items, mask_id, tokenizer, pieces, gap, wanted.order_tokens, rule)

@@ -6,6 +6,7 @@ By the distance d from the last visible token (d = 1 is the mask beside it), for
     tv_next      TV(p_d, p_d+1) = 1/2 sum |p_d - p_d+1|: 0 where neighbours are predicted alike
     tv_unigram   TV(p_d, frequencies of the text's tokens)
     common       probability of the end token and the 50 most frequent tokens together
+    mode_common  1 where the most probable token is one of these, else 0
 
 once with masks to the end of the canvas, once with the text going on after them (a visible suffix).
 """
@@ -109,6 +110,7 @@ def compare_rows(model: Model, prompts: Sequence[Prompt], frequencies: Tensor, c
     p, beside = here.softmax(dim=-1), there.softmax(dim=-1)
     measured = torch.stack([
         (p - beside).abs().sum(dim=-1) / 2, (p - frequencies).abs().sum(dim=-1) / 2, p[:, common].sum(dim=-1),
+        torch.isin(p.argmax(dim=-1), common).float(),
     ], dim=1).tolist()  # fmt: skip
     wanted = torch.tensor([prompt.answer_id for prompt in prompts], device=model.device)
     answers = answers_of(here, wanted)
@@ -120,5 +122,5 @@ def compare_rows(model: Model, prompts: Sequence[Prompt], frequencies: Tensor, c
 
 def _evidence(line: list[float], follows: bool) -> dict[str, float]:
     """The last mask has no neighbour to be like."""
-    names = ("tv_next", "tv_unigram", "common")
+    names = ("tv_next", "tv_unigram", "common", "mode_common")
     return {name: round(value, DIGITS) for name, value in zip(names, line, strict=True) if follows or name != "tv_next"}

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from scipy import stats
 
+from maskwise.probes.claims import claims
 from maskwise.probes.coherence_scores import areas, measures
 from maskwise.probes.evidence_scores import expand, shots_against_masks
 from maskwise.probes.intervals import CONFIDENCE, TAILS, reach
@@ -51,6 +52,8 @@ def summarise(run: Run) -> dict[str, Any]:
         summary["shots_against_masks"] = shots_against_masks(by_probe["shots-masks"])
     if by_probe.get("coherence"):
         summary["aup"] = areas(by_probe["coherence"])
+    if held := claims(run.records):
+        summary["claims"] = held
     return summary
 
 

@@ -1,5 +1,6 @@
 """What the page says about the second paper's probes, in the form of sections.py."""
 
+from collections.abc import Callable
 from typing import Any
 
 from maskwise.report.curves import Measure, Point, Section
@@ -15,6 +16,25 @@ def _nats(key: str, label: str) -> Measure:
 
 def _share(key: str, label: str) -> Measure:
     return Measure(key, label, f"{key}_low", f"{key}_high")
+
+
+def _verdicts(*names: str) -> Callable[[Reading], list[str]]:
+    """The claims of these names, each with its measurement and verdict."""
+
+    def lines(reading: Reading) -> list[str]:
+        return [_verdict(claim) for claim in reading.summary.get("claims", []) if claim["name"] in names]
+
+    return lines
+
+
+def _verdict(claim: dict[str, Any]) -> str:
+    numbers = [claim["value"], *([claim["low"], claim["high"]] if claim["low"] is not None else [])]
+    share = claim["unit"] == "share"
+    value, *ends = [(f"{100 * one:.1f}" if share else f"{one:.2f}").replace("-", "\u2212") for one in numbers]
+    unit = {"share": "\u00a0%", "nats": "\u00a0nats", "": ""}[claim["unit"]]
+    interval = f" ({' to '.join(ends)})" if ends else ""
+    told = f"“{claim['claim']}”: {claim['measure']} {value}{unit}{interval}: {claim['verdict']}"
+    return told
 
 
 def _marginals(reading: Reading) -> list[Point]:
@@ -94,6 +114,7 @@ COHERENCE_SECTIONS = (
             _share("common", "Share of frequent tokens"),
         ),
         caption="Line: mean over pieces of text; band: 95 % interval.",
+        verdicts=_verdicts("far-unsure", "far-doubtful", "far-frequent", "middle-unsure"),
     ),
     Section(
         probe="marginals",
@@ -111,6 +132,7 @@ COHERENCE_SECTIONS = (
             _share("tv_unigram", "Distance to word frequencies"),
         ),
         caption="Line: mean over pieces of text; band: 95 % interval.",
+        verdicts=_verdicts("grow-alike", "far-identical"),
     ),
     Section(
         probe="total-correlation",
@@ -126,6 +148,7 @@ COHERENCE_SECTIONS = (
         measures=(_nats("tc", "Total correlation (nats)"),),
         caption="Line: mean over pieces of text and both orders, 32 samples each; band: 95 % interval.",
         spread=True,
+        verdicts=_verdicts("coupled"),
     ),
     Section(
         probe="order",
@@ -146,6 +169,7 @@ COHERENCE_SECTIONS = (
         ),
         caption="Mean over pieces of text; whisker: 95 % interval.",
         says=_order_in_words,
+        verdicts=_verdicts("reading-order", "leftmost-first"),
     ),
     Section(
         probe="coherence",
@@ -162,5 +186,6 @@ COHERENCE_SECTIONS = (
         measures=(Measure("accuracy", "Puzzles solved"),),
         caption="Line: share of puzzles solved; band: 95 % interval.",
         says=_areas_in_words,
+        verdicts=_verdicts(*(f"speed-{puzzle}" for puzzle in ("copy", "replace", "shuffle"))),
     ),
 )

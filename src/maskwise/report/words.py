@@ -248,6 +248,17 @@ def was_measured(score: str, reading: Reading) -> bool:
 
 
 def what_this_run_shows(section: Section, readings: Sequence[Reading]) -> list[str]:
+    """The section's own words or a line per curve, then what becomes of the paper's claims."""
+    several = len(readings) > 1
+    verdicts = [
+        f"{reading.label}, {line}" if several else line
+        for reading in readings
+        for line in (section.verdicts(reading) if section.verdicts else [])
+    ]
+    return _own_words(section, readings) + verdicts
+
+
+def _own_words(section: Section, readings: Sequence[Reading]) -> list[str]:
     """A line per curve: its first and last value and the change between them."""
     lines = []
     if section.says is not None:
