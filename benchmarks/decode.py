@@ -110,7 +110,7 @@ def plain_block(bench: Bench, model: Model, prompt: list[int], new: int, block: 
     return (time.perf_counter() - start) / few * block
 
 
-def ways(bench: Bench, model: Model, prompts: list[list[int]], one: float, how: str, judged: bool) -> Iterator[Line]:
+def ways(bench: Bench, model: Model, prompts: list[list[int]], one: float) -> Iterator[Line]:
     """A line for each way to decode; `one` is plain's block of one request, and a batch takes them one by one."""
     new, block, few = (NEW, BLOCK, FEW) if bench.full else (TOY_NEW, TOY_BLOCK, TOY_FEW)
     size, theirs = len(prompts), len(prompts) * one
@@ -119,17 +119,17 @@ def ways(bench: Bench, model: Model, prompts: list[list[int]], one: float, how: 
         first, last = (few, 2 * few) if cache == "none" else (block, 2 * block)
         if bench.full:
             torch.cuda.reset_peak_memory_stats()
-        spent = [our_steps(bench, model, prompts, new, block, canvas, cache, first, last)[0] for _ in range(4)][1:]
+        spent = [our_steps(bench, model, prompts, new, block, canvas, cache, first, last)[0] for _ in range(3)][1:]
         seconds = statistics.median(spent) / (last - first) * block
-        exact, judge = canvas == "blocks" and cache == "none", judged and bar is not None
-        case = f"{model.name}{how}, batch {size}, canvas {canvas}, cache {cache}, {block} steps"
+        exact = canvas == "blocks" and cache == "none"
+        case = f"{model.name}, batch {size}, canvas {canvas}, cache {cache}, {block} steps"
         yield Line(
             "f", case, "s", seconds, theirs,
             mfu=flops / seconds / bench.ceiling if exact else None,
             plain_mfu=flops / theirs / bench.ceiling if exact else None,
             peak=torch.cuda.max_memory_allocated() / GIB if bench.full else None,
-            bar=f"ratio >= {bar}" if judge else "",
-            met=theirs / seconds >= bar if bench.full and judge and bar is not None else None,
+            bar="" if bar is None else f"ratio >= {bar}",
+            met=theirs / seconds >= bar if bench.full and bar is not None else None,
         )  # fmt: skip
 
 
@@ -138,19 +138,17 @@ def decode_lines(bench: Bench, kind: str) -> Iterator[Line]:
     new, block, few = (NEW, BLOCK, FEW) if bench.full else (TOY_NEW, TOY_BLOCK, TOY_FEW)
     prompts = random_ids([1000, 968, 1031, 985, 1017, 990, 1008, 1001] if bench.full else [20, 17], model)
     check_first_step(bench, model, prompts[0], new)
-    replay.RECORD = True
     check_replay(bench, model, prompts, new, block)
     if not bench.full:  # in float32 even the order of near ties is the same
         _, ours = our_steps(bench, model, prompts, new, block, "blocks", "none", 1, 2 * block)
         assert ours == [plain_steps(model, prompt, new, block, 2 * block) for prompt in prompts], "other tokens"
     one = plain_block(bench, model, prompts[0], new, block, few)
     if bench.full:
-        yield from ways(bench, model, prompts[:1], one, ", layers not compiled", judged=False)
         model.compile_layers()
         check_first_step(bench, model, prompts[0], new)
         check_replay(bench, model, prompts, new, block)
-    yield from ways(bench, model, prompts[:1], one, "", judged=True)
-    yield from ways(bench, model, prompts, one, "", judged=True)
+    yield from ways(bench, model, prompts[:1], one)
+    yield from ways(bench, model, prompts, one)
 
 
 def decoding(bench: Bench) -> Iterator[Line]:

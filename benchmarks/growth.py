@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 
 import torch
 
@@ -17,8 +18,11 @@ from maskwise.tasks.prompts import Prompt
 def growth(bench: Bench) -> Iterator[Line]:
     lengths, counts = ((512, 1024, 2048, 4096), (1, 4, 16, 64)) if bench.full else ((16, 32, 64), (1, 2, 4))
     middle, few = (1024, 8) if bench.full else (32, 2)
-    yield from _probe_curves(bench, make_model(bench, "llada"), lengths, counts, middle, few)
-    yield from _step_curves(bench, adapted(bench, "llada"), lengths, counts, middle)
+    for make, curves in ((make_model, partial(_probe_curves, few=few)), (adapted, _step_curves)):
+        model = make(bench, "llada")
+        if bench.full:
+            model.compile_layers()
+        yield from curves(bench, model, lengths, counts, middle)
 
 
 def _probe_curves(

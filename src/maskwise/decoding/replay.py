@@ -16,8 +16,6 @@ from maskwise.models.attention import KeyValues
 from maskwise.models.base import Model
 
 LONGEST = 4096  # tokens; a longer pass hides its launches, and recorded would only hold on to memory
-# Recording was written without a GPU at hand: row f of `make bench` turns it on, and compares before it times.
-RECORD = False
 UNRECORDED = 2  # times a pass is taken as it is, so that one that does not come back costs nothing
 
 Pass = Callable[[Frame, KeyValues | None], Tensor]
@@ -37,7 +35,7 @@ class Passes:
     def __init__(self, model: Model) -> None:
         self.device = model.device
         # A stranger's model may wait for the device inside its forward pass, which cannot be recorded.
-        self.records = RECORD and model.device.type == "cuda" and model.kind != "wrapped"
+        self.records = model.device.type == "cuda" and model.kind != "wrapped"
         self.pool = torch.cuda.graph_pool_handle() if self.records else None
         self.cache: KeyValues | None = None
         self.repeats: dict[tuple[int, int, int], _Repeat] = {}

@@ -115,9 +115,13 @@ def _repeat_heads(x: Tensor, heads: int) -> Tensor:
 
 def _padded(q: Tensor, k: Tensor, v: Tensor, layout: Layout, scale: float, window: int | None) -> Tensor:
     sequences, heads = len(layout.q_offsets) - 1, q.shape[1]
+    # In half precision on CUDA the kernels read grouped heads as they are; the others would form all scores for them.
+    grouped = q.is_cuda and q.dtype != torch.float32 and layout.key_mask is None
+    if not grouped:
+        k, v = _repeat_heads(k, heads), _repeat_heads(v, heads)
     grid_q = _to_grid(q, layout.pad_q, sequences, layout.longest_q)
-    grid_k = _to_grid(_repeat_heads(k, heads), layout.pad_k, sequences, layout.longest_k)
-    grid_v = _to_grid(_repeat_heads(v, heads), layout.pad_k, sequences, layout.longest_k)
+    grid_k = _to_grid(k, layout.pad_k, sequences, layout.longest_k)
+    grid_v = _to_grid(v, layout.pad_k, sequences, layout.longest_k)
     # Padding stands on the right, so a causal query never sees it and needs no key mask.
     band = _band(layout.longest_k, window, q.device) if layout.causal and window else None
     out = F.scaled_dot_product_attention(
@@ -127,6 +131,7 @@ def _padded(q: Tensor, k: Tensor, v: Tensor, layout: Layout, scale: float, windo
         attn_mask=band if layout.causal else layout.key_mask,
         is_causal=layout.causal and band is None,
         scale=scale,
+        enable_gqa=grouped,
     )
     flat = out.transpose(1, 2).reshape(sequences * layout.longest_q, heads, -1)
     return flat if layout.pad_q is None else flat[layout.pad_q]
