@@ -10,7 +10,7 @@ from maskwise.decoding.generate import generate
 from maskwise.errors import UserError
 from maskwise.probes import cures as league
 from maskwise.probes.cures import CURES, MASKS, Exam, Question, answer, asked, cures, describe_training, first_tokens
-from maskwise.report.cures import cures_figure, cures_table, what_it_shows
+from maskwise.report.cures import cures_result, what_it_shows
 from maskwise.tasks.episodes import draw, mixed
 from maskwise.tasks.prompts import encode_question
 from maskwise.tasks.rules import TASKS
@@ -75,8 +75,9 @@ def test_the_table_has_every_cure_and_a_paired_test():
         assert entry["training"] == ("3 steps of 2 pairs" if CURE[entry["cure"]].tuned else "none")
         assert entry["tokens_per_pass"] == (200 if CURE[entry["cure"]].options["steps"] == 1 else 5)
     assert found["cures"][0]["difference"] == 0 and found["cures"][0]["p"] == 1
-    svg, _ = cures_figure(found)
+    svg, _ = cures_result(found).chart.files()
     assert all(name in svg for name in CURE)
+    assert what_it_shows(found)[-1] == "The trained cures took 3 steps of 2 pairs."
 
 
 def test_the_sentences_name_what_helped():
@@ -101,11 +102,11 @@ def test_the_command_works_on_a_folder_and_refuses_what_it_cannot_do(tmp_path, m
     assert done.exit_code == 0, done.stderr
     found = json.loads(done.stdout)
     assert found["n"] == 16 and [entry["cure"] for entry in found["cures"]] == list(CURE)
-    assert {path.name for path in out.iterdir()} == {"cures.json", "cures.svg", "cures.png"}
+    assert {path.name for path in out.iterdir()} == {"cures.json", "cures.svg", "cures.png", "cures.html"}
     # Without an adapter the rows that need one stay empty.
     empty = [entry["cure"] for entry in found["cures"] if entry["accuracy"] is None]
     assert empty == [cure.name for cure in CURES if cure.tuned]
-    assert cures_table(found).row_count == 1 + len(CURES)
+    assert cures_result(found).table().row_count == 1 + len(CURES)
     assert "mask-agnostic tuning" not in (out / "cures.svg").read_text()
     refused = CliRunner().invoke(app, ["cures", str(tmp_path / "model"), "--points", "0"])
     assert refused.exit_code == 2 and "--points" in refused.stderr

@@ -8,7 +8,7 @@ from typer.testing import CliRunner
 from maskwise.cli import app
 from maskwise.decoding.rules import RULES
 from maskwise.probes.toy import Toy
-from maskwise.report.toy import distance, lines_of, three_sentences, toy_figure
+from maskwise.report.toy import distance, lines_of, three_sentences, toy_result
 
 DATA = [0.55, 0.0, 0.14, 0.31]
 PRODUCT = [0.3795, 0.1705, 0.3105, 0.1395]
@@ -27,11 +27,15 @@ def test_three_sentences_say_what_was_measured():
     assert "72 %" in third and "random comes nearest" in third
 
 
-def test_the_figure_names_every_decoding():
-    svg, png = toy_figure(TOY)
+def test_figure_and_table_name_every_decoding():
+    result = toy_result(TOY)
+    svg, png = result.chart.files()
     assert png.startswith(b"\x89PNG")
-    for name in lines_of(TOY):
-        assert name in svg
+    names = list(lines_of(TOY))
+    for drawing in (svg, result.chart.svg_for_page(narrow=True)):
+        assert all(name in drawing for name in names)
+    assert [row[0] for row in result.rows] == names and result.table().row_count == len(names)
+    assert dict(zip(result.head, result.rows[1], strict=True))["A, not B"] == "17.1 %"  # 0.1705
 
 
 def test_the_command_prints_one_object_and_writes_the_figure(tmp_path):
@@ -45,7 +49,9 @@ def test_the_command_prints_one_object_and_writes_the_figure(tmp_path):
     assert found["sequential"] == pytest.approx(DATA, abs=0.02)
     assert set(found["rules"]) == set(RULES)
     assert json.loads((tmp_path / "toy.json").read_text()) == found
-    assert {path.name for path in tmp_path.iterdir()} == {"toy.json", "toy.svg", "toy.png"}
+    assert {path.name for path in tmp_path.iterdir()} == {"toy.json", "toy.svg", "toy.png", "toy.html"}
+    page = (tmp_path / "toy.html").read_text()
+    assert "one parallel step" in page and "http" not in page.replace("http://www.w3.org", "") and "<script" not in page
 
 
 def test_a_folder_that_cannot_be_made_is_one_line(tmp_path):

@@ -2,12 +2,15 @@
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from maskwise.cli.common import Adapter, Device, Dtype, Json, ModelName, print_json, print_table
 from maskwise.errors import UserError
+
+if TYPE_CHECKING:
+    from maskwise.report.files import Result
 
 Quick = Annotated[bool, typer.Option("--quick", help="A first look: short prompts, 4 tasks, few points.")]
 Points = Annotated[int | None, typer.Option(help="Test points a task, and passages of text.")]
@@ -128,7 +131,7 @@ def compare(
 
 
 def toy(
-    out: Annotated[Path | None, typer.Option("--out", help="Folder for the figure and toy.json.")] = None,
+    out: Annotated[Path | None, typer.Option("--out", help="Folder for the page, the figure and toy.json.")] = None,
     seed: Annotated[int, typer.Option(help="Draws the starting weights.")] = 0,
     json: Json = False,
 ) -> None:
@@ -136,25 +139,21 @@ def toy(
     from maskwise.probes import toy as experiment
     from maskwise.probes.runner import progress_bar
     from maskwise.report.files import make_folder, write_result
-    from maskwise.report.toy import three_sentences, toy_figure, toy_table
+    from maskwise.report.toy import toy_result
 
     folder = make_folder(out or Path("runs") / "toy")
     with progress_bar(silent=False) as bar:
         task = bar.add_task("Training", total=experiment.STEPS)
         found = experiment.toy(seed, advance=lambda: bar.advance(task))
-    write_result(folder, "toy", found.summary(), toy_figure(found))
-    if json:
-        return print_json(found.summary())
-    print_table(toy_table(found))
-    for sentence in three_sentences(found):
-        typer.echo(f"\n{sentence}")
-    typer.echo(f"\nfigure: {folder / 'toy.svg'}")
+    result = toy_result(found)
+    page = write_result(folder, found.summary(), result)
+    return print_json(found.summary()) if json else _print_result(result, page)
 
 
 def cures(
     model: ModelName = "tiny-llada",
     adapter: Annotated[str | None, typer.Option(help="A mask-agnostic adapter of it; else the embedded one.")] = None,
-    out: Annotated[Path | None, typer.Option("--out", help="Folder for the figure and cures.json.")] = None,
+    out: Annotated[Path | None, typer.Option("--out", help="Folder for the page, the figure and cures.json.")] = None,
     points: Annotated[int | None, typer.Option(help="Questions a task.")] = None,
     seed: Seed = 0,
     dtype: Dtype = "auto",
@@ -166,7 +165,7 @@ def cures(
     from maskwise.models.opening import open as open_model
     from maskwise.probes import cures as league
     from maskwise.probes.runner import progress_bar
-    from maskwise.report.cures import cures_figure, cures_table, what_it_shows
+    from maskwise.report.cures import cures_result
     from maskwise.report.files import make_folder, write_result
 
     if points is not None and points < 1:
@@ -181,10 +180,15 @@ def cures(
         task = bar.add_task("Asking", total=league.asked(exam, tuned is not None))
         training = league.describe_training(home) if home else ""
         found = league.cures(opened, tuned, training, exam, lambda count: bar.advance(task, count))
-    write_result(folder, "cures", found, cures_figure(found))
-    if json:
-        return print_json(found)
-    print_table(cures_table(found))
-    for sentence in what_it_shows(found):
+    result = cures_result(found)
+    page = write_result(folder, found, result)
+    return print_json(found) if json else _print_result(result, page)
+
+
+def _print_result(result: "Result", page: Path) -> None:
+    """The table, what it shows, and where to look at it."""
+    typer.echo(f"{result.title}\n{result.facts}\n")
+    print_table(result.table())
+    for sentence in result.sentences:
         typer.echo(f"\n{sentence}")
-    typer.echo(f"\nfigure: {folder / 'cures.svg'}")
+    typer.echo(f"\nfigure: {page.with_suffix('.svg')}\npage:   {page}")

@@ -88,7 +88,7 @@ def svg_and_png(panels: Sequence[Panel]) -> tuple[str, bytes]:
 
 def figure_files(figure: "Figure") -> tuple[str, bytes]:
     """(SVG, PNG) of a finished drawing."""
-    svg = _svg(figure)
+    svg = svg_of(figure)
     figure.set_layout_engine("none")  # what was laid out for the SVG stays where it is
     png = io.BytesIO()
     figure.savefig(png, format="png", dpi=160)
@@ -97,7 +97,7 @@ def figure_files(figure: "Figure") -> tuple[str, bytes]:
 
 def narrow_svg(panels: Sequence[Panel]) -> str:
     with drawing_style():
-        return _svg(draw(panels, narrow=True))
+        return svg_of(draw(panels, narrow=True))
 
 
 def inline(svg: str, prefix: str, label: str) -> str:
@@ -313,7 +313,7 @@ def _legend(figure: "Figure", axes: Sequence["Axes"], order: list[str], width: f
     )
 
 
-def _svg(figure: "Figure") -> str:
+def svg_of(figure: "Figure") -> str:
     out = io.StringIO()
     figure.savefig(out, format="svg", metadata={"Date": None, "Creator": None, "Format": None, "Type": None})
     return re.sub(r"\s*<metadata>.*?</metadata>", "", out.getvalue(), flags=re.DOTALL)

@@ -1,10 +1,41 @@
-"""Results that are not runs (toy, cures): one JSON file and one figure in a folder."""
+"""Results that are not runs (toy, cures): JSON, a figure, and a page of one file, in a folder."""
 
 import json
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import jinja2
+from markupsafe import Markup
+from rich.table import Table
+
+from maskwise import __version__
 from maskwise.errors import UserError
+from maskwise.report import figures
+from maskwise.report.bars import Chart
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a person sees of it. `name` is that of the command and of the files; `rows` are the table's lines."""
+
+    name: str
+    title: str
+    facts: str
+    sentences: Sequence[str]
+    chart: Chart
+    head: tuple[str, ...]
+    rows: Sequence[tuple[str, ...]]
+    notes: Sequence[str]
+
+    def table(self) -> Table:
+        table = Table(box=None, pad_edge=False, header_style="dim")
+        for place, name in enumerate(self.head):
+            table.add_column(name, justify="right" if place else "left", no_wrap=place == 0)
+        for row in self.rows:
+            table.add_row(*row)
+        return table
 
 
 def make_folder(folder: Path) -> Path:
@@ -16,15 +47,40 @@ def make_folder(folder: Path) -> Path:
     return folder
 
 
-def write_result(folder: Path, name: str, summary: dict[str, Any], figure: tuple[str, bytes]) -> None:
-    """NAME.json, NAME.svg and NAME.png."""
-    svg, png = figure
+def write_result(folder: Path, summary: dict[str, Any], result: Result) -> Path:
+    """NAME.json, NAME.svg, NAME.png and NAME.html; returns the page's path."""
+    svg, png = result.chart.files()
+    page = folder / f"{result.name}.html"
     try:
-        (folder / f"{name}.json").write_text(json.dumps(summary, indent=2) + "\n", encoding="utf-8")
-        (folder / f"{name}.svg").write_text(svg, encoding="utf-8")
-        (folder / f"{name}.png").write_bytes(png)
+        (folder / f"{result.name}.json").write_text(json.dumps(summary, indent=2) + "\n", encoding="utf-8")
+        (folder / f"{result.name}.svg").write_text(svg, encoding="utf-8")
+        (folder / f"{result.name}.png").write_bytes(png)
+        page.write_text(_page(result), encoding="utf-8")
     except OSError as problem:
         raise _cannot_write(folder, problem) from None
+    return page
+
+
+def _page(result: Result) -> str:
+    environment = jinja2.Environment(
+        loader=jinja2.PackageLoader("maskwise", "report"),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    label = f"{result.title}. {' '.join(result.sentences)}"
+    wide, narrow = (
+        Markup(figures.inline(result.chart.svg_for_page(narrow), prefix, label))
+        for narrow, prefix in ((False, "w"), (True, "n"))
+    )
+    return environment.get_template("result.html.jinja").render(
+        version=__version__,
+        css=Markup((Path(__file__).parent / "page.css").read_text(encoding="utf-8")),
+        result=result,
+        wide=wide,
+        narrow=narrow,
+    )
 
 
 def _cannot_write(folder: Path, problem: OSError) -> UserError:
