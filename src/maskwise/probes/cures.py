@@ -21,7 +21,7 @@ from maskwise.probes.runner import batch_budget
 from maskwise.probes.scores import accuracy_interval, paired
 from maskwise.tasks.episodes import draw, mixed
 from maskwise.tasks.prompts import check_letters, encode_question
-from maskwise.tasks.rules import TASKS
+from maskwise.tasks.rules import TASKS, Task
 from maskwise.tasks.words import load_words
 
 MASKS, STEPS, BLOCK, WINDOW = 200, 40, 10, 20
@@ -62,6 +62,7 @@ class Exam:
     relevant: int = 5
     distractors: int = 10
     seed: int = 0
+    tasks: tuple[Task, ...] = TASKS
 
 
 DEFAULT = Exam()
@@ -69,7 +70,7 @@ DEFAULT = Exam()
 
 def asked(exam: Exam, with_tuned: bool) -> int:
     """How many questions the whole league answers, the reference with two masks included."""
-    return len(TASKS) * exam.points * (1 + sum(with_tuned or not cure.tuned for cure in CURES))
+    return len(exam.tasks) * exam.points * (1 + sum(with_tuned or not cure.tuned for cure in CURES))
 
 
 @dataclass(frozen=True)
@@ -110,10 +111,10 @@ def cures(
 
 
 def draw_questions(model: Model, exam: Exam) -> list[Question]:
-    """All 16 tasks, the examples mixed at random with the distractors, the question last (format B)."""
+    """Of each task, the examples mixed at random with the distractors, the question last (format B)."""
     check_letters(model.tokenizer)
     found = []
-    for task in TASKS:
+    for task in exam.tasks:
         episode = draw(task, load_words(), exam.relevant, exam.distractors, exam.points, exam.seed)
         for point, test in enumerate(episode.tests):
             encoded = encode_question(model.tokenizer, mixed(episode), test)
