@@ -13,6 +13,7 @@ from maskwise.decoding.request import check_request
 from maskwise.decoding.rules import RULES
 from maskwise.decoding.sampling import entropy
 from maskwise.decoding.softmask import SoftMask
+from maskwise.errors import UserError
 from tiny import tiny_ar, tiny_dream, tiny_llada
 
 PROMPTS = [[5, 9, 2, 30], [7], [11, 12, 13, 14, 15, 16, 3, 2, 9]]
@@ -103,6 +104,37 @@ def test_a_batch_equals_one_at_a_time_under_every_rule_without_draws(rule):
     model = tiny_llada(1, layers=1, init_std=0.8)
     together = mw.generate(model, PROMPTS, 8, block=4, rule=rule)
     assert together == [mw.generate(model, [prompt], 8, block=4, rule=rule)[0] for prompt in PROMPTS]
+
+
+def own_generators(count):
+    return [torch.Generator().manual_seed(number) for number in range(count)]
+
+
+@pytest.mark.parametrize("temperature", [0.0, 1.0])
+@pytest.mark.parametrize("rule", RULES)
+def test_with_a_generator_each_a_batch_equals_one_at_a_time_under_every_rule(rule, temperature):
+    model = tiny_llada(1, layers=1, init_std=0.8)
+    mask = model.mask_id
+    prompts = [[5, mask, 9, mask, mask, 8], [7, mask, 3], *PROMPTS]  # different numbers of masks to fill
+    settings = {"rule": rule, "temperature": temperature}
+    together = mw.generate(model, prompts, 6, **settings, generator=own_generators(len(prompts)))
+    alone = [
+        mw.generate(model, [prompt], 6, **settings, generator=[chance])[0]
+        for prompt, chance in zip(prompts, own_generators(len(prompts)), strict=True)
+    ]
+    assert together == alone
+    if temperature:
+        assert mw.generate(model, prompts[:1] * 8, 6, **settings, generator=own_generators(8))[1:] != together[:1] * 7
+    with pytest.raises(UserError, match="one each"):
+        mw.generate(model, prompts, 6, generator=own_generators(2))
+
+
+def test_a_generator_for_a_single_prompt_may_stand_in_a_list():
+    model = tiny_llada(1)
+    for rule in ("random", "remdm"):
+        listed, plain = ([own_generators(1)[0]], own_generators(1)[0])
+        found = [mw.generate(model, PROMPTS[:1], 6, rule=rule, generator=chance) for chance in (listed, plain)]
+        assert found[0] == found[1]
 
 
 @pytest.mark.parametrize("options", [{"guidance": 1.5}, {"early_stop": True}, {"late_end": True}, {"forbid_end": True},

@@ -1,10 +1,10 @@
-"""A small diagnosis in a process of its own: python asked_alone.py OUT [SECONDS A BATCH], also by torchrun."""
+"""A small diagnosis in a process of its own, also by torchrun: python asked_alone.py OUT SETTINGS [SECONDS A BATCH]"""
 
 import sys
 import time
 from pathlib import Path
 
-from known import SMALL, shipped_tokenizer
+from known import DECODED, SMALL, shipped_tokenizer
 
 from maskwise.probes.diagnose import diagnose
 from tiny import tiny_llada
@@ -27,6 +27,7 @@ class Slow:
 
 if __name__ == "__main__":
     model = small_model()
-    if len(sys.argv) > 2:
-        model._body = Slow(model._body, float(sys.argv[2]))
-    diagnose(model, SMALL, Path(sys.argv[1]), batch_tokens=1000)
+    settings = {"SMALL": SMALL, "DECODED": DECODED}[sys.argv[2]]
+    if len(sys.argv) > 3:
+        model._body = Slow(model._body, float(sys.argv[3]))
+    diagnose(model, settings, Path(sys.argv[1]), batch_tokens=1000)

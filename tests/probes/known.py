@@ -16,7 +16,7 @@ from torch import nn
 from transformers import AutoTokenizer
 
 from maskwise.models.base import Model
-from maskwise.probes.settings import PROBES, QUICK
+from maskwise.probes.settings import PROBES, QUICK, Evidence
 from maskwise.tasks.episodes import draw
 from maskwise.tasks.rules import TASKS
 from maskwise.tasks.words import load_words
@@ -29,6 +29,10 @@ SMALL = replace(
     passages=4, passage_words=12,
 )  # fmt: skip
 EVERY_PROBE = replace(SMALL, probes=PROBES)
+DECODED = replace(
+    SMALL, probes=(*SMALL.probes, "unmasking", "few-steps"),
+    evidence=Evidence(unmasking_steps=5, few_steps=(3,), step_masks=(2, 12)),
+)  # fmt: skip
 
 QUESTION = re.compile(r"Options: (\(A\) .*)\nAnswer:\[(?:([ABC])\]|<\|mask\|>)")
 

@@ -40,6 +40,17 @@ def test_the_probe_measures_a_perfect_model_at_its_ideal(name, pace):
     assert mean == pytest.approx(speed, rel=0.05)
 
 
+@pytest.mark.parametrize("pace", [Pace("random", 2), Pace("threshold", None, {"tau": 0.5}), Pace("remdm", 4)])
+def test_a_puzzle_is_solved_alike_alone_and_among_others(pace):
+    puzzles = draw_puzzles(TOKENIZER, MASK, load_words(), 6, seed=0)["replace"]
+    prompts = [item.prompt for item in puzzle_items(TOKENIZER, "replace", puzzles, pace, range(6), set())]
+    model = perfect_solver(puzzles)
+    together = solve(model, prompts, "replace", pace, puzzles, seed=3)
+    assert together == [solve(model, [prompt], "replace", pace, puzzles, seed=3)[0] for prompt in prompts]
+    other_seeds = [solve(model, prompts, "replace", pace, puzzles, seed=seed) for seed in range(4)]
+    assert any([a.written for a in other] != [a.written for a in together] for other in other_seeds)
+
+
 def test_the_ideal_is_the_closed_form():
     for name in NAMES:
         for steps in (1, 2, 4):

@@ -20,7 +20,7 @@ from maskwise.probes.diagnose import diagnose
 from maskwise.probes.evidence_scores import shots_against_masks
 from maskwise.probes.likelihood import noised, score
 from maskwise.probes.records import read_run
-from maskwise.probes.runner import ask
+from maskwise.probes.runner import ask, own_generator
 from maskwise.probes.scores import summarise
 from maskwise.probes.settings import FULL, MORE_PROBES, PROBES, Evidence
 from maskwise.probes.steps import before_commit, decode
@@ -100,7 +100,7 @@ def test_decoding_the_answer_is_what_the_decoder_wrote_and_its_confidence_that_o
     model = tiny_llada(vocab=64)
     prompts = [Prompt((*range(3, 3 + n), *[63] * 6), n, 7, 6) for n in (8, 5, 11)]
     answers = decode(model, prompts, steps=3, order="random", seed=5)
-    chance = torch.Generator().manual_seed(5)
+    chance = [own_generator(5, 3, *prompt.ids) for prompt in prompts]
     done = mw.generate(model, [p.ids[: p.row] for p in prompts], 6, 3, rule="random", generator=chance)
     for prompt, answer, generation in zip(prompts, answers, done, strict=True):
         assert answer.token == generation.ids[0]

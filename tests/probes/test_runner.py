@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 from asked_alone import small_model
-from known import EVERY_PROBE, SMALL, known_model, shipped_tokenizer, uniform
+from known import DECODED, EVERY_PROBE, SMALL, known_model, shipped_tokenizer, uniform
 
 from maskwise.errors import UserError
 from maskwise.probes.diagnose import diagnose
@@ -98,6 +98,11 @@ def reference(tmp_path_factory):
     return diagnose(small_model(), SMALL, tmp_path_factory.mktemp("reference"))
 
 
+@pytest.fixture(scope="module")
+def decoded(tmp_path_factory):
+    return diagnose(small_model(), DECODED, tmp_path_factory.mktemp("decoded"))
+
+
 def test_every_point_is_asked_once_under_every_condition(reference):
     records = read_run(reference).records
     keys = [json.dumps([record[name] for name in ("probe", "task", "point", "condition")]) for record in records]
@@ -111,16 +116,24 @@ def test_the_same_records_for_any_batch_size(tmp_path, reference, batch_tokens):
     assert_same_records(diagnose(small_model(), SMALL, tmp_path, batch_tokens=batch_tokens), reference)
 
 
-def test_two_processes_make_the_same_records_as_one(tmp_path, reference):
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", ALONE, tmp_path]
+def test_the_same_random_orders_for_any_batch_size(tmp_path, decoded):
+    assert_same_records(diagnose(small_model(), DECODED, tmp_path, batch_tokens=1), decoded)
+    orders = {record["probe"] for record in read_run(decoded).records}
+    assert {"unmasking", "few-steps"} <= orders
+
+
+def test_two_processes_make_the_same_records_as_one(tmp_path, decoded):
+    launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    command = [*launch, ALONE, tmp_path, "DECODED"]
     finished = subprocess.run(command, env=ENVIRONMENT, capture_output=True, text=True, timeout=120)
     assert finished.returncode == 0, finished.stderr
-    assert_same_records(tmp_path, reference)
+    assert_same_records(tmp_path, decoded)
     assert sorted(file.name for file in tmp_path.iterdir()) == ["manifest.json", "records.jsonl"]
 
 
 def test_a_killed_run_goes_on_where_it_stopped(tmp_path, reference):
-    process = subprocess.Popen([sys.executable, ALONE, tmp_path, "0.05"], env=ENVIRONMENT, stderr=subprocess.DEVNULL)
+    command = [sys.executable, ALONE, tmp_path, "SMALL", "0.05"]
+    process = subprocess.Popen(command, env=ENVIRONMENT, stderr=subprocess.DEVNULL)
     records = tmp_path / "records.jsonl"
     while not (records.exists() and records.read_text().count("\n") > 20):
         assert process.poll() is None, "the process ended before it could be killed"

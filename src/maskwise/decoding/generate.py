@@ -16,9 +16,9 @@ from torch import Tensor
 from maskwise.decoding.autoregressive import continue_causal
 from maskwise.decoding.canvas import Block, Frame, Grid, Sheet, plan
 from maskwise.decoding.replay import Passes
-from maskwise.decoding.request import Request, check_request, encode, make_generator
+from maskwise.decoding.request import Request, check_generators, check_request, encode, make_generator
 from maskwise.decoding.rules import Memory, Rows, State
-from maskwise.decoding.sampling import guide, propose, sharpen, uniform
+from maskwise.decoding.sampling import Chance, OneEach, guide, propose, sharpen, uniform
 from maskwise.decoding.softmask import SoftMask, SoftSheet
 from maskwise.models.attention import KeyValues
 from maskwise.models.base import Model
@@ -60,7 +60,7 @@ def generate(
     canvas: str | None = None,
     cache: str = "none",
     temperature: float = 0.0,
-    generator: torch.Generator | None = None,
+    generator: torch.Generator | Sequence[torch.Generator] | None = None,
     *,
     knobs: Mapping[str, float] | None = None,
     window: int | None = None,
@@ -86,7 +86,8 @@ def generate(
     forbid_end: never the end token. late_end: end tokens only when nothing else is left in the block.
     early_stop: a sequence is done once an end token stands with no mask before it; the rest is filled with end tokens.
     soft_mask: show open masks as mixtures of what was predicted for them. on_step: called after each step.
-    generator: where randomness comes from; seeded with 0 when left out.
+    generator: where randomness comes from; seeded with 0 when left out. One a prompt: then what a prompt gives does
+        not depend on the others beside it.
     """
     ids = encode(model, prompts)
     options: dict[str, Any] = {
@@ -94,8 +95,12 @@ def generate(
         "window": window, "refresh": refresh, "top_k": top_k, "top_p": top_p, "guidance": guidance,
         "forbid_end": forbid_end, "late_end": late_end, "early_stop": early_stop, "soft_mask": soft_mask,
     }  # fmt: skip
-    chance = make_generator(model, generator)
-    if model.causal:
+    chance: torch.Generator | list[torch.Generator]
+    if isinstance(generator, Sequence):
+        chance = check_generators(model, generator, len(ids))
+    else:
+        chance = make_generator(model, generator)
+    if isinstance(chance, torch.Generator) and model.causal:
         options |= {"rule": rule, "knobs": knobs, "canvas": canvas, "end_ids": end_ids, "on_step": on_step}
         done = continue_causal(model, ids, chance, **options)
         return [Generation(new, _text(model, new), len(new), list(range(len(new))), [*prompt, *new])
@@ -143,8 +148,8 @@ class _Work:
     """One call of `generate` on a masked model."""
 
     def __init__(
-        self, model: Model, request: Request, prompts: list[list[int]], generator: torch.Generator,
-        on_step: Callable[[Snapshot], None] | None,
+        self, model: Model, request: Request, prompts: list[list[int]],
+        generator: torch.Generator | list[torch.Generator], on_step: Callable[[Snapshot], None] | None,
     ) -> None:  # fmt: skip
         assert model.mask_id is not None
         self.model, self.request, self.prompts, self.generator, self.on_step = (
@@ -185,8 +190,10 @@ class _Work:
         step = 0
         while lanes.active:
             logits = self._look(lanes, grid, step)
-            rows, tokens = self._propose(logits, grid)
-            choice = self.request.rule.pick(rows, self._state(schedule, lanes, step, grid, memory), self.request.knobs)
+            chance = self._chance(schedule, lanes, step, grid)
+            rows, tokens = self._propose(logits, grid, chance)
+            state = self._state(schedule, lanes, step, grid, memory, chance)
+            choice = self.request.rule.pick(rows, state, self.request.knobs)
             grid = self._write(lanes, grid, tokens, choice.flip)
             memory = choice.memory
             if self.soft is not None and self.request.soft_mask is not None:
@@ -235,22 +242,33 @@ class _Work:
             self.kept = lengths, self.model.new_cache(lengths)
         return self.kept[1]
 
-    def _propose(self, logits: Tensor, grid: Grid) -> tuple[Rows, Tensor]:
+    def _chance(self, schedule: _Schedule, lanes: "_Lanes", step: int, grid: Grid) -> Chance:
+        """What this step's draws come from. A lane alone would have as many rows as it has slots, or open ones."""
+        if isinstance(self.generator, torch.Generator):
+            return self.generator
+        sequences = [lanes.sequences[lane] for lane in lanes.active]
+        generators = [self.generator[s] for s in sequences]
+        if not schedule.left or step == 0:
+            return OneEach(generators, [len(lanes.block.slots[s]) for s in sequences], None)
+        widths = [schedule.left[lane][step - 1] for lane in lanes.active]
+        return OneEach(generators, widths, (grid.open.cumsum(dim=1) - 1).clamp(min=0))
+
+    def _propose(self, logits: Tensor, grid: Grid, chance: Chance) -> tuple[Rows, Tensor]:
         request = self.request
         sharpened = sharpen(logits, request.temperature, request.top_k, request.top_p)
-        tokens = propose(sharpened, request.temperature, self.generator)
+        tokens = propose(sharpened, request.temperature, chance)
         held = torch.isin(tokens, self.ends) & grid.open if request.late_end else None
         return Rows(sharpened if request.rule.filtered else logits, tokens, grid.open, held), tokens
 
-    def _state(self, schedule: _Schedule, lanes: "_Lanes", step: int, grid: Grid, memory: Memory | None) -> State:
+    def _state(
+        self, schedule: _Schedule, lanes: "_Lanes", step: int, grid: Grid, memory: Memory | None, chance: Chance
+    ) -> State:
         counts, times = schedule.counts, schedule.times
         return State(
             count=None if counts is None else counts[step, lanes.index],
             time=None if times is None else times[step, lanes.index],
             after=None if times is None else times[step + 1, lanes.index],
-            draws=uniform(tuple(grid.open.shape), self.generator, grid.open.device)
-            if self.request.rule.draws
-            else None,
+            draws=uniform(tuple(grid.open.shape), chance, grid.open.device) if self.request.rule.draws else None,
             memory=memory,
         )
 

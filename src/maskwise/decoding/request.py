@@ -154,3 +154,12 @@ def _check_ends(request: Request, name: str) -> None:
 def make_generator(model: Model, generator: torch.Generator | None) -> torch.Generator:
     """The caller's generator, or one seeded with 0."""
     return generator if generator is not None else torch.Generator(model.device).manual_seed(0)
+
+
+def check_generators(model: Model, generators: Sequence[torch.Generator], prompts: int) -> list[torch.Generator]:
+    """One generator a prompt, for masked models."""
+    if model.causal:
+        raise UserError(f"{model.name or model.kind} is autoregressive: give one generator for all prompts")
+    if len(generators) != prompts:
+        raise UserError(f"{prompts} prompts but {len(generators)} generators: give one each, or one for all")
+    return list(generators)

@@ -3,11 +3,25 @@
 Shapes: S sequences, W rows of each (a block's masks, padded to the widest), V tokens.
 """
 
+from dataclasses import dataclass
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from maskwise.errors import UserError
+
+
+@dataclass(frozen=True)
+class OneEach:
+    """A generator for every sequence, which draws what it would draw if the sequence were alone."""
+
+    generators: list[torch.Generator]  # [S]
+    widths: list[int]  # [S] the rows each would have alone
+    rows: Tensor | None  # [S, W] which of those draws a row takes; without it the first takes the first, and so on
+
+
+Chance = torch.Generator | OneEach
 
 
 def check_sampling(temperature: float, top_k: int | None, top_p: float | None) -> None:
@@ -33,22 +47,28 @@ def sharpen(logits: Tensor, temperature: float, top_k: int | None, top_p: float 
     return logits
 
 
-def propose(sharpened: Tensor, temperature: float, generator: torch.Generator) -> Tensor:
+def propose(sharpened: Tensor, temperature: float, chance: Chance) -> Tensor:
     """One token a row: the first best one, or at a temperature a draw by the Gumbel trick. [S, W, V] -> [S, W].
 
     The noise is float64, as in LLaDA's reference: in float32 its tail is cut and samples become too safe.
     """
     if temperature == 0:
         return sharpened.argmax(dim=-1)
-    draws = uniform(sharpened.shape, generator, sharpened.device, torch.float64)
+    draws = uniform(tuple(sharpened.shape), chance, sharpened.device, torch.float64)
     return (sharpened.double() - (-draws.log()).log()).argmax(dim=-1)
 
 
-def uniform(
-    shape: tuple[int, ...], generator: torch.Generator, device: torch.device, dtype: torch.dtype = torch.float32
-) -> Tensor:
-    """Draws from [0, 1), made where the generator lives."""
-    return torch.rand(shape, generator=generator, device=generator.device, dtype=dtype).to(device, non_blocking=True)
+def uniform(shape: tuple[int, ...], chance: Chance, device: torch.device, dtype: torch.dtype = torch.float32) -> Tensor:
+    """Draws from [0, 1), made where the generator lives. -> [S, W, ...]."""
+    if isinstance(chance, torch.Generator):
+        return torch.rand(shape, generator=chance, device=chance.device, dtype=dtype).to(device, non_blocking=True)
+    draws = torch.zeros(shape, dtype=dtype)
+    for line, generator, width in zip(draws, chance.generators, chance.widths, strict=True):
+        line[:width] = torch.rand((width, *shape[2:]), generator=generator, device=generator.device, dtype=dtype)
+    draws = draws.to(device, non_blocking=True)
+    return (
+        draws if chance.rows is None else draws.take_along_dim(chance.rows.view(*shape[:2], *[1] * len(shape[2:])), 1)
+    )
 
 
 def guide(logits: Tensor, unconditional: Tensor, scale: float, mask_id: int) -> Tensor:

@@ -17,7 +17,7 @@ from maskwise.decoding.rules import RULES
 from maskwise.models.base import Model
 from maskwise.probes.exact import outcomes
 from maskwise.probes.records import Condition, Key, make_key
-from maskwise.probes.runner import DIGITS, Answer, Written
+from maskwise.probes.runner import DIGITS, Answer, Written, own_generator
 from maskwise.probes.variants import Item
 from maskwise.tasks.coherence import NAMES, Asked, Name, ask, ideal_marginals, make_puzzle, one_token_words
 from maskwise.tasks.prompts import Prompt
@@ -97,7 +97,7 @@ def solve(
     Confidence, entropy and surprise are not measured: an answer has many tokens, each of its own step.
     """
     by_ids = {asked.ids: asked.puzzle for asked in puzzles}
-    chance = torch.Generator(model.device).manual_seed(seed)
+    chance = [own_generator(seed, *map(str, pace.condition.values()), *prompt.ids) for prompt in prompts]
     written = generate(
         model, [prompt.ids for prompt in prompts], 0, steps=pace.steps, rule=pace.rule, knobs=pace.knobs,
         temperature=1.0, generator=chance,

@@ -9,7 +9,6 @@ here the mean over 32 samples of x_i, and once more with i and j exchanged: a mo
 both ways, a real one need not, and the mean of the two is reported. 0 nats: the two can be filled in one step.
 """
 
-import zlib
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
@@ -20,7 +19,7 @@ from torch import Tensor
 from maskwise.models.base import Model
 from maskwise.probes.marginals import Gap
 from maskwise.probes.records import Condition, Key, make_key
-from maskwise.probes.runner import DIGITS, Answer, answers_of
+from maskwise.probes.runner import DIGITS, Answer, answers_of, own_generator
 from maskwise.probes.variants import Item
 from maskwise.tasks.prompts import Prompt
 
@@ -53,8 +52,7 @@ def correlate(model: Model, prompts: Sequence[Prompt], seed: int, samples: int) 
     answers = []
     for prompt in prompts:
         first = prompt.ids.index(_mask(model))
-        key = zlib.crc32(repr((seed, prompt.row, *prompt.ids)).encode())
-        chance = torch.Generator().manual_seed(key)
+        chance = own_generator(seed, prompt.row, *prompt.ids)
         forth, back, logits = pair_correlation(model, prompt.ids, first, prompt.row, samples, chance)
         told = {"tc": (forth + back) / 2, "forth": forth, "back": back}
         answer = answers_of(logits, torch.tensor([prompt.answer_id]))[0]

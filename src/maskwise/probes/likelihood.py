@@ -6,7 +6,6 @@ A record's nll is the estimate; predicted and correct are about the first token 
 means over all hidden tokens.
 """
 
-import zlib
 from collections.abc import Collection, Iterator, Sequence
 
 import torch
@@ -16,7 +15,7 @@ from maskwise.diffusion import Noised, nelbo
 from maskwise.models.base import Batch, Model
 from maskwise.probes.natural import Passage
 from maskwise.probes.records import Condition, Key, make_key
-from maskwise.probes.runner import Answer
+from maskwise.probes.runner import Answer, own_generator
 from maskwise.probes.variants import Asker, Item
 from maskwise.tasks.prompts import Prompt
 
@@ -44,7 +43,7 @@ def noised(ids: Sequence[int], mask_id: int | None, draws: int, seed: int) -> li
     if mask_id is None:
         rows = torch.arange(1, len(ids))
         return [Noised(clean, rows, clean[rows], torch.ones(len(rows)))]
-    chance = torch.Generator().manual_seed(zlib.crc32(repr((seed, *ids)).encode()))
+    chance = own_generator(seed, *ids)
     return [draw for _ in range(draws) if len((draw := nelbo(clean, mask_id, chance)).rows)]
 
 

@@ -5,6 +5,7 @@ the batch size or interruptions.
 """
 
 import os
+import zlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -52,6 +53,14 @@ class Written:
 
 
 Answerer = Callable[[Model, Sequence[Prompt]], list[Answer]]
+
+
+def own_generator(*parts: int | str) -> torch.Generator:
+    """Randomness of one question: it depends on all parts and on nothing else, so batches and processes do not matter.
+
+    It lives on the CPU, so that every device draws the same.
+    """
+    return torch.Generator().manual_seed(zlib.crc32(repr(parts).encode()))
 
 
 @dataclass(frozen=True)

@@ -3,18 +3,16 @@
 The answer is the token the decoder wrote in the answer's place. Its confidence, entropy and surprise are those of the
 step in which it was written: the canvas of that step is laid out again from the order of the commits and read once.
 
-Random orders are drawn for a batch at a time, so another batch size gives other orders (and records equal in law only).
+A random order depends on the seed, the question, its masks and the number of steps, and on nothing else.
 """
 
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 
-import torch
-
 from maskwise.decoding.generate import Generation, generate
 from maskwise.models.base import Model
 from maskwise.probes.records import Condition, Key, make_key
-from maskwise.probes.runner import Answer, ask
+from maskwise.probes.runner import Answer, ask, own_generator
 from maskwise.probes.variants import Asker, Item
 from maskwise.tasks.episodes import Episode, mixed
 from maskwise.tasks.prompts import Prompt, encode_question, opened
@@ -41,7 +39,7 @@ def decode(model: Model, prompts: Sequence[Prompt], steps: int, order: str, seed
     """All prompts end in the same number of masks, which are filled in `steps` steps, or one each if they are fewer."""
     masks = prompts[0].masks
     assert all(prompt.masks == masks for prompt in prompts)
-    chance = torch.Generator(model.device).manual_seed(seed)
+    chance = [own_generator(seed, steps, *prompt.ids) for prompt in prompts]
     texts = [prompt.ids[: prompt.row] for prompt in prompts]
     done = generate(model, texts, masks, min(steps, masks), rule=ORDERS[order], generator=chance)
     answers = ask(model, [before_commit(p, g) for p, g in zip(prompts, done, strict=True)])
