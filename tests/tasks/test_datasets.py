@@ -2,6 +2,7 @@
 
 import json
 import random
+from importlib.util import find_spec
 
 import pytest
 from test_prompts import tokenizer_named
@@ -47,6 +48,94 @@ def test_glue(name, header, row, asked, label, tmp_path):
     lines(tmp_path / "dev.tsv", header, row, row.replace("\t", " "))
     with pytest.raises(UserError, match=r"dev.tsv line 3 should hold"):
         read_dataset(name, tmp_path)
+
+
+def test_kaggles_ag_news_has_a_header(tmp_path):
+    lines(tmp_path / "train.csv", "Class Index,Title,Description", "1,A,b", '"4","C, D","e"')
+    lines(tmp_path / "test.csv", "Class Index,Title,Description", '2,Cup,"Two\nlines"')
+    data = read_dataset("ag-news", tmp_path)
+    assert data.shown == (Labelled("Text: A. b", "World"), Labelled("Text: C, D. e", "Technology"))
+    assert data.tests == (Labelled("Text: Cup. Two\nlines", "Sports"),)
+
+
+HUB = {
+    "ag-news": ([{"text": "A b", "label": 0}, {"text": "c", "label": 3}], "Text: A b", ["World", "Technology"]),
+    "sst2": (
+        [{"idx": 0, "sentence": "good ", "label": 1}, {"idx": 1, "sentence": "bad", "label": 0}],
+        "Text: good",
+        ["positive", "negative"],
+    ),
+    "rotten-tomatoes": ([{"text": "x", "label": 1}, {"text": "y", "label": 0}], "Text: x", ["positive", "negative"]),
+    "mrpc": (
+        [{"sentence1": "x", "sentence2": "y", "label": n, "idx": n} for n in (1, 0)],
+        "First: x\nSecond: y",
+        ["yes", "no"],
+    ),
+    "rte": (
+        [{"text1": "x", "text2": "y", "label": n, "label_text": "unread"} for n in (0, 1)],
+        "First: x\nSecond: y",
+        ["yes", "no"],
+    ),
+    "qnli": (
+        [{"question": "x?", "sentence": "y", "label": n, "idx": n} for n in (0, 1)],
+        "Question: x?\nText: y",
+        ["yes", "no"],
+    ),
+}
+
+
+def write_parquet(file, rows):
+    from pyarrow import Table, parquet
+
+    parquet.write_table(Table.from_pylist(rows), file)
+
+
+@pytest.mark.parametrize("name", HUB)
+@pytest.mark.parametrize("form", ["train.jsonl", "data/train-00000-of-00002.parquet"])
+def test_the_hubs_columns_and_numbers(name, form, tmp_path):
+    """Labels are numbers there, and those of RTE and QNLI mean the reverse of MRPC's."""
+    rows, asked, labels = HUB[name]
+    unlabelled = [row | {"label": -1} for row in rows[:1]]
+    if form.endswith("jsonl"):
+        lines(tmp_path / "train.jsonl", *map(json.dumps, rows))
+        lines(tmp_path / "validation.jsonl", *map(json.dumps, rows + unlabelled))
+        lines(tmp_path / "test.jsonl", *map(json.dumps, unlabelled))
+    elif find_spec("pyarrow") is None:
+        (tmp_path / "train.parquet").write_bytes(b"")
+        with pytest.raises(UserError, match="parquet files need pyarrow"):
+            read_dataset(name, tmp_path)
+        return
+    else:
+        (tmp_path / "data").mkdir()
+        for piece, some in enumerate((rows[:1], rows[1:])):
+            write_parquet(tmp_path / f"data/train-0000{piece}-of-00002.parquet", some)
+        write_parquet(tmp_path / "data/validation-00000-of-00001.parquet", rows + unlabelled)
+    data = read_dataset(name, tmp_path)
+    assert data.shown[0].asked == asked and data.tests == data.shown
+    assert [e.label for e in data.tests] == labels
+
+
+def test_one_file_of_a_data_set_serves_both_parts(tmp_path):
+    lines(tmp_path / "dev.tsv", "sentence\tlabel", *(f"line {n} \t{n % 2}" for n in range(8)))
+    data = read_dataset("sst2", tmp_path / "dev.tsv")
+    assert len(data.shown) == len(data.tests) == 4 and not set(data.shown) & set(data.tests)
+
+
+def test_nothing_but_a_line_break_ends_a_tab_separated_line(tmp_path):
+    odd = 'He said " no,\rthen\u2028left\x85'
+    rows = ["index\tquestion\tsentence\tlabel", f"0\tWhy?\t{odd}\tentailment", "1\tx\ty\tnot_entailment"]
+    for part in ("train", "dev"):
+        (tmp_path / f"{part}.tsv").write_bytes("\r\n".join([*rows, ""]).encode())
+    data = read_dataset("qnli", tmp_path)
+    assert data.tests[0] == Labelled(f"Question: Why?\nText: {odd.strip()}", "yes") and len(data.tests) == 2
+
+
+def test_glue_before_microsofts_files_when_a_folder_has_both(tmp_path):
+    """As GLUE's own download script leaves it."""
+    head = "Quality\t#1 ID\t#2 ID\t#1 String\t#2 String"
+    for file, word in (("train.tsv", "glue"), ("dev.tsv", "glue"), ("msr_paraphrase_train.txt", "ms")):
+        lines(tmp_path / file, head, *(f"{n}\t1\t2\t{word}\ttwo" for n in (0, 1)))
+    assert {e.asked for e in read_dataset("mrpc", tmp_path).shown} == {"First: glue\nSecond: two"}
 
 
 def test_mrpc_in_microsofts_own_form(tmp_path):
@@ -104,8 +193,15 @@ def test_broken_files_are_named_with_their_line(tmp_path):
         read_dataset("mine", file)
     with pytest.raises(UserError, match="no data at"):
         read_dataset("sst2", tmp_path / "nowhere")
-    with pytest.raises(UserError, match="is a folder in its published form"):
+    with pytest.raises(UserError, match="line 1 should hold a label among 0, 1, not 'x'"):
         read_dataset("sst2", file)
+    with pytest.raises(UserError, match="columns text, label, not sentence1, sentence2, label or text1"):
+        read_dataset("rte", file)
+    with pytest.raises(UserError, match="has no file called train"):
+        read_dataset("rte", tmp_path)
+    (tmp_path / "bad.csv").write_text("text,label\n" + "x" * 140_000 + ",a\n")
+    with pytest.raises(UserError, match="line 2 is not comma-separated text"):
+        read_dataset("mine", tmp_path / "bad.csv")
     with pytest.raises(UserError, match="neither"):
         lines(tmp_path / "mine.xml", "<a/>")
         read_dataset("mine", tmp_path / "mine.xml")
@@ -140,9 +236,35 @@ def test_hotpotqa_keeps_two_option_questions_and_supporting_facts_alone(tmp_path
         facts + "Question: Which came first?\nOptions: (A) the Arrow, (B) Bow": "A",
         facts + "Question: Which came first?\nOptions: (A) Bow, (B) Arrow": "A",
     }
+    on_the_hub = [
+        entry
+        | {
+            "supporting_facts": {"title": ["Second", "First"], "sent_id": [1, 0]},
+            "context": {"title": ["First", "Second"], "sentences": [part for _, part in entry["context"]]},
+        }
+        for entry in entries
+    ]
+    lines(tmp_path / "validation.jsonl", *map(json.dumps, on_the_hub))
+    same = read_dataset("hotpotqa", tmp_path / "validation.jsonl")
+    assert (same.shown, same.tests) == (data.shown, data.tests)
     file.write_text(json.dumps([{"question": "x"}]))
     with pytest.raises(UserError, match="published form"):
         read_dataset("hotpotqa", file)
+
+
+def test_hotpotqa_finds_options_without_a_comma_by_their_titles_and_needs_all_facts(tmp_path):
+    facts = [["Arthur's Magazine", 0], ["First for Women (magazine)", 0]]
+    context = [["Arthur's Magazine", ["Founded 1844."]], ["First for Women (magazine)", ["Founded 1989."]]]
+    question = "Which magazine was started first Arthur's Magazine or First for Women?"
+    entry = hotpot_entry(question, "Arthur's Magazine") | {"supporting_facts": facts, "context": context}
+    file = tmp_path / "hotpot.json"
+    file.write_text(json.dumps([entry, entry, entry | {"context": context[:1]}]))
+    data = read_dataset("hotpotqa", file)
+    start = "Context: Founded 1844. Founded 1989.\nQuestion: Which magazine was started first?\nOptions: "
+    assert {e.asked: e.label for e in (*data.shown, *data.tests)} == {
+        start + "(A) Arthur's Magazine, (B) First for Women": "A",
+        start + "(A) First for Women, (B) Arthur's Magazine": "B",
+    }
 
 
 @pytest.mark.parametrize("name", ["gpt2", "qwen", "shipped"])

@@ -1,17 +1,24 @@
 """HotpotQA's published file: a JSON list of {"question", "answer", "type", "supporting_facts", "context"}.
 
-Kept are the comparison questions that end in two options ("..., A or B?") of which one is the answer. The prompt holds
-the supporting facts alone, in the order of the context, then the question with its options lettered; the answer is a
-letter. Every second question has its options swapped, so that no letter is right more often than the text makes it.
+supporting_facts are [title, number of the sentence], context [title, sentences]; on the hub both are columns instead:
+{"title": [...], "sent_id": [...]} and {"title": [...], "sentences": [...]}. Both are read, from .json, .jsonl and
+.parquet.
+
+Kept are the comparison questions that end in two options ("..., A or B?", or "... A or B?" where A and B are the titles
+of supporting facts) of which one is the answer, and whose supporting facts all stand in the context (in the full-wiki
+file many do not). The prompt holds the supporting facts alone, in the order of the context, then the question with its
+options lettered; the answer is a letter. Every second question has its options swapped, so that no letter is right more
+often than the text makes it.
 """
 
-import json
 import re
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 from maskwise.errors import UserError
 from maskwise.tasks.labelled import Labelled
+from maskwise.tasks.tables import read_rows
 
 TWO_OPTIONS = re.compile(r"^(?P<lead>.+),\s*(?P<first>[^,?]+?),?\s+or\s+(?P<second>[^,?]+?)\s*\?$")
 FIELDS = ("question", "answer", "type", "supporting_facts", "context")
@@ -19,16 +26,12 @@ FIELDS = ("question", "answer", "type", "supporting_facts", "context")
 
 def read_hotpotqa(path: Path) -> list[Labelled]:
     """The two-option questions of the file; refused when it is another file or holds none."""
-    try:
-        entries = json.loads(path.read_text(encoding="utf-8"))
-    except OSError as problem:
-        raise UserError(f"cannot read {path}: {problem.strerror}") from None
-    except (json.JSONDecodeError, UnicodeDecodeError):
-        raise UserError(f"{path} is not JSON: give HotpotQA's published file") from None
-    if not isinstance(entries, list) or not all(isinstance(e, dict) and set(FIELDS) <= e.keys() for e in entries):
-        raise UserError(f"{path} is not HotpotQA's published form: a list of objects with {', '.join(FIELDS)}")
+    if path.is_dir():
+        raise UserError(f"{path} is a folder: give one file of HotpotQA")
     found: list[Labelled] = []
-    for entry in entries:
+    for _, entry in read_rows(path):
+        if not set(FIELDS) <= entry.keys():
+            raise UserError(f"{path} is not HotpotQA's published form: a list of objects with {', '.join(FIELDS)}")
         exercise = two_option_question(entry, swapped=len(found) % 2 == 1)
         if exercise is not None:
             found.append(exercise)
@@ -39,8 +42,12 @@ def read_hotpotqa(path: Path) -> list[Labelled]:
 
 def two_option_question(entry: dict[str, Any], swapped: bool) -> Labelled | None:
     """One entry as an exercise with the options (A) and (B), or None where it is of another kind."""
-    match = TWO_OPTIONS.match(entry["question"].strip())
-    if entry["type"] != "comparison" or match is None:
+    wanted = pairs_of(entry["supporting_facts"], "sent_id")
+    facts = sentences_of(entry, wanted)
+    match = TWO_OPTIONS.match(entry["question"].strip()) or _between_titles(
+        entry["question"].strip(), {title for title, _ in wanted}
+    )
+    if entry["type"] != "comparison" or match is None or len(facts) < len(set(wanted)):
         return None
     options = [match["first"], match["second"]]
     right = [n for n, option in enumerate(options) if _plain(option) == _plain(entry["answer"])]
@@ -48,20 +55,34 @@ def two_option_question(entry: dict[str, Any], swapped: bool) -> Labelled | None
         return None
     answer = options[right[0]]
     options = options[::-1] if swapped else options
-    facts = " ".join(supporting_facts(entry))
-    asked = f"Context: {facts}\nQuestion: {match['lead']}?\nOptions: (A) {options[0]}, (B) {options[1]}"
+    asked = f"Context: {' '.join(facts)}\nQuestion: {match['lead']}?\nOptions: (A) {options[0]}, (B) {options[1]}"
     return Labelled(asked, "AB"[options.index(answer)])
 
 
-def supporting_facts(entry: dict[str, Any]) -> list[str]:
+def pairs_of(column: Any, second: str) -> list[tuple[str, Any]]:
+    """(title, value) from a list of pairs, or from the hub's two lists."""
+    return (
+        list(zip(column["title"], column[second], strict=True)) if isinstance(column, dict) else [*map(tuple, column)]
+    )
+
+
+def sentences_of(entry: dict[str, Any], wanted: Iterable[tuple[str, int]]) -> list[str]:
     """The sentences named as supporting facts, in the order in which the context has them."""
-    wanted = {(title, number) for title, number in entry["supporting_facts"]}
+    named = set(wanted)
     return [
         sentence.strip()
-        for title, sentences in entry["context"]
+        for title, sentences in pairs_of(entry["context"], "sentences")
         for number, sentence in enumerate(sentences)
-        if (title, number) in wanted
+        if (title, number) in named
     ]
+
+
+def _between_titles(question: str, titles: set[str]) -> re.Match[str] | None:
+    """The options of a question without a comma before them, where they are titles of the supporting facts."""
+    either = "|".join(re.escape(re.sub(r" \(.*\)$", "", title)) for title in sorted(titles))
+    return re.match(
+        rf"^(?P<lead>.+?)\s+(?P<first>{either}),?\s+or\s+(?P<second>{either})\s*\?$", question, re.IGNORECASE
+    )
 
 
 def _plain(option: str) -> str:

@@ -1,0 +1,108 @@
+"""Tables in files: rows as dictionaries by column name, whatever the file's form."""
+
+import csv
+import io
+import json
+from collections.abc import Iterator, Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from maskwise.errors import UserError
+
+SUFFIXES = (".tsv", ".txt", ".csv", ".jsonl", ".json", ".parquet")
+
+Row = tuple[int, dict[str, Any]]  # where it stands (its line, in texts) and what is in it
+
+
+def read_rows(file: Path, unnamed: Sequence[str] = ()) -> Iterator[Row]:
+    """The rows of a file by its ending. `unnamed` are the columns of a .csv file without a header."""
+    if file.suffix in (".tsv", ".txt"):
+        return _named(file, _tab_separated(file), ())
+    if file.suffix == ".csv":
+        return _named(file, _comma_separated(file), unnamed)
+    if file.suffix in (".json", ".jsonl"):
+        return _objects(file)
+    if file.suffix == ".parquet":
+        return _parquet(file)
+    raise UserError(f"{file} is neither {', '.join(SUFFIXES[:-1])} nor {SUFFIXES[-1]}: save it as one of them")
+
+
+def read_text(file: Path) -> str:
+    """UTF-8 with or without a byte order mark; what is not UTF-8 is Latin-1."""
+    try:
+        content = file.read_bytes()
+    except OSError as problem:
+        raise UserError(f"cannot read {file}: {problem.strerror}") from None
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        return content.decode("latin-1")
+
+
+def broken(file: Path, number: int, wanted: str) -> UserError:
+    return UserError(f"{file} line {number} should hold {wanted}")
+
+
+def _tab_separated(file: Path) -> Iterator[tuple[int, list[str]]]:
+    """Quotation marks are only text, and nothing but a line break ends a line."""
+    for number, line in enumerate(read_text(file).split("\n"), start=1):
+        if line.rstrip("\r"):
+            yield number, line.rstrip("\r").split("\t")
+
+
+def _comma_separated(file: Path) -> Iterator[tuple[int, list[str]]]:
+    """Cells in double quotes may hold commas, line breaks and doubled quotes."""
+    reader = csv.reader(io.StringIO(read_text(file), newline=""))
+    try:
+        for row in reader:
+            if row:
+                yield reader.line_num, row
+    except csv.Error as problem:
+        raise UserError(f"{file} line {reader.line_num} is not comma-separated text ({problem})") from None
+
+
+def _named(file: Path, rows: Iterator[tuple[int, list[str]]], unnamed: Sequence[str]) -> Iterator[Row]:
+    names: Sequence[str] = ()
+    for number, row in rows:
+        if not names and unnamed and row[0].isdecimal():
+            names = unnamed
+        elif not names:
+            names = row
+            continue
+        if len(row) != len(names):
+            raise broken(file, number, f"{len(names)} columns, not {len(row)}")
+        yield number, dict(zip(names, row, strict=True))
+
+
+def _objects(file: Path) -> Iterator[Row]:
+    text = read_text(file)
+    if file.suffix == ".json":
+        try:
+            rows = list(enumerate(json.loads(text), start=1))
+        except (json.JSONDecodeError, TypeError):
+            raise UserError(f"{file} is not a JSON list of objects") from None
+    else:
+        rows = []
+        for number, line in enumerate(text.rstrip("\n").split("\n"), start=1):
+            try:
+                rows.append((number, json.loads(line)))
+            except json.JSONDecodeError:
+                raise broken(file, number, "one JSON object") from None
+    for number, row in rows:
+        if not isinstance(row, dict):
+            raise broken(file, number, "a JSON object")
+        yield number, row
+
+
+def _parquet(file: Path) -> Iterator[Row]:
+    if find_spec("pyarrow") is None:
+        raise UserError(f"{file}: parquet files need pyarrow; install maskwise[data], or save it as .jsonl")
+    import pyarrow
+    from pyarrow import parquet
+
+    try:
+        rows = parquet.read_table(file).to_pylist()
+    except (pyarrow.ArrowException, OSError) as problem:
+        raise UserError(f"{file} is not a parquet file that can be read ({str(problem).splitlines()[0]})") from None
+    yield from enumerate(rows, start=1)
