@@ -55,6 +55,8 @@ def _log_p(model: Model, ids: Tensor) -> Tensor:
 
 def likelihood(bench: Bench) -> Iterator[Line]:
     model = make_model(bench, "llada")
+    if bench.full:
+        model.compile_layers()
     for n, many in ((1, 64), (4, 16), (128, 4)) if bench.full else ((1, 3), (4, 2), (10, 1)):
         length = 100 if bench.full else 12
         requests = [(ids[:length], ids[length:]) for ids in random_ids([length + n] * many, model)]
