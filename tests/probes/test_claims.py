@@ -114,3 +114,18 @@ def test_speed_costs_what_is_coupled_and_cannot_be_told_without_skill():
 
 def test_runs_without_these_probes_have_no_claims():
     assert claims([record("mask-count", 0, {"masks": 2})]) == []
+
+
+def test_shares_that_never_vary_get_wilsons_interval():
+    flat = lambda suffix, d, piece: 0.5  # noqa: E731
+    found = named(claims(gaps(flat, flat, flat, lambda suffix, d, piece: float(d > 1))))
+    assert found["far-frequent"]["value"] == 1 and found["far-frequent"]["high"] == pytest.approx(1)
+    assert 0.5 < found["far-frequent"]["low"] < 0.6  # 5 of 5
+
+
+def test_unfinished_and_older_runs_leave_claims_out():
+    whole = gaps(*[lambda suffix, d, piece: 0.5] * 4)
+    near_only = [one for one in whole if one["condition"] == {"suffix": "none", "distance": 1}]
+    assert claims(near_only) == []
+    older = [one | {"evidence": {k: v for k, v in one["evidence"].items() if k != "mode_common"}} for one in whole]
+    assert set(named(claims(whole))) - set(named(claims(older))) == {"far-frequent"}

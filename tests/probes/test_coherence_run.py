@@ -1,6 +1,7 @@
 """The coherence probes as part of a run: asked, recorded, resumed, summarised and shown."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,7 +13,10 @@ from maskwise.probes.diagnose import diagnose
 from maskwise.probes.records import RECORDS, read_run
 from maskwise.probes.scores import summarise
 from maskwise.probes.settings import COHERENCE_PROBES, QUICK, Coherence, fit_to_model
+from maskwise.report.coherence_sections import COHERENCE_SECTIONS
 from maskwise.report.page import write_report
+from maskwise.report.readings import Reading
+from maskwise.report.terminal import print_summary
 from probes.known import shipped_tokenizer
 from tiny import tiny_llada
 
@@ -87,7 +91,28 @@ def test_the_page_shows_them(run, tmp_path):
     for title in ("Do distant masks become alike?", "How much do two masks know of each other?",
                   "In which order does it write?", "What does speed cost where tokens hang together?"):  # fmt: skip
         assert title in page
-    assert "area under accuracy against speed" in page and "global AR-ness@1" in page
+    # A model of random weights solves nothing, and two pieces prove little; the page says both.
+    assert "copy: never solved, under any rule" in page and "global AR-ness@1" in page
+    assert "cannot be told: shuffle" in page and "far from the text the model is less sure" in page
+
+
+def test_areas_are_told_best_first():
+    found = {"random": 0.1, "margin": 0.3, "klass": 0.0, "entropy": 0.2, "factor": 0.05}
+    areas = {"shuffle": {rule: {"aup": area, "ideal": 0.4} for rule, area in found.items()}}
+    (section,) = [section for section in COHERENCE_SECTIONS if section.probe == "coherence"]
+    reading = Reading("m", Path("."), {}, {"aup": areas, "probes": {}}, {})
+    (line,) = section.says(reading)
+    assert line == (
+        "shuffle: area under accuracy against speed margin 0.30 (perfect: 0.40), entropy 0.20 (perfect: 0.40), "
+        "random 0.10 (perfect: 0.40); least klass 0.00 (perfect: 0.40)"
+    )
+
+
+def test_the_terminal_shows_what_each_probe_measures(run, capsys):
+    print_summary(summarise(run))
+    shown = capsys.readouterr().out
+    for heading in ("to unigram", "forth", "global@1", "against speed (perfect)", "verdict"):
+        assert heading in shown
 
 
 def test_what_cannot_be_asked_is_said(model, tmp_path):

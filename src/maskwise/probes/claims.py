@@ -8,13 +8,15 @@ text, so they are paired; intervals are Student's over the pieces.
 Near is the mask beside the visible text, far the second half of the gap.
 """
 
+import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Literal
 
 import numpy as np
+from scipy import stats
 
-from maskwise.probes.intervals import reach
+from maskwise.probes.intervals import CONFIDENCE, reach
 from maskwise.probes.records import Record
 
 Verdict = Literal["holds", "in direction", "does not hold", "cannot be told"]
@@ -41,7 +43,8 @@ def claims(records: Sequence[Record]) -> list[dict[str, Any]]:
         found += _distance(by_probe["marginals"])
     if by_probe["order"]:
         found += _order(by_probe["order"])
-    return found
+    # An unfinished run may lack one side of a comparison.
+    return [claim for claim in found if claim["n"] and not math.isnan(claim["nothing"])]
 
 
 def verdict(low: float | None, high: float | None, nothing: float, asked: float, less: bool = False) -> Verdict:
@@ -64,9 +67,11 @@ def judged(
     less: bool = False,
 ) -> dict[str, Any]:
     """A claim about the mean of these values."""
-    mean = float(np.mean(values))
-    half = reach(values) if len(values) > 1 else None
-    low, high = (None, None) if half is None else (mean - half, mean + half)
+    mean = mean_of(values)
+    low, high = (None, None) if len(values) < 2 else (mean - reach(values), mean + reach(values))
+    if nothing != asked and set(values) in ({0.0}, {1.0}):  # shares that never vary: over the points, by Wilson
+        interval = stats.binomtest(round(sum(values)), len(values)).proportion_ci(CONFIDENCE, method="wilson")
+        low, high = float(interval.low), float(interval.high)
     return {
         "name": name, "claim": claim, "measure": measure, "unit": unit, "n": len(values),
         "value": mean, "low": low, "high": high, "nothing": nothing, "asked": asked,
@@ -97,7 +102,7 @@ def _speed(records: Sequence[Record]) -> list[dict[str, Any]]:
             float(np.mean(speeds[slow]) - np.mean(speeds[fast])) for speeds in by_point if len(speeds) == len(paces)
         ]
         skill = float(np.mean([np.mean(speeds[slow]) for speeds in by_point if slow in speeds]))
-        measure = f"solved {slow} less {fast}"
+        measure = f"solved {slow} ({skill:.0%}) less {fast}"
         if puzzle == "copy":
             told = judged("speed-copy", "copy: nothing is coupled, so one step costs little", measure, lost, "share",
                           nothing=LITTLE, asked=LITTLE, less=True)  # fmt: skip
@@ -135,7 +140,7 @@ def _distance(records: Sequence[Record]) -> list[dict[str, Any]]:
         return record["evidence"]["tv_next"]
 
     def frequent(record: Record) -> float:
-        return record["evidence"]["mode_common"]
+        return record["evidence"].get("mode_common", math.nan)  # runs of earlier versions do not hold it
 
     return [
         judged("far-unsure", "far from the text the model is less sure", "entropy, far less near",
@@ -195,8 +200,14 @@ def _differences(
 
 def _means(records: Sequence[Record], here: Callable[[Record], bool], value: Callable[[Record], float]) -> list[float]:
     by_point = _by_point([record for record in records if here(record)], lambda record: "", value)
-    return [float(np.mean(kinds[""])) for kinds in by_point]
+    means = [float(np.mean(kinds[""])) for kinds in by_point]
+    return [mean for mean in means if not math.isnan(mean)]
 
 
 def _mean(records: Sequence[Record], here: Callable[[Record], bool], value: Callable[[Record], float]) -> float:
-    return float(np.mean(_means(records, here, value)))
+    return mean_of(_means(records, here, value))
+
+
+def mean_of(values: Sequence[float]) -> float:
+    """nan of nothing."""
+    return float(np.mean(values)) if values else math.nan

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from maskwise.decoding.rules import Memory, Rows, Rule, State, find_rule
 
+ROWS = 1 << 15  # proposals looked at together
 COIN_GRID = 4096  # points at which a coin's threshold is looked for: probabilities of single coins are exact to 1/4096
 
 Canvas = tuple[int, ...]
@@ -65,17 +66,11 @@ def outcomes(
             after=None if times is None else torch.tensor([times[step + 1]]),
         )
         step += 1
-        going = []
-        tosses: dict[
-            tuple[bool, ...], tuple[Tensor, Tensor]
-        ] = {}  # they depend on which rows are open, and on no token
-        logits = predict([branch.canvas for branch in branches])
-        for branch, seen in zip(branches, logits, strict=True):
-            rows = seen[slots].float().index_fill(1, torch.tensor([mask_id]), -torch.inf)
-            pattern = tuple(branch.canvas[place] == mask_id for place in slots)
-            if pattern not in tosses:
-                tosses[pattern] = _tosses(torch.tensor(pattern), rows.shape[1], found, state, knobs)
-            for after in _step(branch, rows, slots, mask_id, found, state, knobs, tosses[pattern]):
+        going: list[_Branch] = []
+        seen = torch.stack([one[slots].float() for one in predict([branch.canvas for branch in branches])])  # [B, W, V]
+        seen[..., mask_id] = -torch.inf
+        for group in _groups(branches, slots, mask_id):
+            for after in _step([branches[i] for i in group], seen[group], slots, mask_id, found, state, knobs):
                 # ReMDM may mask again what is full, so only a rule that keeps its own pace ends with the last mask.
                 if mask_id not in after.canvas if found.own_pace else step == count:
                     done[after.canvas] += after.probability
@@ -85,50 +80,71 @@ def outcomes(
     return Outcomes(dict(done), forwards)
 
 
+def _groups(branches: Sequence[_Branch], slots: list[int], mask_id: int) -> list[list[int]]:
+    """Branches that take a step together: those with the same rows open; one with a memory is alone."""
+    groups: dict[object, list[int]] = defaultdict(list)
+    for number, branch in enumerate(branches):
+        pattern = tuple(branch.canvas[place] == mask_id for place in slots)
+        groups[pattern if branch.memory is None else number].append(number)
+    return list(groups.values())
+
+
 def _step(
-    branch: _Branch,
+    group: Sequence[_Branch],
     logits: Tensor,
     slots: list[int],
     mask_id: int,
     rule: Rule,
     state: State,
     knobs: dict[str, float],
-    tosses: tuple[Tensor, Tensor],
 ) -> Iterator[_Branch]:
-    """All canvases one step may lead to, with their probabilities. logits [W, V]."""
-    now = torch.tensor([branch.canvas[place] for place in slots])
-    open = now == mask_id
-    state = replace(state, memory=branch.memory)
-    proposals, chance = _proposals(logits, open, now)
-    draws, share = tosses
-    tokens = proposals.repeat(len(share), 1)  # every toss with every proposal
-    some = len(tokens)
-    rows = Rows(logits.expand(some, -1, -1), tokens, open.expand(some, -1))
-    choice = rule.pick(rows, _repeated(state, some, draws.repeat_interleave(len(chance), dim=0)), knobs)
-    written = torch.where(choice.flip & rows.open, tokens, torch.where(choice.flip, mask_id, now))
+    """All canvases one step may lead to from any of the group, with their probabilities. logits [G, W, V]."""
+    now = torch.tensor([[branch.canvas[place] for place in slots] for branch in group])
+    open = now[0] == mask_id
+    state = replace(state, memory=group[0].memory)
+    begun = torch.tensor([branch.probability for branch in group], dtype=torch.float64)
+    owner, tokens, chance = _proposals(logits, open, now)
+    chance = chance * begun[owner]
+    draws, share = _tosses(open, logits.shape[-1], rule, state, knobs)
     base = logits.shape[-1] ** torch.arange(len(slots))
-    codes, which = (written * base).sum(dim=-1).unique(return_inverse=True)
-    total = torch.zeros(len(codes), dtype=torch.float64)
-    total.index_add_(0, which, chance.repeat(len(share)) * share.repeat_interleave(len(chance)))
-    lines = codes[:, None] // base % logits.shape[-1]
-    memory = choice.memory  # the same for all proposals
+    total: dict[int, float] = defaultdict(float)
+    memory: Memory | None = None
+    for at in torch.arange(len(chance)).split(max(1, ROWS // len(share))):
+        some = len(at) * len(share)
+        proposed = tokens[at].repeat(len(share), 1)  # every toss with every proposal
+        rows = Rows(logits[owner[at]].repeat(len(share), 1, 1), proposed, open.expand(some, -1))
+        choice = rule.pick(rows, _repeated(state, some, draws.repeat_interleave(len(at), dim=0)), knobs)
+        standing = now[owner[at]].repeat(len(share), 1)
+        written = torch.where(choice.flip & rows.open, proposed, torch.where(choice.flip, mask_id, standing))
+        codes, which = (written * base).sum(dim=-1).unique(return_inverse=True)
+        added = torch.zeros(len(codes), dtype=torch.float64)
+        added.index_add_(0, which, chance[at].repeat(len(share)) * share.repeat_interleave(len(at)))
+        for code, probability in zip(codes.tolist(), added.tolist(), strict=True):
+            total[code] += probability
+        memory = choice.memory  # the same for all proposals
     kept = None if memory is None else Memory(memory.log_p[:1], memory.calm[:1])
-    for line, probability in zip(lines.tolist(), total.tolist(), strict=True):
+    lines = torch.tensor(list(total))[:, None] // base % logits.shape[-1]
+    for line, probability in zip(lines.tolist(), total.values(), strict=True):
         if probability > 0:
-            canvas = list(branch.canvas)
+            canvas = list(group[0].canvas)
             for place, token in zip(slots, line, strict=True):
                 canvas[place] = token
-            yield _Branch(tuple(canvas), branch.probability * probability, kept)
+            yield _Branch(tuple(canvas), probability, kept)
 
 
-def _proposals(logits: Tensor, open: Tensor, now: Tensor) -> tuple[Tensor, Tensor]:
-    """Every combination of tokens the open rows may propose, [S, W], and its probability, [S]; closed rows stand."""
-    p = logits.double().softmax(dim=-1)
-    choices = [row.nonzero()[:, 0].tolist() if is_open else [int(token)]
-               for row, is_open, token in zip(p, open, now, strict=True)]  # fmt: skip
-    tokens = torch.tensor(list(product(*choices)))
-    each = p.expand(len(tokens), -1, -1).gather(-1, tokens[..., None])[..., 0]
-    return tokens, torch.where(open, each, 1.0).prod(dim=-1)
+def _proposals(logits: Tensor, open: Tensor, now: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Every combination of tokens the open rows may propose: whose it is [N], the tokens [N, W], its probability [N].
+
+    logits [G, W, V], open [W], now [G, W]; closed rows stand.
+    """
+    p = logits.double().softmax(dim=-1)[:, open]  # [G, O, V]
+    choices = list(product(range(logits.shape[-1]), repeat=p.shape[1]))
+    grid = torch.tensor(choices, dtype=torch.int64).view(len(choices), p.shape[1])  # [S, O]
+    chance = p[:, torch.arange(p.shape[1]), grid].prod(dim=-1)  # [G, S]
+    owner, which = chance.nonzero(as_tuple=True)
+    tokens = now[owner]
+    tokens[:, open] = grid[which]
+    return owner, tokens, chance[owner, which]
 
 
 def _tosses(open: Tensor, vocabulary: int, rule: Rule, state: State, knobs: dict[str, float]) -> tuple[Tensor, Tensor]:

@@ -73,7 +73,9 @@ def entries(probe: str, records: Sequence[Record]) -> list[dict[str, Any]]:
         entry = _entry(condition, group) | (_surprise(group) if probe in WITH_SURPRISE else {})
         if baseline is not None and baseline != condition:
             entry["paired"] = {"baseline": baseline, **paired(group, groups[condition_text(baseline)])}
-        if probe in COHERENCE_PROBES:
+        if probe == "coherence":  # an answer of many tokens, each of its own step, has no one confidence
+            found.append({k: v for k, v in entry.items() if k not in ("confidence", "entropy")} | measures(group))
+        elif probe in COHERENCE_PROBES:
             found.append(entry | _surprise(group) | measures(group))
         else:
             found += expand(entry, group) if "evidence" in group[0] else [entry]

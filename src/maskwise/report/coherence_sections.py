@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
+from maskwise.report.coherence_tables import verdict_number
 from maskwise.report.curves import Measure, Point, Section
 from maskwise.report.readings import Reading
 
@@ -28,13 +29,7 @@ def _verdicts(*names: str) -> Callable[[Reading], list[str]]:
 
 
 def _verdict(claim: dict[str, Any]) -> str:
-    numbers = [claim["value"], *([claim["low"], claim["high"]] if claim["low"] is not None else [])]
-    share = claim["unit"] == "share"
-    value, *ends = [(f"{100 * one:.1f}" if share else f"{one:.2f}").replace("-", "\u2212") for one in numbers]
-    unit = {"share": "\u00a0%", "nats": "\u00a0nats", "": ""}[claim["unit"]]
-    interval = f" ({' to '.join(ends)})" if ends else ""
-    told = f"“{claim['claim']}”: {claim['measure']} {value}{unit}{interval}: {claim['verdict']}"
-    return told
+    return f"{claim['verdict']}: {claim['claim']} ({claim['measure']}: {verdict_number(claim)})"
 
 
 def _marginals(reading: Reading) -> list[Point]:
@@ -61,7 +56,7 @@ def _order(reading: Reading) -> list[Point]:
     return [Point("", place, entries[rule]) for place, rule in enumerate(RULES) if rule in entries]
 
 
-def _order_in_words(reading: Reading) -> str:
+def _order_in_words(reading: Reading) -> list[str]:
     entries = {entry["condition"]["rule"]: entry for entry in reading.entries("order")}
 
     def told(entry: dict[str, Any]) -> str:
@@ -70,7 +65,7 @@ def _order_in_words(reading: Reading) -> str:
             f"local AR-ness@1 {entry['local1']:.2f}, @4 {entry['local4']:.2f}"
         )
 
-    return "; ".join(f"{rule}: {told(entries[rule])}" for rule in RULES if rule in entries)
+    return [f"{rule}: {told(entries[rule])}" for rule in RULES if rule in entries]
 
 
 def _puzzles(reading: Reading) -> list[Point]:
@@ -78,22 +73,31 @@ def _puzzles(reading: Reading) -> list[Point]:
     entries = [entry for entry in reading.entries("coherence") if entry["condition"]["rule"] == SHOWN_RULE]
     measured = [Point(entry["condition"]["puzzle"], entry["tokens_per_pass"], entry) for entry in entries]
     ideal = [
-        Point(f"{entry['condition']['puzzle']}, perfect", entry["ideal_speed"],
-              entry | {"accuracy": entry["ideal"], "low": None, "high": None})
+        Point(name, entry["ideal_speed"],
+              entry | {"accuracy": entry["ideal"], "low": None, "high": None,
+                       "condition": entry["condition"] | {"puzzle": name}})
         for entry in entries
+        for name in [f"{entry['condition']['puzzle']}, perfect"]
     ]  # fmt: skip
     return measured + ideal
 
 
-def _areas_in_words(reading: Reading) -> str:
-    found = reading.summary.get("aup", {})
+def _areas_in_words(reading: Reading) -> list[str]:
+    """The three rules with the most area under accuracy against speed and the one with the least, puzzle by puzzle."""
 
-    def told(rules: dict[str, dict[str, float]]) -> str:
+    def told(pair: tuple[str, dict[str, float]]) -> str:
+        rule, area = pair
+        return f"{rule} {area['aup']:.2f} (perfect: {area['ideal']:.2f})"
+
+    lines = []
+    for puzzle, rules in reading.summary.get("aup", {}).items():
+        if not any(area["aup"] for area in rules.values()):
+            lines.append(f"{puzzle}: never solved, under any rule")
+            continue
         ordered = sorted(rules.items(), key=lambda pair: -pair[1]["aup"])
-        return ", ".join(f"{rule} {area['aup']:.2f} ({area['ideal']:.2f})" for rule, area in ordered)
-
-    areas = "; ".join(f"{puzzle}: {told(rules)}" for puzzle, rules in found.items())
-    return f"area under accuracy against speed, in brackets that of perfect marginals. {areas}"
+        best = ", ".join(map(told, ordered[:3]))
+        lines.append(f"{puzzle}: area under accuracy against speed {best}; least {told(ordered[-1])}")
+    return lines
 
 
 COHERENCE_SECTIONS = (
@@ -105,7 +109,8 @@ COHERENCE_SECTIONS = (
         paper="A conjecture: far from any visible token predictions lose information and become almost identical, in "
         "the middle when both ends are visible.",
         how_to_read="A line that climbs and levels off shows predictions that fade into word frequencies. With text "
-        "after the masks it should be highest in the middle. Frequent: the text's 50 commonest tokens and the end.",
+        "after the masks it should be highest in the middle. Frequent: the text's 50 commonest tokens and the end. "
+        "Near is the mask beside the text, far the second half of the masks.",
         x_label="Distance from the last visible token",
         at="distance {}",
         points=_marginals,
@@ -114,6 +119,7 @@ COHERENCE_SECTIONS = (
             _share("common", "Share of frequent tokens"),
         ),
         caption="Line: mean over pieces of text; band: 95 % interval.",
+        says=lambda reading: [],  # the ends of these curves say little: it is the middle that counts
         verdicts=_verdicts("far-unsure", "far-doubtful", "far-frequent", "middle-unsure"),
     ),
     Section(
@@ -132,6 +138,7 @@ COHERENCE_SECTIONS = (
             _share("tv_unigram", "Distance to word frequencies"),
         ),
         caption="Line: mean over pieces of text; band: 95 % interval.",
+        says=lambda reading: [],
         verdicts=_verdicts("grow-alike", "far-identical"),
     ),
     Section(

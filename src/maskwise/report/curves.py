@@ -60,7 +60,7 @@ class Section:
     scatter: bool = False
     name: str = ""
     side_by_side: bool = False
-    says: Callable[[Reading], str] | None = None
+    says: Callable[[Reading], list[str]] | None = None
     verdicts: Callable[[Reading], list[str]] | None = None
 
 

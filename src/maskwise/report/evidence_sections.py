@@ -74,7 +74,7 @@ def _shots(reading: Reading) -> list[Point]:
     ]  # fmt: skip
 
 
-def _shots_in_words(reading: Reading) -> str:
+def _shots_in_words(reading: Reading) -> list[str]:
     found = reading.summary.get("shots_against_masks", {})
 
     def told(score: dict[str, float | None]) -> str:
@@ -84,8 +84,8 @@ def _shots_in_words(reading: Reading) -> str:
         return f"{value:.2f} (95 % interval {low:.2f} to {high:.2f})".replace("-", "−")
 
     if not found:
-        return "not run"
-    return f"r = {told(found['together'])}; with the two from different test points, r = {told(found['apart'])}"
+        return ["not run"]
+    return [f"r = {told(found['together'])}; with the two from different test points, r = {told(found['apart'])}"]
 
 
 def _points(reading: Reading) -> list[Point]:

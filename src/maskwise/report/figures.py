@@ -182,7 +182,7 @@ def _draw_panel(axis: "Axes", panel: Panel, inches: float) -> None:
     elif panel.scatter:
         axis.xaxis.set_major_formatter(lambda value, _: f"{100 * value:.0f} %")
     else:
-        axis.set_xticks(_readable(ticks, panel.spread))
+        axis.set_xticks(_readable(ticks, panel.spread, inches))
         axis.set_xticklabels([f"{x:g}" for x in axis.get_xticks()])
     axis.minorticks_off()
     axis.set_title(pretty(panel.title), loc="left")
@@ -217,12 +217,13 @@ def _write_values(axis: "Axes", panel: Panel) -> None:
         )
 
 
-def _readable(ticks: list[float], spread: bool) -> list[float]:
+def _readable(ticks: list[float], spread: bool, inches: float) -> list[float]:
     """The measured x values, less those too close to their right neighbour to be printed side by side."""
     if len(ticks) < 3:
         return ticks
     place = [math.log1p(x) if spread else x for x in ticks]
-    gap = (place[-1] - place[0]) * 0.06
+    longest = max(len(f"{x:g}") for x in ticks)
+    gap = (place[-1] - place[0]) * (0.075 * longest + 0.1) / inches
     kept = [len(ticks) - 1]
     for i in range(len(ticks) - 2, -1, -1):
         if place[kept[-1]] - place[i] >= gap:

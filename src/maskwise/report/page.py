@@ -15,7 +15,7 @@ from maskwise import __version__
 from maskwise.errors import UserError
 from maskwise.probes.settings import DEFAULT, FULL, QUICK
 from maskwise.report import figures, words
-from maskwise.report.curves import Section, in_order, panels
+from maskwise.report.curves import Measure, Section, in_order, panels
 from maskwise.report.readings import Reading, differing_settings, read_all
 from maskwise.report.sections import sections_for
 
@@ -178,11 +178,13 @@ def _numbers(section: Section, readings: Sequence[Reading]) -> dict[str, list[An
     conditions = list(dict.fromkeys(key for _, entry in entries for key in entry["condition"] if key != "masks"))
     names = {"evidence": "measured", "nll": "NLL (nats)", "confidence": "confidence", "entropy": "entropy (nats)"}
     extras = [key for key in names if any(key in entry for _, entry in entries)]
+    drawn = [measure for measure in section.measures if measure.key not in (*names, "accuracy")]
     several = len(readings) > 1
     tested = any("paired" in entry for _, entry in entries)
     head = [
         *(["model"] if several else []),
         *conditions,
+        *(measure.label for measure in drawn),
         *["masks", "answers", "right", "95 % interval"],
         *(["against the baseline"] if tested else []),
         *(names[key] for key in extras),
@@ -191,6 +193,7 @@ def _numbers(section: Section, readings: Sequence[Reading]) -> dict[str, list[An
         [
             *([label] if several else []),
             *(_cell(entry["condition"].get(key)) for key in conditions),
+            *(_with_interval(entry, measure) for measure in drawn),
             str(entry["masks"]),
             f"{entry['n']:,}",
             words.percent(entry["accuracy"], 1),
@@ -201,6 +204,13 @@ def _numbers(section: Section, readings: Sequence[Reading]) -> dict[str, list[An
         for label, entry in entries
     ]
     return {"head": head, "rows": rows}
+
+
+def _with_interval(entry: dict[str, Any], measure: Measure) -> str:
+    value, low, high = entry.get(measure.key), entry.get(measure.low), entry.get(measure.high)
+    if measure.percent:
+        return words.percent(value, 1) + (f" ({words.between(low, high, 1)})" if low is not None else "")
+    return words.number(value) + (f" ({words.number(low)} to {words.number(high)})" if low is not None else "")
 
 
 def _against_baseline(entry: dict[str, Any]) -> str:

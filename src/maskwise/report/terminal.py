@@ -7,6 +7,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from maskwise.probes.settings import COHERENCE_PROBES
+from maskwise.report.coherence_tables import coherence_tables
 from maskwise.report.words import MEANINGS, Row, between, number, percent
 
 BAR = 20
@@ -18,11 +20,15 @@ def print_summary(summary: dict[str, Any]) -> None:
     console.print(Text(f"\n{summary['model']}", style="bold"))
     console.print(_scores(summary["scores"]))
     for probe, entries in summary["probes"].items():
+        if probe in COHERENCE_PROBES:
+            continue
         short = [entry for entry in entries if not {"example", "layer"} & entry["condition"].keys()]
         if short:
             console.print(_curve(probe, short))
         elif entries:
             console.print(Text(f"{probe}: {len(entries)} values, drawn in the report", style="dim"))
+    for table in coherence_tables(summary):
+        console.print(table)
 
 
 def _scores(scores: dict[str, dict[str, float | None]]) -> Table:

@@ -1,16 +1,18 @@
 """Plain sentences from numbers. Each says only what its interval allows: nothing about a score that covers zero."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from maskwise.probes.settings import COHERENCE_PROBES
 from maskwise.report.curves import CHANCE, Measure, Point, Section, along
 from maskwise.report.readings import Reading
 from maskwise.report.sections import filler_name
 
 NBSP = "\u00a0"
 FEW_TASKS = 8
-OTHER_CHANCE = ("natural-text", "nelbo", "points", "hotpotqa", "labelled-text")  # guessing is not one in three there
+# Guessing is not one in three there.
+OTHER_CHANCE = ("natural-text", "nelbo", "points", "hotpotqa", "labelled-text", *COHERENCE_PROBES)
 NO_SKILL = f"guessing gives 33{NBSP}%, so there is no skill to lose"
 
 
@@ -249,20 +251,17 @@ def was_measured(score: str, reading: Reading) -> bool:
 
 def what_this_run_shows(section: Section, readings: Sequence[Reading]) -> list[str]:
     """The section's own words or a line per curve, then what becomes of the paper's claims."""
-    several = len(readings) > 1
-    verdicts = [
-        f"{reading.label}, {line}" if several else line
-        for reading in readings
-        for line in (section.verdicts(reading) if section.verdicts else [])
-    ]
-    return _own_words(section, readings) + verdicts
+
+    def lines(words: Callable[[Reading], list[str]]) -> list[str]:
+        return [f"{r.label}, {line}" if len(readings) > 1 else line for r in readings for line in words(r)]
+
+    own = lines(section.says) if section.says else _line_per_curve(section, readings)
+    return own + (lines(section.verdicts) if section.verdicts else [])
 
 
-def _own_words(section: Section, readings: Sequence[Reading]) -> list[str]:
-    """A line per curve: its first and last value and the change between them."""
+def _line_per_curve(section: Section, readings: Sequence[Reading]) -> list[str]:
+    """The first and last value of each curve, and the change between them."""
     lines = []
-    if section.says is not None:
-        return [", ".join(filter(None, [r.label if len(readings) > 1 else "", section.says(r)])) for r in readings]
     for measure in section.measures:
         for reading in readings:
             found = section.points(reading)
