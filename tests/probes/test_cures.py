@@ -9,7 +9,18 @@ from maskwise.cli import app
 from maskwise.decoding.generate import generate
 from maskwise.errors import UserError
 from maskwise.probes import cures as league
-from maskwise.probes.cures import CURES, MASKS, Exam, Question, answer, asked, cures, describe_training, first_tokens
+from maskwise.probes.cures import (
+    CURES,
+    MASKS,
+    Exam,
+    Question,
+    Remembering,
+    answer,
+    asked,
+    cures,
+    describe_training,
+    first_tokens,
+)
 from maskwise.report.cures import cures_result, what_it_shows
 from maskwise.tasks.episodes import draw, mixed
 from maskwise.tasks.prompts import encode_question
@@ -37,6 +48,22 @@ def test_leaving_early_reads_what_the_whole_decoding_would_have_written(cure):
     assert MASKS / whole[0].forwards == cure.tokens_per_pass
 
 
+def test_a_remembered_pass_changes_no_answer_and_is_taken_once():
+    model = small_llada()
+    passes = []
+    body = model._body
+    model._body = lambda *given: (passes.append(1), body(*given))[1]
+    remembering = Remembering(model)
+    for prompt in ([5, 6, 7, 8], [9, 10, 11]):
+        for name in ("nothing", "small blocks", "growing canvas"):
+            plain = first_tokens(model, [prompt], CURE[name].options, MASKS)
+            assert first_tokens(remembering, [prompt], CURE[name].options, MASKS) == plain
+    passes.clear()
+    for _ in range(2):
+        first_tokens(remembering, [[9, 10, 11]], CURE["nothing"].options, MASKS)
+    assert len(passes) == 1
+
+
 def questions_for_known_models(points):
     tokenizer = shipped_tokenizer()
     found = []
@@ -55,7 +82,7 @@ def test_a_model_distracted_by_more_than_ten_masks_is_cured_by_a_canvas_that_nev
     questions = questions_for_known_models(6)
 
     def share(name):
-        records = answer(model, questions, CURE[name].options, MASKS, lambda count: None)
+        records = answer(model, questions, CURE[name].options, MASKS)
         return sum(record["correct"] for record in records) / len(records)
 
     guessing = sum(question.answer_id == shipped_tokenizer().convert_tokens_to_ids("A") for question in questions) / 12

@@ -12,10 +12,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from torch import Tensor
+
 from maskwise.decoding.generate import Snapshot, generate
 from maskwise.decoding.softmask import SoftMask
 from maskwise.errors import UserError
-from maskwise.models.base import Model
+from maskwise.models.attention import KeyValues
+from maskwise.models.base import Batch, Model
 from maskwise.probes.records import Record
 from maskwise.probes.runner import batch_budget
 from maskwise.probes.scores import accuracy_interval, paired
@@ -88,19 +91,27 @@ def cures(
     exam: Exam = DEFAULT,
     advance: Callable[[int], None] = lambda count: None,
 ) -> dict[str, Any]:
-    """The object that `maskwise cures --json` prints. `advance` is called with the questions answered, cure by cure.
+    """The object that `maskwise cures --json` prints. `advance` is called with the questions answered under a cure.
 
     Without a tuned model the cures that need one have no accuracy.
     """
     if model.mask_id is None:
         raise UserError(f"{model.name} is autoregressive: it has no masks that could distract it")
     questions = draw_questions(model, exam)
-    reference = answer(model, questions, {"steps": 1}, masks=2, advance=advance)
-    by_cure: dict[str, list[Record]] = {}
-    for cure in CURES:
-        used = tuned if cure.tuned else model
-        if used is not None:
-            by_cure[cure.name] = answer(used, questions, cure.options, MASKS, advance)
+    if model.device.type == "cpu":
+        model, tuned = Remembering(model), Remembering(tuned) if tuned is not None else None
+    reference: list[Record] = []
+    by_cure: dict[str, list[Record]] = {cure.name: [] for cure in CURES if tuned is not None or not cure.tuned}
+    # On a CPU a batch saves nothing, and it waits for its slowest answer.
+    budget = batch_budget(model, None) if model.device.type == "cuda" else 1
+    for batch in _batches(questions, MASKS, budget):
+        reference += answer(model, batch, {"steps": 1}, masks=2)
+        advance(len(batch))
+        for cure in CURES:
+            used = tuned if cure.tuned else model
+            if used is not None:
+                by_cure[cure.name] += answer(used, batch, cure.options, MASKS)
+                advance(len(batch))
     return {
         "model": model.name,
         "masks": MASKS,
@@ -129,21 +140,29 @@ class _Answered(Exception):
     """Leaves `generate` once every answer of a batch stands: what is written after it cannot change it any more."""
 
 
-def answer(
-    model: Model, questions: Sequence[Question], options: Mapping[str, Any], masks: int, advance: Callable[[int], None]
-) -> list[Record]:
+class Remembering(Model):
+    """The same model; it remembers the last pass, for several cures begin by reading the very same canvas."""
+
+    def __init__(self, model: Model) -> None:
+        self.__dict__.update(model.__dict__)
+        self.last: tuple[tuple[list[int], list[int]], Tensor] | None = None
+
+    def hidden(self, batch: Batch, cache: KeyValues | None = None) -> Tensor:
+        if cache is not None or batch.ids is None:
+            return super().hidden(batch, cache)
+        read = batch.ids.tolist(), batch.offsets.tolist()
+        if self.last is None or self.last[0] != read:
+            self.last = read, super().hidden(batch)
+        return self.last[1]
+
+
+def answer(model: Model, questions: Sequence[Question], options: Mapping[str, Any], masks: int) -> list[Record]:
     """{"task", "point", "correct"} of each question."""
-    records: list[Record] = []
-    # On a CPU a batch saves nothing, and it waits for its slowest answer.
-    budget = batch_budget(model, None) if model.device.type == "cuda" else 1
-    for batch in _batches(questions, masks, budget):
-        tokens = first_tokens(model, [question.prompt for question in batch], options, masks)
-        records += [
-            {"task": question.task, "point": question.point, "correct": token == question.answer_id}
-            for question, token in zip(batch, tokens, strict=True)
-        ]
-        advance(len(batch))
-    return records
+    tokens = first_tokens(model, [question.prompt for question in questions], options, masks)
+    return [
+        {"task": question.task, "point": question.point, "correct": token == question.answer_id}
+        for question, token in zip(questions, tokens, strict=True)
+    ]
 
 
 def first_tokens(

@@ -4,7 +4,7 @@ from typing import Any
 
 from maskwise.report.bars import Bar, Chart
 from maskwise.report.files import Result
-from maskwise.report.words import between, p_value, percent, points
+from maskwise.report.words import p_value, percent, points
 
 NEEDS_ADAPTER = "needs --adapter"
 
@@ -16,7 +16,7 @@ def cures_result(found: dict[str, Any]) -> Result:
         facts=f"{found['masks']} masks · {found['n']} questions · greedy decoding, the answer is the first token",
         sentences=what_it_shows(found),
         chart=_chart(found),
-        head=("cure", "right", "against nothing", "tokens a pass", "trained"),
+        head=("cure", "right", "against\nnothing", "tokens\na pass", "trained"),
         rows=_rows(found),
         notes=(
             "In brackets: 95 % interval over tasks, and the p-value of McNemar's exact test on the same questions. "
@@ -39,7 +39,7 @@ def _rows(found: dict[str, Any]) -> list[tuple[str, ...]]:
 
 
 def _right(entry: dict[str, Any]) -> str:
-    return f"{percent(entry['accuracy'], 1)} ({between(entry['low'], entry['high'])})"
+    return f"{percent(entry['accuracy'], 1)} ({100 * entry['low']:.0f} to {100 * entry['high']:.0f})"
 
 
 def _against(entry: dict[str, Any]) -> str:
