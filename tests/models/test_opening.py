@@ -173,6 +173,12 @@ DAMAGE = [
     (lambda f: edit_config(f, architectures=["T5Model"]), "unknown architecture 'T5Model'"),
     (lambda f: edit_config(f, architectures=["LLaDA2MoeModelLM"]), "unknown architecture"),
     (lambda f: edit_config(f, alibi=True), "alibi"),
+    (lambda f: edit_config(f, d_model="x"), 'd_model is "x", not a whole number, 1 or more'),
+    (lambda f: edit_config(f, n_heads=0), "n_heads is 0, not a whole number"),
+    (lambda f: edit_config(f, n_layers=2.0), "n_layers is 2.0, not a whole number"),
+    (lambda f: edit_config(f, rope_theta="a"), 'rope_theta is "a", not a positive number'),
+    (lambda f: edit_config(f, mask_token_id="z"), 'mask_token_id is "z", not a token\'s number'),
+    (lambda f: edit_config(f, architectures="LLaDAModelLM"), "not a list of names"),
     (drop_weight, "missing weights model.transformer.ln_f.weight"),
     (add_weight, "unexpected weights model.extra"),
     (reshape_weight, "wrongly shaped weights model.transformer.ln_f.weight"),
@@ -204,7 +210,7 @@ def described(folder):
     return json.loads(ended.stdout)["models"][0] if ended.exit_code == 0 else (ended.exit_code, ended.stderr)
 
 
-@pytest.mark.parametrize("damage, message", DAMAGE[:5], ids=[message for _, message in DAMAGE[:5]])
+@pytest.mark.parametrize("damage, message", DAMAGE[:11], ids=[message for _, message in DAMAGE[:11]])
 def test_a_folder_is_described_only_where_its_configuration_is_sound(damage, message, llada_folder):
     edit_config(llada_folder, auto_map=AUTO_MAP, model_type="made-up")  # transformers would ask to run its code
     damage(llada_folder)

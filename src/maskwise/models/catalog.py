@@ -1,6 +1,7 @@
 """Where a model's name leads: a folder, an embedded model, or a published checkpoint."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,15 @@ for config_class, net_class in ((LLaDAConfig, LLaDAModelLM), (DreamConfig, Dream
     AutoModelForCausalLM.register(config_class, net_class)
 
 ZOO = Path(__file__).parent / "zoo"
+
+# Fields of config.json by what they must be; each may also be null or left out.
+SIZES = (
+    "d_model", "n_layers", "n_heads", "n_kv_heads", "mlp_hidden_size", "embedding_size", "max_sequence_length",
+    "hidden_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads", "intermediate_size", "head_dim",
+    "max_position_embeddings", "vocab_size",
+)  # fmt: skip
+FACTORS = ("mlp_ratio", "rope_theta", "rms_norm_eps", "init_std", "initializer_range")
+TOKENS = ("mask_token_id", "bos_token_id", "eos_token_id", "pad_token_id")
 
 LLAMA3: dict[str, Any] = {
     "vocab_size": 128256,
@@ -115,7 +125,28 @@ def read_settings(folder: Path) -> dict[str, Any]:
         raise UserError(f"{file} is not valid JSON ({problem}): download it again") from None
     if not isinstance(settings, dict):
         raise UserError(f"{file} does not hold a configuration: download it again")
+    _check_numbers(file, settings)
     return settings
+
+
+def _check_numbers(file: Path, settings: dict[str, Any]) -> None:
+    """A value of the wrong type would surface far from here, as an error of torch."""
+
+    def whole(value: Any) -> bool:
+        return isinstance(value, int) and not isinstance(value, bool)
+
+    kinds: list[tuple[tuple[str, ...], str, Callable[[Any], bool]]] = [
+        (SIZES, "a whole number, 1 or more", lambda v: whole(v) and v >= 1),
+        (FACTORS, "a positive number", lambda v: (whole(v) or isinstance(v, float)) and v > 0),
+        (TOKENS, "a token's number", lambda v: all(whole(one) for one in (v if isinstance(v, list) else [v]))),
+        (("architectures",), "a list of names", lambda v: isinstance(v, list) and all(isinstance(n, str) for n in v)),
+        (("dtype", "torch_dtype"), "a name", lambda v: isinstance(v, str)),
+    ]
+    for names, wanted, fits in kinds:
+        for name in names:
+            value = settings.get(name)
+            if value is not None and not fits(value):
+                raise UserError(f"{file}: {name} is {json.dumps(value)}, not {wanted}: correct it or download it again")
 
 
 def architecture_of(folder: Path) -> str:
