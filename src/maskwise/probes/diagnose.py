@@ -65,8 +65,9 @@ def diagnose(
     ]
     if not units:
         raise UserError(f"nothing to ask: {'; '.join(notes)}")
+    shorter = "" if settings.preset == "quick" else "use --quick (shorter prompts) or "
     for unit in units:
-        check_fit(model, list(unit.items(unit.points[:1], set())))
+        check_fit(model, list(unit.items(unit.points[:1], set())), shorter)
     manifest = describe(model, settings, words, text, notes)
     if data:
         manifest["settings"]["data"] = {name: _digest(repr(found)) for name, found in data.items()}

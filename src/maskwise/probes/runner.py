@@ -183,8 +183,8 @@ def progress_bar(silent: bool) -> Progress:
     )
 
 
-def check_fit(model: Model, items: Sequence[Item]) -> None:
-    """Refuses prompts the model cannot hold before anything is asked."""
+def check_fit(model: Model, items: Sequence[Item], or_else: str = "") -> None:
+    """Refuses prompts the model cannot hold before anything is asked; `or_else` is a first remedy to name."""
     longest = max(items, key=lambda item: len(item.prompt.ids), default=None)
     if longest is None:
         return
@@ -193,7 +193,7 @@ def check_fit(model: Model, items: Sequence[Item]) -> None:
         probe, task, _, condition = longest.key
         raise UserError(
             f"a prompt of the probe {probe} ({task}, {condition}) has {length} tokens, the window of {model.name} is "
-            f"{model.window}; use --quick (shorter prompts) or leave the probe out with --probes"
+            f"{model.window}; {or_else}leave the probe out with --probes"
         )
     model.check_sequence(longest.prompt.ids, f"the longest prompt ({longest.key[0]})")
 
