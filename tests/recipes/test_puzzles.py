@@ -1,0 +1,61 @@
+"""The puzzles recipe: its lines are right, and a perfect model lands on its closed forms."""
+
+import random
+
+import pytest
+import torch
+
+from maskwise.probes.coherence import ITEMS, Pace
+from maskwise.tasks.coherence import NAMES, ideal_marginals, make_puzzle
+from probes.oracle import oracle
+from puzzles import MASK, SEPARATOR, START, WORDS, by_closed_form, draw_line, records_of, table_lines, train
+
+
+def perfect():
+    """Reads the task off the line and knows the marginals of its answer."""
+
+    def marginals(sequence):
+        name, other, items = NAMES[sequence[0] - WORDS], sequence[1], sequence[2 : 2 + ITEMS]
+        seen = [None if token == MASK else token for token in sequence[START:]]
+        p = ideal_marginals(make_puzzle(name, items, other), seen, MASK + 1)
+        return torch.cat([p[[0] * START], p])
+
+    return oracle(marginals, MASK + 1, MASK)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_line_holds_one_of_its_right_answers(name):
+    line, asked = draw_line(name, random.Random(3))
+    assert line[:START] == list(asked.ids[:START]) and line[START - 1] == SEPARATOR
+    assert asked.puzzle.solved_by(line[START:]) and set(asked.ids[START:]) == {MASK}
+
+
+def test_a_perfect_model_lands_on_the_closed_forms():
+    model = perfect()
+    records = [
+        record
+        for name in NAMES
+        for steps in (4, 2, 1)
+        for record in records_of(model, name, Pace("random", steps), 60, seed=0)
+    ]
+    rows = by_closed_form(records)
+    assert [(row["puzzle"], row["tokens a step"]) for row in rows] == [(name, k) for name in NAMES for k in (1, 2, 4)]
+    for row in rows:
+        spread = (row["closed form"] * (1 - row["closed form"]) / row["n"]) ** 0.5
+        assert row["solved"] == pytest.approx(row["closed form"], abs=4 * spread + 1e-9)
+        assert row["n"] == 60
+    lines = table_lines(rows, {name: {"random": {"aup": 0.5, "ideal": 1.0}} for name in NAMES})
+    assert "| copy | 1 | 100.0 % | 94.0 to 100.0 % | 100.0 % |" in lines and lines[-1].count("0.50 (1.00)") == 3
+
+
+def test_training_lowers_the_loss_of_new_lines():
+    lines = random.Random(9)
+    asked = [draw_line("copy", lines)[0] for _ in range(20)]
+
+    def surprise(model):
+        canvases = [[*line[:START], *[MASK] * ITEMS] for line in asked]
+        logits = model.predict(canvases, [range(START, START + ITEMS)] * len(canvases))
+        p = torch.stack(logits).log_softmax(dim=-1)
+        return -float(p.gather(-1, torch.tensor([line[START:] for line in asked])[..., None]).mean())
+
+    assert surprise(train(40, 16, seed=0)) < surprise(train(1, 16, seed=0)) - 0.3
