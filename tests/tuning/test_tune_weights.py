@@ -1,5 +1,6 @@
 """What is trained: the model's own linear maps and never the head; and the way to disk and back."""
 
+import json
 import re
 
 import pytest
@@ -88,3 +89,11 @@ def test_an_adapted_model_is_not_tuned_again(checkpoint, tmp_path):
     make_trainable(model, SMALL)
     with pytest.raises(UserError, match="already carries an adapter"):
         make_trainable(model, SMALL)
+
+
+def test_an_adapter_names_its_base_as_the_user_did(tmp_path):
+    model = mw.open("tiny-llada")
+    make_trainable(model, Settings(lora_rank=2))
+    save_weights(model, tmp_path, trained_weights(model), None)
+    assert json.loads((tmp_path / "adapter_config.json").read_text())["base_model_name_or_path"] == "tiny-llada"
+    assert mw.open(tmp_path).name == str(tmp_path)  # opens by itself, wherever it is carried

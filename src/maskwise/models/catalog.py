@@ -85,13 +85,12 @@ def embedded_models() -> list[str]:
 
 
 def locate_checkpoint(name: str) -> tuple[Path, Path | None]:
-    """The folder of a checkpoint and, for an embedded adapter, the adapter's folder too."""
-    if Path(name).is_dir():
-        return Path(name), None
-    if name in embedded_models():
-        if (ZOO / name / "adapter_config.json").exists():
-            return ZOO / name.split("+")[0], ZOO / name
-        return ZOO / name, None
+    """The folder of a checkpoint and, where the name leads to an adapter, the adapter's folder too."""
+    folder = Path(name) if Path(name).is_dir() else ZOO / name
+    if Path(name).is_dir() or name in embedded_models():
+        if (folder / "adapter_config.json").exists() and not (folder / "config.json").exists():
+            return locate_checkpoint(_base_of(folder))[0], folder
+        return folder, None
     if Path(name).exists():
         raise UserError(f"{name} is a file: give the folder of a checkpoint")
     if name.count("/") == 1 and not name.startswith((".", "/")):
@@ -100,6 +99,14 @@ def locate_checkpoint(name: str) -> tuple[Path, Path | None]:
     raise UserError(
         f"no model {name!r}: give a checkpoint folder, a published name (maskwise models) or one of: {known}"
     )
+
+
+def _base_of(adapter: Path) -> str:
+    """The model an adapter says it was trained on."""
+    base = json.loads((adapter / "adapter_config.json").read_text()).get("base_model_name_or_path")
+    if not base:
+        raise UserError(f"the adapter in {adapter} does not name its base model: open that, and give this as adapter")
+    return base
 
 
 def _from_hub(name: str) -> Path:

@@ -39,6 +39,7 @@ def make_trainable(model: Model, settings: Settings) -> None:
             target_modules=pattern,
         )
         model.net = get_peft_model(model.core, adapter)
+    adapter.base_model_name_or_path = model.name  # as the user named it, not the folder it was found in
 
 
 def _check_targets(model: Model, pattern: str) -> None:
