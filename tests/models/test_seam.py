@@ -188,9 +188,12 @@ def test_gradient_checkpointing_changes_nothing():
 @pytest.mark.parametrize("make", [tiny_llada, tiny_dream])
 def test_compiled_layers_change_nothing(make):
     model, batch = make(), sequences(count=3)
-    plain = model.predict(batch, [[1]] * 3)
+    packed = Batch.pack(batch)
+    plain, seen = model.predict(batch, [[1]] * 3), model.attention(packed, [[1]] * 3)
     model.compile_layers()
     for a, b in zip(model.predict(batch, [[1]] * 3), plain, strict=True):
+        close(a, b)
+    for a, b in zip(model.attention(packed, [[1]] * 3), seen, strict=True):
         close(a, b)
 
 

@@ -10,6 +10,7 @@ ModelName = Annotated[str, typer.Argument(help="A checkpoint folder, embedded or
 Dtype = Annotated[str, typer.Option(help="auto, float32, bfloat16 or float16.")]
 Device = Annotated[str | None, typer.Option(help="cpu, cuda, ...")]
 Adapter = Annotated[str | None, typer.Option(help="A PEFT adapter to put on the model.")]
+Compile = Annotated[bool, typer.Option("--compile", help="Compile the layers: pays on a GPU after a minute of work.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
 
 

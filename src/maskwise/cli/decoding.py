@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from maskwise.cli.common import Adapter, Device, Dtype, Json, ModelName, print_json
+from maskwise.cli.common import Adapter, Compile, Device, Dtype, Json, ModelName, print_json
 from maskwise.errors import UserError
 
 
@@ -43,6 +43,7 @@ def generate(
     dtype: Dtype = "auto",
     device: Device = None,
     adapter: Adapter = None,
+    compile: Compile = False,
     json: Json = False,
 ) -> None:
     """Continue prompts, or fill in the masks inside them; in a terminal the canvas fills in as you watch."""
@@ -61,6 +62,8 @@ def generate(
     find_rule(rule, knobs)
     prompts = gather_prompts(prompt, file, sys.stdin)
     opened = open_model(model, dtype=dtype, device=device, adapter=adapter)
+    if compile:
+        opened.compile_layers()
     options = {
         "max_new_tokens": new, "steps": steps, "block": block, "rule": rule, "knobs": knobs or None, "canvas": canvas,
         "window": window, "cache": cache, "refresh": refresh, "temperature": temperature, "top_k": top_k,
@@ -91,6 +94,7 @@ def score(
     dtype: Dtype = "auto",
     device: Device = None,
     adapter: Adapter = None,
+    compile: Compile = False,
     json: Json = False,
 ) -> None:
     """Say how likely given answers are, in nats; every line states the estimator and the forward passes it took."""
@@ -102,6 +106,8 @@ def score(
 
     records = read_records(data, {"prompt", "answer"})
     opened = open_model(model, dtype=dtype, device=device, adapter=adapter)
+    if compile:
+        opened.compile_layers()
     found = score_all(opened, records, method, samples, masks, torch.Generator(opened.device).manual_seed(seed))
     if json:
         lines = [record | asdict(one) for record, one in zip(records, found, strict=True)]

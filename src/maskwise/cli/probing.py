@@ -61,6 +61,7 @@ def diagnose(
 
     listed, prose, sets = load_words(words), load_text(text), read_datasets(data or [])
     opened = open_model(model, dtype=dtype, device=own_device(device), adapter=adapter)
+    opened.compile_for_long_work()
     folder = run_probes(opened, wanted, out, listed, prose, batch_tokens, sets)
     if join_crew().rank > 0:
         return

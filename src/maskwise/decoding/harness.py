@@ -73,6 +73,7 @@ class MaskwiseLM(LM):
         # lm-eval's command line says cuda:0 unless told otherwise.
         place = device if torch.cuda.is_available() or not str(device).startswith("cuda") else None
         self.model = open_model(pretrained, dtype=dtype, device=place, adapter=adapter)
+        self.model.compile_for_long_work()
         if self.model.tokenizer is None:
             raise UserError(f"{pretrained} has no tokenizer, so it reads no text")
         self.tokenizer = self.model.tokenizer

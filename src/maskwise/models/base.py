@@ -18,6 +18,7 @@ from maskwise.errors import UserError
 from maskwise.models.attention import KeyValues, Layout, Watch, grid_places
 
 TOKENS_A_PASS = 16384  # what `predict` puts into one forward pass
+WORTH_COMPILING = 10**9  # parameters
 
 
 @dataclass(frozen=True)
@@ -286,8 +287,14 @@ class Model(nn.Module):
         if self.kind == "wrapped":
             raise UserError("attention weights of a wrapped model cannot be read: open a LLaDA, Dream or AR checkpoint")
         watch = Watch(self.flat_rows(batch, rows))
-        self._body(self.core, batch, replace(self._layout(batch, None), watch=watch))
+        with torch.compiler.set_stance("force_eager"):  # a compiled layer cannot hand out what it saw
+            self._body(self.core, batch, replace(self._layout(batch, None), watch=watch))
         return watch.seen
+
+    def compile_for_long_work(self) -> None:
+        """Compiles the layers where minutes of work earn the half minute back: a large native model on CUDA."""
+        if self.device.type == "cuda" and self.kind in ("llada", "dream") and self.parameter_count >= WORTH_COMPILING:
+            self.compile_layers()
 
     def compile_layers(self) -> None:
         """One switch: torch.compile of each layer in place."""

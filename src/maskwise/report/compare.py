@@ -5,7 +5,6 @@ Each is named by a run folder of `maskwise diagnose`, a model, or the folder of 
 and a side-by-side page.
 """
 
-import json
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -16,8 +15,8 @@ from maskwise.models.base import Model
 from maskwise.models.opening import open as open_model
 from maskwise.probes.diagnose import diagnose
 from maskwise.probes.paired import accuracy_change, check_pairs, mean_change, of_probe, reduction
-from maskwise.probes.records import MANIFEST, Run, read_run
-from maskwise.probes.scores import degradation
+from maskwise.probes.records import MANIFEST, Record, Run, read_run
+from maskwise.probes.scores import degradation, null_score
 from maskwise.probes.settings import Settings
 from maskwise.report.readings import Reading, read_all
 from maskwise.report.words import NBSP, Row, between, number, percent, points
@@ -46,14 +45,10 @@ def open_named(name: str, dtype: str, device: str | None) -> Model:
     base, plus, folder = name.rpartition("+")
     if plus and not Path(name).exists() and (Path(folder) / ADAPTER).exists():
         model = open_model(base, dtype=dtype, device=device, adapter=folder)
-    elif (Path(name) / ADAPTER).exists():
-        named = json.loads((Path(name) / ADAPTER).read_text(encoding="utf-8")).get("base_model_name_or_path")
-        if not named:
-            raise UserError(f"{name} does not name its base model: write it before, as MODEL+{name}")
-        model = open_model(named, dtype=dtype, device=device, adapter=name)
+        model.name = name
     else:
-        return open_model(name, dtype=dtype, device=device)
-    model.name = name
+        model = open_model(name, dtype=dtype, device=device)
+    model.compile_for_long_work()
     return model
 
 
@@ -104,22 +99,26 @@ def figures_of(reading: Reading, run: Run) -> dict[str, Any]:
 
 def few_steps_of(run: Run) -> dict[str, Score]:
     """Relative degradation over mask counts for each number of steps."""
-    records = of_probe(run, "few-steps")
+    return {steps: degradation(records) for steps, records in by_steps(of_probe(run, "few-steps")).items()}
+
+
+def by_steps(records: Sequence[Record]) -> dict[str, list[Record]]:
+    """The records of each number of steps, as those of a mask-count probe."""
     counts = sorted({record["condition"]["steps"] for record in records})
     return {
-        str(steps): degradation(
-            [r | {"condition": {"masks": r["masks"]}} for r in records if r["condition"]["steps"] == steps]
-        )
+        str(steps): [r | {"condition": {"masks": r["masks"]}} for r in records if r["condition"]["steps"] == steps]
         for steps in counts
     }
 
 
-def changes_between(before: Run, after: Run) -> dict[str, Score]:
+def changes_between(before: Run, after: Run) -> dict[str, Any]:
     """What is different after, each with a paired 95 % interval."""
     pairs = {probe: (of_probe(before, probe), of_probe(after, probe)) for probe in (*PROBES, "unmasking")}
+    then, now = (by_steps(side) for side in pairs["few-steps"])
     most = min((max((r["masks"] for r in side), default=0) for side in pairs["mask-count"]), default=0)
     return {
         "reduction": reduction(*pairs["mask-count"]),
+        "few_steps": {steps: reduction(then[steps], now[steps]) for steps in then if steps in now},
         "few_steps_reduction": reduction(*pairs["few-steps"], group="steps"),
         "accuracy_k2": accuracy_change(*pairs["mask-count"], keep=lambda c: c["masks"] == 2),
         "accuracy_most_masks": accuracy_change(*pairs["mask-count"], keep=lambda c: c["masks"] == most),
@@ -130,7 +129,7 @@ def changes_between(before: Run, after: Run) -> dict[str, Score]:
     }
 
 
-def rows_of(models: dict[str, dict[str, Any]], changes: dict[str, dict[str, Score]]) -> list[Row]:
+def rows_of(models: dict[str, dict[str, Any]], changes: dict[str, dict[str, Any]]) -> list[Row]:
     """The comparison as a table."""
 
     def row(name: str, meaning: str, key: str, show: Any, change: str | None = None, step: Any = None) -> Row:
@@ -143,7 +142,7 @@ def rows_of(models: dict[str, dict[str, Any]], changes: dict[str, dict[str, Scor
     few = [
         Row(f"Degradation in {count} steps", "the same, decoded in that many steps in random order",
             tuple(percent(told["few_steps"].get(count, {}).get("value"), 1) for told in models.values()),
-            tuple("–" for _ in changes))
+            tuple(_change(found["few_steps"].get(count, null_score()), _gone) for found in changes.values()))
         for count in steps
     ]  # fmt: skip
     return [
@@ -171,6 +170,8 @@ def _change(score: Score, show: Any) -> str:
         return "–"
     if score["low"] is None or score["high"] is None:
         return show(score["value"])
+    if score["value"] == score["low"] == score["high"] == 0:
+        return f"{show(0)} (no answer changed)"  # a bootstrap of equal answers has no spread to tell
     if show is _gone:
         return f"{show(score['value'])} ({between(score['low'], score['high'])})"
     low, high = (show(score[end]).removesuffix(f"{NBSP}points") for end in ("low", "high"))

@@ -72,6 +72,8 @@ def tune(
     pairs = read_pairs(data, model, settings.context, settings.text_piece)
     held_out, training = split(pairs.kept, settings)
     make_trainable(model, settings)
+    if processes.num_processes == 1:  # compiled layers were measured on one device only
+        model.compile_for_long_work()
     trained = sum(p.numel() for p in model.net.parameters() if p.requires_grad)
     counts = {
         "pairs": len(training),
