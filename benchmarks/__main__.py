@@ -1,7 +1,7 @@
 """Speed and memory, each row against a plain reference in the same run.
 
     make bench                # every row: toy shapes on CPU, the full published ones on CUDA
-    make bench ROWS=a,c
+    make bench ROWS=a,c,c-dream
     python -m benchmarks --rows a,c --out results.json
 
 Each row first compares results, then prints the medians of ours and of the plain reference, their ratio, the share of
@@ -16,6 +16,7 @@ import sys
 import tempfile
 import traceback
 from collections.abc import Callable, Iterable
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -25,7 +26,7 @@ import torch
 from benchmarks.attribution import attribution
 from benchmarks.decode import decoding
 from benchmarks.fused_head import fused_head
-from benchmarks.growth import growth
+from benchmarks.growth import probe_growth, step_growth
 from benchmarks.likelihood import likelihood
 from benchmarks.measure import Bench, Line, matrix_ceiling
 from benchmarks.opening import opening
@@ -33,15 +34,19 @@ from benchmarks.probe import long_prompts, short_prompts
 from benchmarks.step import tuning_step
 
 ROWS: dict[str, Callable[[Bench], Iterable[Line]]] = {
-    "a": long_prompts,
+    "a": partial(long_prompts, kind="llada"),
+    "a-dream": partial(long_prompts, kind="dream"),
     "a'": short_prompts,
     "b": attribution,
-    "c": tuning_step,
+    "c": partial(tuning_step, kind="llada"),
+    "c-dream": partial(tuning_step, kind="dream"),
     "d": fused_head,
     "e": likelihood,
-    "f": decoding,
+    "f": partial(decoding, kind="llada"),
+    "f-dream": partial(decoding, kind="dream"),
     "g": opening,
-    "h": growth,
+    "h": probe_growth,
+    "h-step": step_growth,
 }
 LONGEST_ROW = 300  # seconds, compilation included; the measuring itself takes less than two minutes
 HEADINGS = ("row", "case", "ours", "plain", "unit", "ratio", "MFU", "plain MFU", "GiB", "plain GiB", "bar", "met")

@@ -133,7 +133,7 @@ def ways(bench: Bench, model: Model, prompts: list[list[int]], one: float) -> It
         )  # fmt: skip
 
 
-def decode_lines(bench: Bench, kind: str) -> Iterator[Line]:
+def decoding(bench: Bench, kind: str) -> Iterator[Line]:
     model = make_model(bench, kind)
     new, block, few = (NEW, BLOCK, FEW) if bench.full else (TOY_NEW, TOY_BLOCK, TOY_FEW)
     prompts = random_ids([1000, 968, 1031, 985, 1017, 990, 1008, 1001] if bench.full else [20, 17], model)
@@ -149,8 +149,3 @@ def decode_lines(bench: Bench, kind: str) -> Iterator[Line]:
         check_replay(bench, model, prompts, new, block)
     yield from ways(bench, model, prompts[:1], one)
     yield from ways(bench, model, prompts, one)
-
-
-def decoding(bench: Bench) -> Iterator[Line]:
-    for kind in ("llada", "dream"):
-        yield from decode_lines(bench, kind)

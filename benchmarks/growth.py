@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
 
 import torch
 
@@ -15,31 +14,30 @@ from maskwise.probes.runner import ask
 from maskwise.tasks.prompts import Prompt
 
 
-def growth(bench: Bench) -> Iterator[Line]:
-    lengths, counts = ((512, 1024, 2048, 4096), (1, 4, 16, 64)) if bench.full else ((16, 32, 64), (1, 2, 4))
-    middle, few = (1024, 8) if bench.full else (32, 2)
-    for make, curves in ((make_model, partial(_probe_curves, few=few)), (adapted, _step_curves)):
-        model = make(bench, "llada")
-        if bench.full:
-            model.compile_layers()
-        yield from curves(bench, model, lengths, counts, middle)
+def probe_growth(bench: Bench) -> Iterator[Line]:
+    lengths, counts, middle, few = sizes(bench)
+    model = compiled(bench, make_model(bench, "llada"))
+    yield from _curve(bench, "probe pass", f"batch {few}, tokens", lengths, lambda n: _probe(bench, model, n, few))
+    yield from _curve(bench, "probe pass", f"{middle} tokens, batch", counts, lambda n: _probe(bench, model, middle, n))
 
 
-def _probe_curves(
-    bench: Bench, model: Model, lengths: Sequence[int], counts: Sequence[int], middle: int, few: int
-) -> list[Line]:
-    return [
-        *_curve(bench, "probe pass", f"batch {few}, tokens", lengths, lambda n: _probe(bench, model, n, few)),
-        *_curve(bench, "probe pass", f"{middle} tokens, batch", counts, lambda n: _probe(bench, model, middle, n)),
-    ]
-
-
-def _step_curves(bench: Bench, model: Model, lengths: Sequence[int], counts: Sequence[int], middle: int) -> list[Line]:
+def step_growth(bench: Bench) -> Iterator[Line]:
+    lengths, counts, middle, _ = sizes(bench)
+    model = compiled(bench, adapted(bench, "llada"))
     model.core.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
-    return [
-        *_curve(bench, "tuning step", "3 pairs, tokens", lengths, lambda n: _step(bench, model, n, 3)),
-        *_curve(bench, "tuning step", f"{middle} tokens, pairs", counts, lambda n: _step(bench, model, middle, n)),
-    ]
+    yield from _curve(bench, "tuning step", "3 pairs, tokens", lengths, lambda n: _step(bench, model, n, 3))
+    yield from _curve(bench, "tuning step", f"{middle} tokens, pairs", counts, lambda n: _step(bench, model, middle, n))
+
+
+def sizes(bench: Bench) -> tuple[Sequence[int], Sequence[int], int, int]:
+    """Lengths, batches, the length at which batches grow, and the batch at which lengths do."""
+    return ((512, 1024, 2048, 4096), (1, 4, 16, 64), 1024, 8) if bench.full else ((16, 32, 64), (1, 2, 4), 32, 2)
+
+
+def compiled(bench: Bench, model: Model) -> Model:
+    if bench.full:
+        model.compile_layers()
+    return model
 
 
 Point = tuple[Timing, float | None, float]  # ours, seconds of plain (None where it was not run), operations

@@ -105,9 +105,8 @@ def probe_lines(
         yield bound(bench, row, f"{model.name}, peak at {SIXTEEN} prompts", "GiB", ours.peak, 20.0)
 
 
-def long_prompts(bench: Bench) -> Iterator[Line]:
-    for kind in ("llada", "dream"):
-        yield from probe_lines(bench, "a", kind, (LONG, TOY_LONG), (1.1, 1.4))
+def long_prompts(bench: Bench, kind: str) -> Iterator[Line]:
+    return probe_lines(bench, "a", kind, (LONG, TOY_LONG), (1.1, 1.4))
 
 
 def short_prompts(bench: Bench) -> Iterator[Line]:

@@ -96,7 +96,7 @@ def check_same(bench: Bench, model: Model, views: list[Views]) -> None:
     check_close("gradient", gradient(model, ours), gradient(model, reference), 0.25 if bench.full else 1e-3)
 
 
-def step_lines(bench: Bench, kind: str) -> Iterator[Line]:
+def tuning_step(bench: Bench, kind: str) -> Iterator[Line]:
     model = adapted(bench, kind)
     views = views_of(model, PAIRS if bench.full else TOY_PAIRS, *((1024, 600) if bench.full else (40, 12)))
     check_same(bench, model, views)
@@ -129,8 +129,3 @@ def step_lines(bench: Bench, kind: str) -> Iterator[Line]:
         yield bound(bench, "c", f"{case}, memory above the weights / plain's", "share", share, limit)
         if recompute:
             yield bound(bench, "c", f"{case}, whole step", "GiB", fast.peak, 22.0)
-
-
-def tuning_step(bench: Bench) -> Iterator[Line]:
-    for kind in ("llada", "dream"):
-        yield from step_lines(bench, kind)
