@@ -58,6 +58,8 @@ def test_known_runs_have_a_known_reduction(folders):
     assert result["reduction"]["low"] < 2 / 3 < result["reduction"]["high"]
     changes = result["changes"]["tiny-llada+ma"]
     assert changes["few_steps_reduction"]["value"] == pytest.approx(0.4)
+    assert {steps: c["value"] for steps, c in changes["few_steps"].items()} == pytest.approx({"2": 1 / 3, "4": 0.5})
+    assert all(c["low"] <= c["value"] <= c["high"] for c in changes["few_steps"].values())
     assert changes["accuracy_k2"] == {"value": 0, "low": 0, "high": 0}
     assert changes["accuracy_most_masks"]["value"] == pytest.approx(0.2)
     assert changes["multi_step_accuracy"]["value"] == pytest.approx(0.05)
@@ -65,7 +67,8 @@ def test_known_runs_have_a_known_reduction(folders):
     told = {row.name: row for row in rows}
     assert told["Degradation"].values == ("37.5\u00a0%", "12.5\u00a0%")
     assert told["Degradation"].changes[0].startswith("67\u00a0% less (")
-    assert told["Right with 2 masks"].changes == ("0.0\u00a0points (0.0 to 0.0)",)
+    assert told["Degradation in 4 steps"].changes[0].startswith("50\u00a0% less (")
+    assert told["Right with 2 masks"].changes == ("0.0\u00a0points (no answer changed)",)
 
 
 def records(correct, task="t"):

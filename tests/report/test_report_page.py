@@ -1,5 +1,6 @@
 """The page is whole, needs nothing but itself, says the right numbers and escapes what it did not write."""
 
+import html
 import json
 import re
 from html.parser import HTMLParser
@@ -12,7 +13,7 @@ from report_runs import AUTOREGRESSIVE, DIFFUSION, GUESSING, KNOWN, Asked, posit
 from maskwise.errors import UserError
 from maskwise.report.page import measure_command, write_report
 
-VOID = {"meta", "br", "hr", "img", "input", "link", "base", "col"}
+VOID = {"meta", "br", "hr", "img", "input", "link", "base", "col", "wbr"}
 HOSTILE = "<script>alert('x')</script>&\"quoted\" $\\frac{ {{ 7*7 }} [red]\x07\n日本"
 
 
@@ -245,6 +246,10 @@ def test_the_command_asks_the_same_again(tmp_path: Path) -> None:
         "maskwise diagnose 'my model' --quick --probes location,question-position,mask-count,filler --points 10 "
         "--seed 3 --chat --dtype float32"
     )
+    page = (write_report([folder], tmp_path / "page")).read_text(encoding="utf-8")
+    code = re.search(r"<pre><code>(.*?)</code></pre>", page, re.DOTALL)[1]
+    assert '<span class="word">--dtype</span> <span class="word">float32</span>' in code  # never broken at its hyphens
+    assert html.unescape(re.sub("<[^>]+>", "", code)).strip() == measure_command(manifest)
 
 
 def test_what_cannot_be_read_or_written_is_one_line(tmp_path: Path) -> None:

@@ -69,6 +69,16 @@ def test_what_masks_do(score: Any, claim: str, evidence: str) -> None:
     assert evidence in sentence.evidence.replace(NBSP, " ")
 
 
+def test_where_no_answer_differed_the_page_says_what_it_cannot_have_seen() -> None:
+    same = reading(locality=(0.0, 0.0, 0.0), mask_tax=(0.0, 0.0, 0.0))
+    told = "none of 10 answers differed (up to 27.8 % may, 95 %)"  # Wilson: z^2 / (10 + z^2)
+    looks, masks, _ = three_sentences(same)
+    assert looks.claim == "No preference for near or far could be shown."
+    assert f"moving the examples away costs nothing here, for {told}." in looks.evidence.replace(NBSP, " ")
+    assert f"on average more masks cost nothing here, for {told}." in masks.evidence.replace(NBSP, " ")
+    assert [tile.interval.replace(NBSP, " ") for tile in tiles(same)][:2] == [told, told]
+
+
 def test_an_autoregressive_model_has_no_masks() -> None:
     without = reading(model={"mask_id": None})
     assert three_sentences(without)[1].claim == "Nothing: it never sees any."

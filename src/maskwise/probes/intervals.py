@@ -28,6 +28,11 @@ def mean_over_tasks(values: Iterable[tuple[str, float]]) -> tuple[float, float |
     return middle, middle - reach(sample), middle + reach(sample)
 
 
+def none_seen(points: int) -> float:
+    """What share may be otherwise when not one of so many points is: Wilson's upper bound of 0 in n."""
+    return float(stats.binomtest(0, points).proportion_ci(CONFIDENCE, method="wilson").high)
+
+
 def correlation(x: Sequence[float], y: Sequence[float]) -> dict[str, float | None]:
     """Pearson's r with Fisher's interval; null with fewer than four pairs or where one side does not vary."""
     if len(x) < 4 or np.ptp(x) == 0 or np.ptp(y) == 0:

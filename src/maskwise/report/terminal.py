@@ -9,7 +9,7 @@ from rich.text import Text
 
 from maskwise.probes.settings import COHERENCE_PROBES
 from maskwise.report.coherence_tables import coherence_tables
-from maskwise.report.words import MEANINGS, Row, between, number, percent
+from maskwise.report.words import MEANINGS, Row, between, nothing_differed, number, percent
 
 BAR = 20
 
@@ -18,7 +18,7 @@ def print_summary(summary: dict[str, Any]) -> None:
     """On standard output. Names come from data, so they are printed as they are and never read as markup."""
     console = Console(highlight=False)
     console.print(Text(f"\n{summary['model']}", style="bold"))
-    console.print(_scores(summary["scores"]))
+    console.print(_scores(summary))
     for probe, entries in summary["probes"].items():
         if probe in COHERENCE_PROBES:
             continue
@@ -31,11 +31,12 @@ def print_summary(summary: dict[str, Any]) -> None:
         console.print(table)
 
 
-def _scores(scores: dict[str, dict[str, float | None]]) -> Table:
+def _scores(summary: dict[str, Any]) -> Table:
     table = Table("score", "value", "95 % interval", "what it is", box=None, pad_edge=False, header_style="dim")
     for key, (name, meaning) in MEANINGS.items():
-        score = scores[key]
+        score = summary["scores"][key]
         interval = between(score["low"], score["high"]) if score["value"] is not None else ""
+        interval = nothing_differed(key, summary) or interval
         table.add_row(name, Text(percent(score["value"]), style="bold"), interval, Text(meaning, style="dim"))
     return table
 

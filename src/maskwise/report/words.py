@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from maskwise.probes.intervals import none_seen
 from maskwise.probes.settings import COHERENCE_PROBES
 from maskwise.report.curves import CHANCE, Measure, Point, Section, along
 from maskwise.report.readings import Reading
@@ -90,7 +91,7 @@ def where_it_looks(reading: Reading) -> Sentence:
         0: "No preference for near or far could be shown.",
         -1: "It favours what stands far from the question.",
     }
-    change = cost_or_gain(score, "moving the examples away", "costs", "raises")
+    change = cost_or_gain("locality", reading.summary, "moving the examples away", "costs", "raises")
     return Sentence(topic, claims[direction(score)], f"{seen}: {change}.{one_sided}")
 
 
@@ -114,7 +115,7 @@ def what_masks_do(reading: Reading) -> Sentence:
     if score["value"] is None:
         return Sentence(topic, "It cannot be told.", f"{seen}; {NO_SKILL}.")
     claims = {1: "Masks distract it.", 0: "No distraction by masks could be shown.", -1: "Masks help it."}
-    change = cost_or_gain(score, "on average more masks", "cost", "raise")
+    change = cost_or_gain("mask_tax", reading.summary, "on average more masks", "cost", "raise")
     return Sentence(topic, claims[direction(score)], f"{seen}: {change}.{_full_stops(reading)}")
 
 
@@ -188,9 +189,13 @@ def _full_stops(reading: Reading) -> str:
     )
 
 
-def cost_or_gain(score: dict[str, Any], what: str, costs: str, raises: str) -> str:
+def cost_or_gain(name: str, summary: dict[str, Any], what: str, costs: str, raises: str) -> str:
     """`more masks cost 20 % of its skill above guessing, 95 % interval 12 to 27 %`; a loss below zero is a gain."""
+    score = summary["scores"][name]
     value, low, high = score["value"], score["low"], score["high"]
+    unseen = nothing_differed(name, summary)
+    if unseen:
+        return f"{what} {costs} nothing here, for {unseen}"
     if value >= 0:
         told = f"{what} {costs} {percent(value)} of its skill above guessing"
     else:
@@ -199,6 +204,25 @@ def cost_or_gain(score: dict[str, Any], what: str, costs: str, raises: str) -> s
     if low is None or high is None:
         return f"{told}, with no interval"
     return f"{told}, 95{NBSP}% interval {between(low, high)}" + ("" if direction(score) else ", which includes zero")
+
+
+# Where the answers of a score come from: the first of these probes that was run.
+ANSWERS_OF = {
+    "mask_tax": ("mask-count",),
+    "degradation": ("mask-count",),
+    "locality": ("question-position", "location"),
+}
+
+
+def nothing_differed(name: str, summary: dict[str, Any]) -> str:
+    """Empty, but for a score whose answers are the same under all its conditions. A bootstrap has nothing to resample
+    then and its interval is a point; what the run cannot have seen is Wilson's bound for none in so many."""
+    score = summary["scores"][name]
+    if score["value"] is None or not score["value"] == score["low"] == score["high"] == 0:
+        return ""
+    entries = next(found for probe in ANSWERS_OF[name] if (found := summary["probes"].get(probe)))
+    asked = min(entry["n"] for entry in entries)
+    return f"none of {asked} answers differed (up to {percent(none_seen(asked), 1)} may, 95{NBSP}%)"
 
 
 def direction(score: dict[str, float | None]) -> int:
@@ -227,7 +251,7 @@ def score_tile(name: str, score: dict[str, float | None], reading: Reading) -> T
     title, meaning = MEANINGS[name]
     if score["value"] is None:
         return Tile(title, "–", why_empty(name, reading), meaning, None)
-    interval = f"95{NBSP}% interval {between(score['low'], score['high'])}"
+    interval = nothing_differed(name, reading.summary) or f"95{NBSP}% interval {between(score['low'], score['high'])}"
     if score["low"] is None or score["high"] is None:
         return Tile(title, percent(score["value"]), "no interval", meaning, None)
     return Tile(title, percent(score["value"]), interval, meaning, (score["low"], score["value"], score["high"]))
