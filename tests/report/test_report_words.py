@@ -71,11 +71,11 @@ def test_what_masks_do(score: Any, claim: str, evidence: str) -> None:
 
 def test_where_no_answer_differed_the_page_says_what_it_cannot_have_seen() -> None:
     same = reading(locality=(0.0, 0.0, 0.0), mask_tax=(0.0, 0.0, 0.0))
-    told = "none of 10 answers differed (up to 27.8 % may, 95 %)"  # Wilson: z^2 / (10 + z^2)
+    told = "none of 10 answers differed, up to 27.8 % may in others (95 %)"  # Wilson: z^2 / (10 + z^2)
     looks, masks, _ = three_sentences(same)
     assert looks.claim == "No preference for near or far could be shown."
-    assert f"moving the examples away costs nothing here, for {told}." in looks.evidence.replace(NBSP, " ")
-    assert f"on average more masks cost nothing here, for {told}." in masks.evidence.replace(NBSP, " ")
+    assert f"moving the examples away costs nothing here; {told}." in looks.evidence.replace(NBSP, " ")
+    assert f"on average more masks cost nothing here; {told}." in masks.evidence.replace(NBSP, " ")
     assert [tile.interval.replace(NBSP, " ") for tile in tiles(same)][:2] == [told, told]
 
 

@@ -195,7 +195,7 @@ def cost_or_gain(name: str, summary: dict[str, Any], what: str, costs: str, rais
     value, low, high = score["value"], score["low"], score["high"]
     unseen = nothing_differed(name, summary)
     if unseen:
-        return f"{what} {costs} nothing here, for {unseen}"
+        return f"{what} {costs} nothing here; {unseen}"
     if value >= 0:
         told = f"{what} {costs} {percent(value)} of its skill above guessing"
     else:
@@ -222,7 +222,7 @@ def nothing_differed(name: str, summary: dict[str, Any]) -> str:
         return ""
     entries = next(found for probe in ANSWERS_OF[name] if (found := summary["probes"].get(probe)))
     asked = min(entry["n"] for entry in entries)
-    return f"none of {asked} answers differed (up to {percent(none_seen(asked), 1)} may, 95{NBSP}%)"
+    return f"none of {asked} answers differed, up to {percent(none_seen(asked), 1)} may in others (95{NBSP}%)"
 
 
 def direction(score: dict[str, float | None]) -> int:
