@@ -10,7 +10,7 @@ diagnose: $(READY)
 	$(BIN)/maskwise diagnose --quick
 
 test: $(READY)
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n 2 --dist loadfile
 
 lint: $(READY)
 	$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy

@@ -1,4 +1,4 @@
-"""Run by test_distributed: gradients of one loss over four sequences, on one process or shared by two."""
+"""Gradients of one loss over four sequences; run by test_distributed, two processes share them."""
 
 import os
 import sys
@@ -19,11 +19,11 @@ def loss(rows, weight):
     return torch.logsumexp(rows @ weight.T, dim=-1).mean()
 
 
-def main(how: str, out: str) -> None:
+def gradients(how: str) -> dict[str, torch.Tensor]:
+    """how: alone, over all sequences; ddp or fsdp2, this process with its share of them."""
     model = tiny_llada(seed=5)
     mine = range(len(SEQUENCES))
     if how != "alone":
-        dist.init_process_group("gloo")
         mine = range(dist.get_rank(), len(SEQUENCES), dist.get_world_size())
     if how == "fsdp2":
         for block in model.net.model.transformer["blocks"]:
@@ -36,13 +36,14 @@ def main(how: str, out: str) -> None:
     for name, parameter in model.named_parameters():
         grad = parameter.grad
         grads[name] = grad.full_tensor() if hasattr(grad, "full_tensor") else grad
-    if how == "alone" or dist.get_rank() == 0:
-        torch.save(grads, out)
-    if how != "alone":
-        dist.barrier()
-        # gloo's threads and DDP's reducer wait for each other at interpreter exit now and then: leave without it.
-        os._exit(0)
+    return grads
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    dist.init_process_group("gloo")
+    found = {how: gradients(how) for how in ("ddp", "fsdp2")}
+    if dist.get_rank() == 0:
+        torch.save(found, sys.argv[1])
+    dist.barrier()
+    # gloo's threads and DDP's reducer wait for each other at interpreter exit now and then: leave without it.
+    os._exit(0)

@@ -7,8 +7,9 @@ from typer.testing import CliRunner
 
 from maskwise.cli import app
 from maskwise.decoding.rules import RULES
-from maskwise.probes.toy import Toy
+from maskwise.probes.toy import Toy, read_toy
 from maskwise.report.toy import distance, lines_of, three_sentences, toy_result
+from probes.oracle import perfect_toy
 
 DATA = [0.55, 0.0, 0.14, 0.31]
 PRODUCT = [0.3795, 0.1705, 0.3105, 0.1395]
@@ -38,7 +39,7 @@ def test_figure_and_table_name_every_decoding():
     assert dict(zip(result.head, result.rows[1], strict=True))["A, not B"] == "17.1 %"  # 0.1705
 
 
-def test_the_command_prints_one_object_and_writes_the_figure(tmp_path):
+def test_the_command_trains_a_model_that_agrees_within_two_hundredths_and_writes_the_figure(tmp_path):
     done = CliRunner().invoke(app, ["toy", "--json", "--out", str(tmp_path)])
     assert done.exit_code == 0
     found = json.loads(done.stdout)
@@ -47,7 +48,10 @@ def test_the_command_prints_one_object_and_writes_the_figure(tmp_path):
     assert found["data"] == pytest.approx(DATA)
     assert found["parallel"] == pytest.approx(PRODUCT, abs=0.02)
     assert found["sequential"] == pytest.approx(DATA, abs=0.02)
+    perfect = read_toy(perfect_toy())
     assert set(found["rules"]) == set(RULES)
+    for rule in RULES:
+        assert found["rules"][rule] == pytest.approx(perfect.rules[rule], abs=0.03), rule
     assert json.loads((tmp_path / "toy.json").read_text()) == found
     assert {path.name for path in tmp_path.iterdir()} == {"toy.json", "toy.svg", "toy.png", "toy.html"}
     page = (tmp_path / "toy.html").read_text()
