@@ -91,7 +91,7 @@ class Job:
     def folder(self) -> str:
         if self.loss is None:
             return UNTUNED
-        return f"{self.loss.lower().replace(' ', '-')}-rate{self.rate:g}-seed{self.seed}"
+        return f"{self.loss.lower().replace(' + ', '-').replace(' ', '-')}-rate{self.rate:g}-seed{self.seed}"
 
 
 # One run

@@ -5,7 +5,7 @@ import json
 import pytest
 import torch
 
-from losses import LOSSES, differences, main, number, of_pair
+from losses import LOSSES, Job, differences, main, number, of_pair
 
 
 def test_three_losses_of_the_small_model(tmp_path, capsys):
@@ -14,7 +14,7 @@ def test_three_losses_of_the_small_model(tmp_path, capsys):
     (rate,) = table["rates"].values()
     assert table["points"]["tv"] == 8
     for loss, (alpha, beta) in LOSSES.items():
-        run = tmp_path / f"{loss.lower().replace(' ', '-')}-rate0.003-seed0" / "tuned"
+        run = tmp_path / Job(loss, 0.003, 0).folder / "tuned"
         asked = json.loads((run / "settings.json").read_text())["identity"]["settings"]
         assert (asked["alpha"], asked["beta"], asked["rate"]) == (alpha, beta, 0.003)
         for entries in rate.values():

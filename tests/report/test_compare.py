@@ -14,7 +14,7 @@ from maskwise.cli import app
 from maskwise.errors import UserError
 from maskwise.models.targets import linear_targets
 from maskwise.probes.paired import accuracy_change, mean_change, reduction
-from maskwise.report.compare import compare, open_named
+from maskwise.report.compare import base_and_adapter, compare, open_named
 from tiny import llada_net
 
 TUNED = DIFFUSION | {"name": "lab/tiny-llada+ma"}
@@ -133,6 +133,8 @@ def test_runs_that_asked_other_questions_are_refused(folders, tmp_path):
         compare([folders[0], other])
     with pytest.raises(UserError, match="same run folder"):
         compare([folders[0], folders[0]])
+    refused = run(folders[0], "no-such-model")
+    assert refused.exit_code == 2 and "no model 'no-such-model'" in refused.stderr
     refused = run(folders[0])
     assert refused.exit_code == 2 and "at least two" in refused.stderr and not refused.stdout
 
@@ -164,4 +166,7 @@ def test_models_and_adapters_are_asked_the_same(tmp_path, monkeypatch):
     with_both = open_named(f"{base}+{adapter}", "float32", "cpu")
     assert with_both.name == f"{base}+{adapter}"
     alone = open_named(str(adapter), "float32", "cpu")
+    plus = adapter.rename(tmp_path / "ce+tv")
+    assert base_and_adapter(f"tiny-llada+ma+{plus}") == ("tiny-llada+ma", str(plus))
+    assert base_and_adapter("tiny-llada+ma") == ("tiny-llada+ma", None)
     assert torch.equal(with_both.predict([[5, 6]], [[1]])[0], alone.predict([[5, 6]], [[1]])[0])

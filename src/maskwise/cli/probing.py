@@ -117,6 +117,7 @@ def compare(
 
     wanted = comparison.compare_settings(presets.QUICK if quick else presets.DEFAULT, points, seed, chat)
     presets.check(wanted)
+    comparison.check_names(names)
     folders = [comparison.run_of(name, wanted, dtype, own_device(device), batch_tokens) for name in names]
     if join_crew().rank > 0:
         return

@@ -12,6 +12,7 @@ from typing import Any
 
 from maskwise.errors import UserError
 from maskwise.models.base import Model
+from maskwise.models.catalog import locate_checkpoint
 from maskwise.models.opening import open as open_model
 from maskwise.probes.diagnose import diagnose
 from maskwise.probes.paired import accuracy_change, check_pairs, mean_change, of_probe, reduction
@@ -33,6 +34,13 @@ def compare_settings(preset: Settings, points: int | None, seed: int, chat: bool
     return wanted if points is None else replace(wanted, points=points, passages=points)
 
 
+def check_names(names: Sequence[str]) -> None:
+    """Refuses what is neither a run folder nor a model before any model is asked, which may take hours."""
+    for name in names:
+        if not (Path(name) / MANIFEST).exists():
+            locate_checkpoint(base_and_adapter(name)[0])
+
+
 def run_of(name: str, settings: Settings, dtype: str, device: str | None, batch_tokens: int | None) -> Path:
     """The run folder a name means: itself, or one made now by asking the model."""
     if (Path(name) / MANIFEST).exists():
@@ -41,15 +49,20 @@ def run_of(name: str, settings: Settings, dtype: str, device: str | None, batch_
 
 
 def open_named(name: str, dtype: str, device: str | None) -> Model:
-    """A model, MODEL+FOLDER with an adapter's folder, or that folder alone: the adapter says what it belongs to."""
-    base, plus, folder = name.rpartition("+")
-    if plus and not Path(name).exists() and (Path(folder) / ADAPTER).exists():
-        model = open_model(base, dtype=dtype, device=device, adapter=folder)
-        model.name = name
-    else:
-        model = open_model(name, dtype=dtype, device=device)
+    base, adapter = base_and_adapter(name)
+    model = open_model(base, dtype=dtype, device=device, adapter=adapter)
+    model.name = name
     model.compile_for_long_work()
     return model
+
+
+def base_and_adapter(name: str) -> tuple[str, str | None]:
+    """What `open` takes as a name, or MODEL+FOLDER with an adapter's folder."""
+    if not Path(name).exists():
+        for place, letter in enumerate(name):  # either part may have a + in its own name
+            if letter == "+" and (Path(name[place + 1 :]) / ADAPTER).exists():
+                return name[:place], name[place + 1 :]
+    return name, None
 
 
 def compare(folders: Sequence[Path]) -> tuple[dict[str, Any], list[Reading], list[Row]]:
