@@ -1,9 +1,7 @@
 """What the page says about the second paper's probes, in the form of sections.py."""
 
-from collections.abc import Callable
 from typing import Any
 
-from maskwise.report.coherence_tables import verdict_number
 from maskwise.report.curves import Measure, Point, Section
 from maskwise.report.readings import Reading
 
@@ -17,19 +15,6 @@ def _nats(key: str, label: str) -> Measure:
 
 def _share(key: str, label: str) -> Measure:
     return Measure(key, label, f"{key}_low", f"{key}_high")
-
-
-def _verdicts(*names: str) -> Callable[[Reading], list[str]]:
-    """The claims of these names, each with its measurement and verdict."""
-
-    def lines(reading: Reading) -> list[str]:
-        return [_verdict(claim) for claim in reading.summary.get("claims", []) if claim["name"] in names]
-
-    return lines
-
-
-def _verdict(claim: dict[str, Any]) -> str:
-    return f"{claim['verdict']}: {claim['claim']} ({claim['measure']}: {verdict_number(claim)})"
 
 
 def _marginals(reading: Reading) -> list[Point]:
@@ -120,7 +105,7 @@ COHERENCE_SECTIONS = (
         ),
         caption="Line: mean over pieces of text; band: 95 % interval.",
         says=lambda reading: [],  # the ends of these curves say little: it is the middle that counts
-        verdicts=_verdicts("far-unsure", "far-doubtful", "far-frequent", "middle-unsure"),
+        claims=("far-unsure", "far-doubtful", "far-frequent", "middle-unsure"),
     ),
     Section(
         probe="marginals",
@@ -139,7 +124,7 @@ COHERENCE_SECTIONS = (
         ),
         caption="Line: mean over pieces of text; band: 95 % interval.",
         says=lambda reading: [],
-        verdicts=_verdicts("grow-alike", "far-identical"),
+        claims=("grow-alike", "far-identical"),
     ),
     Section(
         probe="total-correlation",
@@ -155,7 +140,7 @@ COHERENCE_SECTIONS = (
         measures=(_nats("tc", "Total correlation (nats)"),),
         caption="Line: mean over pieces of text and both orders, 32 samples each; band: 95 % interval.",
         spread=True,
-        verdicts=_verdicts("coupled"),
+        claims=("coupled",),
     ),
     Section(
         probe="order",
@@ -176,7 +161,7 @@ COHERENCE_SECTIONS = (
         ),
         caption="Mean over pieces of text; whisker: 95 % interval.",
         says=_order_in_words,
-        verdicts=_verdicts("reading-order", "leftmost-first"),
+        claims=("reading-order", "leftmost-first"),
     ),
     Section(
         probe="coherence",
@@ -193,6 +178,6 @@ COHERENCE_SECTIONS = (
         measures=(Measure("accuracy", "Puzzles solved"),),
         caption="Line: share of puzzles solved; band: 95 % interval.",
         says=_areas_in_words,
-        verdicts=_verdicts(*(f"speed-{puzzle}" for puzzle in ("copy", "replace", "shuffle"))),
+        claims=("speed-copy", "speed-replace", "speed-shuffle"),
     ),
 )

@@ -42,7 +42,7 @@ class Section:
 
     `at` words a place on the x axis in a sentence; `spread` widens small counts on it; `x_names` are places that are
     no numbers. `name` tells two sections of one probe apart; `says` words a figure that is no curve; `side_by_side` is
-    shown only where models are compared; `verdicts` are lines on what the paper claims, after the others.
+    shown only where models are compared; `claims` names those of the summary that are told here.
     """
 
     probe: str
@@ -61,7 +61,7 @@ class Section:
     name: str = ""
     side_by_side: bool = False
     says: Callable[[Reading], list[str]] | None = None
-    verdicts: Callable[[Reading], list[str]] | None = None
+    claims: tuple[str, ...] = ()
 
 
 def panels(section: Section, readings: Sequence[Reading]) -> list[Panel]:

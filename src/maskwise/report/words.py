@@ -6,6 +6,7 @@ from typing import Any
 
 from maskwise.probes.intervals import none_seen
 from maskwise.probes.settings import COHERENCE_PROBES
+from maskwise.report.coherence_tables import verdict_number
 from maskwise.report.curves import CHANCE, Measure, Point, Section, along
 from maskwise.report.readings import Reading
 from maskwise.report.sections import filler_name
@@ -280,7 +281,19 @@ def what_this_run_shows(section: Section, readings: Sequence[Reading]) -> list[s
         return [f"{r.label}, {line}" if len(readings) > 1 else line for r in readings for line in words(r)]
 
     own = lines(section.says) if section.says else _line_per_curve(section, readings)
-    return own + (lines(section.verdicts) if section.verdicts else [])
+    return own + [line for name in section.claims for line in _verdict(name, readings)]
+
+
+def _verdict(name: str, readings: Sequence[Reading]) -> list[str]:
+    """What becomes of a claim: one line, with all models that can judge it."""
+    found = [(r.label, claim) for r in readings for claim in r.summary.get("claims", []) if claim["name"] == name]
+    if not found:
+        return []
+    told = found[0][1]
+    if len(readings) == 1:
+        return [f"{told['verdict']}: {told['claim']} ({told['measure']}: {verdict_number(told)})"]
+    each = "; ".join(f"{label} {verdict_number(claim)}: {claim['verdict']}" for label, claim in found)
+    return [f"{told['claim']} ({told['measure']}): {each}"]
 
 
 def _line_per_curve(section: Section, readings: Sequence[Reading]) -> list[str]:
@@ -312,7 +325,7 @@ def _first_to_last(who: str, curve: list[Point], measure: Measure, section: Sect
         return line
     line += f", {shown(last)} at {place(last)}"
     if not measure.percent:
-        return f"{line} ({after - before:+.2f}{unit})".replace("-", "−")
+        return f"{line} ({f'{after - before:+.2f}'.replace('-', '−')}{unit})"
     return f"{line} ({points(after - before)}{chance_of_change(first, last)})"
 
 
