@@ -68,7 +68,7 @@ def test_known_runs_have_a_known_reduction(folders):
     assert told["Degradation"].values == ("37.5\u00a0%", "12.5\u00a0%")
     assert told["Degradation"].changes[0].startswith("67\u00a0% less (")
     assert told["Degradation in 4 steps"].changes[0].startswith("50\u00a0% less (")
-    assert told["Right with 2 masks"].changes == ("0.0\u00a0points (no answer changed)",)
+    assert told["Right with 2 masks"].changes == ("0.0\u00a0points (nothing changed)",)
 
 
 def records(correct, task="t"):

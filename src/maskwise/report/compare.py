@@ -184,7 +184,7 @@ def _change(score: Score, show: Any) -> str:
     if score["low"] is None or score["high"] is None:
         return show(score["value"])
     if score["value"] == score["low"] == score["high"] == 0:
-        return f"{show(0)} (no answer changed)"  # a bootstrap of equal answers has no spread to tell
+        return f"{show(0)} (nothing changed)"  # a bootstrap of equal answers has no spread to tell
     if show is _gone:
         return f"{show(score['value'])} ({between(score['low'], score['high'])})"
     low, high = (show(score[end]).removesuffix(f"{NBSP}points") for end in ("low", "high"))
