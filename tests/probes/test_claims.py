@@ -44,6 +44,7 @@ def test_an_interval_beyond_what_is_asked_holds_and_beyond_nothing_alone_is_in_d
     assert verdict(0.2, 0.3, nothing=0.5, asked=0.1, less=True) == "in direction"
     assert verdict(0.4, 0.6, nothing=0.5, asked=0.1, less=True) == "does not hold"
     assert verdict(None, None, nothing=0, asked=0) == "cannot be told"
+    assert verdict(0.7, 0.9, nothing=0.8, asked=0.5) == "does not hold"  # many, but no more than without the claim
 
 
 def test_a_source_that_fades_into_frequencies_confirms_the_second_claim():

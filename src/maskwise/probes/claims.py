@@ -1,7 +1,7 @@
 """The second paper's claims held against a run: what was measured, its 95 % interval, and a verdict.
 
 A claim names two numbers: `nothing`, what would be measured if there were nothing to it, and `asked`, what it takes to
-say that it holds (ours where the paper says only "almost" or "close to"). With the whole interval beyond `asked` it
+say that it holds (ours where the paper says only "almost" or "close to"). With the whole interval beyond both it
 holds; beyond `nothing` alone it is in direction; otherwise it does not hold. Differences are taken within a piece of
 text, so they are paired; intervals are Student's over the pieces.
 
@@ -53,7 +53,7 @@ def verdict(low: float | None, high: float | None, nothing: float, asked: float,
         return "cannot be told"
     if less:
         low, nothing, asked = -high, -nothing, -asked
-    return "holds" if low > asked else "in direction" if low > nothing else "does not hold"
+    return "holds" if low > max(asked, nothing) else "in direction" if low > nothing else "does not hold"
 
 
 def judged(
