@@ -83,6 +83,18 @@ def test_equal_views_have_no_variation_and_no_variation_gradient():
         assert torch.count_nonzero(leaf.grad) == 0
 
 
+def test_the_gradient_is_scaled_by_what_follows_and_given_out_once():
+    inputs = case(4)
+    whole, fifth = ([x.clone().requires_grad_() for x in inputs[:3]] for _ in range(2))
+    linear_ce_tv(*whole, *inputs[3:]).loss.backward()
+    loss = linear_ce_tv(*fifth, *inputs[3:]).loss
+    (loss / 5).backward(retain_graph=True)
+    for a, b in zip(whole, fifth, strict=True):
+        torch.testing.assert_close(a.grad / 5, b.grad)
+    with pytest.raises(RuntimeError, match="backward once"):
+        loss.backward()
+
+
 def test_sign_of_zero_is_zero():
     """Mirrored logits (1, 0, -1) and (-1, 0, 1): the middle token has exactly the same probability in both views."""
     weight = torch.tensor([[1.0], [0.0], [-1.0]])
