@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -124,10 +125,22 @@ def test_the_same_random_orders_for_any_batch_size(tmp_path, decoded):
 
 
 def test_two_processes_make_the_same_records_as_one(tmp_path, decoded):
-    launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
-    command = [*launch, ALONE, tmp_path, "DECODED"]
-    finished = subprocess.run(command, env=ENVIRONMENT, capture_output=True, text=True, timeout=120)
-    assert finished.returncode == 0, finished.stderr
+    """With the environment torchrun gives them, but in this session: torchrun's children outlive a test that is cut."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        crew = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free.getsockname()[1])}
+    command = [sys.executable, ALONE, tmp_path, "DECODED"]
+    started = [
+        subprocess.Popen(command, env=ENVIRONMENT | crew | {"RANK": rank, "LOCAL_RANK": rank}, stderr=subprocess.PIPE)
+        for rank in ("0", "1")
+    ]
+    try:
+        for process in started:
+            _, problem = process.communicate(timeout=120)
+            assert process.returncode == 0, problem
+    finally:
+        for process in started:
+            process.kill()
     assert_same_records(tmp_path, decoded)
     assert sorted(file.name for file in tmp_path.iterdir()) == ["manifest.json", "records.jsonl"]
 
