@@ -1,8 +1,6 @@
 """`maskwise report`, and the table it prints."""
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -49,15 +47,3 @@ def test_the_table_has_scores_curves_and_mask_counts(tmp_path: Path, capsys: pyt
     assert any(line.startswith("Mask tax 64 %") for line in printed)
     assert any(line.startswith("100 40 50.0 %") for line in printed)
     assert any(line.startswith("[red] 7 1 40 10.0 %") for line in printed)
-
-
-def test_nothing_heavy_is_imported_for_the_help() -> None:
-    code = (
-        "import sys, maskwise.cli; print([m for m in ('torch', 'matplotlib', 'scipy', 'jinja2') if m in sys.modules])"
-    )
-    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout.strip() == "[]"
-
-
-def test_figures_are_imported_without_matplotlib() -> None:
-    code = "import sys, maskwise.report.page; print('matplotlib' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout.strip() == "False"
