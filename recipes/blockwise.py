@@ -22,19 +22,17 @@ from functools import partial
 from pathlib import Path
 
 import torch
-from rich.console import Console
-from rich.progress import track
 from torch import Tensor
 
 from maskwise.decoding.generate import generate
-from maskwise.diffusion import Noised, blockwise, nelbo, nelbo_call
+from maskwise.diffusion import Noised, blockwise, nelbo
 from maskwise.models.base import Model
-from maskwise.models.llada import LLaDAConfig, LLaDAModelLM
-from maskwise.models.opening import behind_the_seam
+from maskwise.models.llada import LLaDAConfig
 from maskwise.probes.intervals import reach
 from maskwise.probes.order import global_arness, kendall_tau
 from maskwise.report.figures import Curve, Panel, svg_and_png
 from maskwise.tasks.markov import Chain, small_chain
+from small_llada import train_small
 
 BLOCK, BLOCKS = 4, 8
 LENGTH = 1 + BLOCK * BLOCKS
@@ -48,26 +46,12 @@ Row = dict[str, float]  # the name of a measure, in the order of the table -> it
 
 
 def train(chain: Chain, noise: Noise, steps: int, batch: int, seed: int, name: str) -> Model:
-    mask_id = chain.states
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        net = LLaDAModelLM(
-            LLaDAConfig(d_model=64, n_layers=2, n_heads=4, mlp_hidden_size=128, vocab_size=mask_id + 1,
-                        max_sequence_length=64, mask_token_id=mask_id, init_std=0.05)
-        )  # fmt: skip
-    model = behind_the_seam(net, None, name)
+    config = LLaDAConfig(d_model=64, n_layers=2, n_heads=4, mlp_hidden_size=128, vocab_size=chain.states + 1,
+                         max_sequence_length=64, mask_token_id=chain.states, init_std=0.05)  # fmt: skip
     draws = torch.Generator().manual_seed(seed)
-    optimiser = torch.optim.AdamW(model.parameters(), lr=3e-3, weight_decay=0.0)
-    falling = torch.optim.lr_scheduler.OneCycleLR(optimiser, 3e-3, total_steps=steps, pct_start=0.1)
-    for _ in track(range(steps), f"Training with {name}, seed {seed}", console=Console(stderr=True)):
-        sequences = chain.sample(batch, LENGTH, draws)
-        call = nelbo_call(model, [noise(ids, draws) for ids in sequences])
-        optimiser.zero_grad()
-        model(call.batch, call.index, call.loss).backward()
-        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        optimiser.step()
-        falling.step()
-    return model.eval()
+    return train_small(
+        config, lambda: [noise(ids, draws) for ids in chain.sample(batch, LENGTH, draws)], steps, seed, name
+    )
 
 
 # What is measured; a model of None is the source itself

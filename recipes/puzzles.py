@@ -23,15 +23,15 @@ from rich.console import Console
 from rich.progress import track
 from scipy import stats
 
-from maskwise.diffusion import blockwise, nelbo_call
+from maskwise.diffusion import Noised, blockwise
 from maskwise.models.base import Model
-from maskwise.models.llada import LLaDAConfig, LLaDAModelLM
-from maskwise.models.opening import behind_the_seam
+from maskwise.models.llada import LLaDAConfig
 from maskwise.probes.claims import BLIND_RULES
 from maskwise.probes.coherence import ITEMS, Pace, paces, solve
 from maskwise.probes.coherence_scores import areas
 from maskwise.tasks.coherence import NAMES, Asked, Name, closed_form, make_puzzle
 from maskwise.tasks.prompts import Prompt
+from small_llada import train_small
 
 WORDS = 8
 SEPARATOR = WORDS + len(NAMES)
@@ -52,25 +52,15 @@ def draw_line(name: Name, draws: random.Random) -> tuple[list[int], Asked]:
 
 
 def train(steps: int, batch: int, seed: int) -> Model:
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        net = LLaDAModelLM(
-            LLaDAConfig(d_model=64, n_layers=3, n_heads=4, mlp_hidden_size=192, vocab_size=MASK + 1,
-                        max_sequence_length=16, mask_token_id=MASK, init_std=0.05)
-        )  # fmt: skip
-    model = behind_the_seam(net, None, "puzzles")
+    config = LLaDAConfig(d_model=64, n_layers=3, n_heads=4, mlp_hidden_size=192, vocab_size=MASK + 1,
+                         max_sequence_length=16, mask_token_id=MASK, init_std=0.05)  # fmt: skip
     lines, noise = random.Random(seed), torch.Generator().manual_seed(seed)
-    optimiser = torch.optim.AdamW(model.parameters(), lr=3e-3, weight_decay=0.0)
-    falling = torch.optim.lr_scheduler.OneCycleLR(optimiser, 3e-3, total_steps=steps, pct_start=0.1)
-    for _ in track(range(steps), "Training", console=Console(stderr=True)):
+
+    def draw() -> list[Noised]:
         drawn = [torch.tensor(draw_line(lines.choice(NAMES), lines)[0]) for _ in range(batch)]
-        call = nelbo_call(model, [blockwise(ids, MASK, ITEMS, noise, start=START) for ids in drawn])
-        optimiser.zero_grad()
-        model(call.batch, call.index, call.loss).backward()
-        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        optimiser.step()
-        falling.step()
-    return model.eval()
+        return [blockwise(ids, MASK, ITEMS, noise, start=START) for ids in drawn]
+
+    return train_small(config, draw, steps, seed, "puzzles")
 
 
 def records_of(model: Model, name: Name, pace: Pace, tries: int, seed: int) -> list[dict[str, Any]]:
