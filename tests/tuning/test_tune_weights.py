@@ -97,3 +97,19 @@ def test_an_adapter_names_its_base_as_the_user_did(tmp_path):
     save_weights(model, tmp_path, trained_weights(model), None)
     assert json.loads((tmp_path / "adapter_config.json").read_text())["base_model_name_or_path"] == "tiny-llada"
     assert mw.open(tmp_path).name == str(tmp_path)  # opens by itself, wherever it is carried
+
+
+@pytest.mark.parametrize(
+    ("config", "said"),
+    [
+        ("{", "not valid JSON"),
+        ("[]", "does not hold a configuration"),
+        ("{}", "does not name its base"),
+        ('{"base_model_name_or_path": "tiny-llada+ma"}', "does not name its base"),
+        ('{"base_model_name_or_path": "SELF"}', "does not name its base"),
+    ],
+)
+def test_an_adapter_that_leads_to_no_model_is_refused_in_one_line(tmp_path, config, said):
+    (tmp_path / "adapter_config.json").write_text(config.replace("SELF", tmp_path.as_posix()))
+    with pytest.raises(UserError, match=said):
+        mw.open(tmp_path)

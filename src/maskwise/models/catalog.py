@@ -88,7 +88,7 @@ def locate_checkpoint(name: str) -> tuple[Path, Path | None]:
     """The folder of a checkpoint and, where the name leads to an adapter, the adapter's folder too."""
     folder = Path(name) if Path(name).is_dir() else ZOO / name
     if Path(name).is_dir() or name in embedded_models():
-        if (folder / "adapter_config.json").exists() and not (folder / "config.json").exists():
+        if _is_adapter(folder):
             return locate_checkpoint(_base_of(folder))[0], folder
         return folder, None
     if Path(name).exists():
@@ -101,10 +101,14 @@ def locate_checkpoint(name: str) -> tuple[Path, Path | None]:
     )
 
 
+def _is_adapter(folder: Path) -> bool:
+    return (folder / "adapter_config.json").exists() and not (folder / "config.json").exists()
+
+
 def _base_of(adapter: Path) -> str:
-    """The model an adapter says it was trained on."""
-    base = json.loads((adapter / "adapter_config.json").read_text()).get("base_model_name_or_path")
-    if not base:
+    """The model an adapter says it was trained on, which is not an adapter again."""
+    base = _read_object(adapter / "adapter_config.json").get("base_model_name_or_path")
+    if not isinstance(base, str) or not base or _is_adapter(Path(base)) or _is_adapter(ZOO / base):
         raise UserError(f"the adapter in {adapter} does not name its base model: open that, and give this as adapter")
     return base
 
@@ -126,14 +130,19 @@ def read_settings(folder: Path) -> dict[str, Any]:
     file = folder / "config.json"
     if not file.exists():
         raise UserError(f"{folder} has no config.json: give the folder of a checkpoint")
-    try:
-        settings = json.loads(file.read_text())
-    except json.JSONDecodeError as problem:
-        raise UserError(f"{file} is not valid JSON ({problem}): download it again") from None
-    if not isinstance(settings, dict):
-        raise UserError(f"{file} does not hold a configuration: download it again")
+    settings = _read_object(file)
     _check_numbers(file, settings)
     return settings
+
+
+def _read_object(file: Path) -> dict[str, Any]:
+    try:
+        read = json.loads(file.read_text())
+    except ValueError as problem:
+        raise UserError(f"{file} is not valid JSON ({problem}): download it again") from None
+    if not isinstance(read, dict):
+        raise UserError(f"{file} does not hold a configuration: download it again")
+    return read
 
 
 def _check_numbers(file: Path, settings: dict[str, Any]) -> None:

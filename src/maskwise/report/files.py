@@ -6,14 +6,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import jinja2
 from markupsafe import Markup
 from rich.table import Table
 
-from maskwise import __version__
 from maskwise.errors import UserError
 from maskwise.report import figures
 from maskwise.report.bars import Chart
+from maskwise.report.templates import render
 
 
 @dataclass(frozen=True)
@@ -62,25 +61,12 @@ def write_result(folder: Path, summary: dict[str, Any], result: Result) -> Path:
 
 
 def _page(result: Result) -> str:
-    environment = jinja2.Environment(
-        loader=jinja2.PackageLoader("maskwise", "report"),
-        autoescape=True,
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
     label = f"{result.title}. {' '.join(result.sentences)}"
     wide, narrow = (
         Markup(figures.inline(result.chart.svg_for_page(narrow), prefix, label))
         for narrow, prefix in ((False, "w"), (True, "n"))
     )
-    return environment.get_template("result.html.jinja").render(
-        version=__version__,
-        css=Markup((Path(__file__).parent / "page.css").read_text(encoding="utf-8")),
-        result=result,
-        wide=wide,
-        narrow=narrow,
-    )
+    return render("result.html.jinja", result=result, wide=wide, narrow=narrow)
 
 
 def _cannot_write(folder: Path, problem: OSError) -> UserError:

@@ -6,18 +6,17 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-import jinja2
 from markupsafe import Markup
 from rich.console import Console
 from rich.progress import track
 
-from maskwise import __version__
 from maskwise.errors import UserError
 from maskwise.probes.settings import DEFAULT, FULL, QUICK
 from maskwise.report import figures, words
 from maskwise.report.curves import Measure, Section, in_order, panels
 from maskwise.report.readings import Reading, differing_settings, read_all
 from maskwise.report.sections import sections_for
+from maskwise.report.templates import render
 
 KINDS = {
     "llada": "masked diffusion (LLaDA)",
@@ -66,18 +65,10 @@ def build(readings: Sequence[Reading], changes: Sequence[words.Row] = ()) -> tup
         view, files = _section_view(section, readings, f"p{len(shown)}")
         shown.append(view)
         drawings |= files
-    environment = jinja2.Environment(
-        loader=jinja2.PackageLoader("maskwise", "report"),
-        autoescape=True,
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
     labels = [reading.label for reading in readings]
     models = [_model_view(reading) for reading in readings]
-    page = environment.get_template("page.html.jinja").render(
-        version=__version__,
-        css=Markup((Path(__file__).parent / "page.css").read_text(encoding="utf-8")),
+    page = render(
+        "page.html.jinja",
         title=labels[0] if len(labels) == 1 else "Side by side: " + ", ".join(labels),
         models=models,
         scores=[
