@@ -14,6 +14,7 @@ import platform
 import subprocess
 import sys
 import tempfile
+import time
 import traceback
 from collections.abc import Callable, Iterable
 from functools import partial
@@ -64,10 +65,15 @@ def main() -> int:
     cuda = torch.cuda.is_available()
     # On CUDA each row has a process of its own: what one leaves in memory, or breaks, is nothing to the next.
     run = apart if cuda and len(rows) > 1 else here
-    found: dict[str, Any] = {"machine": machine("cuda" if cuda else "cpu"), "ceilings": [], "lines": [], "failed": []}
+    found: dict[str, Any] = {
+        "machine": machine("cuda" if cuda else "cpu"), "ceilings": [], "seconds": {}, "lines": [], "failed": [],
+    }  # fmt: skip
     for row in rows:
         print(f"row {row} ...", file=sys.stderr, flush=True)
+        began = time.monotonic()
         run(row, torch.device("cuda" if cuda else "cpu"), found, given.out)
+        found["seconds"][row] = round(time.monotonic() - began)
+    save(found, given.out)
     show(found)
     return 1 if found["failed"] else 0
 
@@ -117,6 +123,7 @@ def show(found: dict[str, Any]) -> None:
     """A short table, last of all that is printed."""
     print(", ".join(f"{name} {value}" for name, value in found["machine"].items()))
     print("matrix product ceiling, TFLOP/s:", ", ".join(f"{value:.3g}" for value in found["ceilings"]))
+    print("seconds, all included:", ", ".join(f"row {row} {taken}" for row, taken in found["seconds"].items()))
     table = [HEADINGS, *(_cells(entry) for entry in found["lines"])]
     widths = [max(len(line[column]) for line in table) for column in range(len(HEADINGS))]
     for line in table:

@@ -16,6 +16,7 @@ from maskwise.decoding.canvas import Frame, Sheet
 from maskwise.decoding.generate import Snapshot, generate
 from maskwise.models.attention import KeyValues
 from maskwise.models.base import Batch, Model
+from maskwise.models.packing import packed_products
 
 # canvas, cache, bar. Steps that all cost the same are timed a few at a time; a cached block is timed whole.
 WAYS = (("blocks", "none", 1.1), ("blocks", "prefix", 3.5), ("blocks", "dual", 6.0), ("growing", "none", None))
@@ -100,6 +101,13 @@ def check_replay(bench: Bench, model: Model, prompts: list[list[int]], new: int,
         sheet.ids[frame.index[::3]] = 1 + number  # the canvas changes under the pass
 
 
+def check_passes(bench: Bench, model: Model, prompts: list[list[int]], new: int, block: int) -> None:
+    """As `generate` takes them: query, key and value in one product."""
+    with packed_products(model.core):
+        check_first_step(bench, model, prompts[0], new)
+        check_replay(bench, model, prompts, new, block)
+
+
 def plain_block(bench: Bench, model: Model, prompt: list[int], new: int, block: int, few: int) -> float:
     """Seconds of a block's steps, from a few of them: each costs the same."""
     plain_steps(model, prompt, new, block, 2)
@@ -137,15 +145,13 @@ def decoding(bench: Bench, kind: str) -> Iterator[Line]:
     model = make_model(bench, kind)
     new, block, few = (NEW, BLOCK, FEW) if bench.full else (TOY_NEW, TOY_BLOCK, TOY_FEW)
     prompts = random_ids([1000, 968, 1031, 985, 1017, 990, 1008, 1001] if bench.full else [20, 17], model)
-    check_first_step(bench, model, prompts[0], new)
-    check_replay(bench, model, prompts, new, block)
+    check_passes(bench, model, prompts, new, block)
     if not bench.full:  # in float32 even the order of near ties is the same
         _, ours = our_steps(bench, model, prompts, new, block, "blocks", "none", 1, 2 * block)
         assert ours == [plain_steps(model, prompt, new, block, 2 * block) for prompt in prompts], "other tokens"
     one = plain_block(bench, model, prompts[0], new, block, few)
     if bench.full:
         model.compile_layers()
-        check_first_step(bench, model, prompts[0], new)
-        check_replay(bench, model, prompts, new, block)
+        check_passes(bench, model, prompts, new, block)
     yield from ways(bench, model, prompts[:1], one)
     yield from ways(bench, model, prompts, one)

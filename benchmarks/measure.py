@@ -109,7 +109,7 @@ def forward_flops(model: Model, lengths: list[int], head_rows: int) -> float:
 
 def difference(ours: Tensor, plain: Tensor) -> float:
     """||ours - plain|| / ||plain|| in float64, over what is finite in both."""
-    ours, plain = ours.detach().double().cpu(), plain.detach().double().cpu()
+    ours, plain = ours.detach().double(), plain.detach().to(ours.device).double()
     finite = torch.isfinite(ours) & torch.isfinite(plain)
     assert bool(finite.any()), "nothing finite to compare"
     return float((ours[finite] - plain[finite]).norm() / plain[finite].norm().clamp(min=1e-30))

@@ -18,10 +18,12 @@ from maskwise.errors import UserError
 from maskwise.models.attention import Layout, Store, attend
 from maskwise.models.layers import (
     Frequencies,
+    Packed,
     RMSNorm,
     default_inverse_frequencies,
     dense_pass,
     initialise,
+    products,
     rotary_tables,
     rotate,
 )
@@ -105,11 +107,12 @@ class DreamAttention(nn.Module):
         self.k_proj = nn.Linear(config.hidden_size, kv_width, bias=config.qkv_bias)
         self.v_proj = nn.Linear(config.hidden_size, kv_width, bias=config.qkv_bias)
         self.o_proj = nn.Linear(q_width, config.hidden_size, bias=False)
+        self.packed: Packed | None = None  # q, k, v while decoding
 
     def forward(self, x: Tensor, cosine: Tensor, sine: Tensor, layout: Layout, store: Store | None) -> Tensor:
-        q = rotate(self.q_proj(x).unflatten(-1, (-1, self.head_dim)), cosine, sine)
-        k = rotate(self.k_proj(x).unflatten(-1, (-1, self.head_dim)), cosine, sine)
-        v = self.v_proj(x).unflatten(-1, (-1, self.head_dim))
+        maps = (self.q_proj, self.k_proj, self.v_proj)
+        q, k, v = (part.unflatten(-1, (-1, self.head_dim)) for part in products(x, maps, self.packed))
+        q, k = rotate(q, cosine, sine), rotate(k, cosine, sine)
         return self.o_proj(attend(q, k, v, layout, self.head_dim**-0.5, store).flatten(1))
 
 

@@ -1,6 +1,6 @@
 """What LLaDA and Dream share: the norm, rotary positions, and the call of one stack of blocks in both its forms."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import torch
 import torch.nn.functional as F
@@ -19,6 +19,16 @@ class RMSNorm(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         return self.weight * F.rms_norm(x, x.shape[-1:], eps=self.eps).to(x.dtype)  # autocast would widen it
+
+
+Packed = tuple[Tensor, Tensor | None]  # the weights of several linear maps end to end, and their biases
+
+
+def products(x: Tensor, maps: Sequence[nn.Linear], packed: Packed | None) -> Sequence[Tensor]:
+    """x [T, d] through each of the maps, in one product where they are packed (packing.py)."""
+    if packed is None:
+        return [one(x) for one in maps]
+    return F.linear(x, *packed).split([one.out_features for one in maps], dim=-1)
 
 
 def rotary_tables(positions: Tensor, inverse_frequencies: Tensor, scaling: float = 1.0) -> tuple[Tensor, Tensor]:

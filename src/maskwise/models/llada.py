@@ -16,10 +16,12 @@ from maskwise.errors import UserError
 from maskwise.models.attention import Layout, Store, attend
 from maskwise.models.layers import (
     Frequencies,
+    Packed,
     RMSNorm,
     default_inverse_frequencies,
     dense_pass,
     initialise,
+    products,
     rotary_tables,
     rotate,
 )
@@ -115,13 +117,13 @@ class LLaDABlock(GradientCheckpointingLayer):
         self.ff_proj = nn.Linear(width, config.mlp_hidden_size, bias=bias)
         self.up_proj = nn.Linear(width, config.mlp_hidden_size, bias=bias)
         self.ff_out = nn.Linear(config.mlp_hidden_size, width, bias=bias)
+        self.packed: Packed | None = None  # q, k, v while decoding
 
     def forward(self, x: Tensor, cosine: Tensor, sine: Tensor, layout: Layout, store: Store | None) -> Tensor:
         """x [T, d] -> [T, d]."""
-        normed = self.attn_norm(x)
-        q = rotate(self.q_proj(normed).unflatten(-1, (-1, self.head_dim)), cosine, sine)
-        k = rotate(self.k_proj(normed).unflatten(-1, (-1, self.head_dim)), cosine, sine)
-        v = self.v_proj(normed).unflatten(-1, (-1, self.head_dim))
+        maps = (self.q_proj, self.k_proj, self.v_proj)
+        q, k, v = (part.unflatten(-1, (-1, self.head_dim)) for part in products(self.attn_norm(x), maps, self.packed))
+        q, k = rotate(q, cosine, sine), rotate(k, cosine, sine)
         x = x + self.attn_out(attend(q, k, v, layout, self.head_dim**-0.5, store).flatten(1))
         normed = self.ff_norm(x)
         return x + self.ff_out(F.silu(self.ff_proj(normed)) * self.up_proj(normed))

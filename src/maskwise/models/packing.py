@@ -1,0 +1,60 @@
+"""Query, key and value weights laid end to end, so that one product serves the three.
+
+A decoding step over a short block reads every weight once and does little with it. Three small products and their sums
+then cost about twice what one does.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+import torch
+from torch import Tensor, nn
+
+from maskwise.models.layers import Packed
+
+
+@contextmanager
+def packed_products(net: nn.Module) -> Iterator[None]:
+    """Inside, the layers of a LLaDA or Dream model take one product for three.
+
+    The weights stay where they were laid, as parameters of their own in one piece of memory, so the next time nothing
+    moves. They are looked at anew each time: an adapter may have been put on a map, or another weight in its place.
+    """
+    owners = [module for module in net.modules() if hasattr(module, "packed")]
+    for owner in owners:
+        owner.packed = _pack([owner.q_proj, owner.k_proj, owner.v_proj])  # type: ignore[assignment, list-item]
+    try:
+        yield
+    finally:
+        for owner in owners:
+            owner.packed = None  # type: ignore[assignment]
+
+
+def _pack(maps: Sequence[nn.Module]) -> Packed | None:
+    """None where a map is more than a weight: adapted, or quantised."""
+    plain = [one for one in maps if type(one) is nn.Linear]
+    if len(plain) < len(maps):
+        return None
+    biases = [one.bias for one in plain if one.bias is not None]
+    return _end_to_end([one.weight for one in plain]), _end_to_end(biases) if biases else None
+
+
+def _end_to_end(parts: Sequence[Tensor]) -> Tensor:
+    """Parameters [n_i, ...] as one tensor [sum of n_i, ...], whose parts they are from then on."""
+    whole = _joined(parts)
+    if whole is None:
+        whole = torch.cat([part.detach() for part in parts])
+        for part, place in zip(parts, whole.split([len(part) for part in parts]), strict=True):
+            part.data = place
+    return whole
+
+
+def _joined(parts: Sequence[Tensor]) -> Tensor | None:
+    """The tensor the parts make up, if they lie one behind the other in one piece of memory."""
+    memory, end = parts[0].untyped_storage().data_ptr(), parts[0].storage_offset()
+    for part in parts:
+        if part.untyped_storage().data_ptr() != memory or part.storage_offset() != end or not part.is_contiguous():
+            return None
+        end += part.numel()
+    size = (sum(len(part) for part in parts), *parts[0].shape[1:])
+    return parts[0].detach().as_strided(size, parts[0].stride())
