@@ -11,6 +11,7 @@ from benchmarks.probe import LONG, TOY_LONG, probe_units, prompts_of
 from benchmarks.shapes import make_model
 from maskwise.models.base import Model
 from maskwise.probes.attribution import embedding_gradients, own_rows
+from maskwise.probes.runner import Answer
 from maskwise.tasks.prompts import Prompt
 
 
@@ -29,6 +30,16 @@ def plain_norms(model: Model, prompts: list[Prompt], tokens: list[int]) -> Tenso
     return torch.cat(found)
 
 
+def check_again(
+    prompts: list[Prompt], answers: list[Answer], norms: Tensor, new_answers: list[Answer], new_norms: Tensor
+) -> None:
+    """Where a near tie fell otherwise, another token's gradient was taken: those prompts have nothing to compare."""
+    same = [old.token == new.token for old, new in zip(answers, new_answers, strict=True)]
+    assert sum(same) > len(same) / 2, f"only {sum(same)} of {len(same)} answers are the same"
+    kept = torch.tensor([agrees for prompt, agrees in zip(prompts, same, strict=True) for _ in prompt.ids])
+    check_close("compiled attribution", new_norms[kept.to(norms.device)], norms[kept.to(norms.device)], 0.15)
+
+
 def attribution(bench: Bench) -> Iterator[Line]:
     model = make_model(bench, "llada")
     prompts = prompts_of(probe_units(model, LONG if bench.full else TOY_LONG, 1, 2))
@@ -44,7 +55,7 @@ def attribution(bench: Bench) -> Iterator[Line]:
     if bench.full:
         yield line(bench, "b", f"{model.name}, layers not compiled", ours, reference, flops)
         model.compile_layers()
-        check_close("compiled attribution", embedding_gradients(model, prompts)[1], norms, 0.15)
+        check_again(prompts, answers, norms, *embedding_gradients(model, prompts))
         ours = timed(bench.device, lambda: embedding_gradients(model, prompts))
     compared = line(bench, "b", f"{model.name}, {len(prompts)} prompts", ours, reference, flops)
     yield compared
