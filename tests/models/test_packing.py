@@ -76,6 +76,21 @@ def test_an_adapter_is_not_passed_over():
         assert torch.equal(model.hidden(batch), plain)
 
 
+class Quantised(torch.Tensor):
+    """Stands for the tensors of torchao and of FSDP2: weights that are parameters, but not plain memory."""
+
+
+@torch.no_grad()
+def test_weights_that_are_not_plain_memory_are_left_alone():
+    model, batch = tiny_llada(), Batch.pack(RAGGED)
+    plain = model.hidden(batch)
+    for owner in owners(model):
+        owner.k_proj.weight = torch.nn.Parameter(owner.k_proj.weight.data.as_subclass(Quantised))
+    with packed_products(model.core):
+        assert all(owner.packed is None for owner in owners(model))
+        assert torch.equal(model.hidden(batch), plain)
+
+
 def test_a_packed_model_still_trains_and_goes_to_disk(tmp_path):
     model, batch = tiny_dream(), Batch.pack(RAGGED)
     with packed_products(model.core):

@@ -31,8 +31,8 @@ def packed_products(net: nn.Module) -> Iterator[None]:
 
 
 def _pack(maps: Sequence[nn.Module]) -> Packed | None:
-    """None where a map is more than a weight: adapted, or quantised."""
-    plain = [one for one in maps if type(one) is nn.Linear]
+    """None where a map is more than a weight: adapted, quantised, spread over processes."""
+    plain = [one for one in maps if type(one) is nn.Linear and type(one.weight) is nn.Parameter]
     if len(plain) < len(maps):
         return None
     biases = [one.bias for one in plain if one.bias is not None]
