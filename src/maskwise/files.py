@@ -1,4 +1,4 @@
-"""How every room reads a text file that a user names."""
+"""Reading a text file that a user names."""
 
 from pathlib import Path
 

@@ -4,10 +4,11 @@ import numpy as np
 import pytest
 
 from maskwise.probes.claims import ALIKE, claims, verdict
-from maskwise.probes.intervals import reach
+from maskwise.probes.intervals import none_seen, reach
 
 MASKS = 16
 PIECES = 5
+POINTS = 50
 
 
 def record(probe, point, condition, evidence=None, **told):
@@ -52,22 +53,24 @@ def test_a_source_that_fades_into_frequencies_confirms_the_second_claim():
         return min(d, MASKS + 1 - d) if suffix == "visible" else d
 
     found = named(claims(gaps(
-        entropy=lambda suffix, d, piece: 3 - 2 / nearest_text(suffix, d) + 0.01 * piece,
-        confidence=lambda suffix, d, piece: 0.2 + 0.7 / d + 0.01 * piece,
-        tv_next=lambda suffix, d, piece: 0.5 / d + 0.001 * piece,
+        entropy=lambda suffix, d, piece: 3 - (2 + 0.01 * piece) / nearest_text(suffix, d),
+        confidence=lambda suffix, d, piece: 0.2 + (0.7 + 0.01 * piece) / d,
+        tv_next=lambda suffix, d, piece: (0.5 + 0.01 * piece) / d,
         mode_common=lambda suffix, d, piece: float(d > 2),
     )))  # fmt: skip
     assert {name: claim["verdict"] for name, claim in found.items()} == dict.fromkeys(
         ("far-unsure", "far-doubtful", "grow-alike", "far-identical", "far-frequent", "middle-unsure"), "holds"
     )
     # Far is 8, 12 and 15 of 16 masks; the piece's own level cancels in the difference.
-    assert found["far-unsure"]["value"] == pytest.approx(2 - 2 * np.mean([1 / 8, 1 / 12, 1 / 15]))
-    assert found["far-unsure"]["high"] - found["far-unsure"]["low"] == pytest.approx(0, abs=1e-9)
-    far = [np.mean([0.5 / d + 0.001 * piece for d in (8, 12, 15)]) for piece in range(PIECES)]
+    fall = 1 - np.mean([1 / 8, 1 / 12, 1 / 15])
+    differences = [(2 + 0.01 * piece) * fall for piece in range(PIECES)]
+    assert found["far-unsure"]["value"] == pytest.approx(np.mean(differences))
+    assert found["far-unsure"]["high"] - found["far-unsure"]["value"] == pytest.approx(reach(differences))
+    far = [np.mean([(0.5 + 0.01 * piece) / d for d in (8, 12, 15)]) for piece in range(PIECES)]
     assert found["far-identical"]["value"] == pytest.approx(np.mean(far)) and found["far-identical"]["asked"] == ALIKE
     assert found["far-identical"]["high"] == pytest.approx(np.mean(far) + reach(far))
     # With text on both sides: the middle (8 of 16) against both ends.
-    assert found["middle-unsure"]["value"] == pytest.approx(3 - 2 / 8 - 1)
+    assert found["middle-unsure"]["value"] == pytest.approx(2.02 * (1 - 1 / 8))
 
 
 def test_a_source_that_is_as_sure_everywhere_refutes_it():
@@ -92,13 +95,13 @@ def test_pairs_and_orders():
 
 
 def puzzle_records(solved):
-    """`solved`: puzzle -> the share of 20 puzzles solved at 1 and at 4 tokens a step."""
+    """`solved`: puzzle -> the share of the puzzles solved at 1 and at 4 tokens a step."""
     return [
-        record("coherence", point, {"puzzle": puzzle, "rule": rule, "speed": speed}, correct=point < 20 * share)
+        record("coherence", point, {"puzzle": puzzle, "rule": rule, "speed": speed}, correct=point < POINTS * share)
         for puzzle, shares in solved.items()
         for speed, share in zip(("1 a step", "4 a step"), shares, strict=True)
         for rule in ("random", "entropy")
-        for point in range(20)
+        for point in range(POINTS)
     ]
 
 
@@ -111,6 +114,23 @@ def test_speed_costs_what_is_coupled_and_cannot_be_told_without_skill():
     assert found["speed-replace"]["value"] == pytest.approx(0.5) and found["speed-replace"]["skill"] == 0.9
     lost = named(claims(puzzle_records({"copy": (1, 0.4), "replace": (0.9, 0.9)})))
     assert all(claim["verdict"] == "does not hold" for claim in lost.values())
+
+
+def test_a_handful_of_equal_puzzles_proves_nothing_and_one_pace_alone_no_claim():
+    solved = puzzle_records({"copy": (1, 1)})
+    few = named(claims([one for one in solved if one["point"] < 6]))["speed-copy"]
+    assert few["verdict"] == "cannot be told" and few["low"] == pytest.approx(-few["high"])
+    assert few["high"] == pytest.approx(0.39, abs=0.005)  # Wilson: none of 6
+    assert claims([one for one in solved if one["condition"]["speed"] == "1 a step"]) == []
+
+
+def test_values_that_never_vary_and_have_no_bounds_cannot_be_told():
+    flat = [record("total-correlation", piece, {"distance": 1}, {"tc": 0.3}) for piece in range(PIECES)]
+    assert named(claims(flat))["coupled"]["verdict"] == "cannot be told"
+    same = [record("order", piece, {"rule": "low-confidence"}, {"tau": 1.0, "global1": 1.0}) for piece in range(30)]
+    found = named(claims(same))
+    assert found["reading-order"]["low"] == pytest.approx(1 - 2 * none_seen(30)) and found["reading-order"]["high"] == 1
+    assert found["leftmost-first"]["low"] == pytest.approx(1 - none_seen(30))
 
 
 def test_runs_without_these_probes_have_no_claims():

@@ -14,8 +14,8 @@ from maskwise.probes.records import RECORDS, read_run
 from maskwise.probes.scores import summarise
 from maskwise.probes.settings import COHERENCE_PROBES, QUICK, Coherence, fit_to_model
 from maskwise.report.coherence_sections import COHERENCE_SECTIONS
-from maskwise.report.page import write_report
-from maskwise.report.readings import Reading
+from maskwise.report.page import write_page
+from maskwise.report.readings import Reading, read_all
 from maskwise.report.terminal import print_summary
 from probes.known import shipped_tokenizer
 from tiny import tiny_llada
@@ -51,14 +51,21 @@ def test_a_torn_run_goes_on_and_ends_the_same(run, model):
     file = run.folder / RECORDS
     whole = file.read_text()
     lines = whole.splitlines(keepends=True)
-    file.write_text("".join(lines[: len(lines) // 3]))
+    first = next(place for place, line in enumerate(lines) if '"rule": "random"' in line)
+    file.write_text("".join(lines[: first + 1]))  # in the middle of the random orders
     diagnose(model, SMALL, run.folder)
-    again = read_run(run.folder).records
-    # Puzzles are sampled a batch at a time, so only what is not sampled must come out equal.
-    fixed = [r for r in run.records if r["probe"] != "coherence"]
-    assert [r for r in again if r["probe"] != "coherence"] == fixed
-    assert len(again) == len(run.records)
+    assert read_run(run.folder).records == run.records
     file.write_text(whole)
+
+
+def test_drawn_orders_depend_on_the_seed_and_not_on_the_batch(run, model, tmp_path):
+    def orders(found):
+        return [r["evidence"] for r in found.records if r["probe"] == "order" and r["condition"]["rule"] == "random"]
+
+    alone = read_run(diagnose(model, SMALL, tmp_path / "alone", batch_tokens=1))
+    other = read_run(diagnose(model, replace(SMALL, seed=1), tmp_path / "other"))
+    assert orders(alone) == orders(run) and len(orders(run)) == 2
+    assert orders(run)[0] != orders(run)[1] and orders(other) != orders(run)
 
 
 def test_summaries_are_means_of_what_was_recorded(run):
@@ -87,7 +94,7 @@ def test_areas_are_those_of_the_measured_points(run):
 
 
 def test_the_page_shows_them(run, tmp_path):
-    page = write_report([run.folder], tmp_path).read_text()
+    page = write_page(read_all([run.folder]), tmp_path).read_text()
     for title in ("Do distant masks become alike?", "How much do two masks know of each other?",
                   "In which order does it write?", "What does speed cost where tokens hang together?"):  # fmt: skip
         assert title in page

@@ -11,10 +11,15 @@ import pytest
 from report_runs import AUTOREGRESSIVE, DIFFUSION, GUESSING, KNOWN, Asked, position_probes, write_run
 
 from maskwise.errors import UserError
-from maskwise.report.page import measure_command, write_report
+from maskwise.report.page import measure_command, write_page
+from maskwise.report.readings import read_all
 
 VOID = {"meta", "br", "hr", "img", "input", "link", "base", "col", "wbr"}
 HOSTILE = "<script>alert('x')</script>&\"quoted\" $\\frac{ {{ 7*7 }} [red]\x07\n日本"
+
+
+def write_report(folders: list[Path], out: Path) -> Path:
+    return write_page(read_all(folders), out)
 
 
 class Reader(HTMLParser):

@@ -99,6 +99,25 @@ def test_an_adapter_names_its_base_as_the_user_did(tmp_path):
     assert mw.open(tmp_path).name == str(tmp_path)  # opens by itself, wherever it is carried
 
 
+def test_a_model_with_an_adapter_opens_by_the_name_it_is_given(tmp_path):
+    adapter = tmp_path / "ce+tv"
+    model = mw.open("tiny-llada", device="cpu")
+    make_trainable(model, SMALL)
+    for name, weight in model.net.named_parameters():
+        if "lora_B" in name:
+            torch.nn.init.normal_(weight)
+    save_weights(model, adapter, trained_weights(model), None)
+    ids, row = [[5, 6, 7]], [[1]]
+    told = mw.open("tiny-llada", adapter=adapter, device="cpu")
+    assert told.name == f"tiny-llada+{adapter}"
+    for name in (told.name, adapter):
+        assert torch.equal(mw.open(name, device="cpu").predict(ids, row)[0], told.predict(ids, row)[0])
+    assert not torch.equal(mw.open("tiny-llada", device="cpu").predict(ids, row)[0], told.predict(ids, row)[0])
+    for name, more in (("tiny-llada+ma", adapter), (adapter, adapter), (f"tiny-llada+ma+{adapter}", None)):
+        with pytest.raises(UserError, match="has an adapter already"):
+            mw.open(name, adapter=more, device="cpu")
+
+
 @pytest.mark.parametrize(
     ("config", "said"),
     [

@@ -29,7 +29,7 @@ def diagnose(
     seed: Seed = 0,
     chat: Chat = False,
     words: Annotated[Path | None, typer.Option(help="Word lists of your own: JSON, {category: [word, ...]}.")] = None,
-    text: Annotated[Path | None, typer.Option(help="A text file for the natural-text probe.")] = None,
+    text: Annotated[Path | None, typer.Option(help="A text file for the probes that read prose.")] = None,
     data: Annotated[
         list[str] | None, typer.Option(help="NAME=PATH of a data set for hotpotqa and labelled-text; repeatable.")
     ] = None,
@@ -53,9 +53,7 @@ def diagnose(
     from maskwise.models.opening import open as open_model
     from maskwise.probes.diagnose import diagnose as run_probes
     from maskwise.probes.natural import load_text
-    from maskwise.probes.records import read_run
     from maskwise.probes.runner import join_crew, own_device
-    from maskwise.probes.scores import summarise
     from maskwise.tasks.datasets import read_datasets
     from maskwise.tasks.words import load_words
 
@@ -65,11 +63,12 @@ def diagnose(
     folder = run_probes(opened, wanted, out, listed, prose, batch_tokens, sets)
     if join_crew().rank > 0:
         return
-    from maskwise.report.page import write_report
+    from maskwise.report.page import write_page
+    from maskwise.report.readings import read_all
     from maskwise.report.terminal import print_summary
 
-    page = write_report([folder], folder)
-    summary = summarise(read_run(folder))
+    readings = read_all([folder])
+    page, summary = write_page(readings, folder), readings[0].summary
     if json:
         return print_json(summary)
     print_summary(summary)

@@ -85,7 +85,12 @@ def embedded_models() -> list[str]:
 
 
 def locate_checkpoint(name: str) -> tuple[Path, Path | None]:
-    """The folder of a checkpoint and, where the name leads to an adapter, the adapter's folder too."""
+    """The folder of a checkpoint and, where the name is an adapter's or MODEL+FOLDER, the adapter's folder too."""
+    base, adapter = split_name(name)
+    if adapter is not None:
+        folder, another = locate_checkpoint(base)
+        refuse_two_adapters(base, another)
+        return folder, Path(adapter)
     folder = Path(name) if Path(name).is_dir() else ZOO / name
     if Path(name).is_dir() or name in embedded_models():
         if _is_adapter(folder):
@@ -99,6 +104,20 @@ def locate_checkpoint(name: str) -> tuple[Path, Path | None]:
     raise UserError(
         f"no model {name!r}: give a checkpoint folder, a published name (maskwise models) or one of: {known}"
     )
+
+
+def split_name(name: str) -> tuple[str, str | None]:
+    """MODEL+FOLDER, with an adapter's folder, in its parts."""
+    if not Path(name).exists():
+        for place, letter in enumerate(name):  # either part may have a + in its own name
+            if letter == "+" and _is_adapter(Path(name[place + 1 :])):
+                return name[:place], name[place + 1 :]
+    return name, None
+
+
+def refuse_two_adapters(name: str, adapter: Path | None) -> None:
+    if adapter is not None:
+        raise UserError(f"{name} has an adapter already: name its base model with the other one")
 
 
 def _is_adapter(folder: Path) -> bool:

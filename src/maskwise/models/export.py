@@ -18,7 +18,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from maskwise.errors import UserError
-from maskwise.models.catalog import locate_checkpoint, read_settings
+from maskwise.models.catalog import locate_checkpoint, read_settings, refuse_two_adapters
 from maskwise.models.opening import DTYPES, open
 
 INDEX = "model.safetensors.index.json"
@@ -33,6 +33,8 @@ def export(source: str | Path, out: str | Path, adapter: str | Path | None = Non
     and rounded once to the stored dtype; what the adapter does not touch keeps its bytes.
     """
     folder, embedded = locate_checkpoint(str(source))
+    if adapter is not None:
+        refuse_two_adapters(str(source), embedded)
     chosen = adapter or embedded
     if chosen is None:
         raise UserError(f"{source} without an adapter is what it was: name one with --adapter")

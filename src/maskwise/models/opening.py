@@ -23,6 +23,7 @@ from maskwise.models.catalog import (
     read_config,
     read_settings,
     refuse_own_attention,
+    refuse_two_adapters,
 )
 from maskwise.models.dream import PUBLISHED_WINDOW, TRAINED_WINDOW, DreamModel
 from maskwise.models.llada import LLaDAModelLM
@@ -39,21 +40,24 @@ def open(
 ) -> Model:
     """Opens a checkpoint folder, an embedded model or a published name, optionally with a PEFT adapter on it.
 
+    The name may be an adapter's folder, which names its base, or MODEL+FOLDER, as the model with `adapter` is called.
     dtype "auto" is the checkpoint's own on CUDA and float32 on CPU; device None is CUDA where there is one.
     """
     place = pick_device(device)
-    folder, embedded_adapter = locate_checkpoint(str(name))
+    folder, chosen = locate_checkpoint(str(name))
+    if adapter is not None:
+        refuse_two_adapters(str(name), chosen)
+        name, chosen = f"{name}+{adapter}", Path(adapter)
     architecture = architecture_of(folder)
     check_weight_files(folder)
     stored = pick_dtype(dtype, place, read_settings(folder))
     read_config(folder)  # refuses a type that only remote code defines
     net = load_weights(NATIVE.get(architecture, AutoModelForCausalLM), folder, stored, place)
     model = behind_the_seam(net, load_tokenizer(folder, native=architecture in NATIVE), str(name))
-    chosen = adapter or embedded_adapter
     if chosen is not None:
         from maskwise.models.adapters import attach_adapter
 
-        model.net = attach_adapter(model.core, Path(chosen))
+        model.net = attach_adapter(model.core, chosen)
     return model.eval()
 
 

@@ -3,7 +3,7 @@
 A claim names two numbers: `nothing`, what would be measured if there were nothing to it, and `asked`, what it takes to
 say that it holds (ours where the paper says only "almost" or "close to"). With the whole interval beyond both it
 holds; beyond `nothing` alone it is in direction; otherwise it does not hold. Differences are taken within a piece of
-text, so they are paired; intervals are Student's over the pieces.
+text, so they are paired; intervals are Student's over the pieces, or Wilson's where no piece differs from another.
 
 Near is the mask beside the visible text, far the second half of the gap.
 """
@@ -14,9 +14,8 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Literal
 
 import numpy as np
-from scipy import stats
 
-from maskwise.probes.intervals import CONFIDENCE, reach
+from maskwise.probes.intervals import none_seen, reach
 from maskwise.probes.records import Record
 
 Verdict = Literal["holds", "in direction", "does not hold", "cannot be told"]
@@ -65,18 +64,35 @@ def judged(
     nothing: float = 0.0,
     asked: float = 0.0,
     less: bool = False,
+    bounds: tuple[float, float] | None = None,
 ) -> dict[str, Any]:
-    """A claim about the mean of these values."""
-    mean = mean_of(values)
-    low, high = (None, None) if len(values) < 2 else (mean - reach(values), mean + reach(values))
-    if nothing != asked and set(values) in ({0.0}, {1.0}):  # shares that never vary: over the points, by Wilson
-        interval = stats.binomtest(round(sum(values)), len(values)).proportion_ci(CONFIDENCE, method="wilson")
-        low, high = float(interval.low), float(interval.high)
+    """A claim about the mean of these values; `bounds` are the smallest and the largest a value can be."""
+    mean, (low, high) = mean_of(values), interval(values, bounds)
+    told = verdict(low, high, nothing, asked, less)
+    if never_vary(values) and told == "does not hold":
+        # Every value is on the claim's side, or none is; only in the second case are there enough of them.
+        told = "cannot be told" if verdict(mean, mean, nothing, asked, less) == "holds" else told
     return {
         "name": name, "claim": claim, "measure": measure, "unit": unit, "n": len(values),
         "value": mean, "low": low, "high": high, "nothing": nothing, "asked": asked,
-        "verdict": verdict(low, high, nothing, asked, less),
+        "verdict": told,
     }  # fmt: skip
+
+
+def interval(values: Sequence[float], bounds: tuple[float, float] | None) -> tuple[float | None, float | None]:
+    """Student's; where the values never vary it has no width, and what was not seen may lie anywhere in the bounds."""
+    mean = mean_of(values)
+    if len(values) > 1 and not never_vary(values):
+        return mean - reach(values), mean + reach(values)
+    if len(values) < 2 or bounds is None:
+        return None, None
+    unseen = none_seen(len(values))
+    return mean - unseen * (mean - bounds[0]), mean + unseen * (bounds[1] - mean)
+
+
+def never_vary(values: Sequence[float]) -> bool:
+    """But for rounding."""
+    return len(values) > 0 and float(np.ptp(values)) < 1e-9
 
 
 # Claim 1: the output is marginals, and a step that draws from their product pays the total correlation
@@ -93,6 +109,8 @@ def _speed(records: Sequence[Record]) -> list[dict[str, Any]]:
     """Solved one token a step less solved all in one step, puzzle by puzzle, over the rules that look at no token."""
     chosen = [record for record in records if record["condition"]["rule"] in BLIND_RULES]
     paces = sorted({record["condition"]["speed"] for record in chosen}, key=lambda speed: int(speed.split()[0]))
+    if len(paces) < 2:  # an unfinished run
+        return []
     slow, fast = paces[0], paces[-1]
     found = []
     for puzzle in dict.fromkeys(record["condition"]["puzzle"] for record in chosen):
@@ -102,13 +120,13 @@ def _speed(records: Sequence[Record]) -> list[dict[str, Any]]:
             float(np.mean(speeds[slow]) - np.mean(speeds[fast])) for speeds in by_point if len(speeds) == len(paces)
         ]
         skill = float(np.mean([np.mean(speeds[slow]) for speeds in by_point if slow in speeds]))
-        measure = f"solved {slow} ({skill:.0%}) less {fast}"
+        measure = f"solved {slow} less {fast}"
         if puzzle == "copy":
             told = judged("speed-copy", "copy: nothing is coupled, so one step costs little", measure, lost, "share",
-                          nothing=LITTLE, asked=LITTLE, less=True)  # fmt: skip
+                          nothing=LITTLE, asked=LITTLE, less=True, bounds=(-1, 1))  # fmt: skip
         else:
             told = judged(f"speed-{puzzle}", f"{puzzle}: all in one step solves less than one token a step", measure,
-                          lost, "share")  # fmt: skip
+                          lost, "share", bounds=(-1, 1))  # fmt: skip
         found.append(told | ({"verdict": "cannot be told"} if skill < LEAST_SKILL else {}) | {"skill": skill})
     return found
 
@@ -146,13 +164,15 @@ def _distance(records: Sequence[Record]) -> list[dict[str, Any]]:
         judged("far-unsure", "far from the text the model is less sure", "entropy, far less near",
                _differences(open_end, far, near, entropy), "nats"),
         judged("far-doubtful", "confidence falls with distance", "top probability, near less far",
-               _differences(open_end, near, far, lambda record: record["confidence"]), "share"),
+               _differences(open_end, near, far, lambda record: record["confidence"]), "share", bounds=(-1, 1)),
         judged("grow-alike", "neighbours grow more alike with distance", "distance of neighbours, near less far",
-               _differences(open_end, near, far, alike), "share"),
+               _differences(open_end, near, far, alike), "share", bounds=(-1, 1)),
         judged("far-identical", "far neighbours are almost identical", "distance of neighbours, far",
-               _means(open_end, far, alike), "share", nothing=_mean(open_end, near, alike), asked=ALIKE, less=True),
+               _means(open_end, far, alike), "share", nothing=_mean(open_end, near, alike), asked=ALIKE, less=True,
+               bounds=(0, 1)),
         judged("far-frequent", "far predictions name frequent words or the end", "most probable token is frequent, far",
-               _means(open_end, far, frequent), "share", nothing=_mean(open_end, near, frequent), asked=0.5),
+               _means(open_end, far, frequent), "share", nothing=_mean(open_end, near, frequent), asked=0.5,
+               bounds=(0, 1)),
         judged("middle-unsure", "with text on both sides it is the middle that is unsure", "entropy, middle less ends",
                _differences(closed, middle, at_an_end, entropy), "nats"),
     ]  # fmt: skip
@@ -167,9 +187,10 @@ def _order(records: Sequence[Record]) -> list[dict[str, Any]]:
     at_random = sum(1 / n for n in range(1, places + 1)) / places
     return [
         judged("reading-order", "the surest-first order is close to left to right", "Kendall's tau",
-               [record["evidence"]["tau"] for record in chosen], "", asked=CLOSE_TAU),
+               [record["evidence"]["tau"] for record in chosen], "", asked=CLOSE_TAU, bounds=(-1, 1)),
         judged("leftmost-first", "most steps take the leftmost mask", "global AR-ness@1",
-               [record["evidence"]["global1"] for record in chosen], "share", nothing=at_random, asked=CLOSE_ARNESS),
+               [record["evidence"]["global1"] for record in chosen], "share", nothing=at_random, asked=CLOSE_ARNESS,
+               bounds=(0, 1)),
     ]  # fmt: skip
 
 

@@ -94,7 +94,8 @@ def solve(
 ) -> list[Answer]:
     """Evidence {"tokens_per_pass", "ideal", "ideal_speed"}, the latter two those of perfect marginals.
 
-    Confidence, entropy and surprise are not measured: an answer has many tokens, each of its own step.
+    Confidence, entropy and surprise are not measured (0 in the record): an answer has many tokens, each of its own
+    step.
     """
     by_ids = {asked.ids: asked.puzzle for asked in puzzles}
     chance = [own_generator(seed, *map(str, pace.condition.values()), *prompt.ids) for prompt in prompts]

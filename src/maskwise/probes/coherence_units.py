@@ -56,7 +56,8 @@ def text_units(model: Model, asker: Asker, settings: Settings, text: str, notes:
     if order.PROBE in settings.probes:
         for rule in order.RULES:
             to_continue = partial(order.order_items, mask_id, tokenizer, pieces, gap, wanted.order_tokens, rule)
-            yield Unit(points, 1, to_continue, partial(order.watch_order, rule=rule), DECODING_COST)
+            watch = partial(order.watch_order, rule=rule, seed=settings.seed)
+            yield Unit(points, 1, to_continue, watch, DECODING_COST)
 
 
 def puzzle_units(asker: Asker, settings: Settings, words: Words) -> list[Unit]:

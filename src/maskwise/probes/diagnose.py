@@ -15,7 +15,7 @@ from maskwise.errors import UserError
 from maskwise.models.base import Model
 from maskwise.probes import likelihood, natural
 from maskwise.probes.coherence_units import coherence_units
-from maskwise.probes.evidence import evidence_units
+from maskwise.probes.evidence import evidence_units, refuse_unasked
 from maskwise.probes.records import Key, gather, key_of, read_run, start_run, write_manifest
 from maskwise.probes.runner import Crew, batch_budget, check_fit, join_crew, progress_bar, record_items
 from maskwise.probes.settings import Settings, check, fit_to_model
@@ -37,12 +37,14 @@ def diagnose(
 ) -> Path:
     """Runs the probes, or what is missing of them, and returns the run folder.
 
-    Everything that can be refused is refused before anything is written. `words` and `text` default to our own; the
-    probes over data sets run on those in `data`.
+    Whatever settings and the first prompts of each kind tell is refused before anything is written; a longer prompt
+    further on, when its turn comes. `words` and `text` default to our own; the probes over data sets run on those in
+    `data`.
     """
     check(settings)
     if model.tokenizer is None:
         raise UserError(f"{model.name or 'the model'} has no tokenizer, and the questions are text: give one")
+    refuse_unasked(data or {}, settings.probes)
     words = words if words is not None else load_words()
     text = text if text is not None else natural.load_text()
     settings, notes = fit_to_model(settings, model.causal)

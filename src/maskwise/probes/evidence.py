@@ -6,6 +6,7 @@ Each is a function from settings to units. At most `points` points a task are as
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 
+from maskwise.errors import UserError
 from maskwise.models.base import Model
 from maskwise.probes import attention, attribution, labelled, likelihood, natural, steps
 from maskwise.probes.records import Condition
@@ -121,6 +122,14 @@ def point_units(asker: Asker, settings: Settings, model: Model, notes: list[str]
     for cloud in clouds:
         for points in slices(count):
             yield Unit(points, len(ORDERS), partial(labelled.point_items, asker, cloud, shown, masks))
+
+
+def refuse_unasked(data: Mapping[str, Dataset], probes: Sequence[str]) -> None:
+    """A data set that no probe of the run would ask about."""
+    for name in data:
+        probe = HOTPOTQA if name == HOTPOTQA else labelled.TEXTS
+        if probe not in probes:
+            raise UserError(f"no probe of this run asks about {name}: add {probe} with --probes, or use --full")
 
 
 def data_units(

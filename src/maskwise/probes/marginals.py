@@ -43,7 +43,7 @@ class Gap:
 
 def cut_text(tokenizer: Any, text: str, length: int, count: int) -> list[tuple[int, ...]]:
     """Up to `count` pieces of `length` tokens, spread evenly over the text."""
-    ids = tokenizer(" ".join(text.split()), add_special_tokens=False)["input_ids"]
+    ids = _text_ids(tokenizer, text)
     room = len(ids) - length
     if room < 0:
         return []
@@ -54,8 +54,13 @@ def cut_text(tokenizer: Any, text: str, length: int, count: int) -> list[tuple[i
 
 def text_frequencies(tokenizer: Any, text: str, vocabulary: int) -> Tensor:
     """The share of each token among those of the text, [V]."""
-    ids = torch.tensor(tokenizer(text, add_special_tokens=False)["input_ids"])
+    ids = torch.tensor(_text_ids(tokenizer, text))
     return torch.bincount(ids, minlength=vocabulary).float() / len(ids)
+
+
+def _text_ids(tokenizer: Any, text: str) -> list[int]:
+    """Tokens of the text as running prose: how a file breaks its lines is not the model's matter."""
+    return tokenizer(" ".join(text.split()), add_special_tokens=False)["input_ids"]
 
 
 def conditions(distances: Sequence[int], gap: Gap) -> list[Condition]:

@@ -17,7 +17,7 @@ from maskwise.decoding.generate import generate
 from maskwise.models.base import Model
 from maskwise.probes.marginals import Gap
 from maskwise.probes.records import Condition, Key, make_key
-from maskwise.probes.runner import DIGITS, Answer, ask
+from maskwise.probes.runner import DIGITS, Answer, ask, own_generator
 from maskwise.probes.variants import Item
 from maskwise.tasks.prompts import Prompt
 
@@ -76,10 +76,11 @@ def order_items(
             yield Item(key, condition, prompt, tokenizer.decode([piece[gap.before]]))
 
 
-def watch_order(model: Model, prompts: Sequence[Prompt], rule: str) -> list[Answer]:
+def watch_order(model: Model, prompts: Sequence[Prompt], rule: str, seed: int) -> list[Answer]:
     """Greedy, one token a step; the record's answer is what one pass says of the first mask."""
     answers = ask(model, prompts)
-    written = generate(model, [prompt.ids for prompt in prompts], 0, rule=rule)
+    chance = [own_generator(seed, rule, *prompt.ids) for prompt in prompts]
+    written = generate(model, [prompt.ids for prompt in prompts], 0, rule=rule, generator=chance)
     return [
         replace(answer, evidence=_evidence(one.order)) for answer, one in zip(answers, written, strict=True)
     ]  # fmt: skip

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from maskwise.errors import UserError
-from maskwise.probes.intervals import reach
+from maskwise.probes.intervals import mean_over_tasks
 from maskwise.probes.records import Condition, Record, Run, condition_text
 from maskwise.probes.scores import Score, Tables, bootstrapped, null_score, relative_loss, tables
 
@@ -63,7 +63,8 @@ def accuracy_change(before: Sequence[Record], after: Sequence[Record], keep: Cal
 
 
 def mean_change(before: Sequence[Record], after: Sequence[Record], field: str) -> Score:
-    """Mean change of a measure (nll, confidence, entropy) over the records both runs hold, Student's interval.
+    """Mean change of a measure (nll, confidence, entropy) over the records both runs hold, Student's interval over
+    tasks (of one task: over its points).
 
     Null where the answers differ: then the two were not asked the same, for instance with different tokenizers.
     """
@@ -71,9 +72,8 @@ def mean_change(before: Sequence[Record], after: Sequence[Record], field: str) -
     pairs = [(then[key], r) for r in after if (key := (r["task"], r["point"], condition_text(r["condition"]))) in then]
     if len(pairs) < 2 or any(old["answer"] != new["answer"] for old, new in pairs):
         return null_score()
-    changes = [new[field] - old[field] for old, new in pairs]
-    middle, half = float(np.mean(changes)), reach(changes)
-    return {"value": middle, "low": middle - half, "high": middle + half}
+    middle, low, high = mean_over_tasks((new["task"], new[field] - old[field]) for old, new in pairs)
+    return {"value": middle, "low": low, "high": high}
 
 
 def common_conditions(before: Sequence[Record], after: Sequence[Record]) -> list[Condition]:

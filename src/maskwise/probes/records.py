@@ -20,6 +20,10 @@ A record: {"model", "probe", "task", "point", "condition": {...}, "masks", "pred
     hotpotqa            {"share": 0.05}                             masks beyond the answer's, a share of the length
     labelled-text       {"share": 0.05}                             tasks are data sets
     nelbo               {"draws": 8}                                nll is the estimate, in nats a token
+    marginals           {"suffix": "none", "distance": 8}           or "visible"; "evidence": {"tv_next", ...}
+    total-correlation   {"distance": 8}                             with "evidence": {"tc", ...}
+    order               {"rule": "margin"}                          with "evidence": {"tau", "global1", "local1", ...}
+    coherence           {"puzzle": "copy", "rule": "random", "speed": "2 a step"}   tasks are puzzles
 
 Under torchrun every process but the first appends to a file of its own (records.1.jsonl, ...); the first gathers them.
 """

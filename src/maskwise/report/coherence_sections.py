@@ -138,7 +138,7 @@ COHERENCE_SECTIONS = (
         at="distance {}",
         points=_correlation,
         measures=(_nats("tc", "Total correlation (nats)"),),
-        caption="Line: mean over pieces of text and both orders, 32 samples each; band: 95 % interval.",
+        caption="Line: mean over pieces of text and both orders; band: 95 % interval.",
         spread=True,
         claims=("coupled",),
     ),

@@ -11,22 +11,18 @@ from pathlib import Path
 from typing import Any
 
 from maskwise.errors import UserError
-from maskwise.models.base import Model
 from maskwise.models.catalog import locate_checkpoint
 from maskwise.models.opening import open as open_model
 from maskwise.probes.diagnose import diagnose
 from maskwise.probes.paired import accuracy_change, check_pairs, mean_change, of_probe, reduction
 from maskwise.probes.records import MANIFEST, Record, Run, read_run
-from maskwise.probes.scores import degradation, null_score
+from maskwise.probes.scores import Score, degradation, null_score
 from maskwise.probes.settings import Settings
 from maskwise.report.readings import Reading, read_all
 from maskwise.report.words import NBSP, Row, between, number, percent, points
 
 PROBES = ("location", "mask-count", "location-masks", "few-steps", "nelbo")
-ADAPTER = "adapter_config.json"
 SCORES = ("degradation", "mask_tax", "locality")
-
-Score = dict[str, float | None]
 
 
 def compare_settings(preset: Settings, points: int | None, seed: int, chat: bool) -> Settings:
@@ -38,31 +34,16 @@ def check_names(names: Sequence[str]) -> None:
     """Refuses what is neither a run folder nor a model before any model is asked, which may take hours."""
     for name in names:
         if not (Path(name) / MANIFEST).exists():
-            locate_checkpoint(base_and_adapter(name)[0])
+            locate_checkpoint(name)
 
 
 def run_of(name: str, settings: Settings, dtype: str, device: str | None, batch_tokens: int | None) -> Path:
     """The run folder a name means: itself, or one made now by asking the model."""
     if (Path(name) / MANIFEST).exists():
         return Path(name)
-    return diagnose(open_named(name, dtype, device), settings, batch_tokens=batch_tokens)
-
-
-def open_named(name: str, dtype: str, device: str | None) -> Model:
-    base, adapter = base_and_adapter(name)
-    model = open_model(base, dtype=dtype, device=device, adapter=adapter)
-    model.name = name
+    model = open_model(name, dtype=dtype, device=device)
     model.compile_for_long_work()
-    return model
-
-
-def base_and_adapter(name: str) -> tuple[str, str | None]:
-    """What `open` takes as a name, or MODEL+FOLDER with an adapter's folder."""
-    if not Path(name).exists():
-        for place, letter in enumerate(name):  # either part may have a + in its own name
-            if letter == "+" and (Path(name[place + 1 :]) / ADAPTER).exists():
-                return name[:place], name[place + 1 :]
-    return name, None
+    return diagnose(model, settings, batch_tokens=batch_tokens)
 
 
 def compare(folders: Sequence[Path]) -> tuple[dict[str, Any], list[Reading], list[Row]]:
@@ -126,7 +107,7 @@ def by_steps(records: Sequence[Record]) -> dict[str, list[Record]]:
 
 def changes_between(before: Run, after: Run) -> dict[str, Any]:
     """What is different after, each with a paired 95 % interval."""
-    pairs = {probe: (of_probe(before, probe), of_probe(after, probe)) for probe in (*PROBES, "unmasking")}
+    pairs = {probe: (of_probe(before, probe), of_probe(after, probe)) for probe in PROBES}
     then, now = (by_steps(side) for side in pairs["few-steps"])
     most = min((max((r["masks"] for r in side), default=0) for side in pairs["mask-count"]), default=0)
     return {
@@ -185,8 +166,9 @@ def _change(score: Score, show: Any) -> str:
         return show(score["value"])
     if score["value"] == score["low"] == score["high"] == 0:
         return f"{show(0)} (nothing changed)"  # a bootstrap of equal answers has no spread to tell
-    if show is _gone:
-        return f"{show(score['value'])} ({between(score['low'], score['high'])})"
+    if show is _gone:  # "20 % more" with the interval of how much more
+        low, high = (score["low"], score["high"]) if score["value"] >= 0 else (-score["high"], -score["low"])
+        return f"{show(score['value'])} ({between(low, high)})"
     low, high = (show(score[end]).removesuffix(f"{NBSP}points") for end in ("low", "high"))
     return f"{show(score['value'])} ({low} to {high})"
 

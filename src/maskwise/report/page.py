@@ -14,7 +14,7 @@ from maskwise.errors import UserError
 from maskwise.probes.settings import DEFAULT, FULL, QUICK
 from maskwise.report import figures, words
 from maskwise.report.curves import Measure, Section, in_order, panels
-from maskwise.report.readings import Reading, differing_settings, read_all
+from maskwise.report.readings import Reading, differing_settings
 from maskwise.report.sections import sections_for
 from maskwise.report.templates import render
 
@@ -26,14 +26,10 @@ KINDS = {
 }
 
 
-def write_report(folders: list[Path], out: Path) -> Path:
-    """Draws the page of one run, or of several side by side, into `out`; returns the page's path."""
-    return write_page(read_all(folders), out)
-
-
 def write_page(readings: Sequence[Reading], out: Path, changes: Sequence[words.Row] = ()) -> Path:
-    """Everything is drawn before anything is written, and the page comes last: it never names what is not there.
+    """Draws the page of one run, or of several side by side, into `out`; returns the page's path.
 
+    Everything is drawn before anything is written, and the page comes last: it never names what is not there.
     `changes` are the rows of a comparison (compare.py) with the first run.
     """
     page, drawings = build(readings, changes)
@@ -158,6 +154,8 @@ def _asked_line(section: Section, reading: Reading) -> str:
     asked = reading.asked[section.probe]
     counts = sorted({point.entry["masks"] for point in section.points(reading)})
     masks = f"masks: {', '.join(map(str, counts))}" if counts != [0] else "no masks"
+    if section.probe == "nelbo" and not reading.is_autoregressive:
+        masks = "any share of the tokens masked"
     each = f"{asked.fewest:,}" if asked.fewest == asked.most else f"{asked.fewest:,} to {asked.most:,}"
     tasks = f"{len(asked.tasks)} tasks with {each} test points each" if len(asked.tasks) > 1 else f"{each} test points"
     return f"{tasks}; {masks}."

@@ -157,7 +157,7 @@ SECTIONS = (
         paper="LLaDA loses only 3 points (Base) and 10 (Instruct) to full stops, far less than to masks: it is the "
         "masks. Dream: full stops and masks alike.",
         how_to_read="Compare the two lines: masks low and full stops level means the masks themselves distract; both "
-        "low means any extra text does. Two masks and no full stops are the same prompt.",
+        "low means any extra text does.",
         x_label="Masks, or full stops, at the end",
         at="{}",
         points=_filler,

@@ -122,10 +122,10 @@ def what_masks_do(reading: Reading) -> Sentence:
 
 def how_sure(reading: Reading) -> Sentence:
     topic = "How sure we are"
-    asked = reading.asked.values()
-    tasks = max(len(one.tasks) for one in asked)
-    most = max(one.most for one in asked)
-    answers = sum(one.answers for one in asked)
+    few_shot = [one for probe, one in reading.asked.items() if probe not in OTHER_CHANCE]
+    counts = few_shot or list(reading.asked.values())
+    tasks, most = max(len(one.tasks) for one in counts), max(one.most for one in counts)
+    answers = sum(one.answers for one in reading.asked.values())
     widths = [
         (entry["high"] - entry["low"]) / 2
         for entries in reading.summary["probes"].values()
