@@ -370,6 +370,8 @@ def test_causal_models_generate_through_the_same_call():
     end = found[0].ids[3]
     (short,) = mw.generate(model, PROMPTS[:1], 8, early_stop=True, end_ids=[end])
     assert short.ids == found[0].ids[: found[0].ids.index(end) + 1]
+    model.core.generation_config.repetition_penalty = 5.0  # a checkpoint's own default, which nobody asked for here
+    assert mw.generate(model, PROMPTS, 8) == found and model.core.generation_config.repetition_penalty == 5.0
     sampled = mw.generate(model, PROMPTS, 8, temperature=1.0, generator=seeded(0))
     assert sampled == mw.generate(model, PROMPTS, 8, temperature=1.0, generator=seeded(0)) != found
 
@@ -410,6 +412,7 @@ def test_bad_requests_get_one_clear_line():
     bad(model, "steps 0 leave no time", max_new_tokens=8, steps=0)
     bad(model, "9 steps for 8 masks", max_new_tokens=8, steps=9, rule="dream-entropy")
     bad(model, "block 3 does not divide", max_new_tokens=8, block=3)
+    bad(model, "nothing to cut into blocks", prompts=((1, model.mask_id),), max_new_tokens=0, block=4)
     bad(model, "unknown rule 'best'", rule="best")
     bad(model, "unknown canvas 'oil'", canvas="oil")
     bad(model, "unknown cache 'triple'", cache="triple")

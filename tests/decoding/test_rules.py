@@ -156,6 +156,17 @@ def test_only_open_rows_are_touched(name):
     assert not (rule.pick(Rows(logits, logits.argmax(-1), is_open), state, knobs).flip & ~is_open).any()
 
 
+@pytest.mark.parametrize("name", ["dream-maskgit-plus", "dream-topk-margin", "dream-entropy"])
+def test_held_rows_wait_in_drawn_orders_too(name):
+    rule, knobs = find_rule(name, {"alg_temp": 2.0})
+    logits = torch.randn(200, 2, 5, generator=torch.Generator().manual_seed(0))
+    held = torch.tensor([[True, False]]).expand(200, 2)
+    draws = torch.rand(200, 2, generator=torch.Generator().manual_seed(1))
+    state = State(torch.ones(200, dtype=torch.int64), draws=draws)
+    flip = rule.pick(Rows(logits, logits.argmax(-1), torch.ones_like(held), held), state, knobs).flip
+    assert flip.tolist() == [[False, True]] * 200
+
+
 def test_ties_go_to_the_left():
     score = torch.tensor([[1.0, 2.0, 2.0, 1.0, 2.0]])
     assert ranks(score, torch.ones(1, 5, dtype=torch.bool)).tolist() == [[3, 0, 1, 4, 2]]

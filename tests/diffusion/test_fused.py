@@ -202,6 +202,8 @@ def test_view_scores_are_the_parts_of_the_loss():
     logits = (h1 @ weight.T).index_fill(1, torch.tensor([MASK]), -torch.inf)
     assert torch.equal(scores.hit1, logits.argmax(1) == targets)
     assert len(compare_views(h1[:0], h2[:0], weight, targets[:0]).tv) == 0
+    with torch.autocast("cpu", torch.bfloat16):
+        assert torch.equal(compare_views(h1, h2, weight, targets, MASK, chunk=7).tv, scores.tv)
 
 
 def test_rows_that_no_chunk_would_visit_are_refused():

@@ -119,6 +119,18 @@ def test_what_cannot_be_merged_is_refused_and_nothing_is_written(tmp_path):
     for reason, adapter in cases.items():
         with pytest.raises(mw.UserError, match=reason):
             export(base, out, adapter)
+    # Each of these changes more than a linear map's weight, or starts from another base.
+    for number, more in enumerate([
+        {"target_modules": ["q_proj", "wte"]},
+        {"init_lora_weights": "pissa"},
+        {"init_lora_weights": "olora"},
+        {"lora_bias": True},
+        {"trainable_token_indices": [3]},
+        {"modules_to_save": ["attn_norm"]},
+    ]):  # fmt: skip
+        adapter = adapt(llada_net(), tmp_path / str(number), **more)
+        with pytest.raises(mw.UserError, match="not plain LoRA"):
+            export(base, out, adapter)
     with pytest.raises(mw.UserError, match="name one with --adapter"):
         export(base, out)
     assert not out.exists()

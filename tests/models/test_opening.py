@@ -5,7 +5,7 @@ import shutil
 
 import pytest
 import torch
-from peft import LoraConfig, get_peft_model
+from peft import LoraConfig, PromptTuningConfig, get_peft_model
 from safetensors.torch import load_file, save_file
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import (
@@ -22,7 +22,7 @@ from typer.testing import CliRunner
 import maskwise as mw
 from maskwise.cli import app
 from maskwise.errors import UserError
-from tiny import dream_net, llada_net, llama_net, qwen_net
+from tiny import dream_net, llada_net, llama_net, qwen_net, tiny_ar, tiny_dream
 
 AUTO_MAP = {"AutoConfig": "evil.Config", "AutoModel": "evil.Net", "AutoModelForCausalLM": "evil.Net"}
 
@@ -134,6 +134,30 @@ def test_an_adapter_for_another_model_is_refused(llada_folder, tmp_path):
         assert "\n" not in str(caught.value)
     with pytest.raises(UserError, match="no adapter_config"):
         mw.open(llada_folder, adapter=tmp_path / "nowhere")
+    for config in ("{}", '{"peft_type": "FOO"}', '{"peft_type": "LORA", "unknown": 1, "r": "x"}', "[]", "{"):
+        (tmp_path / "deep" / "adapter_config.json").write_text(config)
+        with pytest.raises(UserError) as caught:
+            mw.open(llada_folder, adapter=tmp_path / "deep")
+        assert "\n" not in str(caught.value)
+
+
+def test_adapters_that_only_the_prompt_sees_are_refused(tmp_path):
+    qwen_net().save_pretrained(tmp_path / "base")
+    get_peft_model(qwen_net(), PromptTuningConfig(task_type="CAUSAL_LM", num_virtual_tokens=2)).save_pretrained(
+        tmp_path / "prompt"
+    )
+    with pytest.raises(UserError, match="adds tokens to the prompt"):
+        mw.open(tmp_path / "base", adapter=tmp_path / "prompt")
+
+
+def test_an_adapter_is_not_converted(tmp_path):
+    qwen_net().save_pretrained(tmp_path / "base")
+    lora_on(qwen_net(), r".*\.o_proj", tmp_path / "adapter")
+    config = tmp_path / "adapter" / "adapter_config.json"
+    named = json.loads(config.read_text()) | {"base_model_name_or_path": str(tmp_path / "base")}
+    config.write_text(json.dumps(named))
+    with pytest.raises(UserError, match="merge it first"):
+        mw.convert(tmp_path / "adapter", tmp_path / "out")
 
 
 def drop_weight(folder):
@@ -162,9 +186,14 @@ def pickle_only(folder):
     (folder / "model.safetensors").rename(folder / "pytorch_model.bin")
 
 
-def missing_shard(folder):
-    index = {"metadata": {}, "weight_map": {"a": "model-00001-of-00002.safetensors"}}
-    (folder / "model.safetensors.index.json").write_text(json.dumps(index))
+def indexed(index):
+    """Weights in shards, named by this index; none of them is there."""
+
+    def damage(folder):
+        (folder / "model.safetensors").unlink()
+        (folder / "model.safetensors.index.json").write_bytes(index)
+
+    return damage
 
 
 DAMAGE = [
@@ -178,6 +207,8 @@ DAMAGE = [
     (lambda f: edit_config(f, n_layers=2.0), "n_layers is 2.0, not a whole number"),
     (lambda f: edit_config(f, rope_theta="a"), 'rope_theta is "a", not a positive number'),
     (lambda f: edit_config(f, mask_token_id="z"), 'mask_token_id is "z", not a token\'s number'),
+    (lambda f: edit_config(f, mask_token_id=[1, 2]), "not a token's number: correct it"),
+    (lambda f: edit_config(f, dtype="float99"), 'dtype is "float99", not a type of torch'),
     (lambda f: edit_config(f, architectures="LLaDAModelLM"), "not a list of names"),
     (drop_weight, "missing weights model.transformer.ln_f.weight"),
     (add_weight, "unexpected weights model.extra"),
@@ -186,11 +217,16 @@ DAMAGE = [
     (lambda f: (f / "model.safetensors").write_bytes(b"hello"), "corrupt or cut short"),
     (pickle_only, "pickled weights"),
     (lambda f: (f / "model.safetensors").unlink(), "lacks model.safetensors"),
-    (missing_shard, "lacks model-00001-of-00002.safetensors"),
-    (lambda f: (f / "model.safetensors.index.json").write_text("{"), "not an index of weights"),
-    (lambda f: (f / "model.safetensors.index.json").write_text("{}"), "not an index of weights"),
+    (indexed(b'{"weight_map": {"a": "model-00001-of-00002.safetensors"}}'), "lacks model-00001-of-00002.safetensors"),
+    (indexed(b"{"), "index.json is not valid JSON"),
+    (indexed(b"\xff\xfe"), "index.json is not valid JSON "),
+    (indexed(b"{}"), "not an index of weights"),
+    (indexed(b'{"weight_map": ["a"]}'), "not an index of weights: download"),
+    (indexed(b'{"weight_map": {"a": 1}}'), "not an index of weights: download it"),
     (lambda f: (f / "tokenizer.json").write_text('{"model":'), "tokenizer.json is corrupt"),
     (lambda f: (f / "tokenizer.json").write_text("{}"), "tokenizer.json is corrupt"),
+    (lambda f: (f / "tokenizer.json").write_text('{"model": 1, "added_tokens": []}'), "tokenizer of .* cannot be read"),
+    (lambda f: (f / "special_tokens_map.json").write_text("{"), "special_tokens_map.json is corrupt"),
 ]
 
 
@@ -246,6 +282,24 @@ def test_causal_models_with_an_attention_of_their_own_are_refused(tmp_path):
 def test_wrap_takes_the_mask_id_it_is_given(tmp_path):
     assert mw.wrap(llada_net(mask_token_id=None), mask_id=5).mask_id == 5
     assert mw.wrap(llada_net(), byte_tokenizer()).mask_id == 63  # LLaDA's tokenizer names none, its configuration does
+
+
+def test_wrap_reads_a_causal_model_and_an_adapted_native_one_as_the_seam_does():
+    ids, rows = [[4, 9, 2, 7]], [[1, 3]]
+    wrapped, opened = mw.wrap(qwen_net(), causal=True), tiny_ar()
+    torch.testing.assert_close(wrapped.predict(ids, rows)[0], opened.predict(ids, rows)[0], atol=1e-4, rtol=1e-4)
+    net = dream_net()
+    adapted = get_peft_model(net, LoraConfig(r=2, target_modules=["o_proj"], init_lora_weights=False))
+    native = mw.wrap(adapted)
+    assert (native.kind, native.shift) == ("dream", True) and native.net is adapted and native.core is net
+    assert not torch.allclose(native.predict(ids, rows)[0], tiny_dream().predict(ids, rows)[0])
+
+
+def test_rotary_positions_without_their_numbers_are_refused(tmp_path):
+    dream_net().save_pretrained(tmp_path)
+    edit_config(tmp_path, rope_parameters={"rope_type": "linear", "rope_theta": 1e4})
+    with pytest.raises(UserError, match="rope_parameters cannot be read .*factor"):
+        mw.open(tmp_path)
 
 
 def test_an_unknown_name_says_what_is_known(tmp_path):

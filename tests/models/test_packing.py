@@ -91,6 +91,23 @@ def test_weights_that_are_not_plain_memory_are_left_alone():
         assert torch.equal(model.hidden(batch), plain)
 
 
+@torch.no_grad()
+def test_a_map_with_a_hook_keeps_its_own_product():
+    model, batch, seen = tiny_dream(), Batch.pack(RAGGED), []
+    owners(model)[0].v_proj.register_forward_hook(lambda module, given, out: seen.append(out))
+    with packed_products(model.core):
+        model.hidden(batch)
+    assert len(seen) == 1
+
+
+def test_packing_in_inference_mode_leaves_weights_that_can_be_trained():
+    model, batch = tiny_llada(), Batch.pack(RAGGED)
+    with torch.inference_mode(), packed_products(model.core):
+        model.hidden(batch)
+    model.hidden(batch).sum().backward()
+    assert owners(model)[0].q_proj.weight.grad is not None
+
+
 def test_a_packed_model_still_trains_and_goes_to_disk(tmp_path):
     model, batch = tiny_dream(), Batch.pack(RAGGED)
     with packed_products(model.core):

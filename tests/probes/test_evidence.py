@@ -259,6 +259,9 @@ def test_data_sets_are_asked_with_a_share_of_masks(tmp_path):
     assert {r["task"] for r in run.records} == {"parity"} and run.manifest["settings"]["data"].keys() == {"parity"}
     few, many = ({r["masks"] for r in run.records if r["condition"]["share"] == share} for share in (0.0, 0.2))
     assert len(few) == 1 and min(many) > 8 > max(few)
+    with pytest.raises(UserError, match="no probe of this run asks about parity: add labelled-text"):
+        diagnose(reader_model(parity), only("mask-count"), tmp_path / "unasked", data=data)
+    assert not (tmp_path / "unasked").exists()
 
 
 # Likelihood

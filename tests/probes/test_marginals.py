@@ -97,6 +97,9 @@ def test_pieces_of_text_become_gaps():
     assert len(list(gap_items(tokenizer.mask_token_id, tokenizer, pieces, gap, (1, 6, 9), range(2), done))) == 7
     frequencies = text_frequencies(tokenizer, text, len(tokenizer))
     assert float(frequencies.sum()) == pytest.approx(1)
+    wrapped = text.replace(" and ", "\nand\n\n")  # how a file breaks its lines changes neither pieces nor frequencies
+    assert torch.equal(text_frequencies(tokenizer, wrapped, len(tokenizer)), frequencies)
+    assert cut_text(tokenizer, wrapped, gap.length, 5) == pieces
     assert tokenizer.eos_token_id in common_tokens(frequencies, tokenizer.eos_token_id).tolist()
 
 

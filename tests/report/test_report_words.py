@@ -1,12 +1,14 @@
 """Sentences claim what their interval allows, and nothing more."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from maskwise.report.coherence_sections import COHERENCE_SECTIONS
 from maskwise.report.readings import Asked, Reading, distinct_labels
-from maskwise.report.words import NBSP, between, percent, points, three_sentences, tiles
+from maskwise.report.words import NBSP, between, percent, points, three_sentences, tiles, what_this_run_shows
 
 
 def reading(locality: Any = None, mask_tax: Any = None, low: float = 0.6, **manifest: Any) -> Reading:
@@ -92,6 +94,23 @@ def test_how_sure() -> None:
     assert three_sentences(reading(low=0.3))[2].claim == "It does no better than guessing."
     assert three_sentences(reading(complete=False))[2].claim == "Not yet: the run is unfinished."
     assert "±15 points" in three_sentences(reading())[2].evidence
+    clouds = {"points": Asked(tuple("abcdefghijklmnopqrstuvwx"), 40, 40, 960)}  # tasks of another kind do not count
+    few = replace(reading(), asked={"location": Asked(("a",) * 4, 10, 10, 20)} | clouds)
+    assert three_sentences(few)[2].claim == "Roughly: only 4 tasks could be averaged."
+    assert three_sentences(few)[2].evidence.startswith("980 answers, up to 10 test points in each of 4 tasks")
+
+
+def test_a_claim_is_told_with_each_models_own_skill() -> None:
+    def solver(label: str, skill: float, verdict: str) -> Reading:
+        claim = {"name": "speed-copy", "claim": "costs little", "measure": "solved slowly less at once", "skill": skill,
+                 "unit": "share", "value": 0.05, "low": 0.01, "high": 0.09, "verdict": verdict}  # fmt: skip
+        known = reading()
+        return replace(known, label=label, summary=known.summary | {"claims": [claim]})
+
+    section = next(section for section in COHERENCE_SECTIONS if "speed-copy" in section.claims)
+    both = what_this_run_shows(section, [solver("A", 1.0, "holds"), solver("B", 0.1, "cannot be told")])[-1]
+    assert "A 5.0\u00a0%, 1.0 to 9.0, of 100\u00a0%: holds" in both
+    assert "B 5.0\u00a0%, 1.0 to 9.0, of 10\u00a0%: cannot be told" in both
 
 
 def test_numbers_are_written_with_care() -> None:

@@ -262,6 +262,12 @@ def test_bfloat16_is_close_and_other_objectives_are_not_the_same(checkpoint, pai
     assert losses["ce"][0] < first
 
 
+def test_before_and_after_are_measured_in_one_precision(checkpoint, pairs_file, tmp_path):
+    settings = replace(SMALL, steps=1, eval_every=0, rate=1e-12, bf16=True)
+    result = run(checkpoint, pairs_file, tmp_path / "out", settings)
+    assert result["after"] == pytest.approx(result["before"], rel=1e-6)
+
+
 def test_full_tuning_writes_a_checkpoint_that_opens(dream_checkpoint, pairs_file, tmp_path):
     settings = replace(SMALL, steps=2, save_every=1, full=True, rate=1e-3)
     with pytest.raises(KeyboardInterrupt):
@@ -290,6 +296,10 @@ def test_bad_input_writes_nothing(checkpoint, pairs_file, tmp_path):
     with pytest.raises(UserError, match="not an empty folder"):
         run(checkpoint, pairs_file, tmp_path / "full")
     assert [path.name for path in (tmp_path / "full").iterdir()] == ["thesis.txt"]
+    for content in ("{", "{}", "[]"):
+        (tmp_path / "full" / "settings.json").write_text(content)
+        with pytest.raises(UserError, match="not what a tuning run wrote"):
+            run(checkpoint, pairs_file, tmp_path / "full")
 
 
 def test_an_autoregressive_model_is_refused(pairs_file, tmp_path):

@@ -1,9 +1,11 @@
 """Autoregressive models generate through transformers' own `generate`."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import torch
+from transformers import GenerationConfig
 
 from maskwise.decoding.request import check_prompts, end_tokens
 from maskwise.decoding.sampling import check_sampling
@@ -61,10 +63,20 @@ def _left_padded(
     seen = torch.tensor([[0] * (longest - len(p)) + [1] * len(p) for p in prompts], device=model.device)
     # transformers draws from the global generator: seed it from ours and put it back afterwards.
     seed = int(torch.randint(2**31, (), generator=generator, device=generator.device))
-    with torch.random.fork_rng(devices=[model.device] if model.device.type == "cuda" else []):
+    with torch.random.fork_rng(devices=[model.device] if model.device.type == "cuda" else []), _no_defaults(model):
         torch.manual_seed(seed)
         out = model.net.generate(input_ids=ids, attention_mask=seen, pad_token_id=0, **settings)  # type: ignore
     return [_until_end(line, ends) for line in out[:, longest:].tolist()]
+
+
+@contextmanager
+def _no_defaults(model: Model) -> Iterator[None]:
+    """A checkpoint may come with a repetition penalty and the like: here only what was asked for counts."""
+    own, model.core.generation_config = model.core.generation_config, GenerationConfig()
+    try:
+        yield
+    finally:
+        model.core.generation_config = own
 
 
 def _until_end(ids: list[int], ends: set[int]) -> list[int]:

@@ -58,6 +58,8 @@ def check_plan(new: int, canvas: str | None, block: int | None, window: int | No
         raise UserError("canvas fixed has no blocks: leave block out, or choose the canvas blocks, growing or window")
     if chosen != "fixed" and block is None:
         raise UserError(f"canvas {chosen} needs a block, the number of tokens worked on at a time")
+    if block is not None and new == 0:
+        raise UserError("without new tokens there is nothing to cut into blocks: leave block out")
     if block is not None and (block < 1 or new % block):
         raise UserError(f"block {block} does not divide max_new_tokens {new}: choose a block that does")
     if chosen == "window" and (window is None or window < 0):

@@ -30,7 +30,7 @@ def gather_prompts(prompt: str | None, file: Path | None, standard_input: IO[str
         raise UserError("a prompt and --file exclude each other: give one")
     if file is not None:
         return read_prompts(file)
-    return prompts_of(standard_input, "standard input") if prompt == "-" else [prompt or TRY]
+    return prompts_of(standard_input, "standard input") if prompt == "-" else [TRY if prompt is None else prompt]
 
 
 def read_prompts(file: Path) -> list[str]:

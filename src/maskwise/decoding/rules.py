@@ -247,11 +247,11 @@ def dream_origin(rows: Rows, state: State, knobs: Knobs) -> Choice:
 
 
 def dream_maskgit_plus(rows: Rows, state: State, knobs: Knobs) -> Choice:
-    return best(_jumbled(rows.confidence(), state, knobs), rows, state)
+    return best(_jumbled(log_confidence(rows.logits, rows.tokens), rows, state, knobs), rows, state)
 
 
 def dream_topk_margin(rows: Rows, state: State, knobs: Knobs) -> Choice:
-    return best(_jumbled(rows.margin(), state, knobs), rows, state)
+    return best(_jumbled(log_margin(rows.logits), rows, state, knobs), rows, state)
 
 
 def dream_entropy(rows: Rows, state: State, knobs: Knobs) -> Choice:
@@ -261,9 +261,9 @@ def dream_entropy(rows: Rows, state: State, knobs: Knobs) -> Choice:
     return best(score if knobs["alg_temp"] == 0 else _drawn(score, state, knobs), rows, state)
 
 
-def _jumbled(log_score: Tensor, state: State, knobs: Knobs) -> Tensor:
+def _jumbled(log_score: Tensor, rows: Rows, state: State, knobs: Knobs) -> Tensor:
     """The score itself orders the rows, or with Dream's alg_temp a draw does; its logarithm is the finer to compare."""
-    return log_score if knobs["alg_temp"] == 0 else _drawn(log_score.exp(), state, knobs)
+    return rows.unless_held(log_score if knobs["alg_temp"] == 0 else _drawn(log_score.exp(), state, knobs))
 
 
 def _drawn(score: Tensor, state: State, knobs: Knobs) -> Tensor:

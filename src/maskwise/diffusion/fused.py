@@ -89,7 +89,8 @@ def compare_views(
     parts = []
     for start in range(0, len(targets), step):
         rows, wanted = slice(start, start + step), targets[start : start + step]
-        z1, z2 = _logits(torch.cat([h1[rows], h2[rows]]), factor, mask_id).chunk(2)
+        with _full_precision(weight):
+            z1, z2 = _logits(torch.cat([h1[rows], h2[rows]]), factor, mask_id).chunk(2)
         hit1, hit2 = z1.argmax(1) == wanted, z2.argmax(1) == wanted
         log1, log2 = z1.log_softmax(1), z2.log_softmax(1)
         ce1, ce2 = (-log.gather(1, wanted[:, None])[:, 0] for log in (log1, log2))
@@ -98,6 +99,11 @@ def compare_views(
         nothing = torch.zeros(0, device=h1.device)
         return ViewScores(nothing, nothing, nothing, nothing.bool(), nothing.bool())
     return ViewScores(*(torch.cat(column) for column in zip(*parts, strict=True)))
+
+
+def _full_precision(weight: Tensor) -> torch.autocast:
+    """Under autocast the products with the head would be rounded to half precision."""
+    return torch.autocast(device_type=weight.device.type, enabled=False)
 
 
 def _check_rows(chunk: int | None, targets: Tensor, *others: Tensor) -> None:
@@ -127,8 +133,7 @@ class _FusedHead(torch.autograd.Function):
     ) -> tuple[Tensor, Tensor, Tensor]:
         wants_weight = grad_enabled and ctx.needs_input_grad[0]
         wants_views = grad_enabled and any(ctx.needs_input_grad[7:])
-        # Under autocast the products below would be rounded to half precision.
-        with torch.autocast(device_type=weight.device.type, enabled=False):
+        with _full_precision(weight):
             factor = _factor(weight, views[0])
             sums, view_grads, weight_grad = _sweep(
                 views, factor, targets, ce_weights, tv_weights, mask_id, chunk, wants_views, wants_weight

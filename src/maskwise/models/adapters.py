@@ -7,12 +7,14 @@ from safetensors import SafetensorError, safe_open
 from transformers import PreTrainedModel
 
 from maskwise.errors import UserError
+from maskwise.models.catalog import read_object
 
 
 def attach_adapter(net: PreTrainedModel, folder: Path) -> PeftModel:
     """Puts the adapter of a folder on the network; an adapter that does not fit in full is refused."""
     if not (folder / "adapter_config.json").exists():
         raise UserError(f"{folder} has no adapter_config.json: give the folder that `maskwise tune` or PEFT wrote")
+    read_object(folder / "adapter_config.json")
     weights = folder / "adapter_model.safetensors"
     if not weights.exists():
         raise UserError(f"{folder} has no adapter_model.safetensors (pickled adapters are refused): save it again")
@@ -25,6 +27,10 @@ def attach_adapter(net: PreTrainedModel, folder: Path) -> PeftModel:
         model = PeftModel.from_pretrained(net, str(folder))
     except (ValueError, RuntimeError) as problem:
         raise UserError(f"the adapter in {folder} is for another model: {str(problem).splitlines()[0]}") from None
+    except (KeyError, TypeError) as problem:  # what PEFT makes of a configuration it does not know
+        raise UserError(f"{folder / 'adapter_config.json'} is not one PEFT reads ({problem}): save it again") from None
+    if model.active_peft_config.is_prompt_learning:
+        raise UserError(f"the adapter in {folder} adds tokens to the prompt, which the seam leaves out: use LoRA")
     # Left to itself PEFT looks the base model up on the network here, to see whether its vocabulary has grown.
     own = get_peft_model_state_dict(model, save_embedding_layers=False)
     expected = {key: tuple(value.shape) for key, value in own.items()}

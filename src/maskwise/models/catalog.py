@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from huggingface_hub.errors import StrictDataclassError
 from transformers import (
     AutoConfig,
     AutoModel,
@@ -15,6 +16,7 @@ from transformers import (
     PreTrainedModel,
     Qwen2Config,
 )
+from transformers.activations import ACT2FN
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 
 from maskwise.errors import UserError
@@ -41,7 +43,7 @@ SIZES = (
     "max_position_embeddings", "vocab_size",
 )  # fmt: skip
 FACTORS = ("mlp_ratio", "rope_theta", "rms_norm_eps", "init_std", "initializer_range")
-TOKENS = ("mask_token_id", "bos_token_id", "eos_token_id", "pad_token_id")
+TOKENS = ("bos_token_id", "eos_token_id", "pad_token_id")  # one or several
 
 LLAMA3: dict[str, Any] = {
     "vocab_size": 128256,
@@ -126,7 +128,7 @@ def _is_adapter(folder: Path) -> bool:
 
 def _base_of(adapter: Path) -> str:
     """The model an adapter says it was trained on, which is not an adapter again."""
-    base = _read_object(adapter / "adapter_config.json").get("base_model_name_or_path")
+    base = read_object(adapter / "adapter_config.json").get("base_model_name_or_path")
     if not isinstance(base, str) or not base or _is_adapter(Path(base)) or _is_adapter(ZOO / base):
         raise UserError(f"the adapter in {adapter} does not name its base model: open that, and give this as adapter")
     return base
@@ -149,12 +151,12 @@ def read_settings(folder: Path) -> dict[str, Any]:
     file = folder / "config.json"
     if not file.exists():
         raise UserError(f"{folder} has no config.json: give the folder of a checkpoint")
-    settings = _read_object(file)
+    settings = read_object(file)
     _check_numbers(file, settings)
     return settings
 
 
-def _read_object(file: Path) -> dict[str, Any]:
+def read_object(file: Path) -> dict[str, Any]:
     try:
         read = json.loads(file.read_text())
     except ValueError as problem:
@@ -174,8 +176,11 @@ def _check_numbers(file: Path, settings: dict[str, Any]) -> None:
         (SIZES, "a whole number, 1 or more", lambda v: whole(v) and v >= 1),
         (FACTORS, "a positive number", lambda v: (whole(v) or isinstance(v, float)) and v > 0),
         (TOKENS, "a token's number", lambda v: all(whole(one) for one in (v if isinstance(v, list) else [v]))),
+        (("mask_token_id",), "a token's number", whole),
+        (("rope_parameters", "rope_scaling"), "an object", lambda v: isinstance(v, dict)),
+        (("hidden_act",), "an activation that transformers knows", lambda v: v in ACT2FN),
         (("architectures",), "a list of names", lambda v: isinstance(v, list) and all(isinstance(n, str) for n in v)),
-        (("dtype", "torch_dtype"), "a name", lambda v: isinstance(v, str)),
+        (("dtype", "torch_dtype"), "a type of torch", lambda v: isinstance(getattr(torch, str(v), None), torch.dtype)),
     ]
     for names, wanted, fits in kinds:
         for name in names:
@@ -200,6 +205,9 @@ def read_config(folder: Path) -> PreTrainedConfig:
         return NATIVE[architecture].config_class.from_pretrained(folder)  # type: ignore[union-attr]
     try:
         return AutoConfig.from_pretrained(folder, trust_remote_code=False)
+    except StrictDataclassError as problem:
+        reason = " ".join(str(problem).split())
+        raise UserError(f"{folder / 'config.json'} is not a configuration of its class ({reason})") from None
     except ValueError:
         kind = read_settings(folder).get("model_type")
         raise UserError(f"{folder}: transformers knows no model type {kind!r}, and remote code is never run") from None

@@ -23,7 +23,10 @@ def convert(source: str | Path, out: str | Path) -> Path:
     The mask is the tokenizer's own if it has one, else an embedding row no token uses, else a new row. What comes out
     opens with `mw.open` and must be trained before it is any good.
     """
-    settings = read_settings(locate_checkpoint(str(source))[0])
+    folder, adapter = locate_checkpoint(str(source))
+    if adapter is not None:
+        raise UserError(f"{source} is an adapter on another model: merge it first (maskwise export), then convert that")
+    settings = read_settings(folder)
     stored = settings.get("dtype") or settings.get("torch_dtype") or "float32"
     model = open(source, dtype=DTYPES.get(stored, torch.float32), device="cpu")
     _refuse_unlike(model.core.config)

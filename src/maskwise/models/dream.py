@@ -82,6 +82,11 @@ class DreamConfig(PreTrainedConfig):
         rope = self.rope_parameters["rope_type"]
         if rope not in ROPE_TYPES:
             raise UserError(f"rotary positions of type {rope!r} are not supported: use one of {', '.join(ROPE_TYPES)}")
+        try:
+            with torch.device("cpu"):  # checkpoints are opened with `meta` as the default, where nothing is computed
+                self.inverse_frequencies()
+        except KeyError as problem:
+            raise UserError(f"rope_parameters cannot be read ({problem.args[0]}): download config.json again") from None
 
     def inverse_frequencies(self) -> tuple[Tensor, float]:
         """Rotary frequencies [head_dim / 2] and the factor on cosine and sine."""

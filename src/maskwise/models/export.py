@@ -4,9 +4,9 @@ The weight files are rewritten one by one under their own names, every tensor wi
 whatever loads the original (its own code, serving engines, `open`) loads the export.
 """
 
-import json
 import shutil
 from pathlib import Path
+from typing import Any
 
 import torch
 from peft import PeftModel
@@ -19,11 +19,13 @@ from torch import Tensor
 
 from maskwise.errors import UserError
 from maskwise.models.catalog import locate_checkpoint, read_settings, refuse_two_adapters
-from maskwise.models.opening import DTYPES, open
+from maskwise.models.opening import DTYPES, open, weight_files
 
-INDEX = "model.safetensors.index.json"
 # Weights in other forms, which would contradict the merged ones, and notes of download tools.
 LEFT_BEHIND = (".safetensors", ".bin", ".pt", ".pth", ".gguf", ".onnx", ".lock")
+
+# Ways to start a LoRA that leave the base model's weights as they are; PiSSA, OLoRA, CorDA and LoftQ change them.
+KEEP_THE_BASE = (True, False, "gaussian", "orthogonal", "eva")
 
 
 def export(source: str | Path, out: str | Path, adapter: str | Path | None = None) -> Path:
@@ -63,23 +65,18 @@ def weight_changes(folder: Path, adapter: Path) -> dict[str, Tensor]:
     stored = settings.get("dtype") or settings.get("torch_dtype") or "float32"
     model = open(folder, dtype=DTYPES.get(stored, torch.float32), device="cpu", adapter=adapter)
     assert isinstance(model.net, PeftModel)
-    config = model.net.peft_config["default"]
-    if config.peft_type != "LORA" or config.use_dora or config.bias != "none" or config.modules_to_save:  # type: ignore[attr-defined]
-        raise UserError(f"the adapter in {adapter} is not plain LoRA (no DoRA, biases or saved modules): cannot merge")
     changes = {}
     for name, module in model.core.named_modules():
         if isinstance(module, Linear):
             up, down = (layers["default"].get_parameter("weight").float() for layers in (module.lora_B, module.lora_A))
             delta = module.scaling["default"] * (up @ down)
             changes[f"{name}.weight"] = (delta.t().contiguous() if module.fan_in_fan_out else delta).detach()
+    config: Any = model.net.peft_config["default"]
+    # Two weights for each map and no others: an embedding's, a bias or a magnitude would be left behind.
+    whole = len(_names(adapter / "adapter_model.safetensors")) == 2 * len(changes)
+    if config.peft_type != "LORA" or config.use_dora or config.init_lora_weights not in KEEP_THE_BASE or not whole:
+        raise UserError(f"the adapter in {adapter} is not plain LoRA on linear maps: it cannot be merged")
     return changes
-
-
-def weight_files(folder: Path) -> list[str]:
-    index = folder / INDEX
-    if not index.exists():
-        return ["model.safetensors"]
-    return sorted(set(json.loads(index.read_text())["weight_map"].values()))
 
 
 def copy_the_rest(folder: Path, out: Path) -> None:

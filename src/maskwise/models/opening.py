@@ -1,6 +1,5 @@
 """Opening a model by path or name, and putting a user's own behind the seam."""
 
-import json
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -21,6 +20,7 @@ from maskwise.models.catalog import (
     find_mask_id,
     locate_checkpoint,
     read_config,
+    read_object,
     read_settings,
     refuse_own_attention,
     refuse_two_adapters,
@@ -82,12 +82,13 @@ def wrap(
     hf_model: PreTrainedModel,
     tokenizer: Any = None,
     mask_id: int | None = None,
-    shift: bool = False,
+    shift: bool | None = None,
     causal: bool = False,
     head: Callable[[Tensor], Tensor] | None = None,
 ) -> Model:
     """Puts a user's own model behind the seam; `head` maps hidden rows to logits where they are not just a product.
 
+    shift: the logits of position i come from hidden state i - 1; left out, they do in causal models only.
     A masked language model whose head has layers of its own is wrapped like this: mw.wrap(bert, tok, head=bert.cls)
     """
     if mask_id is None and not causal:
@@ -96,10 +97,15 @@ def wrap(
         mask_id = tokenizer.mask_token_id
     if mask_id is None and not causal:
         raise UserError("the model has no mask token: pass mask_id")
-    if isinstance(hf_model, LLaDAModelLM | DreamModel):
-        return behind_the_seam(hf_model, tokenizer, type(hf_model).__name__, mask_id).eval()
+    given: Any = hf_model
+    bare = given.get_base_model() if hasattr(given, "peft_config") else given
+    if isinstance(bare, LLaDAModelLM | DreamModel):
+        native = behind_the_seam(bare, tokenizer, type(bare).__name__, mask_id)
+        native.net = hf_model
+        return native.eval()
     window = getattr(hf_model.config, "max_position_embeddings", None) or 2**31
-    model = Model(hf_model, padded_body, kind="wrapped", window=window, shift=shift, causal=causal, mask_id=mask_id,
+    model = Model(hf_model, padded_body, kind="wrapped", window=window,
+                  shift=causal if shift is None else shift, causal=causal, mask_id=mask_id,
                   tokenizer=tokenizer, head=head, name=type(hf_model).__name__).eval()  # fmt: skip
     refuse_if_different(model, "its logits are not its last hidden states times its output embeddings: pass head=")
     return model
@@ -121,8 +127,7 @@ def refuse_if_different(model: Model, problem: str) -> None:
 
 def check_weight_files(folder: Path) -> None:
     """Every weight file is there, is safetensors and is whole, before anything is loaded."""
-    index = folder / "model.safetensors.index.json"
-    names = _indexed_files(index) if index.exists() else ["model.safetensors"]
+    names = weight_files(folder)
     absent = [name for name in names if not (folder / name).exists()]
     if absent and list(folder.glob("*.bin")) + list(folder.glob("*.pt")) + list(folder.glob("*.pth")):
         raise UserError(f"{folder} holds pickled weights, which can run code: convert them to safetensors first")
@@ -136,14 +141,15 @@ def check_weight_files(folder: Path) -> None:
             raise UserError(f"{folder / name} is corrupt or cut short ({problem}): download it again") from None
 
 
-def _indexed_files(index: Path) -> list[str]:
-    try:
-        content = json.loads(index.read_text())
-    except json.JSONDecodeError:
-        content = None
-    if not isinstance(content, dict) or not content.get("weight_map"):
+def weight_files(folder: Path) -> list[str]:
+    """The files the weights are read from: one, or those of an index; of both transformers takes the one."""
+    index = folder / "model.safetensors.index.json"
+    if (folder / "model.safetensors").exists() or not index.exists():
+        return ["model.safetensors"]
+    files = read_object(index).get("weight_map")
+    if not isinstance(files, dict) or not files or not all(isinstance(file, str) for file in files.values()):
         raise UserError(f"{index} is not an index of weights: download it again")
-    return sorted(set(content["weight_map"].values()))
+    return sorted(set(files.values()))
 
 
 def pick_device(device: str | torch.device | None) -> torch.device:

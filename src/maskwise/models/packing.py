@@ -10,7 +10,9 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor, nn
 
+from maskwise.models.dream import DreamAttention
 from maskwise.models.layers import Packed
+from maskwise.models.llada import LLaDABlock
 
 
 @contextmanager
@@ -20,20 +22,20 @@ def packed_products(net: nn.Module) -> Iterator[None]:
     The weights stay where they were laid, as parameters of their own in one piece of memory, so the next time nothing
     moves. They are looked at anew each time: an adapter may have been put on a map, or another weight in its place.
     """
-    owners = [module for module in net.modules() if hasattr(module, "packed")]
+    owners = [module for module in net.modules() if isinstance(module, LLaDABlock | DreamAttention)]
     for owner in owners:
-        owner.packed = _pack([owner.q_proj, owner.k_proj, owner.v_proj])  # type: ignore[assignment, list-item]
+        owner.packed = _pack([owner.q_proj, owner.k_proj, owner.v_proj])
     try:
         yield
     finally:
         for owner in owners:
-            owner.packed = None  # type: ignore[assignment]
+            owner.packed = None
 
 
 def _pack(maps: Sequence[nn.Module]) -> Packed | None:
-    """None where a map is more than a weight: adapted, quantised, spread over processes."""
+    """None where a map is more than a weight: adapted, quantised, spread over processes, watched by a hook."""
     plain = [one for one in maps if type(one) is nn.Linear and type(one.weight) is nn.Parameter]
-    if len(plain) < len(maps):
+    if len(plain) < len(maps) or any(one._forward_hooks or one._forward_pre_hooks for one in plain):
         return None
     biases = [one.bias for one in plain if one.bias is not None]
     return _end_to_end([one.weight for one in plain]), _end_to_end(biases) if biases else None
@@ -43,9 +45,10 @@ def _end_to_end(parts: Sequence[Tensor]) -> Tensor:
     """Parameters [n_i, ...] as one tensor [sum of n_i, ...], whose parts they are from then on."""
     whole = _joined(parts)
     if whole is None:
-        whole = torch.cat([part.detach() for part in parts])
-        for part, place in zip(parts, whole.split([len(part) for part in parts]), strict=True):
-            part.data = place
+        with torch.inference_mode(False):  # weights made in inference mode could never be trained again
+            whole = torch.cat([part.detach() for part in parts])
+            for part, place in zip(parts, whole.split([len(part) for part in parts]), strict=True):
+                part.data = place
     return whole
 
 

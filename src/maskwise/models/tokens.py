@@ -13,6 +13,8 @@ PARTS: dict[str, set[str]] = {
     "tokenizer.json": {"model", "added_tokens"},
     "tokenizer_config.json": set(),
     "vocab.json": set(),
+    "special_tokens_map.json": set(),
+    "added_tokens.json": set(),
 }
 
 
@@ -25,6 +27,14 @@ def load_tokenizer(folder: Path, native: bool) -> Any:
     """
     for name, needed in PARTS.items():
         _refuse_broken(folder / name, needed)
+    try:
+        return _read_tokenizer(folder, native)
+    except Exception as problem:  # the tokenizers library has no error of its own
+        reason = str(problem).strip().split("\n")[0]
+        raise UserError(f"the tokenizer of {folder} cannot be read ({reason}): download it again") from None
+
+
+def _read_tokenizer(folder: Path, native: bool) -> Any:
     has_bpe = (folder / "vocab.json").exists() and (folder / "merges.txt").exists()
     if (folder / "tokenizer.json").exists():
         return PreTrainedTokenizerFast.from_pretrained(folder)

@@ -47,7 +47,10 @@ def refuse_other_run(out: Path, description: dict[str, Any]) -> None:
         if out.is_file() or (out.is_dir() and any(out.iterdir())):
             raise UserError(f"{out} is not an empty folder: choose another --out")
         return
-    before = _flat(json.loads(stored.read_text(encoding="utf-8"))["identity"])
+    try:
+        before = _flat(json.loads(stored.read_text(encoding="utf-8"))["identity"])
+    except (ValueError, KeyError, TypeError, AttributeError):
+        raise UserError(f"{stored} is not what a tuning run wrote: choose another --out") from None
     now = _flat(json.loads(json.dumps(description)))
     for name in sorted(before.keys() | now.keys()):
         if before.get(name) != now.get(name):

@@ -54,6 +54,7 @@ def tune(
     processes = PartialState(cpu=device == "cpu" or not torch.cuda.is_available())
     identity = {
         "model": name,
+        "dtype": dtype,
         "settings": asdict(settings),
         "data": {"file": data.name, "sha256": file_hash(data)},
         "processes": processes.num_processes,
@@ -88,8 +89,9 @@ def tune(
             write_json(out / "settings.json", {"identity": identity, "counts": counts, "versions": _versions()})
     processes.wait_for_everyone()
     views = held_out_views(held_out, settings, model.mask_id)
-    before = measure(model, model, views) if views else None
     trainer = make_trainer(model, training, settings, out, views, locate_checkpoint(name)[0])
+    with torch.autocast(model.device.type, torch.bfloat16, enabled=trainer.args.bf16):  # as it is measured afterwards
+        before = measure(model, model, views) if views else None
     for callback in callbacks or []:
         trainer.add_callback(callback)
     if with_tensorboard and trainer.is_world_process_zero():
