@@ -298,7 +298,7 @@ def test_wrap_reads_a_causal_model_and_an_adapted_native_one_as_the_seam_does():
 def test_rotary_positions_without_their_numbers_are_refused(tmp_path):
     dream_net().save_pretrained(tmp_path)
     edit_config(tmp_path, rope_parameters={"rope_type": "linear", "rope_theta": 1e4})
-    with pytest.raises(UserError, match="rope_parameters cannot be read .*factor"):
+    with pytest.raises(UserError, match=r"rope_parameters cannot be read .*factor"):
         mw.open(tmp_path)
 
 
