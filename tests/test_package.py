@@ -1,5 +1,6 @@
 """The package as a stranger gets it: the wheel, and a command line that answers at once."""
 
+import ast
 import shutil
 import subprocess
 import sys
@@ -8,6 +9,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
 HEAVY = ("torch", "transformers", "numpy", "peft", "matplotlib", "scipy", "sklearn", "jinja2")
+FLOORS = [{"cli"}, {"report"}, {"probes", "tuning"}, {"tasks", "decoding", "diffusion"}, {"models"}]
 
 
 def test_the_wheel_holds_every_module_and_data_file(tmp_path):
@@ -60,3 +62,25 @@ def test_launchers_run_the_command_line_as_a_module():
 def test_ci_runs_the_readmes_test_command():
     assert "make test" in (ROOT / ".ci" / "run").read_text()
     assert "make test" in (ROOT / "README.md").read_text()
+
+
+def imported_rooms(file: Path) -> set[str]:
+    """The rooms that any import in a file names, wherever it stands."""
+    names = []
+    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.ImportFrom):
+            names += [f"{node.module}.{alias.name}" for alias in node.names]
+        elif isinstance(node, ast.Import):
+            names += [alias.name for alias in node.names]
+    return {name.split(".")[1] for name in names if name.startswith("maskwise.")} & set().union(*FLOORS)
+
+
+def test_arrows_between_rooms_point_down_only():
+    package = ROOT / "src" / "maskwise"
+    for level, rooms in enumerate(FLOORS):
+        below = set().union(*FLOORS[level + 1 :])
+        for room in rooms:
+            files = sorted((package / room).rglob("*.py"))
+            assert files, room
+            for file in files:
+                assert imported_rooms(file) <= below | {room}, file
