@@ -228,7 +228,7 @@ def test_ctrl_c_is_one_line_and_says_what_is_kept(checkpoint, pairs_file, tmp_pa
     monkeypatch.setattr(trainer.SequentialSampler, "__iter__", pressed)
     arguments = f"tune {checkpoint} --data {pairs_file} --out {tmp_path / 'out'} --steps 2 --context 40 --many 10"
     result = CliRunner().invoke(app, [*arguments.split(), "--device", "cpu", "--no-tensorboard"])
-    assert result.exit_code == 2 and "interrupted; what was finished so far is kept" in result.stderr
+    assert result.exit_code == 2 and "interrupted; no checkpoint was due yet in" in result.stderr
 
 
 @pytest.mark.parametrize("variant", ["checkpointing", "keep", "few-saves"])
@@ -279,6 +279,13 @@ def test_full_tuning_writes_a_checkpoint_that_opens(dream_checkpoint, pairs_file
     assert model.kind == "dream" and model.tokenizer.mask_token_id == model.mask_id
     before = mw.open(dream_checkpoint)
     assert not torch.equal(model.head_weight, before.head_weight)
+
+
+def test_a_device_that_is_not_there_is_refused(checkpoint, pairs_file, tmp_path):
+    for device, said in (("banana", "no device 'banana'"), ("cpu:1", "CUDA_VISIBLE_DEVICES")):
+        with pytest.raises(UserError, match=said):
+            tune(str(checkpoint), pairs_file, tmp_path / "out", SMALL, device=device)
+    assert not (tmp_path / "out").exists()
 
 
 def test_bad_input_writes_nothing(checkpoint, pairs_file, tmp_path):

@@ -22,7 +22,7 @@ class _Commands(typer.core.TyperGroup):
             typer.echo(f"maskwise: {problem}", err=True)
             raise typer.Exit(2) from None
         except KeyboardInterrupt as stop:
-            typer.echo(f"maskwise: interrupted; {str(stop) or 'what was finished so far is kept'}", err=True)
+            typer.echo("; ".join(filter(None, ["maskwise: interrupted", str(stop)])), err=True)
             raise typer.Exit(2) from None
 
 

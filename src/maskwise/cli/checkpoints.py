@@ -1,5 +1,6 @@
 """Commands about checkpoints: what there is, what it becomes, and whether our classes read it rightly."""
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -19,7 +20,8 @@ def models(
     from rich.console import Console
     from rich.table import Column, Table
 
-    table = Table(Column("model", no_wrap=True), "kind", "size", "window", "mask id", "reads", box=None)
+    short = [Column(head, no_wrap=True) for head in ("kind", "size", "window", "mask id")]
+    table = Table(Column("model", overflow="fold"), *short, "reads", box=None)
     for entry in entries:
         reads = "left only" if entry["causal"] else "both sides, shifted" if entry["shift"] else "both sides"
         mask = "-" if entry["mask_id"] is None else str(entry["mask_id"])
@@ -55,8 +57,10 @@ def verify(
     """Compare our classes with the checkpoint's own code. This runs that code: only for checkpoints you trust."""
     from maskwise.models.verify import verify as verify_checkpoint
 
-    typer.echo(f"warning: running the Python code that comes with {model}", err=True)
-    result = verify_checkpoint(model, dtype, device)
+    def warn(folder: Path) -> None:
+        typer.echo(f"warning: running the Python code in {folder}", err=True)
+
+    result = verify_checkpoint(model, dtype, device, warn)
     if json:
         return print_json(result)
     for key, value in result.items():
@@ -66,7 +70,7 @@ def verify(
 def export(
     model: Annotated[str, typer.Argument(help="The checkpoint the adapter was trained on.")],
     out: Annotated[str, typer.Option("--out", help="Folder for the merged checkpoint.")],
-    adapter: Annotated[str | None, typer.Option(help="The adapter; not needed for an embedded BASE+NAME.")] = None,
+    adapter: Annotated[str | None, typer.Option(help="The adapter; not needed where MODEL is one.")] = None,
     json: Json = False,
 ) -> None:
     """Merge an adapter into its checkpoint, in the original's own files, names and configuration."""

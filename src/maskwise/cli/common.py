@@ -11,6 +11,7 @@ Dtype = Annotated[str, typer.Option(help="auto, float32, bfloat16 or float16.")]
 Device = Annotated[str | None, typer.Option(help="cpu, cuda, ...")]
 Adapter = Annotated[str | None, typer.Option(help="A PEFT adapter to put on the model.")]
 Compile = Annotated[bool, typer.Option("--compile", help="Compile the layers: pays on a GPU after a minute of work.")]
+LARGEST_SEED = 2**63 - 1
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
 
 

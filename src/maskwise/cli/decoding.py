@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from maskwise.cli.common import Adapter, Compile, Device, Dtype, Json, ModelName, print_json
+from maskwise.cli.common import LARGEST_SEED, Adapter, Compile, Device, Dtype, Json, ModelName, print_json
 from maskwise.errors import UserError
 
 
@@ -37,7 +37,7 @@ def generate(
     divergence: Annotated[bool, typer.Option("--divergence", help="Decode exactly too, and compare.")] = False,
     chat: Annotated[bool | None, typer.Option("--chat/--no-chat", help="Else where the tokenizer has one.")] = None,
     batch: Annotated[int, typer.Option(help="Prompts at a time.")] = 8,
-    seed: Annotated[int, typer.Option(help="Draws samples.")] = 0,
+    seed: Annotated[int, typer.Option(max=LARGEST_SEED, help="Draws samples.")] = 0,
     out: Annotated[Path | None, typer.Option(help="A .jsonl file for the traces, written as prompts finish.")] = None,
     plain: Annotated[bool, typer.Option("--plain", help="Only the new text, at the end.")] = False,
     dtype: Dtype = "auto",
@@ -90,7 +90,7 @@ def score(
     method: Annotated[str, typer.Option(help="auto, monte-carlo, exact or chain (another quantity).")] = "auto",
     samples: Annotated[int, typer.Option(help="Draws of the Monte Carlo estimate.")] = 128,
     masks: Annotated[int, typer.Option(help="Masks after the answer.")] = 0,
-    seed: Annotated[int, typer.Option(help="Draws the masked sets.")] = 0,
+    seed: Annotated[int, typer.Option(max=LARGEST_SEED, help="Draws the masked sets.")] = 0,
     dtype: Dtype = "auto",
     device: Device = None,
     adapter: Adapter = None,
@@ -114,4 +114,5 @@ def score(
         settings = {"method": method, "samples": samples, "masks": masks, "seed": seed}
         return print_json({"model": model, "settings": settings, "scores": lines})
     for record, one in zip(records, found, strict=True):
-        typer.echo(f"{one.log_likelihood:12.4f}  {one.method:11}  {one.forwards:4} passes  {record['answer']!r}")
+        told = f"{one.log_likelihood:12.4f}  {one.method:11}  {one.forwards:4} passes  {record['answer']!r}"
+        typer.echo(f"{told}  with {masks} masks after it" if masks else told)

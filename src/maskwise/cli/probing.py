@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from maskwise.cli.common import Adapter, Device, Dtype, Json, ModelName, print_json, print_table
+from maskwise.cli.common import LARGEST_SEED, Adapter, Device, Dtype, Json, ModelName, print_json, print_table
 from maskwise.errors import UserError
 
 if TYPE_CHECKING:
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 Quick = Annotated[bool, typer.Option("--quick", help="A first look: short prompts, 4 tasks, few points.")]
 Points = Annotated[int | None, typer.Option(help="Test points a task, and passages of text.")]
-Seed = Annotated[int, typer.Option(help="Draws the examples and questions.")]
+Seed = Annotated[int, typer.Option(max=LARGEST_SEED, help="Draws the examples and questions.")]
 Chat = Annotated[bool, typer.Option("--chat", help="Ask through the chat template (Instruct models).")]
 BatchTokens = Annotated[int | None, typer.Option(help="Tokens a batch; halved when memory runs out.")]
 
@@ -45,8 +45,8 @@ def diagnose(
     if quick and full:
         raise UserError("--quick and --full exclude each other: name one")
     preset = presets.QUICK if quick else presets.FULL if full else presets.DEFAULT
-    named = tuple(name.strip() for name in probes.split(",")) if probes is not None else preset.probes
-    wanted = replace(preset, probes=named, seed=seed, chat=chat)
+    listed_probes = dict.fromkeys(name.strip() for name in probes.split(",")) if probes is not None else preset.probes
+    wanted = replace(preset, probes=tuple(listed_probes), seed=seed, chat=chat)
     wanted = wanted if points is None else replace(wanted, points=points, passages=points)
     presets.check(wanted)
 
@@ -133,7 +133,7 @@ def compare(
 
 def toy(
     out: Annotated[Path | None, typer.Option("--out", help="Folder for the page, the figure and toy.json.")] = None,
-    seed: Annotated[int, typer.Option(help="Draws the starting weights.")] = 0,
+    seed: Annotated[int, typer.Option(max=LARGEST_SEED, help="Draws the starting weights.")] = 0,
     json: Json = False,
 ) -> None:
     """Train a model on 100 short sequences and show what parallel decoding makes of two coupled tokens."""
@@ -172,6 +172,7 @@ def cures(
     if points is not None and points < 1:
         raise UserError(f"--points must be at least 1, not {points}")
     opened = open_model(model, dtype, device)
+    league.refuse_autoregressive(opened)
     embedded = f"{model}+ma" if f"{model}+ma" in embedded_models() else None
     home = Path(adapter) if adapter else locate_checkpoint(embedded)[1] if embedded else None
     tuned = open_model(model, dtype, device, adapter=home) if home else None

@@ -33,7 +33,7 @@ def continue_causal(
     if new < 1:
         raise UserError(f"max_new_tokens {new} leaves nothing to generate: give 1 or more")
     check_sampling(temperature, options["top_k"], options["top_p"])
-    for number, prompt in enumerate(prompts):
+    for number, prompt in enumerate(prompts, start=1):
         if not prompt:
             raise UserError(f"prompt {number} is empty: an autoregressive model needs at least one token")
     check_prompts(model, prompts, new)

@@ -51,7 +51,7 @@ def encode(model: Model, prompts: Any) -> list[list[int]]:
     if isinstance(prompts, str):
         prompts = [prompts]
     encoded = []
-    for number, prompt in enumerate(prompts):
+    for number, prompt in enumerate(prompts, start=1):
         if isinstance(prompt, int):
             raise UserError("prompts is a list of prompts: put the token ids of one prompt in a list of their own")
         if isinstance(prompt, str):
@@ -83,7 +83,7 @@ def end_tokens(model: Model) -> tuple[int, ...]:
 
 
 def check_prompts(model: Model, prompts: Sequence[Sequence[int]], new: int) -> None:
-    for number, prompt in enumerate(prompts):
+    for number, prompt in enumerate(prompts, start=1):
         if len(prompt) + new > model.window:
             raise UserError(
                 f"prompt {number} has {len(prompt)} tokens and {new} new ones are asked for, but the window of "

@@ -101,7 +101,7 @@ def score(
         raise UserError(f"{model.name or model.kind} has no mask token: open a masked diffusion model or pass mask_id")
     pairs = [encode_pair(model, prompt, answer) for prompt, answer in requests]
     for number, (prompt_ids, answer_ids) in enumerate(pairs):
-        _check_pair(model, prompt_ids, answer_ids, masks, f"request {number}")
+        _check_pair(model, prompt_ids, answer_ids, masks, f"request {number + 1}")
     methods = [_method(model, method, len(answer_ids), samples) for _, answer_ids in pairs]
     chance = make_generator(model, generator)
     # Laid out one after the other as the passes take them in: all views of all requests would fill the memory.

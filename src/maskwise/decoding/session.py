@@ -13,7 +13,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from maskwise.decoding.generate import Generation, Snapshot, generate
 from maskwise.decoding.live import LiveCanvas
 from maskwise.decoding.prompting import prompt_ids
-from maskwise.decoding.request import end_tokens
+from maskwise.decoding.request import check_prompts, end_tokens
 from maskwise.decoding.rules import find_rule
 from maskwise.decoding.score import Score, score
 from maskwise.errors import UserError
@@ -65,7 +65,10 @@ def run(
         raise UserError(f"batch {batch} holds no prompt: give 1 or more")
     if out is not None and out.exists():
         raise UserError(f"{out} exists already: choose another file, or remove it")
+    if out is not None and not out.absolute().parent.is_dir():
+        raise UserError(f"there is no folder {out.parent}: make it, or name another --out")
     ids = prompt_ids(model, prompts, chat)
+    check_prompts(model, ids, options["max_new_tokens"])
     traces: list[dict[str, Any]] = []
     exact: list[Generation] = []
     approximate: list[Generation] = []
@@ -89,7 +92,9 @@ def run(
 
 def _decode(model: Model, part: list[list[int]], options: dict[str, Any], live: Console | None) -> list[Generation]:
     if model.causal:
-        return generate(model, part, **options)
+        with progress_bar("prompts") as bar:
+            bar.add_task("decoding", total=None)
+            return generate(model, part, **options)
     if live is not None:
         note = f"{options['rule']} · cache {options['cache']}"
         with LiveCanvas(model, part[0], note, live) as canvas:

@@ -108,6 +108,12 @@ def locate_checkpoint(name: str) -> tuple[Path, Path | None]:
     )
 
 
+def refuse_occupied(out: Path) -> None:
+    """A checkpoint is written into a new or empty folder: nothing there is overwritten, not even its own source."""
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise UserError(f"{out} is not empty: choose another --out")
+
+
 def split_name(name: str) -> tuple[str, str | None]:
     """MODEL+FOLDER, with an adapter's folder, in its parts."""
     if not Path(name).exists():
@@ -144,7 +150,8 @@ def _from_hub(name: str) -> Path:
         return Path(snapshot_download(name, allow_patterns=wanted))
     except (HfHubHTTPError, HFValidationError, LocalEntryNotFoundError, OSError) as problem:
         reason = str(problem).strip().splitlines()[0]
-        raise UserError(f"{name} is not a folder here and could not be fetched from the hub ({reason})") from None
+        raise UserError(f"{name} is not a folder here and could not be fetched from the hub ({reason}): check "
+                        "the name, or give a folder") from None  # fmt: skip
 
 
 def read_settings(folder: Path) -> dict[str, Any]:

@@ -7,7 +7,7 @@ import torch
 from transformers import LlamaConfig, PreTrainedModel, Qwen2Config
 
 from maskwise.errors import UserError
-from maskwise.models.catalog import locate_checkpoint, read_settings
+from maskwise.models.catalog import locate_checkpoint, read_settings, refuse_occupied
 from maskwise.models.dream import DreamConfig, DreamModel
 from maskwise.models.opening import DTYPES, open
 
@@ -23,6 +23,8 @@ def convert(source: str | Path, out: str | Path) -> Path:
     The mask is the tokenizer's own if it has one, else an embedding row no token uses, else a new row. What comes out
     opens with `mw.open` and must be trained before it is any good.
     """
+    out = Path(out)
+    refuse_occupied(out)
     folder, adapter = locate_checkpoint(str(source))
     if adapter is not None:
         raise UserError(f"{source} is an adapter on another model: merge it first (maskwise export), then convert that")
@@ -42,10 +44,14 @@ def convert(source: str | Path, out: str | Path) -> Path:
     dream: Any = DreamModel(dream_config)
     dream.to(model.dtype)
     dream.load_state_dict(model.core.state_dict())
-    dream.save_pretrained(out)
-    if model.tokenizer is not None:
-        model.tokenizer.save_pretrained(out)
-    return Path(out)
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        dream.save_pretrained(out)
+        if model.tokenizer is not None:
+            model.tokenizer.save_pretrained(out)
+    except OSError as problem:
+        raise UserError(f"cannot write to {out}: {problem.strerror}; choose another --out") from None
+    return out
 
 
 def _refuse_unlike(config: Any) -> None:

@@ -18,7 +18,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from maskwise.errors import UserError
-from maskwise.models.catalog import locate_checkpoint, read_settings, refuse_two_adapters
+from maskwise.models.catalog import locate_checkpoint, read_settings, refuse_occupied, refuse_two_adapters
 from maskwise.models.opening import DTYPES, open, weight_files
 
 # Weights in other forms, which would contradict the merged ones, and notes of download tools.
@@ -41,8 +41,7 @@ def export(source: str | Path, out: str | Path, adapter: str | Path | None = Non
     if chosen is None:
         raise UserError(f"{source} without an adapter is what it was: name one with --adapter")
     out = Path(out)
-    if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise UserError(f"{out} is not empty: choose another --out")
+    refuse_occupied(out)
     changes = weight_changes(folder, Path(chosen))
     files = weight_files(folder)
     homes = {name: file for file in files for name in _names(folder / file)}
@@ -55,7 +54,9 @@ def export(source: str | Path, out: str | Path, adapter: str | Path | None = Non
             _write_merged(folder / file, out / file, changes)
         copy_the_rest(folder, out)
     except OSError as problem:
-        raise UserError(f"cannot write to {out}: {problem.strerror}; what is there is incomplete") from None
+        raise UserError(
+            f"cannot write to {out}: {problem.strerror}; what is there is incomplete, choose another --out"
+        ) from None
     return out
 
 

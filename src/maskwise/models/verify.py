@@ -2,6 +2,7 @@
 
 import gc
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -24,9 +25,15 @@ CHAT = [{"role": "user", "content": "What is 2 + 2?"}]
 MASKS = 4
 
 
-def verify(name: str, dtype: str = "float32", device: str | None = None) -> dict[str, Any]:
+def verify(
+    name: str,
+    dtype: str = "float32",
+    device: str | None = None,
+    running: Callable[[Path], None] = lambda folder: None,
+) -> dict[str, Any]:
     """Runs the checkpoint's own code, then ours, on the same inputs, one after the other so that one copy is in memory.
 
+    `running` is called right before code of the checkpoint's folder is run.
     Returns the number of texts whose token ids differ, whether the chat prompts agree, the largest difference of the
     logits and the number of masked positions where the greedy tokens differ.
     """
@@ -36,12 +43,15 @@ def verify(name: str, dtype: str = "float32", device: str | None = None) -> dict
     if entry is None:
         raise UserError(f"{folder} carries no code of its own (no auto_map in config.json): there is nothing to verify")
     ours = open(name, dtype=dtype, device=device)
+    if ours.mask_id is None:
+        raise UserError(f"{name} is autoregressive and runs as transformers' own class: there is nothing to verify")
     prompts = _prompts(ours)
     our_logits = [_our_logits(ours, prompt) for prompt in prompts]
     our_tokens, our_chat = _text_side(ours.tokenizer)
     place, precision, mask_free = ours.device, ours.dtype, ours.mask_id
     del ours
     gc.collect()
+    running(folder)
     # Code of the checkpoint's own: whatever it raises is its own business, and the user is told in one line.
     try:
         their_tokens, their_chat = _text_side(_original_tokenizer(folder))

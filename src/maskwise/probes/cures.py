@@ -84,6 +84,11 @@ class Question:
     answer_id: int
 
 
+def refuse_autoregressive(model: Model) -> None:
+    if model.mask_id is None:
+        raise UserError(f"{model.name} is autoregressive: it has no masks that could distract it")
+
+
 def cures(
     model: Model,
     tuned: Model | None = None,
@@ -95,8 +100,7 @@ def cures(
 
     Without a tuned model the cures that need one have no accuracy.
     """
-    if model.mask_id is None:
-        raise UserError(f"{model.name} is autoregressive: it has no masks that could distract it")
+    refuse_autoregressive(model)
     questions = draw_questions(model, exam)
     if model.device.type == "cpu":
         model, tuned = Remembering(model), Remembering(tuned) if tuned is not None else None

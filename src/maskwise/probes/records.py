@@ -172,7 +172,8 @@ def _read_manifest(folder: Path) -> dict[str, Any]:
         raise UserError(f"{folder} is not a run folder: it has no readable {MANIFEST}") from None
     except (json.JSONDecodeError, UnicodeDecodeError):
         raise UserError(f"{folder / MANIFEST} is not JSON; remove the folder and run diagnose again") from None
-    if not isinstance(manifest, dict) or not {"model", "settings", "versions", "complete", "notes"} <= manifest.keys():
+    whole = isinstance(manifest, dict) and {"model", "settings", "versions", "complete", "notes"} <= manifest.keys()
+    if not whole or not manifest["settings"] or not manifest["model"]:
         raise UserError(f"{folder / MANIFEST} is not a manifest of maskwise diagnose")
     return manifest
 

@@ -31,7 +31,7 @@ class Result:
     def table(self) -> Table:
         table = Table(box=None, pad_edge=False, header_style="dim")
         for place, name in enumerate(self.head):
-            table.add_column(name, justify="right" if place else "left", no_wrap=place == 0)
+            table.add_column(name, justify="right" if place else "left", no_wrap=place > 0, overflow="fold")
         for row in self.rows:
             table.add_row(*row)
         return table

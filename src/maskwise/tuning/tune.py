@@ -18,6 +18,7 @@ from maskwise.errors import UserError
 from maskwise.models.base import Model
 from maskwise.models.catalog import locate_checkpoint
 from maskwise.models.opening import open as open_model
+from maskwise.models.opening import pick_device
 from maskwise.tuning.evaluation import held_out_views, measure
 from maskwise.tuning.folder import (
     complete_checkpoints,
@@ -51,6 +52,8 @@ def tune(
     """
     if not data.is_file():
         raise UserError(f"there is no data file {data}: give a .jsonl or .txt file")
+    if device is not None and pick_device(device).index not in (None, 0):
+        raise UserError(f"--device {device}: name cpu or cuda, and choose the card with CUDA_VISIBLE_DEVICES")
     processes = PartialState(cpu=device == "cpu" or not torch.cuda.is_available())
     identity = {
         "model": name,
@@ -106,6 +109,8 @@ def tune(
         refuse_unreadable(found[-1])
     try:
         trainer.train(resume_from_checkpoint=str(found[-1]) if found else None)
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt(f"{trainer.what_is_kept()} in {out}, the same command goes on from there") from None
     finally:
         trainer.bar.stop()
     return finish(trainer, out, before, {"model": name, "out": str(out), **counts})

@@ -39,7 +39,8 @@ def make_trainable(model: Model, settings: Settings) -> None:
             target_modules=pattern,
         )
         model.net = get_peft_model(model.core, adapter)
-    adapter.base_model_name_or_path = model.name  # as the user named it, not the folder it was found in
+    # As the user named it, not the folder it was found in; a folder in full, so that it is found from anywhere.
+    adapter.base_model_name_or_path = str(Path(model.name).resolve()) if Path(model.name).is_dir() else model.name
 
 
 def _check_targets(model: Model, pattern: str) -> None:
