@@ -85,6 +85,15 @@ def test_traces_go_to_a_jsonl_file_and_never_over_another(folder, tmp_path):
     assert "exists already" in run("generate", folder, "hello", "-n", 4, "--out", out, status=2).stderr
 
 
+def test_a_prompt_that_does_not_fit_is_found_before_any_is_decoded(folder, tmp_path):
+    file, out = tmp_path / "prompts.txt", tmp_path / "out.jsonl"
+    file.write_text("one\ntwo\n" + "long " * 200 + "\n")
+    refused = run("generate", folder, "--file", file, "-n", 4, "--batch", 1, "--out", out, status=2)
+    assert "prompt 3 has" in refused.stderr and not out.exists()
+    refused = run("generate", folder, "one", "-n", 4, "--out", tmp_path / "no" / "out.jsonl", status=2)
+    assert "there is no folder" in refused.stderr
+
+
 def test_masks_in_the_prompt_are_filled_in(folder):
     found = json.loads(run("generate", folder, "ab<|mask|>d", "-n", 0, "--json").stdout)
     (trace,) = found["generations"]
@@ -195,9 +204,10 @@ def test_bad_input_to_generate_is_one_line_and_status_2(folder, arguments, probl
 
 
 def test_a_model_without_a_mask_is_one_line_and_status_2(folder, tmp_path, monkeypatch):
+    model = mw.open(folder)
+    model.mask_id = None
+
     def maskless(*arguments, **options):
-        model = mw.open(folder)
-        model.mask_id = None
         return model
 
     monkeypatch.setattr("maskwise.models.opening.open", maskless)

@@ -347,6 +347,15 @@ def test_convert_takes_an_unused_row_before_it_adds_one(tmp_path):
     torch.testing.assert_close(model.embed(torch.tensor([model.mask_id]))[0], expected)
 
 
+def test_convert_overwrites_nothing(tmp_path):
+    qwen_net().save_pretrained(tmp_path / "ar")
+    before = (tmp_path / "ar" / "config.json").read_bytes()
+    for out in (tmp_path / "ar", tmp_path / "ar" / "config.json"):
+        with pytest.raises(UserError, match="is not empty: choose another"):
+            mw.convert(tmp_path / "ar", out)
+    assert (tmp_path / "ar" / "config.json").read_bytes() == before
+
+
 def test_convert_keeps_scaled_rotary_positions(tmp_path):
     rope = {"rope_type": "llama3", "rope_theta": 1e4, "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
             "original_max_position_embeddings": 64}  # fmt: skip

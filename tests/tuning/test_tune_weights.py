@@ -99,6 +99,15 @@ def test_an_adapter_names_its_base_as_the_user_did(tmp_path):
     assert mw.open(tmp_path).name == str(tmp_path)  # opens by itself, wherever it is carried
 
 
+def test_an_adapter_on_a_folder_finds_it_from_anywhere(checkpoint, tmp_path, monkeypatch):
+    monkeypatch.chdir(checkpoint.parent)
+    model = mw.open(checkpoint.name)
+    make_trainable(model, SMALL)
+    save_weights(model, tmp_path / "adapter", trained_weights(model), None)
+    monkeypatch.chdir(tmp_path)
+    assert mw.open("adapter").kind == model.kind
+
+
 def test_a_model_with_an_adapter_opens_by_the_name_it_is_given(tmp_path):
     adapter = tmp_path / "ce+tv"
     model = mw.open("tiny-llada", device="cpu")
