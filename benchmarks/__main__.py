@@ -27,7 +27,7 @@ import torch
 from benchmarks.attribution import attribution
 from benchmarks.decode import decoding
 from benchmarks.fused_head import fused_head
-from benchmarks.growth import probe_growth, step_growth
+from benchmarks.growth import probe_growth, step_over_pairs, step_over_tokens
 from benchmarks.likelihood import likelihood
 from benchmarks.measure import Bench, Line, matrix_ceiling
 from benchmarks.opening import opening
@@ -47,7 +47,8 @@ ROWS: dict[str, Callable[[Bench], Iterable[Line]]] = {
     "f-dream": partial(decoding, kind="dream"),
     "g": opening,
     "h": probe_growth,
-    "h-step": step_growth,
+    "h-tokens": step_over_tokens,
+    "h-pairs": step_over_pairs,
 }
 LONGEST_ROW = 300  # seconds, compilation included; the measuring itself takes less than two minutes
 HEADINGS = ("row", "case", "ours", "plain", "unit", "ratio", "MFU", "plain MFU", "GiB", "plain GiB", "bar", "met")

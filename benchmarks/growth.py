@@ -21,12 +21,23 @@ def probe_growth(bench: Bench) -> Iterator[Line]:
     yield from _curve(bench, "probe pass", f"{middle} tokens, batch", counts, lambda n: _probe(bench, model, middle, n))
 
 
-def step_growth(bench: Bench) -> Iterator[Line]:
-    lengths, counts, middle, _ = sizes(bench)
+def step_over_tokens(bench: Bench) -> Iterator[Line]:
+    lengths, _, _, _ = sizes(bench)
+    model = tuned(bench)
+    yield from _curve(bench, "tuning step", "3 pairs, tokens", lengths, lambda n: _step(bench, model, n, 3))
+
+
+def step_over_pairs(bench: Bench) -> Iterator[Line]:
+    _, counts, middle, _ = sizes(bench)
+    model = tuned(bench)
+    yield from _curve(bench, "tuning step", f"{middle} tokens, pairs", counts, lambda n: _step(bench, model, middle, n))
+
+
+def tuned(bench: Bench) -> Model:
+    """With checkpointing, so that the largest fit."""
     model = compiled(bench, adapted(bench, "llada"))
     model.core.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
-    yield from _curve(bench, "tuning step", "3 pairs, tokens", lengths, lambda n: _step(bench, model, n, 3))
-    yield from _curve(bench, "tuning step", f"{middle} tokens, pairs", counts, lambda n: _step(bench, model, middle, n))
+    return model
 
 
 def sizes(bench: Bench) -> tuple[Sequence[int], Sequence[int], int, int]:
