@@ -1,4 +1,4 @@
-"""Reading a text file that a user names."""
+"""Files and folders that a user names."""
 
 from pathlib import Path
 
@@ -13,3 +13,9 @@ def read_text(file: Path, remedy: str) -> str:
         raise UserError(f"cannot read {file}: {problem.strerror}") from None
     except UnicodeDecodeError:
         raise UserError(f"{file} is not UTF-8 text: {remedy}") from None
+
+
+def refuse_occupied(out: Path) -> None:
+    """A checkpoint is written into a new or empty folder: nothing there is overwritten, not even its own source."""
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise UserError(f"{out} is not empty: choose another --out")

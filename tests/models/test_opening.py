@@ -209,6 +209,7 @@ DAMAGE = [
     (lambda f: edit_config(f, mask_token_id="z"), 'mask_token_id is "z", not a token\'s number'),
     (lambda f: edit_config(f, mask_token_id=[1, 2]), "not a token's number: correct it"),
     (lambda f: edit_config(f, dtype="float99"), 'dtype is "float99", not a type of torch'),
+    (lambda f: edit_config(f, hidden_act=["silu"]), "not an activation that transformers knows"),
     (lambda f: edit_config(f, architectures="LLaDAModelLM"), "not a list of names"),
     (drop_weight, "missing weights model.transformer.ln_f.weight"),
     (add_weight, "unexpected weights model.extra"),

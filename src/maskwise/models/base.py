@@ -70,6 +70,11 @@ class Batch:
 Body = Callable[[PreTrainedModel, Batch, Layout], Tensor]
 
 
+def without_adapter(net: Any) -> PreTrainedModel:
+    """The transformers model inside PEFT's wrapper, where there is one."""
+    return net.get_base_model() if hasattr(net, "peft_config") else net
+
+
 class Model(nn.Module):
     """A transformers model behind the seam. `net` is the model itself, or PEFT's wrapper of it."""
 
@@ -101,7 +106,7 @@ class Model(nn.Module):
     @property
     def core(self) -> PreTrainedModel:
         """The transformers model, without PEFT around it."""
-        return self.net.get_base_model() if hasattr(self.net, "peft_config") else self.net  # type: ignore
+        return without_adapter(self.net)
 
     @property
     def device(self) -> torch.device:

@@ -108,12 +108,6 @@ def locate_checkpoint(name: str) -> tuple[Path, Path | None]:
     )
 
 
-def refuse_occupied(out: Path) -> None:
-    """A checkpoint is written into a new or empty folder: nothing there is overwritten, not even its own source."""
-    if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise UserError(f"{out} is not empty: choose another --out")
-
-
 def split_name(name: str) -> tuple[str, str | None]:
     """MODEL+FOLDER, with an adapter's folder, in its parts."""
     if not Path(name).exists():
@@ -185,7 +179,7 @@ def _check_numbers(file: Path, settings: dict[str, Any]) -> None:
         (TOKENS, "a token's number", lambda v: all(whole(one) for one in (v if isinstance(v, list) else [v]))),
         (("mask_token_id",), "a token's number", whole),
         (("rope_parameters", "rope_scaling"), "an object", lambda v: isinstance(v, dict)),
-        (("hidden_act",), "an activation that transformers knows", lambda v: v in ACT2FN),
+        (("hidden_act",), "an activation that transformers knows", lambda v: isinstance(v, str) and v in ACT2FN),
         (("architectures",), "a list of names", lambda v: isinstance(v, list) and all(isinstance(n, str) for n in v)),
         (("dtype", "torch_dtype"), "a type of torch", lambda v: isinstance(getattr(torch, str(v), None), torch.dtype)),
     ]

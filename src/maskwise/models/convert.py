@@ -7,7 +7,8 @@ import torch
 from transformers import LlamaConfig, PreTrainedModel, Qwen2Config
 
 from maskwise.errors import UserError
-from maskwise.models.catalog import locate_checkpoint, read_settings, refuse_occupied
+from maskwise.files import refuse_occupied
+from maskwise.models.catalog import locate_checkpoint, read_settings
 from maskwise.models.dream import DreamConfig, DreamModel
 from maskwise.models.opening import DTYPES, open
 

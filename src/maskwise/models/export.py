@@ -18,7 +18,8 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from maskwise.errors import UserError
-from maskwise.models.catalog import locate_checkpoint, read_settings, refuse_occupied, refuse_two_adapters
+from maskwise.files import refuse_occupied
+from maskwise.models.catalog import locate_checkpoint, read_settings, refuse_two_adapters
 from maskwise.models.opening import DTYPES, open, weight_files
 
 # Weights in other forms, which would contradict the merged ones, and notes of download tools.

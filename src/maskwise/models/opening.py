@@ -12,7 +12,7 @@ from transformers import AutoModelForCausalLM, PreTrainedModel
 from transformers.utils.logging import disable_progress_bar, get_verbosity, set_verbosity, set_verbosity_error
 
 from maskwise.errors import UserError
-from maskwise.models.base import Batch, Model
+from maskwise.models.base import Batch, Model, without_adapter
 from maskwise.models.bodies import RAGGED, causal_body, largest_difference, native_body, padded_body
 from maskwise.models.catalog import (
     NATIVE,
@@ -97,8 +97,7 @@ def wrap(
         mask_id = tokenizer.mask_token_id
     if mask_id is None and not causal:
         raise UserError("the model has no mask token: pass mask_id")
-    given: Any = hf_model
-    bare = given.get_base_model() if hasattr(given, "peft_config") else given
+    bare = without_adapter(hf_model)
     if isinstance(bare, LLaDAModelLM | DreamModel):
         native = behind_the_seam(bare, tokenizer, type(bare).__name__, mask_id)
         native.net = hf_model

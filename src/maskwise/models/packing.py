@@ -1,7 +1,7 @@
 """Query, key and value weights laid end to end, so that one product serves the three.
 
 A decoding step over a short block reads every weight once and does little with it. Three small products and their sums
-then cost about twice what one does.
+then cost more than twice what one does.
 """
 
 from collections.abc import Iterator, Sequence
