@@ -105,5 +105,6 @@ def _step(bench: Bench, model: Model, length: int, pairs: int) -> Point:
 
     lengths = [len(ids) for view in views for ids in (view.first, view.second)]
     rows = 2 * sum(len(view.rows) for view in views)
-    # The largest takes ten seconds: one time after the warm-up must do.
-    return timed(bench.device, step, repeats=1), None, 2 * forward_flops(model, lengths, rows)
+    # The largest takes ten seconds: there one time after the warm-up must do.
+    repeats = 3 if length * pairs <= 2**14 else 1
+    return timed(bench.device, step, repeats=repeats), None, 2 * forward_flops(model, lengths, rows)

@@ -24,7 +24,9 @@ def shared(tmp_path_factory):
         str(WORKER),
         str(out),
     ]
-    subprocess.run(launch, check=True, env=os.environ | {"PYTHONPATH": str(WORKER.parents[1])}, timeout=240)
+    found_here = os.pathsep.join([str(WORKER.parents[1]), *sys.path])
+    on_cpu = {"PYTHONPATH": found_here, "CUDA_VISIBLE_DEVICES": ""}  # FSDP2 would want a card for each process
+    subprocess.run(launch, check=True, env=os.environ | on_cpu, timeout=240)
     return torch.load(out, weights_only=True)
 
 

@@ -70,7 +70,7 @@ def test_bfloat16_is_rounded_once(tmp_path):
     llada_net().to(torch.bfloat16).save_pretrained(tmp_path / "base")
     adapter = adapt(llada_net(), tmp_path / "adapter")
     out = export(tmp_path / "base", tmp_path / "merged", adapter)
-    exact = mw.open(tmp_path / "base", dtype="float32", adapter=adapter).net.merge_and_unload()
+    exact = mw.open(tmp_path / "base", "float32", "cpu", adapter).net.merge_and_unload()
     for name, weight in exact.state_dict().items():
         stored = tensors(out)[name][1]
         assert stored.dtype == torch.bfloat16

@@ -120,7 +120,9 @@ def test_an_adapter_is_put_on(llada_folder, tmp_path):
     before, after = (model.predict([[1, 2, 3]], [[1]])[0][0, :63] for model in (base, tuned))
     assert (before - after).abs().max() > 1e-2
     merged = tuned.net.merge_and_unload()
-    torch.testing.assert_close(merged(torch.tensor([[1, 2, 3]])).logits[0, 1, :63], after, atol=1e-4, rtol=1e-4)
+    torch.testing.assert_close(
+        merged(torch.tensor([[1, 2, 3]], device=tuned.device)).logits[0, 1, :63].cpu(), after, atol=1e-4, rtol=1e-4
+    )
 
 
 def test_an_adapter_for_another_model_is_refused(llada_folder, tmp_path):
@@ -345,7 +347,7 @@ def test_convert_takes_an_unused_row_before_it_adds_one(tmp_path):
     assert model.vocab == 300
     assert model.mask_id == model.tokenizer.mask_token_id == len(model.tokenizer) - 1 < 299
     expected = net.get_input_embeddings().weight[: model.mask_id].mean(0)
-    torch.testing.assert_close(model.embed(torch.tensor([model.mask_id]))[0], expected)
+    torch.testing.assert_close(model.embed(torch.tensor([model.mask_id], device=model.device))[0].cpu(), expected)
 
 
 def test_convert_overwrites_nothing(tmp_path):

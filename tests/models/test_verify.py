@@ -24,7 +24,7 @@ class Net(Qwen2ForCausalLM):
 
     def forward(self, input_ids):
         length = input_ids.shape[1]
-        everything = torch.zeros(1, 1, length, length, dtype=self.dtype)
+        everything = torch.zeros(1, 1, length, length, dtype=self.dtype, device=input_ids.device)
         return super().forward(input_ids, attention_mask=everything)
 """
 
@@ -57,7 +57,7 @@ def test_verify_finds_agreement(folder_with_code):
 def test_verify_finds_a_difference(folder_with_code):
     code = (folder_with_code / "original.py").read_text()
     (folder_with_code / "original.py").write_text(
-        code.replace("torch.zeros(", "torch.eye(length)[None, None] + torch.zeros(")
+        code.replace("torch.zeros(", "torch.eye(length, device=input_ids.device)[None, None] + torch.zeros(")
     )
     found = json.loads(run("verify", folder_with_code, "--json").stdout)
     assert found["largest_logit_difference"] > 1e-2

@@ -14,6 +14,7 @@ import pytest
 import torch
 from asked_alone import small_model
 from known import DECODED, EVERY_PROBE, SMALL, known_model, shipped_tokenizer, uniform
+from same_records import assert_same_records
 
 from maskwise.errors import UserError
 from maskwise.probes.diagnose import diagnose
@@ -80,18 +81,8 @@ def test_the_budget_must_be_positive():
         batch_budget(small_model(), 0)
 
 
-def comparable(folder):
-    """Records with their measures rounded: batch shapes may change the last digits of a float."""
-    records = read_run(folder).records
-    measures = [[record.pop(name) for name in ("confidence", "entropy", "nll")] for record in records]
-    return records, measures
-
-
-def assert_same_records(folder, reference):
-    (records, measures), (expected, expected_measures) = comparable(folder), comparable(reference)
-    assert records == expected
-    for found, wanted in zip(measures, expected_measures, strict=True):
-        assert found == pytest.approx(wanted, rel=1e-4, abs=1e-5)
+def assert_same_run(folder, reference):
+    assert_same_records(read_run(folder).records, read_run(reference).records)
     assert read_run(folder).manifest == read_run(reference).manifest
 
 
@@ -115,11 +106,11 @@ def test_every_point_is_asked_once_under_every_condition(reference):
 
 @pytest.mark.parametrize("batch_tokens", [500, 100_000])
 def test_the_same_records_for_any_batch_size(tmp_path, reference, batch_tokens):
-    assert_same_records(diagnose(small_model(), SMALL, tmp_path, batch_tokens=batch_tokens), reference)
+    assert_same_run(diagnose(small_model(), SMALL, tmp_path, batch_tokens=batch_tokens), reference)
 
 
 def test_the_same_random_orders_for_any_batch_size(tmp_path, decoded):
-    assert_same_records(diagnose(small_model(), DECODED, tmp_path, batch_tokens=1), decoded)
+    assert_same_run(diagnose(small_model(), DECODED, tmp_path, batch_tokens=1), decoded)
     orders = {record["probe"] for record in read_run(decoded).records}
     assert {"unmasking", "few-steps"} <= orders
 
@@ -141,7 +132,7 @@ def test_two_processes_make_the_same_records_as_one(tmp_path, decoded):
     finally:
         for process in started:
             process.kill()
-    assert_same_records(tmp_path, decoded)
+    assert_same_run(tmp_path, decoded)
     assert sorted(file.name for file in tmp_path.iterdir()) == ["manifest.json", "records.jsonl"]
 
 
@@ -165,7 +156,7 @@ def test_a_killed_run_goes_on_where_it_stopped(tmp_path, reference):
     body = model._body
     model._body = lambda net, batch, layout: passes.append(len(batch.offsets) - 1) or body(net, batch, layout)
     diagnose(model, SMALL, tmp_path)
-    assert_same_records(tmp_path, reference)
+    assert_same_run(tmp_path, reference)
     assert [record for record in kept if record not in read_run(tmp_path).records] == []
     assert 0 < sum(passes) <= len(read_run(reference).records) - len(kept)  # nothing kept was asked again
     passes.clear()
@@ -187,7 +178,7 @@ def test_an_error_in_the_middle_loses_one_batch_at_most(tmp_path, reference):
     with pytest.raises(KeyboardInterrupt):
         diagnose(model, SMALL, tmp_path, batch_tokens=1000)
     assert len(read_run(tmp_path).records) >= sum(passes[:3])
-    assert_same_records(diagnose(small_model(), SMALL, tmp_path), reference)
+    assert_same_run(diagnose(small_model(), SMALL, tmp_path), reference)
 
 
 def test_equal_prompts_are_asked_once(tmp_path):

@@ -69,7 +69,7 @@ def test_weights_go_to_disk_and_back(checkpoint, tmp_path, full):
     with torch.no_grad():
         for parameter in model.net.parameters():
             if parameter.requires_grad:
-                parameter += 0.05 * torch.randn(parameter.shape, generator=generator)
+                parameter += 0.05 * torch.randn(parameter.shape, generator=generator).to(parameter.device)
     save_weights(model, tmp_path / "saved", trained_weights(model), checkpoint)
     if full:
         opened = mw.open(tmp_path / "saved")
