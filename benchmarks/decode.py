@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from benchmarks import plain
-from benchmarks.measure import GIB, Bench, Line, check_close, forward_flops, synchronize, tolerance
+from benchmarks.measure import GIB, Bench, Line, check_close, forward_flops, synchronize, timed, tolerance
 from benchmarks.shapes import make_model, random_ids
 from maskwise.decoding import replay
 from maskwise.decoding.canvas import Frame, Sheet
@@ -18,10 +18,10 @@ from maskwise.models.attention import KeyValues
 from maskwise.models.base import Batch, Model
 from maskwise.models.packing import packed_products
 
-# canvas, cache, bar. Steps that all cost the same are timed a few at a time; a cached block is timed whole.
+# canvas, cache, bar
 WAYS = (("blocks", "none", 1.1), ("blocks", "prefix", 3.5), ("blocks", "dual", 6.0), ("growing", "none", None))
-NEW, BLOCK, FEW = 256, 32, 8
-TOY_NEW, TOY_BLOCK, TOY_FEW = 12, 4, 2
+NEW, BLOCK = 256, 32
+TOY_NEW, TOY_BLOCK = 12, 4
 
 
 class Enough(Exception):
@@ -108,27 +108,27 @@ def check_passes(bench: Bench, model: Model, prompts: list[list[int]], new: int,
         check_replay(bench, model, prompts, new, block)
 
 
-def plain_block(bench: Bench, model: Model, prompt: list[int], new: int, block: int, few: int) -> float:
-    """Seconds of a block's steps, from a few of them: each costs the same."""
+def plain_block(bench: Bench, model: Model, prompt: list[int], new: int, block: int) -> float:
+    """Seconds of a block's steps."""
     plain_steps(model, prompt, new, block, 2)
-    synchronize(bench.device)
-    start = time.perf_counter()
-    plain_steps(model, prompt, new, block, few)
-    synchronize(bench.device)
-    return (time.perf_counter() - start) / few * block
+    return timed(bench.device, lambda: plain_steps(model, prompt, new, block, block), warm=0).seconds
 
 
 def ways(bench: Bench, model: Model, prompts: list[list[int]], one: float) -> Iterator[Line]:
     """A line for each way to decode; `one` is plain's block of one request, and a batch takes them one by one."""
-    new, block, few = (NEW, BLOCK, FEW) if bench.full else (TOY_NEW, TOY_BLOCK, TOY_FEW)
+    new, block = (NEW, BLOCK) if bench.full else (TOY_NEW, TOY_BLOCK)
     size, theirs = len(prompts), len(prompts) * one
     flops = block * forward_flops(model, [len(prompt) + new for prompt in prompts], size * block // 2)
     for canvas, cache, bar in WAYS:
-        first, last = (few, 2 * few) if cache == "none" else (block, 2 * block)
+        # A cached block is timed from the pass that fills its cache; without one, steps cost the same from the start.
+        first, warm = (1, 2) if cache == "none" else (block, block)
         if bench.full:
             torch.cuda.reset_peak_memory_stats()
-        spent = [our_steps(bench, model, prompts, new, block, canvas, cache, first, last)[0] for _ in range(3)][1:]
-        seconds = statistics.median(spent) / (last - first) * block
+        spent = [
+            our_steps(bench, model, prompts, new, block, canvas, cache, first, first + steps)[0]
+            for steps in (warm, block, block)
+        ]
+        seconds = statistics.median(spent[1:])
         exact = canvas == "blocks" and cache == "none"
         case = f"{model.name}, batch {size}, canvas {canvas}, cache {cache}, {block} steps"
         yield Line(
@@ -143,13 +143,13 @@ def ways(bench: Bench, model: Model, prompts: list[list[int]], one: float) -> It
 
 def decoding(bench: Bench, kind: str) -> Iterator[Line]:
     model = make_model(bench, kind)
-    new, block, few = (NEW, BLOCK, FEW) if bench.full else (TOY_NEW, TOY_BLOCK, TOY_FEW)
+    new, block = (NEW, BLOCK) if bench.full else (TOY_NEW, TOY_BLOCK)
     prompts = random_ids([1000, 968, 1031, 985, 1017, 990, 1008, 1001] if bench.full else [20, 17], model)
     check_passes(bench, model, prompts, new, block)
     if not bench.full:  # in float32 even the order of near ties is the same
         _, ours = our_steps(bench, model, prompts, new, block, "blocks", "none", 1, 2 * block)
         assert ours == [plain_steps(model, prompt, new, block, 2 * block) for prompt in prompts], "other tokens"
-    one = plain_block(bench, model, prompts[0], new, block, few)
+    one = plain_block(bench, model, prompts[0], new, block)
     if bench.full:
         model.compile_layers()
         check_passes(bench, model, prompts, new, block)
