@@ -7,6 +7,11 @@ import sys
 import zipfile
 from pathlib import Path
 
+import pytest
+from typer.testing import CliRunner
+
+from maskwise.cli import app
+
 ROOT = Path(__file__).parent.parent
 HEAVY = ("torch", "transformers", "numpy", "peft", "matplotlib", "scipy", "sklearn", "jinja2")
 FLOORS = [{"cli"}, {"report"}, {"probes", "tuning"}, {"tasks", "decoding", "diffusion"}, {"models"}]
@@ -52,6 +57,23 @@ def test_help_and_version_import_nothing_heavy():
         _, count, heavy = done.stdout.splitlines()[-1].split(" ", 2)
         assert heavy == "[]"
         assert int(count) < 500
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (["diagnose", "--pints", "3"], "--points"),
+        (["diagnose", "--points", "three"], "--points"),
+        (["diagnoze"], "diagnose"),
+        (["diagnose", "tiny-llada", "tiny-dream"], "tiny-dream"),
+        (["tune", "tiny-llada"], "--data"),
+    ],
+)
+def test_a_wrong_command_line_is_one_line(given, said):
+    done = CliRunner().invoke(app, given, prog_name="maskwise")
+    assert done.exit_code == 2 and not done.stdout
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("maskwise: ") and said in line and "--help" in line
 
 
 def test_launchers_run_the_command_line_as_a_module():

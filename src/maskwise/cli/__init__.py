@@ -12,6 +12,9 @@ from maskwise.cli.probing import compare, cures, diagnose, report, toy
 from maskwise.cli.tuning import tune
 from maskwise.errors import UserError
 
+# What is raised for a wrong command line: typer names it under its own roof or click's, depending on the version.
+Misuse: Any = typer.BadParameter.__base__
+
 
 class _Commands(typer.core.TyperGroup):
     def invoke(self, ctx: Any) -> Any:
@@ -20,6 +23,10 @@ class _Commands(typer.core.TyperGroup):
             return super().invoke(ctx)
         except UserError as problem:
             typer.echo(f"maskwise: {problem}", err=True)
+            raise typer.Exit(2) from None
+        except Misuse as problem:
+            where = (problem.ctx or ctx).command_path
+            typer.echo(f"maskwise: {problem.format_message()} (see {where} --help)", err=True)
             raise typer.Exit(2) from None
         except KeyboardInterrupt as stop:
             typer.echo("; ".join(filter(None, ["maskwise: interrupted", str(stop)])), err=True)
