@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 import torch
-from gradient_worker import gradients
+from gradient_worker import gradients, half_logits
+
+from tiny import tiny_dream, tiny_llada
 
 WORKER = Path(__file__).with_name("gradient_worker.py")
 
@@ -36,3 +38,9 @@ def test_two_processes_give_the_gradients_of_one(how, shared):
     assert shared[how].keys() == alone.keys()
     for name, expected in alone.items():
         torch.testing.assert_close(shared[how][name], expected, atol=1e-6, rtol=1e-4, msg=name)
+
+
+@pytest.mark.parametrize("make", [tiny_llada, tiny_dream])
+def test_mixed_precision_rounds_the_weights_and_nothing_else(make, shared):
+    """LLaDA's rotary tables are float32 in any precision; a policy that rounds a layer's inputs must not reach them."""
+    assert torch.equal(shared[make.__name__], half_logits(make, "plain"))

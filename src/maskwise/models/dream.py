@@ -20,12 +20,11 @@ from maskwise.models.layers import (
     Frequencies,
     Packed,
     RMSNorm,
+    Rotary,
     default_inverse_frequencies,
     dense_pass,
     initialise,
     products,
-    rotary_tables,
-    rotate,
 )
 
 MASK_ID = 151666
@@ -114,10 +113,10 @@ class DreamAttention(nn.Module):
         self.o_proj = nn.Linear(q_width, config.hidden_size, bias=False)
         self.packed: Packed | None = None  # q, k, v while decoding
 
-    def forward(self, x: Tensor, cosine: Tensor, sine: Tensor, layout: Layout, store: Store | None) -> Tensor:
+    def forward(self, x: Tensor, rotary: Rotary, layout: Layout, store: Store | None) -> Tensor:
         maps = (self.q_proj, self.k_proj, self.v_proj)
         q, k, v = (part.unflatten(-1, (-1, self.head_dim)) for part in products(x, maps, self.packed))
-        q, k = rotate(q, cosine, sine), rotate(k, cosine, sine)
+        q, k = rotary.turn(q), rotary.turn(k)
         return self.o_proj(attend(q, k, v, layout, self.head_dim**-0.5, store).flatten(1))
 
 
@@ -140,9 +139,9 @@ class DreamBlock(GradientCheckpointingLayer):
         self.input_layernorm = RMSNorm(config.hidden_size, config.rms_norm_eps)
         self.post_attention_layernorm = RMSNorm(config.hidden_size, config.rms_norm_eps)
 
-    def forward(self, x: Tensor, cosine: Tensor, sine: Tensor, layout: Layout, store: Store | None) -> Tensor:
+    def forward(self, x: Tensor, rotary: Rotary, layout: Layout, store: Store | None) -> Tensor:
         """x [T, d] -> [T, d]."""
-        x = x + self.self_attn(self.input_layernorm(x), cosine, sine, layout, store)
+        x = x + self.self_attn(self.input_layernorm(x), rotary, layout, store)
         return x + self.mlp(self.post_attention_layernorm(x))
 
 
@@ -157,11 +156,10 @@ class DreamBody(nn.Module):
 
     def run(self, x: Tensor, positions: Tensor, layout: Layout) -> Tensor:
         """x [T, d] embeddings, positions [T] -> final hidden states [T, d]."""
-        cosine, sine = rotary_tables(positions, *self.frequencies.on(x.device))
         # The original rounds the tables to the model's type before it multiplies; so do we.
-        cosine, sine = cosine.to(x.dtype), sine.to(x.dtype)
+        rotary = Rotary(positions, *self.frequencies.on(x.device), x.dtype)
         for number, layer in enumerate(self.layers):
-            x = layer(x, cosine, sine, layout, layout.store(number))
+            x = layer(x, rotary, layout, layout.store(number))
         return self.norm(x)
 
     def forward(

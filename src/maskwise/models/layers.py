@@ -31,17 +31,24 @@ def products(x: Tensor, maps: Sequence[nn.Linear], packed: Packed | None) -> Seq
     return F.linear(x, *packed).split([one.out_features for one in maps], dim=-1)
 
 
-def rotary_tables(positions: Tensor, inverse_frequencies: Tensor, scaling: float = 1.0) -> tuple[Tensor, Tensor]:
-    """Cosine and sine of each position in float32, ready to multiply [T, heads, D]. [T] -> 2 x [T, 1, D]."""
-    angles = positions.float()[:, None] * inverse_frequencies.float()
-    angles = torch.cat((angles, angles), dim=-1)[:, None, :]
-    return angles.cos() * scaling, angles.sin() * scaling
+class Rotary:
+    """Cosine and sine of each token's position, 2 x [T, 1, D], in float32 or rounded to `dtype`.
 
+    Neither a tuple nor a dataclass: FSDP2 in mixed precision rounds every tensor it finds in a layer's arguments, in
+    torch 2.11 not again when a checkpointed layer is computed anew, and the precision of these is part of the model.
+    """
 
-def rotate(x: Tensor, cosine: Tensor, sine: Tensor) -> Tensor:
-    """Turns [T, heads, D] by its position ("rotate half"), in the tables' precision, and gives back x's type."""
-    first, second = x.chunk(2, dim=-1)
-    return (x * cosine + torch.cat((-second, first), dim=-1) * sine).to(x.dtype)
+    def __init__(
+        self, positions: Tensor, inverse_frequencies: Tensor, scaling: float, dtype: torch.dtype = torch.float32
+    ) -> None:
+        angles = positions.float()[:, None] * inverse_frequencies.float()
+        angles = torch.cat((angles, angles), dim=-1)[:, None, :]
+        self.cosine, self.sine = (angles.cos() * scaling).to(dtype), (angles.sin() * scaling).to(dtype)
+
+    def turn(self, x: Tensor) -> Tensor:
+        """Turns [T, heads, D] by its position ("rotate half"), in the tables' precision, and gives back x's type."""
+        first, second = x.chunk(2, dim=-1)
+        return (x * self.cosine + torch.cat((-second, first), dim=-1) * self.sine).to(x.dtype)
 
 
 def default_inverse_frequencies(theta: float, head_dim: int) -> Tensor:

@@ -18,12 +18,11 @@ from maskwise.models.layers import (
     Frequencies,
     Packed,
     RMSNorm,
+    Rotary,
     default_inverse_frequencies,
     dense_pass,
     initialise,
     products,
-    rotary_tables,
-    rotate,
 )
 
 MASK_ID = 126336
@@ -119,11 +118,11 @@ class LLaDABlock(GradientCheckpointingLayer):
         self.ff_out = nn.Linear(config.mlp_hidden_size, width, bias=bias)
         self.packed: Packed | None = None  # q, k, v while decoding
 
-    def forward(self, x: Tensor, cosine: Tensor, sine: Tensor, layout: Layout, store: Store | None) -> Tensor:
+    def forward(self, x: Tensor, rotary: Rotary, layout: Layout, store: Store | None) -> Tensor:
         """x [T, d] -> [T, d]."""
         maps = (self.q_proj, self.k_proj, self.v_proj)
         q, k, v = (part.unflatten(-1, (-1, self.head_dim)) for part in products(self.attn_norm(x), maps, self.packed))
-        q, k = rotate(q, cosine, sine), rotate(k, cosine, sine)
+        q, k = rotary.turn(q), rotary.turn(k)
         x = x + self.attn_out(attend(q, k, v, layout, self.head_dim**-0.5, store).flatten(1))
         normed = self.ff_norm(x)
         return x + self.ff_out(F.silu(self.ff_proj(normed)) * self.up_proj(normed))
@@ -148,10 +147,10 @@ class LLaDABody(nn.Module):
 
     def run(self, x: Tensor, positions: Tensor, layout: Layout) -> Tensor:
         """x [T, d] embeddings, positions [T] -> final hidden states [T, d]."""
-        cosine, sine = rotary_tables(positions, *self.frequencies.on(x.device))
+        rotary = Rotary(positions, *self.frequencies.on(x.device))
         blocks: Any = self.transformer["blocks"]
         for layer, block in enumerate(blocks):
-            x = block(x, cosine, sine, layout, layout.store(layer))
+            x = block(x, rotary, layout, layout.store(layer))
         return self.transformer["ln_f"](x)
 
     def forward(
