@@ -10,7 +10,7 @@ from maskwise.errors import UserError
 from maskwise.probes.coherence import ITEMS, aup, paces
 from maskwise.probes.coherence_scores import areas
 from maskwise.probes.diagnose import diagnose
-from maskwise.probes.records import RECORDS, read_run
+from maskwise.probes.records import RECORDS, Run, read_run
 from maskwise.probes.scores import summarise
 from maskwise.probes.settings import COHERENCE_PROBES, QUICK, Coherence, fit_to_model
 from maskwise.report.coherence_sections import COHERENCE_SECTIONS
@@ -108,7 +108,7 @@ def test_areas_are_told_best_first():
     found = {"random": 0.1, "margin": 0.3, "klass": 0.0, "entropy": 0.2, "factor": 0.05}
     areas = {"shuffle": {rule: {"aup": area, "ideal": 0.4} for rule, area in found.items()}}
     (section,) = [section for section in COHERENCE_SECTIONS if section.probe == "coherence"]
-    reading = Reading("m", Path("."), {}, {"aup": areas, "probes": {}}, {})
+    reading = Reading("m", Run(Path("."), {}, []), {"aup": areas, "probes": {}}, {})
     (line,) = section.says(reading)
     assert line == (
         "shuffle: area under accuracy against speed margin 0.30 (perfect: 0.40), entropy 0.20 (perfect: 0.40), "

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from maskwise.probes.records import Run
 from maskwise.report.curves import panels
 from maskwise.report.figures import (
     CURVES,
@@ -38,7 +39,7 @@ def entry(accuracy: float, masks: int = 1, /, **condition: Any) -> dict[str, Any
 
 def reading(label: str, **probes: list[dict[str, Any]]) -> Reading:
     named = {name.replace("_", "-"): entries for name, entries in probes.items()}
-    return Reading(label, Path(label), {}, {"probes": named}, {name: Asked(("t",), 1, 1, 1) for name in named})
+    return Reading(label, Run(Path(label), {}, []), {"probes": named}, {name: Asked(("t",), 1, 1, 1) for name in named})
 
 
 def section(probe: str) -> Any:

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from maskwise.probes.records import Run
 from maskwise.report.coherence_sections import COHERENCE_SECTIONS
 from maskwise.report.readings import Asked, Reading, distinct_labels
 from maskwise.report.words import NBSP, between, percent, points, three_sentences, tiles, what_this_run_shows
@@ -30,7 +31,7 @@ def reading(locality: Any = None, mask_tax: Any = None, low: float = 0.6, **mani
         },
     }
     whole = {"model": {"mask_id": 7}, "complete": True, "settings": {}} | manifest
-    return Reading("m", Path("run"), whole, summary, {"location": Asked(("a",) * 16, 10, 10, 20)})
+    return Reading("m", Run(Path("run"), whole, []), summary, {"location": Asked(("a",) * 16, 10, 10, 20)})
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from maskwise.models.catalog import locate_checkpoint
 from maskwise.models.opening import open as open_model
 from maskwise.probes.diagnose import diagnose
 from maskwise.probes.paired import accuracy_change, check_pairs, mean_change, of_probe, reduction
-from maskwise.probes.records import MANIFEST, Record, Run, read_run
+from maskwise.probes.records import MANIFEST, Record, Run
 from maskwise.probes.scores import Score, degradation, null_score
 from maskwise.probes.settings import Settings
 from maskwise.report.readings import Reading, read_all
@@ -53,10 +53,10 @@ def compare(folders: Sequence[Path]) -> tuple[dict[str, Any], list[Reading], lis
     readings = read_all(folders)
     if len(readings) < 2:
         raise UserError("these are the same run folder: name two different ones")
-    runs = [read_run(reading.folder) for reading in readings]
+    runs = [reading.run for reading in readings]
     for run in runs[1:]:
         check_pairs(runs[0], run)
-    models = {reading.label: figures_of(reading, run) for reading, run in zip(readings, runs, strict=True)}
+    models = {reading.label: figures_of(reading) for reading in readings}
     changes = {
         reading.label: changes_between(runs[0], run) for reading, run in zip(readings[1:], runs[1:], strict=True)
     }
@@ -69,12 +69,12 @@ def compare(folders: Sequence[Path]) -> tuple[dict[str, Any], list[Reading], lis
     return result, readings, rows_of(models, changes)
 
 
-def figures_of(reading: Reading, run: Run) -> dict[str, Any]:
+def figures_of(reading: Reading) -> dict[str, Any]:
     """A model's own numbers; null where they were not measured or do not apply."""
     scores = reading.summary["scores"]
     counts = reading.entries("mask-count")
     held_out = reading.entries("nelbo")
-    steps = few_steps_of(run)
+    steps = few_steps_of(reading.run)
     return {
         **{name: scores[name]["value"] for name in SCORES},
         "accuracy_k2": next((e["accuracy"] for e in counts if e["masks"] == 2), None),

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from maskwise.errors import UserError
-from maskwise.probes.records import read_run
+from maskwise.probes.records import Run, read_run
 from maskwise.probes.scores import summarise
 from maskwise.report.figures import pretty
 
@@ -30,10 +30,17 @@ class Reading:
     """One run, ready to be shown. `label` is short and differs from that of every other run on the page."""
 
     label: str
-    folder: Path
-    manifest: dict[str, Any]
+    run: Run
     summary: dict[str, Any]
     asked: dict[str, Asked]
+
+    @property
+    def folder(self) -> Path:
+        return self.run.folder
+
+    @property
+    def manifest(self) -> dict[str, Any]:
+        return self.run.manifest
 
     @property
     def is_autoregressive(self) -> bool:
@@ -56,8 +63,7 @@ def read_all(folders: Sequence[Path]) -> list[Reading]:
         [(run.manifest["model"]["name"], folder) for run, folder in zip(runs, unique, strict=True)]
     )
     return [
-        Reading(label, folder, run.manifest, summarise(run), count_asked(run.records))
-        for label, folder, run in zip(labels, unique, runs, strict=True)
+        Reading(label, run, summarise(run), count_asked(run.records)) for label, run in zip(labels, runs, strict=True)
     ]
 
 
