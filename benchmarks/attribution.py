@@ -24,7 +24,7 @@ def plain_norms(model: Model, prompts: list[Prompt], tokens: list[int]) -> Tenso
         plain.logits(model, ids, embeds=embeds)[0, max(prompt.row - int(model.shift), 0), token].backward()
         assert embeds.grad is not None
         norms = embeds.grad[0].float().norm(dim=-1)
-        norms[list(own_rows(prompt, model.shift))] = 0
+        norms[list(own_rows(model, prompt))] = 0
         found.append(norms / norms.max())
         model.zero_grad(set_to_none=True)
     return torch.cat(found)

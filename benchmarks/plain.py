@@ -88,9 +88,9 @@ def logits(
     return F.linear(norm(x, last), net.get_output_embeddings().weight)
 
 
-def pad(sequences: list[list[int]], device: torch.device, filler: int = 0) -> tuple[Tensor, Tensor]:
+def pad(sequences: list[list[int]], device: torch.device) -> tuple[Tensor, Tensor]:
     """Right-padded ids [B, L], and where they are real."""
     longest = max(len(ids) for ids in sequences)
-    ids = torch.tensor([[*ids, *[filler] * (longest - len(ids))] for ids in sequences], device=device)
+    ids = torch.tensor([[*ids, *[0] * (longest - len(ids))] for ids in sequences], device=device)
     seen = torch.tensor([[place < len(ids) for place in range(longest)] for ids in sequences], device=device)
     return ids, seen

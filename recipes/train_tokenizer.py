@@ -49,11 +49,11 @@ WORTH = {2: 1, 3: 2}
 WORTH_BEYOND = 3
 
 
-def read_english(path: Path, limit: int | None = None) -> list[str]:
+def read_english(path: Path) -> list[str]:
     """Documents of a (xz) text file, form feeds between them, with the hard line breaks inside paragraphs undone."""
     opener = lzma.open if path.suffix == ".xz" else open
     with opener(path, "rt", encoding="utf-8") as file:
-        text = file.read() if limit is None else file.read(limit)
+        text = file.read()
     unwrapped = re.sub(r"(?<=\S)\n(?=\S)", " ", text)
     return [document.strip() for document in unwrapped.split("\f") if document.strip()]
 

@@ -59,6 +59,13 @@ def test_help_and_version_import_nothing_heavy():
         assert int(count) < 500
 
 
+def test_a_report_is_drawn_without_torch():
+    """Seconds of imports, for nothing: it reads records and draws them."""
+    rooms = "import maskwise.report.page, maskwise.report.readings, maskwise.report.terminal"
+    code = f"import sys; {rooms}; print([m for m in ('torch', 'transformers') if m in sys.modules])"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
+
+
 @pytest.mark.parametrize(
     ("given", "said"),
     [

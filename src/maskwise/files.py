@@ -1,5 +1,7 @@
 """Files and folders that a user names."""
 
+import os
+from collections.abc import Iterable
 from pathlib import Path
 
 from maskwise.errors import UserError
@@ -15,7 +17,17 @@ def read_text(file: Path, remedy: str) -> str:
         raise UserError(f"{file} is not UTF-8 text: {remedy}") from None
 
 
+def replace_file(file: Path, parts: Iterable[str]) -> None:
+    """All or nothing: a reader never sees half a file, and a killed write leaves the old one."""
+    partial = file.with_name(file.name + ".partial")
+    with partial.open("w", encoding="utf-8") as opened:
+        opened.writelines(parts)
+        opened.flush()
+        os.fsync(opened.fileno())
+    partial.replace(file)
+
+
 def refuse_occupied(out: Path) -> None:
-    """A checkpoint is written into a new or empty folder: nothing there is overwritten, not even its own source."""
+    """What is written goes into a new or empty folder: nothing there is overwritten, not even its own source."""
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise UserError(f"{out} is not empty: choose another --out")

@@ -130,14 +130,14 @@ def test_groups_of_a_prompt_with_masks():
     item = next(mask_items("attention", asker, episode, 3, 5, [0], set()))
     ids, row = item.prompt.ids, item.prompt.row
     assert ids[row:] == (1,) * 6 and item.condition == {"extra masks": 5} and item.prompt.masks == 6
-    groups = mask_groups(item.prompt, 1, shift=False, near=4)
+    groups = mask_groups(tiny_llada(mask_token_id=1), item.prompt, near=4)
     assert groups[row:] == [0, 1, 1, 1, 1, 1] and groups[row - 5 : row] == [3, 2, 2, 2, 2]
-    shifted = mask_groups(item.prompt, 1, shift=True, near=4)
+    shifted = mask_groups(tiny_dream(mask_token_id=1), item.prompt, near=4)
     assert shifted[row - 6 : row + 2] == [3, 2, 2, 2, 2, 0, 0, 1]
     causal, _ = asker_and_episode(mask_id=None)
     item = next(mask_items("attention", causal, episode, 3, 5, [0], set()))
     assert item.condition == {"extra masks": 0} and item.prompt.masks == 0
-    assert mask_groups(item.prompt, None, shift=True, near=2)[-4:] == [3, 2, 2, 0]
+    assert mask_groups(tiny_ar(), item.prompt, near=2)[-4:] == [3, 2, 2, 0]
 
 
 @pytest.mark.parametrize("make", MAKERS)

@@ -3,7 +3,9 @@
 import pytest
 
 from maskwise.decoding.rules import RULES
-from maskwise.probes.coherence import ITEMS, Pace, aup, draw_puzzles, ideal, paces, puzzle_items, solve
+from maskwise.probes.coherence import Pace, draw_puzzles, ideal, paces, puzzle_items, solve
+from maskwise.probes.coherence_scores import aup
+from maskwise.probes.settings import ITEMS
 from maskwise.tasks.coherence import NAMES, closed_form, ideal_marginals
 from maskwise.tasks.words import load_words
 from probes.known import shipped_tokenizer

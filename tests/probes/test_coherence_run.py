@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 
 from maskwise.errors import UserError
-from maskwise.probes.coherence import ITEMS, aup, paces
-from maskwise.probes.coherence_scores import areas
+from maskwise.probes.coherence import paces
+from maskwise.probes.coherence_scores import areas, aup
 from maskwise.probes.diagnose import diagnose
 from maskwise.probes.records import RECORDS, Run, read_run
 from maskwise.probes.scores import summarise
-from maskwise.probes.settings import COHERENCE_PROBES, QUICK, Coherence, fit_to_model
+from maskwise.probes.settings import COHERENCE_PROBES, ITEMS, QUICK, Coherence, fit_to_model
 from maskwise.report.coherence_sections import COHERENCE_SECTIONS
 from maskwise.report.page import write_page
 from maskwise.report.readings import Reading, read_all

@@ -1,12 +1,14 @@
 """Exact outcomes of decoding rules, against closed forms and against the real decoder's samples."""
 
+import math
+
 import pytest
 import torch
 
 from maskwise.decoding.generate import generate
 from maskwise.decoding.rules import RULES, find_rule
 from maskwise.probes.exact import outcomes
-from maskwise.tasks.coherence import NAMES, closed_form, confident_replacement, ideal_marginals, make_puzzle
+from maskwise.tasks.coherence import NAMES, closed_form, ideal_marginals, make_puzzle
 from probes.oracle import oracle
 
 N, OTHER, MASK = 3, 3, 4  # items 0..2, the replacement, the mask
@@ -38,6 +40,28 @@ def test_rules_that_do_not_look_at_the_drawn_token_reach_the_closed_form(name, r
     chance, forwards = solved(name, rule, steps)
     assert chance == pytest.approx(closed_form(name, found.counts(N, steps, knobs)), abs=1e-6)
     assert forwards == pytest.approx(steps)
+
+
+def confident_replacement(counts):
+    """`replace` under low confidence, which sees the drawn tokens: kept items (1 - 1/r) go before replaced ones (1/r).
+
+    Of r proposals K ~ Bin(r, 1/r) replace their item; of these max(0, K - (r - c)) are among the c committed (r > 2;
+    at r = 2 both tokens are equally probable and the choice does not depend on them).
+    """
+    solved, still_open, left = 0.0, 1.0, sum(counts)
+    for count in counts:
+        if left <= 2:
+            return solved + still_open * closed_form("replace", [count] + [1] * (left - count))
+        spare = left - count
+        solved += still_open * binomial(left, spare + 1)
+        still_open *= sum(binomial(left, k) for k in range(spare + 1))
+        left = spare
+    return solved
+
+
+def binomial(n, k):
+    """P(Bin(n, 1/n) = k)."""
+    return math.comb(n, k) * (1 / n) ** k * (1 - 1 / n) ** (n - k)
 
 
 @pytest.mark.parametrize("counts", [(3,), (2, 1), (1, 1, 1)])

@@ -132,7 +132,7 @@ def test_the_probes_pairs_begin_at_the_first_mask_and_do_not_depend_on_the_batch
     tokenizer = shipped_tokenizer()
     model = tiny_llada(vocab=len(tokenizer), mask_token_id=tokenizer.mask_token_id)
     pieces = cut_text(tokenizer, "Ships sail in any weather, and some come home late. " * 9, 20, 2)
-    items = list(pair_items(model.mask_id, tokenizer, pieces, Gap(8, 8, 4), (1, 3, 8), range(2), set()))
+    items = list(pair_items(model.mask_id, tokenizer, pieces, Gap(8, 8, 4), (1, 3), range(2), set()))
     assert [item.condition["distance"] for item in items] == [
         1,
         3,

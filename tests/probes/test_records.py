@@ -128,7 +128,7 @@ def test_no_space_left_is_one_line(tmp_path):
     (tmp_path / "records.jsonl").symlink_to("/dev/full")
     with pytest.raises(UserError, match="No space left on device; the records so far are kept"):
         append(tmp_path, 0, [record(0)])
-    (tmp_path / "manifest.json.new").symlink_to("/dev/full")
+    (tmp_path / "manifest.json.partial").symlink_to("/dev/full")
     with pytest.raises(UserError, match="No space left"):
         write_manifest(tmp_path, MANIFEST)
 

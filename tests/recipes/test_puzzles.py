@@ -5,7 +5,8 @@ import random
 import pytest
 import torch
 
-from maskwise.probes.coherence import ITEMS, Pace
+from maskwise.probes.coherence import Pace
+from maskwise.probes.settings import ITEMS
 from maskwise.tasks.coherence import NAMES, ideal_marginals, make_puzzle
 from probes.oracle import oracle
 from puzzles import MASK, SEPARATOR, START, WORDS, by_closed_form, draw_line, records_of, table_lines, train

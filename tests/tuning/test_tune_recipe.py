@@ -9,7 +9,7 @@ from maskwise.tuning.tune import summary_lines, tune
 RECIPE = Path(__file__).parents[2] / "recipes" / "tune_cpu.py"
 
 
-def test_the_cpu_recipe_trains_tunes_and_shows_the_gap(tmp_path):
+def test_the_cpu_recipe_trains_tunes_and_tells_every_measure(tmp_path):
     loader = importlib.util.spec_from_file_location("tune_cpu", RECIPE)
     recipe = importlib.util.module_from_spec(loader)
     loader.loader.exec_module(recipe)

@@ -300,7 +300,7 @@ def test_bad_input_writes_nothing(checkpoint, pairs_file, tmp_path):
         assert not (tmp_path / "out").exists()
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "thesis.txt").write_text("mine")
-    with pytest.raises(UserError, match="not an empty folder"):
+    with pytest.raises(UserError, match="is not empty"):
         run(checkpoint, pairs_file, tmp_path / "full")
     assert [path.name for path in (tmp_path / "full").iterdir()] == ["thesis.txt"]
     for content in ("{", "{}", "[]"):

@@ -32,7 +32,7 @@ def generate(
     guidance: Annotated[float, typer.Option(help="Scale of classifier-free guidance.")] = 0.0,
     forbid_end: Annotated[bool, typer.Option("--forbid-end", help="Never the end token.")] = False,
     late_end: Annotated[bool, typer.Option("--late-end", help="End tokens only when nothing else is left.")] = False,
-    early_stop: Annotated[bool, typer.Option("--early-stop", help="Stop when only end tokens remain.")] = False,
+    early_stop: Annotated[bool, typer.Option("--early-stop", help="Stop at an end with no mask before it.")] = False,
     soft_mask: Annotated[bool, typer.Option("--soft-mask", help="Show open masks as mixtures.")] = False,
     divergence: Annotated[bool, typer.Option("--divergence", help="Decode exactly too, and compare.")] = False,
     chat: Annotated[bool | None, typer.Option("--chat/--no-chat", help="Else where the tokenizer has one.")] = None,

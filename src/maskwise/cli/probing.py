@@ -10,7 +10,7 @@ from maskwise.cli.common import LARGEST_SEED, Adapter, Device, Dtype, Json, Mode
 from maskwise.errors import UserError
 
 if TYPE_CHECKING:
-    from maskwise.report.files import Result
+    from maskwise.report.results import Result
 
 Quick = Annotated[bool, typer.Option("--quick", help="A first look: short prompts, 4 tasks, few points.")]
 Points = Annotated[int | None, typer.Option(help="Test points a task, and passages of text.")]
@@ -139,7 +139,7 @@ def toy(
     """Train a model on 100 short sequences and show what parallel decoding makes of two coupled tokens."""
     from maskwise.probes import toy as experiment
     from maskwise.probes.runner import progress_bar
-    from maskwise.report.files import make_folder, write_result
+    from maskwise.report.results import make_folder, write_result
     from maskwise.report.toy import toy_result
 
     folder = make_folder(out or Path("runs") / "toy")
@@ -167,7 +167,7 @@ def cures(
     from maskwise.probes import cures as league
     from maskwise.probes.runner import progress_bar
     from maskwise.report.cures import cures_result
-    from maskwise.report.files import make_folder, write_result
+    from maskwise.report.results import make_folder, write_result
 
     if points is not None and points < 1:
         raise UserError(f"--points must be at least 1, not {points}")

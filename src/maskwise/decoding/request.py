@@ -12,10 +12,9 @@ from maskwise.decoding.sampling import check_sampling
 from maskwise.decoding.softmask import SoftMask
 from maskwise.errors import UserError
 from maskwise.models.base import Model
+from maskwise.models.tokens import TURN_ENDS
 
 CACHES = ("none", "prefix", "dual")
-# Tokens that end an answer or a turn in the families' chat formats; the end-of-text token is in the configuration.
-TURN_ENDS = ("<|eot_id|>", "<|im_end|>", "<|endofturn|>")
 
 
 @dataclass(frozen=True)

@@ -145,7 +145,7 @@ def last_to_first(progress: float, count: int) -> int:
 def nelbo_call(model: Model, examples: Sequence[Noised]) -> Call:
     """The mean over examples of their weighted cross-entropies; for `nelbo` and `blockwise` alike."""
     batch = Batch.pack([example.ids for example in examples], model.device)
-    index = _locate(model, batch, [example.rows for example in examples])
+    index = model.locate_all(batch, [example.rows for example in examples])
     targets = torch.cat([example.targets for example in examples]).to(model.device)
     weights = torch.cat([example.weights for example in examples]).to(model.device) / len(examples)
 
@@ -209,7 +209,7 @@ def mask_agnostic_call(model: Model, views: Sequence[Views], one_branch: bool = 
     `one_branch` stops the gradient at the second view's hidden states.
     """
     batch = Batch.pack([view.first for view in views] + [view.second for view in views], model.device)
-    index = _locate(model, batch, [view.rows for view in views] * 2)
+    index = model.locate_all(batch, [view.rows for view in views] * 2)
     targets = torch.cat([view.targets for view in views]).to(model.device)
     ce_weights = torch.cat([view.ce_weights for view in views]).to(model.device) / len(views)
     tv_weights = torch.cat([view.tv_weights for view in views]).to(model.device) / len(views)
@@ -220,9 +220,3 @@ def mask_agnostic_call(model: Model, views: Sequence[Views], one_branch: bool = 
         return linear_ce_tv(first, second, head_weight, targets, ce_weights, tv_weights, model.mask_id)
 
     return Call(batch, index, loss)
-
-
-def _locate(model: Model, batch: Batch, rows: Sequence[Tensor]) -> Tensor:
-    """Where the predictions of each sequence's rows are read, without waiting for the device."""
-    owner = torch.repeat_interleave(torch.arange(len(rows)), torch.tensor([len(places) for places in rows]))
-    return model.locate(batch, owner.to(model.device), torch.cat(list(rows)).to(model.device))

@@ -1,7 +1,7 @@
 """The seam every room relies on: hidden states of a ragged batch, and logits of the rows somebody asked about.
 
 A caller asks for "the prediction of position i". From which hidden state it is read (its own for LLaDA, the one before
-for Dream and autoregressive models) is decided in `Model.locate` and nowhere else.
+for Dream and autoregressive models) is decided here, in `Model.locate`, and nowhere else.
 """
 
 import warnings
@@ -206,14 +206,13 @@ class Model(nn.Module):
         lengths, starts = batch.offsets.diff().tolist(), batch.starts.tolist()
         for length, start, asked in zip(lengths, starts, rows, strict=True):
             self._check_rows(start, start + length, asked)
-        sequence = [s for s, asked in enumerate(rows) for _ in asked]
-        position = [row for asked in rows for row in asked]
+        return self.locate_all(batch, [torch.tensor(asked, dtype=torch.int64) for asked in rows])
+
+    def locate_all(self, batch: Batch, rows: Sequence[Tensor]) -> Tensor:
+        """`locate` for one tensor of positions a sequence, on the host, without waiting for the device."""
+        owner = torch.repeat_interleave(torch.arange(len(rows)), torch.tensor([len(asked) for asked in rows]))
         device = batch.offsets.device
-        return self.locate(
-            batch,
-            torch.tensor(sequence, dtype=torch.int64, device=device),
-            torch.tensor(position, dtype=torch.int64, device=device),
-        )
+        return self.locate(batch, owner.to(device), torch.cat(list(rows)).to(device))
 
     def _check_rows(self, start: int, stop: int, asked: Sequence[int]) -> None:
         last = stop if self.shift else stop - 1
@@ -261,7 +260,7 @@ class Model(nn.Module):
             self.check_sequence(sequence, f"sequence {number}")
             self._check_rows(0, len(sequence), asked)
         answers: list[Tensor] = []
-        for first, last in _passes([len(sequence) for sequence in sequences]):
+        for first, last in passes([len(sequence) for sequence in sequences], TOKENS_A_PASS):
             batch = Batch.pack(sequences[first:last], self.device)
             logits = self(batch, self.flat_rows(batch, rows[first:last])).cpu()
             answers += logits.split([len(asked) for asked in rows[first:last]])
@@ -308,15 +307,15 @@ class Model(nn.Module):
                 module.compile(dynamic=True)
 
 
-def _passes(lengths: Sequence[int]) -> list[tuple[int, int]]:
-    """Cuts consecutive sequences into passes of at most TOKENS_A_PASS tokens (a longer sequence goes alone)."""
-    passes, first, tokens = [], 0, 0
+def passes(lengths: Sequence[int], budget: int) -> list[tuple[int, int]]:
+    """Cuts consecutive sequences into passes of at most `budget` tokens (a longer sequence goes alone)."""
+    found, first, tokens = [], 0, 0
     for number, length in enumerate(lengths):
-        if number > first and tokens + length > TOKENS_A_PASS:
-            passes.append((first, number))
+        if number > first and tokens + length > budget:
+            found.append((first, number))
             first, tokens = number, 0
         tokens += length
-    return [*passes, (first, len(lengths))] if lengths else []
+    return [*found, (first, len(lengths))] if lengths else []
 
 
 class _FloatProduct(torch.autograd.Function):

@@ -64,6 +64,6 @@ AttentionMaskInterface.register(RAGGED, sdpa_mask)
 
 @torch.no_grad()
 def largest_difference(net: PreTrainedModel, ours: Tensor, ids: list[int]) -> float:
-    """Between our [n, d or V] of a short sequence and the class's own logits of it, relative to their size."""
+    """Between our logits [n, V] of a short sequence and the class's own logits of it, relative to their size."""
     theirs = net(input_ids=torch.tensor([ids], device=ours.device)).logits[0].float()
     return float((ours - theirs).abs().max() / theirs.abs().max().clamp(min=1e-6))

@@ -10,7 +10,7 @@ from maskwise.errors import UserError
 from maskwise.files import refuse_occupied
 from maskwise.models.catalog import locate_checkpoint, read_settings
 from maskwise.models.dream import DreamConfig, DreamModel
-from maskwise.models.opening import DTYPES, open
+from maskwise.models.opening import open, stored_dtype
 
 MASK_TOKEN = "<|mask|>"
 COPIED = ("hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads",
@@ -29,9 +29,7 @@ def convert(source: str | Path, out: str | Path) -> Path:
     folder, adapter = locate_checkpoint(str(source))
     if adapter is not None:
         raise UserError(f"{source} is an adapter on another model: merge it first (maskwise export), then convert that")
-    settings = read_settings(folder)
-    stored = settings.get("dtype") or settings.get("torch_dtype") or "float32"
-    model = open(source, dtype=DTYPES.get(stored, torch.float32), device="cpu")
+    model = open(source, dtype=stored_dtype(read_settings(folder)), device="cpu")
     _refuse_unlike(model.core.config)
     mask_id = _mask_row(model.core, model.tokenizer)
     config = model.core.config

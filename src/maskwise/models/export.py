@@ -8,7 +8,6 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-import torch
 from peft import PeftModel
 from peft.tuners.lora import Linear
 from rich.console import Console
@@ -20,7 +19,7 @@ from torch import Tensor
 from maskwise.errors import UserError
 from maskwise.files import refuse_occupied
 from maskwise.models.catalog import locate_checkpoint, read_settings, refuse_two_adapters
-from maskwise.models.opening import DTYPES, open, weight_files
+from maskwise.models.opening import open, stored_dtype, weight_files
 
 # Weights in other forms, which would contradict the merged ones, and notes of download tools.
 LEFT_BEHIND = (".safetensors", ".bin", ".pt", ".pth", ".gguf", ".onnx", ".lock")
@@ -51,9 +50,10 @@ def export(source: str | Path, out: str | Path, adapter: str | Path | None = Non
         raise UserError(f"the adapter touches {strays[0]}, which the checkpoint's files do not hold: it cannot merge")
     try:
         out.mkdir(parents=True, exist_ok=True)
-        for file in track(files, "Merging", console=Console(stderr=True), transient=True):
-            _write_merged(folder / file, out / file, changes)
-        copy_the_rest(folder, out)
+        for name in track(files, "Merging", console=Console(stderr=True), transient=True):
+            _write_merged(folder / name, out / name, changes)
+        for file in beside_the_weights(folder):
+            shutil.copyfile(file, out / file.name)
     except OSError as problem:
         raise UserError(
             f"cannot write to {out}: {problem.strerror}; what is there is incomplete, choose another --out"
@@ -63,9 +63,7 @@ def export(source: str | Path, out: str | Path, adapter: str | Path | None = Non
 
 def weight_changes(folder: Path, adapter: Path) -> dict[str, Tensor]:
     """What the adapter adds to each weight, float32, by the weight's name in the checkpoint."""
-    settings = read_settings(folder)
-    stored = settings.get("dtype") or settings.get("torch_dtype") or "float32"
-    model = open(folder, dtype=DTYPES.get(stored, torch.float32), device="cpu", adapter=adapter)
+    model = open(folder, dtype=stored_dtype(read_settings(folder)), device="cpu", adapter=adapter)
     assert isinstance(model.net, PeftModel)
     changes = {}
     for name, module in model.core.named_modules():
@@ -81,11 +79,13 @@ def weight_changes(folder: Path, adapter: Path) -> dict[str, Tensor]:
     return changes
 
 
-def copy_the_rest(folder: Path, out: Path) -> None:
-    """Configuration, tokenizer, the index, licences and the model's own code, byte for byte; no weights."""
-    for file in sorted(folder.iterdir()):
-        if file.is_file() and file.suffix not in LEFT_BEHIND and not file.name.startswith("."):
-            shutil.copyfile(file, out / file.name)
+def beside_the_weights(folder: Path) -> list[Path]:
+    """Configuration, tokenizer, the index, licences and the model's own code."""
+    return [
+        file
+        for file in sorted(folder.iterdir())
+        if file.is_file() and file.suffix not in LEFT_BEHIND and not file.name.startswith(".")
+    ]
 
 
 def _names(file: Path) -> list[str]:

@@ -160,12 +160,16 @@ def pick_device(device: str | torch.device | None) -> torch.device:
     return place
 
 
+def stored_dtype(settings: dict[str, Any]) -> torch.dtype:
+    """The type a checkpoint's weights are stored in, by its config.json."""
+    return DTYPES.get(settings.get("dtype") or settings.get("torch_dtype") or "", torch.float32)
+
+
 def pick_dtype(dtype: str | torch.dtype, device: torch.device, settings: dict[str, Any]) -> torch.dtype:
     if isinstance(dtype, torch.dtype):
         return dtype
     if dtype == "auto":
-        stored = settings.get("dtype") or settings.get("torch_dtype") or "float32"
-        return DTYPES.get(stored, torch.float32) if device.type == "cuda" else torch.float32
+        return stored_dtype(settings) if device.type == "cuda" else torch.float32
     if dtype not in DTYPES:
         raise UserError(f"unknown dtype {dtype!r}: use auto, {', '.join(DTYPES)}")
     return DTYPES[dtype]

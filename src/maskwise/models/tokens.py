@@ -8,6 +8,9 @@ from transformers import AutoTokenizer, PreTrainedTokenizerFast, Qwen2Tokenizer
 
 from maskwise.errors import UserError
 
+# Tokens that end an answer or a turn in the families' chat formats; the end-of-text token is in the configuration.
+TURN_ENDS = ("<|eot_id|>", "<|im_end|>", "<|endofturn|>")
+
 # The files a tokenizer is read from, and what must be in each.
 PARTS: dict[str, set[str]] = {
     "tokenizer.json": {"model", "added_tokens"},

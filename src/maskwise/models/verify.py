@@ -31,11 +31,11 @@ def verify(
     device: str | None = None,
     running: Callable[[Path], None] = lambda folder: None,
 ) -> dict[str, Any]:
-    """Runs the checkpoint's own code, then ours, on the same inputs, one after the other so that one copy is in memory.
+    """Runs our class, then the checkpoint's own code, on the same inputs, so that one copy at a time is in memory.
 
     `running` is called right before code of the checkpoint's folder is run.
     Returns the number of texts whose token ids differ, whether the chat prompts agree, the largest difference of the
-    logits and the number of masked positions where the greedy tokens differ.
+    logits and the number of positions where the greedy tokens differ.
     """
     folder = locate_checkpoint(name)[0]
     auto_map = read_settings(folder).get("auto_map") or {}
@@ -48,7 +48,7 @@ def verify(
     prompts = _prompts(ours)
     our_logits = [_our_logits(ours, prompt) for prompt in prompts]
     our_tokens, our_chat = _text_side(ours.tokenizer)
-    place, precision, mask_free = ours.device, ours.dtype, ours.mask_id
+    place, precision, mask_id = ours.device, ours.dtype, ours.mask_id
     del ours
     gc.collect()
     running(folder)
@@ -62,11 +62,9 @@ def verify(
         raise UserError(
             f"the original code of {folder} does not run here ({type(problem).__name__}: {reason})"
         ) from problem
-    differences = [
-        _without(a, mask_free) - _without(b, mask_free) for a, b in zip(our_logits, their_logits, strict=True)
-    ]
+    differences = [_without(a, mask_id) - _without(b, mask_id) for a, b in zip(our_logits, their_logits, strict=True)]
     greedy = [
-        (_without(a, mask_free).argmax(-1) != _without(b, mask_free).argmax(-1)).sum()
+        (_without(a, mask_id).argmax(-1) != _without(b, mask_id).argmax(-1)).sum()
         for a, b in zip(our_logits, their_logits, strict=True)
     ]
     return {
@@ -77,7 +75,7 @@ def verify(
         "chat_prompts_agree": None if our_chat is None else our_chat == their_chat,
         "positions": sum(len(logits) for logits in our_logits),
         "largest_logit_difference": max(float(d.abs().max()) for d in differences),
-        "largest_logit": max(float(_without(b, mask_free).abs().max()) for b in their_logits),
+        "largest_logit": max(float(_without(b, mask_id).abs().max()) for b in their_logits),
         "greedy_tokens_that_differ": int(sum(int(count) for count in greedy)),
     }
 
@@ -98,9 +96,9 @@ def _our_logits(model: Model, prompt: list[int]) -> Tensor:
     return model.predict([prompt], [rows])[0]
 
 
-def _without(logits: Tensor, mask_id: int | None) -> Tensor:
+def _without(logits: Tensor, mask_id: int) -> Tensor:
     """The original gives the mask token a logit, ours does not: leave its column out."""
-    return logits if mask_id is None else torch.cat((logits[:, :mask_id], logits[:, mask_id + 1 :]), dim=1)
+    return torch.cat((logits[:, :mask_id], logits[:, mask_id + 1 :]), dim=1)
 
 
 def _text_side(tokenizer: Any) -> tuple[list[list[int]] | None, str | None]:

@@ -25,7 +25,7 @@ def watch(model: Model, prompts: Sequence[Prompt], near: int) -> list[Answer]:
     layers = model.attention(batch, [[prompt.row] for prompt in prompts])  # L of [S, heads, longest]
     groups = torch.zeros(len(prompts), batch.longest, dtype=torch.int64)
     for number, prompt in enumerate(prompts):
-        groups[number, : len(prompt.ids)] = torch.tensor(mask_groups(prompt, model.mask_id, model.shift, near))
+        groups[number, : len(prompt.ids)] = torch.tensor(mask_groups(model, prompt, near))
     places = groups.to(model.device)
     shares = torch.stack(
         [seen.new_zeros(len(prompts), len(GROUPS)).scatter_add(1, places, seen.mean(1)) for seen in layers]

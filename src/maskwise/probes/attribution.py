@@ -74,9 +74,7 @@ def mask_items(
 def attribute(model: Model, prompts: Sequence[Prompt], near: int) -> list[Answer]:
     """Answers with evidence: {"examples": [..], "question"} for prompts with parts, else {"masks", "near", "all"}."""
     answers, norms = embedding_gradients(model, prompts)
-    grouped = [
-        part_groups(p, model.shift) if p.parts else mask_groups(p, model.mask_id, model.shift, near) for p in prompts
-    ]
+    grouped = [part_groups(model, prompt) if prompt.parts else mask_groups(model, prompt, near) for prompt in prompts]
     sums, sizes = group_sums(norms, grouped)
     return [
         replace(answer, evidence=example_evidence(prompt, *told) if prompt.parts else mask_evidence(*told))
@@ -98,7 +96,7 @@ def embedding_gradients(model: Model, prompts: Sequence[Prompt]) -> tuple[list[A
         # Sequences do not see each other, so the gradient of the sum holds each prompt's own.
         (gradient,) = torch.autograd.grad(logits.max(-1).values.sum(), embeds)
     norms = gradient.float().norm(dim=-1)
-    norms[own_places(prompts, model.shift, device)] = 0
+    norms[own_places(model, prompts)] = 0
     largest = norms.new_zeros(len(prompts)).scatter_reduce(0, batch.owner, norms, "amax")
     return answers_of(logits.detach(), wanted), norms / largest.clamp(min=torch.finfo(norms.dtype).tiny)[batch.owner]
 
@@ -116,32 +114,32 @@ def frozen(model: Model) -> Iterator[None]:
             weight.requires_grad_(True)
 
 
-def own_rows(prompt: Prompt, shift: bool) -> set[int]:
+def own_rows(model: Model, prompt: Prompt) -> set[int]:
     """The answer's mask, and where the model reads its prediction."""
-    return {row for row in (prompt.row, prompt.row - 1 if shift else prompt.row) if 0 <= row < len(prompt.ids)}
+    return {row for row in (prompt.row, model.first_row(prompt.row)) if row < len(prompt.ids)}
 
 
-def own_places(prompts: Sequence[Prompt], shift: bool, device: torch.device) -> Tensor:
+def own_places(model: Model, prompts: Sequence[Prompt]) -> Tensor:
     """`own_rows` of all prompts, as flat places of their batch."""
     flat, start = [], 0
     for prompt in prompts:
-        flat += [start + row for row in sorted(own_rows(prompt, shift))]
+        flat += [start + row for row in sorted(own_rows(model, prompt))]
         start += len(prompt.ids)
-    return torch.tensor(flat, dtype=torch.int64, device=device)
+    return torch.tensor(flat, dtype=torch.int64, device=model.device)
 
 
 # Groups of tokens
 
 
-def part_groups(prompt: Prompt, shift: bool) -> list[int]:
+def part_groups(model: Model, prompt: Prompt) -> list[int]:
     """A token's group is its example, 1 and up; 0 is the answer's own, and what no example holds."""
-    own = own_rows(prompt, shift)
+    own = own_rows(model, prompt)
     return [0 if place in own else part + 1 for place, part in enumerate(prompt.parts)]
 
 
-def mask_groups(prompt: Prompt, mask_id: int | None, shift: bool, near: int) -> list[int]:
+def mask_groups(model: Model, prompt: Prompt, near: int) -> list[int]:
     """0: the answer's own; 1: masks; 2: the `near` other tokens closest to the answer; 3: all farther ones."""
-    own = own_rows(prompt, shift)
+    own, mask_id = own_rows(model, prompt), model.mask_id
     others = [place for place, token in enumerate(prompt.ids) if token != mask_id and place not in own]
     closest = set(sorted(others, key=lambda place: abs(place - prompt.row))[:near])
     return [

@@ -7,7 +7,6 @@ the accuracy a model with perfect marginals has under the same rule and speed. S
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
-from itertools import pairwise
 from typing import Any
 
 import torch
@@ -18,13 +17,13 @@ from maskwise.models.base import Model
 from maskwise.probes.exact import outcomes
 from maskwise.probes.records import Condition, Key, make_key
 from maskwise.probes.runner import DIGITS, Answer, Written, own_generator
+from maskwise.probes.settings import ITEMS
 from maskwise.probes.variants import Item
 from maskwise.tasks.coherence import NAMES, Asked, Name, ask, ideal_marginals, make_puzzle, one_token_words
 from maskwise.tasks.prompts import Prompt
 from maskwise.tasks.words import Words
 
 PROBE = "coherence"
-ITEMS = 4  # words in a puzzle: few enough to enumerate what a perfect model would do
 
 
 @dataclass(frozen=True)
@@ -130,20 +129,3 @@ def ideal(name: Name, pace: Pace) -> tuple[float, float]:
     found = outcomes(predict, (mask,) * ITEMS, mask, pace.rule, pace.steps, pace.knobs)
     solved = sum(chance for canvas, chance in found.probability.items() if puzzle.solved_by(canvas))
     return solved, ITEMS / found.forwards
-
-
-def aup(points: Sequence[tuple[float, float]], fastest: float = ITEMS) -> float:
-    """Area under accuracy against tokens per forward pass t, from t = 1 to `fastest`, divided by its width.
-
-    points are (t, accuracy). Between them the line is straight; left of the slowest it is level; right of the fastest
-    it is 0, for nothing that fast was measured. Of several points at one speed the best counts. 1 is: always right, at
-    any speed.
-    """
-    best: dict[float, float] = {}
-    for speed, accuracy in points:
-        best[speed] = max(accuracy, best.get(speed, 0.0))
-    curve = sorted(best.items())
-    area = max(0.0, curve[0][0] - 1) * curve[0][1]
-    for (t, a), (u, b) in pairwise(curve):
-        area += (u - t) * (a + b) / 2
-    return area / (fastest - 1)

@@ -2,13 +2,14 @@
 
 from collections import defaultdict
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
-from maskwise.probes.coherence import aup
 from maskwise.probes.intervals import mean_over_tasks
 from maskwise.probes.records import Record, condition_text
+from maskwise.probes.settings import ITEMS
 
 
 def measures(group: Sequence[Record]) -> dict[str, float | None]:
@@ -36,3 +37,20 @@ def areas(records: Sequence[Record]) -> dict[str, dict[str, dict[str, float]]]:
             ideal.append((group[0]["evidence"]["ideal_speed"], group[0]["evidence"]["ideal"]))
         found[puzzle][rule] = {"aup": aup(reached), "ideal": aup(ideal)}
     return dict(found)
+
+
+def aup(points: Sequence[tuple[float, float]], fastest: float = ITEMS) -> float:
+    """Area under accuracy against tokens per forward pass t, from t = 1 to `fastest`, divided by its width.
+
+    points are (t, accuracy). Between them the line is straight; left of the slowest it is level; right of the fastest
+    it is 0, for nothing that fast was measured. Of several points at one speed the best counts. 1 is: always right, at
+    any speed.
+    """
+    best: dict[float, float] = {}
+    for speed, accuracy in points:
+        best[speed] = max(accuracy, best.get(speed, 0.0))
+    curve = sorted(best.items())
+    area = max(0.0, curve[0][0] - 1) * curve[0][1]
+    for (t, a), (u, b) in pairwise(curve):
+        area += (u - t) * (a + b) / 2
+    return area / (fastest - 1)

@@ -6,7 +6,7 @@ from functools import partial
 from maskwise.errors import UserError
 from maskwise.models.base import Model
 from maskwise.probes import coherence, correlation, marginals, order
-from maskwise.probes.settings import COHERENCE_PROBES, Settings
+from maskwise.probes.settings import COHERENCE_PROBES, ORDER_RULES, Settings
 from maskwise.probes.units import Unit, slices
 from maskwise.probes.variants import Asker
 from maskwise.tasks.coherence import NAMES
@@ -54,7 +54,7 @@ def text_units(model: Model, asker: Asker, settings: Settings, text: str, notes:
         correlate = partial(correlation.correlate, seed=settings.seed, samples=wanted.samples)
         yield Unit(points, len(distances), pairs, correlate, 2 * wanted.samples)
     if order.PROBE in settings.probes:
-        for rule in order.RULES:
+        for rule in ORDER_RULES:
             to_continue = partial(order.order_items, mask_id, tokenizer, pieces, gap, wanted.order_tokens, rule)
             watch = partial(order.watch_order, rule=rule, seed=settings.seed)
             yield Unit(points, 1, to_continue, watch, DECODING_COST)

@@ -42,7 +42,7 @@ def pair_items(
             condition: Condition = {"distance": distance}
             key = make_key(PROBE, TASK, point, condition)
             row = gap.before + distance
-            if key not in done and distance < gap.masks:
+            if key not in done:
                 ids = (*piece[: gap.before], *[mask_id] * gap.masks)
                 yield Item(key, condition, Prompt(ids, row, piece[row], gap.masks), tokenizer.decode([piece[row]]))
 

@@ -6,7 +6,7 @@ All decoders but the one-step ones take 40 steps for the 200 tokens, so they are
 """
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,7 +18,7 @@ from maskwise.decoding.generate import Snapshot, generate
 from maskwise.decoding.softmask import SoftMask
 from maskwise.errors import UserError
 from maskwise.models.attention import KeyValues
-from maskwise.models.base import Batch, Model
+from maskwise.models.base import Batch, Model, passes
 from maskwise.probes.records import Record
 from maskwise.probes.runner import batch_budget
 from maskwise.probes.scores import accuracy_interval, paired
@@ -108,7 +108,8 @@ def cures(
     by_cure: dict[str, list[Record]] = {cure.name: [] for cure in CURES if tuned is not None or not cure.tuned}
     # On a CPU a batch saves nothing, and it waits for its slowest answer.
     budget = batch_budget(model, None) if model.device.type == "cuda" else 1
-    for batch in _batches(questions, MASKS, budget):
+    for first, last in passes([len(question.prompt) + MASKS for question in questions], budget):
+        batch = questions[first:last]
         reference += answer(model, batch, {"steps": 1}, masks=2)
         advance(len(batch))
         for cure in CURES:
@@ -185,19 +186,6 @@ def first_tokens(
     with suppress(_Answered):
         generate(model, prompts, masks, on_step=watch, **options)
     return found
-
-
-def _batches(questions: Sequence[Question], masks: int, budget: int) -> Iterator[list[Question]]:
-    batch: list[Question] = []
-    tokens = 0
-    for question in questions:
-        size = len(question.prompt) + masks
-        if batch and tokens + size > budget:
-            yield batch
-            batch, tokens = [], 0
-        batch.append(question)
-        tokens += size
-    yield batch
 
 
 def _accuracy(records: Sequence[Record]) -> dict[str, float]:

@@ -15,7 +15,7 @@ from maskwise.errors import UserError
 from maskwise.models.base import Model
 from maskwise.probes import likelihood, natural
 from maskwise.probes.coherence_units import coherence_units
-from maskwise.probes.evidence import evidence_units, refuse_unasked
+from maskwise.probes.evidence_units import evidence_units, refuse_unasked
 from maskwise.probes.records import Key, gather, key_of, read_run, start_run, write_manifest
 from maskwise.probes.runner import Crew, batch_budget, check_fit, join_crew, progress_bar, record_items
 from maskwise.probes.settings import Settings, check, fit_to_model

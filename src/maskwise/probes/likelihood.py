@@ -58,9 +58,7 @@ def score(model: Model, prompts: Sequence[Prompt], draws: int, seed: int) -> lis
     views = [view for listed in noise for view in listed]
     owner = [number for number, listed in enumerate(noise) for _ in listed]
     batch = Batch.pack([view.ids for view in views], model.device)
-    sequence = torch.repeat_interleave(torch.arange(len(views)), torch.tensor([len(view.rows) for view in views]))
-    rows = torch.cat([view.rows for view in views])
-    index = model.locate(batch, sequence.to(model.device), rows.to(model.device))
+    index = model.locate_all(batch, [view.rows for view in views])
     targets = torch.cat([view.targets for view in views]).to(model.device)
     hidden = model.hidden(batch)
     told = []  # [rows, 4]: surprise, confidence, entropy, greedy token
@@ -73,7 +71,7 @@ def score(model: Model, prompts: Sequence[Prompt], draws: int, seed: int) -> lis
         told.append(torch.stack([surprise, best.exp(), entropy, token.float()], 1))
     table = torch.cat(told).double().cpu()
     weights = torch.cat([view.weights for view in views]).double()
-    passage = torch.tensor(owner)[sequence]
+    passage = torch.repeat_interleave(torch.tensor(owner), torch.tensor([len(view.rows) for view in views]))
     return [
         _answer(prompt, table[passage == number], weights[passage == number], None if model.mask_id is None else draws)
         for number, prompt in enumerate(prompts)

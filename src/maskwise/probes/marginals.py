@@ -84,7 +84,7 @@ def gap_items(
             key = make_key(PROBE, TASK, point, condition)
             if key in done:
                 continue
-            row = gap.before + int(condition["distance"] or 0) - 1
+            row = gap.before + int(condition["distance"]) - 1
             end = piece[gap.before + gap.masks :] if condition["suffix"] == "visible" else ()
             ids = (*piece[: gap.before], *[mask_id] * gap.masks, *end)
             yield Item(key, condition, Prompt(ids, row, piece[row], gap.masks), tokenizer.decode([piece[row]]))

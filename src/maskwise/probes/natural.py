@@ -69,7 +69,7 @@ def text_items(
             key = make_key(PROBE, TASK, point, condition)
             if key in done:
                 continue
-            count = int(condition["count"] or 0)
+            count = int(condition["count"])
             masks, fillers = (1 + count, 0) if condition["after"] == MASKS else (1, count)
             prompt = opened(encoded, asker.mask_id, masks, [asker.filler_id] * fillers)
             yield Item(key, condition, prompt, answer)

@@ -22,7 +22,6 @@ from maskwise.probes.variants import Item
 from maskwise.tasks.prompts import Prompt
 
 PROBE, TASK = "order", "text"
-RULES = ("low-confidence", "margin", "entropy", "random")  # random: what no preference looks like
 
 
 def kendall_tau(order: Sequence[int]) -> float:

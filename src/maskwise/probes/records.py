@@ -30,15 +30,15 @@ Under torchrun every process but the first appends to a file of its own (records
 
 import functools
 import json
-import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from maskwise.errors import UserError
+from maskwise.files import replace_file
 
-Condition = dict[str, int | float | str | None]
+Condition = dict[str, int | float | str]
 Record = dict[str, Any]
 Key = tuple[str, str, int, str]
 
@@ -126,14 +126,14 @@ def gather(folder: Path, manifest: dict[str, Any]) -> None:
             condition_order(r["condition"]),
         ),
     )
-    _replace_file(folder, RECORDS, (_line(record) for record in records))
+    _write(folder, RECORDS, (_line(record) for record in records))
     for file in _record_files(folder):
         if file.name != RECORDS:
             file.unlink()
 
 
 def write_manifest(folder: Path, manifest: dict[str, Any]) -> None:
-    _replace_file(folder, MANIFEST, [json.dumps(manifest, indent=2, ensure_ascii=False) + "\n"])
+    _write(folder, MANIFEST, [json.dumps(manifest, indent=2, ensure_ascii=False) + "\n"])
 
 
 def _file_name(rank: int) -> str:
@@ -148,13 +148,9 @@ def _line(record: Record) -> str:
     return json.dumps(record, ensure_ascii=False) + "\n"
 
 
-def _replace_file(folder: Path, name: str, parts: Iterable[str]) -> None:
-    """Writes beside the old file, then puts the new one in its place: a kill leaves one of them whole."""
-    fresh = folder / f"{name}.new"
+def _write(folder: Path, name: str, parts: Iterable[str]) -> None:
     try:
-        with fresh.open("w", encoding="utf-8") as file:
-            file.writelines(parts)
-        os.replace(fresh, folder / name)
+        replace_file(folder / name, parts)
     except OSError as problem:
         raise _cannot_write(folder, problem) from None
 

@@ -18,7 +18,7 @@ from scipy import stats
 from maskwise.probes.claims import claims
 from maskwise.probes.coherence_scores import areas, measures
 from maskwise.probes.evidence_scores import expand, shots_against_masks
-from maskwise.probes.intervals import CONFIDENCE, TAILS, reach
+from maskwise.probes.intervals import CONFIDENCE, TAILS, mean_over_tasks, reach
 from maskwise.probes.records import Condition, Record, Run, condition_order, condition_text
 from maskwise.probes.settings import COHERENCE_PROBES
 from maskwise.tasks.episodes import CHANCE
@@ -115,13 +115,9 @@ def accuracy_interval(group: Sequence[Record]) -> tuple[float, float, float]:
 
 
 def _surprise(group: Sequence[Record]) -> dict[str, float | None]:
-    """Mean -log p of the true token with Student's 95 % interval over the points."""
-    values = [record["nll"] for record in group]
-    mean = float(np.mean(values))
-    if len(values) < 2:
-        return {"nll": mean, "nll_low": None, "nll_high": None}
-    half = reach(values)
-    return {"nll": mean, "nll_low": mean - half, "nll_high": mean + half}
+    """Mean -log p of the true token."""
+    found = mean_over_tasks((record["task"], record["nll"]) for record in group)
+    return dict(zip(("nll", "nll_low", "nll_high"), found, strict=True))
 
 
 # Two conditions

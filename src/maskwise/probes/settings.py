@@ -49,7 +49,8 @@ NOT_CAUSAL = {
 
 @dataclass(frozen=True)
 class Evidence:
-    """The numbers of the probes in MORE_PROBES; none asks more than `Settings.points` points a task."""
+    """The numbers of the probes in MORE_PROBES; none asks more than `Settings.points` points a task,
+    nelbo `Settings.passages`."""
 
     orderings: int = 30
     questions: int = 20
@@ -68,6 +69,10 @@ class Evidence:
     data_shares: tuple[float, ...] = (0.0, 0.05, 0.1, 0.2)
     longest_prompt: int = 1000
     nelbo_draws: int = 8
+
+
+ITEMS = 4  # words in a puzzle: few enough to enumerate what a perfect model would do
+ORDER_RULES = ("low-confidence", "margin", "entropy", "random")  # random: what no preference looks like
 
 
 @dataclass(frozen=True)

@@ -31,7 +31,7 @@ def step_items(
         if key not in done:
             test = episode.tests[point]
             encoded = encode_question(asker.tokenizer, examples, test, "right", asker.chat)
-            prompt = opened(encoded, asker.mask_id, int(condition["masks"] or 0))
+            prompt = opened(encoded, asker.mask_id, int(condition["masks"]))
             yield Item(key, condition, prompt, test.letter)
 
 

@@ -45,9 +45,9 @@ class Toy:
         return {name: getattr(self, name) for name in names}
 
 
-def toy(seed: int = 0, steps: int = STEPS, advance: Callable[[], None] = lambda: None) -> Toy:
+def toy(seed: int = 0, advance: Callable[[], None] = lambda: None) -> Toy:
     """Trains the small model and reads it. `advance` is called after each step of the training."""
-    return read_toy(train_toy(seed, steps, advance))
+    return read_toy(train_toy(seed, advance))
 
 
 def sequences() -> list[Canvas]:
@@ -75,7 +75,7 @@ def every_noise() -> list[Noised]:
     return found
 
 
-def train_toy(seed: int = 0, steps: int = STEPS, advance: Callable[[], None] = lambda: None) -> Model:
+def train_toy(seed: int = 0, advance: Callable[[], None] = lambda: None) -> Model:
     """A LLaDA of 2 layers; the expectation over the noise is exact, so only the starting weights are random."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
@@ -86,8 +86,8 @@ def train_toy(seed: int = 0, steps: int = STEPS, advance: Callable[[], None] = l
     model = behind_the_seam(net, None, "toy")
     call = nelbo_call(model, every_noise())
     optimiser = torch.optim.AdamW(model.parameters(), lr=RATE, weight_decay=0.0)
-    falling = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, steps)
-    for _ in range(steps):
+    falling = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, STEPS)
+    for _ in range(STEPS):
         optimiser.zero_grad()
         model(call.batch, call.index, call.loss).backward()
         optimiser.step()

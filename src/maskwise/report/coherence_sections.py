@@ -2,10 +2,10 @@
 
 from typing import Any
 
+from maskwise.probes.settings import ORDER_RULES
 from maskwise.report.curves import Measure, Point, Section
 from maskwise.report.readings import Reading
 
-RULES = ("low-confidence", "margin", "entropy", "random")
 SHOWN_RULE = "random"  # its choice of places cannot depend on what is drawn, so the closed forms hold for it
 
 
@@ -38,7 +38,7 @@ def _correlation(reading: Reading) -> list[Point]:
 
 def _order(reading: Reading) -> list[Point]:
     entries = {entry["condition"]["rule"]: entry for entry in reading.entries("order")}
-    return [Point("", place, entries[rule]) for place, rule in enumerate(RULES) if rule in entries]
+    return [Point("", place, entries[rule]) for place, rule in enumerate(ORDER_RULES) if rule in entries]
 
 
 def _order_in_words(reading: Reading) -> list[str]:
@@ -50,7 +50,7 @@ def _order_in_words(reading: Reading) -> list[str]:
             f"local AR-ness@1 {entry['local1']:.2f}, @4 {entry['local4']:.2f}"
         )
 
-    return [f"{rule}: {told(entries[rule])}" for rule in RULES if rule in entries]
+    return [f"{rule}: {told(entries[rule])}" for rule in ORDER_RULES if rule in entries]
 
 
 def _puzzles(reading: Reading) -> list[Point]:
@@ -153,7 +153,7 @@ COHERENCE_SECTIONS = (
         "of steps that take the leftmost mask, local AR-ness of those that go on to the right of the one before.",
         x_label="Rule",
         at="{}",
-        x_names=("confidence", *RULES[1:]),
+        x_names=("confidence", *ORDER_RULES[1:]),
         points=_order,
         measures=(
             Measure("tau", "Kendall's tau", "tau_low", "tau_high", percent=False, unit=""),

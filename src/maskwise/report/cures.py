@@ -3,7 +3,7 @@
 from typing import Any
 
 from maskwise.report.bars import Bar, Chart
-from maskwise.report.files import Result
+from maskwise.report.results import Result
 from maskwise.report.words import p_value, percent, points
 
 NEEDS_ADAPTER = "needs --adapter"

@@ -6,8 +6,8 @@ from typing import Any
 
 from maskwise.report.figures import Curve, Panel
 from maskwise.report.readings import Reading
+from maskwise.tasks.episodes import CHANCE
 
-CHANCE = 1 / 3  # three options a question
 OVER_TASKS = "Line: mean over tasks; band: 95 % interval over tasks."
 
 

@@ -1,12 +1,14 @@
 """What the page says about the probes beyond the core, in the form of sections.py."""
 
+from functools import partial
+
 from maskwise.report.curves import Measure, Point, Section
 from maskwise.report.readings import Reading
+from maskwise.tasks.points import ORDERS
 
 GRADIENT = Measure("evidence", "Gradient norm, of the largest", "evidence_low", "evidence_high")
 PLACES = {"left": "question first", "middle": "question in the middle", "right": "question last"}
 TOKENS = ("masks", "near", "all")
-ORDERS = ("random", "nearest first", "nearest last")
 
 
 def _attribution(reading: Reading) -> list[Point]:
@@ -93,12 +95,8 @@ def _points(reading: Reading) -> list[Point]:
     return [Point("", place, entries[order]) for place, order in enumerate(ORDERS) if order in entries]
 
 
-def _hotpotqa(reading: Reading) -> list[Point]:
-    return [Point("", 100 * entry["condition"]["share"], entry) for entry in reading.entries("hotpotqa")]
-
-
-def _labelled(reading: Reading) -> list[Point]:
-    return [Point("", 100 * entry["condition"]["share"], entry) for entry in reading.entries("labelled-text")]
+def _by_share(probe: str, reading: Reading) -> list[Point]:
+    return [Point("", 100 * entry["condition"]["share"], entry) for entry in reading.entries(probe)]
 
 
 def _nelbo(reading: Reading) -> list[Point]:
@@ -230,7 +228,7 @@ EVIDENCE_SECTIONS = (
         how_to_read="A level line is what one would hope for.",
         x_label="Extra masks (% of the length)",
         at="{} %",
-        points=_hotpotqa,
+        points=partial(_by_share, "hotpotqa"),
         measures=(Measure("accuracy", "Right answers", chance=0.5),),
         caption="Line: share of right answers; band: 95 % interval over questions.",
     ),
@@ -242,7 +240,7 @@ EVIDENCE_SECTIONS = (
         how_to_read="A level line is what one would hope for.",
         x_label="Extra masks (% of the length)",
         at="{} %",
-        points=_labelled,
+        points=partial(_by_share, "labelled-text"),
         measures=(Measure("accuracy", "Right answers"),),
         caption="Line: mean over data sets; band: 95 % interval over them.",
     ),

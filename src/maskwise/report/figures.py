@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 from markupsafe import escape
 
+from maskwise.tasks.episodes import CHANCE
+
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
@@ -294,7 +296,7 @@ def _spread_around(group: list[float], gap: float) -> list[float]:
 
 
 def _legend_columns(order: list[str], width: float) -> int:
-    longest = max(len(pretty(name)) for name in [*order, _chance_name(1 / 3)])
+    longest = max(len(pretty(name)) for name in [*order, _chance_name(CHANCE)])
     return max(1, min(len(order) + 1, int(width * POINTS_PER_INCH / (34 + 5.2 * longest))))
 
 

@@ -264,12 +264,12 @@ def measure_command(manifest: dict[str, Any]) -> str:
     """The diagnose command that asks the same: the preset, and the options in which the run left it."""
     settings = manifest["settings"]
     preset = {"quick": QUICK, "full": FULL}.get(settings["preset"], DEFAULT)
-    words = ["maskwise", "diagnose", manifest["model"]["name"]]
-    words += [f"--{preset.preset}"] if preset is not DEFAULT else []
+    parts = ["maskwise", "diagnose", manifest["model"]["name"]]
+    parts += [f"--{preset.preset}"] if preset is not DEFAULT else []
     if tuple(settings["probes"]) != preset.probes:
-        words += ["--probes", ",".join(settings["probes"])]
+        parts += ["--probes", ",".join(settings["probes"])]
     for name in ("points", "seed"):
         if settings[name] != asdict(preset)[name]:
-            words += [f"--{name}", str(settings[name])]
-    words += ["--chat"] if settings["chat"] else []
-    return shlex.join([*words, "--dtype", manifest["model"]["dtype"]])
+            parts += [f"--{name}", str(settings[name])]
+    parts += ["--chat"] if settings["chat"] else []
+    return shlex.join([*parts, "--dtype", manifest["model"]["dtype"]])

@@ -1,5 +1,7 @@
 """What the page says about each probe. A section is data: to show a new probe, add one entry to SECTIONS.
 
+Those of the probes beyond the core and of the second paper are in evidence_sections.py and coherence_sections.py.
+
 A probe without an entry is still shown, by `plain_section`: a curve of accuracy and a table, without the explanations.
 """
 

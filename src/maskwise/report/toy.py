@@ -2,7 +2,7 @@
 
 from maskwise.probes.toy import Toy
 from maskwise.report.bars import Bar, Chart
-from maskwise.report.files import Result
+from maskwise.report.results import Result
 
 PARTS = ("AB", "A, not B", "B, not A", "neither")
 PARALLEL, SEQUENTIAL = "one parallel step", "left to right, one a step"

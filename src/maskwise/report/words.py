@@ -7,9 +7,10 @@ from typing import Any
 from maskwise.probes.intervals import none_seen
 from maskwise.probes.settings import COHERENCE_PROBES
 from maskwise.report.coherence_tables import verdict_number
-from maskwise.report.curves import CHANCE, Measure, Point, Section, along
+from maskwise.report.curves import Measure, Point, Section, along
 from maskwise.report.readings import Reading
 from maskwise.report.sections import filler_name
+from maskwise.tasks.episodes import CHANCE
 
 NBSP = "\u00a0"
 FEW_TASKS = 8

@@ -33,7 +33,6 @@ EXAMPLES = 6
 class Puzzle:
     """The given items, and every right answer; items are any hashable marks (words, token ids), all different."""
 
-    name: Name
     items: tuple[Any, ...]
     answers: frozenset[tuple[Any, ...]]
 
@@ -52,7 +51,7 @@ def make_puzzle(name: Name, items: Sequence[Any], other: Any = None) -> Puzzle:
         answers = set(permutations(given))
     else:
         raise UserError(f"unknown coherence task {name!r}: choose one of {', '.join(NAMES)}")
-    return Puzzle(name, given, frozenset(answers))
+    return Puzzle(given, frozenset(answers))
 
 
 # What is known
@@ -102,30 +101,6 @@ def _replaced(counts: Sequence[int]) -> float:
         still_open *= (1 - 1 / left) ** count
         left -= count
     return solved
-
-
-def confident_replacement(counts: Sequence[int]) -> float:
-    """`replace` under low confidence, which sees the drawn tokens: kept items (1 - 1/r) go before replaced ones (1/r).
-
-    Of r proposals K ~ Bin(r, 1/r) replace their item; of these max(0, K - (r - c)) are among the c committed (r > 2;
-    at r = 2 both tokens are equally probable and the choice does not depend on them).
-    """
-    solved, still_open, left = 0.0, 1.0, sum(counts)
-    for count in counts:
-        if count == 0:
-            continue
-        if left <= 2:
-            return solved + still_open * _replaced([count] + [1] * (left - count))
-        spare = left - count
-        solved += still_open * _binomial(left, spare + 1)
-        still_open *= sum(_binomial(left, k) for k in range(spare + 1))
-        left = spare
-    return solved
-
-
-def _binomial(n: int, k: int) -> float:
-    """P(Bin(n, 1/n) = k)."""
-    return math.comb(n, k) * (1 / n) ** k * (1 - 1 / n) ** (n - k)
 
 
 # Asking a real model

@@ -24,7 +24,7 @@ from typing import Any
 from maskwise.errors import UserError
 from maskwise.tasks.hotpot import read_hotpotqa
 from maskwise.tasks.labelled import Labelled, lettered, tell_apart
-from maskwise.tasks.tables import SUFFIXES, broken, read_rows, read_text
+from maskwise.tasks.tables import SUFFIXES, broken, read_rows, read_text_leniently
 
 HOTPOTQA, ROTTEN_TOMATOES = "hotpotqa", "rotten-tomatoes"
 LONGEST = 1000  # characters; longer texts are left out
@@ -177,7 +177,7 @@ def _polarity(folder: Path) -> list[Labelled]:
     return [
         Labelled(f"Text: {line.strip()}", label)
         for name, label in (("rt-polarity.pos", "positive"), ("rt-polarity.neg", "negative"))
-        for line in read_text(folder / name).split("\n")
+        for line in read_text_leniently(folder / name).split("\n")
         if line.strip()
     ]
 

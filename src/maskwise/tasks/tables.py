@@ -28,7 +28,7 @@ def read_rows(file: Path, unnamed: Sequence[str] = ()) -> Iterator[Row]:
     raise UserError(f"{file} is neither {', '.join(SUFFIXES[:-1])} nor {SUFFIXES[-1]}: save it as one of them")
 
 
-def read_text(file: Path) -> str:
+def read_text_leniently(file: Path) -> str:
     """UTF-8 with or without a byte order mark; what is not UTF-8 is Latin-1."""
     try:
         content = file.read_bytes()
@@ -46,14 +46,14 @@ def broken(file: Path, number: int, wanted: str) -> UserError:
 
 def _tab_separated(file: Path) -> Iterator[tuple[int, list[str]]]:
     """Quotation marks are only text, and nothing but a line break ends a line."""
-    for number, line in enumerate(read_text(file).split("\n"), start=1):
+    for number, line in enumerate(read_text_leniently(file).split("\n"), start=1):
         if line.rstrip("\r"):
             yield number, line.rstrip("\r").split("\t")
 
 
 def _comma_separated(file: Path) -> Iterator[tuple[int, list[str]]]:
     """Cells in double quotes may hold commas, line breaks and doubled quotes."""
-    reader = csv.reader(io.StringIO(read_text(file), newline=""))
+    reader = csv.reader(io.StringIO(read_text_leniently(file), newline=""))
     try:
         for row in reader:
             if row:
@@ -76,7 +76,7 @@ def _named(file: Path, rows: Iterator[tuple[int, list[str]]], unnamed: Sequence[
 
 
 def _objects(file: Path) -> Iterator[Row]:
-    text = read_text(file)
+    text = read_text_leniently(file)
     if file.suffix == ".json":
         try:
             rows = list(enumerate(json.loads(text), start=1))

@@ -37,13 +37,13 @@ def load_words(path: str | Path | None = None) -> Words:
     return ours if path is None else ours | _read_lists(Path(path))
 
 
-def split_words(words: Words, held_out: float = 0.5, seed: int = 0) -> tuple[Words, Words]:
+def split_words(words: Words, held_out: float = 0.5) -> tuple[Words, Words]:
     """(shown, held): every category cut in two, the second part holding that share of its words.
 
     The same word is on the same side in every category. Test questions use `held` alone, so a model trained on
     `shown` alone, or shown examples from it, has not met the words it is tested on.
     """
-    draws = random.Random(seed)
+    draws = random.Random(0)
     is_held: dict[str, bool] = {}
     for listed in words.values():
         fresh = [word.casefold() for word in listed if word.casefold() not in is_held]

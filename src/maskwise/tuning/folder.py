@@ -8,7 +8,6 @@ adapter_*, result.json         the adapter (or a whole checkpoint) and the figur
 import errno
 import hashlib
 import json
-import os
 import pickle
 import shutil
 from collections.abc import Iterator
@@ -20,19 +19,14 @@ import torch
 from safetensors import SafetensorError
 
 from maskwise.errors import UserError
+from maskwise.files import refuse_occupied, replace_file
 
 MARKER = "complete.json"
 LITTLE_ROOM = 1 << 20  # bytes; a write that fails with less than this failed for want of room
 
 
 def write_json(path: Path, value: Any) -> None:
-    """All or nothing: a reader never sees half a file, and a killed write leaves the old one."""
-    partial = path.with_name(path.name + ".partial")
-    with partial.open("w", encoding="utf-8") as file:
-        json.dump(value, file, indent=2, ensure_ascii=False)
-        file.flush()
-        os.fsync(file.fileno())
-    partial.replace(path)
+    replace_file(path, [json.dumps(value, indent=2, ensure_ascii=False)])
 
 
 def file_hash(path: Path) -> str:
@@ -44,9 +38,7 @@ def refuse_other_run(out: Path, description: dict[str, Any]) -> None:
     """`out` must be new, empty, or hold a run of exactly this description."""
     stored = out / "settings.json"
     if not stored.exists():
-        if out.is_file() or (out.is_dir() and any(out.iterdir())):
-            raise UserError(f"{out} is not an empty folder: choose another --out")
-        return
+        return refuse_occupied(out)
     try:
         before = _flat(json.loads(stored.read_text(encoding="utf-8"))["identity"])
     except (ValueError, KeyError, TypeError, AttributeError):

@@ -13,8 +13,8 @@ from typing import Any
 
 from maskwise.errors import UserError
 from maskwise.models.base import Model
+from maskwise.models.tokens import TURN_ENDS
 
-TURN_ENDS = ("<|eot_id|>", "<|im_end|>", "<|endofturn|>")
 JSON_SUFFIXES = (".jsonl", ".ndjson", ".json")
 FORMS = "prompt and answer, question and answer, or messages"
 
@@ -66,8 +66,7 @@ def end_of_turn(model: Model) -> int:
     tokenizer = model.tokenizer
     if tokenizer.chat_template:
         said = "maskwise"
-        turns = [{"role": "user", "content": said}, {"role": "assistant", "content": said}]
-        text = tokenizer.apply_chat_template(turns, tokenize=False)
+        text = tokenizer.apply_chat_template(_turns(said, said), tokenize=False)
         after = tokenizer(text[text.rindex(said) + len(said) :], add_special_tokens=False)["input_ids"]
         if after and after[0] in tokenizer.all_special_ids:
             return int(after[0])

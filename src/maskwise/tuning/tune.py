@@ -86,10 +86,7 @@ def tune(
         "trained_parameters": trained,
     }
     if processes.is_main_process:
-        with saving(out / "settings.json", "nothing was begun"):
-            out.mkdir(parents=True, exist_ok=True)
-            drop_incomplete(out / "checkpoints")
-            write_json(out / "settings.json", {"identity": identity, "counts": counts, "versions": _versions()})
+        begin(out, {"identity": identity, "counts": counts, "versions": _versions()})
     processes.wait_for_everyone()
     views = held_out_views(held_out, settings, model.mask_id)
     trainer = make_trainer(model, training, settings, out, views, locate_checkpoint(name)[0])
@@ -98,12 +95,21 @@ def tune(
     for callback in callbacks or []:
         trainer.add_callback(callback)
     if with_tensorboard and trainer.is_world_process_zero():
-        from torch.utils.tensorboard import SummaryWriter
-        from transformers.integrations import TensorBoardCallback
+        trainer.add_callback(_board(out / "logs"))
+    train(trainer, out)
+    return finish(trainer, out, before, {"model": name, "out": str(out), **counts})
 
-        board = TensorBoardCallback(SummaryWriter(log_dir=str(out / "logs")))
-        board.logging_dir = str(out / "logs")  # where it opens a second writer for what is logged after the training
-        trainer.add_callback(board)
+
+def begin(out: Path, description: dict[str, Any]) -> None:
+    """Says what the folder is for, and removes what an interrupted save left in it."""
+    with saving(out / "settings.json", "nothing was begun"):
+        out.mkdir(parents=True, exist_ok=True)
+        drop_incomplete(out / "checkpoints")
+        write_json(out / "settings.json", description)
+
+
+def train(trainer: TuneTrainer, out: Path) -> None:
+    """From the newest complete checkpoint on, or from the beginning."""
     found = complete_checkpoints(out / "checkpoints")
     if found:
         refuse_unreadable(found[-1])
@@ -113,7 +119,6 @@ def tune(
         raise KeyboardInterrupt(f"{trainer.what_is_kept()} in {out}, the same command goes on from there") from None
     finally:
         trainer.bar.stop()
-    return finish(trainer, out, before, {"model": name, "out": str(out), **counts})
 
 
 def split(pairs: tuple[Pair, ...], settings: Settings) -> tuple[list[Pair], list[Pair]]:
@@ -224,6 +229,15 @@ def _tensorboard(asked: bool | None) -> bool:
     if asked and not there:
         raise UserError("TensorBoard is not installed: install tensorboard or leave --tensorboard out")
     return there if asked is None else asked
+
+
+def _board(folder: Path) -> TrainerCallback:
+    from torch.utils.tensorboard import SummaryWriter
+    from transformers.integrations import TensorBoardCallback
+
+    board = TensorBoardCallback(SummaryWriter(log_dir=str(folder)))
+    board.logging_dir = str(folder)  # where it opens a second writer for what is logged after the training
+    return board
 
 
 def _versions() -> dict[str, str]:

@@ -12,9 +12,8 @@ from torch.distributed.tensor import DTensor, distribute_tensor
 
 from maskwise.errors import UserError
 from maskwise.models.base import Model
+from maskwise.models.export import beside_the_weights
 from maskwise.tuning.settings import Settings
-
-WEIGHT_FILES = ("*.safetensors", "*.safetensors.index.json", "*.bin", "*.pt", "*.pth")
 
 
 def make_trainable(model: Model, settings: Settings) -> None:
@@ -73,8 +72,8 @@ def save_weights(model: Model, folder: Path, weights: dict[str, Tensor], source:
         model.net.save_pretrained(str(folder), state_dict=weights, save_embedding_layers=False)  # type: ignore[operator]
         return
     model.core.save_pretrained(folder, state_dict=weights)
-    for file in source.iterdir() if source is not None else []:
-        if file.is_file() and not any(file.match(pattern) for pattern in WEIGHT_FILES):
+    for file in beside_the_weights(source) if source is not None else []:
+        if not file.name.endswith(".index.json"):  # what was just saved may be cut otherwise
             shutil.copyfile(file, folder / file.name)
 
 

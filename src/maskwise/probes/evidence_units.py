@@ -1,6 +1,6 @@
 """The probes beyond the core: attribution, attention, decoding in steps, shots, points, data sets, likelihood.
 
-Each is a function from settings to units. At most `points` points a task are asked of any of them.
+Each is a function from settings to units. At most `points` points a task are asked of any of them, of nelbo `passages`.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
