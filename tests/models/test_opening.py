@@ -350,6 +350,19 @@ def test_convert_takes_an_unused_row_before_it_adds_one(tmp_path):
     torch.testing.assert_close(model.embed(torch.tensor([model.mask_id], device=model.device))[0].cpu(), expected)
 
 
+def test_convert_makes_a_row_for_a_mask_token_without_one(tmp_path):
+    net = qwen_net(vocab=257)
+    net.save_pretrained(tmp_path / "ar")
+    tokenizer = byte_tokenizer(eos_token="<e>")
+    tokenizer.add_special_tokens({"mask_token": "<|mine|>"})
+    assert tokenizer.mask_token_id == 257
+    tokenizer.save_pretrained(tmp_path / "ar")
+    model = mw.open(mw.convert(tmp_path / "ar", tmp_path / "out"))
+    assert model.mask_id == 257 == model.vocab - 1
+    expected = net.get_input_embeddings().weight.mean(0)
+    torch.testing.assert_close(model.embed(torch.tensor([257], device=model.device))[0].cpu(), expected)
+
+
 def test_convert_overwrites_nothing(tmp_path):
     qwen_net().save_pretrained(tmp_path / "ar")
     before = (tmp_path / "ar" / "config.json").read_bytes()

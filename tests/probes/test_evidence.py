@@ -16,14 +16,17 @@ from torch import nn
 import maskwise as mw
 from maskwise.errors import UserError
 from maskwise.models.base import Model
+from maskwise.probes import labelled
 from maskwise.probes.diagnose import diagnose
 from maskwise.probes.evidence_scores import shots_against_masks
+from maskwise.probes.evidence_units import point_units
 from maskwise.probes.likelihood import noised, score
 from maskwise.probes.records import read_run
 from maskwise.probes.runner import ask, own_generator
 from maskwise.probes.scores import summarise
 from maskwise.probes.settings import FULL, MORE_PROBES, PROBES, Evidence
 from maskwise.probes.steps import before_commit, decode
+from maskwise.probes.variants import Asker
 from maskwise.tasks.datasets import read_dataset
 from maskwise.tasks.prompts import Prompt
 from tiny import tiny_ar, tiny_dream, tiny_llada
@@ -241,6 +244,37 @@ def test_points_use_as_many_examples_as_the_window_holds(tmp_path):
     with pytest.raises(UserError, match="nothing to ask: hotpotqa was not run for want of data"):
         diagnose(model, only("hotpotqa"), tmp_path / "b")
     assert not (tmp_path / "b").exists()
+
+
+def test_a_file_sorted_by_label_is_asked_about_both(tmp_path):
+    """As the hub's rotten_tomatoes is: all positive texts, then all negative ones."""
+    for part in ("train", "validation"):
+        rows = [{"text": f"text {n}", "label": int(n < 50)} for n in range(100)]
+        (tmp_path / f"{part}.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    data, asker = read_dataset("rotten-tomatoes", tmp_path), Asker(shipped_tokenizer(), 1, 0)
+    first, again, other = (labelled.tests_that_fit(asker, data, data.shown[:2], 20, 1000, seed) for seed in (0, 0, 1))
+    assert first == again != other and len(first) == 20
+    assert 4 <= sum(test.label == "positive" for test in first) <= 16
+
+
+def test_pieces_of_characters_are_not_taken_for_each_other(tmp_path):
+    labels = ("\u6b63\u9762", "\u8d1f\u9762")
+    rows = [{"text": f"number {n}", "label": labels[n % 2]} for n in range(40)]
+    (tmp_path / "sides.json").write_text(json.dumps(rows))
+    data = {"sides": read_dataset("sides", tmp_path / "sides.json")}
+    model, settings = reader_model(lambda text: labels[0]), replace(only("labelled-text"), points=20)
+    run = read_run(diagnose(model, settings, tmp_path / "run", data=data))
+    assert {record["answer"] for record in run.records} == {"\ufffd"}  # both labels begin with a byte
+    assert 0.2 < accuracy(summarise(run), "labelled-text")[0.0,] < 0.8
+
+
+def test_another_seed_draws_other_clouds():
+    clouds = [
+        {item.prompt.ids for unit in point_units(Asker(shipped_tokenizer(), 1, 0), replace(only("points"), seed=seed,
+         evidence=replace(LITTLE.evidence, clouds=3)), little(), []) for item in unit.items(unit.points, set())}
+        for seed in (0, 1)
+    ]  # fmt: skip
+    assert clouds[0] and not clouds[0] & clouds[1]
 
 
 def test_data_sets_are_asked_with_a_share_of_masks(tmp_path):

@@ -10,7 +10,16 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from maskwise.probes.records import Run
-from maskwise.probes.scores import accuracy_interval, degradation, entries, locality, mask_tax, paired, summarise
+from maskwise.probes.scores import (
+    accuracy_interval,
+    bootstrapped,
+    degradation,
+    entries,
+    locality,
+    mask_tax,
+    paired,
+    summarise,
+)
 
 
 def record(probe, task, point, condition, correct, **more):
@@ -90,6 +99,24 @@ def test_bootstrap_of_one_task_is_as_wide_as_the_binomial():
     spread = np.sqrt(0.7 * 0.3 / points) / (2 / 3)
     assert score["value"] == pytest.approx(1 - (0.7 - 1 / 3) / (2 / 3))
     assert score["high"] - score["low"] == pytest.approx(2 * 1.96 * spread, rel=0.1)
+
+
+@pytest.mark.parametrize(("tasks", "points", "spread"), [(16, 100, 0.0), (16, 25, 0.1), (6, 25, 0.05)])
+def test_a_score_lies_in_its_interval_as_often_as_promised(tasks, points, spread):
+    """400 runs of tasks that differ by `spread`, asked the same points under two conditions 0.1 apart."""
+    draws, hits, widths = np.random.default_rng(1), 0, []
+    for _ in range(400):
+        levels = 0.6 + spread * draws.standard_normal((tasks, 1, 1))
+        changes = 0.1 + spread * draws.standard_normal((tasks, 1, 1))
+        luck = draws.random((tasks, points, 2))
+        right = luck < levels + np.concatenate([np.zeros_like(changes), -changes], 2)
+        score = bootstrapped([table.astype(float) for table in right], lambda accuracy: accuracy[:, 0] - accuracy[:, 1])
+        hits += score["low"] <= 0.1 <= score["high"]
+        widths.append(score["high"] - score["low"])
+    assert 0.915 <= hits / 400 <= 0.98
+    # Two shares of `points` points, and tasks that differ: the standard error is known.
+    error = np.sqrt((0.24 + 0.25 - spread**2) / points + spread**2) / np.sqrt(tasks)
+    assert np.mean(widths) == pytest.approx(2 * stats.t.ppf(0.975, tasks - 1) * error, rel=0.2)
 
 
 def test_accuracy_interval_over_tasks_is_students():

@@ -92,6 +92,9 @@ def test_presets_are_the_papers_and_changes_are_checked():
     assert (base.batch, base.accumulation, base.steps, base.curriculum) == (3, 43, 930, 5000)
     assert (base.lora_rank, base.lora_alpha, base.lora_dropout, base.clip, base.weight_decay) == (64, 128, 0, 1.0, 0)
     assert (instruct.beta, instruct.rate) == (10.0, 1e-6)
+    assert [(PRESETS[f"paper-{kind}-ce"].beta, PRESETS[f"paper-{kind}-ce"].rate) for kind in ("base", "instruct")] == [
+        (0, 1e-6), (0, 1e-5)
+    ]  # fmt: skip
     changed = settings_from("paper-instruct", {"steps": 5, "rate": None})
     assert (changed.steps, changed.rate) == (5, 1e-6)
     for change, said in [

@@ -39,6 +39,16 @@ def test_prompts_stay_verbatim_and_answers_end_the_turn(model, tmp_path):
     assert words(model, second.prompt) == "red ?" and words(model, second.answer) == "now <|eot_id|>"
 
 
+def test_open_orcas_columns_are_read(model, chatting, tmp_path):
+    path = written(tmp_path, {"system_prompt": "say", "question": "red ?", "response": "now", "id": 1})
+    (plain,) = read_pairs(path, model, 64).kept
+    assert words(model, plain.prompt) == "say red ?" and words(model, plain.answer) == "now <|eot_id|>"
+    (turns,) = read_pairs(path, chatting, 64).kept
+    said = [{"role": "system", "content": "say"}, {"role": "user", "content": "red ?"}]
+    opened = chatting.tokenizer.apply_chat_template(said, tokenize=False, add_generation_prompt=True)
+    assert list(turns.prompt) == chatting.tokenizer(opened, add_special_tokens=False)["input_ids"]
+
+
 def test_questions_and_messages_go_through_the_chat_template(chatting, tmp_path):
     turns = [
         {"role": "user", "content": "red ?"},

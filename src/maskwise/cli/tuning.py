@@ -12,7 +12,7 @@ def tune(
     model: ModelName,
     data: Annotated[Path, typer.Option(help="Pairs as .jsonl (prompt/answer, question/answer, messages), or text.")],
     out: Annotated[Path, typer.Option(help="Folder for the adapter and its checkpoints.")],
-    preset: Annotated[str, typer.Option(help="paper-base or paper-instruct.")] = "paper-base",
+    preset: Annotated[str, typer.Option(help="paper-base, paper-instruct; or with -ce: CE alone.")] = "paper-base",
     alpha: Annotated[float | None, typer.Option(help="Weight of the cross-entropy; 0 is TV alone.")] = None,
     beta: Annotated[float | None, typer.Option(help="Weight of the total variation; 0 is CE alone.")] = None,
     one_branch: Annotated[bool | None, typer.Option("--one-branch", help="Gradient through one view only.")] = None,

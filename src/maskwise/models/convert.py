@@ -64,10 +64,11 @@ def _refuse_unlike(config: Any) -> None:
 def _mask_row(net: PreTrainedModel, tokenizer: Any) -> int:
     """The mask's id; its embedding, where nothing was learnt for it, starts as the mean of all others."""
     rows = net.config.vocab_size
-    if tokenizer is not None and tokenizer.mask_token_id is not None:
-        return tokenizer.mask_token_id
-    mask_id = rows
-    if tokenizer is not None:
+    known = None if tokenizer is None else tokenizer.mask_token_id
+    if known is not None and known < rows:
+        return known
+    mask_id = rows if known is None else known
+    if tokenizer is not None and known is None:
         tokenizer.add_special_tokens({"mask_token": MASK_TOKEN})
         mask_id = tokenizer.mask_token_id
     if mask_id >= rows:

@@ -114,7 +114,7 @@ def point_units(asker: Asker, settings: Settings, model: Model, notes: list[str]
     clouds = [
         draw_cloud(shape, wanted.cloud_examples, wanted.cloud_points, seed)
         for shape in SHAPES
-        for seed in range(settings.seed, settings.seed + wanted.clouds)
+        for seed in range(settings.seed * wanted.clouds, (settings.seed + 1) * wanted.clouds)
     ]
     shown = min(labelled.examples_that_fit(asker, cloud, model.window) for cloud in clouds)
     if shown < wanted.cloud_examples:
@@ -151,7 +151,7 @@ def data_units(
             masks = answer_masks(asker.tokenizer, found.labels)
             examples = labelled.data_examples(asker, found, wanted.data_shots, settings.seed)
             longest = min(wanted.longest_prompt, labelled.longest_prompt(model, shares, masks))
-            tests = labelled.tests_that_fit(asker, found, examples, settings.points, longest)
+            tests = labelled.tests_that_fit(asker, found, examples, settings.points, longest, settings.seed)
             if len(tests) < settings.points:
                 notes.append(f"{found.name}: {len(tests)} questions of at most {longest} tokens, not {settings.points}")
             make = partial(labelled.data_items, asker, probe, found.name, examples, tests, masks, shares)

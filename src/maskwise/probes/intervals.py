@@ -15,6 +15,17 @@ def reach(values: Sequence[float]) -> float:
     return float(stats.t.ppf(TAILS[1], len(values) - 1) * np.std(values, ddof=1) / np.sqrt(len(values)))
 
 
+def widened_tails(units: int) -> tuple[float, float]:
+    """Where to cut a bootstrap of so many units for a 95 % interval (Hesterberg's expanded percentile interval).
+
+    Its spread is that of a sample divided by n instead of n - 1, and its tails are normal instead of Student's.
+    """
+    if units < 2:
+        return TAILS
+    tail = float(stats.norm.sf(stats.t.ppf(TAILS[1], units - 1) * np.sqrt(units / (units - 1))))
+    return tail, 1 - tail
+
+
 def mean_over_tasks(values: Iterable[tuple[str, float]]) -> tuple[float, float | None, float | None]:
     """(task, value) pairs -> the mean of the tasks' means, Student's interval over tasks (of one task: over points)."""
     by_task: dict[str, list[float]] = defaultdict(list)

@@ -72,11 +72,14 @@ def data_examples(asker: Asker, data: Dataset, shots: int, seed: int) -> list[La
 
 
 def tests_that_fit(
-    asker: Asker, data: Dataset, examples: Sequence[Labelled], count: int, longest: int
+    asker: Asker, data: Dataset, examples: Sequence[Labelled], count: int, longest: int, seed: int
 ) -> list[Labelled]:
-    """The first `count` tests whose prompt, without extra masks, has at most `longest` tokens."""
+    """`count` tests whose prompt, without extra masks, has at most `longest` tokens.
+
+    Drawn from all of them: published files may hold one label's texts before the other's.
+    """
     found: list[Labelled] = []
-    for test in data.tests:
+    for test in random.Random(f"{data.name} tests {seed}").sample(data.tests, len(data.tests)):
         if len(found) < count and len(encode_label(asker.tokenizer, examples, test, asker.chat).ids) <= longest:
             found.append(test)
     return found

@@ -26,6 +26,7 @@ from maskwise.tasks.prompts import Prompt
 
 CPU_BATCH_TOKENS, GPU_BATCH_TOKENS = 8192, 32768
 DIGITS = 6
+PIECE = "\ufffd"  # what a token decodes to that holds a part of a character
 
 
 @dataclass(frozen=True)
@@ -202,6 +203,8 @@ def _record(model: Model, item: Item, answer: Answer) -> Record:
     probe, task, point, _ = item.key
     written = answer.written
     predicted = model.tokenizer.decode([answer.token]) if written is None else written.text
+    # The text counts, but pieces of characters all read alike.
+    same = answer.token == item.prompt.answer_id or (predicted == item.answer and PIECE not in predicted)
     return {
         "model": model.name,
         "probe": probe,
@@ -211,7 +214,7 @@ def _record(model: Model, item: Item, answer: Answer) -> Record:
         "masks": item.prompt.masks,
         "predicted": predicted,
         "answer": item.answer,
-        "correct": predicted == item.answer if written is None else written.right,
+        "correct": same if written is None else written.right,
         "confidence": round(answer.confidence, DIGITS),
         "entropy": round(answer.entropy, DIGITS),
         "nll": round(answer.nll, DIGITS),

@@ -18,7 +18,7 @@ from scipy import stats
 from maskwise.probes.claims import claims
 from maskwise.probes.coherence_scores import areas, measures
 from maskwise.probes.evidence_scores import expand, shots_against_masks
-from maskwise.probes.intervals import CONFIDENCE, TAILS, mean_over_tasks, reach
+from maskwise.probes.intervals import CONFIDENCE, mean_over_tasks, reach, widened_tails
 from maskwise.probes.records import Condition, Record, Run, condition_order, condition_text
 from maskwise.probes.settings import COHERENCE_PROBES
 from maskwise.tasks.episodes import CHANCE
@@ -236,30 +236,18 @@ def tables(records: Sequence[Record], conditions: Sequence[Condition]) -> Tables
 
 
 def bootstrapped(by_task: Tables, formula: Callable[[np.ndarray], np.ndarray]) -> Score:
-    """formula maps accuracies [n, C] to scores [n], nan where undefined. The interval is a bootstrap over tasks, and
-    over points within tasks, conditions paired; resamples in which the score is undefined are left out."""
+    """formula maps accuracies [n, C] to scores [n], nan where undefined. The interval is a bootstrap over tasks, where
+    they do not differ over points, conditions paired; resamples in which the score is undefined are left out."""
     if not by_task:
         return null_score()
-    value = float(formula(np.mean([table.mean(0) for table in by_task], 0)[None])[0])
+    means = np.stack([table.mean(0) for table in by_task])
+    value = float(formula(means.mean(0)[None])[0])
     if np.isnan(value):
         return null_score()
-    resampled = formula(bootstrap_accuracies(by_task))
-    low, high = np.nanquantile(resampled, TAILS)
+    units = means if (means != means[0]).any() else np.concatenate(by_task)
+    drawn = np.random.default_rng(0).multinomial(len(units), [1 / len(units)] * len(units), size=RESAMPLES)
+    low, high = np.nanquantile(formula(drawn @ units / len(units)), widened_tails(len(units)))
     return {"value": value, "low": float(low), "high": float(high)}
-
-
-def bootstrap_accuracies(by_task: Tables) -> np.ndarray:
-    """[RESAMPLES, C]: mean accuracy over tasks drawn with replacement, each over points drawn with replacement."""
-    draws = np.random.default_rng(0)
-    means = np.stack([_resampled_means(table, draws) for table in by_task], 1)
-    tasks = draws.multinomial(len(by_task), [1 / len(by_task)] * len(by_task), size=RESAMPLES)
-    return np.einsum("rt,rtc->rc", tasks, means) / len(by_task)
-
-
-def _resampled_means(table: np.ndarray, draws: np.random.Generator) -> np.ndarray:
-    """[points, C] -> [RESAMPLES, C]"""
-    points = len(table)
-    return draws.multinomial(points, [1 / points] * points, size=RESAMPLES) @ table / points
 
 
 def _over(part: np.ndarray, skill: np.ndarray) -> np.ndarray:

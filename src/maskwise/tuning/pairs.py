@@ -16,7 +16,7 @@ from maskwise.models.base import Model
 from maskwise.models.tokens import TURN_ENDS
 
 JSON_SUFFIXES = (".jsonl", ".ndjson", ".json")
-FORMS = "prompt and answer, question and answer, or messages"
+FORMS = "prompt and answer, question and answer (or response), or messages"
 
 
 @dataclass(frozen=True)
@@ -125,19 +125,22 @@ def _from_entry(entry: Any, tokenizer: Any, where: str) -> _Text:
         raise UserError(f"{where} is not a JSON object: write {FORMS}")
     if "messages" in entry:
         return _from_messages(entry["messages"], tokenizer, where)
-    for asked in ("prompt", "question"):
-        if asked in entry and "answer" in entry:
-            prompt, answer = entry[asked], entry["answer"]
-            if not isinstance(prompt, str) or not isinstance(answer, str):
-                raise UserError(f"{where}: {asked} and answer must be texts")
-            if asked == "question" and tokenizer.chat_template:
-                return _from_messages(_turns(prompt, answer), tokenizer, where)
-            return _Text(prompt if asked == "prompt" else prompt + "\n", answer, False, where)
+    for asked, told in (("prompt", "answer"), ("question", "answer"), ("question", "response")):
+        if asked in entry and told in entry:
+            prompt, answer, system = entry[asked], entry[told], entry.get("system_prompt") or ""
+            if not all(isinstance(text, str) for text in (prompt, answer, system)):
+                raise UserError(f"{where}: {asked} and {told} must be texts, and system_prompt where there is one")
+            if asked == "prompt":
+                return _Text(prompt, answer, False, where)
+            if tokenizer.chat_template:
+                return _from_messages(_turns(prompt, answer, system), tokenizer, where)
+            return _Text("\n".join([system, prompt, ""] if system else [prompt, ""]), answer, False, where)
     raise UserError(f"{where} has the keys {', '.join(entry) or 'none'}: write {FORMS}")
 
 
-def _turns(question: str, answer: str) -> list[dict[str, str]]:
-    return [{"role": "user", "content": question}, {"role": "assistant", "content": answer}]
+def _turns(question: str, answer: str, system: str = "") -> list[dict[str, str]]:
+    before = [{"role": "system", "content": system}] if system else []
+    return [*before, {"role": "user", "content": question}, {"role": "assistant", "content": answer}]
 
 
 def _from_messages(messages: Any, tokenizer: Any, where: str) -> _Text:

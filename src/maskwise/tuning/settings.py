@@ -54,6 +54,8 @@ class Settings:
 PRESETS = {
     "paper-base": Settings(),
     "paper-instruct": Settings(beta=10.0, rate=1e-6),
+    "paper-base-ce": Settings(beta=0.0, rate=1e-6),
+    "paper-instruct-ce": Settings(beta=0.0, rate=1e-5),
 }
 
 DECAYS = {"constant": "constant_with_warmup", "linear": "linear", "cosine": "cosine"}
@@ -62,7 +64,7 @@ DECAYS = {"constant": "constant_with_warmup", "linear": "linear", "cosine": "cos
 def settings_from(preset: str, changes: dict[str, Any]) -> Settings:
     """A preset with the changes that are not None."""
     if preset not in PRESETS:
-        raise UserError(f"unknown preset {preset!r}: use {' or '.join(PRESETS)}")
+        raise UserError(f"unknown preset {preset!r}: use one of {', '.join(PRESETS)}")
     known = {field.name for field in fields(Settings)}
     assert changes.keys() <= known, changes.keys() - known
     return check(replace(PRESETS[preset], **{name: value for name, value in changes.items() if value is not None}))

@@ -89,10 +89,10 @@ class TuneTrainer(Trainer):
         )
 
     def log(self, logs: dict[str, float], *rest: Any) -> None:
-        """CE and TV beside their sum."""
+        """The loss's two terms beside their sum: alpha CE / p and beta p TV."""
         if "loss" in logs and self.parts:
             ce, tv = self.accelerator.reduce(torch.stack(self.parts).mean(0), "mean").tolist()
-            logs, self.parts = {**logs, "ce": ce, "tv": tv}, []
+            logs, self.parts = {**logs, "loss_ce": ce, "loss_tv": tv}, []
         super().log(logs, *rest)
 
     def evaluate(self, *_: Any, metric_key_prefix: str = "eval", **__: Any) -> dict[str, float]:  # type: ignore[override]

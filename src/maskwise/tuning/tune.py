@@ -68,7 +68,8 @@ def tune(
     if (out / "result.json").exists():
         return json.loads((out / "result.json").read_text(encoding="utf-8"))
     with_tensorboard = _tensorboard(tensorboard)
-    model = open_model(name, dtype, processes.device)
+    # A step of the usual size is less than half a unit in the last place of most half-precision weights.
+    model = open_model(name, "float32" if settings.full and dtype == "auto" else dtype, processes.device)
     if model.mask_id is None:
         raise UserError(
             f"{name} is autoregressive and has no mask token: turn it into a diffusion model first (convert)"
