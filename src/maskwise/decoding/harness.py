@@ -163,7 +163,9 @@ class MaskwiseLM(LM):
         """(new tokens, temperature, stop strings) of a request; the model's own arguments come before the task's."""
         until = wishes.pop("until", None) or []
         new = wishes.pop("max_gen_toks", wishes.pop("max_new_tokens", 256))
-        wanted = wishes.pop("temperature", 0.0) if wishes.pop("do_sample", False) else 0.0
+        # As in lm-eval: do_sample may be left out, but where it is false the temperature does not count.
+        samples, temperature = wishes.pop("do_sample", True), wishes.pop("temperature", 0.0)
+        wanted = temperature if samples else 0.0
         if wishes:
             raise UserError(f"generation settings {', '.join(wishes)} are not known: give them as --model_args")
         stops = (until,) if isinstance(until, str) else tuple(until)
