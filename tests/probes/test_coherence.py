@@ -1,5 +1,7 @@
 """The coherence probe: perfect models reach the closed forms through the real decoder; AUP by hand."""
 
+from dataclasses import replace
+
 import pytest
 
 from maskwise.decoding.rules import RULES
@@ -25,6 +27,15 @@ def perfect_solver(puzzles):
         return p[[0] * (len(sequence) - ITEMS) + list(range(ITEMS))]
 
     return oracle(marginals, len(TOKENIZER), MASK)
+
+
+def test_no_pace_hangs_on_rounding():
+    """What perfect marginals reach is the same a hair to either side of each knob."""
+    for pace in paces():
+        for name, value in (pace.knobs or {}).items():
+            for puzzle in NAMES:
+                beside = [ideal(puzzle, replace(pace, knobs={name: value * (1 + hair)})) for hair in (-1e-4, 1e-4)]
+                assert beside == [pytest.approx(ideal(puzzle, pace))] * 2, pace
 
 
 @pytest.mark.parametrize("name", NAMES)

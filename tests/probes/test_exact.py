@@ -7,6 +7,7 @@ import torch
 
 from maskwise.decoding.generate import generate
 from maskwise.decoding.rules import RULES, find_rule
+from maskwise.errors import UserError
 from maskwise.probes.exact import outcomes
 from maskwise.tasks.coherence import NAMES, closed_form, ideal_marginals, make_puzzle
 from probes.oracle import oracle
@@ -67,6 +68,12 @@ def binomial(n, k):
 @pytest.mark.parametrize("counts", [(3,), (2, 1), (1, 1, 1)])
 def test_confidence_looks_at_the_drawn_token_and_has_its_own_closed_form(counts):
     assert solved("replace", "low-confidence", len(counts))[0] == pytest.approx(confident_replacement(counts), abs=1e-6)
+
+
+def test_a_temperature_of_the_order_is_refused():
+    with pytest.raises(UserError, match="alg_temp"):
+        outcomes(lambda canvases: [torch.zeros(N, MASK + 1)] * len(canvases), CANVAS, MASK, "dream-entropy", 2,
+                 {"alg_temp": 0.5})  # fmt: skip
 
 
 @pytest.mark.parametrize("rule", ["threshold", "factor", "entropy-bound", "klass"])

@@ -44,11 +44,12 @@ class Pace:
         }
 
 
+# From careful to hasty. None lies on what perfect marginals give (1/4, 1/2, 3/4 ...), where rounding would decide.
 OWN_PACE: dict[str, tuple[dict[str, float], ...]] = {
-    "threshold": ({"tau": 0.9}, {"tau": 0.5}, {"tau": 0.2}),
-    "factor": ({"f": 0.5}, {"f": 1.0}, {"f": 3.0}),
+    "threshold": ({"tau": 0.9}, {"tau": 0.45}, {"tau": 0.2}),
+    "factor": ({"f": 0.4}, {"f": 1.1}, {"f": 2.9}),
     "entropy-bound": ({"gamma": 0.1}, {"gamma": 1.0}, {"gamma": 3.0}),
-    "klass": ({"tau": 0.9}, {"tau": 0.5}),
+    "klass": ({"tau": 0.9}, {"tau": 0.45}),
 }
 
 

@@ -11,14 +11,23 @@ from maskwise.probes.intervals import mean_over_tasks
 from maskwise.probes.records import Record, condition_text
 from maskwise.probes.settings import ITEMS
 
+SPEED = "tokens_per_pass"
+
 
 def measures(group: Sequence[Record]) -> dict[str, float | None]:
     """NAME, NAME_low and NAME_high of everything the records of one condition measured besides."""
     found: dict[str, float | None] = {}
     for name in dict.fromkeys(name for record in group for name in record["evidence"]):
         told = [(record["task"], record["evidence"][name]) for record in group if name in record["evidence"]]
-        found[name], found[f"{name}_low"], found[f"{name}_high"] = mean_over_tasks(told)
+        average = mean_speed if name == SPEED else mean_over_tasks
+        found[name], found[f"{name}_low"], found[f"{name}_high"] = average(told)
     return found
+
+
+def mean_speed(told: Sequence[tuple[str, float]]) -> tuple[float, float | None, float | None]:
+    """Of tokens per pass, averaged as passes: twice as fast on half the puzzles is not twice as fast on average."""
+    passes, low, high = mean_over_tasks((task, 1 / speed) for task, speed in told)
+    return 1 / passes, None if high is None else 1 / high, None if low is None or low <= 0 else 1 / low
 
 
 def areas(records: Sequence[Record]) -> dict[str, dict[str, dict[str, float]]]:
@@ -31,9 +40,8 @@ def areas(records: Sequence[Record]) -> dict[str, dict[str, dict[str, float]]]:
     for (puzzle, rule), by_speed in groups.items():
         reached, ideal = [], []
         for group in by_speed.values():
-            # Speeds are averaged as passes: twice as fast on half the puzzles is not twice as fast on average.
-            passes = float(np.mean([1 / record["evidence"]["tokens_per_pass"] for record in group]))
-            reached.append((1 / passes, float(np.mean([record["correct"] for record in group]))))
+            speed, _, _ = mean_speed([(record["task"], record["evidence"][SPEED]) for record in group])
+            reached.append((speed, float(np.mean([record["correct"] for record in group]))))
             ideal.append((group[0]["evidence"]["ideal_speed"], group[0]["evidence"]["ideal"]))
         found[puzzle][rule] = {"aup": aup(reached), "ideal": aup(ideal)}
     return dict(found)

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from maskwise.decoding.rules import Memory, Rows, Rule, State, find_rule
+from maskwise.errors import UserError
 
 ROWS = 1 << 15  # proposals looked at together
 COIN_GRID = 4096  # points at which a coin's threshold is looked for: probabilities of single coins are exact to 1/4096
@@ -50,6 +51,8 @@ def outcomes(
     `steps` as in `generate`: one token a step when left out; rules that keep their own pace take none.
     """
     found, knobs = find_rule(rule, given)
+    if knobs.get("alg_temp"):  # its draws count by their values, and only their order is enumerated
+        raise UserError(f"{rule} with alg_temp is not enumerated: leave it at 0")
     slots = [place for place, token in enumerate(canvas) if token == mask_id]
     count = steps or len(slots)
     counts = found.counts(len(slots), count, knobs) if found.counts else None

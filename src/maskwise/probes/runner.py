@@ -5,7 +5,6 @@ the batch size or interruptions.
 """
 
 import os
-import zlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -18,6 +17,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from torch import Tensor
 
+from maskwise.decoding.sampling import own_generator as own_generator  # the probes draw by it too
 from maskwise.errors import UserError
 from maskwise.models.base import Batch, Model
 from maskwise.probes.records import Record, append
@@ -54,14 +54,6 @@ class Written:
 
 
 Answerer = Callable[[Model, Sequence[Prompt]], list[Answer]]
-
-
-def own_generator(*parts: int | str) -> torch.Generator:
-    """Randomness of one question: it depends on all parts and on nothing else, so batches and processes do not matter.
-
-    It lives on the CPU, so that every device draws the same.
-    """
-    return torch.Generator().manual_seed(zlib.crc32(repr(parts).encode()))
 
 
 @dataclass(frozen=True)
