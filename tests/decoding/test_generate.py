@@ -5,6 +5,7 @@ import itertools
 import pytest
 import torch
 from references import dense_logits, dream_reference, llada_reference
+from scipy import stats
 
 import maskwise as mw
 from maskwise.decoding.canvas import plan
@@ -374,6 +375,24 @@ def test_causal_models_generate_through_the_same_call():
     assert mw.generate(model, PROMPTS, 8) == found and model.core.generation_config.repetition_penalty == 5.0
     sampled = mw.generate(model, PROMPTS, 8, temperature=1.0, generator=seeded(0))
     assert sampled == mw.generate(model, PROMPTS, 8, temperature=1.0, generator=seeded(0)) != found
+
+
+def test_causal_models_sample_from_their_own_distribution_each_prompt_by_its_own_generator():
+    model = tiny_ar()
+    prompt, count = PROMPTS[0], 4000
+    logits = model.net(input_ids=torch.tensor([prompt])).logits[0, -1].detach().double()
+    kept = logits.topk(5)
+    found = mw.generate(model, [prompt] * count, 1, temperature=2.0, top_k=5, generator=seeded(0))
+    drawn = torch.tensor([generation.ids[0] for generation in found])
+    times = torch.tensor([int((drawn == token).sum()) for token in kept.indices])
+    assert times.sum() == count
+    assert stats.chisquare(times, (kept.values / 2).softmax(-1) * count).pvalue > 0.01
+    settings = {"temperature": 1.0, "early_stop": True, "end_ids": [found[0].ids[0]]}
+    together = mw.generate(model, PROMPTS, 8, **settings, generator=own_generators(3))
+    assert together == [
+        mw.generate(model, [prompt], 8, **settings, generator=[chance])[0]
+        for prompt, chance in zip(PROMPTS, own_generators(3), strict=True)
+    ]
 
 
 @pytest.mark.parametrize("rule", [name for name, rule in RULES.items() if not rule.own_pace])

@@ -5,10 +5,11 @@ from contextlib import contextmanager
 from typing import Any
 
 import torch
-from transformers import GenerationConfig
+from torch import Tensor
+from transformers import GenerationConfig, LogitsProcessor, LogitsProcessorList
 
 from maskwise.decoding.request import check_prompts, end_tokens
-from maskwise.decoding.sampling import check_sampling
+from maskwise.decoding.sampling import Chance, OneEach, check_sampling, gumbel, sharpen
 from maskwise.errors import UserError
 from maskwise.models.base import Model
 
@@ -21,7 +22,7 @@ MASKS_ONLY = {
 
 @torch.no_grad()
 def continue_causal(
-    model: Model, prompts: Sequence[Sequence[int]], generator: torch.Generator, **options: Any
+    model: Model, prompts: Sequence[Sequence[int]], chance: torch.Generator | list[torch.Generator], **options: Any
 ) -> list[list[int]]:
     """The new tokens of each prompt, max_new_tokens of them, or fewer with early_stop (the end token included)."""
     for name, nothing in MASKS_ONLY.items():
@@ -45,26 +46,35 @@ def continue_causal(
         "max_new_tokens": new,
         "eos_token_id": ends if options["early_stop"] else None,
         "suppress_tokens": forbidden,
-        "do_sample": temperature > 0,
+        "do_sample": False,
         "use_cache": True,
     }
     if temperature > 0:
-        settings |= {"temperature": temperature, "top_k": options["top_k"] or 0, "top_p": options["top_p"] or 1.0}
-    else:
-        settings |= {"temperature": None, "top_k": None, "top_p": None}
-    return _left_padded(model, prompts, generator, settings, set(ends) if options["early_stop"] else set())
+        draws = chance if isinstance(chance, torch.Generator) else OneEach(chance, [1] * len(prompts), None)
+        noise = _Noise(temperature, options["top_k"], options["top_p"], draws)
+        settings["logits_processor"] = LogitsProcessorList([noise])
+    return _left_padded(model, prompts, settings, set(ends) if options["early_stop"] else set())
+
+
+class _Noise(LogitsProcessor):
+    """Logits whose largest is a draw; transformers' own sampling draws for all prompts from one global generator."""
+
+    def __init__(self, temperature: float, top_k: int | None, top_p: float | None, chance: Chance) -> None:
+        self.temperature, self.top_k, self.top_p, self.chance = temperature, top_k, top_p, chance
+
+    def __call__(self, input_ids: Tensor, scores: Tensor) -> Tensor:
+        """[S, V] -> [S, V]."""
+        sharpened = sharpen(scores, self.temperature, self.top_k, self.top_p)
+        return gumbel(sharpened[:, None], self.chance)[:, 0]
 
 
 def _left_padded(
-    model: Model, prompts: Sequence[Sequence[int]], generator: torch.Generator, settings: dict[str, Any], ends: set[int]
+    model: Model, prompts: Sequence[Sequence[int]], settings: dict[str, Any], ends: set[int]
 ) -> list[list[int]]:
     longest = max(len(prompt) for prompt in prompts)
     ids = torch.tensor([[0] * (longest - len(prompt)) + list(prompt) for prompt in prompts], device=model.device)
     seen = torch.tensor([[0] * (longest - len(p)) + [1] * len(p) for p in prompts], device=model.device)
-    # transformers draws from the global generator: seed it from ours and put it back afterwards.
-    seed = int(torch.randint(2**31, (), generator=generator, device=generator.device))
-    with torch.random.fork_rng(devices=[model.device] if model.device.type == "cuda" else []), _no_defaults(model):
-        torch.manual_seed(seed)
+    with _no_defaults(model):
         out = model.net.generate(input_ids=ids, attention_mask=seen, pad_token_id=0, **settings)  # type: ignore
     return [_until_end(line, ends) for line in out[:, longest:].tolist()]
 

@@ -99,10 +99,10 @@ def generate(
     }  # fmt: skip
     chance: torch.Generator | list[torch.Generator]
     if isinstance(generator, Sequence):
-        chance = check_generators(model, generator, len(ids))
+        chance = check_generators(generator, len(ids))
     else:
         chance = make_generator(model, generator)
-    if isinstance(chance, torch.Generator) and model.causal:
+    if model.causal:
         options |= {"rule": rule, "knobs": knobs, "canvas": canvas, "end_ids": end_ids, "on_step": on_step}
         done = continue_causal(model, ids, chance, **options)
         return [Generation(new, _text(model, new), len(new), list(range(len(new))), [*prompt, *new])

@@ -155,10 +155,8 @@ def make_generator(model: Model, generator: torch.Generator | None) -> torch.Gen
     return generator if generator is not None else torch.Generator(model.device).manual_seed(0)
 
 
-def check_generators(model: Model, generators: Sequence[torch.Generator], prompts: int) -> list[torch.Generator]:
-    """One generator a prompt, for masked models."""
-    if model.causal:
-        raise UserError(f"{model.name or model.kind} is autoregressive: give one generator for all prompts")
+def check_generators(generators: Sequence[torch.Generator], prompts: int) -> list[torch.Generator]:
+    """One generator a prompt."""
     if len(generators) != prompts:
         raise UserError(f"{prompts} prompts but {len(generators)} generators: give one each, or one for all")
     return list(generators)

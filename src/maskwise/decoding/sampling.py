@@ -3,6 +3,9 @@
 Shapes: S sequences, W rows of each (a block's masks, padded to the widest), V tokens.
 """
 
+import zlib
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -22,6 +25,27 @@ class OneEach:
 
 
 Chance = torch.Generator | OneEach
+
+
+def own_generator(*parts: int | str, device: torch.device | str = "cpu") -> torch.Generator:
+    """Randomness of one question: it depends on all parts and on nothing else, so batches and processes do not matter.
+
+    On the CPU every device draws the same; on the model's own device large draws need not travel.
+    """
+    return torch.Generator(device).manual_seed(zlib.crc32(repr(parts).encode()))
+
+
+def tell_apart(prompts: Sequence[Sequence[int]]) -> list[tuple[int, ...]]:
+    """What sets each prompt apart from the others: how many equal ones came before it, and its token ids.
+
+    With the first, a prompt asked for several times is sampled anew each time; whatever else is asked does not matter.
+    """
+    seen: Counter[tuple[int, ...]] = Counter()
+    marks = []
+    for ids in map(tuple, prompts):
+        marks.append((seen[ids], *ids))
+        seen[ids] += 1
+    return marks
 
 
 def check_sampling(temperature: float, top_k: int | None, top_p: float | None) -> None:
@@ -48,21 +72,24 @@ def sharpen(logits: Tensor, temperature: float, top_k: int | None, top_p: float 
 
 
 def propose(sharpened: Tensor, temperature: float, chance: Chance) -> Tensor:
-    """One token a row: the first best one, or at a temperature a draw by the Gumbel trick. [S, W, V] -> [S, W].
+    """One token a row: the first best one, or at a temperature a draw by the Gumbel trick. [S, W, V] -> [S, W]."""
+    return (gumbel(sharpened, chance) if temperature > 0 else sharpened).argmax(dim=-1)
 
-    The noise is float64, as in LLaDA's reference: in float32 its tail is cut and samples become too safe.
+
+def gumbel(sharpened: Tensor, chance: Chance) -> Tensor:
+    """Noisy logits, the largest of which is a draw from their softmax. [S, W, V] -> [S, W, V] float64.
+
+    Float64 as in LLaDA's reference: in float32 the noise's tail is cut and samples become too safe.
     """
-    if temperature == 0:
-        return sharpened.argmax(dim=-1)
     draws = uniform(tuple(sharpened.shape), chance, sharpened.device, torch.float64)
-    return (sharpened.double() - (-draws.log()).log()).argmax(dim=-1)
+    return sharpened.double() - (-draws.log()).log()
 
 
 def uniform(shape: tuple[int, ...], chance: Chance, device: torch.device, dtype: torch.dtype = torch.float32) -> Tensor:
     """Draws from [0, 1), made where the generator lives. -> [S, W, ...]."""
     if isinstance(chance, torch.Generator):
         return torch.rand(shape, generator=chance, device=chance.device, dtype=dtype).to(device, non_blocking=True)
-    draws = torch.zeros(shape, dtype=dtype)
+    draws = torch.zeros(shape, dtype=dtype, device=chance.generators[0].device)
     for line, generator, width in zip(draws, chance.generators, chance.widths, strict=True):
         line[:width] = torch.rand((width, *shape[2:]), generator=generator, device=generator.device, dtype=dtype)
     draws = draws.to(device, non_blocking=True)
