@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 
 import maskwise as mw
 from maskwise.cli import app
+from maskwise.decoding import session
 from maskwise.decoding.generate import generate
 from maskwise.decoding.live import LiveCanvas
 from maskwise.decoding.prompting import TRY, prompt_ids
@@ -131,6 +132,61 @@ def test_divergence_is_measured_and_shown(folder, model):
     assert Divergence.between(exact, exact) == Divergence(16, 1.0, None)
 
 
+DRAWN = [("random", None), ("remdm", None), ("dream-origin", None), ("dream-entropy", "alg_temp=0.5"),
+         ("dream-maskgit-plus", "alg_temp=0.5"), ("dream-topk-margin", "alg_temp=0.5")]  # fmt: skip
+
+
+@pytest.mark.parametrize(("rule", "knob"), DRAWN)
+def test_an_exact_cache_does_not_diverge_under_rules_that_draw(folder, tmp_path, rule, knob):
+    file = tmp_path / "prompts.txt"
+    file.write_text("one\ntwo words\nthree\n")
+    knobs = ["--knob", knob] if knob else []
+    found = run("generate", folder, "--file", file, "-n", 8, "--block", 4, "--rule", rule, *knobs, "--cache", "prefix",
+                "--refresh", 1, "--divergence", "--batch", 2, "--json")  # fmt: skip
+    assert json.loads(found.stdout)["divergence"] == {"tokens": 24, "agreement": 1.0, "first": None}
+
+
+@pytest.mark.parametrize("kind", ["llada", "ar"])
+def test_samples_depend_on_the_seed_and_the_prompt_alone(kind, tmp_path, monkeypatch):
+    folder, file = save(tmp_path / kind, kind), tmp_path / "prompts.txt"
+    texts = ["one", "two words", "three", "one"]
+
+    def sampled(prompts, *options):
+        file.write_text("\n".join(prompts))
+        options = ("-n", 8, "--temperature", 1, "--json", *options)
+        return [
+            one["ids"] for one in json.loads(run("generate", folder, "--file", file, *options).stdout)["generations"]
+        ]
+
+    found = sampled(texts, "--seed", 5, "--batch", 1)
+    assert sampled(texts, "--seed", 5, "--batch", 3) == found
+    assert found[0] != found[3]  # a prompt given twice is sampled twice, and the first time as if alone
+    assert sampled(texts[:1], "--seed", 5) == found[:1]
+    assert sampled(texts[::-1], "--seed", 5) == [found[0], found[2], found[1], found[3]]
+    assert sampled(texts, "--seed", 6) != found
+
+
+def test_the_live_canvas_samples_the_same(model):
+    texts = ["one", "two words", "three"]
+    options = {"max_new_tokens": 8, "steps": None, "block": None, "rule": "random", "knobs": None, "canvas": None,
+               "window": None, "cache": "none", "refresh": None, "temperature": 1.0, "top_k": None, "top_p": None,
+               "guidance": 0.0, "forbid_end": False, "late_end": False, "early_stop": False,
+               "soft_mask": None}  # fmt: skip
+    screen = Console(file=io.StringIO(), force_terminal=True, width=60)
+    plain, live = (session.run(model, texts, False, 3, options, seed=5, live=shown) for shown in (None, screen))
+    assert plain == live
+
+
+def test_steps_are_those_taken_whatever_survived(folder):
+    def trace(*options):
+        return json.loads(run("generate", folder, "hello", "-n", 4, "--json", *options).stdout)["generations"][0]
+
+    assert trace("--rule", "remdm", "--steps", 16)["steps"] == 16
+    assert trace("--rule", "dream-origin", "--steps", 12)["steps"] == 12
+    guided = trace("--guidance", 1)
+    assert (guided["steps"], guided["forwards"]) == (4, 8)
+
+
 def test_the_canvas_fills_in_live(model):
     screen = io.StringIO()
     console = Console(file=screen, force_terminal=True, width=60)
@@ -180,8 +236,11 @@ def test_score_names_the_estimator_and_the_passes(folder, model, tmp_path):
     assert [line["log_likelihood"] for line in found["scores"]] == pytest.approx([s.log_likelihood for s in expected])
     assert [line["method"] for line in found["scores"]] == ["exact", "exact"]
     assert found["scores"][0]["id"] == 7 and found["settings"]["masks"] == 2
+    assert [line["masks"] for line in found["scores"]] == [2, 2]
+    assert run("score", folder, "--data", data, "--masks", 2).stdout.count("with 2 masks after it") == 2
     printed = run("score", folder, "--data", data, "--method", "chain").stdout.splitlines()
     assert len(printed) == 2 and "chain" in printed[1] and "3 passes" in printed[1] and "'yes'" in printed[1]
+    assert all("with 0 masks after it" in line for line in printed)
 
 
 @pytest.mark.parametrize(

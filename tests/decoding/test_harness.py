@@ -8,8 +8,9 @@ from types import ModuleType
 
 import lm_eval
 import pytest
-from checkpoints import CHAT, save
+from checkpoints import CHAT, START, save
 from lm_eval.api.instance import Instance
+from lm_eval.models.huggingface import HFLM
 from lm_eval.tasks import TaskManager
 
 import maskwise as mw
@@ -22,6 +23,7 @@ from maskwise.tasks.prompts import encode_question, opened
 from maskwise.tasks.rules import TASKS
 from maskwise.tasks.words import load_words
 
+GSM8K = {"until": ["Question:", "</s>", "<|im_end|>"], "do_sample": False, "temperature": 0.0}  # as its file asks
 ASKED = [("one two", " three"), ("one", " t"), ("", "start"), ("a longer context than before", " no")]
 
 
@@ -120,8 +122,7 @@ def test_loglikelihood_and_greedy(kind, tmp_path):
     found = lm.loglikelihood(instances("loglikelihood", ASKED))
     model = mw.open(folder)
     for (context, answer), (likelihood, greedy) in zip(ASKED, found, strict=True):
-        start = [256] if kind == "ar" else []
-        pair = encode_pair(model, context, answer) if context else (start, model.tokenizer(answer)["input_ids"])
+        pair = encode_pair(model, context, answer) if context else ([256], model.tokenizer(answer)["input_ids"])
         assert likelihood == pytest.approx(score(model, [pair])[0].log_likelihood, abs=1e-4)
         assert greedy == (mw.generate(model, [pair[0]], len(pair[1]))[0].ids == pair[1])
     prompt = model.tokenizer("one two")["input_ids"]
@@ -162,6 +163,91 @@ def test_generate_until_stops_where_told(folder):
     assert lm.get_model_info()["maskwise"]["decoding"]["knobs"] == {"tau": 0.5}
     with pytest.raises(mw.UserError, match="num_beams"):
         lm.generate_until(instances("generate_until", [("one", {"num_beams": 4})]))
+
+
+def test_tasks_say_how_to_sample_as_in_lm_eval(folder):
+    lm = MaskwiseLM(folder, max_new_tokens=8)
+
+    def said(**wishes):
+        return lm.generate_until(instances("generate_until", [("one", wishes)]))
+
+    greedy = said()
+    assert said(**GSM8K) == said(do_sample=False, temperature=0.7) == said(do_sample=True) == greedy
+    assert said(do_sample=True, temperature=1.0) == said(temperature=1.0) != greedy
+
+
+@pytest.mark.parametrize("kind", ["llada", "ar"])
+def test_what_is_sampled_depends_on_the_seed_and_the_request_alone(kind, tmp_path):
+    folder = str(save(tmp_path / kind, kind, layers=1))
+    wishes = {"max_gen_toks": 8, "do_sample": True, "temperature": 1.0}
+    asked = instances("generate_until", [(context, wishes) for context in ("one", "two words", "three", "one")])
+    lm = MaskwiseLM(folder, batch_size=1, seed=5)
+    texts = lm.generate_until(asked)
+    assert MaskwiseLM(folder, batch_size=3, seed=5).generate_until(asked) == texts
+    assert lm.generate_until(asked[2:3]) == texts[2:3]
+    # Equal requests, as `repeats` makes them, differ: the first of them is the same in any order.
+    assert texts[0] != texts[3]
+    assert lm.generate_until(asked[::-1]) == [texts[0], texts[2], texts[1], texts[3]]
+    assert MaskwiseLM(folder, batch_size=3, seed=6).generate_until(asked) != texts
+
+
+def test_likelihoods_depend_on_the_seed_and_the_request_alone(folder):
+    lm = MaskwiseLM(folder, samples=4, seed=5, check_greedy=False)
+    asked = instances("loglikelihood", ASKED)
+    found = [one for one, _ in lm.loglikelihood(asked)]
+    assert [one for one, _ in lm.loglikelihood(asked[::-1])] == pytest.approx(found[::-1], abs=1e-4)
+    assert lm.loglikelihood(asked[:1])[0][0] == pytest.approx(found[0], abs=1e-4)
+    other = MaskwiseLM(folder, samples=4, seed=6, check_greedy=False)
+    assert other.loglikelihood(asked[:1])[0][0] != pytest.approx(found[0], abs=1e-4)
+
+
+@pytest.mark.parametrize("starts", [True, False])
+def test_an_autoregressive_model_gets_the_likelihoods_of_lm_evals_own_model(starts, tmp_path):
+    folder = str(save(tmp_path / "ar", "ar", starts=starts, layers=1))
+    asked = [*ASKED, ("", " "), ("one\n", "two"), ("one \t\n ", "two"), ("one", "\ntwo")]
+    if starts:
+        asked += [("", "<|start|>ab"), ("  ", "ab"), ("<|start|>one", " two")]
+    theirs = HFLM(folder, device="cpu", batch_size=1, dtype="float32")
+    ours = MaskwiseLM(folder, dtype="float32")
+    found = ours.loglikelihood(instances("loglikelihood", asked))
+    expected = theirs.loglikelihood(instances("loglikelihood", asked), disable_tqdm=True)
+    assert [one for one, _ in found] == pytest.approx([one for one, _ in expected], abs=1e-4)
+    assert [greedy for _, greedy in found] == [greedy for _, greedy in expected]
+    for context, answer in asked:
+        if context:
+            assert encode_pair(ours.model, context, answer) == theirs._encode_pair(context, answer)
+
+
+@pytest.mark.parametrize("kind", ["llada", "ar"])
+def test_a_start_token_is_never_scored(kind, tmp_path):
+    folder = save(tmp_path / kind, kind, starts=True, layers=1)
+    lm, model = MaskwiseLM(str(folder), samples=4), mw.open(folder)
+    letters = model.tokenizer("start", add_special_tokens=False)["input_ids"]
+    expected = score(model, [([START], letters)], samples=4)[0].log_likelihood
+    assert encode_pair(model, "", "start") == ([START], letters)
+    assert lm.loglikelihood(instances("loglikelihood", [("", "start")]))[0][0] == pytest.approx(expected, abs=1e-4)
+    for text in ("start", "<|start|>start"):
+        (found,) = lm.loglikelihood_rolling(instances("loglikelihood_rolling", [(text,)]))
+        assert found == pytest.approx(expected, abs=1e-4)
+
+
+@pytest.mark.parametrize("masks", [0, 2, 3, 7])
+def test_greedy_is_judged_with_the_masks_of_the_likelihood_whatever_the_length(folder, masks):
+    """The answer's own masks are filled in, the surest first, while the masks after it stay."""
+    lm, model = MaskwiseLM(folder, masks=masks), mw.open(folder)
+    prompt = model.tokenizer("one two")["input_ids"]
+    for length in (1, 3):
+        canvas = [*prompt, *[model.mask_id] * (length + masks)]
+        for _ in range(length):
+            rows = [row for row in range(len(prompt), len(prompt) + length) if canvas[row] == model.mask_id]
+            best, tokens = model.predict([canvas], [rows])[0].log_softmax(-1).max(-1)
+            surest = int(best.argmax())
+            canvas[rows[surest]] = int(tokens[surest])
+        said = canvas[len(prompt) : len(prompt) + length]
+        wrong = [*said[:-1], (said[-1] + 1) % 256]
+        assert [greedy for _, greedy in lm._likelihoods([(prompt, said), (prompt, wrong)])] == [True, False]
+    settings = lm.get_model_info()["maskwise"]
+    assert settings["masks_after_answer"] == [masks] and settings["masks_of_greedy_check"] == [3 + masks]
 
 
 def test_long_prompts_keep_their_end(folder):

@@ -55,8 +55,7 @@ def test_monte_carlo_agrees_with_the_exact_bound_within_its_error():
     model = tiny_llada()
     prompt, answer = [7, 7], [8, 1, 3, 20, 41]
     (exact,) = score(model, [(prompt, answer)], "exact")
-    chance = torch.Generator().manual_seed(0)
-    draws = [score(model, [(prompt, answer)], "monte-carlo", samples=10, generator=chance)[0] for _ in range(150)]
+    draws = [score(model, [(prompt, answer)], "monte-carlo", samples=10, seed=seed)[0] for seed in range(150)]
     found = [draw.log_likelihood for draw in draws]
     assert stats.ttest_1samp(found, exact.log_likelihood).pvalue > 0.01
     assert all(draw.forwards <= 10 for draw in draws)
@@ -84,6 +83,26 @@ def test_requests_are_batched_and_do_not_touch_each_other(monkeypatch):
     for one, two, pair in zip(together, small, PAIRS, strict=True):
         assert one.log_likelihood == pytest.approx(two.log_likelihood, abs=1e-4)
         assert one.log_likelihood == pytest.approx(score(model, [pair])[0].log_likelihood, abs=1e-4)
+
+
+@pytest.mark.parametrize("make", MASKED)
+def test_an_estimate_depends_on_the_seed_and_the_request_alone(make):
+    model = make()
+    requests = [*PAIRS, ([7], [7, 8, 1, 3]), PAIRS[2]]
+
+    def estimates(asked, seed=5):
+        return [one.log_likelihood for one in score(model, asked, "monte-carlo", samples=3, seed=seed)]
+
+    together = estimates(requests)
+    assert together == pytest.approx([estimates([one])[0] for one in requests], abs=1e-4)
+    assert together == pytest.approx(estimates(requests[::-1])[::-1], abs=1e-4)
+    assert together[2] == pytest.approx(together[4], abs=1e-4)  # one question, one answer
+    assert together != pytest.approx(estimates(requests, seed=6), abs=1e-4)
+
+
+def test_a_score_states_the_masks_after_the_answer():
+    assert [one.masks for one in score(tiny_llada(), PAIRS, masks=5)] == [5, 5, 5]
+    assert [one.masks for one in score(tiny_ar(), PAIRS)] == [0, 0, 0]
 
 
 def test_auto_is_exact_where_that_is_cheaper():

@@ -47,7 +47,6 @@ def generate(
     json: Json = False,
 ) -> None:
     """Continue prompts, or fill in the masks inside them; in a terminal the canvas fills in as you watch."""
-    import torch
     from rich.console import Console
 
     from maskwise.decoding.prompting import gather_prompts, has_chat
@@ -69,12 +68,12 @@ def generate(
         "window": window, "cache": cache, "refresh": refresh, "temperature": temperature, "top_k": top_k,
         "top_p": top_p, "guidance": guidance, "forbid_end": forbid_end, "late_end": late_end,
         "early_stop": early_stop, "soft_mask": SoftMask() if soft_mask else None,
-        "generator": torch.Generator(opened.device).manual_seed(seed),
     }  # fmt: skip
     live = Console() if sys.stdout.isatty() and not (plain or json or opened.causal) else None
     if prompt is None and file is None and live is None and not json:
         typer.echo(f"maskwise: no prompt was given, so here is one to try\n\n{prompts[0]}", err=True)
-    traced = run(opened, prompts, has_chat(opened) if chat is None else chat, batch, options, out, live, divergence)
+    chats = has_chat(opened) if chat is None else chat
+    traced = run(opened, prompts, chats, batch, options, seed, out, live, divergence)
     if json:
         return print_json(traced | {"seed": seed})
     if live is None and out is None:
@@ -98,8 +97,6 @@ def score(
     json: Json = False,
 ) -> None:
     """Say how likely given answers are, in nats; every line states the estimator and the forward passes it took."""
-    import torch
-
     from maskwise.decoding.prompting import read_records
     from maskwise.decoding.session import score_all
     from maskwise.models.opening import open as open_model
@@ -108,11 +105,11 @@ def score(
     opened = open_model(model, dtype=dtype, device=device, adapter=adapter)
     if compile:
         opened.compile_layers()
-    found = score_all(opened, records, method, samples, masks, torch.Generator(opened.device).manual_seed(seed))
+    found = score_all(opened, records, method, samples, masks, seed)
     if json:
         lines = [record | asdict(one) for record, one in zip(records, found, strict=True)]
         settings = {"method": method, "samples": samples, "masks": masks, "seed": seed}
         return print_json({"model": model, "settings": settings, "scores": lines})
     for record, one in zip(records, found, strict=True):
         told = f"{one.log_likelihood:12.4f}  {one.method:11}  {one.forwards:4} passes  {record['answer']!r}"
-        typer.echo(f"{told}  with {masks} masks after it" if masks else told)
+        typer.echo(f"{told}  with {one.masks} masks after it")

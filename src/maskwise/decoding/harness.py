@@ -9,6 +9,7 @@ the model, is written into the results under "config".
 
 import logging
 from collections.abc import Iterator, Sequence
+from math import ceil
 from typing import Any
 
 import torch
@@ -20,7 +21,8 @@ from lm_eval.utils import get_rolling_token_windows, make_disjoint_window
 from maskwise.decoding.generate import generate
 from maskwise.decoding.request import end_tokens, text_ids
 from maskwise.decoding.rules import find_rule
-from maskwise.decoding.score import encode_pair, score
+from maskwise.decoding.sampling import own_generator, tell_apart
+from maskwise.decoding.score import encode_pair, encode_text, score
 from maskwise.errors import UserError
 from maskwise.models.opening import open as open_model
 
@@ -87,6 +89,7 @@ class MaskwiseLM(LM):
         }  # fmt: skip
         self.pretrained, self.adapter, self.seed = pretrained, adapter, seed
         self.masks_after_answer: set[int] = set()
+        self.masks_of_greedy_check: set[int] = set()
         self.masks_generated: set[int] = set()
         self._device = self.model.device
 
@@ -100,8 +103,10 @@ class MaskwiseLM(LM):
         windows, owner = [], []
         longest = self.model.window - 1 - self.likelihood["masks"]
         for number, request in enumerate(requests):
-            ids = text_ids(self.model, request.args[0])
-            for pair in get_rolling_token_windows(ids, self._prefix(), longest, context_len=1):
+            start, ids = encode_text(self.model, request.args[0])
+            if not start:
+                raise UserError(f"{self.pretrained} names neither a start nor an end token to start a text from")
+            for pair in get_rolling_token_windows(ids, start[0], longest, context_len=1):
                 windows.append(make_disjoint_window(pair))
                 owner.append(number)
         totals = [0.0] * len(requests)
@@ -126,8 +131,7 @@ class MaskwiseLM(LM):
     def _likelihoods(
         self, pairs: Sequence[tuple[list[int], list[int]]], greedy: bool = True
     ) -> list[tuple[float, bool]]:
-        chance = torch.Generator(self.model.device).manual_seed(self.seed)
-        found = score(self.model, pairs, generator=chance, **self.likelihood)
+        found = score(self.model, pairs, seed=self.seed, **self.likelihood)
         if not self.model.causal:
             self.masks_after_answer.add(self.likelihood["masks"])
         answers = [one.greedy for one in found]
@@ -135,28 +139,39 @@ class MaskwiseLM(LM):
         for length in dict.fromkeys(len(pairs[number][1]) for number in open_questions):
             same = [number for number in open_questions if len(pairs[number][1]) == length]
             for part in _parts(same, self.batch_size):
-                decoded = generate(self.model, [pairs[number][0] for number in part], length)
-                for number, generation in zip(part, decoded, strict=True):
-                    answers[number] = generation.ids == pairs[number][1]
+                decoded = self._greedy([pairs[number][0] for number in part], length)
+                for number, ids in zip(part, decoded, strict=True):
+                    answers[number] = ids == pairs[number][1]
         return [(one.log_likelihood, bool(known)) for one, known in zip(found, answers, strict=True)]
 
     def _pair(self, context: str, answer: str) -> tuple[list[int], list[int]]:
-        if context:
-            prompt, wanted = encode_pair(self.model, context, answer)
-        else:
-            # A masked model needs nothing to start from; an autoregressive one starts from its end token.
-            prompt, wanted = [self._prefix()] if self.model.causal else [], text_ids(self.model, answer)
-        return self._fitting(prompt, len(wanted) + self.likelihood["masks"]), wanted
+        prompt, wanted = encode_pair(self.model, context, answer)
+        return self._fitting(prompt, self._canvas(len(wanted))), wanted
+
+    def _greedy(self, prompts: list[list[int]], length: int) -> list[list[int]]:
+        """Answers of that length, with the masks of the likelihood after them: shown, as in `score`, and not filled in.
+
+        So they are masks of later blocks. Whether the answer is right is known after the first.
+        """
+        masks = self.likelihood["masks"]
+        self.masks_of_greedy_check.add(length + masks)
+        decoded = generate(self.model, prompts, self._canvas(length), block=length, canvas="window", window=masks)
+        return [generation.ids[:length] for generation in decoded]
+
+    def _canvas(self, length: int) -> int:
+        """Masks of an answer and of those after it, in whole blocks of the answer's length."""
+        return length * (1 + ceil(self.likelihood["masks"] / max(1, length)))
 
     # Text
 
     def _decode(self, prompts: list[list[int]], new: int, temperature: float) -> Iterator[list[int]]:
         settings = self.decoding | {"temperature": temperature}
-        chance = torch.Generator(self.model.device).manual_seed(self.seed)
         if not self.model.causal:
             self.masks_generated.add(new)
-        for part in _parts(prompts, self.batch_size):
-            for generation in generate(self.model, part, new, generator=chance, **settings):
+        # `repeats` asks one prompt several times: told apart, each gets its own sample.
+        for part in _parts(list(zip(prompts, tell_apart(prompts), strict=True)), self.batch_size):
+            chance = [own_generator(self.seed, *mark, device=self.model.device) for _, mark in part]
+            for generation in generate(self.model, [ids for ids, _ in part], new, generator=chance, **settings):
                 yield generation.ids
 
     def _asked(self, wishes: dict[str, Any]) -> tuple[int, float, tuple[str, ...]]:
@@ -180,12 +195,6 @@ class MaskwiseLM(LM):
         return text[: min(found)] if found else text
 
     # Tokens
-
-    def _prefix(self) -> int:
-        ends = end_tokens(self.model)
-        if not ends:
-            raise UserError(f"{self.pretrained} names no end token to start a text from")
-        return ends[0]
 
     def _fitting(self, prompt: list[int], more: int) -> list[int]:
         """The end of the prompt that leaves room for `more` tokens in the model's window."""
@@ -229,6 +238,7 @@ class MaskwiseLM(LM):
                 "decoding": None if model.causal else self.decoding | {"knobs": knobs},
                 "max_new_tokens": self.max_new_tokens,
                 "masks_after_answer": sorted(self.masks_after_answer),
+                "masks_of_greedy_check": sorted(self.masks_of_greedy_check),
                 "masks_generated": sorted(self.masks_generated),
             },
         }  # fmt: skip

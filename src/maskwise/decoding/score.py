@@ -20,8 +20,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from maskwise.decoding.request import make_generator, text_ids
-from maskwise.decoding.sampling import log_confidence
+from maskwise.decoding.request import end_tokens, text_ids
+from maskwise.decoding.sampling import log_confidence, own_generator
 from maskwise.errors import UserError
 from maskwise.models.base import TOKENS_A_PASS, Batch, Model
 
@@ -38,6 +38,7 @@ class Score:
     tokens: int
     method: str
     forwards: int
+    masks: int  # that stood after the answer
     greedy: bool | None  # is the answer what greedy decoding gives? known without more passes if one token, or AR
 
 
@@ -59,7 +60,8 @@ Part = tuple[_Question, int, int]  # a question's views from first to last + 1
 def encode_pair(model: Model, prompt: str | Sequence[int], answer: str | Sequence[int]) -> tuple[list[int], list[int]]:
     """Token ids of a prompt and its answer. Text is tokenised as a whole and cut where the prompt's own tokens end.
 
-    Spaces at the end of a prompt go to the answer, for most tokenizers join a space to the word after it.
+    White space at the end of a prompt goes to the answer, for most tokenizers join it to the word after it. An answer
+    without a prompt is put after the start token.
     """
     if not isinstance(prompt, str) or not isinstance(answer, str):
         if isinstance(prompt, str) or isinstance(answer, str):
@@ -67,13 +69,22 @@ def encode_pair(model: Model, prompt: str | Sequence[int], answer: str | Sequenc
         return [int(token) for token in prompt], [int(token) for token in answer]
     if model.tokenizer is None:
         raise UserError(f"{model.name or model.kind} has no tokenizer: give token ids")
-    stripped = prompt.rstrip(" ")
-    whole = text_ids(model, prompt + answer)
-    before = text_ids(model, stripped) if stripped else []
+    stripped = prompt.rstrip()
+    if not stripped:
+        return encode_text(model, prompt + answer)
+    whole, before = text_ids(model, prompt + answer), text_ids(model, stripped)
     shared = 0
     while shared < min(len(before), len(whole)) and before[shared] == whole[shared]:
         shared += 1
     return whole[:shared], whole[shared:]
+
+
+def encode_text(model: Model, text: str) -> tuple[list[int], list[int]]:
+    """The token a text starts from (the start token, else an end token, where there is one), and the text's own."""
+    first = model.tokenizer.bos_token_id
+    start = list(end_tokens(model)[:1]) if first is None else [first]
+    ids = list(model.tokenizer(text, add_special_tokens=False)["input_ids"])
+    return start, ids[1:] if start and ids[:1] == start else ids
 
 
 @torch.no_grad()
@@ -83,13 +94,15 @@ def score(
     method: str = "auto",
     samples: int = 128,
     masks: int = 0,
-    generator: torch.Generator | None = None,
+    seed: int = 0,
     on_pass: Callable[[int, int], Any] | None = None,
 ) -> list[Score]:
     """Scores (prompt, answer) pairs, batched across them.
 
     method: auto is exact where that takes no more passes than `samples`, else monte-carlo; for an AR model the chain.
     masks: how many masks stand after the answer. on_pass(done, total), requests, is called after each forward pass.
+    seed: what the draws of a request depend on beside its own tokens, so that other requests, their order and their
+        number do not matter, and equal requests get equal scores.
     """
     if method not in METHODS:
         raise UserError(f"unknown method {method!r}: choose one of {', '.join(METHODS)}")
@@ -103,15 +116,14 @@ def score(
     for number, (prompt_ids, answer_ids) in enumerate(pairs):
         _check_pair(model, prompt_ids, answer_ids, masks, f"request {number + 1}")
     methods = [_method(model, method, len(answer_ids), samples) for _, answer_ids in pairs]
-    chance = make_generator(model, generator)
     # Laid out one after the other as the passes take them in: all views of all requests would fill the memory.
     questions = (
-        _lay_out(model, number, prompt_ids, answer_ids, chosen, samples, masks, chance)
+        _lay_out(model, number, prompt_ids, answer_ids, chosen, samples, masks, seed)
         for number, ((prompt_ids, answer_ids), chosen) in enumerate(zip(pairs, methods, strict=True))
     )
     found = _read_all(model, questions, len(pairs), on_pass)
     return [
-        Score(total, len(answer), chosen, views, likeliest if model.causal or len(answer) == 1 else None)
+        Score(total, len(answer), chosen, views, masks, likeliest if model.causal or len(answer) == 1 else None)
         for (total, views, likeliest), (_, answer), chosen in zip(found, pairs, methods, strict=True)
     ]
 
@@ -137,7 +149,7 @@ def _check_pair(model: Model, prompt: list[int], answer: list[int], masks: int, 
 
 def _lay_out(
     model: Model, number: int, prompt: list[int], answer: list[int], method: str, samples: int, masks: int,
-    chance: torch.Generator,
+    seed: int,
 ) -> _Question:  # fmt: skip
     n = len(answer)
     weights = torch.ones(n if method == "chain" and not model.causal else 1)
@@ -146,8 +158,11 @@ def _lay_out(
         asked = ~hidden
     elif method == "chain":
         hidden, asked = torch.ones(n, n, dtype=torch.bool).triu(), torch.eye(n, dtype=torch.bool)
+    elif method == "exact":
+        hidden, weights = every_subset(n)
+        asked = hidden
     else:
-        hidden, weights = every_subset(n) if method == "exact" else sampled_subsets(n, samples, chance)
+        hidden, weights = sampled_subsets(n, samples, own_generator(seed, *prompt, "answer", *answer))
         asked = hidden
     mask = model.mask_id or 0
     ids = torch.tensor([*prompt, *answer, *[mask] * masks]).repeat(len(asked), 1)

@@ -15,6 +15,7 @@ from maskwise.decoding.live import LiveCanvas
 from maskwise.decoding.prompting import prompt_ids
 from maskwise.decoding.request import check_prompts, end_tokens
 from maskwise.decoding.rules import find_rule
+from maskwise.decoding.sampling import own_generator, tell_apart
 from maskwise.decoding.score import Score, score
 from maskwise.errors import UserError
 from maskwise.models.base import Model
@@ -52,11 +53,12 @@ def exact_options(options: dict[str, Any]) -> dict[str, Any]:
 
 
 def run(
-    model: Model, prompts: Sequence[str], chat: bool, batch: int, options: dict[str, Any], out: Path | None = None,
-    live: Console | None = None, divergence: bool = False,
+    model: Model, prompts: Sequence[str], chat: bool, batch: int, options: dict[str, Any], seed: int = 0,
+    out: Path | None = None, live: Console | None = None, divergence: bool = False,
 ) -> dict[str, Any]:  # fmt: skip
     """Decodes the prompts `batch` at a time and gives the full trace. Each finished batch is written to `out` at once.
 
+    seed: what a prompt's draws depend on, beside its tokens and the number of equal prompts before it.
     live: the console on which the canvas fills in, one prompt at a time.
     """
     if divergence and (not is_approximate(options) or options["temperature"]):
@@ -69,18 +71,24 @@ def run(
         raise UserError(f"there is no folder {out.parent}: make it, or name another --out")
     ids = prompt_ids(model, prompts, chat)
     check_prompts(model, ids, options["max_new_tokens"])
+    marks = tell_apart(ids)
     traces: list[dict[str, Any]] = []
     exact: list[Generation] = []
     approximate: list[Generation] = []
-    for first in range(0, len(ids), 1 if live else batch):
-        part = ids[first : first + (1 if live else batch)]
-        found = _decode(model, part, options, live)
-        new = [_trace(prompt, tokens, one) for prompt, tokens, one in zip(prompts[first:], part, found, strict=False)]
+    size = 1 if live else batch
+    for first in range(0, len(ids), size):
+        part, apart = ids[first : first + size], marks[first : first + size]
+        found = _decode(model, part, options | {"generator": _generators(model, seed, apart)}, live)
+        new = [
+            _trace(prompt, tokens, one, bool(options["guidance"]))
+            for prompt, tokens, one in zip(prompts[first:], part, found, strict=False)
+        ]
         traces += new
         if out is not None:
             _append(out, new)
         if divergence:
-            exact += generate(model, part, **exact_options(options))
+            # Made anew, for those above have moved on: exact decoding is to meet the same chance.
+            exact += generate(model, part, **exact_options(options), generator=_generators(model, seed, apart))
             approximate += found
     return {
         "model": model.name or model.kind,
@@ -88,6 +96,10 @@ def run(
         "generations": traces,
         "divergence": asdict(Divergence.between(exact, approximate)) if divergence else None,
     }
+
+
+def _generators(model: Model, seed: int, marks: Sequence[tuple[int, ...]]) -> list[torch.Generator]:
+    return [own_generator(seed, *mark, device=model.device) for mark in marks]
 
 
 def _decode(model: Model, part: list[list[int]], options: dict[str, Any], live: Console | None) -> list[Generation]:
@@ -110,7 +122,7 @@ def _decode(model: Model, part: list[list[int]], options: dict[str, Any], live: 
 
 
 def score_all(
-    model: Model, records: Sequence[dict[str, Any]], method: str, samples: int, masks: int, generator: torch.Generator
+    model: Model, records: Sequence[dict[str, Any]], method: str, samples: int, masks: int, seed: int
 ) -> list[Score]:
     """The scores of records with a prompt and an answer, with a bar."""
     pairs = [(record["prompt"], record["answer"]) for record in records]
@@ -120,7 +132,7 @@ def score_all(
         def advance(done: int, total: int) -> None:
             bar.update(task, completed=done)
 
-        return score(model, pairs, method, samples, masks, generator, advance)
+        return score(model, pairs, method, samples, masks, seed, advance)
 
 
 def progress_bar(unit: str) -> Progress:
@@ -130,13 +142,13 @@ def progress_bar(unit: str) -> Progress:
     return Progress(*columns, TimeElapsedColumn(), console=console, transient=True, disable=not console.is_terminal)
 
 
-def _trace(prompt: str, tokens: list[int], found: Generation) -> dict[str, Any]:
+def _trace(prompt: str, tokens: list[int], found: Generation, guided: bool) -> dict[str, Any]:
     return {
         "prompt": prompt,
         "text": found.text,
         "prompt_tokens": len(tokens),
         "masks": len(found.ids),
-        "steps": len(set(found.order)),
+        "steps": found.forwards // (2 if guided else 1),
         "forwards": found.forwards,
         "ids": found.ids,
         "order": found.order,
@@ -149,8 +161,7 @@ def _settings(model: Model, options: dict[str, Any]) -> dict[str, Any]:
     if model.causal:
         return shared | {"kind": "autoregressive"}
     knobs = find_rule(options["rule"], options["knobs"])[1]
-    named = {name: value for name, value in options.items() if name not in ("generator", "soft_mask", "end_ids")}
-    return named | {
+    return options | {
         "masks": options["max_new_tokens"],
         "canvas": options["canvas"] or ("fixed" if options["block"] is None else "blocks"),
         "knobs": knobs,
