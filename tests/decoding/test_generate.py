@@ -406,7 +406,7 @@ def test_steps_read_nothing_back_to_the_host(rule):
     work = _Work(model, request, PROMPTS, seeded(0), None)
     with torch.no_grad():
         for block in plan(PROMPTS, model.mask_id, 8, "blocks", 4, None):
-            assert work._fill(block, [0, 1, 2]) == [0, 1, 2]
+            assert work.fill(block, [0, 1, 2]) == [0, 1, 2]
     assert work.forwards == [8, 8, 8]
     with pytest.raises(RuntimeError, match="meta tensor"):
         work._generations()

@@ -6,7 +6,7 @@ has to: after each step if the rule keeps its own pace, or early stop is on; els
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from itertools import accumulate
 from typing import Any
@@ -110,9 +110,29 @@ def generate(
     request = check_request(model, ids, rule=rule, knobs=knobs, canvas=canvas, end_ids=end_ids, **options)
     if not ids:
         return []
-    # On a CPU one large product is no faster than three, and nothing of the model need be moved.
-    with packed_products(model.core) if model.device.type == "cuda" else nullcontext():
+    with _packed(model):
         return _Work(model, request, ids, chance, on_step).run()
+
+
+@torch.no_grad()
+def greedy_answers(model: Model, prompts: list[list[int]], length: int, masks: int) -> list[list[int]]:
+    """`length` new tokens of each prompt, one a step, the most confident first; `masks` more after them stay masks."""
+    nothing = {"steps": None, "block": None, "window": None, "cache": "none", "refresh": None, "temperature": 0.0,
+               "top_k": None, "top_p": None, "guidance": 0.0, "forbid_end": False, "late_end": False,
+               "early_stop": False, "soft_mask": None}  # fmt: skip
+    request = check_request(model, prompts, rule="low-confidence", knobs=None, canvas=None, end_ids=None,
+                            max_new_tokens=length + masks, **nothing)  # fmt: skip
+    work = _Work(model, request, prompts, make_generator(model, None), None)
+    answer = plan(prompts, work.mask_id, length + masks, "blocks", length, None)[0]
+    with _packed(model):
+        work.fill(answer, list(range(len(prompts))))
+    starts = [len(prompt) for prompt in prompts]
+    return [canvas[at : at + length] for canvas, at in zip(work.sheet.canvases(), starts, strict=True)]
+
+
+def _packed(model: Model) -> AbstractContextManager[None]:
+    """On a CPU one large product is no faster than three, and nothing of the model need be moved."""
+    return packed_products(model.core) if model.device.type == "cuda" else nullcontext()
 
 
 def _text(model: Model, ids: Sequence[int]) -> str:
@@ -179,12 +199,12 @@ class _Work:
         working = list(range(len(self.prompts)))
         for block in plan(self.prompts, self.mask_id, request.max_new_tokens, request.canvas, request.block,
                           request.window):  # fmt: skip
-            working = self._fill(block, working)
+            working = self.fill(block, working)
             if not working:
                 break
         return self._generations()
 
-    def _fill(self, block: Block, sequences: list[int]) -> list[int]:
+    def fill(self, block: Block, sequences: list[int]) -> list[int]:
         """Fills the block's slots in these sequences; gives back the sequences that go on to the next block."""
         schedule = _schedule(self.request, [len(block.slots[s]) for s in sequences], self.model.device)
         grid = Grid.over(self.sheet, sequences, [block.slots[s] for s in sequences])

@@ -9,7 +9,6 @@ the model, is written into the results under "config".
 
 import logging
 from collections.abc import Iterator, Sequence
-from math import ceil
 from typing import Any
 
 import torch
@@ -18,7 +17,7 @@ from lm_eval.api.model import LM
 from lm_eval.api.registry import register_model
 from lm_eval.utils import get_rolling_token_windows, make_disjoint_window
 
-from maskwise.decoding.generate import generate
+from maskwise.decoding.generate import generate, greedy_answers
 from maskwise.decoding.request import end_tokens, text_ids
 from maskwise.decoding.rules import find_rule
 from maskwise.decoding.sampling import own_generator, tell_apart
@@ -131,36 +130,24 @@ class MaskwiseLM(LM):
     def _likelihoods(
         self, pairs: Sequence[tuple[list[int], list[int]]], greedy: bool = True
     ) -> list[tuple[float, bool]]:
+        masks = self.likelihood["masks"]
         found = score(self.model, pairs, seed=self.seed, **self.likelihood)
         if not self.model.causal:
-            self.masks_after_answer.add(self.likelihood["masks"])
+            self.masks_after_answer.add(masks)
         answers = [one.greedy for one in found]
         open_questions = [n for n, known in enumerate(answers) if known is None] if greedy and self.check_greedy else []
         for length in dict.fromkeys(len(pairs[number][1]) for number in open_questions):
+            self.masks_of_greedy_check.add(length + masks)
             same = [number for number in open_questions if len(pairs[number][1]) == length]
             for part in _parts(same, self.batch_size):
-                decoded = self._greedy([pairs[number][0] for number in part], length)
+                decoded = greedy_answers(self.model, [pairs[number][0] for number in part], length, masks)
                 for number, ids in zip(part, decoded, strict=True):
                     answers[number] = ids == pairs[number][1]
         return [(one.log_likelihood, bool(known)) for one, known in zip(found, answers, strict=True)]
 
     def _pair(self, context: str, answer: str) -> tuple[list[int], list[int]]:
         prompt, wanted = encode_pair(self.model, context, answer)
-        return self._fitting(prompt, self._canvas(len(wanted))), wanted
-
-    def _greedy(self, prompts: list[list[int]], length: int) -> list[list[int]]:
-        """Answers of that length, with the masks of the likelihood after them: shown, as in `score`, and not filled in.
-
-        So they are masks of later blocks. Whether the answer is right is known after the first.
-        """
-        masks = self.likelihood["masks"]
-        self.masks_of_greedy_check.add(length + masks)
-        decoded = generate(self.model, prompts, self._canvas(length), block=length, canvas="window", window=masks)
-        return [generation.ids[:length] for generation in decoded]
-
-    def _canvas(self, length: int) -> int:
-        """Masks of an answer and of those after it, in whole blocks of the answer's length."""
-        return length * (1 + ceil(self.likelihood["masks"] / max(1, length)))
+        return self._fitting(prompt, len(wanted) + self.likelihood["masks"]), wanted
 
     # Text
 
