@@ -3,7 +3,7 @@
 import torch
 from transformers import LlamaConfig, LlamaForCausalLM, Qwen2Config, Qwen2ForCausalLM
 
-from maskwise.models import DreamConfig, DreamModel, LLaDAConfig, LLaDAModelLM
+from maskwise.models import DreamConfig, DreamModel, LLaDAConfig, LLaDAModelLM, LLaDAMoEConfig, LLaDAMoEModelLM
 from maskwise.models.base import Model
 from maskwise.models.opening import behind_the_seam
 
@@ -33,6 +33,12 @@ def dream_net(seed: int = 0, vocab: int = 64, **more) -> DreamModel:
     return DreamModel(DreamConfig(**common_settings(vocab, **({"mask_token_id": vocab - 1} | more)))).eval()
 
 
+def llada_moe_net(seed: int = 0, vocab: int = 64, **more) -> LLaDAMoEModelLM:
+    torch.manual_seed(seed)
+    settings = {"mask_token_id": vocab - 1, "expert_intermediate_size": 24, "num_experts": 6, "num_experts_per_tok": 2}
+    return LLaDAMoEModelLM(LLaDAMoEConfig(**common_settings(vocab, **(settings | more)))).eval()
+
+
 def qwen_net(seed: int = 0, **more) -> Qwen2ForCausalLM:
     torch.manual_seed(seed)
     return Qwen2ForCausalLM(Qwen2Config(**common_settings(**more))).eval()
@@ -49,6 +55,10 @@ def tiny_llada(seed: int = 0, tokenizer=None, **more) -> Model:
 
 def tiny_dream(seed: int = 0, tokenizer=None, **more) -> Model:
     return behind_the_seam(dream_net(seed, **more), tokenizer, "tiny random Dream")
+
+
+def tiny_llada_moe(seed: int = 0, tokenizer=None, **more) -> Model:
+    return behind_the_seam(llada_moe_net(seed, **more), tokenizer, "tiny random LLaDA-MoE")
 
 
 def tiny_ar(seed: int = 0, tokenizer=None, **more) -> Model:

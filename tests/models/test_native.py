@@ -1,4 +1,4 @@
-"""LLaDA and Dream against a second, dense implementation written here from the published description alone."""
+"""LLaDA, LLaDA-MoE and Dream against a second, dense implementation written here from the published description."""
 
 import math
 
@@ -7,8 +7,8 @@ import torch
 from transformers import AutoModel, AutoModelForCausalLM
 
 from maskwise.errors import UserError
-from maskwise.models import DreamConfig, DreamModel, LLaDAConfig, LLaDAModelLM
-from tiny import dream_net, llada_net
+from maskwise.models import DreamConfig, DreamModel, LLaDAConfig, LLaDAModelLM, LLaDAMoEConfig, LLaDAMoEModelLM
+from tiny import dream_net, llada_moe_net, llada_net
 
 
 def rms_norm(x, weight, eps):
@@ -76,6 +76,43 @@ def dense_dream(net, ids):
     return linear(s, "lm_head", rms_norm(x, s["model.norm.weight"], c.rms_norm_eps))
 
 
+def each_head(x, weight, eps):
+    """x [L, heads * D] with every head normed by itself."""
+    return torch.cat([rms_norm(head, weight, eps) for head in x.split(len(weight), dim=-1)], dim=-1)
+
+
+def dense_experts(state, name, x, at_once):
+    """One token at a time through the likeliest experts; their probabilities are not made to add up to one."""
+    out = []
+    for token in x:
+        chance = linear(state, f"{name}.gate", token).softmax(-1)
+        told = torch.zeros_like(token)
+        for expert in chance.argsort(descending=True)[:at_once].tolist():
+            e = f"{name}.experts.{expert}"
+            gated = silu(linear(state, f"{e}.gate_proj", token)) * linear(state, f"{e}.up_proj", token)
+            told += chance[expert] * linear(state, f"{e}.down_proj", gated)
+        out.append(told)
+    return torch.stack(out)
+
+
+def dense_llada_moe(net, ids):
+    s, c = net.state_dict(), net.config
+    x = s["model.embed_tokens.weight"][ids]
+    for n in range(c.num_hidden_layers):
+        b = f"model.layers.{n}"
+        h = rms_norm(x, s[f"{b}.input_layernorm.weight"], c.rms_norm_eps)
+        q, k, v = (linear(s, f"{b}.self_attn.{name}_proj", h) for name in "qkv")
+        q, k = (
+            each_head(part, s[f"{b}.self_attn.{name}_norm.weight"], c.rms_norm_eps)
+            for name, part in zip("qk", (q, k), strict=True)
+        )
+        a = dense_attention(q, k, v, c.num_attention_heads, c.num_key_value_heads, c.rope_parameters["rope_theta"])
+        x = x + linear(s, f"{b}.self_attn.o_proj", a)
+        h = rms_norm(x, s[f"{b}.post_attention_layernorm.weight"], c.rms_norm_eps)
+        x = x + dense_experts(s, f"{b}.mlp", h, c.num_experts_per_tok)
+    return linear(s, "lm_head", rms_norm(x, s["model.norm.weight"], c.rms_norm_eps))
+
+
 LLADA_SHAPES = [
     {},
     {"weight_tying": True, "n_kv_heads": 4},
@@ -106,7 +143,20 @@ def test_dream_equals_the_dense_reference(shape):
         torch.testing.assert_close(logits, dense_dream(net, row), atol=1e-4, rtol=0)
 
 
-@pytest.mark.parametrize("make", [llada_net, dream_net])
+@pytest.mark.parametrize("shape", [{}, {"num_experts_per_tok": 6, "num_key_value_heads": 4}, {"num_experts_per_tok": 1,
+                                   "rope_theta": 100.0, "tie_word_embeddings": True}], ids=str)  # fmt: skip
+@torch.no_grad()
+def test_llada_moe_equals_the_dense_reference(shape):
+    net = llada_moe_net(seed=3, **shape)
+    for name, parameter in net.named_parameters():  # norms start at one
+        if name.endswith("_norm.weight"):
+            parameter.uniform_(0.5, 2, generator=torch.Generator().manual_seed(2))
+    ids = torch.randint(0, 64, (2, 11), generator=torch.Generator().manual_seed(1))
+    for row, logits in zip(ids, net(ids).logits, strict=True):
+        torch.testing.assert_close(logits, dense_llada_moe(net, row), atol=1e-4, rtol=0)
+
+
+@pytest.mark.parametrize("make", [llada_net, dream_net, llada_moe_net])
 @torch.no_grad()
 def test_the_dense_call_ignores_padding(make):
     net = make()
@@ -148,7 +198,25 @@ def test_full_7b_names_and_shapes_are_the_published_ones():
     assert shapes == expected
 
 
-@pytest.mark.parametrize("make", [llada_net, dream_net])
+def test_full_moe_names_and_shapes_are_the_published_ones():
+    with torch.device("meta"):
+        net = LLaDAMoEModelLM(LLaDAMoEConfig())
+    shapes = {name: tuple(tensor.shape) for name, tensor in net.state_dict().items()}
+    d, ff, vocab, head = 2048, 1024, 157184, 128
+    expected = {"model.embed_tokens.weight": (vocab, d), "lm_head.weight": (vocab, d), "model.norm.weight": (d,)}
+    layer = {f"self_attn.{name}_proj.weight": (d, d) for name in "qkvo"}
+    layer |= {"self_attn.q_norm.weight": (head,), "self_attn.k_norm.weight": (head,), "mlp.gate.weight": (64, d),
+              "input_layernorm.weight": (d,), "post_attention_layernorm.weight": (d,)}  # fmt: skip
+    for expert in range(64):
+        layer |= {f"mlp.experts.{expert}.{name}_proj.weight": (ff, d) for name in ("gate", "up")}
+        layer[f"mlp.experts.{expert}.down_proj.weight"] = (d, ff)
+    for n in range(16):
+        expected |= {f"model.layers.{n}.{name}": shape for name, shape in layer.items()}
+    assert shapes == expected
+    assert sum(parameter.numel() for parameter in net.parameters()) == 7_356_880_896
+
+
+@pytest.mark.parametrize("make", [llada_net, dream_net, llada_moe_net])
 def test_auto_classes_know_them(make, tmp_path):
     net = make()
     net.save_pretrained(tmp_path, max_shard_size="10KB")
@@ -174,6 +242,14 @@ def test_dream_refuses_other_arithmetic_by_name():
         dream_net(use_sliding_window=True)
     with pytest.raises(UserError, match="dynamic"):
         dream_net(rope_parameters={"rope_type": "dynamic", "rope_theta": 1e4, "factor": 2.0})
+
+
+def test_llada_moe_refuses_other_arithmetic_by_name():
+    for field, value in (("shared_expert_intermediate_size", 16), ("clip_qkv", 8.0), ("qk_layernorm", False)):
+        with pytest.raises(UserError, match=field):
+            llada_moe_net(**{field: value})
+    with pytest.raises(UserError, match="without experts"):
+        llada_moe_net(moe_layer_freq=[0, 1])
 
 
 def test_a_saved_dream_configuration_keeps_rope_theta_for_the_original_code(tmp_path):

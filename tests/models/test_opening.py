@@ -1,6 +1,7 @@
 """Opening checkpoints: what works, and what bad input gets."""
 
 import json
+import re
 import shutil
 
 import pytest
@@ -22,7 +23,7 @@ from typer.testing import CliRunner
 import maskwise as mw
 from maskwise.cli import app
 from maskwise.errors import UserError
-from tiny import dream_net, llada_net, llama_net, qwen_net, tiny_ar, tiny_dream
+from tiny import dream_net, llada_moe_net, llada_net, llama_net, qwen_net, tiny_ar, tiny_dream
 
 AUTO_MAP = {"AutoConfig": "evil.Config", "AutoModel": "evil.Net", "AutoModelForCausalLM": "evil.Net"}
 
@@ -47,7 +48,7 @@ def llada_folder(tmp_path):
 
 
 @pytest.mark.parametrize("make, kind, shift, causal", [
-    (llada_net, "llada", False, False), (dream_net, "dream", True, False),
+    (llada_net, "llada", False, False), (dream_net, "dream", True, False), (llada_moe_net, "llada-moe", False, False),
     (qwen_net, "ar", True, True), (llama_net, "ar", True, True),
 ])  # fmt: skip
 def test_opening_dispatches_on_the_architecture(make, kind, shift, causal, tmp_path):
@@ -269,6 +270,15 @@ def test_a_folder_is_described_as_it_is_opened(tmp_path):
         assert entry["mask_id"] == model.mask_id == (256 if mask is None else 0)
         assert entry["kind"] == model.kind == "llada"
         assert entry["lora_targets"] == model.lora_targets
+
+
+def test_llada_moe_opens_under_its_older_type_and_is_adapted_outside_its_experts(tmp_path):
+    llada_moe_net().save_pretrained(tmp_path)
+    edit_config(tmp_path, model_type="llada", auto_map=AUTO_MAP, shared_expert_intermediate_size=None)
+    model, entry = mw.open(tmp_path), described(tmp_path)
+    assert model.kind == entry["kind"] == "llada-moe" and not model.shift and not entry["shift"]
+    named = {name for name, _ in model.core.named_modules() if re.fullmatch(model.lora_targets, name)}
+    assert named == {f"model.layers.{n}.self_attn.{part}_proj" for n in range(2) for part in "qkvo"}
 
 
 def test_causal_models_with_an_attention_of_their_own_are_refused(tmp_path):

@@ -7,7 +7,7 @@ from transformers import BertConfig, BertForMaskedLM
 import maskwise as mw
 from maskwise.errors import UserError
 from maskwise.models.base import Batch, float_product
-from tiny import dream_net, llada_net, tiny_ar, tiny_dream, tiny_llada
+from tiny import dream_net, llada_net, tiny_ar, tiny_dream, tiny_llada, tiny_llada_moe
 
 
 def tiny_wrapped():
@@ -18,7 +18,7 @@ def tiny_wrapped():
     return mw.wrap(net, mask_id=63, head=net.cls)
 
 
-KINDS = [tiny_llada, tiny_dream, tiny_ar, tiny_wrapped]
+KINDS = [tiny_llada, tiny_dream, tiny_llada_moe, tiny_ar, tiny_wrapped]
 
 
 def sequences(seed=0, count=7, longest=40):
@@ -74,7 +74,7 @@ def test_only_causal_models_are_blind_to_the_future(make):
         assert (before - after)[torch.isfinite(before)].abs().max() > 1e-3
 
 
-@pytest.mark.parametrize("make", [tiny_llada, tiny_dream, tiny_wrapped])
+@pytest.mark.parametrize("make", [tiny_llada, tiny_dream, tiny_llada_moe, tiny_wrapped])
 def test_the_mask_never_gets_probability(make):
     model = make()
     for logits in model.predict(sequences(), [[1]] * 7):
@@ -121,7 +121,7 @@ def test_a_fused_loss_is_refused_where_the_head_is_more_than_a_product():
             model(batch, torch.tensor([0]), lambda rows, weight: rows.sum())
 
 
-@pytest.mark.parametrize("make", [tiny_llada, tiny_dream])
+@pytest.mark.parametrize("make", [tiny_llada, tiny_dream, tiny_llada_moe])
 def test_a_cache_refreshed_everywhere_equals_none_and_a_stale_one_only_there(make):
     model = make()
     canvases = [ids for ids in sequences(longest=30) if len(ids) > 8]
@@ -142,7 +142,7 @@ def test_a_cache_refreshed_everywhere_equals_none_and_a_stale_one_only_there(mak
     assert (partly - again).abs().max() > 1e-3
 
 
-@pytest.mark.parametrize("make", [tiny_llada, tiny_dream, tiny_ar])
+@pytest.mark.parametrize("make", [tiny_llada, tiny_dream, tiny_llada_moe, tiny_ar])
 def test_attention_weights_are_a_distribution_over_the_rows_own_sequence(make):
     model, batch = make(), sequences(count=4)
     packed = Batch.pack(batch)

@@ -20,16 +20,26 @@ from transformers.activations import ACT2FN
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 
 from maskwise.errors import UserError
-from maskwise.models import dream, llada
+from maskwise.models import dream, llada, llada_moe
 from maskwise.models.dream import DreamConfig, DreamModel
 from maskwise.models.llada import LLaDAConfig, LLaDAModelLM
+from maskwise.models.llada_moe import LLaDAMoEConfig, LLaDAMoEModelLM
 from maskwise.models.targets import linear_targets
 from maskwise.models.tokens import load_tokenizer
 
-NATIVE: dict[str, type[PreTrainedModel]] = {"LLaDAModelLM": LLaDAModelLM, "DreamModel": DreamModel}
-MASK_OF_FAMILY = {"llada": llada.MASK_ID, "dream": dream.MASK_ID}
+NATIVE: dict[str, type[PreTrainedModel]] = {
+    "LLaDAModelLM": LLaDAModelLM,
+    "DreamModel": DreamModel,
+    "LLaDAMoEModelLM": LLaDAMoEModelLM,
+}
+KIND_OF_CONFIG = {LLaDAConfig: "llada", DreamConfig: "dream", LLaDAMoEConfig: "llada-moe"}
+MASK_OF_FAMILY = {"llada": llada.MASK_ID, "dream": dream.MASK_ID, "llada-moe": llada_moe.MASK_ID}
 
-for config_class, net_class in ((LLaDAConfig, LLaDAModelLM), (DreamConfig, DreamModel)):
+for config_class, net_class in (
+    (LLaDAConfig, LLaDAModelLM),
+    (DreamConfig, DreamModel),
+    (LLaDAMoEConfig, LLaDAMoEModelLM),
+):
     AutoConfig.register(config_class.model_type, config_class)
     AutoModel.register(config_class, net_class)
     AutoModelForCausalLM.register(config_class, net_class)
@@ -40,7 +50,7 @@ ZOO = Path(__file__).parent / "zoo"
 SIZES = (
     "d_model", "n_layers", "n_heads", "n_kv_heads", "mlp_hidden_size", "embedding_size", "max_sequence_length",
     "hidden_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads", "intermediate_size", "head_dim",
-    "max_position_embeddings", "vocab_size",
+    "max_position_embeddings", "vocab_size", "expert_intermediate_size", "num_experts", "num_experts_per_tok",
 )  # fmt: skip
 FACTORS = ("mlp_ratio", "rope_theta", "rms_norm_eps", "init_std", "initializer_range")
 TOKENS = ("bos_token_id", "eos_token_id", "pad_token_id")  # one or several
@@ -70,6 +80,8 @@ PUBLISHED: dict[str, PreTrainedConfig] = {
     "GSAI-ML/LLaDA-1.5": LLaDAConfig(mlp_hidden_size=12288),
     "Dream-org/Dream-v0-Base-7B": DreamConfig(num_key_value_heads=4),
     "Dream-org/Dream-v0-Instruct-7B": DreamConfig(num_key_value_heads=4),
+    "inclusionAI/LLaDA-MoE-7B-A1B-Base": LLaDAMoEConfig(),
+    "inclusionAI/LLaDA-MoE-7B-A1B-Instruct": LLaDAMoEConfig(),
     "meta-llama/Meta-Llama-3-8B": LlamaConfig(**LLAMA3),
     "meta-llama/Meta-Llama-3-8B-Instruct": LlamaConfig(**LLAMA3),
     "Qwen/Qwen2.5-7B": Qwen2Config(**QWEN25, max_position_embeddings=131072),
@@ -238,12 +250,12 @@ def describe(name: str) -> dict[str, Any]:
     """One entry of `maskwise models`, from the configuration alone: the network is laid out on meta tensors."""
     folder = None if name in PUBLISHED else locate_checkpoint(name)[0]
     config = PUBLISHED[name] if folder is None else read_config(folder)
-    native = isinstance(config, LLaDAConfig | DreamConfig)
+    kind = KIND_OF_CONFIG.get(type(config), "ar")
+    native = kind != "ar"
     with torch.device("meta"):
         net = AutoModelForCausalLM.from_config(config)
     if not native:
         refuse_own_attention(net)
-    kind = {LLaDAConfig: "llada", DreamConfig: "dream"}.get(type(config), "ar")
     tokenizer = None
     if native and folder is not None and config.mask_token_id is None:
         tokenizer = load_tokenizer(folder, native)
@@ -253,7 +265,7 @@ def describe(name: str) -> dict[str, Any]:
         "parameters": sum(parameter.numel() for parameter in net.parameters()),
         "window": config.max_position_embeddings,
         "mask_id": find_mask_id(net, tokenizer, kind) if native else None,
-        "shift": kind != "llada",
+        "shift": kind in ("dream", "ar"),
         "causal": not native,
         "lora_targets": linear_targets(net),
     }

@@ -4,10 +4,10 @@ Parameter names and arithmetic are those of the published checkpoints (Dream-v0 
 carries what `convert` makes of Llama (no query, key and value biases) and Qwen2 checkpoints.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 from transformers import LlamaConfig, PreTrainedConfig, PreTrainedModel
 from transformers.modeling_layers import GradientCheckpointingLayer
@@ -18,6 +18,7 @@ from maskwise.errors import UserError
 from maskwise.models.attention import Layout, Store, attend
 from maskwise.models.layers import (
     Frequencies,
+    GatedMLP,
     Packed,
     RMSNorm,
     Rotary,
@@ -113,29 +114,23 @@ class DreamAttention(nn.Module):
         self.o_proj = nn.Linear(q_width, config.hidden_size, bias=False)
         self.packed: Packed | None = None  # q, k, v while decoding
 
-    def forward(self, x: Tensor, rotary: Rotary, layout: Layout, store: Store | None) -> Tensor:
+    def heads(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Queries [T, H, D], keys and values [T, G, D] of x [T, d]."""
         maps = (self.q_proj, self.k_proj, self.v_proj)
         q, k, v = (part.unflatten(-1, (-1, self.head_dim)) for part in products(x, maps, self.packed))
+        return q, k, v
+
+    def forward(self, x: Tensor, rotary: Rotary, layout: Layout, store: Store | None) -> Tensor:
+        q, k, v = self.heads(x)
         q, k = rotary.turn(q), rotary.turn(k)
         return self.o_proj(attend(q, k, v, layout, self.head_dim**-0.5, store).flatten(1))
-
-
-class DreamMLP(nn.Module):
-    def __init__(self, config: DreamConfig) -> None:
-        super().__init__()
-        self.gate_proj = nn.Linear(config.hidden_size, config.intermediate_size, bias=False)
-        self.up_proj = nn.Linear(config.hidden_size, config.intermediate_size, bias=False)
-        self.down_proj = nn.Linear(config.intermediate_size, config.hidden_size, bias=False)
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.down_proj(F.silu(self.gate_proj(x)) * self.up_proj(x))
 
 
 class DreamBlock(GradientCheckpointingLayer):
     def __init__(self, config: DreamConfig) -> None:
         super().__init__()
         self.self_attn = DreamAttention(config)
-        self.mlp = DreamMLP(config)
+        self.mlp = GatedMLP(config.hidden_size, config.intermediate_size)
         self.input_layernorm = RMSNorm(config.hidden_size, config.rms_norm_eps)
         self.post_attention_layernorm = RMSNorm(config.hidden_size, config.rms_norm_eps)
 
@@ -146,12 +141,12 @@ class DreamBlock(GradientCheckpointingLayer):
 
 
 class DreamBody(nn.Module):
-    def __init__(self, config: DreamConfig) -> None:
+    def __init__(self, config: DreamConfig, block: Callable[[Any], nn.Module]) -> None:
         super().__init__()
         self.config = config
         self.frequencies = Frequencies(config.inverse_frequencies)
         self.embed_tokens = nn.Embedding(config.vocab_size, config.hidden_size)
-        self.layers = nn.ModuleList(DreamBlock(config) for _ in range(config.num_hidden_layers))
+        self.layers = nn.ModuleList(block(config) for _ in range(config.num_hidden_layers))
         self.norm = RMSNorm(config.hidden_size, config.rms_norm_eps)
 
     def run(self, x: Tensor, positions: Tensor, layout: Layout) -> Tensor:
@@ -178,13 +173,14 @@ class DreamModel(PreTrainedModel):
     base_model_prefix = "model"
     supports_gradient_checkpointing = True
     _no_split_modules = ["DreamBlock"]  # noqa: RUF012
+    block: Callable[[Any], nn.Module] = DreamBlock
     _supports_sdpa = True
     _tied_weights_keys = {"lm_head.weight": "model.embed_tokens.weight"}  # noqa: RUF012
 
     def __init__(self, config: DreamConfig) -> None:
         config.refuse_unsupported()
         super().__init__(config)
-        self.model = DreamBody(config)
+        self.model = DreamBody(config, self.block)
         self.lm_head = nn.Linear(config.hidden_size, config.vocab_size, bias=False)
         self.post_init()
 

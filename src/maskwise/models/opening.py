@@ -15,6 +15,7 @@ from maskwise.errors import UserError
 from maskwise.models.base import Batch, Model, without_adapter
 from maskwise.models.bodies import RAGGED, causal_body, largest_difference, native_body, padded_body
 from maskwise.models.catalog import (
+    KIND_OF_CONFIG,
     NATIVE,
     architecture_of,
     find_mask_id,
@@ -64,7 +65,7 @@ def open(
 def behind_the_seam(net: PreTrainedModel, tokenizer: Any, name: str, mask_id: int | None = None) -> Model:
     """A LLaDA, Dream or AR network that is already in memory, as a Model."""
     if isinstance(net, LLaDAModelLM | DreamModel):
-        kind = "llada" if isinstance(net, LLaDAModelLM) else "dream"
+        kind = KIND_OF_CONFIG[type(net.config)]
         mask_id = find_mask_id(net, tokenizer, kind) if mask_id is None else mask_id
         long_dream = kind == "dream" and net.config.max_position_embeddings == PUBLISHED_WINDOW
         return Model(net, native_body, kind=kind, window=net.config.max_position_embeddings, shift=kind == "dream",

@@ -40,7 +40,7 @@ def areas(records: Sequence[Record]) -> dict[str, dict[str, dict[str, float]]]:
     for (puzzle, rule), by_speed in groups.items():
         reached, ideal = [], []
         for group in by_speed.values():
-            speed, _, _ = mean_speed([(record["task"], record["evidence"][SPEED]) for record in group])
+            speed, _, _ = mean_speed([(puzzle, record["evidence"][SPEED]) for record in group])
             reached.append((speed, float(np.mean([record["correct"] for record in group]))))
             ideal.append((group[0]["evidence"]["ideal_speed"], group[0]["evidence"]["ideal"]))
         found[puzzle][rule] = {"aup": aup(reached), "ideal": aup(ideal)}

@@ -1,0 +1,127 @@
+"""LLaDA-MoE: Dream's blocks with a norm on each head's queries and keys, and experts in place of the one MLP.
+
+Parameter names and arithmetic are those of the published checkpoints (LLaDA-MoE-7B-A1B Base and Instruct). Unlike
+Dream's, its logits of position i speak of position i.
+"""
+
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from transformers.modeling_layers import GradientCheckpointingLayer
+
+from maskwise.errors import UserError
+from maskwise.models.attention import Layout, Store
+from maskwise.models.dream import DreamAttention, DreamConfig, DreamModel
+from maskwise.models.layers import GatedMLP, RMSNorm, Rotary
+
+MASK_ID = 156895
+
+# Fields of the original configuration that its code reads, and the one value of each that is written here.
+ONLY = {
+    "attention_bias": False,
+    "clip_qkv": None,
+    "moe_router_enable_expert_bias": False,
+    "partial_rotary_factor": 1,
+    "qk_layernorm": True,
+    "shared_expert_intermediate_size": None,
+}
+
+
+class LLaDAMoEConfig(DreamConfig):
+    model_type = "lladamoe"
+    default_theta = 5e4
+
+    vocab_size: int = 157184
+    hidden_size: int = 2048
+    num_hidden_layers: int = 16
+    num_attention_heads: int = 16
+    max_position_embeddings: int = 8192
+    rms_norm_eps: float = 1e-5
+    qkv_bias: bool = False
+    qk_layernorm: bool = True
+    expert_intermediate_size: int = 1024
+    num_experts: int = 64
+    num_experts_per_tok: int = 8
+    moe_layer_freq: Any = None  # 1 for each layer that has experts
+
+    def refuse_unsupported(self) -> None:
+        for field, supported in ONLY.items():
+            value = getattr(self, field, supported)
+            if value != supported and not (value is None and supported is False):
+                raise UserError(f"LLaDA-MoE configuration {field}={value!r} is not supported (only {supported!r}): "
+                                "open a checkpoint of the published shape")  # fmt: skip
+        if any(kind != 1 for kind in self.moe_layer_freq or []):
+            raise UserError("LLaDA-MoE layers without experts are not supported: open one of the published shape")
+        super().refuse_unsupported()
+
+
+class LLaDAMoEAttention(DreamAttention):
+    def __init__(self, config: LLaDAMoEConfig) -> None:
+        super().__init__(config)
+        self.q_norm = RMSNorm(self.head_dim, config.rms_norm_eps)
+        self.k_norm = RMSNorm(self.head_dim, config.rms_norm_eps)
+
+    def heads(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        q, k, v = super().heads(x)
+        return self.q_norm(q), self.k_norm(k), v
+
+
+class Router(nn.Module):
+    """Not a linear map by its class: adapters are put on those."""
+
+    def __init__(self, width: int, experts: int) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.empty(experts, width))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.linear(x, self.weight)
+
+
+class Experts(nn.Module):
+    """Each token goes through the experts the router finds likeliest, their outputs weighted by its probabilities."""
+
+    def __init__(self, config: LLaDAMoEConfig) -> None:
+        super().__init__()
+        self.at_once = config.num_experts_per_tok
+        self.gate = Router(config.hidden_size, config.num_experts)
+        self.experts = nn.ModuleList(
+            GatedMLP(config.hidden_size, config.expert_intermediate_size) for _ in range(config.num_experts)
+        )
+
+    def forward(self, x: Tensor) -> Tensor:
+        """x [T, d] -> [T, d]. Tokens are sorted by expert, so that each expert is one product over its own."""
+        chance, chosen = self.gate(x).float().softmax(dim=-1).topk(self.at_once)  # [T, k] each
+        order = chosen.flatten().argsort(stable=True)
+        sizes = chosen.flatten().bincount(minlength=len(self.experts)).tolist()  # the host waits here, once a layer
+        parts = x[order // self.at_once].split(sizes)
+        # Experts nobody chose are asked about nothing: their gradient is zero, and every process has all of them.
+        done = torch.cat([expert(part) for expert, part in zip(self.experts, parts, strict=True)])
+        apart = done[order.argsort()].unflatten(0, chosen.shape)  # [T, k, d], as they were chosen
+        return (apart * chance[..., None].to(x.dtype)).sum(dim=1)
+
+
+class LLaDAMoEBlock(GradientCheckpointingLayer):
+    def __init__(self, config: LLaDAMoEConfig) -> None:
+        super().__init__()
+        self.self_attn = LLaDAMoEAttention(config)
+        self.mlp = Experts(config)
+        self.input_layernorm = RMSNorm(config.hidden_size, config.rms_norm_eps)
+        self.post_attention_layernorm = RMSNorm(config.hidden_size, config.rms_norm_eps)
+
+    def forward(self, x: Tensor, rotary: Rotary, layout: Layout, store: Store | None) -> Tensor:
+        """x [T, d] -> [T, d]."""
+        x = x + self.self_attn(self.input_layernorm(x), rotary, layout, store)
+        return x + self.mlp(self.post_attention_layernorm(x))
+
+
+class LLaDAMoEModelLM(DreamModel):
+    config_class = LLaDAMoEConfig
+    _no_split_modules = ["LLaDAMoEBlock"]  # noqa: RUF012
+    block = LLaDAMoEBlock
+
+    def _init_weights(self, module: nn.Module) -> None:
+        super()._init_weights(module)
+        if isinstance(module, Router):
+            nn.init.normal_(module.weight, std=self.config.initializer_range)
