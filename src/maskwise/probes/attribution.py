@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from maskwise.models.base import Batch, Model
-from maskwise.probes.records import Condition, Key, make_key
+from maskwise.probes.records import Condition, Key, make_key, still_to_ask
 from maskwise.probes.runner import Answer, answers_of
 from maskwise.probes.variants import Asker, Item
 from maskwise.tasks.episodes import Episode, Question
@@ -59,13 +59,10 @@ def mask_items(
 ) -> Iterator[Item]:  # fmt: skip
     """Format B with that many masks beyond the answer's; for attribution to masks and for attention."""
     extra = 0 if asker.mask_id is None else masks
-    for point in points:
-        condition: Condition = {"extra masks": extra}
-        key = make_key(probe, episode.task.name, point, condition)
-        if key not in done:
-            examples, test = drawn(episode, orderings, point)
-            encoded = encode_question(asker.tokenizer, examples, test, "right", asker.chat)
-            yield Item(key, condition, opened(encoded, asker.mask_id, 1 + extra), test.letter)
+    for key, point, condition in still_to_ask(probe, episode.task.name, points, [{"extra masks": extra}], done):
+        examples, test = drawn(episode, orderings, point)
+        encoded = encode_question(asker.tokenizer, examples, test, "right", asker.chat)
+        yield Item(key, condition, opened(encoded, asker.mask_id, 1 + extra), test.letter)
 
 
 # How it is answered

@@ -15,7 +15,7 @@ from maskwise.decoding.generate import generate
 from maskwise.decoding.rules import RULES
 from maskwise.models.base import Model
 from maskwise.probes.exact import outcomes
-from maskwise.probes.records import Condition, Key, make_key
+from maskwise.probes.records import Condition, Key, still_to_ask
 from maskwise.probes.runner import DIGITS, Answer, Written, own_generator
 from maskwise.probes.settings import ITEMS
 from maskwise.probes.variants import Item
@@ -79,14 +79,11 @@ def draw_puzzles(tokenizer: Any, mask_id: int, words: Words, count: int, seed: i
 def puzzle_items(
     tokenizer: Any, name: Name, puzzles: Sequence[Asked], pace: Pace, points: Sequence[int], done: Collection[Key]
 ) -> Iterator[Item]:
-    condition: Condition = {"puzzle": name, **pace.condition}
-    for point in points:
-        key = make_key(PROBE, name, point, condition)
-        if key not in done:
-            asked = puzzles[point]
-            right = tokenizer.decode(min(asked.puzzle.answers)).strip()
-            row = len(asked.ids) - ITEMS
-            yield Item(key, condition, Prompt(asked.ids, row, asked.puzzle.items[0], ITEMS), right)
+    for key, point, condition in still_to_ask(PROBE, name, points, [{"puzzle": name, **pace.condition}], done):
+        asked = puzzles[point]
+        right = tokenizer.decode(min(asked.puzzle.answers)).strip()
+        row = len(asked.ids) - ITEMS
+        yield Item(key, condition, Prompt(asked.ids, row, asked.puzzle.items[0], ITEMS), right)
 
 
 def solve(

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from maskwise.models.base import Model
 from maskwise.probes.marginals import Gap
-from maskwise.probes.records import Condition, Key, make_key
+from maskwise.probes.records import Condition, Key, still_to_ask
 from maskwise.probes.runner import DIGITS, Answer, answers_of, own_generator
 from maskwise.probes.variants import Item
 from maskwise.tasks.prompts import Prompt
@@ -36,15 +36,11 @@ def pair_items(
     done: Collection[Key],
 ) -> Iterator[Item]:
     """Pairs of the first mask and the mask `distance` places after it; the row asked is the second's."""
-    for point in points:
-        piece = pieces[point]
-        for distance in distances:
-            condition: Condition = {"distance": distance}
-            key = make_key(PROBE, TASK, point, condition)
-            row = gap.before + distance
-            if key not in done:
-                ids = (*piece[: gap.before], *[mask_id] * gap.masks)
-                yield Item(key, condition, Prompt(ids, row, piece[row], gap.masks), tokenizer.decode([piece[row]]))
+    conditions: list[Condition] = [{"distance": distance} for distance in distances]
+    for key, point, condition in still_to_ask(PROBE, TASK, points, conditions, done):
+        piece, row = pieces[point], gap.before + int(condition["distance"])
+        ids = (*piece[: gap.before], *[mask_id] * gap.masks)
+        yield Item(key, condition, Prompt(ids, row, piece[row], gap.masks), tokenizer.decode([piece[row]]))
 
 
 def correlate(model: Model, prompts: Sequence[Prompt], seed: int, samples: int) -> list[Answer]:

@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterator, Sequence
 
 from maskwise.errors import UserError
 from maskwise.models.base import Model
-from maskwise.probes.records import Condition, Key, make_key
+from maskwise.probes.records import Condition, Key, make_key, still_to_ask
 from maskwise.probes.variants import Asker, Item
 from maskwise.tasks.datasets import HOTPOTQA, Dataset
 from maskwise.tasks.labelled import Labelled, answer_masks, balanced
@@ -89,11 +89,9 @@ def data_items(
     asker: Asker, probe: str, task: str, examples: Sequence[Labelled], tests: Sequence[Labelled], masks: int,
     shares: Sequence[float], points: Sequence[int], done: Collection[Key],
 ) -> Iterator[Item]:  # fmt: skip
-    for point in points:
-        for share in shares:
-            key = make_key(probe, task, point, {"share": share})
-            if key not in done:
-                yield label_item(asker, key, {"share": share}, examples, tests[point], masks, share)
+    conditions: list[Condition] = [{"share": share} for share in shares]
+    for key, point, condition in still_to_ask(probe, task, points, conditions, done):
+        yield label_item(asker, key, condition, examples, tests[point], masks, float(condition["share"]))
 
 
 def longest_prompt(model: Model, shares: Sequence[float], masks: int) -> int:

@@ -14,7 +14,7 @@ from torch import Tensor
 from maskwise.diffusion import Noised, nelbo
 from maskwise.models.base import Batch, Model
 from maskwise.probes.natural import Passage
-from maskwise.probes.records import Condition, Key, make_key
+from maskwise.probes.records import Condition, Key, still_to_ask
 from maskwise.probes.runner import Answer, own_generator
 from maskwise.probes.variants import Asker, Item
 from maskwise.tasks.prompts import Prompt
@@ -27,13 +27,11 @@ def passage_items(
     asker: Asker, passages: Sequence[Passage], draws: int, seed: int, points: Sequence[int], done: Collection[Key]
 ) -> Iterator[Item]:
     """The passages whole; what is hidden of them follows from their ids."""
-    condition: Condition = {"draws": 1 if asker.mask_id is None else draws}
-    for point in points:
-        key = make_key(PROBE, TASK, point, condition)
-        if key not in done:
-            ids = tuple(asker.tokenizer(passages[point][0])["input_ids"])
-            row = first_hidden(noised(ids, asker.mask_id, draws, seed))
-            yield Item(key, condition, Prompt(ids, row, ids[row], 0), asker.tokenizer.decode([ids[row]]))
+    conditions: list[Condition] = [{"draws": 1 if asker.mask_id is None else draws}]
+    for key, point, condition in still_to_ask(PROBE, TASK, points, conditions, done):
+        ids = tuple(asker.tokenizer(passages[point][0])["input_ids"])
+        row = first_hidden(noised(ids, asker.mask_id, draws, seed))
+        yield Item(key, condition, Prompt(ids, row, ids[row], 0), asker.tokenizer.decode([ids[row]]))
 
 
 def noised(ids: Sequence[int], mask_id: int | None, draws: int, seed: int) -> list[Noised]:

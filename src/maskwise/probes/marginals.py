@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from maskwise.models.base import Batch, Model
-from maskwise.probes.records import Condition, Key, make_key
+from maskwise.probes.records import Condition, Key, still_to_ask
 from maskwise.probes.runner import DIGITS, Answer, answers_of
 from maskwise.probes.variants import Item
 from maskwise.tasks.prompts import Prompt
@@ -78,16 +78,11 @@ def gap_items(
     points: Sequence[int],
     done: Collection[Key],
 ) -> Iterator[Item]:
-    for point in points:
-        piece = pieces[point]
-        for condition in conditions(distances, gap):
-            key = make_key(PROBE, TASK, point, condition)
-            if key in done:
-                continue
-            row = gap.before + int(condition["distance"]) - 1
-            end = piece[gap.before + gap.masks :] if condition["suffix"] == "visible" else ()
-            ids = (*piece[: gap.before], *[mask_id] * gap.masks, *end)
-            yield Item(key, condition, Prompt(ids, row, piece[row], gap.masks), tokenizer.decode([piece[row]]))
+    for key, point, condition in still_to_ask(PROBE, TASK, points, conditions(distances, gap), done):
+        piece, row = pieces[point], gap.before + int(condition["distance"]) - 1
+        end = piece[gap.before + gap.masks :] if condition["suffix"] == "visible" else ()
+        ids = (*piece[: gap.before], *[mask_id] * gap.masks, *end)
+        yield Item(key, condition, Prompt(ids, row, piece[row], gap.masks), tokenizer.decode([piece[row]]))
 
 
 def common_tokens(frequencies: Tensor, end_id: int | None) -> Tensor:

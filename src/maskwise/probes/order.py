@@ -16,7 +16,7 @@ from scipy import stats
 from maskwise.decoding.generate import generate
 from maskwise.models.base import Model
 from maskwise.probes.marginals import Gap
-from maskwise.probes.records import Condition, Key, make_key
+from maskwise.probes.records import Key, still_to_ask
 from maskwise.probes.runner import DIGITS, Answer, ask, own_generator
 from maskwise.probes.variants import Item
 from maskwise.tasks.prompts import Prompt
@@ -65,14 +65,11 @@ def order_items(
     done: Collection[Key],
 ) -> Iterator[Item]:
     """The beginning of each piece, to be continued by `tokens` tokens."""
-    condition: Condition = {"rule": rule}
-    for point in points:
-        key = make_key(PROBE, TASK, point, condition)
-        if key not in done:
-            piece = pieces[point]
-            ids = (*piece[: gap.before], *[mask_id] * tokens)
-            prompt = Prompt(ids, gap.before, piece[gap.before], tokens)
-            yield Item(key, condition, prompt, tokenizer.decode([piece[gap.before]]))
+    for key, point, condition in still_to_ask(PROBE, TASK, points, [{"rule": rule}], done):
+        piece = pieces[point]
+        ids = (*piece[: gap.before], *[mask_id] * tokens)
+        prompt = Prompt(ids, gap.before, piece[gap.before], tokens)
+        yield Item(key, condition, prompt, tokenizer.decode([piece[gap.before]]))
 
 
 def watch_order(model: Model, prompts: Sequence[Prompt], rule: str, seed: int) -> list[Answer]:

@@ -30,7 +30,7 @@ Under torchrun every process but the first appends to a file of its own (records
 
 import functools
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -56,6 +56,17 @@ class Run:
     records: list[Record]
 
 
+def still_to_ask(
+    probe: str, task: str, points: Sequence[int], conditions: Sequence[Condition], done: Collection[Key]
+) -> Iterator[tuple[Key, int, Condition]]:
+    """Each point under each condition that no record holds yet, with its key."""
+    for point in points:
+        for condition in conditions:
+            key = make_key(probe, task, point, condition)
+            if key not in done:
+                yield key, point, condition
+
+
 def make_key(probe: str, task: str, point: int, condition: Condition) -> Key:
     """What makes a record the only one of its kind in a run."""
     return probe, task, point, condition_text(condition)
@@ -67,7 +78,7 @@ def condition_text(condition: Condition) -> str:
 
 
 @functools.cache  # a million records share a few dozen conditions
-def _sorted_json(items: tuple[tuple[str, int | float | str | None], ...]) -> str:
+def _sorted_json(items: tuple[tuple[str, int | float | str], ...]) -> str:
     return json.dumps(dict(items), sort_keys=True)
 
 

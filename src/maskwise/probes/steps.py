@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from maskwise.decoding.generate import Generation, generate
 from maskwise.models.base import Model
-from maskwise.probes.records import Condition, Key, make_key
+from maskwise.probes.records import Condition, Key, still_to_ask
 from maskwise.probes.runner import Answer, ask, own_generator
 from maskwise.probes.variants import Asker, Item
 from maskwise.tasks.episodes import Episode, mixed
@@ -26,13 +26,10 @@ def step_items(
 ) -> Iterator[Item]:
     """Format B, mixed examples, as in the mask-count probe; `condition` names the masks."""
     examples = mixed(episode)
-    for point in points:
-        key = make_key(probe, episode.task.name, point, condition)
-        if key not in done:
-            test = episode.tests[point]
-            encoded = encode_question(asker.tokenizer, examples, test, "right", asker.chat)
-            prompt = opened(encoded, asker.mask_id, int(condition["masks"]))
-            yield Item(key, condition, prompt, test.letter)
+    for key, point, _ in still_to_ask(probe, episode.task.name, points, [condition], done):
+        test = episode.tests[point]
+        encoded = encode_question(asker.tokenizer, examples, test, "right", asker.chat)
+        yield Item(key, condition, opened(encoded, asker.mask_id, int(condition["masks"])), test.letter)
 
 
 def decode(model: Model, prompts: Sequence[Prompt], steps: int, order: str, seed: int) -> list[Answer]:
