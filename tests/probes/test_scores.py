@@ -101,6 +101,26 @@ def test_bootstrap_of_one_task_is_as_wide_as_the_binomial():
     assert score["high"] - score["low"] == pytest.approx(2 * 1.96 * spread, rel=0.1)
 
 
+def test_a_perfect_model_pays_nothing_whatever_the_counts():
+    for counts in ((1, 2, 5, 20, 100), (1, 2, 5, 10, 20, 50, 100, 200)):
+        records = [r for k in counts for r in counted("mask-count", {"masks": k}, 9, 9, ["a", "b"])]
+        assert mask_tax(records) == degradation(records) == {"value": 0, "low": 0, "high": 0}
+
+
+def test_answers_that_change_places_within_their_tasks_are_not_called_the_same():
+    records = [
+        record("mask-count", task, point, {"masks": k}, (point + (k > 2)) % 2 == 0 or point > 3)
+        for task in "abcd" for k in (2, 50) for point in range(20)
+    ]  # fmt: skip
+    score = mask_tax(records)
+    assert score["value"] == 0 and score["low"] < 0 < score["high"]
+
+
+def test_one_point_has_no_interval():
+    records = [*counted("mask-count", {"masks": 2}, 1, 1, ["t"]), *counted("mask-count", {"masks": 9}, 0, 1, ["t"])]
+    assert mask_tax(records) == {"value": pytest.approx(1.5), "low": None, "high": None}
+
+
 @pytest.mark.parametrize(("tasks", "points", "spread"), [(16, 100, 0.0), (16, 25, 0.1), (6, 25, 0.05)])
 def test_a_score_lies_in_its_interval_as_often_as_promised(tasks, points, spread):
     """400 runs of tasks that differ by `spread`, asked the same points under two conditions 0.1 apart."""

@@ -11,6 +11,7 @@ import pytest
 from report_runs import AUTOREGRESSIVE, DIFFUSION, GUESSING, KNOWN, Asked, position_probes, write_run
 
 from maskwise.errors import UserError
+from maskwise.probes.settings import QUICK
 from maskwise.report.page import measure_command, write_page
 from maskwise.report.readings import read_all
 
@@ -251,6 +252,10 @@ def test_the_command_asks_the_same_again(tmp_path: Path) -> None:
         "maskwise diagnose 'my model' --quick --probes location,question-position,mask-count,filler --points 10 "
         "--seed 3 --chat --dtype float32"
     )
+    quick = manifest["settings"] | {"points": QUICK.points, "passages": QUICK.points}
+    assert f"--points {QUICK.points} " in measure_command(
+        manifest | {"settings": quick}
+    )  # the option sets passages too
     page = (write_report([folder], tmp_path / "page")).read_text(encoding="utf-8")
     code = re.search(r"<pre><code>(.*?)</code></pre>", page, re.DOTALL)[1]
     assert '<span class="word">--dtype</span> <span class="word">float32</span>' in code  # never broken at its hyphens

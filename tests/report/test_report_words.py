@@ -45,7 +45,12 @@ def reading(locality: Any = None, mask_tax: Any = None, low: float = 0.6, **mani
         ),
         ((-0.4, -0.6, -0.2), "It favours what stands far from the question.", "by 40 %, 95 % interval 20 to 60 %"),
         ((0.4, None, None), "No preference for near or far could be shown.", "with no interval"),
-        (None, "It cannot be told.", "guessing gives 33 %"),
+        (None, "It cannot be told.", "hardly does better than guessing (33 %)"),
+        (
+            (0.02, 0.004, 0.03),
+            "It favours what stands near the question.",
+            "costs 2.0 % of its skill above guessing, 95 % interval 0.4 to 3.0 %",
+        ),
     ],
 )
 def test_where_it_looks(score: Any, claim: str, evidence: str) -> None:
@@ -94,7 +99,7 @@ def test_how_sure() -> None:
     assert three_sentences(reading())[2].claim == "As sure as 16 tasks allow."
     assert three_sentences(reading(low=0.3))[2].claim == "It does no better than guessing."
     assert three_sentences(reading(complete=False))[2].claim == "Not yet: the run is unfinished."
-    assert "±15 points" in three_sentences(reading())[2].evidence
+    assert "±50 points" in three_sentences(reading())[2].evidence
     clouds = {"points": Asked(tuple("abcdefghijklmnopqrstuvwx"), 40, 40, 960)}  # tasks of another kind do not count
     few = replace(reading(), asked={"location": Asked(("a",) * 4, 10, 10, 20)} | clouds)
     assert three_sentences(few)[2].claim == "Roughly: only 4 tasks could be averaged."

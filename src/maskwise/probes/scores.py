@@ -30,6 +30,7 @@ WITH_SURPRISE = ("natural-text", "nelbo")
 Score = dict[str, float | None]
 # For each task, whether each of its points was answered right under each of C conditions: [points, C].
 Tables = list[np.ndarray]
+DIGITS = 12  # beyond them is rounding
 
 
 def summarise(run: Run) -> dict[str, Any]:
@@ -183,8 +184,7 @@ def mask_tax(records: Sequence[Record]) -> Score:
     two = counts.index(2)
 
     def tax(accuracy: np.ndarray) -> np.ndarray:
-        skill = accuracy - CHANCE
-        return 1 - _over(skill[:, more].mean(1), skill[:, two])
+        return _over((accuracy[:, [two]] - accuracy[:, more]).mean(1), accuracy[:, two] - CHANCE)
 
     return bootstrapped(tables(records, [{"masks": k} for k in counts]), tax)
 
@@ -237,17 +237,24 @@ def tables(records: Sequence[Record], conditions: Sequence[Condition]) -> Tables
 
 def bootstrapped(by_task: Tables, formula: Callable[[np.ndarray], np.ndarray]) -> Score:
     """formula maps accuracies [n, C] to scores [n], nan where undefined. The interval is a bootstrap over tasks, where
-    they do not differ over points, conditions paired; resamples in which the score is undefined are left out."""
+    that tells nothing over points, conditions paired; resamples in which the score is undefined are left out.
+
+    Where no answer differs the score is 0 from 0 to 0; another score that no resample changes has no interval.
+    """
     if not by_task:
         return null_score()
     means = np.stack([table.mean(0) for table in by_task])
     value = float(formula(means.mean(0)[None])[0])
     if np.isnan(value):
         return null_score()
-    units = means if (means != means[0]).any() else np.concatenate(by_task)
-    drawn = np.random.default_rng(0).multinomial(len(units), [1 / len(units)] * len(units), size=RESAMPLES)
-    low, high = np.nanquantile(formula(drawn @ units / len(units)), widened_tails(len(units)))
-    return {"value": value, "low": float(low), "high": float(high)}
+    for units in (means, np.concatenate(by_task)):
+        drawn = np.random.default_rng(0).multinomial(len(units), [1 / len(units)] * len(units), size=RESAMPLES)
+        found = formula(drawn @ units / len(units)).round(DIGITS)
+        low, high = np.nanquantile(found, widened_tails(len(units)))
+        if low < high:
+            return {"value": value, "low": float(low), "high": float(high)}
+    nothing = 0.0 if round(value, DIGITS) == 0 else None
+    return {"value": value if nothing is None else 0.0, "low": nothing, "high": nothing}
 
 
 def _over(part: np.ndarray, skill: np.ndarray) -> np.ndarray:

@@ -2,7 +2,6 @@
 
 import shlex
 from collections.abc import Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -76,7 +75,7 @@ def build(readings: Sequence[Reading], changes: Sequence[words.Row] = ()) -> tup
         notes=_notes(readings),
         differing=[name.replace("_", " ") for name in differing_settings(readings)],
         settings=_settings_tables(readings),
-        commands=_commands(readings),
+        commands=_commands(readings, compared=bool(changes)),
     )
     return page, drawings
 
@@ -181,7 +180,7 @@ def _numbers(section: Section, readings: Sequence[Reading]) -> dict[str, list[An
     rows = [
         [
             *([label] if several else []),
-            *(_cell(entry["condition"].get(key)) for key in conditions),
+            *(_condition(key, entry["condition"].get(key)) for key in conditions),
             *(_with_interval(entry, measure) for measure in drawn),
             str(entry["masks"]),
             f"{entry['n']:,}",
@@ -233,6 +232,11 @@ def _settings_tables(readings: Sequence[Reading]) -> list[dict[str, Any]]:
     return tables
 
 
+def _condition(name: str, value: Any) -> str:
+    """Examples and layers count from 1 here, as in the figures; in the records from 0."""
+    return _cell(value + 1 if name in ("example", "layer") and value is not None else value)
+
+
 def _cell(value: Any) -> str:
     if value is None:
         return "–"
@@ -252,11 +256,11 @@ def _short_count(count: int) -> str:
     return str(count)
 
 
-def _commands(readings: Sequence[Reading]) -> dict[str, Any]:
+def _commands(readings: Sequence[Reading], compared: bool) -> dict[str, Any]:
     folders = " ".join(shlex.quote(str(reading.folder)) for reading in readings)
     return {
         "measure": [measure_command(reading.manifest) for reading in readings],
-        "draw": f"maskwise report {folders}",
+        "draw": f"maskwise {'compare' if compared else 'report'} {folders}",
     }
 
 
@@ -268,8 +272,10 @@ def measure_command(manifest: dict[str, Any]) -> str:
     parts += [f"--{preset.preset}"] if preset is not DEFAULT else []
     if tuple(settings["probes"]) != preset.probes:
         parts += ["--probes", ",".join(settings["probes"])]
-    for name in ("points", "seed"):
-        if settings[name] != asdict(preset)[name]:
-            parts += [f"--{name}", str(settings[name])]
+    passages = settings.get("passages", preset.passages)
+    if (settings["points"], passages) != (preset.points, preset.passages):  # the option sets both
+        parts += ["--points", str(settings["points"])]
+    if settings["seed"] != preset.seed:
+        parts += ["--seed", str(settings["seed"])]
     parts += ["--chat"] if settings["chat"] else []
     return shlex.join([*parts, "--dtype", manifest["model"]["dtype"]])

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from maskwise.probes.intervals import none_seen
+from maskwise.probes.scores import LEAST_SKILL
 from maskwise.probes.settings import COHERENCE_PROBES
 from maskwise.report.coherence_tables import verdict_number
 from maskwise.report.curves import Measure, Point, Section, along
@@ -86,7 +87,9 @@ def where_it_looks(reading: Reading) -> Sentence:
     seen = f"{percent(near)} of its answers are right with the examples near the question, {percent(far)} with them far"
     score = reading.summary["scores"]["locality"]
     if score["value"] is None:
-        return Sentence(topic, "It cannot be told.", f"{seen}; {NO_SKILL}.")
+        skilled = [near - CHANCE >= LEAST_SKILL for near, _ in ends]
+        why = f"on one side of the question it hardly does better than guessing ({percent(CHANCE)})"
+        return Sentence(topic, "It cannot be told.", f"{seen}; {why if any(skilled) else NO_SKILL}.")
     one_sided = "" if asked_with_question("left", reading) else " Measured with the question last only."
     claims = {
         1: "It favours what stands near the question.",
@@ -128,7 +131,7 @@ def how_sure(reading: Reading) -> Sentence:
     tasks, most = max(len(one.tasks) for one in counts), max(one.most for one in counts)
     answers = sum(one.answers for one in reading.asked.values())
     widths = [
-        (entry["high"] - entry["low"]) / 2
+        max(entry["high"] - entry["accuracy"], entry["accuracy"] - entry["low"])
         for entries in reading.summary["probes"].values()
         for entry in entries
         if entry["low"] is not None and entry["high"] is not None
@@ -195,17 +198,19 @@ def cost_or_gain(name: str, summary: dict[str, Any], what: str, costs: str, rais
     """`more masks cost 20 % of its skill above guessing, 95 % interval 12 to 27 %`; a loss below zero is a gain."""
     score = summary["scores"][name]
     value, low, high = score["value"], score["low"], score["high"]
-    unseen = nothing_differed(name, summary)
+    unseen, digits = nothing_differed(name, summary), digits_of(score)
     if unseen:
         return f"{what} {costs} nothing here; {unseen}"
     if value >= 0:
-        told = f"{what} {costs} {percent(value)} of its skill above guessing"
+        told = f"{what} {costs} {percent(value, digits)} of its skill above guessing"
     else:
-        told = f"{what} {raises} its skill above guessing by {percent(-value)}"
+        told = f"{what} {raises} its skill above guessing by {percent(-value, digits)}"
         low, high = (None, None) if low is None or high is None else (-high, -low)
     if low is None or high is None:
         return f"{told}, with no interval"
-    return f"{told}, 95{NBSP}% interval {between(low, high)}" + ("" if direction(score) else ", which includes zero")
+    return f"{told}, 95{NBSP}% interval {between(low, high, digits)}" + (
+        "" if direction(score) else ", which includes zero"
+    )
 
 
 # Where the answers of a score come from: the first of these probes that was run.
@@ -253,10 +258,18 @@ def score_tile(name: str, score: dict[str, float | None], reading: Reading) -> T
     title, meaning = MEANINGS[name]
     if score["value"] is None:
         return Tile(title, "–", why_empty(name, reading), meaning, None)
-    interval = nothing_differed(name, reading.summary) or f"95{NBSP}% interval {between(score['low'], score['high'])}"
+    value, digits = percent(score["value"], digits_of(score)), digits_of(score)
     if score["low"] is None or score["high"] is None:
-        return Tile(title, percent(score["value"]), "no interval", meaning, None)
-    return Tile(title, percent(score["value"]), interval, meaning, (score["low"], score["value"], score["high"]))
+        return Tile(title, value, "no interval", meaning, None)
+    ends = f"95{NBSP}% interval {between(score['low'], score['high'], digits)}"
+    interval = nothing_differed(name, reading.summary) or ends
+    return Tile(title, value, interval, meaning, (score["low"], score["value"], score["high"]))
+
+
+def digits_of(score: dict[str, float | None]) -> int:
+    """A small score is told to a tenth of a percent: "0 to 3 %" would not say which side of zero it is on."""
+    known = [abs(value) for value in score.values() if value]
+    return 1 if known and min(known) < 0.05 else 0
 
 
 def why_empty(name: str, reading: Reading) -> str:
@@ -327,7 +340,8 @@ def _first_to_last(who: str, curve: list[Point], measure: Measure, section: Sect
     line += f", {shown(last)} at {place(last)}"
     if not measure.percent:
         return f"{line} ({f'{after - before:+.2f}'.replace('-', '−')}{unit})"
-    return f"{line} ({points(after - before)}{chance_of_change(first, last)})"
+    tested = chance_of_change(first, last) if measure.key == "accuracy" else ""
+    return f"{line} ({points(after - before)}{tested})"
 
 
 def ends(curve: list[Point]) -> tuple[Point, Point]:
