@@ -253,9 +253,7 @@ def test_the_command_asks_the_same_again(tmp_path: Path) -> None:
         "--seed 3 --chat --dtype float32"
     )
     quick = manifest["settings"] | {"points": QUICK.points, "passages": QUICK.points}
-    assert f"--points {QUICK.points} " in measure_command(
-        manifest | {"settings": quick}
-    )  # the option sets passages too
+    assert f"--points {QUICK.points} " in measure_command(manifest | {"settings": quick})  # it sets passages too
     page = (write_report([folder], tmp_path / "page")).read_text(encoding="utf-8")
     code = re.search(r"<pre><code>(.*?)</code></pre>", page, re.DOTALL)[1]
     assert '<span class="word">--dtype</span> <span class="word">float32</span>' in code  # never broken at its hyphens

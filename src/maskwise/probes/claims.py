@@ -122,11 +122,11 @@ def _speed(records: Sequence[Record]) -> list[dict[str, Any]]:
         skill = float(np.mean([np.mean(speeds[slow]) for speeds in by_point if slow in speeds]))
         measure = f"solved {slow} less {fast}"
         if puzzle == "copy":
-            told = judged("speed-copy", "copy: nothing is coupled, so one step costs little", measure, lost, "share",
+            told = judged("speed-copy", "copy: nothing is coupled, so one step costs little", measure, lost, "points",
                           nothing=LITTLE, asked=LITTLE, less=True, bounds=(-1, 1))  # fmt: skip
         else:
             told = judged(f"speed-{puzzle}", f"{puzzle}: all in one step solves less than one token a step", measure,
-                          lost, "share", bounds=(-1, 1))  # fmt: skip
+                          lost, "points", bounds=(-1, 1))  # fmt: skip
         found.append(told | ({"verdict": "cannot be told"} if skill < LEAST_SKILL else {}) | {"skill": skill})
     return found
 
@@ -164,9 +164,9 @@ def _distance(records: Sequence[Record]) -> list[dict[str, Any]]:
         judged("far-unsure", "far from the text the model is less sure", "entropy, far less near",
                _differences(open_end, far, near, entropy), "nats"),
         judged("far-doubtful", "confidence falls with distance", "top probability, near less far",
-               _differences(open_end, near, far, lambda record: record["confidence"]), "share", bounds=(-1, 1)),
+               _differences(open_end, near, far, lambda record: record["confidence"]), "points", bounds=(-1, 1)),
         judged("grow-alike", "neighbours grow more alike with distance", "distance of neighbours, near less far",
-               _differences(open_end, near, far, alike), "share", bounds=(-1, 1)),
+               _differences(open_end, near, far, alike), "points", bounds=(-1, 1)),
         judged("far-identical", "far neighbours are almost identical", "distance of neighbours, far",
                _means(open_end, far, alike), "share", nothing=_mean(open_end, near, alike), asked=ALIKE, less=True,
                bounds=(0, 1)),

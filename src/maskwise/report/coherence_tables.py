@@ -27,10 +27,10 @@ def coherence_tables(summary: dict[str, Any]) -> Iterator[Table]:
 
 def verdict_number(claim: dict[str, Any]) -> str:
     """66.6 %, 57.1 to 76.0; or 1.86 nats, 1.60 to 2.12; of a loss also what there was to lose."""
-    share = claim["unit"] == "share"
+    share = claim["unit"] in ("share", "points")
     known = [number for number in (claim["value"], claim["low"], claim["high"]) if number is not None]
     value, *ends = [f"{100 * number:.1f}" if share else f"{number:.2f}" for number in known]
-    unit = {"share": "\u00a0%", "nats": "\u00a0nats", "": ""}[claim["unit"]]
+    unit = {"share": "\u00a0%", "points": "\u00a0points", "nats": "\u00a0nats", "": ""}[claim["unit"]]
     skill = f", of {100 * claim['skill']:.0f}\u00a0%" if "skill" in claim else ""
     return f"{value}{unit}{f', {ends[0]} to {ends[1]}' if ends else ''}{skill}".replace("-", "\u2212")
 

@@ -187,7 +187,7 @@ def _numbers(section: Section, readings: Sequence[Reading]) -> dict[str, list[An
             words.percent(entry["accuracy"], 1),
             words.between(entry["low"], entry["high"], 1),
             *([_against_baseline(entry)] if tested else []),
-            *(words.number(entry.get(key)) for key in extras),
+            *(_with_interval(entry, Measure(key, "", f"{key}_low", f"{key}_high", percent=False)) for key in extras),
         ]
         for label, entry in entries
     ]
@@ -198,7 +198,9 @@ def _with_interval(entry: dict[str, Any], measure: Measure) -> str:
     value, low, high = entry.get(measure.key), entry.get(measure.low), entry.get(measure.high)
     if measure.percent:
         return words.percent(value, 1) + (f" ({words.between(low, high, 1)})" if low is not None else "")
-    return words.number(value) + (f" ({words.number(low)} to {words.number(high)})" if low is not None else "")
+    digits = 3 if measure.key == "evidence" else 2
+    ends = "" if low is None else f" ({words.number(low, digits)} to {words.number(high, digits)})"
+    return words.number(value, digits) + ends
 
 
 def _against_baseline(entry: dict[str, Any]) -> str:

@@ -68,8 +68,8 @@ def between(low: float | None, high: float | None, digits: int = 0) -> str:
     return f"{percent(low, digits).removesuffix(NBSP + '%')} to {percent(high, digits)}"
 
 
-def number(value: float | None) -> str:
-    return "–" if value is None else f"{value:.2f}".replace("-", "−")
+def number(value: float | None, digits: int = 2) -> str:
+    return "–" if value is None else f"{value:.{digits}f}".replace("-", "−")
 
 
 def three_sentences(reading: Reading) -> list[Sentence]:
