@@ -23,6 +23,7 @@ from typer.testing import CliRunner
 import maskwise as mw
 from maskwise.cli import app
 from maskwise.errors import UserError
+from maskwise.models.fingerprint import fingerprint
 from tiny import dream_net, llada_moe_net, llada_net, llama_net, qwen_net, tiny_ar, tiny_dream
 
 AUTO_MAP = {"AutoConfig": "evil.Config", "AutoModel": "evil.Net", "AutoModelForCausalLM": "evil.Net"}
@@ -124,6 +125,38 @@ def test_an_adapter_is_put_on(llada_folder, tmp_path):
     torch.testing.assert_close(
         merged(torch.tensor([[1, 2, 3]], device=tuned.device)).logits[0, 1, :63].cpu(), after, atol=1e-4, rtol=1e-4
     )
+
+
+def test_an_adapter_of_pefts_causal_type_opens_and_one_on_the_head_is_refused(tmp_path):
+    dream_net().save_pretrained(tmp_path / "dream")
+    base = mw.open(tmp_path / "dream")
+    lora_on(dream_net(), base.lora_targets, tmp_path / "adapter")
+    plain = mw.open(tmp_path / "dream", adapter=tmp_path / "adapter").predict([[1, 2, 3]], [[1]])[0]
+    file = tmp_path / "adapter" / "adapter_config.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | {"task_type": "CAUSAL_LM"}))
+    assert torch.equal(mw.open(tmp_path / "dream", adapter=tmp_path / "adapter").predict([[1, 2, 3]], [[1]])[0], plain)
+    lora_on(dream_net(), ["q_proj", "lm_head"], tmp_path / "head")
+    with pytest.raises(UserError, match="output head"):
+        mw.open(tmp_path / "dream", adapter=tmp_path / "head")
+
+
+def test_a_fingerprint_tells_weights_settings_adapters_and_tokenizers_apart(llada_folder, tmp_path):
+    base = mw.open(llada_folder)
+    prints = [fingerprint(base), fingerprint(mw.open(llada_folder))]
+    assert prints[0] == prints[1]
+    with torch.no_grad():
+        base.head_weight[-1, -1] += 1
+    prints.append(fingerprint(base))
+    lora_on(llada_net(), base.lora_targets, tmp_path / "adapter")
+    prints.append(fingerprint(mw.open(llada_folder, adapter=tmp_path / "adapter")))
+    file = tmp_path / "adapter" / "adapter_config.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | {"lora_alpha": 99}))
+    prints.append(fingerprint(mw.open(llada_folder, adapter=tmp_path / "adapter")))
+    byte_tokenizer(eos_token="<e>").save_pretrained(llada_folder)
+    prints.append(fingerprint(mw.open(llada_folder)))
+    edit_config(llada_folder, rope_theta=77.0)
+    prints.append(fingerprint(mw.open(llada_folder)))
+    assert len(set(prints[1:])) == 6
 
 
 def test_an_adapter_for_another_model_is_refused(llada_folder, tmp_path):

@@ -147,11 +147,11 @@ def test_mrpc_in_microsofts_own_form(tmp_path):
 
 
 def test_rotten_tomatoes_is_latin_1(tmp_path):
-    (tmp_path / "rt-polarity.pos").write_bytes(b"a touching clich\xe9 \n" * 4)
-    (tmp_path / "rt-polarity.neg").write_bytes(b"dull \n" * 4)
+    (tmp_path / "rt-polarity.pos").write_bytes(b"a touching clich\xe9 \n" * 2 + b"warm \nkind \nfunny \n")
+    (tmp_path / "rt-polarity.neg").write_bytes(b"dull \nlong \nloud \nthin \n")
     data = read_dataset("rotten-tomatoes", tmp_path)
     assert Labelled("Text: a touching cliché", "positive") in (*data.shown, *data.tests)
-    assert len(data.shown) == len(data.tests) == 4
+    assert len(data.shown) == len(data.tests) == 4 and not set(data.shown) & set(data.tests)
 
 
 @pytest.mark.parametrize("suffix", ["csv", "tsv", "json", "jsonl"])

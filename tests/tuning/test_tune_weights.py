@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 
 import pytest
 import torch
@@ -70,8 +71,11 @@ def test_weights_go_to_disk_and_back(checkpoint, tmp_path, full):
         for parameter in model.net.parameters():
             if parameter.requires_grad:
                 parameter += 0.05 * torch.randn(parameter.shape, generator=generator).to(parameter.device)
-    save_weights(model, tmp_path / "saved", trained_weights(model), checkpoint)
+    source = shutil.copytree(checkpoint, tmp_path / "source")
+    (source / "settings.json").write_text("{}")
+    save_weights(model, tmp_path / "saved", trained_weights(model), source)
     if full:
+        assert not (tmp_path / "saved" / "settings.json").exists()  # what tuned the source is not part of it
         opened = mw.open(tmp_path / "saved")
         assert (tmp_path / "saved" / "config.json").read_bytes() == (checkpoint / "config.json").read_bytes()
     else:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 Quick = Annotated[bool, typer.Option("--quick", help="A first look: short prompts, 4 tasks, few points.")]
 Points = Annotated[int | None, typer.Option(help="Test points a task, and passages of text.")]
-Seed = Annotated[int, typer.Option(max=LARGEST_SEED, help="Draws the examples and questions.")]
+Seed = Annotated[int, typer.Option(min=0, max=LARGEST_SEED, help="Draws the examples and questions.")]
 Chat = Annotated[bool, typer.Option("--chat", help="Ask through the chat template (Instruct models).")]
 BatchTokens = Annotated[int | None, typer.Option(help="Tokens a batch; halved when memory runs out.")]
 
@@ -133,7 +133,7 @@ def compare(
 
 def toy(
     out: Annotated[Path | None, typer.Option("--out", help="Folder for the page, the figure and toy.json.")] = None,
-    seed: Annotated[int, typer.Option(max=LARGEST_SEED, help="Draws the starting weights.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, max=LARGEST_SEED, help="Draws the starting weights.")] = 0,
     json: Json = False,
 ) -> None:
     """Train a model on 100 short sequences and show what parallel decoding makes of two coupled tokens."""

@@ -40,7 +40,7 @@ def tune(
     held_out: Annotated[int | None, typer.Option(help="Pairs kept for evaluation.")] = None,
     few: Annotated[int | None, typer.Option(help="Masks appended at evaluation: few...")] = None,
     many: Annotated[int | None, typer.Option(help="... and many.")] = None,
-    seed: Annotated[int | None, typer.Option(max=LARGEST_SEED, help="Draws order, noise and mask counts.")] = None,
+    seed: Annotated[int | None, typer.Option(min=0, max=LARGEST_SEED, help="Draws order, noise, mask counts.")] = None,
     tensorboard: Annotated[bool | None, typer.Option("--tensorboard/--no-tensorboard", help="Write OUT/logs.")] = None,
     dtype: Dtype = "auto",
     device: Annotated[str | None, typer.Option(help="cpu or cuda.")] = None,

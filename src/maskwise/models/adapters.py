@@ -1,8 +1,10 @@
 """PEFT adapters on a model."""
 
+import re
 from pathlib import Path
 
-from peft import PeftModel, get_peft_model_state_dict
+from peft import PeftConfig, PeftModel, get_peft_model_state_dict
+from peft.tuners.tuners_utils import BaseTunerLayer
 from safetensors import SafetensorError, safe_open
 from transformers import PreTrainedModel
 
@@ -24,13 +26,17 @@ def attach_adapter(net: PreTrainedModel, folder: Path) -> PeftModel:
     except SafetensorError as problem:
         raise UserError(f"{weights} is corrupt or cut short ({problem}): copy it again") from None
     try:
-        model = PeftModel.from_pretrained(net, str(folder))
+        config = PeftConfig.from_pretrained(str(folder))
+        config.task_type = None  # PEFT's class for causal models asks for methods that these have not
+        model = PeftModel.from_pretrained(net, str(folder), config=config)
     except (ValueError, RuntimeError) as problem:
         raise UserError(f"the adapter in {folder} is for another model: {str(problem).splitlines()[0]}") from None
-    except (KeyError, TypeError) as problem:  # what PEFT makes of a configuration it does not know
+    except (KeyError, TypeError, AttributeError, ImportError, re.error) as problem:  # a configuration it does not know
         raise UserError(f"{folder / 'adapter_config.json'} is not one PEFT reads ({problem}): save it again") from None
     if model.active_peft_config.is_prompt_learning:
         raise UserError(f"the adapter in {folder} adds tokens to the prompt, which the seam leaves out: use LoRA")
+    if isinstance(net.get_output_embeddings(), BaseTunerLayer):
+        raise UserError(f"the adapter in {folder} changes the output head, which is read past it: leave the head out")
     # Left to itself PEFT looks the base model up on the network here, to see whether its vocabulary has grown.
     own = get_peft_model_state_dict(model, save_embedding_layers=False)
     expected = {key: tuple(value.shape) for key, value in own.items()}

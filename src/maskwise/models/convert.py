@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors import SafetensorError
 from transformers import LlamaConfig, PreTrainedModel, Qwen2Config
 
 from maskwise.errors import UserError
@@ -48,8 +49,9 @@ def convert(source: str | Path, out: str | Path) -> Path:
         dream.save_pretrained(out)
         if model.tokenizer is not None:
             model.tokenizer.save_pretrained(out)
-    except OSError as problem:
-        raise UserError(f"cannot write to {out}: {problem.strerror}; choose another --out") from None
+    except (OSError, SafetensorError) as problem:
+        reason = getattr(problem, "strerror", None) or problem
+        raise UserError(f"cannot write to {out}: {reason}; choose another --out") from None
     return out
 
 

@@ -12,7 +12,7 @@ from peft import PeftModel
 from peft.tuners.lora import Linear
 from rich.console import Console
 from rich.progress import track
-from safetensors import safe_open
+from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
@@ -23,6 +23,8 @@ from maskwise.models.opening import open, stored_dtype, weight_files
 
 # Weights in other forms, which would contradict the merged ones, and notes of download tools.
 LEFT_BEHIND = (".safetensors", ".bin", ".pt", ".pth", ".gguf", ".onnx", ".lock")
+
+NOTES = ("settings.json", "result.json")  # of a tuning run, which wrote the checkpoint but is not part of it
 
 # Ways to start a LoRA that leave the base model's weights as they are; PiSSA, OLoRA, CorDA and LoftQ change them.
 KEEP_THE_BASE = (True, False, "gaussian", "orthogonal", "eva")
@@ -54,10 +56,9 @@ def export(source: str | Path, out: str | Path, adapter: str | Path | None = Non
             _write_merged(folder / name, out / name, changes)
         for file in beside_the_weights(folder):
             shutil.copyfile(file, out / file.name)
-    except OSError as problem:
-        raise UserError(
-            f"cannot write to {out}: {problem.strerror}; what is there is incomplete, choose another --out"
-        ) from None
+    except (OSError, SafetensorError) as problem:
+        reason = getattr(problem, "strerror", None) or problem
+        raise UserError(f"cannot write to {out}: {reason}; what is there is incomplete, choose another --out") from None
     return out
 
 
@@ -84,7 +85,7 @@ def beside_the_weights(folder: Path) -> list[Path]:
     return [
         file
         for file in sorted(folder.iterdir())
-        if file.is_file() and file.suffix not in LEFT_BEHIND and not file.name.startswith(".")
+        if file.is_file() and file.suffix not in LEFT_BEHIND and not file.name.startswith((".", *NOTES))
     ]
 
 

@@ -13,6 +13,7 @@ from typing import Any
 from maskwise import __version__
 from maskwise.errors import UserError
 from maskwise.models.base import Model
+from maskwise.models.fingerprint import fingerprint
 from maskwise.probes import likelihood, natural
 from maskwise.probes.coherence_units import coherence_units
 from maskwise.probes.evidence_units import evidence_units, refuse_unasked
@@ -155,15 +156,6 @@ def folder_name(manifest: dict[str, Any]) -> str:
     model = manifest["model"]["name"].rstrip("/\\").replace("\\", "/").rsplit("/", 1)[-1].replace(" ", "-") or "model"
     settings = {part: manifest[part] for part in ("model", "settings")}
     return f"{model}-{manifest['settings']['preset']}-{_digest(json.dumps(settings))[:6]}"
-
-
-def fingerprint(model: Model) -> str:
-    """A digest of a few values of every weight, adapters included: tells a retrained checkpoint from the one before."""
-    digest = hashlib.sha256()
-    for name, weight in model.named_parameters():
-        digest.update(f"{name} {tuple(weight.shape)}".encode())
-        digest.update(weight.detach().flatten()[:8].float().cpu().numpy().tobytes())
-    return digest.hexdigest()[:12]
 
 
 def _digest(text: str) -> str:

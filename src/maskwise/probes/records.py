@@ -30,6 +30,7 @@ Under torchrun every process but the first appends to a file of its own (records
 
 import functools
 import json
+import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -152,7 +153,7 @@ def _file_name(rank: int) -> str:
 
 
 def _record_files(folder: Path) -> list[Path]:
-    return sorted(folder.glob("records*.jsonl"))
+    return sorted(file for file in folder.iterdir() if re.fullmatch(r"records(\.\d+)?\.jsonl", file.name))
 
 
 def _line(record: Record) -> str:

@@ -19,6 +19,7 @@ from maskwise.report.templates import render
 
 KINDS = {
     "llada": "masked diffusion (LLaDA)",
+    "llada-moe": "masked diffusion (LLaDA-MoE)",
     "dream": "masked diffusion (Dream)",
     "ar": "autoregressive",
     "wrapped": "wrapped transformers model",

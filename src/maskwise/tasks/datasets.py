@@ -197,7 +197,8 @@ def _user_rows(path: Path) -> Iterator[Labelled]:
 
 
 def _halves(rows: list[Labelled]) -> tuple[list[Labelled], list[Labelled]]:
-    """A random half to show and the other to ask, the same every time."""
+    """A random half to show and the other to ask, the same every time; a row that comes again is not in both."""
+    rows = list(dict.fromkeys(rows))
     shuffled = random.Random(0).sample(rows, len(rows))
     cut = len(rows) // 2
     return shuffled[:cut], shuffled[cut:]

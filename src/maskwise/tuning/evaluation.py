@@ -16,14 +16,19 @@ PAIRS_A_PASS = 8
 
 
 def held_out_views(pairs: Sequence[Pair], settings: Settings, mask_id: int) -> list[Views]:
-    """One fixed noise a pair; the first view ends with few masks, the second with many (or as many as fit)."""
+    """One fixed noise a pair; the first view ends with few masks, the second with many (or as many as fit).
+
+    A pair without room for more than the few has nothing to compare and is left out.
+    """
     views = []
     for number, pair in enumerate(pairs):
         room = settings.context - pair.length
+        if room <= settings.few:
+            continue
         noise = draw_noise(
             len(pair.answer), 1, seeded(settings.seed, "held out", number), settings.mask_low, settings.mask_high
         )
-        draw = Draw(noise.p, noise.masked, min(settings.few, room), min(settings.many, room))
+        draw = Draw(noise.p, noise.masked, settings.few, min(settings.many, room))
         views.append(mask_agnostic(torch.tensor(pair.prompt), torch.tensor(pair.answer), draw, mask_id))
     return views
 

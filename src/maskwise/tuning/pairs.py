@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from jinja2 import TemplateError
+
 from maskwise.errors import UserError
 from maskwise.models.base import Model
 from maskwise.models.tokens import TURN_ENDS
@@ -44,10 +46,10 @@ def read_pairs(path: Path, model: Model, context: int, text_piece: int = 256) ->
     if context > model.window:
         raise UserError(f"context {context} is more than the window of {model.name}, {model.window}: lower --context")
     end = end_of_turn(model)
-    if path.suffix in JSON_SUFFIXES:
+    if path.suffix.lower() in JSON_SUFFIXES:
         texts = _json_texts(path, model.tokenizer)
     else:
-        texts = _continuations(path, model.tokenizer, text_piece)
+        texts = _continuations(path, model.tokenizer, min(text_piece, context // 2))
     pairs = [_pair(model, text, end) for text in texts]
     if not pairs:
         raise UserError(f"{path} is empty: it needs lines with {FORMS}, or plain text")
@@ -152,7 +154,10 @@ def _from_messages(messages: Any, tokenizer: Any, where: str) -> _Text:
         raise UserError(f"{where}: messages must be a list of role and content that ends with the assistant's")
     if not tokenizer.chat_template:
         raise UserError(f"{where}: the tokenizer has no chat template; write prompt and answer instead of messages")
-    prompt = tokenizer.apply_chat_template(messages[:-1], tokenize=False, add_generation_prompt=True)
+    try:
+        prompt = tokenizer.apply_chat_template(messages[:-1], tokenize=False, add_generation_prompt=True)
+    except TemplateError as problem:
+        raise UserError(f"{where}: the chat template refuses these turns ({problem})") from None
     return _Text(prompt, messages[-1]["content"], True, where)
 
 
@@ -193,7 +198,7 @@ def _pieces(words: Sequence[str], tokenizer: Any, piece: int) -> Iterator[Sequen
 
 def _lines(path: Path) -> Iterator[str]:
     try:
-        with path.open(encoding="utf-8") as file:
+        with path.open(encoding="utf-8-sig") as file:
             for line in file:
                 yield line.rstrip("\n")
     except UnicodeDecodeError as problem:

@@ -157,7 +157,7 @@ def training_arguments(settings: Settings, folder: Path, on_cpu: bool, evaluates
         max_grad_norm=settings.clip,
         weight_decay=settings.weight_decay,
         bf16=not on_cpu if settings.bf16 is None else settings.bf16,
-        seed=settings.seed,
+        seed=settings.seed % 2**32,  # numpy, which the Trainer seeds too, takes no more
         use_cpu=on_cpu,
         logging_steps=1,
         logging_nan_inf_filter=False,  # a bad loss stops the run instead of being smoothed over

@@ -1,0 +1,45 @@
+"""What tells a model from another one under the same name: weights, configuration, adapters, tokenizer."""
+
+import hashlib
+import json
+from typing import Any
+
+import torch
+
+from maskwise.models.base import Model
+
+SAMPLES = 64  # values of each weight, spread over all of it
+# Where and by what a configuration was written, and how it is run.
+NOT_THE_MODEL = ("_name_or_path", "transformers_version", "dtype", "torch_dtype", "_attn_implementation_autoset")
+
+
+def fingerprint(model: Model) -> str:
+    digest = hashlib.sha256()
+    for name, weight in model.named_parameters():
+        flat = weight.detach().flatten()
+        places = torch.linspace(0, len(flat) - 1, min(SAMPLES, len(flat)), dtype=torch.float64).long().to(flat.device)
+        digest.update(f"{name} {tuple(weight.shape)}".encode())
+        digest.update(flat[places].float().cpu().numpy().tobytes())
+    described = [_fields(getattr(model.core, "config", None))]
+    described += [_fields(adapter) for adapter in getattr(model.net, "peft_config", {}).values()]
+    digest.update(json.dumps(described, sort_keys=True, default=str).encode())
+    digest.update(_tokenizer_text(model.tokenizer).encode(errors="surrogatepass"))
+    return digest.hexdigest()[:12]
+
+
+def _fields(config: Any) -> dict[str, Any]:
+    """A configuration as plain fields; sets have no order of their own."""
+    fields = {} if config is None else config.to_dict()
+    return {
+        name: sorted(map(str, value)) if isinstance(value, set) else value
+        for name, value in fields.items()
+        if name not in NOT_THE_MODEL
+    }
+
+
+def _tokenizer_text(tokenizer: Any) -> str:
+    if tokenizer is None:
+        return ""
+    backend = getattr(tokenizer, "backend_tokenizer", None)
+    whole = json.dumps(sorted(tokenizer.get_vocab().items())) if backend is None else backend.to_str()
+    return f"{whole} {getattr(tokenizer, 'chat_template', None)}"
