@@ -28,8 +28,8 @@ def fingerprint(model: Model) -> str:
 
 
 def _fields(config: Any) -> dict[str, Any]:
-    """A configuration as plain fields; sets have no order of their own."""
-    fields = {} if config is None else config.to_dict()
+    """A configuration as plain fields; a stranger's may be any object. Sets have no order of their own."""
+    fields = config.to_dict() if hasattr(config, "to_dict") else vars(config) if config is not None else {}
     return {
         name: sorted(map(str, value)) if isinstance(value, set) else value
         for name, value in fields.items()
