@@ -26,6 +26,7 @@ from maskwise.models.layers import (
     dense_pass,
     initialise,
     products,
+    refuse_other_arithmetic,
 )
 
 MASK_ID = 151666
@@ -75,10 +76,7 @@ class DreamConfig(PreTrainedConfig):
         return fields
 
     def refuse_unsupported(self) -> None:
-        for field, supported in ONLY.items():
-            if getattr(self, field, supported) != supported:
-                raise UserError(f"Dream configuration {field}={getattr(self, field)!r} is not supported "
-                                f"(only {supported!r}): open a checkpoint of the published shape")  # fmt: skip
+        refuse_other_arithmetic(self, ONLY, "Dream")
         rope = self.rope_parameters["rope_type"]
         if rope not in ROPE_TYPES:
             raise UserError(f"rotary positions of type {rope!r} are not supported: use one of {', '.join(ROPE_TYPES)}")

@@ -1,11 +1,13 @@
 """What LLaDA and Dream share: the norm, rotary positions, and the call of one stack of blocks in both its forms."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from maskwise.errors import UserError
 from maskwise.models.attention import Layout
 
 
@@ -94,6 +96,16 @@ def dense_pass(run: Callable[[Tensor, Tensor, Layout], Tensor], x: Tensor, atten
     layout = Layout(offsets, offsets, length, length, causal=False, flash=False, key_mask=key_mask)
     positions = torch.arange(length, device=x.device).repeat(rows)
     return run(x.flatten(0, 1), positions, layout).view_as(x)
+
+
+def refuse_other_arithmetic(config: Any, only: Mapping[str, Any], family: str) -> None:
+    """Fields that change the arithmetic may have the one value that is written here."""
+    for field, supported in only.items():
+        value = getattr(config, field, supported)
+        # Published files write None for "not used" where the switch is false.
+        if value != supported and not (value is None and supported is False):
+            raise UserError(f"{family} configuration {field}={value!r} is not supported (only {supported!r}): "
+                            "open a checkpoint of the published shape")  # fmt: skip
 
 
 def initialise(module: nn.Module, spread: float) -> None:

@@ -12,7 +12,6 @@ from transformers import PreTrainedConfig, PreTrainedModel
 from transformers.modeling_layers import GradientCheckpointingLayer
 from transformers.modeling_outputs import BaseModelOutput, MaskedLMOutput
 
-from maskwise.errors import UserError
 from maskwise.models.attention import Layout, Store, attend
 from maskwise.models.layers import (
     Frequencies,
@@ -23,6 +22,7 @@ from maskwise.models.layers import (
     dense_pass,
     initialise,
     products,
+    refuse_other_arithmetic,
 )
 
 MASK_ID = 126336
@@ -91,12 +91,7 @@ class LLaDAConfig(PreTrainedConfig):
         return default_inverse_frequencies(self.rope_theta, self.d_model // self.n_heads), 1.0
 
     def refuse_unsupported(self) -> None:
-        for field, supported in ONLY.items():
-            value = getattr(self, field, supported)
-            # Published files write None for "not used" where the switch is false.
-            if value != supported and not (value is None and supported is False):
-                raise UserError(f"LLaDA configuration {field}={value!r} is not supported (only {supported!r}): "
-                                "open a checkpoint of the published shape")  # fmt: skip
+        refuse_other_arithmetic(self, ONLY, "LLaDA")
 
 
 class LLaDABlock(GradientCheckpointingLayer):

@@ -14,7 +14,7 @@ from transformers.modeling_layers import GradientCheckpointingLayer
 from maskwise.errors import UserError
 from maskwise.models.attention import Layout, Store
 from maskwise.models.dream import DreamAttention, DreamConfig, DreamModel
-from maskwise.models.layers import GatedMLP, RMSNorm, Rotary
+from maskwise.models.layers import GatedMLP, RMSNorm, Rotary, refuse_other_arithmetic
 
 MASK_ID = 156895
 
@@ -47,11 +47,7 @@ class LLaDAMoEConfig(DreamConfig):
     moe_layer_freq: Any = None  # 1 for each layer that has experts
 
     def refuse_unsupported(self) -> None:
-        for field, supported in ONLY.items():
-            value = getattr(self, field, supported)
-            if value != supported and not (value is None and supported is False):
-                raise UserError(f"LLaDA-MoE configuration {field}={value!r} is not supported (only {supported!r}): "
-                                "open a checkpoint of the published shape")  # fmt: skip
+        refuse_other_arithmetic(self, ONLY, "LLaDA-MoE")
         if any(kind != 1 for kind in self.moe_layer_freq or []):
             raise UserError("LLaDA-MoE layers without experts are not supported: open one of the published shape")
         super().refuse_unsupported()
