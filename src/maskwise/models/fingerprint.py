@@ -8,18 +8,22 @@ import torch
 
 from maskwise.models.base import Model
 
-SAMPLES = 64  # values of each weight, spread over all of it
+SAMPLES = 64  # values of each weight, from its first to its last
 # Where and by what a configuration was written, and how it is run.
 NOT_THE_MODEL = ("_name_or_path", "transformers_version", "dtype", "torch_dtype", "_attn_implementation_autoset")
 
 
 def fingerprint(model: Model) -> str:
     digest = hashlib.sha256()
+    sampled = []
     for name, weight in model.named_parameters():
-        flat = weight.detach().flatten()
-        places = torch.linspace(0, len(flat) - 1, min(SAMPLES, len(flat)), dtype=torch.float64).long().to(flat.device)
         digest.update(f"{name} {tuple(weight.shape)}".encode())
-        digest.update(flat[places].float().cpu().numpy().tobytes())
+        flat = weight.detach().flatten()
+        count = min(SAMPLES, len(flat))
+        places = torch.linspace(0, len(flat) - 1, count, dtype=torch.float64, device=flat.device).long()
+        sampled.append(flat[places].float())
+    if sampled:
+        digest.update(torch.cat(sampled).cpu().numpy().tobytes())  # one copy: a model may have thousands of weights
     described = [_fields(getattr(model.core, "config", None))]
     described += [_fields(adapter) for adapter in getattr(model.net, "peft_config", {}).values()]
     digest.update(json.dumps(described, sort_keys=True, default=str).encode())

@@ -17,7 +17,7 @@ def linear_targets(net: PreTrainedModel) -> str:
     homes: dict[str, set[str]] = {}
     for name, module in net.named_modules():
         *parents, last = name.split(".")
-        in_a_layer = sum(part.isdigit() for part in parents) == 1  # two: an expert of a layer
+        in_a_layer = any(part.isdigit() for part in parents) and "experts" not in parents
         if in_a_layer and module is not head and isinstance(module, nn.Linear | Conv1D):
             home = r"\.".join(r"\d+" if part.isdigit() else re.escape(part) for part in parents)
             homes.setdefault(home, set()).add(re.escape(last))

@@ -208,9 +208,8 @@ def cost_or_gain(name: str, summary: dict[str, Any], what: str, costs: str, rais
         low, high = (None, None) if low is None or high is None else (-high, -low)
     if low is None or high is None:
         return f"{told}, with no interval"
-    return f"{told}, 95{NBSP}% interval {between(low, high, digits)}" + (
-        "" if direction(score) else ", which includes zero"
-    )
+    crosses = "" if direction(score) else ", which includes zero"
+    return f"{told}, 95{NBSP}% interval {between(low, high, digits)}{crosses}"
 
 
 # Where the answers of a score come from: the first of these probes that was run.
@@ -258,7 +257,8 @@ def score_tile(name: str, score: dict[str, float | None], reading: Reading) -> T
     title, meaning = MEANINGS[name]
     if score["value"] is None:
         return Tile(title, "–", why_empty(name, reading), meaning, None)
-    value, digits = percent(score["value"], digits_of(score)), digits_of(score)
+    digits = digits_of(score)
+    value = percent(score["value"], digits)
     if score["low"] is None or score["high"] is None:
         return Tile(title, value, "no interval", meaning, None)
     ends = f"95{NBSP}% interval {between(score['low'], score['high'], digits)}"
