@@ -250,6 +250,8 @@ def test_llada_moe_refuses_other_arithmetic_by_name():
             llada_moe_net(**{field: value})
     with pytest.raises(UserError, match="without experts"):
         llada_moe_net(moe_layer_freq=[0, 1])
+    with pytest.raises(UserError, match="9 experts a token of 6"):
+        llada_moe_net(num_experts_per_tok=9)
 
 
 def test_a_saved_dream_configuration_keeps_rope_theta_for_the_original_code(tmp_path):

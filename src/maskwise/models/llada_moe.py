@@ -50,6 +50,10 @@ class LLaDAMoEConfig(DreamConfig):
         refuse_other_arithmetic(self, ONLY, "LLaDA-MoE")
         if any(kind != 1 for kind in self.moe_layer_freq or []):
             raise UserError("LLaDA-MoE layers without experts are not supported: open one of the published shape")
+        if self.num_experts_per_tok > self.num_experts:
+            raise UserError(
+                f"{self.num_experts_per_tok} experts a token of {self.num_experts}: download config.json again"
+            )
         super().refuse_unsupported()
 
 
