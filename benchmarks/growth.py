@@ -10,7 +10,7 @@ from benchmarks.measure import Bench, Line, Timing, forward_flops, timed
 from benchmarks.shapes import make_model, random_ids
 from benchmarks.step import adapted, our_loss, trained, views_of
 from maskwise.models.base import Model
-from maskwise.probes.runner import ask
+from maskwise.probes.answers.plain import ask
 from maskwise.tasks.prompts import Prompt
 
 

@@ -13,11 +13,11 @@ from benchmarks import plain
 from benchmarks.measure import Bench, Line, bound, check_close, forward_flops, line, timed, tolerance
 from benchmarks.shapes import make_model
 from maskwise.models.base import Model
-from maskwise.probes.diagnose import ask_units
-from maskwise.probes.masks import mask_count
-from maskwise.probes.runner import Crew, ask
-from maskwise.probes.units import Unit
-from maskwise.probes.variants import Asker, few_shot_items
+from maskwise.probes.answers.plain import ask
+from maskwise.probes.few_shot import few_shot_items
+from maskwise.probes.probe import Asker, Unit, Variant
+from maskwise.runs.diagnose import ask_units
+from maskwise.runs.runner import Crew
 from maskwise.tasks.episodes import draw
 from maskwise.tasks.prompts import Prompt, filler_id
 from maskwise.tasks.rules import TASKS
@@ -35,7 +35,8 @@ TOY_SHORT: Size = (1, 0, (1, 4))
 def probe_units(model: Model, size: Size, tasks: int, points: int) -> list[Unit]:
     relevant, distractors, masks = size
     asker = Asker(model.tokenizer, model.mask_id, filler_id(model.tokenizer, "."))
-    variants, words = mask_count(masks), load_words()
+    variants = [Variant("mask-count", {"masks": k}, open=True, masks=k) for k in masks]
+    words = load_words()
     episodes = [draw(task, words, relevant, distractors, points) for task in TASKS[:tasks]]
     return [
         Unit(range(points), len(variants), partial(few_shot_items, asker, episode, variants)) for episode in episodes

@@ -28,9 +28,9 @@ from maskwise.decoding.generate import generate
 from maskwise.diffusion import Noised, blockwise, nelbo
 from maskwise.models.base import Model
 from maskwise.models.llada import LLaDAConfig
-from maskwise.probes.intervals import reach
-from maskwise.probes.order import global_arness, kendall_tau
+from maskwise.probes.answers.order import global_arness, kendall_tau
 from maskwise.report.figures import Curve, Panel, svg_and_png
+from maskwise.scoring.intervals import reach
 from maskwise.tasks.markov import Chain, small_chain
 from small_llada import train_small
 

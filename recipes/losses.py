@@ -38,12 +38,12 @@ from torch import Tensor
 import tune_cpu
 from maskwise.models.base import Model
 from maskwise.models.opening import open as open_model
-from maskwise.probes.diagnose import diagnose
-from maskwise.probes.intervals import mean_over_tasks
-from maskwise.probes.records import read_run
-from maskwise.probes.runner import progress_bar
-from maskwise.probes.settings import DEFAULT, QUICK
-from maskwise.probes.settings import Settings as ProbeSettings
+from maskwise.probes.probe import Settings as ProbeSettings
+from maskwise.records.folder import read_run
+from maskwise.runs.diagnose import diagnose
+from maskwise.runs.runner import progress_bar
+from maskwise.runs.settings import DEFAULT, QUICK
+from maskwise.scoring.intervals import mean_over_tasks
 from maskwise.tuning.evaluation import held_out_views
 from maskwise.tuning.pairs import read_pairs
 from maskwise.tuning.settings import Settings
@@ -58,9 +58,8 @@ TUNING = Settings(
 TOY_TUNING = replace(TUNING, steps=2, batch=2, warmup=0, context=200, max_masks=20, curriculum=0, many=40)
 TASKS = replace(DEFAULT, probes=("mask-count", "nelbo"))
 TOY_TASKS = replace(
-    QUICK, probes=TASKS.probes, tasks=QUICK.tasks[:2], points=2, passages=2, relevant=2, distractors=2,
-    mask_counts=(2, 40),
-)  # fmt: skip
+    QUICK, probes=TASKS.probes, tasks=QUICK.tasks[:2], points=2, passages=2, relevant=2, distractors=2
+).changed("mask-count", mask_counts=(2, 40))
 
 Value = tuple[str, float]  # a task (or "pairs", "text") and what was measured at one of its points
 Measures = dict[str, list[Value]]  # every run lists the same points in the same order

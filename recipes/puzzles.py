@@ -26,9 +26,8 @@ from scipy import stats
 from maskwise.diffusion import Noised, blockwise
 from maskwise.models.base import Model
 from maskwise.models.llada import LLaDAConfig
-from maskwise.probes.claims import BLIND_RULES
-from maskwise.probes.coherence import ITEMS, Pace, paces, solve
-from maskwise.probes.coherence_scores import areas
+from maskwise.probes.answers.puzzles import solve
+from maskwise.probes.coherence import BLIND, ITEMS, Pace, areas, paces
 from maskwise.tasks.coherence import NAMES, Asked, Name, closed_form, make_puzzle
 from maskwise.tasks.prompts import Prompt
 from small_llada import train_small
@@ -85,7 +84,7 @@ def by_closed_form(records: list[dict[str, Any]]) -> list[dict[str, Any]]:
                 record["correct"]
                 for record in records
                 if record["condition"]["puzzle"] == name
-                and record["condition"]["rule"] in BLIND_RULES
+                and record["condition"]["rule"] in BLIND
                 and record["condition"]["speed"] == f"{count} a step"
             ]
             interval = stats.binomtest(sum(solved), len(solved)).proportion_ci(method="wilson")

@@ -14,7 +14,17 @@ from maskwise.cli import app
 
 ROOT = Path(__file__).parent.parent
 HEAVY = ("torch", "transformers", "numpy", "peft", "matplotlib", "scipy", "sklearn", "jinja2")
-FLOORS = [{"cli"}, {"report"}, {"probes", "tuning"}, {"tasks", "decoding", "diffusion"}, {"models"}]
+# Arrows point down only; folders of one level do not import each other.
+LEVELS = [
+    {"cli"},
+    {"experiments"},
+    {"runs"},
+    {"report"},
+    {"probes", "tuning"},
+    {"scoring", "decoding"},
+    {"records", "tasks", "diffusion"},
+    {"models"},
+]
 
 
 def test_the_wheel_holds_every_module_and_data_file(tmp_path):
@@ -61,8 +71,8 @@ def test_help_and_version_import_nothing_heavy():
 
 def test_a_report_is_drawn_without_torch():
     """Seconds of imports, for nothing: it reads records and draws them."""
-    rooms = "import maskwise.report.page, maskwise.report.readings, maskwise.report.terminal"
-    code = f"import sys; {rooms}; print([m for m in ('torch', 'transformers') if m in sys.modules])"
+    modules = "import maskwise.report.page, maskwise.report.readings, maskwise.report.terminal, maskwise.runs.settings"
+    code = f"import sys; {modules}; print([m for m in ('torch', 'transformers') if m in sys.modules])"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
 
 
@@ -93,23 +103,23 @@ def test_ci_runs_the_readmes_test_command():
     assert "make test" in (ROOT / "README.md").read_text()
 
 
-def imported_rooms(file: Path) -> set[str]:
-    """The rooms that any import in a file names, wherever it stands."""
+def imported_packages(file: Path) -> set[str]:
+    """The packages that any import in a file names, wherever it stands."""
     names = []
     for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
         if isinstance(node, ast.ImportFrom):
             names += [f"{node.module}.{alias.name}" for alias in node.names]
         elif isinstance(node, ast.Import):
             names += [alias.name for alias in node.names]
-    return {name.split(".")[1] for name in names if name.startswith("maskwise.")} & set().union(*FLOORS)
+    return {name.split(".")[1] for name in names if name.startswith("maskwise.")} & set().union(*LEVELS)
 
 
-def test_arrows_between_rooms_point_down_only():
+def test_arrows_between_packages_point_down_only():
     package = ROOT / "src" / "maskwise"
-    for level, rooms in enumerate(FLOORS):
-        below = set().union(*FLOORS[level + 1 :])
-        for room in rooms:
-            files = sorted((package / room).rglob("*.py"))
-            assert files, room
+    for level, packages in enumerate(LEVELS):
+        below = set().union(*LEVELS[level + 1 :])
+        for name in packages:
+            files = sorted((package / name).rglob("*.py"))
+            assert files, name
             for file in files:
-                assert imported_rooms(file) <= below | {room}, file
+                assert imported_packages(file) <= below | {name}, file

@@ -4,14 +4,16 @@ from itertools import pairwise
 
 import pytest
 import torch
-from known import shipped_tokenizer
 from torch import nn
 
+from known import shipped_tokenizer
 from maskwise.models.base import Batch, Model
-from maskwise.probes.attention import watch
-from maskwise.probes.attribution import attribute, drawn, embedding_gradients, example_items, mask_groups, mask_items
-from maskwise.probes.runner import ask
-from maskwise.probes.variants import Asker
+from maskwise.probes.answers.attention import watch
+from maskwise.probes.answers.gradients import attribute, embedding_gradients, mask_groups
+from maskwise.probes.answers.plain import ask
+from maskwise.probes.attribution import drawn, example_items
+from maskwise.probes.mask_attribution import mask_items
+from maskwise.probes.probe import Asker
 from maskwise.tasks.episodes import draw
 from maskwise.tasks.prompts import Prompt
 from maskwise.tasks.rules import TASKS

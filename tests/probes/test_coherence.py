@@ -4,14 +4,13 @@ from dataclasses import replace
 
 import pytest
 
+from known import shipped_tokenizer
 from maskwise.decoding.rules import RULES
-from maskwise.probes.coherence import Pace, draw_puzzles, ideal, paces, puzzle_items, solve
-from maskwise.probes.coherence_scores import aup
-from maskwise.probes.settings import ITEMS
+from maskwise.probes.answers.puzzles import ideal, solve
+from maskwise.probes.coherence import ITEMS, Pace, aup, draw_puzzles, paces, puzzle_items
 from maskwise.tasks.coherence import NAMES, closed_form, ideal_marginals
 from maskwise.tasks.words import load_words
-from probes.known import shipped_tokenizer
-from probes.oracle import oracle
+from oracle import oracle
 
 TOKENIZER = shipped_tokenizer()
 MASK = TOKENIZER.mask_token_id
@@ -30,11 +29,11 @@ def perfect_solver(puzzles):
 
 
 def test_no_pace_hangs_on_rounding():
-    """What perfect marginals reach is the same a hair to either side of each knob."""
+    """What perfect marginals reach is the same a hair to either side of each parameter."""
     for pace in paces():
-        for name, value in (pace.knobs or {}).items():
+        for name, value in (pace.parameters or {}).items():
             for puzzle in NAMES:
-                beside = [ideal(puzzle, replace(pace, knobs={name: value * (1 + hair)})) for hair in (-1e-4, 1e-4)]
+                beside = [ideal(puzzle, replace(pace, parameters={name: value * (1 + hair)})) for hair in (-1e-4, 1e-4)]
                 assert beside == [pytest.approx(ideal(puzzle, pace))] * 2, pace
 
 

@@ -6,24 +6,29 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from known import shipped_tokenizer, with_parameters
 from maskwise.errors import UserError
-from maskwise.probes.coherence import paces
-from maskwise.probes.coherence_scores import areas, aup
-from maskwise.probes.diagnose import diagnose
-from maskwise.probes.records import RECORDS, Run, read_run
-from maskwise.probes.scores import summarise
-from maskwise.probes.settings import COHERENCE_PROBES, ITEMS, QUICK, Coherence, fit_to_model
-from maskwise.report.coherence_sections import COHERENCE_SECTIONS
+from maskwise.probes import PROBES, coherence
+from maskwise.probes.coherence import ITEMS, areas, aup, paces
+from maskwise.probes.summary import summarise
+from maskwise.records.folder import RECORDS, Run, read_run
 from maskwise.report.page import write_page
 from maskwise.report.readings import Reading, read_all
 from maskwise.report.terminal import print_summary
-from probes.known import shipped_tokenizer
-from probes.same_records import assert_same_records
+from maskwise.runs.diagnose import diagnose
+from maskwise.runs.settings import QUICK, fit_to_model
+from same_records import assert_same_records
 from tiny import tiny_llada
 
-FEW = Coherence(pieces=2, before=8, masks=6, after=4, distances=(1, 3, 6), pair_distances=(1, 4, 9), samples=3,
-                order_tokens=5, puzzles=2)  # fmt: skip
-SMALL = replace(QUICK, probes=COHERENCE_PROBES, coherence=FEW)
+COHERENCE_PROBES = tuple(probe.name for probe in PROBES if probe.group == "coherence")
+GAP = {"pieces": 2, "before": 8, "masks": 6, "after": 4}
+SMALL = with_parameters(
+    replace(QUICK, probes=COHERENCE_PROBES),
+    marginals=GAP | {"distances": (1, 3, 6)},
+    total_correlation=GAP | {"distances": (1, 4, 9), "samples": 3},
+    order=GAP | {"tokens": 5},
+    coherence={"puzzles": 2},
+)
 
 
 @pytest.fixture(scope="module")
@@ -78,7 +83,7 @@ def test_summaries_are_means_of_what_was_recorded(run):
             ]
             assert entry[name] == pytest.approx(np.mean(told))
             assert entry[f"{name}_low"] <= entry[name] <= entry[f"{name}_high"]
-    last = [e for e in summary["probes"]["marginals"] if e["condition"]["distance"] == FEW.masks]
+    last = [e for e in summary["probes"]["marginals"] if e["condition"]["distance"] == GAP["masks"]]
     assert last and all("tv_next" not in entry for entry in last)
 
 
@@ -107,7 +112,7 @@ def test_the_page_shows_them(run, tmp_path):
 def test_areas_are_told_best_first():
     found = {"random": 0.1, "margin": 0.3, "klass": 0.0, "entropy": 0.2, "factor": 0.05}
     areas = {"shuffle": {rule: {"aup": area, "ideal": 0.4} for rule, area in found.items()}}
-    (section,) = [section for section in COHERENCE_SECTIONS if section.probe == "coherence"]
+    (section,) = coherence.PROBE.sections
     reading = Reading("m", Run(Path("."), {}, []), {"aup": areas, "probes": {}}, {})
     (line,) = section.says(reading)
     assert line == (
@@ -117,14 +122,15 @@ def test_areas_are_told_best_first():
 
 
 def test_the_terminal_shows_what_each_probe_measures(run, capsys):
-    print_summary(summarise(run))
+    print_summary(read_all([run.folder])[0])
     shown = capsys.readouterr().out
     for heading in ("to unigram", "forth", "global@1", "against speed (perfect)", "verdict"):
         assert heading in shown
 
 
 def test_what_cannot_be_asked_is_said(model, tmp_path):
-    short = diagnose(model, SMALL, tmp_path / "short", text="Too short.")
-    assert "need a text of 18 tokens" in " ".join(read_run(short).manifest["notes"])
+    short = read_run(diagnose(model, SMALL, tmp_path / "short", text="Too short."))
+    said = "marginals was not run: it needs a text of 18 tokens; give one with --text"
+    assert said in short.manifest["notes"]
     with pytest.raises(UserError, match="no mask token"):
         fit_to_model(SMALL, causal=True)

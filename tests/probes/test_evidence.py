@@ -10,36 +10,43 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
-from known import EVERY_PROBE, known_model, shipped_tokenizer, truth
 from torch import nn
 
 import maskwise as mw
+from known import CORE_PROBES, known_model, shipped_tokenizer, truth, with_parameters
+from maskwise.decoding.sampling import own_generator
 from maskwise.errors import UserError
 from maskwise.models.base import Model
-from maskwise.probes import labelled
-from maskwise.probes.diagnose import diagnose
-from maskwise.probes.evidence_scores import shots_against_masks
-from maskwise.probes.evidence_units import point_units
-from maskwise.probes.likelihood import noised, score
-from maskwise.probes.records import read_run
-from maskwise.probes.runner import ask, own_generator
-from maskwise.probes.scores import summarise
-from maskwise.probes.settings import FULL, MORE_PROBES, PROBES, Evidence
-from maskwise.probes.steps import before_commit, decode
-from maskwise.probes.variants import Asker
+from maskwise.probes import PROBES, labelled, points
+from maskwise.probes.answers.nelbo import noised, score
+from maskwise.probes.answers.plain import ask
+from maskwise.probes.answers.steps import before_commit, decode
+from maskwise.probes.probe import Asker, Setup
+from maskwise.probes.shots_masks import shots_against_masks
+from maskwise.probes.summary import summarise
+from maskwise.records.folder import read_run
+from maskwise.runs.diagnose import diagnose
+from maskwise.runs.settings import FULL
 from maskwise.tasks.datasets import read_dataset
 from maskwise.tasks.prompts import Prompt
 from tiny import tiny_ar, tiny_dream, tiny_llada
 
-LITTLE = replace(
-    EVERY_PROBE,
-    points=4,
-    evidence=Evidence(
-        orderings=2, questions=2, masks=6, near=5, unmasking_steps=5, few_steps=(2,), step_masks=(2, 12), shots=(1, 3),
-        shot_masks=(1, 8), clouds=1, cloud_examples=12, cloud_points=6, data_shots=2, data_shares=(0.0, 0.2),
-        nelbo_draws=3,
-    ),
-)  # fmt: skip
+ORDERED = {"orderings": 2, "questions": 2, "near": 5}
+STEP_MASKS, SHARES = (2, 12), (0.0, 0.2)
+LITTLE = with_parameters(
+    replace(CORE_PROBES, points=4),
+    attribution=ORDERED,
+    mask_attribution=ORDERED | {"masks": 6},
+    attention=ORDERED | {"masks": 6},
+    unmasking={"steps": 5, "masks": STEP_MASKS},
+    few_steps={"steps": (2,), "masks": STEP_MASKS},
+    shots_masks={"shots": (1, 3), "masks": (1, 8)},
+    points={"clouds": 1, "examples": 12, "points": 6},
+    hotpotqa={"shares": SHARES},
+    labelled_text={"shares": SHARES, "shots": 2},
+    nelbo={"draws": 3},
+)
+NOT_COHERENCE = tuple(probe.name for probe in PROBES if probe.group != "coherence")
 
 
 def only(*probes):
@@ -62,7 +69,7 @@ def accuracy(summary, probe):
 @pytest.mark.parametrize("make", [tiny_llada, tiny_dream, tiny_ar])
 def test_full_runs_every_probe_and_says_what_it_did_not_run(make, tmp_path):
     model = little(make)
-    settings = replace(LITTLE, probes=PROBES + MORE_PROBES, tasks=("country-smallest",), points=2, passages=2)
+    settings = replace(LITTLE, probes=NOT_COHERENCE, tasks=("country-smallest",), points=2, passages=2)
     assert set(settings.probes) <= set(FULL.probes)
     run = read_run(diagnose(model, settings, tmp_path / "run"))
     summary, notes = summarise(run), run.manifest["notes"]
@@ -222,7 +229,7 @@ def reader_model(reply):
 
 def test_copying_the_last_label_is_best_with_the_nearest_last(tmp_path):
     model = reader_model(lambda text: re.findall(r"Answer:\[(\w+)\]", text)[-1])
-    settings = replace(only("points"), points=60, evidence=replace(LITTLE.evidence, cloud_examples=60, cloud_points=60))
+    settings = with_parameters(replace(only("points"), points=60), points={"examples": 60, "points": 60})
     run = read_run(diagnose(model, settings, tmp_path))
     found = accuracy(summarise(run), "points")
     assert found["nearest last",] > 0.85 > 0.7 > found["random",] and found["nearest first",] < 0.7
@@ -269,12 +276,13 @@ def test_pieces_of_characters_are_not_taken_for_each_other(tmp_path):
 
 
 def test_another_seed_draws_other_clouds():
-    clouds = [
-        {item.prompt.ids for unit in point_units(Asker(shipped_tokenizer(), 1, 0), replace(only("points"), seed=seed,
-         evidence=replace(LITTLE.evidence, clouds=3)), little(), []) for item in unit.items(unit.points, set())}
-        for seed in (0, 1)
-    ]  # fmt: skip
-    assert clouds[0] and not clouds[0] & clouds[1]
+    def prompts(seed):
+        asker, settings = Asker(shipped_tokenizer(), 1, 0), replace(only("points"), seed=seed)
+        own = LITTLE.parameters["points"] | {"clouds": 3}
+        setup = Setup(little(), asker, settings, words={}, text="", data={}, notes=[], own=own)
+        return {item.prompt.ids for unit in points.units(setup) for item in unit.items(unit.points, set())}
+
+    assert prompts(0) and not prompts(0) & prompts(1)
 
 
 def test_data_sets_are_asked_with_a_share_of_masks(tmp_path):

@@ -3,8 +3,9 @@
 from dataclasses import replace
 
 import pytest
+
 from known import (
-    EVERY_PROBE,
+    CORE_PROBES,
     SMALL,
     confused_by_length,
     distracted,
@@ -13,11 +14,11 @@ from known import (
     shipped_tokenizer,
     uniform,
 )
-
 from maskwise.errors import UserError
-from maskwise.probes.diagnose import diagnose
-from maskwise.probes.records import read_run
-from maskwise.probes.scores import summarise
+from maskwise.probes.summary import summarise
+from maskwise.records.folder import read_run
+from maskwise.runs.diagnose import diagnose
+from maskwise.scoring.scores import NO_SKILL
 from maskwise.tasks.episodes import CHANCE
 from tiny import tiny_ar, tiny_dream
 
@@ -51,14 +52,14 @@ def test_copying_the_nearest_rule_is_full_locality(tmp_path):
 
 def test_weighing_all_examples_alike_is_no_locality(tmp_path):
     summary = summary_of(uniform, tmp_path, replace(SMALL, points=30))
-    assert summary["scores"]["locality"] == {"value": 0, "low": 0, "high": 0}
+    assert summary["scores"]["locality"] == {"value": 0, "low": 0, "high": 0, "why": None}
     assert summary["scores"]["mask_tax"]["value"] == summary["scores"]["degradation"]["value"] == 0
     assert len(set(accuracies(summary, "question-position").values())) == 1
     assert all(entry["paired"]["p"] == 1 for entry in summary["probes"]["location"] if "paired" in entry)
 
 
 def test_an_answer_that_depends_on_the_masks_is_distraction(tmp_path):
-    summary = summary_of(distracted, tmp_path, EVERY_PROBE)
+    summary = summary_of(distracted, tmp_path, CORE_PROBES)
     assert accuracies(summary, "mask-count") == pytest.approx({(1,): 1, (2,): 1, (5,): 1, (20,): CHANCE})
     assert summary["scores"]["mask_tax"]["value"] == pytest.approx(1 / 2)  # none lost at 5 masks, all at 20
     assert summary["scores"]["degradation"]["value"] == pytest.approx(2 / 3)
@@ -82,14 +83,14 @@ def test_fillers_tell_length_from_masks(tmp_path):
 def test_a_guessing_model_has_no_scores(tmp_path):
     summary = summary_of(lambda questions, asked, text: "B", tmp_path)
     for score in summary["scores"].values():
-        assert score == {"value": None, "low": None, "high": None}
+        assert score == {"value": None, "low": None, "high": None, "why": NO_SKILL}
     for entry in summary["probes"]["location"]:
         assert (entry["accuracy"], entry["confidence"], entry["entropy"]) == pytest.approx((CHANCE, 1, 0))
 
 
 def test_an_autoregressive_model_runs_what_makes_sense_and_says_what_does_not(tmp_path):
     model = tiny_ar(tokenizer=shipped_tokenizer(), vocab=2048, window=2048)
-    run = read_run(diagnose(model, EVERY_PROBE, tmp_path))
+    run = read_run(diagnose(model, CORE_PROBES, tmp_path))
     assert run.manifest["settings"]["probes"] == ["location", "context-length", "natural-text"]
     notes = " ".join(run.manifest["notes"])
     assert all(probe in notes for probe in ("question-position", "mask-count", "filler", "location-masks"))
@@ -104,10 +105,10 @@ def test_an_autoregressive_model_runs_what_makes_sense_and_says_what_does_not(tm
 
 def test_the_summary_has_the_promised_shape(tmp_path):
     model = tiny_dream(tokenizer=shipped_tokenizer(), vocab=2048, window=2048, mask_token_id=1)
-    summary = summarise(read_run(diagnose(model, EVERY_PROBE, tmp_path)))
+    summary = summarise(read_run(diagnose(model, CORE_PROBES, tmp_path)))
     assert list(summary) == ["model", "out", "settings", "scores", "probes"]
-    assert list(summary["scores"]) == ["mask_tax", "locality", "degradation"]
-    assert list(summary["probes"]) == list(EVERY_PROBE.probes)
+    assert set(summary["scores"]) == {"mask_tax", "locality", "degradation"}
+    assert list(summary["probes"]) == list(CORE_PROBES.probes)
     for probe, entries in summary["probes"].items():
         for entry in entries:
             assert {"condition", "masks", "n", "accuracy", "low", "high", "confidence", "entropy"} <= entry.keys()

@@ -5,12 +5,15 @@ import math
 import pytest
 import torch
 
-from maskwise.probes.correlation import correlate, pair_correlation, pair_items
-from maskwise.probes.marginals import Gap, common_tokens, compare_rows, cut_text, gap_items, text_frequencies
+from known import shipped_tokenizer
+from maskwise.probes.answers.marginals import common_tokens, compare_rows, text_frequencies
+from maskwise.probes.answers.pairs import correlate, pair_correlation
+from maskwise.probes.marginals import gap_items
+from maskwise.probes.text import Gap, cut_text
+from maskwise.probes.total_correlation import pair_items
 from maskwise.tasks.markov import small_chain
 from maskwise.tasks.prompts import Prompt
-from probes.known import shipped_tokenizer
-from probes.oracle import oracle
+from oracle import oracle
 from tiny import tiny_llada
 
 CHAIN = small_chain()

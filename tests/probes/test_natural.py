@@ -3,11 +3,12 @@
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from known import shipped_tokenizer
 
+from known import shipped_tokenizer
 from maskwise.errors import UserError
-from maskwise.probes.natural import conditions, load_text, passages, text_items
-from maskwise.probes.variants import Asker
+from maskwise.probes.natural_text import conditions, text_items
+from maskwise.probes.probe import Asker
+from maskwise.probes.text import load_text, passages
 
 
 @settings(max_examples=30, deadline=None)

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from maskwise.decoding.generate import generate
-from maskwise.probes.order import global_arness, kendall_tau, local_arness, revealed
+from maskwise.probes.answers.order import global_arness, kendall_tau, local_arness, revealed
 from tiny import tiny_llada
 
 

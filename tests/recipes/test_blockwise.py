@@ -18,7 +18,7 @@ from blockwise import (
 )
 from maskwise.probes.order import kendall_tau
 from maskwise.tasks.markov import small_chain
-from probes.oracle import oracle
+from oracle import oracle
 
 CHAIN = small_chain()
 

@@ -6,9 +6,9 @@ import pytest
 import torch
 
 from maskwise.probes.coherence import Pace
-from maskwise.probes.settings import ITEMS
+from maskwise.runs.settings import ITEMS
 from maskwise.tasks.coherence import NAMES, ideal_marginals, make_puzzle
-from probes.oracle import oracle
+from oracle import oracle
 from puzzles import MASK, SEPARATOR, START, WORDS, by_closed_form, draw_line, records_of, table_lines, train
 
 

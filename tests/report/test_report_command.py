@@ -4,12 +4,12 @@ import json
 from pathlib import Path
 
 import pytest
-from report_runs import DIFFUSION, KNOWN, mask_probes, write_run
 from typer.testing import CliRunner
 
 from maskwise.cli import app
 from maskwise.report.readings import read_all
 from maskwise.report.terminal import print_summary
+from report_runs import DIFFUSION, KNOWN, mask_probes, write_run
 
 
 def test_one_run_is_drawn_into_its_own_folder(tmp_path: Path) -> None:
@@ -41,7 +41,7 @@ def test_the_table_has_scores_curves_and_mask_counts(tmp_path: Path, capsys: pyt
     name = "[bold]not markup[/bold] [/]"
     asked = [*KNOWN, ("filler", {"filler": "[red]", "fillers": 7}, 1, [1, 1, 1, 1])]
     (reading,) = read_all([write_run(tmp_path / "run", asked, model=DIFFUSION | {"name": name})])
-    print_summary(reading.summary)
+    print_summary(reading)
     printed = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
     assert name in printed
     assert any(line.startswith("Mask tax 64 %") for line in printed)

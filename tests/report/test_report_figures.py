@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from maskwise.probes.records import Run
-from maskwise.report.curves import panels
+from maskwise.probes import PROBES
+from maskwise.records.folder import Run
 from maskwise.report.figures import (
     CURVES,
     DASHES,
@@ -28,8 +28,9 @@ from maskwise.report.figures import (
     pretty,
     svg_and_png,
 )
+from maskwise.report.panels import panels
 from maskwise.report.readings import Asked, Reading
-from maskwise.report.sections import SECTIONS, sections_for
+from maskwise.report.sections import sections_for
 
 
 def entry(accuracy: float, masks: int = 1, /, **condition: Any) -> dict[str, Any]:
@@ -43,7 +44,7 @@ def reading(label: str, **probes: list[dict[str, Any]]) -> Reading:
 
 
 def section(probe: str) -> Any:
-    return next(one for one in SECTIONS if one.probe == probe)
+    return next(one for one in PROBES if one.name == probe).sections[0]
 
 
 def test_one_model_has_a_curve_per_series() -> None:
@@ -74,8 +75,8 @@ def test_the_filler_control_stands_beside_the_masks() -> None:
 def test_a_probe_the_page_does_not_know_is_still_drawn() -> None:
     unknown = [entry(0.5 + step / 10, 20, steps=step, order=order) for step in (1, 2) for order in ("random", "best")]
     one = reading("m", brand_new=unknown, location=[entry(0.5, location=0)])
-    known, plain = sections_for([one])
-    assert known.probe == "location" and plain.title == "Brand new"
+    (_, known), (_, plain) = sections_for([one])
+    assert known.title == "Does it matter where the examples stand?" and plain.title == "Brand new"
     (panel,) = panels(plain, [one])
     assert panel.x_label == "steps"
     assert {(curve.name, curve.x, curve.y) for curve in panel.curves} == {

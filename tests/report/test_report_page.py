@@ -1,21 +1,18 @@
 """The page is whole, needs nothing but itself, says the right numbers and escapes what it did not write."""
 
 import html
-import json
 import re
-from html.parser import HTMLParser
 from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
-from report_runs import AUTOREGRESSIVE, DIFFUSION, GUESSING, KNOWN, Asked, position_probes, write_run
 
 from maskwise.errors import UserError
-from maskwise.probes.settings import QUICK
-from maskwise.report.page import measure_command, write_page
+from maskwise.report.page import write_page
 from maskwise.report.readings import read_all
+from page_reader import Reader, read
+from report_runs import AUTOREGRESSIVE, DIFFUSION, GUESSING, KNOWN, Asked, position_probes, write_run
 
-VOID = {"meta", "br", "hr", "img", "input", "link", "base", "col", "wbr"}
 HOSTILE = "<script>alert('x')</script>&\"quoted\" $\\frac{ {{ 7*7 }} [red]\x07\n日本"
 
 
@@ -23,50 +20,11 @@ def write_report(folders: list[Path], out: Path) -> Path:
     return write_page(read_all(folders), out)
 
 
-class Reader(HTMLParser):
-    """Walks a page as a browser would, and keeps what the tests ask about."""
-
-    def __init__(self, page: str) -> None:
-        super().__init__()
-        self.open: list[str] = []
-        self.tags: list[tuple[str, dict[str, str | None]]] = []
-        self.text: list[str] = []
-        self.feed(page)
-        self.close()
-        assert not self.open, f"never closed: {self.open}"
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.append((tag, dict(attrs)))
-        if tag not in VOID:
-            self.open.append(tag)
-
-    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.append((tag, dict(attrs)))
-
-    def handle_endtag(self, tag: str) -> None:
-        assert self.open and self.open.pop() == tag, f"</{tag}> closes nothing"
-
-    def handle_data(self, data: str) -> None:
-        if self.open and self.open[-1] not in ("style", "script"):
-            self.text.append(data)
-
-    @property
-    def words(self) -> str:
-        return " ".join(" ".join(self.text).split())
-
-    def values(self, attribute: str) -> list[str]:
-        return [value for _, attrs in self.tags if (value := attrs.get(attribute)) is not None]
-
-
 @pytest.fixture(scope="module")
 def known(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The page of the run of known numbers."""
     folder = write_run(tmp_path_factory.mktemp("known") / "run")
     return write_report([folder], folder.parent / "page")
-
-
-def read(page: Path) -> Reader:
-    return Reader(page.read_text(encoding="utf-8"))
 
 
 def only(*probes: str) -> list[Asked]:
@@ -99,7 +57,7 @@ def test_it_opens_with_three_sentences_and_the_scores(known: Path) -> None:
     words = read(known).words
     # locality = (.9 - .6) / (.9 - 1/3); tax = 1 - (.5 - 1/3) / (.8 - 1/3); degradation = (.8 - .5) / .8
     opening = words[: words.index("Does it matter")]
-    places = [opening.index(part) for part in ("Where it looks", "What masks do", "How sure we are", "Mask tax 64 %")]
+    places = [opening.index(part) for part in ("Where it looks", "What masks do", "How sure we are", "Locality 53 %")]
     assert places == sorted(places)
     assert "It favours what stands near the question. 90 % of its answers are right" in opening
     assert "costs 53 % of its skill" in opening and "Locality 53 %" in opening
@@ -179,7 +137,7 @@ def test_models_stand_side_by_side(tmp_path: Path) -> None:
     words = reader.words
     assert "Side by side: tiny-llada, tiny-qwen" in words
     scores = words[words.index("Scores side by side") :]
-    assert re.search(r"Mask tax .* 64 % 95 % interval .* – does not apply: no masks .*Locality", scores)
+    assert re.search(r"Mask tax .* 64 % 95 % interval .* – does not apply: no masks .*Degradation", scores)
     assert "Nothing: it never sees any. It is an autoregressive model" in words
     assert "tiny-llada: 60.0 % at location 0, 90.0 % at location 15" in words
     assert "tiny-qwen: 97.5 % at location 0, 97.5 % at location 15" in words
@@ -245,19 +203,14 @@ def test_natural_text_is_drawn_with_its_surprise(tmp_path: Path) -> None:
     assert "10 test points; masks: 1, 21." in words
 
 
-def test_the_command_asks_the_same_again(tmp_path: Path) -> None:
-    folder = write_run(tmp_path / "run", model=DIFFUSION | {"name": "my model"}, seed=3, chat=True)
-    manifest = json.loads((folder / "manifest.json").read_text())
-    assert measure_command(manifest) == (
-        "maskwise diagnose 'my model' --quick --probes location,question-position,mask-count,filler --points 10 "
-        "--seed 3 --chat --dtype float32"
-    )
-    quick = manifest["settings"] | {"points": QUICK.points, "passages": QUICK.points}
-    assert f"--points {QUICK.points} " in measure_command(manifest | {"settings": quick})  # it sets passages too
+def test_the_command_that_measured_stands_on_the_page(tmp_path: Path) -> None:
+    command = "maskwise diagnose 'my model' --quick --points 10 --dtype float32"
+    folder = write_run(tmp_path / "run", command=command)
     page = (write_report([folder], tmp_path / "page")).read_text(encoding="utf-8")
     code = re.search(r"<pre><code>(.*?)</code></pre>", page, re.DOTALL)[1]
     assert '<span class="word">--dtype</span> <span class="word">float32</span>' in code  # never broken at its hyphens
-    assert html.unescape(re.sub("<[^>]+>", "", code)).strip() == measure_command(manifest)
+    assert html.unescape(re.sub("<[^>]+>", "", code)).strip() == command
+    assert "Measured by:" not in draw(tmp_path, write_run(tmp_path / "from Python", command=None)).words
 
 
 def test_what_cannot_be_read_or_written_is_one_line(tmp_path: Path) -> None:

@@ -6,17 +6,21 @@ from typing import Any
 
 import pytest
 
-from maskwise.probes.records import Run
-from maskwise.report.coherence_sections import COHERENCE_SECTIONS
+from maskwise.probes import coherence
+from maskwise.records.folder import Run
 from maskwise.report.readings import Asked, Reading, distinct_labels
-from maskwise.report.words import NBSP, between, percent, points, three_sentences, tiles, what_this_run_shows
+from maskwise.report.sentences import opening, what_this_run_shows
+from maskwise.report.tiles import tiles
+from maskwise.scoring.numbers import NBSP, between, percent, points
+from maskwise.scoring.scores import NO_SKILL, null_score
+from maskwise.scoring.scores import score as whole_score
 
 
 def reading(locality: Any = None, mask_tax: Any = None, low: float = 0.6, **manifest: Any) -> Reading:
     """A reading of one task whose scores are given as (value, low, high), or None where there is no skill."""
 
-    def score(ends: Any) -> dict[str, float | None]:
-        return dict(zip(("value", "low", "high"), ends or (None, None, None), strict=True))
+    def score(ends: Any) -> dict[str, Any]:
+        return whole_score(*ends) if ends else null_score(NO_SKILL)
 
     def entry(masks: int, accuracy: float, /, **condition: Any) -> dict[str, Any]:
         return {
@@ -54,7 +58,7 @@ def reading(locality: Any = None, mask_tax: Any = None, low: float = 0.6, **mani
     ],
 )
 def test_where_it_looks(score: Any, claim: str, evidence: str) -> None:
-    sentence = three_sentences(reading(locality=score))[0]
+    sentence = opening(reading(locality=score))[0]
     assert sentence.claim == claim
     assert evidence in sentence.evidence.replace(NBSP, " ")
     assert "75 % of its answers are right with the examples near the question, 50 % with" in sentence.evidence.replace(
@@ -72,15 +76,15 @@ def test_where_it_looks(score: Any, claim: str, evidence: str) -> None:
     ],
 )
 def test_what_masks_do(score: Any, claim: str, evidence: str) -> None:
-    sentence = three_sentences(reading(mask_tax=score))[1]
+    sentence = opening(reading(mask_tax=score))[1]
     assert sentence.claim == claim
     assert evidence in sentence.evidence.replace(NBSP, " ")
 
 
 def test_where_no_answer_differed_the_page_says_what_it_cannot_have_seen() -> None:
     same = reading(locality=(0.0, 0.0, 0.0), mask_tax=(0.0, 0.0, 0.0))
-    told = "none of 10 answers differed, up to 27.8 % may in others (95 %)"  # Wilson: z^2 / (10 + z^2)
-    looks, masks, _ = three_sentences(same)
+    told = "0 of 10 answers changed; 95 % upper bound 27.8 %"  # Wilson: z^2 / (10 + z^2)
+    looks, masks, _ = opening(same)
     assert looks.claim == "No preference for near or far could be shown."
     assert f"moving the examples away costs nothing here; {told}." in looks.evidence.replace(NBSP, " ")
     assert f"on average more masks cost nothing here; {told}." in masks.evidence.replace(NBSP, " ")
@@ -88,22 +92,19 @@ def test_where_no_answer_differed_the_page_says_what_it_cannot_have_seen() -> No
 
 
 def test_an_autoregressive_model_has_no_masks() -> None:
-    without = reading(model={"mask_id": None})
-    assert three_sentences(without)[1].claim == "Nothing: it never sees any."
-    assert [tile.interval for tile in tiles(without)] == [
-        "does not apply: no masks", "no skill above guessing to lose", "does not apply: no masks"
-    ]  # fmt: skip
+    assert opening(reading(model={"mask_id": None}))[1].claim == "Nothing: it never sees any."
+    assert {tile.interval for tile in tiles(reading())} == {"no skill above guessing to lose"}
 
 
 def test_how_sure() -> None:
-    assert three_sentences(reading())[2].claim == "As sure as 16 tasks allow."
-    assert three_sentences(reading(low=0.3))[2].claim == "It does no better than guessing."
-    assert three_sentences(reading(complete=False))[2].claim == "Not yet: the run is unfinished."
-    assert "±50 points" in three_sentences(reading())[2].evidence
+    assert opening(reading())[2].claim == "As sure as 16 tasks allow."
+    assert opening(reading(low=0.3))[2].claim == "It does no better than guessing."
+    assert opening(reading(complete=False))[2].claim == "Not yet: the run is unfinished."
+    assert "±50 points" in opening(reading())[2].evidence
     clouds = {"points": Asked(tuple("abcdefghijklmnopqrstuvwx"), 40, 40, 960)}  # tasks of another kind do not count
     few = replace(reading(), asked={"location": Asked(("a",) * 4, 10, 10, 20)} | clouds)
-    assert three_sentences(few)[2].claim == "Roughly: only 4 tasks could be averaged."
-    assert three_sentences(few)[2].evidence.startswith("980 answers, up to 10 test points in each of 4 tasks")
+    assert opening(few)[2].claim == "Roughly: only 4 tasks could be averaged."
+    assert opening(few)[2].evidence.startswith("980 answers, up to 10 test points in each of 4 tasks")
 
 
 def test_a_claim_is_told_with_each_models_own_skill() -> None:
@@ -113,7 +114,7 @@ def test_a_claim_is_told_with_each_models_own_skill() -> None:
         known = reading()
         return replace(known, label=label, summary=known.summary | {"claims": [claim]})
 
-    section = next(section for section in COHERENCE_SECTIONS if "speed-copy" in section.claims)
+    (section,) = coherence.PROBE.sections
     both = what_this_run_shows(section, [solver("A", 1.0, "holds"), solver("B", 0.1, "cannot be told")])[-1]
     assert "A 5.0\u00a0%, 1.0 to 9.0, of 100\u00a0%: holds" in both
     assert "B 5.0\u00a0%, 1.0 to 9.0, of 10\u00a0%: cannot be told" in both

@@ -7,14 +7,14 @@ from typer.testing import CliRunner
 
 from maskwise.cli import app
 from maskwise.decoding.rules import RULES
-from maskwise.probes.toy import Toy, read_toy
+from maskwise.experiments.toy import Toy, read_toy
 from maskwise.report.toy import distance, lines_of, three_sentences, toy_result
-from probes.oracle import perfect_toy
+from oracle import perfect_toy
 
 DATA = [0.55, 0.0, 0.14, 0.31]
 PRODUCT = [0.3795, 0.1705, 0.3105, 0.1395]
 TOY = Toy({"A": 0.55, "B": 0.69}, DATA, PRODUCT, DATA, {"low-confidence": [0.72, 0, 0.18, 0.1], "random": DATA},
-          {"low-confidence": 3.0, "random": 3.0, "left-to-right": 3.0})  # fmt: skip
+          {"low-confidence": 3.0, "random": 3.0, "left-to-right": 3.0}).summary()  # fmt: skip
 
 
 def test_the_distance_is_total_variation():
@@ -43,7 +43,7 @@ def test_the_command_trains_a_model_that_agrees_within_two_hundredths_and_writes
     done = CliRunner().invoke(app, ["toy", "--json", "--out", str(tmp_path)])
     assert done.exit_code == 0
     found = json.loads(done.stdout)
-    assert list(found) == ["marginals", "data", "parallel", "sequential", "rules"]
+    assert list(found) == ["marginals", "data", "parallel", "sequential", "rules", "forwards"]
     assert found["marginals"] == pytest.approx({"A": 0.55, "B": 0.69}, abs=0.02)
     assert found["data"] == pytest.approx(DATA)
     assert found["parallel"] == pytest.approx(PRODUCT, abs=0.02)

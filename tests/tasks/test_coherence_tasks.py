@@ -6,10 +6,10 @@ from itertools import product
 import pytest
 import torch
 
+from known import shipped_tokenizer
 from maskwise.errors import UserError
 from maskwise.tasks.coherence import NAMES, ask, closed_form, ideal_marginals, make_puzzle, one_token_words
 from maskwise.tasks.words import load_words
-from probes.known import shipped_tokenizer
 
 
 def brute_force(name, counts):

@@ -8,7 +8,7 @@ import typer.core
 from maskwise import __version__
 from maskwise.cli.checkpoints import convert, export, models, verify
 from maskwise.cli.decoding import generate, score
-from maskwise.cli.probing import compare, cures, diagnose, report, toy
+from maskwise.cli.measuring import ListsProbes, compare, cures, diagnose, report, toy
 from maskwise.cli.tuning import tune
 from maskwise.errors import UserError
 
@@ -42,7 +42,7 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 for command in (models, convert, verify, diagnose, report, generate, score, compare, export, tune, toy, cures):
-    app.command()(command)
+    app.command(cls=ListsProbes if command is diagnose else None)(command)
 
 
 def _version(asked: bool) -> None:

@@ -1,37 +1,62 @@
-"""To whom does the answer attend? The share of its attention that goes to masks, near and far context, by layer."""
+"""attention (ours): the share of the answer's attention that goes to masks, near and far context, by layer.
 
-from collections.abc import Sequence
-from dataclasses import replace
+Asked like mask-attribution. Condition: {"extra masks": 50}; evidence {"masks": [a share per layer], "near", "far",
+"answer"}.
+"""
 
-import torch
+from collections.abc import Iterator
+from functools import partial
 
-from maskwise.models.base import Batch, Model
-from maskwise.probes.attribution import mask_groups
-from maskwise.probes.runner import Answer, ask
-from maskwise.tasks.prompts import Prompt
+from maskwise.probes.attribution import ORDERINGS, QUICK_ORDERINGS
+from maskwise.probes.evidence import entry_per_target
+from maskwise.probes.mask_attribution import EXTRA_MASKS, mask_units
+from maskwise.probes.probe import Probe, Setup, Unit
+from maskwise.probes.section import Measure, Point, Section, Shown
 
-PROBE = "attention"
-GROUPS = ("answer", "masks", "near", "far")
-DIGITS = 5
+NAME = "attention"
+ATTENTION_COST = 4
 
 
-def watch(model: Model, prompts: Sequence[Prompt], near: int) -> list[Answer]:
-    """Answers with evidence {group: [share in each layer]}, means over the heads; the four groups add up to 1.
+def units(setup: Setup) -> Iterator[Unit]:
+    from maskwise.probes.answers.attention import watch
 
-    "answer" is the answer's own place and, for shifted models, the place before it, which does the looking.
-    """
-    answers = ask(model, prompts)
-    batch = Batch.pack([prompt.ids for prompt in prompts], model.device)
-    layers = model.attention(batch, [[prompt.row] for prompt in prompts])  # L of [S, heads, longest]
-    groups = torch.zeros(len(prompts), batch.longest, dtype=torch.int64)
-    for number, prompt in enumerate(prompts):
-        groups[number, : len(prompt.ids)] = torch.tensor(mask_groups(model, prompt, near))
-    places = groups.to(model.device)
-    shares = torch.stack(
-        [seen.new_zeros(len(prompts), len(GROUPS)).scatter_add(1, places, seen.mean(1)) for seen in layers]
-    )  # [L, S, groups]
-    told = shares.permute(1, 2, 0).cpu().double().round(decimals=DIGITS).tolist()
+    if setup.model.kind == "wrapped":
+        setup.note(f"{NAME} was not run: the attention of a wrapped model cannot be read")
+        return iter(())
+    return mask_units(setup, NAME, partial(watch, near=setup.own["near"]), ATTENTION_COST)
+
+
+def _points(shown: Shown) -> list[Point]:
+    """Masks first; an autoregressive model has none."""
+    names = {"masks": "masks", "near": "nearest context", "far": "farther context", "answer": "itself"}
     return [
-        replace(answer, evidence=dict(zip(GROUPS, table, strict=True)))
-        for answer, table in zip(answers, told, strict=True)
+        Point(name, 1 + entry["condition"]["layer"], entry)
+        for tokens, name in names.items()
+        for entry in shown.entries(NAME)
+        if entry["condition"]["tokens"] == tokens and not (tokens == "masks" and shown.is_autoregressive)
     ]
+
+
+PROBE = Probe(
+    name=NAME,
+    group="evidence",
+    about="attention of the answer by kind of token and layer",
+    units=units,
+    parameters=ORDERINGS | EXTRA_MASKS,
+    quick=QUICK_ORDERINGS,
+    measures=entry_per_target,
+    sections=(
+        Section(
+            title="To whom does the answer attend?",
+            question="The share of its attention that the place which predicts the answer pays to masks, to the "
+            "nearest context and to all farther context, layer by layer, mean over heads.",
+            paper="Not in the paper; asked for by its reviewers.",
+            how_to_read="The four lines add up to 100 % in each layer. Attention to masks is attention lost to the "
+            "text.",
+            x_label="Layer",
+            at="layer {}",
+            points=_points,
+            measures=(Measure("evidence", "Share of attention", "evidence_low", "evidence_high"),),
+        ),
+    ),
+)

@@ -1,23 +1,28 @@
-"""Probes over labelled exercises: points in space by the order of the examples, and data sets by the share of masks.
+"""What the probes over labelled exercises share: prompts in format B, and data sets by the share of masks.
 
-All are in format B: the prompt is cut before the label, and masks enough for the longest label and `].` follow. The
-label's first token is scored.
+The prompt is cut before the label, and masks enough for the longest label and `].` follow. The label's first token is
+scored.
 """
 
 import random
 from collections.abc import Collection, Iterator, Sequence
+from functools import partial
+from typing import TYPE_CHECKING
 
 from maskwise.errors import UserError
-from maskwise.models.base import Model
-from maskwise.probes.records import Condition, Key, make_key, still_to_ask
-from maskwise.probes.variants import Asker, Item
-from maskwise.tasks.datasets import HOTPOTQA, Dataset
+from maskwise.probes.probe import Asker, Item, Probe, Setup, Unit, slices
+from maskwise.probes.section import Point, Shown
+from maskwise.records.record import Condition, Key, still_to_ask
+from maskwise.tasks.datasets import HOTPOTQA, Dataset, with_distinct_labels
 from maskwise.tasks.labelled import Labelled, answer_masks, balanced
-from maskwise.tasks.points import LABELS, ORDERS, Cloud, arranged, exercise
 from maskwise.tasks.prompts import encode_label, opened
 
-POINTS, TEXTS = "points", "labelled-text"
+if TYPE_CHECKING:
+    from maskwise.models.base import Model
+
 ONE_SHOT_TOKENS = 300  # the longest single example shown before a HotpotQA question
+SHARES = {"shares": (0.0, 0.05, 0.1, 0.2), "longest_prompt": 1000}
+QUICK_SHARES = {"shares": (0.0, 0.1, 0.2)}
 
 
 def label_item(
@@ -30,34 +35,26 @@ def label_item(
     return Item(key, condition, prompt, asker.tokenizer.decode([prompt.answer_id]))
 
 
-# Points in space
-
-
-def point_items(
-    asker: Asker, cloud: Cloud, count: int, masks: int, points: Sequence[int], done: Collection[Key]
-) -> Iterator[Item]:
-    """Each test point after the same examples as drawn, nearest first and nearest last."""
-    for point in points:
-        for order in ORDERS:
-            key = make_key(POINTS, cloud.name, point, {"order": order})
-            if key not in done:
-                test = exercise(cloud.tests[point], cloud.test_labels[point])
-                yield label_item(asker, key, {"order": order}, arranged(cloud, point, order, count), test, masks)
-
-
-def examples_that_fit(asker: Asker, cloud: Cloud, window: int) -> int:
-    """As many examples as the window holds, a few tokens spared for longer numbers."""
-    masks = answer_masks(asker.tokenizer, LABELS)
-    count = len(cloud.examples)
-    while count > 0:
-        sample = list(point_items(asker, cloud, count, masks, [0], set()))
-        if max(len(item.prompt.ids) for item in sample) + 8 <= window:
-            break
-        count = count * 9 // 10
-    return count
-
-
-# Data sets
+def data_units(setup: Setup, probe: Probe, shots: int, want: str) -> Iterator[Unit]:
+    """Questions of the data sets given, under each share of masks. `want` says what to give with --data."""
+    given = [found for name, found in setup.data.items() if probe.takes(name)]
+    asker, own, settings = setup.asker, setup.own, setup.settings
+    shares = (0.0,) if setup.model.causal else own["shares"]
+    if not given:
+        setup.note(f"{probe.name} was not run for want of data: give it with --data {want}")
+    for read in given:
+        found = with_distinct_labels(read, asker.tokenizer)
+        if found.labels != read.labels:
+            setup.note(f"{found.name}: its labels begin alike in this tokenizer and were given letters")
+        masks = answer_masks(asker.tokenizer, found.labels)
+        examples = data_examples(asker, found, shots, settings.seed)
+        longest = min(own["longest_prompt"], longest_that_fits(setup.model, shares, masks))
+        tests = tests_that_fit(asker, found, examples, settings.points, longest, settings.seed)
+        if len(tests) < settings.points:
+            setup.note(f"{found.name}: {len(tests)} questions of at most {longest} tokens, not {settings.points}")
+        make = partial(data_items, asker, probe.name, found.name, examples, tests, masks, shares)
+        for points in slices(len(tests)):
+            yield Unit(points, len(shares), make)
 
 
 def data_examples(asker: Asker, data: Dataset, shots: int, seed: int) -> list[Labelled]:
@@ -94,6 +91,10 @@ def data_items(
         yield label_item(asker, key, condition, examples, tests[point], masks, float(condition["share"]))
 
 
-def longest_prompt(model: Model, shares: Sequence[float], masks: int) -> int:
+def longest_that_fits(model: "Model", shares: Sequence[float], masks: int) -> int:
     """How many tokens a prompt may have so that it fits the window with the largest share of masks on top."""
     return int((model.window - masks) / (1 + max(shares)))
+
+
+def by_share(probe: str, shown: Shown) -> list[Point]:
+    return [Point("", 100 * entry["condition"]["share"], entry) for entry in shown.entries(probe)]

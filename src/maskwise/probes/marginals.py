@@ -1,6 +1,7 @@
-"""Do distant masks become alike? A prompt and many masks in one pass, and what is predicted at each distance.
+"""marginals: do distant masks become alike? A prompt and many masks in one pass, what is predicted at each distance.
 
-By the distance d from the last visible token (d = 1 is the mask beside it), for the prediction p_d:
+After Sun, Wen and Wang (arXiv 2510.03289), who conjecture it. By the distance d from the last visible token (d = 1 is
+the mask beside it), for the prediction p_d:
 
     entropy and the top token's probability; -log p of the true token
     tv_next      TV(p_d, p_d+1) = 1/2 sum |p_d - p_d+1|: 0 where neighbours are predicted alike
@@ -8,65 +9,44 @@ By the distance d from the last visible token (d = 1 is the mask beside it), for
     common       probability of the end token and the 50 most frequent tokens together
     mode_common  1 where the most probable token is one of these, else 0
 
-once with masks to the end of the canvas, once with the text going on after them (a visible suffix).
+once with masks to the end of the canvas, once with the text going on after them. Condition: {"suffix": "none",
+"distance": 8}, or "visible".
 """
 
+import math
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
-import torch
-from torch import Tensor
-
-from maskwise.models.base import Batch, Model
-from maskwise.probes.records import Condition, Key, still_to_ask
-from maskwise.probes.runner import DIGITS, Answer, answers_of
-from maskwise.probes.variants import Item
+from maskwise.probes.evidence import measured_besides
+from maskwise.probes.probe import NO_MASK_TOKEN, Item, Probe, Setup, Unit
+from maskwise.probes.section import Measure, Point, Section, Shown, as_share, named_curves
+from maskwise.probes.text import GAP, QUICK_GAP, TASK, Gap, gap_of, gap_pieces
+from maskwise.records.record import Condition, Key, Record, still_to_ask
+from maskwise.scoring.claims import Claim, differences, judged, mean_of, means_by_point
 from maskwise.tasks.prompts import Prompt
 
-PROBE, TASK = "marginals", "text"
-MOST_FREQUENT = 50
+NAME = "marginals"
+ALIKE = 0.1  # total variation: nine tenths of the predictions agree
 
 
-@dataclass(frozen=True)
-class Gap:
-    """A piece of text with a gap: `before` tokens are visible, `masks` are hidden, `after` follow."""
+def units(setup: Setup) -> Iterator[Unit]:
+    from maskwise.probes.answers.marginals import common_tokens, compare_rows, text_frequencies
 
-    before: int = 64
-    masks: int = 64
-    after: int = 32
-
-    @property
-    def length(self) -> int:
-        return self.before + self.masks + self.after
-
-
-def cut_text(tokenizer: Any, text: str, length: int, count: int) -> list[tuple[int, ...]]:
-    """Up to `count` pieces of `length` tokens, spread evenly over the text."""
-    ids = _text_ids(tokenizer, text)
-    room = len(ids) - length
-    if room < 0:
-        return []
-    few = min(count, len(ids) // length)
-    starts = [n * room // max(1, few - 1) for n in range(few)]
-    return [tuple(ids[start : start + length]) for start in starts]
-
-
-def text_frequencies(tokenizer: Any, text: str, vocabulary: int) -> Tensor:
-    """The share of each token among those of the text, [V]."""
-    ids = torch.tensor(_text_ids(tokenizer, text))
-    return torch.bincount(ids, minlength=vocabulary).float() / len(ids)
-
-
-def _text_ids(tokenizer: Any, text: str) -> list[int]:
-    """Tokens of the text as running prose: how a file breaks its lines is not the model's matter."""
-    return tokenizer(" ".join(text.split()), add_special_tokens=False)["input_ids"]
+    pieces, gap, distances = gap_pieces(setup, NAME), gap_of(setup.own), setup.own["distances"]
+    if not pieces:
+        return
+    tokenizer, mask_id = setup.asker.tokenizer, setup.asker.mask_id
+    frequencies = text_frequencies(tokenizer, setup.text, setup.model.vocab)
+    common = common_tokens(frequencies, tokenizer.eos_token_id)
+    assert mask_id is not None
+    make = partial(gap_items, mask_id, tokenizer, pieces, gap, distances)
+    answer = partial(compare_rows, frequencies=frequencies, common=common)
+    yield Unit(range(len(pieces)), len(conditions(distances, gap)), make, answer)
 
 
 def conditions(distances: Sequence[int], gap: Gap) -> list[Condition]:
-    return [
-        {"suffix": suffix, "distance": d} for suffix in ("none", "visible") for d in distances if d <= gap.masks
-    ]  # fmt: skip
+    return [{"suffix": suffix, "distance": d} for suffix in ("none", "visible") for d in distances if d <= gap.masks]
 
 
 def gap_items(
@@ -78,49 +58,117 @@ def gap_items(
     points: Sequence[int],
     done: Collection[Key],
 ) -> Iterator[Item]:
-    for key, point, condition in still_to_ask(PROBE, TASK, points, conditions(distances, gap), done):
+    for key, point, condition in still_to_ask(NAME, TASK, points, conditions(distances, gap), done):
         piece, row = pieces[point], gap.before + int(condition["distance"]) - 1
         end = piece[gap.before + gap.masks :] if condition["suffix"] == "visible" else ()
         ids = (*piece[: gap.before], *[mask_id] * gap.masks, *end)
         yield Item(key, condition, Prompt(ids, row, piece[row], gap.masks), tokenizer.decode([piece[row]]))
 
 
-def common_tokens(frequencies: Tensor, end_id: int | None) -> Tensor:
-    """The end token and the most frequent ones, [n]."""
-    found = set(frequencies.topk(min(MOST_FREQUENT, len(frequencies))).indices.tolist())
-    return torch.tensor(sorted(found | ({end_id} if end_id is not None else set())))
+def claims(records: Sequence[Record]) -> list[Claim]:
+    """Distant masks become alike. Near is the mask beside the visible text, far the second half of the gap."""
+    masks = max(record["masks"] for record in records)
+    open_end = [record for record in records if record["condition"]["suffix"] == "none"]
+    closed = [record for record in records if record["condition"]["suffix"] == "visible"]
 
+    def near(record: Record) -> bool:
+        return record["condition"]["distance"] == 1
 
-@torch.inference_mode()
-def compare_rows(model: Model, prompts: Sequence[Prompt], frequencies: Tensor, common: Tensor) -> list[Answer]:
-    """Each different canvas is read once, at the rows asked and the rows after them."""
-    canvases = list(dict.fromkeys(prompt.ids for prompt in prompts))
-    number = {ids: place for place, ids in enumerate(canvases)}
-    batch = Batch.pack(canvases, model.device)
-    hidden = model.hidden(batch)
-    frequencies, common = frequencies.to(model.device), common.to(model.device)
+    def far(record: Record) -> bool:
+        return masks / 2 <= record["condition"]["distance"] < masks
 
-    def logits_at(rows: list[int]) -> Tensor:
-        sequence = torch.tensor([number[prompt.ids] for prompt in prompts], device=model.device)
-        return model.head(hidden[model.locate(batch, sequence, torch.tensor(rows, device=model.device))])
+    def middle(record: Record) -> bool:
+        return abs(record["condition"]["distance"] - (masks + 1) / 2) <= masks / 8
 
-    here = logits_at([prompt.row for prompt in prompts])
-    has_next = [prompt.row + 1 < len(prompt.ids) and prompt.ids[prompt.row + 1] == model.mask_id for prompt in prompts]
-    there = logits_at([prompt.row + follows for prompt, follows in zip(prompts, has_next, strict=True)])
-    p, beside = here.softmax(dim=-1), there.softmax(dim=-1)
-    measured = torch.stack([
-        (p - beside).abs().sum(dim=-1) / 2, (p - frequencies).abs().sum(dim=-1) / 2, p[:, common].sum(dim=-1),
-        torch.isin(p.argmax(dim=-1), common).float(),
-    ], dim=1).tolist()  # fmt: skip
-    wanted = torch.tensor([prompt.answer_id for prompt in prompts], device=model.device)
-    answers = answers_of(here, wanted)
+    def at_an_end(record: Record) -> bool:
+        return record["condition"]["distance"] in (1, masks)
+
+    def entropy(record: Record) -> float:
+        return record["entropy"]
+
+    def alike(record: Record) -> float:
+        return record["evidence"]["tv_next"]
+
+    def frequent(record: Record) -> float:
+        return record["evidence"].get("mode_common", math.nan)  # runs of earlier versions do not hold it
+
+    alike_near, frequent_near = (mean_of(means_by_point(open_end, near, value)) for value in (alike, frequent))
     return [
-        replace(answer, evidence=_evidence(line, follows))
-        for answer, line, follows in zip(answers, measured, has_next, strict=True)
-    ]
+        judged("far-unsure", "far from the text the model is less sure", "entropy, far less near",
+               differences(open_end, far, near, entropy), "nats"),
+        judged("far-doubtful", "confidence falls with distance", "top probability, near less far",
+               differences(open_end, near, far, lambda record: record["confidence"]), "points", bounds=(-1, 1)),
+        judged("grow-alike", "neighbours grow more alike with distance", "distance of neighbours, near less far",
+               differences(open_end, near, far, alike), "points", bounds=(-1, 1)),
+        judged("far-identical", "far neighbours are almost identical", "distance of neighbours, far",
+               means_by_point(open_end, far, alike), "share", nothing=alike_near, asked=ALIKE, less=True,
+               bounds=(0, 1)),
+        judged("far-frequent", "far predictions name frequent words or the end", "most probable token is frequent, far",
+               means_by_point(open_end, far, frequent), "share", nothing=frequent_near, asked=0.5, bounds=(0, 1)),
+        judged("middle-unsure", "with text on both sides it is the middle that is unsure", "entropy, middle less ends",
+               differences(closed, middle, at_an_end, entropy), "nats"),
+    ]  # fmt: skip
 
 
-def _evidence(line: list[float], follows: bool) -> dict[str, float]:
-    """The last mask has no neighbour to be like."""
-    names = ("tv_next", "tv_unigram", "common", "mode_common")
-    return {name: round(value, DIGITS) for name, value in zip(names, line, strict=True) if follows or name != "tv_next"}
+_curves = named_curves(NAME, "distance", "suffix", {"none": "masks to the end", "visible": "text after the masks"})
+
+
+def _likeness(shown: Shown) -> list[Point]:
+    """The last mask has no neighbour."""
+    return [point for point in _curves(shown) if point.entry.get("tv_next") is not None]
+
+
+PROBE = Probe(
+    name=NAME,
+    group="coherence",
+    about="predictions of masks by their distance from the text",
+    units=units,
+    parameters=GAP | {"distances": (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 40, 48, 56, 60, 62, 63, 64)},
+    quick=QUICK_GAP,
+    not_causal=NO_MASK_TOKEN,
+    measures=measured_besides,
+    chance=None,
+    claims=claims,
+    columns={"entropy": "entropy", "confidence": "top", "common": "frequent", "tv_next": "to next",
+             "tv_unigram": "to unigram"},
+    sections=(
+        Section(
+            title="Do distant masks become alike?",
+            question="A piece of text, then many masks, predicted in one pass. How unsure is the model of a mask far "
+            "from the text, and how close is it to simply naming frequent words?",
+            paper="A conjecture: far from any visible token predictions lose information and become almost identical, "
+            "in the middle when both ends are visible.",
+            how_to_read="A line that climbs and levels off shows predictions that fade into word frequencies. With "
+            "text after the masks it should be highest in the middle. Frequent: the text's 50 commonest tokens and the "
+            "end. Near is the mask beside the text, far the second half of the masks.",
+            x_label="Distance from the last visible token",
+            at="distance {}",
+            points=_curves,
+            measures=(
+                Measure("entropy", "Entropy (nats)", "", "", percent=False),
+                as_share("common", "Share of frequent tokens"),
+            ),
+            caption="Line: mean over pieces of text; band: 95 % interval.",
+            says=lambda shown: [],  # the ends of these curves say little: it is the middle that counts
+            claims=("far-unsure", "far-doubtful", "far-frequent", "middle-unsure"),
+        ),
+        Section(
+            name="likeness",
+            title="How alike, and how like plain frequencies?",
+            question="The distance (total variation) between the predictions of neighbouring masks, and between a "
+            "prediction and the frequencies of the text's tokens.",
+            paper="Neighbours become almost identical; their modes are function words or the end token.",
+            how_to_read="0 % is identical, 100 % is nothing in common. Lines that fall to the right confirm it.",
+            x_label="Distance from the last visible token",
+            at="distance {}",
+            points=_likeness,
+            measures=(
+                as_share("tv_next", "Distance to the next mask's prediction"),
+                as_share("tv_unigram", "Distance to word frequencies"),
+            ),
+            caption="Line: mean over pieces of text; band: 95 % interval.",
+            says=lambda shown: [],
+            claims=("grow-alike", "far-identical"),
+        ),
+    ),
+)  # fmt: skip

@@ -10,12 +10,16 @@ from rich.console import Console
 from rich.progress import track
 
 from maskwise.errors import UserError
-from maskwise.probes.settings import DEFAULT, FULL, QUICK
-from maskwise.report import figures, words
-from maskwise.report.curves import Measure, Section, in_order, panels
+from maskwise.probes.section import Measure, Section
+from maskwise.report import figures
+from maskwise.report.comparison import Row
+from maskwise.report.panels import in_order, panels
 from maskwise.report.readings import Reading, differing_settings
 from maskwise.report.sections import sections_for
+from maskwise.report.sentences import opening, what_this_run_shows
 from maskwise.report.templates import render
+from maskwise.report.tiles import Tile, tiles
+from maskwise.scoring.numbers import between, number, p_value, percent, points
 
 KINDS = {
     "llada": "masked diffusion (LLaDA)",
@@ -26,11 +30,11 @@ KINDS = {
 }
 
 
-def write_page(readings: Sequence[Reading], out: Path, changes: Sequence[words.Row] = ()) -> Path:
+def write_page(readings: Sequence[Reading], out: Path, changes: Sequence[Row] = ()) -> Path:
     """Draws the page of one run, or of several side by side, into `out`; returns the page's path.
 
     Everything is drawn before anything is written, and the page comes last: it never names what is not there.
-    `changes` are the rows of a comparison (compare.py) with the first run.
+    `changes` are the rows of a comparison (comparison.py) with the first run.
     """
     page, drawings = build(readings, changes)
     path = out / "report.html"
@@ -52,13 +56,13 @@ def home_of(readings: Sequence[Reading]) -> Path:
     return first if len(readings) == 1 else first.resolve().parent / "side-by-side"
 
 
-def build(readings: Sequence[Reading], changes: Sequence[words.Row] = ()) -> tuple[str, dict[str, bytes]]:
+def build(readings: Sequence[Reading], changes: Sequence[Row] = ()) -> tuple[str, dict[str, bytes]]:
     """The page's text, and the figures by file name."""
     drawings: dict[str, bytes] = {}
     shown: list[dict[str, Any]] = []
     chosen = sections_for(readings)
-    for section in track(chosen, "Drawing", console=Console(stderr=True), transient=True):
-        view, files = _section_view(section, readings, f"p{len(shown)}")
+    for probe, section in track(chosen, "Drawing", console=Console(stderr=True), transient=True):
+        view, files = _section_view(probe, section, readings, f"p{len(shown)}")
         shown.append(view)
         drawings |= files
     labels = [reading.label for reading in readings]
@@ -68,8 +72,8 @@ def build(readings: Sequence[Reading], changes: Sequence[words.Row] = ()) -> tup
         title=labels[0] if len(labels) == 1 else "Side by side: " + ", ".join(labels),
         models=models,
         scores=[
-            {"name": tiles[0]["name"], "meaning": tiles[0]["meaning"], "tiles": tiles}
-            for tiles in zip(*(model["tiles"] for model in models), strict=True)
+            {"name": row[0]["name"], "meaning": row[0]["meaning"], "tiles": row}
+            for row in zip(*(model["tiles"] for model in models), strict=True)
         ],
         changes=changes,
         sections=shown,
@@ -95,12 +99,12 @@ def _model_view(reading: Reading) -> dict[str, Any]:
         "folder": str(reading.folder),
         "complete": reading.manifest["complete"],
         "facts": [fact for fact in facts if fact != reading.label],
-        "sentences": words.three_sentences(reading),
-        "tiles": [_tile_view(tile) for tile in words.tiles(reading)],
+        "sentences": opening(reading),
+        "tiles": [_tile_view(tile) for tile in tiles(reading)],
     }
 
 
-def _tile_view(tile: words.Tile) -> dict[str, Any]:
+def _tile_view(tile: Tile) -> dict[str, Any]:
     """The little drawing under a score, 200 units wide: -25 % to 100 %, or -100 % to 100 % where that is too short."""
     bar = None
     if tile.marks is not None:
@@ -115,16 +119,16 @@ def _tile_view(tile: words.Tile) -> dict[str, Any]:
 
 
 def _section_view(
-    section: Section, readings: Sequence[Reading], prefix: str
+    probe: str, section: Section, readings: Sequence[Reading], prefix: str
 ) -> tuple[dict[str, Any], dict[str, bytes]]:
     drawn = panels(section, readings)
-    shows = words.what_this_run_shows(section, readings)
+    shows = what_this_run_shows(section, readings)
     label = f"{section.title} {' '.join(f'{line}.' for line in shows)}"
     svg, png = figures.svg_and_png(drawn)
-    name = "".join(c if c.isalnum() or c in "-_" else "-" for c in section.name or section.probe)
+    name = "".join(c if c.isalnum() or c in "-_" else "-" for c in section.name or probe)
     view = {
         "id": f"{prefix}-{name}",
-        "probe": section.name or section.probe,
+        "probe": section.name or probe,
         "title": section.title,
         "question": section.question,
         "paper": section.paper,
@@ -134,31 +138,33 @@ def _section_view(
         "full": figures.is_full_width(drawn),
         "wide": Markup(figures.inline(svg, f"{prefix}w", label)),
         "narrow": Markup(figures.inline(figures.narrow_svg(drawn), f"{prefix}n", label)),
-        "settings": _asked_lines(section, readings),
+        "settings": _asked_lines(probe, section, readings),
         "table": _numbers(section, readings),
     }
     return view, {f"{name}.svg": svg.encode(), f"{name}.png": png}
 
 
-def _asked_lines(section: Section, readings: Sequence[Reading]) -> str:
+def _asked_lines(probe: str, section: Section, readings: Sequence[Reading]) -> str:
     """How much was asked and with how many masks, said once for all models of which it is true."""
     told: dict[str, list[str]] = {}
     for reading in readings:
-        told.setdefault(_asked_line(section, reading), []).append(reading.label)
+        told.setdefault(_asked_line(probe, section, reading), []).append(reading.label)
     return " ".join(line if len(readings) == 1 else f"{', '.join(names)}: {line}" for line, names in told.items())
 
 
-def _asked_line(section: Section, reading: Reading) -> str:
-    if section.probe not in reading.asked:
+def _asked_line(probe: str, section: Section, reading: Reading) -> str:
+    if probe not in reading.asked:
         return "not run."
-    asked = reading.asked[section.probe]
-    counts = sorted({point.entry["masks"] for point in section.points(reading)})
-    masks = f"masks: {', '.join(map(str, counts))}" if counts != [0] else "no masks"
-    if section.probe == "nelbo" and not reading.is_autoregressive:
-        masks = "any share of the tokens masked"
+    asked = reading.asked[probe]
+    masks = section.masks(reading) if section.masks is not None else _masks_in_words(section, reading)
     each = f"{asked.fewest:,}" if asked.fewest == asked.most else f"{asked.fewest:,} to {asked.most:,}"
     tasks = f"{len(asked.tasks)} tasks with {each} test points each" if len(asked.tasks) > 1 else f"{each} test points"
     return f"{tasks}; {masks}."
+
+
+def _masks_in_words(section: Section, reading: Reading) -> str:
+    counts = sorted({point.entry["masks"] for point in section.points(reading)})
+    return f"masks: {', '.join(map(str, counts))}" if counts != [0] else "no masks"
 
 
 def _numbers(section: Section, readings: Sequence[Reading]) -> dict[str, list[Any]]:
@@ -185,8 +191,8 @@ def _numbers(section: Section, readings: Sequence[Reading]) -> dict[str, list[An
             *(_with_interval(entry, measure) for measure in drawn),
             str(entry["masks"]),
             f"{entry['n']:,}",
-            words.percent(entry["accuracy"], 1),
-            words.between(entry["low"], entry["high"], 1),
+            percent(entry["accuracy"], 1),
+            between(entry["low"], entry["high"], 1),
             *([_against_baseline(entry)] if tested else []),
             *(_with_interval(entry, Measure(key, "", f"{key}_low", f"{key}_high", percent=False)) for key in extras),
         ]
@@ -198,16 +204,16 @@ def _numbers(section: Section, readings: Sequence[Reading]) -> dict[str, list[An
 def _with_interval(entry: dict[str, Any], measure: Measure) -> str:
     value, low, high = entry.get(measure.key), entry.get(measure.low), entry.get(measure.high)
     if measure.percent:
-        return words.percent(value, 1) + (f" ({words.between(low, high, 1)})" if low is not None else "")
+        return percent(value, 1) + (f" ({between(low, high, 1)})" if low is not None else "")
     digits = 3 if measure.key == "evidence" else 2
-    ends = "" if low is None else f" ({words.number(low, digits)} to {words.number(high, digits)})"
-    return words.number(value, digits) + ends
+    ends = "" if low is None else f" ({number(low, digits)} to {number(high, digits)})"
+    return number(value, digits) + ends
 
 
 def _against_baseline(entry: dict[str, Any]) -> str:
     if "paired" not in entry:
         return "–"
-    return f"{words.points(entry['paired']['difference'])}, {words.p_value(entry['paired']['p'])}"
+    return f"{points(entry['paired']['difference'])}, {p_value(entry['paired']['p'])}"
 
 
 def _notes(readings: Sequence[Reading]) -> list[str]:
@@ -261,24 +267,8 @@ def _short_count(count: int) -> str:
 
 def _commands(readings: Sequence[Reading], compared: bool) -> dict[str, Any]:
     folders = " ".join(shlex.quote(str(reading.folder)) for reading in readings)
+    measured = dict.fromkeys(reading.manifest.get("command") for reading in readings)
     return {
-        "measure": [measure_command(reading.manifest) for reading in readings],
+        "measure": [command for command in measured if command],
         "draw": f"maskwise {'compare' if compared else 'report'} {folders}",
     }
-
-
-def measure_command(manifest: dict[str, Any]) -> str:
-    """The diagnose command that asks the same: the preset, and the options in which the run left it."""
-    settings = manifest["settings"]
-    preset = {"quick": QUICK, "full": FULL}.get(settings["preset"], DEFAULT)
-    parts = ["maskwise", "diagnose", manifest["model"]["name"]]
-    parts += [f"--{preset.preset}"] if preset is not DEFAULT else []
-    if tuple(settings["probes"]) != preset.probes:
-        parts += ["--probes", ",".join(settings["probes"])]
-    passages = settings.get("passages", preset.passages)
-    if (settings["points"], passages) != (preset.points, preset.passages):  # the option sets both
-        parts += ["--points", str(settings["points"])]
-    if settings["seed"] != preset.seed:
-        parts += ["--seed", str(settings["seed"])]
-    parts += ["--chat"] if settings["chat"] else []
-    return shlex.join([*parts, "--dtype", manifest["model"]["dtype"]])

@@ -8,8 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from maskwise.errors import UserError
-from maskwise.probes.records import Run, read_run
-from maskwise.probes.scores import summarise
+from maskwise.probes import PROBES
+from maskwise.probes.probe import Probe
+from maskwise.probes.summary import summarise, unknown_probe
+from maskwise.records.folder import Run, read_run
 from maskwise.report.figures import pretty
 
 LONGEST_LABEL = 48
@@ -27,12 +29,16 @@ class Asked:
 
 @dataclass(frozen=True)
 class Reading:
-    """One run, ready to be shown. `label` is short and differs from that of every other run on the page."""
+    """One run, ready to be shown. `label` is short and differs from that of every other run on the page.
+
+    `probes` are those the page knows how to show, in its order.
+    """
 
     label: str
     run: Run
     summary: dict[str, Any]
     asked: dict[str, Asked]
+    probes: Sequence[Probe] = PROBES
 
     @property
     def folder(self) -> Path:
@@ -49,8 +55,11 @@ class Reading:
     def entries(self, probe: str) -> list[dict[str, Any]]:
         return self.summary["probes"].get(probe, [])
 
+    def probe(self, name: str) -> Probe:
+        return next((probe for probe in self.probes if probe.name == name), unknown_probe(name))
 
-def read_all(folders: Sequence[Path]) -> list[Reading]:
+
+def read_all(folders: Sequence[Path], probes: Sequence[Probe] = PROBES) -> list[Reading]:
     """Reads each folder once, in the order given."""
     if not folders:
         raise UserError("no run folder was named; give one or more folders written by maskwise diagnose")
@@ -63,7 +72,8 @@ def read_all(folders: Sequence[Path]) -> list[Reading]:
         [(run.manifest["model"]["name"], folder) for run, folder in zip(runs, unique, strict=True)]
     )
     return [
-        Reading(label, run, summarise(run), count_asked(run.records)) for label, run in zip(labels, runs, strict=True)
+        Reading(label, run, summarise(run, probes), count_asked(run.records), probes)
+        for label, run in zip(labels, runs, strict=True)
     ]
 
 

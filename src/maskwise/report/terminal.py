@@ -1,44 +1,88 @@
 """A run's summary on the terminal: the scores, then each probe's curve with its mask counts."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from maskwise.probes.settings import COHERENCE_PROBES
-from maskwise.report.coherence_tables import coherence_tables
-from maskwise.report.words import MEANINGS, Row, between, nothing_differed, number, percent
+from maskwise.probes.section import TextTable
+from maskwise.probes.summary import score_rules
+from maskwise.report.comparison import Row
+from maskwise.report.readings import Reading
+from maskwise.report.sentences import nothing_differed, verdict_number
+from maskwise.scoring.numbers import between, number, percent
 
 BAR = 20
 
 
-def print_summary(summary: dict[str, Any]) -> None:
+def print_summary(reading: Reading) -> None:
     """On standard output. Names come from data, so they are printed as they are and never read as markup."""
-    console = Console(highlight=False)
+    console, summary = Console(highlight=False), reading.summary
     console.print(Text(f"\n{summary['model']}", style="bold"))
-    console.print(_scores(summary))
-    for probe, entries in summary["probes"].items():
-        if probe in COHERENCE_PROBES:
-            continue
+    console.print(_scores(reading))
+    for name, entries in summary["probes"].items():
+        columns = reading.probe(name).columns
         short = [entry for entry in entries if not {"example", "layer"} & entry["condition"].keys()]
-        if short:
-            console.print(_curve(probe, short))
+        if columns is not None:
+            if columns:
+                console.print(_measures(name, columns, entries))
+        elif short:
+            console.print(_curve(name, short))
         elif entries:
-            console.print(Text(f"{probe}: {len(entries)} values, drawn in the report", style="dim"))
-    for table in coherence_tables(summary):
-        console.print(table)
+            console.print(Text(f"{name}: {len(entries)} values, drawn in the report", style="dim"))
+    for probe in reading.probes:
+        for table in probe.tables(summary) if probe.tables is not None else []:
+            console.print(_text_table(table))
+    if summary.get("claims"):
+        console.print(_claims(summary["claims"]))
 
 
-def _scores(summary: dict[str, Any]) -> Table:
+def _scores(reading: Reading) -> Table:
     table = Table("score", "value", "95 % interval", "what it is", box=None, pad_edge=False, header_style="dim")
-    for key, (name, meaning) in MEANINGS.items():
-        score = summary["scores"][key]
-        interval = between(score["low"], score["high"]) if score["value"] is not None else ""
-        interval = nothing_differed(key, summary) or interval
-        table.add_row(name, Text(percent(score["value"]), style="bold"), interval, Text(meaning, style="dim"))
+    for rule, _ in score_rules(reading.probes).values():
+        score = reading.summary["scores"][rule.name]
+        interval = between(score["low"], score["high"]) if score["value"] is not None else score["why"]
+        interval = nothing_differed(rule.name, reading) or interval
+        table.add_row(
+            rule.title, Text(percent(score["value"]), style="bold"), interval, Text(rule.meaning, style="dim")
+        )
     return table
+
+
+def _measures(probe: str, columns: Mapping[str, str], entries: list[dict[str, Any]]) -> Table:
+    """A row per condition with what the probe measures; the accuracy of the first token would say little."""
+    keys = list(entries[0]["condition"])
+    rows = []
+    for entry in entries:
+        values = [entry.get(key) for key in columns]
+        numbers = ["" if value is None else f"{value:.3f}" for value in values]
+        rows.append((*(str(entry["condition"][key]) for key in keys), str(entry["n"]), *numbers))
+    return _text_table(TextTable(probe, (*keys, "n", *columns.values()), rows), len(keys))
+
+
+def _claims(claims: list[dict[str, Any]]) -> Table:
+    table = _table("the papers' claims, 95 % intervals")
+    for name in ("claim", "measured", "verdict"):
+        table.add_column(name)
+    for claim in claims:
+        table.add_row(claim["claim"], f"{claim['measure']}: {verdict_number(claim)}", Text(claim["verdict"], "bold"))
+    return table
+
+
+def _text_table(found: TextTable, names: int = 1) -> Table:
+    """The first `names` columns are text, the others numbers."""
+    table = _table(found.title)
+    for place, name in enumerate(found.head):
+        table.add_column(Text(name), justify="left" if place < names else "right")
+    for row in found.rows:
+        table.add_row(*map(Text, row))
+    return table
+
+
+def _table(title: str) -> Table:
+    return Table(title=Text(title, style="bold"), title_justify="left", box=None, pad_edge=False, header_style="dim")
 
 
 def _curve(probe: str, entries: list[dict[str, Any]]) -> Table:
@@ -46,7 +90,7 @@ def _curve(probe: str, entries: list[dict[str, Any]]) -> Table:
     keys = list(dict.fromkeys(key for entry in entries for key in entry["condition"] if key != "masks"))
     with_nll = any("nll" in entry for entry in entries)
     with_evidence = any("evidence" in entry for entry in entries)
-    table = Table(title=Text(probe, style="bold"), title_justify="left", box=None, pad_edge=False, header_style="dim")
+    table = _table(probe)
     for key in keys:
         table.add_column(Text(key))
     more = [*(["NLL"] if with_nll else []), *(["measured"] if with_evidence else [])]

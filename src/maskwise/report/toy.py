@@ -1,8 +1,14 @@
-"""The toy experiment as a person sees it: a table, a figure, three sentences."""
+"""The toy experiment as a person sees it: a table, a figure, three sentences.
 
-from maskwise.probes.toy import Toy
+A toy is the object that `maskwise toy --json` prints.
+"""
+
+from typing import Any
+
 from maskwise.report.bars import Bar, Chart
 from maskwise.report.results import Result
+
+Toy = dict[str, Any]
 
 PARTS = ("AB", "A, not B", "B, not A", "neither")
 PARALLEL, SEQUENTIAL = "one parallel step", "left to right, one a step"
@@ -10,8 +16,8 @@ PARALLEL, SEQUENTIAL = "one parallel step", "left to right, one a step"
 
 def lines_of(toy: Toy) -> dict[str, list[float]]:
     """Name -> shares, in the order of the table; the rule left-to-right is the sequential line."""
-    rules = {f"rule {rule}": shares for rule, shares in toy.rules.items() if rule != "left-to-right"}
-    return {"data": toy.data, PARALLEL: toy.parallel, SEQUENTIAL: toy.sequential, **rules}
+    rules = {f"rule {rule}": shares for rule, shares in toy["rules"].items() if rule != "left-to-right"}
+    return {"data": toy["data"], PARALLEL: toy["parallel"], SEQUENTIAL: toy["sequential"], **rules}
 
 
 def distance(shares: list[float], data: list[float]) -> float:
@@ -38,13 +44,13 @@ def toy_result(toy: Toy) -> Result:
 
 
 def _rows(toy: Toy) -> list[tuple[str, ...]]:
-    passes = {PARALLEL: 1.0, SEQUENTIAL: toy.forwards["left-to-right"]}
-    passes |= {f"rule {rule}": count for rule, count in toy.forwards.items()}
+    passes = {PARALLEL: 1.0, SEQUENTIAL: toy["forwards"]["left-to-right"]}
+    passes |= {f"rule {rule}": count for rule, count in toy["forwards"].items()}
     return [
         (
             name,
             *(f"{100 * share:.1f} %" for share in shares),
-            f"{distance(shares, toy.data):.3f}" if name != "data" else "",
+            f"{distance(shares, toy['data']):.3f}" if name != "data" else "",
             f"{passes[name]:.2f}" if name in passes else "",
         )
         for name, shares in lines_of(toy).items()
@@ -53,19 +59,20 @@ def _rows(toy: Toy) -> list[tuple[str, ...]]:
 
 def _chart(toy: Toy) -> Chart:
     bars = tuple(
-        Bar(name, tuple(shares), note=f"{distance(shares, toy.data):.2f} off" if name != "data" else "")
+        Bar(name, tuple(shares), note=f"{distance(shares, toy['data']):.2f} off" if name != "data" else "")
         for name, shares in lines_of(toy).items()
     )
     return Chart(bars, PARTS, "What each decoding makes of two coupled tokens", "Share of the outcomes")
 
 
 def three_sentences(toy: Toy) -> list[str]:
-    nearest = min(toy.rules, key=lambda rule: distance(toy.rules[rule], toy.data))
-    a, b = toy.marginals["A"], toy.marginals["B"]
-    exact, often, wanted = distance(toy.sequential, toy.data), toy.rules["low-confidence"][0], toy.data[0]
+    nearest = min(toy["rules"], key=lambda rule: distance(toy["rules"][rule], toy["data"]))
+    a, b = toy["marginals"]["A"], toy["marginals"]["B"]
+    exact, often, wanted = distance(toy["sequential"], toy["data"]), toy["rules"]["low-confidence"][0], toy["data"][0]
+    never = 100 * toy["parallel"][1]
     return [
         f"The model knows the right marginals, P(A) = {a:.2f} and P(B) = {b:.2f}, but one parallel step draws from "
-        f"their product: {100 * toy.parallel[1]:.0f} % of its outcomes are A without B, a pair the data never holds.",
+        f"their product: {never:.0f} % of its outcomes are A without B, a pair the data never holds.",
         f"One token at a time from left to right gives the data back (distance {exact:.3f}): the second token is asked "
         "for once the first stands.",
         "One token at a time is not enough where the place is chosen by what was drawn: low-confidence writes AB "

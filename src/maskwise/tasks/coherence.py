@@ -14,12 +14,12 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import permutations
-from typing import Any, Literal
-
-import torch
-from torch import Tensor
+from typing import TYPE_CHECKING, Any, Literal
 
 from maskwise.errors import UserError
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 Name = Literal["copy", "replace", "shuffle"]
 NAMES: tuple[Name, ...] = ("copy", "replace", "shuffle")
@@ -57,11 +57,13 @@ def make_puzzle(name: Name, items: Sequence[Any], other: Any = None) -> Puzzle:
 # What is known
 
 
-def ideal_marginals(puzzle: Puzzle, visible: Sequence[Any | None], vocabulary: int) -> Tensor:
+def ideal_marginals(puzzle: Puzzle, visible: Sequence[Any | None], vocabulary: int) -> "Tensor":
     """p(x_i | visible) of every place, [n, vocabulary]; the items are token ids, None is masked.
 
     Where no right answer agrees with what is visible, all is lost and every token is as good as another.
     """
+    import torch
+
     left = [
         answer
         for answer in puzzle.answers

@@ -1,0 +1,219 @@
+"""Commands that measure: one model, several compared, the toy experiment, the comparison of mitigations."""
+
+import shlex
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+import typer.core
+
+from maskwise.cli.common import LARGEST_SEED, Adapter, Device, Dtype, Json, ModelName, print_json, print_table
+from maskwise.errors import UserError
+
+if TYPE_CHECKING:
+    from maskwise.report.results import Result
+
+Quick = Annotated[bool, typer.Option("--quick", help="A first look: short prompts, 4 tasks, few points.")]
+Points = Annotated[int | None, typer.Option(help="Test points a task, and passages of text.")]
+Seed = Annotated[int, typer.Option(min=0, max=LARGEST_SEED, help="Draws the examples and questions.")]
+Chat = Annotated[bool, typer.Option("--chat", help="Ask through the chat template (Instruct models).")]
+BatchTokens = Annotated[int | None, typer.Option(help="Tokens per batch; halved when memory runs out.")]
+
+
+class ListsProbes(typer.core.TyperCommand):
+    """Its help ends with the probes, which are looked up only when it is shown."""
+
+    def format_epilog(self, ctx: Any, formatter: Any) -> None:
+        from maskwise.probes import PROBES
+
+        with formatter.section("Probes (in quick*, by default+, with --full all)"):
+            formatter.write_dl([
+                (probe.name + "*" * ("quick" in probe.presets) + "+" * ("default" in probe.presets), probe.about)
+                for probe in PROBES
+            ])  # fmt: skip
+
+
+def command_line() -> str:
+    """What the user typed, for the run's manifest."""
+    return shlex.join(["maskwise", *sys.argv[1:]])
+
+
+def diagnose(
+    model: ModelName = "tiny-llada",
+    probes: Annotated[str | None, typer.Option(help="Which probes, separated by commas; else the preset's.")] = None,
+    quick: Quick = False,
+    full: Annotated[bool, typer.Option("--full", help="As the paper: every probe, 1000 points a task.")] = False,
+    out: Annotated[Path | None, typer.Option(help="Run folder; else one under runs/ named after all settings.")] = None,
+    points: Points = None,
+    seed: Seed = 0,
+    chat: Chat = False,
+    words: Annotated[Path | None, typer.Option(help="Word lists of your own: JSON, {category: [word, ...]}.")] = None,
+    text: Annotated[Path | None, typer.Option(help="A text file for the probes that read prose.")] = None,
+    data: Annotated[
+        list[str] | None, typer.Option(help="NAME=PATH of a data set for hotpotqa and labelled-text; repeatable.")
+    ] = None,
+    batch_tokens: BatchTokens = None,
+    dtype: Dtype = "auto",
+    device: Device = None,
+    adapter: Adapter = None,
+    json: Json = False,
+) -> None:
+    """Ask where a model looks and what masks do to it; writes a report. Run again, it goes on where it stopped."""
+    if quick and full:
+        raise UserError("--quick and --full exclude each other: name one")
+    from maskwise.runs import settings as presets
+
+    preset = presets.QUICK if quick else presets.FULL if full else presets.DEFAULT
+    listed_probes = dict.fromkeys(name.strip() for name in probes.split(",")) if probes is not None else preset.probes
+    wanted = replace(preset, probes=tuple(listed_probes), seed=seed, chat=chat)
+    wanted = wanted if points is None else replace(wanted, points=points, passages=points)
+    presets.check(wanted)
+
+    from maskwise.models.opening import open as open_model
+    from maskwise.probes.text import load_text
+    from maskwise.runs.diagnose import diagnose as run_probes
+    from maskwise.runs.runner import join_crew, own_device
+    from maskwise.tasks.datasets import read_datasets
+    from maskwise.tasks.words import load_words
+
+    listed, prose, sets = load_words(words), load_text(text), read_datasets(data or [])
+    opened = open_model(model, dtype=dtype, device=own_device(device), adapter=adapter)
+    opened.compile_for_long_work()
+    folder = run_probes(opened, wanted, out, listed, prose, batch_tokens, sets, command_line())
+    if join_crew().rank > 0:
+        return
+    from maskwise.report.page import write_page
+    from maskwise.report.readings import read_all
+    from maskwise.report.terminal import print_summary
+
+    readings = read_all([folder])
+    page = write_page(readings, folder)
+    if json:
+        return print_json(readings[0].summary)
+    print_summary(readings[0])
+    typer.echo(f"report: {page}")
+
+
+def report(
+    folders: Annotated[list[Path], typer.Argument(help="Run folders written by maskwise diagnose.")],
+    out: Annotated[Path | None, typer.Option("--out", help="Folder for the page and its figures.")] = None,
+    json: Json = False,
+) -> None:
+    """Draw the report again from run folders alone; several runs are laid side by side."""
+    from maskwise.report.page import home_of, write_page
+    from maskwise.report.readings import read_all
+    from maskwise.report.terminal import print_summary
+
+    readings = read_all(folders)
+    page = write_page(readings, out or home_of(readings))
+    if json:
+        return print_json({"report": str(page), "runs": [reading.summary for reading in readings]})
+    for reading in readings:
+        print_summary(reading)
+    typer.echo(f"\n{page}")
+
+
+def compare(
+    names: Annotated[list[str], typer.Argument(help="Models, adapter folders or run folders; the first is before.")],
+    quick: Quick = False,
+    out: Annotated[Path | None, typer.Option(help="Folder for the page; else one beside the first run.")] = None,
+    points: Points = None,
+    seed: Seed = 0,
+    chat: Chat = False,
+    batch_tokens: BatchTokens = None,
+    dtype: Dtype = "auto",
+    device: Device = None,
+    json: Json = False,
+) -> None:
+    """Did tuning help, and what did it cost? The same questions to each model, and what changed from the first."""
+    if len(names) < 2:
+        raise UserError("name at least two models or run folders to compare")
+    from maskwise.experiments import compare as comparison
+    from maskwise.runs import settings as presets
+    from maskwise.runs.runner import join_crew, own_device
+
+    wanted = comparison.compare_settings(presets.QUICK if quick else presets.DEFAULT, points, seed, chat)
+    presets.check(wanted)
+    comparison.check_names(names)
+    place, line = own_device(device), command_line()
+    folders = [comparison.run_of(name, wanted, dtype, place, batch_tokens, line) for name in names]
+    if join_crew().rank > 0:
+        return
+    from maskwise.report.comparison import rows_of
+    from maskwise.report.page import home_of, write_page
+    from maskwise.report.terminal import print_changes
+
+    result, readings = comparison.compare(folders)
+    rows = rows_of(result["models"], result["changes"])
+    page = write_page(readings, out or home_of(readings), rows)
+    if json:
+        return print_json(result | {"report": str(page)})
+    print_changes([reading.label for reading in readings], rows)
+    typer.echo(f"report: {page}")
+
+
+def toy(
+    out: Annotated[Path | None, typer.Option("--out", help="Folder for the page, the figure and toy.json.")] = None,
+    seed: Annotated[int, typer.Option(min=0, max=LARGEST_SEED, help="Draws the starting weights.")] = 0,
+    json: Json = False,
+) -> None:
+    """Train a model on 100 short sequences and show what parallel decoding makes of two coupled tokens."""
+    from maskwise.experiments import toy as experiment
+    from maskwise.report.results import make_folder, write_result
+    from maskwise.report.toy import toy_result
+    from maskwise.runs.runner import progress_bar
+
+    folder = make_folder(out or Path("runs") / "toy")
+    with progress_bar(silent=False) as bar:
+        task = bar.add_task("Training", total=experiment.STEPS)
+        found = experiment.toy(seed, advance=lambda: bar.advance(task)).summary()
+    result = toy_result(found)
+    page = write_result(folder, found, result)
+    return print_json(found) if json else _print_result(result, page)
+
+
+def cures(
+    model: ModelName = "tiny-llada",
+    adapter: Annotated[str | None, typer.Option(help="A mask-agnostic adapter of it; else the embedded one.")] = None,
+    out: Annotated[Path | None, typer.Option("--out", help="Folder for the page, the figure and cures.json.")] = None,
+    points: Annotated[int | None, typer.Option(help="Questions a task.")] = None,
+    seed: Seed = 0,
+    dtype: Dtype = "auto",
+    device: Device = None,
+    json: Json = False,
+) -> None:
+    """Every cure for distracting masks on one model: accuracy at 200 masks, tokens per forward pass, training."""
+    from maskwise.experiments import mitigations
+    from maskwise.models.catalog import embedded_models, locate_checkpoint
+    from maskwise.models.opening import open as open_model
+    from maskwise.report.mitigations import cures_result
+    from maskwise.report.results import make_folder, write_result
+    from maskwise.runs.runner import progress_bar
+
+    if points is not None and points < 1:
+        raise UserError(f"--points must be at least 1, not {points}")
+    opened = open_model(model, dtype, device)
+    mitigations.refuse_autoregressive(opened)
+    embedded = f"{model}+ma" if f"{model}+ma" in embedded_models() else None
+    home = Path(adapter) if adapter else locate_checkpoint(embedded)[1] if embedded else None
+    tuned = open_model(model, dtype, device, adapter=home) if home else None
+    exam = replace(mitigations.DEFAULT, points=points or mitigations.DEFAULT.points, seed=seed)
+    folder = make_folder(out or Path("runs") / f"cures-{Path(model).name}")
+    with progress_bar(silent=False) as bar:
+        task = bar.add_task("Asking", total=mitigations.asked(exam, tuned is not None))
+        training = mitigations.describe_training(home) if home else ""
+        found = mitigations.cures(opened, tuned, training, exam, lambda count: bar.advance(task, count))
+    result = cures_result(found)
+    page = write_result(folder, found, result)
+    return print_json(found) if json else _print_result(result, page)
+
+
+def _print_result(result: "Result", page: Path) -> None:
+    """The table, what it shows, and where to look at it."""
+    typer.echo(f"{result.title}\n{result.facts}\n")
+    print_table(result.table())
+    for sentence in result.sentences:
+        typer.echo(f"\n{sentence}")
+    typer.echo(f"\nfigure: {page.with_suffix('.svg')}\npage:   {page}")

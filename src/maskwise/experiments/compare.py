@@ -1,0 +1,130 @@
+"""Comparing models: the first is what the others are measured against.
+
+Each is named by a run folder of `maskwise diagnose`, a model, or the folder of an adapter that `maskwise tune` wrote
+(alone, or as MODEL+FOLDER). Models are asked here, all the same questions. The result is one object (`--json`), a table
+and a side-by-side page.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from maskwise.errors import UserError
+from maskwise.models.catalog import locate_checkpoint
+from maskwise.models.opening import open as open_model
+from maskwise.probes.mask_count import degradation
+from maskwise.probes.probe import Settings
+from maskwise.records.folder import MANIFEST, Run
+from maskwise.records.record import Record
+from maskwise.report.readings import Reading, read_all
+from maskwise.runs.diagnose import diagnose
+from maskwise.scoring.changes import accuracy_change, check_pairs, mean_change, of_probe, reduction
+from maskwise.scoring.scores import Score
+
+PROBES = ("location", "mask-count", "location-masks", "few-steps", "nelbo")
+SCORES = ("degradation", "mask_tax", "locality")
+
+
+def compare_settings(preset: Settings, points: int | None, seed: int, chat: bool) -> Settings:
+    wanted = replace(preset, probes=PROBES, seed=seed, chat=chat)
+    return wanted if points is None else replace(wanted, points=points, passages=points)
+
+
+def check_names(names: Sequence[str]) -> None:
+    """Refuses what is neither a run folder nor a model before any model is asked, which may take hours."""
+    for name in names:
+        if not (Path(name) / MANIFEST).exists():
+            locate_checkpoint(name)
+
+
+def run_of(
+    name: str, settings: Settings, dtype: str, device: str | None, batch_tokens: int | None, command: str | None = None
+) -> Path:
+    """The run folder a name means: itself, or one made now by asking the model."""
+    if (Path(name) / MANIFEST).exists():
+        return Path(name)
+    model = open_model(name, dtype=dtype, device=device)
+    model.compile_for_long_work()
+    return diagnose(model, settings, batch_tokens=batch_tokens, command=command)
+
+
+def compare(folders: Sequence[Path]) -> tuple[dict[str, Any], list[Reading]]:
+    """The object that `maskwise compare --json` prints, and the runs as the page shows them."""
+    if len(folders) < 2:
+        raise UserError("name at least two models or run folders to compare")
+    readings = read_all(folders)
+    if len(readings) < 2:
+        raise UserError("these are the same run folder: name two different ones")
+    runs = [reading.run for reading in readings]
+    for run in runs[1:]:
+        check_pairs(runs[0], run)
+    models = {reading.label: figures_of(reading) for reading in readings}
+    changes = {
+        reading.label: changes_between(runs[0], run) for reading, run in zip(readings[1:], runs[1:], strict=True)
+    }
+    result = {
+        "models": models,
+        "reduction": changes[readings[1].label]["reduction"],
+        "changes": changes,
+        "baseline": readings[0].label,
+    }
+    return result, readings
+
+
+def figures_of(reading: Reading) -> dict[str, Any]:
+    """A model's own numbers; null where they were not measured or do not apply."""
+    scores = reading.summary["scores"]
+    counts = reading.entries("mask-count")
+    held_out = reading.entries("nelbo")
+    steps = few_steps_of(reading.run)
+    return {
+        **{name: scores[name]["value"] for name in SCORES},
+        "accuracy_k2": next((e["accuracy"] for e in counts if e["masks"] == 2), None),
+        "accuracy_most_masks": max(counts, key=lambda e: e["masks"])["accuracy"] if counts else None,
+        "most_masks": max((e["masks"] for e in counts), default=None),
+        "nelbo": held_out[0]["nll"] if held_out else None,
+        "confidence": _mean([e["confidence"] for e in counts]),
+        "entropy": _mean([e["entropy"] for e in counts]),
+        "few_steps": steps,
+        "few_steps_degradation": _mean([s["value"] for s in steps.values() if s["value"] is not None]),
+        "multi_step_accuracy": _mean([e["accuracy"] for e in reading.entries("few-steps")]),
+        "intervals": {name: [scores[name]["low"], scores[name]["high"]] for name in SCORES},
+        "out": str(reading.folder),
+    }
+
+
+def few_steps_of(run: Run) -> dict[str, Score]:
+    """Relative degradation over mask counts for each number of steps."""
+    return {steps: degradation(records) for steps, records in by_steps(of_probe(run, "few-steps")).items()}
+
+
+def by_steps(records: Sequence[Record]) -> dict[str, list[Record]]:
+    """The records of each number of steps, as those of a mask-count probe."""
+    counts = sorted({record["condition"]["steps"] for record in records})
+    return {
+        str(steps): [r | {"condition": {"masks": r["masks"]}} for r in records if r["condition"]["steps"] == steps]
+        for steps in counts
+    }
+
+
+def changes_between(before: Run, after: Run) -> dict[str, Any]:
+    """What is different after, each with a paired 95 % interval."""
+    pairs = {probe: (of_probe(before, probe), of_probe(after, probe)) for probe in PROBES}
+    then, now = (by_steps(side) for side in pairs["few-steps"])
+    most = min((max((r["masks"] for r in side), default=0) for side in pairs["mask-count"]), default=0)
+    return {
+        "reduction": reduction(*pairs["mask-count"]),
+        "few_steps": {steps: reduction(then[steps], now[steps]) for steps in then if steps in now},
+        "few_steps_reduction": reduction(*pairs["few-steps"], group="steps"),
+        "accuracy_k2": accuracy_change(*pairs["mask-count"], keep=lambda c: c["masks"] == 2),
+        "accuracy_most_masks": accuracy_change(*pairs["mask-count"], keep=lambda c: c["masks"] == most),
+        "multi_step_accuracy": accuracy_change(*pairs["few-steps"], keep=lambda c: True),
+        "nelbo": mean_change(*pairs["nelbo"], field="nll"),
+        "confidence": mean_change(*pairs["mask-count"], field="confidence"),
+        "entropy": mean_change(*pairs["mask-count"], field="entropy"),
+    }
+
+
+def _mean(values: Sequence[float]) -> float | None:
+    return sum(values) / len(values) if values else None

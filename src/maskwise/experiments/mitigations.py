@@ -1,0 +1,216 @@
+"""The league of cures (ours): what brings back the answer that 200 appended masks took away, and at what price.
+
+Every cure decodes the same questions on a canvas of 200 masks, greedily, and its answer is the token it writes first in
+reading order. The price is its speed (tokens per forward pass, prompt passes alike) and the training it needs.
+All decoders but the one-step ones take 40 steps for the 200 tokens, so they are compared at equal speed.
+"""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from maskwise.decoding.generate import Snapshot, generate
+from maskwise.decoding.softmask import SoftMask
+from maskwise.errors import UserError
+from maskwise.models.attention import KeyValues
+from maskwise.models.base import Batch, Model, passes
+from maskwise.records.record import Record
+from maskwise.runs.runner import batch_budget
+from maskwise.scoring.changes import paired_difference
+from maskwise.scoring.intervals import accuracy_interval
+from maskwise.tasks.episodes import draw, mixed
+from maskwise.tasks.prompts import check_letters, encode_question
+from maskwise.tasks.rules import TASKS, Task
+from maskwise.tasks.words import load_words
+
+MASKS, STEPS, BLOCK, WINDOW = 200, 40, 10, 20
+BLOCKS: dict[str, Any] = {"steps": STEPS, "block": BLOCK}
+
+
+@dataclass(frozen=True)
+class Cure:
+    """A way to decode (options of `generate`), with the model as it is or tuned."""
+
+    name: str
+    options: Mapping[str, Any] = field(hash=False)
+    tuned: bool = False
+
+    @property
+    def tokens_per_pass(self) -> float:
+        return MASKS / self.options["steps"]
+
+
+NOTHING = Cure("nothing", {"steps": 1})
+CURES = (
+    NOTHING,
+    Cure("40-step unmasking", {"steps": STEPS}),
+    Cure("small blocks", BLOCKS),
+    Cure("growing canvas", BLOCKS | {"canvas": "growing"}),
+    Cure("window", BLOCKS | {"canvas": "window", "window": WINDOW}),
+    Cure("soft masking", {"steps": STEPS, "soft_mask": SoftMask()}),
+    Cure("mask-agnostic tuning", {"steps": 1}, tuned=True),
+    Cure("tuning + growing canvas", BLOCKS | {"canvas": "growing"}, tuned=True),
+)
+
+
+@dataclass(frozen=True)
+class Exam:
+    """The questions all cures are given."""
+
+    points: int = 3  # a task
+    relevant: int = 5
+    distractors: int = 10
+    seed: int = 0
+    tasks: tuple[Task, ...] = TASKS
+
+
+DEFAULT = Exam()
+
+
+def asked(exam: Exam, with_tuned: bool) -> int:
+    """How many questions the whole league answers, the reference with two masks included."""
+    return len(exam.tasks) * exam.points * (1 + sum(with_tuned or not cure.tuned for cure in CURES))
+
+
+@dataclass(frozen=True)
+class Question:
+    task: str
+    point: int
+    prompt: tuple[int, ...]
+    answer_id: int
+
+
+def refuse_autoregressive(model: Model) -> None:
+    if model.mask_id is None:
+        raise UserError(f"{model.name} is autoregressive: it has no masks that could distract it")
+
+
+def cures(
+    model: Model,
+    tuned: Model | None = None,
+    training: str = "",
+    exam: Exam = DEFAULT,
+    advance: Callable[[int], None] = lambda count: None,
+) -> dict[str, Any]:
+    """The object that `maskwise cures --json` prints. `advance` is called with the questions answered under a cure.
+
+    Without a tuned model the cures that need one have no accuracy.
+    """
+    refuse_autoregressive(model)
+    questions = draw_questions(model, exam)
+    if model.device.type == "cpu":
+        model, tuned = Remembering(model), Remembering(tuned) if tuned is not None else None
+    reference: list[Record] = []
+    by_cure: dict[str, list[Record]] = {cure.name: [] for cure in CURES if tuned is not None or not cure.tuned}
+    # On a CPU a batch saves nothing, and it waits for its slowest answer.
+    budget = batch_budget(model, None) if model.device.type == "cuda" else 1
+    for first, last in passes([len(question.prompt) + MASKS for question in questions], budget):
+        batch = questions[first:last]
+        reference += answer(model, batch, {"steps": 1}, masks=2)
+        advance(len(batch))
+        for cure in CURES:
+            used = tuned if cure.tuned else model
+            if used is not None:
+                by_cure[cure.name] += answer(used, batch, cure.options, MASKS)
+                advance(len(batch))
+    return {
+        "model": model.name,
+        "masks": MASKS,
+        "n": len(questions),
+        "two_masks": _accuracy(reference),
+        "cures": [_entry(cure, by_cure.get(cure.name), by_cure[NOTHING.name], training) for cure in CURES],
+    }
+
+
+def draw_questions(model: Model, exam: Exam) -> list[Question]:
+    """Of each task, the examples mixed at random with the distractors, the question last (format B)."""
+    check_letters(model.tokenizer)
+    found = []
+    for task in exam.tasks:
+        episode = draw(task, load_words(), exam.relevant, exam.distractors, exam.points, exam.seed)
+        for point, test in enumerate(episode.tests):
+            encoded = encode_question(model.tokenizer, mixed(episode), test)
+            prompt = encoded.ids[: encoded.row]
+            found.append(Question(task.name, point, prompt, encoded.ids[encoded.row]))
+    longest = max(found, key=lambda question: len(question.prompt))
+    model.check_sequence([*longest.prompt, *[model.mask_id or 0] * MASKS], "the longest question")
+    return found
+
+
+class _Answered(Exception):
+    """Leaves `generate` once every answer of a batch stands: what is written after it cannot change it any more."""
+
+
+class Remembering(Model):
+    """The same model; it remembers the last pass, for several cures begin by reading the very same canvas."""
+
+    def __init__(self, model: Model) -> None:
+        self.__dict__.update(model.__dict__)
+        self.last: tuple[tuple[list[int], list[int]], Tensor] | None = None
+
+    def hidden(self, batch: Batch, cache: KeyValues | None = None) -> Tensor:
+        if cache is not None or batch.ids is None:
+            return super().hidden(batch, cache)
+        read = batch.ids.tolist(), batch.offsets.tolist()
+        if self.last is None or self.last[0] != read:
+            self.last = read, super().hidden(batch)
+        return self.last[1]
+
+
+def answer(model: Model, questions: Sequence[Question], options: Mapping[str, Any], masks: int) -> list[Record]:
+    """{"task", "point", "correct"} of each question."""
+    tokens = first_tokens(model, [question.prompt for question in questions], options, masks)
+    return [
+        {"task": question.task, "point": question.point, "correct": token == question.answer_id}
+        for question, token in zip(questions, tokens, strict=True)
+    ]
+
+
+def first_tokens(
+    model: Model, prompts: Sequence[Sequence[int]], options: Mapping[str, Any], masks: int
+) -> list[int | None]:
+    """What `generate` writes right after each prompt; it is left as soon as all of that is known."""
+    found: list[int | None] = [None] * len(prompts)
+
+    def watch(snapshot: Snapshot) -> None:
+        for number, (prompt, canvas) in enumerate(zip(prompts, snapshot.canvases, strict=True)):
+            if canvas[len(prompt)] != model.mask_id:
+                found[number] = canvas[len(prompt)]
+        if None not in found:
+            raise _Answered
+
+    with suppress(_Answered):
+        generate(model, prompts, masks, on_step=watch, **options)
+    return found
+
+
+def _accuracy(records: Sequence[Record]) -> dict[str, float]:
+    return dict(zip(("accuracy", "low", "high"), accuracy_interval(records), strict=True))
+
+
+def _entry(cure: Cure, records: list[Record] | None, nothing: list[Record], training: str) -> dict[str, Any]:
+    """Accuracy with its interval over tasks, and the paired test against doing nothing."""
+    entry: dict[str, Any] = {"cure": cure.name}
+    if records is None:
+        entry |= {"accuracy": None, "low": None, "high": None, "difference": None, "p": None}
+    else:
+        entry |= _accuracy(records) | paired_difference(records, nothing)
+    return entry | {"tokens_per_pass": cure.tokens_per_pass, "training": training if cure.tuned else "none"}
+
+
+def describe_training(adapter: Path) -> str:
+    """What `maskwise tune` says it did: settings.json beside an adapter, training.json beside an embedded one."""
+    tuned, embedded = adapter / "settings.json", adapter / "training.json"
+    if tuned.exists():
+        told = json.loads(tuned.read_text(encoding="utf-8"))
+    elif embedded.exists():
+        told = json.loads(embedded.read_text(encoding="utf-8"))["settings"]
+    else:
+        return "an adapter"
+    found = told["identity"]["settings"]
+    return f"{found['steps']} steps of {found['batch'] * found['accumulation']} pairs"

@@ -1,0 +1,124 @@
+"""The toy experiment: what a masked diffusion model knows of two coupled tokens, and what each decoding makes of it.
+
+100 sequences `x1 x2 C D G`: 55 begin with AB, 14 with EB, 31 with EF (the paper publishes P(A) = .55 and P(B) = .69
+but not its rows; these are ours). A small LLaDA is trained on them in seconds and asked `mask mask C D mask`.
+Everything is read from its probabilities; nothing is sampled.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from itertools import combinations
+from typing import Any
+
+import torch
+
+from maskwise.decoding.exact import Canvas, Outcomes, outcomes
+from maskwise.decoding.rules import RULES
+from maskwise.diffusion import Noised, nelbo_call
+from maskwise.models.base import Model
+from maskwise.models.llada import LLaDAConfig, LLaDAModelLM
+from maskwise.models.opening import behind_the_seam
+
+SYMBOLS = "ABCDEFG"
+MASK = len(SYMBOLS)
+COUNTS = {"ABCDG": 55, "EBCDG": 14, "EFCDG": 31}
+QUESTION: Canvas = (MASK, MASK, SYMBOLS.index("C"), SYMBOLS.index("D"), MASK)
+STEPS = 300
+RATE = 1e-2
+
+
+@dataclass(frozen=True)
+class Toy:
+    """Shares are [AB, A and not B, B and not A, neither]. `forwards`: mean forward passes of each rule."""
+
+    marginals: dict[str, float]
+    data: list[float]
+    parallel: list[float]
+    sequential: list[float]
+    rules: dict[str, list[float]]
+    forwards: dict[str, float]
+
+    def summary(self) -> dict[str, Any]:
+        """The object that `maskwise toy --json` prints."""
+        return asdict(self)
+
+
+def toy(seed: int = 0, advance: Callable[[], None] = lambda: None) -> Toy:
+    """Trains the small model and reads it. `advance` is called after each step of the training."""
+    return read_toy(train_toy(seed, advance))
+
+
+def sequences() -> list[Canvas]:
+    return [ids_of(text) for text, count in COUNTS.items() for _ in range(count)]
+
+
+def ids_of(text: str) -> Canvas:
+    return tuple(SYMBOLS.index(symbol) for symbol in text)
+
+
+def every_noise() -> list[Noised]:
+    """The NELBO of the data without chance: each of the three sequences under all 31 patterns of masks.
+
+    A draw of the NELBO masks l ~ U{1..n} of n tokens with weight n/l, so a pattern of l masks counts 1 / (l C(n, l)).
+    `nelbo_call` takes a mean over examples; the weights are multiplied by their number, and so is a sum.
+    """
+    length, total = len(QUESTION), sum(COUNTS.values())
+    patterns = [torch.tensor(rows) for count in range(1, length + 1) for rows in combinations(range(length), count)]
+    found = []
+    for text, count in COUNTS.items():
+        ids = torch.tensor(ids_of(text))
+        for rows in patterns:
+            weight = count / total / (len(rows) * math.comb(length, len(rows))) * len(COUNTS) * len(patterns)
+            found.append(Noised(ids.index_fill(0, rows, MASK), rows, ids[rows], torch.full((len(rows),), weight)))
+    return found
+
+
+def train_toy(seed: int = 0, advance: Callable[[], None] = lambda: None) -> Model:
+    """A LLaDA of 2 layers; the expectation over the noise is exact, so only the starting weights are random."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        net = LLaDAModelLM(
+            LLaDAConfig(d_model=32, n_layers=2, n_heads=2, mlp_hidden_size=64, vocab_size=MASK + 1,
+                        max_sequence_length=16, mask_token_id=MASK, init_std=0.1)
+        )  # fmt: skip
+    model = behind_the_seam(net, None, "toy")
+    call = nelbo_call(model, every_noise())
+    optimiser = torch.optim.AdamW(model.parameters(), lr=RATE, weight_decay=0.0)
+    falling = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, STEPS)
+    for _ in range(STEPS):
+        optimiser.zero_grad()
+        model(call.batch, call.index, call.loss).backward()
+        optimiser.step()
+        falling.step()
+        advance()
+    return model.eval()
+
+
+def read_toy(model: Model) -> Toy:
+    """The model's own marginals, and the distribution of the first two tokens under every decoding."""
+
+    def predict(canvases: Sequence[Canvas]) -> list[torch.Tensor]:
+        return model.predict(canvases, [range(len(canvas)) for canvas in canvases])
+
+    first, second = predict([QUESTION])[0][:2].softmax(dim=-1)
+    rows = sequences()
+    data = Outcomes({row: rows.count(row) / len(rows) for row in rows}, 0.0)
+    decoded = {rule: outcomes(predict, QUESTION, MASK, rule) for rule in RULES}
+    return Toy(
+        {"A": float(first[SYMBOLS.index("A")]), "B": float(second[SYMBOLS.index("B")])},
+        shares(data),
+        shares(outcomes(predict, QUESTION, MASK, "left-to-right", steps=1)),
+        shares(decoded["left-to-right"]),
+        {rule: shares(found) for rule, found in decoded.items()},
+        {rule: found.forwards for rule, found in decoded.items()},
+    )
+
+
+def shares(found: Outcomes) -> list[float]:
+    """[AB, A and not B, B and not A, neither] of the first two tokens."""
+    a, b = SYMBOLS.index("A"), SYMBOLS.index("B")
+    total = [0.0] * 4
+    for canvas, probability in found.probability.items():
+        total[2 * (canvas[0] != a) + (canvas[1] != b)] += probability
+    return total

@@ -1,0 +1,62 @@
+"""Predictions of masks far from the text: neighbours compared with each other and with the frequencies of tokens."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from maskwise.models.base import Batch, Model
+from maskwise.probes.answers.plain import DIGITS, Answer, answers_of
+from maskwise.probes.text import text_ids
+from maskwise.tasks.prompts import Prompt
+
+MOST_FREQUENT = 50
+
+
+def text_frequencies(tokenizer: Any, text: str, vocabulary: int) -> Tensor:
+    """The share of each token among those of the text, [V]."""
+    ids = torch.tensor(text_ids(tokenizer, text))
+    return torch.bincount(ids, minlength=vocabulary).float() / len(ids)
+
+
+def common_tokens(frequencies: Tensor, end_id: int | None) -> Tensor:
+    """The end token and the most frequent ones, [n]."""
+    found = set(frequencies.topk(min(MOST_FREQUENT, len(frequencies))).indices.tolist())
+    return torch.tensor(sorted(found | ({end_id} if end_id is not None else set())))
+
+
+@torch.inference_mode()
+def compare_rows(model: Model, prompts: Sequence[Prompt], frequencies: Tensor, common: Tensor) -> list[Answer]:
+    """Each different canvas is read once, at the rows asked and the rows after them."""
+    canvases = list(dict.fromkeys(prompt.ids for prompt in prompts))
+    number = {ids: place for place, ids in enumerate(canvases)}
+    batch = Batch.pack(canvases, model.device)
+    hidden = model.hidden(batch)
+    frequencies, common = frequencies.to(model.device), common.to(model.device)
+
+    def logits_at(rows: list[int]) -> Tensor:
+        sequence = torch.tensor([number[prompt.ids] for prompt in prompts], device=model.device)
+        return model.head(hidden[model.locate(batch, sequence, torch.tensor(rows, device=model.device))])
+
+    here = logits_at([prompt.row for prompt in prompts])
+    has_next = [prompt.row + 1 < len(prompt.ids) and prompt.ids[prompt.row + 1] == model.mask_id for prompt in prompts]
+    there = logits_at([prompt.row + follows for prompt, follows in zip(prompts, has_next, strict=True)])
+    p, beside = here.softmax(dim=-1), there.softmax(dim=-1)
+    measured = torch.stack([
+        (p - beside).abs().sum(dim=-1) / 2, (p - frequencies).abs().sum(dim=-1) / 2, p[:, common].sum(dim=-1),
+        torch.isin(p.argmax(dim=-1), common).float(),
+    ], dim=1).tolist()  # fmt: skip
+    wanted = torch.tensor([prompt.answer_id for prompt in prompts], device=model.device)
+    answers = answers_of(here, wanted)
+    return [
+        replace(answer, evidence=_evidence(line, follows))
+        for answer, line, follows in zip(answers, measured, has_next, strict=True)
+    ]
+
+
+def _evidence(line: list[float], follows: bool) -> dict[str, float]:
+    """The last mask has no neighbour to be like."""
+    names = ("tv_next", "tv_unigram", "common", "mode_common")
+    return {name: round(value, DIGITS) for name, value in zip(names, line, strict=True) if follows or name != "tv_next"}

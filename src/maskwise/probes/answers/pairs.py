@@ -1,0 +1,62 @@
+"""Total correlation of two masked places, estimated from a model's own conditional predictions."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from maskwise.decoding.sampling import own_generator
+from maskwise.models.base import Model
+from maskwise.probes.answers.plain import DIGITS, Answer, answers_of
+from maskwise.tasks.prompts import Prompt
+
+
+def correlate(model: Model, prompts: Sequence[Prompt], seed: int, samples: int) -> list[Answer]:
+    """Evidence {"tc", "forth", "back"} in nats; the samples depend on the prompt and the seed alone."""
+    answers = []
+    for prompt in prompts:
+        first = prompt.ids.index(_mask(model))
+        chance = own_generator(seed, prompt.row, *prompt.ids)
+        forth, back, logits = pair_correlation(model, prompt.ids, first, prompt.row, samples, chance)
+        measured = {"tc": (forth + back) / 2, "forth": forth, "back": back}
+        answer = answers_of(logits, torch.tensor([prompt.answer_id]))[0]
+        answers.append(replace(answer, evidence={name: round(value, DIGITS) for name, value in measured.items()}))
+    return answers
+
+
+def pair_correlation(
+    model: Model, ids: Sequence[int], i: int, j: int, samples: int, generator: torch.Generator
+) -> tuple[float, float, Tensor]:
+    """(C estimated from samples of x_i, the same from samples of x_j, logits of place j [1, V])."""
+    both = model.predict([ids], [[i, j]])[0]
+    p_i, p_j = both.log_softmax(dim=-1)
+    forth = _expected_divergence(model, ids, i, j, p_i, p_j, samples, generator)
+    back = _expected_divergence(model, ids, j, i, p_j, p_i, samples, generator)
+    return forth, back, both[1:]
+
+
+def _expected_divergence(
+    model: Model,
+    ids: Sequence[int],
+    given: int,
+    asked: int,
+    p_given: Tensor,
+    p_asked: Tensor,
+    samples: int,
+    generator: torch.Generator,
+) -> float:
+    """Mean over draws x of `given` of KL(p(asked | x) || p(asked)); equal draws are asked once. p: log, [V]."""
+    drawn, counts = torch.multinomial(p_given.exp(), samples, replacement=True, generator=generator).unique(
+        return_counts=True
+    )
+    canvases = [[*ids[:given], int(token), *ids[given + 1 :]] for token in drawn]
+    after = torch.cat(model.predict(canvases, [[asked]] * len(canvases))).log_softmax(dim=-1)  # [draws, V]
+    p = after.exp()
+    divergence = torch.where(p > 0, p * (after - p_asked), 0.0).sum(dim=-1)
+    return float((divergence * counts).sum() / samples)
+
+
+def _mask(model: Model) -> int:
+    assert model.mask_id is not None
+    return model.mask_id

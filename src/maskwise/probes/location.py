@@ -1,0 +1,145 @@
+"""location: the relevant examples stand in one block that is moved among the distractors; the question comes last.
+
+Paper probe 1 (Piskorz et al., arXiv 2511.21338), format A. Condition: {"location": 20}, the distractors before the
+block. The score `locality` is defined here; `question-position` gives it too, with the question on either side.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from maskwise.probes.probe import Probe, ScoreRule, Sentences, Setup, Variant
+from maskwise.probes.section import Section, Shown, curve
+from maskwise.records.record import Condition, Record, condition_text
+from maskwise.scoring.numbers import percent
+from maskwise.scoring.scores import LEAST_SKILL, NO_SKILL, Score, bootstrapped, null_score, share_of_skill, tables
+from maskwise.tasks.episodes import CHANCE
+
+NAME, BOTH_SIDES = "location", "question-position"
+LOCATIONS = {"locations": (0, 10, 20, 30, 40)}
+QUICK_LOCATIONS = {"locations": (0, 7, 15)}
+NEARER_TO_THE_RIGHT = "Distracting examples before the block (further right: nearer the question)"
+
+
+def variants(setup: Setup) -> list[Variant]:
+    return [Variant(NAME, {"location": at}, location=at) for at in setup.own["locations"]]
+
+
+def nearest(condition: Condition, conditions: Sequence[Condition]) -> Condition:
+    """The baseline: the examples nearest to the question, which stands in the same place."""
+    return nearest_first([c for c in conditions if c.get("question") == condition.get("question")])[0]
+
+
+def nearest_first(conditions: Sequence[Condition]) -> list[Condition]:
+    """Conditions with one question position, by the distance of their block from the question."""
+    places = [int(c["location"]) for c in conditions]
+    asked_at = {"left": min(places), "middle": (min(places) + max(places)) / 2}.get(
+        str(conditions[0].get("question")), max(places)
+    )
+    return sorted(conditions, key=lambda c: abs(int(c["location"]) - asked_at))
+
+
+# The score
+
+
+def locality(records: Sequence[Record]) -> Score:
+    """(a_near - a_far) / (a_near - chance), the mean of question right and left where both were asked.
+
+    a_near and a_far are the accuracies with the block nearest to and farthest from the question.
+    """
+    conditions = {condition_text(record["condition"]): record["condition"] for record in records}.values()
+    ends: list[Condition] = []
+    for side in ("right", "left"):
+        asked = [c for c in conditions if c.get("question", "right") == side]
+        if len(asked) > 1:
+            by_distance = nearest_first(asked)
+            ends += [by_distance[0], by_distance[-1]]
+    if not ends:
+        return null_score()
+
+    def preference(accuracy: np.ndarray) -> np.ndarray:
+        near, far = accuracy[:, ::2], accuracy[:, 1::2]
+        return share_of_skill(near - far, near - CHANCE).mean(1)
+
+    return bootstrapped(tables(records, ends), preference)
+
+
+def near_and_far(shown: Shown) -> list[tuple[float, float]]:
+    """Accuracy with the examples nearest to and farthest from the question, for each side asked."""
+
+    def by_location(entries: list[dict[str, Any]]) -> list[float]:
+        return [e["accuracy"] for e in sorted(entries, key=lambda entry: entry["condition"]["location"])]
+
+    first = by_location(asked_with_question("left", shown))
+    last = by_location(asked_with_question("right", shown))
+    if not first and not last:
+        last = by_location(shown.entries(NAME))
+    return [(side[0], side[-1]) for side in (last[::-1], first) if len(side) > 1]
+
+
+def asked_with_question(place: str, shown: Shown) -> list[dict[str, Any]]:
+    return [entry for entry in shown.entries(BOTH_SIDES) if entry["condition"]["question"] == place]
+
+
+def _seen(shown: Shown) -> str:
+    near, far = (sum(values) / len(values) for values in zip(*near_and_far(shown), strict=True))
+    return f"{percent(near)} of its answers are right with the examples near the question, {percent(far)} with them far"
+
+
+def _no_skill(shown: Shown) -> str:
+    if any(near - CHANCE >= LEAST_SKILL for near, _ in near_and_far(shown)):
+        return f"on one side of the question it hardly does better than guessing ({percent(CHANCE)})"
+    return NO_SKILL
+
+
+def _one_sided(shown: Shown) -> str:
+    return "" if asked_with_question("left", shown) else " Measured with the question last only."
+
+
+LOCALITY = ScoreRule(
+    name="locality",
+    title="Locality",
+    meaning="share of its skill above guessing lost when the examples stand far from the question",
+    formula=locality,
+    sentences=Sentences(
+        topic="Where it looks",
+        claims={
+            1: "It favours what stands near the question.",
+            0: "No preference for near or far could be shown.",
+            -1: "It favours what stands far from the question.",
+        },
+        change=("moving the examples away", "costs", "raises"),
+        seen=_seen,
+        takes="It takes the examples at two places, near to and far from the question.",
+        no_skill=_no_skill,
+        beside=_one_sided,
+    ),
+)
+
+PROBE = Probe(
+    name=NAME,
+    group="context",
+    about="the relevant examples moved away from the question",
+    presets=("quick", "default", "full"),
+    variants=variants,
+    parameters=LOCATIONS,
+    quick=QUICK_LOCATIONS,
+    baseline=nearest,
+    scores=(LOCALITY,),
+    sections=(
+        Section(
+            title="Does it matter where the examples stand?",
+            question="The examples that show the rule stand in one block among examples of another rule, and the "
+            "question comes last. The block is moved from the start of the prompt to right before the question. Is it "
+            "still used?",
+            paper="Diffusion models (LLaDA, Dream): the further the examples are from the question, the lower the "
+            "accuracy, steadily. Autoregressive models (Llama 3, Qwen 2.5): a U, best at both ends of the prompt.",
+            how_to_read="A line that climbs to the right means it favours what is near the question; a level line "
+            "means distance does not matter. On the dotted line it might as well guess.",
+            x_label=NEARER_TO_THE_RIGHT,
+            at="location {}",
+            points=curve(NAME, "location"),
+        ),
+    ),
+)

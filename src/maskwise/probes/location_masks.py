@@ -1,0 +1,56 @@
+"""location-masks: the location probe with k masks at the end: do masks change where the model looks?
+
+Paper probe 8, format B. Condition: {"location": 20, "masks": 50}.
+"""
+
+from collections.abc import Sequence
+
+from maskwise.probes.location import LOCATIONS, NEARER_TO_THE_RIGHT, QUICK_LOCATIONS
+from maskwise.probes.probe import NO_MASK_TOKEN, Probe, Setup, Variant
+from maskwise.probes.section import Point, Section, Shown
+from maskwise.records.record import Condition
+
+NAME = "location-masks"
+
+
+def variants(setup: Setup) -> list[Variant]:
+    return [
+        Variant(NAME, {"location": at, "masks": k}, location=at, open=True, masks=k)
+        for k in setup.own["mask_counts"]
+        for at in setup.own["locations"]
+    ]
+
+
+def fewest_masks(condition: Condition, conditions: Sequence[Condition]) -> Condition:
+    return next(c for c in conditions if c["location"] == condition["location"])
+
+
+def _points(shown: Shown) -> list[Point]:
+    entries = sorted(shown.entries(NAME), key=lambda entry: entry["condition"]["masks"])
+    return [Point(f"k = {entry['condition']['masks']}", entry["condition"]["location"], entry) for entry in entries]
+
+
+PROBE = Probe(
+    name=NAME,
+    group="context",
+    about="the location probe with more and more masks",
+    presets=("default", "full"),
+    variants=variants,
+    parameters=LOCATIONS | {"mask_counts": (2, 50, 100, 200)},
+    quick=QUICK_LOCATIONS | {"mask_counts": (2, 20, 100)},
+    not_causal=NO_MASK_TOKEN,
+    baseline=fewest_masks,
+    sections=(
+        Section(
+            title="Do masks change where it looks?",
+            question="The block of examples is moved as in the first probe, now with more masks behind the question. "
+            "Do masks make it look elsewhere, or only worse?",
+            paper="Masks flatten the curve mostly by lowering it, most of all near the question.",
+            how_to_read="Lines that keep their shape but sink mean masks cost the same everywhere; a line that loses "
+            "its rise at the right means they take away what stood near.",
+            x_label=NEARER_TO_THE_RIGHT,
+            at="location {}",
+            points=_points,
+        ),
+    ),
+)

@@ -1,0 +1,94 @@
+"""natural-text (ours): the last word of a passage is masked, and masks or full stops follow it.
+
+The score is that of the word's first token, so that passages are the same for every tokenizer. Condition:
+{"after": "masks", "count": 50}, or "full stops".
+"""
+
+from collections.abc import Collection, Iterator, Sequence
+from functools import partial
+
+from maskwise.probes.probe import Asker, Item, Probe, Setup, Unit, slices, with_nll
+from maskwise.probes.section import Measure, Point, Section, Shown, in_nats
+from maskwise.probes.text import TASK, Passage, passages_of
+from maskwise.records.record import Condition, Key, make_key
+from maskwise.tasks.prompts import encode_last_word, opened
+
+NAME = "natural-text"
+MASKS, FILLERS = "masks", "full stops"
+
+
+def units(setup: Setup) -> Iterator[Unit]:
+    chosen, wanted = passages_of(setup), setup.settings.passages
+    if len(chosen) < wanted:
+        setup.note(f"{NAME}: the text holds {len(chosen)} passages, {wanted} were asked for")
+    asked = conditions(setup.own["counts"], setup.model.causal)
+    for points in slices(len(chosen)):
+        yield Unit(points, len(asked), partial(text_items, setup.asker, chosen, asked))
+
+
+def conditions(counts: Sequence[int], causal: bool) -> list[Condition]:
+    """How many masks, or fillers, follow the masked word; a causal model sees nothing after it."""
+    if causal:
+        return [{"after": MASKS, "count": 0}]
+    return [{"after": what, "count": n} for what in (MASKS, FILLERS) for n in counts]
+
+
+def text_items(
+    asker: Asker,
+    chosen: Sequence[Passage],
+    asked: Sequence[Condition],
+    points: Sequence[int],
+    done: Collection[Key],
+) -> Iterator[Item]:
+    """The items of these passages that are not yet done."""
+    for point in points:
+        encoded = encode_last_word(asker.tokenizer, *chosen[point])
+        answer = asker.tokenizer.decode([encoded.ids[encoded.row]])
+        for condition in asked:
+            key = make_key(NAME, TASK, point, condition)
+            if key in done:
+                continue
+            count = int(condition["count"])
+            masks, fillers = (1 + count, 0) if condition["after"] == MASKS else (1, count)
+            prompt = opened(encoded, asker.mask_id, masks, [asker.filler_id] * fillers)
+            yield Item(key, condition, prompt, answer)
+
+
+def nothing_after(condition: Condition, conditions: Sequence[Condition]) -> Condition | None:
+    return next((c for c in conditions if c["after"] == condition["after"] and c["count"] == 0), None)
+
+
+def _points(shown: Shown) -> list[Point]:
+    """Masks first."""
+    entries = sorted(shown.entries(NAME), key=lambda entry: entry["condition"]["after"] != MASKS)
+    return [Point(entry["condition"]["after"], entry["condition"]["count"], entry) for entry in entries]
+
+
+PROBE = Probe(
+    name=NAME,
+    group="context",
+    about="the last word of a passage with masks or full stops after it",
+    presets=("quick", "default", "full"),
+    units=units,
+    parameters={"counts": (0, 1, 5, 10, 20, 50, 100, 200)},
+    quick={"counts": (0, 20, 100)},
+    baseline=nothing_after,
+    measures=with_nll,
+    chance=None,
+    sections=(
+        Section(
+            title="And in ordinary prose?",
+            question="The last word of a passage is masked, with masks or full stops behind it. How surprised is the "
+            "model by the true word, and how often does it guess it?",
+            paper="Not in the paper; this probe is ours.",
+            how_to_read="Surprise is the negative log-likelihood of the true word: lower is better, 0.7 nats more "
+            "means half the probability. Level lines mean that masks do not disturb it here.",
+            x_label="Masks, or full stops, after the word",
+            at="{}",
+            points=_points,
+            measures=(in_nats("nll", "Surprise at the true word (nats)"), Measure("accuracy", "Word guessed right")),
+            caption="Line: mean over passages; band: 95 % interval.",
+            spread=True,
+        ),
+    ),
+)

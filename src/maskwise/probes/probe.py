@@ -1,0 +1,234 @@
+"""What a probe is: one value that says what is asked, what is measured and how it is shown.
+
+Everything else (presets, help, runner, scores, terminal, page) derives from the tuple of probes,
+`maskwise.probes.PROBES`. To add a probe, write its file and add it to that tuple.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Literal
+
+from maskwise.probes.section import Entry, Section, Shown, TextTable
+from maskwise.records.record import Condition, Key, Record
+from maskwise.scoring.claims import Claim
+from maskwise.scoring.intervals import mean_over_tasks
+from maskwise.scoring.scores import Score
+from maskwise.tasks.datasets import Dataset
+from maskwise.tasks.episodes import CHANCE
+from maskwise.tasks.prompts import Place, Prompt
+from maskwise.tasks.words import Words
+
+if TYPE_CHECKING:
+    from maskwise.models.base import Model
+    from maskwise.probes.answers.plain import Answer
+
+Answerer = Callable[["Model", Sequence[Prompt]], "list[Answer]"]
+Preset = Literal["quick", "default", "full"]
+Group = Literal["context", "evidence", "coherence"]
+
+NO_MASK_TOKEN = "an autoregressive model has no mask token"
+POINTS_PER_UNIT = 100  # what is prepared, sorted by length and asked together
+
+
+# What is asked
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What a run asks: the numbers that its probes share, and each probe's own `parameters`.
+
+    The default asks 100 points of each of the 16 tasks, with 10 relevant examples among 40 distractors.
+    """
+
+    preset: str
+    probes: tuple[str, ...]
+    tasks: tuple[str, ...]
+    points: int = 100
+    seed: int = 0
+    relevant: int = 10
+    distractors: int = 40
+    filler: str = "."
+    passages: int = 200
+    passage_words: int = 100
+    held_out: float = 0.5
+    chat: bool = False
+    parameters: Mapping[str, Mapping[str, Any]] = field(default_factory=dict, hash=False)
+
+    def changed(self, probe: str, **parameters: Any) -> "Settings":
+        """The same with other parameters of one probe."""
+        own = {**self.parameters.get(probe, {}), **parameters}
+        return replace(self, parameters={**self.parameters, probe: own})
+
+
+@dataclass(frozen=True)
+class Asker:
+    """What turns text into ids for one model. `mask_id` None is an autoregressive model."""
+
+    tokenizer: Any
+    mask_id: int | None
+    filler_id: int
+    chat: bool = False
+
+
+@dataclass(frozen=True)
+class Setup:
+    """What a probe plans its questions from. `own` holds the probe's parameters; `notes` takes what could not be run
+    as asked."""
+
+    model: "Model"
+    asker: Asker
+    settings: Settings
+    words: Words
+    text: str
+    data: Mapping[str, Dataset]
+    notes: list[str]
+    own: Mapping[str, Any] = field(default_factory=dict)
+
+    def note(self, line: str) -> None:
+        if line not in self.notes:
+            self.notes.append(line)
+
+
+@dataclass(frozen=True)
+class Item:
+    """One test point under one condition: what is given to the model, and the answer that counts."""
+
+    key: Key
+    condition: Condition = field(hash=False)
+    prompt: Prompt
+    answer: str
+
+
+@dataclass(frozen=True)
+class Unit:
+    """Some points of one task under all its conditions: how many items they are, and how to make those not yet done.
+
+    answer: how they are asked, by default in one forward pass. cost: the memory a token takes then, relative to plain
+    asking; batches shrink by it.
+    """
+
+    points: Sequence[int]
+    conditions: int
+    items: Callable[[Sequence[int], set[Key]], Iterator[Item]]
+    answer: Answerer | None = None
+    cost: int = 1
+
+
+@dataclass(frozen=True)
+class Variant:
+    """One way to put a few-shot question. `condition` is what the record says of it; the rest builds the prompt.
+
+    location None mixes relevant examples and distractors at random. open: format B (the prompt ends in masks), else
+    format A (the answer alone is masked). A float in `masks` is a share of the length. distractors None means all.
+    """
+
+    probe: str
+    condition: Condition = field(hash=False)
+    location: int | None = None
+    place: Place = "right"
+    distractors: int | None = None
+    open: bool = False
+    masks: int | float = 1
+    fillers: int = 0
+
+
+def slices(points: int) -> list[range]:
+    return [range(first, min(first + POINTS_PER_UNIT, points)) for first in range(0, points, POINTS_PER_UNIT)]
+
+
+# What is measured
+
+
+def first_condition(condition: Condition, conditions: Sequence[Condition]) -> Condition | None:
+    """The baseline of most probes: the fewest masks, fillers or the smallest share."""
+    return conditions[0]
+
+
+def first_of_same(condition: Condition, conditions: Sequence[Condition]) -> Condition | None:
+    """The first condition that agrees in the first entry: the fewest masks under the same order, steps or shots."""
+    name, value = next(iter(condition.items()))
+    return next(other for other in conditions if other[name] == value)
+
+
+def no_baseline(condition: Condition, conditions: Sequence[Condition]) -> Condition | None:
+    return None
+
+
+def accuracy_alone(entry: Entry, group: Sequence[Record]) -> list[Entry]:
+    return [entry]
+
+
+def with_nll(entry: Entry, group: Sequence[Record]) -> list[Entry]:
+    """The mean negative log-likelihood of the true token beside the accuracy."""
+    found = mean_over_tasks((record["task"], record["nll"]) for record in group)
+    return [entry | dict(zip(("nll", "nll_low", "nll_high"), found, strict=True))]
+
+
+@dataclass(frozen=True)
+class Sentences:
+    """How a score becomes a sentence of the page: what was seen, then what the interval allows to say.
+
+    claims: by the direction of the interval (1 above zero, 0 not known, -1 below). change: what costs or raises.
+    seen: what was measured, in words. takes: what the score needs, where it was not measured. beside: a further
+    sentence. autoregressive: claim and reason for a model without masks, where that is a special case.
+    """
+
+    topic: str
+    claims: Mapping[int, str]
+    change: tuple[str, str, str]
+    seen: Callable[[Shown], str]
+    takes: str
+    no_skill: Callable[[Shown], str] | None = None
+    beside: Callable[[Shown], str] | None = None
+    autoregressive: tuple[str, str] | None = None
+
+
+@dataclass(frozen=True)
+class ScoreRule:
+    """A number that sums up a probe: its formula over the probe's records, and its words.
+
+    Two probes may give the same score; then the later one in the tuple that was run counts.
+    """
+
+    name: str
+    title: str
+    meaning: str
+    formula: Callable[[Sequence[Record]], Score]
+    sentences: Sentences | None = None
+
+
+@dataclass(frozen=True)
+class Probe:
+    """One question to a model. The name is that of the command line, of the records and of the file.
+
+    group: what it is about. about: a line for the help. presets: which ask it without being told to.
+    variants: the ways in which a few-shot question is put; all such probes share their episodes and are asked together.
+    units: everything else that is asked.
+    parameters: the probe's own numbers; quick: those that differ in the preset quick.
+    not_causal: why an autoregressive model is not asked, empty if it is. takes: whether it asks about a data set given
+    with --data, by the set's name.
+    baseline: which condition a condition is compared with. measures: the summary's entries for the records of one
+    condition. chance: accuracy of guessing, None where no one number says it. scores, claims, extras: further parts of
+    the summary (`extras` by their key). columns: of the terminal's table in place of the accuracy, none if empty.
+    tables: further tables of the terminal, from the summary.
+    """
+
+    name: str
+    group: Group
+    about: str
+    presets: tuple[Preset, ...] = ("full",)
+    variants: Callable[[Setup], list[Variant]] | None = None
+    units: Callable[[Setup], Iterable[Unit]] | None = None
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+    quick: Mapping[str, Any] = field(default_factory=dict)
+    not_causal: str = ""
+    takes: Callable[[str], bool] = lambda data_set: False
+    baseline: Callable[[Condition, Sequence[Condition]], Condition | None] = no_baseline
+    measures: Callable[[Entry, Sequence[Record]], list[Entry]] = accuracy_alone
+    chance: float | None = CHANCE
+    scores: tuple[ScoreRule, ...] = ()
+    claims: Callable[[Sequence[Record]], list[Claim]] | None = None
+    extras: Mapping[str, Callable[[Sequence[Record]], Any]] = field(default_factory=dict)
+    sections: tuple[Section, ...] = ()
+    columns: Mapping[str, str] | None = None
+    tables: Callable[[dict[str, Any]], list[TextTable]] | None = None

@@ -1,0 +1,99 @@
+"""unmasking: the masks are filled in many steps instead of one: does decoding undo what masks do?
+
+Paper probe 7: 40 decoding steps, random or highest-confidence order, format B. Condition: {"order": "confidence",
+"masks": 50}, or "random". What `few-steps` asks differs only in its steps, so its questions are made here too.
+"""
+
+from collections.abc import Callable, Collection, Iterator, Sequence
+from functools import partial
+
+from maskwise.probes.few_shot import episodes
+from maskwise.probes.probe import NO_MASK_TOKEN, Asker, Item, Probe, Setup, Unit, first_of_same, slices
+from maskwise.probes.section import K_EQUALS, MASKS_AT_THE_END, Point, Section, Shown
+from maskwise.records.record import Condition, Key, still_to_ask
+from maskwise.tasks.episodes import Episode, mixed
+from maskwise.tasks.prompts import encode_question, opened
+
+NAME = "unmasking"
+# What the paper calls the orders, and the unmasking strategies they are.
+STRATEGY_OF_ORDER = {"random": "random", "confidence": "low-confidence"}
+DECODING_COST = 4
+STEP_MASKS = {"masks": (2, 10, 20, 50, 100, 200), "points": 100}
+QUICK_STEP_MASKS = {"masks": (2, 20, 100)}
+
+Plan = tuple[Condition, int, str]  # what the record says beside the masks, steps, order
+
+
+def units(setup: Setup) -> Iterator[Unit]:
+    plans: list[Plan] = [({"order": order}, setup.own["steps"], order) for order in STRATEGY_OF_ORDER]
+    return step_units(setup, NAME, plans)
+
+
+def step_units(setup: Setup, probe: str, plans: Sequence[Plan]) -> Iterator[Unit]:
+    from maskwise.probes.answers.steps import decode
+
+    settings, count = setup.settings, min(setup.settings.points, setup.own["points"])
+    for episode in episodes(setup, settings.relevant, settings.distractors, count):
+        for condition, steps, order in plans:
+            answer = partial(decode, steps=steps, order=order, seed=settings.seed)
+            for masks in setup.own["masks"]:
+                make = partial(step_items, setup.asker, episode, probe, condition | {"masks": masks})
+                for points in slices(count):
+                    yield Unit(points, 1, make, answer, DECODING_COST)
+
+
+def step_items(
+    asker: Asker, episode: Episode, probe: str, condition: Condition, points: Sequence[int], done: Collection[Key]
+) -> Iterator[Item]:
+    """Format B, mixed examples, as in the mask-count probe; `condition` names the masks."""
+    examples = mixed(episode)
+    for key, point, _ in still_to_ask(probe, episode.task.name, points, [condition], done):
+        test = episode.tests[point]
+        encoded = encode_question(asker.tokenizer, examples, test, "right", asker.chat)
+        yield Item(key, condition, opened(encoded, asker.mask_id, int(condition["masks"])), test.letter)
+
+
+def beside_one_step(probe: str, curves: Callable[[Shown], list[Point]]) -> Callable[[Shown], list[Point]]:
+    """The mask-count curve beside a probe's own, where both have the same numbers of masks."""
+
+    def points(shown: Shown) -> list[Point]:
+        counts = {entry["masks"] for entry in shown.entries(probe)}
+        one_step = [Point("1 step", e["masks"], e) for e in shown.entries("mask-count") if e["masks"] in counts]
+        return one_step + curves(shown)
+
+    return points
+
+
+def _curves(shown: Shown) -> list[Point]:
+    names = {"confidence": "surest first", "random": "random order"}
+    return [
+        Point(name, entry["masks"], entry)
+        for order, name in names.items()
+        for entry in shown.entries(NAME)
+        if entry["condition"]["order"] == order
+    ]
+
+
+PROBE = Probe(
+    name=NAME,
+    group="evidence",
+    about="the masks filled in many steps",
+    units=units,
+    parameters=STEP_MASKS | {"steps": 40},
+    quick=QUICK_STEP_MASKS,
+    not_causal=NO_MASK_TOKEN,
+    baseline=first_of_same,
+    sections=(
+        Section(
+            title="Does decoding step by step undo the harm?",
+            question="The masks are filled in many steps, in random order or the surest first, instead of all at once. "
+            "Is the answer then right again?",
+            paper="In 40 steps the loss is recovered, best with the surest first.",
+            how_to_read="Lines above “1 step” show what patience buys. If they lie on it, steps do not help.",
+            x_label=MASKS_AT_THE_END,
+            at=K_EQUALS,
+            points=beside_one_step(NAME, _curves),
+            spread=True,
+        ),
+    ),
+)

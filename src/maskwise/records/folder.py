@@ -1,0 +1,164 @@
+"""Run folders: one record per test point in records.jsonl, appended as the run goes, and manifest.json beside it.
+
+Under torchrun every process but the first appends to a file of its own (records.1.jsonl, ...); the first gathers them.
+"""
+
+import json
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from maskwise.errors import UserError
+from maskwise.files import replace_file
+from maskwise.records.record import FIELDS, Record, condition_order, key_of
+
+RECORDS, MANIFEST = "records.jsonl", "manifest.json"
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run folder as read: what was asked (manifest) and every record."""
+
+    folder: Path
+    manifest: dict[str, Any]
+    records: list[Record]
+
+
+def read_run(folder: str | Path) -> Run:
+    """The run in a folder, finished or not."""
+    folder = Path(folder)
+    return Run(folder, _read_manifest(folder), _read_all_records(folder))
+
+
+def start_run(folder: Path, manifest: dict[str, Any]) -> None:
+    """Creates a run folder, or takes up one made with the same model and settings.
+
+    A line torn by a kill is dropped, and the files of several processes become one.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as problem:
+        raise UserError(f"cannot make the run folder {folder}: {problem.strerror}; choose another --out") from None
+    if (folder / MANIFEST).exists():
+        _refuse_other_settings(folder, _read_manifest(folder), manifest)
+        gather(folder, manifest)
+        return
+    if any(folder.glob("records*.jsonl")):
+        raise UserError(f"{folder} holds records without a manifest; choose another --out or remove it")
+    write_manifest(folder, manifest)
+
+
+def append(folder: Path, rank: int, records: Iterable[Record]) -> None:
+    """Adds records to this process's file, all of them on disk when it returns."""
+    lines = "".join(_line(record) for record in records)
+    try:
+        with (folder / _file_name(rank)).open("a", encoding="utf-8") as file:
+            file.write(lines)
+    except OSError as problem:
+        raise _cannot_write(folder, problem) from None
+
+
+def gather(folder: Path, manifest: dict[str, Any]) -> None:
+    """All processes' records in one file, in an order that does not depend on how they were made."""
+    settings = manifest["settings"]
+    probes, tasks = settings["probes"], {name: place for place, name in enumerate(settings["tasks"])}
+    unique = {key_of(record): record for record in _read_all_records(folder)}
+    records = sorted(
+        unique.values(),
+        key=lambda r: (
+            *(probes.index(r["probe"]), tasks.get(r["task"], len(tasks)), r["task"], r["point"]),
+            condition_order(r["condition"]),
+        ),
+    )
+    _write(folder, RECORDS, (_line(record) for record in records))
+    for file in _record_files(folder):
+        if file.name != RECORDS:
+            file.unlink()
+
+
+def write_manifest(folder: Path, manifest: dict[str, Any]) -> None:
+    _write(folder, MANIFEST, [json.dumps(manifest, indent=2, ensure_ascii=False) + "\n"])
+
+
+def _file_name(rank: int) -> str:
+    return RECORDS if rank == 0 else f"records.{rank}.jsonl"
+
+
+def _record_files(folder: Path) -> list[Path]:
+    return sorted(file for file in folder.iterdir() if re.fullmatch(r"records(\.\d+)?\.jsonl", file.name))
+
+
+def _line(record: Record) -> str:
+    return json.dumps(record, ensure_ascii=False) + "\n"
+
+
+def _write(folder: Path, name: str, parts: Iterable[str]) -> None:
+    try:
+        replace_file(folder / name, parts)
+    except OSError as problem:
+        raise _cannot_write(folder, problem) from None
+
+
+def _cannot_write(folder: Path, problem: OSError) -> UserError:
+    return UserError(
+        f"cannot write to {folder}: {problem.strerror}; the records so far are kept, run it again to go on"
+    )
+
+
+def _read_manifest(folder: Path) -> dict[str, Any]:
+    try:
+        manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
+    except OSError:
+        raise UserError(f"{folder} is not a run folder: it has no readable {MANIFEST}") from None
+    except (json.JSONDecodeError, UnicodeDecodeError):
+        raise UserError(f"{folder / MANIFEST} is not JSON; remove the folder and run diagnose again") from None
+    whole = isinstance(manifest, dict) and {"model", "settings", "versions", "complete", "notes"} <= manifest.keys()
+    if not whole or not manifest["settings"] or not manifest["model"]:
+        raise UserError(f"{folder / MANIFEST} is not a manifest of maskwise diagnose")
+    return manifest
+
+
+def _refuse_other_settings(folder: Path, found: dict[str, Any], wanted: dict[str, Any]) -> None:
+    for part in ("model", "settings"):
+        for name in {**found[part], **wanted[part]}:
+            old, new = found[part].get(name), _as_stored(wanted[part].get(name))
+            if old != new:
+                what = "another model" if part == "model" else "other settings"
+                raise UserError(
+                    f"{folder} was made with {what}: {name} was {_short(old)} and is {_short(new)} now; "
+                    "choose another --out or remove it"
+                )
+
+
+def _as_stored(value: Any) -> Any:
+    """Tuples come back from JSON as lists."""
+    return json.loads(json.dumps(value))
+
+
+def _short(value: Any) -> str:
+    text = json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
+def _read_all_records(folder: Path) -> list[Record]:
+    return [record for file in _record_files(folder) for record in _read_records(file)]
+
+
+def _read_records(file: Path) -> Sequence[Record]:
+    """The records of one file. A last line without its end was torn by a kill and is left out."""
+    try:
+        lines = file.read_text(encoding="utf-8", errors="replace").split("\n")
+    except OSError as problem:
+        raise UserError(f"cannot read {file}: {problem.strerror}") from None
+    records = []
+    for number, line in enumerate(lines[:-1], start=1):
+        try:
+            record = json.loads(line)
+        except json.JSONDecodeError:
+            record = None
+        if not isinstance(record, dict) or not all(name in record for name in FIELDS):
+            raise UserError(f"{file} line {number} is not a record of maskwise diagnose; remove the line to go on")
+        records.append(record)
+    return records

@@ -1,0 +1,79 @@
+"""A comparison of models as a person reads it: a row for each measure, with the change from the first model."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from maskwise.scoring.numbers import NBSP, between, number, percent, points, signed
+from maskwise.scoring.scores import Score, null_score
+
+
+@dataclass(frozen=True)
+class Row:
+    """What it is, its value for each model, and the change from the first to each other."""
+
+    name: str
+    meaning: str
+    values: tuple[str, ...]
+    changes: tuple[str, ...]
+
+
+def rows_of(models: dict[str, dict[str, Any]], changes: dict[str, dict[str, Any]]) -> list[Row]:
+    """The comparison as a table, from the objects that `maskwise compare --json` prints."""
+
+    def row(
+        name: str, meaning: str, key: str, show: Callable[[float], str], change: str | None = None,
+        show_change: Callable[[float], str] = signed,
+    ) -> Row:  # fmt: skip
+        values = tuple("–" if found[key] is None else show(found[key]) for found in models.values())
+        changed = tuple(change_in_words(found[change], show_change) if change else "–" for found in changes.values())
+        return Row(name, meaning, values, changed)
+
+    def tenths(value: float) -> str:
+        return percent(value, 1)
+
+    most = next(iter(models.values()))["most_masks"]
+    steps = list(dict.fromkeys(count for found in models.values() for count in found["few_steps"]))
+    nothing = null_score()
+    few = [
+        Row(f"Degradation in {count} steps", "the same, decoded in that many steps in random order",
+            tuple(percent(found["few_steps"].get(count, {}).get("value"), 1) for found in models.values()),
+            tuple(change_in_words(found["few_steps"].get(count, nothing), share_gone) for found in changes.values()))
+        for count in steps
+    ]  # fmt: skip
+    return [
+        row("Degradation", "from the best to the worst number of masks, of the best accuracy", "degradation",
+            tenths, "reduction", share_gone),
+        *few,
+        row("Degradation, mean of these", "over the numbers of steps", "few_steps_degradation", tenths,
+            "few_steps_reduction", share_gone),
+        row("Multi-step accuracy", "mean over those steps and masks", "multi_step_accuracy", tenths,
+            "multi_step_accuracy", points),
+        row("Mask tax", "share of its skill lost to masks beyond the second", "mask_tax", tenths),
+        row("Locality", "share of its skill lost when the examples stand far", "locality", tenths),
+        row("Accuracy, 2 masks", "k = 2", "accuracy_k2", tenths, "accuracy_k2", points),
+        row(f"Accuracy, {most or 'most'} masks", "at the most masks", "accuracy_most_masks", tenths,
+            "accuracy_most_masks", points),
+        row("Held-out NELBO", "nats per token of prose; lower is better", "nelbo", number, "nelbo"),
+        row("Confidence", "probability of its answers, mean over mask counts", "confidence", number, "confidence"),
+        row("Entropy", "nats, mean over mask counts", "entropy", number, "entropy"),
+    ]  # fmt: skip
+
+
+def change_in_words(score: Score, show: Callable[[float], str]) -> str:
+    if score["value"] is None:
+        return "–"
+    if score["low"] is None or score["high"] is None:
+        return show(score["value"])
+    if score["value"] == score["low"] == score["high"] == 0:
+        return f"{show(0)} (nothing changed)"  # a bootstrap of equal answers has no spread to tell
+    if show is share_gone:  # "20 % more" with the interval of how much more
+        low, high = (score["low"], score["high"]) if score["value"] >= 0 else (-score["high"], -score["low"])
+        return f"{show(score['value'])} ({between(low, high)})"
+    low, high = (show(score[end]).removesuffix(f"{NBSP}points") for end in ("low", "high"))
+    return f"{show(score['value'])} ({low} to {high})"
+
+
+def share_gone(value: float) -> str:
+    """A reduction: how much less of it there is."""
+    return f"{percent(abs(value))} {'less' if value >= 0 else 'more'}"

@@ -1,0 +1,83 @@
+"""The league of cures as a person sees it: a table, a figure, and what it shows."""
+
+from typing import Any
+
+from maskwise.report.bars import Bar, Chart
+from maskwise.report.results import Result
+from maskwise.scoring.numbers import p_value, percent, points
+
+NEEDS_ADAPTER = "needs --adapter"
+
+
+def cures_result(found: dict[str, Any]) -> Result:
+    return Result(
+        name="cures",
+        title=f"What helps {found['model']} against distracting masks",
+        facts=f"{found['masks']} masks · {found['n']} questions · greedy decoding, the answer is the first token",
+        sentences=what_it_shows(found),
+        chart=_chart(found),
+        head=("cure", "right", "against\nnothing", "tokens\na pass", "trained"),
+        rows=_rows(found),
+        notes=(
+            "In brackets: 95 % interval over tasks, and the p-value of McNemar's exact test on the same questions. "
+            "Tokens a pass: tokens written for each forward pass of the whole decoding.",
+        ),
+    )
+
+
+def _rows(found: dict[str, Any]) -> list[tuple[str, ...]]:
+    two = found["two_masks"]
+    rows: list[tuple[str, ...]] = [("two masks only", _right(two), "", "", "no")]
+    for entry in found["cures"]:
+        speed = f"{entry['tokens_per_pass']:g}"
+        if entry["accuracy"] is None:
+            rows.append((entry["cure"], "", "", speed, NEEDS_ADAPTER))
+        else:
+            trained = "no" if entry["training"] == "none" else "yes"
+            rows.append((entry["cure"], _right(entry), _against(entry), speed, trained))
+    return rows
+
+
+def _right(entry: dict[str, Any]) -> str:
+    return f"{percent(entry['accuracy'], 1)} ({100 * entry['low']:.0f} to {100 * entry['high']:.0f})"
+
+
+def _against(entry: dict[str, Any]) -> str:
+    if entry["cure"] == "nothing":
+        return ""
+    return f"{points(entry['difference']).split()[0]} ({p_value(entry['p'])})"
+
+
+def _chart(found: dict[str, Any]) -> Chart:
+    two = found["two_masks"]
+    bars = [Bar("two masks only", (two["accuracy"],), (two["low"], two["high"]), "for comparison")]
+    for entry in found["cures"]:
+        if entry["accuracy"] is not None:
+            trained = "" if entry["training"] == "none" else ", trained"
+            note = f"{entry['tokens_per_pass']:g} tokens a pass{trained}"
+            bars.append(Bar(entry["cure"], (entry["accuracy"],), (entry["low"], entry["high"]), note))
+    title = f"{found['model']}: right answers with {found['masks']} masks under each cure"
+    return Chart(tuple(bars), ("right",), title, "Right answers (line: 95 % interval over tasks)")
+
+
+def what_it_shows(found: dict[str, Any]) -> list[str]:
+    """What the masks cost, which cures bring it back, and what training the trained ones took."""
+    measured = [entry for entry in found["cures"] if entry["accuracy"] is not None]
+    nothing, two = measured[0], found["two_masks"]
+    lost = two["accuracy"] - nothing["accuracy"]
+    helped = [entry for entry in measured[1:] if entry["p"] < 0.05 and entry["difference"] > 0]
+    best = max(measured, key=lambda entry: entry["accuracy"])
+    sentences = [
+        f"With {found['masks']} masks instead of two, {percent(nothing['accuracy'])} of the answers are right instead "
+        f"of {percent(two['accuracy'])} ({points(-lost)})."
+    ]
+    if helped:
+        names = ", ".join(entry["cure"] for entry in helped)
+        sentences.append(
+            f"Better than nothing beyond chance (p < .05): {names}; the most right answers come from {best['cure']} "
+            f"({percent(best['accuracy'])}, {best['tokens_per_pass']:g} tokens a pass)."
+        )
+    else:
+        sentences.append(f"No cure is better than nothing beyond chance (p < .05) on these {found['n']} questions.")
+    trained = next((entry["training"] for entry in measured if entry["training"] != "none"), None)
+    return [*sentences, *([f"The trained cures took {trained}."] if trained else [])]

@@ -1,0 +1,173 @@
+"""A whole diagnosis: settings and a model in, a run folder out."""
+
+import hashlib
+import json
+import platform
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, replace
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from maskwise import __version__
+from maskwise.errors import UserError
+from maskwise.models.base import Model
+from maskwise.models.fingerprint import fingerprint
+from maskwise.probes import PROBES
+from maskwise.probes.few_shot import few_shot_units
+from maskwise.probes.probe import Asker, Item, Probe, Settings, Setup, Unit
+from maskwise.probes.text import load_text
+from maskwise.records.folder import gather, read_run, start_run, write_manifest
+from maskwise.records.record import Key, key_of
+from maskwise.runs.runner import Crew, batch_budget, check_fit, join_crew, progress_bar, record_items
+from maskwise.runs.settings import check, fit_to_model
+from maskwise.tasks.datasets import Dataset
+from maskwise.tasks.prompts import check_letters, filler_id
+from maskwise.tasks.words import Words, load_words
+
+
+def diagnose(
+    model: Model,
+    settings: Settings,
+    out: Path | None = None,
+    words: Words | None = None,
+    text: str | None = None,
+    batch_tokens: int | None = None,
+    data: Mapping[str, Dataset] | None = None,
+    command: str | None = None,
+    probes: Sequence[Probe] = PROBES,
+) -> Path:
+    """Runs the probes, or what is missing of them, and returns the run folder.
+
+    Whatever settings and the first prompts of each kind tell is refused before anything is written; a longer prompt
+    further on, when its turn comes. `words` and `text` default to our own; the probes over data sets run on those in
+    `data`. `command` is the command line that asks the same, for the manifest. `probes` are those that can be named.
+    """
+    check(settings, probes)
+    if model.tokenizer is None:
+        raise UserError(f"{model.name or 'the model'} has no tokenizer, and the questions are text: give one")
+    refuse_unasked(data or {}, settings, probes)
+    settings, notes = fit_to_model(settings, model.causal, probes)
+    check_letters(model.tokenizer)
+    asker = Asker(model.tokenizer, model.mask_id, filler_id(model.tokenizer, settings.filler), settings.chat)
+    setup = Setup(
+        model, asker, settings, words if words is not None else load_words(), text if text is not None else load_text(),
+        data or {}, notes,
+    )  # fmt: skip
+    units = plan(setup, [probe for probe in probes if probe.name in settings.probes])
+    if not units:
+        raise UserError(f"nothing to ask: {'; '.join(notes)}")
+    shorter = "" if settings.preset == "quick" else "use --quick (shorter prompts) or "
+    for unit in units:
+        check_fit(model, list(unit.items(unit.points[:1], set())), shorter)
+    manifest = new_manifest(setup, command)
+    folder = out or Path("runs") / folder_name(manifest)
+    run_units(model, units, folder, manifest, batch_budget(model, batch_tokens))
+    return folder
+
+
+def plan(setup: Setup, probes: Sequence[Probe]) -> list[Unit]:
+    """What the run consists of. All few-shot variants share their units, so that equal prompts are asked once."""
+    own = {probe.name: replace(setup, own=setup.settings.parameters[probe.name]) for probe in probes}
+    variants = [v for probe in probes if probe.variants is not None for v in probe.variants(own[probe.name])]
+    units = list(few_shot_units(setup, variants))
+    for probe in probes:
+        if probe.units is not None:
+            units += probe.units(own[probe.name])
+    return units
+
+
+def refuse_unasked(data: Mapping[str, Dataset], settings: Settings, probes: Sequence[Probe]) -> None:
+    """A data set that no probe of the run would ask about."""
+    for name in data:
+        takers = [probe.name for probe in probes if probe.takes(name)]
+        if not set(takers) & set(settings.probes):
+            raise UserError(f"no probe of this run asks about {name}: add {takers[0]} with --probes, or use --full")
+
+
+def run_units(model: Model, units: Sequence[Unit], folder: Path, manifest: dict[str, Any], budget: int) -> None:
+    """Asks what the folder does not hold yet. All processes of a torchrun call this together."""
+    crew = join_crew()
+    if crew.rank == 0:
+        start_run(folder, manifest)
+    crew.wait()
+    done = {key_of(record) for record in read_run(folder).records}
+    crew.wait()
+    try:
+        ask_units(model, units, folder, crew, done, budget)
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt(
+            f"the records so far are kept in {folder}, the same command goes on from there"
+        ) from None
+    crew.wait()
+    if crew.rank == 0:
+        gather(folder, manifest)
+        write_manifest(folder, manifest | {"complete": True})
+
+
+def ask_units(model: Model, units: Sequence[Unit], folder: Path, crew: Crew, done: set[Key], budget: int) -> None:
+    total = sum(len(crew.share(unit.points)) * unit.conditions for unit in units)
+    with progress_bar(silent=crew.rank > 0) as bar:
+        task = bar.add_task("Asking", total=total)
+        for unit, items in prepared(units, crew, done):
+            bar.advance(task, len(crew.share(unit.points)) * unit.conditions - len(items))
+            check_fit(model, items)
+            share = max(1, budget // unit.cost)
+            record_items(model, items, folder, crew.rank, share, lambda count: bar.advance(task, count), unit.answer)
+
+
+def prepared(units: Sequence[Unit], crew: Crew, done: set[Key]) -> Iterator[tuple[Unit, list[Item]]]:
+    """Each unit with what is left of it, made in a thread while the one before is asked: no GPU waits for it."""
+
+    def items_of(unit: Unit) -> list[Item]:
+        return list(unit.items(crew.share(unit.points), done))
+
+    with ThreadPoolExecutor(1) as thread:
+        waiting = [thread.submit(items_of, unit) for unit in units[:1]]
+        for number, unit in enumerate(units):
+            items = waiting.pop().result()
+            waiting += [thread.submit(items_of, following) for following in units[number + 1 : number + 2]]
+            yield unit, items
+
+
+def new_manifest(setup: Setup, command: str | None) -> dict[str, Any]:
+    """The manifest of a run that has not begun."""
+    model, settings = setup.model, setup.settings
+    stored = asdict(settings) | {"parameters": {name: settings.parameters[name] for name in settings.probes}}
+    given = {"words": _digest(json.dumps(setup.words)), "text": _digest(setup.text)}
+    data = {"data": {name: _digest(repr(found)) for name, found in setup.data.items()}} if setup.data else {}
+    return {
+        "model": {
+            "name": model.name,
+            "kind": model.kind,
+            "parameters": model.parameter_count,
+            "window": model.window,
+            "mask_id": model.mask_id,
+            "shift": model.shift,
+            "causal": model.causal,
+            "dtype": str(model.dtype).removeprefix("torch."),
+            "fingerprint": fingerprint(model),
+        },
+        "settings": json.loads(json.dumps(stored)) | given | data,
+        "versions": {
+            "maskwise": __version__,
+            "python": platform.python_version(),
+            "torch": version("torch"),
+            "transformers": version("transformers"),
+        },
+        "command": command,
+        "complete": False,
+        "notes": setup.notes,
+    }
+
+
+def folder_name(manifest: dict[str, Any]) -> str:
+    """The model, the preset, and a few letters that differ when any setting or weight does."""
+    model = manifest["model"]["name"].rstrip("/\\").replace("\\", "/").rsplit("/", 1)[-1].replace(" ", "-") or "model"
+    settings = {part: manifest[part] for part in ("model", "settings")}
+    return f"{model}-{manifest['settings']['preset']}-{_digest(json.dumps(settings))[:6]}"
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:12]

@@ -1,0 +1,182 @@
+"""`maskwise compare`: known runs give known reductions, paired intervals are narrower, models are asked when needed."""
+
+import json
+
+import numpy as np
+import pytest
+from peft import LoraConfig, get_peft_model
+from scipy import stats
+from typer.testing import CliRunner
+
+from maskwise.cli import app
+from maskwise.errors import UserError
+from maskwise.experiments.compare import compare
+from maskwise.models.targets import linear_targets
+from maskwise.report.comparison import change_in_words, rows_of, share_gone
+from maskwise.scoring.changes import accuracy_change, mean_change, reduction
+from page_reader import read
+from report_runs import DIFFUSION, mask_probes, position_probes, write_run
+from tiny import llada_net
+
+TUNED = DIFFUSION | {"name": "lab/tiny-llada+ma"}
+POSITION = position_probes([9, 10, 8, 9], [6, 7, 5, 6])
+SEED = {"seed": 0}
+
+
+def run(*arguments):
+    return CliRunner().invoke(app, ["compare", *map(str, arguments)])
+
+
+def step_probes(fast, slow):
+    return [
+        ("few-steps", {"steps": steps, "masks": masks}, masks, right)
+        for steps, curve in ((2, fast), (4, slow))
+        for masks, right in zip((2, 100), curve, strict=True)
+    ]
+
+
+@pytest.fixture
+def folders(tmp_path):
+    """Degradation (.8 - .5) / .8 before and (.8 - .7) / .8 after; in steps .375 and .25 before, .25 and .125 after."""
+    level, low, middle, high = [8, 8, 8, 8], [5, 5, 5, 5], [6, 6, 6, 6], [7, 7, 7, 7]
+    before = POSITION + mask_probes(level, low) + step_probes((level, low), (level, middle))
+    after = POSITION + mask_probes(level, high) + step_probes((level, middle), (level, high))
+    return [write_run(tmp_path / "before", before, **SEED), write_run(tmp_path / "after", after, TUNED, **SEED)]
+
+
+def test_known_runs_have_a_known_reduction(folders):
+    result, _ = compare(folders)
+    rows = rows_of(result["models"], result["changes"])
+    models = result["models"]
+    assert list(models) == ["tiny-llada", "tiny-llada+ma"] and result["baseline"] == "tiny-llada"
+    assert {"degradation", "mask_tax", "locality", "accuracy_k2", "nelbo", "confidence", "entropy"} <= models[
+        "tiny-llada"
+    ].keys()
+    assert [m["degradation"] for m in models.values()] == pytest.approx([0.375, 0.125])
+    assert [m["accuracy_k2"] for m in models.values()] == pytest.approx([0.8, 0.8])
+    assert [m["few_steps_degradation"] for m in models.values()] == pytest.approx([0.3125, 0.1875])
+    assert models["tiny-llada"]["confidence"] == 0.5 and models["tiny-llada"]["nelbo"] is None
+    assert result["reduction"]["value"] == pytest.approx(2 / 3)
+    assert result["reduction"]["low"] < 2 / 3 < result["reduction"]["high"]
+    changes = result["changes"]["tiny-llada+ma"]
+    assert changes["few_steps_reduction"]["value"] == pytest.approx(0.4)
+    assert {steps: c["value"] for steps, c in changes["few_steps"].items()} == pytest.approx({"2": 1 / 3, "4": 0.5})
+    assert all(c["low"] <= c["value"] <= c["high"] for c in changes["few_steps"].values())
+    assert changes["accuracy_k2"] == {"value": 0, "low": 0, "high": 0, "why": None}
+    assert changes["accuracy_most_masks"]["value"] == pytest.approx(0.2)
+    assert changes["multi_step_accuracy"]["value"] == pytest.approx(0.05)
+    assert changes["nelbo"]["value"] is None
+    told = {row.name: row for row in rows}
+    assert told["Degradation"].values == ("37.5\u00a0%", "12.5\u00a0%")
+    assert told["Degradation"].changes[0].startswith("67\u00a0% less (")
+    assert told["Degradation in 4 steps"].changes[0].startswith("50\u00a0% less (")
+    assert told["Accuracy, 2 masks"].changes == ("0.0\u00a0points (nothing changed)",)
+
+
+def records(correct, task="t"):
+    """correct [points, conditions]"""
+    return [
+        {"task": task, "point": point, "condition": {"masks": masks}, "correct": bool(right), "answer": "A", "nll": 1.0}
+        for point, row in enumerate(correct)
+        for masks, right in zip((2, 100), row, strict=True)
+    ]
+
+
+def test_intervals_are_paired():
+    """Both runs fail on the same points: their difference is known far better than either accuracy."""
+    draws = np.random.default_rng(0)
+    base = draws.random((400, 2)) < [0.9, 0.6]
+    better = base.copy()
+    better[::10, 1] = True
+    change = accuracy_change(records(base), records(better), keep=lambda c: c["masks"] == 100)
+    assert change["value"] == pytest.approx(better[:, 1].mean() - base[:, 1].mean())
+    assert change["high"] - change["low"] < 0.05  # unpaired, it would be 0.14
+    found = reduction(records(base), records(better))
+    loss = [(a[:, 0].mean() - a[:, 1].mean()) / a[:, 0].mean() for a in (base, better)]
+    assert found["value"] == pytest.approx(1 - loss[1] / loss[0])
+    assert found["low"] < found["value"] < found["high"]
+
+
+def test_a_measures_interval_speaks_for_other_tasks():
+    """No change on average, but every task has one of its own: over records the interval would be far too narrow."""
+    draws = np.random.default_rng(0)
+    shifts = draws.normal(size=16)
+    level = np.ones((50, 2))
+    before = [record for task in range(16) for record in records(level, str(task))]
+    after = [record | {"nll": 1 + shifts[int(record["task"])] + draws.normal()} for record in before]
+    found = mean_change(before, after, "nll")
+    half = stats.t.ppf(0.975, 15) * shifts.std(ddof=1) / 4
+    assert found["low"] < 0 < found["high"] and found["high"] - found["low"] == pytest.approx(2 * half, rel=0.1)
+
+
+def test_nothing_to_reduce_and_nothing_paired_is_null():
+    level = np.ones((50, 2))
+    assert reduction(records(level), records(level))["value"] is None
+    assert reduction(records(level, "a"), records(level, "b"))["value"] is None
+    guessing = np.tile([[1, 1], [0, 0], [0, 0]], (20, 1))
+    falling = np.tile([[1, 1], [1, 0], [1, 0]], (20, 1))
+    assert reduction(records(falling), records(guessing))["value"] is None  # flat, because it cannot do the task
+    other = [record | {"answer": "B"} for record in records(level)]
+    assert mean_change(records(level), other, "nll")["value"] is None
+    worse = {"value": -0.2, "low": -0.45, "high": 0.05}
+    assert change_in_words(worse, share_gone) == "20\u00a0% more (−5 to 45\u00a0%)"
+    dearer = [record | {"nll": 1.5} for record in records(level)]
+    assert mean_change(records(level), dearer, "nll") == {"value": 0.5, "low": 0.5, "high": 0.5, "why": None}
+
+
+def test_the_command_prints_a_table_or_one_object_and_writes_the_page(folders, tmp_path):
+    shown = run(*folders, "--out", tmp_path / "page")
+    assert shown.exit_code == 0, shown.output
+    assert "67\u00a0% less" in shown.stdout and shown.stdout.strip().endswith("report.html")
+    page = read(tmp_path / "page" / "report.html")
+    assert "Measured against tiny-llada" in page.words and "67 % less" in page.words.replace("\u00a0", " ")
+    assert "How sure is it of its answers?" in page.words and "And in a few steps?" in page.words
+    result = run(*folders, "--out", tmp_path / "page", "--json")
+    assert json.loads(result.stdout)["reduction"]["value"] == pytest.approx(2 / 3)
+
+
+def test_several_models_are_each_measured_against_the_first(folders, tmp_path):
+    third = write_run(tmp_path / "third", POSITION + mask_probes([8] * 4, [8] * 4), TUNED | {"name": "third"}, **SEED)
+    result, readings = compare([*folders, third])
+    rows = rows_of(result["models"], result["changes"])
+    assert result["changes"]["third"]["reduction"]["value"] == pytest.approx(1)
+    assert result["reduction"] == result["changes"]["tiny-llada+ma"]["reduction"]
+    assert len(readings) == 3 and {len(row.changes) for row in rows} == {2} and {len(row.values) for row in rows} == {3}
+
+
+def test_runs_that_asked_other_questions_are_refused(folders, tmp_path):
+    other = write_run(tmp_path / "other", model=TUNED, seed=1)
+    with pytest.raises(UserError, match="asked different questions: seed is 0 in one and 1"):
+        compare([folders[0], other])
+    with pytest.raises(UserError, match="same run folder"):
+        compare([folders[0], folders[0]])
+    refused = run(folders[0], "no-such-model")
+    assert refused.exit_code == 2 and "no model 'no-such-model'" in refused.stderr
+    refused = run(folders[0])
+    assert refused.exit_code == 2 and "at least two" in refused.stderr and not refused.stdout
+
+
+def test_models_and_adapters_are_asked_the_same(tmp_path, monkeypatch):
+    from importlib import resources
+
+    from transformers import AutoTokenizer
+
+    tokenizer = AutoTokenizer.from_pretrained(str(resources.files("maskwise.models").joinpath("zoo/tokenizer")))
+    base, adapter = tmp_path / "base", tmp_path / "adapter"
+    settings = {"vocab": len(tokenizer), "window": 1024, "mask_token_id": tokenizer.mask_token_id}
+    llada_net(**settings).save_pretrained(base)
+    tokenizer.save_pretrained(base)
+    net = llada_net(**settings)
+    adapted = get_peft_model(net, LoraConfig(r=2, target_modules=linear_targets(net)))
+    for name, weight in adapted.named_parameters():
+        if "lora_B" in name:
+            weight.data.normal_()
+    adapted.peft_config["default"].base_model_name_or_path = str(base)
+    adapted.save_pretrained(adapter)
+    monkeypatch.chdir(tmp_path)
+    result = run(base, adapter, "--quick", "--points", "1", "--json", "--device", "cpu")
+    assert result.exit_code == 0, result.output
+    found = json.loads(result.stdout)
+    before, after = found["models"].values()
+    assert before["nelbo"] != after["nelbo"] and len(found["models"]) == 2
+    assert before["accuracy_k2"] is not None and set(before["few_steps"]) == {"2", "4"}

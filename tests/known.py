@@ -1,0 +1,125 @@
+"""Models whose answers are known: hand-made bodies behind the real seam, and small settings to ask them with.
+
+Each reads its prompt as text and answers with certainty. They know the right answer of every test question (the truth
+is drawn with the same seed), so that what they do with it is the only thing a probe can find.
+"""
+
+import functools
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from importlib import resources
+from itertools import pairwise
+
+import torch
+from torch import nn
+from transformers import AutoTokenizer
+
+from maskwise.models.base import Model
+from maskwise.probes.probe import Settings
+from maskwise.runs.settings import DEFAULT, QUICK
+from maskwise.tasks.episodes import draw
+from maskwise.tasks.rules import TASKS
+from maskwise.tasks.words import load_words
+
+TASK_NAMES = ("country-smallest", "verb-largest")
+PLACES = ("right", "middle", "left")
+
+
+def with_parameters(settings: Settings, **changes: dict) -> Settings:
+    """The settings with other parameters of some probes, their names written with underscores."""
+    for probe, parameters in changes.items():
+        settings = settings.changed(probe.replace("_", "-"), **parameters)
+    return settings
+
+
+LOCATIONS = (0, 2, 4)
+SMALL = with_parameters(
+    replace(QUICK, tasks=TASK_NAMES, points=6, relevant=2, distractors=4, passages=4, passage_words=12),
+    location={"locations": LOCATIONS},
+    question_position={"locations": LOCATIONS, "places": PLACES},
+    mask_count={"mask_counts": (1, 2, 5, 20)},
+    filler={"filler_counts": (0, 5, 20)},
+    location_masks={"locations": LOCATIONS, "mask_counts": (2, 20)},
+    context_length={"distractors": (0, 4)},
+    natural_text={"counts": (0, 3)},
+    attribution={"places": PLACES},
+)
+CORE_PROBES = replace(SMALL, probes=DEFAULT.probes)
+DECODED = with_parameters(
+    replace(SMALL, probes=(*SMALL.probes, "unmasking", "few-steps")),
+    unmasking={"steps": 5, "masks": (2, 12)},
+    few_steps={"steps": (3,), "masks": (2, 12)},
+)
+
+QUESTION = re.compile(r"Options: (\(A\) .*)\nAnswer:\[(?:([ABC])\]|<\|mask\|>)")
+
+
+@functools.cache
+def shipped_tokenizer():
+    return AutoTokenizer.from_pretrained(str(resources.files("maskwise.models").joinpath("zoo/tokenizer")))
+
+
+@functools.cache
+def truth() -> dict[str, str]:
+    """The letter of every test question of the tasks asked."""
+    tasks = [task for task in TASKS if task.name in TASK_NAMES]
+    episodes = [draw(task, load_words(), 0, 0, points=60) for task in tasks]
+    return {q.asked.removeprefix("Options: "): q.letter for episode in episodes for q in episode.tests}
+
+
+def known_model(reply: Callable[[list[tuple[str, str]], int, str], str], name: str = "known") -> Model:
+    """A model that answers the masked question with reply(questions, which of them is masked, the whole text).
+
+    questions are (options, letter), the masked one's letter empty.
+    """
+    tokenizer = shipped_tokenizer()
+    width = len(tokenizer)
+    letters = {letter: tokenizer.convert_tokens_to_ids(letter) for letter in "ABC"}
+
+    def body(net, batch, layout):
+        bounds = batch.offsets.tolist()
+        hidden = torch.zeros(batch.tokens, width)
+        for start, end in pairwise(bounds):
+            text = tokenizer.decode(batch.ids[start:end])
+            questions = QUESTION.findall(text)
+            if questions:
+                asked = next(place for place, (_, letter) in enumerate(questions) if not letter)
+                hidden[start:end, letters[reply(questions, asked, text)]] = 50.0
+        return hidden
+
+    net = nn.Module()
+    net.embedding = nn.Embedding(width, 1)
+    net.get_input_embeddings = lambda: net.embedding
+    return Model(
+        net, body, kind="wrapped", window=4096, shift=False, mask_id=tokenizer.mask_token_id, tokenizer=tokenizer,
+        head=lambda rows: rows.clone(), name=name,
+    )  # fmt: skip
+
+
+def is_word_example(options: str) -> bool:
+    return not any(character.isdigit() for character in options)
+
+
+def nearest_rule(questions, asked, text):
+    """Follows the rule of the nearest example: right if that is a word example, else a constant guess."""
+    nearest = min((place for place in range(len(questions)) if place != asked), key=lambda place: abs(place - asked))
+    options = questions[asked][0]
+    return truth()[options] if is_word_example(questions[nearest][0]) else "A"
+
+
+def uniform(questions, asked, text):
+    """Weighs all examples alike: right about two questions in three, wherever the examples stand."""
+    right = truth()[questions[asked][0]]
+    return right if sum(map(ord, questions[asked][0])) % 3 else "A"
+
+
+def distracted(questions, asked, text):
+    """Right with few masks, a constant guess with more than ten."""
+    return truth()[questions[asked][0]] if text.count("<|mask|>") <= 10 else "A"
+
+
+def confused_by_length(questions, asked, text):
+    """Right unless many tokens of any kind follow the answer."""
+    after = text.split("Answer:[<|mask|>")[1]
+    return truth()[questions[asked][0]] if len(after.replace("<|mask|>", ".")) <= 10 else "A"

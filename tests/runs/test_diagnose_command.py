@@ -1,0 +1,97 @@
+"""`maskwise diagnose` as a user meets it: a checkpoint folder in, a report out; mistakes are one line."""
+
+import json
+
+import pytest
+from typer.testing import CliRunner
+
+from known import shipped_tokenizer
+from maskwise.cli import app
+from maskwise.models.base import Model
+from tiny import llada_net
+
+QUICK = ["--quick", "--points", "1", "--device", "cpu"]
+
+
+@pytest.fixture(scope="module")
+def checkpoint(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("models") / "little"
+    llada_net(vocab=2048, window=1024, mask_token_id=1).save_pretrained(folder)
+    shipped_tokenizer().save_pretrained(folder)
+    return folder
+
+
+def maskwise(*arguments):
+    return CliRunner().invoke(app, ["diagnose", *map(str, arguments)])
+
+
+def test_a_run_ends_with_the_reports_path(checkpoint, tmp_path):
+    result = maskwise(checkpoint, *QUICK, "--probes", "mask-count,natural-text", "--out", tmp_path / "run")
+    assert result.exit_code == 0, result.output
+    assert result.stdout.strip().endswith(str(tmp_path / "run" / "report.html"))
+    assert {"records.jsonl", "manifest.json", "report.html", "figures"} <= {
+        f.name for f in (tmp_path / "run").iterdir()
+    }
+
+
+def test_json_is_one_object_and_nothing_else(checkpoint, tmp_path):
+    arguments = [checkpoint, *QUICK, "--probes", "location", "--json", "--seed", "3"]
+    result = maskwise(*arguments, "--out", tmp_path / "run")
+    assert result.exit_code == 0, result.output
+    summary = json.loads(result.stdout)
+    assert list(summary) == ["model", "out", "settings", "scores", "probes"]
+    assert (summary["settings"]["seed"], summary["settings"]["points"], summary["out"]) == (3, 1, str(tmp_path / "run"))
+    assert [entry["n"] for entry in summary["probes"]["location"]] == [4, 4, 4]
+    again = maskwise(*arguments, "--out", tmp_path / "run")  # nothing is asked again
+    assert json.loads(again.stdout) == summary
+
+
+def test_ctrl_c_is_one_line_that_says_what_is_kept(checkpoint, tmp_path, monkeypatch):
+    def pressed(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Model, "hidden", pressed)
+    result = maskwise(checkpoint, *QUICK, "--probes", "location", "--out", tmp_path / "run")
+    assert result.exit_code == 2
+    assert [line for line in result.stderr.splitlines() if line and not line.startswith("Asking")] == [
+        f"maskwise: interrupted; the records so far are kept in {tmp_path / 'run'}, the same command goes on from there"
+    ]
+
+
+def test_without_out_the_folder_is_named_after_model_and_settings(checkpoint, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for seed in (0, 1):
+        assert maskwise(checkpoint, *QUICK, "--probes", "mask-count", "--json", "--seed", seed).exit_code == 0
+    names = sorted(folder.name for folder in (tmp_path / "runs").iterdir())
+    assert len(names) == 2 and all(name.startswith("little-quick-") for name in names)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--quick", "--full"], "--quick and --full exclude each other"),
+        (["--probes", "location,moon"], "unknown probe 'moon'"),
+        (["--points", "0"], "--points must be at least 1, not 0"),
+        (["--words", "none.json"], "cannot read none.json: No such file"),
+        (["--text", "none.txt"], "cannot read none.txt: No such file"),
+        (["--batch-tokens", "0", "--quick", "--points", "1"], "--batch-tokens must be at least 1"),
+        (["--full", "--probes", "location"], "the window of"),
+        (["--quick", "--chat"], "no chat template"),
+        (["--dtype", "int3"], "unknown dtype"),
+    ],
+)
+def test_bad_input_is_one_line_and_nothing_is_written(checkpoint, tmp_path, arguments, said):
+    result = maskwise(checkpoint, "--out", tmp_path / "run", *arguments)
+    assert result.exit_code == 2
+    last = result.stderr.splitlines()[-1]  # after the bar of the weights being loaded
+    assert last.startswith("maskwise: ") and said in last and "Traceback" not in result.stderr
+    assert not (tmp_path / "run").exists() and result.stdout == ""
+
+
+def test_an_unknown_model_and_a_run_folder_of_another_run(checkpoint, tmp_path):
+    result = maskwise("no-such-model", "--out", tmp_path / "run")
+    assert result.exit_code == 2 and "no-such-model" in result.stderr and not (tmp_path / "run").exists()
+    few = [checkpoint, *QUICK, "--probes", "mask-count", "--out", tmp_path / "run"]
+    assert maskwise(*few).exit_code == 0
+    result = maskwise(*few, "--seed", "7")
+    assert result.exit_code == 2 and "seed was 0 and is 7 now" in result.stderr

@@ -1,0 +1,206 @@
+"""The runner: answers against the plain door, and the same records however they are made."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from asked_alone import small_model
+from known import CORE_PROBES, DECODED, LOCATIONS, SMALL, known_model, shipped_tokenizer, uniform
+from maskwise.errors import UserError
+from maskwise.probes.answers.plain import Answer, ask
+from maskwise.records.folder import read_run
+from maskwise.runs.diagnose import diagnose
+from maskwise.runs.runner import batch_budget, batches
+from maskwise.tasks.prompts import Prompt
+from same_records import assert_same_records
+from tiny import tiny_ar, tiny_dream, tiny_llada
+
+ALONE = Path(__file__).parent.parent / "asked_alone.py"
+TESTS = os.pathsep.join([str(ALONE.parent), os.environ.get("PYTHONPATH", "")])
+ENVIRONMENT = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": TESTS}
+
+
+@pytest.mark.parametrize("make", [tiny_llada, tiny_dream, tiny_ar])
+def test_answers_are_those_of_the_plain_door(make):
+    model = make()
+    draws = torch.Generator().manual_seed(0)
+    prompts = []
+    for length in (5, 17, 9):
+        ids = torch.randint(0, 60, (length,), generator=draws).tolist()
+        row = length if model.causal else length // 2
+        if not model.causal:
+            ids[row] = model.mask_id
+        prompts.append(Prompt(tuple(ids), row, answer_id=length, masks=1))
+    logits = model.predict([prompt.ids for prompt in prompts], [[prompt.row] for prompt in prompts])
+    for prompt, answer, row in zip(prompts, ask(model, prompts), logits, strict=True):
+        p = torch.softmax(row[0].double(), 0)
+        assert answer.token == int(p.argmax())
+        assert answer.confidence == pytest.approx(float(p.max()), rel=1e-5)
+        assert answer.nll == pytest.approx(-float(p[prompt.answer_id].log()), rel=1e-5)
+        assert answer.entropy == pytest.approx(-float((p[p > 0] * p[p > 0].log()).sum()), rel=1e-5)
+
+
+def prompts_of(*lengths):
+    return [Prompt((0,) * length, 0, 0, 1) for length in lengths]
+
+
+def test_batches_keep_to_the_budget_and_halve_it_when_memory_runs_out():
+    sizes = []
+
+    def answer(prompts):
+        tokens = sum(len(prompt.ids) for prompt in prompts)
+        if tokens > 60:
+            raise torch.OutOfMemoryError
+        sizes.append(tokens)
+        return [Answer(len(prompt.ids), 1.0, 0.0, 0.0) for prompt in prompts]
+
+    prompts = prompts_of(40, 30, 30, 20, 20, 10, 10, 10)
+    found = list(batches(prompts, 200, answer))
+    assert [answer.token for _, answers in found for answer in answers] == [len(prompt.ids) for prompt in prompts]
+    assert [first for first, _ in found] == [sum(len(answers) for _, answers in found[:n]) for n in range(len(found))]
+    assert max(sizes) <= 60 and sum(sizes) == 170
+    with pytest.raises(UserError, match="one prompt of 61 tokens"):
+        list(batches(prompts_of(61), 200, answer))
+
+
+def test_a_prompt_longer_than_the_budget_goes_alone():
+    found = list(batches(prompts_of(50, 5, 5), 10, lambda some: [Answer(0, 1, 0, 0)] * len(some)))
+    assert [len(answers) for _, answers in found] == [1, 2]
+
+
+def test_the_budget_must_be_positive():
+    with pytest.raises(UserError, match="--batch-tokens"):
+        batch_budget(small_model(), 0)
+
+
+def assert_same_run(folder, reference):
+    assert_same_records(read_run(folder).records, read_run(reference).records)
+    assert read_run(folder).manifest == read_run(reference).manifest
+
+
+@pytest.fixture(scope="module")
+def reference(tmp_path_factory):
+    return diagnose(small_model(), SMALL, tmp_path_factory.mktemp("reference"))
+
+
+@pytest.fixture(scope="module")
+def decoded(tmp_path_factory):
+    return diagnose(small_model(), DECODED, tmp_path_factory.mktemp("decoded"))
+
+
+def test_every_point_is_asked_once_under_every_condition(reference):
+    records = read_run(reference).records
+    keys = [json.dumps([record[name] for name in ("probe", "task", "point", "condition")]) for record in records]
+    conditions = 3 + 9 + 4 + 3
+    assert len(set(keys)) == len(keys) == 2 * SMALL.points * conditions + SMALL.passages * 4
+    assert read_run(reference).manifest["complete"]
+
+
+@pytest.mark.parametrize("batch_tokens", [500, 100_000])
+def test_the_same_records_for_any_batch_size(tmp_path, reference, batch_tokens):
+    assert_same_run(diagnose(small_model(), SMALL, tmp_path, batch_tokens=batch_tokens), reference)
+
+
+def test_the_same_random_orders_for_any_batch_size(tmp_path, decoded):
+    assert_same_run(diagnose(small_model(), DECODED, tmp_path, batch_tokens=1), decoded)
+    orders = {record["probe"] for record in read_run(decoded).records}
+    assert {"unmasking", "few-steps"} <= orders
+
+
+def test_two_processes_make_the_same_records_as_one(tmp_path, decoded):
+    """With the environment torchrun gives them, but in this session: torchrun's children outlive a test that is cut."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        crew = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free.getsockname()[1])}
+    command = [sys.executable, ALONE, tmp_path, "DECODED"]
+    started = [
+        subprocess.Popen(command, env=ENVIRONMENT | crew | {"RANK": rank, "LOCAL_RANK": rank}, stderr=subprocess.PIPE)
+        for rank in ("0", "1")
+    ]
+    try:
+        for process in started:
+            _, problem = process.communicate(timeout=120)
+            assert process.returncode == 0, problem
+    finally:
+        for process in started:
+            process.kill()
+    assert_same_run(tmp_path, decoded)
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["manifest.json", "records.jsonl"]
+
+
+def test_a_killed_run_goes_on_where_it_stopped(tmp_path, reference):
+    command = [sys.executable, ALONE, tmp_path, "SMALL", "0.05"]
+    process = subprocess.Popen(command, env=ENVIRONMENT, stderr=subprocess.DEVNULL)
+    records = tmp_path / "records.jsonl"
+    while not (records.exists() and records.read_text().count("\n") > 20):
+        assert process.poll() is None, "the process ended before it could be killed"
+        time.sleep(0.01)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    kept = [json.loads(line) for line in records.read_text().split("\n")[:-1]]
+    assert 20 < len(kept) < len(read_run(reference).records)
+    assert not read_run(tmp_path).manifest["complete"]
+    with records.open("a") as file:  # what a kill in the middle of a write leaves
+        file.write('{"model": "tiny')
+
+    passes = []
+    model = small_model()
+    body = model._body
+    model._body = lambda net, batch, layout: passes.append(len(batch.offsets) - 1) or body(net, batch, layout)
+    diagnose(model, SMALL, tmp_path)
+    assert_same_run(tmp_path, reference)
+    assert [record for record in kept if record not in read_run(tmp_path).records] == []
+    assert 0 < sum(passes) <= len(read_run(reference).records) - len(kept)  # nothing kept was asked again
+    passes.clear()
+    diagnose(model, SMALL, tmp_path)
+    assert passes == []
+
+
+def test_an_error_in_the_middle_loses_one_batch_at_most(tmp_path, reference):
+    model = small_model()
+    body, passes = model._body, []
+
+    def failing(net, batch, layout):
+        passes.append(len(batch.offsets) - 1)
+        if len(passes) == 4:
+            raise KeyboardInterrupt
+        return body(net, batch, layout)
+
+    model._body = failing
+    with pytest.raises(KeyboardInterrupt):
+        diagnose(model, SMALL, tmp_path, batch_tokens=1000)
+    assert len(read_run(tmp_path).records) >= sum(passes[:3])
+    assert_same_run(diagnose(small_model(), SMALL, tmp_path), reference)
+
+
+def test_equal_prompts_are_asked_once(tmp_path):
+    model = known_model(uniform)
+    asked = []
+    body = model._body
+    model._body = lambda net, batch, layout: asked.append(len(batch.offsets) - 1) or body(net, batch, layout)
+    folder = diagnose(model, SMALL, tmp_path)
+    repeated = 2 * SMALL.points * len(LOCATIONS) + SMALL.passages  # question right; nothing after a passage
+    assert sum(asked) == len(read_run(folder).records) - repeated
+
+
+def test_a_prompt_longer_than_the_window_is_refused_before_anything_is_written(tmp_path):
+    model = tiny_llada(tokenizer=shipped_tokenizer(), vocab=2048, window=120, mask_token_id=1)
+    with pytest.raises(UserError, match=r"window of tiny random LLaDA is 120; leave the probe out with --probes$"):
+        diagnose(model, CORE_PROBES, tmp_path / "run")
+    with pytest.raises(UserError, match=r"120; use --quick \(shorter prompts\) or leave the probe out"):
+        diagnose(model, replace(CORE_PROBES, preset="default"), tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_model_without_a_tokenizer_is_refused(tmp_path):
+    with pytest.raises(UserError, match="no tokenizer"):
+        diagnose(tiny_llada(), SMALL, tmp_path / "run")
