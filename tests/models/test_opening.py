@@ -320,7 +320,7 @@ def test_causal_models_with_an_attention_of_their_own_are_refused(tmp_path):
     small = FalconConfig(hidden_size=16, num_hidden_layers=1, num_attention_heads=2, vocab_size=32)
     FalconForCausalLM(small).save_pretrained(tmp_path / "falcon")
     for name in ("bloom", "falcon"):
-        with pytest.raises(UserError, match="does not fit the seam"):
+        with pytest.raises(UserError, match="does not fit the model interface"):
             mw.open(tmp_path / name)
         assert described(tmp_path / name)[0] == 2
 

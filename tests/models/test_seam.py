@@ -244,39 +244,39 @@ def test_wrap_takes_a_bidirectional_model_and_refuses_a_wrong_head():
 def test_causal_opening_compares_the_seam_with_the_classs_own_forward():
     from transformers import GPT2Config, GPT2LMHeadModel, MistralConfig, MistralForCausalLM
 
-    from maskwise.models.opening import behind_the_seam
+    from maskwise.models.opening import as_model
 
     torch.manual_seed(0)
     mistral = MistralForCausalLM(MistralConfig(vocab_size=64, hidden_size=32, num_hidden_layers=2,
                                  num_attention_heads=4,
                                  num_key_value_heads=2, intermediate_size=48, sliding_window=5)).eval()  # fmt: skip
-    model, batch = behind_the_seam(mistral, None, "m"), sequences(count=4)
+    model, batch = as_model(mistral, None, "m"), sequences(count=4)
     for ids, ours in zip(batch, model.predict(batch, [[len(ids)] for ids in batch]), strict=True):
         close(ours[0], mistral(torch.tensor([ids])).logits[0, -1].detach())
     with torch.no_grad():
         gpt2 = GPT2LMHeadModel(GPT2Config(vocab_size=64, n_embd=32, n_layer=2, n_head=4, n_positions=64)).eval()
-        model = behind_the_seam(gpt2, None, "g")
+        model = as_model(gpt2, None, "g")
         close(model.predict([batch[0]], [[1]])[0][0], gpt2(torch.tensor([batch[0]])).logits[0, 0])
 
 
 def test_a_causal_model_whose_logits_are_something_else_is_refused():
     from transformers import CohereConfig, CohereForCausalLM
 
-    from maskwise.models.opening import behind_the_seam
+    from maskwise.models.opening import as_model
 
     torch.manual_seed(0)
     config = CohereConfig(vocab_size=64, hidden_size=32, num_hidden_layers=1, num_attention_heads=4,
                           num_key_value_heads=4,
                           intermediate_size=48, logit_scale=0.5, pad_token_id=0)  # fmt: skip
-    with pytest.raises(UserError, match="CohereForCausalLM does not fit the seam"):
-        behind_the_seam(CohereForCausalLM(config).eval(), None, "c")
+    with pytest.raises(UserError, match="CohereForCausalLM does not fit the model interface"):
+        as_model(CohereForCausalLM(config).eval(), None, "c")
 
 
 BAD = [
     ([[]], [[0]], "sequence 0 is empty"),
     ([[1, 64]], [[0]], "token id 64, outside 0..63"),
     ([[-1, 2]], [[0]], "token id -1"),
-    ([[1] * 257], [[0]], "257 tokens but the window"),
+    ([[1] * 257], [[0]], "257 tokens but the context length"),
     ([[1, 2, 3]], [[3]], "row 3 is outside 0..2"),
     ([[1, 2, 3]], [[-1]], "row -1 is outside"),
     ([[1, 2], [3]], [[0]], "2 sequences but 1 lists"),

@@ -9,8 +9,9 @@ from transformers import LlamaConfig, PreTrainedModel, Qwen2Config
 
 from maskwise.errors import UserError
 from maskwise.files import refuse_occupied
-from maskwise.models.catalog import locate_checkpoint, read_settings
+from maskwise.models.configuration import read_settings
 from maskwise.models.dream import DreamConfig, DreamModel
+from maskwise.models.locations import locate_checkpoint
 from maskwise.models.opening import open, stored_dtype
 
 MASK_TOKEN = "<|mask|>"
@@ -20,7 +21,7 @@ COPIED = ("hidden_size", "intermediate_size", "num_hidden_layers", "num_attentio
 
 
 def convert(source: str | Path, out: str | Path) -> Path:
-    """Writes a Llama or Qwen2 checkpoint as a Dream one: the same weights, bidirectional, shifted, with a mask token.
+    """Writes a Llama or Qwen2 checkpoint as a Dream one: the same weights, bidirectional, with a mask token.
 
     The mask is the tokenizer's own if it has one, else an embedding row no token uses, else a new row. What comes out
     opens with `mw.open` and must be trained before it is any good.
@@ -34,12 +35,13 @@ def convert(source: str | Path, out: str | Path) -> Path:
     _refuse_unlike(model.core.config)
     mask_id = _mask_row(model.core, model.tokenizer)
     config = model.core.config
+    settings: dict[str, Any] = {name: getattr(config, name) for name in COPIED}
     dream_config = DreamConfig(
         vocab_size=config.vocab_size,
         qkv_bias=isinstance(config, Qwen2Config),
         head_dim=getattr(config, "head_dim", None),
         mask_token_id=mask_id,
-        **{name: getattr(config, name) for name in COPIED},
+        **settings,
     )
     dream: Any = DreamModel(dream_config)
     dream.to(model.dtype)
