@@ -41,13 +41,16 @@ def _attention(entry: dict[str, Any]) -> str:
 def convert(
     source: Annotated[str, typer.Argument(help="A Llama or Qwen2 checkpoint.")],
     out: Annotated[str, typer.Option("--out", help="Folder for the converted checkpoint.")],
+    shift: Annotated[
+        bool, typer.Option(help="Position i is predicted from hidden state i - 1, as in Dream; or from its own.")
+    ] = True,
     json: Json = False,
 ) -> None:
     """Turn an autoregressive checkpoint into a masked diffusion one (to be trained further)."""
     from maskwise.models.catalog import describe_checkpoint
     from maskwise.models.convert import convert as convert_checkpoint
 
-    convert_checkpoint(source, out)
+    convert_checkpoint(source, out, shift)
     entry = describe_checkpoint(out)
     if json:
         return print_json({"source": source, "out": out, "model": entry})
