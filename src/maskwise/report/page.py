@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.progress import track
 
 from maskwise.errors import UserError
+from maskwise.models.families import FAMILIES
 from maskwise.probes.settings import DEFAULT, FULL, QUICK
 from maskwise.report import figures, words
 from maskwise.report.curves import Measure, Section, in_order, panels
@@ -17,13 +18,7 @@ from maskwise.report.readings import Reading, differing_settings
 from maskwise.report.sections import sections_for
 from maskwise.report.templates import render
 
-KINDS = {
-    "llada": "masked diffusion (LLaDA)",
-    "llada-moe": "masked diffusion (LLaDA-MoE)",
-    "dream": "masked diffusion (Dream)",
-    "ar": "autoregressive",
-    "wrapped": "wrapped transformers model",
-}
+KINDS = {family.name: family.title for family in FAMILIES}
 
 
 def write_page(readings: Sequence[Reading], out: Path, changes: Sequence[words.Row] = ()) -> Path:
