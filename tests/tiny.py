@@ -1,5 +1,8 @@
 """Small random models for tests: the real classes at toy size, float32, made from a seed."""
 
+import json
+from pathlib import Path
+
 import torch
 from transformers import LlamaConfig, LlamaForCausalLM, Qwen2Config, Qwen2ForCausalLM
 
@@ -63,3 +66,9 @@ def tiny_llada_moe(seed: int = 0, tokenizer=None, **more) -> Model:
 
 def tiny_ar(seed: int = 0, tokenizer=None, **more) -> Model:
     return as_model(qwen_net(seed, **more), tokenizer, "tiny random Qwen2")
+
+
+def edit_config(folder: Path, **changes) -> None:
+    """Changes fields of a saved checkpoint's config.json."""
+    file = folder / "config.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | changes))
