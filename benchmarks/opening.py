@@ -14,7 +14,7 @@ from benchmarks.measure import GIB, Bench, Line, bound, check_close, synchronize
 from benchmarks.shapes import make_model, random_ids
 from maskwise.models import LLaDAConfig, LLaDAModelLM
 from maskwise.models.base import Model
-from maskwise.models.opening import behind_the_seam
+from maskwise.models.opening import as_model
 from maskwise.models.opening import open as open_model
 
 
@@ -55,7 +55,7 @@ def open_plain(folder: Path, device: torch.device, dtype: torch.dtype) -> Model:
     for file in sorted(folder.glob("*.safetensors")):
         weights |= load_file(file)
     net.load_state_dict(weights)
-    return behind_the_seam(net.to(device).eval(), None, "plain")
+    return as_model(net.to(device).eval(), None, "plain")
 
 
 @torch.no_grad()

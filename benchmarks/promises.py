@@ -13,7 +13,7 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 from maskwise.models.base import Batch, Model
-from maskwise.models.opening import behind_the_seam
+from maskwise.models.opening import as_model
 from tiny import dream_net, llada_net, qwen_net
 
 
@@ -71,7 +71,7 @@ def main() -> None:
         for dtype in (torch.float32, torch.bfloat16) if device == "cuda" else (torch.float32,):
             net = make(vocab=256, width=256, layers=4, initializer_range=0.05) if make is not llada_net else make(
                 vocab=256, width=256, layers=4, init_std=0.05)  # fmt: skip
-            model = behind_the_seam(net.to(device=device, dtype=dtype), None, make.__name__)
+            model = as_model(net.to(device=device, dtype=dtype), None, make.__name__)
             batch = sequences()
             rows = [list(range(1, len(ids), 7)) for ids in batch]
             cached = "-" if model.causal else f"{cache_difference(model, batch):.1e}"

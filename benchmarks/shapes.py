@@ -8,8 +8,8 @@ from transformers import PreTrainedModel
 from benchmarks.measure import Bench
 from maskwise.models import DreamConfig, DreamModel, LLaDAConfig, LLaDAModelLM
 from maskwise.models.base import Model
-from maskwise.models.catalog import locate_checkpoint
-from maskwise.models.opening import behind_the_seam
+from maskwise.models.locations import locate_checkpoint
+from maskwise.models.opening import as_model
 from maskwise.models.tokens import load_tokenizer
 
 NAMES = {"llada": "LLaDA-8B", "dream": "Dream-7B"}
@@ -39,7 +39,7 @@ def make_model(bench: Bench, kind: str) -> Model:
     net_class = LLaDAModelLM if kind == "llada" else DreamModel
     dtype, spread = (torch.bfloat16, 0.02) if bench.full else (torch.float32, 0.3)
     net = filled_there(net_class, config, bench.device, dtype, spread)
-    return behind_the_seam(net, tokenizer, NAMES[kind] if bench.full else f"toy {kind}")
+    return as_model(net, tokenizer, NAMES[kind] if bench.full else f"toy {kind}")
 
 
 def filled_there(

@@ -9,7 +9,7 @@ from rich.progress import track
 from maskwise.diffusion import Noised, nelbo_call
 from maskwise.models.base import Model
 from maskwise.models.llada import LLaDAConfig, LLaDAModelLM
-from maskwise.models.opening import behind_the_seam
+from maskwise.models.opening import as_model
 
 RATE = 3e-3
 
@@ -19,7 +19,7 @@ def train_small(config: LLaDAConfig, draw: Callable[[], Sequence[Noised]], steps
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         net = LLaDAModelLM(config)
-    model = behind_the_seam(net, None, name)
+    model = as_model(net, None, name)
     optimiser = torch.optim.AdamW(model.parameters(), lr=RATE, weight_decay=0.0)
     falling = torch.optim.lr_scheduler.OneCycleLR(optimiser, RATE, total_steps=steps, pct_start=0.1)
     for _ in track(range(steps), f"Training: {name}, seed {seed}", console=Console(stderr=True)):

@@ -24,7 +24,7 @@ from transformers import PreTrainedTokenizerFast
 
 from maskwise.diffusion import Noised, nelbo_call
 from maskwise.models import LLaDAConfig, LLaDAModelLM
-from maskwise.models.opening import behind_the_seam
+from maskwise.models.opening import as_model
 from maskwise.tuning.settings import Settings
 from maskwise.tuning.tune import summary_lines, tune
 
@@ -83,7 +83,7 @@ def train_small_model(folder: Path, steps: int, seed: int) -> None:
         d_model=64, n_layers=2, n_heads=4, mlp_hidden_size=128, vocab_size=len(tokenizer), max_sequence_length=256,
         mask_token_id=MASK, eos_token_id=END, rope_theta=10000.0, init_std=0.05,
     )  # fmt: skip
-    model = behind_the_seam(LLaDAModelLM(config), tokenizer, "small")
+    model = as_model(LLaDAModelLM(config), tokenizer, "small")
     optimizer = torch.optim.AdamW(model.parameters(), lr=5e-3, betas=(0.9, 0.98), weight_decay=0.01)
     rates = torch.optim.lr_scheduler.OneCycleLR(optimizer, 5e-3, total_steps=max(steps, 500), pct_start=0.1)
     for _ in range(steps):

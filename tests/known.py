@@ -92,7 +92,7 @@ def known_model(reply: Callable[[list[tuple[str, str]], int, str], str], name: s
     net.embedding = nn.Embedding(width, 1)
     net.get_input_embeddings = lambda: net.embedding
     return Model(
-        net, body, kind="wrapped", window=4096, shift=False, mask_id=tokenizer.mask_token_id, tokenizer=tokenizer,
+        net, body, window=4096, shift=False, mask_id=tokenizer.mask_token_id, tokenizer=tokenizer,
         head=lambda rows: rows.clone(), name=name,
     )  # fmt: skip
 

@@ -1,11 +1,14 @@
 """Small random models for tests: the real classes at toy size, float32, made from a seed."""
 
+import json
+from pathlib import Path
+
 import torch
 from transformers import LlamaConfig, LlamaForCausalLM, Qwen2Config, Qwen2ForCausalLM
 
 from maskwise.models import DreamConfig, DreamModel, LLaDAConfig, LLaDAModelLM, LLaDAMoEConfig, LLaDAMoEModelLM
 from maskwise.models.base import Model
-from maskwise.models.opening import behind_the_seam
+from maskwise.models.opening import as_model
 
 WIDE = 0.3  # initial spread of the weights: large enough that predictions differ visibly
 
@@ -50,16 +53,22 @@ def llama_net(seed: int = 0, **more) -> LlamaForCausalLM:
 
 
 def tiny_llada(seed: int = 0, tokenizer=None, **more) -> Model:
-    return behind_the_seam(llada_net(seed, **more), tokenizer, "tiny random LLaDA")
+    return as_model(llada_net(seed, **more), tokenizer, "tiny random LLaDA")
 
 
 def tiny_dream(seed: int = 0, tokenizer=None, **more) -> Model:
-    return behind_the_seam(dream_net(seed, **more), tokenizer, "tiny random Dream")
+    return as_model(dream_net(seed, **more), tokenizer, "tiny random Dream")
 
 
 def tiny_llada_moe(seed: int = 0, tokenizer=None, **more) -> Model:
-    return behind_the_seam(llada_moe_net(seed, **more), tokenizer, "tiny random LLaDA-MoE")
+    return as_model(llada_moe_net(seed, **more), tokenizer, "tiny random LLaDA-MoE")
 
 
 def tiny_ar(seed: int = 0, tokenizer=None, **more) -> Model:
-    return behind_the_seam(qwen_net(seed, **more), tokenizer, "tiny random Qwen2")
+    return as_model(qwen_net(seed, **more), tokenizer, "tiny random Qwen2")
+
+
+def edit_config(folder: Path, **changes) -> None:
+    """Changes fields of a saved checkpoint's config.json."""
+    file = folder / "config.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | changes))

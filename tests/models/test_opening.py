@@ -24,7 +24,7 @@ import maskwise as mw
 from maskwise.cli import app
 from maskwise.errors import UserError
 from maskwise.models.fingerprint import fingerprint
-from tiny import dream_net, llada_moe_net, llada_net, llama_net, qwen_net, tiny_ar, tiny_dream
+from tiny import dream_net, edit_config, llada_moe_net, llada_net, llama_net, qwen_net, tiny_ar, tiny_dream
 
 AUTO_MAP = {"AutoConfig": "evil.Config", "AutoModel": "evil.Net", "AutoModelForCausalLM": "evil.Net"}
 
@@ -35,11 +35,6 @@ def byte_tokenizer(**special):
     raw = Tokenizer(models.BPE(vocab={letter: n for n, letter in enumerate(alphabet)}, merges=[]))
     raw.pre_tokenizer, raw.decoder = pre_tokenizers.ByteLevel(add_prefix_space=False), decoders.ByteLevel()
     return PreTrainedTokenizerFast(tokenizer_object=raw, **special)
-
-
-def edit_config(folder, **changes):
-    file = folder / "config.json"
-    file.write_text(json.dumps(json.loads(file.read_text()) | changes))
 
 
 @pytest.fixture
@@ -320,7 +315,7 @@ def test_causal_models_with_an_attention_of_their_own_are_refused(tmp_path):
     small = FalconConfig(hidden_size=16, num_hidden_layers=1, num_attention_heads=2, vocab_size=32)
     FalconForCausalLM(small).save_pretrained(tmp_path / "falcon")
     for name in ("bloom", "falcon"):
-        with pytest.raises(UserError, match="does not fit the seam"):
+        with pytest.raises(UserError, match="does not fit the model interface"):
             mw.open(tmp_path / name)
         assert described(tmp_path / name)[0] == 2
 
@@ -330,7 +325,7 @@ def test_wrap_takes_the_mask_id_it_is_given(tmp_path):
     assert mw.wrap(llada_net(), byte_tokenizer()).mask_id == 63  # LLaDA's tokenizer names none, its configuration does
 
 
-def test_wrap_reads_a_causal_model_and_an_adapted_native_one_as_the_seam_does():
+def test_wrap_reads_a_causal_model_and_an_adapted_native_one_as_the_interface_does():
     ids, rows = [[4, 9, 2, 7]], [[1, 3]]
     wrapped, opened = mw.wrap(qwen_net(), causal=True), tiny_ar()
     torch.testing.assert_close(wrapped.predict(ids, rows)[0], opened.predict(ids, rows)[0], atol=1e-4, rtol=1e-4)

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import maskwise as mw
-from maskwise.models.catalog import ZOO, embedded_models
+from maskwise.models.locations import ZOO, embedded_models
 from maskwise.tasks.episodes import blocked, draw
 from maskwise.tasks.prompts import encode_question, opened
 from maskwise.tasks.rules import TASKS

@@ -41,7 +41,7 @@ def linear_model(weights: list[float], shift: bool = False) -> Model:
     net.embedding = nn.Embedding(10, 10)
     net.get_input_embeddings = lambda: net.embedding
     torch.nn.init.eye_(net.embedding.weight)
-    return Model(net, body, kind="wrapped", window=64, shift=shift, mask_id=MASK, head=lambda rows: rows.clone())
+    return Model(net, body, window=64, shift=shift, mask_id=MASK, head=lambda rows: rows.clone())
 
 
 def test_on_a_linear_model_the_attribution_is_the_mixing_weight():

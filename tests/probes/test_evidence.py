@@ -223,7 +223,7 @@ def reader_model(reply):
     net = nn.Module()
     net.embedding = nn.Embedding(len(tokenizer), 1)
     net.get_input_embeddings = net.get_output_embeddings = lambda: net.embedding
-    return Model(net, body, kind="wrapped", window=4096, shift=False, mask_id=tokenizer.mask_token_id,
+    return Model(net, body, window=4096, shift=False, mask_id=tokenizer.mask_token_id,
                  tokenizer=tokenizer, head=lambda rows: rows.clone(), name="reader")  # fmt: skip
 
 

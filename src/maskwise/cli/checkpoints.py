@@ -1,7 +1,7 @@
-"""Commands about checkpoints: what there is, what it becomes, and whether our classes read it rightly."""
+"""Commands about checkpoints: list, convert, verify, export."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -12,40 +12,49 @@ def models(
     name: Annotated[str | None, typer.Argument(help="One model; all known ones without it.")] = None, json: Json = False
 ) -> None:
     """List the models: embedded ones, published names, or what a folder holds."""
-    from maskwise.models.catalog import PUBLISHED, describe, embedded_models
+    from maskwise.models.catalog import describe_checkpoint, list_models
 
-    entries = [describe(known) for known in ([name] if name else [*embedded_models(), *PUBLISHED])]
+    entries = [describe_checkpoint(name)] if name else list_models()
     if json:
         return print_json({"models": entries})
     from rich.console import Console
     from rich.table import Column, Table
 
-    short = [Column(head, no_wrap=True) for head in ("kind", "size", "window", "mask id")]
-    table = Table(Column("model", overflow="fold"), *short, "reads", box=None)
+    short = [Column(head, no_wrap=True) for head in ("kind", "size", "context", "mask id")]
+    table = Table(Column("model", overflow="fold", min_width=26), *short, "attention", box=None)
     for entry in entries:
-        reads = "left only" if entry["causal"] else "both sides, shifted" if entry["shift"] else "both sides"
         mask = "-" if entry["mask_id"] is None else str(entry["mask_id"])
         count = entry["parameters"]
         size = f"{count / 1e9:.1f} B" if count >= 1e9 else f"{count / 1e6:.1f} M"
-        table.add_row(entry["name"], entry["kind"], size, str(entry["window"]), mask, reads)
+        table.add_row(entry["name"], entry["kind"], size, str(entry["window"]), mask, _attention(entry))
     Console().print(table)
     if name:
         typer.echo(f"adapters go on: {entries[0]['lora_targets']}")
 
 
+def _attention(entry: dict[str, Any]) -> str:
+    if entry["causal"]:
+        return "causal"
+    return "bidirectional, shifted" if entry["shift"] else "bidirectional"
+
+
 def convert(
     source: Annotated[str, typer.Argument(help="A Llama or Qwen2 checkpoint.")],
     out: Annotated[str, typer.Option("--out", help="Folder for the converted checkpoint.")],
+    shift: Annotated[
+        bool, typer.Option(help="Position i is predicted from hidden state i - 1, as in Dream; or from its own.")
+    ] = True,
     json: Json = False,
 ) -> None:
     """Turn an autoregressive checkpoint into a masked diffusion one (to be trained further)."""
-    from maskwise.models.catalog import describe
+    from maskwise.models.catalog import describe_checkpoint
     from maskwise.models.convert import convert as convert_checkpoint
 
-    convert_checkpoint(source, out)
+    convert_checkpoint(source, out, shift)
+    entry = describe_checkpoint(out)
     if json:
-        return print_json({"source": source, "out": out, "model": describe(out)})
-    typer.echo(f"wrote {out}: bidirectional, shifted, mask id {describe(out)['mask_id']}; train it before you use it")
+        return print_json({"source": source, "out": out, "model": entry})
+    typer.echo(f"wrote {out}: {_attention(entry)}, mask id {entry['mask_id']}; train it before you use it")
 
 
 def verify(

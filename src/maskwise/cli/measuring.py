@@ -186,7 +186,7 @@ def cures(
 ) -> None:
     """Every cure for distracting masks on one model: accuracy at 200 masks, tokens per forward pass, training."""
     from maskwise.experiments import mitigations
-    from maskwise.models.catalog import embedded_models, locate_checkpoint
+    from maskwise.models.locations import embedded_models, locate_checkpoint
     from maskwise.models.opening import open as open_model
     from maskwise.report.mitigations import cures_result
     from maskwise.report.results import make_folder, write_result

@@ -35,7 +35,7 @@ class Passes:
     def __init__(self, model: Model) -> None:
         self.device = model.device
         # A pass that waits for the device cannot be recorded: experts do, and a stranger's model may.
-        self.records = model.device.type == "cuda" and model.kind not in ("wrapped", "llada-moe")
+        self.records = model.device.type == "cuda" and model.family.cuda_graphs
         self.pool = torch.cuda.graph_pool_handle() if self.records else None
         self.cache: KeyValues | None = None
         self.repeats: dict[tuple[int, int, int], _Repeat] = {}

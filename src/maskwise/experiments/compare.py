@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from maskwise.errors import UserError
-from maskwise.models.catalog import locate_checkpoint
+from maskwise.models.locations import locate_checkpoint
 from maskwise.models.opening import open as open_model
 from maskwise.probes.mask_count import degradation
 from maskwise.probes.probe import Settings

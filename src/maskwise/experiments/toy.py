@@ -18,7 +18,7 @@ from maskwise.decoding.rules import RULES
 from maskwise.diffusion import Noised, nelbo_call
 from maskwise.models.base import Model
 from maskwise.models.llada import LLaDAConfig, LLaDAModelLM
-from maskwise.models.opening import behind_the_seam
+from maskwise.models.opening import as_model
 
 SYMBOLS = "ABCDEFG"
 MASK = len(SYMBOLS)
@@ -82,7 +82,7 @@ def train_toy(seed: int = 0, advance: Callable[[], None] = lambda: None) -> Mode
             LLaDAConfig(d_model=32, n_layers=2, n_heads=2, mlp_hidden_size=64, vocab_size=MASK + 1,
                         max_sequence_length=16, mask_token_id=MASK, init_std=0.1)
         )  # fmt: skip
-    model = behind_the_seam(net, None, "toy")
+    model = as_model(net, None, "toy")
     call = nelbo_call(model, every_noise())
     optimiser = torch.optim.AdamW(model.parameters(), lr=RATE, weight_decay=0.0)
     falling = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, STEPS)

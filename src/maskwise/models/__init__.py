@@ -1,9 +1,18 @@
-"""What answers: LLaDA, LLaDA-MoE, Dream and AR models behind one seam. Importing it registers the Auto classes."""
+"""LLaDA, LLaDA-MoE, Dream and AR models with one interface.
 
-from maskwise.models.catalog import embedded_models
-from maskwise.models.dream import DreamConfig, DreamModel
-from maskwise.models.llada import LLaDAConfig, LLaDAModelLM
-from maskwise.models.llada_moe import LLaDAMoEConfig, LLaDAMoEModelLM
+The classes are imported on first use, so that models can be listed without torch. Importing one registers it with
+transformers' Auto classes.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+from maskwise.models.families import FAMILIES, imported
+from maskwise.models.locations import embedded_models
+
+if TYPE_CHECKING:
+    from maskwise.models.dream import DreamConfig, DreamModel
+    from maskwise.models.llada import LLaDAConfig, LLaDAModelLM
+    from maskwise.models.llada_moe import LLaDAMoEConfig, LLaDAMoEModelLM
 
 __all__ = [
     "DreamConfig",
@@ -14,3 +23,16 @@ __all__ = [
     "LLaDAModelLM",
     "embedded_models",
 ]
+
+_CLASSES = {
+    path.split(":")[1]: path
+    for family in FAMILIES
+    for path in (family.net_class, family.config_class)
+    if path and path.startswith("maskwise.")
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _CLASSES:
+        raise AttributeError(f"module 'maskwise.models' has no attribute {name!r}")
+    return imported(_CLASSES[name])

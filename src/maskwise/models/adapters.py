@@ -9,7 +9,7 @@ from safetensors import SafetensorError, safe_open
 from transformers import PreTrainedModel
 
 from maskwise.errors import UserError
-from maskwise.models.catalog import read_object
+from maskwise.models.locations import read_object
 
 
 def attach_adapter(net: PreTrainedModel, folder: Path) -> PeftModel:
@@ -34,7 +34,7 @@ def attach_adapter(net: PreTrainedModel, folder: Path) -> PeftModel:
     except (KeyError, TypeError, AttributeError, ImportError, re.error) as problem:  # a configuration it does not know
         raise UserError(f"{folder / 'adapter_config.json'} is not one PEFT reads ({problem}): save it again") from None
     if model.active_peft_config.is_prompt_learning:
-        raise UserError(f"the adapter in {folder} adds tokens to the prompt, which the seam leaves out: use LoRA")
+        raise UserError(f"the adapter in {folder} adds tokens to the prompt, which is not supported: use LoRA")
     if isinstance(net.get_output_embeddings(), BaseTunerLayer):
         raise UserError(f"the adapter in {folder} changes the output head, which is read past it: leave the head out")
     # Left to itself PEFT looks the base model up on the network here, to see whether its vocabulary has grown.

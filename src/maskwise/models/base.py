@@ -1,6 +1,6 @@
-"""The seam every room relies on: hidden states of a ragged batch, and logits of the rows somebody asked about.
+"""The model interface: hidden states of a ragged batch, and logits of the rows that are asked for.
 
-A caller asks for "the prediction of position i". From which hidden state it is read (its own for LLaDA, the one before
+A caller asks for "the prediction of position i". Which hidden state it is read from (its own for LLaDA, the one before
 for Dream and autoregressive models) is decided here, in `Model.locate`, and nowhere else.
 """
 
@@ -16,6 +16,8 @@ from transformers import PreTrainedModel
 
 from maskwise.errors import UserError
 from maskwise.models.attention import KeyValues, Layout, Watch, grid_places
+from maskwise.models.families import WRAPPED, Family
+from maskwise.models.targets import linear_targets
 
 TOKENS_A_PASS = 16384  # what `predict` puts into one forward pass
 WORTH_COMPILING = 10**9  # parameters
@@ -76,14 +78,16 @@ def without_adapter(net: Any) -> PreTrainedModel:
 
 
 class Model(nn.Module):
-    """A transformers model behind the seam. `net` is the model itself, or PEFT's wrapper of it."""
+    """A transformers model with the model interface. `net` is the model itself, or PEFT's wrapper of it.
+
+    window: the context length. trained_window: that of training, where it is shorter than the configured one.
+    """
 
     def __init__(
         self,
         net: nn.Module,
         body: Body,
         *,
-        kind: str,
         window: int,
         shift: bool,
         causal: bool = False,
@@ -92,16 +96,27 @@ class Model(nn.Module):
         head: Callable[[Tensor], Tensor] | None = None,
         name: str = "",
         trained_window: int | None = None,
+        family: Family = WRAPPED,
     ) -> None:
         super().__init__()
         self.net = net
-        self.kind, self.name, self.tokenizer = kind, name, tokenizer
+        self.family, self.name, self.tokenizer = family, name, tokenizer
         self.window, self.shift, self.causal, self.mask_id = window, shift, causal, mask_id
         self.trained_window = trained_window
         self._body = body
         self._own_head = head
 
     # What the model is
+
+    @property
+    def kind(self) -> str:
+        """The name of its family."""
+        return self.family.name
+
+    @property
+    def attention_readable(self) -> bool:
+        """Whether `attention` can be asked for."""
+        return self.family.attention_readable
 
     @property
     def core(self) -> PreTrainedModel:
@@ -136,9 +151,7 @@ class Model(nn.Module):
     @property
     def lora_targets(self) -> str:
         """A regular expression that matches the layers' linear maps in full, and never the output head."""
-        from maskwise.models.targets import linear_targets
-
-        return linear_targets(self.core)
+        return self.family.lora_targets or linear_targets(self.core)
 
     # Hidden states
 
@@ -152,7 +165,7 @@ class Model(nn.Module):
 
     def new_cache(self, lengths: Sequence[int]) -> KeyValues:
         """An empty store of keys and values for S canvases of these lengths."""
-        if self.causal or self.kind == "wrapped":
+        if self.causal or not self.family.canvas_cache:
             raise UserError(f"{self.name or self.kind} takes no canvas cache: use cache='none'")
         config, total = self.core.config, sum(lengths)
         head_dim = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
@@ -188,7 +201,7 @@ class Model(nn.Module):
             key_mask=None if k_even else (place < k_offsets.diff()[:, None])[:, None, None, :],
         )
 
-    # Which hidden state speaks of which position
+    # Which hidden state predicts which position
 
     def locate(self, batch: Batch, sequence: Tensor, position: Tensor) -> Tensor:
         """Flat rows of `hidden` from which the predictions of (sequence[i], position[i]) are read. [n], [n] -> [n]."""
@@ -253,7 +266,7 @@ class Model(nn.Module):
 
     @torch.no_grad()
     def predict(self, sequences: Sequence[Sequence[int]], rows: Sequence[Sequence[int]]) -> list[Tensor]:
-        """The plain door: lists of ids and the positions asked of each -> one float32 [n, V] CPU tensor a sequence."""
+        """Lists of ids and the positions asked of each -> one float32 [n, V] CPU tensor per sequence."""
         if len(sequences) != len(rows):
             raise UserError(f"{len(sequences)} sequences but {len(rows)} lists of rows: give one list each")
         for number, (sequence, asked) in enumerate(zip(sequences, rows, strict=True)):
@@ -271,7 +284,7 @@ class Model(nn.Module):
         if len(sequence) == 0:
             raise UserError(f"{what} is empty: give at least one token")
         if len(sequence) > self.window:
-            raise UserError(f"{what} has {len(sequence)} tokens but the window of {self.name or self.kind} is "
+            raise UserError(f"{what} has {len(sequence)} tokens but the context length of {self.name or self.kind} is "
                             f"{self.window}: shorten it")  # fmt: skip
         known = self.core.get_input_embeddings().weight.shape[0]  # type: ignore
         low, high = min(sequence), max(sequence)
@@ -288,7 +301,7 @@ class Model(nn.Module):
     @torch.no_grad()
     def attention(self, batch: Batch, rows: Sequence[Sequence[int]]) -> list[Tensor]:
         """The attention that the rows predicting the asked positions pay, one float32 [n, heads, longest] a layer."""
-        if self.kind == "wrapped":
+        if not self.attention_readable:
             raise UserError("attention weights of a wrapped model cannot be read: open a LLaDA, Dream or AR checkpoint")
         watch = Watch(self.flat_rows(batch, rows))
         with torch.compiler.set_stance("force_eager"):  # a compiled layer cannot hand out what it saw
@@ -296,8 +309,9 @@ class Model(nn.Module):
         return watch.seen
 
     def compile_for_long_work(self) -> None:
-        """Compiles the layers where minutes of work earn the half minute back: a large native model on CUDA."""
-        if self.device.type == "cuda" and self.kind in ("llada", "dream") and self.parameter_count >= WORTH_COMPILING:
+        """Compiles the layers of a large model on CUDA, which takes half a minute and pays after minutes of work."""
+        large = self.parameter_count >= WORTH_COMPILING
+        if large and self.device.type == "cuda" and self.family.layers_compile:
             self.compile_layers()
 
     def compile_layers(self) -> None:

@@ -1,4 +1,4 @@
-"""Three ways to get hidden states out of a transformers model: our own classes, an AR class, or a stranger's."""
+"""Three ways to compute hidden states: by our own classes, an AR class of transformers, or any other model."""
 
 import torch
 from torch import Tensor
@@ -14,7 +14,7 @@ RAGGED = "maskwise_ragged"
 
 
 def native_body(net: PreTrainedModel, batch: Batch, layout: Layout) -> Tensor:
-    """LLaDA and Dream: flat tokens all the way through."""
+    """Our own classes: flat tokens all the way through."""
     x = net.get_input_embeddings()(batch.ids) if batch.embeds is None else batch.embeds
     return net.model.run(x, batch.positions, layout)  # type: ignore[operator, union-attr]
 
@@ -34,7 +34,7 @@ def causal_body(net: PreTrainedModel, batch: Batch, layout: Layout) -> Tensor:
 
 
 def padded_body(net: PreTrainedModel, batch: Batch, layout: Layout) -> Tensor:
-    """A stranger's model: right-padded rows and an attention mask, the call every transformers model understands."""
+    """Any other model: right-padded rows and an attention mask, the call every transformers model understands."""
     sequences, longest = len(batch.offsets) - 1, batch.longest
     flat = batch.ids if batch.embeds is None else batch.embeds
     assert flat is not None

@@ -9,8 +9,10 @@ from transformers import LlamaConfig, PreTrainedModel, Qwen2Config
 
 from maskwise.errors import UserError
 from maskwise.files import refuse_occupied
-from maskwise.models.catalog import locate_checkpoint, read_settings
+from maskwise.models.configuration import read_settings
 from maskwise.models.dream import DreamConfig, DreamModel
+from maskwise.models.families import DREAM
+from maskwise.models.locations import locate_checkpoint
 from maskwise.models.opening import open, stored_dtype
 
 MASK_TOKEN = "<|mask|>"
@@ -19,11 +21,13 @@ COPIED = ("hidden_size", "intermediate_size", "num_hidden_layers", "num_attentio
           "tie_word_embeddings", "bos_token_id", "eos_token_id", "pad_token_id")  # fmt: skip
 
 
-def convert(source: str | Path, out: str | Path) -> Path:
-    """Writes a Llama or Qwen2 checkpoint as a Dream one: the same weights, bidirectional, shifted, with a mask token.
+def convert(source: str | Path, out: str | Path, shift: bool = True) -> Path:
+    """Writes a Llama or Qwen2 checkpoint as a Dream one: the same weights, bidirectional, with a mask token.
 
     The mask is the tokenizer's own if it has one, else an embedding row no token uses, else a new row. What comes out
     opens with `mw.open` and must be trained before it is any good.
+    shift: the logits of position i come from hidden state i - 1, as in the source and in Dream; False is written to
+    config.json as "shift": false, for training that predicts each position from its own hidden state.
     """
     out = Path(out)
     refuse_occupied(out)
@@ -34,12 +38,15 @@ def convert(source: str | Path, out: str | Path) -> Path:
     _refuse_unlike(model.core.config)
     mask_id = _mask_row(model.core, model.tokenizer)
     config = model.core.config
+    settings: dict[str, Any] = {name: getattr(config, name) for name in COPIED}
+    if shift != DREAM.shift:
+        settings["shift"] = shift
     dream_config = DreamConfig(
         vocab_size=config.vocab_size,
         qkv_bias=isinstance(config, Qwen2Config),
         head_dim=getattr(config, "head_dim", None),
         mask_token_id=mask_id,
-        **{name: getattr(config, name) for name in COPIED},
+        **settings,
     )
     dream: Any = DreamModel(dream_config)
     dream.to(model.dtype)

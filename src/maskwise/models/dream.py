@@ -1,7 +1,8 @@
-"""Dream: Qwen2's transformer made bidirectional; the logits of position i come from hidden state i-1.
+"""Dream (Ye et al., arXiv 2508.15487): a bidirectional Qwen2; the logits of position i come from hidden state i - 1.
 
-Parameter names and arithmetic are those of the published checkpoints (Dream-v0 Base and Instruct, 7B). The same class
-carries what `convert` makes of Llama (no query, key and value biases) and Qwen2 checkpoints.
+Parameter names and arithmetic are those of the published checkpoints (Dream-v0 Base and Instruct, 7B). `convert` writes
+Llama (no query, key and value biases) and Qwen2 checkpoints for the same class. A checkpoint trained without the shift
+says "shift": false in its config.json.
 """
 
 from collections.abc import Callable
@@ -19,7 +20,7 @@ from maskwise.models.attention import Layout, Store, attend
 from maskwise.models.layers import (
     Frequencies,
     GatedMLP,
-    Packed,
+    PackedAttention,
     RMSNorm,
     Rotary,
     default_inverse_frequencies,
@@ -27,11 +28,8 @@ from maskwise.models.layers import (
     initialise,
     products,
     refuse_other_arithmetic,
+    register,
 )
-
-MASK_ID = 151666
-PUBLISHED_WINDOW = 131072  # what the published configuration says
-TRAINED_WINDOW = 2048  # what the published models were trained on
 
 ROPE_TYPES = ("default", "linear", "llama3", "yarn")  # those whose frequencies do not depend on the input's length
 ONLY = {"hidden_act": "silu", "use_sliding_window": False, "use_mrope": False}
@@ -49,7 +47,7 @@ class DreamConfig(PreTrainedConfig):
     num_key_value_heads: Any = None  # the fields that may be None in a file are filled once it is read
     head_dim: Any = None
     hidden_act: str = "silu"
-    max_position_embeddings: int = PUBLISHED_WINDOW
+    max_position_embeddings: int = 131072
     initializer_range: float = 0.02
     rms_norm_eps: float = 1e-6
     rope_parameters: Any = None
@@ -101,7 +99,7 @@ class DreamConfig(PreTrainedConfig):
         return ROPE_INIT_FUNCTIONS[rope["rope_type"]](twin, torch.device("cpu"))
 
 
-class DreamAttention(nn.Module):
+class DreamAttention(nn.Module, PackedAttention):
     def __init__(self, config: DreamConfig) -> None:
         super().__init__()
         self.head_dim = config.head_dim
@@ -110,7 +108,6 @@ class DreamAttention(nn.Module):
         self.k_proj = nn.Linear(config.hidden_size, kv_width, bias=config.qkv_bias)
         self.v_proj = nn.Linear(config.hidden_size, kv_width, bias=config.qkv_bias)
         self.o_proj = nn.Linear(q_width, config.hidden_size, bias=False)
-        self.packed: Packed | None = None  # q, k, v while decoding
 
     def heads(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Queries [T, H, D], keys and values [T, G, D] of x [T, d]."""
@@ -204,6 +201,9 @@ class DreamModel(PreTrainedModel):
         inputs_embeds: Tensor | None = None,
         **_: Any,
     ) -> MaskedLMOutput:
-        """Logits of every position as the original class gives them, unshifted: row i speaks of position i + 1."""
+        """Logits of every position as the original class gives them, unshifted: row i predicts position i + 1."""
         hidden = self.model(input_ids, attention_mask, inputs_embeds).last_hidden_state
         return MaskedLMOutput(logits=self.lm_head(hidden))
+
+
+register(DreamConfig, DreamModel)

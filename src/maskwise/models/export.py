@@ -18,8 +18,10 @@ from torch import Tensor
 
 from maskwise.errors import UserError
 from maskwise.files import refuse_occupied
-from maskwise.models.catalog import locate_checkpoint, read_settings, refuse_two_adapters
-from maskwise.models.opening import open, stored_dtype, weight_files
+from maskwise.models.configuration import read_settings
+from maskwise.models.locations import locate_checkpoint, refuse_two_adapters
+from maskwise.models.networks import weight_files
+from maskwise.models.opening import open, stored_dtype
 
 # Weights in other forms, which would contradict the merged ones, and notes of download tools.
 LEFT_BEHIND = (".safetensors", ".bin", ".pt", ".pth", ".gguf", ".onnx", ".lock")

@@ -1,4 +1,4 @@
-"""What LLaDA and Dream share: the norm, rotary positions, and the call of one stack of blocks in both its forms."""
+"""What the families share: the norm, rotary positions, the dense call of a stack of blocks, registration."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -6,6 +6,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from transformers import AutoConfig, AutoModel, AutoModelForCausalLM, PreTrainedConfig, PreTrainedModel
 
 from maskwise.errors import UserError
 from maskwise.models.attention import Layout
@@ -35,6 +36,12 @@ class GatedMLP(nn.Module):
 
 
 Packed = tuple[Tensor, Tensor | None]  # the weights of several linear maps end to end, and their biases
+
+
+class PackedAttention:
+    """Marks a module whose maps q_proj, k_proj and v_proj can be packed (packing.py)."""
+
+    packed: Packed | None = None
 
 
 def products(x: Tensor, maps: Sequence[nn.Linear], packed: Packed | None) -> Sequence[Tensor]:
@@ -116,3 +123,10 @@ def initialise(module: nn.Module, spread: float) -> None:
         nn.init.zeros_(module.bias)
     if isinstance(module, RMSNorm):
         nn.init.ones_(module.weight)
+
+
+def register(config_class: type[PreTrainedConfig], net_class: type[PreTrainedModel]) -> None:
+    """With transformers' Auto classes, so that AutoModel.from_pretrained returns our class and runs no remote code."""
+    AutoConfig.register(config_class.model_type, config_class)
+    AutoModel.register(config_class, net_class)
+    AutoModelForCausalLM.register(config_class, net_class)

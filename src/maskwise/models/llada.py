@@ -1,4 +1,4 @@
-"""LLaDA: a bidirectional Llama-shaped transformer whose logits at position i predict position i.
+"""LLaDA (Nie et al., arXiv 2502.09992): a bidirectional Llama; the logits at position i predict position i.
 
 Parameter names and arithmetic are those of the published checkpoints (LLaDA-8B Base and Instruct, LLaDA-1.5), so that
 weights and adapters travel both ways. Dropout is not applied: the published models use none.
@@ -15,7 +15,7 @@ from transformers.modeling_outputs import BaseModelOutput, MaskedLMOutput
 from maskwise.models.attention import Layout, Store, attend
 from maskwise.models.layers import (
     Frequencies,
-    Packed,
+    PackedAttention,
     RMSNorm,
     Rotary,
     default_inverse_frequencies,
@@ -23,9 +23,8 @@ from maskwise.models.layers import (
     initialise,
     products,
     refuse_other_arithmetic,
+    register,
 )
-
-MASK_ID = 126336
 
 # Fields of the original configuration that change the arithmetic, and the one value of each that is written here.
 ONLY = {
@@ -94,7 +93,7 @@ class LLaDAConfig(PreTrainedConfig):
         refuse_other_arithmetic(self, ONLY, "LLaDA")
 
 
-class LLaDABlock(GradientCheckpointingLayer):
+class LLaDABlock(GradientCheckpointingLayer, PackedAttention):
     def __init__(self, config: LLaDAConfig) -> None:
         super().__init__()
         width = config.d_model
@@ -111,7 +110,6 @@ class LLaDABlock(GradientCheckpointingLayer):
         self.ff_proj = nn.Linear(width, config.mlp_hidden_size, bias=bias)
         self.up_proj = nn.Linear(width, config.mlp_hidden_size, bias=bias)
         self.ff_out = nn.Linear(config.mlp_hidden_size, width, bias=bias)
-        self.packed: Packed | None = None  # q, k, v while decoding
 
     def forward(self, x: Tensor, rotary: Rotary, layout: Layout, store: Store | None) -> Tensor:
         """x [T, d] -> [T, d]."""
@@ -198,3 +196,6 @@ class LLaDAModelLM(PreTrainedModel):
         hidden = self.model(input_ids, attention_mask, inputs_embeds).last_hidden_state
         head = self.get_output_embeddings()
         return MaskedLMOutput(logits=F.linear(hidden, head.weight, getattr(head, "bias", None)))  # type: ignore[arg-type]
+
+
+register(LLaDAConfig, LLaDAModelLM)

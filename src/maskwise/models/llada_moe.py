@@ -1,7 +1,7 @@
-"""LLaDA-MoE: Dream's blocks with a norm on each head's queries and keys, and experts in place of the one MLP.
+"""LLaDA-MoE (Zhu et al., arXiv 2509.24389): Dream's blocks with experts for the MLP and normed queries and keys.
 
 Parameter names and arithmetic are those of the published checkpoints (LLaDA-MoE-7B-A1B Base and Instruct). Unlike
-Dream's, its logits of position i speak of position i.
+Dream's, its logits at position i predict position i.
 """
 
 from typing import Any
@@ -14,9 +14,7 @@ from transformers.modeling_layers import GradientCheckpointingLayer
 from maskwise.errors import UserError
 from maskwise.models.attention import Layout, Store
 from maskwise.models.dream import DreamAttention, DreamConfig, DreamModel
-from maskwise.models.layers import GatedMLP, RMSNorm, Rotary, refuse_other_arithmetic
-
-MASK_ID = 156895
+from maskwise.models.layers import GatedMLP, RMSNorm, Rotary, refuse_other_arithmetic, register
 
 # Fields of the original configuration that its code reads, and the one value of each that is written here.
 ONLY = {
@@ -125,3 +123,6 @@ class LLaDAMoEModelLM(DreamModel):
         super()._init_weights(module)
         if isinstance(module, Router):
             nn.init.normal_(module.weight, std=self.config.initializer_range)
+
+
+register(LLaDAMoEConfig, LLaDAMoEModelLM)

@@ -1,33 +1,27 @@
-"""Opening a model by path or name, and putting a user's own behind the seam."""
+"""Opening a model by folder or name, and giving a network in memory the model interface (base.py)."""
 
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError, safe_open
 from torch import Tensor
-from transformers import AutoModelForCausalLM, PreTrainedModel
-from transformers.utils.logging import disable_progress_bar, get_verbosity, set_verbosity, set_verbosity_error
+from transformers import PreTrainedModel
 
 from maskwise.errors import UserError
 from maskwise.models.base import Batch, Model, without_adapter
-from maskwise.models.bodies import RAGGED, causal_body, largest_difference, native_body, padded_body
-from maskwise.models.catalog import (
-    KIND_OF_CONFIG,
-    NATIVE,
-    architecture_of,
+from maskwise.models.bodies import RAGGED, largest_difference, padded_body
+from maskwise.models.configuration import (
     find_mask_id,
-    locate_checkpoint,
+    find_shift,
     read_config,
-    read_object,
+    read_family,
     read_settings,
     refuse_own_attention,
-    refuse_two_adapters,
 )
-from maskwise.models.dream import PUBLISHED_WINDOW, TRAINED_WINDOW, DreamModel
-from maskwise.models.llada import LLaDAModelLM
+from maskwise.models.families import AUTOREGRESSIVE, FAMILIES, WRAPPED, Family, family_of_class, imported
+from maskwise.models.locations import locate_checkpoint, refuse_two_adapters
+from maskwise.models.networks import check_weight_files, load_network
 from maskwise.models.tokens import load_tokenizer
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
@@ -38,23 +32,25 @@ def open(
     dtype: str | torch.dtype = "auto",
     device: str | torch.device | None = None,
     adapter: str | Path | None = None,
+    families: tuple[Family, ...] = FAMILIES,
 ) -> Model:
     """Opens a checkpoint folder, an embedded model or a published name, optionally with a PEFT adapter on it.
 
     The name may be an adapter's folder, which names its base, or MODEL+FOLDER, as the model with `adapter` is called.
     dtype "auto" is the checkpoint's own on CUDA and float32 on CPU; device None is CUDA where there is one.
+    families: FAMILIES and any of your own, families=(*FAMILIES, mine).
     """
     place = pick_device(device)
     folder, chosen = locate_checkpoint(str(name))
     if adapter is not None:
         refuse_two_adapters(str(name), chosen)
         name, chosen = f"{name}+{adapter}", Path(adapter)
-    architecture = architecture_of(folder)
+    family = read_family(folder, families)
     check_weight_files(folder)
     stored = pick_dtype(dtype, place, read_settings(folder))
-    read_config(folder)  # refuses a type that only remote code defines
-    net = load_weights(NATIVE.get(architecture, AutoModelForCausalLM), folder, stored, place)
-    model = behind_the_seam(net, load_tokenizer(folder, native=architecture in NATIVE), str(name))
+    read_config(folder, family)  # refuses a type that only remote code defines
+    net = load_network(family, folder, stored, place)
+    model = as_model(net, load_tokenizer(folder, family.native), str(name), families=families)
     if chosen is not None:
         from maskwise.models.adapters import attach_adapter
 
@@ -62,20 +58,37 @@ def open(
     return model.eval()
 
 
-def behind_the_seam(net: PreTrainedModel, tokenizer: Any, name: str, mask_id: int | None = None) -> Model:
-    """A LLaDA, Dream or AR network that is already in memory, as a Model."""
-    if isinstance(net, LLaDAModelLM | DreamModel):
-        kind = KIND_OF_CONFIG[type(net.config)]
-        mask_id = find_mask_id(net, tokenizer, kind) if mask_id is None else mask_id
-        long_dream = kind == "dream" and net.config.max_position_embeddings == PUBLISHED_WINDOW
-        return Model(net, native_body, kind=kind, window=net.config.max_position_embeddings, shift=kind == "dream",
-                     mask_id=mask_id, tokenizer=tokenizer, name=name,
-                     trained_window=TRAINED_WINDOW if long_dream else None)  # fmt: skip
-    refuse_own_attention(net)
-    net.set_attn_implementation(RAGGED)
-    model = Model(net, causal_body, kind="ar", window=net.config.max_position_embeddings, shift=True, causal=True,
-                  tokenizer=tokenizer, name=name)  # fmt: skip
-    refuse_if_different(model, f"{type(net).__name__} does not fit the seam")
+def as_model(
+    net: PreTrainedModel,
+    tokenizer: Any,
+    name: str,
+    mask_id: int | None = None,
+    shift: bool | None = None,
+    families: tuple[Family, ...] = FAMILIES,
+) -> Model:
+    """A network in memory as a Model. What is no class of a family must be a causal language model of transformers.
+
+    mask_id and shift: None is what the configuration, the tokenizer or the family says.
+    """
+    family = family_of_class(type(net), families) or AUTOREGRESSIVE
+    if not family.native:
+        refuse_own_attention(net)
+        net.set_attn_implementation(RAGGED)
+    context_length = net.config.max_position_embeddings
+    model = Model(
+        net,
+        imported(family.body),
+        family=family,
+        window=context_length,
+        shift=find_shift(net.config, family) if shift is None else shift,
+        causal=family.causal,
+        mask_id=find_mask_id(net, tokenizer, family) if mask_id is None else mask_id,
+        tokenizer=tokenizer,
+        name=name,
+        trained_window=family.trained_context_length(context_length),
+    )
+    if not family.native:
+        refuse_if_different(model, f"{type(net).__name__} does not fit the model interface")
     return model
 
 
@@ -86,11 +99,14 @@ def wrap(
     shift: bool | None = None,
     causal: bool = False,
     head: Callable[[Tensor], Tensor] | None = None,
+    families: tuple[Family, ...] = FAMILIES,
 ) -> Model:
-    """Puts a user's own model behind the seam; `head` maps hidden rows to logits where they are not just a product.
+    """Gives a user's own transformers model the model interface.
 
-    shift: the logits of position i come from hidden state i - 1; left out, they do in causal models only.
-    A masked language model whose head has layers of its own is wrapped like this: mw.wrap(bert, tok, head=bert.cls)
+    shift: the logits of position i come from hidden state i - 1; by default in causal models, and in networks of a
+    family as their configuration says.
+    head: maps hidden rows [n, d] to logits [n, V] where they are not just a product. A masked language model whose head
+    has layers of its own is wrapped like this: mw.wrap(bert, tokenizer, head=bert.cls)
     """
     if mask_id is None and not causal:
         mask_id = getattr(hf_model.config, "mask_token_id", None)
@@ -99,12 +115,12 @@ def wrap(
     if mask_id is None and not causal:
         raise UserError("the model has no mask token: pass mask_id")
     bare = without_adapter(hf_model)
-    if isinstance(bare, LLaDAModelLM | DreamModel):
-        native = behind_the_seam(bare, tokenizer, type(bare).__name__, mask_id)
+    if family_of_class(type(bare), families) is not None:
+        native = as_model(bare, tokenizer, type(bare).__name__, mask_id, shift, families)
         native.net = hf_model
         return native.eval()
-    window = getattr(hf_model.config, "max_position_embeddings", None) or 2**31
-    model = Model(hf_model, padded_body, kind="wrapped", window=window,
+    context_length = getattr(hf_model.config, "max_position_embeddings", None) or 2**31
+    model = Model(hf_model, padded_body, family=WRAPPED, window=context_length,
                   shift=causal if shift is None else shift, causal=causal, mask_id=mask_id,
                   tokenizer=tokenizer, head=head, name=type(hf_model).__name__).eval()  # fmt: skip
     refuse_if_different(model, "its logits are not its last hidden states times its output embeddings: pass head=")
@@ -113,7 +129,7 @@ def wrap(
 
 @torch.no_grad()
 def refuse_if_different(model: Model, problem: str) -> None:
-    """Compares the seam with the class's own forward on a few tokens."""
+    """Compares the logits of the model interface with those of the class's own forward on a few tokens."""
     ids = [token % model.vocab for token in range(1, 8)]
     batch = Batch.pack([ids], model.device)
     mask_id, model.mask_id = model.mask_id, None  # the class's own logits keep the mask token
@@ -123,33 +139,6 @@ def refuse_if_different(model: Model, problem: str) -> None:
     difference = largest_difference(model.core, ours, ids)
     if not difference < tolerance:
         raise UserError(f"{problem} (largest difference {difference:.2g} of the largest logit)")
-
-
-def check_weight_files(folder: Path) -> None:
-    """Every weight file is there, is safetensors and is whole, before anything is loaded."""
-    names = weight_files(folder)
-    absent = [name for name in names if not (folder / name).exists()]
-    if absent and list(folder.glob("*.bin")) + list(folder.glob("*.pt")) + list(folder.glob("*.pth")):
-        raise UserError(f"{folder} holds pickled weights, which can run code: convert them to safetensors first")
-    if absent:
-        raise UserError(f"{folder} lacks {', '.join(absent[:3])}: download the checkpoint again")
-    for name in names:
-        try:
-            with safe_open(folder / name, framework="pt"):
-                pass
-        except SafetensorError as problem:
-            raise UserError(f"{folder / name} is corrupt or cut short ({problem}): download it again") from None
-
-
-def weight_files(folder: Path) -> list[str]:
-    """The files the weights are read from: one, or those of an index; of both transformers takes the one."""
-    index = folder / "model.safetensors.index.json"
-    if (folder / "model.safetensors").exists() or not index.exists():
-        return ["model.safetensors"]
-    files = read_object(index).get("weight_map")
-    if not isinstance(files, dict) or not files or not all(isinstance(file, str) for file in files.values()):
-        raise UserError(f"{index} is not an index of weights: download it again")
-    return sorted(set(files.values()))
 
 
 def pick_device(device: str | torch.device | None) -> torch.device:
@@ -174,35 +163,3 @@ def pick_dtype(dtype: str | torch.dtype, device: torch.device, settings: dict[st
     if dtype not in DTYPES:
         raise UserError(f"unknown dtype {dtype!r}: use auto, {', '.join(DTYPES)}")
     return DTYPES[dtype]
-
-
-def load_weights(net_class: Any, folder: Path, dtype: torch.dtype, device: torch.device) -> PreTrainedModel:
-    """Straight onto the device, without remote code; missing, unexpected or wrongly shaped weights are refused."""
-    if not sys.stderr.isatty():
-        disable_progress_bar()  # in a log or a pipe the bar is noise
-    loud = get_verbosity()
-    set_verbosity_error()  # its own table of what does not fit would stand before our one line
-    try:
-        net, report = net_class.from_pretrained(
-            folder,
-            dtype=dtype,
-            device_map={"": device},
-            attn_implementation="eager",  # every class has it; which attention runs is decided behind the seam
-            use_safetensors=True,
-            local_files_only=True,
-            trust_remote_code=False,
-            output_loading_info=True,
-            ignore_mismatched_sizes=True,
-        )
-    finally:
-        set_verbosity(loud)
-    for what, key in (
-        ("missing", "missing_keys"),
-        ("unexpected", "unexpected_keys"),
-        ("wrongly shaped", "mismatched_keys"),
-    ):
-        names = sorted(str(entry[0] if isinstance(entry, tuple) else entry) for entry in report[key])
-        if names:
-            more = f" and {len(names) - 3} more" if len(names) > 3 else ""
-            raise UserError(f"{folder} does not fit its config.json: {what} weights {', '.join(names[:3])}{more}")
-    return net

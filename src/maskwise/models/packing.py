@@ -6,23 +6,22 @@ then cost more than twice what one does.
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from maskwise.models.dream import DreamAttention
-from maskwise.models.layers import Packed
-from maskwise.models.llada import LLaDABlock
+from maskwise.models.layers import Packed, PackedAttention
 
 
 @contextmanager
 def packed_products(net: nn.Module) -> Iterator[None]:
-    """Inside, the layers of a LLaDA or Dream model take one product for three.
+    """Inside, layers that are PackedAttention (LLaDA's, Dream's) take one product for three.
 
     The weights stay where they were laid, as parameters of their own in one piece of memory, so the next time nothing
     moves. They are looked at anew each time: an adapter may have been put on a map, or another weight in its place.
     """
-    owners = [module for module in net.modules() if isinstance(module, LLaDABlock | DreamAttention)]
+    owners: list[Any] = [module for module in net.modules() if isinstance(module, PackedAttention)]
     for owner in owners:
         owner.packed = _pack([owner.q_proj, owner.k_proj, owner.v_proj])
     try:

@@ -1,4 +1,4 @@
-"""Holding our classes against the original remote code, on a checkpoint the user has."""
+"""Numerical parity of our classes with the checkpoint's original code, on a checkpoint the user has."""
 
 import gc
 import json
@@ -13,7 +13,8 @@ from transformers.dynamic_module_utils import get_class_from_dynamic_module
 
 from maskwise.errors import UserError
 from maskwise.models.base import Model
-from maskwise.models.catalog import locate_checkpoint, read_settings
+from maskwise.models.configuration import read_settings
+from maskwise.models.locations import locate_checkpoint
 from maskwise.models.opening import open
 
 TEXTS = (
@@ -91,7 +92,7 @@ def _prompts(model: Model) -> list[list[int]]:
 
 
 def _our_logits(model: Model, prompt: list[int]) -> Tensor:
-    """Unshifted, as the original class lays them out: row i speaks of position i, or of i + 1 in a shifted model."""
+    """Unshifted, as the original class lays them out: row i predicts position i, or i + 1 in a shifted model."""
     rows = [position + int(model.shift) for position in range(len(prompt))]
     return model.predict([prompt], [rows])[0]
 

@@ -20,7 +20,7 @@ ATTENTION_COST = 4
 def units(setup: Setup) -> Iterator[Unit]:
     from maskwise.probes.answers.attention import watch
 
-    if setup.model.kind == "wrapped":
+    if not setup.model.attention_readable:
         setup.note(f"{NAME} was not run: the attention of a wrapped model cannot be read")
         return iter(())
     return mask_units(setup, NAME, partial(watch, near=setup.own["near"]), ATTENTION_COST)

@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.progress import track
 
 from maskwise.errors import UserError
+from maskwise.models.families import FAMILIES
 from maskwise.probes.section import Measure, Section
 from maskwise.report import figures
 from maskwise.report.comparison import Row
@@ -21,13 +22,7 @@ from maskwise.report.templates import render
 from maskwise.report.tiles import Tile, tiles
 from maskwise.scoring.numbers import between, number, p_value, percent, points
 
-KINDS = {
-    "llada": "masked diffusion (LLaDA)",
-    "llada-moe": "masked diffusion (LLaDA-MoE)",
-    "dream": "masked diffusion (Dream)",
-    "ar": "autoregressive",
-    "wrapped": "wrapped transformers model",
-}
+KINDS = {family.name: family.title for family in FAMILIES}
 
 
 def write_page(readings: Sequence[Reading], out: Path, changes: Sequence[Row] = ()) -> Path:

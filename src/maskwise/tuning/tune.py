@@ -16,7 +16,7 @@ from transformers.utils import logging
 from maskwise import __version__
 from maskwise.errors import UserError
 from maskwise.models.base import Model
-from maskwise.models.catalog import locate_checkpoint
+from maskwise.models.locations import locate_checkpoint
 from maskwise.models.opening import open as open_model
 from maskwise.models.opening import pick_device
 from maskwise.tuning.evaluation import held_out_views, measure

@@ -1,4 +1,4 @@
-"""The promises of the seam, for every kind of model behind it."""
+"""The promises of the model interface, for every family."""
 
 import pytest
 import torch
@@ -7,6 +7,7 @@ from transformers import BertConfig, BertForMaskedLM
 import maskwise as mw
 from maskwise.errors import UserError
 from maskwise.models.base import Batch, float_product
+from maskwise.models.opening import as_model
 from tiny import dream_net, llada_net, tiny_ar, tiny_dream, tiny_llada, tiny_llada_moe
 
 
@@ -31,10 +32,11 @@ def rows_of(model, length):
     return list(range(1 if model.causal else 0, length + (1 if model.shift else 0)))
 
 
-def close(a, b, tolerance=1e-5):
+def assert_close(a, b):
+    """Minus infinity at the same places, and elsewhere the same up to rounding."""
     finite = torch.isfinite(b)
-    assert torch.equal(torch.isfinite(a), finite)
-    assert (a[finite] - b[finite]).abs().max() <= tolerance * max(1.0, float(b[finite].abs().max()))
+    assert torch.equal(torch.isfinite(a), finite), "other entries are infinite"
+    torch.testing.assert_close(a[finite], b[finite], rtol=0, atol=1e-5 * max(1.0, float(b[finite].abs().max())))
 
 
 @pytest.mark.parametrize("make", KINDS)
@@ -45,8 +47,8 @@ def test_a_result_does_not_depend_on_batch_order_or_padding(make):
     backwards = model.predict(batch[::-1], rows[::-1])[::-1]
     for ids, asked, a, b in zip(batch, rows, together, backwards, strict=True):
         alone = model.predict([ids], [asked])[0]
-        close(a, alone)
-        close(b, alone)
+        assert_close(a, alone)
+        assert_close(b, alone)
 
 
 @pytest.mark.parametrize("make", KINDS)
@@ -59,8 +61,8 @@ def test_rows_one_by_one_equal_rows_together_equal_dense_logits(make):
         expected = dense[max(row - int(model.shift), 0)].clone()
         if model.mask_id is not None:
             expected[model.mask_id] = -torch.inf
-        close(model.predict([ids], [[row]])[0][0], expected)
-        close(together[place], expected)
+        assert_close(model.predict([ids], [[row]])[0][0], expected)
+        assert_close(together[place], expected)
 
 
 @pytest.mark.parametrize("make", KINDS)
@@ -88,7 +90,7 @@ def test_dreams_first_row_reads_its_own_state_and_the_row_after_the_last_exists(
     assert torch.equal(first, second)
     dense = model.net(input_ids=torch.tensor([[5, 6, 7]])).logits[0, 2].detach()
     dense[63] = -torch.inf
-    close(beyond, dense)
+    assert_close(beyond, dense)
 
 
 @pytest.mark.parametrize("make", KINDS)
@@ -96,7 +98,7 @@ def test_embeddings_do_what_their_ids_do_and_take_gradients(make):
     model, batch = make(), Batch.pack(sequences(count=3))
     embeds = model.embed(batch.ids).detach().requires_grad_()
     by_embeds = Batch(None, embeds, batch.offsets, batch.starts, batch.longest)
-    close(model.hidden(by_embeds).detach(), model.hidden(batch).detach())
+    assert_close(model.hidden(by_embeds).detach(), model.hidden(batch).detach())
     index = model.flat_rows(batch, [[1], [1], [1]])
     model(by_embeds, index)[:, 5].sum().backward()
     lengths = batch.offsets.diff().tolist()
@@ -111,7 +113,7 @@ def test_forward_hands_rows_and_head_to_the_loss():
     index = model.flat_rows(batch, [[1], [0], [1]])
     rows, weight = model(batch, index, lambda rows, weight: (rows, weight))
     assert weight is model.head_weight
-    close(model(batch, index), model.head(rows).detach())
+    assert_close(model(batch, index), model.head(rows).detach())
 
 
 def test_a_fused_loss_is_refused_where_the_head_is_more_than_a_product():
@@ -128,13 +130,13 @@ def test_a_cache_refreshed_everywhere_equals_none_and_a_stale_one_only_there(mak
     batch = Batch.pack(canvases)
     plain = model.hidden(batch).detach()
     cache = model.new_cache([len(ids) for ids in canvases])
-    close(model.hidden(batch, cache).detach(), plain)
+    assert_close(model.hidden(batch, cache).detach(), plain)
     # Nothing changed since: recomputing a span against the cache gives the same states.
     span = Batch.spans([ids[3:7] for ids in canvases], [3] * len(canvases))
     again = model.hidden(span, cache).detach()
     sequence = torch.arange(len(canvases)).repeat_interleave(3)
     position = torch.tensor([4, 5, 6] * len(canvases))
-    close(again[model.locate(span, sequence, position)], plain[model.locate(batch, sequence, position)])
+    assert_close(again[model.locate(span, sequence, position)], plain[model.locate(batch, sequence, position)])
     assert model.first_row(4) == (3 if model.shift else 4)
     # A changed token is seen by the span, through keys and values it wrote itself.
     changed = [[*ids[:4], (ids[4] + 1) % 60, *ids[5:]] for ids in canvases]
@@ -192,9 +194,9 @@ def test_compiled_layers_change_nothing(make):
     plain, seen = model.predict(batch, [[1]] * 3), model.attention(packed, [[1]] * 3)
     model.compile_layers()
     for a, b in zip(model.predict(batch, [[1]] * 3), plain, strict=True):
-        close(a, b)
+        assert_close(a, b)
     for a, b in zip(model.attention(packed, [[1]] * 3), seen, strict=True):
-        close(a, b)
+        assert_close(a, b)
 
 
 @pytest.mark.parametrize("make", KINDS)
@@ -241,42 +243,38 @@ def test_wrap_takes_a_bidirectional_model_and_refuses_a_wrong_head():
         mw.wrap(model.net, head=model.net.cls)
 
 
-def test_causal_opening_compares_the_seam_with_the_classs_own_forward():
+def test_causal_opening_compares_the_interface_with_the_classs_own_forward():
     from transformers import GPT2Config, GPT2LMHeadModel, MistralConfig, MistralForCausalLM
-
-    from maskwise.models.opening import behind_the_seam
 
     torch.manual_seed(0)
     mistral = MistralForCausalLM(MistralConfig(vocab_size=64, hidden_size=32, num_hidden_layers=2,
                                  num_attention_heads=4,
                                  num_key_value_heads=2, intermediate_size=48, sliding_window=5)).eval()  # fmt: skip
-    model, batch = behind_the_seam(mistral, None, "m"), sequences(count=4)
+    model, batch = as_model(mistral, None, "m"), sequences(count=4)
     for ids, ours in zip(batch, model.predict(batch, [[len(ids)] for ids in batch]), strict=True):
-        close(ours[0], mistral(torch.tensor([ids])).logits[0, -1].detach())
+        assert_close(ours[0], mistral(torch.tensor([ids])).logits[0, -1].detach())
     with torch.no_grad():
         gpt2 = GPT2LMHeadModel(GPT2Config(vocab_size=64, n_embd=32, n_layer=2, n_head=4, n_positions=64)).eval()
-        model = behind_the_seam(gpt2, None, "g")
-        close(model.predict([batch[0]], [[1]])[0][0], gpt2(torch.tensor([batch[0]])).logits[0, 0])
+        model = as_model(gpt2, None, "g")
+        assert_close(model.predict([batch[0]], [[1]])[0][0], gpt2(torch.tensor([batch[0]])).logits[0, 0])
 
 
 def test_a_causal_model_whose_logits_are_something_else_is_refused():
     from transformers import CohereConfig, CohereForCausalLM
 
-    from maskwise.models.opening import behind_the_seam
-
     torch.manual_seed(0)
     config = CohereConfig(vocab_size=64, hidden_size=32, num_hidden_layers=1, num_attention_heads=4,
                           num_key_value_heads=4,
                           intermediate_size=48, logit_scale=0.5, pad_token_id=0)  # fmt: skip
-    with pytest.raises(UserError, match="CohereForCausalLM does not fit the seam"):
-        behind_the_seam(CohereForCausalLM(config).eval(), None, "c")
+    with pytest.raises(UserError, match="CohereForCausalLM does not fit the model interface"):
+        as_model(CohereForCausalLM(config).eval(), None, "c")
 
 
 BAD = [
     ([[]], [[0]], "sequence 0 is empty"),
     ([[1, 64]], [[0]], "token id 64, outside 0..63"),
     ([[-1, 2]], [[0]], "token id -1"),
-    ([[1] * 257], [[0]], "257 tokens but the window"),
+    ([[1] * 257], [[0]], "257 tokens but the context length"),
     ([[1, 2, 3]], [[3]], "row 3 is outside 0..2"),
     ([[1, 2, 3]], [[-1]], "row -1 is outside"),
     ([[1, 2], [3]], [[0]], "2 sequences but 1 lists"),

@@ -1,0 +1,119 @@
+"""A checkpoint's configuration: config.json read and checked, and what it says of family, shift and mask."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+from huggingface_hub.errors import StrictDataclassError
+from transformers import AutoConfig, PreTrainedConfig, PreTrainedModel
+from transformers.activations import ACT2FN
+from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
+
+from maskwise.errors import UserError
+from maskwise.models.families import AUTOREGRESSIVE, FAMILIES, Family, family_of_architecture, imported
+from maskwise.models.locations import read_object
+
+# Fields of config.json by what they must be; each may also be null or left out.
+SIZES = (
+    "d_model", "n_layers", "n_heads", "n_kv_heads", "mlp_hidden_size", "embedding_size", "max_sequence_length",
+    "hidden_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads", "intermediate_size", "head_dim",
+    "max_position_embeddings", "vocab_size", "expert_intermediate_size", "num_experts", "num_experts_per_tok",
+)  # fmt: skip
+FACTORS = ("mlp_ratio", "rope_theta", "rms_norm_eps", "init_std", "initializer_range")
+TOKENS = ("bos_token_id", "eos_token_id", "pad_token_id")  # one or several
+
+
+def read_settings(folder: Path) -> dict[str, Any]:
+    """The fields of config.json, each of the type it must have."""
+    file = folder / "config.json"
+    if not file.exists():
+        raise UserError(f"{folder} has no config.json: give the folder of a checkpoint")
+    settings = read_object(file)
+    _check_numbers(file, settings)
+    return settings
+
+
+def _check_numbers(file: Path, settings: dict[str, Any]) -> None:
+    """A value of the wrong type would surface far from here, as an error of torch."""
+
+    def whole(value: Any) -> bool:
+        return isinstance(value, int) and not isinstance(value, bool)
+
+    kinds: list[tuple[tuple[str, ...], str, Callable[[Any], bool]]] = [
+        (SIZES, "a whole number, 1 or more", lambda v: whole(v) and v >= 1),
+        (FACTORS, "a positive number", lambda v: (whole(v) or isinstance(v, float)) and v > 0),
+        (TOKENS, "a token's number", lambda v: all(whole(one) for one in (v if isinstance(v, list) else [v]))),
+        (("mask_token_id",), "a token's number", whole),
+        (("shift",), "true or false", lambda v: isinstance(v, bool)),
+        (("rope_parameters", "rope_scaling"), "an object", lambda v: isinstance(v, dict)),
+        (("hidden_act",), "an activation that transformers knows", lambda v: isinstance(v, str) and v in ACT2FN),
+        (("architectures",), "a list of names", lambda v: isinstance(v, list) and all(isinstance(n, str) for n in v)),
+        (("dtype", "torch_dtype"), "a type of torch", lambda v: isinstance(getattr(torch, str(v), None), torch.dtype)),
+    ]
+    for names, wanted, fits in kinds:
+        for name in names:
+            value = settings.get(name)
+            if value is not None and not fits(value):
+                raise UserError(f"{file}: {name} is {json.dumps(value)}, not {wanted}: correct it or download it again")
+
+
+def read_family(folder: Path, families: tuple[Family, ...] = FAMILIES) -> Family:
+    """The family of the class a checkpoint names; `ar` for a causal language model of transformers."""
+    architecture = (read_settings(folder).get("architectures") or ["none named"])[0]
+    family = family_of_architecture(architecture, families)
+    if family is not None:
+        return family
+    if architecture not in MODEL_FOR_CAUSAL_LM_MAPPING_NAMES.values():
+        known = ", ".join(family.architecture for family in families if family.architecture)
+        raise UserError(f"{folder}: unknown architecture {architecture!r}; supported are {known} and "
+                        "transformers' causal language models")  # fmt: skip
+    return AUTOREGRESSIVE
+
+
+def read_config(folder: Path, family: Family) -> PreTrainedConfig:
+    """A folder's configuration as its family reads it; code that comes with the checkpoint is never run."""
+    if family.native:
+        assert family.config_class is not None
+        return imported(family.config_class).from_pretrained(folder)
+    try:
+        return AutoConfig.from_pretrained(folder, trust_remote_code=False)
+    except StrictDataclassError as problem:
+        reason = " ".join(str(problem).split())
+        raise UserError(f"{folder / 'config.json'} is not a configuration of its class ({reason})") from None
+    except ValueError:
+        unknown = read_settings(folder).get("model_type")
+        raise UserError(
+            f"{folder}: transformers knows no model type {unknown!r}, and remote code is never run"
+        ) from None
+
+
+def find_shift(config: PreTrainedConfig, family: Family) -> bool:
+    """`shift` of the configuration, then the family's. In a causal model it is no choice."""
+    stated = getattr(config, "shift", None)
+    return family.shift if stated is None or family.causal else stated
+
+
+def find_mask_id(net: PreTrainedModel, tokenizer: Any, family: Family) -> int | None:
+    """From the configuration, then the tokenizer, then the family; None in a causal model."""
+    if family.causal:
+        return None
+    found = getattr(net.config, "mask_token_id", None)
+    if found is None and tokenizer is not None:
+        found = tokenizer.mask_token_id
+    if found is None:
+        found = family.mask_id
+    known = net.get_input_embeddings().weight.shape[0]  # type: ignore
+    if found is None or not 0 <= found < known:
+        raise UserError(f"no mask token ({found} is outside 0..{known - 1}): set mask_token_id in config.json or "
+                        "mask_token in the tokenizer")  # fmt: skip
+    return found
+
+
+def refuse_own_attention(net: PreTrainedModel) -> None:
+    """Refuses AR classes that bypass transformers' attention interface (Bloom, Falcon, Mamba)."""
+    if not net._supports_attention_backend:
+        raise UserError(
+            f"{type(net).__name__} does not fit the model interface (its attention cannot be replaced): use another"
+        )

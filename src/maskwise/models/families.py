@@ -1,0 +1,191 @@
+"""The model families: what is known of each before a weight is read. Imports neither torch nor transformers.
+
+To add a family, write its classes in a file of its own and add one `Family` to FAMILIES. A family outside this package
+is passed to `mw.open` the same way: mw.open(folder, families=(*FAMILIES, mine)).
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from importlib import import_module
+from typing import Any
+
+NATIVE_BODY = "maskwise.models.bodies:native_body"
+
+
+@dataclass(frozen=True)
+class Published:
+    """A checkpoint on the Hugging Face hub, so that it can be listed before it is downloaded."""
+
+    name: str
+    parameters: int
+    context_length: int
+    settings: Mapping[str, Any] = field(default_factory=dict)  # of config.json, where not the class's defaults
+    lora_targets: str | None = None  # where the family states none
+
+
+@dataclass(frozen=True)
+class Family:
+    """One model family. Classes and functions are named by import path, "module:name", and imported when needed.
+
+    shift and mask_id are defaults: `shift` and `mask_token_id` of a checkpoint's config.json come first. So does its
+    context length, which is the configuration's `max_position_embeddings`, stored as `length_field`.
+    """
+
+    name: str  # Model.kind
+    title: str  # as reports print it
+    reference: str = ""  # authors, title, arXiv number
+    architecture: str | None = None  # the class config.json names; None: no class of its own
+    net_class: str | None = None
+    config_class: str | None = None
+    body: str = NATIVE_BODY  # the function that computes hidden states (bodies.py)
+    shift: bool = False  # the logits of position i come from hidden state i - 1
+    causal: bool = False
+    mask_id: int | None = None  # used where neither config.json nor the tokenizer has one
+    length_field: str = "max_position_embeddings"
+    # (configured, trained): checkpoints that state the first context length were trained on the second, shorter one.
+    trained_length: tuple[int, int] | None = None
+    lora_targets: str | None = None  # a regular expression; None: the linear maps of the layers, found in the network
+    layers_compile: bool = False  # torch.compile of the layers pays on long work
+    cuda_graphs: bool = True  # passes can be recorded: nothing in them waits for the device
+    attention_readable: bool = True
+    canvas_cache: bool = True  # keys and values of a generation canvas can be kept between passes
+    published: tuple[Published, ...] = ()
+
+    @property
+    def native(self) -> bool:
+        """Whether it has a class of its own, which config.json names."""
+        return self.architecture is not None
+
+    def trained_context_length(self, configured: int) -> int | None:
+        """The context length of training, where it is shorter than the configured one."""
+        if self.trained_length is None or self.trained_length[0] != configured:
+            return None
+        return self.trained_length[1]
+
+
+LLADA_MAPS = r"model\.transformer\.blocks\.\d+\.(?:attn_out|ff_out|ff_proj|k_proj|q_proj|up_proj|v_proj)"
+ATTENTION_MAPS = r"model\.layers\.\d+\.self_attn\.(?:k_proj|o_proj|q_proj|v_proj)"
+LLAMA_MAPS = r"model\.layers\.\d+\.mlp\.(?:down_proj|gate_proj|up_proj)|" + ATTENTION_MAPS
+
+LLAMA3_8B: dict[str, Any] = {
+    "model_type": "llama",
+    "vocab_size": 128256,
+    "hidden_size": 4096,
+    "intermediate_size": 14336,
+    "num_hidden_layers": 32,
+    "num_attention_heads": 32,
+    "num_key_value_heads": 8,
+    "max_position_embeddings": 8192,
+}
+QWEN25_7B: dict[str, Any] = {
+    "model_type": "qwen2",
+    "vocab_size": 152064,
+    "hidden_size": 3584,
+    "intermediate_size": 18944,
+    "num_hidden_layers": 28,
+    "num_attention_heads": 28,
+    "num_key_value_heads": 4,
+}
+
+LLADA = Family(
+    name="llada",
+    title="masked diffusion (LLaDA)",
+    reference="Nie et al., Large Language Diffusion Models, arXiv 2502.09992",
+    architecture="LLaDAModelLM",
+    net_class="maskwise.models.llada:LLaDAModelLM",
+    config_class="maskwise.models.llada:LLaDAConfig",
+    mask_id=126336,
+    length_field="max_sequence_length",
+    lora_targets=LLADA_MAPS,
+    layers_compile=True,
+    published=(
+        Published("GSAI-ML/LLaDA-8B-Base", 8015581184, 4096, {"mlp_hidden_size": 12288}),
+        Published("GSAI-ML/LLaDA-8B-Instruct", 8015581184, 4096, {"mlp_hidden_size": 12288}),
+        Published("GSAI-ML/LLaDA-1.5", 8015581184, 4096, {"mlp_hidden_size": 12288}),
+    ),
+)
+DREAM = Family(
+    name="dream",
+    title="masked diffusion (Dream)",
+    reference="Ye et al., Dream 7B: Diffusion Large Language Models, arXiv 2508.15487",
+    architecture="DreamModel",
+    net_class="maskwise.models.dream:DreamModel",
+    config_class="maskwise.models.dream:DreamConfig",
+    shift=True,
+    mask_id=151666,
+    trained_length=(131072, 2048),
+    lora_targets=LLAMA_MAPS,
+    layers_compile=True,
+    published=(
+        Published("Dream-org/Dream-v0-Base-7B", 7615616512, 131072, {"num_key_value_heads": 4}),
+        Published("Dream-org/Dream-v0-Instruct-7B", 7615616512, 131072, {"num_key_value_heads": 4}),
+    ),
+)
+LLADA_MOE = Family(
+    name="llada-moe",
+    title="masked diffusion (LLaDA-MoE)",
+    reference="Zhu et al., LLaDA-MoE: A Sparse MoE Diffusion Language Model, arXiv 2509.24389",
+    architecture="LLaDAMoEModelLM",
+    net_class="maskwise.models.llada_moe:LLaDAMoEModelLM",
+    config_class="maskwise.models.llada_moe:LLaDAMoEConfig",
+    mask_id=156895,
+    lora_targets=ATTENTION_MAPS,  # experts are left out: hundreds of maps per layer, each seen by few tokens
+    cuda_graphs=False,  # the host waits for the sizes of the experts' batches
+    published=(
+        Published("inclusionAI/LLaDA-MoE-7B-A1B-Base", 7356880896, 8192),
+        Published("inclusionAI/LLaDA-MoE-7B-A1B-Instruct", 7356880896, 8192),
+    ),
+)
+AUTOREGRESSIVE = Family(  # transformers' own causal language models
+    name="ar",
+    title="autoregressive",
+    net_class="transformers:AutoModelForCausalLM",
+    config_class="transformers:AutoConfig",
+    body="maskwise.models.bodies:causal_body",
+    shift=True,
+    causal=True,
+    canvas_cache=False,
+    published=(
+        Published("meta-llama/Meta-Llama-3-8B", 8030261248, 8192, LLAMA3_8B, LLAMA_MAPS),
+        Published("meta-llama/Meta-Llama-3-8B-Instruct", 8030261248, 8192, LLAMA3_8B, LLAMA_MAPS),
+        Published("Qwen/Qwen2.5-7B", 7615616512, 131072, QWEN25_7B | {"max_position_embeddings": 131072}, LLAMA_MAPS),
+        Published(
+            "Qwen/Qwen2.5-7B-Instruct", 7615616512, 32768, QWEN25_7B | {"max_position_embeddings": 32768}, LLAMA_MAPS
+        ),
+    ),
+)
+WRAPPED = Family(  # any other transformers model, handed to `mw.wrap` by the user
+    name="wrapped",
+    title="wrapped transformers model",
+    body="maskwise.models.bodies:padded_body",
+    cuda_graphs=False,  # an unknown model may wait for the device
+    attention_readable=False,
+    canvas_cache=False,
+)
+
+FAMILIES = (LLADA, DREAM, LLADA_MOE, AUTOREGRESSIVE, WRAPPED)
+
+
+def imported(path: str) -> Any:
+    """The class or function an import path names."""
+    module, name = path.split(":")
+    return getattr(import_module(module), name)
+
+
+def family_named(name: str, families: tuple[Family, ...] = FAMILIES) -> Family:
+    return next(family for family in families if family.name == name)
+
+
+def family_of_architecture(architecture: str, families: tuple[Family, ...] = FAMILIES) -> Family | None:
+    """The family whose class config.json names, or None."""
+    return next((family for family in families if family.architecture == architecture), None)
+
+
+def family_of_class(net_class: type, families: tuple[Family, ...] = FAMILIES) -> Family | None:
+    """The family of a network's class or of the nearest class it inherits from, or None."""
+    by_path = {family.net_class: family for family in families}
+    for base in net_class.__mro__:
+        path = f"{base.__module__}:{base.__qualname__}"
+        if path in by_path:
+            return by_path[path]
+    return None

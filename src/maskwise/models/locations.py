@@ -1,0 +1,91 @@
+"""Where a model's name leads: a folder, an embedded model, or a published checkpoint. Imports no torch."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from maskwise.errors import UserError
+
+ZOO = Path(__file__).parent / "zoo"
+
+
+def embedded_models() -> list[str]:
+    """Names of the models that come with the package, adapters as BASE+NAME."""
+    names = []
+    for folder in sorted(ZOO.iterdir()) if ZOO.exists() else []:
+        if (folder / "model.safetensors").exists() or (folder / "adapter_model.safetensors").exists():
+            names.append(folder.name)
+    return names
+
+
+def locate_checkpoint(name: str) -> tuple[Path, Path | None]:
+    """The folder of a checkpoint and, where the name is an adapter's or MODEL+FOLDER, the adapter's folder too."""
+    base, adapter = split_name(name)
+    if adapter is not None:
+        folder, another = locate_checkpoint(base)
+        refuse_two_adapters(base, another)
+        return folder, Path(adapter)
+    folder = Path(name) if Path(name).is_dir() else ZOO / name
+    if Path(name).is_dir() or name in embedded_models():
+        if _is_adapter(folder):
+            return locate_checkpoint(_base_of(folder))[0], folder
+        return folder, None
+    if Path(name).exists():
+        raise UserError(f"{name} is a file: give the folder of a checkpoint")
+    if name.count("/") == 1 and not name.startswith((".", "/")):
+        return _from_hub(name), None
+    known = ", ".join(embedded_models()) or "none yet"
+    raise UserError(
+        f"no model {name!r}: give a checkpoint folder, a published name (maskwise models) or one of: {known}"
+    )
+
+
+def split_name(name: str) -> tuple[str, str | None]:
+    """MODEL+FOLDER, with an adapter's folder, in its parts."""
+    if not Path(name).exists():
+        for place, letter in enumerate(name):  # either part may have a + in its own name
+            if letter == "+" and _is_adapter(Path(name[place + 1 :])):
+                return name[:place], name[place + 1 :]
+    return name, None
+
+
+def refuse_two_adapters(name: str, adapter: Path | None) -> None:
+    if adapter is not None:
+        raise UserError(f"{name} has an adapter already: name its base model with the other one")
+
+
+def _is_adapter(folder: Path) -> bool:
+    return (folder / "adapter_config.json").exists() and not (folder / "config.json").exists()
+
+
+def _base_of(adapter: Path) -> str:
+    """The model an adapter says it was trained on, which is not an adapter again."""
+    base = read_object(adapter / "adapter_config.json").get("base_model_name_or_path")
+    if not isinstance(base, str) or not base or _is_adapter(Path(base)) or _is_adapter(ZOO / base):
+        raise UserError(f"the adapter in {adapter} does not name its base model: open that, and give this as adapter")
+    return base
+
+
+def _from_hub(name: str) -> Path:
+    """A published checkpoint from the hub's local cache, or downloaded; code files are never fetched."""
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
+
+    wanted = ["*.json", "*.safetensors", "*.txt", "*.model", "*.jinja"]
+    try:
+        return Path(snapshot_download(name, allow_patterns=wanted))
+    except (HfHubHTTPError, HFValidationError, LocalEntryNotFoundError, OSError) as problem:
+        reason = str(problem).strip().splitlines()[0]
+        raise UserError(f"{name} is not a folder here and could not be fetched from the hub ({reason}): check "
+                        "the name, or give a folder") from None  # fmt: skip
+
+
+def read_object(file: Path) -> dict[str, Any]:
+    """A JSON file of a checkpoint: config.json, adapter_config.json or the index of the weight files."""
+    try:
+        read = json.loads(file.read_text())
+    except ValueError as problem:
+        raise UserError(f"{file} is not valid JSON ({problem}): download it again") from None
+    if not isinstance(read, dict):
+        raise UserError(f"{file} does not hold a configuration: download it again")
+    return read

@@ -1,0 +1,84 @@
+"""Networks of a family: loaded from a checkpoint's weight files, or laid out without weights."""
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from transformers import AutoModelForCausalLM, PreTrainedConfig, PreTrainedModel
+from transformers.utils.logging import disable_progress_bar, get_verbosity, set_verbosity, set_verbosity_error
+
+from maskwise.errors import UserError
+from maskwise.models.families import Family, imported
+from maskwise.models.locations import read_object
+
+
+def network_without_weights(config: PreTrainedConfig, family: Family) -> PreTrainedModel:
+    """On meta tensors: names and shapes of all parameters, but no memory for them."""
+    assert family.net_class is not None
+    with torch.device("meta"):
+        if not family.native:
+            return AutoModelForCausalLM.from_config(config)
+        return imported(family.net_class)(config)
+
+
+def load_network(family: Family, folder: Path, dtype: torch.dtype, device: torch.device) -> PreTrainedModel:
+    """Straight onto the device, without remote code; missing, unexpected or wrongly shaped weights are refused."""
+    assert family.net_class is not None
+    net_class: Any = imported(family.net_class)
+    if not sys.stderr.isatty():
+        disable_progress_bar()  # in a log or a pipe the bar is noise
+    loud = get_verbosity()
+    set_verbosity_error()  # its own table of what does not fit would stand before our one line
+    try:
+        net, report = net_class.from_pretrained(
+            folder,
+            dtype=dtype,
+            device_map={"": device},
+            attn_implementation="eager",  # every class has it; which attention runs is decided in bodies.py
+            use_safetensors=True,
+            local_files_only=True,
+            trust_remote_code=False,
+            output_loading_info=True,
+            ignore_mismatched_sizes=True,
+        )
+    finally:
+        set_verbosity(loud)
+    for what, key in (
+        ("missing", "missing_keys"),
+        ("unexpected", "unexpected_keys"),
+        ("wrongly shaped", "mismatched_keys"),
+    ):
+        names = sorted(str(entry[0] if isinstance(entry, tuple) else entry) for entry in report[key])
+        if names:
+            more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+            raise UserError(f"{folder} does not fit its config.json: {what} weights {', '.join(names[:3])}{more}")
+    return net
+
+
+def check_weight_files(folder: Path) -> None:
+    """Every weight file is there, is safetensors and is whole, before anything is loaded."""
+    names = weight_files(folder)
+    absent = [name for name in names if not (folder / name).exists()]
+    if absent and list(folder.glob("*.bin")) + list(folder.glob("*.pt")) + list(folder.glob("*.pth")):
+        raise UserError(f"{folder} holds pickled weights, which can run code: convert them to safetensors first")
+    if absent:
+        raise UserError(f"{folder} lacks {', '.join(absent[:3])}: download the checkpoint again")
+    for name in names:
+        try:
+            with safe_open(folder / name, framework="pt"):
+                pass
+        except SafetensorError as problem:
+            raise UserError(f"{folder / name} is corrupt or cut short ({problem}): download it again") from None
+
+
+def weight_files(folder: Path) -> list[str]:
+    """The files the weights are read from: one, or those of an index; of both transformers takes the one."""
+    index = folder / "model.safetensors.index.json"
+    if (folder / "model.safetensors").exists() or not index.exists():
+        return ["model.safetensors"]
+    files = read_object(index).get("weight_map")
+    if not isinstance(files, dict) or not files or not all(isinstance(file, str) for file in files.values()):
+        raise UserError(f"{index} is not an index of weights: download it again")
+    return sorted(set(files.values()))
