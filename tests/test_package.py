@@ -14,7 +14,7 @@ from maskwise.cli import app
 
 ROOT = Path(__file__).parent.parent
 HEAVY = ("torch", "transformers", "numpy", "peft", "matplotlib", "scipy", "sklearn", "jinja2")
-FLOORS = [{"cli"}, {"report"}, {"probes", "tuning"}, {"tasks", "decoding", "diffusion"}, {"models"}]
+FLOORS = [{"cli"}, {"report"}, {"probes", "training"}, {"tasks", "decoding", "diffusion"}, {"models"}]
 
 
 def test_the_wheel_holds_every_module_and_data_file(tmp_path):

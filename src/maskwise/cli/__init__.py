@@ -9,7 +9,8 @@ from maskwise import __version__
 from maskwise.cli.checkpoints import convert, export, models, verify
 from maskwise.cli.decoding import generate, score
 from maskwise.cli.probing import compare, cures, diagnose, report, toy
-from maskwise.cli.tuning import tune
+from maskwise.cli.renamed import CommandWithOldNames
+from maskwise.cli.training import tune
 from maskwise.errors import UserError
 
 # What is raised for a wrong command line: typer names it under its own roof or click's, depending on the version.
@@ -42,7 +43,7 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 for command in (models, convert, verify, diagnose, report, generate, score, compare, export, tune, toy, cures):
-    app.command()(command)
+    app.command(cls=CommandWithOldNames)(command)
 
 
 def _version(asked: bool) -> None:

@@ -19,13 +19,13 @@ from typer.testing import CliRunner
 import maskwise as mw
 from maskwise.cli import app
 from maskwise.errors import UserError
-from maskwise.tuning.folder import complete_checkpoints
-from maskwise.tuning.settings import Settings
-from maskwise.tuning.tune import tune
+from maskwise.training.folder import complete_checkpoints
+from maskwise.training.settings import TuneSettings
+from maskwise.training.tune import tune
 
-SMALL = Settings(
+SMALL = TuneSettings(
     steps=6, batch=2, accumulation=2, context=40, max_masks=12, curriculum=8, save_every=2, eval_every=3, many=10,
-    rate=1e-2, lora_rank=2, lora_alpha=4, held_out=4, warmup=1,
+    learning_rate=1e-2, lora_rank=2, lora_alpha=4, held_out=4, warmup=1,
 )  # fmt: skip
 
 
@@ -77,13 +77,13 @@ def test_a_run_leaves_an_adapter_its_settings_and_its_measures(whole, checkpoint
 
 
 def test_measures_are_those_of_the_opened_adapter(whole, checkpoint, pairs_file):
-    from maskwise.tuning.evaluation import held_out_views
-    from maskwise.tuning.pairs import read_pairs
-    from maskwise.tuning.tune import split
+    from maskwise.training.evaluation import held_out_views
+    from maskwise.training.pairs import read_data_file, tokenize_pairs
+    from maskwise.training.tune import split
 
     out, result = whole
     model = mw.open(checkpoint, adapter=out)
-    held_out, _ = split(read_pairs(pairs_file, model, SMALL.context).kept, SMALL)
+    held_out, _ = split(tokenize_pairs(read_data_file(pairs_file), model, SMALL.context).kept, SMALL)
     ces, tvs, hits = [], [], [[], []]
     for view in held_out_views(held_out, SMALL, model.mask_id):
         assert len(view.second) - len(view.first) == SMALL.many - SMALL.few
@@ -110,9 +110,39 @@ def test_the_command_speaks_json_alone_and_a_finished_run_is_not_repeated(checkp
     assert list((tmp_path / "out" / "logs").glob("events.*"))
     again = CliRunner().invoke(app, arguments.split())
     assert json.loads(again.stdout) == result
-    other = CliRunner().invoke(app, [*arguments.split(), "--rate", "0.5"])
+    other = CliRunner().invoke(app, [*arguments.split(), "--lr", "0.5"])
     assert other.exit_code == 2 and other.stdout == ""
-    assert "settings.rate is 1e-05 there and 0.5 here" in other.stderr and len(other.stderr.splitlines()) == 1
+    assert "settings.learning_rate is 1e-05 there and 0.5 here" in other.stderr and len(other.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize("rate", [["--rate", "0.5"], ["--rate=0.5"]])
+def test_old_option_names_work_with_one_line_each_on_standard_error(checkpoint, pairs_file, tmp_path, rate):
+    arguments = f"tune {checkpoint} --data {pairs_file} --out {tmp_path / 'out'} --steps 1 --batch 1 --accumulation 1"
+    arguments += " --context 40 --many 10 --lora-rank 2 --held-out 0 --device cpu --no-tensorboard --json"
+    done = CliRunner().invoke(app, [*arguments.split(), *rate, "--checkpointing"])
+    assert done.exit_code == 0, done.output
+    json.loads(done.stdout)
+    told = [line for line in done.stderr.splitlines() if line.startswith("maskwise:")]
+    assert told == [
+        "maskwise: --rate is now --learning-rate; the old name will be removed",
+        "maskwise: --checkpointing is now --gradient-checkpointing; the old name will be removed",
+    ]
+    stored = json.loads((tmp_path / "out" / "settings.json").read_text())["identity"]["settings"]
+    assert stored["learning_rate"] == 0.5 and stored["gradient_checkpointing"] is True
+
+
+def test_a_run_begun_under_the_old_names_of_settings_resumes(whole, checkpoint, pairs_file, tmp_path):
+    out = tmp_path / "out"
+    with pytest.raises(KeyboardInterrupt):
+        run(checkpoint, pairs_file, out, callbacks=[At(3, interrupt)])
+    stored = json.loads((out / "settings.json").read_text())
+    settings = stored["identity"]["settings"]
+    for old, new in (("rate", "learning_rate"), ("checkpointing", "gradient_checkpointing")):
+        settings[old] = settings.pop(new)
+    (out / "settings.json").write_text(json.dumps(stored))
+    with pytest.raises(UserError, match=r"settings.learning_rate is 0.01 there and 0.5 here"):
+        run(checkpoint, pairs_file, out, replace(SMALL, learning_rate=0.5))
+    assert same(run(checkpoint, pairs_file, out), whole[1])
 
 
 KILLED = """
@@ -220,7 +250,7 @@ def test_resume_state_is_read_as_plain_data_only(checkpoint, pairs_file, tmp_pat
 
 
 def test_ctrl_c_is_one_line_and_says_what_is_kept(checkpoint, pairs_file, tmp_path, monkeypatch):
-    from maskwise.tuning import trainer
+    from maskwise.training import trainer
 
     def pressed(*_):
         raise KeyboardInterrupt
@@ -233,7 +263,7 @@ def test_ctrl_c_is_one_line_and_says_what_is_kept(checkpoint, pairs_file, tmp_pa
 
 @pytest.mark.parametrize("variant", ["checkpointing", "keep", "few-saves"])
 def test_settings_that_should_not_matter_do_not(whole, checkpoint, pairs_file, tmp_path, variant):
-    changes = {"checkpointing": {"checkpointing": True}, "keep": {"keep": 1}, "few-saves": {"save_every": 5}}
+    changes = {"checkpointing": {"gradient_checkpointing": True}, "keep": {"keep": 1}, "few-saves": {"save_every": 5}}
     settings = replace(SMALL, **changes[variant])
     result = run(checkpoint, pairs_file, tmp_path / "out", settings)
     assert same(result, whole[1])
@@ -263,13 +293,13 @@ def test_bfloat16_is_close_and_other_objectives_are_not_the_same(checkpoint, pai
 
 
 def test_before_and_after_are_measured_in_one_precision(checkpoint, pairs_file, tmp_path):
-    settings = replace(SMALL, steps=1, eval_every=0, rate=1e-12, bf16=True)
+    settings = replace(SMALL, steps=1, eval_every=0, learning_rate=1e-12, bf16=True)
     result = run(checkpoint, pairs_file, tmp_path / "out", settings)
     assert result["after"] == pytest.approx(result["before"], rel=1e-6)
 
 
 def test_full_tuning_writes_a_checkpoint_that_opens(dream_checkpoint, pairs_file, tmp_path):
-    settings = replace(SMALL, steps=2, save_every=1, full=True, rate=1e-3)
+    settings = replace(SMALL, steps=2, save_every=1, full=True, learning_rate=1e-3)
     with pytest.raises(KeyboardInterrupt):
         run(dream_checkpoint, pairs_file, tmp_path / "out", settings, callbacks=[At(1, interrupt)])
     result = run(dream_checkpoint, pairs_file, tmp_path / "out", settings)
