@@ -4,8 +4,8 @@ import hashlib
 import json
 
 import pytest
-from tuning_data import SPECIAL, word_tokenizer
 
+from helpers.tuning import SPECIAL, word_tokenizer
 from maskwise.errors import UserError
 from maskwise.training.pairs import Pairs, end_of_turn, read_data_file, tokenize_pairs
 from tiny import tiny_llada

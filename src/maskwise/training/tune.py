@@ -117,7 +117,7 @@ def train(trainer: TuneTrainer, out: Path) -> None:
     try:
         trainer.train(resume_from_checkpoint=str(newest) if newest is not None else None)
     except KeyboardInterrupt:
-        raise KeyboardInterrupt(f"{trainer.what_is_kept()} in {out}, the same command resumes from there") from None
+        raise KeyboardInterrupt(f"{trainer.what_is_kept()} in {out}, the same command goes on from there") from None
     finally:
         trainer.bar.stop()
 
