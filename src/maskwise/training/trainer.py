@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import Progress
 from torch import Tensor, nn
 from torch.utils.data import SequentialSampler
 from transformers import Trainer, TrainerCallback, TrainerControl, TrainerState, TrainingArguments
@@ -18,6 +17,7 @@ from transformers.trainer_callback import PrinterCallback
 from maskwise.diffusion import Views, mask_agnostic_call
 from maskwise.errors import UserError
 from maskwise.models.base import Model
+from maskwise.progress import progress_bar
 from maskwise.training.dataset import Collator, NoisedPairs
 from maskwise.training.evaluation import measure
 from maskwise.training.folder import MARKER, checkpoint_step, complete_checkpoints, keep_newest, saving, write_json
@@ -153,16 +153,14 @@ class _ProgressCallback(TrainerCallback):
 
     def on_train_begin(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
         if state.is_world_process_zero:
-            self.progress = Progress(
-                TextColumn("tuning"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[loss]}"),
-                TimeElapsedColumn(), TextColumn("left"), TimeRemainingColumn(), console=Console(stderr=True),
-            )  # fmt: skip
-            self.task = self.progress.add_task("", total=state.max_steps, completed=state.global_step, loss="")
+            self.progress = progress_bar()
+            self.task = self.progress.add_task("tuning", total=state.max_steps, completed=state.global_step)
             self.progress.start()
 
     def on_log(self, args: Any, state: TrainerState, control: Any, **given: Any) -> None:
         if self.progress is not None and "loss" in given["logs"]:
-            self.progress.update(self.task, completed=state.global_step, loss=f"loss {given['logs']['loss']:.4g}")
+            loss = f"tuning, loss {given['logs']['loss']:.4g}"
+            self.progress.update(self.task, completed=state.global_step, description=loss)
 
     def on_train_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         self.stop()
