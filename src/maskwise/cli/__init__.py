@@ -36,7 +36,7 @@ class _Commands(typer.core.TyperGroup):
 
 app = typer.Typer(
     cls=_Commands,
-    help="Diagnose, cure and decode masked diffusion language models.",
+    help="Diagnose, tune and decode masked diffusion language models.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
