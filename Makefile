@@ -1,26 +1,45 @@
 # Every target sets up what it needs: the first call builds .venv, later ones start at once.
 PYTHON ?= python3
-VENV := .venv
+VENV ?= .venv
+# torch first and pinned: left to the resolver it would bring gigabytes of CUDA packages.
+TORCH ?= torch==2.13.0
+# More requirements of the same installation, for example PINS='transformers==5.17.0'.
+PINS ?=
 READY := $(VENV)/.ready
 BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+PYTEST := $(BIN)/python -m pytest
+# About a minute's worth: no subprocesses, no training, no compilation.
+QUICK := tests/tasks tests/test_helpers.py tests/models/test_native.py tests/decoding/test_rules.py \
+	tests/diffusion/test_fused.py tests/diffusion/test_schedules.py \
+	tests/training/test_tune_dataset.py tests/training/test_tune_pairs.py
 
-.PHONY: diagnose test lint bench
+.PHONY: setup diagnose quick test slow lint check bench
+
+setup: $(READY)
 
 diagnose: $(READY)
 	$(BIN)/maskwise diagnose --quick
 
+quick: $(READY)
+	$(PYTEST) -n 2 --dist loadfile $(QUICK)
+
 test: $(READY)
-	$(BIN)/python -m pytest -n 2 --dist loadfile
+	$(PYTEST) -n 2 --dist loadfile
+
+slow: $(READY)
+	$(PYTEST) -n 2 --dist loadfile -m slow
 
 lint: $(READY)
 	$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy
 
+check: lint test slow
+
 bench: $(READY)
 	$(BIN)/python -m benchmarks $(if $(ROWS),--rows $(ROWS))
 
-# torch first and pinned: left to the resolver it would bring gigabytes of CUDA packages.
 $(READY): pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check torch==2.13.0
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev,lm-eval]'
+	$(PIP) $(TORCH)
+	$(PIP) -e '.[dev,lm-eval]' $(PINS)
 	touch $(READY)

@@ -12,8 +12,8 @@ from benchmarks.measure import Bench, Line, bound, check_close, forward_flops, l
 from benchmarks.shapes import make_model, random_ids
 from maskwise.diffusion import Views, draw_noise, mask_agnostic, mask_agnostic_call
 from maskwise.models.base import Model
-from maskwise.tuning.settings import Settings
-from maskwise.tuning.weights import make_trainable
+from maskwise.training.settings import TuneSettings
+from maskwise.training.weights import make_trainable
 
 PAIRS = ((600, 120), (220, 80), (90, 40))  # tokens of prompt and answer
 TOY_PAIRS = ((12, 6), (5, 4))
@@ -22,7 +22,7 @@ TOY_PAIRS = ((12, 6), (5, 4))
 def adapted(bench: Bench, kind: str) -> Model:
     """A model with an adapter that is not at its start, where half the gradients would be zero."""
     model = make_model(bench, kind)
-    make_trainable(model, Settings(lora_rank=64 if bench.full else 4))
+    make_trainable(model, TuneSettings(lora_rank=64 if bench.full else 4))
     draws = torch.Generator(bench.device).manual_seed(1)
     with torch.no_grad():
         for name, weight in model.net.named_parameters():

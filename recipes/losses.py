@@ -1,6 +1,6 @@
 """CE alone, CE + TV and TV alone at equal learning rates: what does each term of the mask-agnostic loss do?
 
-1. The pairs are split once, by line: the same held-out pairs for every run. Each loss is tuned by `maskwise.tuning`
+1. The pairs are split once, by line: the same held-out pairs for every run. Each loss is tuned by `maskwise.training`
    from every seed (adapter, order, noise) at every rate; nothing else differs. CE alone is alpha .1, beta 0; CE + TV
    alpha .1, beta 1; TV alone alpha 0, beta 1.
 2. Held-out pairs, one fixed noise each, 2 against 200 appended masks, in float32: TV (sum of |p - p'|, between 0 and
@@ -44,14 +44,14 @@ from maskwise.runs.diagnose import diagnose
 from maskwise.runs.runner import progress_bar
 from maskwise.runs.settings import DEFAULT, QUICK
 from maskwise.scoring.intervals import mean_over_tasks
-from maskwise.tuning.evaluation import held_out_views
-from maskwise.tuning.pairs import read_pairs
-from maskwise.tuning.settings import Settings
-from maskwise.tuning.tune import tune
+from maskwise.training.evaluation import held_out_views
+from maskwise.training.pairs import read_data_file, tokenize_pairs
+from maskwise.training.settings import TuneSettings
+from maskwise.training.tune import tune
 
 LOSSES = {"CE alone": (0.1, 0.0), "CE + TV": (0.1, 1.0), "TV alone": (0.0, 1.0)}  # alpha, beta
 UNTUNED = "untuned"
-TUNING = Settings(
+TUNING = TuneSettings(
     steps=200, batch=16, accumulation=1, warmup=10, decay="linear", context=1200, max_masks=200, curriculum=50,
     lora_rank=8, lora_alpha=16, bf16=False, save_every=200, eval_every=0, held_out=0,
 )  # fmt: skip
@@ -71,7 +71,7 @@ class Plan:
 
     model: str
     out: Path
-    tuning: Settings
+    tuning: TuneSettings
     tasks: ProbeSettings | None
     losses: dict[str, tuple[float, float]]
     rates: tuple[float, ...]
@@ -103,7 +103,7 @@ def run(plan: Plan, job: Job) -> Measures:
     if job.loss is not None:
         adapter = folder / "tuned"
         alpha, beta = plan.losses[job.loss]
-        settings = replace(plan.tuning, alpha=alpha, beta=beta, rate=job.rate, seed=job.seed)
+        settings = replace(plan.tuning, alpha=alpha, beta=beta, learning_rate=job.rate, seed=job.seed)
         tune(plan.model, plan.out / "training.jsonl", adapter, settings, dtype="float32", tensorboard=False)
     measures = on_pairs(open_model(plan.model, "float32", adapter=adapter), plan)
     if plan.tasks is not None:
@@ -126,7 +126,7 @@ def run_quietly(plan: Plan, job: Job) -> Measures:
 def on_pairs(model: Model, plan: Plan) -> Measures:
     """Means over the masked answer tokens of each held-out pair."""
     assert model.mask_id is not None
-    pairs = read_pairs(plan.out / "held-out.jsonl", model, plan.tuning.context).kept
+    pairs = tokenize_pairs(read_data_file(plan.out / "held-out.jsonl"), model, plan.tuning.context).kept
     views = held_out_views(pairs, plan.tuning, model.mask_id)
     rows = [view.rows.tolist() for view in views]
     few, many = (model.predict([side.tolist() for side in sides], rows)
@@ -309,7 +309,7 @@ def make_plan(arguments: argparse.Namespace) -> Plan:
             tune_cpu.train_small_model(out / "model", 2 if toy else 95, arguments.model_seed)
         tune_cpu.write_pairs(out / "pairs.jsonl", 40 if toy else 1200, arguments.model_seed + 1)
         split_lines(out / "pairs.jsonl", out, 200)
-        return Plan(model, out, tuning, None, losses, tuple(arguments.rates or [tuning.rate]), seeds)
+        return Plan(model, out, tuning, None, losses, tuple(arguments.rates or [tuning.learning_rate]), seeds)
     if toy:
         toy_pairs(out / "pairs.jsonl")
     elif arguments.pairs is None:

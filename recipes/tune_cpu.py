@@ -25,8 +25,8 @@ from transformers import PreTrainedTokenizerFast
 from maskwise.diffusion import Noised, nelbo_call
 from maskwise.models import LLaDAConfig, LLaDAModelLM
 from maskwise.models.opening import as_model
-from maskwise.tuning.settings import Settings
-from maskwise.tuning.tune import summary_lines, tune
+from maskwise.training.settings import TuneSettings
+from maskwise.training.tune import summary_lines, tune
 
 COLOUR_NAMES = "red blue green yellow purple orange black white brown pink grey violet scarlet amber teal ivory"
 ANIMAL_NAMES = "cat dog horse sheep goat lion tiger bear wolf fox rabbit mouse eagle owl crow frog"
@@ -41,9 +41,9 @@ COLOURS, ANIMALS, FILLERS = COLOUR_NAMES.split(), ANIMAL_NAMES.split(), OTHER_NA
 SPECIAL = ["<end>", "<mask>", "<unk>", ":"]
 END, MASK = 0, 1
 
-TUNING = Settings(
-    steps=80, batch=8, accumulation=1, rate=3e-3, warmup=5, decay="linear", context=240, max_masks=200, curriculum=40,
-    lora_rank=8, lora_alpha=16, held_out=200, few=2, many=200, save_every=40, eval_every=40,
+TUNING = TuneSettings(
+    steps=80, batch=8, accumulation=1, learning_rate=3e-3, warmup=5, decay="linear", context=240, max_masks=200,
+    curriculum=40, lora_rank=8, lora_alpha=16, held_out=200, few=2, many=200, save_every=40, eval_every=40,
 )  # fmt: skip
 
 

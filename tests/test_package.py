@@ -1,7 +1,6 @@
 """The package as a stranger gets it: the wheel, and a command line that answers at once."""
 
 import ast
-import shutil
 import subprocess
 import sys
 import zipfile
@@ -10,9 +9,10 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+import maskwise
+from helpers.wheel import ROOT, build_wheel
 from maskwise.cli import app
 
-ROOT = Path(__file__).parent.parent
 HEAVY = ("torch", "transformers", "numpy", "peft", "matplotlib", "scipy", "sklearn", "jinja2")
 # Arrows point down only; folders of one level do not import each other.
 LEVELS = [
@@ -20,7 +20,7 @@ LEVELS = [
     {"experiments"},
     {"runs"},
     {"report"},
-    {"probes", "tuning"},
+    {"probes", "training"},
     {"scoring", "decoding"},
     {"records", "tasks", "diffusion"},
     {"models"},
@@ -28,14 +28,8 @@ LEVELS = [
 
 
 def test_the_wheel_holds_every_module_and_data_file(tmp_path):
-    source = tmp_path / "source"  # built from a copy: a build folder in the tree would keep files that are gone
-    shutil.copytree(ROOT / "src", source / "src", ignore=shutil.ignore_patterns("__pycache__", "*.egg-info"))
-    for name in ("pyproject.toml", "README.md"):
-        shutil.copy(ROOT / name, source)
-    pip = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation"]
-    build = [*pip, "-w", tmp_path, source]
-    subprocess.run([*map(str, build)], check=True, capture_output=True)
-    wheel = next(tmp_path.glob("maskwise-*.whl"))
+    wheel = build_wheel(tmp_path)
+    assert wheel.name.startswith(f"maskwise-{maskwise.__version__}-")
     with zipfile.ZipFile(wheel) as archive:
         packed = {name for name in archive.namelist() if name.startswith("maskwise/")}
         archive.extractall(tmp_path / "site")
@@ -98,9 +92,19 @@ def test_launchers_run_the_command_line_as_a_module():
     assert done.returncode == 0 and done.stdout.startswith("maskwise ")
 
 
-def test_ci_runs_the_readmes_test_command():
-    assert "make test" in (ROOT / ".ci" / "run").read_text()
+def test_ci_runs_the_readmes_test_command_and_more():
+    assert "make check" in (ROOT / ".ci" / "run").read_text()
     assert "make test" in (ROOT / "README.md").read_text()
+    makefile = (ROOT / "Makefile").read_text().splitlines()
+    (check,) = [line for line in makefile if line.startswith("check:")]
+    assert check.split()[1:] == ["lint", "test", "slow"]
+
+
+def test_public_names_resolve_and_are_all_listed():
+    for name in maskwise.__all__:
+        assert getattr(maskwise, name) is not None and name in dir(maskwise)
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        maskwise.nothing  # noqa: B018
 
 
 def imported_packages(file: Path) -> set[str]:

@@ -1,12 +1,21 @@
-"""maskwise: diagnose, cure and decode masked diffusion language models."""
+"""maskwise: diagnose, tune and decode masked diffusion language models."""
 
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-__version__ = "0.1.0"
+if TYPE_CHECKING:
+    from maskwise.decoding.generate import generate
+    from maskwise.errors import UserError
+    from maskwise.models.convert import convert
+    from maskwise.models.export import export
+    from maskwise.models.opening import open, wrap
+
+__all__ = ["UserError", "__version__", "convert", "export", "generate", "open", "wrap"]
+
+__version__ = "0.1.0"  # the one place: pyproject.toml reads it from here
 
 # Imported on first use, so that `maskwise --help` never waits for torch.
-_HOMES = {
+_MODULES = {
     "open": "maskwise.models.opening",
     "wrap": "maskwise.models.opening",
     "convert": "maskwise.models.convert",
@@ -17,8 +26,12 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
+    if name not in _MODULES:
         raise AttributeError(f"module 'maskwise' has no attribute {name!r}")
-    value = getattr(import_module(_HOMES[name]), name)
+    value = getattr(import_module(_MODULES[name]), name)
     globals()[name] = value
     return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -16,7 +16,7 @@ def test_three_losses_of_the_small_model(tmp_path, capsys):
     for loss, (alpha, beta) in LOSSES.items():
         run = tmp_path / Job(loss, 0.003, 0).folder / "tuned"
         asked = json.loads((run / "settings.json").read_text())["identity"]["settings"]
-        assert (asked["alpha"], asked["beta"], asked["rate"]) == (alpha, beta, 0.003)
+        assert (asked["alpha"], asked["beta"], asked["learning_rate"]) == (alpha, beta, 0.003)
         for entries in rate.values():
             assert entries[loss]["change"] == pytest.approx(entries[loss]["value"] - entries["untuned"]["value"])
             assert entries[loss]["low"] <= entries[loss]["change"] <= entries[loss]["high"]

@@ -9,7 +9,8 @@ from maskwise import __version__
 from maskwise.cli.checkpoints import convert, export, models, verify
 from maskwise.cli.decoding import generate, score
 from maskwise.cli.measuring import ListsProbes, compare, cures, diagnose, report, toy
-from maskwise.cli.tuning import tune
+from maskwise.cli.renamed import CommandWithOldNames
+from maskwise.cli.training import tune
 from maskwise.errors import UserError
 
 # What is raised for a wrong command line: typer names it under its own roof or click's, depending on the version.
@@ -35,14 +36,14 @@ class _Commands(typer.core.TyperGroup):
 
 app = typer.Typer(
     cls=_Commands,
-    help="Diagnose, cure and decode masked diffusion language models.",
+    help="Diagnose, tune and decode masked diffusion language models.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
 for command in (models, convert, verify, diagnose, report, generate, score, compare, export, tune, toy, cures):
-    app.command(cls=ListsProbes if command is diagnose else None)(command)
+    app.command(cls=ListsProbes if command is diagnose else CommandWithOldNames)(command)
 
 
 def _version(asked: bool) -> None:

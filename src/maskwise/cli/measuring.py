@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-import typer.core
 
 from maskwise.cli.common import LARGEST_SEED, Adapter, Device, Dtype, Json, ModelName, print_json, print_table
+from maskwise.cli.renamed import CommandWithOldNames
 from maskwise.errors import UserError
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ Chat = Annotated[bool, typer.Option("--chat", help="Ask through the chat templat
 BatchTokens = Annotated[int | None, typer.Option(help="Tokens per batch; halved when memory runs out.")]
 
 
-class ListsProbes(typer.core.TyperCommand):
+class ListsProbes(CommandWithOldNames):
     """Its help ends with the probes, which are looked up only when it is shown."""
 
     def format_epilog(self, ctx: Any, formatter: Any) -> None:

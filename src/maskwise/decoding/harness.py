@@ -20,10 +20,10 @@ from lm_eval.utils import get_rolling_token_windows, make_disjoint_window
 from maskwise.decoding.generate import generate, greedy_answers
 from maskwise.decoding.request import end_tokens, text_ids
 from maskwise.decoding.rules import find_rule
-from maskwise.decoding.sampling import own_generator, tell_apart
 from maskwise.decoding.score import encode_pair, encode_text, score
 from maskwise.errors import UserError
 from maskwise.models.opening import open as open_model
+from maskwise.randomness import number_repeats, own_generator
 
 log = logging.getLogger("lm_eval")
 AUTO_BATCH = 16
@@ -156,7 +156,7 @@ class MaskwiseLM(LM):
         if not self.model.causal:
             self.masks_generated.add(new)
         # `repeats` asks one prompt several times: told apart, each gets its own sample.
-        for part in _parts(list(zip(prompts, tell_apart(prompts), strict=True)), self.batch_size):
+        for part in _parts(list(zip(prompts, number_repeats(prompts), strict=True)), self.batch_size):
             chance = [own_generator(self.seed, *mark, device=self.model.device) for _, mark in part]
             for generation in generate(self.model, [ids for ids, _ in part], new, generator=chance, **settings):
                 yield generation.ids

@@ -3,9 +3,6 @@
 Shapes: S sequences, W rows of each (a block's masks, padded to the widest), V tokens.
 """
 
-import zlib
-from collections import Counter
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -13,6 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from maskwise.errors import UserError
+from maskwise.randomness import own_generator as own_generator  # until the probes import it from there
 
 
 @dataclass(frozen=True)
@@ -25,27 +23,6 @@ class OneEach:
 
 
 Chance = torch.Generator | OneEach
-
-
-def own_generator(*parts: int | str, device: torch.device | str = "cpu") -> torch.Generator:
-    """Randomness of one question: it depends on all parts and on nothing else, so batches and processes do not matter.
-
-    On the CPU every device draws the same; on the model's own device large draws need not travel.
-    """
-    return torch.Generator(device).manual_seed(zlib.crc32(repr(parts).encode()))
-
-
-def tell_apart(prompts: Sequence[Sequence[int]]) -> list[tuple[int, ...]]:
-    """What sets each prompt apart from the others: how many equal ones came before it, and its token ids.
-
-    With the first, a prompt asked for several times is sampled anew each time; whatever else is asked does not matter.
-    """
-    seen: Counter[tuple[int, ...]] = Counter()
-    marks = []
-    for ids in map(tuple, prompts):
-        marks.append((seen[ids], *ids))
-        seen[ids] += 1
-    return marks
 
 
 def check_sampling(temperature: float, top_k: int | None, top_p: float | None) -> None:

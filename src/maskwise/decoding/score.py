@@ -21,9 +21,10 @@ import torch
 from torch import Tensor
 
 from maskwise.decoding.request import end_tokens, text_ids
-from maskwise.decoding.sampling import log_confidence, own_generator
+from maskwise.decoding.sampling import log_confidence
 from maskwise.errors import UserError
 from maskwise.models.base import TOKENS_A_PASS, Batch, Model
+from maskwise.randomness import own_generator
 
 METHODS = ("auto", "monte-carlo", "exact", "chain")
 LONGEST_EXACT = 12  # 4095 passes

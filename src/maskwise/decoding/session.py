@@ -8,17 +8,17 @@ from typing import Any
 
 import torch
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from maskwise.decoding.generate import Generation, Snapshot, generate
 from maskwise.decoding.live import LiveCanvas
 from maskwise.decoding.prompting import prompt_ids
 from maskwise.decoding.request import check_prompts, end_tokens
 from maskwise.decoding.rules import find_rule
-from maskwise.decoding.sampling import own_generator, tell_apart
 from maskwise.decoding.score import Score, score
 from maskwise.errors import UserError
 from maskwise.models.base import Model
+from maskwise.progress import progress_bar
+from maskwise.randomness import number_repeats, own_generator
 
 # What makes a decoding approximate, with the settings that make it exact again.
 EXACT = {"cache": "none", "refresh": None, "window": None}
@@ -71,7 +71,7 @@ def run(
         raise UserError(f"there is no folder {out.parent}: make it, or name another --out")
     ids = prompt_ids(model, prompts, chat)
     check_prompts(model, ids, options["max_new_tokens"])
-    marks = tell_apart(ids)
+    marks = number_repeats(ids)
     traces: list[dict[str, Any]] = []
     exact: list[Generation] = []
     approximate: list[Generation] = []
@@ -104,16 +104,16 @@ def _generators(model: Model, seed: int, marks: Sequence[tuple[int, ...]]) -> li
 
 def _decode(model: Model, part: list[list[int]], options: dict[str, Any], live: Console | None) -> list[Generation]:
     if model.causal:
-        with progress_bar("prompts") as bar:
-            bar.add_task("decoding", total=None)
+        with progress_bar(terminal_only=True) as bar:
+            bar.add_task("Decoding prompts", total=None)
             return generate(model, part, **options)
     if live is not None:
         note = f"{options['rule']} · cache {options['cache']}"
         with LiveCanvas(model, part[0], note, live) as canvas:
             return generate(model, part, on_step=canvas.show, **options)
     own_pace = find_rule(options["rule"])[0].own_pace
-    with progress_bar("steps") as bar:
-        task = bar.add_task("decoding", total=None if own_pace else options["steps"] or options["max_new_tokens"])
+    with progress_bar(terminal_only=True) as bar:
+        task = bar.add_task("Decoding steps", total=None if own_pace else options["steps"] or options["max_new_tokens"])
 
         def advance(snapshot: Snapshot) -> None:
             bar.advance(task)
@@ -126,20 +126,13 @@ def score_all(
 ) -> list[Score]:
     """The scores of records with a prompt and an answer, with a bar."""
     pairs = [(record["prompt"], record["answer"]) for record in records]
-    with progress_bar("requests") as bar:
-        task = bar.add_task("scoring", total=len(pairs))
+    with progress_bar(terminal_only=True) as bar:
+        task = bar.add_task("Scoring requests", total=len(pairs))
 
         def advance(done: int, total: int) -> None:
             bar.update(task, completed=done)
 
         return score(model, pairs, method, samples, masks, seed, advance)
-
-
-def progress_bar(unit: str) -> Progress:
-    """On standard error where that is a terminal, gone when done."""
-    console = Console(stderr=True)
-    columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.completed} " + unit))
-    return Progress(*columns, TimeElapsedColumn(), console=console, transient=True, disable=not console.is_terminal)
 
 
 def _trace(prompt: str, tokens: list[int], found: Generation, guided: bool) -> dict[str, Any]:

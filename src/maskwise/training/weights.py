@@ -13,10 +13,10 @@ from torch.distributed.tensor import DTensor, distribute_tensor
 from maskwise.errors import UserError
 from maskwise.models.base import Model
 from maskwise.models.export import beside_the_weights
-from maskwise.tuning.settings import Settings
+from maskwise.training.settings import TuneSettings
 
 
-def make_trainable(model: Model, settings: Settings) -> None:
+def make_trainable(model: Model, settings: TuneSettings) -> None:
     """Puts a fresh adapter on the model, or frees all its weights."""
     if hasattr(model.net, "peft_config"):
         raise UserError(f"{model.name} already carries an adapter: tune its base model")
@@ -64,7 +64,7 @@ def trained_weights(model: Model) -> dict[str, Tensor]:
     return weights
 
 
-def save_weights(model: Model, folder: Path, weights: dict[str, Tensor], source: Path | None) -> None:
+def save_trained_weights(model: Model, folder: Path, weights: dict[str, Tensor], source: Path | None) -> None:
     """A PEFT adapter, or a whole checkpoint with the configuration and tokenizer files of its source unchanged."""
     folder.mkdir(parents=True, exist_ok=True)
     if hasattr(model.net, "peft_config"):
@@ -78,8 +78,8 @@ def save_weights(model: Model, folder: Path, weights: dict[str, Tensor], source:
 
 
 @torch.no_grad()
-def load_weights(model: Model, folder: Path) -> None:
-    """What `save_weights` wrote, back into the trained weights."""
+def load_trained_weights(model: Model, folder: Path) -> None:
+    """What `save_trained_weights` wrote, back into the trained weights."""
     stored: dict[str, Tensor] = {}
     for file in sorted(folder.glob("*.safetensors")):
         stored |= load_file(file)

@@ -1,4 +1,4 @@
-"""The command that cures a model."""
+"""The command that tunes a model."""
 
 from pathlib import Path
 from typing import Annotated
@@ -17,11 +17,11 @@ def tune(
     beta: Annotated[float | None, typer.Option(help="Weight of the total variation; 0 is CE alone.")] = None,
     one_branch: Annotated[bool | None, typer.Option("--one-branch", help="Gradient through one view only.")] = None,
     steps: Annotated[int | None, typer.Option(help="Optimiser steps.")] = None,
-    batch: Annotated[int | None, typer.Option(help="Pairs a micro-batch and process.")] = None,
-    accumulation: Annotated[int | None, typer.Option(help="Micro-batches a step.")] = None,
-    rate: Annotated[float | None, typer.Option(help="Learning rate.")] = None,
-    warmup: Annotated[int | None, typer.Option(help="Steps until the full rate.")] = None,
-    decay: Annotated[str | None, typer.Option(help="Of the rate: constant, linear or cosine.")] = None,
+    batch: Annotated[int | None, typer.Option(help="Pairs per micro-batch and process.")] = None,
+    accumulation: Annotated[int | None, typer.Option(help="Micro-batches per step.")] = None,
+    learning_rate: Annotated[float | None, typer.Option("--learning-rate", "--lr", help="Learning rate.")] = None,
+    warmup: Annotated[int | None, typer.Option(help="Steps until the full learning rate.")] = None,
+    decay: Annotated[str | None, typer.Option(help="Of the learning rate: constant, linear or cosine.")] = None,
     clip: Annotated[float | None, typer.Option(help="Largest norm of the gradient.")] = None,
     weight_decay: Annotated[float | None, typer.Option(help="Weight decay.")] = None,
     context: Annotated[int | None, typer.Option(help="Tokens of prompt, answer and masks together.")] = None,
@@ -32,9 +32,12 @@ def tune(
     lora_rank: Annotated[int | None, typer.Option(help="Rank of the adapter.")] = None,
     lora_alpha: Annotated[int | None, typer.Option(help="Scale of the adapter.")] = None,
     lora_dropout: Annotated[float | None, typer.Option(help="Dropout before the adapter.")] = None,
-    targets: Annotated[str | None, typer.Option(help="Regular expression of the maps to adapt.")] = None,
+    targets: Annotated[str | None, typer.Option(help="Regular expression of the linear layers to adapt.")] = None,
     bf16: Annotated[bool | None, typer.Option("--bf16/--no-bf16", help="Autocast; on CUDA by default.")] = None,
-    checkpointing: Annotated[bool | None, typer.Option("--checkpointing", help="Trade time for memory.")] = None,
+    gradient_checkpointing: Annotated[
+        bool | None,
+        typer.Option("--gradient-checkpointing", help="Recompute layers in the backward pass: less memory."),
+    ] = None,
     save_every: Annotated[int | None, typer.Option(help="Steps between checkpoints.")] = None,
     eval_every: Annotated[int | None, typer.Option(help="Steps between evaluations; 0 for none between.")] = None,
     held_out: Annotated[int | None, typer.Option(help="Pairs kept for evaluation.")] = None,
@@ -46,20 +49,21 @@ def tune(
     device: Annotated[str | None, typer.Option(help="cpu or cuda.")] = None,
     json: Json = False,
 ) -> None:
-    """Teach a model to ignore appended masks (mask-agnostic loss, LoRA). Run again, it goes on where it stopped."""
-    from maskwise.tuning.settings import settings_from
+    """Tune a model to ignore appended masks (mask-agnostic loss, LoRA). Run again, it resumes where it stopped."""
+    from maskwise.training.settings import settings_from
 
     changes = {
-        "alpha": alpha, "beta": beta, "one_branch": one_branch, "steps": steps, "batch": batch, "rate": rate,
-        "accumulation": accumulation, "warmup": warmup, "decay": decay, "clip": clip, "weight_decay": weight_decay,
+        "alpha": alpha, "beta": beta, "one_branch": one_branch, "steps": steps, "batch": batch,
+        "accumulation": accumulation, "learning_rate": learning_rate, "warmup": warmup, "decay": decay, "clip": clip,
+        "weight_decay": weight_decay,
         "context": context, "max_masks": max_masks, "curriculum": curriculum, "pad_eos": pad_eos, "full": full,
         "lora_rank": lora_rank, "lora_alpha": lora_alpha, "lora_dropout": lora_dropout, "targets": targets,
-        "bf16": bf16, "checkpointing": checkpointing, "save_every": save_every, "eval_every": eval_every,
-        "held_out": held_out, "few": few, "many": many, "seed": seed,
+        "bf16": bf16, "gradient_checkpointing": gradient_checkpointing, "save_every": save_every,
+        "eval_every": eval_every, "held_out": held_out, "few": few, "many": many, "seed": seed,
     }  # fmt: skip
     settings = settings_from(preset, changes)
-    from maskwise.tuning.tune import is_main_process, summary_lines
-    from maskwise.tuning.tune import tune as run_tuning
+    from maskwise.training.tune import is_main_process, summary_lines
+    from maskwise.training.tune import tune as run_tuning
 
     finished = (out / "result.json").exists()
     result = run_tuning(model, data, out, settings, dtype, device, tensorboard)

@@ -1,4 +1,4 @@
-"""The noise of a slot is a pure function of the seed, the pair and the micro-batch."""
+"""The noise of an item is a pure function of the seed, the pair and the micro-batch."""
 
 from collections import Counter
 from dataclasses import replace
@@ -7,51 +7,51 @@ import pytest
 import torch
 
 from maskwise.errors import UserError
-from maskwise.tuning.noise import Collator, Slots, most_masks, seeded
-from maskwise.tuning.pairs import Pair
-from maskwise.tuning.settings import PRESETS, Settings, check, settings_from
+from maskwise.training.dataset import Collator, NoisedPairs, largest_mask_count, seeded
+from maskwise.training.pairs import Pair
+from maskwise.training.settings import PRESETS, TuneSettings, check, settings_from
 
 MASK = 99
 PAIRS = [Pair(tuple(range(1, 3 + n)), tuple(range(20, 24 + n % 3))) for n in range(7)]
-SMALL = Settings(steps=6, batch=2, accumulation=3, context=24, max_masks=10, curriculum=8)
+SMALL = TuneSettings(steps=6, batch=2, accumulation=3, context=24, max_masks=10, curriculum=8)
 
 
-def fingerprint(slot) -> tuple:
-    return slot["micro"], slot["pair"], *(tuple(value.tolist()) for value in vars(slot["views"]).values())
+def fingerprint(item) -> tuple:
+    return item["micro"], item["pair"], *(tuple(value.tolist()) for value in vars(item["views"]).values())
 
 
-def test_a_slot_is_the_same_whenever_it_is_asked_for():
-    forwards = Slots(PAIRS, SMALL, MASK, world=1)
-    backwards = Slots(PAIRS, SMALL, MASK, world=1)
+def test_an_item_is_the_same_whenever_it_is_asked_for():
+    forwards = NoisedPairs(PAIRS, SMALL, MASK, world=1)
+    backwards = NoisedPairs(PAIRS, SMALL, MASK, world=1)
     assert len(forwards) == 6 * 3 * 2
     first = [fingerprint(forwards[n]) for n in range(len(forwards))]
     torch.manual_seed(123)  # the global state must not matter
     assert first == [fingerprint(backwards[n]) for n in reversed(range(len(backwards)))][::-1]
-    other = Slots(PAIRS, replace(SMALL, seed=1), MASK, world=1)
+    other = NoisedPairs(PAIRS, replace(SMALL, seed=1), MASK, world=1)
     assert first != [fingerprint(other[n]) for n in range(len(other))]
 
 
 def test_two_processes_see_together_what_one_sees():
-    one = Slots(PAIRS, replace(SMALL, batch=4), MASK, world=1)
-    two = Slots(PAIRS, SMALL, MASK, world=2)
+    one = NoisedPairs(PAIRS, replace(SMALL, batch=4), MASK, world=1)
+    two = NoisedPairs(PAIRS, SMALL, MASK, world=2)
     assert [fingerprint(one[n]) for n in range(len(one))] == [fingerprint(two[n]) for n in range(len(two))]
 
 
 def test_every_pair_comes_once_an_epoch_and_epochs_differ():
-    slots = Slots(PAIRS, SMALL, MASK, world=1)
-    order = [slots[n]["pair"] for n in range(28)]
+    dataset = NoisedPairs(PAIRS, SMALL, MASK, world=1)
+    order = [dataset[n]["pair"] for n in range(28)]
     epochs = [order[start : start + 7] for start in range(0, 28, 7)]
     assert all(sorted(epoch) == list(range(7)) for epoch in epochs)
     assert len({tuple(epoch) for epoch in epochs}) == 4
 
 
 def test_views_differ_in_masks_alone_and_fit_the_context():
-    slots = Slots(PAIRS, SMALL, MASK, world=1)
-    for number in range(len(slots)):
-        slot = slots[number]
-        views, pair = slot["views"], PAIRS[slot["pair"]]
+    dataset = NoisedPairs(PAIRS, SMALL, MASK, world=1)
+    for number in range(len(dataset)):
+        item = dataset[number]
+        views, pair = item["views"], PAIRS[item["pair"]]
         l1, l2 = len(views.first) - pair.length, len(views.second) - pair.length
-        most = min(24 - pair.length, most_masks(SMALL, slot["micro"]))
+        most = min(24 - pair.length, largest_mask_count(SMALL, item["micro"]))
         assert l1 != l2 and min(l1, l2) >= 0 and max(l1, l2) <= most
         assert torch.equal(views.first[: pair.length], views.second[: pair.length])
         assert (views.first[pair.length :] == MASK).all() and (views.second[pair.length :] == MASK).all()
@@ -63,16 +63,20 @@ def test_views_differ_in_masks_alone_and_fit_the_context():
 
 
 def test_the_curriculum_is_a_straight_line_from_one_in_micro_batches():
-    assert [most_masks(SMALL, micro) for micro in (0, 1, 3, 7, 8, 100)] == [1, 2, 5, 10, 10, 10]
-    assert most_masks(replace(SMALL, curriculum=0), 0) == 10
+    assert [largest_mask_count(SMALL, micro) for micro in (0, 1, 3, 7, 8, 100)] == [1, 2, 5, 10, 10, 10]
+    assert largest_mask_count(replace(SMALL, curriculum=0), 0) == 10
     paper = PRESETS["paper-base"]
-    assert most_masks(paper, 0) == 1 and most_masks(paper, 2499) == 300 and most_masks(paper, 5000) == 600
+    assert (
+        largest_mask_count(paper, 0) == 1
+        and largest_mask_count(paper, 2499) == 300
+        and largest_mask_count(paper, 5000) == 600
+    )
 
 
 def test_the_collator_pads_visibly_only_when_asked():
-    slots = [Slots(PAIRS, SMALL, MASK, world=1)[number] for number in (30, 31)]
-    packed, padded = Collator(None)(slots), Collator(0)(slots)
-    assert packed["views"] == [slot["views"] for slot in slots] and packed["micro"] == 15
+    dataset = [NoisedPairs(PAIRS, SMALL, MASK, world=1)[number] for number in (30, 31)]
+    packed, padded = Collator(None)(dataset), Collator(0)(dataset)
+    assert packed["views"] == [item["views"] for item in dataset] and packed["micro"] == 15
     lengths = {len(ids) for view in padded["views"] for ids in (view.first, view.second)}
     assert lengths == {max(len(ids) for view in packed["views"] for ids in (view.first, view.second))}
 
@@ -88,15 +92,14 @@ def test_seeds_are_stable_and_spread():
 
 def test_presets_are_the_papers_and_changes_are_checked():
     base, instruct = PRESETS["paper-base"], PRESETS["paper-instruct"]
-    assert (base.alpha, base.beta, base.rate, base.context, base.max_masks) == (0.1, 1.0, 1e-5, 1024, 600)
+    assert (base.alpha, base.beta, base.learning_rate, base.context, base.max_masks) == (0.1, 1.0, 1e-5, 1024, 600)
     assert (base.batch, base.accumulation, base.steps, base.curriculum) == (3, 43, 930, 5000)
     assert (base.lora_rank, base.lora_alpha, base.lora_dropout, base.clip, base.weight_decay) == (64, 128, 0, 1.0, 0)
-    assert (instruct.beta, instruct.rate) == (10.0, 1e-6)
-    assert [(PRESETS[f"paper-{kind}-ce"].beta, PRESETS[f"paper-{kind}-ce"].rate) for kind in ("base", "instruct")] == [
-        (0, 1e-6), (0, 1e-5)
-    ]  # fmt: skip
-    changed = settings_from("paper-instruct", {"steps": 5, "rate": None})
-    assert (changed.steps, changed.rate) == (5, 1e-6)
+    assert (instruct.beta, instruct.learning_rate) == (10.0, 1e-6)
+    ce_alone = [PRESETS["paper-base-ce"], PRESETS["paper-instruct-ce"]]
+    assert [(preset.beta, preset.learning_rate) for preset in ce_alone] == [(0, 1e-6), (0, 1e-5)]
+    changed = settings_from("paper-instruct", {"steps": 5, "learning_rate": None})
+    assert (changed.steps, changed.learning_rate) == (5, 1e-6)
     for change, said in [
         ({"steps": 0}, "steps is 0"),
         ({"alpha": 0.0, "beta": 0.0}, "nothing would be learnt"),

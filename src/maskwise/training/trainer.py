@@ -1,12 +1,14 @@
-"""transformers' Trainer, with the mask-agnostic loss, saves that can be trusted, and a stop at the first bad loss."""
+"""transformers' Trainer with the mask-agnostic loss (Piskorz et al., arXiv 2511.21338).
+
+Checkpoints count only when they are complete, and the first loss that is not finite stops the run.
+"""
 
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import Progress
 from torch import Tensor, nn
 from torch.utils.data import SequentialSampler
 from transformers import Trainer, TrainerCallback, TrainerControl, TrainerState, TrainingArguments
@@ -15,11 +17,12 @@ from transformers.trainer_callback import PrinterCallback
 from maskwise.diffusion import Views, mask_agnostic_call
 from maskwise.errors import UserError
 from maskwise.models.base import Model
-from maskwise.tuning.evaluation import measure
-from maskwise.tuning.folder import MARKER, checkpoint_step, complete_checkpoints, keep_newest, saving, write_json
-from maskwise.tuning.noise import Collator, Slots
-from maskwise.tuning.settings import Settings
-from maskwise.tuning.weights import load_weights, save_weights, trained_weights
+from maskwise.progress import progress_bar
+from maskwise.training.dataset import Collator, NoisedPairs
+from maskwise.training.evaluation import measure
+from maskwise.training.folder import MARKER, checkpoint_step, complete_checkpoints, keep_newest, saving, write_json
+from maskwise.training.settings import TuneSettings
+from maskwise.training.weights import load_trained_weights, save_trained_weights, trained_weights
 
 
 class TuneTrainer(Trainer):
@@ -29,8 +32,8 @@ class TuneTrainer(Trainer):
         self,
         model: Model,
         arguments: TrainingArguments,
-        settings: Settings,
-        slots: Slots,
+        settings: TuneSettings,
+        dataset: NoisedPairs,
         collator: Collator,
         held_out: Sequence[Views],
         source: Path | None,
@@ -38,7 +41,7 @@ class TuneTrainer(Trainer):
         super().__init__(
             model=model,
             args=arguments,
-            train_dataset=slots,
+            train_dataset=dataset,
             data_collator=collator,
             eval_dataset=list(held_out) or None,  # type: ignore[arg-type]
         )
@@ -48,7 +51,7 @@ class TuneTrainer(Trainer):
         self.parts: list[Tensor] = []  # [2] CE and TV of each micro-batch since the last log
         self.remove_callback(PrinterCallback)  # it writes on standard output
         self.add_callback(_StopAtBadLoss(self))
-        self.bar = _Bar()
+        self.bar = _ProgressCallback()
         self.add_callback(self.bar)
 
     @property
@@ -58,7 +61,7 @@ class TuneTrainer(Trainer):
         return self.model
 
     def _get_train_sampler(self, *_: Any) -> SequentialSampler:
-        """The slots are in their final order already."""
+        """The data set is in its final order already."""
         return SequentialSampler(self.train_dataset)  # type: ignore[arg-type]
 
     def compute_loss(self, model: nn.Module, inputs: dict[str, Any], *_: Any, **__: Any) -> Tensor:  # type: ignore[override]
@@ -85,7 +88,7 @@ class TuneTrainer(Trainer):
         write_json(where, {"loss": str(float(loss)), "micro_batch": micro, "pairs": pairs, "views": views})
         raise UserError(
             f"the loss became {float(loss)} at step {self.state.global_step + 1} (micro-batch {micro}); its batch is "
-            f"in {where}, {self.what_is_kept()}: lower --rate or look at those pairs"
+            f"in {where}, {self.what_is_kept()}: lower --learning-rate or look at those pairs"
         )
 
     def log(self, logs: dict[str, float], *rest: Any) -> None:
@@ -109,16 +112,18 @@ class TuneTrainer(Trainer):
     # Checkpoints
 
     def what_is_kept(self) -> str:
-        found = complete_checkpoints(self.checkpoints)
-        return f"the checkpoint of step {checkpoint_step(found[-1])} is kept" if found else "no checkpoint was due yet"
+        complete = complete_checkpoints(self.checkpoints)
+        if not complete:
+            return "no checkpoint was due yet"
+        return f"the checkpoint of step {checkpoint_step(complete[-1])} is kept"
 
     def save_model(self, output_dir: str | None = None, _internal_call: bool = False) -> None:
         weights = trained_weights(self.tuned)
         if self.args.should_save:
-            save_weights(self.tuned, Path(output_dir or self.checkpoints), weights, self.source)
+            save_trained_weights(self.tuned, Path(output_dir or self.checkpoints), weights, self.source)
 
     def _load_from_checkpoint(self, resume_from_checkpoint: str, model: nn.Module | None = None) -> None:
-        load_weights(self.tuned, Path(resume_from_checkpoint))
+        load_trained_weights(self.tuned, Path(resume_from_checkpoint))
 
     def _save_checkpoint(self, model: nn.Module, trial: Any) -> None:
         """The parent's files, then the marker that makes them resumable, then the oldest checkpoints go."""
@@ -140,7 +145,7 @@ class _StopAtBadLoss(TrainerCallback):
         self.trainer.stop_at_bad_loss()
 
 
-class _Bar(TrainerCallback):
+class _ProgressCallback(TrainerCallback):
     """Steps, loss and the time left, on standard error."""
 
     def __init__(self) -> None:
@@ -148,16 +153,14 @@ class _Bar(TrainerCallback):
 
     def on_train_begin(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
         if state.is_world_process_zero:
-            self.progress = Progress(
-                TextColumn("tuning"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[loss]}"),
-                TimeElapsedColumn(), TextColumn("left"), TimeRemainingColumn(), console=Console(stderr=True),
-            )  # fmt: skip
-            self.task = self.progress.add_task("", total=state.max_steps, completed=state.global_step, loss="")
+            self.progress = progress_bar()
+            self.task = self.progress.add_task("tuning", total=state.max_steps, completed=state.global_step)
             self.progress.start()
 
     def on_log(self, args: Any, state: TrainerState, control: Any, **given: Any) -> None:
         if self.progress is not None and "loss" in given["logs"]:
-            self.progress.update(self.task, completed=state.global_step, loss=f"loss {given['logs']['loss']:.4g}")
+            loss = f"tuning, loss {given['logs']['loss']:.4g}"
+            self.progress.update(self.task, completed=state.global_step, description=loss)
 
     def on_train_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         self.stop()

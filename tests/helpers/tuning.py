@@ -1,4 +1,4 @@
-"""A tiny LLaDA checkpoint with a word tokenizer, and a few pairs for it."""
+"""A tiny LLaDA checkpoint with a word tokenizer, a few pairs for it, and short tuning runs."""
 
 import json
 import random
@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pytest
 from tokenizers import Tokenizer, models, pre_tokenizers
-from transformers import PreTrainedModel, PreTrainedTokenizerFast
+from transformers import PreTrainedModel, PreTrainedTokenizerFast, TrainerCallback
 
+from maskwise.training.settings import TuneSettings
+from maskwise.training.tune import tune
 from tiny import dream_net, llada_net
 
 TEXT = "red blue green cat dog bird runs sits jumps say then now one two three . : ? user assistant"
@@ -63,3 +65,28 @@ def dream_checkpoint(tmp_path_factory) -> Path:
 @pytest.fixture(scope="session")
 def pairs_file(tmp_path_factory) -> Path:
     return write_pairs(tmp_path_factory.mktemp("data") / "pairs.jsonl")
+
+
+class At(TrainerCallback):
+    """Calls something in the middle of a step, between its micro-batches."""
+
+    def __init__(self, step, action):
+        self.step, self.action = step, action
+
+    def on_substep_end(self, args, state, control, **more):
+        if state.global_step == self.step:
+            self.action(more["model"])
+
+
+def interrupt(_):
+    raise KeyboardInterrupt
+
+
+SMALL = TuneSettings(
+    steps=6, batch=2, accumulation=2, context=40, max_masks=12, curriculum=8, save_every=2, eval_every=3, many=10,
+    learning_rate=1e-2, lora_rank=2, lora_alpha=4, held_out=4, warmup=1,
+)  # fmt: skip
+
+
+def run_small(checkpoint, data, out, settings=SMALL, callbacks=None):
+    return tune(str(checkpoint), data, out, settings, device="cpu", tensorboard=False, callbacks=callbacks)

@@ -9,7 +9,6 @@ import subprocess
 import sys
 from contextlib import contextmanager
 from dataclasses import asdict, replace
-from pathlib import Path
 
 import pytest
 import torch
@@ -17,48 +16,24 @@ from transformers import TrainerCallback
 from typer.testing import CliRunner
 
 import maskwise as mw
+from helpers.same import assert_same
+from helpers.tuning import SMALL, At, interrupt, run_small
 from maskwise.cli import app
 from maskwise.errors import UserError
-from maskwise.tuning.folder import complete_checkpoints
-from maskwise.tuning.settings import Settings
-from maskwise.tuning.tune import tune
-
-SMALL = Settings(
-    steps=6, batch=2, accumulation=2, context=40, max_masks=12, curriculum=8, save_every=2, eval_every=3, many=10,
-    rate=1e-2, lora_rank=2, lora_alpha=4, held_out=4, warmup=1,
-)  # fmt: skip
-
-
-def run(checkpoint, data, out, settings=SMALL, callbacks=None):
-    return tune(str(checkpoint), data, out, settings, device="cpu", tensorboard=False, callbacks=callbacks)
+from maskwise.training.folder import complete_checkpoints
+from maskwise.training.tune import tune
 
 
 @pytest.fixture(scope="module")
 def whole(checkpoint, pairs_file, tmp_path_factory):
     """An uninterrupted run: its folder and its result."""
     out = tmp_path_factory.mktemp("whole") / "out"
-    return out, run(checkpoint, pairs_file, out)
+    return out, run_small(checkpoint, pairs_file, out)
 
 
-class At(TrainerCallback):
-    """Calls something in the middle of a step, between its micro-batches."""
-
-    def __init__(self, step, action):
-        self.step, self.action = step, action
-
-    def on_substep_end(self, args, state, control, **more):
-        if state.global_step == self.step:
-            self.action(more["model"])
-
-
-def interrupt(_):
-    raise KeyboardInterrupt
-
-
-def same(result, whole) -> bool:
-    return result["losses"] == pytest.approx(whole["losses"], rel=1e-5) and result["after"] == pytest.approx(
-        whole["after"], rel=1e-4
-    )
+def assert_same_run(result, whole) -> None:
+    assert_same(result["losses"], whole["losses"], rel=1e-5)
+    assert_same(result["after"], whole["after"], rel=1e-4, abs=1e-12)
 
 
 def test_a_run_leaves_an_adapter_its_settings_and_its_measures(whole, checkpoint):
@@ -77,13 +52,13 @@ def test_a_run_leaves_an_adapter_its_settings_and_its_measures(whole, checkpoint
 
 
 def test_measures_are_those_of_the_opened_adapter(whole, checkpoint, pairs_file):
-    from maskwise.tuning.evaluation import held_out_views
-    from maskwise.tuning.pairs import read_pairs
-    from maskwise.tuning.tune import split
+    from maskwise.training.evaluation import held_out_views
+    from maskwise.training.pairs import read_data_file, tokenize_pairs
+    from maskwise.training.tune import split
 
     out, result = whole
     model = mw.open(checkpoint, adapter=out)
-    held_out, _ = split(read_pairs(pairs_file, model, SMALL.context).kept, SMALL)
+    held_out, _ = split(tokenize_pairs(read_data_file(pairs_file), model, SMALL.context).kept, SMALL)
     ces, tvs, hits = [], [], [[], []]
     for view in held_out_views(held_out, SMALL, model.mask_id):
         assert len(view.second) - len(view.first) == SMALL.many - SMALL.few
@@ -110,29 +85,58 @@ def test_the_command_speaks_json_alone_and_a_finished_run_is_not_repeated(checkp
     assert list((tmp_path / "out" / "logs").glob("events.*"))
     again = CliRunner().invoke(app, arguments.split())
     assert json.loads(again.stdout) == result
-    other = CliRunner().invoke(app, [*arguments.split(), "--rate", "0.5"])
+    other = CliRunner().invoke(app, [*arguments.split(), "--lr", "0.5"])
     assert other.exit_code == 2 and other.stdout == ""
-    assert "settings.rate is 1e-05 there and 0.5 here" in other.stderr and len(other.stderr.splitlines()) == 1
+    assert "settings.learning_rate is 1e-05 there and 0.5 here" in other.stderr and len(other.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize("rate", [["--rate", "0.5"], ["--rate=0.5"]])
+def test_old_option_names_work_with_one_line_each_on_standard_error(checkpoint, pairs_file, tmp_path, rate):
+    arguments = f"tune {checkpoint} --data {pairs_file} --out {tmp_path / 'out'} --steps 1 --batch 1 --accumulation 1"
+    arguments += " --context 40 --many 10 --lora-rank 2 --held-out 0 --device cpu --no-tensorboard --json"
+    done = CliRunner().invoke(app, [*arguments.split(), *rate, "--checkpointing"])
+    assert done.exit_code == 0, done.output
+    json.loads(done.stdout)
+    told = [line for line in done.stderr.splitlines() if line.startswith("maskwise:")]
+    assert told == [
+        "maskwise: --rate is now --learning-rate; the old name will be removed",
+        "maskwise: --checkpointing is now --gradient-checkpointing; the old name will be removed",
+    ]
+    stored = json.loads((tmp_path / "out" / "settings.json").read_text())["identity"]["settings"]
+    assert stored["learning_rate"] == 0.5 and stored["gradient_checkpointing"] is True
+
+
+def test_a_run_begun_under_the_old_names_of_settings_resumes(whole, checkpoint, pairs_file, tmp_path):
+    out = tmp_path / "out"
+    with pytest.raises(KeyboardInterrupt):
+        run_small(checkpoint, pairs_file, out, callbacks=[At(3, interrupt)])
+    stored = json.loads((out / "settings.json").read_text())
+    settings = stored["identity"]["settings"]
+    for old, new in (("rate", "learning_rate"), ("checkpointing", "gradient_checkpointing")):
+        settings[old] = settings.pop(new)
+    (out / "settings.json").write_text(json.dumps(stored))
+    with pytest.raises(UserError, match=r"settings.learning_rate is 0.01 there and 0.5 here"):
+        run_small(checkpoint, pairs_file, out, replace(SMALL, learning_rate=0.5))
+    assert_same_run(run_small(checkpoint, pairs_file, out), whole[1])
 
 
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-sys.path[:0] = {paths!r}
-from test_tune_run import At, SMALL, run
-run(*map(Path, sys.argv[1:4]), callbacks=[At(3, lambda _: os.kill(os.getpid(), signal.SIGKILL))])
+from helpers.tuning import At, run_small
+run_small(*map(Path, sys.argv[1:4]), callbacks=[At(3, lambda _: os.kill(os.getpid(), signal.SIGKILL))])
 """
 
 
 def test_a_killed_process_resumes_on_the_same_trajectory(whole, checkpoint, pairs_file, tmp_path):
     out = tmp_path / "out"
-    here = Path(__file__).parent
-    code = KILLED.format(paths=[str(here), str(here.parent)])
-    process = subprocess.run([sys.executable, "-c", code, checkpoint, pairs_file, out], capture_output=True)
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}  # where `helpers` is found
+    command = [sys.executable, "-c", KILLED, checkpoint, pairs_file, out]
+    process = subprocess.run(command, capture_output=True, env=environment)
     assert process.returncode == -signal.SIGKILL, process.stderr.decode()[-2000:]
     assert [path.name for path in complete_checkpoints(out / "checkpoints")] == ["checkpoint-2"]
     assert not (out / "result.json").exists()
-    assert same(run(checkpoint, pairs_file, out), whole[1])
+    assert_same_run(run_small(checkpoint, pairs_file, out), whole[1])
 
 
 def test_an_interrupted_save_is_not_resumed_from(whole, checkpoint, pairs_file, tmp_path, monkeypatch):
@@ -145,11 +149,11 @@ def test_an_interrupted_save_is_not_resumed_from(whole, checkpoint, pairs_file, 
 
     monkeypatch.setattr(torch, "save", cut_short)
     with pytest.raises(KeyboardInterrupt):
-        run(checkpoint, pairs_file, out)
+        run_small(checkpoint, pairs_file, out)
     monkeypatch.undo()
     assert (out / "checkpoints" / "checkpoint-4" / "optimizer.pt").exists()
     assert [path.name for path in complete_checkpoints(out / "checkpoints")] == ["checkpoint-2"]
-    assert same(run(checkpoint, pairs_file, out), whole[1])
+    assert_same_run(run_small(checkpoint, pairs_file, out), whole[1])
 
 
 @contextmanager
@@ -165,13 +169,13 @@ def files_no_larger_than(size: int):
 def test_a_full_disk_is_one_line_and_the_last_checkpoint_is_kept(whole, checkpoint, pairs_file, tmp_path):
     out = tmp_path / "out"
     with pytest.raises(KeyboardInterrupt):
-        run(checkpoint, pairs_file, out, callbacks=[At(3, interrupt)])
+        run_small(checkpoint, pairs_file, out, callbacks=[At(3, interrupt)])
     with files_no_larger_than(6000), pytest.raises(UserError) as problem:
-        run(checkpoint, pairs_file, out)
+        run_small(checkpoint, pairs_file, out)
     assert "checkpoint-4" in str(problem.value) and "the checkpoint of step 2 is kept" in str(problem.value)
     assert "\n" not in str(problem.value)
     assert [path.name for path in (out / "checkpoints").iterdir()] == ["checkpoint-2"]
-    assert same(run(checkpoint, pairs_file, out), whole[1])
+    assert_same_run(run_small(checkpoint, pairs_file, out), whole[1])
 
 
 def test_no_room_at_the_end_keeps_the_checkpoint_and_finishes_later(whole, checkpoint, pairs_file, tmp_path):
@@ -182,10 +186,10 @@ def test_no_room_at_the_end_keeps_the_checkpoint_and_finishes_later(whole, check
             resource.setrlimit(resource.RLIMIT_FSIZE, (6000, resource.getrlimit(resource.RLIMIT_FSIZE)[1]))
 
     with files_no_larger_than(resource.getrlimit(resource.RLIMIT_FSIZE)[0]), pytest.raises(UserError) as problem:
-        run(checkpoint, pairs_file, out, callbacks=[Fill()])
+        run_small(checkpoint, pairs_file, out, callbacks=[Fill()])
     assert "the checkpoint of step 6 is kept" in str(problem.value)
     assert not (out / "result.json").exists() and not (out / "adapter_config.json").exists()
-    assert same(run(checkpoint, pairs_file, out), whole[1])
+    assert_same_run(run_small(checkpoint, pairs_file, out), whole[1])
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])
@@ -195,7 +199,7 @@ def test_a_bad_loss_stops_before_the_step_with_its_batch_saved(checkpoint, pairs
             next(p for n, p in model.named_parameters() if "lora_B" in n).fill_(value)
 
     with pytest.raises(UserError) as problem:
-        run(checkpoint, pairs_file, tmp_path / "out", callbacks=[At(3, spoil)])
+        run_small(checkpoint, pairs_file, tmp_path / "out", callbacks=[At(3, spoil)])
     said = str(problem.value)
     assert "the loss became nan at step 4 (micro-batch 7)" in said and "the checkpoint of step 2 is kept" in said
     batch = json.loads((tmp_path / "out" / "bad-batch-0.json").read_text())
@@ -207,7 +211,7 @@ def test_a_bad_loss_stops_before_the_step_with_its_batch_saved(checkpoint, pairs
 def test_resume_state_is_read_as_plain_data_only(checkpoint, pairs_file, tmp_path):
     out = tmp_path / "out"
     with pytest.raises(KeyboardInterrupt):
-        run(checkpoint, pairs_file, out, callbacks=[At(3, interrupt)])
+        run_small(checkpoint, pairs_file, out, callbacks=[At(3, interrupt)])
 
     class Harm:
         def __reduce__(self):
@@ -215,12 +219,12 @@ def test_resume_state_is_read_as_plain_data_only(checkpoint, pairs_file, tmp_pat
 
     (out / "checkpoints" / "checkpoint-2" / "optimizer.pt").write_bytes(pickle.dumps(Harm()))
     with pytest.raises(UserError, match="cannot be resumed"):
-        run(checkpoint, pairs_file, out)
+        run_small(checkpoint, pairs_file, out)
     assert not (tmp_path / "harm").exists()
 
 
 def test_ctrl_c_is_one_line_and_says_what_is_kept(checkpoint, pairs_file, tmp_path, monkeypatch):
-    from maskwise.tuning import trainer
+    from maskwise.training import trainer
 
     def pressed(*_):
         raise KeyboardInterrupt
@@ -233,10 +237,10 @@ def test_ctrl_c_is_one_line_and_says_what_is_kept(checkpoint, pairs_file, tmp_pa
 
 @pytest.mark.parametrize("variant", ["checkpointing", "keep", "few-saves"])
 def test_settings_that_should_not_matter_do_not(whole, checkpoint, pairs_file, tmp_path, variant):
-    changes = {"checkpointing": {"checkpointing": True}, "keep": {"keep": 1}, "few-saves": {"save_every": 5}}
+    changes = {"checkpointing": {"gradient_checkpointing": True}, "keep": {"keep": 1}, "few-saves": {"save_every": 5}}
     settings = replace(SMALL, **changes[variant])
-    result = run(checkpoint, pairs_file, tmp_path / "out", settings)
-    assert same(result, whole[1])
+    result = run_small(checkpoint, pairs_file, tmp_path / "out", settings)
+    assert_same_run(result, whole[1])
     kept = [path.name for path in complete_checkpoints(tmp_path / "out" / "checkpoints")]
     assert kept == {"keep": ["checkpoint-6"], "few-saves": ["checkpoint-5", "checkpoint-6"]}.get(
         variant, ["checkpoint-4", "checkpoint-6"]
@@ -254,7 +258,7 @@ def test_bfloat16_is_close_and_other_objectives_are_not_the_same(checkpoint, pai
     }
     for name, change in variants.items():
         settings = replace(SMALL, steps=2, eval_every=0, warmup=0, **change)
-        losses[name] = run(checkpoint, pairs_file, tmp_path / name, settings)["losses"]
+        losses[name] = run_small(checkpoint, pairs_file, tmp_path / name, settings)["losses"]
     first, second = losses["same"]
     assert losses["bf16"] == pytest.approx([first, second], rel=2e-2) and losses["bf16"][0] != first
     assert losses["pad"][0] != pytest.approx(first, rel=1e-4)
@@ -263,18 +267,18 @@ def test_bfloat16_is_close_and_other_objectives_are_not_the_same(checkpoint, pai
 
 
 def test_before_and_after_are_measured_in_one_precision(checkpoint, pairs_file, tmp_path):
-    settings = replace(SMALL, steps=1, eval_every=0, rate=1e-12, bf16=True)
-    result = run(checkpoint, pairs_file, tmp_path / "out", settings)
+    settings = replace(SMALL, steps=1, eval_every=0, learning_rate=1e-12, bf16=True)
+    result = run_small(checkpoint, pairs_file, tmp_path / "out", settings)
     assert result["after"] == pytest.approx(result["before"], rel=1e-6)
 
 
 def test_full_tuning_writes_a_checkpoint_that_opens(dream_checkpoint, pairs_file, tmp_path):
-    settings = replace(SMALL, steps=2, save_every=1, full=True, rate=1e-3)
+    settings = replace(SMALL, steps=2, save_every=1, full=True, learning_rate=1e-3)
     with pytest.raises(KeyboardInterrupt):
-        run(dream_checkpoint, pairs_file, tmp_path / "out", settings, callbacks=[At(1, interrupt)])
-    result = run(dream_checkpoint, pairs_file, tmp_path / "out", settings)
-    straight = run(dream_checkpoint, pairs_file, tmp_path / "straight", settings)
-    assert same(result, straight)
+        run_small(dream_checkpoint, pairs_file, tmp_path / "out", settings, callbacks=[At(1, interrupt)])
+    result = run_small(dream_checkpoint, pairs_file, tmp_path / "out", settings)
+    straight = run_small(dream_checkpoint, pairs_file, tmp_path / "straight", settings)
+    assert_same_run(result, straight)
     model = mw.open(tmp_path / "out")
     assert model.kind == "dream" and model.tokenizer.mask_token_id == model.mask_id
     before = mw.open(dream_checkpoint)
@@ -301,20 +305,19 @@ def test_bad_input_writes_nothing(checkpoint, pairs_file, tmp_path):
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "thesis.txt").write_text("mine")
     with pytest.raises(UserError, match="is not empty"):
-        run(checkpoint, pairs_file, tmp_path / "full")
+        run_small(checkpoint, pairs_file, tmp_path / "full")
     assert [path.name for path in (tmp_path / "full").iterdir()] == ["thesis.txt"]
     for content in ("{", "{}", "[]"):
         (tmp_path / "full" / "settings.json").write_text(content)
         with pytest.raises(UserError, match="not what a tuning run wrote"):
-            run(checkpoint, pairs_file, tmp_path / "full")
+            run_small(checkpoint, pairs_file, tmp_path / "full")
 
 
 def test_an_autoregressive_model_is_refused(pairs_file, tmp_path):
-    from tuning_data import word_tokenizer
-
+    from helpers.tuning import word_tokenizer
     from tiny import qwen_net
 
     qwen_net(vocab=32).save_pretrained(tmp_path / "ar")
     word_tokenizer().save_pretrained(tmp_path / "ar")
     with pytest.raises(UserError, match="autoregressive"):
-        run(tmp_path / "ar", pairs_file, tmp_path / "out")
+        run_small(tmp_path / "ar", pairs_file, tmp_path / "out")

@@ -1,4 +1,4 @@
-"""Every setting of a tuning run, its presets, and what is refused."""
+"""Every setting of a tuning run, the presets, and which values are refused."""
 
 import re
 from dataclasses import dataclass, fields, replace
@@ -8,8 +8,8 @@ from maskwise.errors import UserError
 
 
 @dataclass(frozen=True)
-class Settings:
-    """The defaults are the paper's for Base models where it states them; the rest is ours."""
+class TuneSettings:
+    """The defaults are those of Piskorz et al. (arXiv 2511.21338) for Base models where the paper states them."""
 
     # The loss: alpha * CE + beta * TV; alpha = 0 is TV alone, beta = 0 CE alone
     alpha: float = 0.1
@@ -25,11 +25,11 @@ class Settings:
     text_piece: int = 256  # tokens of a continuation pair cut from plain text
     # The optimiser
     steps: int = 930
-    batch: int = 3  # pairs a micro-batch and process
-    accumulation: int = 43  # micro-batches a step
-    rate: float = 1e-5
+    batch: int = 3  # pairs per micro-batch and process
+    accumulation: int = 43  # micro-batches per step
+    learning_rate: float = 1e-5
     warmup: int = 0  # steps
-    decay: str = "constant"  # of the rate after the warm-up: constant, linear or cosine
+    decay: str = "constant"  # of the learning rate after the warm-up: constant, linear or cosine
     clip: float = 1.0
     weight_decay: float = 0.0
     # What is trained
@@ -37,10 +37,10 @@ class Settings:
     lora_rank: int = 64
     lora_alpha: int = 128
     lora_dropout: float = 0.0
-    targets: str | None = None  # regular expression of the adapted maps; the model's own without it
+    targets: str | None = None  # regular expression of the adapted linear layers; None: the family's own
     # How
     bf16: bool | None = None  # autocast; None is yes on CUDA and no on the CPU
-    checkpointing: bool = False  # recompute layers in the backward pass
+    gradient_checkpointing: bool = False  # recompute layers in the backward pass
     seed: int = 0
     save_every: int = 50  # steps
     keep: int = 2  # checkpoints
@@ -52,25 +52,28 @@ class Settings:
 
 
 PRESETS = {
-    "paper-base": Settings(),
-    "paper-instruct": Settings(beta=10.0, rate=1e-6),
-    "paper-base-ce": Settings(beta=0.0, rate=1e-6),
-    "paper-instruct-ce": Settings(beta=0.0, rate=1e-5),
+    "paper-base": TuneSettings(),
+    "paper-instruct": TuneSettings(beta=10.0, learning_rate=1e-6),
+    "paper-base-ce": TuneSettings(beta=0.0, learning_rate=1e-6),
+    "paper-instruct-ce": TuneSettings(beta=0.0, learning_rate=1e-5),
 }
+
+# As settings.json named them up to version 0.1.
+OLD_NAMES = {"rate": "learning_rate", "checkpointing": "gradient_checkpointing"}
 
 DECAYS = {"constant": "constant_with_warmup", "linear": "linear", "cosine": "cosine"}
 
 
-def settings_from(preset: str, changes: dict[str, Any]) -> Settings:
+def settings_from(preset: str, changes: dict[str, Any]) -> TuneSettings:
     """A preset with the changes that are not None."""
     if preset not in PRESETS:
         raise UserError(f"unknown preset {preset!r}: use one of {', '.join(PRESETS)}")
-    known = {field.name for field in fields(Settings)}
+    known = {field.name for field in fields(TuneSettings)}
     assert changes.keys() <= known, changes.keys() - known
     return check(replace(PRESETS[preset], **{name: value for name, value in changes.items() if value is not None}))
 
 
-def check(settings: Settings) -> Settings:
+def check(settings: TuneSettings) -> TuneSettings:
     """Refuses values that cannot work, each by its name; returns the settings."""
     at_least_one = ("max_masks", "steps", "batch", "accumulation", "lora_rank", "lora_alpha", "save_every", "keep")
     not_negative = ("alpha", "beta", "curriculum", "warmup", "weight_decay", "eval_every", "held_out", "few", "seed")
@@ -83,7 +86,7 @@ def check(settings: Settings) -> Settings:
     rules = [
         (settings.alpha + settings.beta > 0, "alpha and beta are both 0: nothing would be learnt"),
         (0 < settings.mask_low <= settings.mask_high < 1, "mask_low and mask_high must satisfy 0 < low <= high < 1"),
-        (settings.rate > 0, f"the rate is {settings.rate}: it must be positive"),
+        (settings.learning_rate > 0, f"the learning rate is {settings.learning_rate}: it must be positive"),
         (settings.clip > 0, f"clip is {settings.clip}: it must be positive"),
         (settings.decay in DECAYS, f"unknown decay {settings.decay!r}: use {', '.join(DECAYS)}"),
         (settings.many > settings.few, f"many ({settings.many}) must be more masks than few ({settings.few})"),

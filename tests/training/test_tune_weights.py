@@ -9,11 +9,11 @@ import torch
 
 import maskwise as mw
 from maskwise.errors import UserError
-from maskwise.tuning.settings import Settings
-from maskwise.tuning.weights import load_weights, make_trainable, save_weights, trained_weights
+from maskwise.training.settings import TuneSettings
+from maskwise.training.weights import load_trained_weights, make_trainable, save_trained_weights, trained_weights
 from tiny import tiny_dream, tiny_llada
 
-SMALL = Settings(lora_rank=2, lora_alpha=4)
+SMALL = TuneSettings(lora_rank=2, lora_alpha=4)
 
 
 @pytest.mark.parametrize("make", [tiny_llada, tiny_dream])
@@ -41,12 +41,12 @@ def test_the_adapter_is_on_every_linear_map_of_the_layers_and_not_on_the_head(ma
 )
 def test_patterns_that_would_do_harm_or_nothing_are_refused(pattern, said):
     with pytest.raises(UserError, match=said):
-        make_trainable(tiny_llada(), Settings(targets=pattern))
+        make_trainable(tiny_llada(), TuneSettings(targets=pattern))
 
 
 def test_a_pattern_of_ones_own_is_used():
     model = tiny_llada()
-    make_trainable(model, Settings(targets=r".*\.q_proj", lora_rank=2))
+    make_trainable(model, TuneSettings(targets=r".*\.q_proj", lora_rank=2))
     assert all(re.search(r"\.q_proj\.lora_", name) for name in trained_weights(model))
 
 
@@ -65,7 +65,7 @@ def test_the_same_seed_starts_the_same_adapter_and_leaves_the_random_state_alone
 @pytest.mark.parametrize("full", [False, True])
 def test_weights_go_to_disk_and_back(checkpoint, tmp_path, full):
     model = mw.open(checkpoint)
-    make_trainable(model, Settings(lora_rank=2, full=full))
+    make_trainable(model, TuneSettings(lora_rank=2, full=full))
     generator = torch.Generator().manual_seed(0)
     with torch.no_grad():
         for parameter in model.net.parameters():
@@ -73,7 +73,7 @@ def test_weights_go_to_disk_and_back(checkpoint, tmp_path, full):
                 parameter += 0.05 * torch.randn(parameter.shape, generator=generator).to(parameter.device)
     source = shutil.copytree(checkpoint, tmp_path / "source")
     (source / "settings.json").write_text("{}")
-    save_weights(model, tmp_path / "saved", trained_weights(model), source)
+    save_trained_weights(model, tmp_path / "saved", trained_weights(model), source)
     if full:
         assert not (tmp_path / "saved" / "settings.json").exists()  # what tuned the source is not part of it
         opened = mw.open(tmp_path / "saved")
@@ -83,8 +83,8 @@ def test_weights_go_to_disk_and_back(checkpoint, tmp_path, full):
     question = ([[5, 6, 7, model.mask_id]], [[3]])
     torch.testing.assert_close(opened.predict(*question)[0], model.predict(*question)[0])
     fresh = mw.open(checkpoint)
-    make_trainable(fresh, Settings(lora_rank=2, full=full))
-    load_weights(fresh, tmp_path / "saved")
+    make_trainable(fresh, TuneSettings(lora_rank=2, full=full))
+    load_trained_weights(fresh, tmp_path / "saved")
     assert all(torch.equal(a, b) for a, b in zip(fresh.parameters(), model.parameters(), strict=True))
 
 
@@ -97,8 +97,8 @@ def test_an_adapted_model_is_not_tuned_again(checkpoint, tmp_path):
 
 def test_an_adapter_names_its_base_as_the_user_did(tmp_path):
     model = mw.open("tiny-llada")
-    make_trainable(model, Settings(lora_rank=2))
-    save_weights(model, tmp_path, trained_weights(model), None)
+    make_trainable(model, TuneSettings(lora_rank=2))
+    save_trained_weights(model, tmp_path, trained_weights(model), None)
     assert json.loads((tmp_path / "adapter_config.json").read_text())["base_model_name_or_path"] == "tiny-llada"
     assert mw.open(tmp_path).name == str(tmp_path)  # opens by itself, wherever it is carried
 
@@ -107,7 +107,7 @@ def test_an_adapter_on_a_folder_finds_it_from_anywhere(checkpoint, tmp_path, mon
     monkeypatch.chdir(checkpoint.parent)
     model = mw.open(checkpoint.name)
     make_trainable(model, SMALL)
-    save_weights(model, tmp_path / "adapter", trained_weights(model), None)
+    save_trained_weights(model, tmp_path / "adapter", trained_weights(model), None)
     monkeypatch.chdir(tmp_path)
     assert mw.open("adapter").kind == model.kind
 
@@ -119,7 +119,7 @@ def test_a_model_with_an_adapter_opens_by_the_name_it_is_given(tmp_path):
     for name, weight in model.net.named_parameters():
         if "lora_B" in name:
             torch.nn.init.normal_(weight)
-    save_weights(model, adapter, trained_weights(model), None)
+    save_trained_weights(model, adapter, trained_weights(model), None)
     ids, row = [[5, 6, 7]], [[1]]
     told = mw.open("tiny-llada", adapter=adapter, device="cpu")
     assert told.name == f"tiny-llada+{adapter}"

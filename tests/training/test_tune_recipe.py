@@ -4,7 +4,7 @@ import importlib.util
 from dataclasses import replace
 from pathlib import Path
 
-from maskwise.tuning.tune import summary_lines, tune
+from maskwise.training.tune import summary_lines, tune
 
 RECIPE = Path(__file__).parents[2] / "recipes" / "tune_cpu.py"
 

@@ -6,7 +6,6 @@ adapter_*, result.json         the adapter (or a whole checkpoint) and the figur
 """
 
 import errno
-import hashlib
 import json
 import pickle
 import shutil
@@ -20,18 +19,14 @@ from safetensors import SafetensorError
 
 from maskwise.errors import UserError
 from maskwise.files import refuse_occupied, replace_file
+from maskwise.training.settings import OLD_NAMES
 
 MARKER = "complete.json"
-LITTLE_ROOM = 1 << 20  # bytes; a write that fails with less than this failed for want of room
+LITTLE_ROOM = 1 << 20  # bytes; a write that fails with less than this free failed because the disk is full
 
 
 def write_json(path: Path, value: Any) -> None:
     replace_file(path, [json.dumps(value, indent=2, ensure_ascii=False)])
-
-
-def file_hash(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def refuse_other_run(out: Path, description: dict[str, Any]) -> None:
@@ -40,7 +35,7 @@ def refuse_other_run(out: Path, description: dict[str, Any]) -> None:
     if not stored.exists():
         return refuse_occupied(out)
     try:
-        before = _flat(json.loads(stored.read_text(encoding="utf-8"))["identity"])
+        before = _current_names(_flat(json.loads(stored.read_text(encoding="utf-8"))["identity"]))
     except (ValueError, KeyError, TypeError, AttributeError):
         raise UserError(f"{stored} is not what a tuning run wrote: choose another --out") from None
     now = _flat(json.loads(json.dumps(description)))
@@ -59,14 +54,20 @@ def _flat(value: dict[str, Any], prefix: str = "") -> dict[str, Any]:
     return pairs
 
 
+def _current_names(identity: dict[str, Any]) -> dict[str, Any]:
+    """A run that an earlier version began can be resumed although some settings have other names now."""
+    new_names = {f"settings.{old}": f"settings.{new}" for old, new in OLD_NAMES.items()}
+    return {new_names.get(name, name): value for name, value in identity.items()}
+
+
 def checkpoint_step(folder: Path) -> int:
     return int(folder.name.rsplit("-", 1)[1])
 
 
 def complete_checkpoints(folder: Path) -> list[Path]:
     """Those whose marker is there, oldest first."""
-    found = [path for path in folder.glob("checkpoint-*") if (path / MARKER).exists()]
-    return sorted(found, key=checkpoint_step)
+    complete = [path for path in folder.glob("checkpoint-*") if (path / MARKER).exists()]
+    return sorted(complete, key=checkpoint_step)
 
 
 def refuse_unreadable(checkpoint: Path) -> None:

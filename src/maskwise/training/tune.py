@@ -19,28 +19,27 @@ from maskwise.models.base import Model
 from maskwise.models.locations import locate_checkpoint
 from maskwise.models.opening import open as open_model
 from maskwise.models.opening import pick_device
-from maskwise.tuning.evaluation import held_out_views, measure
-from maskwise.tuning.folder import (
+from maskwise.training.dataset import Collator, NoisedPairs, seeded
+from maskwise.training.evaluation import held_out_views, measure
+from maskwise.training.folder import (
     complete_checkpoints,
     drop_incomplete,
-    file_hash,
     refuse_other_run,
     refuse_unreadable,
     saving,
     write_json,
 )
-from maskwise.tuning.noise import Collator, Slots, seeded
-from maskwise.tuning.pairs import Pair, end_of_text, read_pairs
-from maskwise.tuning.settings import DECAYS, Settings
-from maskwise.tuning.trainer import TuneTrainer
-from maskwise.tuning.weights import make_trainable, save_weights, trained_weights
+from maskwise.training.pairs import Pair, end_of_text, read_data_file, tokenize_pairs
+from maskwise.training.settings import DECAYS, TuneSettings
+from maskwise.training.trainer import TuneTrainer
+from maskwise.training.weights import make_trainable, save_trained_weights, trained_weights
 
 
 def tune(
     name: str,
     data: Path,
     out: Path,
-    settings: Settings,
+    settings: TuneSettings,
     dtype: str = "auto",
     device: str | None = None,
     tensorboard: bool | None = None,
@@ -48,10 +47,9 @@ def tune(
 ) -> dict[str, Any]:
     """Tunes a model on a data file and writes the adapter, or the whole model, and every setting into `out`.
 
-    Run again with the same settings it goes on where it was stopped. Returns what result.json holds.
+    Run again with the same settings it resumes where it was stopped. Returns what result.json holds.
     """
-    if not data.is_file():
-        raise UserError(f"there is no data file {data}: give a .jsonl or .txt file")
+    data_file = read_data_file(data)
     if device is not None and pick_device(device).index not in (None, 0):
         raise UserError(f"--device {device}: name cpu or cuda, and choose the card with CUDA_VISIBLE_DEVICES")
     processes = PartialState(cpu=device == "cpu" or not torch.cuda.is_available())
@@ -59,7 +57,7 @@ def tune(
         "model": name,
         "dtype": dtype,
         "settings": asdict(settings),
-        "data": {"file": data.name, "sha256": file_hash(data)},
+        "data": {"file": data.name, "sha256": data_file.sha256},
         "processes": processes.num_processes,
     }
     if processes.is_main_process:  # the others would see what it is about to write
@@ -74,7 +72,8 @@ def tune(
         raise UserError(
             f"{name} is autoregressive and has no mask token: turn it into a diffusion model first (convert)"
         )
-    pairs = read_pairs(data, model, settings.context, settings.text_piece)
+    pairs = tokenize_pairs(data_file, model, settings.context, settings.text_piece)
+    del data_file  # its texts are not needed while the model is trained
     held_out, training = split(pairs.kept, settings)
     make_trainable(model, settings)
     if processes.num_processes == 1:  # compiled layers were measured on one device only
@@ -110,19 +109,20 @@ def begin(out: Path, description: dict[str, Any]) -> None:
 
 
 def train(trainer: TuneTrainer, out: Path) -> None:
-    """From the newest complete checkpoint on, or from the beginning."""
-    found = complete_checkpoints(out / "checkpoints")
-    if found:
-        refuse_unreadable(found[-1])
+    """Resumes from the newest complete checkpoint, or starts from the beginning."""
+    checkpoints = complete_checkpoints(out / "checkpoints")
+    newest = checkpoints[-1] if checkpoints else None
+    if newest is not None:
+        refuse_unreadable(newest)
     try:
-        trainer.train(resume_from_checkpoint=str(found[-1]) if found else None)
+        trainer.train(resume_from_checkpoint=str(newest) if newest is not None else None)
     except KeyboardInterrupt:
         raise KeyboardInterrupt(f"{trainer.what_is_kept()} in {out}, the same command goes on from there") from None
     finally:
         trainer.bar.stop()
 
 
-def split(pairs: tuple[Pair, ...], settings: Settings) -> tuple[list[Pair], list[Pair]]:
+def split(pairs: tuple[Pair, ...], settings: TuneSettings) -> tuple[list[Pair], list[Pair]]:
     """(held out, for training): at most a fifth is held out, chosen by the seed."""
     order = torch.randperm(len(pairs), generator=seeded(settings.seed, "split")).tolist()
     count = min(settings.held_out, len(pairs) // 5)
@@ -130,28 +130,28 @@ def split(pairs: tuple[Pair, ...], settings: Settings) -> tuple[list[Pair], list
 
 
 def make_trainer(
-    model: Model, pairs: list[Pair], settings: Settings, out: Path, views: list[Any], source: Path | None
+    model: Model, pairs: list[Pair], settings: TuneSettings, out: Path, views: list[Any], source: Path | None
 ) -> TuneTrainer:
     """The Trainer of a model that `make_trainable` has seen; its checkpoints go to out/checkpoints."""
     arguments = training_arguments(settings, out / "checkpoints", model.device.type == "cpu", bool(views))
-    if settings.checkpointing:
+    if settings.gradient_checkpointing:
         model.core.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
     # What FSDP2 shards unit by unit, where the launcher did not say.
     os.environ.setdefault("FSDP_TRANSFORMER_CLS_TO_WRAP", ",".join(model.core._no_split_modules or []))
     assert model.mask_id is not None
-    slots = Slots(pairs, settings, model.mask_id, arguments.world_size)
+    dataset = NoisedPairs(pairs, settings, model.mask_id, arguments.world_size)
     collator = Collator(end_of_text(model) if settings.pad_eos else None)
-    return TuneTrainer(model, arguments, settings, slots, collator, views, source)
+    return TuneTrainer(model, arguments, settings, dataset, collator, views, source)
 
 
-def training_arguments(settings: Settings, folder: Path, on_cpu: bool, evaluates: bool) -> TrainingArguments:
+def training_arguments(settings: TuneSettings, folder: Path, on_cpu: bool, evaluates: bool) -> TrainingArguments:
     logging.set_verbosity_error()
     arguments = TrainingArguments(
         output_dir=str(folder),
         max_steps=settings.steps,
         per_device_train_batch_size=settings.batch,
         gradient_accumulation_steps=settings.accumulation,
-        learning_rate=settings.rate,
+        learning_rate=settings.learning_rate,
         lr_scheduler_type=DECAYS[settings.decay],
         warmup_steps=settings.warmup,
         max_grad_norm=settings.clip,
@@ -194,7 +194,7 @@ def finish(trainer: TuneTrainer, out: Path, before: dict[str, float] | None, abo
     if trainer.args.should_save:
         partial = out / "weights.partial"
         with saving(partial, trainer.what_is_kept()):
-            save_weights(trainer.tuned, partial, weights, trainer.source)
+            save_trained_weights(trainer.tuned, partial, weights, trainer.source)
             for file in sorted(partial.iterdir()):
                 file.replace(out / file.name)
             partial.rmdir()
@@ -217,7 +217,7 @@ def summary_lines(result: dict[str, Any]) -> list[str]:
         "accuracy_many": f"accuracy, {many} masks",
         "gap": "accuracy lost to masks",
     }
-    used = f"{result['pairs']} pairs, {result['held_out']} held out, {result['dropped']} dropped for want of room"
+    used = f"{result['pairs']} pairs, {result['held_out']} held out, {result['dropped']} exceeding the context length"
     lines = [f"{result['steps']} steps on {used}"]
     if result["before"]:
         lines.append(f"{'on held-out pairs':28} {'before':>8} {'after':>8}")

@@ -13,15 +13,15 @@ from transformers import TrainerCallback
 
 import maskwise as mw
 from maskwise.diffusion import mask_agnostic_call
-from maskwise.tuning.noise import Slots
-from maskwise.tuning.pairs import read_pairs
-from maskwise.tuning.settings import Settings
-from maskwise.tuning.tune import tune
-from maskwise.tuning.weights import load_weights, make_trainable, save_weights, trained_weights
+from maskwise.training.dataset import NoisedPairs
+from maskwise.training.pairs import read_data_file, tokenize_pairs
+from maskwise.training.settings import TuneSettings
+from maskwise.training.tune import tune
+from maskwise.training.weights import load_trained_weights, make_trainable, save_trained_weights, trained_weights
 
-TWO = Settings(
+TWO = TuneSettings(
     steps=2, batch=2, accumulation=2, context=40, max_masks=12, curriculum=8, save_every=1, eval_every=1, many=10,
-    rate=1e-2, lora_rank=2, lora_alpha=4, held_out=4, clip=1e9,
+    learning_rate=1e-2, lora_rank=2, lora_alpha=4, held_out=4, clip=1e9,
 )  # fmt: skip
 ONE = replace(TWO, batch=4)
 
@@ -44,21 +44,21 @@ def sharded_gradients(checkpoint: Path, data: Path, rank: int, folder: Path) -> 
 
     model = mw.open(checkpoint, device="cpu")
     make_trainable(model, TWO)
-    slots = Slots(read_pairs(data, model, TWO.context).kept, TWO, model.mask_id, world=2)
+    dataset = NoisedPairs(tokenize_pairs(read_data_file(data), model, TWO.context).kept, TWO, model.mask_id, world=2)
     for block in model.core.model.transformer["blocks"]:
         fully_shard(block)
     fully_shard(model)
-    call = mask_agnostic_call(model, [slots[place]["views"] for place in range(2 * rank, 2 * rank + 2)])
+    call = mask_agnostic_call(model, [dataset[place]["views"] for place in range(2 * rank, 2 * rank + 2)])
     model(call.batch, call.index, call.loss).loss.backward()
     found = {n: p.grad.full_tensor() for n, p in model.named_parameters() if p.requires_grad}
     before = trained_weights(model)
     if rank == 0:
-        save_weights(model, folder, before, None)
+        save_trained_weights(model, folder, before, None)
     torch.distributed.barrier()
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.zero_()
-    load_weights(model, folder)
+    load_trained_weights(model, folder)
     assert all(torch.equal(value, before[name]) for name, value in trained_weights(model).items())
     return found
 
@@ -111,8 +111,10 @@ def test_ddp_steps_with_the_gradient_of_one_process(folder, checkpoint, pairs_fi
 def test_fsdp2_shards_have_the_gradient_of_one_process(folder, checkpoint, pairs_file):
     model = mw.open(checkpoint, device="cpu")
     make_trainable(model, ONE)
-    slots = Slots(read_pairs(pairs_file, model, ONE.context).kept, ONE, model.mask_id, world=1)
-    call = mask_agnostic_call(model, [slots[place]["views"] for place in range(4)])
+    dataset = NoisedPairs(
+        tokenize_pairs(read_data_file(pairs_file), model, ONE.context).kept, ONE, model.mask_id, world=1
+    )
+    call = mask_agnostic_call(model, [dataset[place]["views"] for place in range(4)])
     model(call.batch, call.index, call.loss).loss.backward()
     wanted = {name: p.grad for name, p in model.named_parameters() if p.requires_grad}
     for rank in range(2):

@@ -8,17 +8,17 @@ from torch import Tensor
 
 from maskwise.diffusion import Draw, Views, compare_views, draw_noise, mask_agnostic, mask_agnostic_call
 from maskwise.models.base import Model
-from maskwise.tuning.noise import seeded
-from maskwise.tuning.pairs import Pair
-from maskwise.tuning.settings import Settings
+from maskwise.training.dataset import seeded
+from maskwise.training.pairs import Pair
+from maskwise.training.settings import TuneSettings
 
-PAIRS_A_PASS = 8
+PAIRS_PER_PASS = 8
 
 
-def held_out_views(pairs: Sequence[Pair], settings: Settings, mask_id: int) -> list[Views]:
-    """One fixed noise a pair; the first view ends with few masks, the second with many (or as many as fit).
+def held_out_views(pairs: Sequence[Pair], settings: TuneSettings, mask_id: int) -> list[Views]:
+    """One fixed noise per pair; the first view ends with few masks, the second with many (or as many as fit).
 
-    A pair without room for more than the few has nothing to compare and is left out.
+    A pair that leaves room for no more than the few masks has nothing to compare and is left out.
     """
     views = []
     for number, pair in enumerate(pairs):
@@ -37,8 +37,8 @@ def held_out_views(pairs: Sequence[Pair], settings: Settings, mask_id: int) -> l
 def measure(model: Model, call_model: Callable[..., Any], views: Sequence[Views]) -> dict[str, float]:
     """Means over masked answer tokens; `call_model` is the model itself or what DDP or FSDP2 put around it."""
     parts = []
-    for start in range(0, len(views), PAIRS_A_PASS):
-        some = views[start : start + PAIRS_A_PASS]
+    for start in range(0, len(views), PAIRS_PER_PASS):
+        some = views[start : start + PAIRS_PER_PASS]
         call = mask_agnostic_call(model, some)
         targets = torch.cat([view.targets for view in some]).to(model.device)
 

@@ -1,0 +1,28 @@
+"""Options that have another name now: the old spelling works for one version, with one line on standard error."""
+
+from typing import Any
+
+import typer
+import typer.core
+
+# command -> {old spelling: new spelling}; to be removed with the version after 0.2
+RENAMED_OPTIONS = {
+    "tune": {"--rate": "--learning-rate", "--checkpointing": "--gradient-checkpointing"},
+}
+
+
+class CommandWithOldNames(typer.core.TyperCommand):
+    """A command that still reads the old spellings of its options."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        renamed = RENAMED_OPTIONS.get(self.name or "", {})
+        return super().parse_args(ctx, [_current_name(argument, renamed) for argument in args])
+
+
+def _current_name(argument: str, renamed: dict[str, str]) -> str:
+    """`--rate` and `--rate=1e-4`, told on standard error; anything else as it is."""
+    option, equals, value = argument.partition("=")
+    if option not in renamed:
+        return argument
+    typer.echo(f"maskwise: {option} is now {renamed[option]}; the old name will be removed", err=True)
+    return renamed[option] + equals + value

@@ -1,1 +1,0 @@
-"""How a model is cured: pairs, noise, trainer."""

@@ -1,3 +1,0 @@
-from tuning_data import checkpoint, dream_checkpoint, pairs_file
-
-__all__ = ["checkpoint", "dream_checkpoint", "pairs_file"]
