@@ -12,9 +12,9 @@ from pathlib import Path
 import torch
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
+from helpers.tiny import dream_net, llada_net, qwen_net
 from maskwise.models.base import Batch, Model
 from maskwise.models.opening import as_model
-from tiny import dream_net, llada_net, qwen_net
 
 
 def sequences(count: int = 9, longest: int = 200) -> list[list[int]]:

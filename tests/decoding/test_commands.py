@@ -5,12 +5,12 @@ import json
 import sys
 
 import pytest
-from checkpoints import CHAT, END, MASK, TURN_END, save
 from rich.console import Console
 from rich.control import strip_control_codes
 from typer.testing import CliRunner
 
 import maskwise as mw
+from helpers.checkpoints import CHAT, END, MASK, TURN_END, save
 from maskwise.cli import app
 from maskwise.decoding import session
 from maskwise.decoding.generate import generate

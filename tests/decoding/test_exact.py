@@ -5,12 +5,12 @@ import math
 import pytest
 import torch
 
+from helpers.oracle import oracle
 from maskwise.decoding.exact import outcomes
 from maskwise.decoding.generate import generate
 from maskwise.decoding.rules import RULES, find_rule
 from maskwise.errors import UserError
 from maskwise.tasks.coherence import NAMES, closed_form, ideal_marginals, make_puzzle
-from oracle import oracle
 
 N, OTHER, MASK = 3, 3, 4  # items 0..2, the replacement, the mask
 CANVAS = (MASK,) * N

@@ -4,10 +4,11 @@ import itertools
 
 import pytest
 import torch
-from references import dense_logits, dream_reference, llada_reference
 from scipy import stats
 
 import maskwise as mw
+from helpers.references import dense_logits, dream_reference, llada_reference
+from helpers.tiny import tiny_ar, tiny_dream, tiny_llada
 from maskwise.decoding.canvas import plan
 from maskwise.decoding.generate import _Work
 from maskwise.decoding.request import check_request
@@ -15,7 +16,6 @@ from maskwise.decoding.rules import RULES
 from maskwise.decoding.sampling import entropy
 from maskwise.decoding.softmask import SoftMask
 from maskwise.errors import UserError
-from tiny import tiny_ar, tiny_dream, tiny_llada
 
 PROMPTS = [[5, 9, 2, 30], [7], [11, 12, 13, 14, 15, 16, 3, 2, 9]]
 MASKED = [tiny_llada, tiny_dream]

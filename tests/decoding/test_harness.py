@@ -8,12 +8,12 @@ from types import ModuleType
 
 import lm_eval
 import pytest
-from checkpoints import CHAT, START, save
 from lm_eval.api.instance import Instance
 from lm_eval.models.huggingface import HFLM
 from lm_eval.tasks import TaskManager
 
 import maskwise as mw
+from helpers.checkpoints import CHAT, START, save
 from maskwise.decoding import plugin
 from maskwise.decoding.harness import MaskwiseLM
 from maskwise.decoding.score import encode_pair, score

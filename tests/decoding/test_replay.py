@@ -9,9 +9,9 @@ from itertools import pairwise
 import pytest
 import torch
 
+from helpers.tiny import tiny_dream, tiny_llada
 from maskwise.decoding import replay
 from maskwise.decoding.canvas import Frame, Sheet
-from tiny import tiny_dream, tiny_llada
 
 PROMPTS = [[3, 4, 5, 6, 7], [8, 9, 10]]
 

@@ -5,12 +5,12 @@ import math
 
 import pytest
 import torch
-from references import dense_logits
 from scipy import stats
 
 import maskwise as mw
+from helpers.references import dense_logits
+from helpers.tiny import tiny_ar, tiny_dream, tiny_llada
 from maskwise.decoding.score import encode_pair, every_subset, sampled_subsets, score
-from tiny import tiny_ar, tiny_dream, tiny_llada
 
 PAIRS = [([5, 9, 2, 30], [4]), ([7, 7], [8, 1, 3]), ([11, 12, 13, 14, 15, 16, 3], [2, 9, 44, 20])]
 MASKED = [tiny_llada, tiny_dream]

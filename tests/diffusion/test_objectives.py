@@ -6,6 +6,7 @@ import math
 import pytest
 import torch
 
+from helpers.tiny import tiny_dream, tiny_llada
 from maskwise.diffusion import (
     Draw,
     blockwise,
@@ -18,7 +19,6 @@ from maskwise.diffusion import (
     nelbo_call,
     pad_visibly,
 )
-from tiny import tiny_dream, tiny_llada
 
 MASK = 63
 

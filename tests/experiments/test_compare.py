@@ -8,15 +8,15 @@ from peft import LoraConfig, get_peft_model
 from scipy import stats
 from typer.testing import CliRunner
 
+from helpers.page_reader import read
+from helpers.report_runs import DIFFUSION, mask_probes, position_probes, write_run
+from helpers.tiny import llada_net
 from maskwise.cli import app
 from maskwise.errors import UserError
 from maskwise.experiments.compare import compare
 from maskwise.models.targets import linear_targets
 from maskwise.report.comparison import change_in_words, rows_of, share_gone
 from maskwise.scoring.changes import accuracy_change, mean_change, reduction
-from page_reader import read
-from report_runs import DIFFUSION, mask_probes, position_probes, write_run
-from tiny import llada_net
 
 TUNED = DIFFUSION | {"name": "lab/tiny-llada+ma"}
 POSITION = position_probes([9, 10, 8, 9], [6, 7, 5, 6])

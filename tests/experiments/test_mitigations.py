@@ -5,7 +5,8 @@ import json
 import pytest
 from typer.testing import CliRunner
 
-from known import TASK_NAMES, distracted, known_model, shipped_tokenizer
+from helpers.known import TASK_NAMES, distracted, known_model, shipped_tokenizer
+from helpers.tiny import tiny_ar, tiny_llada
 from maskwise.cli import app
 from maskwise.decoding.generate import generate
 from maskwise.errors import UserError
@@ -27,7 +28,6 @@ from maskwise.tasks.episodes import draw, mixed
 from maskwise.tasks.prompts import encode_question
 from maskwise.tasks.rules import TASKS
 from maskwise.tasks.words import load_words
-from tiny import tiny_ar, tiny_llada
 
 CURE = {cure.name: cure for cure in CURES}
 

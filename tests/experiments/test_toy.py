@@ -5,11 +5,11 @@ import math
 import pytest
 import torch
 
+from helpers.oracle import perfect_toy
 from maskwise.decoding.rules import RULES
 from maskwise.diffusion import nelbo_call
 from maskwise.experiments import toy as toy_room
 from maskwise.experiments.toy import COUNTS, QUESTION, every_noise, ids_of, read_toy, sequences
-from oracle import perfect_toy
 
 
 def test_a_perfect_model_gives_the_specifications_table():

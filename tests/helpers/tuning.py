@@ -9,9 +9,9 @@ import pytest
 from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import PreTrainedModel, PreTrainedTokenizerFast, TrainerCallback
 
+from helpers.tiny import dream_net, llada_net
 from maskwise.training.settings import TuneSettings
 from maskwise.training.tune import tune
-from tiny import dream_net, llada_net
 
 TEXT = "red blue green cat dog bird runs sits jumps say then now one two three . : ? user assistant"
 WORDS = TEXT.split()

@@ -9,7 +9,7 @@ import pytest
 import torch
 from gradient_worker import gradients, half_logits
 
-from tiny import tiny_dream, tiny_llada
+from helpers.tiny import tiny_dream, tiny_llada
 
 WORKER = Path(__file__).with_name("gradient_worker.py")
 

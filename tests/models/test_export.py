@@ -10,11 +10,11 @@ from test_verify import ORIGINAL
 from typer.testing import CliRunner
 
 import maskwise as mw
+from helpers.tiny import dream_net, llada_net, qwen_net
 from maskwise.cli import app
 from maskwise.models.export import export
 from maskwise.models.targets import linear_targets
 from maskwise.models.verify import verify
-from tiny import dream_net, llada_net, qwen_net
 
 IDS = [5, 9, 63, 63, 2, 41, 63]
 

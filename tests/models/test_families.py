@@ -13,6 +13,7 @@ from transformers import AutoConfig
 from typer.testing import CliRunner
 
 import maskwise as mw
+from helpers.tiny import dream_net, edit_config, llada_moe_net, llada_net, qwen_net, tiny_dream
 from maskwise.cli import app
 from maskwise.errors import UserError
 from maskwise.models.catalog import describe_checkpoint, describe_embedded, describe_folder, describe_published
@@ -20,7 +21,6 @@ from maskwise.models.families import AUTOREGRESSIVE, DREAM, FAMILIES, WRAPPED, f
 from maskwise.models.locations import embedded_models, locate_checkpoint
 from maskwise.models.networks import network_without_weights
 from maskwise.models.targets import linear_targets
-from tiny import dream_net, edit_config, llada_moe_net, llada_net, qwen_net, tiny_dream
 
 NETS = {"llada": llada_net, "dream": dream_net, "llada-moe": llada_moe_net, "ar": qwen_net}
 PUBLISHED = [(family, known) for family in FAMILIES for known in family.published]

@@ -5,10 +5,10 @@ import torch
 from transformers import BertConfig, BertForMaskedLM
 
 import maskwise as mw
+from helpers.tiny import dream_net, llada_net, tiny_ar, tiny_dream, tiny_llada, tiny_llada_moe
 from maskwise.errors import UserError
 from maskwise.models.base import Batch, float_product
 from maskwise.models.opening import as_model
-from tiny import dream_net, llada_net, tiny_ar, tiny_dream, tiny_llada, tiny_llada_moe
 
 
 def tiny_wrapped():

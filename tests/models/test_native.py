@@ -6,9 +6,9 @@ import pytest
 import torch
 from transformers import AutoModel, AutoModelForCausalLM
 
+from helpers.tiny import dream_net, llada_moe_net, llada_net
 from maskwise.errors import UserError
 from maskwise.models import DreamConfig, DreamModel, LLaDAConfig, LLaDAModelLM, LLaDAMoEConfig, LLaDAMoEModelLM
-from tiny import dream_net, llada_moe_net, llada_net
 
 
 def rms_norm(x, weight, eps):

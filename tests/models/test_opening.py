@@ -21,10 +21,10 @@ from transformers import (
 from typer.testing import CliRunner
 
 import maskwise as mw
+from helpers.tiny import dream_net, edit_config, llada_moe_net, llada_net, llama_net, qwen_net, tiny_ar, tiny_dream
 from maskwise.cli import app
 from maskwise.errors import UserError
 from maskwise.models.fingerprint import fingerprint
-from tiny import dream_net, edit_config, llada_moe_net, llada_net, llama_net, qwen_net, tiny_ar, tiny_dream
 
 AUTO_MAP = {"AutoConfig": "evil.Config", "AutoModel": "evil.Net", "AutoModelForCausalLM": "evil.Net"}
 

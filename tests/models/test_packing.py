@@ -5,9 +5,9 @@ import torch
 from peft import LoraConfig, get_peft_model
 
 import maskwise as mw
+from helpers.tiny import tiny_dream, tiny_llada
 from maskwise.models.base import Batch
 from maskwise.models.packing import packed_products
-from tiny import tiny_dream, tiny_llada
 
 MAKERS = [tiny_llada, lambda: tiny_llada(include_qkv_bias=True), tiny_dream, lambda: tiny_dream(qkv_bias=False)]
 RAGGED = [[5, 9, 63, 3], [7, 63], [1, 2, 3, 63, 63, 8]]

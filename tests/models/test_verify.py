@@ -5,8 +5,8 @@ import json
 import pytest
 from typer.testing import CliRunner
 
+from helpers.tiny import dream_net, llada_net, qwen_net
 from maskwise.cli import app
-from tiny import dream_net, llada_net, qwen_net
 
 # Dream has bias on q, k, v only; a causal-free Qwen2 of transformers is an independent implementation of it.
 ORIGINAL = """

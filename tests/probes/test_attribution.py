@@ -6,7 +6,8 @@ import pytest
 import torch
 from torch import nn
 
-from known import shipped_tokenizer
+from helpers.known import shipped_tokenizer
+from helpers.tiny import tiny_ar, tiny_dream, tiny_llada
 from maskwise.models.base import Batch, Model
 from maskwise.probes.answers.attention import watch
 from maskwise.probes.answers.gradients import attribute, embedding_gradients, mask_groups
@@ -18,7 +19,6 @@ from maskwise.tasks.episodes import draw
 from maskwise.tasks.prompts import Prompt
 from maskwise.tasks.rules import TASKS
 from maskwise.tasks.words import load_words
-from tiny import tiny_ar, tiny_dream, tiny_llada
 
 MASK = 9
 MAKERS = [tiny_llada, tiny_dream, tiny_ar]

@@ -4,13 +4,13 @@ from dataclasses import replace
 
 import pytest
 
-from known import shipped_tokenizer
+from helpers.known import shipped_tokenizer
+from helpers.oracle import oracle
 from maskwise.decoding.rules import RULES
 from maskwise.probes.answers.puzzles import ideal, solve
 from maskwise.probes.coherence import ITEMS, Pace, aup, draw_puzzles, paces, puzzle_items
 from maskwise.tasks.coherence import NAMES, closed_form, ideal_marginals
 from maskwise.tasks.words import load_words
-from oracle import oracle
 
 TOKENIZER = shipped_tokenizer()
 MASK = TOKENIZER.mask_token_id

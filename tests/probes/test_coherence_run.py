@@ -6,7 +6,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from known import shipped_tokenizer, with_parameters
+from helpers.known import shipped_tokenizer, with_parameters
+from helpers.same_records import assert_same_records
+from helpers.tiny import tiny_llada
 from maskwise.errors import UserError
 from maskwise.probes import PROBES, coherence
 from maskwise.probes.coherence import ITEMS, areas, aup, paces
@@ -17,8 +19,6 @@ from maskwise.report.readings import Reading, read_all
 from maskwise.report.terminal import print_summary
 from maskwise.runs.diagnose import diagnose
 from maskwise.runs.settings import QUICK, fit_to_model
-from same_records import assert_same_records
-from tiny import tiny_llada
 
 COHERENCE_PROBES = tuple(probe.name for probe in PROBES if probe.group == "coherence")
 GAP = {"pieces": 2, "before": 8, "masks": 6, "after": 4}

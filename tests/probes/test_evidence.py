@@ -13,7 +13,8 @@ import torch
 from torch import nn
 
 import maskwise as mw
-from known import CORE_PROBES, known_model, shipped_tokenizer, truth, with_parameters
+from helpers.known import CORE_PROBES, known_model, shipped_tokenizer, truth, with_parameters
+from helpers.tiny import tiny_ar, tiny_dream, tiny_llada
 from maskwise.decoding.sampling import own_generator
 from maskwise.errors import UserError
 from maskwise.models.base import Model
@@ -29,7 +30,6 @@ from maskwise.runs.diagnose import diagnose
 from maskwise.runs.settings import FULL
 from maskwise.tasks.datasets import read_dataset
 from maskwise.tasks.prompts import Prompt
-from tiny import tiny_ar, tiny_dream, tiny_llada
 
 ORDERED = {"orderings": 2, "questions": 2, "near": 5}
 STEP_MASKS, SHARES = (2, 12), (0.0, 0.2)

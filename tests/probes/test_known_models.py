@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from known import (
+from helpers.known import (
     CORE_PROBES,
     SMALL,
     confused_by_length,
@@ -14,13 +14,13 @@ from known import (
     shipped_tokenizer,
     uniform,
 )
+from helpers.tiny import tiny_ar, tiny_dream
 from maskwise.errors import UserError
 from maskwise.probes.summary import summarise
 from maskwise.records.folder import read_run
 from maskwise.runs.diagnose import diagnose
 from maskwise.scoring.scores import NO_SKILL
 from maskwise.tasks.episodes import CHANCE
-from tiny import tiny_ar, tiny_dream
 
 
 def summary_of(reply, folder, settings=SMALL):

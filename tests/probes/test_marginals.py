@@ -5,7 +5,9 @@ import math
 import pytest
 import torch
 
-from known import shipped_tokenizer
+from helpers.known import shipped_tokenizer
+from helpers.oracle import oracle
+from helpers.tiny import tiny_llada
 from maskwise.probes.answers.marginals import common_tokens, compare_rows, text_frequencies
 from maskwise.probes.answers.pairs import correlate, pair_correlation
 from maskwise.probes.marginals import gap_items
@@ -13,8 +15,6 @@ from maskwise.probes.text import Gap, cut_text
 from maskwise.probes.total_correlation import pair_items
 from maskwise.tasks.markov import small_chain
 from maskwise.tasks.prompts import Prompt
-from oracle import oracle
-from tiny import tiny_llada
 
 CHAIN = small_chain()
 MASK = CHAIN.states

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from known import shipped_tokenizer
+from helpers.known import shipped_tokenizer
 from maskwise.errors import UserError
 from maskwise.probes.natural_text import conditions, text_items
 from maskwise.probes.probe import Asker

@@ -3,9 +3,9 @@
 import pytest
 import torch
 
+from helpers.tiny import tiny_llada
 from maskwise.decoding.generate import generate
 from maskwise.probes.answers.order import global_arness, kendall_tau, local_arness, revealed
-from tiny import tiny_llada
 
 
 def pair_count_tau(order):

@@ -16,9 +16,9 @@ from blockwise import (
     possible_share,
     table_lines,
 )
+from helpers.oracle import oracle
 from maskwise.probes.order import kendall_tau
 from maskwise.tasks.markov import small_chain
-from oracle import oracle
 
 CHAIN = small_chain()
 

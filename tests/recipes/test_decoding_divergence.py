@@ -4,7 +4,7 @@ import pytest
 
 import maskwise as mw
 from decoding_divergence import computed, few_shot_prompts
-from tiny import tiny_dream, tiny_llada
+from helpers.tiny import tiny_dream, tiny_llada
 
 
 @pytest.mark.parametrize("make", [tiny_llada, tiny_dream])

@@ -6,8 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from asked_alone import small_model
-from known import SMALL
+from helpers.asked_alone import small_model
+from helpers.known import SMALL
+from helpers.tiny import tiny_llada
 from maskwise.errors import UserError
 from maskwise.models.fingerprint import fingerprint
 from maskwise.probes.probe import Asker, Setup
@@ -15,7 +16,6 @@ from maskwise.records.folder import append, gather, read_run, start_run, write_m
 from maskwise.records.record import condition_order
 from maskwise.runs.diagnose import diagnose, folder_name, new_manifest
 from maskwise.tasks.words import load_words
-from tiny import tiny_llada
 
 MANIFEST = {
     "model": {"name": "m"},

@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from helpers.report_runs import DIFFUSION, KNOWN, mask_probes, write_run
 from maskwise.cli import app
 from maskwise.report.readings import read_all
 from maskwise.report.terminal import print_summary
-from report_runs import DIFFUSION, KNOWN, mask_probes, write_run
 
 
 def test_one_run_is_drawn_into_its_own_folder(tmp_path: Path) -> None:

@@ -7,11 +7,11 @@ from xml.etree import ElementTree
 
 import pytest
 
+from helpers.page_reader import Reader, read
+from helpers.report_runs import AUTOREGRESSIVE, DIFFUSION, GUESSING, KNOWN, Asked, position_probes, write_run
 from maskwise.errors import UserError
 from maskwise.report.page import write_page
 from maskwise.report.readings import read_all
-from page_reader import Reader, read
-from report_runs import AUTOREGRESSIVE, DIFFUSION, GUESSING, KNOWN, Asked, position_probes, write_run
 
 HOSTILE = "<script>alert('x')</script>&\"quoted\" $\\frac{ {{ 7*7 }} [red]\x07\n日本"
 

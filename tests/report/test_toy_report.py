@@ -5,11 +5,11 @@ import json
 import pytest
 from typer.testing import CliRunner
 
+from helpers.oracle import perfect_toy
 from maskwise.cli import app
 from maskwise.decoding.rules import RULES
 from maskwise.experiments.toy import Toy, read_toy
 from maskwise.report.toy import distance, lines_of, three_sentences, toy_result
-from oracle import perfect_toy
 
 DATA = [0.55, 0.0, 0.14, 0.31]
 PRODUCT = [0.3795, 0.1705, 0.3105, 0.1395]

@@ -5,10 +5,10 @@ import json
 import pytest
 from typer.testing import CliRunner
 
-from known import shipped_tokenizer
+from helpers.known import shipped_tokenizer
+from helpers.tiny import llada_net
 from maskwise.cli import app
 from maskwise.models.base import Model
-from tiny import llada_net
 
 QUICK = ["--quick", "--points", "1", "--device", "cpu"]
 

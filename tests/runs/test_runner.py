@@ -13,19 +13,19 @@ from pathlib import Path
 import pytest
 import torch
 
-from asked_alone import small_model
-from known import CORE_PROBES, DECODED, LOCATIONS, SMALL, known_model, shipped_tokenizer, uniform
+from helpers.asked_alone import small_model
+from helpers.known import CORE_PROBES, DECODED, LOCATIONS, SMALL, known_model, shipped_tokenizer, uniform
+from helpers.same_records import assert_same_records
+from helpers.tiny import tiny_ar, tiny_dream, tiny_llada
 from maskwise.errors import UserError
 from maskwise.probes.answers.plain import Answer, ask
 from maskwise.records.folder import read_run
 from maskwise.runs.diagnose import diagnose
 from maskwise.runs.runner import batch_budget, batches
 from maskwise.tasks.prompts import Prompt
-from same_records import assert_same_records
-from tiny import tiny_ar, tiny_dream, tiny_llada
 
-ALONE = Path(__file__).parent.parent / "asked_alone.py"
-TESTS = os.pathsep.join([str(ALONE.parent), os.environ.get("PYTHONPATH", "")])
+ALONE = Path(__file__).parent.parent / "helpers" / "asked_alone.py"
+TESTS = os.pathsep.join([str(ALONE.parent.parent), os.environ.get("PYTHONPATH", "")])
 ENVIRONMENT = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": TESTS}
 
 

@@ -6,7 +6,7 @@ from itertools import product
 import pytest
 import torch
 
-from known import shipped_tokenizer
+from helpers.known import shipped_tokenizer
 from maskwise.errors import UserError
 from maskwise.tasks.coherence import NAMES, ask, closed_form, ideal_marginals, make_puzzle, one_token_words
 from maskwise.tasks.words import load_words

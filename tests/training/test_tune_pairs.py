@@ -5,10 +5,10 @@ import json
 
 import pytest
 
+from helpers.tiny import tiny_llada
 from helpers.tuning import SPECIAL, word_tokenizer
 from maskwise.errors import UserError
 from maskwise.training.pairs import Pairs, end_of_turn, read_data_file, tokenize_pairs
-from tiny import tiny_llada
 
 TURN, END = SPECIAL.index("<|eot_id|>"), SPECIAL.index("<end>")
 

@@ -314,8 +314,8 @@ def test_bad_input_writes_nothing(checkpoint, pairs_file, tmp_path):
 
 
 def test_an_autoregressive_model_is_refused(pairs_file, tmp_path):
+    from helpers.tiny import qwen_net
     from helpers.tuning import word_tokenizer
-    from tiny import qwen_net
 
     qwen_net(vocab=32).save_pretrained(tmp_path / "ar")
     word_tokenizer().save_pretrained(tmp_path / "ar")

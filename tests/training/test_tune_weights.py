@@ -8,10 +8,10 @@ import pytest
 import torch
 
 import maskwise as mw
+from helpers.tiny import tiny_dream, tiny_llada
 from maskwise.errors import UserError
 from maskwise.training.settings import TuneSettings
 from maskwise.training.weights import load_trained_weights, make_trainable, save_trained_weights, trained_weights
-from tiny import tiny_dream, tiny_llada
 
 SMALL = TuneSettings(lora_rank=2, lora_alpha=4)
 

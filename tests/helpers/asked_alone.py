@@ -4,9 +4,9 @@ import sys
 import time
 from pathlib import Path
 
-from known import DECODED, SMALL, shipped_tokenizer
+from helpers.known import DECODED, SMALL, shipped_tokenizer
+from helpers.tiny import tiny_llada
 from maskwise.runs.diagnose import diagnose
-from tiny import tiny_llada
 
 
 def small_model():

@@ -3,7 +3,7 @@
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors
 from transformers import PreTrainedTokenizerFast
 
-from tiny import dream_net, llada_net, qwen_net
+from helpers.tiny import dream_net, llada_net, qwen_net
 
 END, TURN_END, MASK, START = 256, 257, 258, 259
 CHAT = (
