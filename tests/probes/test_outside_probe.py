@@ -1,0 +1,48 @@
+"""A probe written outside the package is asked, scored, printed and drawn by passing a longer tuple."""
+
+from dataclasses import replace
+
+import pytest
+from helpers.known import SMALL, known_model, uniform
+
+from maskwise.errors import UserError
+from maskwise.probes import PROBES
+from maskwise.report.page import write_page
+from maskwise.report.readings import read_all
+from maskwise.report.terminal import print_summary
+from maskwise.runs.diagnose import diagnose
+from maskwise.runs.settings import check, preset
+from probes.outside_probe import NAME, PROBE
+
+MORE = (*PROBES, PROBE)
+
+
+def test_presets_hold_it_and_its_parameters():
+    quick, default, full = (preset(name, MORE) for name in ("quick", "default", "full"))
+    assert NAME in quick.probes and NAME in default.probes and NAME not in full.probes
+    assert quick.parameters[NAME] == {"shots": (1, 2)} and default.parameters[NAME] == {"shots": (1, 4)}
+    with pytest.raises(UserError, match=f"unknown probe '{NAME}': choose among location"):
+        check(quick)
+
+
+def test_it_is_asked_scored_printed_and_drawn(tmp_path, capsys):
+    settings = replace(SMALL, probes=(NAME, "location"), parameters={**SMALL.parameters, NAME: {"shots": (1, 2)}})
+    folder = diagnose(known_model(uniform), settings, tmp_path / "run", probes=MORE)
+    (reading,) = read_all([folder], MORE)
+    entries = reading.summary["probes"][NAME]
+    assert [entry["condition"] for entry in entries] == [{"shots": 1}, {"shots": 2}]
+    assert entries[1]["paired"]["baseline"] == {"shots": 1} and entries[0]["n"] == 2 * SMALL.points
+    right = sum(record["correct"] for record in reading.run.records if record["probe"] == NAME)
+    assert reading.summary["scores"]["mean_accuracy"]["value"] == right / (4 * SMALL.points)
+    print_summary(reading)
+    printed = capsys.readouterr().out
+    assert NAME in printed and "Mean accuracy" in printed
+    page = write_page([reading], tmp_path / "page").read_text()
+    assert "How many examples does it take?" in page and "Mean accuracy" in page
+
+
+def test_without_its_description_the_page_still_shows_it(tmp_path):
+    settings = replace(SMALL, probes=(NAME,), parameters={**SMALL.parameters, NAME: {"shots": (1, 2)}})
+    folder = diagnose(known_model(uniform), settings, tmp_path / "run", probes=MORE)
+    page = write_page(read_all([folder]), tmp_path / "page").read_text()
+    assert "Fewer examples" in page and "How many examples does it take?" not in page
