@@ -9,7 +9,7 @@ from torch import Tensor
 from benchmarks import plain
 from benchmarks.measure import Bench, Line, Timing, check_close, timed, tolerance
 from benchmarks.shapes import make_model, random_ids
-from maskwise.decoding.score import score
+from maskwise.decoding.likelihood import log_likelihoods as score
 from maskwise.models.base import Model
 
 SAMPLES = 128

@@ -11,7 +11,7 @@ model, the work a cache or window saves; a full pass at the start of each block 
 import argparse
 
 import maskwise
-from maskwise.decoding.session import Divergence
+from maskwise.decoding.divergence import Divergence
 from maskwise.tasks.episodes import draw, mixed, render
 from maskwise.tasks.rules import TASKS
 from maskwise.tasks.words import load_words

@@ -39,9 +39,9 @@ import tune_cpu
 from maskwise.models.base import Model
 from maskwise.models.opening import open as open_model
 from maskwise.probes.probe import Settings as ProbeSettings
+from maskwise.progress import progress_bar
 from maskwise.records.folder import read_run
 from maskwise.runs.diagnose import diagnose
-from maskwise.runs.runner import progress_bar
 from maskwise.runs.settings import DEFAULT, QUICK
 from maskwise.scoring.intervals import mean_over_tasks
 from maskwise.training.evaluation import held_out_views

@@ -12,13 +12,15 @@ from typer.testing import CliRunner
 import maskwise as mw
 from helpers.checkpoints import CHAT, END, MASK, TURN_END, save
 from maskwise.cli import app
-from maskwise.decoding import session
+from maskwise.cli.generating import generate_all
+from maskwise.cli.live_canvas import LiveCanvas
+from maskwise.cli.prompt_files import TRY
+from maskwise.decoding.divergence import Divergence
 from maskwise.decoding.generate import generate
-from maskwise.decoding.live import LiveCanvas
-from maskwise.decoding.prompting import TRY, prompt_ids
+from maskwise.decoding.likelihood import encode_pair, log_likelihoods
+from maskwise.decoding.options import DecodingOptions
+from maskwise.decoding.prompts import encode_prompts
 from maskwise.decoding.request import end_tokens
-from maskwise.decoding.score import encode_pair, score
-from maskwise.decoding.session import Divergence
 
 
 @pytest.fixture(scope="module")
@@ -55,15 +57,15 @@ def test_the_prompt_to_try_is_one_that_tiny_llada_can_do():
 
 
 def test_json_is_one_object_with_the_full_trace(folder, model):
-    done = run("generate", folder, "hello", "-n", 8, "--block", 4, "--rule", "threshold", "--knob", "tau=0.3",
+    done = run("generate", folder, "hello", "-n", 8, "--block", 4, "--rule", "threshold", "--parameter", "tau=0.3",
                "--cache", "dual", "--json")  # fmt: skip
     found = json.loads(done.stdout)
     settings, (trace,) = found["settings"], found["generations"]
-    expected = generate(model, ["hello"], 8, block=4, rule="threshold", knobs={"tau": 0.3}, cache="dual")[0]
+    expected = generate(model, ["hello"], 8, block=4, rule="threshold", parameters={"tau": 0.3}, cache="dual")[0]
     assert trace["ids"] == expected.ids and trace["order"] == expected.order and trace["text"] == expected.text
     assert (trace["masks"], trace["prompt_tokens"], trace["forwards"]) == (8, 5, expected.forwards)
     assert trace["steps"] == expected.forwards
-    assert (settings["rule"], settings["knobs"], settings["cache"]) == ("threshold", {"tau": 0.3}, "dual")
+    assert (settings["rule"], settings["parameters"], settings["cache"]) == ("threshold", {"tau": 0.3}, "dual")
     assert (settings["canvas"], settings["masks"], settings["approximate"]) == ("blocks", 8, True)
 
 
@@ -105,8 +107,8 @@ def test_the_chat_template_is_used_where_there_is_one(folder, tmp_path):
     instruct = save(tmp_path / "instruct", chat_template=CHAT)
     opened = mw.open(instruct)
     asked = "<|user|>hello<|a|>"
-    assert prompt_ids(opened, ["hello"], chat=True) == [opened.tokenizer(asked)["input_ids"]]
-    assert prompt_ids(opened, ["hello"], chat=False) == [opened.tokenizer("hello")["input_ids"]]
+    assert encode_prompts(opened, ["hello"], chat=True) == [opened.tokenizer(asked)["input_ids"]]
+    assert encode_prompts(opened, ["hello"], chat=False) == [opened.tokenizer("hello")["input_ids"]]
     lengths = {}
     for flag in ("--chat", "--no-chat", None):
         done = run("generate", instruct, "hello", "-n", 2, "--json", *([flag] if flag else []))
@@ -136,13 +138,13 @@ DRAWN = [("random", None), ("remdm", None), ("dream-origin", None), ("dream-entr
          ("dream-maskgit-plus", "alg_temp=0.5"), ("dream-topk-margin", "alg_temp=0.5")]  # fmt: skip
 
 
-@pytest.mark.parametrize(("rule", "knob"), DRAWN)
-def test_an_exact_cache_does_not_diverge_under_rules_that_draw(folder, tmp_path, rule, knob):
+@pytest.mark.parametrize(("rule", "parameter"), DRAWN)
+def test_an_exact_cache_does_not_diverge_under_rules_that_draw(folder, tmp_path, rule, parameter):
     file = tmp_path / "prompts.txt"
     file.write_text("one\ntwo words\nthree\n")
-    knobs = ["--knob", knob] if knob else []
-    found = run("generate", folder, "--file", file, "-n", 8, "--block", 4, "--rule", rule, *knobs, "--cache", "prefix",
-                "--refresh", 1, "--divergence", "--batch", 2, "--json")  # fmt: skip
+    parameters = ["--parameter", parameter] if parameter else []
+    found = run("generate", folder, "--file", file, "-n", 8, "--block", 4, "--rule", rule, *parameters, "--cache",
+                "prefix", "--refresh", 1, "--divergence", "--batch", 2, "--json")  # fmt: skip
     assert json.loads(found.stdout)["divergence"] == {"tokens": 24, "agreement": 1.0, "first": None}
 
 
@@ -168,12 +170,9 @@ def test_samples_depend_on_the_seed_and_the_prompt_alone(kind, tmp_path, monkeyp
 
 def test_the_live_canvas_samples_the_same(model):
     texts = ["one", "two words", "three"]
-    options = {"max_new_tokens": 8, "steps": None, "block": None, "rule": "random", "knobs": None, "canvas": None,
-               "window": None, "cache": "none", "refresh": None, "temperature": 1.0, "top_k": None, "top_p": None,
-               "guidance": 0.0, "forbid_end": False, "late_end": False, "early_stop": False,
-               "soft_mask": None}  # fmt: skip
+    options = DecodingOptions(max_new_tokens=8, rule="random", temperature=1.0)
     screen = Console(file=io.StringIO(), force_terminal=True, width=60)
-    plain, live = (session.run(model, texts, False, 3, options, seed=5, live=shown) for shown in (None, screen))
+    plain, live = (generate_all(model, texts, 3, options, seed=5, live=shown) for shown in (None, screen))
     assert plain == live
 
 
@@ -232,7 +231,7 @@ def test_score_names_the_estimator_and_the_passes(folder, model, tmp_path):
     data.write_text('{"prompt": "the answer is ", "answer": "b", "id": 7}\n{"prompt": "x", "answer": "yes"}\n')
     found = json.loads(run("score", folder, "--data", data, "--masks", 2, "--json").stdout)
     pairs = [encode_pair(model, "the answer is ", "b"), encode_pair(model, "x", "yes")]
-    expected = score(model, pairs, masks=2)
+    expected = log_likelihoods(model, pairs, masks=2)
     assert [line["log_likelihood"] for line in found["scores"]] == pytest.approx([s.log_likelihood for s in expected])
     assert [line["method"] for line in found["scores"]] == ["exact", "exact"]
     assert found["scores"][0]["id"] == 7 and found["settings"]["masks"] == 2
@@ -248,9 +247,9 @@ def test_score_names_the_estimator_and_the_passes(folder, model, tmp_path):
     [
         (["hello", "-n", "0"], "max_new_tokens 0 leaves nothing to generate"),
         (["hello", "-n", "8", "--steps", "16"], "16 steps for 8 masks"),
-        (["hello", "--rule", "best"], "unknown rule 'best'"),
-        (["hello", "--knob", "tau"], "'tau' is not a knob and its number"),
-        (["hello" * 200], "the window of"),
+        (["hello", "--rule", "best"], "unknown unmasking strategy 'best'"),
+        (["hello", "--parameter", "tau"], "'tau' is not a parameter and its value"),
+        (["hello" * 200], "the context length of"),
         (["hello", "--file", "nowhere.txt"], "exclude each other"),
         (["--file", "nowhere.txt"], "cannot read nowhere.txt"),
         (["hello", "--batch", "0"], "batch 0 holds no prompt"),

@@ -10,15 +10,16 @@ import maskwise as mw
 from helpers.references import dense_logits, dream_reference, llada_reference
 from helpers.tiny import tiny_ar, tiny_dream, tiny_llada
 from maskwise.decoding.canvas import plan
-from maskwise.decoding.generate import _Work
+from maskwise.decoding.loop import DecodingLoop
+from maskwise.decoding.options import DecodingOptions, SoftMask
 from maskwise.decoding.request import check_request
-from maskwise.decoding.rules import RULES
 from maskwise.decoding.sampling import entropy
-from maskwise.decoding.softmask import SoftMask
+from maskwise.decoding.strategies import STRATEGIES
 from maskwise.errors import UserError
 
 PROMPTS = [[5, 9, 2, 30], [7], [11, 12, 13, 14, 15, 16, 3, 2, 9]]
 MASKED = [tiny_llada, tiny_dream]
+NAMES = [strategy.name for strategy in STRATEGIES]
 
 
 @pytest.mark.parametrize("make", MASKED)
@@ -100,7 +101,7 @@ def test_a_batch_equals_one_at_a_time(make, cache, canvas):
         assert together == [mw.generate(model, [prompt], 8, **settings)[0] for prompt in prompts]
 
 
-@pytest.mark.parametrize("rule", [rule for rule in RULES if rule not in ("random", "remdm", "dream-origin")])
+@pytest.mark.parametrize("rule", [rule for rule in NAMES if rule not in ("random", "remdm", "dream-origin")])
 def test_a_batch_equals_one_at_a_time_under_every_rule_without_draws(rule):
     model = tiny_llada(1, layers=1, init_std=0.8)
     together = mw.generate(model, PROMPTS, 8, block=4, rule=rule)
@@ -112,7 +113,7 @@ def own_generators(count):
 
 
 @pytest.mark.parametrize("temperature", [0.0, 1.0])
-@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("rule", NAMES)
 def test_with_a_generator_each_a_batch_equals_one_at_a_time_under_every_rule(rule, temperature):
     model = tiny_llada(1, layers=1, init_std=0.8)
     mask = model.mask_id
@@ -293,9 +294,9 @@ def test_remdm_fills_everything_and_can_change_its_mind():
     changed = 0
     for seed in range(5):
         states = []
-        settings = {"steps": 30, "rule": "remdm", "knobs": {"eta": 0.3}, "temperature": 1.0, "generator": seeded(seed)}
+        settings = {"steps": 30, "rule": "remdm", "parameters": {"eta": 0.3}, "temperature": 1.0}
         keep = lambda snapshot, seen=states: seen.append(snapshot.canvases[0])  # noqa: E731
-        (found,) = mw.generate(model, [[7, 8]], 10, on_step=keep, **settings)
+        (found,) = mw.generate(model, [[7, 8]], 10, on_step=keep, generator=seeded(seed), **settings)
         assert model.mask_id not in found.sequence and found.forwards == 30
         changed += any(
             before != model.mask_id and after == model.mask_id
@@ -306,8 +307,8 @@ def test_remdm_fills_everything_and_can_change_its_mind():
 
 def test_adaptive_rules_take_fewer_passes_when_the_model_is_sure():
     model = tiny_llada(init_std=1.0)  # steep logits
-    for rule, knobs in (("threshold", {"tau": 0.5}), ("factor", {"f": 2.0}), ("entropy-bound", {"gamma": 1.0})):
-        found = mw.generate(model, PROMPTS, 16, block=8, rule=rule, knobs=knobs)
+    for rule, parameters in (("threshold", {"tau": 0.5}), ("factor", {"f": 2.0}), ("entropy-bound", {"gamma": 1.0})):
+        found = mw.generate(model, PROMPTS, 16, block=8, rule=rule, parameters=parameters)
         assert all(generation.forwards == len(set(generation.order)) < 16 for generation in found)
 
 
@@ -395,21 +396,20 @@ def test_causal_models_sample_from_their_own_distribution_each_prompt_by_its_own
     ]
 
 
-@pytest.mark.parametrize("rule", [name for name, rule in RULES.items() if not rule.own_pace])
+@pytest.mark.parametrize("rule", [strategy.name for strategy in STRATEGIES if not strategy.adaptive])
 def test_steps_read_nothing_back_to_the_host(rule):
     """On the meta device tensors have no values, so whatever looks at one raises; nothing does until the very end."""
     model = tiny_llada().to("meta")
-    options = {"steps": None, "block": 4, "temperature": 0.5, "top_k": 3, "top_p": 0.9, "window": None, "guidance": 0.0,
-               "forbid_end": True, "late_end": rule not in ("remdm", "dream-origin"), "early_stop": False,
-               "refresh": 2, "soft_mask": SoftMask(), "max_new_tokens": 8, "cache": "dual"}  # fmt: skip
-    request = check_request(model, PROMPTS, rule=rule, knobs=None, canvas=None, end_ids=None, **options)
-    work = _Work(model, request, PROMPTS, seeded(0), None)
+    options = DecodingOptions(max_new_tokens=8, block=4, rule=rule, cache="dual", temperature=0.5, refresh=2, top_k=3,
+                              top_p=0.9, forbid_end=True, late_end=rule not in ("remdm", "dream-origin"),
+                              soft_mask=SoftMask())  # fmt: skip
+    loop = DecodingLoop(model, check_request(model, PROMPTS, options), PROMPTS, seeded(0), None)
     with torch.no_grad():
         for block in plan(PROMPTS, model.mask_id, 8, "blocks", 4, None):
-            assert work.fill(block, [0, 1, 2]) == [0, 1, 2]
-    assert work.forwards == [8, 8, 8]
+            assert loop.fill(block, [0, 1, 2]) == [0, 1, 2]
+    assert loop.forwards == [8, 8, 8]
     with pytest.raises(RuntimeError, match="meta tensor"):
-        work._generations()
+        loop.generations()
 
 
 def test_no_prompts_give_no_generations():
@@ -432,7 +432,7 @@ def test_bad_requests_get_one_clear_line():
     bad(model, "9 steps for 8 masks", max_new_tokens=8, steps=9, rule="dream-entropy")
     bad(model, "block 3 does not divide", max_new_tokens=8, block=3)
     bad(model, "nothing to cut into blocks", prompts=((1, model.mask_id),), max_new_tokens=0, block=4)
-    bad(model, "unknown rule 'best'", rule="best")
+    bad(model, "unknown unmasking strategy 'best'", rule="best")
     bad(model, "unknown canvas 'oil'", canvas="oil")
     bad(model, "unknown cache 'triple'", cache="triple")
     bad(model, "needs a block", canvas="growing")
@@ -441,7 +441,7 @@ def test_bad_requests_get_one_clear_line():
     bad(model, "option of the canvas window", window=8)
     bad(model, "needs a cache", refresh=2)
     bad(model, "leave steps out", rule="threshold", steps=8)
-    bad(model, "has no knob 'tau'", knobs={"tau": 0.5})
+    bad(model, "has no parameter 'tau'", parameters={"tau": 0.5})
     bad(model, "temperature -1", temperature=-1.0)
     bad(model, "temperature nan", temperature=float("nan"))
     bad(model, "top_k 0", top_k=0)
@@ -449,9 +449,9 @@ def test_bad_requests_get_one_clear_line():
     bad(model, "guidance -1", guidance=-1.0)
     bad(model, "guidance nan", guidance=float("nan"))
     bad(model, "end_ids .* outside 0..63", forbid_end=True, end_ids=[64])
-    bad(model, "window of .* is 256", prompts=[[1] * 200])
+    bad(model, "context length of .* is 256", prompts=[[1] * 200])
     bad(model, "token id 64", prompts=[[64]])
-    bad(model, "tosses a coin", rule="dream-origin", late_end=True)
+    bad(model, "draws for each at random", rule="dream-origin", late_end=True)
     bad(tiny_llada(eos_token_id=None), "names no end token", early_stop=True)
     bad(tiny_ar(), "autoregressive: rule applies to masked models only", rule="threshold")
     bad(tiny_ar(), "autoregressive: cache", cache="dual")

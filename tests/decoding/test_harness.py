@@ -16,7 +16,7 @@ import maskwise as mw
 from helpers.checkpoints import CHAT, START, save
 from maskwise.decoding import plugin
 from maskwise.decoding.harness import MaskwiseLM
-from maskwise.decoding.score import encode_pair, score
+from maskwise.decoding.likelihood import encode_pair, log_likelihoods
 from maskwise.tasks.episodes import draw, mixed, render
 from maskwise.tasks.lm_eval import FOLDER
 from maskwise.tasks.prompts import encode_question, opened
@@ -87,7 +87,7 @@ def test_an_lm_eval_run_gives_our_own_accuracy_and_states_every_mask_setting(fol
     json.dumps(results["config"])
 
 
-def test_loglikelihoods_of_a_run_are_those_of_score(folder, tmp_path):
+def test_loglikelihoods_of_a_run_are_those_of_the_library(folder, tmp_path):
     (tmp_path / "letters.py").write_text(
         "from datasets import Dataset\n"
         "def load(**others):\n"
@@ -105,7 +105,7 @@ def test_loglikelihoods_of_a_run_are_those_of_score(folder, tmp_path):
     model = mw.open(folder)
     samples = found["samples"]["letters"]
     pairs = [encode_pair(model, s["doc"]["q"], f" {choice}") for s in samples for choice in ("x", "yes", "maybe")]
-    ours = [one.log_likelihood for one in score(model, pairs, samples=8, masks=2)]
+    ours = [one.log_likelihood for one in log_likelihoods(model, pairs, samples=8, masks=2)]
     theirs = [response[0][0] for sample in samples for response in sample["resps"]]
     assert theirs == pytest.approx(ours, abs=1e-4)
     best = [max(range(3), key=lambda choice, first=first: ours[first + choice]) for first in (0, 3)]
@@ -123,7 +123,7 @@ def test_loglikelihood_and_greedy(kind, tmp_path):
     model = mw.open(folder)
     for (context, answer), (likelihood, greedy) in zip(ASKED, found, strict=True):
         pair = encode_pair(model, context, answer) if context else ([256], model.tokenizer(answer)["input_ids"])
-        assert likelihood == pytest.approx(score(model, [pair])[0].log_likelihood, abs=1e-4)
+        assert likelihood == pytest.approx(log_likelihoods(model, [pair])[0].log_likelihood, abs=1e-4)
         assert greedy == (mw.generate(model, [pair[0]], len(pair[1]))[0].ids == pair[1])
     prompt = model.tokenizer("one two")["input_ids"]
     said = model.tokenizer.decode(mw.generate(model, [prompt], 3)[0].ids)
@@ -141,7 +141,8 @@ def test_rolling_scores_every_token_once(kind, tmp_path):
     ids = model.tokenizer("twenty letters here.")["input_ids"]
     # Eight tokens a window: 8, 8 and then the last 4 after the 5 before them.
     windows = [([256], ids[:8]), (ids[7:8], ids[8:16]), (ids[11:16], ids[16:])]
-    assert found == pytest.approx(sum(one.log_likelihood for one in score(model, windows, samples=4)), abs=1e-3)
+    expected = sum(one.log_likelihood for one in log_likelihoods(model, windows, samples=4))
+    assert found == pytest.approx(expected, abs=1e-3)
     assert [token for _, scored in windows for token in scored] == ids
 
 
@@ -149,7 +150,7 @@ def test_generate_until_stops_where_told(folder):
     model = mw.open(folder)
     lm = MaskwiseLM(folder, block=4, rule="threshold", tau=0.5, batch_size=2)
     contexts = ["one", "two words", "three"]
-    plain = mw.generate(model, contexts, 8, block=4, rule="threshold", knobs={"tau": 0.5})
+    plain = mw.generate(model, contexts, 8, block=4, rule="threshold", parameters={"tau": 0.5})
     ends = (256, 257)
     expected = []
     for generation in plain:
@@ -160,7 +161,7 @@ def test_generate_until_stops_where_told(folder):
     stop = expected[0][2]
     asked = [("one", {"until": [stop], "max_gen_toks": 8})]
     assert lm.generate_until(instances("generate_until", asked)) == [expected[0][: expected[0].index(stop)]]
-    assert lm.get_model_info()["maskwise"]["decoding"]["knobs"] == {"tau": 0.5}
+    assert lm.get_model_info()["maskwise"]["decoding"]["parameters"] == {"tau": 0.5}
     with pytest.raises(mw.UserError, match="num_beams"):
         lm.generate_until(instances("generate_until", [("one", {"num_beams": 4})]))
 
@@ -223,7 +224,7 @@ def test_a_start_token_is_never_scored(kind, tmp_path):
     folder = save(tmp_path / kind, kind, starts=True, layers=1)
     lm, model = MaskwiseLM(str(folder), samples=4), mw.open(folder)
     letters = model.tokenizer("start", add_special_tokens=False)["input_ids"]
-    expected = score(model, [([START], letters)], samples=4)[0].log_likelihood
+    expected = log_likelihoods(model, [([START], letters)], samples=4)[0].log_likelihood
     assert encode_pair(model, "", "start") == ([START], letters)
     assert lm.loglikelihood(instances("loglikelihood", [("", "start")]))[0][0] == pytest.approx(expected, abs=1e-4)
     for text in ("start", "<|start|>start"):
@@ -269,9 +270,9 @@ def test_chats_are_written_by_the_template_and_cut_for_a_prefix(tmp_path):
 
 
 def test_wrong_arguments_are_named(folder):
-    with pytest.raises(mw.UserError, match="unknown rule 'best'"):
+    with pytest.raises(mw.UserError, match="unknown unmasking strategy 'best'"):
         MaskwiseLM(folder, rule="best")
-    with pytest.raises(mw.UserError, match="has no knob 'tua'"):
+    with pytest.raises(mw.UserError, match="has no parameter 'tua'"):
         MaskwiseLM(folder, rule="threshold", tua=0.9)
 
 
@@ -296,4 +297,4 @@ def test_the_command_lm_eval_finds_the_model_by_its_name(folder, tmp_path):
     assert done.returncode == 0, done.stderr[-2000:]
     (written,) = (tmp_path / "out").glob("**/results_*.json")
     decoding = json.loads(written.read_text())["config"]["maskwise"]["decoding"]
-    assert (decoding["rule"], decoding["knobs"], decoding["canvas"]) == ("threshold", {"tau": 0.5}, "growing")
+    assert (decoding["rule"], decoding["parameters"], decoding["canvas"]) == ("threshold", {"tau": 0.5}, "growing")

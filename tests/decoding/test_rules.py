@@ -1,4 +1,4 @@
-"""Each vectorised rule against a plain Python one, row by row, over batches whose sequences differ."""
+"""Each vectorised unmasking strategy against a plain Python one, row by row, over batches whose sequences differ."""
 
 import math
 from itertools import pairwise
@@ -8,9 +8,17 @@ import torch
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from maskwise.decoding.rules import RULES, Memory, Rows, State, dream_counts, even_counts, find_rule, ranks
+from maskwise.decoding.rules import Memory, Rows, State, dream_counts, even_counts, ranks
 from maskwise.decoding.sampling import entropy, log_confidence, log_margin, propose, sharpen
-from maskwise.errors import UserError
+from maskwise.decoding.strategies import STRATEGIES, find_strategy
+
+NAMES = [strategy.name for strategy in STRATEGIES]
+
+
+def with_parameters(name, given=None):
+    strategy = find_strategy(name)
+    return strategy, strategy.complete(given)
+
 
 # The plain versions: one sequence, lists of floats, nothing vectorised.
 
@@ -46,7 +54,7 @@ def plain_best(scores, open_rows, held, count):
     return rows[:count]
 
 
-def plain_rule(name, logits, tokens, open_rows, held, count, draws, knobs, time, after, before, calm):
+def plain_rule(name, logits, tokens, open_rows, held, count, draws, parameters, time, after, before, calm):
     """The set of places that change sides."""
     places = range(len(logits))
     confidence = [softmax(logits[i])[tokens[i]] for i in places]
@@ -67,28 +75,28 @@ def plain_rule(name, logits, tokens, open_rows, held, count, draws, knobs, time,
     order = plain_best([-nats for nats in surprise], open_rows, held, len(logits))
     free = [i for i in order if not held[i]]
     if name == "threshold":
-        return [i for i in free if confidence[i] >= knobs["tau"]] or order[:1]
+        return [i for i in free if confidence[i] >= parameters["tau"]] or order[:1]
     if name == "factor":
-        fitting = [n for n in range(1, len(free) + 1) if (n + 1) * (1 - confidence[free[n - 1]]) < knobs["f"]]
+        fitting = [n for n in range(1, len(free) + 1) if (n + 1) * (1 - confidence[free[n - 1]]) < parameters["f"]]
         return free[: max(fitting, default=0)] or order[:1]
     if name == "entropy-bound":
         order = plain_best([-plain_entropy(logits[i]) for i in places], open_rows, held, len(logits))
         free = [i for i in order if not held[i]]
         spread = [plain_entropy(logits[i]) for i in free]
-        fitting = [n for n in range(1, len(free) + 1) if sum(spread[:n]) - max(spread[:n]) <= knobs["gamma"]]
+        fitting = [n for n in range(1, len(free) + 1) if sum(spread[:n]) - max(spread[:n]) <= parameters["gamma"]]
         return free[: max(fitting, default=0)] or order[:1]
     if name == "klass":
         stable = []
         for i in free:
             p, q = softmax(logits[i]), softmax(before[i])
             moved = sum(a * math.log(a / b) for a, b in zip(p, q, strict=True) if a > 0)
-            if confidence[i] > knobs["tau"] and moved < knobs["eps"] and calm[i] + 1 >= 2:
+            if confidence[i] > parameters["tau"] and moved < parameters["eps"] and calm[i] + 1 >= 2:
                 stable.append(i)
         return stable or order[:1]
     if name == "dream-origin":
         return [i for i in places if open_rows[i] and draws[i] < (1 - after / time if after else 1)]
     kept, kept_after = 1 - time, 1 - after
-    sigma = min(knobs["eta"], 1, (1 - kept_after) / kept if kept else 1)
+    sigma = min(parameters["eta"], 1, (1 - kept_after) / kept if kept else 1)
     resolve = (kept_after - (1 - sigma) * kept) / (1 - kept)
     return [i for i in places if draws[i] < (resolve if open_rows[i] else sigma)]
 
@@ -100,10 +108,10 @@ def situations(draw):
     return sequences, width, vocab, seed, scale
 
 
-@pytest.mark.parametrize("name", RULES)
+@pytest.mark.parametrize("name", NAMES)
 @settings(max_examples=60, deadline=None, derandomize=True)
 @given(situation=situations(), with_held=st.booleans(), last=st.booleans())
-def test_vectorised_rule_equals_the_plain_one(name, situation, with_held, last):
+def test_vectorised_strategy_equals_the_plain_one(name, situation, with_held, last):
     sequences, width, vocab, seed, scale = situation
     chance = torch.Generator().manual_seed(seed)
     logits = torch.randn(sequences, width, vocab, generator=chance) * scale
@@ -118,52 +126,52 @@ def test_vectorised_rule_equals_the_plain_one(name, situation, with_held, last):
     before = logits + torch.randn(logits.shape, generator=chance) * 0.05
     calm = torch.randint(0, 3, (sequences, width), generator=chance)
     time, after = 0.8, 0.0 if last else 0.55
-    rule, knobs = find_rule(name)
+    strategy, parameters = with_parameters(name)
     if name == "dream-entropy":  # published in plain float32, where entropies closer than this are noise
         spread = sorted(plain_dream_entropy(row) for s in logits.tolist() for row in s)
         assume(all(b - a > 1e-5 for a, b in pairwise(spread)))
     memory = Memory(before.log_softmax(-1), calm) if name == "klass" else None
 
-    choice = rule.pick(
+    choice = strategy.pick(
         Rows(logits, tokens, is_open, held if with_held else None),
         State(count, torch.full((sequences,), time), torch.full((sequences,), after), draws, memory),
-        knobs,
+        parameters,
     )
 
     for s in range(sequences):
         expected = plain_rule(
             name, logits[s].tolist(), tokens[s].tolist(), is_open[s].tolist(), held[s].tolist(), int(count[s]),
-            draws[s].tolist(), knobs, time, after, before[s].tolist(), calm[s].tolist(),
+            draws[s].tolist(), parameters, time, after, before[s].tolist(), calm[s].tolist(),
         )  # fmt: skip
         assert set(choice.flip[s].nonzero()[:, 0].tolist()) == set(expected)
 
 
-@pytest.mark.parametrize("name", [name for name, rule in RULES.items() if rule.own_pace])
-def test_a_rule_of_its_own_pace_always_commits_something_where_something_is_open(name):
-    rule, knobs = find_rule(name)
+@pytest.mark.parametrize("name", [strategy.name for strategy in STRATEGIES if strategy.adaptive])
+def test_an_adaptive_strategy_always_commits_something_where_something_is_open(name):
+    strategy, parameters = with_parameters(name)
     logits = torch.zeros(3, 4, 5)  # as unsure as can be
     is_open = torch.tensor([[True] * 4, [False, False, True, False], [False] * 4])
-    flip = rule.pick(Rows(logits, logits.argmax(-1), is_open), State(), knobs).flip
+    flip = strategy.pick(Rows(logits, logits.argmax(-1), is_open), State(), parameters).flip
     assert flip.sum(-1).tolist() == [1, 1, 0]
     assert flip[0, 0] and flip[1, 2]
 
 
-@pytest.mark.parametrize("name", [name for name, rule in RULES.items() if name != "remdm"])
+@pytest.mark.parametrize("name", [name for name in NAMES if name != "remdm"])
 def test_only_open_rows_are_touched(name):
-    rule, knobs = find_rule(name)
+    strategy, parameters = with_parameters(name)
     logits, is_open = torch.randn(2, 6, 5), torch.tensor([[True, False] * 3, [False] * 6])
     state = State(torch.tensor([6, 6]), torch.full((2,), 0.5), torch.zeros(2), torch.zeros(2, 6))
-    assert not (rule.pick(Rows(logits, logits.argmax(-1), is_open), state, knobs).flip & ~is_open).any()
+    assert not (strategy.pick(Rows(logits, logits.argmax(-1), is_open), state, parameters).flip & ~is_open).any()
 
 
 @pytest.mark.parametrize("name", ["dream-maskgit-plus", "dream-topk-margin", "dream-entropy"])
 def test_held_rows_wait_in_drawn_orders_too(name):
-    rule, knobs = find_rule(name, {"alg_temp": 2.0})
+    strategy, parameters = with_parameters(name, {"alg_temp": 2.0})
     logits = torch.randn(200, 2, 5, generator=torch.Generator().manual_seed(0))
     held = torch.tensor([[True, False]]).expand(200, 2)
     draws = torch.rand(200, 2, generator=torch.Generator().manual_seed(1))
     state = State(torch.ones(200, dtype=torch.int64), draws=draws)
-    flip = rule.pick(Rows(logits, logits.argmax(-1), torch.ones_like(held), held), state, knobs).flip
+    flip = strategy.pick(Rows(logits, logits.argmax(-1), torch.ones_like(held), held), state, parameters).flip
     assert flip.tolist() == [[False, True]] * 200
 
 
@@ -208,13 +216,13 @@ def test_schedules_commit_every_mask_once(masks, steps):
 
 
 def test_remdm_masks_again_with_sigma_and_resolves_at_the_published_rate():
-    rule, knobs = find_rule("remdm", {"eta": 0.2})
+    strategy, parameters = with_parameters("remdm", {"eta": 0.2})
     draws = torch.rand(1, 40000, generator=torch.Generator().manual_seed(0))
     is_open = torch.arange(40000)[None] % 2 == 0
-    flip = rule.pick(
+    flip = strategy.pick(
         Rows(torch.empty(1, 40000, 0), draws.long(), is_open),
         State(None, torch.tensor([0.6]), torch.tensor([0.5]), draws),
-        knobs,
+        parameters,
     ).flip
     # a_t = .4, a_s = .5, sigma = .2 <= .5 / .4
     assert flip[~is_open].float().mean() == pytest.approx(0.2, abs=0.01)
@@ -222,11 +230,11 @@ def test_remdm_masks_again_with_sigma_and_resolves_at_the_published_rate():
 
 
 def test_dream_alg_temp_draws_rows_by_softmax_of_their_probability():
-    rule, knobs = find_rule("dream-maskgit-plus", {"alg_temp": 0.5})
+    strategy, parameters = with_parameters("dream-maskgit-plus", {"alg_temp": 0.5})
     logits = torch.tensor([[2.0, 0.0], [0.5, 0.0], [0.0, 0.0]]).expand(20000, 3, 2)
     draws = torch.rand(20000, 3, generator=torch.Generator().manual_seed(0))
     rows = Rows(logits, logits.argmax(-1), torch.ones(20000, 3, dtype=torch.bool))
-    flip = rule.pick(rows, State(torch.ones(20000, dtype=torch.int64), draws=draws), knobs).flip
+    flip = strategy.pick(rows, State(torch.ones(20000, dtype=torch.int64), draws=draws), parameters).flip
     expected = (logits[0].softmax(-1).max(-1).values / 0.5).softmax(-1)
     torch.testing.assert_close(flip.float().mean(0), expected, atol=0.01, rtol=0)
 
@@ -243,14 +251,3 @@ def test_top_p_keeps_the_token_that_crosses_the_line():
     logits = torch.tensor([[0.5, 0.2, 0.2, 0.1]]).log()
     assert sharpen(logits, 0.0, None, 0.6).isfinite().tolist() == [[True, True, False, False]]
     assert sharpen(logits, 0.0, None, 0.4).isfinite().tolist() == [[True, False, False, False]]
-
-
-def test_bad_rules_and_knobs_are_named():
-    with pytest.raises(UserError, match="unknown rule 'best'"):
-        find_rule("best")
-    with pytest.raises(UserError, match="has no knob 'gamma'"):
-        find_rule("threshold", {"gamma": 1.0})
-    for name, knob, value in (("remdm", "eta", -1.0), ("threshold", "tau", float("nan")), ("dream-origin", "eps", 2.0),
-                              ("factor", "f", float("inf"))):  # fmt: skip
-        with pytest.raises(UserError, match=f"{knob} of rule {name} is {value}: it must be"):
-            find_rule(name, {knob: value})

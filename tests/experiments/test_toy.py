@@ -6,10 +6,12 @@ import pytest
 import torch
 
 from helpers.oracle import perfect_toy
-from maskwise.decoding.rules import RULES
+from maskwise.decoding.strategies import STRATEGIES
 from maskwise.diffusion import nelbo_call
 from maskwise.experiments import toy as toy_room
 from maskwise.experiments.toy import COUNTS, QUESTION, every_noise, ids_of, read_toy, sequences
+
+NAMED = {strategy.name for strategy in STRATEGIES}
 
 
 def test_a_perfect_model_gives_the_specifications_table():
@@ -22,7 +24,7 @@ def test_a_perfect_model_gives_the_specifications_table():
     assert found.rules["low-confidence"][0] == pytest.approx(0.55 + 0.31 * 0.55, abs=1e-6)
     # Dream's schedule truncates: with three steps for three masks its last step takes two at once.
     assert found.rules["dream-entropy"] == pytest.approx(found.parallel, abs=1e-6)
-    assert set(found.rules) == set(RULES)
+    assert set(found.rules) == NAMED
 
 
 def test_the_loss_without_chance_is_the_entropy_of_the_data_at_best():

@@ -15,7 +15,6 @@ from torch import nn
 import maskwise as mw
 from helpers.known import CORE_PROBES, known_model, shipped_tokenizer, truth, with_parameters
 from helpers.tiny import tiny_ar, tiny_dream, tiny_llada
-from maskwise.decoding.sampling import own_generator
 from maskwise.errors import UserError
 from maskwise.models.base import Model
 from maskwise.probes import PROBES, labelled, points
@@ -25,6 +24,7 @@ from maskwise.probes.answers.steps import before_commit, decode
 from maskwise.probes.probe import Asker, Setup
 from maskwise.probes.shots_masks import shots_against_masks
 from maskwise.probes.summary import summarise
+from maskwise.randomness import own_generator
 from maskwise.records.folder import read_run
 from maskwise.runs.diagnose import diagnose
 from maskwise.runs.settings import FULL

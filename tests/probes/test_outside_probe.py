@@ -3,8 +3,8 @@
 from dataclasses import replace
 
 import pytest
-from helpers.known import SMALL, known_model, uniform
 
+from helpers.known import SMALL, known_model, uniform
 from maskwise.errors import UserError
 from maskwise.probes import PROBES
 from maskwise.report.page import write_page

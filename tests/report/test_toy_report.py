@@ -7,7 +7,7 @@ from typer.testing import CliRunner
 
 from helpers.oracle import perfect_toy
 from maskwise.cli import app
-from maskwise.decoding.rules import RULES
+from maskwise.decoding.strategies import STRATEGIES
 from maskwise.experiments.toy import Toy, read_toy
 from maskwise.report.toy import distance, lines_of, three_sentences, toy_result
 
@@ -15,6 +15,7 @@ DATA = [0.55, 0.0, 0.14, 0.31]
 PRODUCT = [0.3795, 0.1705, 0.3105, 0.1395]
 TOY = Toy({"A": 0.55, "B": 0.69}, DATA, PRODUCT, DATA, {"low-confidence": [0.72, 0, 0.18, 0.1], "random": DATA},
           {"low-confidence": 3.0, "random": 3.0, "left-to-right": 3.0}).summary()  # fmt: skip
+NAMED = {strategy.name for strategy in STRATEGIES}
 
 
 def test_the_distance_is_total_variation():
@@ -49,8 +50,8 @@ def test_the_command_trains_a_model_that_agrees_within_two_hundredths_and_writes
     assert found["parallel"] == pytest.approx(PRODUCT, abs=0.02)
     assert found["sequential"] == pytest.approx(DATA, abs=0.02)
     perfect = read_toy(perfect_toy())
-    assert set(found["rules"]) == set(RULES)
-    for rule in RULES:
+    assert set(found["rules"]) == NAMED
+    for rule in NAMED:
         assert found["rules"][rule] == pytest.approx(perfect.rules[rule], abs=0.03), rule
     assert json.loads((tmp_path / "toy.json").read_text()) == found
     assert {path.name for path in tmp_path.iterdir()} == {"toy.json", "toy.svg", "toy.png", "toy.html"}

@@ -1,43 +1,36 @@
-"""Commands that bring text out of a model, or say how likely a given text is."""
+"""Commands that generate text, or say how likely a given text is."""
 
 import sys
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from maskwise.cli.common import LARGEST_SEED, Adapter, Compile, Device, Dtype, Json, ModelName, print_json
+from maskwise.cli.fields import Spelling, takes_fields
+from maskwise.decoding.options import DecodingOptions
+from maskwise.decoding.strategies import STRATEGIES, parse_parameters
 from maskwise.errors import UserError
 
+SPELLED = {
+    "rule": Spelling(str, "--rule", f"One of {', '.join(strategy.name for strategy in STRATEGIES)}."),
+    "parameters": Spelling(list[str] | None, "--parameter", "May be repeated."),
+    "end_ids": Spelling(list[int] | None, "--end-id", "May be repeated."),
+    "soft_mask": Spelling(bool, "--soft-mask"),
+}
 
+
+@takes_fields(DecodingOptions, SPELLED, defaults={"max_new_tokens": 64, "chat": None})
 def generate(
     model: ModelName = "tiny-llada",
-    prompt: Annotated[str | None, typer.Argument(help="The prompt; - reads standard input, one prompt a line.")] = None,
-    file: Annotated[Path | None, typer.Option(help="Prompts from a file: one a line, or .jsonl with prompt.")] = None,
-    new: Annotated[int, typer.Option("--max-new-tokens", "-n", help="Masks after the prompt.")] = 64,
-    steps: Annotated[int | None, typer.Option(help="Steps in all; else one token a step.")] = None,
-    block: Annotated[int | None, typer.Option(help="Tokens worked on at a time; else all.")] = None,
-    rule: Annotated[str, typer.Option(help="Which tokens a step commits; see the guide.")] = "low-confidence",
-    knob: Annotated[
-        list[str] | None, typer.Option(help="A setting of the rule, like tau=0.8; may be repeated.")
-    ] = None,
-    canvas: Annotated[str | None, typer.Option(help="fixed, blocks, growing or window.")] = None,
-    window: Annotated[int | None, typer.Option(help="Masks shown past the block (canvas window).")] = None,
-    cache: Annotated[str, typer.Option(help="none, prefix or dual; the last two are approximate.")] = "none",
-    refresh: Annotated[int | None, typer.Option(help="Steps between full passes (with a cache).")] = None,
-    temperature: Annotated[float, typer.Option(help="0 is greedy.")] = 0.0,
-    top_k: Annotated[int | None, typer.Option(help="Sample among the k likeliest tokens.")] = None,
-    top_p: Annotated[float | None, typer.Option(help="Sample among the fewest tokens that hold this share.")] = None,
-    guidance: Annotated[float, typer.Option(help="Scale of classifier-free guidance.")] = 0.0,
-    forbid_end: Annotated[bool, typer.Option("--forbid-end", help="Never the end token.")] = False,
-    late_end: Annotated[bool, typer.Option("--late-end", help="End tokens only when nothing else is left.")] = False,
-    early_stop: Annotated[bool, typer.Option("--early-stop", help="Stop at an end with no mask before it.")] = False,
-    soft_mask: Annotated[bool, typer.Option("--soft-mask", help="Show open masks as mixtures.")] = False,
+    prompt: Annotated[str | None, typer.Argument(help="The prompt; - reads standard input, one per line.")] = None,
+    file: Annotated[Path | None, typer.Option(help="Prompts from a file: one per line, or .jsonl with prompt.")] = None,
+    options: Any = None,
+    knob: Annotated[list[str] | None, typer.Option(hidden=True)] = None,
     divergence: Annotated[bool, typer.Option("--divergence", help="Decode exactly too, and compare.")] = False,
-    chat: Annotated[bool | None, typer.Option("--chat/--no-chat", help="Else where the tokenizer has one.")] = None,
     batch: Annotated[int, typer.Option(help="Prompts at a time.")] = 8,
-    seed: Annotated[int, typer.Option(min=0, max=LARGEST_SEED, help="Draws samples.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, max=LARGEST_SEED, help="Seed of the random numbers.")] = 0,
     out: Annotated[Path | None, typer.Option(help="A .jsonl file for the traces, written as prompts finish.")] = None,
     plain: Annotated[bool, typer.Option("--plain", help="Only the new text, at the end.")] = False,
     dtype: Dtype = "auto",
@@ -46,41 +39,40 @@ def generate(
     compile: Compile = False,
     json: Json = False,
 ) -> None:
-    """Continue prompts, or fill in the masks inside them; in a terminal the canvas fills in as you watch."""
-    from rich.console import Console
-
-    from maskwise.decoding.prompting import gather_prompts, has_chat
-    from maskwise.decoding.rules import find_rule, parse_knobs
-    from maskwise.decoding.session import run
-    from maskwise.decoding.softmask import SoftMask
-    from maskwise.models.opening import open as open_model
-
+    """Continue prompts, or fill in the masks inside them; a terminal shows the canvas while it fills in."""
     if prompt is None and " " in model and not Path(model).exists():
         raise UserError(f'{model!r} reads like a prompt: name the model first, like maskwise generate tiny-llada "..."')
-    knobs = parse_knobs(knob or [])
-    find_rule(rule, knobs)
+    if knob:
+        typer.echo("maskwise: --knob is now called --parameter", err=True)
+    chosen = decoding_options(options, knob or [])  # checked before torch is imported
+
+    from rich.console import Console
+
+    from maskwise.cli.generating import generate_all
+    from maskwise.cli.prompt_files import gather_prompts
+    from maskwise.models.opening import open as open_model
+
     prompts = gather_prompts(prompt, file, sys.stdin)
     opened = open_model(model, dtype=dtype, device=device, adapter=adapter)
     if compile:
         opened.compile_layers()
-    options = {
-        "max_new_tokens": new, "steps": steps, "block": block, "rule": rule, "knobs": knobs or None, "canvas": canvas,
-        "window": window, "cache": cache, "refresh": refresh, "temperature": temperature, "top_k": top_k,
-        "top_p": top_p, "guidance": guidance, "forbid_end": forbid_end, "late_end": late_end,
-        "early_stop": early_stop, "soft_mask": SoftMask() if soft_mask else None,
-    }  # fmt: skip
     live = Console() if sys.stdout.isatty() and not (plain or json or opened.causal) else None
     if prompt is None and file is None and live is None and not json:
         typer.echo(f"maskwise: no prompt was given, so here is one to try\n\n{prompts[0]}", err=True)
-    chats = has_chat(opened) if chat is None else chat
-    traced = run(opened, prompts, chats, batch, options, seed, out, live, divergence)
+    result = generate_all(opened, prompts, batch, chosen, seed, out, live, divergence)
     if json:
-        return print_json(traced | {"seed": seed})
+        return print_json(result | {"seed": seed})
     if live is None and out is None:
-        typer.echo("\n\n".join(trace["text"] for trace in traced["generations"]))
+        typer.echo("\n\n".join(trace["text"] for trace in result["generations"]))
     if divergence:
-        found = traced["divergence"]
+        found = result["divergence"]
         typer.echo(f"{found['agreement']:.1%} of {found['tokens']} tokens are those of exact decoding", err=True)
+
+
+def decoding_options(values: dict[str, Any], knobs: list[str]) -> DecodingOptions:
+    """The options from their values on the command line, where parameters are written like tau=0.8."""
+    parameters = parse_parameters([*(values["parameters"] or []), *knobs])
+    return DecodingOptions(**(values | {"parameters": parameters or None, "end_ids": values["end_ids"] or None}))
 
 
 def score(
@@ -97,8 +89,8 @@ def score(
     json: Json = False,
 ) -> None:
     """Say how likely given answers are, in nats; every line states the estimator and the forward passes it took."""
-    from maskwise.decoding.prompting import read_records
-    from maskwise.decoding.session import score_all
+    from maskwise.cli.generating import score_all
+    from maskwise.cli.prompt_files import read_records
     from maskwise.models.opening import open as open_model
 
     records = read_records(data, {"prompt", "answer"})
@@ -111,5 +103,5 @@ def score(
         settings = {"method": method, "samples": samples, "masks": masks, "seed": seed}
         return print_json({"model": model, "settings": settings, "scores": lines})
     for record, one in zip(records, found, strict=True):
-        told = f"{one.log_likelihood:12.4f}  {one.method:11}  {one.forwards:4} passes  {record['answer']!r}"
-        typer.echo(f"{told}  with {one.masks} masks after it")
+        estimate = f"{one.log_likelihood:12.4f}  {one.method:11}  {one.forwards:4} passes"
+        typer.echo(f"{estimate}  {record['answer']!r}  with {one.masks} masks after it")

@@ -161,9 +161,9 @@ def toy(
 ) -> None:
     """Train a model on 100 short sequences and show what parallel decoding makes of two coupled tokens."""
     from maskwise.experiments import toy as experiment
+    from maskwise.progress import progress_bar
     from maskwise.report.results import make_folder, write_result
     from maskwise.report.toy import toy_result
-    from maskwise.runs.runner import progress_bar
 
     folder = make_folder(out or Path("runs") / "toy")
     with progress_bar(silent=False) as bar:
@@ -188,9 +188,9 @@ def cures(
     from maskwise.experiments import mitigations
     from maskwise.models.locations import embedded_models, locate_checkpoint
     from maskwise.models.opening import open as open_model
+    from maskwise.progress import progress_bar
     from maskwise.report.mitigations import cures_result
     from maskwise.report.results import make_folder, write_result
-    from maskwise.runs.runner import progress_bar
 
     if points is not None and points < 1:
         raise UserError(f"--points must be at least 1, not {points}")

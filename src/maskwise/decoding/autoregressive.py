@@ -2,69 +2,73 @@
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import fields
 from typing import Any
 
 import torch
 from torch import Tensor
 from transformers import GenerationConfig, LogitsProcessor, LogitsProcessorList
 
+from maskwise.decoding.options import DecodingOptions
 from maskwise.decoding.request import check_prompts, end_tokens
-from maskwise.decoding.sampling import Chance, OneEach, check_sampling, gumbel, sharpen
+from maskwise.decoding.sampling import Chance, OneEach, gumbel, sharpen
 from maskwise.errors import UserError
 from maskwise.models.base import Model
-
-# What these options ask for has no meaning without masks; each stands with the value that asks for nothing.
-MASKS_ONLY = {
-    "rule": "low-confidence", "knobs": None, "canvas": None, "steps": None, "block": None, "cache": "none",
-    "window": None, "refresh": None, "guidance": 0.0, "late_end": False, "soft_mask": None, "on_step": None,
-}  # fmt: skip
 
 
 @torch.no_grad()
 def continue_causal(
-    model: Model, prompts: Sequence[Sequence[int]], chance: torch.Generator | list[torch.Generator], **options: Any
+    model: Model,
+    prompts: Sequence[Sequence[int]],
+    generator: torch.Generator | list[torch.Generator],
+    options: DecodingOptions,
 ) -> list[list[int]]:
     """The new tokens of each prompt, max_new_tokens of them, or fewer with early_stop (the end token included)."""
-    for name, nothing in MASKS_ONLY.items():
-        if options[name] != nothing:
-            raise UserError(
-                f"{model.name or model.kind} is autoregressive: {name} applies to masked models only, leave it out"
-            )
-    new, temperature = options["max_new_tokens"], options["temperature"]
+    _refuse_masked_only(model, options)
+    new = options.max_new_tokens
     if new < 1:
         raise UserError(f"max_new_tokens {new} leaves nothing to generate: give 1 or more")
-    check_sampling(temperature, options["top_k"], options["top_p"])
     for number, prompt in enumerate(prompts, start=1):
         if not prompt:
             raise UserError(f"prompt {number} is empty: an autoregressive model needs at least one token")
     check_prompts(model, prompts, new)
     if not prompts:
         return []
-    ends = list(end_tokens(model) if options["end_ids"] is None else options["end_ids"])
-    forbidden = ends[:1] if options["forbid_end"] else None
+    ends = list(end_tokens(model) if options.end_ids is None else options.end_ids)
     settings: dict[str, Any] = {
         "max_new_tokens": new,
-        "eos_token_id": ends if options["early_stop"] else None,
-        "suppress_tokens": forbidden,
+        "eos_token_id": ends if options.early_stop else None,
+        "suppress_tokens": ends[:1] if options.forbid_end else None,
         "do_sample": False,
         "use_cache": True,
     }
-    if temperature > 0:
-        draws = chance if isinstance(chance, torch.Generator) else OneEach(chance, [1] * len(prompts), None)
-        noise = _Noise(temperature, options["top_k"], options["top_p"], draws)
-        settings["logits_processor"] = LogitsProcessorList([noise])
-    return _left_padded(model, prompts, settings, set(ends) if options["early_stop"] else set())
+    if options.temperature > 0:
+        chance = generator if isinstance(generator, torch.Generator) else OneEach(generator, [1] * len(prompts), None)
+        settings["logits_processor"] = LogitsProcessorList([_Noise(options, chance)])
+    return _left_padded(model, prompts, settings, set(ends) if options.early_stop else set())
+
+
+def _refuse_masked_only(model: Model, options: DecodingOptions) -> None:
+    for option in fields(options):
+        if option.metadata["masked_only"] and getattr(options, option.name) != option.default:
+            raise UserError(
+                f"{model.name or model.kind} is autoregressive: {option.name} applies to masked models only, leave it "
+                "out"
+            )
 
 
 class _Noise(LogitsProcessor):
-    """Logits whose largest is a draw; transformers' own sampling draws for all prompts from one global generator."""
+    """Adds noise to the logits, so that the largest is a sample.
 
-    def __init__(self, temperature: float, top_k: int | None, top_p: float | None, chance: Chance) -> None:
-        self.temperature, self.top_k, self.top_p, self.chance = temperature, top_k, top_p, chance
+    transformers' own sampling draws for all prompts from one global generator.
+    """
+
+    def __init__(self, options: DecodingOptions, chance: Chance) -> None:
+        self.options, self.chance = options, chance
 
     def __call__(self, input_ids: Tensor, scores: Tensor) -> Tensor:
         """[S, V] -> [S, V]."""
-        sharpened = sharpen(scores, self.temperature, self.top_k, self.top_p)
+        sharpened = sharpen(scores, self.options.temperature, self.options.top_k, self.options.top_p)
         return gumbel(sharpened[:, None], self.chance)[:, 0]
 
 
@@ -81,7 +85,7 @@ def _left_padded(
 
 @contextmanager
 def _no_defaults(model: Model) -> Iterator[None]:
-    """A checkpoint may come with a repetition penalty and the like: here only what was asked for counts."""
+    """Ignores the checkpoint's generation defaults, such as a repetition penalty: only the given options count."""
     own, model.core.generation_config = model.core.generation_config, GenerationConfig()
     try:
         yield

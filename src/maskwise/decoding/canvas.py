@@ -1,7 +1,7 @@
-"""The canvas: which masks exist, which of them are worked on, and how much of it all the model is shown.
+"""The generation canvas: which masks exist, which are being filled, and which the model sees.
 
-A canvas is the prompt (which may itself hold masks, to be filled in) and `new` masks after it. It is worked on block by
-block; what differs is how far past the active block the model sees:
+A canvas is the prompt (which may itself hold masks, to be filled in) and `new` masks after it. It is filled block by
+block; the kinds differ in how far past the active block the model sees:
 
     fixed     one block, everything shown
     blocks    blocks from left to right, everything shown (semi-autoregressive)
@@ -15,10 +15,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from maskwise.errors import UserError
 from maskwise.models.base import Batch, Model
-
-CANVASES = ("fixed", "blocks", "growing", "window")
 
 
 @dataclass(frozen=True)
@@ -45,28 +42,6 @@ def plan(
             shown.append(min(end + past, len(prompt) + new))
         blocks.append(Block(slots, shown))
     return blocks
-
-
-def check_plan(new: int, canvas: str | None, block: int | None, window: int | None, masks_inside: bool) -> str:
-    """The canvas meant, with the rest of the request checked against it."""
-    if new < 0 or (new == 0 and not masks_inside):
-        raise UserError(f"max_new_tokens {new} leaves nothing to generate: give 1 or more, or a prompt with masks")
-    chosen = canvas or ("fixed" if block is None else "blocks")
-    if chosen not in CANVASES:
-        raise UserError(f"unknown canvas {chosen!r}: choose one of {', '.join(CANVASES)}")
-    if chosen == "fixed" and block is not None:
-        raise UserError("canvas fixed has no blocks: leave block out, or choose the canvas blocks, growing or window")
-    if chosen != "fixed" and block is None:
-        raise UserError(f"canvas {chosen} needs a block, the number of tokens worked on at a time")
-    if block is not None and new == 0:
-        raise UserError("without new tokens there is nothing to cut into blocks: leave block out")
-    if block is not None and (block < 1 or new % block):
-        raise UserError(f"block {block} does not divide max_new_tokens {new}: choose a block that does")
-    if chosen == "window" and (window is None or window < 0):
-        raise UserError("canvas window needs window, the number of masks shown past the active block")
-    if chosen != "window" and window is not None:
-        raise UserError(f"window is an option of the canvas window, not of {chosen}")
-    return chosen
 
 
 @dataclass(frozen=True)

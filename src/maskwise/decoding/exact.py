@@ -1,4 +1,4 @@
-"""The distribution of what a decoding rule writes, by enumeration instead of sampling (ours).
+"""The distribution of what an unmasking strategy writes, by enumeration instead of sampling (ours).
 
 A canvas with a few masks is a small probability tree: in each step the rows propose tokens, independently of each other
 (temperature 1), and the rule commits some of them. All proposals and all of the rule's own coin tosses are walked
@@ -13,7 +13,8 @@ from itertools import permutations, product
 import torch
 from torch import Tensor
 
-from maskwise.decoding.rules import Memory, Rows, Rule, State, find_rule
+from maskwise.decoding.rules import Memory, Rows, State
+from maskwise.decoding.strategies import Strategy, find_strategy
 from maskwise.errors import UserError
 
 ROWS = 1 << 15  # proposals looked at together
@@ -46,17 +47,18 @@ def outcomes(
     steps: int | None = None,
     given: Mapping[str, float] | None = None,
 ) -> Outcomes:
-    """The distribution over filled canvases under a rule, with the given knobs in place of its own.
+    """The distribution over filled canvases under a rule, with the given parameters in place of its own.
 
-    `steps` as in `generate`: one token a step when left out; rules that keep their own pace take none.
+    `steps` as in `generate`: one token a step when left out; adaptive strategies take none.
     """
-    found, knobs = find_rule(rule, given)
-    if knobs.get("alg_temp"):  # its draws count by their values, and only their order is enumerated
+    found = find_strategy(rule)
+    parameters = found.complete(given)
+    if parameters.get("alg_temp"):  # its draws count by their values, and only their order is enumerated
         raise UserError(f"{rule} with alg_temp is not enumerated: leave it at 0")
     slots = [place for place, token in enumerate(canvas) if token == mask_id]
     count = steps or len(slots)
-    counts = found.counts(len(slots), count, knobs) if found.counts else None
-    times = found.times(count, knobs) if found.times else None
+    counts = found.counts(len(slots), count, parameters) if found.counts else None
+    times = found.times(count, parameters) if found.times else None
     branches = [_Branch(canvas, 1.0)]
     done: dict[Canvas, float] = defaultdict(float)
     forwards = 0.0
@@ -73,9 +75,9 @@ def outcomes(
         seen = torch.stack([one[slots].float() for one in predict([branch.canvas for branch in branches])])  # [B, W, V]
         seen[..., mask_id] = -torch.inf
         for group in _groups(branches, slots, mask_id):
-            for after in _step([branches[i] for i in group], seen[group], slots, mask_id, found, state, knobs):
-                # ReMDM may mask again what is full, so only a rule that keeps its own pace ends with the last mask.
-                if mask_id not in after.canvas if found.own_pace else step == count:
+            for after in _step([branches[i] for i in group], seen[group], slots, mask_id, found, state, parameters):
+                # ReMDM may mask again what is full, so only an adaptive strategy ends with the last mask.
+                if mask_id not in after.canvas if found.adaptive else step == count:
                     done[after.canvas] += after.probability
                 else:
                     going.append(after)
@@ -97,9 +99,9 @@ def _step(
     logits: Tensor,
     slots: list[int],
     mask_id: int,
-    rule: Rule,
+    rule: Strategy,
     state: State,
-    knobs: dict[str, float],
+    parameters: dict[str, float],
 ) -> Iterator[_Branch]:
     """All canvases one step may lead to from any of the group, with their probabilities. logits [G, W, V]."""
     now = torch.tensor([[branch.canvas[place] for place in slots] for branch in group])
@@ -108,7 +110,7 @@ def _step(
     begun = torch.tensor([branch.probability for branch in group], dtype=torch.float64)
     owner, tokens, chance = _proposals(logits, open, now)
     chance = chance * begun[owner]
-    draws, share = _tosses(open, logits.shape[-1], rule, state, knobs)
+    draws, share = _tosses(open, logits.shape[-1], rule, state, parameters)
     base = logits.shape[-1] ** torch.arange(len(slots))
     total: dict[int, float] = defaultdict(float)
     memory: Memory | None = None
@@ -116,7 +118,7 @@ def _step(
         some = len(at) * len(share)
         proposed = tokens[at].repeat(len(share), 1)  # every toss with every proposal
         rows = Rows(logits[owner[at]].repeat(len(share), 1, 1), proposed, open.expand(some, -1))
-        choice = rule.pick(rows, _repeated(state, some, draws.repeat_interleave(len(at), dim=0)), knobs)
+        choice = rule.pick(rows, _repeated(state, some, draws.repeat_interleave(len(at), dim=0)), parameters)
         standing = now[owner[at]].repeat(len(share), 1)
         written = torch.where(choice.flip & rows.open, proposed, torch.where(choice.flip, mask_id, standing))
         codes, which = (written * base).sum(dim=-1).unique(return_inverse=True)
@@ -150,7 +152,9 @@ def _proposals(logits: Tensor, open: Tensor, now: Tensor) -> tuple[Tensor, Tenso
     return owner, tokens, chance[owner, which]
 
 
-def _tosses(open: Tensor, vocabulary: int, rule: Rule, state: State, knobs: dict[str, float]) -> tuple[Tensor, Tensor]:
+def _tosses(
+    open: Tensor, vocabulary: int, rule: Strategy, state: State, parameters: dict[str, float]
+) -> tuple[Tensor, Tensor]:
     """What the rule's own draws may amount to, [D, W], and with which probabilities, [D].
 
     Rules with a count rank their rows by the draws, so only the draws' order matters. Rules with a time toss one coin
@@ -165,7 +169,7 @@ def _tosses(open: Tensor, vocabulary: int, rule: Rule, state: State, knobs: dict
     grid = ((torch.arange(COIN_GRID) + 0.5) / COIN_GRID)[:, None].expand(-1, width)
     nothing = torch.zeros(1, 1, vocabulary).expand(COIN_GRID, width, -1)
     rows = Rows(nothing, torch.zeros(COIN_GRID, width, dtype=torch.int64), open.expand(COIN_GRID, -1))
-    heads = rule.pick(rows, _repeated(state, COIN_GRID, grid), knobs).flip.double().mean(dim=0)
+    heads = rule.pick(rows, _repeated(state, COIN_GRID, grid), parameters).flip.double().mean(dim=0)
     coins = torch.tensor(list(product((True, False), repeat=width)))
     chance = torch.where(coins, heads, 1 - heads).prod(dim=-1)
     return torch.where(coins, 0.0, 1 - 1e-6)[chance > 0], chance[chance > 0]

@@ -1,14 +1,15 @@
-"""The model `maskwise` of lm-evaluation-harness: every masked or autoregressive model behind the seam.
+"""The model `maskwise` of lm-evaluation-harness: any masked or autoregressive model that maskwise opens.
 
     lm_eval --model maskwise --model_args pretrained=PATH,adapter=PATH,rule=threshold,tau=0.9,block=32,cache=dual \
             --tasks gsm8k --batch_size 8
 
-Likelihoods come from `score`, text from `generate`. Every setting, and every number of masks that was put in front of
+Likelihoods come from `log_likelihoods`, text from `decode`. Every option, and every number of masks that was shown to
 the model, is written into the results under "config".
 """
 
 import logging
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -17,16 +18,19 @@ from lm_eval.api.model import LM
 from lm_eval.api.registry import register_model
 from lm_eval.utils import get_rolling_token_windows, make_disjoint_window
 
-from maskwise.decoding.generate import generate, greedy_answers
-from maskwise.decoding.request import end_tokens, text_ids
-from maskwise.decoding.rules import find_rule
-from maskwise.decoding.score import encode_pair, encode_text, score
+from maskwise.decoding.generate import decode, greedy_answers
+from maskwise.decoding.likelihood import encode_pair, encode_text, log_likelihoods
+from maskwise.decoding.options import OPTION_NAMES, DecodingOptions
+from maskwise.decoding.prompts import text_ids
+from maskwise.decoding.request import end_tokens
 from maskwise.errors import UserError
 from maskwise.models.opening import open as open_model
 from maskwise.randomness import number_repeats, own_generator
 
 log = logging.getLogger("lm_eval")
 AUTO_BATCH = 16
+# The task says how many tokens it wants, and lm-eval itself applies chat templates.
+ARGUMENTS = tuple(name for name in OPTION_NAMES if name not in ("max_new_tokens", "chat"))
 
 
 @register_model("maskwise")
@@ -46,31 +50,18 @@ class MaskwiseLM(LM):
         masks: int = 0,
         check_greedy: bool = True,
         max_new_tokens: int | None = None,
-        rule: str = "low-confidence",
-        canvas: str | None = None,
-        block: int | None = None,
-        steps: int | None = None,
-        cache: str = "none",
-        window: int | None = None,
-        refresh: int | None = None,
-        temperature: float = 0.0,
-        top_k: int | None = None,
-        top_p: float | None = None,
-        guidance: float = 0.0,
-        forbid_end: bool = False,
-        late_end: bool = False,
-        early_stop: bool = False,
         seed: int = 0,
-        **knobs: float,
+        **arguments: Any,
     ) -> None:
-        """pretrained, adapter: what `maskwise.open` takes. knobs: those of the rule, such as tau.
+        """pretrained, adapter: what `maskwise.open` takes.
 
-        method, samples, masks: the likelihood's estimator, its draws, and the masks that stand after the answer.
+        method, samples, masks: the likelihood's estimator, its draws, and the number of masks after the answer.
         check_greedy: also decode answers of several tokens, for metrics that ask whether greedy decoding gives them.
         max_new_tokens: masks to generate into; when left out, what the task asks for (max_gen_toks, else 256).
+        arguments: the options of `mw.generate` by their names (ARGUMENTS), and the strategy's parameters, such as tau.
         """
         super().__init__()
-        find_rule(rule, knobs)
+        self.options = decoding_options(arguments)
         # lm-eval's command line says cuda:0 unless told otherwise.
         place = device if torch.cuda.is_available() or not str(device).startswith("cuda") else None
         self.model = open_model(pretrained, dtype=dtype, device=place, adapter=adapter)
@@ -81,11 +72,6 @@ class MaskwiseLM(LM):
         self.batch_size = AUTO_BATCH if str(batch_size).startswith("auto") else int(batch_size)
         self.likelihood: dict[str, Any] = {"method": method, "samples": samples, "masks": masks}
         self.check_greedy, self.max_new_tokens = check_greedy, max_new_tokens
-        self.decoding: dict[str, Any] = {
-            "rule": rule, "knobs": knobs or None, "canvas": canvas, "block": block, "steps": steps, "cache": cache,
-            "window": window, "refresh": refresh, "temperature": temperature, "top_k": top_k, "top_p": top_p,
-            "guidance": guidance, "forbid_end": forbid_end, "late_end": late_end, "early_stop": early_stop,
-        }  # fmt: skip
         self.pretrained, self.adapter, self.seed = pretrained, adapter, seed
         self.masks_after_answer: set[int] = set()
         self.masks_of_greedy_check: set[int] = set()
@@ -98,7 +84,7 @@ class MaskwiseLM(LM):
         return self._likelihoods([self._pair(*request.args) for request in requests])
 
     def loglikelihood_rolling(self, requests: list[Instance]) -> list[float]:
-        """Each text in windows of the model's length, every token scored once, with the context that still fits."""
+        """Each text in pieces of the context length; every token is scored once, with the context that fits."""
         windows, owner = [], []
         longest = self.model.window - 1 - self.likelihood["masks"]
         for number, request in enumerate(requests):
@@ -131,7 +117,7 @@ class MaskwiseLM(LM):
         self, pairs: Sequence[tuple[list[int], list[int]]], greedy: bool = True
     ) -> list[tuple[float, bool]]:
         masks = self.likelihood["masks"]
-        found = score(self.model, pairs, seed=self.seed, **self.likelihood)
+        found = log_likelihoods(self.model, pairs, seed=self.seed, **self.likelihood)
         if not self.model.causal:
             self.masks_after_answer.add(masks)
         answers = [one.greedy for one in found]
@@ -152,13 +138,13 @@ class MaskwiseLM(LM):
     # Text
 
     def _decode(self, prompts: list[list[int]], new: int, temperature: float) -> Iterator[list[int]]:
-        settings = self.decoding | {"temperature": temperature}
+        options = replace(self.options, max_new_tokens=new, temperature=temperature)
         if not self.model.causal:
             self.masks_generated.add(new)
-        # `repeats` asks one prompt several times: told apart, each gets its own sample.
+        # `repeats` asks one prompt several times: each time it is sampled anew.
         for part in _parts(list(zip(prompts, number_repeats(prompts), strict=True)), self.batch_size):
-            chance = [own_generator(self.seed, *mark, device=self.model.device) for _, mark in part]
-            for generation in generate(self.model, [ids for ids, _ in part], new, generator=chance, **settings):
+            generators = [own_generator(self.seed, *numbered, device=self.model.device) for _, numbered in part]
+            for generation in decode(self.model, [ids for ids, _ in part], options, generators):
                 yield generation.ids
 
     def _asked(self, wishes: dict[str, Any]) -> tuple[int, float, tuple[str, ...]]:
@@ -171,7 +157,7 @@ class MaskwiseLM(LM):
         if wishes:
             raise UserError(f"generation settings {', '.join(wishes)} are not known: give them as --model_args")
         stops = (until,) if isinstance(until, str) else tuple(until)
-        return self.max_new_tokens or int(new), self.decoding["temperature"] or float(wanted), stops
+        return self.max_new_tokens or int(new), self.options.temperature or float(wanted), stops
 
     def _cut(self, ids: list[int], stops: tuple[str, ...]) -> str:
         """The text up to the first end token or stop string."""
@@ -184,10 +170,10 @@ class MaskwiseLM(LM):
     # Tokens
 
     def _fitting(self, prompt: list[int], more: int) -> list[int]:
-        """The end of the prompt that leaves room for `more` tokens in the model's window."""
+        """The end of the prompt that leaves room for `more` tokens in the model's context length."""
         room = self.model.window - more
         if room < 1:
-            raise UserError(f"{more} tokens leave no room for a prompt in the window of {self.model.window}")
+            raise UserError(f"{more} tokens leave no room for a prompt in the context length of {self.model.window}")
         if len(prompt) > room:
             log.warning("maskwise: a prompt of %d tokens was cut to its last %d", len(prompt), room)
         return prompt[-room:] if prompt else prompt
@@ -214,7 +200,7 @@ class MaskwiseLM(LM):
     def get_model_info(self) -> dict[str, Any]:
         """What lm-eval adds to the configuration in its results."""
         model = self.model
-        knobs = find_rule(self.decoding["rule"], self.decoding["knobs"])[1]
+        options = self.options.summary()
         return {
             "model_num_parameters": model.parameter_count,
             "model_dtype": str(model.dtype).removeprefix("torch."),
@@ -222,13 +208,22 @@ class MaskwiseLM(LM):
                 "pretrained": self.pretrained, "adapter": self.adapter, "kind": model.kind, "mask_id": model.mask_id,
                 "shift": model.shift, "window": model.window, "seed": self.seed, "check_greedy": self.check_greedy,
                 "likelihood": self.likelihood,
-                "decoding": None if model.causal else self.decoding | {"knobs": knobs},
+                "decoding": None if model.causal else {name: options[name] for name in ARGUMENTS},
                 "max_new_tokens": self.max_new_tokens,
                 "masks_after_answer": sorted(self.masks_after_answer),
                 "masks_of_greedy_check": sorted(self.masks_of_greedy_check),
                 "masks_generated": sorted(self.masks_generated),
             },
         }  # fmt: skip
+
+
+def decoding_options(arguments: dict[str, Any]) -> DecodingOptions:
+    """The options among lm-eval's arguments by their names; all other arguments are parameters of the strategy."""
+    given = {name: value for name, value in arguments.items() if name in ARGUMENTS}
+    parameters = {name: value for name, value in arguments.items() if name not in ARGUMENTS}
+    if parameters:
+        given["parameters"] = dict(given.get("parameters") or {}) | parameters
+    return DecodingOptions(**given)
 
 
 def _parts(items: list[Any], size: int) -> Iterator[list[Any]]:

@@ -9,7 +9,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from maskwise.errors import UserError
 from maskwise.randomness import own_generator as own_generator  # until the probes import it from there
 
 
@@ -23,17 +22,6 @@ class OneEach:
 
 
 Chance = torch.Generator | OneEach
-
-
-def check_sampling(temperature: float, top_k: int | None, top_p: float | None) -> None:
-    if not 0 <= temperature < float("inf"):
-        raise UserError(
-            f"temperature {temperature} is not a number, 0 or more: 0 is greedy, 1 samples the model's own distribution"
-        )
-    if top_k is not None and top_k < 1:
-        raise UserError(f"top_k {top_k} keeps no token: give 1 or more")
-    if top_p is not None and not 0 < top_p <= 1:
-        raise UserError(f"top_p {top_p} is outside 0..1")
 
 
 def sharpen(logits: Tensor, temperature: float, top_k: int | None, top_p: float | None) -> Tensor:

@@ -1,30 +1,23 @@
-"""Soft masking: a mask that is still open is shown as a mixture of its own embedding and the likeliest tokens' ones."""
+"""Soft masking: an open mask is shown as a mixture of its own embedding and those of the likeliest tokens.
+
+Hersche et al., Soft-Masked Diffusion Language Models, arXiv 2510.17206.
+"""
 
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
+from maskwise.decoding.options import SoftMask
 from maskwise.decoding.sampling import entropy
 from maskwise.models.base import Model
 
 MIXED_TOKENS = 3
 
 
-@dataclass(frozen=True)
-class SoftMask:
-    """The prediction's share of the mixture is scale * sigmoid(steepness * (-H - offset)); the rest is the mask's.
-
-    H is the entropy (nats) of the row's prediction in the step before.
-    """
-
-    scale: float = 0.5
-    steepness: float = 2.0
-    offset: float = -1.0
-
-    def share(self, logits: Tensor) -> Tensor:
-        """[.., V] -> [..]"""
-        return self.scale * torch.sigmoid(self.steepness * (-entropy(logits) - self.offset))
+def share(soft: SoftMask, logits: Tensor) -> Tensor:
+    """The predicted tokens' share of the mixture. [.., V] -> [..]."""
+    return soft.scale * torch.sigmoid(soft.steepness * (-entropy(logits) - soft.offset))
 
 
 @dataclass(frozen=True)
@@ -52,6 +45,6 @@ class SoftSheet:
         predicted = (weights[..., None] * model.embed(likeliest.indices).float()).sum(dim=-2)
         assert model.mask_id is not None
         mask = model.embed(torch.full_like(places, model.mask_id)).float()
-        share = soft.share(logits)[..., None]
-        self.embeds[places] = ((1 - share) * mask + share * predicted).to(self.embeds.dtype)
+        weight = share(soft, logits)[..., None]
+        self.embeds[places] = ((1 - weight) * mask + weight * predicted).to(self.embeds.dtype)
         self.ready[places] = True

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from maskwise.decoding.exact import Canvas, Outcomes, outcomes
-from maskwise.decoding.rules import RULES
+from maskwise.decoding.strategies import STRATEGIES
 from maskwise.diffusion import Noised, nelbo_call
 from maskwise.models.base import Model
 from maskwise.models.llada import LLaDAConfig, LLaDAModelLM
@@ -104,7 +104,7 @@ def read_toy(model: Model) -> Toy:
     first, second = predict([QUESTION])[0][:2].softmax(dim=-1)
     rows = sequences()
     data = Outcomes({row: rows.count(row) / len(rows) for row in rows}, 0.0)
-    decoded = {rule: outcomes(predict, QUESTION, MASK, rule) for rule in RULES}
+    decoded = {strategy.name: outcomes(predict, QUESTION, MASK, strategy.name) for strategy in STRATEGIES}
     return Toy(
         {"A": float(first[SYMBOLS.index("A")]), "B": float(second[SYMBOLS.index("B")])},
         shares(data),

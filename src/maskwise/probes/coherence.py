@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from maskwise.decoding.strategies import STRATEGIES
 from maskwise.errors import UserError
 from maskwise.probes.evidence import evidence_means
 from maskwise.probes.probe import NO_MASK_TOKEN, Item, Probe, Setup, Unit, slices
@@ -68,14 +69,12 @@ ADAPTIVE: dict[str, tuple[dict[str, float], ...]] = {
 
 def paces() -> list[Pace]:
     """Every strategy: one, two and four tokens per step, or from careful to hasty."""
-    from maskwise.decoding.rules import RULES
-
     found = []
-    for name, rule in RULES.items():
-        if rule.own_pace:
-            found += [Pace(name, parameters=parameters) for parameters in ADAPTIVE[name]]
+    for strategy in STRATEGIES:
+        if strategy.adaptive:
+            found += [Pace(strategy.name, parameters=parameters) for parameters in ADAPTIVE[strategy.name]]
         else:
-            found += [Pace(name, steps) for steps in (ITEMS, ITEMS // 2, 1)]
+            found += [Pace(strategy.name, steps) for steps in (ITEMS, ITEMS // 2, 1)]
     return found
 
 

@@ -18,9 +18,10 @@ from maskwise.probes import PROBES
 from maskwise.probes.few_shot import few_shot_units
 from maskwise.probes.probe import Asker, Item, Probe, Settings, Setup, Unit
 from maskwise.probes.text import load_text
+from maskwise.progress import progress_bar
 from maskwise.records.folder import gather, read_run, start_run, write_manifest
 from maskwise.records.record import Key, key_of
-from maskwise.runs.runner import Crew, batch_budget, check_fit, join_crew, progress_bar, record_items
+from maskwise.runs.runner import Crew, batch_budget, check_fit, join_crew, record_items
 from maskwise.runs.settings import check, fit_to_model
 from maskwise.tasks.datasets import Dataset
 from maskwise.tasks.prompts import check_letters, filler_id

@@ -12,8 +12,6 @@ from pathlib import Path
 
 import torch
 import torch.distributed as dist
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from maskwise.errors import UserError
 from maskwise.models.base import Model
@@ -112,20 +110,6 @@ def batch_budget(model: Model, asked: int | None) -> int:
     if asked is not None and asked < 1:
         raise UserError(f"--batch-tokens must be at least 1, not {asked}")
     return asked or (GPU_BATCH_TOKENS if model.device.type == "cuda" else CPU_BATCH_TOKENS)
-
-
-def progress_bar(silent: bool) -> Progress:
-    """On standard error, with the time left."""
-    return Progress(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        TextColumn("left"),
-        TimeRemainingColumn(),
-        console=Console(stderr=True),
-        disable=silent,
-    )
 
 
 def check_fit(model: Model, items: Sequence[Item], or_else: str = "") -> None:

@@ -10,10 +10,10 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from maskwise.decoding.sampling import own_generator
 from maskwise.diffusion import Noised, nelbo
 from maskwise.models.base import Batch, Model
 from maskwise.probes.answers.plain import Answer
+from maskwise.randomness import own_generator
 from maskwise.tasks.prompts import Prompt
 
 ROWS_PER_CHUNK = 1024  # rows whose logits exist at a time

@@ -13,9 +13,9 @@ from dataclasses import replace
 from scipy import stats
 
 from maskwise.decoding.generate import generate
-from maskwise.decoding.sampling import own_generator
 from maskwise.models.base import Model
 from maskwise.probes.answers.plain import DIGITS, Answer, ask
+from maskwise.randomness import own_generator
 from maskwise.tasks.prompts import Prompt
 
 

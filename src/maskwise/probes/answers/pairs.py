@@ -6,9 +6,9 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from maskwise.decoding.sampling import own_generator
 from maskwise.models.base import Model
 from maskwise.probes.answers.plain import DIGITS, Answer, answers_of
+from maskwise.randomness import own_generator
 from maskwise.tasks.prompts import Prompt
 
 

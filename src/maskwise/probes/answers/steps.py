@@ -11,10 +11,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from maskwise.decoding.generate import Generation, generate
-from maskwise.decoding.sampling import own_generator
 from maskwise.models.base import Model
 from maskwise.probes.answers.plain import Answer, ask
 from maskwise.probes.unmasking import STRATEGY_OF_ORDER
+from maskwise.randomness import own_generator
 from maskwise.tasks.prompts import Prompt
 
 

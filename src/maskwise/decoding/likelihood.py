@@ -20,7 +20,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from maskwise.decoding.request import end_tokens, text_ids
+from maskwise.decoding.prompts import text_ids
+from maskwise.decoding.request import end_tokens
 from maskwise.decoding.sampling import log_confidence
 from maskwise.errors import UserError
 from maskwise.models.base import TOKENS_A_PASS, Batch, Model
@@ -32,19 +33,19 @@ LOGITS_AT_ONCE = 2**26  # 256 MiB of float32
 
 
 @dataclass(frozen=True)
-class Score:
+class Likelihood:
     """The log-likelihood (nats) of one answer, and how it was found."""
 
     log_likelihood: float
     tokens: int
     method: str
-    forwards: int
-    masks: int  # that stood after the answer
+    forwards: int  # forward passes
+    masks: int  # masks after the answer
     greedy: bool | None  # is the answer what greedy decoding gives? known without more passes if one token, or AR
 
 
 @dataclass(frozen=True)
-class _Question:
+class _Layout:
     """One request laid out: N views of prompt + answer + appended masks, which differ in the answer tokens masked."""
 
     number: int
@@ -55,7 +56,7 @@ class _Question:
     answer: Tensor  # [n] int64
 
 
-Part = tuple[_Question, int, int]  # a question's views from first to last + 1
+Part = tuple[_Layout, int, int]  # a layout's views from first to last + 1
 
 
 def encode_pair(model: Model, prompt: str | Sequence[int], answer: str | Sequence[int]) -> tuple[list[int], list[int]]:
@@ -89,7 +90,7 @@ def encode_text(model: Model, text: str) -> tuple[list[int], list[int]]:
 
 
 @torch.no_grad()
-def score(
+def log_likelihoods(
     model: Model,
     requests: Sequence[tuple[str | Sequence[int], str | Sequence[int]]],
     method: str = "auto",
@@ -97,8 +98,8 @@ def score(
     masks: int = 0,
     seed: int = 0,
     on_pass: Callable[[int, int], Any] | None = None,
-) -> list[Score]:
-    """Scores (prompt, answer) pairs, batched across them.
+) -> list[Likelihood]:
+    """The log-likelihoods of answers, given as (prompt, answer) pairs, batched across them.
 
     method: auto is exact where that takes no more passes than `samples`, else monte-carlo; for an AR model the chain.
     masks: how many masks stand after the answer. on_pass(done, total), requests, is called after each forward pass.
@@ -118,13 +119,13 @@ def score(
         _check_pair(model, prompt_ids, answer_ids, masks, f"request {number + 1}")
     methods = [_method(model, method, len(answer_ids), samples) for _, answer_ids in pairs]
     # Laid out one after the other as the passes take them in: all views of all requests would fill the memory.
-    questions = (
+    layouts = (
         _lay_out(model, number, prompt_ids, answer_ids, chosen, samples, masks, seed)
         for number, ((prompt_ids, answer_ids), chosen) in enumerate(zip(pairs, methods, strict=True))
     )
-    found = _read_all(model, questions, len(pairs), on_pass)
+    found = _read_all(model, layouts, len(pairs), on_pass)
     return [
-        Score(total, len(answer), chosen, views, masks, likeliest if model.causal or len(answer) == 1 else None)
+        Likelihood(total, len(answer), chosen, views, masks, likeliest if model.causal or len(answer) == 1 else None)
         for (total, views, likeliest), (_, answer), chosen in zip(found, pairs, methods, strict=True)
     ]
 
@@ -151,7 +152,7 @@ def _check_pair(model: Model, prompt: list[int], answer: list[int], masks: int, 
 def _lay_out(
     model: Model, number: int, prompt: list[int], answer: list[int], method: str, samples: int, masks: int,
     seed: int,
-) -> _Question:  # fmt: skip
+) -> _Layout:  # fmt: skip
     n = len(answer)
     weights = torch.ones(n if method == "chain" and not model.causal else 1)
     hidden = torch.zeros(1, n, dtype=torch.bool)
@@ -168,7 +169,7 @@ def _lay_out(
     mask = model.mask_id or 0
     ids = torch.tensor([*prompt, *answer, *[mask] * masks]).repeat(len(asked), 1)
     ids[:, len(prompt) : len(prompt) + n].masked_fill_(hidden, mask)
-    return _Question(number, ids, asked, weights.double(), len(prompt), torch.tensor(answer))
+    return _Layout(number, ids, asked, weights.double(), len(prompt), torch.tensor(answer))
 
 
 def every_subset(n: int) -> tuple[Tensor, Tensor]:
@@ -194,17 +195,17 @@ def sampled_subsets(n: int, samples: int, chance: torch.Generator) -> tuple[Tens
 
 
 def _read_all(
-    model: Model, questions: Iterator[_Question], count: int, on_pass: Callable[[int, int], Any] | None
+    model: Model, layouts: Iterator[_Layout], count: int, on_pass: Callable[[int, int], Any] | None
 ) -> list[tuple[float, int, bool]]:
-    """(weighted sum of log-probabilities, views, were all answer tokens the likeliest) of each question."""
+    """(weighted sum of log-probabilities, views, were all answer tokens the likeliest) of each layout."""
     read, weights, owner, views = [], [], [], [0] * count
-    for parts in _passes(questions):
+    for parts in _passes(layouts):
         read.append(_read(model, parts))
-        for question, first, last in parts:
-            asked = question.asked[first:last]
-            weights.append(question.weights[first:last, None].expand(asked.shape)[asked])
-            owner.append(torch.full((len(weights[-1]),), question.number))
-            views[question.number] += last - first
+        for layout, first, last in parts:
+            asked = layout.asked[first:last]
+            weights.append(layout.weights[first:last, None].expand(asked.shape)[asked])
+            owner.append(torch.full((len(weights[-1]),), layout.number))
+            views[layout.number] += last - first
         if on_pass is not None:
             on_pass(parts[-1][0].number + 1, count)
     if not read:
@@ -217,19 +218,19 @@ def _read_all(
     return list(zip(totals.tolist(), views, (missed == 0).tolist(), strict=True))
 
 
-def _passes(questions: Iterator[_Question]) -> Iterator[list[Part]]:
-    """Packs the views of the questions into passes of a bounded number of tokens."""
+def _passes(layouts: Iterator[_Layout]) -> Iterator[list[Part]]:
+    """Packs the views of the layouts into passes of a bounded number of tokens."""
     parts: list[Part] = []
     room = TOKENS_A_PASS
-    for question in questions:
-        views, length = question.ids.shape
+    for layout in layouts:
+        views, length = layout.ids.shape
         first = 0
         while first < views:
             if room < length and parts:
                 yield parts
                 parts, room = [], TOKENS_A_PASS
             last = min(views, first + max(1, room // length))
-            parts.append((question, first, last))
+            parts.append((layout, first, last))
             room -= (last - first) * length
             first = last
     if parts:
@@ -248,11 +249,11 @@ def _read(model: Model, parts: list[Part]) -> tuple[Tensor, Tensor]:
         longest=int(lengths.max()),
     )
     sequence, position, target, seen = [], [], [], 0
-    for question, first, last in parts:
-        view, place = question.asked[first:last].nonzero(as_tuple=True)
+    for layout, first, last in parts:
+        view, place = layout.asked[first:last].nonzero(as_tuple=True)
         sequence.append(view + seen)
-        position.append(place + question.start)
-        target.append(question.answer[place])
+        position.append(place + layout.start)
+        target.append(layout.answer[place])
         seen += last - first
     rows = model.locate(batch, torch.cat(sequence).to(device), torch.cat(position).to(device))
     return _log_probabilities(model, model.hidden(batch)[rows], torch.cat(target).to(device))

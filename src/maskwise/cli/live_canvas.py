@@ -1,4 +1,4 @@
-"""The canvas filling in, live in the terminal."""
+"""The generation canvas shown in the terminal while it fills in."""
 
 from itertools import groupby
 
@@ -14,10 +14,10 @@ STYLES = {"prompt": "dim", "mask": "bright_black", "new": "bold green", "old": "
 
 
 class LiveCanvas:
-    """Shows the first canvas of a decoding; `show` is its callback.
+    """Shows the first canvas of a decoding; `show` is the callback for `on_step`.
 
-    A terminal cannot redraw lines that have left it: of a canvas that is too tall the last lines are shown, and the
-    whole once, when all is done.
+    A terminal cannot redraw lines that have scrolled out of it. Of a canvas taller than the terminal the last lines are
+    shown during decoding, and the whole canvas once at the end.
     """
 
     def __init__(self, model: Model, prompt: list[int], note: str, console: Console) -> None:

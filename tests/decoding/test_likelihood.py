@@ -10,7 +10,7 @@ from scipy import stats
 import maskwise as mw
 from helpers.references import dense_logits
 from helpers.tiny import tiny_ar, tiny_dream, tiny_llada
-from maskwise.decoding.score import encode_pair, every_subset, sampled_subsets, score
+from maskwise.decoding.likelihood import encode_pair, every_subset, log_likelihoods, sampled_subsets
 
 PAIRS = [([5, 9, 2, 30], [4]), ([7, 7], [8, 1, 3]), ([11, 12, 13, 14, 15, 16, 3], [2, 9, 44, 20])]
 MASKED = [tiny_llada, tiny_dream]
@@ -36,7 +36,7 @@ def bound(model, prompt, answer, masks=0):
 @pytest.mark.parametrize("masks", [0, 5])
 def test_exact_is_the_expectation_written_out(make, masks):
     model = make()
-    for (prompt, answer), found in zip(PAIRS, score(model, PAIRS, "exact", masks=masks), strict=True):
+    for (prompt, answer), found in zip(PAIRS, log_likelihoods(model, PAIRS, "exact", masks=masks), strict=True):
         assert found.log_likelihood == pytest.approx(bound(model, prompt, answer, masks), abs=1e-4)
         assert (found.method, found.forwards, found.tokens) == ("exact", 2 ** len(answer) - 1, len(answer))
 
@@ -44,7 +44,7 @@ def test_exact_is_the_expectation_written_out(make, masks):
 @pytest.mark.parametrize("make", MASKED)
 def test_chain_is_the_sum_written_out(make):
     model = make()
-    for (prompt, answer), found in zip(PAIRS, score(model, PAIRS, "chain"), strict=True):
+    for (prompt, answer), found in zip(PAIRS, log_likelihoods(model, PAIRS, "chain"), strict=True):
         n = len(answer)
         expected = sum(log_p(model, prompt, answer, range(j, n), [j]) for j in range(n))
         assert found.log_likelihood == pytest.approx(expected, abs=1e-4)
@@ -54,8 +54,8 @@ def test_chain_is_the_sum_written_out(make):
 def test_monte_carlo_agrees_with_the_exact_bound_within_its_error():
     model = tiny_llada()
     prompt, answer = [7, 7], [8, 1, 3, 20, 41]
-    (exact,) = score(model, [(prompt, answer)], "exact")
-    draws = [score(model, [(prompt, answer)], "monte-carlo", samples=10, seed=seed)[0] for seed in range(150)]
+    (exact,) = log_likelihoods(model, [(prompt, answer)], "exact")
+    draws = [log_likelihoods(model, [(prompt, answer)], "monte-carlo", samples=10, seed=seed)[0] for seed in range(150)]
     found = [draw.log_likelihood for draw in draws]
     assert stats.ttest_1samp(found, exact.log_likelihood).pvalue > 0.01
     assert all(draw.forwards <= 10 for draw in draws)
@@ -63,26 +63,26 @@ def test_monte_carlo_agrees_with_the_exact_bound_within_its_error():
 
 def test_a_one_token_answer_takes_one_pass_by_every_method():
     model = tiny_llada()
-    found = [score(model, PAIRS[:1], method)[0] for method in ("auto", "exact", "monte-carlo", "chain")]
+    found = [log_likelihoods(model, PAIRS[:1], method)[0] for method in ("auto", "exact", "monte-carlo", "chain")]
     assert {f.forwards for f in found} == {1}
     assert len({round(f.log_likelihood, 5) for f in found}) == 1
     logits = dense_logits(model, [*PAIRS[0][0], model.mask_id])[-1]
     assert found[0].greedy == (int(logits.argmax()) == 4)
-    assert score(model, [(PAIRS[0][0], [int(logits.argmax())])])[0].greedy is True
+    assert log_likelihoods(model, [(PAIRS[0][0], [int(logits.argmax())])])[0].greedy is True
 
 
 def test_requests_are_batched_and_do_not_touch_each_other(monkeypatch):
     model = tiny_dream()
-    together = score(model, PAIRS)
+    together = log_likelihoods(model, PAIRS)
     passes = []
-    score(model, PAIRS, on_pass=lambda done, total: passes.append((done, total)))
+    log_likelihoods(model, PAIRS, on_pass=lambda done, total: passes.append((done, total)))
     assert passes == [(3, 3)]
-    monkeypatch.setattr("maskwise.decoding.score.TOKENS_A_PASS", 20)
-    small = score(model, PAIRS, on_pass=lambda done, total: passes.append((done, total)))
+    monkeypatch.setattr("maskwise.decoding.likelihood.TOKENS_A_PASS", 20)
+    small = log_likelihoods(model, PAIRS, on_pass=lambda done, total: passes.append((done, total)))
     assert len(passes) > 5 and passes[-1] == (3, 3) and sorted(passes[1:]) == passes[1:]
     for one, two, pair in zip(together, small, PAIRS, strict=True):
         assert one.log_likelihood == pytest.approx(two.log_likelihood, abs=1e-4)
-        assert one.log_likelihood == pytest.approx(score(model, [pair])[0].log_likelihood, abs=1e-4)
+        assert one.log_likelihood == pytest.approx(log_likelihoods(model, [pair])[0].log_likelihood, abs=1e-4)
 
 
 @pytest.mark.parametrize("make", MASKED)
@@ -91,7 +91,7 @@ def test_an_estimate_depends_on_the_seed_and_the_request_alone(make):
     requests = [*PAIRS, ([7], [7, 8, 1, 3]), PAIRS[2]]
 
     def estimates(asked, seed=5):
-        return [one.log_likelihood for one in score(model, asked, "monte-carlo", samples=3, seed=seed)]
+        return [one.log_likelihood for one in log_likelihoods(model, asked, "monte-carlo", samples=3, seed=seed)]
 
     together = estimates(requests)
     assert together == pytest.approx([estimates([one])[0] for one in requests], abs=1e-4)
@@ -101,15 +101,15 @@ def test_an_estimate_depends_on_the_seed_and_the_request_alone(make):
 
 
 def test_a_score_states_the_masks_after_the_answer():
-    assert [one.masks for one in score(tiny_llada(), PAIRS, masks=5)] == [5, 5, 5]
-    assert [one.masks for one in score(tiny_ar(), PAIRS)] == [0, 0, 0]
+    assert [one.masks for one in log_likelihoods(tiny_llada(), PAIRS, masks=5)] == [5, 5, 5]
+    assert [one.masks for one in log_likelihoods(tiny_ar(), PAIRS)] == [0, 0, 0]
 
 
 def test_auto_is_exact_where_that_is_cheaper():
     model = tiny_llada()
     long = ([1], list(range(2, 12)))
-    assert [s.method for s in score(model, [*PAIRS, long], samples=128)] == ["exact"] * 3 + ["monte-carlo"]
-    assert [s.method for s in score(model, PAIRS, samples=7)] == ["exact", "exact", "monte-carlo"]
+    assert [s.method for s in log_likelihoods(model, [*PAIRS, long], samples=128)] == ["exact"] * 3 + ["monte-carlo"]
+    assert [s.method for s in log_likelihoods(model, PAIRS, samples=7)] == ["exact", "exact", "monte-carlo"]
 
 
 def test_subset_weights_are_those_of_the_expectation():
@@ -136,14 +136,14 @@ def test_sampled_sizes_are_stratified_and_weights_keep_the_estimate_unbiased():
 
 def test_a_causal_model_is_scored_by_its_own_likelihood_in_one_pass():
     model = tiny_ar()
-    for (prompt, answer), found in zip(PAIRS, score(model, PAIRS), strict=True):
+    for (prompt, answer), found in zip(PAIRS, log_likelihoods(model, PAIRS), strict=True):
         logits = model.net(input_ids=torch.tensor([[*prompt, *answer]])).logits[0].detach().double().log_softmax(-1)
         expected = sum(float(logits[len(prompt) + j - 1, token]) for j, token in enumerate(answer))
         assert found.log_likelihood == pytest.approx(expected, abs=1e-4)
         assert (found.forwards, found.method) == (1, "chain")
     greedy = mw.generate(model, [PAIRS[1][0]], 3)[0].ids
-    assert score(model, [(PAIRS[1][0], greedy)])[0].greedy is True
-    assert score(model, [(PAIRS[1][0], [greedy[0], greedy[1], (greedy[2] + 1) % 64])])[0].greedy is False
+    assert log_likelihoods(model, [(PAIRS[1][0], greedy)])[0].greedy is True
+    assert log_likelihoods(model, [(PAIRS[1][0], [greedy[0], greedy[1], (greedy[2] + 1) % 64])])[0].greedy is False
 
 
 def test_text_is_tokenised_as_a_whole():
@@ -178,15 +178,15 @@ def test_text_is_tokenised_as_a_whole():
 )
 def test_bad_requests_get_one_clear_line(options, message):
     with pytest.raises(mw.UserError, match=message):
-        score(tiny_llada(), **options)
+        log_likelihoods(tiny_llada(), **options)
 
 
 def test_causal_models_have_no_masked_estimators():
     with pytest.raises(mw.UserError, match="only the chain rule"):
-        score(tiny_ar(), [([1], [2])], "monte-carlo")
+        log_likelihoods(tiny_ar(), [([1], [2])], "monte-carlo")
     with pytest.raises(mw.UserError, match="needs at least one token before"):
-        score(tiny_ar(), [([], [2])])
+        log_likelihoods(tiny_ar(), [([], [2])])
 
 
 def test_bound_is_below_log_of_one():
-    assert all(s.log_likelihood < 0 and math.isfinite(s.log_likelihood) for s in score(tiny_llada(), PAIRS))
+    assert all(s.log_likelihood < 0 and math.isfinite(s.log_likelihood) for s in log_likelihoods(tiny_llada(), PAIRS))

@@ -1,0 +1,69 @@
+"""The fields of an options dataclass as options of a command, so that names, defaults and help are written once."""
+
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import Field, dataclass, fields
+from functools import wraps
+from typing import Annotated, Any, get_type_hints
+
+import typer
+
+
+@dataclass(frozen=True)
+class Spelling:
+    """How a field is written on the command line where its own type cannot be: the type, the name, more help."""
+
+    type: Any
+    flag: str
+    help: str = ""
+
+
+def takes_fields(
+    options: type, spelled: Mapping[str, Spelling] | None = None, defaults: Mapping[str, Any] | None = None
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Replaces a command's parameter `options` by one option per field of the dataclass.
+
+    The command is called with `options` as a dictionary of the values given, by the fields' names.
+    """
+    types = get_type_hints(options)
+    added = [_parameter(field, types[field.name], (spelled or {}).get(field.name), defaults or {})
+             for field in fields(options)]  # fmt: skip
+
+    def decorate(command: Callable[..., None]) -> Callable[..., None]:
+        own = inspect.signature(command, eval_str=True).parameters.values()
+        place = [parameter.name for parameter in own].index("options")
+        kept = [parameter for parameter in own if parameter.name != "options"]
+
+        @wraps(command)
+        def flattened(**given: Any) -> None:
+            values = {parameter.name: given.pop(parameter.name) for parameter in added}
+            command(options=values, **given)
+
+        parameters = [*kept[:place], *added, *kept[place:]]
+        flattened.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+        flattened.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+        return flattened
+
+    return decorate
+
+
+def _parameter(
+    field: "Field[Any]", type: Any, spelling: Spelling | None, defaults: Mapping[str, Any]
+) -> inspect.Parameter:
+    name = field.name.replace("_", "-")
+    help = field.metadata["help"]
+    if spelling is not None:
+        type, flags, help = spelling.type, [spelling.flag], f"{help} {spelling.help}".strip()
+    elif type == bool | None:
+        flags = [f"--{name}/--no-{name}"]
+    else:
+        flags = [f"--{name}"]
+    if field.metadata["short"] is not None:
+        flags.append(f"-{field.metadata['short']}")
+    default = defaults.get(field.name, field.default)
+    if type is bool:
+        default = bool(default)
+    annotation = Annotated[type, typer.Option(*flags, help=help)]
+    return inspect.Parameter(
+        field.name, inspect.Parameter.POSITIONAL_OR_KEYWORD, default=default, annotation=annotation
+    )

@@ -1,0 +1,318 @@
+"""The decoding loop of masked models: a generation canvas, an unmasking strategy and a cache put together.
+
+Each step reads one span of every canvas, applies the head to the rows of the active block alone, lets the strategy
+choose the rows to commit, and writes them to the canvas on the device. Within a step nothing is copied to the host. The
+host looks at the canvas between steps only when it has to: with an adaptive strategy or early stop, after each step.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from itertools import accumulate
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from maskwise.decoding.canvas import Block, Frame, Grid, Sheet, plan
+from maskwise.decoding.options import DecodingOptions
+from maskwise.decoding.replay import Passes
+from maskwise.decoding.rules import Memory, Rows, State
+from maskwise.decoding.sampling import Chance, OneEach, guide, propose, sharpen, uniform
+from maskwise.decoding.softmask import SoftSheet
+from maskwise.models.attention import KeyValues
+from maskwise.models.base import Model
+
+
+@dataclass(frozen=True)
+class Generation:
+    """What was generated for one prompt."""
+
+    ids: list[int]  # the new tokens only: those that were masks, from left to right
+    text: str  # their text; the whole text where the prompt itself held masks; empty without a tokenizer
+    forwards: int  # forward passes this sequence took part in; two per step with guidance
+    order: list[int]  # the step of this sequence, from 0, at which each of `ids` was committed
+    sequence: list[int]  # the whole canvas, prompt included
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """What a callback is given after each step. Read it at once: the next step changes the canvas."""
+
+    step: int
+    sheet: Sheet
+    sequences: int
+
+    @property
+    def canvases(self) -> list[list[int]]:
+        """The canvases, with masks where nothing is committed yet; each access copies them from the device."""
+        return self.sheet.canvases()[: self.sequences]
+
+
+def decoded_text(model: Model, ids: Sequence[int]) -> str:
+    return "" if model.tokenizer is None else model.tokenizer.decode(ids, skip_special_tokens=True)
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """How many steps each lane takes in a block, and how many rows each step commits or between which times it goes."""
+
+    lengths: list[int] | None  # [lanes] steps; None for an adaptive strategy
+    left: list[list[int]]  # [lanes][steps] rows still open after each step; empty where that is not known in advance
+    counts: Tensor | None = None  # [steps, lanes] int64
+    times: Tensor | None = None  # [steps + 1, lanes] float32
+
+
+def _schedule(options: DecodingOptions, masks: list[int], device: torch.device) -> Schedule:
+    strategy, parameters = options.strategy, options.all_parameters
+    if strategy.adaptive:
+        return Schedule(None, [])
+    lengths = [options.steps // options.blocks if options.steps else n for n in masks]
+    longest = max(lengths)
+    if strategy.times is not None:
+        times = [_padded(strategy.times(steps, parameters), longest + 1) for steps in lengths]
+        return Schedule(lengths, [], times=torch.tensor(times).t().to(device))
+    assert strategy.counts is not None
+    counts = [_padded(strategy.counts(n, steps, parameters), longest) for n, steps in zip(masks, lengths, strict=True)]
+    left = [[n - done for done in accumulate(line)] for n, line in zip(masks, counts, strict=True)]
+    return Schedule(lengths, left, counts=torch.tensor(counts).t().to(device))
+
+
+def _padded(line: list[Any], length: int) -> list[Any]:
+    return [*line, *[0] * (length - len(line))]
+
+
+class DecodingLoop:
+    """The decoding of one batch of prompts by a masked model. `options` are those `check_request` gives."""
+
+    def __init__(
+        self, model: Model, options: DecodingOptions, prompts: list[list[int]],
+        generator: torch.Generator | list[torch.Generator], on_step: Callable[[Snapshot], None] | None,
+    ) -> None:  # fmt: skip
+        assert model.mask_id is not None
+        self.model, self.options, self.prompts, self.generator, self.on_step = (
+            model, options, prompts, generator, on_step,
+        )  # fmt: skip
+        self.mask_id = model.mask_id
+        self.strategy, self.parameters = options.strategy, options.all_parameters
+        # With guidance every canvas has an unconditional copy, in which the prompt is masked.
+        copies = [[self.mask_id] * len(prompt) for prompt in prompts] if options.guidance else []
+        self.sheet = Sheet.lay([*prompts, *copies], options.max_new_tokens, self.mask_id, model.device)
+        self.soft = SoftSheet.blank(model, len(self.sheet.ids)) if options.soft_mask else None
+        self.end_ids = options.end_ids or ()
+        self.ends = torch.tensor(self.end_ids, dtype=torch.int64, device=model.device)
+        everything = [list(range(len(prompt) + options.max_new_tokens)) for prompt in prompts]
+        self.whole = Grid.over(self.sheet, range(len(prompts)), everything)  # [S, longest canvas]
+        self.prompt_lengths = torch.tensor([[len(prompt)] for prompt in prompts]).to(model.device)
+        self.forwards = [0] * len(prompts)
+        self.clock = torch.zeros(len(prompts), 1, dtype=torch.int64, device=model.device)  # steps of each sequence
+        self.step = 0
+        self.passes = Passes(model)
+        self.kept: tuple[list[int], KeyValues] | None = None
+
+    def run(self) -> list[Generation]:
+        options = self.options
+        working = list(range(len(self.prompts)))
+        for block in plan(self.prompts, self.mask_id, options.max_new_tokens, options.chosen_canvas, options.block,
+                          options.window):  # fmt: skip
+            working = self.fill(block, working)
+            if not working:
+                break
+        return self.generations()
+
+    def fill(self, block: Block, sequences: list[int]) -> list[int]:
+        """Fills the block's masks in these sequences; returns the sequences that continue with the next block."""
+        schedule = _schedule(self.options, [len(block.slots[s]) for s in sequences], self.model.device)
+        grid = Grid.over(self.sheet, sequences, [block.slots[s] for s in sequences])
+        lanes = Lanes(self, block, sequences)
+        memory: Memory | None = None
+        stopped: set[int] = set()
+        step = 0
+        while lanes.active:
+            logits = self._look(lanes, grid, step)
+            chance = self._chance(schedule, lanes, step, grid)
+            rows, tokens = self._propose(logits, grid, chance)
+            state = self._state(schedule, lanes, step, grid, memory, chance)
+            choice = self.strategy.pick(rows, state, self.parameters)
+            grid = self._write(lanes, grid, tokens, choice.flip)
+            memory = choice.memory
+            if self.soft is not None and self.options.soft_mask is not None:
+                for places in self._both(grid.places):
+                    self.soft.mix(self.model, self.options.soft_mask, logits, places)
+            for lane in lanes.active:
+                self.forwards[sequences[lane]] += 2 if self.options.guidance else 1
+            if self.options.early_stop:
+                stopped |= self._stop_ended()
+            if self.on_step is not None:
+                self.on_step(Snapshot(self.step, self.sheet, len(self.prompts)))
+            self.clock[lanes.sequence] += 1
+            self.step, step = self.step + 1, step + 1
+            stays = _stays(schedule, lanes.active, step, grid, [sequences[lane] in stopped for lane in lanes.active])
+            if not all(stays):
+                kept = lanes.keep(stays)
+                grid = grid.keep(kept)
+                memory = None if memory is None else Memory(memory.log_p[kept], memory.calm[kept])
+            if schedule.left and lanes.active:
+                # With these strategies committed rows stay committed: drop them, so that the head skips them.
+                grid = grid.narrow(max(schedule.left[lane][step - 1] for lane in lanes.active))
+        return [s for s in sequences if s not in stopped]
+
+    def _look(self, lanes: "Lanes", grid: Grid, step: int) -> Tensor:
+        """Logits of the grid's rows. -> [S, W, V]."""
+        frame, cache, members = lanes.reading(step)
+        hidden = self.passes.hidden(frame, cache, self._pass)
+        batch = frame.batch(self.sheet)
+        shape = (*grid.open.shape, -1)
+        logits = [self.model.head(hidden[frame.rows(self.model, batch, m, grid)]).view(shape) for m in members]
+        seen = logits[0] if len(logits) == 1 else guide(logits[0], logits[1], self.options.guidance, self.mask_id)
+        if self.options.forbid_end:
+            seen[..., self.end_ids[0]] = float("-inf")
+        return seen
+
+    def _pass(self, frame: Frame, cache: KeyValues | None) -> Tensor:
+        """Hidden states of what the frame shows of the canvases now. -> [T, d]."""
+        batch = frame.batch(self.sheet)
+        if self.soft is not None and batch.ids is not None:
+            batch = replace(batch, ids=None, embeds=self.soft.show(self.model, batch.ids, frame.index))
+        return self.model.hidden(batch, cache)
+
+    def store(self, lengths: list[int]) -> KeyValues:
+        """A cache for these lengths: the previous block's where it fits, because a block's first pass fills it anew."""
+        if self.kept is None or self.kept[0] != lengths:
+            self.kept = lengths, self.model.new_cache(lengths)
+        return self.kept[1]
+
+    def _chance(self, schedule: Schedule, lanes: "Lanes", step: int, grid: Grid) -> Chance:
+        """What this step draws from: one generator for all, or one per sequence.
+
+        A sequence with a generator of its own draws as many numbers as it would if it were decoded alone: one for each
+        row of the block, or from the second step on one for each open row where the grid is narrowed to those.
+        """
+        if isinstance(self.generator, torch.Generator):
+            return self.generator
+        sequences = [lanes.sequences[lane] for lane in lanes.active]
+        generators = [self.generator[s] for s in sequences]
+        if not schedule.left or step == 0:
+            return OneEach(generators, [len(lanes.block.slots[s]) for s in sequences], None)
+        widths = [schedule.left[lane][step - 1] for lane in lanes.active]
+        return OneEach(generators, widths, (grid.open.cumsum(dim=1) - 1).clamp(min=0))
+
+    def _propose(self, logits: Tensor, grid: Grid, chance: Chance) -> tuple[Rows, Tensor]:
+        options = self.options
+        sharpened = sharpen(logits, options.temperature, options.top_k, options.top_p)
+        tokens = propose(sharpened, options.temperature, chance)
+        held = torch.isin(tokens, self.ends) & grid.open if options.late_end else None
+        return Rows(sharpened if self.strategy.filtered else logits, tokens, grid.open, held), tokens
+
+    def _state(
+        self, schedule: Schedule, lanes: "Lanes", step: int, grid: Grid, memory: Memory | None, chance: Chance
+    ) -> State:
+        counts, times = schedule.counts, schedule.times
+        return State(
+            count=None if counts is None else counts[step, lanes.index],
+            time=None if times is None else times[step, lanes.index],
+            after=None if times is None else times[step + 1, lanes.index],
+            draws=uniform(tuple(grid.open.shape), chance, grid.open.device) if self.strategy.draws else None,
+            memory=memory,
+        )
+
+    def _write(self, lanes: "Lanes", grid: Grid, tokens: Tensor, flip: Tensor) -> Grid:
+        flip = flip & (grid.places < len(self.sheet.ids) - 1)
+        for places in self._both(grid.places):
+            self.sheet.turn(
+                places, tokens, flip & grid.open, flip & ~grid.open, self.mask_id, self.clock[lanes.sequence]
+            )
+        return replace(grid, open=grid.open ^ flip)
+
+    def _both(self, places: Tensor) -> list[Tensor]:
+        """The places themselves, and with guidance those of the unconditional copies."""
+        if not self.options.guidance:
+            return [places]
+        spare = len(self.sheet.ids) - 1
+        return [places, torch.where(places == spare, spare, places + self.sheet.starts[len(self.prompts)])]
+
+    def _stop_ended(self) -> set[int]:
+        """Fills the masks of the sequences that have a new end token with no mask before it; returns their numbers."""
+        sheet, places = self.sheet, self.whole.places
+        masked = sheet.ids[places] == self.mask_id
+        new_end = torch.isin(sheet.ids[places], self.ends) & (self.whole.positions >= self.prompt_lengths)
+        ended = (new_end & (masked.cumsum(dim=1) == 0)).any(dim=1)
+        fill = masked & ended[:, None] & (places < len(sheet.ids) - 1)
+        sheet.turn(places, self.ends[:1], fill, torch.zeros_like(fill), self.mask_id, self.clock)
+        return {s for s, over in enumerate(ended.tolist()) if over}
+
+    def generations(self) -> list[Generation]:
+        generations: list[Generation] = []
+        canvases, orders = self.sheet.canvases(), self.sheet.orders()
+        for prompt, canvas, order in zip(self.prompts, canvases, orders, strict=False):
+            new = [place for place, step in enumerate(order) if step >= 0]
+            ids = [canvas[place] for place in new]
+            text = decoded_text(self.model, canvas if self.mask_id in prompt else ids)
+            steps = [order[place] for place in new]
+            generations.append(Generation(ids, text, self.forwards[len(generations)], steps, canvas))
+        return generations
+
+
+def _stays(schedule: Schedule, active: list[int], step: int, grid: Grid, stopped: list[bool]) -> list[bool]:
+    """Which lanes go on after `step` steps of the block."""
+    if schedule.lengths is not None:
+        going = [step < schedule.lengths[lane] for lane in active]
+    else:
+        going = grid.open.any(dim=-1).tolist()
+    return [go and not stop for go, stop in zip(going, stopped, strict=True)]
+
+
+class Lanes:
+    """The sequences still being decoded in a block, one lane each, and what each forward pass reads of them.
+
+    Without a cache a sequence that is done leaves the batch. The cache is laid out once per block, so with a cache the
+    sequence stays in the batch with an empty span: nothing of it is read.
+    """
+
+    def __init__(self, loop: DecodingLoop, block: Block, sequences: list[int]) -> None:
+        self.loop, self.block, self.sequences = loop, block, sequences
+        self.active = list(range(len(sequences)))
+        self.index = torch.arange(len(sequences), device=loop.model.device)  # the active lanes
+        self.sequence = torch.tensor(sequences, dtype=torch.int64).to(loop.model.device)  # and their sequences
+        self.cache: KeyValues | None = None
+        self.frames: dict[str, Frame] = {}
+
+    def keep(self, stays: list[bool]) -> Tensor:
+        """Keeps the lanes marked True; returns their places among the lanes that were active."""
+        kept = [place for place, stay in enumerate(stays) if stay]
+        self.active = [self.active[place] for place in kept]
+        places = torch.tensor(kept, dtype=torch.int64).to(self.index.device)
+        self.index, self.sequence = self.index[places], self.sequence[places]
+        self.frames = {}
+        return places
+
+    def reading(self, step: int) -> tuple[Frame, KeyValues | None, list[Tensor]]:
+        """What this step reads, the cache, and the lanes' sequences in the batch (with guidance their copies' too)."""
+        options = self.loop.options
+        if options.cache == "none":
+            everything = True
+        else:
+            everything = step == 0 or (options.refresh is not None and step % options.refresh == 0)
+            if self.cache is None:
+                shown = [self.block.shown[s] for s in self.sequences]
+                self.cache = self.loop.store(shown * (2 if options.guidance else 1))
+        kind = "whole" if everything else options.cache
+        if kind not in self.frames:
+            self.frames[kind] = self._frame(kind)
+        # Without a cache only active lanes are in the batch, in their order; with one all lanes of the block are.
+        first = self.index if self.cache is not None else torch.arange(len(self.active), device=self.index.device)
+        batch_size = len(self.sequences) if self.cache is not None else len(self.active)
+        return self.frames[kind], self.cache, [first, first + batch_size] if options.guidance else [first]
+
+    def _frame(self, kind: str) -> Frame:
+        lanes = self.active if self.cache is None else list(range(len(self.sequences)))
+        spans = [self._span(self.sequences[lane], kind) if lane in self.active else (0, 0) for lane in lanes]
+        sequences = [self.sequences[lane] for lane in lanes]
+        if self.loop.options.guidance:
+            sequences, spans = [*sequences, *(s + len(self.loop.prompts) for s in sequences)], spans * 2
+        return Frame.of(self.loop.sheet, sequences, spans)
+
+    def _span(self, sequence: int, kind: str) -> tuple[int, int]:
+        slots, shown = self.block.slots[sequence], self.block.shown[sequence]
+        if kind == "whole":
+            return 0, shown
+        return self.loop.model.first_row(slots[0]), shown if kind == "prefix" else slots[-1] + 1

@@ -1,0 +1,88 @@
+"""Unmasking strategies as values: what they say about themselves, and one of a user's own."""
+
+import re
+
+import pytest
+
+import maskwise as mw
+from helpers.references import dense_logits
+from helpers.tiny import tiny_llada
+from maskwise.decoding.rules import Choice, best
+from maskwise.decoding.strategies import STRATEGIES, Parameter, Strategy, find_strategy, parse_parameters
+from maskwise.errors import UserError
+
+
+def right_to_left(rows, state, parameters):
+    """Adaptive: the last `width` open rows."""
+    after = rows.open.flip(-1).cumsum(-1).flip(-1)  # open rows from here to the end
+    return Choice(rows.open & (after <= parameters["width"]))
+
+
+RIGHT_TO_LEFT = Strategy("right-to-left", "the last masks", right_to_left, parameters=(Parameter("width", 2.0),))
+
+
+def test_a_strategy_of_ones_own_is_a_value_and_touches_no_other_file():
+    model, prompt = tiny_llada(), [5, 9, 2, 30]
+    (found,) = mw.generate(model, [prompt], 6, rule=RIGHT_TO_LEFT)
+    assert found.order == [2, 2, 1, 1, 0, 0] and found.forwards == 3
+    canvas = [*prompt, *[model.mask_id] * 6]
+    for first in (8, 6, 4):
+        tokens = dense_logits(model, canvas).argmax(-1)
+        canvas[first : first + 2] = tokens[first : first + 2].tolist()
+    assert found.sequence == canvas
+    (single,) = mw.generate(model, [prompt], 6, rule=RIGHT_TO_LEFT, parameters={"width": 1}, block=3)
+    assert single.order == [2, 1, 0, 5, 4, 3]
+    with pytest.raises(UserError, match="strategy right-to-left decides itself"):
+        mw.generate(model, [prompt], 6, rule=RIGHT_TO_LEFT, steps=3)
+    with pytest.raises(UserError, match="right-to-left has no parameter 'tau': it has width"):
+        mw.generate(model, [prompt], 6, rule=RIGHT_TO_LEFT, parameters={"tau": 1})
+
+
+def test_a_strategy_of_ones_own_may_use_a_schedule_and_functions_by_their_paths():
+    def largest_ids(rows, state, parameters):
+        return best(rows.tokens.float(), rows, state)
+
+    by_id = Strategy("by-id", "the largest ids", largest_ids, count_function="maskwise.decoding.rules:even_counts")
+    (found,) = mw.generate(tiny_llada(), [[5, 9]], 6, steps=3, rule=by_id)
+    assert sorted(found.order) == [0, 0, 1, 1, 2, 2]
+    same = Strategy("mine", "the most probable tokens", "maskwise.decoding.rules:low_confidence",
+                    "maskwise.decoding.rules:even_counts")  # fmt: skip
+    assert mw.generate(tiny_llada(), [[5, 9]], 6, rule=same) == mw.generate(tiny_llada(), [[5, 9]], 6)
+
+
+def test_an_extended_tuple_is_searched_by_name():
+    assert find_strategy("right-to-left", (*STRATEGIES, RIGHT_TO_LEFT)) is RIGHT_TO_LEFT
+    assert find_strategy(RIGHT_TO_LEFT) is RIGHT_TO_LEFT
+
+
+def test_every_strategy_is_complete():
+    assert len({strategy.name for strategy in STRATEGIES}) == len(STRATEGIES)
+    for strategy in STRATEGIES:
+        assert strategy.title and callable(strategy.pick)
+        assert not strategy.paper or re.search(r", arXiv \d{4}\.\d{5}$", strategy.paper), strategy.name
+        assert (strategy.counts is None and strategy.times is None) == strategy.adaptive
+        assert strategy.complete(None) == {parameter.name: parameter.default for parameter in strategy.parameters}
+    unpublished = {strategy.name for strategy in STRATEGIES if not strategy.paper}
+    assert unpublished == {"entropy", "left-to-right"}
+
+
+def test_wrong_names_and_parameters_are_named():
+    with pytest.raises(UserError, match="unknown unmasking strategy 'best': choose one of random, low-confidence"):
+        find_strategy("best")
+    with pytest.raises(UserError, match="the strategy threshold has no parameter 'gamma': it has tau"):
+        find_strategy("threshold").complete({"gamma": 1.0})
+    for name, parameter, value, within in (
+        ("remdm", "eta", -1.0, "between 0 and 1"),
+        ("threshold", "tau", float("nan"), "between 0 and 1"),
+        ("dream-origin", "eps", 2.0, "between 0 and 1"),
+        ("factor", "f", float("inf"), "a number, 0 or more"),
+    ):
+        with pytest.raises(UserError, match=f"{parameter} of the strategy {name} is {value}: it must be {within}"):
+            find_strategy(name).complete({parameter: value})
+
+
+def test_parameters_are_written_with_their_values():
+    assert parse_parameters(["tau=0.8", "eps=1e-3"]) == {"tau": 0.8, "eps": 1e-3}
+    for wrong in ("tau", "tau=high", "="):
+        with pytest.raises(UserError, match="is not a parameter and its value"):
+            parse_parameters([wrong])
