@@ -17,7 +17,7 @@ from maskwise.decoding.options import OPTION_NAMES, DecodingOptions, SoftMask
 from tiny import tiny_llada
 
 DEFAULT = DecodingOptions()
-CHANGED = {"max_new_tokens": 64, "chat": None}  # on the command line
+CHANGED = {"chat": None}  # on the command line
 DEFAULTS = {name: getattr(DEFAULT, name) for name in OPTION_NAMES}
 
 
