@@ -117,6 +117,23 @@ def test_the_chat_template_is_used_where_there_is_one(folder, tmp_path):
     assert "no chat template" in run("generate", folder, "hello", "--chat", status=2).stderr
 
 
+def test_the_library_treats_chats_as_the_command_does_and_leaves_token_ids_alone(tmp_path, model):
+    instruct = save(tmp_path / "instruct", chat_template=CHAT)
+    opened = mw.open(instruct)
+    asked, plain = (opened.tokenizer(text)["input_ids"] for text in ("<|user|>hello<|a|>", "hello"))
+    (default,) = mw.generate(opened, ["hello"], 4)
+    assert default.sequence[:-4] == asked
+    assert default == mw.generate(opened, ["hello"], 4, chat=True)[0] == mw.generate(opened, [asked], 4)[0]
+    assert mw.generate(opened, ["hello"], 4, chat=False)[0].sequence[:-4] == plain
+    for chat in (None, True, False):
+        assert mw.generate(opened, [plain], 4, chat=chat)[0].sequence[:-4] == plain
+    typed = json.loads(run("generate", instruct, "hello", "-n", 4, "--json").stdout)
+    assert typed["generations"][0]["ids"] == default.ids and typed["settings"]["chat"] is True
+    assert mw.generate(model, ["hello"], 4) == mw.generate(model, ["hello"], 4, chat=False)  # it has no template
+    with pytest.raises(mw.UserError, match="no chat template"):
+        mw.generate(model, ["hello"], 4, chat=True)
+
+
 def test_end_tokens_are_those_of_the_model_and_of_its_turns(model):
     assert end_tokens(model) == (END, TURN_END)
 
