@@ -53,8 +53,8 @@ def generate(
 ) -> list[Generation]:
     """Continues prompts (texts or lists of token ids, of any lengths), or fills in the masks inside them.
 
-    generator: the source of random numbers, seeded with 0 when left out. With a list, one generator per prompt, what
-        is drawn for a prompt does not depend on the other prompts in the batch.
+    generator: the source of random numbers; when left out, one of the seed 0. Given a list of generators, one per
+        prompt, what is drawn for a prompt does not depend on the other prompts in the batch.
     on_step: called with a Snapshot after each step. knobs: the former name of parameters.
 
     """
