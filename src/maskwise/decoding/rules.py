@@ -222,11 +222,11 @@ def dream_origin(rows: Rows, state: State, parameters: Parameters) -> Choice:
 
 
 def dream_maskgit_plus(rows: Rows, state: State, parameters: Parameters) -> Choice:
-    return best(_jumbled(log_confidence(rows.logits, rows.tokens), rows, state, parameters), rows, state)
+    return best(_ordering(log_confidence(rows.logits, rows.tokens), rows, state, parameters), rows, state)
 
 
 def dream_topk_margin(rows: Rows, state: State, parameters: Parameters) -> Choice:
-    return best(_jumbled(log_margin(rows.logits), rows, state, parameters), rows, state)
+    return best(_ordering(log_margin(rows.logits), rows, state, parameters), rows, state)
 
 
 def dream_entropy(rows: Rows, state: State, parameters: Parameters) -> Choice:
@@ -236,7 +236,7 @@ def dream_entropy(rows: Rows, state: State, parameters: Parameters) -> Choice:
     return best(score if parameters["alg_temp"] == 0 else _drawn(score, state, parameters), rows, state)
 
 
-def _jumbled(log_score: Tensor, rows: Rows, state: State, parameters: Parameters) -> Tensor:
+def _ordering(log_score: Tensor, rows: Rows, state: State, parameters: Parameters) -> Tensor:
     """The score itself orders the rows, or with Dream's alg_temp a draw does; its logarithm is the finer to compare."""
     return rows.unless_held(log_score if parameters["alg_temp"] == 0 else _drawn(log_score.exp(), state, parameters))
 
