@@ -67,7 +67,7 @@ def main() -> None:
           f"blocks of {asked.block}\n")  # fmt: skip
     print("| | the same tokens | first difference | answers right | computed |\n|---|---|---|---|---|")
     for options in ways:
-        found = maskwise.generate(model, prompts, asked.new, block=asked.block, **options)
+        found = maskwise.generate(model, prompts, asked.new, block=asked.block, chat=False, **options)
         exact = exact or found
         far = Divergence.between(exact, found)
         right = sum(one.text.startswith(letter) for one, letter in zip(found, letters, strict=True))

@@ -69,6 +69,20 @@ def test_json_is_one_object_with_the_full_trace(folder, model):
     assert (settings["canvas"], settings["masks"], settings["approximate"]) == ("blocks", 8, True)
 
 
+def test_the_former_spelling_of_parameter_works_with_one_line_of_warning(folder):
+    arguments = ("generate", folder, "hello", "-n", 8, "--rule", "threshold", "--plain")
+    old, new = run(*arguments, "--knob", "tau=0.3"), run(*arguments, "--parameter", "tau=0.3")
+    assert old.stdout == new.stdout and new.stderr == ""
+    assert old.stderr == "maskwise: --knob is now called --parameter\n"
+
+
+def test_end_tokens_may_be_named_on_the_command_line(folder, model):
+    end = generate(model, ["hello"], 8, rule="left-to-right")[0].ids[2]
+    found = json.loads(run("generate", folder, "hello", "-n", 8, "--rule", "left-to-right", "--early-stop", "--end-id",
+                           end, "--json").stdout)  # fmt: skip
+    assert found["generations"][0]["ids"][3:] == [end] * 5 and found["settings"]["end_ids"] == [end]
+
+
 def test_prompts_from_files_and_standard_input(folder, model, tmp_path):
     texts = ["one", "two\u2028words", "three"]  # U+2028 ends a line for str.splitlines, not for JSON lines
     plain, lines = tmp_path / "prompts.txt", tmp_path / "prompts.jsonl"
@@ -115,6 +129,23 @@ def test_the_chat_template_is_used_where_there_is_one(folder, tmp_path):
         lengths[flag] = json.loads(done.stdout)["generations"][0]["prompt_tokens"]
     assert lengths == {"--chat": len(asked), None: len(asked), "--no-chat": 5}
     assert "no chat template" in run("generate", folder, "hello", "--chat", status=2).stderr
+
+
+def test_the_library_treats_chats_as_the_command_does_and_leaves_token_ids_alone(tmp_path, model):
+    instruct = save(tmp_path / "instruct", chat_template=CHAT)
+    opened = mw.open(instruct)
+    asked, plain = (opened.tokenizer(text)["input_ids"] for text in ("<|user|>hello<|a|>", "hello"))
+    (default,) = mw.generate(opened, ["hello"], 4)
+    assert default.sequence[:-4] == asked
+    assert default == mw.generate(opened, ["hello"], 4, chat=True)[0] == mw.generate(opened, [asked], 4)[0]
+    assert mw.generate(opened, ["hello"], 4, chat=False)[0].sequence[:-4] == plain
+    for chat in (None, True, False):
+        assert mw.generate(opened, [plain], 4, chat=chat)[0].sequence[:-4] == plain
+    typed = json.loads(run("generate", instruct, "hello", "-n", 4, "--json").stdout)
+    assert typed["generations"][0]["ids"] == default.ids and typed["settings"]["chat"] is True
+    assert mw.generate(model, ["hello"], 4) == mw.generate(model, ["hello"], 4, chat=False)  # it has no template
+    with pytest.raises(mw.UserError, match="no chat template"):
+        mw.generate(model, ["hello"], 4, chat=True)
 
 
 def test_end_tokens_are_those_of_the_model_and_of_its_turns(model):

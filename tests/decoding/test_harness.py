@@ -269,6 +269,16 @@ def test_chats_are_written_by_the_template_and_cut_for_a_prefix(tmp_path):
     assert lm.chat_template(True) == CHAT and lm.tokenizer_name
 
 
+def test_lm_eval_alone_applies_the_chat_template(tmp_path):
+    """Its own flag has been seen to when a request comes: the context is taken as it stands."""
+    folder = save(tmp_path / "chat", chat_template=CHAT, layers=1)
+    lm, model = MaskwiseLM(str(folder)), mw.open(folder)
+    (text,) = lm.generate_until(instances("generate_until", [("hello", {"max_gen_toks": 4})]))
+    (plain,) = mw.generate(model, ["hello"], 4, chat=False)
+    (chat,) = mw.generate(model, ["hello"], 4)
+    assert text == plain.text and plain.ids != chat.ids
+
+
 def test_wrong_arguments_are_named(folder):
     with pytest.raises(mw.UserError, match="unknown unmasking strategy 'best'"):
         MaskwiseLM(folder, rule="best")

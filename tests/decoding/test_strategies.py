@@ -50,6 +50,12 @@ def test_a_strategy_of_ones_own_may_use_a_schedule_and_functions_by_their_paths(
     assert mw.generate(tiny_llada(), [[5, 9]], 6, rule=same) == mw.generate(tiny_llada(), [[5, 9]], 6)
 
 
+def test_an_adaptive_strategy_that_commits_nothing_is_stopped():
+    idle = Strategy("idle", "nothing", lambda rows, state, parameters: Choice(rows.open & False))
+    with pytest.raises(UserError, match="strategy idle commits no token in some steps"):
+        mw.generate(tiny_llada(), [[5, 9]], 6, rule=idle)
+
+
 def test_an_extended_tuple_is_searched_by_name():
     assert find_strategy("right-to-left", (*STRATEGIES, RIGHT_TO_LEFT)) is RIGHT_TO_LEFT
     assert find_strategy(RIGHT_TO_LEFT) is RIGHT_TO_LEFT

@@ -21,7 +21,7 @@ SPELLED = {
 }
 
 
-@takes_fields(DecodingOptions, SPELLED, defaults={"max_new_tokens": 64, "chat": None})
+@takes_fields(DecodingOptions, SPELLED)
 def generate(
     model: ModelName = "tiny-llada",
     prompt: Annotated[str | None, typer.Argument(help="The prompt; - reads standard input, one per line.")] = None,

@@ -19,15 +19,14 @@ class Spelling:
 
 
 def takes_fields(
-    options: type, spelled: Mapping[str, Spelling] | None = None, defaults: Mapping[str, Any] | None = None
+    options: type, spelled: Mapping[str, Spelling] | None = None
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Replaces a command's parameter `options` by one option per field of the dataclass.
 
     The command is called with `options` as a dictionary of the values given, by the fields' names.
     """
     types = get_type_hints(options)
-    added = [_parameter(field, types[field.name], (spelled or {}).get(field.name), defaults or {})
-             for field in fields(options)]  # fmt: skip
+    added = [_parameter(field, types[field.name], (spelled or {}).get(field.name)) for field in fields(options)]
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
         own = inspect.signature(command, eval_str=True).parameters.values()
@@ -47,9 +46,7 @@ def takes_fields(
     return decorate
 
 
-def _parameter(
-    field: "Field[Any]", type: Any, spelling: Spelling | None, defaults: Mapping[str, Any]
-) -> inspect.Parameter:
+def _parameter(field: "Field[Any]", type: Any, spelling: Spelling | None) -> inspect.Parameter:
     name = field.name.replace("_", "-")
     help = field.metadata["help"]
     if spelling is not None:
@@ -60,9 +57,7 @@ def _parameter(
         flags = [f"--{name}"]
     if field.metadata["short"] is not None:
         flags.append(f"-{field.metadata['short']}")
-    default = defaults.get(field.name, field.default)
-    if type is bool:
-        default = bool(default)
+    default = bool(field.default) if type is bool else field.default  # a flag is off, never None
     annotation = Annotated[type, typer.Option(*flags, help=help)]
     return inspect.Parameter(
         field.name, inspect.Parameter.POSITIONAL_OR_KEYWORD, default=default, annotation=annotation

@@ -19,7 +19,7 @@ from maskwise.decoding.request import check_prompts, end_tokens
 from maskwise.errors import UserError
 from maskwise.models.base import Model
 from maskwise.progress import progress_bar
-from maskwise.randomness import number_repeats, own_generator
+from maskwise.randomness import number_repeats, torch_generator
 
 
 def generate_all(
@@ -72,7 +72,7 @@ def generate_all(
 
 
 def _generators(model: Model, seed: int, numbered: Sequence[tuple[int, ...]]) -> list[torch.Generator]:
-    return [own_generator(seed, *parts, device=model.device) for parts in numbered]
+    return [torch_generator("generate", seed, parts, device=model.device) for parts in numbered]
 
 
 def _decode_batch(

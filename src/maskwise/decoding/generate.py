@@ -53,10 +53,9 @@ def generate(
 ) -> list[Generation]:
     """Continues prompts (texts or lists of token ids, of any lengths), or fills in the masks inside them.
 
-    generator: the source of random numbers, seeded with 0 when left out. With a list, one generator per prompt, what
-        is drawn for a prompt does not depend on the other prompts in the batch.
+    generator: the source of random numbers; when left out, one of the seed 0. Given a list of generators, one per
+        prompt, what is drawn for a prompt does not depend on the other prompts in the batch.
     on_step: called with a Snapshot after each step. knobs: the former name of parameters.
-
     """
     if knobs is not None:
         warnings.warn("mw.generate: knobs is now called parameters", FutureWarning, stacklevel=2)
@@ -66,7 +65,7 @@ def generate(
     return decode(model, encode_prompts(model, prompts, options.chat), options, generator, on_step)
 
 
-generate.__doc__ = f"{generate.__doc__}{describe_options()}\n"
+generate.__doc__ = f"{(generate.__doc__ or '').rstrip()}\n\n{describe_options()}\n"
 
 
 @torch.no_grad()

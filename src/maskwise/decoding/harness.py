@@ -25,7 +25,7 @@ from maskwise.decoding.prompts import text_ids
 from maskwise.decoding.request import end_tokens
 from maskwise.errors import UserError
 from maskwise.models.opening import open as open_model
-from maskwise.randomness import number_repeats, own_generator
+from maskwise.randomness import number_repeats, torch_generator
 
 log = logging.getLogger("lm_eval")
 AUTO_BATCH = 16
@@ -143,7 +143,9 @@ class MaskwiseLM(LM):
             self.masks_generated.add(new)
         # `repeats` asks one prompt several times: each time it is sampled anew.
         for part in _parts(list(zip(prompts, number_repeats(prompts), strict=True)), self.batch_size):
-            generators = [own_generator(self.seed, *numbered, device=self.model.device) for _, numbered in part]
+            generators = [
+                torch_generator("generate", self.seed, numbered, device=self.model.device) for _, numbered in part
+            ]
             for generation in decode(self.model, [ids for ids, _ in part], options, generators):
                 yield generation.ids
 

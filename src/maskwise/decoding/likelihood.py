@@ -25,7 +25,7 @@ from maskwise.decoding.request import end_tokens
 from maskwise.decoding.sampling import log_confidence
 from maskwise.errors import UserError
 from maskwise.models.base import TOKENS_A_PASS, Batch, Model
-from maskwise.randomness import own_generator
+from maskwise.randomness import torch_generator
 
 METHODS = ("auto", "monte-carlo", "exact", "chain")
 LONGEST_EXACT = 12  # 4095 passes
@@ -164,7 +164,7 @@ def _lay_out(
         hidden, weights = every_subset(n)
         asked = hidden
     else:
-        hidden, weights = sampled_subsets(n, samples, own_generator(seed, *prompt, "answer", *answer))
+        hidden, weights = sampled_subsets(n, samples, torch_generator("likelihood", seed, prompt, answer))
         asked = hidden
     mask = model.mask_id or 0
     ids = torch.tensor([*prompt, *answer, *[mask] * masks]).repeat(len(asked), 1)

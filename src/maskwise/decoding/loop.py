@@ -19,6 +19,7 @@ from maskwise.decoding.replay import Passes
 from maskwise.decoding.rules import Memory, Rows, State
 from maskwise.decoding.sampling import Chance, OneEach, guide, propose, sharpen, uniform
 from maskwise.decoding.softmask import SoftSheet
+from maskwise.errors import UserError
 from maskwise.models.attention import KeyValues
 from maskwise.models.base import Model
 
@@ -124,6 +125,7 @@ class DecodingLoop:
         schedule = _schedule(self.options, [len(block.slots[s]) for s in sequences], self.model.device)
         grid = Grid.over(self.sheet, sequences, [block.slots[s] for s in sequences])
         lanes = Lanes(self, block, sequences)
+        longest = max(len(block.slots[s]) for s in sequences)
         memory: Memory | None = None
         stopped: set[int] = set()
         step = 0
@@ -151,6 +153,10 @@ class DecodingLoop:
                 kept = lanes.keep(stays)
                 grid = grid.keep(kept)
                 memory = None if memory is None else Memory(memory.log_p[kept], memory.calm[kept])
+            if lanes.active and schedule.lengths is None and step >= longest:
+                raise UserError(
+                    f"strategy {self.strategy.name} commits no token in some steps: it must always commit one"
+                )
             if schedule.left and lanes.active:
                 # With these strategies committed rows stay committed: drop them, so that the head skips them.
                 grid = grid.narrow(max(schedule.left[lane][step - 1] for lane in lanes.active))

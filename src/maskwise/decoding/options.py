@@ -108,7 +108,7 @@ class DecodingOptions:
         ),
     )
     chat: bool | None = field(
-        default=False,
+        default=None,
         metadata=_about("Put text prompts through the tokenizer's chat template; when left out, where there is one."),
     )
 

@@ -9,6 +9,7 @@ from maskwise.decoding.options import DecodingOptions
 from maskwise.errors import UserError
 from maskwise.models.base import Model
 from maskwise.models.tokens import TURN_ENDS
+from maskwise.randomness import torch_generator
 
 
 def end_tokens(model: Model) -> tuple[int, ...]:
@@ -85,8 +86,8 @@ def _check_ends(model: Model, options: DecodingOptions) -> None:
 
 
 def make_generator(model: Model, generator: torch.Generator | None) -> torch.Generator:
-    """The caller's generator, or one seeded with 0."""
-    return generator if generator is not None else torch.Generator(model.device).manual_seed(0)
+    """The caller's generator, or one of the seed 0."""
+    return generator if generator is not None else torch_generator("generate", 0, device=model.device)
 
 
 def check_generators(generators: Sequence[torch.Generator], prompts: int) -> list[torch.Generator]:

@@ -28,14 +28,14 @@ class Rows:
     logits: Tensor  # [S, W, V] float32, what the strategy judges by
     tokens: Tensor  # [S, W] the token each row would take
     open: Tensor  # [S, W] bool, still masked
-    held: Tensor | None = None  # [S, W] bool, open rows that may go only when nothing else is left (end tokens)
+    held: Tensor | None = None  # [S, W] bool, open rows committed only when nothing else is left (end tokens)
 
     def confidence(self) -> Tensor:
         """Log-probability of the proposed tokens; minus infinity where held."""
         return self.unless_held(log_confidence(self.logits, self.tokens))
 
     def margin(self) -> Tensor:
-        """Logarithm of the probability of the likeliest token less that of the second."""
+        """Logarithm of the difference between the probabilities of the two likeliest tokens."""
         return self.unless_held(log_margin(self.logits))
 
     def certainty(self) -> Tensor:
@@ -80,13 +80,14 @@ def even_counts(masks: int, steps: int, parameters: Parameters) -> list[int]:
 
 
 def dream_times(steps: int, parameters: Parameters) -> list[float]:
-    """t_0 = 1 .. t_steps = eps in float32, as Dream's code has them; then 0 for eps, for at the last step all goes."""
+    """Dream's times from 1 to eps, in float32 as in its code; the last is 0, so that the last step commits all."""
     return [*torch.linspace(1, parameters["eps"], steps + 1, dtype=torch.float32).tolist()[:-1], 0.0]
 
 
 def dream_counts(masks: int, steps: int, parameters: Parameters) -> list[int]:
-    """int(masks left * (1 - s/t)) in each step, in float32; what remains goes last."""
-    times, left, counts = torch.tensor(dream_times(steps, parameters)), masks, []
+    """Dream's counts: int(masks left * (1 - s/t)) in each step, in float32; the last step commits what remains."""
+    times = torch.tensor(dream_times(steps, parameters))
+    left, counts = masks, []
     for time, after in pairwise(times):
         counts.append(int(torch.tensor(float(left)) * (1 - after / time)))
         left -= counts[-1]
@@ -138,6 +139,7 @@ def _log(probability: float) -> float:
 
 
 def random(rows: Rows, state: State, parameters: Parameters) -> Choice:
+    """LLaDA's random remasking: `count` rows at random."""
     assert state.draws is not None
     return best(rows.unless_held(state.draws), rows, state)
 
@@ -148,10 +150,12 @@ def low_confidence(rows: Rows, state: State, parameters: Parameters) -> Choice:
 
 
 def margin(rows: Rows, state: State, parameters: Parameters) -> Choice:
+    """Kim et al., arXiv 2502.06768: the `count` largest margins between the two most probable tokens."""
     return best(rows.margin(), rows, state)
 
 
 def certainty(rows: Rows, state: State, parameters: Parameters) -> Choice:
+    """The `count` smallest entropies."""
     return best(rows.certainty(), rows, state)
 
 
@@ -178,7 +182,7 @@ def factor(rows: Rows, state: State, parameters: Parameters) -> Choice:
 
 
 def entropy_bound(rows: Rows, state: State, parameters: Parameters) -> Choice:
-    """The longest prefix in order of entropy whose entropies without the largest add up to at most gamma."""
+    """EB-Sampler: the longest prefix in order of entropy whose entropies, without the largest, sum to at most gamma."""
     score = rows.certainty()
     place = ranks(score, rows.open)
     ordered = _in_rank_order((-score).masked_fill(~rows.open, float("inf")), place)
@@ -187,7 +191,7 @@ def entropy_bound(rows: Rows, state: State, parameters: Parameters) -> Choice:
 
 
 def klass(rows: Rows, state: State, parameters: Parameters) -> Choice:
-    """Rows with probability > tau whose prediction moved by less than eps (KL) for two steps running, else the best."""
+    """KLASS: rows with probability > tau whose prediction changed by a KL below eps in two steps, else the best."""
     log_p = rows.logits.log_softmax(dim=-1)
     if state.memory is None:
         calm = torch.zeros_like(rows.tokens)
@@ -216,17 +220,17 @@ def remdm(rows: Rows, state: State, parameters: Parameters) -> Choice:
 
 
 def dream_origin(rows: Rows, state: State, parameters: Parameters) -> Choice:
-    """Each mask with probability 1 - s/t; `after` is 0 at the last step, so all that remain go."""
+    """Dream: each mask is committed with probability 1 - s/t; s is 0 at the last step, so all that remain go."""
     assert state.draws is not None and state.time is not None and state.after is not None
     return Choice((state.draws < (1 - state.after / state.time)[:, None]) & rows.open)
 
 
 def dream_maskgit_plus(rows: Rows, state: State, parameters: Parameters) -> Choice:
-    return best(_jumbled(log_confidence(rows.logits, rows.tokens), rows, state, parameters), rows, state)
+    return best(_ordering(log_confidence(rows.logits, rows.tokens), rows, state, parameters), rows, state)
 
 
 def dream_topk_margin(rows: Rows, state: State, parameters: Parameters) -> Choice:
-    return best(_jumbled(log_margin(rows.logits), rows, state, parameters), rows, state)
+    return best(_ordering(log_margin(rows.logits), rows, state, parameters), rows, state)
 
 
 def dream_entropy(rows: Rows, state: State, parameters: Parameters) -> Choice:
@@ -236,9 +240,11 @@ def dream_entropy(rows: Rows, state: State, parameters: Parameters) -> Choice:
     return best(score if parameters["alg_temp"] == 0 else _drawn(score, state, parameters), rows, state)
 
 
-def _jumbled(log_score: Tensor, rows: Rows, state: State, parameters: Parameters) -> Tensor:
-    """The score itself orders the rows, or with Dream's alg_temp a draw does; its logarithm is the finer to compare."""
-    return rows.unless_held(log_score if parameters["alg_temp"] == 0 else _drawn(log_score.exp(), state, parameters))
+def _ordering(log_score: Tensor, rows: Rows, state: State, parameters: Parameters) -> Tensor:
+    """What orders the rows: the score's logarithm, which separates scores near 1, or with Dream's alg_temp a draw."""
+    if parameters["alg_temp"] > 0:
+        log_score = _drawn(log_score.exp(), state, parameters)
+    return rows.unless_held(log_score)
 
 
 def _drawn(score: Tensor, state: State, parameters: Parameters) -> Tensor:

@@ -14,7 +14,7 @@ from maskwise.randomness import own_generator as own_generator  # until the prob
 
 @dataclass(frozen=True)
 class OneEach:
-    """A generator for every sequence, which draws what it would draw if the sequence were alone."""
+    """One generator per sequence, which draws what it would draw if the sequence were decoded alone."""
 
     generators: list[torch.Generator]  # [S]
     widths: list[int]  # [S] the rows each would have alone
@@ -37,8 +37,9 @@ def sharpen(logits: Tensor, temperature: float, top_k: int | None, top_p: float 
 
 
 def propose(sharpened: Tensor, temperature: float, chance: Chance) -> Tensor:
-    """One token a row: the first best one, or at a temperature a draw by the Gumbel trick. [S, W, V] -> [S, W]."""
-    return (gumbel(sharpened, chance) if temperature > 0 else sharpened).argmax(dim=-1)
+    """One token per row: the likeliest, or with a temperature a sample (Gumbel trick). [S, W, V] -> [S, W]."""
+    scores = gumbel(sharpened, chance) if temperature > 0 else sharpened
+    return scores.argmax(dim=-1)
 
 
 def gumbel(sharpened: Tensor, chance: Chance) -> Tensor:
@@ -64,9 +65,9 @@ def uniform(shape: tuple[int, ...], chance: Chance, device: torch.device, dtype:
 
 
 def guide(logits: Tensor, unconditional: Tensor, scale: float, mask_id: int) -> Tensor:
-    """Classifier-free guidance: away from what the model says without the prompt."""
+    """Classifier-free guidance as in LLaDA's code: away from the prediction without the prompt."""
     guided = unconditional + (scale + 1) * (logits - unconditional)
-    guided[..., mask_id] = float("-inf")  # minus infinity less itself is not a number
+    guided[..., mask_id] = float("-inf")  # minus infinity minus itself is not a number
     return guided
 
 
