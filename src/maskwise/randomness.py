@@ -10,7 +10,6 @@ Torch and numpy are imported inside the functions, so that listing and help do n
 
 import json
 import random
-import zlib
 from collections import Counter
 from collections.abc import Sequence
 from hashlib import blake2b, shake_256
@@ -21,6 +20,8 @@ if TYPE_CHECKING:
     import torch
 
 Part = int | float | str | None | Sequence["Part"]
+
+LAW = 2  # stands in the settings of every run: what another law drew is not continued or compared
 
 # torch's CPU generator keeps its Mersenne Twister in bytes: 24 of counters, then 624 words of 8 bytes each.
 _STATE_BYTES, _COUNTER_BYTES, _WORDS = 5056, 24, 624
@@ -88,10 +89,3 @@ def number_repeats(prompts: Sequence[Sequence[int]]) -> list[tuple[int, ...]]:
         numbered.append((seen[ids], *ids))
         seen[ids] += 1
     return numbered
-
-
-def own_generator(*parts: int | str, device: "torch.device | str" = "cpu") -> "torch.Generator":
-    """The former law, a seed of 32 bits, until the probes draw by `torch_generator`."""
-    import torch
-
-    return torch.Generator(device).manual_seed(zlib.crc32(repr(parts).encode()))

@@ -8,7 +8,7 @@ import torch
 from helpers.oracle import oracle
 from maskwise.decoding.exact import outcomes
 from maskwise.decoding.generate import generate
-from maskwise.decoding.rules import RULES, find_rule
+from maskwise.decoding.strategies import STRATEGIES, find_strategy
 from maskwise.errors import UserError
 from maskwise.tasks.coherence import NAMES, closed_form, ideal_marginals, make_puzzle
 
@@ -37,9 +37,10 @@ def solved(name, rule, steps=None):
 @pytest.mark.parametrize("rule", BLIND)
 @pytest.mark.parametrize("steps", [1, 2, 3])
 def test_rules_that_do_not_look_at_the_drawn_token_reach_the_closed_form(name, rule, steps):
-    found, knobs = find_rule(rule)
+    found = find_strategy(rule)
+    parameters = found.complete(None)
     chance, forwards = solved(name, rule, steps)
-    assert chance == pytest.approx(closed_form(name, found.counts(N, steps, knobs)), abs=1e-6)
+    assert chance == pytest.approx(closed_form(name, found.counts(N, steps, parameters)), abs=1e-6)
     assert forwards == pytest.approx(steps)
 
 
@@ -96,12 +97,12 @@ def test_coins_of_two_steps_are_a_binomial():
     assert solved("shuffle", "dream-origin", 2)[0] == pytest.approx(expected, abs=2e-3)
 
 
-@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("rule", [strategy.name for strategy in STRATEGIES])
 def test_the_real_decoder_draws_from_the_exact_outcomes(rule):
     """Every rule on replace: the share of solved puzzles among 600 decodings, within four standard errors."""
     puzzle, marginals = perfect("replace")
     model = oracle(marginals, MASK + 1, MASK)
-    steps = None if RULES[rule].own_pace else 2
+    steps = None if find_strategy(rule).adaptive else 2
     exact, forwards = solved("replace", rule, steps)
     written = generate(model, [list(CANVAS)] * 600, 0, steps=steps, rule=rule, temperature=1.0,
                        generator=torch.Generator().manual_seed(1))  # fmt: skip

@@ -24,7 +24,7 @@ from maskwise.probes.answers.steps import before_commit, decode
 from maskwise.probes.probe import Asker, Setup
 from maskwise.probes.shots_masks import shots_against_masks
 from maskwise.probes.summary import summarise
-from maskwise.randomness import own_generator
+from maskwise.randomness import torch_generator
 from maskwise.records.folder import read_run
 from maskwise.runs.diagnose import diagnose
 from maskwise.runs.settings import FULL
@@ -110,7 +110,7 @@ def test_decoding_the_answer_is_what_the_decoder_wrote_and_its_confidence_that_o
     model = tiny_llada(vocab=64)
     prompts = [Prompt((*range(3, 3 + n), *[63] * 6), n, 7, 6) for n in (8, 5, 11)]
     answers = decode(model, prompts, steps=3, order="random", seed=5)
-    chance = [own_generator(5, 3, *prompt.ids) for prompt in prompts]
+    chance = [torch_generator("steps", 5, 3, prompt.ids) for prompt in prompts]
     done = mw.generate(model, [p.ids[: p.row] for p in prompts], 6, 3, rule="random", generator=chance)
     for prompt, answer, generation in zip(prompts, answers, done, strict=True):
         assert answer.token == generation.ids[0]

@@ -7,7 +7,8 @@ import pytest
 import torch
 
 from maskwise.errors import UserError
-from maskwise.training.dataset import Collator, NoisedPairs, largest_mask_count, seeded
+from maskwise.randomness import torch_generator
+from maskwise.training.dataset import Collator, NoisedPairs, largest_mask_count
 from maskwise.training.pairs import Pair
 from maskwise.training.settings import PRESETS, TuneSettings, check, settings_from
 
@@ -83,10 +84,10 @@ def test_the_collator_pads_visibly_only_when_asked():
 
 def test_seeds_are_stable_and_spread():
     assert (
-        torch.randint(1000, (3,), generator=seeded(0, "noise", 1, 2)).tolist()
-        == torch.randint(1000, (3,), generator=seeded(0, "noise", 1, 2)).tolist()
+        torch.randint(1000, (3,), generator=torch_generator(0, "noise", 1, 2)).tolist()
+        == torch.randint(1000, (3,), generator=torch_generator(0, "noise", 1, 2)).tolist()
     )
-    firsts = Counter(int(torch.randint(2, (), generator=seeded(0, "noise", n, 0))) for n in range(400))
+    firsts = Counter(int(torch.randint(2, (), generator=torch_generator(0, "noise", n, 0))) for n in range(400))
     assert abs(firsts[0] - 200) < 50
 
 

@@ -18,7 +18,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from maskwise.decoding.sampling import entropy, log_confidence, log_margin
-from maskwise.decoding.strategies import STRATEGIES, Parameters, Strategy, find_strategy
+from maskwise.decoding.strategies import Parameters
 
 
 @dataclass(frozen=True)
@@ -251,13 +251,3 @@ def _drawn(score: Tensor, state: State, parameters: Parameters) -> Tensor:
     """Rows without replacement by softmax(score / alg_temp): the Gumbel trick."""
     assert state.draws is not None
     return score / parameters["alg_temp"] - (-state.draws.double().log()).log().float()
-
-
-# The former names, for the probes.
-Rule = Strategy
-RULES: dict[str, Strategy] = {strategy.name: strategy for strategy in STRATEGIES}
-
-
-def find_rule(name: str, parameters: Parameters | None = None) -> tuple[Strategy, dict[str, float]]:
-    strategy = find_strategy(name)
-    return strategy, strategy.complete(parameters)

@@ -9,8 +9,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from maskwise.randomness import own_generator as own_generator  # until the probes import it from there
-
 
 @dataclass(frozen=True)
 class OneEach:

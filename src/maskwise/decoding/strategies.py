@@ -73,11 +73,6 @@ class Strategy:
     def adaptive(self) -> bool:
         return self.count_function is None and self.time_function is None
 
-    @property
-    def own_pace(self) -> bool:
-        """The former name of `adaptive`."""
-        return self.adaptive
-
     def complete(self, given: Parameters | None) -> dict[str, float]:
         """The given parameters, checked, and the defaults of the others."""
         known = {parameter.name: parameter for parameter in self.parameters}

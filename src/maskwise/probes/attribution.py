@@ -5,7 +5,6 @@ example's tokens (`answers/gradients.py` says of what). Condition: {"question": 
 "question"}.
 """
 
-import random
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
@@ -15,6 +14,7 @@ from maskwise.probes.few_shot import episodes
 from maskwise.probes.probe import Asker, Item, Probe, Setup, Unit, slices
 from maskwise.probes.question_position import PLACE_NAMES, PLACES
 from maskwise.probes.section import Measure, Point, Section, Shown
+from maskwise.randomness import python_random
 from maskwise.records.record import Condition, Key, still_to_ask
 from maskwise.tasks.episodes import Episode, Question
 from maskwise.tasks.prompts import Place, closed, encode_parts
@@ -38,7 +38,7 @@ def ordered_episodes(setup: Setup) -> Iterator[tuple[Episode, range]]:
 def drawn(episode: Episode, orderings: int, point: int) -> tuple[list[Question], Question]:
     """(examples in one of the random orders, test question) of a point: every order once before a question recurs."""
     examples = [*episode.relevant, *episode.distractors]
-    random.Random(f"ordering {episode.seed} {episode.task.name} {point % orderings}").shuffle(examples)
+    python_random("ordering", episode.seed, episode.task.name, point % orderings).shuffle(examples)
     return examples, episode.tests[point // orderings]
 
 

@@ -4,7 +4,6 @@ The prompt is cut before the label, and masks enough for the longest label and `
 scored.
 """
 
-import random
 from collections.abc import Collection, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING
 from maskwise.errors import UserError
 from maskwise.probes.probe import Asker, Item, Probe, Setup, Unit, slices
 from maskwise.probes.section import Point, Shown
+from maskwise.randomness import python_random
 from maskwise.records.record import Condition, Key, still_to_ask
 from maskwise.tasks.datasets import HOTPOTQA, Dataset, with_distinct_labels
 from maskwise.tasks.labelled import Labelled, answer_masks, balanced
@@ -59,7 +59,7 @@ def data_units(setup: Setup, probe: Probe, shots: int, want: str) -> Iterator[Un
 
 def data_examples(asker: Asker, data: Dataset, shots: int, seed: int) -> list[Labelled]:
     """What every test question of a data set is shown: balanced labels, or one short example of HotpotQA."""
-    draws = random.Random(f"{data.name} {seed}")
+    draws = python_random("shown", data.name, seed)
     if data.name != HOTPOTQA:
         return balanced(data.shown, shots, draws)
     fitting = [e for e in data.shown if len(asker.tokenizer(e.asked)["input_ids"]) <= ONE_SHOT_TOKENS]
@@ -76,7 +76,7 @@ def tests_that_fit(
     Drawn from all of them: published files may hold one label's texts before the other's.
     """
     found: list[Labelled] = []
-    for test in random.Random(f"{data.name} tests {seed}").sample(data.tests, len(data.tests)):
+    for test in python_random("asked", data.name, seed).sample(data.tests, len(data.tests)):
         if len(found) < count and len(encode_label(asker.tokenizer, examples, test, asker.chat).ids) <= longest:
             found.append(test)
     return found

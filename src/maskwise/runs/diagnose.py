@@ -19,6 +19,7 @@ from maskwise.probes.few_shot import few_shot_units
 from maskwise.probes.probe import Asker, Item, Probe, Settings, Setup, Unit
 from maskwise.probes.text import load_text
 from maskwise.progress import progress_bar
+from maskwise.randomness import LAW
 from maskwise.records.folder import gather, read_run, start_run, write_manifest
 from maskwise.records.record import Key, key_of
 from maskwise.runs.runner import Crew, batch_budget, check_fit, join_crew, record_items
@@ -136,7 +137,7 @@ def new_manifest(setup: Setup, command: str | None) -> dict[str, Any]:
     """The manifest of a run that has not begun."""
     model, settings = setup.model, setup.settings
     stored = asdict(settings) | {"parameters": {name: settings.parameters[name] for name in settings.probes}}
-    given = {"words": _digest(json.dumps(setup.words)), "text": _digest(setup.text)}
+    given = {"seeds": LAW, "words": _digest(json.dumps(setup.words)), "text": _digest(setup.text)}
     data = {"data": {name: _digest(repr(found)) for name, found in setup.data.items()}} if setup.data else {}
     return {
         "model": {

@@ -17,7 +17,7 @@ from maskwise.scoring.scores import Score, Tables, bootstrapped, null_score, rel
 
 LEAST_LOSS = 0.02  # of degradation before, for its reduction to mean anything
 TOO_LITTLE_LOSS = "too little degradation to reduce"
-SAME_QUESTIONS = ("seed", "relevant", "distractors", "held_out", "words", "chat")
+SAME_QUESTIONS = ("seeds", "seed", "relevant", "distractors", "held_out", "words", "chat")
 
 
 def paired_difference(group: Sequence[Record], baseline: Sequence[Record]) -> dict[str, float]:

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from maskwise.randomness import numpy_generator
 from maskwise.records.record import Condition, Record, condition_text
 from maskwise.scoring.intervals import widened_tails
 from maskwise.tasks.episodes import CHANCE
@@ -63,7 +64,7 @@ def bootstrapped(by_task: Tables, formula: Callable[[np.ndarray], np.ndarray], u
     if np.isnan(value):
         return null_score(undefined)
     for units in (means, np.concatenate(by_task)):
-        weights = np.random.default_rng(0).multinomial(len(units), [1 / len(units)] * len(units), size=RESAMPLES)
+        weights = numpy_generator("bootstrap").multinomial(len(units), [1 / len(units)] * len(units), size=RESAMPLES)
         resampled = formula(weights @ units / len(units)).round(DIGITS)
         low, high = np.nanquantile(resampled, widened_tails(len(units)))
         if low < high:

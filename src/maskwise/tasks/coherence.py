@@ -17,6 +17,7 @@ from itertools import permutations
 from typing import TYPE_CHECKING, Any, Literal
 
 from maskwise.errors import UserError
+from maskwise.randomness import python_random
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -136,7 +137,7 @@ def ask(tokenizer: Any, mask_id: int, name: Name, n: int, words: Sequence[str], 
     """
     if len(words) < n + 1:
         raise UserError(f"{len(words)} words are one token in this tokenizer, {n + 1} are needed")
-    draws = random.Random(f"{name} {n} {seed}")
+    draws = python_random("puzzle", name, n, seed)
     lines = [_draw_line(name, draws.sample(list(words), n + 1), draws) for _ in range(EXAMPLES + 1)]
     ids = list(tokenizer("\n\n".join(_text(name, line) for line in lines))["input_ids"])
     last = lines[-1]

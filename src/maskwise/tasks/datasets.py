@@ -15,13 +15,13 @@ Hub form: train.* and validation.*, dev.* or test.* (also NAME-00000-of-00001.*,
 A folder's training file is shown as examples, the other asked. One file serves both: a random half each.
 """
 
-import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from maskwise.errors import UserError
+from maskwise.randomness import python_random
 from maskwise.tasks.hotpot import read_hotpotqa
 from maskwise.tasks.labelled import Labelled, lettered, tell_apart
 from maskwise.tasks.tables import SUFFIXES, broken, read_rows, read_text_leniently
@@ -199,6 +199,6 @@ def _user_rows(path: Path) -> Iterator[Labelled]:
 def _halves(rows: list[Labelled]) -> tuple[list[Labelled], list[Labelled]]:
     """A random half to show and the other to ask, the same every time; a row that comes again is not in both."""
     rows = list(dict.fromkeys(rows))
-    shuffled = random.Random(0).sample(rows, len(rows))
+    shuffled = python_random("halves").sample(rows, len(rows))
     cut = len(rows) // 2
     return shuffled[:cut], shuffled[cut:]

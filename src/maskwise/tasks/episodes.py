@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from itertools import cycle, islice
 from typing import Protocol
 
+from maskwise.randomness import python_random
 from maskwise.tasks.rules import NumberRule, Task
 from maskwise.tasks.words import Words, split_words
 
@@ -94,9 +95,9 @@ def draw(
     shown, held = split_words(words, held_out) if held_out else (words, words)
     return Episode(
         task,
-        tuple(islice(_word_questions(task, shown, f"examples {seed} {task.name}"), relevant)),
-        tuple(islice(_number_questions(task, f"distractors {seed} {task.name}"), distractors)),
-        tuple(islice(_word_questions(task, held, f"tests {seed} {task.name}"), points)),
+        tuple(islice(_word_questions(task, shown, python_random("examples", seed, task.name)), relevant)),
+        tuple(islice(_number_questions(task, python_random("distractors", seed, task.name)), distractors)),
+        tuple(islice(_word_questions(task, held, python_random("tests", seed, task.name)), points)),
         seed,
     )
 
@@ -111,21 +112,19 @@ def blocked(episode: Episode, location: int) -> tuple[Question, ...]:
 def mixed(episode: Episode) -> tuple[Question, ...]:
     """Relevant examples and distractors in one random order, the same for every test point."""
     examples = [*episode.relevant, *episode.distractors]
-    random.Random(f"order {episode.seed} {episode.task.name}").shuffle(examples)
+    python_random("order", episode.seed, episode.task.name).shuffle(examples)
     return tuple(examples)
 
 
-def _word_questions(task: Task, words: Words, stream: str) -> Iterator[Question]:
+def _word_questions(task: Task, words: Words, draws: random.Random) -> Iterator[Question]:
     """Endless questions; a target comes back only when all have been used."""
-    draws = random.Random(stream)
     targets, pool = task.word.lists(words)
     draws.shuffle(targets)
     for target, answer in zip(cycle(targets), _balanced_answers(draws), strict=False):
         yield word_question(target, pool, answer, draws)
 
 
-def _number_questions(task: Task, stream: str) -> Iterator[Question]:
-    draws = random.Random(stream)
+def _number_questions(task: Task, draws: random.Random) -> Iterator[Question]:
     for answer in _balanced_answers(draws):
         yield number_question(task.number, answer, draws)
 

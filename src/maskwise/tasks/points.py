@@ -14,6 +14,7 @@ from typing import Literal, get_args
 
 import numpy as np
 
+from maskwise.randomness import numpy_generator
 from maskwise.tasks.labelled import Labelled
 
 Shape = Literal["nonlinear", "swiss-roll", "moons", "circles"]
@@ -62,7 +63,7 @@ def exercise(place: np.ndarray, label: int) -> Labelled:
 
 def _shape(shape: Shape, count: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
     """Places [count, 3] float64 and labels [count] 0 or 1, in random order."""
-    draws = np.random.default_rng([seed, SHAPES.index(shape)])
+    draws = numpy_generator("cloud", seed, shape)
     if shape == "nonlinear":
         places = draws.uniform(1, SIDE, (count, 3))
         turn = 2 * np.pi / SIDE * places

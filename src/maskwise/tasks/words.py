@@ -43,7 +43,7 @@ def split_words(words: Words, held_out: float = 0.5) -> tuple[Words, Words]:
     The same word is on the same side in every category. Test questions use `held` alone, so a model trained on
     `shown` alone, or shown examples from it, has not met the words it is tested on.
     """
-    draws = random.Random(0)
+    draws = random.Random(0)  # not a draw of the run: models were trained on one side of this very split
     is_held: dict[str, bool] = {}
     for listed in words.values():
         fresh = [word.casefold() for word in listed if word.casefold() not in is_held]

@@ -5,7 +5,6 @@ l2, depend on (seed, pair, micro-batch) alone, so a run that is killed and resum
 several processes see together what one would.
 """
 
-import hashlib
 from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
@@ -14,14 +13,9 @@ import torch
 from torch.utils.data import Dataset
 
 from maskwise.diffusion import Views, draw_noise, mask_agnostic, pad_visibly
+from maskwise.randomness import torch_generator
 from maskwise.training.pairs import Pair
 from maskwise.training.settings import TuneSettings
-
-
-def seeded(*parts: int | str) -> torch.Generator:
-    """A generator that depends on all parts and on nothing else, on every platform."""
-    digest = hashlib.blake2b(repr(parts).encode(), digest_size=8).digest()
-    return torch.Generator().manual_seed(int.from_bytes(digest, "big") >> 1)
 
 
 def largest_mask_count(settings: TuneSettings, micro: int) -> int:
@@ -55,13 +49,13 @@ class NoisedPairs(Dataset[dict[str, Any]]):
     def views(self, number: int, micro: int) -> Views:
         settings, pair = self.settings, self.pairs[number]
         most = min(settings.context - pair.length, largest_mask_count(settings, micro))
-        generator = seeded(settings.seed, "noise", number, micro)
+        generator = torch_generator("noise", settings.seed, number, micro)
         draw = draw_noise(len(pair.answer), most, generator, settings.mask_low, settings.mask_high)
         prompt, answer = torch.tensor(pair.prompt), torch.tensor(pair.answer)
         return mask_agnostic(prompt, answer, draw, self.mask_id, settings.alpha, settings.beta)
 
     def _shuffled(self, epoch: int) -> list[int]:
-        return torch.randperm(len(self.pairs), generator=seeded(self.settings.seed, "order", epoch)).tolist()
+        return torch.randperm(len(self.pairs), generator=torch_generator("order", self.settings.seed, epoch)).tolist()
 
 
 class Collator:

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from maskwise.diffusion import Draw, Views, compare_views, draw_noise, mask_agnostic, mask_agnostic_call
 from maskwise.models.base import Model
-from maskwise.training.dataset import seeded
+from maskwise.randomness import torch_generator
 from maskwise.training.pairs import Pair
 from maskwise.training.settings import TuneSettings
 
@@ -26,7 +26,11 @@ def held_out_views(pairs: Sequence[Pair], settings: TuneSettings, mask_id: int) 
         if room <= settings.few:
             continue
         noise = draw_noise(
-            len(pair.answer), 1, seeded(settings.seed, "held out", number), settings.mask_low, settings.mask_high
+            len(pair.answer),
+            1,
+            torch_generator("held out", settings.seed, number),
+            settings.mask_low,
+            settings.mask_high,
         )
         draw = Draw(noise.p, noise.masked, settings.few, min(settings.many, room))
         views.append(mask_agnostic(torch.tensor(pair.prompt), torch.tensor(pair.answer), draw, mask_id))

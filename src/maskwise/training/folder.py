@@ -19,7 +19,6 @@ from safetensors import SafetensorError
 
 from maskwise.errors import UserError
 from maskwise.files import refuse_occupied, replace_file
-from maskwise.training.settings import OLD_NAMES
 
 MARKER = "complete.json"
 LITTLE_ROOM = 1 << 20  # bytes; a write that fails with less than this free failed because the disk is full
@@ -35,7 +34,7 @@ def refuse_other_run(out: Path, description: dict[str, Any]) -> None:
     if not stored.exists():
         return refuse_occupied(out)
     try:
-        before = _current_names(_flat(json.loads(stored.read_text(encoding="utf-8"))["identity"]))
+        before = _flat(json.loads(stored.read_text(encoding="utf-8"))["identity"])
     except (ValueError, KeyError, TypeError, AttributeError):
         raise UserError(f"{stored} is not what a tuning run wrote: choose another --out") from None
     now = _flat(json.loads(json.dumps(description)))
@@ -52,12 +51,6 @@ def _flat(value: dict[str, Any], prefix: str = "") -> dict[str, Any]:
     for name, inner in value.items():
         pairs |= _flat(inner, f"{prefix}{name}.") if isinstance(inner, dict) else {prefix + name: inner}
     return pairs
-
-
-def _current_names(identity: dict[str, Any]) -> dict[str, Any]:
-    """A run that an earlier version began can be resumed although some settings have other names now."""
-    new_names = {f"settings.{old}": f"settings.{new}" for old, new in OLD_NAMES.items()}
-    return {new_names.get(name, name): value for name, value in identity.items()}
 
 
 def checkpoint_step(folder: Path) -> int:

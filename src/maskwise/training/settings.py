@@ -58,9 +58,6 @@ PRESETS = {
     "paper-instruct-ce": TuneSettings(beta=0.0, learning_rate=1e-5),
 }
 
-# As settings.json named them up to version 0.1.
-OLD_NAMES = {"rate": "learning_rate", "checkpointing": "gradient_checkpointing"}
-
 DECAYS = {"constant": "constant_with_warmup", "linear": "linear", "cosine": "cosine"}
 
 

@@ -19,7 +19,8 @@ from maskwise.models.base import Model
 from maskwise.models.locations import locate_checkpoint
 from maskwise.models.opening import open as open_model
 from maskwise.models.opening import pick_device
-from maskwise.training.dataset import Collator, NoisedPairs, seeded
+from maskwise.randomness import LAW, torch_generator
+from maskwise.training.dataset import Collator, NoisedPairs
 from maskwise.training.evaluation import held_out_views, measure
 from maskwise.training.folder import (
     complete_checkpoints,
@@ -59,6 +60,7 @@ def tune(
         "settings": asdict(settings),
         "data": {"file": data.name, "sha256": data_file.sha256},
         "processes": processes.num_processes,
+        "seeds": LAW,
     }
     if processes.is_main_process:  # the others would see what it is about to write
         refuse_other_run(out, identity)
@@ -124,7 +126,7 @@ def train(trainer: TuneTrainer, out: Path) -> None:
 
 def split(pairs: tuple[Pair, ...], settings: TuneSettings) -> tuple[list[Pair], list[Pair]]:
     """(held out, for training): at most a fifth is held out, chosen by the seed."""
-    order = torch.randperm(len(pairs), generator=seeded(settings.seed, "split")).tolist()
+    order = torch.randperm(len(pairs), generator=torch_generator("split", settings.seed)).tolist()
     count = min(settings.held_out, len(pairs) // 5)
     return [pairs[i] for i in order[:count]], [pairs[i] for i in order[count:]]
 

@@ -13,7 +13,7 @@ from torch import Tensor
 from maskwise.diffusion import Noised, nelbo
 from maskwise.models.base import Batch, Model
 from maskwise.probes.answers.plain import Answer
-from maskwise.randomness import own_generator
+from maskwise.randomness import torch_generator
 from maskwise.tasks.prompts import Prompt
 
 ROWS_PER_CHUNK = 1024  # rows whose logits exist at a time
@@ -26,7 +26,7 @@ def noised(ids: Sequence[int], mask_id: int | None, draws: int, seed: int) -> li
     if mask_id is None:
         rows = torch.arange(1, len(ids))
         return [Noised(clean, rows, clean[rows], torch.ones(len(rows)))]
-    chance = own_generator(seed, *ids)
+    chance = torch_generator("nelbo", seed, ids)
     return [draw for _ in range(draws) if len((draw := nelbo(clean, mask_id, chance)).rows)]
 
 

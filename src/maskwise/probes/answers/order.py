@@ -15,7 +15,7 @@ from scipy import stats
 from maskwise.decoding.generate import generate
 from maskwise.models.base import Model
 from maskwise.probes.answers.plain import DIGITS, Answer, ask
-from maskwise.randomness import own_generator
+from maskwise.randomness import torch_generator
 from maskwise.tasks.prompts import Prompt
 
 
@@ -49,7 +49,7 @@ def revealed(order: Sequence[int]) -> list[int]:
 def watch_order(model: Model, prompts: Sequence[Prompt], rule: str, seed: int) -> list[Answer]:
     """Greedy, one token per step; the record's answer is what one pass says of the first mask."""
     answers = ask(model, prompts)
-    chance = [own_generator(seed, rule, *prompt.ids) for prompt in prompts]
+    chance = [torch_generator("order", seed, rule, prompt.ids) for prompt in prompts]
     written = generate(model, [prompt.ids for prompt in prompts], 0, rule=rule, generator=chance)
     return [
         replace(answer, evidence=_evidence(one.order)) for answer, one in zip(answers, written, strict=True)

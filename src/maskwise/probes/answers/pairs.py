@@ -8,7 +8,7 @@ from torch import Tensor
 
 from maskwise.models.base import Model
 from maskwise.probes.answers.plain import DIGITS, Answer, answers_of
-from maskwise.randomness import own_generator
+from maskwise.randomness import torch_generator
 from maskwise.tasks.prompts import Prompt
 
 
@@ -17,7 +17,7 @@ def correlate(model: Model, prompts: Sequence[Prompt], seed: int, samples: int) 
     answers = []
     for prompt in prompts:
         first = prompt.ids.index(_mask(model))
-        chance = own_generator(seed, prompt.row, *prompt.ids)
+        chance = torch_generator("pair", seed, prompt.row, prompt.ids)
         forth, back, logits = pair_correlation(model, prompt.ids, first, prompt.row, samples, chance)
         measured = {"tc": (forth + back) / 2, "forth": forth, "back": back}
         answer = answers_of(logits, torch.tensor([prompt.answer_id]))[0]

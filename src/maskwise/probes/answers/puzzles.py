@@ -10,7 +10,7 @@ from maskwise.decoding.generate import generate
 from maskwise.models.base import Model
 from maskwise.probes.answers.plain import DIGITS, Answer, Written
 from maskwise.probes.coherence import ITEMS, Pace
-from maskwise.randomness import own_generator
+from maskwise.randomness import torch_generator
 from maskwise.tasks.coherence import Asked, Name, ideal_marginals, make_puzzle
 from maskwise.tasks.prompts import Prompt
 
@@ -24,7 +24,7 @@ def solve(
     of its own step.
     """
     by_ids = {asked.ids: asked.puzzle for asked in puzzles}
-    chance = [own_generator(seed, *map(str, pace.condition.values()), *prompt.ids) for prompt in prompts]
+    chance = [torch_generator("puzzle", seed, *map(str, pace.condition.values()), prompt.ids) for prompt in prompts]
     written = generate(
         model, [prompt.ids for prompt in prompts], 0, steps=pace.steps, rule=pace.rule, parameters=pace.parameters,
         temperature=1.0, generator=chance,

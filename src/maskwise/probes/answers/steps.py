@@ -14,7 +14,7 @@ from maskwise.decoding.generate import Generation, generate
 from maskwise.models.base import Model
 from maskwise.probes.answers.plain import Answer, ask
 from maskwise.probes.unmasking import STRATEGY_OF_ORDER
-from maskwise.randomness import own_generator
+from maskwise.randomness import torch_generator
 from maskwise.tasks.prompts import Prompt
 
 
@@ -22,7 +22,7 @@ def decode(model: Model, prompts: Sequence[Prompt], steps: int, order: str, seed
     """All prompts end in the same number of masks, which are filled in `steps` steps, or one each if they are fewer."""
     masks = prompts[0].masks
     assert all(prompt.masks == masks for prompt in prompts)
-    chance = [own_generator(seed, steps, *prompt.ids) for prompt in prompts]
+    chance = [torch_generator("steps", seed, steps, prompt.ids) for prompt in prompts]
     texts = [prompt.ids[: prompt.row] for prompt in prompts]
     done = generate(model, texts, masks, min(steps, masks), rule=STRATEGY_OF_ORDER[order], generator=chance)
     answers = ask(model, [before_commit(p, g) for p, g in zip(prompts, done, strict=True)])
