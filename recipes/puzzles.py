@@ -27,7 +27,8 @@ from maskwise.diffusion import Noised, blockwise
 from maskwise.models.base import Model
 from maskwise.models.llada import LLaDAConfig
 from maskwise.probes.answers.puzzles import solve
-from maskwise.probes.coherence import BLIND, ITEMS, Pace, areas, paces
+from maskwise.probes.coherence import BLIND, areas
+from maskwise.probes.paces import ITEMS, Pace, paces
 from maskwise.tasks.coherence import NAMES, Asked, Name, closed_form, make_puzzle
 from maskwise.tasks.prompts import Prompt
 from small_llada import train_small

@@ -4,6 +4,8 @@ import ast
 import subprocess
 import sys
 import zipfile
+from collections.abc import Iterator
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -127,3 +129,31 @@ def test_arrows_between_packages_point_down_only():
             assert files, name
             for file in files:
                 assert imported_packages(file) <= below | {name}, file
+
+
+def modules_imported(file: Path, modules: set[str]) -> set[str]:
+    """Our modules that a file imports, wherever the import stands, those for type hints alone left out."""
+
+    def statements(node: ast.AST) -> Iterator[ast.AST]:
+        for child in ast.iter_child_nodes(node):
+            if not (isinstance(child, ast.If) and "TYPE_CHECKING" in ast.dump(child.test)):
+                yield child
+                yield from statements(child)
+
+    found = set()
+    for node in statements(ast.parse(file.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.ImportFrom):
+            for alias in node.names:
+                inner = f"{node.module}.{alias.name}"
+                found.add(inner if inner in modules else node.module)
+        elif isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+    return found & modules
+
+
+def test_no_module_imports_itself_by_way_of_others():
+    source = ROOT / "src"
+    files = {".".join(f.relative_to(source).with_suffix("").parts).removesuffix(".__init__"): f
+             for f in (source / "maskwise").rglob("*.py")}  # fmt: skip
+    graph = {name: modules_imported(file, set(files)) - {name} for name, file in files.items()}
+    TopologicalSorter(graph).prepare()  # raises CycleError and names the circle

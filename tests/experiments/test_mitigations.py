@@ -12,10 +12,10 @@ from maskwise.decoding.generate import generate
 from maskwise.errors import UserError
 from maskwise.experiments import mitigations
 from maskwise.experiments.mitigations import (
-    CURES,
     MASKS,
+    MITIGATIONS,
     Exam,
-    Question,
+    PreparedQuestion,
     Remembering,
     answer,
     asked,
@@ -29,7 +29,7 @@ from maskwise.tasks.prompts import encode_question
 from maskwise.tasks.rules import TASKS
 from maskwise.tasks.words import load_words
 
-CURE = {cure.name: cure for cure in CURES}
+BY_NAME = {one.name: one for one in MITIGATIONS}
 
 
 def small_llada(seed=0):
@@ -39,13 +39,13 @@ def small_llada(seed=0):
     )
 
 
-@pytest.mark.parametrize("cure", CURES, ids=lambda cure: cure.name)
-def test_leaving_early_reads_what_the_whole_decoding_would_have_written(cure):
+@pytest.mark.parametrize("mitigation", MITIGATIONS, ids=lambda one: one.name)
+def test_leaving_early_reads_what_the_whole_decoding_would_have_written(mitigation):
     model = small_llada()
     prompts = [[5, 6, 7, 8], [9, 10, 11]]
-    whole = generate(model, prompts, MASKS, **cure.options)
-    assert first_tokens(model, prompts, cure.options, MASKS) == [one.ids[0] for one in whole]
-    assert MASKS / whole[0].forwards == cure.tokens_per_pass
+    whole = generate(model, prompts, MASKS, **mitigation.options)
+    assert first_tokens(model, prompts, mitigation.options, MASKS) == [one.ids[0] for one in whole]
+    assert MASKS / whole[0].forwards == mitigation.tokens_per_pass
 
 
 def test_a_remembered_pass_changes_no_answer_and_is_taken_once():
@@ -55,12 +55,12 @@ def test_a_remembered_pass_changes_no_answer_and_is_taken_once():
     model._body = lambda *given: (passes.append(1), body(*given))[1]
     remembering = Remembering(model)
     for prompt in ([5, 6, 7, 8], [9, 10, 11]):
-        for name in ("nothing", "small blocks", "growing canvas"):
-            plain = first_tokens(model, [prompt], CURE[name].options, MASKS)
-            assert first_tokens(remembering, [prompt], CURE[name].options, MASKS) == plain
+        for name in ("baseline", "small blocks", "growing canvas"):
+            plain = first_tokens(model, [prompt], BY_NAME[name].options, MASKS)
+            assert first_tokens(remembering, [prompt], BY_NAME[name].options, MASKS) == plain
     passes.clear()
     for _ in range(2):
-        first_tokens(remembering, [[9, 10, 11]], CURE["nothing"].options, MASKS)
+        first_tokens(remembering, [[9, 10, 11]], BY_NAME["baseline"].options, MASKS)
     assert len(passes) == 1
 
 
@@ -71,7 +71,7 @@ def questions_for_known_models(points):
         episode = draw(task, load_words(), 1, 1, points)
         for point, test in enumerate(episode.tests):
             encoded = encode_question(tokenizer, mixed(episode), test)
-            found.append(Question(task.name, point, encoded.ids[: encoded.row], encoded.ids[encoded.row]))
+            found.append(PreparedQuestion(task.name, point, encoded.ids[: encoded.row], encoded.ids[encoded.row]))
     return found
 
 
@@ -82,29 +82,29 @@ def test_a_model_distracted_by_more_than_ten_masks_is_cured_by_a_canvas_that_nev
     questions = questions_for_known_models(6)
 
     def share(name):
-        records = answer(model, questions, CURE[name].options, MASKS)
+        records = answer(model, questions, BY_NAME[name].options, MASKS)
         return sum(record["correct"] for record in records) / len(records)
 
     guessing = sum(question.answer_id == shipped_tokenizer().convert_tokens_to_ids("A") for question in questions) / 12
-    assert share("nothing") == guessing < 1
+    assert share("baseline") == guessing < 1
     assert share("small blocks") == share("window") == guessing  # 200 and 30 masks are shown
     assert share("growing canvas") == 1  # ten are
 
 
-def test_the_table_has_every_cure_and_a_paired_test():
+def test_the_table_has_every_mitigation_and_a_paired_test():
     advanced = []
     exam = Exam(points=1, relevant=1, distractors=0, tasks=TASKS[:3])
     found = cures(small_llada(), small_llada(1), "3 steps of 2 pairs", exam, advanced.append)
-    assert [entry["cure"] for entry in found["cures"]] == list(CURE)
+    assert [entry["cure"] for entry in found["cures"]] == list(BY_NAME)
     assert sum(advanced) == asked(exam, with_tuned=True) == 3 * 9
     for entry in found["cures"]:
         assert 0 <= entry["low"] <= entry["accuracy"] <= entry["high"] <= 1
-        assert entry["training"] == ("3 steps of 2 pairs" if CURE[entry["cure"]].tuned else "none")
-        assert entry["tokens_per_pass"] == (200 if CURE[entry["cure"]].options["steps"] == 1 else 5)
+        assert entry["training"] == ("3 steps of 2 pairs" if BY_NAME[entry["cure"]].tuned else "none")
+        assert entry["tokens_per_pass"] == (200 if BY_NAME[entry["cure"]].options["steps"] == 1 else 5)
     assert found["cures"][0]["difference"] == 0 and found["cures"][0]["p"] == 1
     svg, _ = cures_result(found).chart.files()
-    assert all(name in svg for name in CURE)
-    assert what_it_shows(found)[-1] == "The trained cures took 3 steps of 2 pairs."
+    assert all(name in svg for name in BY_NAME)
+    assert what_it_shows(found)[-1] == "The trained mitigations took 3 steps of 2 pairs."
 
 
 def test_the_sentences_name_what_helped():
@@ -112,11 +112,11 @@ def test_the_sentences_name_what_helped():
         return {"cure": name, "accuracy": accuracy, "low": 0.1, "high": 0.9, "difference": difference, "p": p,
                 "tokens_per_pass": 5.0, "training": "none"}  # fmt: skip
 
-    rows = [entry("nothing", 0.4, 0, 1), entry("window", 0.5, 0.1, 0.2), entry("growing canvas", 0.8, 0.4, 0.001)]
+    rows = [entry("baseline", 0.4, 0, 1), entry("window", 0.5, 0.1, 0.2), entry("growing canvas", 0.8, 0.4, 0.001)]
     found = {"model": "m", "masks": 200, "n": 50, "two_masks": {"accuracy": 0.9, "low": 0.8, "high": 1}, "cures": rows}
     cost, helped = what_it_shows(found)
     assert "40 %" in cost.replace("\u00a0", " ") and "growing canvas" in helped and "window" not in helped
-    assert "No cure" in what_it_shows(found | {"cures": rows[:2]})[1]
+    assert "No mitigation" in what_it_shows(found | {"cures": rows[:2]})[1]
 
 
 def test_the_command_works_on_a_folder_and_refuses_what_it_cannot_do(tmp_path, monkeypatch):
@@ -128,12 +128,12 @@ def test_the_command_works_on_a_folder_and_refuses_what_it_cannot_do(tmp_path, m
     done = CliRunner().invoke(app, ["cures", str(tmp_path / "model"), "--json", "--points", "1", "--out", str(out)])
     assert done.exit_code == 0, done.stderr
     found = json.loads(done.stdout)
-    assert found["n"] == 2 and [entry["cure"] for entry in found["cures"]] == list(CURE)
+    assert found["n"] == 2 and [entry["cure"] for entry in found["cures"]] == list(BY_NAME)
     assert {path.name for path in out.iterdir()} == {"cures.json", "cures.svg", "cures.png", "cures.html"}
     # Without an adapter the rows that need one stay empty.
     empty = [entry["cure"] for entry in found["cures"] if entry["accuracy"] is None]
-    assert empty == [cure.name for cure in CURES if cure.tuned]
-    assert cures_result(found).table().row_count == 1 + len(CURES)
+    assert empty == [one.name for one in MITIGATIONS if one.tuned]
+    assert cures_result(found).table().row_count == 1 + len(MITIGATIONS)
     assert "mask-agnostic tuning" not in (out / "cures.svg").read_text()
     refused = CliRunner().invoke(app, ["cures", str(tmp_path / "model"), "--points", "0"])
     assert refused.exit_code == 2 and "--points" in refused.stderr

@@ -11,7 +11,8 @@ from helpers.same_records import assert_same_records
 from helpers.tiny import tiny_llada
 from maskwise.errors import UserError
 from maskwise.probes import PROBES, coherence
-from maskwise.probes.coherence import ITEMS, areas, aup, paces
+from maskwise.probes.coherence import areas, aup
+from maskwise.probes.paces import ITEMS, paces
 from maskwise.probes.summary import summarise
 from maskwise.records.folder import RECORDS, Run, read_run
 from maskwise.report.page import write_page

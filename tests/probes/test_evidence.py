@@ -109,7 +109,7 @@ def test_decoding_the_answer_is_what_the_decoder_wrote_and_its_confidence_that_o
     """Every step of a random order is replayed by hand from the model's own predictions."""
     model = tiny_llada(vocab=64)
     prompts = [Prompt((*range(3, 3 + n), *[63] * 6), n, 7, 6) for n in (8, 5, 11)]
-    answers = decode(model, prompts, steps=3, order="random", seed=5)
+    answers = decode(model, prompts, steps=3, rule="random", seed=5)
     chance = [torch_generator("steps", 5, 3, prompt.ids) for prompt in prompts]
     done = mw.generate(model, [p.ids[: p.row] for p in prompts], 6, 3, rule="random", generator=chance)
     for prompt, answer, generation in zip(prompts, answers, done, strict=True):
@@ -130,7 +130,7 @@ def test_decoding_the_answer_is_what_the_decoder_wrote_and_its_confidence_that_o
 def test_one_step_of_decoding_is_plain_asking():
     model = tiny_dream(vocab=64)
     prompts = [Prompt((*range(3, 3 + n), *[63] * 4), n, 7, 4) for n in (6, 9)]
-    for decoded, asked in zip(decode(model, prompts, 1, "confidence", 0), ask(model, prompts), strict=True):
+    for decoded, asked in zip(decode(model, prompts, 1, "low-confidence", 0), ask(model, prompts), strict=True):
         assert decoded.token == asked.token and decoded.confidence == pytest.approx(asked.confidence, abs=1e-6)
 
 

@@ -1,8 +1,8 @@
-"""The league of cures (ours): what brings back the answer that 200 appended masks took away, and at what price.
+"""The comparison of mitigations (ours): what brings back the answer that 200 masks took away, and at what price.
 
-Every cure decodes the same questions on a canvas of 200 masks, greedily, and its answer is the token it writes first in
-reading order. The price is its speed (tokens per forward pass, prompt passes alike) and the training it needs.
-All decoders but the one-step ones take 40 steps for the 200 tokens, so they are compared at equal speed.
+Every mitigation decodes the same questions on a canvas of 200 masks, greedily, and its answer is the token it writes
+first in reading order. The price is its speed (tokens per forward pass) and the training it needs. All decoders but the
+one-step ones take 40 steps for the 200 tokens, so they are compared at equal speed.
 """
 
 import json
@@ -33,36 +33,41 @@ BLOCKS: dict[str, Any] = {"steps": STEPS, "block": BLOCK}
 
 
 @dataclass(frozen=True)
-class Cure:
-    """A way to decode (options of `generate`), with the model as it is or tuned."""
+class Mitigation:
+    """A way to decode (options of `generate`), with the model as it is or tuned; `paper` names where it comes from."""
 
     name: str
     options: Mapping[str, Any] = field(hash=False)
     tuned: bool = False
+    paper: str = ""
 
     @property
     def tokens_per_pass(self) -> float:
         return MASKS / self.options["steps"]
 
 
-NOTHING = Cure("nothing", {"steps": 1})
-CURES = (
-    NOTHING,
-    Cure("40-step unmasking", {"steps": STEPS}),
-    Cure("small blocks", BLOCKS),
-    Cure("growing canvas", BLOCKS | {"canvas": "growing"}),
-    Cure("window", BLOCKS | {"canvas": "window", "window": WINDOW}),
-    Cure("soft masking", {"steps": STEPS, "soft_mask": SoftMask()}),
-    Cure("mask-agnostic tuning", {"steps": 1}, tuned=True),
-    Cure("tuning + growing canvas", BLOCKS | {"canvas": "growing"}, tuned=True),
-)
+DISTRACTING = "Piskorz et al., Masks Can Be Distracting, arXiv 2511.21338"
+BASELINE = Mitigation("baseline", {"steps": 1})
+MITIGATIONS = (
+    BASELINE,
+    Mitigation("40-step unmasking", {"steps": STEPS}, paper=DISTRACTING),
+    Mitigation("small blocks", BLOCKS, paper="Nie et al., Large Language Diffusion Models, arXiv 2502.09992"),
+    Mitigation("growing canvas", BLOCKS | {"canvas": "growing"},
+               paper="after Li et al., Beyond Fixed: Variable-Length Denoising, arXiv 2508.00819"),
+    Mitigation("window", BLOCKS | {"canvas": "window", "window": WINDOW},
+               paper="Chen et al., DPad: Efficient Diffusion Language Models with Suffix Dropout, arXiv 2508.14148"),
+    Mitigation("soft masking", {"steps": STEPS, "soft_mask": SoftMask()},
+               paper="Hersche et al., Soft-Masked Diffusion Language Models, arXiv 2510.17206"),
+    Mitigation("mask-agnostic tuning", {"steps": 1}, tuned=True, paper=DISTRACTING),
+    Mitigation("tuning + growing canvas", BLOCKS | {"canvas": "growing"}, tuned=True),
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
 class Exam:
-    """The questions all cures are given."""
+    """The questions all mitigations are given."""
 
-    points: int = 3  # a task
+    points: int = 3  # per task
     relevant: int = 5
     distractors: int = 10
     seed: int = 0
@@ -73,12 +78,12 @@ DEFAULT = Exam()
 
 
 def asked(exam: Exam, with_tuned: bool) -> int:
-    """How many questions the whole league answers, the reference with two masks included."""
-    return len(exam.tasks) * exam.points * (1 + sum(with_tuned or not cure.tuned for cure in CURES))
+    """How many questions are answered in all, the reference with two masks included."""
+    return len(exam.tasks) * exam.points * (1 + sum(with_tuned or not one.tuned for one in MITIGATIONS))
 
 
 @dataclass(frozen=True)
-class Question:
+class PreparedQuestion:
     task: str
     point: int
     prompt: tuple[int, ...]
@@ -97,37 +102,37 @@ def cures(
     exam: Exam = DEFAULT,
     advance: Callable[[int], None] = lambda count: None,
 ) -> dict[str, Any]:
-    """The object that `maskwise cures --json` prints. `advance` is called with the questions answered under a cure.
+    """The object that `maskwise cures --json` prints. `advance` is called with the number of questions answered.
 
-    Without a tuned model the cures that need one have no accuracy.
+    Without a tuned model the mitigations that need one have no accuracy.
     """
     refuse_autoregressive(model)
     questions = draw_questions(model, exam)
     if model.device.type == "cpu":
         model, tuned = Remembering(model), Remembering(tuned) if tuned is not None else None
     reference: list[Record] = []
-    by_cure: dict[str, list[Record]] = {cure.name: [] for cure in CURES if tuned is not None or not cure.tuned}
+    by_name: dict[str, list[Record]] = {one.name: [] for one in MITIGATIONS if tuned is not None or not one.tuned}
     # On a CPU a batch saves nothing, and it waits for its slowest answer.
     budget = batch_budget(model, None) if model.device.type == "cuda" else 1
     for first, last in passes([len(question.prompt) + MASKS for question in questions], budget):
         batch = questions[first:last]
         reference += answer(model, batch, {"steps": 1}, masks=2)
         advance(len(batch))
-        for cure in CURES:
-            used = tuned if cure.tuned else model
+        for mitigation in MITIGATIONS:
+            used = tuned if mitigation.tuned else model
             if used is not None:
-                by_cure[cure.name] += answer(used, batch, cure.options, MASKS)
+                by_name[mitigation.name] += answer(used, batch, mitigation.options, MASKS)
                 advance(len(batch))
     return {
         "model": model.name,
         "masks": MASKS,
         "n": len(questions),
         "two_masks": _accuracy(reference),
-        "cures": [_entry(cure, by_cure.get(cure.name), by_cure[NOTHING.name], training) for cure in CURES],
+        "cures": [_entry(one, by_name.get(one.name), by_name[BASELINE.name], training) for one in MITIGATIONS],
     }
 
 
-def draw_questions(model: Model, exam: Exam) -> list[Question]:
+def draw_questions(model: Model, exam: Exam) -> list[PreparedQuestion]:
     """Of each task, the examples mixed at random with the distractors, the question last (format B)."""
     check_letters(model.tokenizer)
     found = []
@@ -136,7 +141,7 @@ def draw_questions(model: Model, exam: Exam) -> list[Question]:
         for point, test in enumerate(episode.tests):
             encoded = encode_question(model.tokenizer, mixed(episode), test)
             prompt = encoded.ids[: encoded.row]
-            found.append(Question(task.name, point, prompt, encoded.ids[encoded.row]))
+            found.append(PreparedQuestion(task.name, point, prompt, encoded.ids[encoded.row]))
     longest = max(found, key=lambda question: len(question.prompt))
     model.check_sequence([*longest.prompt, *[model.mask_id or 0] * MASKS], "the longest question")
     return found
@@ -147,7 +152,7 @@ class _Answered(Exception):
 
 
 class Remembering(Model):
-    """The same model; it remembers the last pass, for several cures begin by reading the very same canvas."""
+    """The same model; it remembers the last pass, because several mitigations begin by reading the same canvas."""
 
     def __init__(self, model: Model) -> None:
         self.__dict__.update(model.__dict__)
@@ -162,7 +167,7 @@ class Remembering(Model):
         return self.last[1]
 
 
-def answer(model: Model, questions: Sequence[Question], options: Mapping[str, Any], masks: int) -> list[Record]:
+def answer(model: Model, questions: Sequence[PreparedQuestion], options: Mapping[str, Any], masks: int) -> list[Record]:
     """{"task", "point", "correct"} of each question."""
     tokens = first_tokens(model, [question.prompt for question in questions], options, masks)
     return [
@@ -193,24 +198,26 @@ def _accuracy(records: Sequence[Record]) -> dict[str, float]:
     return dict(zip(("accuracy", "low", "high"), accuracy_interval(records), strict=True))
 
 
-def _entry(cure: Cure, records: list[Record] | None, nothing: list[Record], training: str) -> dict[str, Any]:
-    """Accuracy with its interval over tasks, and the paired test against doing nothing."""
-    entry: dict[str, Any] = {"cure": cure.name}
+def _entry(
+    mitigation: Mitigation, records: list[Record] | None, baseline: list[Record], training: str
+) -> dict[str, Any]:
+    """Accuracy with its interval over tasks, and the paired test against the baseline."""
+    entry: dict[str, Any] = {"cure": mitigation.name, "paper": mitigation.paper}
     if records is None:
         entry |= {"accuracy": None, "low": None, "high": None, "difference": None, "p": None}
     else:
-        entry |= _accuracy(records) | paired_difference(records, nothing)
-    return entry | {"tokens_per_pass": cure.tokens_per_pass, "training": training if cure.tuned else "none"}
+        entry |= _accuracy(records) | paired_difference(records, baseline)
+    return entry | {"tokens_per_pass": mitigation.tokens_per_pass, "training": training if mitigation.tuned else "none"}
 
 
 def describe_training(adapter: Path) -> str:
     """What `maskwise tune` says it did: settings.json beside an adapter, training.json beside an embedded one."""
     tuned, embedded = adapter / "settings.json", adapter / "training.json"
     if tuned.exists():
-        told = json.loads(tuned.read_text(encoding="utf-8"))
+        stored = json.loads(tuned.read_text(encoding="utf-8"))
     elif embedded.exists():
-        told = json.loads(embedded.read_text(encoding="utf-8"))["settings"]
+        stored = json.loads(embedded.read_text(encoding="utf-8"))["settings"]
     else:
         return "an adapter"
-    found = told["identity"]["settings"]
+    found = stored["identity"]["settings"]
     return f"{found['steps']} steps of {found['batch'] * found['accumulation']} pairs"

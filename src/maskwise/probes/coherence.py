@@ -7,20 +7,19 @@ Condition: {"puzzle": "copy", "rule": "random", "speed": "2 a step"}; the tasks 
 """
 
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterator, Sequence
 from functools import partial
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
-from maskwise.decoding.strategies import STRATEGIES
 from maskwise.errors import UserError
 from maskwise.probes.evidence import evidence_means
+from maskwise.probes.paces import ITEMS, Pace, paces
 from maskwise.probes.probe import NO_MASK_TOKEN, Item, Probe, Setup, Unit, slices
 from maskwise.probes.section import Entry, Measure, Point, Section, Shown, TextTable
-from maskwise.records.record import Condition, Key, Record, condition_text, still_to_ask
+from maskwise.records.record import Key, Record, condition_text, still_to_ask
 from maskwise.scoring.claims import Claim, by_point, judged
 from maskwise.scoring.intervals import mean_over_tasks
 from maskwise.tasks.coherence import NAMES, Asked, Name, ask, one_token_words
@@ -28,7 +27,6 @@ from maskwise.tasks.prompts import Prompt
 from maskwise.tasks.words import Words
 
 NAME = "coherence"
-ITEMS = 4  # words in a puzzle: few enough to enumerate what a perfect model would do
 SPEED = "tokens_per_pass"
 LITTLE = 0.1  # of the puzzles
 LEAST_SOLVED = 0.2  # of puzzles one token per step: below it there is nothing that speed could cost
@@ -38,44 +36,6 @@ DECODING_COST = 4
 
 
 # What is asked
-
-
-@dataclass(frozen=True)
-class Pace:
-    """A strategy at one speed: so many steps, or for an adaptive strategy one setting of its parameters."""
-
-    rule: str
-    steps: int | None = None
-    parameters: Mapping[str, float] | None = field(default=None, hash=False)
-
-    @property
-    def condition(self) -> Condition:
-        if self.steps is not None:
-            return {"rule": self.rule, "speed": f"{ITEMS // self.steps} a step"}
-        return {
-            "rule": self.rule,
-            "speed": ", ".join(f"{name} {value:g}" for name, value in (self.parameters or {}).items()),
-        }
-
-
-# From careful to hasty. None lies on what perfect marginals give (1/4, 1/2, 3/4 ...), where rounding would decide.
-ADAPTIVE: dict[str, tuple[dict[str, float], ...]] = {
-    "threshold": ({"tau": 0.9}, {"tau": 0.45}, {"tau": 0.2}),
-    "factor": ({"f": 0.4}, {"f": 1.1}, {"f": 2.9}),
-    "entropy-bound": ({"gamma": 0.1}, {"gamma": 1.0}, {"gamma": 3.0}),
-    "klass": ({"tau": 0.9}, {"tau": 0.45}),
-}
-
-
-def paces() -> list[Pace]:
-    """Every strategy: one, two and four tokens per step, or from careful to hasty."""
-    found = []
-    for strategy in STRATEGIES:
-        if strategy.adaptive:
-            found += [Pace(strategy.name, parameters=parameters) for parameters in ADAPTIVE[strategy.name]]
-        else:
-            found += [Pace(strategy.name, steps) for steps in (ITEMS, ITEMS // 2, 1)]
-    return found
 
 
 def units(setup: Setup) -> Iterator[Unit]:

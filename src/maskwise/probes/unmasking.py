@@ -35,7 +35,7 @@ def step_units(setup: Setup, probe: str, plans: Sequence[Plan]) -> Iterator[Unit
     settings, count = setup.settings, min(setup.settings.points, setup.own["points"])
     for episode in episodes(setup, settings.relevant, settings.distractors, count):
         for condition, steps, order in plans:
-            answer = partial(decode, steps=steps, order=order, seed=settings.seed)
+            answer = partial(decode, steps=steps, rule=STRATEGY_OF_ORDER[order], seed=settings.seed)
             for masks in setup.own["masks"]:
                 make = partial(step_items, setup.asker, episode, probe, condition | {"masks": masks})
                 for points in slices(count):

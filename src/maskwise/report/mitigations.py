@@ -1,4 +1,4 @@
-"""The league of cures as a person sees it: a table, a figure, and what it shows."""
+"""The comparison of mitigations as a person sees it: a table, a figure, and what it shows."""
 
 from typing import Any
 
@@ -6,21 +6,21 @@ from maskwise.report.bars import Bar, Chart
 from maskwise.report.results import Result
 from maskwise.scoring.numbers import p_value, percent, points
 
-NEEDS_ADAPTER = "needs --adapter"
+NEEDS_ADAPTER, BASELINE = "needs --adapter", "baseline"
 
 
 def cures_result(found: dict[str, Any]) -> Result:
     return Result(
         name="cures",
-        title=f"What helps {found['model']} against distracting masks",
+        title=f"What mitigates the sensitivity of {found['model']} to appended masks",
         facts=f"{found['masks']} masks · {found['n']} questions · greedy decoding, the answer is the first token",
         sentences=what_it_shows(found),
         chart=_chart(found),
-        head=("cure", "right", "against\nnothing", "tokens\na pass", "trained"),
+        head=("mitigation", "accuracy", "difference\nfrom baseline", "tokens per\nforward pass", "trained"),
         rows=_rows(found),
         notes=(
             "In brackets: 95 % interval over tasks, and the p-value of McNemar's exact test on the same questions. "
-            "Tokens a pass: tokens written for each forward pass of the whole decoding.",
+            "Tokens per forward pass: of the whole decoding.",
         ),
     )
 
@@ -43,7 +43,7 @@ def _right(entry: dict[str, Any]) -> str:
 
 
 def _against(entry: dict[str, Any]) -> str:
-    if entry["cure"] == "nothing":
+    if entry["cure"] == BASELINE:
         return ""
     return f"{points(entry['difference']).split()[0]} ({p_value(entry['p'])})"
 
@@ -54,30 +54,32 @@ def _chart(found: dict[str, Any]) -> Chart:
     for entry in found["cures"]:
         if entry["accuracy"] is not None:
             trained = "" if entry["training"] == "none" else ", trained"
-            note = f"{entry['tokens_per_pass']:g} tokens a pass{trained}"
+            note = f"{entry['tokens_per_pass']:g} tokens per forward pass{trained}"
             bars.append(Bar(entry["cure"], (entry["accuracy"],), (entry["low"], entry["high"]), note))
-    title = f"{found['model']}: right answers with {found['masks']} masks under each cure"
-    return Chart(tuple(bars), ("right",), title, "Right answers (line: 95 % interval over tasks)")
+    title = f"{found['model']}: accuracy with {found['masks']} masks under each mitigation"
+    return Chart(tuple(bars), ("accuracy",), title, "Accuracy (line: 95 % interval over tasks)")
 
 
 def what_it_shows(found: dict[str, Any]) -> list[str]:
-    """What the masks cost, which cures bring it back, and what training the trained ones took."""
+    """What the masks cost, which mitigations bring it back, and what training the trained ones took."""
     measured = [entry for entry in found["cures"] if entry["accuracy"] is not None]
-    nothing, two = measured[0], found["two_masks"]
-    lost = two["accuracy"] - nothing["accuracy"]
+    baseline, two = measured[0], found["two_masks"]
+    lost = two["accuracy"] - baseline["accuracy"]
     helped = [entry for entry in measured[1:] if entry["p"] < 0.05 and entry["difference"] > 0]
     best = max(measured, key=lambda entry: entry["accuracy"])
     sentences = [
-        f"With {found['masks']} masks instead of two, {percent(nothing['accuracy'])} of the answers are right instead "
+        f"With {found['masks']} masks instead of two, accuracy is {percent(baseline['accuracy'])} instead "
         f"of {percent(two['accuracy'])} ({points(-lost)})."
     ]
     if helped:
         names = ", ".join(entry["cure"] for entry in helped)
         sentences.append(
-            f"Better than nothing beyond chance (p < .05): {names}; the most right answers come from {best['cure']} "
-            f"({percent(best['accuracy'])}, {best['tokens_per_pass']:g} tokens a pass)."
+            f"Significantly above the baseline (p < .05): {names}; the highest accuracy is that of {best['cure']} "
+            f"({percent(best['accuracy'])}, {best['tokens_per_pass']:g} tokens per forward pass)."
         )
     else:
-        sentences.append(f"No cure is better than nothing beyond chance (p < .05) on these {found['n']} questions.")
+        sentences.append(
+            f"No mitigation differs significantly from the baseline (p < .05) on these {found['n']} questions."
+        )
     trained = next((entry["training"] for entry in measured if entry["training"] != "none"), None)
-    return [*sentences, *([f"The trained cures took {trained}."] if trained else [])]
+    return [*sentences, *([f"The trained mitigations took {trained}."] if trained else [])]

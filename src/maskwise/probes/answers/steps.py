@@ -13,18 +13,17 @@ from dataclasses import replace
 from maskwise.decoding.generate import Generation, generate
 from maskwise.models.base import Model
 from maskwise.probes.answers.plain import Answer, ask
-from maskwise.probes.unmasking import STRATEGY_OF_ORDER
 from maskwise.randomness import torch_generator
 from maskwise.tasks.prompts import Prompt
 
 
-def decode(model: Model, prompts: Sequence[Prompt], steps: int, order: str, seed: int) -> list[Answer]:
+def decode(model: Model, prompts: Sequence[Prompt], steps: int, rule: str, seed: int) -> list[Answer]:
     """All prompts end in the same number of masks, which are filled in `steps` steps, or one each if they are fewer."""
     masks = prompts[0].masks
     assert all(prompt.masks == masks for prompt in prompts)
     chance = [torch_generator("steps", seed, steps, prompt.ids) for prompt in prompts]
     texts = [prompt.ids[: prompt.row] for prompt in prompts]
-    done = generate(model, texts, masks, min(steps, masks), rule=STRATEGY_OF_ORDER[order], generator=chance)
+    done = generate(model, texts, masks, min(steps, masks), rule=rule, generator=chance)
     answers = ask(model, [before_commit(p, g) for p, g in zip(prompts, done, strict=True)])
     return [replace(answer, token=g.ids[0]) for answer, g in zip(answers, done, strict=True)]
 

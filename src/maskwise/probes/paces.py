@@ -1,0 +1,47 @@
+"""Every unmasking strategy at several speeds, for puzzles of four words."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from maskwise.decoding.strategies import STRATEGIES
+from maskwise.records.record import Condition
+
+ITEMS = 4  # words in a puzzle: few enough to enumerate what a perfect model would do
+
+
+@dataclass(frozen=True)
+class Pace:
+    """A strategy at one speed: so many steps, or for an adaptive strategy one setting of its parameters."""
+
+    rule: str
+    steps: int | None = None
+    parameters: Mapping[str, float] | None = field(default=None, hash=False)
+
+    @property
+    def condition(self) -> Condition:
+        if self.steps is not None:
+            return {"rule": self.rule, "speed": f"{ITEMS // self.steps} a step"}
+        return {
+            "rule": self.rule,
+            "speed": ", ".join(f"{name} {value:g}" for name, value in (self.parameters or {}).items()),
+        }
+
+
+# From careful to hasty. None lies on what perfect marginals give (1/4, 1/2, 3/4 ...), where rounding would decide.
+ADAPTIVE: dict[str, tuple[dict[str, float], ...]] = {
+    "threshold": ({"tau": 0.9}, {"tau": 0.45}, {"tau": 0.2}),
+    "factor": ({"f": 0.4}, {"f": 1.1}, {"f": 2.9}),
+    "entropy-bound": ({"gamma": 0.1}, {"gamma": 1.0}, {"gamma": 3.0}),
+    "klass": ({"tau": 0.9}, {"tau": 0.45}),
+}
+
+
+def paces() -> list[Pace]:
+    """Every strategy: one, two and four tokens per step, or from careful to hasty."""
+    found = []
+    for strategy in STRATEGIES:
+        if strategy.adaptive:
+            found += [Pace(strategy.name, parameters=parameters) for parameters in ADAPTIVE[strategy.name]]
+        else:
+            found += [Pace(strategy.name, steps) for steps in (ITEMS, ITEMS // 2, 1)]
+    return found
