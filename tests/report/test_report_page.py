@@ -57,18 +57,18 @@ def test_it_opens_with_three_sentences_and_the_scores(known: Path) -> None:
     words = read(known).words
     # locality = (.9 - .6) / (.9 - 1/3); tax = 1 - (.5 - 1/3) / (.8 - 1/3); degradation = (.8 - .5) / .8
     opening = words[: words.index("Does it matter")]
-    places = [opening.index(part) for part in ("Where it looks", "What masks do", "How sure we are", "Locality 53 %")]
+    places = [opening.index(part) for part in ("Context locality", "Appended masks", "Precision", "Locality 53 %")]
     assert places == sorted(places)
-    assert "It favours what stands near the question. 90 % of its answers are right" in opening
+    assert "It uses near context more than distant context. 90 % of its answers are right" in opening
     assert "costs 53 % of its skill" in opening and "Locality 53 %" in opening
-    assert "Masks distract it. 80 % of its answers are right with 2 masks, 50 % with 100" in opening
+    assert "Appended masks lower its accuracy. 80 % of its answers are right with 2 masks, 50 % with 100" in opening
     assert "Degradation 38 %" in opening
     assert "only 4 tasks could be averaged. 400 answers" in opening
 
 
 def test_a_section_has_all_its_parts(known: Path) -> None:
     reader = read(known)
-    section = reader.words[reader.words.index("Do extra masks distract it? The same question") :]
+    section = reader.words[reader.words.index("Do appended masks change the answer? The same question") :]
     section = section[: section.index("Is it the masks, or just more text?")]
     for part in (
         "LLaDA-Base loses 23 points",
@@ -138,7 +138,7 @@ def test_models_stand_side_by_side(tmp_path: Path) -> None:
     assert "Side by side: tiny-llada, tiny-qwen" in words
     scores = words[words.index("Scores side by side") :]
     assert re.search(r"Mask tax .* 64 % 95 % interval .* – does not apply: no masks .*Degradation", scores)
-    assert "Nothing: it never sees any. It is an autoregressive model" in words
+    assert "Not applicable: it has no masks. It is an autoregressive model" in words
     assert "tiny-llada: 60.0 % at location 0, 90.0 % at location 15" in words
     assert "tiny-qwen: 97.5 % at location 0, 97.5 % at location 15" in words
     assert "tiny-qwen: not run." in words
@@ -167,8 +167,8 @@ def test_guessing_is_called_guessing(tmp_path: Path) -> None:
     words = draw(
         tmp_path, write_run(tmp_path / "run", [asked for asked in GUESSING if asked[0] in ("location", "mask-count")])
     ).words
-    assert "Where it looks It cannot be told." in words and "What masks do It cannot be told." in words
-    assert "How sure we are It does no better than guessing. No condition lies clearly above 33 %." in words
+    assert "Context locality It cannot be told." in words and "Appended masks It cannot be told." in words
+    assert "Precision It does no better than guessing. No condition lies clearly above 33 %." in words
     assert "Mask tax – no skill above guessing to lose" in words
 
 
@@ -179,15 +179,15 @@ def test_an_unfinished_run_says_so(tmp_path: Path) -> None:
 
 def test_a_run_of_one_probe_says_what_was_not_measured(tmp_path: Path) -> None:
     words = draw(tmp_path, write_run(tmp_path / "run", only("mask-count"))).words
-    assert "Where it looks Not measured." in words and "Locality – not measured" in words
+    assert "Context locality Not measured." in words and "Locality – not measured" in words
     words = draw(tmp_path, write_run(tmp_path / "other", only("location"))).words
-    assert "What masks do Not measured." in words and "Measured with the question last only." in words
+    assert "Appended masks Not measured." in words and "Measured with the question last only." in words
 
 
 def test_half_a_run_is_not_called_unskilled(tmp_path: Path) -> None:
     begun = [("mask-count", {"masks": k}, k, [9]) for k in (20, 100)] + [("location", {"location": 0}, 1, [9])]
     words = draw(tmp_path, write_run(tmp_path / "run", begun, complete=False)).words
-    assert "Where it looks Not measured." in words and "What masks do Not measured." in words
+    assert "Context locality Not measured." in words and "Appended masks Not measured." in words
     assert "Mask tax – not measured" in words and "Degradation 0 %" in words
     assert "10 test points in each of one task" in words
 

@@ -41,18 +41,18 @@ def reading(locality: Any = None, mask_tax: Any = None, low: float = 0.6, **mani
 @pytest.mark.parametrize(
     ("score", "claim", "evidence"),
     [
-        ((0.4, 0.2, 0.6), "It favours what stands near the question.", "costs 40 % of its skill above guessing"),
+        ((0.4, 0.2, 0.6), "It uses near context more than distant context.", "costs 40 % of its skill above guessing"),
         (
             (0.1, -0.2, 0.3),
-            "No preference for near or far could be shown.",
+            "No difference between near and distant context was detected.",
             "interval −20 to 30 %, which includes zero",
         ),
-        ((-0.4, -0.6, -0.2), "It favours what stands far from the question.", "by 40 %, 95 % interval 20 to 60 %"),
-        ((0.4, None, None), "No preference for near or far could be shown.", "with no interval"),
+        ((-0.4, -0.6, -0.2), "It uses distant context more than near context.", "by 40 %, 95 % interval 20 to 60 %"),
+        ((0.4, None, None), "No difference between near and distant context was detected.", "with no interval"),
         (None, "It cannot be told.", "hardly does better than guessing (33 %)"),
         (
             (0.02, 0.004, 0.03),
-            "It favours what stands near the question.",
+            "It uses near context more than distant context.",
             "costs 2.0 % of its skill above guessing, 95 % interval 0.4 to 3.0 %",
         ),
     ],
@@ -69,9 +69,9 @@ def test_where_it_looks(score: Any, claim: str, evidence: str) -> None:
 @pytest.mark.parametrize(
     ("score", "claim", "evidence"),
     [
-        ((0.5, 0.4, 0.6), "Masks distract it.", "more masks cost 50 % of its skill above guessing"),
-        ((0.1, -0.1, 0.2), "No distraction by masks could be shown.", "which includes zero"),
-        ((-0.1, -0.2, -0.05), "Masks help it.", "more masks raise its skill above guessing by 10 %"),
+        ((0.5, 0.4, 0.6), "Appended masks lower its accuracy.", "more masks cost 50 % of its skill above guessing"),
+        ((0.1, -0.1, 0.2), "No effect of appended masks was detected.", "which includes zero"),
+        ((-0.1, -0.2, -0.05), "Appended masks raise its accuracy.", "masks raise its skill above guessing by 10 %"),
         (None, "It cannot be told.", "80 % of its answers are right with 2 masks, 40 % with 200"),
     ],
 )
@@ -85,14 +85,14 @@ def test_where_no_answer_differed_the_page_says_what_it_cannot_have_seen() -> No
     same = reading(locality=(0.0, 0.0, 0.0), mask_tax=(0.0, 0.0, 0.0))
     told = "0 of 10 answers changed; 95 % upper bound 27.8 %"  # Wilson: z^2 / (10 + z^2)
     looks, masks, _ = opening(same)
-    assert looks.claim == "No preference for near or far could be shown."
+    assert looks.claim == "No difference between near and distant context was detected."
     assert f"moving the examples away costs nothing here; {told}." in looks.evidence.replace(NBSP, " ")
     assert f"on average more masks cost nothing here; {told}." in masks.evidence.replace(NBSP, " ")
     assert [tile.interval.replace(NBSP, " ") for tile in tiles(same)][:2] == [told, told]
 
 
 def test_an_autoregressive_model_has_no_masks() -> None:
-    assert opening(reading(model={"mask_id": None}))[1].claim == "Nothing: it never sees any."
+    assert opening(reading(model={"mask_id": None}))[1].claim == "Not applicable: it has no masks."
     assert {tile.interval for tile in tiles(reading())} == {"no skill above guessing to lose"}
 
 

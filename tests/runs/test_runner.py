@@ -194,7 +194,7 @@ def test_equal_prompts_are_asked_once(tmp_path):
 
 def test_a_prompt_longer_than_the_window_is_refused_before_anything_is_written(tmp_path):
     model = tiny_llada(tokenizer=shipped_tokenizer(), vocab=2048, window=120, mask_token_id=1)
-    with pytest.raises(UserError, match=r"window of tiny random LLaDA is 120; leave the probe out with --probes$"):
+    with pytest.raises(UserError, match=r"of tiny random LLaDA is 120; leave the probe out with --probes$"):
         diagnose(model, CORE_PROBES, tmp_path / "run")
     with pytest.raises(UserError, match=r"120; use --quick \(shorter prompts\) or leave the probe out"):
         diagnose(model, replace(CORE_PROBES, preset="default"), tmp_path / "run")

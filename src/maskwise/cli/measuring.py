@@ -60,7 +60,7 @@ def diagnose(
     adapter: Adapter = None,
     json: Json = False,
 ) -> None:
-    """Ask where a model looks and what masks do to it; writes a report. Run again, it goes on where it stopped."""
+    """Measure context locality and sensitivity to appended masks; writes a report. Run again, it resumes."""
     if quick and full:
         raise UserError("--quick and --full exclude each other: name one")
     from maskwise.runs import settings as presets
@@ -184,7 +184,7 @@ def cures(
     device: Device = None,
     json: Json = False,
 ) -> None:
-    """Every cure for distracting masks on one model: accuracy at 200 masks, tokens per forward pass, training."""
+    """Compare mitigations of the sensitivity to masks: accuracy at 200 masks, tokens per forward pass, training."""
     from maskwise.experiments import mitigations
     from maskwise.models.locations import embedded_models, locate_checkpoint
     from maskwise.models.opening import open as open_model

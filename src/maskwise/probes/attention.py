@@ -47,7 +47,7 @@ PROBE = Probe(
     measures=entry_per_target,
     sections=(
         Section(
-            title="To whom does the answer attend?",
+            title="What does the answer attend to?",
             question="The share of its attention that the place which predicts the answer pays to masks, to the "
             "nearest context and to all farther context, layer by layer, mean over heads.",
             paper="Not in the paper; asked for by its reviewers.",

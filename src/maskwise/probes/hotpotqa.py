@@ -37,8 +37,8 @@ PROBE = Probe(
             x_label="Extra masks (% of the length)",
             at="{} %",
             points=partial(by_share, NAME),
-            measures=(Measure("accuracy", "Right answers", chance=0.5),),
-            caption="Line: share of right answers; band: 95 % interval over questions.",
+            measures=(Measure("accuracy", "Accuracy", chance=0.5),),
+            caption="Line: accuracy; band: 95 % interval over questions.",
         ),
     ),
 )

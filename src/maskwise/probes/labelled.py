@@ -92,7 +92,7 @@ def data_items(
 
 
 def longest_that_fits(model: "Model", shares: Sequence[float], masks: int) -> int:
-    """How many tokens a prompt may have so that it fits the window with the largest share of masks on top."""
+    """How many tokens a prompt may have so that it fits the context length with the largest share of masks on top."""
     return int((model.window - masks) / (1 + max(shares)))
 
 

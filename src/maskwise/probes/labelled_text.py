@@ -37,7 +37,7 @@ PROBE = Probe(
             x_label="Extra masks (% of the length)",
             at="{} %",
             points=partial(by_share, NAME),
-            measures=(Measure("accuracy", "Right answers"),),
+            measures=(Measure("accuracy", "Accuracy"),),
             caption="Line: mean over data sets; band: 95 % interval over them.",
         ),
     ),

@@ -103,11 +103,11 @@ LOCALITY = ScoreRule(
     meaning="share of its skill above guessing lost when the examples stand far from the question",
     formula=locality,
     sentences=Sentences(
-        topic="Where it looks",
+        topic="Context locality",
         claims={
-            1: "It favours what stands near the question.",
-            0: "No preference for near or far could be shown.",
-            -1: "It favours what stands far from the question.",
+            1: "It uses near context more than distant context.",
+            0: "No difference between near and distant context was detected.",
+            -1: "It uses distant context more than near context.",
         },
         change=("moving the examples away", "costs", "raises"),
         seen=_seen,

@@ -42,7 +42,7 @@ PROBE = Probe(
     baseline=fewest_masks,
     sections=(
         Section(
-            title="Do masks change where it looks?",
+            title="Do appended masks change the use of distant context?",
             question="The block of examples is moved as in the first probe, now with more masks behind the question. "
             "Do masks make it look elsewhere, or only worse?",
             paper="Masks flatten the curve mostly by lowering it, most of all near the question.",

@@ -86,15 +86,19 @@ MASK_TAX = ScoreRule(
     meaning="share of its skill above guessing lost to masks beyond the second, on average",
     formula=mask_tax,
     sentences=Sentences(
-        topic="What masks do",
-        claims={1: "Masks distract it.", 0: "No distraction by masks could be shown.", -1: "Masks help it."},
+        topic="Appended masks",
+        claims={
+            1: "Appended masks lower its accuracy.",
+            0: "No effect of appended masks was detected.",
+            -1: "Appended masks raise its accuracy.",
+        },
         change=("on average more masks", "cost", "raise"),
         seen=_seen,
         takes="It takes answers with 2 masks and with more, and not both are there.",
         beside=_fillers,
         autoregressive=(
-            "Nothing: it never sees any.",
-            "It is an autoregressive model, which writes from left to right.",
+            "Not applicable: it has no masks.",
+            "It is an autoregressive model, with causal attention.",
         ),
     ),
 )
@@ -118,7 +122,7 @@ PROBE = Probe(
     scores=(MASK_TAX, DEGRADATION),
     sections=(
         Section(
-            title="Do extra masks distract it?",
+            title="Do appended masks change the answer?",
             question="The same question is asked with more and more masks behind it. Only the first mask is the "
             "answer; the others carry no information. Does the answer change?",
             paper="From few masks to 200: LLaDA-Base loses 23 points, LLaDA-Instruct 27. Dream-Base loses 6 and "

@@ -78,15 +78,15 @@ PROBE = Probe(
     sections=(
         Section(
             title="And in ordinary prose?",
-            question="The last word of a passage is masked, with masks or full stops behind it. How surprised is the "
-            "model by the true word, and how often does it guess it?",
+            question="The last word of a passage is masked, with masks or full stops behind it. How likely is "
+            "the true word under the model, and how often is it the model's first choice?",
             paper="Not in the paper; this probe is ours.",
-            how_to_read="Surprise is the negative log-likelihood of the true word: lower is better, 0.7 nats more "
+            how_to_read="Lower is better; 0.7 nats more "
             "means half the probability. Level lines mean that masks do not disturb it here.",
             x_label="Masks, or full stops, after the word",
             at="{}",
             points=_points,
-            measures=(in_nats("nll", "Surprise at the true word (nats)"), Measure("accuracy", "Word guessed right")),
+            measures=(in_nats("nll", "Negative log-likelihood of the word (nats)"), Measure("accuracy", "Accuracy")),
             caption="Line: mean over passages; band: 95 % interval.",
             spread=True,
         ),

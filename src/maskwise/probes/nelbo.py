@@ -63,7 +63,7 @@ PROBE = Probe(
             at="{}",
             x_names=("held-out prose",),
             points=lambda shown: [Point("", 0, entry) for entry in shown.entries(NAME)],
-            measures=(in_nats("nll", "NELBO (nats a token)"),),
+            measures=(in_nats("nll", "NELBO (nats per token)"),),
             caption="Mean over passages; whisker: 95 % interval.",
             masks=_masks,
         ),

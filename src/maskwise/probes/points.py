@@ -27,7 +27,7 @@ def units(setup: Setup) -> Iterator[Unit]:
     ]
     shown = min(examples_that_fit(asker, cloud, setup.model.window) for cloud in clouds)
     if shown < own["examples"]:
-        setup.note(f"{NAME}: {shown} examples instead of {own['examples']}, which the window does not hold")
+        setup.note(f"{NAME}: {shown} examples instead of {own['examples']}, which exceed the context length")
     for cloud in clouds:
         for points in slices(count):
             yield Unit(points, len(ORDERS), partial(point_items, asker, cloud, shown, masks))
@@ -45,7 +45,7 @@ def point_items(
 
 
 def examples_that_fit(asker: Asker, cloud: Cloud, window: int) -> int:
-    """As many examples as the window holds, a few tokens spared for longer numbers."""
+    """As many examples as the context length allows, a few tokens spared for longer numbers."""
     masks = answer_masks(asker.tokenizer, LABELS)
     count = len(cloud.examples)
     while count > 0:
@@ -85,7 +85,7 @@ PROBE = Probe(
             at="{}",
             x_names=ORDERS,
             points=_points,
-            measures=(Measure("accuracy", "Right answers", chance=0.5),),
+            measures=(Measure("accuracy", "Accuracy", chance=0.5),),
             caption="Mean over shapes and seeds; whisker: 95 % interval over them.",
         ),
     ),

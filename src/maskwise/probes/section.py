@@ -41,7 +41,7 @@ class Measure:
     unit: str = "nats"
 
 
-ACCURACY = Measure("accuracy", "Right answers", chance=CHANCE)
+ACCURACY = Measure("accuracy", "Accuracy", chance=CHANCE)
 
 
 def in_nats(key: str, label: str) -> Measure:

@@ -86,7 +86,7 @@ def _model_view(reading: Reading) -> dict[str, Any]:
         model["name"],
         KINDS.get(model["kind"], model["kind"]),
         f"{_short_count(model['parameters'])} parameters",
-        f"window of {model['window']} tokens",
+        f"context length {model['window']}",
         str(model["dtype"]),
     ]
     return {

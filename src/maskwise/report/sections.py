@@ -45,11 +45,11 @@ def plain_section(probe: str, readings: Sequence[Reading]) -> Section:
         title=probe.replace("-", " ").capitalize(),
         question="",
         paper="",
-        how_to_read="The line is the share of right answers, the band its 95 % interval.",
+        how_to_read="The line is the accuracy, the band its 95 % interval.",
         x_label=x,
         at=x.replace("{", "{{").replace("}", "}}") + " {}",
         points=points,
-        measures=(Measure("accuracy", "Right answers"),),
+        measures=(Measure("accuracy", "Accuracy"),),
         caption="",
     )
 

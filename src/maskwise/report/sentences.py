@@ -83,7 +83,7 @@ def nothing_differed(name: str, reading: Reading) -> str:
 
 
 def how_sure(reading: Reading) -> Sentence:
-    topic = "How sure we are"
+    topic = "Precision"
     few_shot = [one for probe, one in reading.asked.items() if reading.probe(probe).chance == CHANCE]
     counts = few_shot or list(reading.asked.values())
     tasks, most = max(len(one.tasks) for one in counts), max(one.most for one in counts)

@@ -121,8 +121,8 @@ def check_fit(model: Model, items: Sequence[Item], or_else: str = "") -> None:
     if length > model.window:
         probe, task, _, condition = longest.key
         raise UserError(
-            f"a prompt of the probe {probe} ({task}, {condition}) has {length} tokens, the window of {model.name} is "
-            f"{model.window}; {or_else}leave the probe out with --probes"
+            f"a prompt of the probe {probe} ({task}, {condition}) has {length} tokens, the context length of "
+            f"{model.name} is {model.window}; {or_else}leave the probe out with --probes"
         )
     model.check_sequence(longest.prompt.ids, f"the longest prompt ({longest.key[0]})")
 

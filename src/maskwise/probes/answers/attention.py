@@ -1,4 +1,4 @@
-"""To whom does the answer attend? The share of its attention that goes to masks, near and far context, by layer."""
+"""What does the answer attend to? The share of its attention that goes to masks, near and far context, by layer."""
 
 from collections.abc import Sequence
 from dataclasses import replace
