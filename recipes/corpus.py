@@ -9,6 +9,7 @@ Documents:
   shuffled or in blocks, so that the rule must be found from the examples;
 - words and their kinds: options to choose from when the kind is named; words labelled with the kind's name or with
   letters drawn for the document; lists of one kind;
+- recall: pairs of words used once, some keys asked again (corpus_recall.py);
 - other in-context documents: copying, coupled pairs, lookup and sorting;
 - crops of ordinary English from a file.
 
@@ -16,10 +17,11 @@ Held out, so that the 16 tasks stay unseen:
 - no few-shot document has the target and pool of one of the 8 word rules (the exact pair of sets; for capitalised words
   the set of categories; see corpus_rules.py);
 - no word that `maskwise.tasks` keeps for test questions (`split_words`, half of every list) stands in any few-shot
-  document, in any case. Such words are met in the other documents alone, which is where a model learns their kind.
+  document, in any case, nor as a key or value in recall, coupled pairs or lookup. Such words are met in the other
+  documents alone, which is where a model learns their kind.
 
-A row is int16 with the token id in the low bits and ANSWER set on the answers of few-shot questions and on the labels
-of words: training may weigh or mask those more often.
+A row is int16 with the token id in the low bits and ANSWER set on the answers of few-shot questions, on the labels of
+words and on the values of keys asked again: training may weigh or mask those more often.
 
     python recipes/corpus.py english.txt.xz english.npy     # tokenise prose once; train_tiny.py takes either file
 """
@@ -34,6 +36,7 @@ import numpy.typing as npt
 from transformers import PreTrainedTokenizerFast
 
 import maskwise
+from corpus_recall import FORM_PIECES, FORMS, RecallWords, recall_lines
 from corpus_rules import LARGEST, NUMBER_RULES, number_options, rule_odds, training_rules
 from maskwise.tasks.words import Words, load_words, split_words
 from train_tokenizer import read_english
@@ -49,7 +52,7 @@ FEWEST_TOKENS = 20  # of one few-shot example: enough examples are drawn for a d
 FRAMES = [
     "Options: (A)", ", (B)", ", (C)", "\nAnswer:[", "].\n\n",
     "Find", ": (A)", "\nFound:[", "Word:", "\nKind:[", "\nLabel:[", "List of", ":", ",", "\n", "\n\n",
-    "Copy:", "\nCopied:", "Pair:", " and", "Key:", "\nValue:[", "Sort:", "\nSorted:",
+    "Copy:", "\nCopied:", "Pair:", " and", "Key:", "\nValue:[", "Sort:", "\nSorted:", *FORM_PIECES,
 ]  # fmt: skip
 
 
@@ -57,8 +60,9 @@ FRAMES = [
 class Mix:
     """How the rows of a batch are divided; what is left is English."""
 
-    few_shot: float = 0.6
+    few_shot: float = 0.4
     kinds: float = 0.15
+    recall: float = 0.15
     other: float = 0.1
     # Of the few-shot rows, those that are one document each; the others hold several, cut where they fall.
     whole: float = 0.6
@@ -161,6 +165,9 @@ class Corpus:
         self.kind_names = self.pieces.of(list(words))
         self.kind_names_spaced = self.pieces.of([f" {category}" for category in words])
         self.all_words = np.unique(self.kinds.pieces)
+        self.shown_words = np.unique(np.concatenate([self._words(listed) for listed in shown.values()]))
+        first_tokens = self.pieces.tokens[self.pieces.starts[self.shown_words]]
+        self.recall_words = RecallWords.of(self.shown_words, first_tokens)
         self.numbers = self.pieces.of([f" {number}" for number in range(LARGEST + 1)])
 
     def _words(self, listed: list[str]) -> Array:
@@ -168,14 +175,16 @@ class Corpus:
 
     def rows(self, count: int, length: int, mix: Mix, draws: Draws) -> Tokens:
         """[count, length] rows in random order."""
-        few, kinds, other = (round(count * share) for share in (mix.few_shot, mix.kinds, mix.other))
+        shares = (mix.few_shot, mix.kinds, mix.recall, mix.other)
+        few, kinds, recall, other = (round(count * share) for share in shares)
         whole = round(few * mix.whole)
         parts = [
             self._whole_documents(whole, length, mix.largest_pool, draws),
             self._stream(lambda tokens: self._short_documents(tokens, mix.largest_pool, draws), few - whole, length),
             self._stream(lambda tokens: self._kind_documents(tokens, draws), kinds, length),
+            self._stream(lambda tokens: self._recall_documents(tokens, draws), recall, length),
             self._stream(lambda tokens: self._other_documents(tokens, draws), other, length),
-            self._prose(count - few - kinds - other, length, draws),
+            self._prose(count - few - kinds - recall - other, length, draws),
         ]
         rows = np.concatenate(parts)
         return rows[draws.permutation(len(rows))]
@@ -299,6 +308,13 @@ class Corpus:
         columns += [words[0], comma, words[1], comma, words[2], comma, words[3], np.full(count, self.pieces["\n"])]
         return self._ended(np.stack(columns, axis=1), sizes)
 
+    def _recall_documents(self, tokens: int, draws: Draws) -> Array:
+        """`Key: otter\\nValue:[ copper].\\n\\n` and other forms: pairs used once, some of their keys asked again."""
+        lines = recall_lines(self.recall_words, tokens // 300 + 1, draws)
+        before, between, after = self.pieces.of(FORM_PIECES).reshape(len(FORMS), 3)[lines.form].T
+        value = np.where(lines.again, self.pieces.flagged(lines.value), lines.value)
+        return self._ended(np.stack([before, lines.key, between, value, after], axis=1), lines.sizes)
+
     def _other_documents(self, tokens: int, draws: Draws) -> Array:
         count = max(1, tokens // 600 + 1)
         return self._shuffled(
@@ -325,7 +341,7 @@ class Corpus:
 
     def _coupled(self, documents: int, draws: Draws) -> Array:
         """`Pair: otter and brave\\n`, a few pairs of the document's own coming back again and again."""
-        return self._recalled(documents, draws.choice(self.all_words, (documents, 8)), ("Pair:", " and", "\n"), draws)
+        return self._recalled(documents, draws.choice(self.shown_words, (documents, 8)), ("Pair:", " and", "\n"), draws)
 
     def _looked_up(self, documents: int, draws: Draws) -> Array:
         """`Key: otter\\nValue:[ 345].\\n\\n`"""
@@ -333,7 +349,7 @@ class Corpus:
         return self._recalled(documents, values, ("Key:", "\nValue:[", "].\n\n"), draws)
 
     def _recalled(self, documents: int, values: Array, frame: tuple[str, str, str], draws: Draws) -> Array:
-        keys = draws.choice(self.all_words, values.shape)
+        keys = draws.choice(self.shown_words, values.shape)
         sizes = draws.integers(6, 40, documents)
         owner = np.repeat(np.arange(documents), sizes)
         pick = draws.integers(0, draws.integers(2, values.shape[1] + 1, documents)[owner])

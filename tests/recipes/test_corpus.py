@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from corpus import ANSWER, Corpus, Mix, load_zoo_tokenizer
+from corpus_recall import FORMS
 from corpus_rules import NUMBER_RULES, number_options, rule_key, training_rules
 from maskwise.tasks.rules import WORD_RULES
 from maskwise.tasks.words import load_words, split_words
@@ -13,14 +14,20 @@ from maskwise.tasks.words import load_words, split_words
 TOKENIZER = load_zoo_tokenizer()
 CORPUS = Corpus(TOKENIZER, np.full(5000, TOKENIZER.encode(" the")[0], dtype=np.int16))
 QUESTION = re.compile(r"Options: \(A\) (.+?), \(B\) (.+?), \(C\) (.+?)\nAnswer:\[([ABC])\]\.\n\n")
-MIXES = {"few-shot": Mix(1, 0, 0), "kinds": Mix(0, 1, 0), "other": Mix(0, 0, 1), "prose": Mix(0, 0, 0)}
+MIXES = {
+    "few-shot": Mix(1, 0, 0, 0),
+    "kinds": Mix(0, 1, 0, 0),
+    "recall": Mix(0, 0, 1, 0),
+    "other": Mix(0, 0, 0, 1),
+    "prose": Mix(0, 0, 0, 0),
+}
 
 
 def some_rows(mix: Mix, seed: int = 0, count: int = 24, length: int = 512) -> np.ndarray:
     return CORPUS.rows(count, length, mix, np.random.default_rng(seed))
 
 
-@pytest.mark.parametrize("kind", ["few_shot", "_kind_documents", "_other_documents"])
+@pytest.mark.parametrize("kind", ["few_shot", "_kind_documents", "_recall_documents", "_other_documents"])
 def test_pieces_laid_end_to_end_are_the_tokens_of_the_text(kind):
     draws = np.random.default_rng(1)
     if kind == "few_shot":
@@ -41,7 +48,7 @@ def test_rows_have_their_shape_and_valid_tokens(mix):
 
 
 def test_the_flag_is_on_the_answers_letters_and_nowhere_else_in_a_question():
-    rows = some_rows(Mix(1, 0, 0))
+    rows = some_rows(MIXES["few-shot"])
     opening = TOKENIZER.encode(":[")[0]
     after_opening = np.roll(rows & (ANSWER - 1), 1, axis=1)[:, 1:] == opening
     assert ((rows[:, 1:] & ANSWER > 0) == after_opening).all()
@@ -50,9 +57,54 @@ def test_the_flag_is_on_the_answers_letters_and_nowhere_else_in_a_question():
 def test_no_word_kept_for_test_questions_stands_in_a_few_shot_document():
     _, held = split_words(load_words())
     kept = {word.casefold() for listed in held.values() for word in listed}
-    text = "".join(TOKENIZER.decode(row & (ANSWER - 1)) for row in some_rows(Mix(1, 0, 0), count=200))
+    text = "".join(TOKENIZER.decode(row & (ANSWER - 1)) for row in some_rows(MIXES["few-shot"], count=200))
     options = {option.casefold() for found in QUESTION.finditer(text) for option in found.groups()[:3]}
     assert len(options) > 1000 and not options & kept
+
+
+def recall_documents(seed: int = 4, tokens: int = 60_000) -> list[tuple[str, list[tuple[str, str, bool]]]]:
+    """(form, its lines) of each document; a line is key, value, and whether the value is flagged."""
+    pieces = CORPUS._recall_documents(tokens, np.random.default_rng(seed))
+    texts = list(CORPUS.pieces.number)
+    documents = []
+    for document in np.split(pieces, np.flatnonzero(pieces == CORPUS.end) + 1)[:-1]:
+        lines = document[:-1].reshape(-1, 5)
+        named = [[texts[piece % len(texts)] for piece in line] for line in lines]
+        flagged = lines[:, 3] >= len(texts)
+        (form,) = {(line[0], line[2], line[4]) for line in named}
+        documents.append((form, [(line[1], line[3], bool(flag)) for line, flag in zip(named, flagged, strict=True)]))
+    return documents
+
+
+def test_recall_documents_use_each_pair_once_and_ask_some_again():
+    documents = recall_documents()
+    assert {form for form, _ in documents} == set(FORMS)
+    sides = set()
+    for _, lines in documents:
+        told = [(key, value) for key, value, again in lines if not again]
+        asked = [(key, value) for key, value, again in lines if again]
+        assert len(dict(told)) == len(told) and set(asked) <= set(told)
+        assert 1 <= len(asked) == len(set(asked)) <= max(1, len(told) // 2)
+        words = [word for pair in told for word in pair]
+        assert len(set(words)) == len(words)
+        first_tokens = [TOKENIZER.encode(value)[0] for _, value in told]
+        assert len(set(first_tokens)) == len(first_tokens)
+        sides |= {lines[0][2], lines[-1][2]}
+    assert sides == {True, False}
+    sizes = [sum(not again for *_, again in lines) for _, lines in documents]
+    assert min(sizes) == 3 and max(sizes) > 55
+    assert any(sum(again for *_, again in lines) == 1 and len(lines) > 20 for _, lines in documents)
+
+
+def test_no_word_kept_for_test_questions_is_a_key_or_value():
+    _, held = split_words(load_words())
+    kept = {word.casefold() for listed in held.values() for word in listed}
+    used = {word.strip().casefold() for _, lines in recall_documents() for line in lines for word in line[:2]}
+    assert len(used) > 400 and not used & kept
+    text = "".join(TOKENIZER.decode(row & (ANSWER - 1)) for row in some_rows(MIXES["other"], count=200))
+    looked_up = {key.casefold() for key in re.findall(r"Key: (.+)\n", text)}
+    coupled = {word.casefold() for pair in re.findall(r"Pair: (.+) and (.+)\n", text) for word in pair}
+    assert len(looked_up) > 100 and len(coupled) > 100 and not (looked_up | coupled) & kept
 
 
 def test_the_evaluated_rules_are_held_out():
