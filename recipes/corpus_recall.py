@@ -2,12 +2,17 @@
 
     Key: otter\\nValue:[ copper].\\n\\n        and four other surface forms (FORMS)
 
-A document has 3 to 64 pairs (log-uniform) of one form. Keys and values are all different words, and no two values of a
-document begin with the same token, so that the first token tells the value. One key (a quarter of the documents) or up
-to half of them are asked again, each once, after the pairs or, in a quarter of the documents, before them. Which keys
-are asked does not depend on where they stand.
+A document has 2 to 64 pairs (log-uniform; fewer early in training) of one form. Keys and values are all different
+words, and no two values of a document begin with the same token, so that the first token tells the value. One key (a
+quarter of the documents) or up to all of them are asked again, each once, after the pairs or, in a quarter of the
+documents, before them. Which keys are asked does not depend on where they stand. Half of the documents are made of the
+tasks' words, half of words of the prose, both without the words kept for test questions: with the tasks' words alone
+(553 of them) a model learns to recall those, and others half as well.
 """
 
+import re
+from collections import Counter
+from collections.abc import Collection
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,7 +22,9 @@ Array = npt.NDArray[np.int64]
 Draws = np.random.Generator
 
 MOST_PAIRS = 64
-FEWEST_PAIRS = 3
+FEWEST_PAIRS = 2
+PROSE_WORDS = 5000
+WORDS_A_CALL = 700  # of the prose: enough for all documents drawn at once
 # What stands before the key, between key and value, and after the value. The first is the recall probe's.
 FORMS = (
     ("Key:", "\nValue:[", "].\n\n"),
@@ -46,6 +53,14 @@ class RecallWords:
         _, starts, sizes = np.unique(first_tokens[order], return_index=True, return_counts=True)
         return RecallWords(words[order], starts, sizes)
 
+    def some(self, count: int, draws: Draws) -> "RecallWords":
+        """So many of the words, or all where there are fewer."""
+        if len(self.words) <= count:
+            return self
+        group = np.repeat(np.arange(len(self.sizes)), self.sizes)
+        picked = draws.choice(len(self.words), count, replace=False)
+        return RecallWords.of(self.words[picked], group[picked])
+
     def draw(self, documents: int, pairs: int, draws: Draws) -> tuple[Array, Array]:
         """(keys, values), each [documents, pairs]: all words of a row differ, its values from the first token on."""
         group = draws.random((documents, len(self.starts))).argsort(1)[:, :pairs]
@@ -67,11 +82,17 @@ class RecallLines:
     sizes: Array
 
 
-def recall_lines(words: RecallWords, documents: int, draws: Draws) -> RecallLines:
-    keys, values = words.draw(documents, MOST_PAIRS, draws)
-    low, high = np.log(FEWEST_PAIRS), np.log(MOST_PAIRS + 1)
-    pairs = np.exp(draws.uniform(low, high, documents)).astype(np.int64).clip(max=MOST_PAIRS)
-    asked = 1 + draws.integers(0, np.maximum(1, pairs // 2))
+def common_words(text: str, besides: Collection[str]) -> list[str]:
+    """The most frequent lower-case words of three letters or more, without those of `besides` (in lower case)."""
+    counts = Counter(re.findall(r"(?<= )[a-z]{3,}(?![\w'’-])", text))
+    return [word for word, _ in counts.most_common() if word not in besides][:PROSE_WORDS]
+
+
+def recall_lines(words: RecallWords, documents: int, most_pairs: int, draws: Draws) -> RecallLines:
+    keys, values = words.draw(documents, most_pairs, draws)
+    low, high = np.log(FEWEST_PAIRS), np.log(most_pairs + 1)
+    pairs = np.exp(draws.uniform(low, high, documents)).astype(np.int64).clip(max=most_pairs)
+    asked = 1 + draws.integers(0, pairs)
     asked[draws.random(documents) < ASKED_ONCE] = 1
     form = draws.choice(len(FORMS), documents, p=FORM_ODDS)
     first = draws.random(documents) < ASKED_FIRST

@@ -5,8 +5,8 @@
 2. tiny-qwen predicts the next token. tiny-dream starts from it (`maskwise convert`), tiny-llada from nothing; both
    predict masked tokens (tiny_step.py). tiny-llada's objective is LLaDA's own (arXiv 2502.09992): a rate t, uniform in
    0..1, for each row, every token masked with probability t, the masked tokens' cross-entropy weighted 1/t, and one
-   batch in a hundred cut to a random length. tiny-dream masks the answers more often in half or more of its rows, so
-   that a rule can be learnt from the answers that stay visible, and counts their loss once more.
+   batch in a hundred cut into rows of a random length. tiny-dream masks the answers more often in half or more of its
+   rows, so that a rule can be learnt from the answers that stay visible, and counts their loss once more.
 3. Weights are bf16 with a float32 master copy; Muon for the layers' matrices, AdamW for the rest; the rate is
    constant, then falls linearly to zero over the last 40 % of the time.
 4. Every half minute the model is examined (exams.py, words and rules that no document contains), every minute a
@@ -50,6 +50,7 @@ from zoo_card import save_model
 WINDOW = 1536
 STEP_TOKENS = 98304
 WARM_UP_STEPS = 200
+SHORTEST_ROW = 32  # of a batch cut to a random length
 EXAM_SEED, FINAL_SEED = 1, 2  # of the exams along the way, by which settings are chosen, and of the last
 
 
@@ -64,6 +65,7 @@ class Facts:
     minutes: float
     objective: str = ""
     cut: float = 0.0
+    phases: tuple[tuple[float, int], ...] = ()
     rate: float = 0.0
     seed: int = 0
     seconds: float = 0.0
@@ -100,10 +102,20 @@ def batches(corpus: Corpus, length: int, mix: Mix, scale: "Scale", seed: tuple[i
         yield batch.to(device, non_blocking=pinned)
 
 
+def shortened(rows: Tensor, length: int) -> Tensor:
+    """Rows [B, L] cut into pieces of so many tokens, what is left over dropped: [B * (L // length), length].
+
+    LLaDA drops all but the first piece; in batches as small as ours that would make some updates very noisy.
+    """
+    whole = rows.shape[1] // length * length
+    return rows[:, :whole].reshape(-1, length)
+
+
 def mix_at(progress: float) -> Mix:
-    """Few rules and many words with their kinds first: a pool of one category, then two, then up to three."""
+    """Few rules, few pairs and many words with their kinds first: pools of one category, then two, then up to three."""
     if progress < 0.2:
-        return Mix(kinds=0.3, recall=0.1, other=0.05, largest_pool=1 if progress < 0.1 else 2)
+        few = {"largest_pool": 1, "most_pairs": 6} if progress < 0.1 else {"largest_pool": 2, "most_pairs": 16}
+        return Mix(kinds=0.25, **few)
     return Mix()
 
 
@@ -129,17 +141,19 @@ class Scale:
     save_seconds: float
 
 
-def scale_of(name: str, size: str, toy: bool) -> Scale:
+def scale_of(kind: Kind, size: str, toy: bool) -> Scale:
     if toy:
         small = Sizes(relevant=2, distractors=3, pairs=(5,), questions=1, recalls=2)
         return Scale(TOY, 256, ((0.0, 64), (0.5, 128)), 1024, small, small, 0, 5, 5)
     along = Sizes(questions=12, recalls=60)
-    return Scale(SIZES[size], WINDOW, KINDS[name].phases, STEP_TOKENS, along, Sizes(questions=100), 5, 30, 60)
+    return Scale(SIZES[size], WINDOW, kind.phases, STEP_TOKENS, along, Sizes(questions=100), 5, 30, 60)
 
 
 def kind_of(name: str, options: argparse.Namespace) -> Kind:
     """The recipe's kind, with what was asked for instead."""
     asked = {field: getattr(options, field) for field in ("objective", "cut", "rate")}
+    if options.grow is not None:
+        asked["phases"] = ((0.0, 384), (options.grow[0], 768), (options.grow[1], WINDOW))
     return replace(KINDS[name], **{field: value for field, value in asked.items() if value is not None})
 
 
@@ -152,7 +166,7 @@ def train(name: str, scale: Scale, options: argparse.Namespace) -> Facts:
     training = Training(kind, net, tokenizer.mask_token_id, kind.rate, device, options.seed)
     facts = Facts(name, asdict(scale.size), sum(parameter.numel() for parameter in net.parameters()),
                   torch.cuda.get_device_name() if device.type == "cuda" else "CPU", options.minutes,
-                  kind.objective, kind.cut, kind.rate, options.seed)  # fmt: skip
+                  kind.objective, kind.cut, scale.phases, kind.rate, options.seed)  # fmt: skip
     if options.resume:
         facts = resumed(facts, training, options.out)
     mask_id = tokenizer.mask_token_id if kind.diffusion else None
@@ -170,7 +184,7 @@ def train(name: str, scale: Scale, options: argparse.Namespace) -> Facts:
             source = batches(corpus, *stage, scale, (options.seed, facts.steps), device)
         rows, is_cut = next(source), cuts.random() < kind.cut
         if is_cut:
-            rows = rows[:, : cuts.integers(1, length + 1)]
+            rows = shortened(rows, int(cuts.integers(SHORTEST_ROW, length + 1)))
         # Every length would be compiled anew.
         with torch.compiler.set_stance("force_eager") if is_cut else nullcontext():
             loss = training.step(rows, progress, min(1.0, (facts.steps - first_step + 1) / WARM_UP_STEPS))
@@ -275,7 +289,8 @@ def trial(name: str, seconds: float, options: argparse.Namespace) -> None:
     """
     tokenizer = load_zoo_tokenizer()
     corpus = Corpus(tokenizer, read_english_ids(options.english, tokenizer))
-    device, scale, kind = torch.device("cuda"), scale_of(name, "256x6", toy=False), kind_of(name, options)
+    device, kind = torch.device("cuda"), kind_of(name, options)
+    scale = scale_of(kind, "256x6", toy=False)
     sizes = scale.exams
     exam = make_exam(tokenizer, tokenizer.mask_token_id if kind.diffusion else None,
                      sizes.questions, sizes.relevant, sizes.distractors)  # fmt: skip
@@ -315,6 +330,7 @@ def main() -> None:
     parser.add_argument("--rate", type=float, help="peak learning rate, instead of the recipe's")
     parser.add_argument("--objective", choices=["plain", "focused"], help="what is masked, instead of the recipe's")
     parser.add_argument("--cut", type=float, help="share of batches cut to a random length, instead of the recipe's")
+    parser.add_argument("--grow", type=float, nargs=2, help="shares of the time after which rows have 768, 1536 tokens")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--resume", action="store_true")
     parser.add_argument("--toy", action="store_true", help="a size for a CPU")
@@ -327,7 +343,7 @@ def main() -> None:
     elif options.out is None:
         parser.error("--out is needed")
     else:
-        train(options.model, scale_of(options.model, options.size, options.toy), options)
+        train(options.model, scale_of(kind_of(options.model, options), options.size, options.toy), options)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """Train all embedded models on one GPU within one call, examine them, and pack what is to be kept.
 
 1. Two chains run side by side, each training a process of its own (train_tiny.py): tiny-qwen and then tiny-dream from
-   it; tiny-llada. `--also SEED` adds further tiny-lladas with other seeds or options, to see how much a run varies.
+   it; tiny-llada. `--also OPTIONS` adds a tiny-llada with other options, or another seed to see how much a run varies.
 2. Each model is examined at the end of its training (exams.py: one example near and far, the paper's 10 + 40, recall).
 3. Every model's folder is packed into OUT/NAME.tar, the exams go to OUT/exams.json, the logs to OUT/log.txt, and the
    table of all models is printed last.
@@ -80,11 +80,11 @@ def main() -> None:
     parser.add_argument("--english", type=Path, required=True, help="prose: .txt, .xz, or .npy made by corpus.py")
     parser.add_argument("--out", type=Path, required=True, help="folder of what is kept")
     parser.add_argument("--work", type=Path, help="folder of checkpoints; OUT/work unless told")
-    parser.add_argument("--qwen", type=float, default=190, help="seconds of tiny-qwen; 0 leaves it and tiny-dream out")
-    parser.add_argument("--dream", type=float, default=200, help="seconds of tiny-dream")
-    parser.add_argument("--llada", type=float, default=450, help="seconds of tiny-llada")
+    parser.add_argument("--qwen", type=float, default=285, help="seconds of tiny-qwen; 0 leaves it and tiny-dream out")
+    parser.add_argument("--dream", type=float, default=190, help="seconds of tiny-dream")
+    parser.add_argument("--llada", type=float, default=500, help="seconds of tiny-llada")
     parser.add_argument("--also", action="append", default=[], help='options of another tiny-llada, like "--seed 1"')
-    parser.add_argument("--deadline", type=float, default=560, help="seconds after which what still runs is ended")
+    parser.add_argument("--deadline", type=float, default=555, help="seconds after which what still runs is ended")
     parser.add_argument("--toy", action="store_true", help="a size for a CPU")
     arguments = parser.parse_args()
     if arguments.toy:
@@ -114,7 +114,9 @@ def finish(runs: list[Run], work: Path, out: Path) -> None:
         if not facts_file.exists():
             continue
         facts = json.loads(facts_file.read_text())
-        settings = ", ".join(f"{name} {facts[name]}" for name in ("objective", "cut", "rate", "seed", "steps"))
+        settings = ", ".join(
+            f"{name} {facts[name]}" for name in ("objective", "cut", "phases", "rate", "seed", "steps")
+        )
         print(f"{run.name}: {settings}, {facts['tokens'] / 1e6:.0f} M tokens in {facts['seconds']:.0f} s")
         log = (work / f"{run.name}.log").read_text().splitlines()
         print(*(line for line in log if "right %" in line), sep="\n")

@@ -115,7 +115,7 @@ def card(facts: dict[str, Any], model: Any) -> str:
         seconds=facts["seconds"],
         device=facts["device"],
         objective=OBJECTIVE[facts["objective"]].format(
-            cut=f"; {facts['cut']:.0%} of the batches cut to a random length" if facts["cut"] else ""
+            cut=f"; {facts['cut']:.0%} of the batches cut into rows of a random length" if facts["cut"] else ""
         ),
         exams=table({facts["model"]: final["exams"]}),
         loss=facts["curve"][-1]["loss"] if facts["curve"] else "none",
