@@ -43,6 +43,7 @@ class Sizes:
 
 
 Exams = dict[str, list[Encoded]]
+Found = dict[str, dict[str, list[float]]]  # exam, number of masks, [accuracy, nats]
 
 
 def make_exams(tokenizer: Any, sizes: Sizes, seed: int) -> Exams:
@@ -105,8 +106,8 @@ def place_of(place: str, pairs: int, draws: random.Random) -> int:
 
 
 def take(net: PreTrainedModel, exams: Exams, mask_id: int | None, shift: bool, causal: bool,
-         masks: Iterable[int] = MASKS) -> dict[str, dict[str, list[float]]]:  # fmt: skip
-    """{exam: {number of masks: [accuracy, nats]}}"""
+         masks: Iterable[int] = MASKS) -> Found:  # fmt: skip
+    """Accuracy and nats of each exam with each number of masks; an autoregressive model's number is 0."""
     return {
         name: {
             str(count): [round(float(part.mean()), 4) for part in answers(
@@ -118,7 +119,7 @@ def take(net: PreTrainedModel, exams: Exams, mask_id: int | None, shift: bool, c
     }  # fmt: skip
 
 
-def short(found: dict[str, dict[str, list[float]]]) -> dict[str, float]:
+def short(found: Found) -> dict[str, float]:
     """Accuracies for the log: with the fewest masks, recall over all numbers of pairs."""
     first = {name: next(iter(by_masks.values()))[0] for name, by_masks in found.items()}
     shares = {name: share for name, share in first.items() if not name.startswith("recall")}
@@ -129,12 +130,23 @@ def short(found: dict[str, dict[str, list[float]]]) -> dict[str, float]:
     return shares
 
 
-def table(results: dict[str, dict[str, dict[str, list[float]]]]) -> str:
+def cell(found: list[float] | None) -> str:
+    return f"{100 * found[0]:.1f} ({found[1]:.2f})" if found else ""
+
+
+def table(results: dict[str, Found]) -> str:
     """Markdown: one row an exam and number of masks, accuracy in % and nats for each model."""
     keys = list(dict.fromkeys((exam, k) for found in results.values() for exam, by in found.items() for k in by))
     lines = ["| exam | masks | " + " | ".join(results) + " |", "|---|---|" + "---|" * len(results)]
     for exam, masks in keys:
-        cells = [found.get(exam, {}).get(masks) for found in results.values()]
-        shown = [f"{100 * cell[0]:.1f} ({cell[1]:.2f})" if cell else "" for cell in cells]
-        lines.append(f"| {exam} | {masks} | " + " | ".join(shown) + " |")
+        cells = [cell(found.get(exam, {}).get(masks)) for found in results.values()]
+        lines.append(f"| {exam} | {masks} | " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def table_by_masks(found: Found) -> str:
+    """Markdown of one model: one row an exam, one column a number of masks."""
+    masks = list(next(iter(found.values())))
+    lines = ["| exam | " + " | ".join(masks) + " |", "|---|" + "---|" * len(masks)]
+    lines += [f"| {exam} | " + " | ".join(cell(by[k]) for k in masks) + " |" for exam, by in found.items()]
     return "\n".join(lines)

@@ -9,7 +9,7 @@ import torch
 from transformers import PreTrainedModel, Qwen2Config, Qwen2ForCausalLM
 
 import maskwise as mw
-from exams import table
+from exams import table_by_masks
 
 WHAT = {
     "tiny-qwen": "An autoregressive model of the Qwen2 class, trained to predict the next token.",
@@ -36,7 +36,8 @@ byte-level BPE of {vocab} entries. It comes with maskwise to be measured, not to
 
 ## Training
 `recipes/train_tiny.py {model}`: {tokens:.0f} M tokens, {steps} steps, {seconds:.0f} s on {device}.
-{objective} Last logged loss {loss}.
+{objective}
+Last logged loss {loss}.
 Documents (`recipes/corpus.py`): 40 % few-shot questions with hidden rules, 15 % words and their kinds, 15 % recall of
 words, 10 % copying, pairs, lookup and sorting, 20 % English prose (public-domain books and speeches, OpenStax textbooks
 under CC BY 4.0).
@@ -51,10 +52,11 @@ The kinds of the test words are known from other documents, which name them (`Fi
 |---|---|
 {table}
 
-Near and far, and recall (`recipes/exams.py`; words that no few-shot or recall document has; accuracy in %, in
-parentheses -log P of the right answer in nats). One: the 12 tasks that need context, one relevant example right before
-the question or before 40 distractors, drawn anew for each question. Mixed: the paper's 10 and 40, all 16 tasks. Recall:
-30 or 60 pairs used once, one key asked again: one of the last five but not the last, of the middle, or the first.
+Near and far, and recall, by the number of masks (`recipes/exams.py`; words that no few-shot or recall document has;
+accuracy in %, in parentheses -log P of the right answer in nats). One: the 12 tasks that need context, one relevant
+example right before the question or before 40 distractors, drawn anew for each question. Mixed: the paper's 10 and 40,
+all 16 tasks. Recall: 30 or 60 pairs used once, one key asked again: one of the last five but not the last, of the
+middle, or the first.
 
 {exams}
 
@@ -115,9 +117,9 @@ def card(facts: dict[str, Any], model: Any) -> str:
         seconds=facts["seconds"],
         device=facts["device"],
         objective=OBJECTIVE[facts["objective"]].format(
-            cut=f"; {facts['cut']:.0%} of the batches cut into rows of a random length" if facts["cut"] else ""
+            cut=f";\n{facts['cut']:.0%} of the batches cut into rows of a random length" if facts["cut"] else ""
         ),
-        exams=table({facts["model"]: final["exams"]}),
+        exams=table_by_masks(final["exams"]),
         loss=facts["curve"][-1]["loss"] if facts["curve"] else "none",
         points=final["points"],
         masks="greedy next token" if model.causal else "two masks",

@@ -7,7 +7,7 @@ import re
 import torch
 
 from corpus import load_zoo_tokenizer
-from exams import Sizes, make_exams, place_of, short, table, take
+from exams import Sizes, make_exams, place_of, short, table, table_by_masks, take
 from maskwise.tasks.words import load_words, split_words
 from tiny_step import TOY, make_net
 
@@ -68,3 +68,4 @@ def test_results_of_a_net_to_which_all_tokens_are_alike():
     again = {"recall 6 near": {"2": [0.5, 1.0]}}
     assert short(found | again) == {"one near": 0.0, "recall near": 0.25}
     assert "| one near | 2 | 0.0 (7.62) |" in table({"tiny": found})
+    assert "| exam | 2 | 5 |" in table_by_masks(found) and "| one near | 0.0 (7.62) | 0.0" in table_by_masks(found)
