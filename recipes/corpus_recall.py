@@ -89,6 +89,7 @@ def common_words(text: str, besides: Collection[str]) -> list[str]:
 
 
 def recall_lines(words: RecallWords, documents: int, most_pairs: int, draws: Draws) -> RecallLines:
+    most_pairs = min(most_pairs, len(words.sizes))  # as many first tokens are needed
     keys, values = words.draw(documents, most_pairs, draws)
     low, high = np.log(FEWEST_PAIRS), np.log(most_pairs + 1)
     pairs = np.exp(draws.uniform(low, high, documents)).astype(np.int64).clip(max=most_pairs)

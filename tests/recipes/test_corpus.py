@@ -1,6 +1,7 @@
 """The documents are what their text says, and keep what is evaluated out."""
 
 import re
+from itertools import product
 
 import numpy as np
 import pytest
@@ -105,6 +106,28 @@ def test_no_word_kept_for_test_questions_is_a_key_or_value():
     looked_up = {key.casefold() for key in re.findall(r"Key: (.+)\n", text)}
     coupled = {word.casefold() for pair in re.findall(r"Pair: (.+) and (.+)\n", text) for word in pair}
     assert len(looked_up) > 100 and len(coupled) > 100 and not (looked_up | coupled) & kept
+
+
+def test_recall_also_uses_words_of_the_prose_but_none_that_are_kept():
+    _, held = split_words(load_words())
+    kept = [word for listed in held.values() for word in listed if word.islower() and len(word) > 2]
+    made = ["".join(letters) for letters in product("bdklmnrst", "aeiou", "bdklmnrst", "aeiou")]
+    text = "".join(f" {word}" for _ in range(3) for word in [*made, *kept])
+    corpus = Corpus(TOKENIZER, np.array(TOKENIZER.encode(text), dtype=np.int16))
+    found = corpus.pieces.text(corpus._recall_documents(60_000, 64, np.random.default_rng(5)))
+    words = set(re.findall(r"[a-z]+", found))
+    shown = {word for listed in load_words().values() for word in listed} - set(kept)
+    assert len(words & set(made)) > 400 and len(words & shown) > 200
+    assert not words & set(kept)
+
+
+def test_some_documents_have_one_short_run_of_the_word_rule():
+    sizes = np.full(400, 40)
+    about_words = CORPUS._about_words(sizes, np.repeat(np.arange(400), 40), np.random.default_rng(6)).reshape(400, 40)
+    changes = np.abs(np.diff(about_words.astype(int), axis=1, prepend=0, append=0)).sum(1)
+    runs = (changes == 2) & (about_words.sum(1) <= 6)
+    assert 0.18 < runs.mean() < 0.32 and set(about_words.sum(1)[runs]) == {2, 3, 4, 5, 6}
+    assert about_words.any(1).all()
 
 
 def test_the_evaluated_rules_are_held_out():
