@@ -28,7 +28,12 @@ def reading(locality: Any = None, mask_tax: Any = None, low: float = 0.6, **mani
         }  # fmt: skip
 
     summary = {
-        "scores": {"locality": score(locality), "mask_tax": score(mask_tax), "degradation": score(None)},
+        "scores": {
+            "locality": score(locality),
+            "mask_tax": score(mask_tax),
+            "degradation": score(None),
+            "recall_locality": null_score(),
+        },
         "probes": {
             "location": [entry(1, 0.5, location=0), entry(1, 0.75, location=40)],
             "mask-count": [entry(1, 0.7, masks=1), entry(2, 0.8, masks=2), entry(200, 0.4, masks=200)],

@@ -228,17 +228,17 @@ def _errors_in_words(shown: Shown) -> list[str]:
 
 
 def _tables(summary: dict[str, Any]) -> list[TextTable]:
-    entries = summary["probes"].get(NAME, [])
+    """A row for each condition, curve by curve. Masks "2+198" are two masks and 198 fillers."""
+    entries = sorted(summary["probes"].get(NAME, []), key=lambda entry: _table_order(entry["condition"]))
     if not entries:
         return []
-    head = ("question", "distance", "between", "masks", "fillers", "n", "right", "95 % interval", "NLL", "other value",
-            "no value")  # fmt: skip
-    order = list(DISTANCES)
-    ordered = sorted(
-        entries, key=lambda e: (_curve_order(e["condition"]), order.index(e["condition"]["distance"]))
-    )  # fmt: skip
-    guessing = percent(entries[0]["chance"], 1)
-    return [TextTable(f"{NAME} (guessing: {guessing})", head, [_row(entry) for entry in ordered])]
+    title = f"{NAME} (guessing {percent(entries[0]['chance'], 1)}; others: values of other pairs)"
+    head = ("asked", "distance", "pairs", "masks", "n", "right", "95 % interval", "NLL", "others")
+    return [TextTable(title, head, [_row(entry) for entry in entries])]
+
+
+def _table_order(condition: Condition) -> tuple[Any, ...]:
+    return (*_curve_order(condition), list(DISTANCES).index(str(condition["distance"])))
 
 
 def _row(entry: Entry) -> tuple[str, ...]:
@@ -247,14 +247,12 @@ def _row(entry: Entry) -> tuple[str, ...]:
         "first" if condition["question"] == FIRST else "last",
         str(condition["distance"]),
         f"{entry['between']:.1f}",
-        str(entry["masks"]),
-        str(condition["fillers"]),
+        f"{entry['masks']}" + (f"+{condition['fillers']}" if condition["fillers"] else ""),
         str(entry["n"]),
         percent(entry["accuracy"], 1),
         between(entry["low"], entry["high"], 1),
         number(entry["nll"]),
         percent(other_values(entry), 1),
-        percent(entry["errors"][NO_VALUE]["share"], 1),
     )
 
 

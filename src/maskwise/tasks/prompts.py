@@ -83,17 +83,17 @@ def encode_answers(
 ) -> tuple[tuple[int, ...], list[range]]:
     """The tokens of the whole text, and for each exercise in the prompt's order the rows of its answer in brackets.
 
-    A space after the bracket belongs to the answer's first token, or is a token of its own that stays visible.
+    A space after the opening bracket is a part of the answer, also where it is a token of its own.
     """
     text, starts, _ = _lay_out(tokenizer, examples, test, place, chat)
     ids, spans = _tokens(tokenizer, text, add_special_tokens=not chat)
     before = _test_at(place, examples)
-    found = []
+    found: list[range] = []
     for exercise, start in zip([*examples[:before], test, *examples[before:]], starts, strict=True):
         answered_at = text.index(exercise.answered, start)
         opening, end = answered_at + exercise.answered.index("["), answered_at + exercise.answered.rindex("]")
-        word_at = end - len(text[opening + 1 : end].lstrip())
-        first = next(row for row, (_, token_end) in enumerate(spans) if token_end > word_at)
+        after_last = range(found[-1].stop if found else 0, len(spans))
+        first = next(row for row in after_last if spans[row][1] > opening + 1)
         last = next(row for row in range(first, len(spans)) if spans[row][1] >= end)
         if spans[first][0] <= opening or spans[last][1] > end:
             raise UserError(

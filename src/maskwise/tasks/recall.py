@@ -87,7 +87,8 @@ def recall_words(tokenizer: Any, words: Words, held_out: float, pairs: int) -> R
 def draw_pairs(words: RecallWords, count: int, draws: random.Random) -> tuple[Pair, ...]:
     """A list of pairs: all words differ, and no two values begin with the same token."""
     values = [draws.choice(group) for group in draws.sample(words.values, count)]
-    keys = draws.sample([word for word in words.keys if word not in set(values)], count)
+    used = set(values)
+    keys = draws.sample([word for word in words.keys if word not in used], count)
     return tuple(Pair(key, value) for key, value in zip(keys, values, strict=True))
 
 
