@@ -13,7 +13,7 @@ from helpers.recalling import (
     recalls_what_it_sees,
 )
 from helpers.same_records import assert_same_records
-from maskwise.probes.recall import ERRORS, NO_VALUE
+from maskwise.probes.recall import ERRORS, NO_VALUE, recall_locality
 from maskwise.probes.summary import summarise
 from maskwise.records.folder import read_run
 from maskwise.report.page import write_page
@@ -74,6 +74,20 @@ def test_reading_everything_is_no_recall_locality(tmp_path):
     assert {entry["n"] for entry in entries} == {POINTS}
     assert all(entry["nll"] == pytest.approx(0, abs=1e-6) for entry in entries)
     assert all(found["share"] == 0 for entry in entries for found in entry["errors"].values())
+
+
+def test_the_score_is_a_ratio_of_means_over_both_sides():
+    right = {("right", "near"): 10, ("right", "far"): 5, ("left", "near"): 6, ("left", "far"): 0}
+    records = [
+        {"task": "pairs", "point": point, "correct": point < count, "evidence": {"pairs": 10},
+         "condition": {"question": question, "distance": distance, "masks": 2, "fillers": 0}}
+        for (question, distance), count in right.items()
+        for point in range(10)
+    ]  # fmt: skip
+    assert recall_locality(records)["value"] == pytest.approx((0.8 - 0.25) / (0.8 - 0.1))
+    last = [record for record in records if record["condition"]["question"] == "right"]
+    assert recall_locality(last)["value"] == pytest.approx((1 - 0.5) / (1 - 0.1))
+    assert recall_locality([record for record in last if record["condition"]["distance"] == "far"])["value"] is None
 
 
 def test_the_value_of_the_pair_before_is_told_as_such(tmp_path):

@@ -10,8 +10,8 @@ the question: near (one of the five next pairs, never the very next), quarter, m
 Evidence: {"pairs": 30, "between": 29, "offset": -1}: the pairs in the list, those between the asked pair and the
 question, and whose value was answered: so many pairs after the asked one (before it, below zero), null if of no pair.
 
-With a_near and a_far the accuracies at the nearest and the farthest distance, the question last, with the fewest masks
-and no fillers, and n pairs, the score is
+With a_near and a_far the accuracies at the nearest and the farthest distance, with the fewest masks and no fillers
+(each the mean of the question last and first where both were asked), and n pairs, the score is
 
     recall locality  (a_near - a_far) / (a_near - 1/n)
 """
@@ -135,54 +135,69 @@ def _share(group: Sequence[Record], kind: str) -> dict[str, float]:
 
 
 def recall_locality(records: Sequence[Record]) -> Score:
-    few = _fewest_masks([record["condition"] for record in records])
-    if len(few) < 2 or few[0]["distance"] != NEAR:
+    near, far = near_and_far([record["condition"] for record in records])
+    if not near:
         return null_score()
     chance = chance_of(records)
 
     def lost(accuracy: np.ndarray) -> np.ndarray:
-        return share_of_skill(accuracy[:, 0] - accuracy[:, 1], accuracy[:, 0] - chance)
+        here, there = (half.mean(1) for half in np.split(accuracy, 2, axis=1))
+        return share_of_skill(here - there, here - chance)
 
-    return bootstrapped(tables(records, [few[0], few[-1]]), lost)
+    return bootstrapped(tables(records, near + far), lost)
 
 
-def _fewest_masks(conditions: Sequence[Condition]) -> list[Condition]:
-    """Those with the question last, the fewest masks and no fillers, nearest first, each once."""
-    last = [c for c in conditions if c["question"] == LAST and c["fillers"] == 0]
-    fewest = min((c["masks"] for c in last), default=0)
-    by_distance = {c["distance"]: c for c in last if c["masks"] == fewest}
-    return [by_distance[distance] for distance in DISTANCES if distance in by_distance]
+def near_and_far(conditions: Sequence[Condition]) -> tuple[list[Condition], list[Condition]]:
+    """The nearest and the farthest distance with the fewest masks, for each side that was asked at both."""
+    sides = [by_distance(conditions, question) for question in (LAST, FIRST)]
+    known = [side for side in sides if len(side) > 1 and side[0]["distance"] == NEAR]
+    return [side[0] for side in known], [side[-1] for side in known]
+
+
+def by_distance(conditions: Sequence[Condition], question: str) -> list[Condition]:
+    """The conditions of one side with the fewest masks and no fillers, nearest first."""
+    side = [c for c in conditions if c["question"] == question and c["fillers"] == 0]
+    fewest = min((c["masks"] for c in side), default=0)
+    found = {c["distance"]: c for c in side if c["masks"] == fewest}
+    return [found[distance] for distance in DISTANCES if distance in found]
 
 
 # What is shown
 
 
-def _few_masks(shown: Shown) -> list[Entry]:
-    """The entries the score is made of and those between them, nearest first."""
+def _entries_of(shown: Shown, conditions: Sequence[Condition]) -> list[Entry]:
     entries = shown.entries(NAME)
-    few = _fewest_masks([entry["condition"] for entry in entries])
-    return [entry for condition in few for entry in entries if entry["condition"] == condition]
+    return [entry for condition in conditions for entry in entries if entry["condition"] == condition]
+
+
+def _ends(shown: Shown) -> tuple[list[Entry], list[Entry]]:
+    """The entries the score is made of."""
+    near, far = near_and_far([entry["condition"] for entry in shown.entries(NAME)])
+    return _entries_of(shown, near), _entries_of(shown, far)
+
+
+def _accuracy(entries: Sequence[Entry]) -> float:
+    return float(np.mean([entry["accuracy"] for entry in entries]))
 
 
 def _seen(shown: Shown) -> str:
-    entries = _few_masks(shown)
-    near, far = entries[0], entries[-1]
+    near, far = _ends(shown)
     return (
-        f"{percent(near['accuracy'])} of the near pairs are recalled, {percent(far['accuracy'])} of those "
-        f"{far['between']:g} pairs away"
+        f"{percent(_accuracy(near))} of the near pairs are recalled, {percent(_accuracy(far))} of those "
+        f"{far[0]['between']:g} pairs away"
     )
 
 
 def _no_skill(shown: Shown) -> str:
-    return f"guessing gives {percent(_few_masks(shown)[0]['chance'], 1)}, so there is no skill to lose"
+    return f"guessing gives {percent(shown.entries(NAME)[0]['chance'], 1)}, so there is no skill to lose"
 
 
 def _errors_when_far(shown: Shown) -> str:
-    far = _few_masks(shown)[-1]
-    wrong = 1 - far["accuracy"]
-    if not wrong:
-        return ""
-    return f" Of its errors there, {percent(other_values(far) / wrong)} are the value of another pair."
+    _, far = _ends(shown)
+    wrong = 1 - _accuracy(far)
+    others = float(np.mean([other_values(entry) for entry in far]))
+    errors = f" Of its errors there, {percent(others / wrong)} are the value of another pair." if wrong else ""
+    return errors + (" Measured with the question last only." if len(far) == 1 else "")
 
 
 def other_values(entry: Entry) -> float:
@@ -208,14 +223,21 @@ def _curve_name(condition: Condition) -> str:
 
 
 def _error_points(shown: Shown) -> list[Point]:
-    """Of each distance a mark for each kind of error, with the fewest masks."""
+    """Of each distance a mark for each kind of error, with the question last and the fewest masks."""
     return [
         Point(
-            entry["condition"]["distance"], place, entry | {"condition": entry["condition"] | {"error": kind}} | found
+            str(entry["condition"]["distance"]),
+            place,
+            entry | {"condition": entry["condition"] | {"error": kind}} | found,
         )
         for entry in _few_masks(shown)
         for place, (kind, found) in enumerate(entry["errors"].items())
     ]
+
+
+def _few_masks(shown: Shown) -> list[Entry]:
+    conditions = [entry["condition"] for entry in shown.entries(NAME)]
+    return _entries_of(shown, by_distance(conditions, LAST))
 
 
 def _errors_in_words(shown: Shown) -> list[str]:
@@ -270,7 +292,7 @@ RECALL_LOCALITY = ScoreRule(
         },
         change=("moving the pair away", "costs", "raises"),
         seen=_seen,
-        takes="It takes near pairs and distant ones, with the question last.",
+        takes="It takes near pairs and distant ones, with the question on the same side.",
         no_skill=_no_skill,
         beside=_errors_when_far,
     ),
