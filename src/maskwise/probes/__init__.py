@@ -34,11 +34,11 @@ from maskwise.probes.probe import Probe
 PROBES: tuple[Probe, ...] = (
     location.PROBE,
     question_position.PROBE,
+    recall.PROBE,
     mask_count.PROBE,
     filler.PROBE,
     context_length.PROBE,
     location_masks.PROBE,
-    recall.PROBE,
     natural_text.PROBE,
     attribution.PROBE,
     mask_attribution.PROBE,

@@ -50,6 +50,7 @@ ERRORS: Mapping[str, Callable[[int], bool]] = {
     "more than 5 pairs away": lambda offset: abs(offset) > 5,
 }
 NO_VALUE = "no pair's value"
+MARKS_APART = 0.12  # of the way from one kind of error to the next
 
 
 # What is asked
@@ -223,14 +224,16 @@ def _curve_name(condition: Condition) -> str:
 
 
 def _error_points(shown: Shown) -> list[Point]:
-    """Of each distance a mark for each kind of error, with the question last and the fewest masks."""
+    """Of each distance a mark for each kind of error, with the question last and the fewest masks; those of one kind
+    stand side by side."""
+    entries = _few_masks(shown)
     return [
         Point(
             str(entry["condition"]["distance"]),
-            place,
+            place + MARKS_APART * (turn - (len(entries) - 1) / 2),
             entry | {"condition": entry["condition"] | {"error": kind}} | found,
         )
-        for entry in _few_masks(shown)
+        for turn, entry in enumerate(entries)
         for place, (kind, found) in enumerate(entry["errors"].items())
     ]
 
