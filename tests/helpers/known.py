@@ -42,6 +42,13 @@ SMALL = with_parameters(
     filler={"filler_counts": (0, 5, 20)},
     location_masks={"locations": LOCATIONS, "mask_counts": (2, 20)},
     context_length={"distractors": (0, 4)},
+    recall={
+        "pairs": 8,
+        "distances": ("near", "far"),
+        "mask_counts": (2, 20),
+        "filler_counts": (3,),
+        "lists_per_point": 1,
+    },
     natural_text={"counts": (0, 3)},
     attribution={"places": PLACES},
 )

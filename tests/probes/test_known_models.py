@@ -91,14 +91,14 @@ def test_a_guessing_model_has_no_scores(tmp_path):
 def test_an_autoregressive_model_runs_what_makes_sense_and_says_what_does_not(tmp_path):
     model = tiny_ar(tokenizer=shipped_tokenizer(), vocab=2048, window=2048)
     run = read_run(diagnose(model, CORE_PROBES, tmp_path))
-    assert run.manifest["settings"]["probes"] == ["location", "context-length", "natural-text"]
+    assert run.manifest["settings"]["probes"] == ["location", "recall", "context-length", "natural-text"]
     notes = " ".join(run.manifest["notes"])
     assert all(probe in notes for probe in ("question-position", "mask-count", "filler", "location-masks"))
     assert {record["masks"] for record in run.records} == {0}
-    assert {record["condition"].get("masks") for record in run.records} == {None, "no masks"}
+    assert {record["condition"].get("masks") for record in run.records} == {None, "no masks", 0}
     summary = summarise(run)
     assert summary["scores"]["mask_tax"]["value"] is None and set(summary["probes"]) == {
-        "location", "context-length", "natural-text"}  # fmt: skip
+        "location", "recall", "context-length", "natural-text"}  # fmt: skip
     with pytest.raises(UserError, match="mask-count does not apply"):
         diagnose(model, replace(SMALL, probes=("mask-count",)), tmp_path / "other")
 
@@ -107,11 +107,11 @@ def test_the_summary_has_the_promised_shape(tmp_path):
     model = tiny_dream(tokenizer=shipped_tokenizer(), vocab=2048, window=2048, mask_token_id=1)
     summary = summarise(read_run(diagnose(model, CORE_PROBES, tmp_path)))
     assert list(summary) == ["model", "out", "settings", "scores", "probes"]
-    assert set(summary["scores"]) == {"mask_tax", "locality", "degradation"}
+    assert set(summary["scores"]) == {"mask_tax", "locality", "degradation", "recall_locality"}
     assert list(summary["probes"]) == list(CORE_PROBES.probes)
     for probe, entries in summary["probes"].items():
         for entry in entries:
             assert {"condition", "masks", "n", "accuracy", "low", "high", "confidence", "entropy"} <= entry.keys()
             assert entry["low"] <= entry["accuracy"] <= entry["high"]
-            assert entry["n"] == (4 if probe == "natural-text" else 12)
-            assert ("nll" in entry) == (probe == "natural-text")
+            assert entry["n"] == {"natural-text": 4, "recall": 6}.get(probe, 12)
+            assert ("nll" in entry) == (probe in ("natural-text", "recall"))

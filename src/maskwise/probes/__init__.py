@@ -23,6 +23,7 @@ from maskwise.probes import (
     order,
     points,
     question_position,
+    recall,
     shots_masks,
     total_correlation,
     unmasking,
@@ -33,6 +34,7 @@ from maskwise.probes.probe import Probe
 PROBES: tuple[Probe, ...] = (
     location.PROBE,
     question_position.PROBE,
+    recall.PROBE,
     mask_count.PROBE,
     filler.PROBE,
     context_length.PROBE,

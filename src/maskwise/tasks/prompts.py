@@ -78,6 +78,32 @@ def encode_label(tokenizer: Any, examples: Sequence[Exercise], test: Exercise, c
     return Encoded(ids, row)
 
 
+def encode_answers(
+    tokenizer: Any, examples: Sequence[Exercise], test: Exercise, place: Place = "right", chat: bool = False
+) -> tuple[tuple[int, ...], list[range]]:
+    """The tokens of the whole text, and for each exercise in the prompt's order the rows of its answer in brackets.
+
+    A space after the opening bracket is a part of the answer, also where it is a token of its own.
+    """
+    text, starts, _ = _lay_out(tokenizer, examples, test, place, chat)
+    ids, spans = _tokens(tokenizer, text, add_special_tokens=not chat)
+    before = _test_at(place, examples)
+    found: list[range] = []
+    for exercise, start in zip([*examples[:before], test, *examples[before:]], starts, strict=True):
+        answered_at = text.index(exercise.answered, start)
+        opening, end = answered_at + exercise.answered.index("["), answered_at + exercise.answered.rindex("]")
+        after_last = range(found[-1].stop if found else 0, len(spans))
+        first = next(row for row in after_last if spans[row][1] > opening + 1)
+        last = next(row for row in range(first, len(spans)) if spans[row][1] >= end)
+        if spans[first][0] <= opening or spans[last][1] > end:
+            raise UserError(
+                f"in the tokenizer {_name(tokenizer)} {exercise.answered!r} has no token boundaries at its brackets, "
+                "so the answer cannot be masked"
+            )
+        found.append(range(first, last + 1))
+    return ids, found
+
+
 def encode_last_word(tokenizer: Any, passage: str, word_at: int) -> Encoded:
     """A passage and the character at which its last word begins; the row is the first token that is part of it."""
     ids, spans = _tokens(tokenizer, passage, add_special_tokens=True)
@@ -142,9 +168,14 @@ def _lay_out(
     tokenizer: Any, examples: Sequence[Exercise], test: Exercise, place: Place, chat: bool
 ) -> tuple[str, list[int], int]:
     """(text, where each question begins in it, where the test's answer stands)."""
-    before = {"left": 0, "middle": len(examples) // 2, "right": len(examples)}[place]
+    before = _test_at(place, examples)
     questions = [*examples[:before], test, *examples[before:]]
     return _chat_text(tokenizer, questions, before) if chat else _plain_text(questions, before)
+
+
+def _test_at(place: Place, examples: Sequence[Exercise]) -> int:
+    """How many examples stand before the test question."""
+    return {"left": 0, "middle": len(examples) // 2, "right": len(examples)}[place]
 
 
 def _plain_text(questions: Sequence[Exercise], asked: int) -> tuple[str, list[int], int]:

@@ -1,0 +1,357 @@
+"""recall (ours): pairs of words, each used once, then one of the keys asked again, near to or far from its pair.
+
+A fresh list of pairs for each test point, the same under all its conditions. The question comes last, with masks or
+masks and fillers in the value's place and after it (format B), or first, with the value masked (format A). What counts
+is the value's first token; no two values of a list begin with the same one, so guessing among them is right once in as
+many as there are pairs.
+
+Condition: {"question": "right", "distance": "near", "masks": 2, "fillers": 0}. The distance is that of the pair from
+the question: near (one of the five next pairs, never the very next), quarter, middle, three quarters, far (the last).
+Evidence: {"pairs": 30, "between": 29, "offset": -1}: the pairs in the list, those between the asked pair and the
+question, and whose value was answered: so many pairs after the asked one (before it, below zero), null if of no pair.
+
+With a_near and a_far the accuracies at the nearest and the farthest distance, with the fewest masks and no fillers
+(each the mean of the question last and first where both were asked), and n pairs, the score is
+
+    recall locality  (a_near - a_far) / (a_near - 1/n)
+"""
+
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from maskwise.probes.probe import Asker, Item, Probe, ScoreRule, Sentences, Setup, Unit, slices, with_nll
+from maskwise.probes.section import K_EQUALS, Entry, Measure, Point, Section, Shown, TextTable, as_share, in_nats
+from maskwise.records.record import Condition, Key, Record, still_to_ask
+from maskwise.scoring.intervals import accuracy_interval
+from maskwise.scoring.numbers import between, number, percent
+from maskwise.scoring.scores import Score, bootstrapped, null_score, share_of_skill, tables
+from maskwise.tasks.recall import (
+    DISTANCES,
+    NEAR,
+    Pair,
+    RecallPrompt,
+    asked_first,
+    asked_last,
+    list_of_point,
+    pairs_between,
+    recall_words,
+)
+
+NAME, TASK = "recall", "pairs"
+LAST, FIRST = "right", "left"
+# Which wrong answers there are, by the distance from the asked pair to the one whose value was answered.
+ERRORS: Mapping[str, Callable[[int], bool]] = {
+    "the pair before": lambda offset: offset == -1,
+    "the pair after": lambda offset: offset == 1,
+    "2 to 5 pairs away": lambda offset: 2 <= abs(offset) <= 5,
+    "more than 5 pairs away": lambda offset: abs(offset) > 5,
+}
+NO_VALUE = "no pair's value"
+MARKS_APART = 0.12  # of the way from one kind of error to the next
+
+
+# What is asked
+
+
+def units(setup: Setup) -> Iterator[Unit]:
+    from maskwise.probes.answers.recall import recall
+
+    own, settings = setup.own, setup.settings
+    words = recall_words(setup.asker.tokenizer, setup.words, settings.held_out, own["pairs"])
+    asked = conditions(own, setup.model.causal, words.tokens)
+    make = partial(recall_items, setup.asker, asked, lambda n: list_of_point(words, own["pairs"], settings.seed, n),
+                   settings.seed)  # fmt: skip
+    for points in slices(settings.points * own["lists_per_point"]):
+        yield Unit(points, len(asked), make, recall)
+
+
+def conditions(own: Mapping[str, Any], causal: bool, value_tokens: int) -> list[Condition]:
+    """What follows the question at each distance; before the pairs nothing does. A causal model sees no masks."""
+    few = min(own["mask_counts"])
+    endings = [(k, 0) for k in own["mask_counts"]] + [(few, n) for n in own["filler_counts"]]
+    last = [(0, 0)] if causal else endings
+    first = [] if causal else [(value_tokens, 0)]
+    return [
+        {"question": question, "distance": distance, "masks": masks, "fillers": fillers}
+        for question, after in ((LAST, last), (FIRST, first))
+        for masks, fillers in after
+        for distance in own["distances"]
+    ]
+
+
+def recall_items(
+    asker: Asker, asked: Sequence[Condition], list_of: Callable[[int], tuple[Pair, ...]], seed: int,
+    points: Sequence[int], done: Collection[Key],
+) -> Iterator[Item]:  # fmt: skip
+    for key, point, condition in still_to_ask(NAME, TASK, points, asked, done):
+        prompt = recall_prompt(asker, condition, list_of(point), seed, point)
+        yield Item(key, condition, prompt, asker.tokenizer.decode([prompt.answer_id]))
+
+
+def recall_prompt(asker: Asker, condition: Condition, pairs: Sequence[Pair], seed: int, point: int) -> RecallPrompt:
+    away = pairs_between(str(condition["distance"]), len(pairs), seed, point)
+    if condition["question"] == FIRST:
+        assert asker.mask_id is not None
+        return asked_first(asker.tokenizer, pairs, away, asker.mask_id, asker.chat)
+    fillers = [asker.filler_id] * int(condition["fillers"])
+    return asked_last(asker.tokenizer, pairs, away, asker.mask_id, int(condition["masks"]), fillers, asker.chat)
+
+
+# What is measured
+
+
+def near_pair(condition: Condition, conditions: Sequence[Condition]) -> Condition | None:
+    """The baseline: a near pair, everything else alike."""
+    return next((c for c in conditions if c == {**condition, "distance": NEAR}), None)
+
+
+def measures(entry: Entry, group: Sequence[Record]) -> list[Entry]:
+    """Besides accuracy and NLL: guessing, the mean number of pairs between, and the share of each kind of error."""
+    more = {
+        "chance": chance_of(group),
+        "between": float(np.mean([record["evidence"]["between"] for record in group])),
+        "errors": {kind: _share(group, kind) for kind in (*ERRORS, NO_VALUE)},
+    }
+    return [one | more for one in with_nll(entry, group)]
+
+
+def chance_of(group: Sequence[Record]) -> float:
+    return 1 / group[0]["evidence"]["pairs"]
+
+
+def error_of(record: Record) -> str | None:
+    """The kind of error, None of a right answer."""
+    offset = record["evidence"]["offset"]
+    if record["correct"]:
+        return None
+    return NO_VALUE if offset is None else next(kind for kind, holds in ERRORS.items() if holds(offset))
+
+
+def _share(group: Sequence[Record], kind: str) -> dict[str, float]:
+    found = accuracy_interval([record | {"correct": error_of(record) == kind} for record in group])
+    return dict(zip(("share", "share_low", "share_high"), found, strict=True))
+
+
+def recall_locality(records: Sequence[Record]) -> Score:
+    near, far = near_and_far([record["condition"] for record in records])
+    if not near:
+        return null_score()
+    chance = chance_of(records)
+
+    def lost(accuracy: np.ndarray) -> np.ndarray:
+        here, there = (half.mean(1) for half in np.split(accuracy, 2, axis=1))
+        return share_of_skill(here - there, here - chance)
+
+    return bootstrapped(tables(records, near + far), lost)
+
+
+def near_and_far(conditions: Sequence[Condition]) -> tuple[list[Condition], list[Condition]]:
+    """The nearest and the farthest distance with the fewest masks, for each side that was asked at both."""
+    sides = [by_distance(conditions, question) for question in (LAST, FIRST)]
+    known = [side for side in sides if len(side) > 1 and side[0]["distance"] == NEAR]
+    return [side[0] for side in known], [side[-1] for side in known]
+
+
+def by_distance(conditions: Sequence[Condition], question: str) -> list[Condition]:
+    """The conditions of one side with the fewest masks and no fillers, nearest first."""
+    side = [c for c in conditions if c["question"] == question and c["fillers"] == 0]
+    fewest = min((c["masks"] for c in side), default=0)
+    found = {c["distance"]: c for c in side if c["masks"] == fewest}
+    return [found[distance] for distance in DISTANCES if distance in found]
+
+
+# What is shown
+
+
+def _entries_of(shown: Shown, conditions: Sequence[Condition]) -> list[Entry]:
+    entries = shown.entries(NAME)
+    return [entry for condition in conditions for entry in entries if entry["condition"] == condition]
+
+
+def _ends(shown: Shown) -> tuple[list[Entry], list[Entry]]:
+    """The entries the score is made of."""
+    near, far = near_and_far([entry["condition"] for entry in shown.entries(NAME)])
+    return _entries_of(shown, near), _entries_of(shown, far)
+
+
+def _accuracy(entries: Sequence[Entry]) -> float:
+    return float(np.mean([entry["accuracy"] for entry in entries]))
+
+
+def _seen(shown: Shown) -> str:
+    near, far = _ends(shown)
+    return (
+        f"{percent(_accuracy(near))} of the near pairs are recalled, {percent(_accuracy(far))} of those "
+        f"{far[0]['between']:g} pairs away"
+    )
+
+
+def _no_skill(shown: Shown) -> str:
+    return f"guessing gives {percent(shown.entries(NAME)[0]['chance'], 1)}, so there is no skill to lose"
+
+
+def _errors_when_far(shown: Shown) -> str:
+    _, far = _ends(shown)
+    wrong = 1 - _accuracy(far)
+    others = float(np.mean([other_values(entry) for entry in far]))
+    errors = f" Of its errors there, {percent(others / wrong)} are the value of another pair." if wrong else ""
+    return errors + (" Measured with the question last only." if len(far) == 1 else "")
+
+
+def other_values(entry: Entry) -> float:
+    return sum(found["share"] for kind, found in entry["errors"].items() if kind != NO_VALUE)
+
+
+def _curves(shown: Shown) -> list[Point]:
+    """Masks, then fillers, then the question first: a curve each."""
+    entries = sorted(shown.entries(NAME), key=lambda entry: _curve_order(entry["condition"]))
+    return [Point(_curve_name(entry["condition"]), round(entry["between"], 1), entry) for entry in entries]
+
+
+def _curve_order(condition: Condition) -> tuple[Any, ...]:
+    return condition["question"] == FIRST, condition["fillers"], condition["masks"]
+
+
+def _curve_name(condition: Condition) -> str:
+    if condition["question"] == FIRST:
+        return "question first"
+    if condition["fillers"]:
+        return f"{condition['fillers']} fillers"
+    return K_EQUALS.format(condition["masks"]) if condition["masks"] else "no masks"
+
+
+def _error_points(shown: Shown) -> list[Point]:
+    """Of each distance a mark for each kind of error, with the question last and the fewest masks; those of one kind
+    stand side by side."""
+    entries = _few_masks(shown)
+    return [
+        Point(
+            str(entry["condition"]["distance"]),
+            place + MARKS_APART * (turn - (len(entries) - 1) / 2),
+            entry | {"condition": entry["condition"] | {"error": kind}} | found,
+        )
+        for turn, entry in enumerate(entries)
+        for place, (kind, found) in enumerate(entry["errors"].items())
+    ]
+
+
+def _few_masks(shown: Shown) -> list[Entry]:
+    conditions = [entry["condition"] for entry in shown.entries(NAME)]
+    return _entries_of(shown, by_distance(conditions, LAST))
+
+
+def _errors_in_words(shown: Shown) -> list[str]:
+    return [
+        f"{entry['condition']['distance']}: {percent(1 - entry['accuracy'], 1)} of its answers are wrong; "
+        f"{percent(other_values(entry), 1)} are another pair's value, "
+        f"{percent(entry['errors'][NO_VALUE]['share'], 1)} are not in the list"
+        for entry in _few_masks(shown)
+    ]
+
+
+def _tables(summary: dict[str, Any]) -> list[TextTable]:
+    """A row for each condition, curve by curve. Masks "2+198" are two masks and 198 fillers."""
+    entries = sorted(summary["probes"].get(NAME, []), key=lambda entry: _table_order(entry["condition"]))
+    if not entries:
+        return []
+    title = f"{NAME} (guessing {percent(entries[0]['chance'], 1)}; others: values of other pairs)"
+    head = ("asked", "distance", "pairs", "masks", "n", "right", "95 % interval", "NLL", "others")
+    return [TextTable(title, head, [_row(entry) for entry in entries])]
+
+
+def _table_order(condition: Condition) -> tuple[Any, ...]:
+    return (*_curve_order(condition), list(DISTANCES).index(str(condition["distance"])))
+
+
+def _row(entry: Entry) -> tuple[str, ...]:
+    condition = entry["condition"]
+    return (
+        "first" if condition["question"] == FIRST else "last",
+        str(condition["distance"]),
+        f"{entry['between']:.1f}",
+        f"{entry['masks']}" + (f"+{condition['fillers']}" if condition["fillers"] else ""),
+        str(entry["n"]),
+        percent(entry["accuracy"], 1),
+        between(entry["low"], entry["high"], 1),
+        number(entry["nll"]),
+        percent(other_values(entry), 1),
+    )
+
+
+RECALL_LOCALITY = ScoreRule(
+    name="recall_locality",
+    title="Recall locality",
+    meaning="share of its recall of near pairs, above guessing, that is lost when the pair is far",
+    formula=recall_locality,
+    sentences=Sentences(
+        topic="Recall",
+        claims={
+            1: "It recalls near pairs better than distant ones.",
+            0: "No difference between near and distant pairs was detected.",
+            -1: "It recalls distant pairs better than near ones.",
+        },
+        change=("moving the pair away", "costs", "raises"),
+        seen=_seen,
+        takes="It takes near pairs and distant ones, with the question on the same side.",
+        no_skill=_no_skill,
+        beside=_errors_when_far,
+    ),
+)
+
+PROBE = Probe(
+    name=NAME,
+    group="context",
+    about="pairs of words, one key asked again near to or far from its pair",
+    presets=("quick", "default", "full"),
+    units=units,
+    parameters={
+        "pairs": 60,
+        "distances": tuple(DISTANCES),
+        "mask_counts": (2, 20, 200),
+        "filler_counts": (18, 198),
+        "lists_per_point": 2,
+    },
+    quick={"pairs": 30, "distances": ("near", "middle", "far"), "filler_counts": ()},
+    baseline=near_pair,
+    measures=measures,
+    chance=None,
+    scores=(RECALL_LOCALITY,),
+    columns={},
+    tables=_tables,
+    sections=(
+        Section(
+            title="Does it recall a pair wherever it stands?",
+            question="A list of pairs, a key and a value each, all words used once. Then one of the keys is asked "
+            "again. Is its value still found when the pair is far from the question, with more masks behind the "
+            "question or fillers in their place, and with the question before the list?",
+            paper="Not in the paper; this probe is ours.",
+            how_to_read="A line that falls to the right means that distant pairs are recalled less. Nothing else "
+            "tells the value, so what is lost is the use of distant context. Fillers follow as many masks as the first "
+            "line has. Guessing among the values is right once in as many answers as there are pairs.",
+            x_label="Pairs between the asked pair and the question (further right: farther away)",
+            at="{} pairs between",
+            points=_curves,
+            measures=(Measure("accuracy", "Accuracy"), in_nats("nll", "Negative log-likelihood of the value (nats)")),
+            caption="Line: mean over lists of pairs; band: 95 % interval over them.",
+        ),
+        Section(
+            name="recall-errors",
+            title="Whose value does it give instead?",
+            question="A wrong answer may be the value of another pair of the list, or no value of the list at all. "
+            "Which is it, and how far from the asked pair?",
+            paper="Not in the paper; this probe is ours.",
+            how_to_read="The marks of one distance and its accuracy add up to 100 %. Many values of neighbouring "
+            "pairs mean that the key was found, though not exactly; values from anywhere, that it was not found.",
+            x_label="Whose value the wrong answer is",
+            at="{}",
+            x_names=(*ERRORS, NO_VALUE),
+            points=_error_points,
+            measures=(as_share("share", "Share of all answers"),),
+            caption="Question last, fewest masks. Whisker: 95 % interval over lists of pairs.",
+            says=_errors_in_words,
+        ),
+    ),
+)
