@@ -35,7 +35,7 @@ def with_parameters(settings: Settings, **changes: dict) -> Settings:
 
 LOCATIONS = (0, 2, 4)
 SMALL = with_parameters(
-    replace(QUICK, tasks=TASK_NAMES, points=6, relevant=2, distractors=4, passages=4, passage_words=12),
+    replace(QUICK, tasks=TASK_NAMES, points=6, relevant=(2,), distractors=4, passages=4, passage_words=12),
     location={"locations": LOCATIONS},
     question_position={"locations": LOCATIONS, "places": PLACES},
     mask_count={"mask_counts": (1, 2, 5, 20)},

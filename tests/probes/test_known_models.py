@@ -16,6 +16,7 @@ from helpers.known import (
 )
 from helpers.tiny import tiny_ar, tiny_dream
 from maskwise.errors import UserError
+from maskwise.probes.examples import unlabelled
 from maskwise.probes.summary import summarise
 from maskwise.records.folder import read_run
 from maskwise.runs.diagnose import diagnose
@@ -30,7 +31,7 @@ def summary_of(reply, folder, settings=SMALL):
 def accuracies(summary, probe, **fixed):
     """{the rest of the condition: accuracy} of the entries whose condition holds these values."""
     return {
-        tuple(value for name, value in entry["condition"].items() if name not in fixed): entry["accuracy"]
+        tuple(value for name, value in unlabelled(entry["condition"]).items() if name not in fixed): entry["accuracy"]
         for entry in summary["probes"][probe]
         if fixed.items() <= entry["condition"].items()
     }
@@ -45,8 +46,9 @@ def test_copying_the_nearest_rule_is_full_locality(tmp_path):
     assert sides["right"] == pytest.approx({(0,): CHANCE, (2,): CHANCE, (4,): 1})
     assert sides["middle"] == pytest.approx({(0,): CHANCE, (2,): 1, (4,): CHANCE})
     assert sides["left"] == pytest.approx({(0,): 1, (2,): CHANCE, (4,): CHANCE})
-    far = next(entry for entry in summary["probes"]["location"] if entry["condition"] == {"location": 0})
-    assert far["paired"]["baseline"] == {"location": 4} and far["paired"]["difference"] == pytest.approx(-2 / 3)
+    far = next(entry for entry in summary["probes"]["location"] if entry["condition"]["location"] == 0)
+    assert far["paired"]["baseline"] == {"location": 4, "relevant": 2}
+    assert far["paired"]["difference"] == pytest.approx(-2 / 3)
     assert far["paired"]["p"] == pytest.approx(2 * 0.5**8)  # all 8 points that changed (of 12) changed for the worse
 
 

@@ -47,6 +47,10 @@ def diagnose(
     full: Annotated[bool, typer.Option("--full", help="As the paper: every probe, 1000 points a task.")] = False,
     out: Annotated[Path | None, typer.Option(help="Run folder; else one under runs/ named after all settings.")] = None,
     points: Points = None,
+    relevant: Annotated[
+        str | None, typer.Option(help="Relevant examples; several numbers, as 1,10, are asked one after the other.")
+    ] = None,
+    distractors: Annotated[int | None, typer.Option(help="Distracting examples beside the relevant ones.")] = None,
     seed: Seed = 0,
     chat: Chat = False,
     words: Annotated[Path | None, typer.Option(help="Word lists of your own: JSON, {category: [word, ...]}.")] = None,
@@ -69,6 +73,7 @@ def diagnose(
     listed_probes = dict.fromkeys(name.strip() for name in probes.split(",")) if probes is not None else preset.probes
     wanted = replace(preset, probes=tuple(listed_probes), seed=seed, chat=chat)
     wanted = wanted if points is None else replace(wanted, points=points, passages=points)
+    wanted = presets.with_examples(wanted, _numbers(relevant), distractors)
     presets.check(wanted)
 
     from maskwise.models.opening import open as open_model
@@ -94,6 +99,14 @@ def diagnose(
         return print_json(readings[0].summary)
     print_summary(readings[0])
     typer.echo(f"report: {page}")
+
+
+def _numbers(listed: str | None) -> tuple[int, ...] | None:
+    """`1,10` as (1, 10); whatever is no number is left for the check to refuse."""
+    if listed is None:
+        return None
+    parts = [part.strip() for part in listed.split(",")]
+    return tuple(int(part) if part.isdecimal() else 0 for part in parts)
 
 
 def report(

@@ -123,6 +123,7 @@ PROBE = Probe(
     about="the relevant examples moved away from the question",
     presets=("quick", "default", "full"),
     variants=variants,
+    each_number=True,
     parameters=LOCATIONS,
     quick=QUICK_LOCATIONS,
     baseline=nearest,

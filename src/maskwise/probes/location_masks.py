@@ -36,6 +36,7 @@ PROBE = Probe(
     about="the location probe with more and more masks",
     presets=("default", "full"),
     variants=variants,
+    each_number=True,
     parameters=LOCATIONS | {"mask_counts": (2, 50, 100, 200)},
     quick=QUICK_LOCATIONS | {"mask_counts": (2, 20, 100)},
     not_causal=NO_MASK_TOKEN,

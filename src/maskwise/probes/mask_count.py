@@ -115,6 +115,7 @@ PROBE = Probe(
     about="more and more masks after the question",
     presets=("quick", "default", "full"),
     variants=variants,
+    each_number=True,
     parameters={"mask_counts": (1, 2, 5, 10, 20, 50, 100, 200)},
     quick={"mask_counts": (2, 20, 100)},
     not_causal=NO_MASK_TOKEN,

@@ -19,7 +19,7 @@ from maskwise.report.readings import Reading, differing_settings
 from maskwise.report.sections import sections_for
 from maskwise.report.sentences import opening, what_this_run_shows
 from maskwise.report.templates import render
-from maskwise.report.tiles import Tile, tiles
+from maskwise.report.tiles import Tile, tiles_of
 from maskwise.scoring.numbers import between, number, p_value, percent, points
 
 KINDS = {family.name: family.title for family in FAMILIES}
@@ -61,7 +61,7 @@ def build(readings: Sequence[Reading], changes: Sequence[Row] = ()) -> tuple[str
         shown.append(view)
         drawings |= files
     labels = [reading.label for reading in readings]
-    models = [_model_view(reading) for reading in readings]
+    models = [_model_view(reading, found) for reading, found in zip(readings, tiles_of(readings), strict=True)]
     page = render(
         "page.html.jinja",
         title=labels[0] if len(labels) == 1 else "Side by side: " + ", ".join(labels),
@@ -80,7 +80,7 @@ def build(readings: Sequence[Reading], changes: Sequence[Row] = ()) -> tuple[str
     return page, drawings
 
 
-def _model_view(reading: Reading) -> dict[str, Any]:
+def _model_view(reading: Reading, scores: Sequence[Tile]) -> dict[str, Any]:
     model = reading.manifest["model"]
     facts = [
         model["name"],
@@ -95,7 +95,7 @@ def _model_view(reading: Reading) -> dict[str, Any]:
         "complete": reading.manifest["complete"],
         "facts": [fact for fact in facts if fact != reading.label],
         "sentences": opening(reading),
-        "tiles": [_tile_view(tile) for tile in tiles(reading)],
+        "tiles": [_tile_view(tile) for tile in scores],
     }
 
 

@@ -8,7 +8,7 @@ from rich.table import Table
 from rich.text import Text
 
 from maskwise.probes.section import TextTable
-from maskwise.probes.summary import score_rules
+from maskwise.probes.summary import scores_shown
 from maskwise.report.comparison import Row
 from maskwise.report.readings import Reading
 from maskwise.report.sentences import nothing_differed, verdict_number
@@ -41,7 +41,7 @@ def print_summary(reading: Reading) -> None:
 
 def _scores(reading: Reading) -> Table:
     table = Table("score", "value", "95 % interval", "what it is", box=None, pad_edge=False, header_style="dim")
-    for rule, _ in score_rules(reading.probes).values():
+    for rule in scores_shown(reading.summary, reading.probes):
         score = reading.summary["scores"][rule.name]
         interval = between(score["low"], score["high"]) if score["value"] is not None else score["why"]
         interval = nothing_differed(rule.name, reading) or interval

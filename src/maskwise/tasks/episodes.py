@@ -56,13 +56,23 @@ def render(question: Exercise) -> str:
 
 @dataclass(frozen=True)
 class Episode:
-    """What every test point of a task shares (the examples, in their order), and the test questions."""
+    """What every test point of a task shares (the examples, in their order), and the test questions.
+
+    With a `point` the examples were drawn for that test point alone (`draw_afresh`).
+    """
 
     task: Task
     relevant: tuple[Question, ...]
     distractors: tuple[Question, ...]
     tests: tuple[Question, ...]
     seed: int
+    point: int | None = None
+
+    @property
+    def draw_names(self) -> tuple[int | str, ...]:
+        """What names the draws of this episode's context, beside what is drawn."""
+        own = () if self.point is None else (self.point,)
+        return self.seed, self.task.name, *own
 
     def with_distractors(self, count: int) -> "Episode":
         """The same episode with only its first distractors."""
@@ -102,6 +112,25 @@ def draw(
     )
 
 
+def draw_afresh(episode: Episode, shown: Words, point: int) -> Episode:
+    """The same test questions with as many examples, drawn for one test point alone from the words `shown`."""
+    own = replace(episode, point=point)
+    return replace(
+        own,
+        relevant=tuple(
+            islice(_word_questions(own.task, shown, python_random("examples", *own.draw_names)), len(own.relevant))
+        ),
+        distractors=tuple(
+            islice(_number_questions(own.task, python_random("distractors", *own.draw_names)), len(own.distractors))
+        ),
+    )
+
+
+def example_words(words: Words, held_out: float) -> Words:
+    """The words that examples are made of."""
+    return split_words(words, held_out)[0] if held_out else words
+
+
 def blocked(episode: Episode, location: int) -> tuple[Question, ...]:
     """The relevant examples in one block, `location` distractors before it and the others after it."""
     if not 0 <= location <= len(episode.distractors):
@@ -110,9 +139,9 @@ def blocked(episode: Episode, location: int) -> tuple[Question, ...]:
 
 
 def mixed(episode: Episode) -> tuple[Question, ...]:
-    """Relevant examples and distractors in one random order, the same for every test point."""
+    """Relevant examples and distractors in one random order, the same for every test point they were drawn for."""
     examples = [*episode.relevant, *episode.distractors]
-    python_random("order", episode.seed, episode.task.name).shuffle(examples)
+    python_random("order", *episode.draw_names).shuffle(examples)
     return tuple(examples)
 
 
