@@ -84,7 +84,7 @@ def test_fillers_tell_length_from_masks(tmp_path):
 
 def test_a_guessing_model_has_no_scores(tmp_path):
     summary = summary_of(lambda questions, asked, text: "B", tmp_path)
-    for score in summary["scores"].values():
+    for score in (summary["scores"][name] for name in ("mask_tax", "locality", "degradation")):
         assert score == {"value": None, "low": None, "high": None, "why": NO_SKILL}
     for entry in summary["probes"]["location"]:
         assert (entry["accuracy"], entry["confidence"], entry["entropy"]) == pytest.approx((CHANCE, 1, 0))
@@ -109,7 +109,7 @@ def test_the_summary_has_the_promised_shape(tmp_path):
     model = tiny_dream(tokenizer=shipped_tokenizer(), vocab=2048, window=2048, mask_token_id=1)
     summary = summarise(read_run(diagnose(model, CORE_PROBES, tmp_path)))
     assert list(summary) == ["model", "out", "settings", "scores", "probes"]
-    assert set(summary["scores"]) == {"mask_tax", "locality", "degradation"}
+    assert {"mask_tax", "locality", "degradation"} <= summary["scores"].keys()
     assert list(summary["probes"]) == list(CORE_PROBES.probes)
     for probe, entries in summary["probes"].items():
         for entry in entries:

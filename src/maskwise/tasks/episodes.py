@@ -106,7 +106,7 @@ def draw(
     return Episode(
         task,
         tuple(islice(_word_questions(task, shown, python_random("examples", seed, task.name)), relevant)),
-        tuple(islice(_number_questions(task, python_random("distractors", seed, task.name)), distractors)),
+        tuple(islice(number_questions(task.number, python_random("distractors", seed, task.name)), distractors)),
         tuple(islice(_word_questions(task, held, python_random("tests", seed, task.name)), points)),
         seed,
     )
@@ -115,14 +115,12 @@ def draw(
 def draw_afresh(episode: Episode, shown: Words, point: int) -> Episode:
     """The same test questions with as many examples, drawn for one test point alone from the words `shown`."""
     own = replace(episode, point=point)
+    relevant = _word_questions(own.task, shown, python_random("examples", *own.draw_names))
+    distractors = number_questions(own.task.number, python_random("distractors", *own.draw_names))
     return replace(
         own,
-        relevant=tuple(
-            islice(_word_questions(own.task, shown, python_random("examples", *own.draw_names)), len(own.relevant))
-        ),
-        distractors=tuple(
-            islice(_number_questions(own.task, python_random("distractors", *own.draw_names)), len(own.distractors))
-        ),
+        relevant=tuple(islice(relevant, len(episode.relevant))),
+        distractors=tuple(islice(distractors, len(episode.distractors))),
     )
 
 
@@ -153,9 +151,10 @@ def _word_questions(task: Task, words: Words, draws: random.Random) -> Iterator[
         yield word_question(target, pool, answer, draws)
 
 
-def _number_questions(task: Task, draws: random.Random) -> Iterator[Question]:
+def number_questions(rule: NumberRule, draws: random.Random) -> Iterator[Question]:
+    """Endless distractors."""
     for answer in _balanced_answers(draws):
-        yield number_question(task.number, answer, draws)
+        yield number_question(rule, answer, draws)
 
 
 def _balanced_answers(draws: random.Random) -> Iterator[int]:
