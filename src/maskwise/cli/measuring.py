@@ -44,7 +44,10 @@ def diagnose(
     model: ModelName = "tiny-llada",
     probes: Annotated[str | None, typer.Option(help="Which probes, separated by commas; else the preset's.")] = None,
     quick: Quick = False,
-    full: Annotated[bool, typer.Option("--full", help="As the paper: every probe, 1000 points a task.")] = False,
+    full: Annotated[bool, typer.Option("--full", help="Every probe, 1000 points a task.")] = False,
+    paper: Annotated[
+        bool, typer.Option("--paper", help="The paper's setting and probes alone, beside what it published.")
+    ] = False,
     out: Annotated[Path | None, typer.Option(help="Run folder; else one under runs/ named after all settings.")] = None,
     points: Points = None,
     relevant: Annotated[
@@ -65,11 +68,14 @@ def diagnose(
     json: Json = False,
 ) -> None:
     """Measure context locality and sensitivity to appended masks; writes a report. Run again, it resumes."""
-    if quick and full:
-        raise UserError("--quick and --full exclude each other: name one")
+    named = [name for name, chosen in (("quick", quick), ("full", full), ("paper", paper)) if chosen]
+    if len(named) > 1:
+        raise UserError(f"--{named[0]} and --{named[1]} exclude each other: name one")
+    if paper and (relevant, distractors) != (None, None):
+        raise UserError("--paper asks 10 relevant examples among 40: leave --relevant and --distractors out")
     from maskwise.runs import settings as presets
 
-    preset = presets.QUICK if quick else presets.FULL if full else presets.DEFAULT
+    preset = {"quick": presets.QUICK, "full": presets.FULL, "paper": presets.PAPER}.get("".join(named), presets.DEFAULT)
     listed_probes = dict.fromkeys(name.strip() for name in probes.split(",")) if probes is not None else preset.probes
     wanted = replace(preset, probes=tuple(listed_probes), seed=seed, chat=chat)
     wanted = wanted if points is None else replace(wanted, points=points, passages=points)

@@ -80,6 +80,7 @@ PROBE = Probe(
     name=NAME,
     group="evidence",
     about="gradients of the answer by example",
+    presets=("full", "paper"),
     units=units,
     parameters=ORDERINGS | PLACES,
     quick=QUICK_ORDERINGS | {"places": ("right", "left")},

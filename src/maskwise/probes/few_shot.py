@@ -82,4 +82,5 @@ def _order(episode: Episode, variant: Variant) -> tuple[Question, ...]:
 
 def _prompt(asker: Asker, encoded: Encoded, variant: Variant) -> Prompt:
     ending = opened if variant.open else closed
-    return ending(encoded, asker.mask_id, variant.masks, [asker.filler_id] * variant.fillers)
+    filler = asker.filler_id if variant.filler_id is None else variant.filler_id
+    return ending(encoded, asker.mask_id, variant.masks, [filler] * variant.fillers)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from maskwise.probes.answers.plain import Answer
 
 Answerer = Callable[["Model", Sequence[Prompt]], "list[Answer]"]
-Preset = Literal["quick", "default", "full"]
+Preset = Literal["quick", "default", "full", "paper"]
 Group = Literal["context", "evidence", "coherence"]
 
 NO_MASK_TOKEN = "an autoregressive model has no mask token"
@@ -127,7 +127,7 @@ class Variant:
 
     location None mixes relevant examples and distractors at random. open: format B (the prompt ends in masks), else
     format A (the answer alone is masked). A float in `masks` is a share of the length. distractors None means all,
-    relevant None the run's main number of relevant examples.
+    relevant None the run's main number of relevant examples, filler_id None the token of the run's filler.
     """
 
     probe: str
@@ -139,6 +139,7 @@ class Variant:
     masks: int | float = 1
     fillers: int = 0
     relevant: int | None = None
+    filler_id: int | None = None
 
 
 def slices(points: int) -> list[range]:
@@ -214,7 +215,7 @@ class Probe:
     variants: the ways in which a few-shot question is put; all such probes share their episodes and are asked together.
     each_number: its variants are asked with every number of relevant examples of the run, not with the main one alone.
     units: everything else that is asked.
-    parameters: the probe's own numbers; quick: those that differ in the preset quick.
+    parameters: the probe's own numbers; quick and paper: those that differ in the presets of these names.
     not_causal: why an autoregressive model is not asked, empty if it is. takes: whether it asks about a data set given
     with --data, by the set's name.
     baseline: which condition a condition is compared with. measures: the summary's entries for the records of one
@@ -232,6 +233,7 @@ class Probe:
     units: Callable[[Setup], Iterable[Unit]] | None = None
     parameters: Mapping[str, Any] = field(default_factory=dict)
     quick: Mapping[str, Any] = field(default_factory=dict)
+    paper: Mapping[str, Any] = field(default_factory=dict)
     not_causal: str = ""
     takes: Callable[[str], bool] = lambda data_set: False
     baseline: Callable[[Condition, Sequence[Condition]], Condition | None] = no_baseline

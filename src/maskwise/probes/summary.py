@@ -21,6 +21,7 @@ from maskwise.probes.examples import (
     with_number,
 )
 from maskwise.probes.probe import Probe, ScoreRule
+from maskwise.probes.published import published_beside
 from maskwise.probes.section import Entry, Shown
 from maskwise.records.folder import Run
 from maskwise.records.record import Condition, Record, condition_order, condition_text
@@ -55,7 +56,8 @@ def summarise(run: Run, probes: Sequence[Probe] = PROBES) -> dict[str, Any]:
         if records:
             summary |= {key: compute(records) for key, compute in probe.extras.items()}
     judged = claims_of(by_probe, probes)
-    return summary | ({"claims": judged} if judged else {})
+    expected = published_beside(summary)
+    return summary | ({"claims": judged} if judged else {}) | ({"published": expected} if expected else {})
 
 
 def unknown_probe(name: str) -> Probe:

@@ -15,6 +15,7 @@ from maskwise.probes.section import Measure, Section
 from maskwise.report import figures
 from maskwise.report.comparison import Row
 from maskwise.report.panels import in_order, panels
+from maskwise.report.published import PUBLISHED_HEAD, published_rows, setting_in_words
 from maskwise.report.readings import Reading, differing_settings
 from maskwise.report.sections import sections_for
 from maskwise.report.sentences import opening, what_this_run_shows
@@ -72,6 +73,7 @@ def build(readings: Sequence[Reading], changes: Sequence[Row] = ()) -> tuple[str
         ],
         changes=changes,
         sections=shown,
+        published_head=PUBLISHED_HEAD,
         notes=_notes(readings),
         differing=[name.replace("_", " ") for name in differing_settings(readings)],
         settings=_settings_tables(readings),
@@ -93,6 +95,8 @@ def _model_view(reading: Reading, scores: Sequence[Tile]) -> dict[str, Any]:
         "label": reading.label,
         "folder": str(reading.folder),
         "complete": reading.manifest["complete"],
+        "paper": setting_in_words(reading.manifest["settings"]),
+        "published": published_rows(reading.summary),
         "facts": [fact for fact in facts if fact != reading.label],
         "sentences": opening(reading),
         "tiles": [_tile_view(tile) for tile in scores],

@@ -10,6 +10,7 @@ from rich.text import Text
 from maskwise.probes.section import TextTable
 from maskwise.probes.summary import scores_shown
 from maskwise.report.comparison import Row
+from maskwise.report.published import PUBLISHED_HEAD, PUBLISHED_TITLE, published_rows
 from maskwise.report.readings import Reading
 from maskwise.report.sentences import nothing_differed, verdict_number
 from maskwise.scoring.numbers import between, number, percent
@@ -35,6 +36,8 @@ def print_summary(reading: Reading) -> None:
     for probe in reading.probes:
         for table in probe.tables(summary) if probe.tables is not None else []:
             console.print(_text_table(table))
+    if summary.get("published"):
+        console.print(_text_table(TextTable(PUBLISHED_TITLE, PUBLISHED_HEAD, published_rows(summary)), 1))
     if summary.get("claims"):
         console.print(_claims(summary["claims"]))
 

@@ -27,21 +27,26 @@ NUMBERS: Mapping[Preset, Mapping[str, Any]] = {
         "relevant": (1, PAPER_RELEVANT),
         "passages": 1000,
     },
+    # Piskorz et al. (arXiv 2511.21338): every test point of a task sees the same ten examples among forty distractors.
+    "paper": {"tasks": tuple(task.name for task in TASKS), "points": 1000, "relevant": (PAPER_RELEVANT,)},
 }
 
 
 def preset(name: Preset, probes: Sequence[Probe] = PROBES) -> Settings:
     """What a preset asks: its probes, the shared numbers, and the parameters of every probe that could be named."""
-    quick = name == "quick"
     return Settings(
         preset=name,
         probes=tuple(probe.name for probe in probes if name in probe.presets),
-        parameters={probe.name: {**probe.parameters, **(probe.quick if quick else {})} for probe in probes},
+        parameters={probe.name: {**probe.parameters, **_of_preset(probe, name)} for probe in probes},
         **NUMBERS[name],
     )
 
 
-QUICK, DEFAULT, FULL = preset("quick"), preset("default"), preset("full")
+def _of_preset(probe: Probe, name: Preset) -> Mapping[str, Any]:
+    return {"quick": probe.quick, "paper": probe.paper}.get(name, {})
+
+
+QUICK, DEFAULT, FULL, PAPER = preset("quick"), preset("default"), preset("full"), preset("paper")
 
 
 def with_examples(settings: Settings, relevant: tuple[int, ...] | None, distractors: int | None) -> Settings:
