@@ -1,4 +1,4 @@
-"""The seam's promises on this machine's device: how far rounding moves a result, for each kind of model and precision.
+"""What the model interface promises, on this device: how far rounding moves a result, by kind of model and precision.
 
     python benchmarks/promises.py            # CUDA where there is one, else CPU; small random models, seconds
 

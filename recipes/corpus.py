@@ -6,9 +6,10 @@ numpy, many documents at a time: millions of tokens a second on one core.
 
 Documents:
 - few-shot: questions as in the tasks (`maskwise.tasks`), one word rule and one number rule in a random proportion,
-  shuffled or in blocks, so that the rule must be found from the examples;
+  shuffled, in blocks or in one short run, so that the rule must be found from the examples;
 - words and their kinds: options to choose from when the kind is named; words labelled with the kind's name or with
   letters drawn for the document; lists of one kind;
+- recall: pairs of words used once, some keys asked again (corpus_recall.py);
 - other in-context documents: copying, coupled pairs, lookup and sorting;
 - crops of ordinary English from a file.
 
@@ -16,10 +17,11 @@ Held out, so that the 16 tasks stay unseen:
 - no few-shot document has the target and pool of one of the 8 word rules (the exact pair of sets; for capitalised words
   the set of categories; see corpus_rules.py);
 - no word that `maskwise.tasks` keeps for test questions (`split_words`, half of every list) stands in any few-shot
-  document, in any case. Such words are met in the other documents alone, which is where a model learns their kind.
+  document, in any case, nor as a key or value in recall, coupled pairs or lookup. Such words are met in the other
+  documents alone, which is where a model learns their kind.
 
-A row is int16 with the token id in the low bits and ANSWER set on the answers of few-shot questions and on the labels
-of words: training may weigh or mask those more often.
+A row is int16 with the token id in the low bits and ANSWER set on the answers of few-shot questions, on the labels of
+words and on the values of keys asked again: training may weigh or mask those more often.
 
     python recipes/corpus.py english.txt.xz english.npy     # tokenise prose once; train_tiny.py takes either file
 """
@@ -34,6 +36,7 @@ import numpy.typing as npt
 from transformers import PreTrainedTokenizerFast
 
 import maskwise
+from corpus_recall import FORM_PIECES, FORMS, MOST_PAIRS, WORDS_A_CALL, RecallWords, common_words, recall_lines
 from corpus_rules import LARGEST, NUMBER_RULES, number_options, rule_odds, training_rules
 from maskwise.tasks.words import Words, load_words, split_words
 from train_tokenizer import read_english
@@ -45,11 +48,12 @@ Draws = np.random.Generator
 ANSWER = 1 << 14
 LETTERS = "ABC"
 LABELS = "DEFGHIJKLMNOPQRSTUVWXYZ"
+PROSE_READ = 1_500_000  # tokens of prose whose words are used in recall
 FEWEST_TOKENS = 20  # of one few-shot example: enough examples are drawn for a document to fill its row
 FRAMES = [
     "Options: (A)", ", (B)", ", (C)", "\nAnswer:[", "].\n\n",
     "Find", ": (A)", "\nFound:[", "Word:", "\nKind:[", "\nLabel:[", "List of", ":", ",", "\n", "\n\n",
-    "Copy:", "\nCopied:", "Pair:", " and", "Key:", "\nValue:[", "Sort:", "\nSorted:",
+    "Copy:", "\nCopied:", "Pair:", " and", "Key:", "\nValue:[", "Sort:", "\nSorted:", *FORM_PIECES,
 ]  # fmt: skip
 
 
@@ -57,13 +61,16 @@ FRAMES = [
 class Mix:
     """How the rows of a batch are divided; what is left is English."""
 
-    few_shot: float = 0.6
+    few_shot: float = 0.4
     kinds: float = 0.15
+    recall: float = 0.15
     other: float = 0.1
     # Of the few-shot rows, those that are one document each; the others hold several, cut where they fall.
     whole: float = 0.6
     # Categories in the pool of a word rule, at most: 1 makes few and easy rules.
     largest_pool: int = 3
+    # Pairs of a recall document, at most.
+    most_pairs: int = MOST_PAIRS
 
 
 @dataclass(frozen=True)
@@ -96,8 +103,8 @@ class Pieces:
         return "".join(texts[piece % len(texts)] for piece in sequence)
 
 
-def make_pieces(tokenizer: PreTrainedTokenizerFast, words: Words) -> Pieces:
-    listed = sorted({form for listed in words.values() for word in listed for form in forms(word)})
+def make_pieces(tokenizer: PreTrainedTokenizerFast, words: Words, prose_words: list[str]) -> Pieces:
+    listed = sorted({form for listed in words.values() for word in listed for form in forms(word)} | {*prose_words})
     texts = [*FRAMES, *LETTERS, *LABELS, *(f" {category}" for category in words), *words, tokenizer.eos_token]
     texts += [f" {word}" for word in listed] + [f" {number}" for number in range(LARGEST + 1)]
     texts = list(dict.fromkeys(texts))
@@ -148,8 +155,10 @@ class Corpus:
 
     def __init__(self, tokenizer: PreTrainedTokenizerFast, english: Tokens, words: Words | None = None):
         words = load_words() if words is None else words
-        shown, _ = split_words(words)
-        self.pieces = make_pieces(tokenizer, words)
+        shown, held = split_words(words)
+        kept = {word.casefold() for listed in held.values() for word in listed}
+        prose_words = common_words(tokenizer.decode(english[:PROSE_READ]), kept)
+        self.pieces = make_pieces(tokenizer, words, prose_words)
         self.end = self.pieces[tokenizer.eos_token]
         self.english = english
         rules = training_rules(words)
@@ -161,21 +170,31 @@ class Corpus:
         self.kind_names = self.pieces.of(list(words))
         self.kind_names_spaced = self.pieces.of([f" {category}" for category in words])
         self.all_words = np.unique(self.kinds.pieces)
+        self.shown_words = np.unique(np.concatenate([self._words(listed) for listed in shown.values()]))
+        self.recall_words = self._by_first_token(self.shown_words)
+        of_prose = self._by_first_token(np.unique(self._words(prose_words)))
+        # A file of a few hundred different words, as in tests, has not enough.
+        self.recall_prose = of_prose if len(of_prose.words) >= WORDS_A_CALL else self.recall_words
         self.numbers = self.pieces.of([f" {number}" for number in range(LARGEST + 1)])
 
     def _words(self, listed: list[str]) -> Array:
-        return self.pieces.of([f" {word}" for word in listed])
+        return np.array([self.pieces[f" {word}"] for word in listed], dtype=np.int64)
+
+    def _by_first_token(self, words: Array) -> RecallWords:
+        return RecallWords.of(words, self.pieces.tokens[self.pieces.starts[words]])
 
     def rows(self, count: int, length: int, mix: Mix, draws: Draws) -> Tokens:
         """[count, length] rows in random order."""
-        few, kinds, other = (round(count * share) for share in (mix.few_shot, mix.kinds, mix.other))
+        shares = (mix.few_shot, mix.kinds, mix.recall, mix.other)
+        few, kinds, recall, other = (round(count * share) for share in shares)
         whole = round(few * mix.whole)
         parts = [
             self._whole_documents(whole, length, mix.largest_pool, draws),
             self._stream(lambda tokens: self._short_documents(tokens, mix.largest_pool, draws), few - whole, length),
             self._stream(lambda tokens: self._kind_documents(tokens, draws), kinds, length),
+            self._stream(lambda tokens: self._recall_documents(tokens, mix.most_pairs, draws), recall, length),
             self._stream(lambda tokens: self._other_documents(tokens, draws), other, length),
-            self._prose(count - few - kinds - other, length, draws),
+            self._prose(count - few - kinds - recall - other, length, draws),
         ]
         rows = np.concatenate(parts)
         return rows[draws.permutation(len(rows))]
@@ -201,15 +220,17 @@ class Corpus:
         return example
 
     def _about_words(self, sizes: Array, owner: Array, draws: Draws) -> npt.NDArray[np.bool_]:
-        """Which questions follow the word rule: in 70 % of documents at random, in others a block, with strays."""
-        share = draws.uniform(0.15, 1.0, len(sizes))[owner]
-        mixed = (draws.random(len(sizes)) < 0.7)[owner]
-        size = sizes[owner]
+        """Which questions follow the word rule: any in 60 % of documents, a block with strays, or a run of 2 to 6."""
+        kind = draws.random(len(sizes))
+        run = kind > 0.75
+        share = draws.uniform(0.15, 1.0, len(sizes))
+        share[run] = np.minimum(1, draws.integers(2, 7, run.sum()) / sizes[run])
+        start = np.floor(draws.random(len(sizes)) * (sizes * (1 - share) + 1))
         place = np.arange(len(owner)) - (np.cumsum(sizes) - sizes)[owner]
-        start = np.floor(draws.random(len(sizes))[owner] * (size * (1 - share) + 1))
-        block = (place >= start) & (place < start + size * share)
-        strays = draws.random(len(owner)) < 0.08
-        return np.where(mixed, draws.random(len(owner)) < share, block ^ strays)
+        end = np.round(start + np.maximum(1, sizes * share))
+        block = (place >= start[owner]) & (place < end[owner])
+        strays = (draws.random(len(owner)) < 0.08) & ~run[owner]
+        return np.where((kind < 0.6)[owner], draws.random(len(owner)) < share[owner], block ^ strays)
 
     def _word_options(self, rule: Array, draws: Draws) -> Array:
         wrong, other = self.pools.two(rule, draws)
@@ -299,6 +320,17 @@ class Corpus:
         columns += [words[0], comma, words[1], comma, words[2], comma, words[3], np.full(count, self.pieces["\n"])]
         return self._ended(np.stack(columns, axis=1), sizes)
 
+    def _recall_documents(self, tokens: int, most_pairs: int, draws: Draws) -> Array:
+        """`Key: otter\\nValue:[ copper].\\n\\n` and other forms: pairs used once, some of their keys asked again."""
+        both = (self.recall_words, self.recall_prose.some(WORDS_A_CALL, draws))
+        return self._shuffled([self._recall_of(words, tokens // 600 + 1, most_pairs, draws) for words in both], draws)
+
+    def _recall_of(self, words: RecallWords, documents: int, most_pairs: int, draws: Draws) -> Array:
+        lines = recall_lines(words, documents, most_pairs, draws)
+        before, between, after = self.pieces.of(FORM_PIECES).reshape(len(FORMS), 3)[lines.form].T
+        value = np.where(lines.again, self.pieces.flagged(lines.value), lines.value)
+        return self._ended(np.stack([before, lines.key, between, value, after], axis=1), lines.sizes)
+
     def _other_documents(self, tokens: int, draws: Draws) -> Array:
         count = max(1, tokens // 600 + 1)
         return self._shuffled(
@@ -325,7 +357,7 @@ class Corpus:
 
     def _coupled(self, documents: int, draws: Draws) -> Array:
         """`Pair: otter and brave\\n`, a few pairs of the document's own coming back again and again."""
-        return self._recalled(documents, draws.choice(self.all_words, (documents, 8)), ("Pair:", " and", "\n"), draws)
+        return self._recalled(documents, draws.choice(self.shown_words, (documents, 8)), ("Pair:", " and", "\n"), draws)
 
     def _looked_up(self, documents: int, draws: Draws) -> Array:
         """`Key: otter\\nValue:[ 345].\\n\\n`"""
@@ -333,7 +365,7 @@ class Corpus:
         return self._recalled(documents, values, ("Key:", "\nValue:[", "].\n\n"), draws)
 
     def _recalled(self, documents: int, values: Array, frame: tuple[str, str, str], draws: Draws) -> Array:
-        keys = draws.choice(self.all_words, values.shape)
+        keys = draws.choice(self.shown_words, values.shape)
         sizes = draws.integers(6, 40, documents)
         owner = np.repeat(np.arange(documents), sizes)
         pick = draws.integers(0, draws.integers(2, values.shape[1] + 1, documents)[owner])

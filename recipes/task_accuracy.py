@@ -1,8 +1,10 @@
 """Accuracy on the 16 tasks while a model trains: two masks, the relevant examples next to the question."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
@@ -45,19 +47,27 @@ def hidden_states(net: PreTrainedModel, ids: Tensor, causal: bool, key_mask: Ten
 
 
 @torch.no_grad()
-def accuracies(net: PreTrainedModel, exam: Exam, shift: bool, causal: bool) -> list[float]:
-    """The share of right answers, task by task: the most probable token of all must be the letter."""
+def answers(net: PreTrainedModel, prompts: Sequence[Prompt], shift: bool, causal: bool) -> tuple[Tensor, Tensor]:
+    """(right, nats), each [n]: is the right token the most probable of all, and its -log probability."""
     device = net.get_input_embeddings().weight.device
-    right: list[Tensor] = []
-    for first in range(0, len(exam.prompts), ROWS_A_PASS):
-        prompts = exam.prompts[first : first + ROWS_A_PASS]
-        longest = max(len(prompt.ids) for prompt in prompts)
-        ids = torch.tensor([[*prompt.ids, *[0] * (longest - len(prompt.ids))] for prompt in prompts], device=device)
-        lengths = torch.tensor([len(prompt.ids) for prompt in prompts], device=device)
+    right, nats = [], []
+    for first in range(0, len(prompts), ROWS_A_PASS):
+        part = prompts[first : first + ROWS_A_PASS]
+        longest = max(len(prompt.ids) for prompt in part)
+        ids = torch.tensor([[*prompt.ids, *[0] * (longest - len(prompt.ids))] for prompt in part], device=device)
+        lengths = torch.tensor([len(prompt.ids) for prompt in part], device=device)
         exists = torch.arange(longest, device=device) < lengths[:, None]
         hidden = hidden_states(net, ids, causal, None if causal else exists[:, None, None, :])
-        row = torch.tensor([prompt.row for prompt in prompts], device=device) - int(shift)
-        asked = hidden[torch.arange(len(prompts), device=device) * longest + row]
-        predicted = (asked.float() @ net.get_output_embeddings().weight.float().t()).argmax(-1)
-        right.append(predicted == torch.tensor([prompt.answer_id for prompt in prompts], device=device))
-    return torch.cat(right).view(-1, exam.points).float().mean(1).tolist()
+        row = torch.tensor([prompt.row for prompt in part], device=device) - int(shift)
+        asked = hidden[torch.arange(len(part), device=device) * longest + row]
+        logits = asked.float() @ net.get_output_embeddings().weight.float().t()
+        wanted = torch.tensor([prompt.answer_id for prompt in part], device=device)
+        right.append(logits.argmax(-1) == wanted)
+        nats.append(F.cross_entropy(logits, wanted, reduction="none"))
+    return torch.cat(right).float().cpu(), torch.cat(nats).cpu()
+
+
+def accuracies(net: PreTrainedModel, exam: Exam, shift: bool, causal: bool) -> list[float]:
+    """The share of right answers, task by task."""
+    right, _ = answers(net, exam.prompts, shift, causal)
+    return right.view(-1, exam.points).mean(1).tolist()

@@ -1,11 +1,17 @@
-"""One update of an embedded model: the three kinds, what is masked, the loss, and the optimisers.
+"""One update of an embedded model: the three kinds, their objectives, the loss, and the optimisers.
+
+Objectives:
+- next: the next token's cross-entropy, and the answers' once more;
+- plain: LLaDA's own (Nie et al., arXiv 2502.09992): each row has a rate t, uniform in 0..1 (stratified over the batch),
+  each of its tokens is masked with probability t, and the masked tokens' cross-entropy is weighted 1/t;
+- focused: half or more of the rows mask mostly answers, and the answers' loss is counted once more.
 
 Weights are bf16 on a GPU with a float32 master copy that the optimisers change.
 """
 
 import copy
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import torch
 import torch.nn.functional as F
@@ -32,12 +38,20 @@ SIZES = {"256x6": Size(256, 6, 4, 512), "192x10": Size(192, 10, 3, 448), "320x4"
 TOY = Size(32, 2, 2, 48)
 
 
+Objective = Literal["next", "plain", "focused"]
+
+
 @dataclass(frozen=True)
 class Kind:
-    diffusion: bool
+    objective: Objective
     shift: bool
     rate: float
     phases: tuple[tuple[float, int], ...]  # (from this share of the time on, rows of so many tokens)
+    cut: float = 0.0  # share of the batches that are cut to a random length
+
+    @property
+    def diffusion(self) -> bool:
+        return self.objective != "next"
 
     @property
     def causal(self) -> bool:
@@ -46,10 +60,11 @@ class Kind:
 
 GROWING = ((0.0, 384), (0.3, 768), (0.55, 1536))
 KINDS = {
-    "tiny-qwen": Kind(diffusion=False, shift=True, rate=6e-3, phases=GROWING),
-    "tiny-dream": Kind(diffusion=True, shift=True, rate=3e-3, phases=((0.0, 768), (0.35, 1536))),
-    "tiny-llada": Kind(diffusion=True, shift=False, rate=6e-3, phases=GROWING),
+    "tiny-qwen": Kind("next", shift=True, rate=6e-3, phases=GROWING),
+    "tiny-dream": Kind("focused", shift=True, rate=3e-3, phases=((0.0, 768), (0.35, 1536))),
+    "tiny-llada": Kind("plain", shift=False, rate=6e-3, phases=GROWING, cut=0.01),  # the cut is LLaDA's too
 }
+LEAST_RATE = 1e-3  # LLaDA's: t is drawn from LEAST_RATE..1, so that 1/t stays finite
 ADAM_SHARE = 0.25  # the embedding's and the norms' rate, as a share of the matrices'
 
 
@@ -78,7 +93,20 @@ def layers_of(net: PreTrainedModel) -> Any:
 # What is predicted
 
 
-def corrupt(
+def stratified(rows: int, draws: torch.Generator, device: torch.device) -> Tensor:
+    """One draw from each of `rows` equal parts of 0..1, in random order: [rows, 1], each uniform in 0..1."""
+    order = torch.randperm(rows, generator=draws, device=device)
+    return ((order + torch.rand(rows, generator=draws, device=device)) / rows)[:, None]
+
+
+def mask_plainly(ids: Tensor, mask_id: int, draws: torch.Generator) -> tuple[Tensor, Tensor]:
+    """LLaDA's objective: the masked ids of ids [B, L], and weights [B, L] whose sum has expectation 1."""
+    t = LEAST_RATE + (1 - LEAST_RATE) * stratified(len(ids), draws, ids.device)
+    masked = torch.rand(ids.shape, generator=draws, device=ids.device) < t
+    return torch.where(masked, mask_id, ids), masked / t / ids.numel()
+
+
+def mask_answers(
     ids: Tensor, answer: Tensor, mask_id: int, progress: float, draws: torch.Generator
 ) -> tuple[Tensor, Tensor]:
     """Masks tokens of ids [B, L]: the masked ids, and the loss weight of each position, [B, L], 0 where it is visible.
@@ -87,8 +115,7 @@ def corrupt(
     own and other tokens rarely. The share of the second kind falls from 0.8 to 0.5.
     """
     rows, device = len(ids), ids.device
-    order = torch.randperm(rows, generator=draws, device=device)
-    p = ((order + torch.rand(rows, generator=draws, device=device)) / rows).clamp(min=0.02)[:, None]
+    p = stratified(rows, draws, device).clamp(min=0.02)
     focused = torch.rand(rows, 1, generator=draws, device=device) < 0.8 - 0.3 * progress
     answer_rate = 0.1 + 0.6 * torch.rand(rows, 1, generator=draws, device=device)
     rate = torch.where(focused, torch.where(answer, answer_rate, 0.2 * p), p)
@@ -109,8 +136,8 @@ def weighted_loss(hidden: Tensor, head: Tensor, targets: Tensor, weights: Tensor
 
 
 class Training:
-    def __init__(self, name: str, net: PreTrainedModel, mask_id: int, rate: float, device: torch.device, seed: int):
-        self.kind, self.mask_id, self.rate = KINDS[name], mask_id, rate
+    def __init__(self, kind: Kind, net: PreTrainedModel, mask_id: int, rate: float, device: torch.device, seed: int):
+        self.kind, self.mask_id, self.rate = kind, mask_id, rate
         self.draws = torch.Generator(device).manual_seed(seed)
         self.masters = [parameter.detach().to(device, torch.float32).clone() for parameter in net.parameters()]
         self.net = net.to(device, torch.bfloat16 if device.type == "cuda" else torch.float32).train()
@@ -134,10 +161,7 @@ class Training:
     def step(self, rows: Tensor, progress: float, warmth: float) -> Tensor:
         """One update from rows int16 [B, L] on the device; the loss, not waited for."""
         ids, answer = (rows & (ANSWER - 1)).long(), (rows & ANSWER) > 0
-        if self.kind.diffusion:
-            given, weights = corrupt(ids, answer, self.mask_id, progress, self.draws)
-        else:
-            given, weights = ids, balanced(torch.ones(ids.shape, device=ids.device), answer)
+        given, weights = self._masked(ids, answer, progress)
         if self.kind.shift:  # hidden state i speaks of token i + 1
             ids, weights = ids.roll(-1, 1), weights.roll(-1, 1)
             weights[:, -1] = 0
@@ -146,6 +170,14 @@ class Training:
         loss.backward()
         self._update(warmth * min(1.0, (1 - progress) / 0.4))
         return loss.detach()
+
+    def _masked(self, ids: Tensor, answer: Tensor, progress: float) -> tuple[Tensor, Tensor]:
+        """What the model is given, and the loss weight of each position, both [B, L]."""
+        if self.kind.objective == "plain":
+            return mask_plainly(ids, self.mask_id, self.draws)
+        if self.kind.objective == "focused":
+            return mask_answers(ids, answer, self.mask_id, progress, self.draws)
+        return ids, balanced(torch.ones(ids.shape, device=ids.device), answer)
 
     def _update(self, rate: float) -> None:
         parameters = list(self.net.parameters())

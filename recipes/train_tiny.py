@@ -3,22 +3,23 @@
 1. Rows of documents (corpus.py) are drawn by worker processes; a row is one document or several end to end, with dense
    attention over the row. Rows grow from 384 to 1536 tokens and rules from two categories to four as training goes on.
 2. tiny-qwen predicts the next token. tiny-dream starts from it (`maskwise convert`), tiny-llada from nothing; both
-   predict masked tokens: in some rows each token is masked with one probability p, stratified over the batch; in the
-   others mostly the answers are, so that a rule can be learnt from the answers that stay visible.
-   Loss = mean over predicted tokens (weighted p^-g, g growing from 0 to 1) + mean over the answers among them.
+   predict masked tokens (tiny_step.py). tiny-llada's objective is LLaDA's own (arXiv 2502.09992): a rate t, uniform in
+   0..1, for each row, every token masked with probability t, the masked tokens' cross-entropy weighted 1/t, and one
+   batch in a hundred cut into rows of a random length. tiny-dream masks the answers more often in half or more of its
+   rows, so that a rule can be learnt from the answers that stay visible, and counts their loss once more.
 3. Weights are bf16 with a float32 master copy; Muon for the layers' matrices, AdamW for the rest; the rate is
    constant, then falls linearly to zero over the last 40 % of the time.
-4. Every half minute the accuracy on the 16 tasks is logged (rules and words that no document contains), every minute a
+4. Every half minute the model is examined (exams.py, words and rules that no document contains), every minute a
    checkpoint is written; `--resume` goes on from it, or from the weights alone where the optimiser's state is gone.
 
-    python recipes/train_tiny.py tiny-qwen  --english english.npy --out runs/tiny-qwen  --minutes 4
-    python recipes/train_tiny.py tiny-dream --english english.npy --out runs/tiny-dream --minutes 3 \\
+    python recipes/train_tiny.py tiny-qwen  --english english.npy --out runs/tiny-qwen  --minutes 4.75
+    python recipes/train_tiny.py tiny-dream --english english.npy --out runs/tiny-dream --minutes 3.2 \\
         --start runs/tiny-qwen
-    python recipes/train_tiny.py tiny-llada --english english.npy --out runs/tiny-llada --minutes 18 --stop-after 9
-    python recipes/train_tiny.py tiny-llada --english english.npy --out runs/tiny-llada --minutes 18 --resume
+    python recipes/train_tiny.py tiny-llada --english english.npy --out runs/tiny-llada --minutes 8.3
     python recipes/train_tiny.py tiny-llada --english english.npy --trial 45      # 45 s for each size
 
-One H200 each. `--toy` is the same program at a size for a CPU: under a minute.
+One H200; the embedded models were made by train_zoo.py, which runs all three side by side on one. `--toy` is the same
+program at a size for a CPU: under a minute.
 """
 
 import argparse
@@ -26,7 +27,8 @@ import json
 import math
 import time
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, field
+from contextlib import nullcontext
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from statistics import mean
 from typing import Any
@@ -39,6 +41,7 @@ from transformers import PreTrainedModel
 
 import maskwise as mw
 from corpus import Corpus, Mix, load_zoo_tokenizer, read_english_ids
+from exams import Sizes, make_exams, short, table, take
 from maskwise.tasks.rules import TASKS
 from task_accuracy import accuracies, make_exam
 from tiny_step import KINDS, SIZES, TOY, Kind, Size, Training, make_net
@@ -47,6 +50,8 @@ from zoo_card import save_model
 WINDOW = 1536
 STEP_TOKENS = 98304
 WARM_UP_STEPS = 200
+SHORTEST_ROW = 32  # of a batch cut to a random length
+EXAM_SEED, FINAL_SEED = 1, 2  # of the exams along the way, by which settings are chosen, and of the last
 
 
 @dataclass
@@ -58,6 +63,11 @@ class Facts:
     parameters: int
     device: str
     minutes: float
+    objective: str = ""
+    cut: float = 0.0
+    phases: tuple[tuple[float, int], ...] = ()
+    rate: float = 0.0
+    seed: int = 0
     seconds: float = 0.0
     steps: int = 0
     tokens: int = 0
@@ -92,10 +102,20 @@ def batches(corpus: Corpus, length: int, mix: Mix, scale: "Scale", seed: tuple[i
         yield batch.to(device, non_blocking=pinned)
 
 
+def shortened(rows: Tensor, length: int) -> Tensor:
+    """Rows [B, L] cut into pieces of so many tokens, what is left over dropped: [B * (L // length), length].
+
+    LLaDA drops all but the first piece; in batches as small as ours that would make some updates very noisy.
+    """
+    whole = rows.shape[1] // length * length
+    return rows[:, :whole].reshape(-1, length)
+
+
 def mix_at(progress: float) -> Mix:
-    """Few rules and many words with their kinds first: a pool of one category, then two, then up to three."""
+    """Few rules, few pairs and many words with their kinds first: pools of one category, then two, then up to three."""
     if progress < 0.2:
-        return Mix(few_shot=0.45, kinds=0.35, other=0.05, largest_pool=1 if progress < 0.1 else 2)
+        few = {"largest_pool": 1, "most_pairs": 6} if progress < 0.1 else {"largest_pool": 2, "most_pairs": 16}
+        return Mix(kinds=0.25, **few)
     return Mix()
 
 
@@ -114,18 +134,27 @@ class Scale:
     window: int
     phases: tuple[tuple[float, int], ...]
     step_tokens: int
-    examples: tuple[int, int]  # relevant and distracting ones in the exams
-    points: int  # a task in the exams along the way
-    final_points: int
+    exams: Sizes  # along the way
+    final_exams: Sizes
     workers: int
     exam_seconds: float
     save_seconds: float
 
 
-def scale_of(name: str, size: str, toy: bool) -> Scale:
+def scale_of(kind: Kind, size: str, toy: bool) -> Scale:
     if toy:
-        return Scale(TOY, 256, ((0.0, 64), (0.5, 128)), 1024, (2, 3), 1, 1, 0, 5, 5)
-    return Scale(SIZES[size], WINDOW, KINDS[name].phases, STEP_TOKENS, (10, 40), 12, 100, 6, 30, 60)
+        small = Sizes(relevant=2, distractors=3, pairs=(5,), questions=1, recalls=2)
+        return Scale(TOY, 256, ((0.0, 64), (0.5, 128)), 1024, small, small, 0, 5, 5)
+    along = Sizes(questions=12, recalls=60)
+    return Scale(SIZES[size], WINDOW, kind.phases, STEP_TOKENS, along, Sizes(questions=100), 5, 30, 60)
+
+
+def kind_of(name: str, options: argparse.Namespace) -> Kind:
+    """The recipe's kind, with what was asked for instead."""
+    asked = {field: getattr(options, field) for field in ("objective", "cut", "rate")}
+    if options.grow is not None:
+        asked["phases"] = ((0.0, 384), (options.grow[0], 768), (options.grow[1], WINDOW))
+    return replace(KINDS[name], **{field: value for field, value in asked.items() if value is not None})
 
 
 def train(name: str, scale: Scale, options: argparse.Namespace) -> Facts:
@@ -133,13 +162,16 @@ def train(name: str, scale: Scale, options: argparse.Namespace) -> Facts:
     tokenizer = load_zoo_tokenizer()
     corpus = Corpus(tokenizer, read_english_ids(options.english, tokenizer))
     net = starting_net(name, scale, tokenizer, options)
-    training = Training(name, net, tokenizer.mask_token_id, options.rate or KINDS[name].rate, device, options.seed)
+    kind = kind_of(name, options)
+    training = Training(kind, net, tokenizer.mask_token_id, kind.rate, device, options.seed)
     facts = Facts(name, asdict(scale.size), sum(parameter.numel() for parameter in net.parameters()),
-                  torch.cuda.get_device_name() if device.type == "cuda" else "CPU", options.minutes)  # fmt: skip
+                  torch.cuda.get_device_name() if device.type == "cuda" else "CPU", options.minutes,
+                  kind.objective, kind.cut, scale.phases, kind.rate, options.seed)  # fmt: skip
     if options.resume:
         facts = resumed(facts, training, options.out)
-    kind, mask_id = KINDS[name], tokenizer.mask_token_id if KINDS[name].diffusion else None
-    exams = [make_exam(tokenizer, mask_id, scale.points, *scale.examples, unseen) for unseen in (True, False)]
+    mask_id = tokenizer.mask_token_id if kind.diffusion else None
+    exams = make_exams(tokenizer, scale.exams, EXAM_SEED)
+    cuts = np.random.default_rng([options.seed, facts.steps])
     budget = 60 * options.minutes
     stop = min(budget, facts.seconds + 60 * (options.stop_after or math.inf))
     began, first_step, losses, stage, source = time.monotonic() - facts.seconds, facts.steps, [], None, None
@@ -150,8 +182,13 @@ def train(name: str, scale: Scale, options: argparse.Namespace) -> Facts:
         if source is None or stage != (length, mix_at(progress)):
             stage = (length, mix_at(progress))
             source = batches(corpus, *stage, scale, (options.seed, facts.steps), device)
-        loss = training.step(next(source), progress, min(1.0, (facts.steps - first_step + 1) / WARM_UP_STEPS))
-        facts.steps, facts.tokens = facts.steps + 1, facts.tokens + scale.step_tokens // length * length
+        rows, is_cut = next(source), cuts.random() < kind.cut
+        if is_cut:
+            rows = shortened(rows, int(cuts.integers(SHORTEST_ROW, length + 1)))
+        # Every length would be compiled anew.
+        with torch.compiler.set_stance("force_eager") if is_cut else nullcontext():
+            loss = training.step(rows, progress, min(1.0, (facts.steps - first_step + 1) / WARM_UP_STEPS))
+        facts.steps, facts.tokens = facts.steps + 1, facts.tokens + rows.numel()
         losses.append(loss)
         if facts.steps % 10 == 0:
             value = float(loss)  # waits for the device, so that the clock tells the truth
@@ -160,8 +197,8 @@ def train(name: str, scale: Scale, options: argparse.Namespace) -> Facts:
             facts.seconds = time.monotonic() - began
         if facts.seconds - examined >= scale.exam_seconds:
             examined = facts.seconds
-            net = training.plain_net()
-            log(facts, losses, length, [mean(accuracies(net, exam, kind.shift, kind.causal)) for exam in exams])
+            found = take(training.plain_net(), exams, mask_id, kind.shift, kind.causal, masks=[2])
+            log(facts, losses, length, short(found))
             losses = []
         if facts.seconds - saved >= scale.save_seconds:
             saved = facts.seconds
@@ -209,31 +246,36 @@ def write_checkpoint(training: Training, facts: Facts, out: Path) -> None:
     (out / "training.new").rename(out / "training.json")
 
 
-def log(facts: Facts, losses: list[Tensor], length: int, accuracy: list[float]) -> None:
-    """`accuracy`: with words of the test questions, and with words of the training documents."""
+def log(facts: Facts, losses: list[Tensor], length: int, shares: dict[str, float]) -> None:
+    """`shares` of right answers, exam by exam."""
     loss = float(torch.stack(losses).mean())
+    rounded = {exam: round(share, 4) for exam, share in shares.items()}
     facts.curve.append({"seconds": round(facts.seconds, 1), "tokens": facts.tokens, "length": length,
-                        "loss": round(loss, 4), "accuracy": round(accuracy[0], 4),
-                        "accuracy_with_training_words": round(accuracy[1], 4)})  # fmt: skip
-    print(f"{facts.model} {facts.seconds:6.0f} s  {facts.tokens / 1e6:7.1f} M tokens  rows of {length:4d}  "
-          f"loss {loss:.3f}  accuracy {accuracy[0]:.1%} (training words {accuracy[1]:.1%})", flush=True)  # fmt: skip
+                        "loss": round(loss, 4), **rounded})  # fmt: skip
+    found = "  ".join(f"{exam} {100 * share:.0f}" for exam, share in shares.items())
+    print(f"{facts.model} {facts.seconds:4.0f} s {facts.tokens / 1e6:6.1f} M tokens, rows of {length}, "
+          f"loss {loss:.3f}, right %: {found}", flush=True)  # fmt: skip
 
 
 def final_exams(net: PreTrainedModel, tokenizer: Any, mask_id: int | None, scale: Scale, kind: Kind) -> dict[str, Any]:
-    unseen = make_exam(tokenizer, mask_id, scale.final_points, *scale.examples)
-    seen = make_exam(tokenizer, mask_id, -(-scale.final_points // 3), *scale.examples, unseen_words=False)
-    by_task = accuracies(net, unseen, kind.shift, kind.causal)
+    """The table of the 16 tasks that stands on the card (relevant examples next to the question), and the exams."""
+    sizes = scale.final_exams
+    examples = (sizes.questions, sizes.relevant, sizes.distractors)
+    by_task = accuracies(net, make_exam(tokenizer, mask_id, *examples), kind.shift, kind.causal)
+    with_seen = make_exam(tokenizer, mask_id, -(-sizes.questions // 3), *examples[1:], unseen_words=False)
+    seen = accuracies(net, with_seen, kind.shift, kind.causal)
+    exams = make_exams(tokenizer, replace(sizes, questions=-(-sizes.questions // 2)), FINAL_SEED)
     return {
         "accuracy": mean(by_task),
-        "accuracy_with_training_words": mean(accuracies(net, seen, kind.shift, kind.causal)),
+        "accuracy_with_training_words": mean(seen),
         "by_task": {task.name: round(share, 3) for task, share in zip(TASKS, by_task, strict=True)},
-        "points": scale.final_points,
+        "points": sizes.questions,
+        "exams": take(net, exams, mask_id, kind.shift, kind.causal),
     }
 
 
 def print_table(facts: Facts) -> None:
-    for task, share in facts.final["by_task"].items():
-        print(f"  {task:22s} {share:6.1%}")
+    print(table({facts.model: facts.final["exams"]}))
     speed = facts.tokens / max(facts.seconds, 1e-9) / 1e6
     print(f"{facts.model}: {facts.parameters / 1e6:.2f} M parameters, {facts.tokens / 1e6:.0f} M tokens in "
           f"{facts.seconds:.0f} s ({speed:.2f} M/s), accuracy {facts.final['accuracy']:.1%} "
@@ -247,13 +289,16 @@ def trial(name: str, seconds: float, options: argparse.Namespace) -> None:
     """
     tokenizer = load_zoo_tokenizer()
     corpus = Corpus(tokenizer, read_english_ids(options.english, tokenizer))
-    device, scale, kind = torch.device("cuda"), scale_of(name, "256x6", toy=False), KINDS[name]
-    exam = make_exam(tokenizer, tokenizer.mask_token_id if kind.diffusion else None, scale.points, *scale.examples)
+    device, kind = torch.device("cuda"), kind_of(name, options)
+    scale = scale_of(kind, "256x6", toy=False)
+    sizes = scale.exams
+    exam = make_exam(tokenizer, tokenizer.mask_token_id if kind.diffusion else None,
+                     sizes.questions, sizes.relevant, sizes.distractors)  # fmt: skip
     for size, rate in [("256x6", 6e-3), ("256x6", 3e-3), ("192x10", 6e-3), ("320x4", 6e-3)]:
         torch.manual_seed(options.seed)
         torch._dynamo.reset()
         net = make_net(name, SIZES[size], tokenizer, WINDOW)
-        training = Training(name, net, tokenizer.mask_token_id, rate, device, options.seed)
+        training = Training(kind, net, tokenizer.mask_token_id, rate, device, options.seed)
         source = batches(corpus, 768, mix_at(0.0), scale, (options.seed,), device)
         float(training.step(next(source), 0.0, 0.01))  # compiles
         losses: list[float] = []
@@ -283,17 +328,22 @@ def main() -> None:
     parser.add_argument("--start", type=Path, help="folder of tiny-qwen, for tiny-dream")
     parser.add_argument("--size", choices=SIZES, default="256x6")
     parser.add_argument("--rate", type=float, help="peak learning rate, instead of the recipe's")
+    parser.add_argument("--objective", choices=["plain", "focused"], help="what is masked, instead of the recipe's")
+    parser.add_argument("--cut", type=float, help="share of batches cut to a random length, instead of the recipe's")
+    parser.add_argument("--grow", type=float, nargs=2, help="shares of the time after which rows have 768, 1536 tokens")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--resume", action="store_true")
     parser.add_argument("--toy", action="store_true", help="a size for a CPU")
     parser.add_argument("--trial", type=float, metavar="SECONDS", help="compare sizes and rates instead of training")
     options = parser.parse_args()
+    if options.objective and not KINDS[options.model].diffusion:
+        parser.error(f"{options.model} predicts the next token: --objective is for the diffusion models")
     if options.trial:
         trial(options.model, options.trial, options)
     elif options.out is None:
         parser.error("--out is needed")
     else:
-        train(options.model, scale_of(options.model, options.size, options.toy), options)
+        train(options.model, scale_of(kind_of(options.model, options), options.size, options.toy), options)
 
 
 if __name__ == "__main__":

@@ -9,12 +9,20 @@ import torch
 from transformers import PreTrainedModel, Qwen2Config, Qwen2ForCausalLM
 
 import maskwise as mw
+from exams import table_by_masks
 
 WHAT = {
     "tiny-qwen": "An autoregressive model of the Qwen2 class, trained to predict the next token.",
     "tiny-dream": "A masked diffusion model of the Dream class (bidirectional; the logit of position i is read from "
     "hidden state i-1), started from tiny-qwen's weights by `maskwise convert`.",
     "tiny-llada": "A masked diffusion model of the LLaDA class (bidirectional, no shift), trained from random weights.",
+}
+OBJECTIVE = {
+    "next": "Objective: the mean cross-entropy of the next token plus that of the answers.",
+    "plain": "Objective: LLaDA's own (arXiv 2502.09992): every token masked with a row's probability t, uniform in\n"
+    "0..1, and the masked tokens' cross-entropy weighted 1/t{cut}.",
+    "focused": "Objective: the mean cross-entropy of masked tokens plus that of masked answers, which half or more of\n"
+    "the rows mask most.",
 }
 CARD = """---
 license: apache-2.0
@@ -28,9 +36,11 @@ byte-level BPE of {vocab} entries. It comes with maskwise to be measured, not to
 
 ## Training
 `recipes/train_tiny.py {model}`: {tokens:.0f} M tokens, {steps} steps, {seconds:.0f} s on {device}.
-Last logged loss {loss}: a mean over predicted tokens plus a mean over the answers among them, so it is no likelihood.
-Documents (`recipes/corpus.py`): 60 % few-shot questions with hidden rules, 15 % words and their kinds, 10 % copying,
-pairs, lookup and sorting, 15 % English prose (public-domain books and speeches, OpenStax textbooks under CC BY 4.0).
+{objective}
+Last logged loss {loss}.
+Documents (`recipes/corpus.py`): 40 % few-shot questions with hidden rules, 15 % words and their kinds, 15 % recall of
+words, 10 % copying, pairs, lookup and sorting, 20 % English prose (public-domain books and speeches, OpenStax textbooks
+under CC BY 4.0).
 
 ## What it can do
 Accuracy on the 16 few-shot tasks of `maskwise diagnose`, {points} questions each, 10 relevant examples next to the
@@ -41,6 +51,14 @@ The kinds of the test words are known from other documents, which name them (`Fi
 | task | accuracy |
 |---|---|
 {table}
+
+Near and far, and recall, by the number of masks (`recipes/exams.py`; words that no few-shot or recall document has;
+accuracy in %, in parentheses -log P of the right answer in nats). One: the 12 tasks that need context, one relevant
+example right before the question or before 40 distractors, drawn anew for each question. Mixed: the paper's 10 and 40,
+all 16 tasks. Recall: 30 or 60 pairs used once, one key asked again: one of the last five but not the last, of the
+middle, or the first.
+
+{exams}
 
 ## What it cannot do
 It knows a thousand words' kinds and little else: no facts, no instructions, prose only in fragments, English only.
@@ -98,6 +116,10 @@ def card(facts: dict[str, Any], model: Any) -> str:
         steps=facts["steps"],
         seconds=facts["seconds"],
         device=facts["device"],
+        objective=OBJECTIVE[facts["objective"]].format(
+            cut=f";\n{facts['cut']:.0%} of the batches cut into rows of a random length" if facts["cut"] else ""
+        ),
+        exams=table_by_masks(final["exams"]),
         loss=facts["curve"][-1]["loss"] if facts["curve"] else "none",
         points=final["points"],
         masks="greedy next token" if model.causal else "two masks",

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 __all__ = ["UserError", "__version__", "convert", "export", "generate", "open", "wrap"]
 
-__version__ = "0.1.0"  # the one place: pyproject.toml reads it from here
+__version__ = "0.2.0.dev0"  # the one place: pyproject.toml reads it from here
 
 # Imported on first use, so that `maskwise --help` never waits for torch.
 _MODULES = {

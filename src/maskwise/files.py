@@ -1,8 +1,14 @@
 """Files and folders that a user names."""
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+
+try:
+    import fcntl
+except ImportError:  # Windows has no such locks: there two processes are not kept apart
+    fcntl = None  # type: ignore[assignment]
 
 from maskwise.errors import UserError
 
@@ -31,3 +37,27 @@ def refuse_occupied(out: Path) -> None:
     """What is written goes into a new or empty folder: nothing there is overwritten, not even its own source."""
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise UserError(f"{out} is not empty: choose another --out")
+
+
+def is_plain_name(name: str) -> bool:
+    """Whether a name that a file gives is that of a file in the same folder, and leads nowhere else."""
+    return name not in ("", ".", "..") and not set(name) & {"/", "\\", "\0"}
+
+
+@contextmanager
+def only_user_of(folder: Path) -> Iterator[None]:
+    """Keeps a second process out of a folder that this one writes to. The lock ends with the process, killed or not."""
+    if fcntl is None:
+        yield
+        return
+    opened = os.open(folder, os.O_RDONLY)
+    try:
+        try:
+            fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise UserError(
+                f"{folder} is in use by another process: wait until it ends, or choose another --out"
+            ) from None
+        yield
+    finally:
+        os.close(opened)

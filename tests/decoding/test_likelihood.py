@@ -171,7 +171,7 @@ def test_text_is_tokenised_as_a_whole():
         ({"requests": [([1], [2])], "method": "guess"}, "unknown method"),
         ({"requests": [([1], [2])], "samples": 0}, "samples are 1 or more"),
         ({"requests": [([1], list(range(20)))], "method": "exact"}, "takes 2\\^20"),
-        ({"requests": [([1] * 250, [2])], "masks": 6}, "window"),
+        ({"requests": [([1] * 250, [2])], "masks": 6}, "context length"),
         ({"requests": [("one", [2])]}, "both as text or both"),
         ({"requests": [("one", "two")]}, "no tokenizer"),
     ],

@@ -8,7 +8,7 @@ import torch
 from helpers.oracle import perfect_toy
 from maskwise.decoding.strategies import STRATEGIES
 from maskwise.diffusion import nelbo_call
-from maskwise.experiments import toy as toy_room
+from maskwise.experiments import toy as toy
 from maskwise.experiments.toy import COUNTS, QUESTION, every_noise, ids_of, read_toy, sequences
 
 NAMED = {strategy.name for strategy in STRATEGIES}
@@ -43,4 +43,4 @@ def test_the_loss_without_chance_is_the_entropy_of_the_data_at_best():
 def test_the_rows_are_the_specifications():
     assert len(sequences()) == 100 and len(QUESTION) == 5
     assert sequences().count(ids_of("ABCDG")) == 55
-    assert toy_room.SYMBOLS[QUESTION[2]] + toy_room.SYMBOLS[QUESTION[3]] == "CD"
+    assert toy.SYMBOLS[QUESTION[2]] + toy.SYMBOLS[QUESTION[3]] == "CD"

@@ -1,4 +1,4 @@
-"""Models whose answers are known: hand-made bodies behind the real seam, and small settings to ask them with.
+"""Models whose answers are known: hand-made bodies behind the model interface, and small settings to ask them with.
 
 Each reads its prompt as text and answers with certainty. They know the right answer of every test question (the truth
 is drawn with the same seed), so that what they do with it is the only thing a probe can find.

@@ -1,4 +1,4 @@
-"""Models that return conditional probabilities worked out by hand, behind the real seam."""
+"""Models that return conditional probabilities worked out by hand, behind the real model interface."""
 
 from collections.abc import Callable
 from itertools import pairwise

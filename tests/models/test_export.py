@@ -66,6 +66,16 @@ def test_the_merged_model_answers_as_the_adapted_one(make, more, tmp_path):
         assert (out / name).read_bytes() == (tmp_path / "base" / name).read_bytes()
 
 
+def test_what_a_killed_export_left_does_not_open_and_the_next_one_is_whole(tmp_path):
+    llada_net().save_pretrained(tmp_path / "base")
+    adapter = adapt(llada_net(), tmp_path / "adapter")
+    left = tmp_path / "merged.partial"
+    left.mkdir()
+    (left / "model-00001-of-00009.safetensors").write_bytes(b"half")
+    out = export(tmp_path / "base", tmp_path / "merged", adapter)
+    assert not left.exists() and {f.name for f in out.iterdir()} == {f.name for f in (tmp_path / "base").iterdir()}
+
+
 def test_bfloat16_is_rounded_once(tmp_path):
     llada_net().to(torch.bfloat16).save_pretrained(tmp_path / "base")
     adapter = adapt(llada_net(), tmp_path / "adapter")

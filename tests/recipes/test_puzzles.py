@@ -6,8 +6,7 @@ import pytest
 import torch
 
 from helpers.oracle import oracle
-from maskwise.probes.coherence import Pace
-from maskwise.runs.settings import ITEMS
+from maskwise.probes.paces import ITEMS, Pace
 from maskwise.tasks.coherence import NAMES, ideal_marginals, make_puzzle
 from puzzles import MASK, SEPARATOR, START, WORDS, by_closed_form, draw_line, records_of, table_lines, train
 

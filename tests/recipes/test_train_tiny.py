@@ -12,8 +12,8 @@ import maskwise as mw
 from corpus import load_zoo_tokenizer
 from muon import Muon, orthogonal
 from task_accuracy import accuracies, hidden_states, make_exam
-from tiny_step import ANSWER, KINDS, TOY, Training, balanced, corrupt, make_net
-from train_tiny import length_at, scale_of, train
+from tiny_step import ANSWER, KINDS, TOY, Training, balanced, make_net, mask_answers, mask_plainly
+from train_tiny import kind_of, length_at, scale_of, shortened, train
 
 TOKENIZER = load_zoo_tokenizer()
 MASK = TOKENIZER.mask_token_id
@@ -27,13 +27,14 @@ def english(tmp_path_factory) -> Path:
 
 
 def options(english: Path, out: Path, **more) -> argparse.Namespace:
-    usual = {"minutes": 0.02, "stop_after": None, "start": None, "rate": None, "seed": 0, "resume": False, "toy": True}
+    usual = {"minutes": 0.02, "stop_after": None, "start": None, "rate": None, "seed": 0, "resume": False, "toy": True,
+             "objective": None, "cut": None, "grow": None}  # fmt: skip
     return argparse.Namespace(english=english, out=out, **(usual | more))
 
 
 def new_training(name: str) -> Training:
     torch.manual_seed(0)
-    return Training(name, make_net(name, TOY, TOKENIZER, 256), MASK, 1e-2, torch.device("cpu"), seed=0)
+    return Training(KINDS[name], make_net(name, TOY, TOKENIZER, 256), MASK, 1e-2, torch.device("cpu"), seed=0)
 
 
 @pytest.mark.parametrize("name", KINDS)
@@ -47,7 +48,7 @@ def test_what_is_learnt_is_what_is_examined(name):
         rows[place, : prompt.row] = torch.tensor(prompt.ids[: prompt.row], dtype=torch.int16)
         rows[place, prompt.row] = prompt.answer_id | ANSWER
         rows[place, prompt.row + 1] = TOKENIZER.encode("].")[0]
-    for _ in range(100):
+    for _ in range(600 if kind.objective == "plain" else 100):  # of the plain one few rows hide the answer alone
         training.step(rows, progress=0.0, warmth=1.0)
     by_task = accuracies(training.plain_net(), exam, kind.shift, kind.causal)
     assert len(by_task) == 16 and sum(by_task) / 16 > 0.9
@@ -55,7 +56,7 @@ def test_what_is_learnt_is_what_is_examined(name):
 
 def test_toy_run_saves_resumes_and_opens(english, tmp_path):
     folder = tmp_path / "tiny-qwen"
-    scale = scale_of("tiny-qwen", "256x6", toy=True)
+    scale = scale_of(KINDS["tiny-qwen"], "256x6", toy=True)
     first = train("tiny-qwen", scale, options(english, folder, minutes=9, stop_after=0.01))
     second = train("tiny-qwen", scale, options(english, folder, minutes=first.seconds / 60 + 0.02, resume=True))
     assert second.steps > first.steps and second.tokens > first.tokens
@@ -95,7 +96,7 @@ def test_masking_weighs_only_masked_tokens_and_answers_half():
     draws = torch.Generator().manual_seed(0)
     ids = torch.randint(3, 50, (64, 128), generator=draws)
     answer = torch.rand(ids.shape, generator=draws) < 0.05
-    masked, weights = corrupt(ids, answer, MASK, 0.5, draws)
+    masked, weights = mask_answers(ids, answer, MASK, 0.5, draws)
     hidden = masked == MASK
     assert ((weights > 0) == hidden).all()
     assert (masked[~hidden] == ids[~hidden]).all()
@@ -103,6 +104,40 @@ def test_masking_weighs_only_masked_tokens_and_answers_half():
     share = hidden.float().mean(1)
     assert share.min() < 0.1 and share.max() > 0.8
     assert balanced(torch.ones(2, 3), torch.zeros(2, 3, dtype=torch.bool)).sum() == pytest.approx(1)
+
+
+def test_plain_weights_estimate_the_mean_over_all_tokens():
+    """1/t makes up for what is not masked: over draws, each token's weight has mean 1/(B L), whatever its row's t."""
+    draws = torch.Generator().manual_seed(0)
+    ids = torch.randint(3, 50, (16, 64), generator=draws)
+    drawn = [mask_plainly(ids, MASK, draws) for _ in range(400)]
+    for masked, weights in drawn[:20]:
+        assert ((weights > 0) == (masked == MASK)).all()
+        assert (masked[masked != MASK] == ids[masked != MASK]).all()
+        in_row = weights.amax(1, keepdim=True)
+        assert ((weights == 0) | (weights == in_row)).all()  # one t for a row
+    share = torch.stack([(masked == MASK).float().mean(1) for masked, _ in drawn])
+    assert share.mean().item() == pytest.approx(0.5, abs=0.01)
+    assert torch.histc(share, 4, 0, 1).div(share.numel()).sub(0.25).abs().max() < 0.03  # t is uniform
+    total = torch.stack([weights.sum() for _, weights in drawn])
+    assert total.mean().item() == pytest.approx(1, abs=0.05)
+
+
+def test_tiny_llada_has_the_plain_objective_and_options_change_it(english, tmp_path):
+    asked = options(english, tmp_path)
+    assert kind_of("tiny-llada", asked).objective == "plain"
+    changed = kind_of("tiny-llada", options(english, tmp_path, objective="focused", cut=0.5))
+    assert (changed.objective, changed.cut, changed.rate) == ("focused", 0.5, KINDS["tiny-llada"].rate)
+
+
+def test_cut_batches_are_shorter(english, tmp_path):
+    rows = torch.arange(20).view(2, 10)
+    assert shortened(rows, 4).tolist() == [[0, 1, 2, 3], [4, 5, 6, 7], [10, 11, 12, 13], [14, 15, 16, 17]]
+    assert shortened(rows, 7).tolist() == rows[:, :7].tolist()
+    scale = scale_of(KINDS["tiny-llada"], "256x6", toy=True)
+    facts = train("tiny-llada", scale, options(english, tmp_path, cut=1.0))
+    assert facts.tokens < facts.steps * scale.step_tokens
+    assert facts.cut == 1.0 and "100% of the batches cut" in (tmp_path / "README.md").read_text()
 
 
 def test_rows_grow():

@@ -15,8 +15,8 @@ from maskwise.errors import UserError
 if TYPE_CHECKING:
     from maskwise.report.results import Result
 
-Quick = Annotated[bool, typer.Option("--quick", help="A first look: short prompts, 4 tasks, few points.")]
-Points = Annotated[int | None, typer.Option(help="Test points a task, and passages of text.")]
+Quick = Annotated[bool, typer.Option("--quick", help="Short prompts, few tasks and points: minutes on a CPU.")]
+Points = Annotated[int | None, typer.Option(help="Test points per task, and passages of text.")]
 Seed = Annotated[int, typer.Option(min=0, max=LARGEST_SEED, help="Draws the examples and questions.")]
 Chat = Annotated[bool, typer.Option("--chat", help="Ask through the chat template (Instruct models).")]
 BatchTokens = Annotated[int | None, typer.Option(help="Tokens per batch; halved when memory runs out.")]
@@ -44,7 +44,7 @@ def diagnose(
     model: ModelName = "tiny-llada",
     probes: Annotated[str | None, typer.Option(help="Which probes, separated by commas; else the preset's.")] = None,
     quick: Quick = False,
-    full: Annotated[bool, typer.Option("--full", help="Every probe, 1000 points a task.")] = False,
+    full: Annotated[bool, typer.Option("--full", help="Every probe, 1000 points per task.")] = False,
     paper: Annotated[
         bool, typer.Option("--paper", help="The paper's setting and probes alone, beside what it published.")
     ] = False,
@@ -197,7 +197,7 @@ def cures(
     model: ModelName = "tiny-llada",
     adapter: Annotated[str | None, typer.Option(help="A mask-agnostic adapter of it; else the embedded one.")] = None,
     out: Annotated[Path | None, typer.Option("--out", help="Folder for the page, the figure and cures.json.")] = None,
-    points: Annotated[int | None, typer.Option(help="Questions a task.")] = None,
+    points: Annotated[int | None, typer.Option(help="Questions per task.")] = None,
     seed: Seed = 0,
     dtype: Dtype = "auto",
     device: Device = None,

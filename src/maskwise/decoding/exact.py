@@ -77,7 +77,8 @@ def outcomes(
         for group in _groups(branches, slots, mask_id):
             for after in _step([branches[i] for i in group], seen[group], slots, mask_id, found, state, parameters):
                 # ReMDM may mask again what is full, so only an adaptive strategy ends with the last mask.
-                if mask_id not in after.canvas if found.adaptive else step == count:
+                ended = mask_id not in after.canvas if found.adaptive else step == count
+                if ended:
                     done[after.canvas] += after.probability
                 else:
                     going.append(after)

@@ -2,6 +2,12 @@
 
 The noise is drawn here, on the host, from an explicit generator; the loss is computed inside the model's one `forward`
 (`Call`), so that DDP, FSDP2 and checkpointing see it. All losses are in nats, a mean over the examples of the call.
+
+    nelbo           Sahoo et al., Simple and Effective Masked Diffusion Language Models, arXiv 2406.07524; with the
+                    linear schedule the objective of LLaDA (Nie et al., arXiv 2502.09992)
+    blockwise       Sun, Wen and Wang, Why mask diffusion does not work, arXiv 2510.03289 (names the strategy; the
+                    objective is our reading of it)
+    mask_agnostic   Piskorz et al., Masks Can Be Distracting, arXiv 2511.21338
 """
 
 from collections.abc import Callable, Sequence

@@ -58,10 +58,11 @@ def ids_of(text: str) -> Canvas:
 
 
 def every_noise() -> list[Noised]:
-    """The NELBO of the data without chance: each of the three sequences under all 31 patterns of masks.
+    """The exact NELBO of the data: each of the three sequences under all 31 patterns of masks, none drawn at random.
 
-    A draw of the NELBO masks l ~ U{1..n} of n tokens with weight n/l, so a pattern of l masks counts 1 / (l C(n, l)).
-    `nelbo_call` takes a mean over examples; the weights are multiplied by their number, and so is a sum.
+    The NELBO draws l uniformly from 1..n, masks l of the n tokens and weights their losses by n/l. One pattern of l
+    masks therefore has probability 1 / (n C(n, l)) and total weight 1 / (l C(n, l)). `nelbo_call` takes the mean over
+    the examples it is given, so each weight is also multiplied by the number of examples: the result is the sum.
     """
     length, total = len(QUESTION), sum(COUNTS.values())
     patterns = [torch.tensor(rows) for count in range(1, length + 1) for rows in combinations(range(length), count)]

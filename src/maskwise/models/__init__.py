@@ -10,19 +10,12 @@ from maskwise.models.families import FAMILIES, imported
 from maskwise.models.locations import embedded_models
 
 if TYPE_CHECKING:
-    from maskwise.models.dream import DreamConfig, DreamModel
-    from maskwise.models.llada import LLaDAConfig, LLaDAModelLM
-    from maskwise.models.llada_moe import LLaDAMoEConfig, LLaDAMoEModelLM
-
-__all__ = [
-    "DreamConfig",
-    "DreamModel",
-    "LLaDAConfig",
-    "LLaDAMoEConfig",
-    "LLaDAMoEModelLM",
-    "LLaDAModelLM",
-    "embedded_models",
-]
+    from maskwise.models.dream import DreamConfig as DreamConfig
+    from maskwise.models.dream import DreamModel as DreamModel
+    from maskwise.models.llada import LLaDAConfig as LLaDAConfig
+    from maskwise.models.llada import LLaDAModelLM as LLaDAModelLM
+    from maskwise.models.llada_moe import LLaDAMoEConfig as LLaDAMoEConfig
+    from maskwise.models.llada_moe import LLaDAMoEModelLM as LLaDAMoEModelLM
 
 _CLASSES = {
     path.split(":")[1]: path
@@ -30,6 +23,8 @@ _CLASSES = {
     for path in (family.net_class, family.config_class)
     if path and path.startswith("maskwise.")
 }
+
+__all__ = [*_CLASSES, "embedded_models"]
 
 
 def __getattr__(name: str) -> Any:

@@ -17,7 +17,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from maskwise.errors import UserError
-from maskwise.files import refuse_occupied
+from maskwise.files import only_user_of, refuse_occupied
 from maskwise.models.configuration import read_settings
 from maskwise.models.locations import locate_checkpoint, refuse_two_adapters
 from maskwise.models.networks import weight_files
@@ -52,15 +52,22 @@ def export(source: str | Path, out: str | Path, adapter: str | Path | None = Non
     strays = sorted(changes.keys() - homes.keys())
     if strays:
         raise UserError(f"the adapter touches {strays[0]}, which the checkpoint's files do not hold: it cannot merge")
+    aside = out.with_name(f"{out.name}.partial")  # renamed when whole: a killed export leaves nothing that opens
+    if aside.is_symlink():
+        raise UserError(f"{aside} is a link: remove it, or choose another --out")
     try:
-        out.mkdir(parents=True, exist_ok=True)
-        for name in track(files, "Merging", console=Console(stderr=True), transient=True):
-            _write_merged(folder / name, out / name, changes)
-        for file in beside_the_weights(folder):
-            shutil.copyfile(file, out / file.name)
+        aside.mkdir(parents=True, exist_ok=True)
+        with only_user_of(aside):
+            for left in aside.iterdir():  # by an export that was killed
+                left.unlink()
+            for name in track(files, "Merging", console=Console(stderr=True), transient=True):
+                _write_merged(folder / name, aside / name, changes)
+            for file in beside_the_weights(folder):
+                shutil.copyfile(file, aside / file.name)
+            aside.replace(out)
     except (OSError, SafetensorError) as problem:
         reason = getattr(problem, "strerror", None) or problem
-        raise UserError(f"cannot write to {out}: {reason}; what is there is incomplete, choose another --out") from None
+        raise UserError(f"cannot write to {out}: {reason}; choose another --out") from None
     return out
 
 

@@ -5,30 +5,45 @@ import json
 from typing import Any
 
 import torch
+import torch.nn.functional as F
+from torch import Tensor
 
 from maskwise.models.base import Model
 
-SAMPLES = 64  # values of each weight, from its first to its last
+LANES = 1 << 20  # 8-byte words that are summed together: bounds the memory, whatever the size of a weight
 # Where and by what a configuration was written, and how it is run.
 NOT_THE_MODEL = ("_name_or_path", "transformers_version", "dtype", "torch_dtype", "_attn_implementation_autoset")
 
 
 def fingerprint(model: Model) -> str:
+    """Twelve letters that change with any byte of a weight, and with the configuration, adapters or tokenizer."""
     digest = hashlib.sha256()
-    sampled = []
     for name, weight in model.named_parameters():
-        digest.update(f"{name} {tuple(weight.shape)}".encode())
-        flat = weight.detach().flatten()
-        count = min(SAMPLES, len(flat))
-        places = torch.linspace(0, len(flat) - 1, count, dtype=torch.float64, device=flat.device).long()
-        sampled.append(flat[places].float())
-    if sampled:
-        digest.update(torch.cat(sampled).cpu().numpy().tobytes())  # one copy: a model may have thousands of weights
+        digest.update(f"{name} {weight.dtype} {tuple(weight.shape)}".encode())
+        digest.update(checksums(weight.detach()).cpu().numpy().tobytes())
     described = [_fields(getattr(model.core, "config", None))]
     described += [_fields(adapter) for adapter in getattr(model.net, "peft_config", {}).values()]
     digest.update(json.dumps(described, sort_keys=True, default=str).encode())
     digest.update(_tokenizer_text(model.tokenizer).encode(errors="surrogatepass"))
     return digest.hexdigest()[:12]
+
+
+def checksums(weight: Tensor) -> Tensor:
+    """One int64 for each 8 MiB of a weight, the same on every device: the sum of its 8-byte words times odd numbers.
+
+    Arithmetic is modulo 2^64, where an odd factor loses no bit: any change of one word changes the sum. The factors
+    differ from word to word, so words that change places change it too.
+    """
+    data = weight.contiguous().flatten().view(torch.uint8)
+    words = F.pad(data, (0, -len(data) % 8)).view(torch.int64)
+    factors = _odd_factors(min(LANES, len(words)), weight.device)
+    sums = [(part * factors[: len(part)]).sum() for part in words.split(LANES)]
+    return torch.stack(sums) if sums else words
+
+
+def _odd_factors(count: int, device: torch.device) -> Tensor:
+    """Odd numbers without a pattern, [count]: multiples of the golden ratio in 64 bits."""
+    return (torch.arange(1, count + 1, device=device) * -7046029254386353131) | 1
 
 
 def _fields(config: Any) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from transformers import AutoModelForCausalLM, PreTrainedConfig, PreTrainedModel
 from transformers.utils.logging import disable_progress_bar, get_verbosity, set_verbosity, set_verbosity_error
 
 from maskwise.errors import UserError
+from maskwise.files import is_plain_name
 from maskwise.models.families import Family, imported
 from maskwise.models.locations import read_object
 
@@ -81,4 +82,7 @@ def weight_files(folder: Path) -> list[str]:
     files = read_object(index).get("weight_map")
     if not isinstance(files, dict) or not files or not all(isinstance(file, str) for file in files.values()):
         raise UserError(f"{index} is not an index of weights: download it again")
+    outside = [name for name in files.values() if not is_plain_name(name)]
+    if outside:
+        raise UserError(f"{index} names {outside[0]!r}, which is not a file of its folder: download it again")
     return sorted(set(files.values()))

@@ -1,4 +1,4 @@
-"""location-masks: the location probe with k masks at the end: do masks change where the model looks?
+"""location-masks: the location probe with k masks at the end: do masks change the use of distant context?
 
 Paper probe 8, format B. Condition: {"location": 20, "masks": 50}.
 """
@@ -45,7 +45,7 @@ PROBE = Probe(
         Section(
             title="Do appended masks change the use of distant context?",
             question="The block of examples is moved as in the first probe, now with more masks behind the question. "
-            "Do masks make it look elsewhere, or only worse?",
+            "Do masks change which examples are used, or lower the accuracy everywhere?",
             paper="Masks flatten the curve mostly by lowering it, most of all near the question.",
             how_to_read="Lines that keep their shape but sink mean masks cost the same everywhere; a line that loses "
             "its rise at the right means they take away what stood near.",

@@ -55,7 +55,7 @@ PROBE = Probe(
     sections=(
         Section(
             title="What does its language cost?",
-            question="The negative evidence lower bound of held-out prose: how many nats a token takes to write down. "
+            question="The negative evidence lower bound of held-out prose: in nats per token. "
             "For an autoregressive model its exact negative log-likelihood.",
             paper="Not in the paper; asked for by its reviewers: does tuning cost language modelling?",
             how_to_read="Lower is better. Compare models with one tokenizer only; both then meet the same noise.",

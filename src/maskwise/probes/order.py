@@ -62,7 +62,7 @@ def claims(records: Sequence[Record]) -> list[Claim]:
     places = chosen[0]["masks"]
     at_random = sum(1 / n for n in range(1, places + 1)) / places
     return [
-        judged("reading-order", "the surest-first order is close to left to right", "Kendall's tau",
+        judged("reading-order", "the order by confidence is close to left to right", "Kendall's tau",
                [record["evidence"]["tau"] for record in chosen], "", asked=CLOSE_TAU, bounds=(-1, 1)),
         judged("leftmost-first", "most steps take the leftmost mask", "global AR-ness@1",
                [record["evidence"]["global1"] for record in chosen], "share", nothing=at_random, asked=CLOSE_ARNESS,

@@ -41,7 +41,9 @@ def paces() -> list[Pace]:
     found = []
     for strategy in STRATEGIES:
         if strategy.adaptive:
-            found += [Pace(strategy.name, parameters=parameters) for parameters in ADAPTIVE[strategy.name]]
+            defaults = {parameter.name: parameter.default for parameter in strategy.parameters}
+            settings = ADAPTIVE.get(strategy.name, (defaults,))
+            found += [Pace(strategy.name, parameters=parameters) for parameters in settings]
         else:
             found += [Pace(strategy.name, steps) for steps in (ITEMS, ITEMS // 2, 1)]
     return found

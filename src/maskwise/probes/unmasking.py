@@ -73,7 +73,7 @@ def beside_one_step(probe: str, curves: Callable[[Shown], list[Point]]) -> Calla
 
 
 def _curves(shown: Shown) -> list[Point]:
-    names = {"confidence": "surest first", "random": "random order"}
+    names = {"confidence": "most confident first", "random": "random order"}
     return [
         Point(name, entry["masks"], entry)
         for order, name in names.items()
@@ -96,9 +96,9 @@ PROBE = Probe(
     sections=(
         Section(
             title="Does decoding step by step undo the harm?",
-            question="The masks are filled in many steps, in random order or the surest first, instead of all at once. "
-            "Is the answer then right again?",
-            paper="In 40 steps the loss is recovered, best with the surest first.",
+            question="The masks are filled in many steps, in random order or the most confident first, instead of all "
+            "at once. Is the answer then right again?",
+            paper="In 40 steps the loss is recovered, best with the most confident first.",
             how_to_read="Lines above “1 step” show what patience buys. If they lie on it, steps do not help.",
             x_label=MASKS_AT_THE_END,
             at=K_EQUALS,

@@ -32,15 +32,19 @@ def read_run(folder: str | Path) -> Run:
     return Run(folder, _read_manifest(folder), _read_all_records(folder))
 
 
+def make_run_folder(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as problem:
+        raise UserError(f"cannot make the run folder {folder}: {problem.strerror}; choose another --out") from None
+
+
 def start_run(folder: Path, manifest: dict[str, Any]) -> None:
     """Creates a run folder, or takes up one made with the same model and settings.
 
     A line torn by a kill is dropped, and the files of several processes become one.
     """
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as problem:
-        raise UserError(f"cannot make the run folder {folder}: {problem.strerror}; choose another --out") from None
+    make_run_folder(folder)
     if (folder / MANIFEST).exists():
         _refuse_other_settings(folder, _read_manifest(folder), manifest)
         gather(folder, manifest)

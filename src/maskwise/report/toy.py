@@ -11,12 +11,12 @@ from maskwise.report.results import Result
 Toy = dict[str, Any]
 
 PARTS = ("AB", "A, not B", "B, not A", "neither")
-PARALLEL, SEQUENTIAL = "one parallel step", "left to right, one a step"
+PARALLEL, SEQUENTIAL = "one parallel step", "left to right, one token per step"
 
 
 def lines_of(toy: Toy) -> dict[str, list[float]]:
     """Name -> shares, in the order of the table; the rule left-to-right is the sequential line."""
-    rules = {f"rule {rule}": shares for rule, shares in toy["rules"].items() if rule != "left-to-right"}
+    rules = {rule: shares for rule, shares in toy["rules"].items() if rule != "left-to-right"}
     return {"data": toy["data"], PARALLEL: toy["parallel"], SEQUENTIAL: toy["sequential"], **rules}
 
 
@@ -45,7 +45,7 @@ def toy_result(toy: Toy) -> Result:
 
 def _rows(toy: Toy) -> list[tuple[str, ...]]:
     passes = {PARALLEL: 1.0, SEQUENTIAL: toy["forwards"]["left-to-right"]}
-    passes |= {f"rule {rule}": count for rule, count in toy["forwards"].items()}
+    passes |= toy["forwards"]
     return [
         (
             name,
@@ -76,5 +76,5 @@ def three_sentences(toy: Toy) -> list[str]:
         f"One token at a time from left to right gives the data back (distance {exact:.3f}): the second token is asked "
         "for once the first stands.",
         "One token at a time is not enough where the place is chosen by what was drawn: low-confidence writes AB "
-        f"{100 * often:.0f} % of the time instead of {100 * wanted:.0f} %; of the rules {nearest} comes nearest.",
+        f"{100 * often:.0f} % of the time instead of {100 * wanted:.0f} %; of the strategies {nearest} comes nearest.",
     ]

@@ -5,6 +5,7 @@ import json
 import platform
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from dataclasses import asdict, replace
 from importlib.metadata import version
 from pathlib import Path
@@ -12,6 +13,7 @@ from typing import Any
 
 from maskwise import __version__
 from maskwise.errors import UserError
+from maskwise.files import only_user_of
 from maskwise.models.base import Model
 from maskwise.models.fingerprint import fingerprint
 from maskwise.probes import PROBES
@@ -20,7 +22,7 @@ from maskwise.probes.probe import Asker, Item, Probe, Settings, Setup, Unit
 from maskwise.probes.text import load_text
 from maskwise.progress import progress_bar
 from maskwise.randomness import LAW
-from maskwise.records.folder import gather, read_run, start_run, write_manifest
+from maskwise.records.folder import gather, make_run_folder, read_run, start_run, write_manifest
 from maskwise.records.record import Key, key_of
 from maskwise.runs.runner import Crew, batch_budget, check_fit, join_crew, record_items
 from maskwise.runs.settings import check, fit_to_model
@@ -97,9 +99,18 @@ def refuse_unasked(data: Mapping[str, Dataset], settings: Settings, probes: Sequ
 def run_units(model: Model, units: Sequence[Unit], folder: Path, manifest: dict[str, Any], budget: int) -> None:
     """Asks what the folder does not hold yet. All processes of a torchrun call this together."""
     crew = join_crew()
-    if crew.rank == 0:
-        start_run(folder, manifest)
-    crew.wait()
+    with ExitStack() as held:
+        if crew.rank == 0:
+            make_run_folder(folder)
+            held.enter_context(only_user_of(folder))
+            start_run(folder, manifest)
+        crew.wait()
+        _ask_and_gather(model, units, folder, manifest, budget, crew)
+
+
+def _ask_and_gather(
+    model: Model, units: Sequence[Unit], folder: Path, manifest: dict[str, Any], budget: int, crew: Crew
+) -> None:
     done = {key_of(record) for record in read_run(folder).records}
     crew.wait()
     try:

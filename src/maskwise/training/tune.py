@@ -2,6 +2,7 @@
 
 import json
 import os
+from contextlib import ExitStack
 from dataclasses import asdict
 from importlib.metadata import version
 from importlib.util import find_spec
@@ -15,6 +16,7 @@ from transformers.utils import logging
 
 from maskwise import __version__
 from maskwise.errors import UserError
+from maskwise.files import only_user_of
 from maskwise.models.base import Model
 from maskwise.models.locations import locate_checkpoint
 from maskwise.models.opening import open as open_model
@@ -87,25 +89,28 @@ def tune(
         "dropped": pairs.dropped,
         "trained_parameters": trained,
     }
-    if processes.is_main_process:
-        begin(out, {"identity": identity, "counts": counts, "versions": _versions()})
-    processes.wait_for_everyone()
-    views = held_out_views(held_out, settings, model.mask_id)
-    trainer = make_trainer(model, training, settings, out, views, locate_checkpoint(name)[0])
-    with torch.autocast(model.device.type, torch.bfloat16, enabled=trainer.args.bf16):  # as it is measured afterwards
-        before = measure(model, model, views) if views else None
-    for callback in callbacks or []:
-        trainer.add_callback(callback)
-    if with_tensorboard and trainer.is_world_process_zero():
-        trainer.add_callback(_board(out / "logs"))
-    train(trainer, out)
-    return finish(trainer, out, before, {"model": name, "out": str(out), **counts})
+    with ExitStack() as held:
+        if processes.is_main_process:
+            with saving(out / "settings.json", "nothing was begun"):
+                out.mkdir(parents=True, exist_ok=True)
+            held.enter_context(only_user_of(out))
+            begin(out, {"identity": identity, "counts": counts, "versions": _versions()})
+        processes.wait_for_everyone()
+        views = held_out_views(held_out, settings, model.mask_id)
+        trainer = make_trainer(model, training, settings, out, views, locate_checkpoint(name)[0])
+        with torch.autocast(model.device.type, torch.bfloat16, enabled=trainer.args.bf16):  # as it is measured after
+            before = measure(model, model, views) if views else None
+        for callback in callbacks or []:
+            trainer.add_callback(callback)
+        if with_tensorboard and trainer.is_world_process_zero():
+            trainer.add_callback(_board(out / "logs"))
+        train(trainer, out)
+        return finish(trainer, out, before, {"model": name, "out": str(out), **counts})
 
 
 def begin(out: Path, description: dict[str, Any]) -> None:
     """Says what the folder is for, and removes what an interrupted save left in it."""
     with saving(out / "settings.json", "nothing was begun"):
-        out.mkdir(parents=True, exist_ok=True)
         drop_incomplete(out / "checkpoints")
         write_json(out / "settings.json", description)
 

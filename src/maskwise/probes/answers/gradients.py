@@ -90,10 +90,15 @@ def mask_groups(model: Model, prompt: Prompt, near: int) -> list[int]:
     own, mask_id = own_rows(model, prompt), model.mask_id
     others = [place for place, token in enumerate(prompt.ids) if token != mask_id and place not in own]
     closest = set(sorted(others, key=lambda place: abs(place - prompt.row))[:near])
-    return [
-        0 if place in own else 1 if token == mask_id else 2 if place in closest else 3
-        for place, token in enumerate(prompt.ids)
-    ]
+
+    def group(place: int, token: int) -> int:
+        if place in own:
+            return 0
+        if token == mask_id:
+            return 1
+        return 2 if place in closest else 3
+
+    return [group(place, token) for place, token in enumerate(prompt.ids)]
 
 
 def group_sums(values: Tensor, groups: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor]:
