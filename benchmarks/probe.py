@@ -39,7 +39,8 @@ def probe_units(model: Model, size: Size, tasks: int, points: int) -> list[Unit]
     words = load_words()
     episodes = [draw(task, words, relevant, distractors, points) for task in TASKS[:tasks]]
     return [
-        Unit(range(points), len(variants), partial(few_shot_items, asker, episode, variants)) for episode in episodes
+        Unit(range(points), len(variants), partial(few_shot_items, asker, lambda _, one=episode: one, variants))
+        for episode in episodes
     ]
 
 

@@ -56,9 +56,9 @@ TUNING = TuneSettings(
     lora_rank=8, lora_alpha=16, bf16=False, save_every=200, eval_every=0, held_out=0,
 )  # fmt: skip
 TOY_TUNING = replace(TUNING, steps=2, batch=2, warmup=0, context=200, max_masks=20, curriculum=0, many=40)
-TASKS = replace(DEFAULT, probes=("mask-count", "nelbo"))
+TASKS = replace(DEFAULT, probes=("mask-count", "nelbo"), relevant=(10,))
 TOY_TASKS = replace(
-    QUICK, probes=TASKS.probes, tasks=QUICK.tasks[:2], points=2, passages=2, relevant=2, distractors=2
+    QUICK, probes=TASKS.probes, tasks=QUICK.tasks[:2], points=2, passages=2, relevant=(2,), distractors=2
 ).changed("mask-count", mask_counts=(2, 40))
 
 Value = tuple[str, float]  # a task (or "pairs", "text") and what was measured at one of its points

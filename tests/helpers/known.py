@@ -17,7 +17,7 @@ from transformers import AutoTokenizer
 
 from maskwise.models.base import Model
 from maskwise.probes.probe import Settings
-from maskwise.runs.settings import DEFAULT, QUICK
+from maskwise.runs.settings import QUICK
 from maskwise.tasks.episodes import draw
 from maskwise.tasks.rules import TASKS
 from maskwise.tasks.words import load_words
@@ -34,12 +34,22 @@ def with_parameters(settings: Settings, **changes: dict) -> Settings:
 
 
 LOCATIONS = (0, 2, 4)
+FIRST_PROBES = ("location", "question-position", "mask-count", "filler", "natural-text")
 SMALL = with_parameters(
-    replace(QUICK, tasks=TASK_NAMES, points=6, relevant=2, distractors=4, passages=4, passage_words=12),
+    replace(
+        QUICK,
+        probes=FIRST_PROBES,
+        tasks=TASK_NAMES,
+        points=6,
+        relevant=(2,),
+        distractors=4,
+        passages=4,
+        passage_words=12,
+    ),
     location={"locations": LOCATIONS},
     question_position={"locations": LOCATIONS, "places": PLACES},
     mask_count={"mask_counts": (1, 2, 5, 20)},
-    filler={"filler_counts": (0, 5, 20)},
+    filler={"filler_counts": (0, 5, 20), "after_two_masks": ()},
     location_masks={"locations": LOCATIONS, "mask_counts": (2, 20)},
     context_length={"distractors": (0, 4)},
     recall={
@@ -52,7 +62,7 @@ SMALL = with_parameters(
     natural_text={"counts": (0, 3)},
     attribution={"places": PLACES},
 )
-CORE_PROBES = replace(SMALL, probes=DEFAULT.probes)
+CORE_PROBES = replace(SMALL, probes=(*FIRST_PROBES[:4], "context-length", "location-masks", "natural-text"))
 DECODED = with_parameters(
     replace(SMALL, probes=(*SMALL.probes, "unmasking", "few-steps")),
     unmasking={"steps": 5, "masks": (2, 12)},

@@ -21,6 +21,7 @@ from maskwise.probes import PROBES, labelled, points
 from maskwise.probes.answers.nelbo import noised, score
 from maskwise.probes.answers.plain import ask
 from maskwise.probes.answers.steps import before_commit, decode
+from maskwise.probes.examples import unlabelled
 from maskwise.probes.probe import Asker, Setup
 from maskwise.probes.shots_masks import shots_against_masks
 from maskwise.probes.summary import summarise
@@ -60,7 +61,7 @@ def little(make=tiny_llada, **more):
 
 
 def accuracy(summary, probe):
-    return {tuple(e["condition"].values()): e["accuracy"] for e in summary["probes"][probe]}
+    return {tuple(unlabelled(e["condition"]).values()): e["accuracy"] for e in summary["probes"][probe]}
 
 
 # All of them

@@ -16,11 +16,17 @@ from helpers.known import (
 )
 from helpers.tiny import tiny_ar, tiny_dream
 from maskwise.errors import UserError
+from maskwise.probes import filler, mask_count
+from maskwise.probes.examples import unlabelled
+from maskwise.probes.filler import END
+from maskwise.probes.probe import Asker, Setup
 from maskwise.probes.summary import summarise
 from maskwise.records.folder import read_run
-from maskwise.runs.diagnose import diagnose
+from maskwise.runs.diagnose import diagnose, plan
 from maskwise.scoring.scores import NO_SKILL
 from maskwise.tasks.episodes import CHANCE
+from maskwise.tasks.prompts import filler_id
+from maskwise.tasks.words import load_words
 
 
 def summary_of(reply, folder, settings=SMALL):
@@ -30,7 +36,7 @@ def summary_of(reply, folder, settings=SMALL):
 def accuracies(summary, probe, **fixed):
     """{the rest of the condition: accuracy} of the entries whose condition holds these values."""
     return {
-        tuple(value for name, value in entry["condition"].items() if name not in fixed): entry["accuracy"]
+        tuple(value for name, value in unlabelled(entry["condition"]).items() if name not in fixed): entry["accuracy"]
         for entry in summary["probes"][probe]
         if fixed.items() <= entry["condition"].items()
     }
@@ -45,8 +51,9 @@ def test_copying_the_nearest_rule_is_full_locality(tmp_path):
     assert sides["right"] == pytest.approx({(0,): CHANCE, (2,): CHANCE, (4,): 1})
     assert sides["middle"] == pytest.approx({(0,): CHANCE, (2,): 1, (4,): CHANCE})
     assert sides["left"] == pytest.approx({(0,): 1, (2,): CHANCE, (4,): CHANCE})
-    far = next(entry for entry in summary["probes"]["location"] if entry["condition"] == {"location": 0})
-    assert far["paired"]["baseline"] == {"location": 4} and far["paired"]["difference"] == pytest.approx(-2 / 3)
+    far = next(entry for entry in summary["probes"]["location"] if entry["condition"]["location"] == 0)
+    assert far["paired"]["baseline"] == {"location": 4, "relevant": 2}
+    assert far["paired"]["difference"] == pytest.approx(-2 / 3)
     assert far["paired"]["p"] == pytest.approx(2 * 0.5**8)  # all 8 points that changed (of 12) changed for the worse
 
 
@@ -80,9 +87,40 @@ def test_fillers_tell_length_from_masks(tmp_path):
     assert accuracies(summary, "filler", filler=".") == pytest.approx({(0,): 1, (5,): 1, (20,): CHANCE})
 
 
+def test_fillers_after_two_masks_differ_from_masks_in_nothing_else(tmp_path):
+    settings = replace(SMALL, probes=("mask-count", "filler")).changed(
+        "filler", filler_counts=(), after_two_masks=(".", END), mask_counts=(2, 20)
+    )
+    summary = summary_of(confused_by_length, tmp_path / "length", settings)
+    for kind in (".", END):
+        assert accuracies(summary, "filler", filler=kind, format="B") == pytest.approx({(0,): 1, (18,): CHANCE})
+    last = next(
+        e for e in summary["probes"]["filler"] if (e["condition"]["filler"], e["condition"]["fillers"]) == (END, 18)
+    )
+    assert unlabelled(last["paired"]["baseline"]) == {"filler": END, "fillers": 0, "format": "B"}
+    summary = summary_of(distracted, tmp_path / "masks", settings)
+    assert {entry["accuracy"] for entry in summary["probes"]["filler"]} == {1.0}
+    assert {entry["masks"] for entry in summary["probes"]["filler"]} == {2}
+    assert accuracies(summary, "mask-count")[20,] == pytest.approx(CHANCE)
+
+
+def test_the_prompt_of_two_masks_and_fillers_is_that_of_masks_with_other_tokens():
+    model = known_model(distracted)
+    settings = replace(SMALL, probes=("mask-count", "filler")).changed(
+        "filler", after_two_masks=(".",), mask_counts=(20,)
+    )
+    asker = Asker(model.tokenizer, model.mask_id, filler_id(model.tokenizer, "."))
+    setup = Setup(model, asker, settings, load_words(), "", {}, [])
+    items = [item for unit in plan(setup, [mask_count.PROBE, filler.PROBE]) for item in unit.items([0], set())]
+    (masks,) = {i.prompt.ids for i in items if i.condition.get("masks") == 20 and i.key[1] == "verb-largest"}
+    (stops,) = {i.prompt.ids for i in items if "format" in i.condition and i.key[1] == "verb-largest"}
+    assert len(masks) == len(stops) and masks[:-18] == stops[:-18]
+    assert set(masks[-20:]) == {model.mask_id} and set(stops[-18:]) == {asker.filler_id}
+
+
 def test_a_guessing_model_has_no_scores(tmp_path):
     summary = summary_of(lambda questions, asked, text: "B", tmp_path)
-    for score in summary["scores"].values():
+    for score in (summary["scores"][name] for name in ("mask_tax", "locality", "degradation")):
         assert score == {"value": None, "low": None, "high": None, "why": NO_SKILL}
     for entry in summary["probes"]["location"]:
         assert (entry["accuracy"], entry["confidence"], entry["entropy"]) == pytest.approx((CHANCE, 1, 0))
@@ -107,7 +145,7 @@ def test_the_summary_has_the_promised_shape(tmp_path):
     model = tiny_dream(tokenizer=shipped_tokenizer(), vocab=2048, window=2048, mask_token_id=1)
     summary = summarise(read_run(diagnose(model, CORE_PROBES, tmp_path)))
     assert list(summary) == ["model", "out", "settings", "scores", "probes"]
-    assert set(summary["scores"]) == {"mask_tax", "locality", "degradation", "recall_locality"}
+    assert {"mask_tax", "locality", "degradation"} <= summary["scores"].keys()
     assert list(summary["probes"]) == list(CORE_PROBES.probes)
     for probe, entries in summary["probes"].items():
         for entry in entries:

@@ -41,7 +41,7 @@ def test_json_is_one_object_and_nothing_else(checkpoint, tmp_path):
     summary = json.loads(result.stdout)
     assert list(summary) == ["model", "out", "settings", "scores", "probes"]
     assert (summary["settings"]["seed"], summary["settings"]["points"], summary["out"]) == (3, 1, str(tmp_path / "run"))
-    assert [entry["n"] for entry in summary["probes"]["location"]] == [4, 4, 4]
+    assert [entry["n"] for entry in summary["probes"]["location"]] == [5, 5, 5]
     again = maskwise(*arguments, "--out", tmp_path / "run")  # nothing is asked again
     assert json.loads(again.stdout) == summary
 
@@ -75,7 +75,7 @@ def test_without_out_the_folder_is_named_after_model_and_settings(checkpoint, tm
         (["--words", "none.json"], "cannot read none.json: No such file"),
         (["--text", "none.txt"], "cannot read none.txt: No such file"),
         (["--batch-tokens", "0", "--quick", "--points", "1"], "--batch-tokens must be at least 1"),
-        (["--full", "--probes", "location"], "the window of"),
+        (["--full", "--probes", "location"], "the context length of"),
         (["--quick", "--chat"], "no chat template"),
         (["--dtype", "int3"], "unknown dtype"),
     ],

@@ -45,8 +45,15 @@ def diagnose(
     probes: Annotated[str | None, typer.Option(help="Which probes, separated by commas; else the preset's.")] = None,
     quick: Quick = False,
     full: Annotated[bool, typer.Option("--full", help="Every probe, 1000 points per task.")] = False,
+    paper: Annotated[
+        bool, typer.Option("--paper", help="The paper's setting and probes alone, beside what it published.")
+    ] = False,
     out: Annotated[Path | None, typer.Option(help="Run folder; else one under runs/ named after all settings.")] = None,
     points: Points = None,
+    relevant: Annotated[
+        str | None, typer.Option(help="Relevant examples; several numbers, as 1,10, are asked one after the other.")
+    ] = None,
+    distractors: Annotated[int | None, typer.Option(help="Distracting examples beside the relevant ones.")] = None,
     seed: Seed = 0,
     chat: Chat = False,
     words: Annotated[Path | None, typer.Option(help="Word lists of your own: JSON, {category: [word, ...]}.")] = None,
@@ -61,14 +68,18 @@ def diagnose(
     json: Json = False,
 ) -> None:
     """Measure context locality and sensitivity to appended masks; writes a report. Run again, it resumes."""
-    if quick and full:
-        raise UserError("--quick and --full exclude each other: name one")
+    named = [name for name, chosen in (("quick", quick), ("full", full), ("paper", paper)) if chosen]
+    if len(named) > 1:
+        raise UserError(f"--{named[0]} and --{named[1]} exclude each other: name one")
+    if paper and (relevant, distractors) != (None, None):
+        raise UserError("--paper asks 10 relevant examples among 40: leave --relevant and --distractors out")
     from maskwise.runs import settings as presets
 
-    preset = presets.QUICK if quick else presets.FULL if full else presets.DEFAULT
+    preset = {"quick": presets.QUICK, "full": presets.FULL, "paper": presets.PAPER}.get("".join(named), presets.DEFAULT)
     listed_probes = dict.fromkeys(name.strip() for name in probes.split(",")) if probes is not None else preset.probes
     wanted = replace(preset, probes=tuple(listed_probes), seed=seed, chat=chat)
     wanted = wanted if points is None else replace(wanted, points=points, passages=points)
+    wanted = presets.with_examples(wanted, _numbers(relevant), distractors)
     presets.check(wanted)
 
     from maskwise.models.opening import open as open_model
@@ -94,6 +105,14 @@ def diagnose(
         return print_json(readings[0].summary)
     print_summary(readings[0])
     typer.echo(f"report: {page}")
+
+
+def _numbers(listed: str | None) -> tuple[int, ...] | None:
+    """`1,10` as (1, 10); whatever is no number is left for the check to refuse."""
+    if listed is None:
+        return None
+    parts = [part.strip() for part in listed.split(",")]
+    return tuple(int(part) if part.isdecimal() else 0 for part in parts)
 
 
 def report(

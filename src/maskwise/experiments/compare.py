@@ -13,6 +13,7 @@ from typing import Any
 from maskwise.errors import UserError
 from maskwise.models.locations import locate_checkpoint
 from maskwise.models.opening import open as open_model
+from maskwise.probes.examples import main_records
 from maskwise.probes.mask_count import degradation
 from maskwise.probes.probe import Settings
 from maskwise.records.folder import MANIFEST, Run
@@ -75,7 +76,7 @@ def compare(folders: Sequence[Path]) -> tuple[dict[str, Any], list[Reading]]:
 def figures_of(reading: Reading) -> dict[str, Any]:
     """A model's own numbers; null where they were not measured or do not apply."""
     scores = reading.summary["scores"]
-    counts = reading.entries("mask-count")
+    counts = main_records(reading.entries("mask-count"))
     held_out = reading.entries("nelbo")
     steps = few_steps_of(reading.run)
     return {
@@ -110,7 +111,7 @@ def by_steps(records: Sequence[Record]) -> dict[str, list[Record]]:
 
 def changes_between(before: Run, after: Run) -> dict[str, Any]:
     """What is different after, each with a paired 95 % interval."""
-    pairs = {probe: (of_probe(before, probe), of_probe(after, probe)) for probe in PROBES}
+    pairs = {probe: (main_records(of_probe(before, probe)), main_records(of_probe(after, probe))) for probe in PROBES}
     then, now = (by_steps(side) for side in pairs["few-steps"])
     most = min((max((r["masks"] for r in side), default=0) for side in pairs["mask-count"]), default=0)
     return {

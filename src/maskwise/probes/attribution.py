@@ -30,7 +30,7 @@ def ordered_episodes(setup: Setup) -> Iterator[tuple[Episode, range]]:
     """Each task's episode and the points to ask of it: at most every ordering of every question."""
     count = min(setup.settings.points, setup.own["orderings"] * setup.own["questions"])
     settings = setup.settings
-    for episode in episodes(setup, settings.relevant, settings.distractors, setup.own["questions"]):
+    for episode in episodes(setup, settings.main_relevant, settings.distractors, setup.own["questions"]):
         for points in slices(count):
             yield episode, points
 
@@ -80,6 +80,7 @@ PROBE = Probe(
     name=NAME,
     group="evidence",
     about="gradients of the answer by example",
+    presets=("full", "paper"),
     units=units,
     parameters=ORDERINGS | PLACES,
     quick=QUICK_ORDERINGS | {"places": ("right", "left")},

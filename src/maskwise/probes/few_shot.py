@@ -1,11 +1,13 @@
 """What the few-shot probes share: episodes of the 16 tasks, and prompts built from variants."""
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 
+from maskwise.probes.examples import labelled, one_context_per_task
 from maskwise.probes.probe import Asker, Item, Setup, Unit, Variant, slices
 from maskwise.records.record import Key, make_key
-from maskwise.tasks.episodes import Episode, Question, blocked, draw, mixed
+from maskwise.tasks.episodes import Episode, Question, blocked, draw, draw_afresh, example_words, mixed
 from maskwise.tasks.prompts import Encoded, Place, Prompt, closed, encode_question, opened
 from maskwise.tasks.rules import TASKS
 
@@ -19,25 +21,46 @@ def episodes(setup: Setup, relevant: int, distractors: int, points: int) -> Iter
 
 
 def few_shot_units(setup: Setup, variants: Sequence[Variant]) -> Iterator[Unit]:
-    """All variants of all probes together, so that equal prompts are asked once."""
-    settings = setup.settings
-    if variants:
-        yield from episode_units(setup, variants, settings.relevant, settings.distractors)
+    """All variants of all probes with the same number of relevant examples together: equal prompts are asked once."""
+    for number, some in by_number(setup, variants).items():
+        yield from episode_units(setup, some, number, setup.settings.distractors, not one_context_per_task(number))
 
 
-def episode_units(setup: Setup, variants: Sequence[Variant], relevant: int, distractors: int) -> Iterator[Unit]:
+def by_number(setup: Setup, variants: Sequence[Variant]) -> dict[int, list[Variant]]:
+    """The variants by their number of relevant examples, which their conditions name from here on."""
+    found: dict[int, list[Variant]] = {}
+    for variant in variants:
+        number = setup.settings.main_relevant if variant.relevant is None else variant.relevant
+        named = replace(variant, relevant=number, condition=labelled(variant.condition, number))
+        found.setdefault(number, []).append(named)
+    return found
+
+
+def context_of(setup: Setup, episode: Episode, afresh: bool) -> Callable[[int], Episode]:
+    """The episode as a test point sees it: its own examples where they are drawn afresh for each."""
+    if not afresh:
+        return lambda point: episode
+    shown = example_words(setup.words, setup.settings.held_out)
+    return partial(draw_afresh, episode, shown)
+
+
+def episode_units(
+    setup: Setup, variants: Sequence[Variant], relevant: int, distractors: int, afresh: bool = False
+) -> Iterator[Unit]:
     points = setup.settings.points
     for episode in episodes(setup, relevant, distractors, points):
+        make = partial(few_shot_items, setup.asker, context_of(setup, episode, afresh), variants)
         for some in slices(points):
-            yield Unit(some, len(variants), partial(few_shot_items, setup.asker, episode, variants))
+            yield Unit(some, len(variants), make)
 
 
 def few_shot_items(
-    asker: Asker, episode: Episode, variants: Sequence[Variant], points: Sequence[int], done: Collection[Key]
-) -> Iterator[Item]:
+    asker: Asker, context: Callable[[int], Episode], variants: Sequence[Variant], points: Sequence[int],
+    done: Collection[Key],
+) -> Iterator[Item]:  # fmt: skip
     """The items of these test points that are not yet done."""
-    orders = {(v.location, v.distractors): _order(episode, v) for v in variants}
     for point in points:
+        episode = context(point)
         test = episode.tests[point]
         encoded: dict[tuple[int | None, int | None, Place], Encoded] = {}
         for variant in variants:
@@ -47,7 +70,7 @@ def few_shot_items(
             order = (variant.location, variant.distractors)
             if (*order, variant.place) not in encoded:
                 encoded[*order, variant.place] = encode_question(
-                    asker.tokenizer, orders[order], test, variant.place, asker.chat
+                    asker.tokenizer, _order(episode, variant), test, variant.place, asker.chat
                 )
             yield Item(key, variant.condition, _prompt(asker, encoded[*order, variant.place], variant), test.letter)
 
@@ -59,4 +82,5 @@ def _order(episode: Episode, variant: Variant) -> tuple[Question, ...]:
 
 def _prompt(asker: Asker, encoded: Encoded, variant: Variant) -> Prompt:
     ending = opened if variant.open else closed
-    return ending(encoded, asker.mask_id, variant.masks, [asker.filler_id] * variant.fillers)
+    filler = asker.filler_id if variant.filler_id is None else variant.filler_id
+    return ending(encoded, asker.mask_id, variant.masks, [filler] * variant.fillers)

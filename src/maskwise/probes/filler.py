@@ -2,47 +2,103 @@
 
 Paper probe 6, format A with n fillers after the closed bracket: as many tokens as masks, none of them a mask.
 Condition: {"filler": ".", "fillers": 50}.
+
+Ours, format B: two masks as in the mask-count probe, then n fillers: full stops or the model's end token. With k = n+2
+the prompt is that of k masks but for the kind of the tokens 3 to k, so nothing else can differ. Condition: {"filler":
+".", "fillers": 48, "format": "B"}, or "filler": "end token". Without fillers it is the prompt of two masks.
 """
 
-from maskwise.probes.probe import Probe, Setup, Variant, first_condition
-from maskwise.probes.section import Point, Section, Shown
+from collections.abc import Sequence
+
+from maskwise.probes.probe import Probe, Setup, Variant
+from maskwise.probes.section import Entry, Point, Section, Shown
+from maskwise.records.record import Condition
+from maskwise.tasks.prompts import filler_id as text_filler_id
 
 NAME = "filler"
 
 
+END = "end token"
+
+
 def variants(setup: Setup) -> list[Variant]:
     text = setup.settings.filler
-    return [Variant(NAME, {"filler": text, "fillers": n}, fillers=n) for n in setup.own["filler_counts"]]
+    found = [Variant(NAME, {"filler": text, "fillers": n}, fillers=n) for n in setup.own["filler_counts"]]
+    for filler in setup.own["after_two_masks"]:
+        token = filler_token(setup, filler)
+        if token is not None:
+            found += [
+                Variant(NAME, {"filler": filler, "fillers": k - 2, "format": "B"}, open=True, masks=2, fillers=k - 2,
+                        filler_id=token)
+                for k in setup.own["mask_counts"]
+            ]  # fmt: skip
+    return found
+
+
+def filler_token(setup: Setup, filler: str) -> int | None:
+    """The token of a filler after two masks; without an end token a note says so."""
+    if filler != END:
+        return text_filler_id(setup.asker.tokenizer, filler)
+    token = setup.asker.tokenizer.eos_token_id
+    if token is None:
+        setup.note(f"{NAME}: not asked with end tokens, which the tokenizer does not have")
+    return token
+
+
+def fewest_fillers(condition: Condition, conditions: Sequence[Condition]) -> Condition | None:
+    """The baseline: the fewest fillers of the same kind in the same format."""
+    same = [c for c in conditions if (c["filler"], c.get("format")) == (condition["filler"], condition.get("format"))]
+    return min(same, key=lambda c: int(c["fillers"]))
 
 
 def filler_name(filler: str) -> str:
-    return "full stops" if filler == "." else f"“{filler}” repeated"
+    return {".": "full stops", END: "end tokens"}.get(filler, f"“{filler}” repeated")
 
 
 def _points(shown: Shown) -> list[Point]:
-    """The mask-count curve is drawn beside the control: the control means nothing without it."""
+    """The mask-count curve is drawn beside the control: the control means nothing without it.
+
+    x is the number of masks, or of fillers in format A; in format B two masks and fillers count together.
+    """
     masks = [Point("masks", entry["masks"], entry) for entry in shown.entries("mask-count")]
-    return masks + [
-        Point(filler_name(entry["condition"]["filler"]), entry["condition"]["fillers"], entry)
-        for entry in shown.entries(NAME)
-    ]
+    controls = []
+    for entry in shown.entries(NAME):
+        condition, kind = entry["condition"], filler_name(entry["condition"]["filler"])
+        if condition.get("format") == "B":
+            controls.append(Point(f"2 masks, then {kind}", condition["fillers"] + 2, entry))
+        else:
+            controls.append(Point(kind, condition["fillers"], entry))
+    return masks + controls
+
+
+def strictest(entries: Sequence[Entry]) -> list[Entry]:
+    """The entries of one control, by the number of fillers: full stops in format B where they were asked."""
+    format_b = [e for e in entries if e["condition"].get("format") == "B" and e["condition"]["filler"] != END]
+    chosen = format_b or [e for e in entries if "format" not in e["condition"]]
+    return sorted(chosen, key=lambda entry: entry["condition"]["fillers"])
 
 
 PROBE = Probe(
     name=NAME,
     group="context",
     about="full stops in the place of appended masks",
-    presets=("quick", "default", "full"),
+    presets=("quick", "default", "full", "paper"),
     variants=variants,
-    parameters={"filler_counts": (0, 5, 10, 20, 50, 100, 200)},
-    quick={"filler_counts": (0, 20, 100)},
+    parameters={
+        "filler_counts": (0, 5, 10, 20, 50, 100, 200),
+        "after_two_masks": (".", END),
+        "mask_counts": (2, 5, 10, 20, 50, 100, 200),
+    },
+    paper={"after_two_masks": ()},
+    quick={"filler_counts": (), "after_two_masks": (".",), "mask_counts": (2, 20, 200)},
     not_causal="an autoregressive model never sees what follows its answer",
-    baseline=first_condition,
+    baseline=fewest_fillers,
     sections=(
         Section(
             title="Is it the masks, or just more text?",
             question="Full stops take the place of the extra masks. If any extra tokens did the harm, full stops would "
-            "do it too.",
+            "do it too. After two masks they stand exactly where the other masks stood; in the paper's control they "
+            "follow the closed bracket.",
             paper="LLaDA loses only 3 points (Base) and 10 (Instruct) to full stops, far less than to masks: it is the "
             "masks. Dream: full stops and masks alike.",
             how_to_read="Compare the two lines: masks low and full stops level means the masks themselves distract; "

@@ -21,6 +21,7 @@ PROBE = Probe(
     name=NAME,
     group="evidence",
     about="questions about real text, by the share of masks (--data)",
+    presets=("full", "paper"),
     units=units,
     takes=lambda data_set: data_set == NAME,
     parameters=SHARES,

@@ -61,6 +61,7 @@ PROBE = Probe(
     name=NAME,
     group="evidence",
     about="gradients of the answer by kind of token",
+    presets=("full", "paper"),
     units=units,
     parameters=ORDERINGS | EXTRA_MASKS,
     quick=QUICK_ORDERINGS,

@@ -8,12 +8,11 @@ Paper probe 4, format B: relevant examples and distractors mixed at random, k ma
 """
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
 from maskwise.probes.filler import NAME as FILLER
-from maskwise.probes.filler import filler_name
+from maskwise.probes.filler import filler_name, strictest
 from maskwise.probes.probe import NO_MASK_TOKEN, Probe, ScoreRule, Sentences, Setup, Variant
 from maskwise.probes.section import K_EQUALS, MASKS_AT_THE_END, Measure, Section, Shown, by_masks
 from maskwise.records.record import Condition, Record
@@ -70,7 +69,7 @@ def _seen(shown: Shown) -> str:
 
 
 def _fillers(shown: Shown) -> str:
-    entries: list[dict[str, Any]] = sorted(shown.entries(FILLER), key=lambda entry: entry["condition"]["fillers"])
+    entries = strictest(shown.entries(FILLER))
     if len(entries) < 2:
         return ""
     first, last = entries[0], entries[-1]
@@ -113,10 +112,11 @@ PROBE = Probe(
     name=NAME,
     group="context",
     about="more and more masks after the question",
-    presets=("quick", "default", "full"),
+    presets=("quick", "default", "full", "paper"),
     variants=variants,
+    each_number=True,
     parameters={"mask_counts": (1, 2, 5, 10, 20, 50, 100, 200)},
-    quick={"mask_counts": (2, 20, 100)},
+    quick={"mask_counts": (2, 20, 200)},
     not_causal=NO_MASK_TOKEN,
     baseline=two_masks,
     scores=(MASK_TAX, DEGRADATION),

@@ -69,6 +69,7 @@ PROBE = Probe(
     name=NAME,
     group="evidence",
     about="points in space by the order of the examples",
+    presets=("full", "paper"),
     units=units,
     parameters={"clouds": 5, "examples": 100, "points": 1000},
     quick={"clouds": 2, "examples": 40},

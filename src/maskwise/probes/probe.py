@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
+from maskwise.probes.examples import PAPER_RELEVANT, main_of
 from maskwise.probes.section import Entry, Section, Shown, TextTable
 from maskwise.records.record import Condition, Key, Record
 from maskwise.scoring.claims import Claim
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from maskwise.probes.answers.plain import Answer
 
 Answerer = Callable[["Model", Sequence[Prompt]], "list[Answer]"]
-Preset = Literal["quick", "default", "full"]
+Preset = Literal["quick", "default", "full", "paper"]
 Group = Literal["context", "evidence", "coherence"]
 
 NO_MASK_TOKEN = "an autoregressive model has no mask token"
@@ -37,7 +38,9 @@ POINTS_PER_UNIT = 100  # what is prepared, sorted by length and asked together
 class Settings:
     """What a run asks: the numbers that its probes share, and each probe's own `parameters`.
 
-    The default asks 100 points of each of the 16 tasks, with 10 relevant examples among 40 distractors.
+    The default asks 100 points of each of the 16 tasks, with 10 relevant examples among 40 distractors. Several numbers
+    in `relevant` are asked one after the other by the probes with `each_number`, the others use `main_relevant`
+    (probes/examples.py).
     """
 
     preset: str
@@ -45,7 +48,7 @@ class Settings:
     tasks: tuple[str, ...]
     points: int = 100
     seed: int = 0
-    relevant: int = 10
+    relevant: tuple[int, ...] = (PAPER_RELEVANT,)
     distractors: int = 40
     filler: str = "."
     passages: int = 200
@@ -53,6 +56,10 @@ class Settings:
     held_out: float = 0.5
     chat: bool = False
     parameters: Mapping[str, Mapping[str, Any]] = field(default_factory=dict, hash=False)
+
+    @property
+    def main_relevant(self) -> int:
+        return main_of(self.relevant)
 
     def changed(self, probe: str, **parameters: Any) -> "Settings":
         """The same with other parameters of one probe."""
@@ -119,7 +126,8 @@ class Variant:
     """One way to put a few-shot question. `condition` is what the record says of it; the rest builds the prompt.
 
     location None mixes relevant examples and distractors at random. open: format B (the prompt ends in masks), else
-    format A (the answer alone is masked). A float in `masks` is a share of the length. distractors None means all.
+    format A (the answer alone is masked). A float in `masks` is a share of the length. distractors None means all,
+    relevant None the run's main number of relevant examples, filler_id None the token of the run's filler.
     """
 
     probe: str
@@ -130,6 +138,8 @@ class Variant:
     open: bool = False
     masks: int | float = 1
     fillers: int = 0
+    relevant: int | None = None
+    filler_id: int | None = None
 
 
 def slices(points: int) -> list[range]:
@@ -203,8 +213,9 @@ class Probe:
 
     group: what it is about. about: a line for the help. presets: which ask it without being told to.
     variants: the ways in which a few-shot question is put; all such probes share their episodes and are asked together.
+    each_number: its variants are asked with every number of relevant examples of the run, not with the main one alone.
     units: everything else that is asked.
-    parameters: the probe's own numbers; quick: those that differ in the preset quick.
+    parameters: the probe's own numbers; quick and paper: those that differ in the presets of these names.
     not_causal: why an autoregressive model is not asked, empty if it is. takes: whether it asks about a data set given
     with --data, by the set's name.
     baseline: which condition a condition is compared with. measures: the summary's entries for the records of one
@@ -218,9 +229,11 @@ class Probe:
     about: str
     presets: tuple[Preset, ...] = ("full",)
     variants: Callable[[Setup], list[Variant]] | None = None
+    each_number: bool = False
     units: Callable[[Setup], Iterable[Unit]] | None = None
     parameters: Mapping[str, Any] = field(default_factory=dict)
     quick: Mapping[str, Any] = field(default_factory=dict)
+    paper: Mapping[str, Any] = field(default_factory=dict)
     not_causal: str = ""
     takes: Callable[[str], bool] = lambda data_set: False
     baseline: Callable[[Condition, Sequence[Condition]], Condition | None] = no_baseline

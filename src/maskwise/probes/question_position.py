@@ -4,7 +4,7 @@ Paper probe 2, format A. Condition: {"question": "left", "location": 20}.
 """
 
 from maskwise.probes.location import BOTH_SIDES as NAME
-from maskwise.probes.location import LOCALITY, LOCATIONS, QUICK_LOCATIONS, nearest
+from maskwise.probes.location import LOCALITY, LOCATIONS, nearest
 from maskwise.probes.probe import Probe, Setup, Variant
 from maskwise.probes.section import Section, named_curves
 
@@ -24,10 +24,10 @@ PROBE = Probe(
     name=NAME,
     group="context",
     about="the same with the question first, in the middle or last",
-    presets=("quick", "default", "full"),
+    presets=("quick", "default", "full", "paper"),
     variants=variants,
     parameters=LOCATIONS | PLACES,
-    quick=QUICK_LOCATIONS | {"places": ("right", "left")},
+    quick={"locations": (0, 15), "places": ("right", "left")},
     not_causal="an autoregressive model reads only what stands before the question, so it is always last",
     baseline=nearest,
     scores=(LOCALITY,),

@@ -93,6 +93,7 @@ PROBE = Probe(
     name=NAME,
     group="evidence",
     about="gain from more examples against loss to more masks",
+    presets=("full", "paper"),
     units=units,
     parameters={"shots": (5, 25), "masks": (1, 200)},
     quick={"masks": (1, 100)},

@@ -2,14 +2,27 @@
 
 import math
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from maskwise.probes import PROBES
+from maskwise.probes.examples import (
+    Number,
+    WithNumber,
+    in_order,
+    in_words,
+    number_of,
+    numbers_in,
+    score_name,
+    unlabelled,
+    with_number,
+)
 from maskwise.probes.probe import Probe, ScoreRule
-from maskwise.probes.section import Entry
+from maskwise.probes.published import published_beside
+from maskwise.probes.section import Entry, Shown
 from maskwise.records.folder import Run
 from maskwise.records.record import Condition, Record, condition_order, condition_text
 from maskwise.scoring.changes import paired_difference
@@ -43,7 +56,8 @@ def summarise(run: Run, probes: Sequence[Probe] = PROBES) -> dict[str, Any]:
         if records:
             summary |= {key: compute(records) for key, compute in probe.extras.items()}
     judged = claims_of(by_probe, probes)
-    return summary | ({"claims": judged} if judged else {})
+    expected = published_beside(summary)
+    return summary | ({"claims": judged} if judged else {}) | ({"published": expected} if expected else {})
 
 
 def unknown_probe(name: str) -> Probe:
@@ -61,15 +75,57 @@ def score_rules(probes: Sequence[Probe]) -> dict[str, tuple[ScoreRule, list[Prob
 
 
 def scores_of(by_probe: dict[str, list[Record]], probes: Sequence[Probe], autoregressive: bool) -> dict[str, Score]:
-    """Every score the probes know; of several probes that give it the last one that was run counts."""
+    """Every score the probes know, for each number of relevant examples asked (probes/examples.py).
+
+    Of several probes that give a score, the last one that was run counts.
+    """
     found = {}
     for name, (rule, giving) in score_rules(probes).items():
         if autoregressive and all(probe.not_causal for probe in giving):
             found[name] = null_score(NO_MASKS)
             continue
-        ran = [probe for probe in giving if by_probe.get(probe.name)]
-        found[name] = rule.formula(by_probe[ran[-1].name]) if ran else null_score()
+        asked = [by_probe.get(probe.name, []) for probe in giving]
+        numbers = numbers_in(record for records in asked for record in records)
+        found[name] = null_score()
+        for number in numbers:
+            records = [same for records in asked if (same := with_number(records, number))][-1]
+            found[score_name(name, number, number == numbers[0])] = rule.formula(records)
     return found
+
+
+def scores_shown(summary: dict[str, Any], probes: Sequence[Probe]) -> list[ScoreRule]:
+    """The scores of a summary in their order, one for each number of relevant examples; titles tell them apart."""
+    found: list[ScoreRule] = []
+    for rule, giving in score_rules(probes).values():
+        asked = (entry for probe in giving for entry in summary["probes"].get(probe.name, []))
+        numbers = numbers_in(asked) or [None]
+        named = [(score_name(rule.name, number, number == numbers[0]), number) for number in numbers]
+        found += [rule_of_number(rule, name, number) for name, number in named if name in summary["scores"]]
+    return found
+
+
+def rule_of_number(rule: ScoreRule, name: str, number: Number) -> ScoreRule:
+    """The rule of one number of relevant examples: its words see the entries of that number alone."""
+    words, named = rule.sentences, "" if number is None else f", {in_words(number)}"
+    if words is not None:
+        words = replace(
+            words,
+            topic=words.topic + named,
+            seen=_seeing(words.seen, number),
+            no_skill=None if words.no_skill is None else _seeing(words.no_skill, number),
+            beside=None if words.beside is None else _seeing(words.beside, number),
+        )
+    return replace(rule, name=name, title=rule.title + named, sentences=words)
+
+
+def _seeing(words: Callable[[Shown], str], number: Number) -> Callable[[Shown], str]:
+    return lambda shown: words(WithNumber(shown, number))
+
+
+def probes_giving(score: str, probes: Sequence[Probe]) -> list[Probe]:
+    """The probes that give a score, also by its name for one number of relevant examples (`locality_1`)."""
+    rules = score_rules(probes)
+    return rules[score if score in rules else score.rsplit("_", 1)[0]][1]
 
 
 def claims_of(by_probe: dict[str, list[Record]], probes: Sequence[Probe]) -> list[Claim]:
@@ -88,17 +144,27 @@ def entries(probe: Probe, records: Sequence[Record]) -> list[Entry]:
     groups: dict[str, list[Record]] = defaultdict(list)
     for record in records:
         groups[condition_text(record["condition"])].append(record)
-    conditions = sorted((group[0]["condition"] for group in groups.values()), key=condition_order)
+    asked = sorted((group[0]["condition"] for group in groups.values()), key=condition_order)
     found = []
-    for condition in conditions:
-        group = groups[condition_text(condition)]
-        baseline = probe.baseline(condition, conditions)
-        entry = _entry(condition, group)
-        if baseline is not None and baseline != condition:
-            before = groups[condition_text(baseline)]
-            entry["paired"] = {"baseline": baseline, **paired_difference(group, before)}
-        found += probe.measures(entry, group)
+    for number in in_order(map(number_of, asked)):
+        same = [condition for condition in asked if number_of(condition) == number]
+        for condition in same:
+            found += _condition_entries(probe, condition, same, groups)
     return found
+
+
+def _condition_entries(
+    probe: Probe, condition: Condition, conditions: Sequence[Condition], groups: dict[str, list[Record]]
+) -> list[Entry]:
+    """`conditions`: those with the same number of relevant examples, among which the baseline is."""
+    group = groups[condition_text(condition)]
+    plain = {condition_text(unlabelled(one)): one for one in conditions}
+    baseline = probe.baseline(unlabelled(condition), [unlabelled(one) for one in conditions])
+    entry = _entry(condition, group)
+    if baseline is not None and baseline != unlabelled(condition):
+        named = plain[condition_text(baseline)]
+        entry["paired"] = {"baseline": named, **paired_difference(group, groups[condition_text(named)])}
+    return probe.measures(entry, group)
 
 
 def _entry(condition: Condition, group: Sequence[Record]) -> Entry:

@@ -7,10 +7,11 @@ Paper probe 7: 40 decoding steps, random or highest-confidence order, format B. 
 from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import partial
 
-from maskwise.probes.few_shot import episodes
+from maskwise.probes.examples import labelled, one_context_per_task
+from maskwise.probes.few_shot import context_of, episodes
 from maskwise.probes.probe import NO_MASK_TOKEN, Asker, Item, Probe, Setup, Unit, first_of_same, slices
 from maskwise.probes.section import K_EQUALS, MASKS_AT_THE_END, Point, Section, Shown
-from maskwise.records.record import Condition, Key, still_to_ask
+from maskwise.records.record import Condition, Key, make_key
 from maskwise.tasks.episodes import Episode, mixed
 from maskwise.tasks.prompts import encode_question, opened
 
@@ -33,23 +34,30 @@ def step_units(setup: Setup, probe: str, plans: Sequence[Plan]) -> Iterator[Unit
     from maskwise.probes.answers.steps import decode
 
     settings, count = setup.settings, min(setup.settings.points, setup.own["points"])
-    for episode in episodes(setup, settings.relevant, settings.distractors, count):
+    number = settings.main_relevant
+    for episode in episodes(setup, number, settings.distractors, count):
+        context = context_of(setup, episode, not one_context_per_task(number))
         for condition, steps, order in plans:
             answer = partial(decode, steps=steps, rule=STRATEGY_OF_ORDER[order], seed=settings.seed)
             for masks in setup.own["masks"]:
-                make = partial(step_items, setup.asker, episode, probe, condition | {"masks": masks})
+                asked = labelled(condition | {"masks": masks}, number)
+                make = partial(step_items, setup.asker, context, probe, asked)
                 for points in slices(count):
                     yield Unit(points, 1, make, answer, DECODING_COST)
 
 
 def step_items(
-    asker: Asker, episode: Episode, probe: str, condition: Condition, points: Sequence[int], done: Collection[Key]
-) -> Iterator[Item]:
+    asker: Asker, context: Callable[[int], Episode], probe: str, condition: Condition, points: Sequence[int],
+    done: Collection[Key],
+) -> Iterator[Item]:  # fmt: skip
     """Format B, mixed examples, as in the mask-count probe; `condition` names the masks."""
-    examples = mixed(episode)
-    for key, point, _ in still_to_ask(probe, episode.task.name, points, [condition], done):
+    for point in points:
+        episode = context(point)
         test = episode.tests[point]
-        encoded = encode_question(asker.tokenizer, examples, test, "right", asker.chat)
+        key = make_key(probe, episode.task.name, point, condition)
+        if key in done:
+            continue
+        encoded = encode_question(asker.tokenizer, mixed(episode), test, "right", asker.chat)
         yield Item(key, condition, opened(encoded, asker.mask_id, int(condition["masks"])), test.letter)
 
 
@@ -78,8 +86,10 @@ PROBE = Probe(
     name=NAME,
     group="evidence",
     about="the masks filled in many steps",
+    presets=("full", "paper"),
     units=units,
     parameters=STEP_MASKS | {"steps": 40},
+    paper={"points": 1000},
     quick=QUICK_STEP_MASKS,
     not_causal=NO_MASK_TOKEN,
     baseline=first_of_same,

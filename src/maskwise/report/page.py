@@ -15,11 +15,12 @@ from maskwise.probes.section import Measure, Section
 from maskwise.report import figures
 from maskwise.report.comparison import Row
 from maskwise.report.panels import in_order, panels
+from maskwise.report.published import PUBLISHED_HEAD, published_rows, setting_in_words
 from maskwise.report.readings import Reading, differing_settings
 from maskwise.report.sections import sections_for
 from maskwise.report.sentences import opening, what_this_run_shows
 from maskwise.report.templates import render
-from maskwise.report.tiles import Tile, tiles
+from maskwise.report.tiles import Tile, tiles_of
 from maskwise.scoring.numbers import between, number, p_value, percent, points
 
 KINDS = {family.name: family.title for family in FAMILIES}
@@ -61,7 +62,7 @@ def build(readings: Sequence[Reading], changes: Sequence[Row] = ()) -> tuple[str
         shown.append(view)
         drawings |= files
     labels = [reading.label for reading in readings]
-    models = [_model_view(reading) for reading in readings]
+    models = [_model_view(reading, found) for reading, found in zip(readings, tiles_of(readings), strict=True)]
     page = render(
         "page.html.jinja",
         title=labels[0] if len(labels) == 1 else "Side by side: " + ", ".join(labels),
@@ -72,6 +73,7 @@ def build(readings: Sequence[Reading], changes: Sequence[Row] = ()) -> tuple[str
         ],
         changes=changes,
         sections=shown,
+        published_head=PUBLISHED_HEAD,
         notes=_notes(readings),
         differing=[name.replace("_", " ") for name in differing_settings(readings)],
         settings=_settings_tables(readings),
@@ -80,7 +82,7 @@ def build(readings: Sequence[Reading], changes: Sequence[Row] = ()) -> tuple[str
     return page, drawings
 
 
-def _model_view(reading: Reading) -> dict[str, Any]:
+def _model_view(reading: Reading, scores: Sequence[Tile]) -> dict[str, Any]:
     model = reading.manifest["model"]
     facts = [
         model["name"],
@@ -93,9 +95,11 @@ def _model_view(reading: Reading) -> dict[str, Any]:
         "label": reading.label,
         "folder": str(reading.folder),
         "complete": reading.manifest["complete"],
+        "paper": setting_in_words(reading.manifest["settings"]),
+        "published": published_rows(reading.summary),
         "facts": [fact for fact in facts if fact != reading.label],
         "sentences": opening(reading),
-        "tiles": [_tile_view(tile) for tile in tiles(reading)],
+        "tiles": [_tile_view(tile) for tile in scores],
     }
 
 

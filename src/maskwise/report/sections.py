@@ -5,8 +5,10 @@ explanations.
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
+from maskwise.probes.examples import Number, WithNumber, in_words, numbers_in
 from maskwise.probes.section import Measure, Point, Section, Shown
 from maskwise.report.readings import Reading
 
@@ -17,13 +19,35 @@ def sections_for(readings: Sequence[Reading]) -> list[tuple[str, Section]]:
     ran = dict.fromkeys(name for found in summaries for name, entries in found.items() if entries)
     probes = [probe for probe in readings[0].probes if probe.name in ran and probe.sections]
     known = [
-        (probe.name, section)
+        (probe.name, one)
         for probe in probes
         for section in probe.sections
         if len(readings) > 1 or not section.side_by_side
+        for one in by_number(probe.name, section, readings)
     ]
     names = {probe.name for probe in probes}
     return known + [(name, plain_section(name, readings)) for name in ran if name not in names]
+
+
+def by_number(probe: str, section: Section, readings: Sequence[Reading]) -> list[Section]:
+    """The section once for each number of relevant examples with which the probe was asked."""
+    numbers = numbers_in(entry for reading in readings for entry in reading.entries(probe))
+    return [_of_number(probe, section, number, several=len(numbers) > 1) for number in numbers]
+
+
+def _of_number(probe: str, section: Section, number: Number, several: bool) -> Section:
+    says, masks = section.says, section.masks
+    drawn = "the same for every question" if number is None else "drawn afresh for each question"
+    told = f" {in_words(number).replace('example', 'relevant example')} in the context, {drawn}."
+    return replace(
+        section,
+        points=lambda shown: section.points(WithNumber(shown, number)),
+        says=None if says is None else lambda shown: says(WithNumber(shown, number)),
+        masks=None if masks is None else lambda shown: masks(WithNumber(shown, number)),
+        title=f"{section.title} ({in_words(number)})" if several else section.title,
+        name=f"{section.name or probe}-{number}" if several and number is not None else section.name,
+        caption=section.caption + told if several or number is not None else section.caption,
+    )
 
 
 def plain_section(probe: str, readings: Sequence[Reading]) -> Section:

@@ -6,7 +6,7 @@ from typing import Any
 
 from maskwise.probes.probe import ScoreRule
 from maskwise.probes.section import Measure, Point, Section
-from maskwise.probes.summary import score_rules
+from maskwise.probes.summary import probes_giving, scores_shown
 from maskwise.report.panels import along
 from maskwise.report.readings import Reading
 from maskwise.scoring.intervals import none_seen
@@ -29,7 +29,7 @@ class Sentence:
 
 
 def opening(reading: Reading) -> list[Sentence]:
-    rules = [rule for rule, _ in score_rules(reading.probes).values()]
+    rules = scores_shown(reading.summary, reading.probes)
     return [*(score_sentence(rule, reading) for rule in rules if rule.sentences is not None), how_sure(reading)]
 
 
@@ -40,7 +40,7 @@ def score_sentence(rule: ScoreRule, reading: Reading) -> Sentence:
     if reading.is_autoregressive and words.autoregressive is not None:
         return Sentence(words.topic, *words.autoregressive)
     if score["value"] is None and score["why"] != NO_SKILL:
-        asked = any(reading.entries(probe.name) for probe in score_rules(reading.probes)[rule.name][1])
+        asked = any(reading.entries(probe.name) for probe in probes_giving(rule.name, reading.probes))
         return Sentence(words.topic, "Not measured.", words.takes if asked else "The probe was not run.")
     seen = words.seen(reading)
     if score["value"] is None:
@@ -76,8 +76,7 @@ def nothing_differed(name: str, reading: Reading) -> str:
     score = reading.summary["scores"][name]
     if score["value"] is None or not score["value"] == score["low"] == score["high"] == 0:
         return ""
-    _, giving = score_rules(reading.probes)[name]
-    entries = [reading.entries(probe.name) for probe in giving]
+    entries = [reading.entries(probe.name) for probe in probes_giving(name, reading.probes)]
     asked = min(entry["n"] for entry in [found for found in entries if found][-1])
     return f"0 of {asked} answers changed; 95{NBSP}% upper bound {percent(none_seen(asked), 1)}"
 

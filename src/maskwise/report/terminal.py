@@ -8,8 +8,9 @@ from rich.table import Table
 from rich.text import Text
 
 from maskwise.probes.section import TextTable
-from maskwise.probes.summary import score_rules
+from maskwise.probes.summary import scores_shown
 from maskwise.report.comparison import Row
+from maskwise.report.published import PUBLISHED_HEAD, PUBLISHED_TITLE, published_rows
 from maskwise.report.readings import Reading
 from maskwise.report.sentences import nothing_differed, verdict_number
 from maskwise.scoring.numbers import between, number, percent
@@ -35,13 +36,15 @@ def print_summary(reading: Reading) -> None:
     for probe in reading.probes:
         for table in probe.tables(summary) if probe.tables is not None else []:
             console.print(_text_table(table))
+    if summary.get("published"):
+        console.print(_text_table(TextTable(PUBLISHED_TITLE, PUBLISHED_HEAD, published_rows(summary)), 1))
     if summary.get("claims"):
         console.print(_claims(summary["claims"]))
 
 
 def _scores(reading: Reading) -> Table:
     table = Table("score", "value", "95 % interval", "what it is", box=None, pad_edge=False, header_style="dim")
-    for rule, _ in score_rules(reading.probes).values():
+    for rule in scores_shown(reading.summary, reading.probes):
         score = reading.summary["scores"][rule.name]
         interval = between(score["low"], score["high"]) if score["value"] is not None else score["why"]
         interval = nothing_differed(rule.name, reading) or interval

@@ -1,12 +1,14 @@
 """The scores of a run as tiles: a number, its interval in words, and the same for a little drawing."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from maskwise.probes.probe import ScoreRule
-from maskwise.probes.summary import score_rules
+from maskwise.probes.summary import scores_shown
 from maskwise.report.readings import Reading
 from maskwise.report.sentences import nothing_differed
 from maskwise.scoring.numbers import NBSP, between, digits_of, percent
+from maskwise.scoring.scores import null_score
 
 
 @dataclass(frozen=True)
@@ -21,11 +23,19 @@ class Tile:
 
 
 def tiles(reading: Reading) -> list[Tile]:
-    return [score_tile(rule, reading) for rule, _ in score_rules(reading.probes).values()]
+    return tiles_of([reading])[0]
+
+
+def tiles_of(readings: Sequence[Reading]) -> list[list[Tile]]:
+    """The tiles of each reading, the same scores in the same order for all."""
+    rules: dict[str, ScoreRule] = {}
+    for reading in readings:
+        rules = {rule.name: rule for rule in scores_shown(reading.summary, reading.probes)} | rules
+    return [[score_tile(rule, reading) for rule in rules.values()] for reading in readings]
 
 
 def score_tile(rule: ScoreRule, reading: Reading) -> Tile:
-    score = reading.summary["scores"][rule.name]
+    score = reading.summary["scores"].get(rule.name, null_score())
     if score["value"] is None:
         return Tile(rule.title, "–", score["why"], rule.meaning, None)
     digits = digits_of(score)

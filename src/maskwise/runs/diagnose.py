@@ -74,7 +74,13 @@ def diagnose(
 def plan(setup: Setup, probes: Sequence[Probe]) -> list[Unit]:
     """What the run consists of. All few-shot variants share their units, so that equal prompts are asked once."""
     own = {probe.name: replace(setup, own=setup.settings.parameters[probe.name]) for probe in probes}
-    variants = [v for probe in probes if probe.variants is not None for v in probe.variants(own[probe.name])]
+    variants = [
+        replace(variant, relevant=number)
+        for probe in probes
+        if probe.variants is not None
+        for number in (setup.settings.relevant if probe.each_number else [None])
+        for variant in probe.variants(own[probe.name])
+    ]
     units = list(few_shot_units(setup, variants))
     for probe in probes:
         if probe.units is not None:

@@ -6,36 +6,64 @@ from typing import Any
 
 from maskwise.errors import UserError
 from maskwise.probes import PROBES
+from maskwise.probes.examples import PAPER_RELEVANT
 from maskwise.probes.probe import Preset, Probe, Settings
 from maskwise.tasks.rules import TASKS
 
 QUICK_NUMBERS: Mapping[str, Any] = {
-    "tasks": ("country-smallest", "capitalised-largest", "animal-smallest", "verb-largest"),
-    "points": 9,
-    "relevant": 5,
+    "tasks": ("animal-smallest", "verb-largest", "emotion-smallest", "object-largest", "colour-smallest"),
+    "points": 3,
+    "relevant": (1,),
     "distractors": 15,
-    "passages": 40,
+    "passages": 20,
     "passage_words": 50,
 }
 NUMBERS: Mapping[Preset, Mapping[str, Any]] = {
     "quick": QUICK_NUMBERS,
-    "default": {"tasks": tuple(task.name for task in TASKS)},
-    "full": {"tasks": tuple(task.name for task in TASKS), "points": 1000, "passages": 1000},
+    "default": {"tasks": tuple(task.name for task in TASKS), "relevant": (1, PAPER_RELEVANT)},
+    "full": {
+        "tasks": tuple(task.name for task in TASKS),
+        "points": 1000,
+        "relevant": (1, PAPER_RELEVANT),
+        "passages": 1000,
+    },
+    # Piskorz et al. (arXiv 2511.21338): every test point of a task sees the same ten examples among forty distractors.
+    "paper": {"tasks": tuple(task.name for task in TASKS), "points": 1000, "relevant": (PAPER_RELEVANT,)},
 }
 
 
 def preset(name: Preset, probes: Sequence[Probe] = PROBES) -> Settings:
     """What a preset asks: its probes, the shared numbers, and the parameters of every probe that could be named."""
-    quick = name == "quick"
     return Settings(
         preset=name,
         probes=tuple(probe.name for probe in probes if name in probe.presets),
-        parameters={probe.name: {**probe.parameters, **(probe.quick if quick else {})} for probe in probes},
+        parameters={probe.name: {**probe.parameters, **_of_preset(probe, name)} for probe in probes},
         **NUMBERS[name],
     )
 
 
-QUICK, DEFAULT, FULL = preset("quick"), preset("default"), preset("full")
+def _of_preset(probe: Probe, name: Preset) -> Mapping[str, Any]:
+    return {"quick": probe.quick, "paper": probe.paper}.get(name, {})
+
+
+QUICK, DEFAULT, FULL, PAPER = preset("quick"), preset("default"), preset("full"), preset("paper")
+
+
+def with_examples(settings: Settings, relevant: tuple[int, ...] | None, distractors: int | None) -> Settings:
+    """The settings with other numbers of examples. Places among the distractors keep their share of the way.
+
+    A probe's `locations` and its own numbers of `distractors` count distractors, so they grow and shrink with them.
+    """
+    if relevant is not None:
+        settings = replace(settings, relevant=tuple(dict.fromkeys(relevant)))
+    if distractors is None or distractors == settings.distractors:
+        return settings
+    before = settings.distractors
+    for probe, parameters in settings.parameters.items():
+        for name in {"locations", "distractors"} & parameters.keys():
+            scaled = dict.fromkeys(round(count * distractors / before) for count in parameters[name])
+            settings = settings.changed(probe, **{name: tuple(scaled)})
+    return replace(settings, distractors=distractors)
 
 
 def fit_to_model(settings: Settings, causal: bool, probes: Sequence[Probe] = PROBES) -> tuple[Settings, list[str]]:
@@ -56,5 +84,9 @@ def check(settings: Settings, probes: Sequence[Probe] = PROBES) -> None:
             raise UserError(f"unknown probe {name!r}: choose among {', '.join(known)}")
     if not settings.probes:
         raise UserError(f"no probe named: choose among {', '.join(known)}")
+    if not settings.relevant or min(settings.relevant) < 1:
+        raise UserError("--relevant takes numbers of at least 1 separated by commas, such as 1,10")
+    if settings.distractors < 1:
+        raise UserError(f"--distractors must be at least 1, not {settings.distractors}")
     if min(settings.points, settings.passages) < 1:
         raise UserError(f"--points must be at least 1, not {min(settings.points, settings.passages)}")

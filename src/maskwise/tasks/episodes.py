@@ -56,13 +56,23 @@ def render(question: Exercise) -> str:
 
 @dataclass(frozen=True)
 class Episode:
-    """What every test point of a task shares (the examples, in their order), and the test questions."""
+    """What every test point of a task shares (the examples, in their order), and the test questions.
+
+    With a `point` the examples were drawn for that test point alone (`draw_afresh`).
+    """
 
     task: Task
     relevant: tuple[Question, ...]
     distractors: tuple[Question, ...]
     tests: tuple[Question, ...]
     seed: int
+    point: int | None = None
+
+    @property
+    def draw_names(self) -> tuple[int | str, ...]:
+        """What names the draws of this episode's context, beside what is drawn."""
+        own = () if self.point is None else (self.point,)
+        return self.seed, self.task.name, *own
 
     def with_distractors(self, count: int) -> "Episode":
         """The same episode with only its first distractors."""
@@ -96,10 +106,27 @@ def draw(
     return Episode(
         task,
         tuple(islice(_word_questions(task, shown, python_random("examples", seed, task.name)), relevant)),
-        tuple(islice(_number_questions(task, python_random("distractors", seed, task.name)), distractors)),
+        tuple(islice(number_questions(task.number, python_random("distractors", seed, task.name)), distractors)),
         tuple(islice(_word_questions(task, held, python_random("tests", seed, task.name)), points)),
         seed,
     )
+
+
+def draw_afresh(episode: Episode, shown: Words, point: int) -> Episode:
+    """The same test questions with as many examples, drawn for one test point alone from the words `shown`."""
+    own = replace(episode, point=point)
+    relevant = _word_questions(own.task, shown, python_random("examples", *own.draw_names))
+    distractors = number_questions(own.task.number, python_random("distractors", *own.draw_names))
+    return replace(
+        own,
+        relevant=tuple(islice(relevant, len(episode.relevant))),
+        distractors=tuple(islice(distractors, len(episode.distractors))),
+    )
+
+
+def example_words(words: Words, held_out: float) -> Words:
+    """The words that examples are made of."""
+    return split_words(words, held_out)[0] if held_out else words
 
 
 def blocked(episode: Episode, location: int) -> tuple[Question, ...]:
@@ -110,9 +137,9 @@ def blocked(episode: Episode, location: int) -> tuple[Question, ...]:
 
 
 def mixed(episode: Episode) -> tuple[Question, ...]:
-    """Relevant examples and distractors in one random order, the same for every test point."""
+    """Relevant examples and distractors in one random order, the same for every test point they were drawn for."""
     examples = [*episode.relevant, *episode.distractors]
-    python_random("order", episode.seed, episode.task.name).shuffle(examples)
+    python_random("order", *episode.draw_names).shuffle(examples)
     return tuple(examples)
 
 
@@ -124,9 +151,10 @@ def _word_questions(task: Task, words: Words, draws: random.Random) -> Iterator[
         yield word_question(target, pool, answer, draws)
 
 
-def _number_questions(task: Task, draws: random.Random) -> Iterator[Question]:
+def number_questions(rule: NumberRule, draws: random.Random) -> Iterator[Question]:
+    """Endless distractors."""
     for answer in _balanced_answers(draws):
-        yield number_question(task.number, answer, draws)
+        yield number_question(rule, answer, draws)
 
 
 def _balanced_answers(draws: random.Random) -> Iterator[int]:

@@ -39,11 +39,16 @@ class Answer:
 
 @torch.inference_mode()
 def ask(model: Model, prompts: Sequence[Prompt]) -> list[Answer]:
-    """One forward pass; logits of the answer rows only, and one transfer to the host."""
-    batch = Batch.pack([prompt.ids for prompt in prompts], model.device)
+    """One forward pass; logits of the answer rows only, and one transfer to the host.
+
+    Prompts that differ only in the answer that counts are one sequence.
+    """
+    sequences = {ids: place for place, ids in enumerate(dict.fromkeys(prompt.ids for prompt in prompts))}
+    batch = Batch.pack(list(sequences), model.device)
+    which = torch.tensor([sequences[prompt.ids] for prompt in prompts], device=model.device)
     rows = torch.tensor([prompt.row for prompt in prompts], device=model.device)
     wanted = torch.tensor([prompt.answer_id for prompt in prompts], device=model.device)
-    index = model.locate(batch, torch.arange(len(prompts), device=model.device), rows)
+    index = model.locate(batch, which, rows)
     return answers_of(model.head(model.hidden(batch)[index]), wanted)
 
 

@@ -1,0 +1,101 @@
+"""How many relevant examples a few-shot question has: a part of its condition, and what is computed for each number.
+
+The paper's number is 10, and its way is one context per task: every test point sees the same examples. Records of that
+number say nothing of it, as they always have. With any other number the examples are drawn afresh for each question,
+and the condition ends in "relevant": n. A run may ask several numbers. Baselines, scores and figures never mix them:
+formulas, sentences and sections get the records or entries of one number, with the "relevant" entry taken out.
+
+A score's plain name (`locality`) is that of the paper's number where it was asked, else of the largest number asked;
+every other number n has the score `locality_n`.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from maskwise.probes.section import Entry, Shown
+from maskwise.records.record import Condition, Record
+
+PAPER_RELEVANT = 10
+RELEVANT = "relevant"
+
+Number = int | None  # None: the paper's, which conditions do not name
+
+
+def labelled(condition: Condition, relevant: int) -> Condition:
+    """The condition of a question with so many relevant examples."""
+    return condition if relevant == PAPER_RELEVANT else {**condition, RELEVANT: relevant}
+
+
+def one_context_per_task(relevant: int) -> bool:
+    return relevant == PAPER_RELEVANT
+
+
+def number_of(condition: Mapping[str, Any]) -> Number:
+    return condition.get(RELEVANT)
+
+
+def unlabelled(condition: Condition) -> Condition:
+    return {name: value for name, value in condition.items() if name != RELEVANT}
+
+
+def in_order(numbers: Iterable[Number]) -> list[Number]:
+    """Each number once, the main one first: the paper's, then the larger before the smaller."""
+    return sorted(set(numbers), key=lambda number: (number is not None, -(number or 0)))
+
+
+def main_of(relevant: Sequence[int]) -> int:
+    """Of the numbers a run asks, the one that probes use which are asked with one number only."""
+    return PAPER_RELEVANT if PAPER_RELEVANT in relevant else max(relevant)
+
+
+def numbers_in(found: Iterable[Mapping[str, Any]]) -> list[Number]:
+    """The numbers of records or entries, the main one first."""
+    return in_order(number_of(one["condition"]) for one in found)
+
+
+def with_number(found: Iterable[dict[str, Any]], number: Number) -> list[dict[str, Any]]:
+    """The records or entries of one number, their conditions (also that of the baseline) no longer naming it."""
+    return [_unnamed(one) for one in found if number_of(one["condition"]) == number]
+
+
+def main_records(records: Sequence[Record]) -> list[Record]:
+    return with_number(records, numbers_in(records)[0]) if records else []
+
+
+def _unnamed(one: dict[str, Any]) -> dict[str, Any]:
+    if RELEVANT not in one["condition"]:
+        return one
+    paired = one.get("paired")
+    plain = {**one, "condition": unlabelled(one["condition"])}
+    if paired is not None:
+        plain["paired"] = {**paired, "baseline": unlabelled(paired["baseline"])}
+    return plain
+
+
+def in_words(number: Number) -> str:
+    count = PAPER_RELEVANT if number is None else number
+    return f"{count} example{'s' if count != 1 else ''}"
+
+
+def score_name(rule: str, number: Number, is_main: bool) -> str:
+    return rule if is_main else f"{rule}_{PAPER_RELEVANT if number is None else number}"
+
+
+@dataclass(frozen=True)
+class WithNumber:
+    """A run as a section sees it (`Shown`), with the entries of one number of relevant examples alone."""
+
+    shown: Shown
+    number: Number
+
+    @property
+    def summary(self) -> dict[str, Any]:
+        return self.shown.summary
+
+    @property
+    def is_autoregressive(self) -> bool:
+        return self.shown.is_autoregressive
+
+    def entries(self, probe: str) -> list[Entry]:
+        return with_number(self.shown.entries(probe), self.number)

@@ -1,0 +1,136 @@
+"""What the paper published for its own models, as expectations fixed before a run (Piskorz et al., arXiv 2511.21338).
+
+`maskwise diagnose MODEL --paper` asks the paper's setting. Where the model is one of the paper's, known by the name it
+is published under or by that of its folder, each of these values stands beside the one measured. Only end points are
+listed, those the paper states as numbers; its probing runs had 4-bit weights.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+Summary = Mapping[str, Any]
+Ends = tuple[float, float | None, float | None]  # value, low, high
+Unit = Literal["points", "share", "norm", "r"]
+
+# The names under which the checkpoints are published, in lower case, and what the paper calls them.
+PAPER_MODELS = {
+    "llada-8b-base": "LLaDA-8B-Base",
+    "llada-8b-instruct": "LLaDA-8B-Instruct",
+    "dream-v0-base-7b": "Dream-7B-Base",
+    "dream-7b-base": "Dream-7B-Base",
+    "dream-v0-instruct-7b": "Dream-7B-Instruct",
+    "dream-7b-instruct": "Dream-7B-Instruct",
+    "llada-moe-7b-a1b-base": "LLaDA-MoE-Base",
+    "llada-moe-7b-a1b-instruct": "LLaDA-MoE-Instruct",
+}
+
+
+@dataclass(frozen=True)
+class Expectation:
+    """One published number: of which probe, what it measures, its value for each model, and how a run measures it."""
+
+    probe: str
+    measure: str
+    unit: Unit
+    values: Mapping[str, float]
+    measured: Callable[[Summary], Ends | None]
+
+
+def paper_model(name: str) -> str | None:
+    """The paper's name of a model, by the last part of a hub name or path: GSAI-ML/LLaDA-8B-Base, ./LLaDA-8B-Base."""
+    last = name.replace("\\", "/").rstrip("/").rsplit("/", 1)[-1]
+    return PAPER_MODELS.get(last.lower())
+
+
+def published_beside(summary: Summary) -> list[dict[str, Any]]:
+    """Each published value with the one measured: only of the paper's models, in the paper's setting."""
+    name = paper_model(summary["model"])
+    if name is None or summary["settings"].get("preset") != "paper":
+        return []
+    found = []
+    for expected in EXPECTATIONS:
+        measured = expected.measured(summary) if name in expected.values else None
+        if measured is not None:
+            value, low, high = measured
+            found.append({"probe": expected.probe, "measure": expected.measure, "unit": expected.unit, "model": name,
+                          "published": expected.values[name], "value": value, "low": low, "high": high})  # fmt: skip
+    return found
+
+
+# How each is measured, from the summary of a run
+
+
+def _change(probe: str, key: str, at: int) -> Callable[[Summary], Ends | None]:
+    """The paired difference from the probe's baseline at one place of the curve."""
+
+    def measured(summary: Summary) -> Ends | None:
+        for entry in summary["probes"].get(probe, []):
+            if entry["condition"].get(key) == at and "format" not in entry["condition"] and "paired" in entry:
+                paired = entry["paired"]
+                return paired["difference"], paired.get("low"), paired.get("high")
+        return None
+
+    return measured
+
+
+def _degradation(steps: int) -> Callable[[Summary], Ends | None]:
+    """(max - min) / max of the accuracy over mask counts in so many steps."""
+
+    def measured(summary: Summary) -> Ends | None:
+        entries = summary["probes"].get("few-steps", [])
+        accuracies = [entry["accuracy"] for entry in entries if entry["condition"]["steps"] == steps]
+        if len(accuracies) < 2 or not max(accuracies):
+            return None
+        return (max(accuracies) - min(accuracies)) / max(accuracies), None, None
+
+    return measured
+
+
+def _gradient(tokens: str) -> Callable[[Summary], Ends | None]:
+    def measured(summary: Summary) -> Ends | None:
+        for entry in summary["probes"].get("mask-attribution", []):
+            if entry["condition"].get("tokens") == tokens:
+                return entry["evidence"], entry["evidence_low"], entry["evidence_high"]
+        return None
+
+    return measured
+
+
+def _shots_against_masks(summary: Summary) -> Ends | None:
+    found = summary.get("shots_against_masks", {}).get("together", {})
+    return (found["value"], found["low"], found["high"]) if found.get("value") is not None else None
+
+
+def _llada(base: float, instruct: float) -> dict[str, float]:
+    return {"LLaDA-8B-Base": base, "LLaDA-8B-Instruct": instruct}
+
+
+def _dream(base: float, instruct: float) -> dict[str, float]:
+    return {"Dream-7B-Base": base, "Dream-7B-Instruct": instruct}
+
+
+def _moe(base: float, instruct: float) -> dict[str, float]:
+    return {"LLaDA-MoE-Base": base, "LLaDA-MoE-Instruct": instruct}
+
+
+def _gradients(tokens: str, words: str, values: Mapping[str, float]) -> Expectation:
+    return Expectation("mask-attribution", f"gradient norm of {words}", "norm", values, _gradient(tokens))
+
+
+MANY_MASKS, TWENTY_MASKS = _change("mask-count", "masks", 200), _change("mask-count", "masks", 20)
+MANY_STOPS = _change("filler", "fillers", 200)
+
+EXPECTATIONS = (
+    Expectation("mask-count", "200 masks against 2", "points", _llada(-0.23, -0.27), MANY_MASKS),
+    Expectation("mask-count", "20 masks against 2", "points", _dream(-0.06, -0.08), TWENTY_MASKS),
+    Expectation("filler", "200 full stops against none", "points", _llada(-0.03, -0.10), MANY_STOPS),
+    Expectation("few-steps", "degradation in 2 steps", "share", _llada(0.197, 0.332), _degradation(2)),
+    Expectation("few-steps", "degradation in 4 steps", "share", _llada(0.145, 0.265), _degradation(4)),
+    Expectation("few-steps", "degradation in 6 steps", "share", _llada(0.124, 0.228), _degradation(6)),
+    Expectation("shots-masks", "gain from shots against change from masks, Pearson's r", "r",
+                _llada(-0.15, -0.16) | _dream(-0.21, -0.02), _shots_against_masks),
+    _gradients("masks", "50 masks", _llada(0.234, 0.220) | _dream(0.282, 0.144) | _moe(0.237, 0.188)),
+    _gradients("near", "the nearest 50 other tokens", _llada(0.005, 0.057) | _dream(0.012, 0.030) | _moe(0.094, 0.150)),
+    _gradients("all", "all other tokens", _llada(0.005, 0.017) | _dream(0.005, 0.018) | _moe(0.029, 0.028)),
+)  # fmt: skip

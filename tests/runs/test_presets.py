@@ -1,0 +1,134 @@
+"""What the presets ask: the paper's setting to the letter, and how many tokens the first look takes."""
+
+import json
+from dataclasses import replace
+
+import pytest
+from typer.testing import CliRunner
+
+from helpers.known import known_model, shipped_tokenizer, uniform
+from helpers.page_reader import read
+from helpers.report_runs import DIFFUSION, KNOWN, write_run
+from helpers.tiny import llada_net
+from maskwise.cli import app
+from maskwise.probes import PROBES
+from maskwise.probes.probe import Asker, Setup
+from maskwise.probes.published import EXPECTATIONS, PAPER_MODELS, paper_model
+from maskwise.probes.text import load_text
+from maskwise.report.page import write_page
+from maskwise.report.readings import read_all
+from maskwise.report.terminal import print_summary
+from maskwise.runs.diagnose import plan
+from maskwise.runs.settings import PAPER, QUICK
+from maskwise.tasks.prompts import filler_id
+from maskwise.tasks.rules import TASKS
+from maskwise.tasks.words import load_words
+
+QUICK_TOKENS, OF_RECALL = 270_000, 100_000
+
+
+def tokens_asked(settings) -> int:
+    """The tokens of all different sequences of a run, on the shipped tokenizer."""
+    model = known_model(uniform)
+    asker = Asker(model.tokenizer, model.mask_id, filler_id(model.tokenizer, settings.filler))
+    setup = Setup(model, asker, settings, load_words(), load_text(), {}, [])
+    units = plan(setup, [probe for probe in PROBES if probe.name in settings.probes])
+    return sum(len(ids) for unit in units for ids in {item.prompt.ids for item in unit.items(unit.points, set())})
+
+
+def test_quick_asks_a_limited_number_of_tokens():
+    others = replace(QUICK, probes=tuple(name for name in QUICK.probes if name != "recall"))
+    assert 100_000 < tokens_asked(others) <= QUICK_TOKENS - OF_RECALL
+    assert tokens_asked(QUICK) <= QUICK_TOKENS
+
+
+def test_the_papers_preset_is_the_papers_setting():
+    assert (PAPER.preset, PAPER.relevant, PAPER.distractors, PAPER.points) == ("paper", (10,), 40, 1000)
+    assert PAPER.tasks == tuple(task.name for task in TASKS) and len(PAPER.tasks) == 16
+    assert {"location", "question-position", "mask-count", "context-length", "filler", "unmasking", "location-masks",
+            "few-steps", "attribution", "mask-attribution", "shots-masks"} <= set(PAPER.probes)  # fmt: skip
+    assert not {"contrast", "natural-text", "attention", "nelbo"} & set(PAPER.probes)  # ours
+    assert PAPER.parameters["filler"]["after_two_masks"] == ()  # format B is ours
+    assert PAPER.parameters["unmasking"]["points"] == PAPER.parameters["few-steps"]["points"] == 1000
+
+
+# What was published, beside what is measured
+
+
+@pytest.mark.parametrize(
+    ("name", "known"),
+    [
+        ("GSAI-ML/LLaDA-8B-Base", "LLaDA-8B-Base"),
+        ("/models/LLaDA-8B-Instruct/", "LLaDA-8B-Instruct"),
+        ("Dream-org/Dream-v0-Base-7B", "Dream-7B-Base"),
+        ("weights\\dream-v0-instruct-7b", "Dream-7B-Instruct"),
+        ("inclusionAI/LLaDA-MoE-7B-A1B-Base", "LLaDA-MoE-Base"),
+        ("tiny-llada", None),
+        ("GSAI-ML/LLaDA-8B-Base+tuned", None),
+        ("GSAI-ML/LLaDA-8B-Base-4bit", None),
+    ],
+)
+def test_models_of_the_paper_are_known_by_their_published_names(name, known):
+    assert paper_model(name) == known
+
+
+def test_every_published_value_is_of_a_model_of_the_paper_and_a_probe_of_its_preset():
+    for expected in EXPECTATIONS:
+        assert expected.probe in PAPER.probes and set(expected.values) <= set(PAPER_MODELS.values())
+
+
+ASKED = [
+    *KNOWN,
+    ("mask-count", {"masks": 200}, 200, [5, 5, 5, 5]),
+    ("filler", {"filler": ".", "fillers": 200}, 1, [7, 8, 6, 7]),
+    ("few-steps", {"steps": 2, "masks": 2}, 2, [8, 8, 8, 8]),
+    ("few-steps", {"steps": 2, "masks": 200}, 200, [6, 6, 6, 6]),
+]
+
+
+def paper_run(folder, name="GSAI-ML/LLaDA-8B-Base", preset="paper"):
+    return read_all([write_run(folder, ASKED, DIFFUSION | {"name": name}, preset=preset, distractors=40)])
+
+
+def test_published_values_stand_beside_the_measured_ones(tmp_path, capsys):
+    readings = paper_run(tmp_path / "run")
+    found = {(one["probe"], one["measure"]): one for one in readings[0].summary["published"]}
+    masks = found["mask-count", "200 masks against 2"]
+    assert (masks["published"], masks["value"]) == (-0.23, pytest.approx(-0.3))
+    stops = found["filler", "200 full stops against none"]
+    assert (stops["published"], stops["value"]) == (-0.03, pytest.approx(-0.1))
+    steps = found["few-steps", "degradation in 2 steps"]
+    assert (steps["published"], steps["value"]) == (0.197, pytest.approx(0.25))
+    assert len(found) == 3  # nothing of what was not asked
+    print_summary(readings[0])
+    printed = capsys.readouterr().out.replace("\u00a0", " ")
+    assert "expectations fixed beforehand" in printed and "−23.0 points" in printed and "−30.0 points" in printed
+    page = read(write_page(readings, tmp_path / "page")).words.replace("\u00a0", " ")
+    assert "The paper's setting. 10 relevant examples among 40 distractors, 4 tasks with one context each" in page
+    assert "mask-count: 200 masks against 2 −23.0 points −30.0 points" in page
+
+
+def test_other_models_and_other_settings_have_none(tmp_path):
+    assert "published" not in paper_run(tmp_path / "other", name="lab/tiny-llada")[0].summary
+    quick = paper_run(tmp_path / "quick", preset="quick")
+    assert "published" not in quick[0].summary
+    assert "The paper's setting" not in read(write_page(quick, tmp_path / "page")).words
+
+
+def test_the_command_asks_it_and_refuses_what_contradicts_it(tmp_path):
+    folder = tmp_path / "LLaDA-8B-Base"
+    llada_net(vocab=2048, window=4096, width=16, layers=1, mask_token_id=1).save_pretrained(folder)
+    shipped_tokenizer().save_pretrained(folder)
+
+    def maskwise(*arguments):
+        return CliRunner().invoke(app, ["diagnose", str(folder), "--device", "cpu", "--paper", *arguments])
+
+    result = maskwise("--probes", "mask-count", "--points", "1", "--json", "--out", str(tmp_path / "run"))
+    assert result.exit_code == 0, result.output
+    summary = json.loads(result.stdout)
+    assert (summary["settings"]["preset"], summary["settings"]["relevant"]) == ("paper", [10])
+    assert [one["published"] for one in summary["published"]] == [-0.23]
+    assert json.loads((tmp_path / "run" / "manifest.json").read_text())["settings"]["preset"] == "paper"
+    for more, said in ((["--relevant", "1"], "leave --relevant and --distractors out"), (["--quick"], "exclude each")):
+        refused = maskwise(*more)
+        assert refused.exit_code == 2 and said in refused.stderr
