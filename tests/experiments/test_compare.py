@@ -17,6 +17,7 @@ from maskwise.experiments.compare import compare
 from maskwise.models.targets import linear_targets
 from maskwise.report.comparison import change_in_words, rows_of, share_gone
 from maskwise.scoring.changes import accuracy_change, mean_change, reduction
+from maskwise.scoring.intervals import none_seen
 
 TUNED = DIFFUSION | {"name": "lab/tiny-llada+ma"}
 POSITION = position_probes([9, 10, 8, 9], [6, 7, 5, 6])
@@ -62,7 +63,9 @@ def test_known_runs_have_a_known_reduction(folders):
     assert changes["few_steps_reduction"]["value"] == pytest.approx(0.4)
     assert {steps: c["value"] for steps, c in changes["few_steps"].items()} == pytest.approx({"2": 1 / 3, "4": 0.5})
     assert all(c["low"] <= c["value"] <= c["high"] for c in changes["few_steps"].values())
-    assert changes["accuracy_k2"] == {"value": 0, "low": 0, "high": 0, "why": None}
+    two = changes["accuracy_k2"]
+    assert (two["value"], two["n"], two["differed"]) == (0, 40, 0)
+    assert two["high"] == -two["low"] == pytest.approx(none_seen(40))  # 0 of 40 changed: never 0 to 0
     assert changes["accuracy_most_masks"]["value"] == pytest.approx(0.2)
     assert changes["multi_step_accuracy"]["value"] == pytest.approx(0.05)
     assert changes["nelbo"]["value"] is None
@@ -70,7 +73,7 @@ def test_known_runs_have_a_known_reduction(folders):
     assert told["Degradation"].values == ("37.5\u00a0%", "12.5\u00a0%")
     assert told["Degradation"].changes[0].startswith("67\u00a0% less (")
     assert told["Degradation in 4 steps"].changes[0].startswith("50\u00a0% less (")
-    assert told["Accuracy, 2 masks"].changes == ("0.0\u00a0points (nothing changed)",)
+    assert told["Accuracy, 2 masks"].changes == ("0.0\u00a0points (−8.8 to +8.8; nothing changed)",)
 
 
 def records(correct, task="t"):
@@ -97,8 +100,8 @@ def test_intervals_are_paired():
     assert found["low"] < found["value"] < found["high"]
 
 
-def test_a_measures_interval_speaks_for_other_tasks():
-    """No change on average, but every task has one of its own: over records the interval would be far too narrow."""
+def test_a_measures_second_interval_speaks_for_other_tasks():
+    """No change on average, but every task has one of its own: that of these tasks is far narrower."""
     draws = np.random.default_rng(0)
     shifts = draws.normal(size=16)
     level = np.ones((50, 2))
@@ -106,7 +109,11 @@ def test_a_measures_interval_speaks_for_other_tasks():
     after = [record | {"nll": 1 + shifts[int(record["task"])] + draws.normal()} for record in before]
     found = mean_change(before, after, "nll")
     half = stats.t.ppf(0.975, 15) * shifts.std(ddof=1) / 4
-    assert found["low"] < 0 < found["high"] and found["high"] - found["low"] == pytest.approx(2 * half, rel=0.1)
+    assert found["rules_low"] < 0 < found["rules_high"]
+    assert found["rules_high"] - found["rules_low"] == pytest.approx(2 * half, rel=0.1)
+    within = 1.96 * np.sqrt(0.5 / (16 * 50))  # a point's change is the mean of two of variance 1
+    assert found["low"] < shifts.mean() < found["high"]
+    assert found["high"] - found["low"] == pytest.approx(2 * within, rel=0.1)
 
 
 def test_nothing_to_reduce_and_nothing_paired_is_null():
@@ -121,7 +128,8 @@ def test_nothing_to_reduce_and_nothing_paired_is_null():
     worse = {"value": -0.2, "low": -0.45, "high": 0.05}
     assert change_in_words(worse, share_gone) == "20\u00a0% more (−5 to 45\u00a0%)"
     dearer = [record | {"nll": 1.5} for record in records(level)]
-    assert mean_change(records(level), dearer, "nll") == {"value": 0.5, "low": 0.5, "high": 0.5, "why": None}
+    found = mean_change(records(level), dearer, "nll")
+    assert (found["value"], found["low"], found["high"]) == (0.5, None, None)  # no spread, so nothing bounds the unseen
 
 
 def test_the_command_prints_a_table_or_one_object_and_writes_the_page(folders, tmp_path):

@@ -101,18 +101,21 @@ def test_the_table_has_every_mitigation_and_a_paired_test():
         assert 0 <= entry["low"] <= entry["accuracy"] <= entry["high"] <= 1
         assert entry["training"] == ("3 steps of 2 pairs" if BY_NAME[entry["cure"]].tuned else "none")
         assert entry["tokens_per_pass"] == (200 if BY_NAME[entry["cure"]].options["steps"] == 1 else 5)
-    assert found["cures"][0]["difference"] == 0 and found["cures"][0]["p"] == 1
+    assert (
+        found["cures"][0]["difference"] == 0
+        and found["cures"][0]["difference_low"] == -found["cures"][0]["difference_high"] < 0
+    )
     svg, _ = cures_result(found).chart.files()
     assert all(name in svg for name in BY_NAME)
     assert what_it_shows(found)[-1] == "The trained mitigations took 3 steps of 2 pairs."
 
 
 def test_the_sentences_name_what_helped():
-    def entry(name, accuracy, difference, p):
-        return {"cure": name, "accuracy": accuracy, "low": 0.1, "high": 0.9, "difference": difference, "p": p,
-                "tokens_per_pass": 5.0, "training": "none"}  # fmt: skip
+    def entry(name, accuracy, difference, low):
+        return {"cure": name, "accuracy": accuracy, "low": 0.1, "high": 0.9, "difference": difference,
+                "difference_low": low, "difference_high": 0.5, "tokens_per_pass": 5.0, "training": "none"}  # fmt: skip
 
-    rows = [entry("baseline", 0.4, 0, 1), entry("window", 0.5, 0.1, 0.2), entry("growing canvas", 0.8, 0.4, 0.001)]
+    rows = [entry("baseline", 0.4, 0, -0.1), entry("window", 0.5, 0.1, -0.1), entry("growing canvas", 0.8, 0.4, 0.2)]
     found = {"model": "m", "masks": 200, "n": 50, "two_masks": {"accuracy": 0.9, "low": 0.8, "high": 1}, "cures": rows}
     cost, helped = what_it_shows(found)
     assert "40 %" in cost.replace("\u00a0", " ") and "growing canvas" in helped and "window" not in helped

@@ -23,7 +23,8 @@ from maskwise.probes.probe import Asker, Setup
 from maskwise.probes.summary import summarise
 from maskwise.records.folder import read_run
 from maskwise.runs.diagnose import diagnose, plan
-from maskwise.scoring.scores import NO_SKILL
+from maskwise.scoring.intervals import none_seen
+from maskwise.scoring.scores import NO_SKILL, null_score
 from maskwise.tasks.episodes import CHANCE
 from maskwise.tasks.prompts import filler_id
 from maskwise.tasks.words import load_words
@@ -54,15 +55,23 @@ def test_copying_the_nearest_rule_is_full_locality(tmp_path):
     far = next(entry for entry in summary["probes"]["location"] if entry["condition"]["location"] == 0)
     assert far["paired"]["baseline"] == {"location": 4, "relevant": 2}
     assert far["paired"]["difference"] == pytest.approx(-2 / 3)
-    assert far["paired"]["p"] == pytest.approx(2 * 0.5**8)  # all 8 points that changed (of 12) changed for the worse
+    # All 8 points that changed (of 12) changed for the worse.
+    assert far["paired"]["low"] < -2 / 3 < far["paired"]["high"] < 0 and far["paired"]["differed"] == 8
+    assert far["paired"]["nll"]["difference"] == pytest.approx(50 * 2 / 3, rel=1e-3)  # its certainty is 50 nats
 
 
 def test_weighing_all_examples_alike_is_no_locality(tmp_path):
     summary = summary_of(uniform, tmp_path, replace(SMALL, points=30))
-    assert summary["scores"]["locality"] == {"value": 0, "low": 0, "high": 0, "why": None}
+    locality = summary["scores"]["locality"]
+    assert (locality["value"], locality["differed"], locality["n"]) == (0, 0, 60)
+    right = accuracies(summary, "location")[0,]
+    share = none_seen(60)  # of the points may answer otherwise: all right near and all wrong far, at worst
+    assert locality["high"] == pytest.approx(share / ((1 - share) * right + share - CHANCE), rel=1e-6)
     assert summary["scores"]["mask_tax"]["value"] == summary["scores"]["degradation"]["value"] == 0
     assert len(set(accuracies(summary, "question-position").values())) == 1
-    assert all(entry["paired"]["p"] == 1 for entry in summary["probes"]["location"] if "paired" in entry)
+    for entry in summary["probes"]["location"]:
+        if "paired" in entry:
+            assert entry["paired"]["high"] == -entry["paired"]["low"] == pytest.approx(none_seen(60))
 
 
 def test_an_answer_that_depends_on_the_masks_is_distraction(tmp_path):
@@ -120,8 +129,9 @@ def test_the_prompt_of_two_masks_and_fillers_is_that_of_masks_with_other_tokens(
 
 def test_a_guessing_model_has_no_scores(tmp_path):
     summary = summary_of(lambda questions, asked, text: "B", tmp_path)
-    for score in (summary["scores"][name] for name in ("mask_tax", "locality", "degradation")):
-        assert score == {"value": None, "low": None, "high": None, "why": NO_SKILL}
+    for name in ("locality", "mask_tax", "degradation"):
+        assert null_score(NO_SKILL).items() <= summary["scores"][name].items()
+    assert summary["scores"]["mask_nats"]["value"] == summary["scores"]["distance_nats"]["value"] == 0
     for entry in summary["probes"]["location"]:
         assert (entry["accuracy"], entry["confidence"], entry["entropy"]) == pytest.approx((CHANCE, 1, 0))
 
@@ -145,11 +155,11 @@ def test_the_summary_has_the_promised_shape(tmp_path):
     model = tiny_dream(tokenizer=shipped_tokenizer(), vocab=2048, window=2048, mask_token_id=1)
     summary = summarise(read_run(diagnose(model, CORE_PROBES, tmp_path)))
     assert list(summary) == ["model", "out", "settings", "scores", "probes"]
-    assert {"mask_tax", "locality", "degradation"} <= summary["scores"].keys()
+    assert {"mask_tax", "locality", "degradation", "mask_nats", "distance_nats"} <= summary["scores"].keys()
     assert list(summary["probes"]) == list(CORE_PROBES.probes)
     for probe, entries in summary["probes"].items():
         for entry in entries:
             assert {"condition", "masks", "n", "accuracy", "low", "high", "confidence", "entropy"} <= entry.keys()
             assert entry["low"] <= entry["accuracy"] <= entry["high"]
             assert entry["n"] == {"natural-text": 4, "recall": 6}.get(probe, 12)
-            assert ("nll" in entry) == (probe in ("natural-text", "recall"))
+            assert "nll" in entry and ("nll_choice" in entry) == (probe not in ("natural-text", "recall"))

@@ -20,7 +20,7 @@ def reading(locality: Any = None, mask_tax: Any = None, low: float = 0.6, **mani
     """A reading of one task whose scores are given as (value, low, high), or None where there is no skill."""
 
     def score(ends: Any) -> dict[str, Any]:
-        return whole_score(*ends) if ends else null_score(NO_SKILL)
+        return whole_score(*ends, n=10, differed=int(ends[0] != 0)) if ends else null_score(NO_SKILL)
 
     def entry(masks: int, accuracy: float, /, **condition: Any) -> dict[str, Any]:
         return {
@@ -33,6 +33,8 @@ def reading(locality: Any = None, mask_tax: Any = None, low: float = 0.6, **mani
             "mask_tax": score(mask_tax),
             "degradation": score(None),
             "recall_locality": null_score(),
+            "mask_nats": score(None),
+            "distance_nats": score(None),
         },
         "probes": {
             "location": [entry(1, 0.5, location=0), entry(1, 0.75, location=40)],
@@ -87,14 +89,15 @@ def test_what_masks_do(score: Any, claim: str, evidence: str) -> None:
 
 
 def test_where_no_answer_differed_the_page_says_what_it_cannot_have_seen() -> None:
-    same = reading(locality=(0.0, 0.0, 0.0), mask_tax=(0.0, 0.0, 0.0))
-    told = "0 of 10 answers changed; 95 % upper bound 27.8 %"  # Wilson: z^2 / (10 + z^2)
-    looks, _, masks, _ = opening(same)
+    same = reading(locality=(0.0, -0.46, 0.46), mask_tax=(0.0, -0.46, 0.46))
+    told = "0 of 10 answers changed; 95 % upper bound 30.8 %"  # 1 - .025^(1/10)
+    looks, masks, _ = opening(same)
     assert looks.claim == "No difference between near and distant context was detected."
-    assert f"moving the examples away costs nothing here; {told}." in looks.evidence.replace(NBSP, " ")
-    assert f"on average more masks cost nothing here; {told}." in masks.evidence.replace(NBSP, " ")
+    nothing = f"nothing here, 95 % interval −46.0 to 46.0 %; {told}."
+    assert f"moving the examples away costs {nothing}" in looks.evidence.replace(NBSP, " ")
+    assert f"on average more masks cost {nothing}" in masks.evidence.replace(NBSP, " ")
     shown = {tile.name: tile.interval.replace(NBSP, " ") for tile in tiles(same)}
-    assert shown["Locality"] == shown["Mask tax"] == told
+    assert shown["Locality"] == shown["Mask tax"] == f"95 % interval −46 to 46 %; {told}"
 
 
 def test_an_autoregressive_model_has_no_masks() -> None:

@@ -10,7 +10,8 @@ from maskwise.scoring.claims import verdict
 from maskwise.scoring.intervals import none_seen, reach
 
 MASKS = 16
-PIECES = 5
+PIECES = 8
+MIDDLE = (PIECES - 1) / 2  # the pieces' mean number
 POINTS = 50
 
 
@@ -78,7 +79,7 @@ def test_a_source_that_fades_into_frequencies_confirms_the_second_claim():
     assert found["far-identical"]["value"] == pytest.approx(np.mean(far)) and found["far-identical"]["asked"] == ALIKE
     assert found["far-identical"]["high"] == pytest.approx(np.mean(far) + reach(far))
     # With text on both sides: the middle (8 of 16) against both ends.
-    assert found["middle-unsure"]["value"] == pytest.approx(2.02 * (1 - 1 / 8))
+    assert found["middle-unsure"]["value"] == pytest.approx((2 + 0.01 * MIDDLE) * (1 - 1 / 8))
 
 
 def test_a_source_that_is_as_sure_everywhere_refutes_it():
@@ -95,8 +96,11 @@ def test_pairs_and_orders():
     orders = [record("order", piece, {"rule": rule}, {"tau": tau + 0.01 * piece, "global1": first + 0.01 * piece})
               for piece in range(PIECES) for rule, (tau, first) in measured.items()]  # fmt: skip
     found = named(claims(pairs + orders))
-    assert found["coupled"]["value"] == pytest.approx(0.52) and found["coupled"]["verdict"] == "holds"
-    assert found["reading-order"]["value"] == pytest.approx(0.92) and found["reading-order"]["verdict"] == "holds"
+    assert found["coupled"]["value"] == pytest.approx(0.5 + 0.01 * MIDDLE) and found["coupled"]["verdict"] == "holds"
+    assert (
+        found["reading-order"]["value"] == pytest.approx(0.9 + 0.01 * MIDDLE)
+        and found["reading-order"]["verdict"] == "holds"
+    )
     harmonic = sum(1 / n for n in range(1, MASKS + 1)) / MASKS
     assert found["leftmost-first"]["nothing"] == pytest.approx(harmonic)
     assert found["leftmost-first"]["verdict"] == "in direction"  # above chance, below .7
@@ -128,7 +132,7 @@ def test_a_handful_of_equal_puzzles_proves_nothing_and_one_pace_alone_no_claim()
     solved = puzzle_records({"copy": (1, 1)})
     few = named(claims([one for one in solved if one["point"] < 6]))["speed-copy"]
     assert few["verdict"] == "cannot be told" and few["low"] == pytest.approx(-few["high"])
-    assert few["high"] == pytest.approx(0.39, abs=0.005)  # Wilson: none of 6
+    assert few["high"] == pytest.approx(1 - 0.025 ** (1 / 6))  # none of 6
     assert claims([one for one in solved if one["condition"]["speed"] == "1 a step"]) == []
 
 
@@ -145,11 +149,11 @@ def test_runs_without_these_probes_have_no_claims():
     assert claims([record("mask-count", 0, {"masks": 2})]) == []
 
 
-def test_shares_that_never_vary_get_wilsons_interval():
+def test_shares_that_never_vary_get_exact_bounds():
     flat = lambda suffix, d, piece: 0.5  # noqa: E731
     found = named(claims(gaps(flat, flat, flat, lambda suffix, d, piece: float(d > 1))))
     assert found["far-frequent"]["value"] == 1 and found["far-frequent"]["high"] == pytest.approx(1)
-    assert 0.5 < found["far-frequent"]["low"] < 0.6  # 5 of 5
+    assert found["far-frequent"]["low"] == pytest.approx(0.025 ** (1 / PIECES))  # all of them
 
 
 def test_unfinished_and_older_runs_leave_claims_out():

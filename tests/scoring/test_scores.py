@@ -1,6 +1,7 @@
 """Scores against the formulas written out, and intervals by their laws."""
 
 import json
+import time
 from pathlib import Path
 
 import numpy as np
@@ -11,13 +12,13 @@ from scipy import stats
 
 from maskwise.probes import mask_count as mask_probe
 from maskwise.probes import natural_text
-from maskwise.probes.location import locality
-from maskwise.probes.mask_count import degradation, mask_tax
+from maskwise.probes.location import distance_nats, locality
+from maskwise.probes.mask_count import degradation, mask_nats, mask_tax
 from maskwise.probes.summary import entries, summarise
 from maskwise.records.folder import Run
-from maskwise.scoring.changes import paired_difference
-from maskwise.scoring.intervals import accuracy_interval
-from maskwise.scoring.scores import NO_SKILL, NOT_MEASURED, bootstrapped
+from maskwise.scoring.changes import paired_difference, paired_nats
+from maskwise.scoring.intervals import accuracy_interval, none_seen
+from maskwise.scoring.scores import NO_SKILL, NOT_MEASURED, bootstrapped, null_score
 
 
 def record(probe, task, point, condition, correct, **more):
@@ -58,8 +59,7 @@ def test_formulas_by_hand():
 
 
 def test_null_where_there_is_no_skill_or_nothing_was_measured():
-    null = {"value": None, "low": None, "high": None, "why": NOT_MEASURED}
-    unskilled = null | {"why": NO_SKILL}
+    null, unskilled = null_score(NOT_MEASURED), null_score(NO_SKILL)
     assert mask_tax(masks(k2=38, k50=90)) == unskilled  # .38 is less than .05 above chance
     assert mask_tax(masks(k2=39, k50=30))["value"] is not None
     assert degradation(masks(k1=38, k2=30)) == unskilled
@@ -103,7 +103,11 @@ def test_bootstrap_of_one_task_is_as_wide_as_the_binomial():
 def test_a_perfect_model_pays_nothing_whatever_the_counts():
     for counts in ((1, 2, 5, 20, 100), (1, 2, 5, 10, 20, 50, 100, 200)):
         records = [r for k in counts for r in counted("mask-count", {"masks": k}, 9, 9, ["a", "b"])]
-        assert mask_tax(records) == degradation(records) == {"value": 0, "low": 0, "high": 0, "why": None}
+        tax, lost, unseen = mask_tax(records), degradation(records), none_seen(18)
+        assert (tax["value"], tax["n"], tax["differed"]) == (lost["value"], lost["n"], lost["differed"]) == (0, 18, 0)
+        # A share of 1 - .025^(1/18) of the points may be wrong under all but one of the conditions, or under one.
+        assert lost["low"] == 0 and lost["high"] == pytest.approx(unseen)
+        assert tax["high"] == pytest.approx(unseen / (2 / 3)) and tax["low"] < 0
 
 
 def test_answers_that_change_places_within_their_tasks_are_not_called_the_same():
@@ -117,49 +121,96 @@ def test_answers_that_change_places_within_their_tasks_are_not_called_the_same()
 
 def test_one_point_has_no_interval():
     records = [*counted("mask-count", {"masks": 2}, 1, 1, ["t"]), *counted("mask-count", {"masks": 9}, 0, 1, ["t"])]
-    assert mask_tax(records) == {"value": pytest.approx(1.5), "low": None, "high": None, "why": None}
+    found = mask_tax(records)
+    assert (found["value"], found["low"], found["high"]) == (pytest.approx(1.5), None, None)
 
 
-@pytest.mark.parametrize(("tasks", "points", "spread"), [(16, 100, 0.0), (16, 25, 0.1), (6, 25, 0.05)])
-def test_a_score_lies_in_its_interval_as_often_as_promised(tasks, points, spread):
-    """400 runs of tasks that differ by `spread`, asked the same points under two conditions 0.1 apart."""
-    draws, hits, widths = np.random.default_rng(1), 0, []
-    for _ in range(400):
-        levels = 0.6 + spread * draws.standard_normal((tasks, 1, 1))
-        changes = 0.1 + spread * draws.standard_normal((tasks, 1, 1))
-        luck = draws.random((tasks, points, 2))
-        right = luck < levels + np.concatenate([np.zeros_like(changes), -changes], 2)
-        score = bootstrapped([table.astype(float) for table in right], lambda accuracy: accuracy[:, 0] - accuracy[:, 1])
-        hits += score["low"] <= 0.1 <= score["high"]
-        widths.append(score["high"] - score["low"])
-    assert 0.915 <= hits / 400 <= 0.98
-    # Two shares of `points` points, and tasks that differ: the standard error is known.
-    error = np.sqrt((0.24 + 0.25 - spread**2) / points + spread**2) / np.sqrt(tasks)
-    assert np.mean(widths) == pytest.approx(2 * stats.t.ppf(0.975, tasks - 1) * error, rel=0.2)
-
-
-def test_accuracy_interval_over_tasks_is_students():
-    shares = {"a": 50, "b": 70, "c": 90, "d": 60}
+def test_the_interval_of_an_accuracy_speaks_for_these_tasks():
+    """Tasks that differ do not widen it; the one for new rules is Student's over the word rules."""
+    shares = {"verb-smallest": 50, "verb-largest": 70, "animal-smallest": 90, "colour-largest": 60}
     group = [r for task, right in shares.items() for r in counted("location", {}, right, 100, [task])]
+    entry = entries(mask_probe.PROBE, [r | {"condition": {"masks": 2}} for r in group])[0]
     means = np.array(list(shares.values())) / 100
-    low, high = stats.t.interval(0.95, 3, loc=means.mean(), scale=stats.sem(means))
-    assert accuracy_interval(group) == pytest.approx((means.mean(), low, high))
+    assert entry["accuracy"] == pytest.approx(means.mean())
+    within = 1.96 * np.sqrt((means * (1 - means) / 100).sum()) / 4
+    assert entry["high"] - entry["low"] == pytest.approx(2 * within, rel=0.05)
+    rules = [0.6, 0.9, 0.6]  # the two tasks with verbs are one rule
+    low, high = stats.t.interval(0.95, 2, loc=np.mean(rules), scale=stats.sem(rules))
+    assert (entry["rules_low"], entry["rules_high"]) == pytest.approx((low, high))
 
 
-def test_accuracy_interval_is_wilsons_where_tasks_tell_nothing():
+def test_where_all_are_right_or_one_task_was_asked_the_bounds_are_exact():
     for tasks in (["a"], ["a", "b"]):
         accuracy, low, high = accuracy_interval(counted("location", {}, 50, 50, tasks))
-        n = 50 * len(tasks)
-        assert (accuracy, high) == (1, pytest.approx(1)) and low == pytest.approx(1 / (1 + 1.96**2 / n), abs=1e-4)
+        points = 50 * len(tasks)
+        assert (accuracy, high) == (1, 1) and low == pytest.approx(0.025 ** (1 / points))
+    _, low, high = accuracy_interval(counted("location", {}, 1, 1, ["a", "b", "c"]))  # a point each: no spread within
+    assert (low, high) == pytest.approx((0.025 ** (1 / 3), 1))
+    exact = stats.binomtest(30, 50).proportion_ci(0.95, method="exact")
+    _, low, high = accuracy_interval(counted("location", {}, 30, 50, ["a"]))
+    assert (low, high) == pytest.approx((exact.low, exact.high))
 
 
-def test_mcnemar_by_hand():
+def test_a_paired_difference_by_hand():
     base = [record("p", "t", point, {}, correct) for point, correct in enumerate([1, 1, 1, 1, 1, 1, 0, 0, 0, 0])]
     now = [record("p", "t", point, {}, correct) for point, correct in enumerate([0, 0, 0, 0, 0, 1, 1, 0, 0, 0])]
-    result = paired_difference(now, base)
-    assert result["difference"] == pytest.approx(-0.4)
-    assert result["p"] == pytest.approx(2 * (1 + 6) / 2**6)  # 5 lost, 1 gained: both tails of 0 and 1 in 6
-    assert paired_difference(now[:3], base[3:]) == {"difference": 0.0, "p": 1.0}
+    found = paired_difference(now, base)
+    assert found["difference"] == pytest.approx(-0.4) and (found["n"], found["differed"]) == (10, 6)
+    assert -1 < found["low"] < -0.4 < 0 < found["high"]  # 5 lost and 1 gained of 10 do not leave zero out
+    none = paired_difference(base, base)
+    assert none["high"] == -none["low"] == pytest.approx(none_seen(10)) and none["differed"] == 0
+    apart = paired_difference(now[:3], base[3:])
+    assert apart["difference"] == 0 and apart["low"] is None and apart["n"] == 0
+
+
+def test_a_paired_difference_weighs_tasks_alike_and_knows_their_spread():
+    """One task always loses, the other never: nothing varies within a task, so the interval is as narrow as it gets."""
+    base = counted("p", {}, 100, 100, ["a-smallest", "b-smallest"])
+    now = counted("p", {}, 0, 100, ["a-smallest"]) + counted("p", {}, 100, 100, ["b-smallest"])
+    found = paired_difference(now, base)
+    assert found["difference"] == -0.5 and found["high"] - found["low"] < 0.08  # unstratified: 0.14
+    assert found["rules_low"] < -1 and found["rules_high"] > 0
+
+
+def test_nats_are_paired_and_stratified():
+    draws = np.random.default_rng(0)
+    level = draws.normal(5, 3, size=(4, 50))
+    lost = draws.normal(0.3, 0.5, size=(4, 50)) + np.array([[-1.0], [1.0], [0.0], [0.0]])
+
+    def asked(nats):
+        return [record("p", f"{task}-smallest", point, {}, True, nll=float(nats[task, point]))
+                for task in range(4) for point in range(50)]  # fmt: skip
+
+    found = paired_nats(asked(level + lost), asked(level))["nll"]
+    assert found["difference"] == pytest.approx(lost.mean())
+    half = 1.97 * np.sqrt((lost.var(axis=1, ddof=1) / 50).sum()) / 4
+    assert found["high"] - found["low"] == pytest.approx(2 * half, rel=0.02)
+    assert found["rules_low"] < found["low"] and found["high"] < found["rules_high"]  # tasks differ by more than points
+
+
+def test_nats_lost_by_hand():
+    nats = {2: 0.5, 20: 0.7, 200: 1.5}
+    records = [record("mask-count", task, point, {"masks": k}, True, nll=lost + 0.01 * point)
+               for task in ("a", "b") for point in range(3) for k, lost in nats.items()]  # fmt: skip
+    assert mask_nats(records)["value"] == pytest.approx(((0.7 - 0.5) + (1.5 - 0.5)) / 2)
+    sides = {("right", 0): 2.0, ("right", 40): 0.5, ("left", 0): 0.25, ("left", 40): 1.0, ("middle", 0): 9.0}
+    places = [record("question-position", "t", point, {"question": side, "location": at}, True, nll=lost)
+              for (side, at), lost in sides.items() for point in range(3)]  # fmt: skip
+    assert distance_nats(places)["value"] == pytest.approx((1.5 + 0.75) / 2)
+    assert mask_nats([r for r in records if r["condition"]["masks"] != 2]) == distance_nats([]) == null_score()
+
+
+def test_degradation_names_the_mask_counts_it_spans():
+    assert degradation(masks(k1=95, k2=90, k50=60))["over"] == "k = 1, 2, 50"
+
+
+def test_a_million_points_cost_what_their_patterns_cost():
+    draws = np.random.default_rng(0)
+    by_task = {f"{task}-smallest": (draws.random((60_000, 8)) < 0.8).astype(float) for task in range(16)}
+    before = time.perf_counter()
+    found = bootstrapped(by_task, lambda accuracy: accuracy[:, 0] - accuracy[:, 1:].mean(1))
+    assert time.perf_counter() - before < 20
+    assert found["n"] == 960_000 and found["high"] - found["low"] < 0.004
 
 
 def test_points_a_stopped_run_did_not_reach_are_left_out_of_scores():

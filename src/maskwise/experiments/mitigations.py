@@ -201,12 +201,15 @@ def _accuracy(records: Sequence[Record]) -> dict[str, float]:
 def _entry(
     mitigation: Mitigation, records: list[Record] | None, baseline: list[Record], training: str
 ) -> dict[str, Any]:
-    """Accuracy with its interval over tasks, and the paired test against the baseline."""
+    """Accuracy and the paired difference from the baseline, with their intervals."""
     entry: dict[str, Any] = {"cure": mitigation.name, "paper": mitigation.paper}
     if records is None:
-        entry |= {"accuracy": None, "low": None, "high": None, "difference": None, "p": None}
+        entry |= {"accuracy": None, "low": None, "high": None, "difference": None, "difference_low": None,
+                  "difference_high": None}  # fmt: skip
     else:
-        entry |= _accuracy(records) | paired_difference(records, baseline)
+        change = paired_difference(records, baseline)
+        entry |= _accuracy(records) | {"difference": change["difference"], "difference_low": change["low"],
+                                       "difference_high": change["high"]}  # fmt: skip
     return entry | {"tokens_per_pass": mitigation.tokens_per_pass, "training": training if mitigation.tuned else "none"}
 
 

@@ -5,6 +5,7 @@ scored.
 """
 
 from collections.abc import Collection, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -14,7 +15,7 @@ from maskwise.probes.section import Point, Shown
 from maskwise.randomness import python_random
 from maskwise.records.record import Condition, Key, still_to_ask
 from maskwise.tasks.datasets import HOTPOTQA, Dataset, with_distinct_labels
-from maskwise.tasks.labelled import Labelled, answer_masks, balanced
+from maskwise.tasks.labelled import Labelled, answer_masks, balanced, first_tokens
 from maskwise.tasks.prompts import encode_label, opened
 
 if TYPE_CHECKING:
@@ -27,11 +28,12 @@ QUICK_SHARES = {"shares": (0.0, 0.1, 0.2)}
 
 def label_item(
     asker: Asker, key: Key, condition: Condition, examples: Sequence[Labelled], test: Labelled, masks: int,
-    share: float = 0.0,
+    labels: tuple[int, ...], share: float = 0.0,
 ) -> Item:  # fmt: skip
-    """`share` of the text's length in masks comes on top of the answer's own."""
+    """`labels` are the labels' first tokens; `share` of the text's length in masks comes on top of the answer's own."""
     encoded = encode_label(asker.tokenizer, examples, test, asker.chat)
-    prompt = opened(encoded, asker.mask_id, masks + round(share * encoded.row))
+    listed = labels if encoded.ids[encoded.row] in labels else ()
+    prompt = opened(replace(encoded, allowed=listed), asker.mask_id, masks + round(share * encoded.row))
     return Item(key, condition, prompt, asker.tokenizer.decode([prompt.answer_id]))
 
 
@@ -47,12 +49,13 @@ def data_units(setup: Setup, probe: Probe, shots: int, want: str) -> Iterator[Un
         if found.labels != read.labels:
             setup.note(f"{found.name}: its labels begin alike in this tokenizer and were given letters")
         masks = answer_masks(asker.tokenizer, found.labels)
+        labels = first_tokens(asker.tokenizer, found.labels)
         examples = data_examples(asker, found, shots, settings.seed)
         longest = min(own["longest_prompt"], longest_that_fits(setup.model, shares, masks))
         tests = tests_that_fit(asker, found, examples, settings.points, longest, settings.seed)
         if len(tests) < settings.points:
             setup.note(f"{found.name}: {len(tests)} questions of at most {longest} tokens, not {settings.points}")
-        make = partial(data_items, asker, probe.name, found.name, examples, tests, masks, shares)
+        make = partial(data_items, asker, probe.name, found.name, examples, tests, masks, labels, shares)
         for points in slices(len(tests)):
             yield Unit(points, len(shares), make)
 
@@ -84,11 +87,11 @@ def tests_that_fit(
 
 def data_items(
     asker: Asker, probe: str, task: str, examples: Sequence[Labelled], tests: Sequence[Labelled], masks: int,
-    shares: Sequence[float], points: Sequence[int], done: Collection[Key],
+    labels: tuple[int, ...], shares: Sequence[float], points: Sequence[int], done: Collection[Key],
 ) -> Iterator[Item]:  # fmt: skip
     conditions: list[Condition] = [{"share": share} for share in shares]
     for key, point, condition in still_to_ask(probe, task, points, conditions, done):
-        yield label_item(asker, key, condition, examples, tests[point], masks, float(condition["share"]))
+        yield label_item(asker, key, condition, examples, tests[point], masks, labels, float(condition["share"]))
 
 
 def longest_that_fits(model: "Model", shares: Sequence[float], masks: int) -> int:

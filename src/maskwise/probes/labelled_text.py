@@ -38,7 +38,7 @@ PROBE = Probe(
             at="{} %",
             points=partial(by_share, NAME),
             measures=(Measure("accuracy", "Accuracy"),),
-            caption="Line: mean over data sets; band: 95 % interval over them.",
+            caption="Line: mean over data sets; band: 95 % interval over questions.",
         ),
     ),
 )

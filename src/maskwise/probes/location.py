@@ -1,7 +1,8 @@
 """location: the relevant examples stand in one block that is moved among the distractors; the question comes last.
 
 Paper probe 1 (Piskorz et al., arXiv 2511.21338), format A. Condition: {"location": 20}, the distractors before the
-block. The score `locality` is defined here; `question-position` gives it too, with the question on either side.
+block. The scores `locality` and `distance_nats` are defined here; `question-position` gives them too, with the question
+on either side.
 """
 
 from collections.abc import Sequence
@@ -13,7 +14,16 @@ from maskwise.probes.probe import Probe, ScoreRule, Sentences, Setup, Variant
 from maskwise.probes.section import Section, Shown, curve
 from maskwise.records.record import Condition, Record, condition_text
 from maskwise.scoring.numbers import percent
-from maskwise.scoring.scores import LEAST_SKILL, NO_SKILL, Score, bootstrapped, null_score, share_of_skill, tables
+from maskwise.scoring.scores import (
+    LEAST_SKILL,
+    NO_SKILL,
+    Score,
+    bootstrapped,
+    nats_score,
+    null_score,
+    share_of_skill,
+    tables,
+)
 from maskwise.tasks.episodes import CHANCE
 
 NAME, BOTH_SIDES = "location", "question-position"
@@ -48,13 +58,7 @@ def locality(records: Sequence[Record]) -> Score:
 
     a_near and a_far are the accuracies with the block nearest to and farthest from the question.
     """
-    conditions = {condition_text(record["condition"]): record["condition"] for record in records}.values()
-    ends: list[Condition] = []
-    for side in ("right", "left"):
-        asked = [c for c in conditions if c.get("question", "right") == side]
-        if len(asked) > 1:
-            by_distance = nearest_first(asked)
-            ends += [by_distance[0], by_distance[-1]]
+    ends = near_and_far_conditions(records)
     if not ends:
         return null_score()
 
@@ -63,6 +67,27 @@ def locality(records: Sequence[Record]) -> Score:
         return share_of_skill(near - far, near - CHANCE).mean(1)
 
     return bootstrapped(tables(records, ends), preference)
+
+
+def distance_nats(records: Sequence[Record]) -> Score:
+    """NLL_far - NLL_near of the right answer, the mean of question right and left where both were asked."""
+    ends = near_and_far_conditions(records)
+    if not ends:
+        return null_score()
+    sides = len(ends) // 2
+    return nats_score(records, ends, [-1 / sides, 1 / sides] * sides)
+
+
+def near_and_far_conditions(records: Sequence[Record]) -> list[Condition]:
+    """For each side asked, the condition with the block nearest to the question, then the one farthest from it."""
+    conditions = {condition_text(record["condition"]): record["condition"] for record in records}.values()
+    ends: list[Condition] = []
+    for side in ("right", "left"):
+        asked = [c for c in conditions if c.get("question", "right") == side]
+        if len(asked) > 1:
+            by_distance = nearest_first(asked)
+            ends += [by_distance[0], by_distance[-1]]
+    return ends
 
 
 def near_and_far(shown: Shown) -> list[tuple[float, float]]:
@@ -116,6 +141,13 @@ LOCALITY = ScoreRule(
         beside=_one_sided,
     ),
 )
+DISTANCE_NATS = ScoreRule(
+    name="distance_nats",
+    title="Nats lost to distance",
+    meaning="rise of the right answer's negative log-likelihood when the examples stand far from the question",
+    formula=distance_nats,
+    unit="nats",
+)
 
 PROBE = Probe(
     name=NAME,
@@ -127,7 +159,7 @@ PROBE = Probe(
     parameters=LOCATIONS,
     quick=QUICK_LOCATIONS,
     baseline=nearest,
-    scores=(LOCALITY,),
+    scores=(LOCALITY, DISTANCE_NATS),
     sections=(
         Section(
             title="Does it matter where the examples stand?",

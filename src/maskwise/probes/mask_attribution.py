@@ -81,7 +81,7 @@ PROBE = Probe(
             x_names=("masks", "nearest context", "all context"),
             points=_points,
             measures=(GRADIENT,),
-            caption="Mean over tasks; whisker: 95 % interval over tasks.",
+            caption="Mean over tasks; whisker: 95 % interval for these tasks, with questions drawn afresh.",
         ),
     ),
 )

@@ -1,10 +1,11 @@
 """mask-count: more and more masks after the question, of which only the first is the answer.
 
 Paper probe 4, format B: relevant examples and distractors mixed at random, k masks at the end. Condition:
-{"masks": 50}. With a_k the accuracy under k masks and c = 1/3 of guessing, two scores are defined here:
+{"masks": 50}. With a_k the accuracy under k masks and c = 1/3 of guessing, three scores are defined here:
 
     mask tax     1 - mean over k > 2 of (a_k - c) / (a_2 - c)
-    degradation  (max - min) / max over k
+    degradation  (max - min) / max over all k that were asked, which the score names
+    mask nats    mean over k > 2 of NLL_k - NLL_2, the negative log-likelihood of the right answer
 """
 
 from collections.abc import Sequence
@@ -17,7 +18,7 @@ from maskwise.probes.probe import NO_MASK_TOKEN, Probe, ScoreRule, Sentences, Se
 from maskwise.probes.section import K_EQUALS, MASKS_AT_THE_END, Measure, Section, Shown, by_masks
 from maskwise.records.record import Condition, Record
 from maskwise.scoring.numbers import percent
-from maskwise.scoring.scores import Score, bootstrapped, null_score, relative_loss, share_of_skill, tables
+from maskwise.scoring.scores import Score, bootstrapped, nats_score, null_score, relative_loss, share_of_skill, tables
 from maskwise.tasks.episodes import CHANCE
 
 NAME = "mask-count"
@@ -52,7 +53,16 @@ def degradation(records: Sequence[Record]) -> Score:
     counts = _counts(records)
     if len(counts) < 2:
         return null_score()
-    return bootstrapped(tables(records, [{"masks": k} for k in counts]), relative_loss)
+    found = bootstrapped(tables(records, [{"masks": k} for k in counts]), relative_loss)
+    return found if found["value"] is None else found | {"over": f"k = {', '.join(map(str, counts))}"}
+
+
+def mask_nats(records: Sequence[Record]) -> Score:
+    counts = _counts(records)
+    more = [k for k in counts if k > 2]
+    if 2 not in counts or not more:
+        return null_score()
+    return nats_score(records, [{"masks": k} for k in (2, *more)], [-1.0, *[1 / len(more)] * len(more)])
 
 
 def _counts(records: Sequence[Record]) -> list[int]:
@@ -104,8 +114,16 @@ MASK_TAX = ScoreRule(
 DEGRADATION = ScoreRule(
     name="degradation",
     title="Degradation",
-    meaning="from the best to the worst number of masks, as a share of the best; biased upwards under the null",
+    meaning="from the best to the worst of these numbers of masks, as a share of the best; biased upwards under the "
+    "null",
     formula=degradation,
+)
+MASK_NATS = ScoreRule(
+    name="mask_nats",
+    title="Nats lost to masks",
+    meaning="rise of the right answer's negative log-likelihood with masks beyond the second, on average",
+    formula=mask_nats,
+    unit="nats",
 )
 
 PROBE = Probe(
@@ -119,7 +137,7 @@ PROBE = Probe(
     quick={"mask_counts": (2, 20, 200)},
     not_causal=NO_MASK_TOKEN,
     baseline=two_masks,
-    scores=(MASK_TAX, DEGRADATION),
+    scores=(MASK_TAX, DEGRADATION, MASK_NATS),
     sections=(
         Section(
             title="Do appended masks change the answer?",

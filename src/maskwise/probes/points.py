@@ -10,7 +10,7 @@ from maskwise.probes.labelled import label_item
 from maskwise.probes.probe import Asker, Item, Probe, Setup, Unit, slices
 from maskwise.probes.section import Measure, Point, Section, Shown
 from maskwise.records.record import Condition, Key, still_to_ask
-from maskwise.tasks.labelled import answer_masks
+from maskwise.tasks.labelled import answer_masks, first_tokens
 from maskwise.tasks.points import LABELS, ORDERS, SHAPES, Cloud, arranged, draw_cloud, exercise
 
 NAME = "points"
@@ -37,11 +37,12 @@ def point_items(
     asker: Asker, cloud: Cloud, count: int, masks: int, points: Sequence[int], done: Collection[Key]
 ) -> Iterator[Item]:
     """Each test point after the same examples as drawn, nearest first and nearest last."""
+    labels = first_tokens(asker.tokenizer, LABELS)
     for point in points:
         test = exercise(cloud.tests[point], cloud.test_labels[point])
         for order in ORDERS:
             for key, _, condition in still_to_ask(NAME, cloud.name, [point], [{"order": order}], done):
-                yield label_item(asker, key, condition, arranged(cloud, point, order, count), test, masks)
+                yield label_item(asker, key, condition, arranged(cloud, point, order, count), test, masks, labels)
 
 
 def examples_that_fit(asker: Asker, cloud: Cloud, window: int) -> int:
@@ -87,7 +88,7 @@ PROBE = Probe(
             x_names=ORDERS,
             points=_points,
             measures=(Measure("accuracy", "Accuracy", chance=0.5),),
-            caption="Mean over shapes and seeds; whisker: 95 % interval over them.",
+            caption="Mean over shapes and seeds; whisker: 95 % interval for these, with points drawn afresh.",
         ),
     ),
 )

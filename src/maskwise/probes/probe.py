@@ -197,6 +197,7 @@ class Sentences:
 class ScoreRule:
     """A number that sums up a probe: its formula over the probe's records, and its words.
 
+    unit: "share" (shown in percent) or "nats". A score may say over which conditions it goes, under the key "over".
     Two probes may give the same score; then the later one in the tuple that was run counts.
     """
 
@@ -205,6 +206,7 @@ class ScoreRule:
     meaning: str
     formula: Callable[[Sequence[Record]], Score]
     sentences: Sentences | None = None
+    unit: Literal["share", "nats"] = "share"
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ Paper probe 2, format A. Condition: {"question": "left", "location": 20}.
 """
 
 from maskwise.probes.location import BOTH_SIDES as NAME
-from maskwise.probes.location import LOCALITY, LOCATIONS, nearest
+from maskwise.probes.location import DISTANCE_NATS, LOCALITY, LOCATIONS, nearest
 from maskwise.probes.probe import Probe, Setup, Variant
 from maskwise.probes.section import Section, named_curves
 
@@ -30,7 +30,7 @@ PROBE = Probe(
     quick={"locations": (0, 15), "places": ("right", "left")},
     not_causal="an autoregressive model reads only what stands before the question, so it is always last",
     baseline=nearest,
-    scores=(LOCALITY,),
+    scores=(LOCALITY, DISTANCE_NATS),
     sections=(
         Section(
             title="Near the question, or simply near the end?",

@@ -11,7 +11,7 @@ from maskwise.tasks.episodes import CHANCE
 
 Entry = dict[str, Any]  # a condition of a probe in a run's summary, with what was measured under it
 
-OVER_TASKS = "Line: mean over tasks; band: 95 % interval over tasks."
+OVER_TASKS = "Line: mean over tasks; band: 95 % interval for these tasks, with questions drawn afresh."
 MASKS_AT_THE_END = "Masks at the end (k)"
 K_EQUALS = "k\u00a0=\u00a0{}"
 

@@ -25,10 +25,10 @@ from maskwise.probes.published import published_beside
 from maskwise.probes.section import Entry, Shown
 from maskwise.records.folder import Run
 from maskwise.records.record import Condition, Record, condition_order, condition_text
-from maskwise.scoring.changes import paired_difference
+from maskwise.scoring.changes import paired_difference, paired_nats
 from maskwise.scoring.claims import Claim
-from maskwise.scoring.intervals import accuracy_interval
-from maskwise.scoring.scores import Score, null_score
+from maskwise.scoring.intervals import accuracy_interval, by_task, mean_over_tasks, rules_ends
+from maskwise.scoring.scores import LIKELIHOODS, Score, null_score
 
 NO_MASKS = "does not apply: no masks"
 
@@ -140,42 +140,58 @@ def claims_of(by_probe: dict[str, list[Record]], probes: Sequence[Probe]) -> lis
 
 
 def entries(probe: Probe, records: Sequence[Record]) -> list[Entry]:
-    """Accuracy and the other measures of each condition of a probe, with a paired test against its baseline."""
+    """Accuracy and the other measures of each condition of a probe, and the paired difference from its baseline."""
     groups: dict[str, list[Record]] = defaultdict(list)
     for record in records:
         groups[condition_text(record["condition"])].append(record)
+    listed = probe.chance is not None or all("nll_choice" in record for record in records)
     asked = sorted((group[0]["condition"] for group in groups.values()), key=condition_order)
     found = []
     for number in in_order(map(number_of, asked)):
         same = [condition for condition in asked if number_of(condition) == number]
         for condition in same:
-            found += _condition_entries(probe, condition, same, groups)
+            found += _condition_entries(probe, condition, same, groups, listed)
     return found
 
 
 def _condition_entries(
-    probe: Probe, condition: Condition, conditions: Sequence[Condition], groups: dict[str, list[Record]]
+    probe: Probe, condition: Condition, conditions: Sequence[Condition], groups: dict[str, list[Record]], listed: bool
 ) -> list[Entry]:
     """`conditions`: those with the same number of relevant examples, among which the baseline is."""
     group = groups[condition_text(condition)]
     plain = {condition_text(unlabelled(one)): one for one in conditions}
     baseline = probe.baseline(unlabelled(condition), [unlabelled(one) for one in conditions])
-    entry = _entry(condition, group)
+    entry = _entry(condition, group, listed)
     if baseline is not None and baseline != unlabelled(condition):
         named = plain[condition_text(baseline)]
-        entry["paired"] = {"baseline": named, **paired_difference(group, groups[condition_text(named)])}
+        before = groups[condition_text(named)]
+        entry["paired"] = {"baseline": named, **paired_difference(group, before), **paired_nats(group, before)}
     return probe.measures(entry, group)
 
 
-def _entry(condition: Condition, group: Sequence[Record]) -> Entry:
+def _entry(condition: Condition, group: Sequence[Record], listed: bool) -> Entry:
+    """`listed`: the question has a list of answers, so the likelihood of the right one stands beside the accuracy."""
     accuracy, low, high = accuracy_interval(group)
-    return {
+    entry = {
         "condition": condition,
         "masks": round(float(np.mean([record["masks"] for record in group]))),
         "n": len(group),
         "accuracy": accuracy,
         "low": low,
         "high": high,
+        **rules_ends(by_task((record["task"], record["correct"]) for record in group)),
         "confidence": float(np.mean([record["confidence"] for record in group])),
         "entropy": float(np.mean([record["entropy"] for record in group])),
     }
+    return entry | (likelihoods(group) if listed else {})
+
+
+def likelihoods(group: Sequence[Record]) -> dict[str, float | None]:
+    """NAME, NAME_low and NAME_high of the right answer's negative log-likelihood and of its two parts; records of
+    earlier versions hold the whole alone."""
+    found: dict[str, float | None] = {}
+    for name in LIKELIHOODS:
+        if all(name in record for record in group):
+            values = mean_over_tasks((record["task"], record[name]) for record in group)
+            found |= dict(zip((name, f"{name}_low", f"{name}_high"), values, strict=True))
+    return found

@@ -1,8 +1,9 @@
 """What was asked and answered: one record per test point and condition.
 
 A record: {"model", "probe", "task", "point", "condition": {...}, "masks", "predicted", "answer", "correct",
-"confidence", "entropy", "nll"}, and "evidence" where a probe measures more. Each probe's file says what its condition
-holds.
+"confidence", "entropy", "nll"}, "nll_allowed" and "nll_choice" where the question has a list of answers (nll is their
+sum: -log P(an answer of the list) and -log P(the right one | one of the list); records of earlier versions lack them),
+and "evidence" where a probe measures more. Each probe's file says what its condition holds.
 """
 
 import functools

@@ -65,13 +65,12 @@ def change_in_words(score: Score, show: Callable[[float], str]) -> str:
         return "–"
     if score["low"] is None or score["high"] is None:
         return show(score["value"])
-    if score["value"] == score["low"] == score["high"] == 0:
-        return f"{show(0)} (nothing changed)"  # a bootstrap of equal answers has no spread to tell
     if show is share_gone:  # "20 % more" with the interval of how much more
         low, high = (score["low"], score["high"]) if score["value"] >= 0 else (-score["high"], -score["low"])
         return f"{show(score['value'])} ({between(low, high)})"
     low, high = (show(score[end]).removesuffix(f"{NBSP}points") for end in ("low", "high"))
-    return f"{show(score['value'])} ({low} to {high})"
+    unchanged = "; nothing changed" if score.get("differed") == 0 else ""
+    return f"{show(score['value'])} ({low} to {high}{unchanged})"
 
 
 def share_gone(value: float) -> str:

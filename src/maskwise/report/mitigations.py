@@ -4,7 +4,7 @@ from typing import Any
 
 from maskwise.report.bars import Bar, Chart
 from maskwise.report.results import Result
-from maskwise.scoring.numbers import p_value, percent, points
+from maskwise.scoring.numbers import percent, points, points_between
 
 NEEDS_ADAPTER, BASELINE = "needs --adapter", "baseline"
 
@@ -19,7 +19,7 @@ def cures_result(found: dict[str, Any]) -> Result:
         head=("mitigation", "accuracy", "difference\nfrom baseline", "tokens per\nforward pass", "trained"),
         rows=_rows(found),
         notes=(
-            "In brackets: 95 % interval over tasks, and the p-value of McNemar's exact test on the same questions. "
+            "In brackets: 95 % intervals for these tasks with questions drawn afresh; differences are paired. "
             "Tokens per forward pass: of the whole decoding.",
         ),
     )
@@ -45,7 +45,9 @@ def _right(entry: dict[str, Any]) -> str:
 def _against(entry: dict[str, Any]) -> str:
     if entry["cure"] == BASELINE:
         return ""
-    return f"{points(entry['difference']).split()[0]} ({p_value(entry['p'])})"
+    return points_between(entry["difference"], entry["difference_low"], entry["difference_high"]).replace(
+        "\u00a0points", ""
+    )
 
 
 def _chart(found: dict[str, Any]) -> Chart:
@@ -57,7 +59,7 @@ def _chart(found: dict[str, Any]) -> Chart:
             note = f"{entry['tokens_per_pass']:g} tokens per forward pass{trained}"
             bars.append(Bar(entry["cure"], (entry["accuracy"],), (entry["low"], entry["high"]), note))
     title = f"{found['model']}: accuracy with {found['masks']} masks under each mitigation"
-    return Chart(tuple(bars), ("accuracy",), title, "Accuracy (line: 95 % interval over tasks)")
+    return Chart(tuple(bars), ("accuracy",), title, "Accuracy (line: 95 % interval)")
 
 
 def what_it_shows(found: dict[str, Any]) -> list[str]:
@@ -65,7 +67,7 @@ def what_it_shows(found: dict[str, Any]) -> list[str]:
     measured = [entry for entry in found["cures"] if entry["accuracy"] is not None]
     baseline, two = measured[0], found["two_masks"]
     lost = two["accuracy"] - baseline["accuracy"]
-    helped = [entry for entry in measured[1:] if entry["p"] < 0.05 and entry["difference"] > 0]
+    helped = [entry for entry in measured[1:] if entry["difference_low"] > 0]
     best = max(measured, key=lambda entry: entry["accuracy"])
     sentences = [
         f"With {found['masks']} masks instead of two, accuracy is {percent(baseline['accuracy'])} instead "
@@ -74,12 +76,13 @@ def what_it_shows(found: dict[str, Any]) -> list[str]:
     if helped:
         names = ", ".join(entry["cure"] for entry in helped)
         sentences.append(
-            f"Significantly above the baseline (p < .05): {names}; the highest accuracy is that of {best['cure']} "
-            f"({percent(best['accuracy'])}, {best['tokens_per_pass']:g} tokens per forward pass)."
+            f"Significantly above the baseline (95 % interval above zero): {names}; the highest accuracy is that of "
+            f"{best['cure']} ({percent(best['accuracy'])}, {best['tokens_per_pass']:g} tokens per forward pass)."
         )
     else:
         sentences.append(
-            f"No mitigation differs significantly from the baseline (p < .05) on these {found['n']} questions."
+            f"No mitigation is significantly above the baseline (95 % interval above zero) on these {found['n']} "
+            "questions."
         )
     trained = next((entry["training"] for entry in measured if entry["training"] != "none"), None)
     return [*sentences, *([f"The trained mitigations took {trained}."] if trained else [])]

@@ -21,7 +21,7 @@ from maskwise.report.sections import sections_for
 from maskwise.report.sentences import opening, what_this_run_shows
 from maskwise.report.templates import render
 from maskwise.report.tiles import Tile, tiles_of
-from maskwise.scoring.numbers import between, number, p_value, percent, points
+from maskwise.scoring.numbers import between, nats_between, number, percent, points_between
 
 KINDS = {family.name: family.title for family in FAMILIES}
 
@@ -170,17 +170,22 @@ def _numbers(section: Section, readings: Sequence[Reading]) -> dict[str, list[An
     """The table behind a figure: each condition with its mask count, the number of answers, and what was measured."""
     entries = [(reading.label, point.entry) for reading in readings for point in in_order(section.points(reading))]
     conditions = list(dict.fromkeys(key for _, entry in entries for key in entry["condition"] if key != "masks"))
-    names = {"evidence": "measured", "nll": "NLL (nats)", "confidence": "confidence", "entropy": "entropy (nats)"}
+    names = {"evidence": "measured", "nll": "NLL (nats)", "nll_allowed": "of it format", "nll_choice": "of it content",
+             "confidence": "confidence", "entropy": "entropy (nats)"}  # fmt: skip
     extras = [key for key in names if any(key in entry for _, entry in entries)]
     drawn = [measure for measure in section.measures if measure.key not in (*names, "accuracy")]
     several = len(readings) > 1
     tested = any("paired" in entry for _, entry in entries)
+    in_nats = any("nll" in entry.get("paired", {}) for _, entry in entries)
+    ruled = any(entry.get("rules_low") is not None for _, entry in entries)
     head = [
         *(["model"] if several else []),
         *conditions,
         *(measure.label for measure in drawn),
         *["masks", "answers", "right", "95 % interval"],
-        *(["against the baseline"] if tested else []),
+        *(["new rules"] if ruled else []),
+        *(["against the baseline (points)"] if tested else []),
+        *(["against the baseline (nats)"] if in_nats else []),
         *(names[key] for key in extras),
     ]
     rows = [
@@ -192,7 +197,9 @@ def _numbers(section: Section, readings: Sequence[Reading]) -> dict[str, list[An
             f"{entry['n']:,}",
             percent(entry["accuracy"], 1),
             between(entry["low"], entry["high"], 1),
-            *([_against_baseline(entry)] if tested else []),
+            *([between(entry.get("rules_low"), entry.get("rules_high"), 1)] if ruled else []),
+            *([_points_from_baseline(entry)] if tested else []),
+            *([_nats_from_baseline(entry)] if in_nats else []),
             *(_with_interval(entry, Measure(key, "", f"{key}_low", f"{key}_high", percent=False)) for key in extras),
         ]
         for label, entry in entries
@@ -209,10 +216,23 @@ def _with_interval(entry: dict[str, Any], measure: Measure) -> str:
     return number(value, digits) + ends
 
 
-def _against_baseline(entry: dict[str, Any]) -> str:
+def _points_from_baseline(entry: dict[str, Any]) -> str:
     if "paired" not in entry:
         return "–"
-    return f"{points(entry['paired']['difference'])}, {p_value(entry['paired']['p'])}"
+    paired = entry["paired"]
+    return points_between(paired["difference"], paired["low"], paired["high"])
+
+
+def _nats_from_baseline(entry: dict[str, Any]) -> str:
+    """The change of the whole with its interval, and of its part that is a change of content."""
+    paired = entry.get("paired", {})
+    if "nll" not in paired:
+        return "–"
+    whole = nats_between(*(paired["nll"][key] for key in ("difference", "low", "high")))
+    if "nll_choice" not in paired:
+        return whole
+    content = nats_between(*(paired["nll_choice"][key] for key in ("difference", "low", "high")))
+    return f"{whole}, content {content}"
 
 
 def _notes(readings: Sequence[Reading]) -> list[str]:

@@ -10,8 +10,8 @@ from maskwise.probes.summary import probes_giving, scores_shown
 from maskwise.report.panels import along
 from maskwise.report.readings import Reading
 from maskwise.scoring.intervals import none_seen
-from maskwise.scoring.numbers import NBSP, between, counted, digits_of, number, p_value, percent, points, signed
-from maskwise.scoring.scores import NO_SKILL, direction
+from maskwise.scoring.numbers import NBSP, between, counted, digits_of, number, percent, points, points_between, signed
+from maskwise.scoring.scores import NO_SKILL, Score, direction
 from maskwise.tasks.episodes import CHANCE
 
 FEW_TASKS = 8
@@ -56,9 +56,9 @@ def cost_or_gain(rule: ScoreRule, reading: Reading) -> str:
     what, costs, raises = rule.sentences.change
     score = reading.summary["scores"][rule.name]
     value, low, high = score["value"], score["low"], score["high"]
-    unseen, digits = nothing_differed(rule.name, reading), digits_of(score)
+    unseen, digits = nothing_differed(score), digits_of(score)
     if unseen:
-        return f"{what} {costs} nothing here; {unseen}"
+        return f"{what} {costs} nothing here, 95{NBSP}% interval {between(low, high, 1)}; {unseen}"
     if value >= 0:
         change = f"{what} {costs} {percent(value, digits)} of its skill above guessing"
     else:
@@ -70,15 +70,16 @@ def cost_or_gain(rule: ScoreRule, reading: Reading) -> str:
     return f"{change}, 95{NBSP}% interval {between(low, high, digits)}{crosses}"
 
 
-def nothing_differed(name: str, reading: Reading) -> str:
-    """Empty, but for a score whose answers are the same under all its conditions. A bootstrap has nothing to resample
-    then and its interval is a point; what the run cannot have seen is Wilson's bound for none in so many."""
-    score = reading.summary["scores"][name]
-    if score["value"] is None or not score["value"] == score["low"] == score["high"] == 0:
+def nothing_differed(score: Score) -> str:
+    """Empty, but for a score whose answers are the same under all its conditions: then how many others may not be."""
+    if score["value"] is None or score["differed"] != 0:
         return ""
-    entries = [reading.entries(probe.name) for probe in probes_giving(name, reading.probes)]
-    asked = min(entry["n"] for entry in [found for found in entries if found][-1])
-    return f"0 of {asked} answers changed; 95{NBSP}% upper bound {percent(none_seen(asked), 1)}"
+    return f"0 of {score['n']} answers changed; 95{NBSP}% upper bound {percent(none_seen(score['n']), 1)}"
+
+
+def meaning_of(rule: ScoreRule, score: Score) -> str:
+    """What a score is, and over which conditions it goes where it says so."""
+    return f"{rule.meaning} ({score['over']})" if "over" in score else rule.meaning
 
 
 def how_sure(reading: Reading) -> Sentence:
@@ -96,7 +97,8 @@ def how_sure(reading: Reading) -> Sentence:
     reach = f"; the widest interval on this page reaches ±{100 * max(widths):.0f} points" if widths else ""
     evidence = (
         f"{answers:,} answers, up to {most:,} test points in each of {counted(tasks)}{reach}. "
-        f"The 95{NBSP}% intervals speak for other tasks of this kind, not for another draw of the examples."
+        f"The 95{NBSP}% intervals speak for these tasks with questions drawn afresh; the table under each figure has "
+        "those for new word rules."
     )
     if not reading.manifest["complete"]:
         return Sentence(topic, "Not yet: the run is unfinished.", evidence)
@@ -184,8 +186,8 @@ def _first_to_last(who: str, curve: list[Point], measure: Measure, section: Sect
     line += f", {shown(last)} at {place(last)}"
     if not measure.percent:
         return f"{line} ({signed(after - before, 2)}{unit})"
-    tested = chance_of_change(first, last) if measure.key == "accuracy" else ""
-    return f"{line} ({points(after - before)}{tested})"
+    paired = paired_change(first, last) if measure.key == "accuracy" else ""
+    return f"{line} ({paired or points(after - before)})"
 
 
 def ends(curve: list[Point]) -> tuple[Point, Point]:
@@ -194,10 +196,18 @@ def ends(curve: list[Point]) -> tuple[Point, Point]:
     return next((point for point in curve if point.entry["condition"] == baseline), curve[0]), curve[-1]
 
 
-def chance_of_change(first: Point, last: Point) -> str:
-    """The p-value of the paired test between two points, if one is the other's baseline."""
-    for one, other in ((first, last), (last, first)):
+def paired_change(first: Point, last: Point) -> str:
+    """The paired difference between two points with its interval, if one is the other's baseline."""
+    for one, other, sign in ((last, first, 1), (first, last, -1)):
         paired = one.entry.get("paired")
-        if paired is not None and paired["baseline"] == other.entry["condition"]:
-            return f", {p_value(paired['p'])}"
+        if paired is not None and paired["baseline"] == other.entry["condition"] and paired["low"] is not None:
+            low, high = sorted((sign * paired["low"], sign * paired["high"]))
+            return f"{points_between(sign * paired['difference'], low, high)}{_nats_beside(paired, sign)}"
     return ""
+
+
+def _nats_beside(paired: dict[str, Any], sign: int) -> str:
+    """`, +0.31 nats`, where the likelihood stands beside the accuracy."""
+    if "nll_choice" not in paired:
+        return ""
+    return f", {signed(round(sign * paired['nll']['difference'], 2) + 0.0, 2)}{NBSP}nats"

@@ -12,10 +12,11 @@ from maskwise.probes.summary import scores_shown
 from maskwise.report.comparison import Row
 from maskwise.report.published import PUBLISHED_HEAD, PUBLISHED_TITLE, published_rows
 from maskwise.report.readings import Reading
-from maskwise.report.sentences import nothing_differed, verdict_number
-from maskwise.scoring.numbers import between, number, percent
+from maskwise.report.sentences import meaning_of, nothing_differed, verdict_number
+from maskwise.scoring.numbers import between, number, parts_in_words, percent, score_interval, score_value
 
 BAR = 20
+NATS = {"nll": "NLL", "nll_allowed": "format", "nll_choice": "content"}  # the second and third add up to the first
 
 
 def print_summary(reading: Reading) -> None:
@@ -46,10 +47,12 @@ def _scores(reading: Reading) -> Table:
     table = Table("score", "value", "95 % interval", "what it is", box=None, pad_edge=False, header_style="dim")
     for rule in scores_shown(reading.summary, reading.probes):
         score = reading.summary["scores"][rule.name]
-        interval = between(score["low"], score["high"]) if score["value"] is not None else score["why"]
-        interval = nothing_differed(rule.name, reading) or interval
+        told = [score_interval(score, rule.unit), nothing_differed(score)] if score["value"] is not None else []
         table.add_row(
-            rule.title, Text(percent(score["value"]), style="bold"), interval, Text(rule.meaning, style="dim")
+            rule.title,
+            Text(score_value(score, rule.unit), style="bold"),
+            "; ".join(filter(None, told)) or score["why"],
+            Text("; ".join(filter(None, [meaning_of(rule, score), parts_in_words(score)])), style="dim"),
         )
     return table
 
@@ -91,12 +94,12 @@ def _table(title: str) -> Table:
 def _curve(probe: str, entries: list[dict[str, Any]]) -> Table:
     """A row per condition. The condition's columns are whatever the probe varied."""
     keys = list(dict.fromkeys(key for entry in entries for key in entry["condition"] if key != "masks"))
-    with_nll = any("nll" in entry for entry in entries)
+    nats = [key for key in NATS if any(key in entry for entry in entries)]
     with_evidence = any("evidence" in entry for entry in entries)
     table = _table(probe)
     for key in keys:
         table.add_column(Text(key))
-    more = [*(["NLL"] if with_nll else []), *(["measured"] if with_evidence else [])]
+    more = [*(NATS[key] for key in nats), *(["measured"] if with_evidence else [])]
     for name in ["masks", "n", "right", "95 % interval", *more]:
         table.add_column(name, justify="right")
     table.add_column("", no_wrap=True)
@@ -108,9 +111,12 @@ def _curve(probe: str, entries: list[dict[str, Any]]) -> Table:
             str(entry["n"]),
             percent(accuracy, 1),
             between(entry["low"], entry["high"], 1),
-            *([number(entry.get("nll"))] if with_nll else []),
+            *(number(entry.get(key)) for key in nats),
             *([number(entry.get("evidence"))] if with_evidence else []),
-            Text("━" * round(BAR * accuracy) if accuracy is not None else "", style="blue"),
+            Text(
+                "━" * round((BAR if len(nats) < 2 else BAR // 2) * accuracy) if accuracy is not None else "",
+                style="blue",
+            ),
         )
     return table
 

@@ -6,14 +6,15 @@ from dataclasses import dataclass
 from maskwise.probes.probe import ScoreRule
 from maskwise.probes.summary import scores_shown
 from maskwise.report.readings import Reading
-from maskwise.report.sentences import nothing_differed
-from maskwise.scoring.numbers import NBSP, between, digits_of, percent
+from maskwise.report.sentences import meaning_of, nothing_differed
+from maskwise.scoring.numbers import NBSP, parts_in_words, score_interval, score_value
 from maskwise.scoring.scores import null_score
 
 
 @dataclass(frozen=True)
 class Tile:
-    """A score: its number, its interval in words, the same on a scale of -100 % .. 100 % for the little drawing."""
+    """A score: its number, its interval in words, and the same for the little drawing, which nats have not: on a scale
+    of -100 % .. 100 %."""
 
     name: str
     value: str
@@ -38,10 +39,9 @@ def score_tile(rule: ScoreRule, reading: Reading) -> Tile:
     score = reading.summary["scores"].get(rule.name, null_score())
     if score["value"] is None:
         return Tile(rule.title, "–", score["why"], rule.meaning, None)
-    digits = digits_of(score)
-    value = percent(score["value"], digits)
+    value, meaning = score_value(score, rule.unit), meaning_of(rule, score)
     if score["low"] is None or score["high"] is None:
-        return Tile(rule.title, value, "no interval", rule.meaning, None)
-    ends = f"95{NBSP}% interval {between(score['low'], score['high'], digits)}"
-    interval = nothing_differed(rule.name, reading) or ends
-    return Tile(rule.title, value, interval, rule.meaning, (score["low"], score["value"], score["high"]))
+        return Tile(rule.title, value, "no interval", meaning, None)
+    marks = (score["low"], score["value"], score["high"]) if rule.unit == "share" else None
+    told = [f"95{NBSP}% interval {score_interval(score, rule.unit)}", nothing_differed(score), parts_in_words(score)]
+    return Tile(rule.title, value, "; ".join(filter(None, told)), meaning, marks)

@@ -133,17 +133,27 @@ def _record(model: Model, item: Item, answer: Answer) -> Record:
     predicted = model.tokenizer.decode([answer.token]) if written is None else written.text
     # The text counts, but pieces of characters all read alike.
     same = answer.token == item.prompt.answer_id or (predicted == item.answer and PIECE not in predicted)
-    return {
-        "model": model.name,
-        "probe": probe,
-        "task": task,
-        "point": point,
-        "condition": item.condition,
-        "masks": item.prompt.masks,
-        "predicted": predicted,
-        "answer": item.answer,
-        "correct": same if written is None else written.right,
-        "confidence": round(answer.confidence, DIGITS),
-        "entropy": round(answer.entropy, DIGITS),
-        "nll": round(answer.nll, DIGITS),
-    } | ({} if answer.evidence is None else {"evidence": answer.evidence})
+    return (
+        {
+            "model": model.name,
+            "probe": probe,
+            "task": task,
+            "point": point,
+            "condition": item.condition,
+            "masks": item.prompt.masks,
+            "predicted": predicted,
+            "answer": item.answer,
+            "correct": same if written is None else written.right,
+            "confidence": round(answer.confidence, DIGITS),
+            "entropy": round(answer.entropy, DIGITS),
+            "nll": round(answer.nll, DIGITS),
+        }
+        | _likelihood_parts(answer)
+        | ({} if answer.evidence is None else {"evidence": answer.evidence})
+    )
+
+
+def _likelihood_parts(answer: Answer) -> Record:
+    if answer.nll_allowed is None or answer.nll_choice is None:
+        return {}
+    return {"nll_allowed": round(answer.nll_allowed, DIGITS), "nll_choice": round(answer.nll_choice, DIGITS)}

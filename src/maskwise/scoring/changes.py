@@ -4,34 +4,61 @@ degradation   (max - min) / max of the accuracy over mask counts
 reduction     1 - degradation after / degradation before; null where there was too little to reduce
 """
 
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 
 import numpy as np
-from scipy import stats
 
 from maskwise.errors import UserError
 from maskwise.records.folder import Run
 from maskwise.records.record import Condition, Record, condition_text
-from maskwise.scoring.intervals import mean_over_tasks
-from maskwise.scoring.scores import Score, Tables, bootstrapped, null_score, relative_loss, score, tables
+from maskwise.scoring.intervals import by_task, difference_interval, points_of, rules_ends, stratified_mean
+from maskwise.scoring.scores import LIKELIHOODS, Score, Tables, bootstrapped, null_score, relative_loss, score, tables
 
 LEAST_LOSS = 0.02  # of degradation before, for its reduction to mean anything
 TOO_LITTLE_LOSS = "too little degradation to reduce"
 SAME_QUESTIONS = ("seeds", "seed", "relevant", "distractors", "held_out", "words", "chat")
 
 
-def paired_difference(group: Sequence[Record], baseline: Sequence[Record]) -> dict[str, float]:
-    """The difference in accuracy over the points both were asked, and the p-value of McNemar's exact test."""
-    before = {(record["task"], record["point"]): record["correct"] for record in baseline}
-    pairs = [
-        (record["correct"], before[record["task"], record["point"]])
+def paired_difference(group: Sequence[Record], baseline: Sequence[Record]) -> dict[str, float | int | None]:
+    """The difference in accuracy over the points both were asked, mean over tasks, with both intervals.
+
+    "n" points were asked, "differed" of them changed; where none did, low and high are the exact bounds of the share
+    that may have.
+    """
+    strata = paired_values(group, baseline, "correct")
+    if not strata:
+        return {"difference": 0.0, "low": None, "high": None, "rules_low": None, "rules_high": None, "n": 0,
+                "differed": 0}  # fmt: skip
+    gained, lost = (np.array([(sign * change > 0).mean() for change in strata.values()]) for sign in (1, -1))
+    difference, low, high = difference_interval(gained, lost, points_of(strata))
+    return {
+        "difference": float(difference), "low": float(low), "high": float(high), **rules_ends(strata),
+        "n": sum(map(len, strata.values())),
+        "differed": int(sum(np.count_nonzero(change) for change in strata.values())),
+    }  # fmt: skip
+
+
+def paired_nats(group: Sequence[Record], baseline: Sequence[Record]) -> dict[str, dict[str, float | None]]:
+    """The same for the negative log-likelihood of the right answer and its two parts, in nats."""
+    found = {}
+    for field in LIKELIHOODS:
+        if all(field in record for record in (*group, *baseline)):
+            strata = paired_values(group, baseline, field)
+            if strata:
+                ends = dict(zip(("difference", "low", "high"), stratified_mean(strata), strict=True))
+                found[field] = ends | rules_ends(strata)
+    return found
+
+
+def paired_values(group: Sequence[Record], baseline: Sequence[Record], field: str) -> dict[str, np.ndarray]:
+    """What each point gave less what it gave under the baseline, by task."""
+    before = {(record["task"], record["point"]): float(record[field]) for record in baseline}
+    return by_task(
+        (record["task"], float(record[field]) - before[key])
         for record in group
-        if (record["task"], record["point"]) in before
-    ]
-    gained = sum(now and not then for now, then in pairs)
-    lost = sum(then and not now for now, then in pairs)
-    p = float(stats.binomtest(gained, gained + lost).pvalue) if gained + lost else 1.0
-    return {"difference": (gained - lost) / max(1, len(pairs)), "p": p}
+        if (key := (record["task"], record["point"])) in before
+    )
 
 
 def check_pairs(before: Run, after: Run) -> None:
@@ -80,8 +107,8 @@ def accuracy_change(before: Sequence[Record], after: Sequence[Record], keep: Cal
 
 
 def mean_change(before: Sequence[Record], after: Sequence[Record], field: str) -> Score:
-    """Mean change of a measure (nll, confidence, entropy) over the records both runs hold, Student's interval over
-    tasks (of one task: over its points).
+    """Mean change of a measure (nll, confidence, entropy) over the records both runs hold, with both intervals. What a
+    point gave under several conditions is averaged first: the point is what is drawn.
 
     Null where the answers differ: then the two were not asked the same, for instance with different tokenizers.
     """
@@ -91,8 +118,13 @@ def mean_change(before: Sequence[Record], after: Sequence[Record], field: str) -
         return null_score()
     if any(old["answer"] != new["answer"] for old, new in pairs):
         return null_score("the two were not asked the same")
-    middle, low, high = mean_over_tasks((new["task"], new[field] - old[field]) for old, new in pairs)
-    return score(middle, low, high)
+    of_point: dict[tuple[str, int], list[float]] = defaultdict(list)
+    for old, new in pairs:
+        of_point[new["task"], new["point"]].append(new[field] - old[field])
+    strata = by_task((task, float(np.mean(changes))) for (task, _), changes in of_point.items())
+    middle, low, high = stratified_mean(strata)
+    rules = rules_ends(strata)
+    return score(middle, low, high, (rules["rules_low"], rules["rules_high"]), len(of_point))
 
 
 def common_conditions(before: Sequence[Record], after: Sequence[Record]) -> list[Condition]:

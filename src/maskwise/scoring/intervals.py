@@ -1,4 +1,12 @@
-"""Means and accuracies with 95 % intervals."""
+"""Means, accuracies and differences with 95 % intervals.
+
+The primary interval speaks for these tasks with their points drawn afresh: points are what varies, within each task
+(a stratum), and every task weighs the same. The secondary one speaks for new rules: Student's t over the word rules,
+each the mean of the tasks that share it. Shares and differences of shares have exact bounds (Clopper and Pearson 1934),
+which may cover more often than promised and never shrink to a point; means in nats have Student's interval.
+
+Arrays are [..., tasks]; counts are the points of each task. Everything is computed for all leading places at once.
+"""
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
@@ -7,9 +15,107 @@ import numpy as np
 from scipy import stats
 
 from maskwise.records.record import Record
+from maskwise.tasks.rules import NUMBER_RULES
 
 CONFIDENCE = 0.95
 TAILS = ((1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2)
+LEAST_DESIGN_EFFECT = 0.25  # how far strata that differ may narrow an interval
+SAME = 1e-9  # what differs by less differs by rounding
+
+Ends = tuple[float | None, float | None]
+
+
+# Exact bounds of shares
+
+
+def exact_bounds(share: np.ndarray, points: np.ndarray | float) -> tuple[np.ndarray, np.ndarray]:
+    """Clopper's and Pearson's bounds of a share [...] seen in so many points (which need not be a whole number)."""
+    seen, unseen = share * points, (1 - share) * points
+    low = stats.beta.ppf(TAILS[0], np.maximum(seen, SAME), unseen + 1)
+    high = stats.beta.ppf(TAILS[1], seen + 1, np.maximum(unseen, SAME))
+    return np.where(seen > SAME, low, 0.0), np.where(unseen > SAME, high, 1.0)
+
+
+def none_seen(points: float) -> float:
+    """What share may be otherwise when not one of so many points is: the exact upper bound of 0 in n, 3.7 / n."""
+    return float(1 - TAILS[0] ** (1 / points))
+
+
+def effective_points(counts: np.ndarray) -> float:
+    """How many points of one task tell as much as these of several tasks that weigh the same."""
+    return float(len(counts) ** 2 / (1 / counts).sum())
+
+
+def share_interval(shares: np.ndarray, counts: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """(mean over tasks, low, high) of shares [..., T]: Korn's and Graubard's interval (1998).
+
+    The exact bounds of as many points as have the variance that was found within the tasks.
+    """
+    share = shares.mean(-1)
+    low, high = exact_bounds(share, _informative_points(shares * (1 - shares), share * (1 - share), counts))
+    return share, low, high
+
+
+def difference_interval(
+    gained: np.ndarray, lost: np.ndarray, counts: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """(difference, low, high) of paired answers, from the shares gained and lost [..., T] of each task's points.
+
+    The exact bounds of both shares, combined by the square-and-add rule with their (negative) correlation (Newcombe
+    1998, Zou and Donner 2008). Where no answer changed they are the exact bounds of the share that may have.
+    """
+    up, down = gained.mean(-1), lost.mean(-1)
+    change = up - down
+    within = gained + lost - (gained - lost) ** 2
+    points = _informative_points(within, up + down - change**2, counts)
+    (up_low, up_high), (down_low, down_high) = exact_bounds(up, points), exact_bounds(down, points)
+    correlation = -np.sqrt(up * down / np.maximum((1 - up) * (1 - down), SAME))
+
+    def reach_of(one: np.ndarray, other: np.ndarray) -> np.ndarray:
+        return np.sqrt(one**2 + other**2 - 2 * correlation * one * other)
+
+    low = change - reach_of(up - up_low, down_high - down)
+    high = change + reach_of(up_high - up, down - down_low)
+    return change, np.maximum(low, -1.0), np.minimum(high, 1.0)
+
+
+def _informative_points(within: np.ndarray, overall: np.ndarray, counts: np.ndarray) -> np.ndarray:
+    """The number of points of a simple sample with the variance found within the tasks, one to four times theirs.
+
+    within [..., T] is the variance of a point of each task, overall [...] that of a point of any. Where a task has one
+    point, or nothing varies, tasks are not told apart, which can only widen: the sum of unequal coins is less spread
+    than that of as many equal ones (Hoeffding 1956).
+    """
+    points = effective_points(counts)
+    if counts.min() < 2:
+        return np.full(overall.shape, points)
+    found = (within / (counts - 1)).sum(-1) / len(counts) ** 2
+    simple = overall / points
+    students = (stats.t.ppf(TAILS[1], counts.sum() - len(counts)) / stats.norm.ppf(TAILS[1])) ** 2
+    effect = np.where(simple > SAME, students * found / np.maximum(simple, SAME), 1.0)
+    return points / effect.clip(LEAST_DESIGN_EFFECT, 1.0)
+
+
+# Means
+
+
+def mean_interval(
+    means: np.ndarray, variances: np.ndarray, counts: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """(mean over tasks, low, high) from each task's mean and variance [..., T]: Student's interval over the points
+    within tasks, with Satterthwaite's degrees of freedom."""
+    mean, errors = means.mean(-1), variances / counts
+    total = errors.sum(-1)
+    free = total**2 / np.maximum((errors**2 / (counts - 1)).sum(-1), np.finfo(float).tiny)
+    half = stats.t.ppf(TAILS[1], np.maximum(free, 1)) * np.sqrt(total) / len(counts)
+    return mean, mean - half, mean + half
+
+
+def rules_interval(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Student's interval of the mean over word rules, [..., G] -> [...]."""
+    groups = values.shape[-1]
+    half = stats.t.ppf(TAILS[1], groups - 1) * values.std(-1, ddof=1) / np.sqrt(groups)
+    return values.mean(-1) - half, values.mean(-1) + half
 
 
 def reach(values: Sequence[float]) -> float:
@@ -17,51 +123,78 @@ def reach(values: Sequence[float]) -> float:
     return float(stats.t.ppf(TAILS[1], len(values) - 1) * np.std(values, ddof=1) / np.sqrt(len(values)))
 
 
-def widened_tails(units: int) -> tuple[float, float]:
-    """Where to cut a bootstrap of so many units for a 95 % interval (Hesterberg's expanded percentile interval).
+# Of (task, value) pairs and records
 
-    Its spread is that of a sample divided by n instead of n - 1, and its tails are normal instead of Student's.
+
+def word_rule(task: str) -> str:
+    """The word rule of a task (animal-smallest -> animal); a task of another kind stands for itself."""
+    name, _, number = task.rpartition("-")
+    return name if number in NUMBER_RULES else task
+
+
+def by_task(values: Iterable[tuple[str, float]]) -> dict[str, np.ndarray]:
+    """The values of each task's points."""
+    found: dict[str, list[float]] = defaultdict(list)
+    for task, value in values:
+        found[task].append(value)
+    return {task: np.array(listed, dtype=float) for task, listed in found.items()}
+
+
+def points_of(strata: dict[str, np.ndarray]) -> np.ndarray:
+    return np.array([len(values) for values in strata.values()], dtype=float)
+
+
+def means_of(strata: dict[str, np.ndarray]) -> np.ndarray:
+    return np.array([values.mean() for values in strata.values()])
+
+
+def over_rules(task_means: dict[str, float]) -> Ends:
+    """The secondary interval: Student's t over the word rules. None where there are fewer than two or all agree."""
+    rules: dict[str, list[float]] = defaultdict(list)
+    for task, mean in task_means.items():
+        rules[word_rule(task)].append(mean)
+    values = np.array([np.mean(means) for means in rules.values()])
+    if len(values) < 2 or np.ptp(values) < SAME:
+        return None, None
+    low, high = rules_interval(values)
+    return float(low), float(high)
+
+
+def rules_ends(strata: dict[str, np.ndarray]) -> dict[str, float | None]:
+    """{"rules_low", "rules_high"}"""
+    ends = over_rules(dict(zip(strata, means_of(strata).tolist(), strict=True)))
+    return dict(zip(("rules_low", "rules_high"), ends, strict=True))
+
+
+def stratified_mean(strata: dict[str, np.ndarray]) -> tuple[float, float | None, float | None]:
+    """(mean over tasks, low, high): the primary interval of a measure that is no share.
+
+    No interval where there is one point only, or where no value differs from another: nothing bounds the unseen ones.
     """
-    if units < 2:
-        return TAILS
-    tail = float(stats.norm.sf(stats.t.ppf(TAILS[1], units - 1) * np.sqrt(units / (units - 1))))
-    return tail, 1 - tail
+    counts, means = points_of(strata), means_of(strata)
+    middle, values = float(means.mean()), np.concatenate(list(strata.values()))
+    if len(values) < 2 or np.ptp(values) < SAME:
+        return middle, None, None
+    if counts.min() < 2:  # the tasks' own spread is not known: all points as one task, which can only widen
+        half = reach(values.tolist()) * np.sqrt(len(values) / effective_points(counts))
+        return middle, middle - half, middle + half
+    variances = np.array([one.var(ddof=1) for one in strata.values()])
+    if not variances.any():
+        return middle, None, None
+    _, low, high = mean_interval(means, variances, counts)
+    return middle, float(low), float(high)
 
 
 def mean_over_tasks(values: Iterable[tuple[str, float]]) -> tuple[float, float | None, float | None]:
-    """(task, value) pairs -> the mean of the tasks' means, Student's interval over tasks (of one task: over points)."""
-    by_task: dict[str, list[float]] = defaultdict(list)
-    for task, value in values:
-        by_task[task].append(value)
-    means = [float(np.mean(found)) for found in by_task.values()]
-    sample = means if len(means) > 1 else next(iter(by_task.values()))
-    middle = float(np.mean(means))
-    if len(sample) < 2:
-        return middle, None, None
-    return middle, middle - reach(sample), middle + reach(sample)
+    """(task, value) pairs -> the mean of the tasks' means with its primary interval."""
+    return stratified_mean(by_task(values))
 
 
 def accuracy_interval(group: Sequence[Record]) -> tuple[float, float, float]:
-    """(mean over tasks, low, high): Student's 95 % interval over tasks.
-
-    Where the tasks do not differ, or there is one task only, Wilson's interval over the points.
-    """
-    by_task: dict[str, list[bool]] = defaultdict(list)
-    for record in group:
-        by_task[record["task"]].append(record["correct"])
-    means = [float(np.mean(right)) for right in by_task.values()]
-    accuracy = float(np.mean(means))
-    if len(set(means)) > 1:
-        half = reach(means)
-        return accuracy, max(0.0, accuracy - half), min(1.0, accuracy + half)
-    right = sum(record["correct"] for record in group)
-    interval = stats.binomtest(right, len(group)).proportion_ci(CONFIDENCE, method="wilson")
-    return accuracy, float(interval.low), float(interval.high)
-
-
-def none_seen(points: int) -> float:
-    """What share may be otherwise when not one of so many points is: Wilson's upper bound of 0 in n."""
-    return float(stats.binomtest(0, points).proportion_ci(CONFIDENCE, method="wilson").high)
+    """(mean over tasks, low, high): the primary interval of the accuracy."""
+    strata = by_task((record["task"], record["correct"]) for record in group)
+    accuracy, low, high = share_interval(means_of(strata), points_of(strata))
+    return float(accuracy), float(low), float(high)
 
 
 def correlation(x: Sequence[float], y: Sequence[float]) -> dict[str, float | None]:

@@ -33,8 +33,39 @@ def signed(value: float, digits: int = 3) -> str:
     return _minus(f"{value:+.{digits}f}")
 
 
-def p_value(p: float) -> str:
-    return f"p{NBSP}<{NBSP}.001" if p < 0.001 else f"p{NBSP}={NBSP}{p:.3f}".replace("0.", ".")
+def points_between(difference: float, low: float | None, high: float | None) -> str:
+    """A change of a share with its interval: +6.3 points (1.0 to 11.6)"""
+    return points(difference) + ("" if low is None or high is None else f" ({_tenths(low)} to {_tenths(high)})")
+
+
+def nats_between(value: float, low: float | None, high: float | None) -> str:
+    """+0.31 nats (0.20 to 0.42)"""
+    ends = "" if low is None or high is None else f" ({number(low)} to {number(high)})"
+    return f"{signed(round(value, 2) + 0.0, 2)}{NBSP}nats{ends}"
+
+
+def score_value(score: Score, unit: str) -> str:
+    """A score's number in its unit."""
+    if score["value"] is None or unit == "share":
+        return percent(score["value"], digits_of(score))
+    return f"{signed(round(score['value'], 2) + 0.0, 2)}{NBSP}nats"
+
+
+def score_interval(score: Score, unit: str) -> str:
+    """A score's primary interval in its unit, without a label."""
+    if unit == "share":
+        return between(score["low"], score["high"], digits_of(score))
+    if score["low"] is None or score["high"] is None:
+        return "no interval"
+    return f"{number(score['low'])} to {number(score['high'])}{NBSP}nats"
+
+
+def parts_in_words(score: Score) -> str:
+    """Of a score in nats: what was lost to the format and to the content; empty where that is not known."""
+    if "choice" not in score:
+        return ""
+    form, content = (signed(round(score[part]["value"], 2) + 0.0, 2) for part in ("allowed", "choice"))
+    return f"format {form}, content {content}"
 
 
 def digits_of(score: Score) -> int:
@@ -45,6 +76,10 @@ def digits_of(score: Score) -> int:
 
 def counted(tasks: int) -> str:
     return "one task" if tasks == 1 else f"{tasks} tasks"
+
+
+def _tenths(share: float) -> str:
+    return _minus(f"{round(100 * share, 1) + 0.0:.1f}")
 
 
 def _minus(text: str) -> str:

@@ -9,9 +9,10 @@ import numpy as np
 from scipy import stats
 
 from maskwise.randomness import numpy_generator
-from maskwise.scoring.scores import DIGITS, NO_SKILL, RESAMPLES, Score, null_score, score
+from maskwise.scoring.scores import NO_SKILL, RESAMPLES, Score, null_score, score
 
 LOW, HIGH = 0.025, 0.975
+DIGITS = 12  # beyond them is rounding
 
 # For each task, the mean of what was asked of each of its questions under each of C conditions: [questions, C].
 QuestionTables = Sequence[np.ndarray]

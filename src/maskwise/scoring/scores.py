@@ -1,77 +1,203 @@
-"""Scores from tables of answers: a formula over accuracies, with a paired bootstrap interval.
+"""Scores from tables of answers, each with its two 95 % intervals (intervals.py says for what they speak).
 
-A score is {"value", "low", "high", "why"}; `why` says in words why a value is null, else it is null itself.
+A score is {"value", "low", "high", "why", "rules_low", "rules_high", "n", "differed"}. low and high are the primary
+interval (these tasks, points drawn afresh), rules_low and rules_high the secondary one (new word rules). n is the
+number of points, differed the number of those whose answers are not the same under all conditions (null for nats).
+`why` says in words why a value is null, else it is null itself.
 """
 
 from collections import defaultdict
 from collections.abc import Callable, Sequence
+from itertools import product
 from typing import Any
 
 import numpy as np
+from scipy import stats
 
 from maskwise.randomness import numpy_generator
 from maskwise.records.record import Condition, Record, condition_text
-from maskwise.scoring.intervals import widened_tails
+from maskwise.scoring.intervals import (
+    SAME,
+    TAILS,
+    Ends,
+    effective_points,
+    none_seen,
+    rules_ends,
+    stratified_mean,
+    word_rule,
+)
 from maskwise.tasks.episodes import CHANCE
 
 LEAST_SKILL = 0.05  # accuracy above chance below which a share of it means nothing
 RESAMPLES = 2000
-DIGITS = 12  # beyond them is rounding
+UNSEEN_POINTS = 4  # points of which nothing is known, added before resampling (Agresti and Coull 1998)
+MOST_CONDITIONS = 10  # up to which all patterns of right and wrong are tried for an exact bound
 NOT_MEASURED = "not measured"
 NO_SKILL = "no skill above guessing to lose"
+LIKELIHOODS = ("nll", "nll_allowed", "nll_choice")
 
 Score = dict[str, Any]
-# For each task, whether each of its points was answered right under each of C conditions: [points, C].
-Tables = list[np.ndarray]
+# For each task, what each of its points gave under each of C conditions (right or not, or nats): [points, C].
+Tables = dict[str, np.ndarray]
+Formula = Callable[[np.ndarray], np.ndarray]
 
 
 def null_score(why: str = NOT_MEASURED) -> Score:
-    return {"value": None, "low": None, "high": None, "why": why}
+    return score(None, None, None) | {"why": why}
 
 
-def score(value: float, low: float | None, high: float | None) -> Score:
-    return {"value": value, "low": low, "high": high, "why": None}
+def score(
+    value: float | None, low: float | None, high: float | None, rules: Ends = (None, None), n: int | None = None,
+    differed: int | None = None,
+) -> Score:  # fmt: skip
+    return {"value": value, "low": low, "high": high, "why": None, "rules_low": rules[0], "rules_high": rules[1],
+            "n": n, "differed": differed}  # fmt: skip
 
 
-def tables(records: Sequence[Record], conditions: Sequence[Condition]) -> Tables:
+def tables(records: Sequence[Record], conditions: Sequence[Condition], field: str = "correct") -> Tables:
     """The points that were asked under all of these conditions, by task."""
     columns = {condition_text(condition): column for column, condition in enumerate(conditions)}
     rows: dict[tuple[str, int], list[float]] = defaultdict(lambda: [np.nan] * len(conditions))
     for record in records:
         column = columns.get(condition_text(record["condition"]))
         if column is not None:
-            rows[record["task"], record["point"]][column] = record["correct"]
-    by_task: dict[str, list[list[float]]] = defaultdict(list)
+            rows[record["task"], record["point"]][column] = record.get(field, np.nan)
+    found: dict[str, list[list[float]]] = defaultdict(list)
     for (task, _), row in sorted(rows.items()):
-        if not np.isnan(row).any():
-            by_task[task].append(row)
-    return [np.array(rows) for rows in by_task.values()]
+        if not any(value != value for value in row):  # nan is not itself
+            found[task].append(row)
+    return {task: np.array(listed, dtype=float) for task, listed in found.items()}
 
 
-def bootstrapped(by_task: Tables, formula: Callable[[np.ndarray], np.ndarray], undefined: str = NO_SKILL) -> Score:
-    """The score `formula` gives, with a 95 % bootstrap interval.
+# Scores that are formulas over accuracies
 
-    formula maps accuracies [n, C] to scores [n], nan where undefined; `undefined` says why that is. Tasks are resampled
-    first. Where no resample of tasks changes the score, points are resampled instead, all conditions of a point
-    together. Resamples in which the score is undefined are left out.
 
-    Where no answer differs the score is 0 from 0 to 0; another score that no resample changes has no interval.
+def bootstrapped(by_task: Tables, formula: Formula, undefined: str = NO_SKILL) -> Score:
+    """The score `formula` gives with its two intervals.
+
+    formula maps accuracies [m, C] to scores [m], nan where undefined; `undefined` says why that is.
+
+    Primary interval: a stratified bootstrap. Points are resampled within each task, all conditions of a point
+    together; it is cut where Student's t would cut for so few points. A few points of which nothing is known (right or
+    wrong under each condition with probability 1/2) are added first: what was never seen may still happen. Resamples in
+    which the score is undefined are left out. Where no answer differs it is the exact bound instead. Secondary
+    interval: Student's t over the word rules' jackknife values.
     """
     if not by_task:
         return null_score()
-    means = np.stack([table.mean(0) for table in by_task])
+    means = np.stack([table.mean(0) for table in by_task.values()])
     value = float(formula(means.mean(0)[None])[0])
     if np.isnan(value):
         return null_score(undefined)
-    for units in (means, np.concatenate(by_task)):
-        weights = numpy_generator("bootstrap").multinomial(len(units), [1 / len(units)] * len(units), size=RESAMPLES)
-        resampled = formula(weights @ units / len(units)).round(DIGITS)
-        low, high = np.nanquantile(resampled, widened_tails(len(units)))
-        if low < high:
-            return score(value, float(low), float(high))
-    if round(value, DIGITS) == 0:
-        return score(0.0, 0.0, 0.0)
-    return score(value, None, None)
+    points = np.concatenate(list(by_task.values()))
+    differed = int((np.ptp(points, axis=1) > SAME).sum())
+    low, high = resampled_ends(by_task, formula) if differed else exact_ends(by_task, formula)
+    if low is not None and high is not None:
+        low, high = min(low, value), max(high, value)
+    return score(value + 0.0, low, high, jackknife_ends(by_task, formula), len(points), differed)
+
+
+def resampled_ends(by_task: Tables, formula: Formula, resamples: int = RESAMPLES) -> Ends:
+    strata = list(by_task.values())
+    if min(map(len, strata)) < 2:  # no spread within the tasks: all points as one, which can only widen
+        strata = [np.concatenate(strata)]
+    points = sum(map(len, strata))
+    if points < 2:
+        return None, None
+    draws = numpy_generator("bootstrap")
+    accuracy = np.mean([resampled_means(table, UNSEEN_POINTS / len(strata), resamples, draws) for table in strata], 0)
+    found = formula(accuracy)
+    if np.isnan(found).all():
+        return None, None
+    low, high = np.nanquantile(found, stratified_tails([len(table) for table in strata]))
+    return float(low), float(high)
+
+
+def resampled_means(table: np.ndarray, unseen: float, resamples: int, draws: np.random.Generator) -> np.ndarray:
+    """Means [resamples, C] of as many points as the table has, drawn from its rows and `unseen` unknown ones.
+
+    Equal rows are drawn together, so that a million points cost no more than the patterns of answers they show.
+    """
+    codes = table.astype(bool) @ (1 << np.arange(table.shape[1], dtype=np.int64))
+    _, first, counts = np.unique(codes, return_index=True, return_counts=True)
+    weights = np.append(counts, unseen) / (counts.sum() + unseen)
+    chosen = draws.multinomial(len(table), weights, size=resamples)
+    coins = draws.binomial(chosen[:, -1:], 0.5, size=(resamples, table.shape[1]))
+    return (chosen[:, :-1] @ table[first] + coins) / len(table)
+
+
+def stratified_tails(counts: Sequence[int]) -> tuple[float, float]:
+    """Where to cut a bootstrap of points within tasks for a 95 % interval (Hesterberg's expanded percentiles, 2015).
+
+    Its spread is that of a sample divided by n instead of n - 1, and its tails are normal instead of Student's.
+    """
+    each = np.array(counts, dtype=float)
+    wider = np.sqrt((1 / (each - 1)).sum() / (1 / each).sum())
+    tail = float(stats.norm.sf(stats.t.ppf(TAILS[1], each.sum() - len(each)) * wider))
+    return tail, 1 - tail
+
+
+def exact_ends(by_task: Tables, formula: Formula) -> Ends:
+    """Where no answer differed: the least and the most the score can be if as many points as the exact bound of none in
+    n allows show one other pattern of answers."""
+    means = np.mean([table.mean(0) for table in by_task.values()], axis=0)
+    unseen = none_seen(effective_points(np.array([len(table) for table in by_task.values()], dtype=float)))
+    found = formula((1 - unseen) * means + unseen * patterns_of(len(means)))
+    if np.isnan(found).all():
+        return None, None
+    return float(np.nanmin(found)), float(np.nanmax(found))
+
+
+def patterns_of(conditions: int) -> np.ndarray:
+    """Right and wrong under each of C conditions, [patterns, C]: all of them, or one condition against all others."""
+    if conditions <= MOST_CONDITIONS:
+        return np.array(list(product((0.0, 1.0), repeat=conditions)))
+    return np.concatenate([np.eye(conditions), 1 - np.eye(conditions)])
+
+
+def jackknife_ends(by_task: Tables, formula: Formula) -> Ends:
+    """Student's t over the word rules' jackknife values; for a mean they are the rules' own means."""
+    grouped: dict[str, list[np.ndarray]] = defaultdict(list)
+    for task, table in by_task.items():
+        grouped[word_rule(task)].append(table.mean(0))
+    rules = np.array([np.mean(tasks, axis=0) for tasks in grouped.values()])
+    count = len(rules)
+    if count < 2:
+        return None, None
+    whole, without = formula(rules.mean(0)[None]), formula((rules.sum(0) - rules) / (count - 1))
+    values = count * whole - (count - 1) * without
+    if np.isnan(values).any() or np.ptp(values) < SAME:
+        return None, None
+    half = float(stats.t.ppf(TAILS[1], count - 1) * values.std(ddof=1) / np.sqrt(count))
+    return float(whole[0]) - half, float(whole[0]) + half
+
+
+# Scores in nats
+
+
+def nats_score(records: Sequence[Record], conditions: Sequence[Condition], weights: Sequence[float]) -> Score:
+    """The weighted sum, over conditions, of the negative log-likelihood of the right answer, mean over tasks.
+
+    Points are paired: each gives one value. Where the records hold both parts of the likelihood the score has
+    "allowed" and "choice", scores of their own that add up to it: what was lost to the format and to the content.
+    """
+    found = {field: _weighted(tables(records, conditions, field), weights) for field in LIKELIHOODS}
+    whole = found["nll"]
+    if whole["value"] is None or any(part["n"] != whole["n"] for part in found.values()):
+        return whole
+    return whole | {"allowed": found["nll_allowed"], "choice": found["nll_choice"]}
+
+
+def _weighted(by_task: Tables, weights: Sequence[float]) -> Score:
+    if not by_task:
+        return null_score()
+    strata = {task: table @ np.array(weights) for task, table in by_task.items()}
+    value, low, high = stratified_mean(strata)
+    rules = rules_ends(strata)
+    return score(value, low, high, (rules["rules_low"], rules["rules_high"]), sum(map(len, strata.values())))
+
+
+# What formulas are made of
 
 
 def share_of_skill(part: np.ndarray, skill: np.ndarray) -> np.ndarray:

@@ -27,8 +27,13 @@ class Labelled:
 
 def tell_apart(tokenizer: Any, labels: Sequence[str]) -> bool:
     """Whether every label begins with a token of its own."""
+    return len(set(first_tokens(tokenizer, labels))) == len(labels)
+
+
+def first_tokens(tokenizer: Any, labels: Sequence[str]) -> tuple[int, ...]:
+    """The token with which each label begins where it stands, after `[`."""
     encoded = [encode_label(tokenizer, [], Labelled("Text: x", label)) for label in labels]
-    return len({one.ids[one.row] for one in encoded}) == len(labels)
+    return tuple(one.ids[one.row] for one in encoded)
 
 
 def lettered(exercises: Sequence[Labelled], labels: Sequence[str]) -> tuple[Labelled, ...]:

@@ -4,6 +4,7 @@ Nothing is ever tokenised in pieces and joined: some tokenizers (Qwen's) make `]
 token. Only what is no text, masks and fillers, is appended as ids.
 """
 
+import functools
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,17 +19,22 @@ Place = Literal["right", "middle", "left"]
 
 @dataclass(frozen=True)
 class Encoded:
-    """A prompt's tokens with the answer still visible: `ids[row]` is the token to be predicted."""
+    """A prompt's tokens with the answer still visible: `ids[row]` is the token to be predicted.
+
+    `allowed`: the tokens that would be an answer in its place, the right one among them; empty where there is no list.
+    """
 
     ids: tuple[int, ...]
     row: int
+    allowed: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
 class Prompt:
     """What the model is given (`ids`), and what is read: the prediction of position `row`, right if `answer_id`.
 
-    For a diffusion model `ids[row]` is a mask; an autoregressive prompt ends before it (`row == len(ids)`).
+    For a diffusion model `ids[row]` is a mask; an autoregressive prompt ends before it (`row == len(ids)`). `allowed`
+    are the tokens that would be an answer, right or wrong; empty where there is no such list.
     """
 
     ids: tuple[int, ...]
@@ -36,6 +42,7 @@ class Prompt:
     answer_id: int
     masks: int
     parts: tuple[int, ...] = ()  # which question of the prompt each token belongs to, where somebody asks
+    allowed: tuple[int, ...] = ()
 
 
 def encode_question(
@@ -58,12 +65,9 @@ def encode_parts(
     """
     text, starts, letter_at = _lay_out(tokenizer, examples, test, place, chat)
     ids, spans = _tokens(tokenizer, text, add_special_tokens=not chat)
-    if (letter_at, letter_at + 1) not in spans:
-        raise UserError(
-            f"in the tokenizer {_name(tokenizer)} the answer letter after `[` is not one token, so it cannot be masked"
-        )
+    row = _letter_row(tokenizer, spans, letter_at)
     parts = tuple(bisect_right(starts, end - 1) - 1 for _, end in spans)
-    return Encoded(ids, spans.index((letter_at, letter_at + 1))), parts
+    return Encoded(ids, row, _allowed_letters(tokenizer, test, ids[row])), parts
 
 
 def encode_label(tokenizer: Any, examples: Sequence[Exercise], test: Exercise, chat: bool = False) -> Encoded:
@@ -120,7 +124,7 @@ def closed(encoded: Encoded, mask_id: int | None, masks: int | float = 1, tail: 
         return _causal(encoded)
     count = mask_count(masks, len(encoded.ids))
     ids = (*encoded.ids[: encoded.row], mask_id, *encoded.ids[encoded.row + 1 :], *[mask_id] * (count - 1), *tail)
-    return Prompt(ids, encoded.row, encoded.ids[encoded.row], count)
+    return Prompt(ids, encoded.row, encoded.ids[encoded.row], count, allowed=encoded.allowed)
 
 
 def opened(encoded: Encoded, mask_id: int | None, masks: int | float = 2, tail: Sequence[int] = ()) -> Prompt:
@@ -132,7 +136,7 @@ def opened(encoded: Encoded, mask_id: int | None, masks: int | float = 2, tail: 
         return _causal(encoded)
     count = mask_count(masks, encoded.row)
     ids = (*encoded.ids[: encoded.row], *[mask_id] * count, *tail)
-    return Prompt(ids, encoded.row, encoded.ids[encoded.row], count)
+    return Prompt(ids, encoded.row, encoded.ids[encoded.row], count, allowed=encoded.allowed)
 
 
 def mask_count(masks: int | float, length: int) -> int:
@@ -156,12 +160,35 @@ def check_letters(tokenizer: Any) -> None:
         raise UserError(
             f"the tokenizer {_name(tokenizer)} gives no offsets; a fast tokenizer (tokenizer.json) is needed"
         )
+    letter_ids(tokenizer)
+
+
+@functools.lru_cache(maxsize=8)
+def letter_ids(tokenizer: Any) -> tuple[int, ...]:
+    """The token of each answer letter where it stands: after `[` and before `]`."""
+    found = []
     for place in range(len(LETTERS)):
-        encode_question(tokenizer, [], Question(("one", "two", "three"), place, relevant=True))
+        text, _, letter_at = _lay_out(tokenizer, [], Question(("one", "two", "three"), place, True), "right", False)
+        ids, spans = _tokens(tokenizer, text, add_special_tokens=True)
+        found.append(ids[_letter_row(tokenizer, spans, letter_at)])
+    return tuple(found)
+
+
+def _allowed_letters(tokenizer: Any, test: Question, right: int) -> tuple[int, ...]:
+    """The letters' tokens; the right one's is the one that was found in the text."""
+    return tuple(right if place == test.answer else one for place, one in enumerate(letter_ids(tokenizer)))
+
+
+def _letter_row(tokenizer: Any, spans: Sequence[tuple[int, int]], letter_at: int) -> int:
+    if (letter_at, letter_at + 1) not in spans:
+        raise UserError(
+            f"in the tokenizer {_name(tokenizer)} the answer letter after `[` is not one token, so it cannot be masked"
+        )
+    return spans.index((letter_at, letter_at + 1))
 
 
 def _causal(encoded: Encoded) -> Prompt:
-    return Prompt(encoded.ids[: encoded.row], encoded.row, encoded.ids[encoded.row], 0)
+    return Prompt(encoded.ids[: encoded.row], encoded.row, encoded.ids[encoded.row], 0, allowed=encoded.allowed)
 
 
 def _lay_out(

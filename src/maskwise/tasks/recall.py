@@ -115,8 +115,9 @@ def asked_last(
     ids, rows = encode_answers(tokenizer, pairs, pairs[asked], "right", chat)
     prompt = opened(Encoded(ids, rows[-1][0]), mask_id, masks, tail)
     return RecallPrompt(
-        prompt.ids, prompt.row, prompt.answer_id, prompt.masks, (), _first_tokens(ids, rows[:-1]), asked, between
-    )
+        prompt.ids, prompt.row, prompt.answer_id, prompt.masks, values=_first_tokens(ids, rows[:-1]), asked=asked,
+        between=between,
+    )  # fmt: skip
 
 
 def asked_first(
@@ -127,8 +128,9 @@ def asked_first(
     hidden = rows[0]
     shown = (*ids[: hidden[0]], *[mask_id] * len(hidden), *ids[hidden[-1] + 1 :])
     return RecallPrompt(
-        shown, hidden[0], ids[hidden[0]], len(hidden), (), _first_tokens(ids, rows[1:]), between, between
-    )
+        shown, hidden[0], ids[hidden[0]], len(hidden), values=_first_tokens(ids, rows[1:]), asked=between,
+        between=between,
+    )  # fmt: skip
 
 
 def _first_tokens(ids: Sequence[int], rows: Sequence[range]) -> tuple[int, ...]:

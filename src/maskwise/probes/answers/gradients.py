@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from maskwise.models.base import Batch, Model
-from maskwise.probes.answers.plain import Answer, answers_of
+from maskwise.probes.answers.plain import Answer, answers_to
 from maskwise.tasks.prompts import Prompt
 
 # How it is answered
@@ -35,7 +35,6 @@ def embedding_gradients(model: Model, prompts: Sequence[Prompt]) -> tuple[list[A
     device = model.device
     batch = Batch.pack([prompt.ids for prompt in prompts], device)
     rows = torch.tensor([prompt.row for prompt in prompts], device=device)
-    wanted = torch.tensor([prompt.answer_id for prompt in prompts], device=device)
     index = model.locate(batch, torch.arange(len(prompts), device=device), rows)
     assert batch.ids is not None
     with frozen(model), torch.enable_grad():
@@ -46,7 +45,7 @@ def embedding_gradients(model: Model, prompts: Sequence[Prompt]) -> tuple[list[A
     norms = gradient.float().norm(dim=-1)
     norms[own_places(model, prompts)] = 0
     largest = norms.new_zeros(len(prompts)).scatter_reduce(0, batch.owner, norms, "amax")
-    return answers_of(logits.detach(), wanted), norms / largest.clamp(min=torch.finfo(norms.dtype).tiny)[batch.owner]
+    return answers_to(prompts, logits.detach()), norms / largest.clamp(min=torch.finfo(norms.dtype).tiny)[batch.owner]
 
 
 @contextmanager

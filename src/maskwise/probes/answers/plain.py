@@ -25,6 +25,9 @@ class Written:
 class Answer:
     """The greedy token, its probability, the entropy over the vocabulary (nats), and -log p of the true answer.
 
+    Where the prompt says which answers are allowed, nll is the sum of two parts: nll_allowed = -log p(an allowed
+    answer), the format, and nll_choice = -log p(the true one | an allowed one), the content.
+
     `evidence` is what some probes measure besides; it goes into the record as it is. `written` takes the token's place
     where an answer is more than one token.
     """
@@ -35,6 +38,8 @@ class Answer:
     nll: float
     evidence: dict[str, Any] | None = field(default=None, hash=False)
     written: Written | None = None
+    nll_allowed: float | None = None
+    nll_choice: float | None = None
 
 
 @torch.inference_mode()
@@ -47,16 +52,36 @@ def ask(model: Model, prompts: Sequence[Prompt]) -> list[Answer]:
     batch = Batch.pack(list(sequences), model.device)
     which = torch.tensor([sequences[prompt.ids] for prompt in prompts], device=model.device)
     rows = torch.tensor([prompt.row for prompt in prompts], device=model.device)
-    wanted = torch.tensor([prompt.answer_id for prompt in prompts], device=model.device)
     index = model.locate(batch, which, rows)
-    return answers_of(model.head(model.hidden(batch)[index]), wanted)
+    return answers_to(prompts, model.head(model.hidden(batch)[index]))
 
 
-def answers_of(logits: Tensor, wanted: Tensor) -> list[Answer]:
-    """Logits [n, V] of the answer rows and the true tokens [n]: one transfer to the host."""
+def answers_to(prompts: Sequence[Prompt], logits: Tensor) -> list[Answer]:
+    """What logits [n, V] of the answer rows say of each prompt's true and allowed answers."""
+    wanted = torch.tensor([prompt.answer_id for prompt in prompts], device=logits.device)
+    most = max(len(prompt.allowed) for prompt in prompts)
+    if not most:
+        return answers_of(logits, wanted)
+    padded = [[*prompt.allowed, *[-1] * (most - len(prompt.allowed))] for prompt in prompts]
+    return answers_of(logits, wanted, torch.tensor(padded, device=logits.device))
+
+
+def answers_of(logits: Tensor, wanted: Tensor, allowed: Tensor | None = None) -> list[Answer]:
+    """Logits [n, V] of the answer rows and the true tokens [n]: one transfer to the host.
+
+    allowed [n, m] holds the tokens that would be an answer, filled up with -1; a row of -1 alone has no such list.
+    """
     logp = logits.log_softmax(-1)
     best, token = logp.max(-1)
     entropy = torch.special.entr(logp.exp()).sum(-1)
     nll = -logp.gather(1, wanted[:, None])[:, 0]
-    table = torch.stack([token.double(), best.exp().double(), entropy.double(), nll.double()], 1).tolist()
-    return [Answer(int(token), *measures) for token, *measures in table]
+    measured = [token.double(), best.exp().double(), entropy.double(), nll.double()]
+    if allowed is None:
+        return [Answer(int(token), *rest) for token, *rest in torch.stack(measured, 1).tolist()]
+    any_allowed = logp.gather(1, allowed.clamp(min=0)).masked_fill(allowed < 0, -torch.inf).double().logsumexp(1)
+    choice = (any_allowed + nll.double()).clamp(min=0)  # rounding may leave it a hair below
+    measured += [-any_allowed, choice, (allowed >= 0).any(1).double()]
+    return [
+        Answer(int(token), sure, spread, lost, None, None, *((form, content) if listed else (None, None)))
+        for token, sure, spread, lost, form, content, listed in torch.stack(measured, 1).tolist()
+    ]
