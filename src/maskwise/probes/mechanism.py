@@ -1,0 +1,431 @@
+"""mechanism (ours): by which path do appended masks act, on the answer's own row or through the rows of the context?
+
+Asked like mask-count (format B, mixed examples), at k masks against two. Attention to masks 3..k is cut from the
+answer's row, from all other rows but their own, or from both, which must equal two masks up to rounding. With y the
+accuracy (or the negative log-likelihood) where the answer's row, and where the other rows, see the masks:
+
+    total        y(seen, seen) - y(cut, cut)
+    answer       y(seen, cut) - y(cut, cut)       the answer's row alone sees them
+    others       y(cut, seen) - y(cut, cut)       all other rows alone see them
+    interaction  total - answer - others
+
+Controls: as many fillers, cut the same way; keys of the masks biased by minus the log of their number; their positions
+made one; masks and fillers at the front, in the middle and scattered.
+
+Condition: {"masks": 2}; {"masks": 200, "place": "end", "attention": "answer cut"}; fillers {"masks": 2, "fillers": 198,
+"place": "end", "attention": "whole"}. The summary's "mechanism" holds the paths.
+"""
+
+from collections.abc import Collection, Iterator, Sequence
+from functools import partial
+from typing import Any
+
+from maskwise.errors import UserError
+from maskwise.probes.extra_tokens import (
+    ANSWER,
+    BIASED,
+    BOTH,
+    CHANGES,
+    END,
+    ONE_POSITION,
+    OTHERS,
+    PLACES,
+    WHOLE,
+    ChangedPrompt,
+    question_starts,
+    slots,
+    two_masks,
+    with_extra,
+)
+from maskwise.probes.few_shot import episodes
+from maskwise.probes.filler import filler_name
+from maskwise.probes.probe import NO_MASK_TOKEN, Asker, Item, Probe, Setup, Unit, slices, with_nll
+from maskwise.probes.section import Entry, Measure, Point, Section, Shown, TextTable
+from maskwise.randomness import python_random
+from maskwise.records.record import Condition, Key, Record, condition_text, still_to_ask
+from maskwise.scoring.contrasts import Answers
+from maskwise.scoring.numbers import number, percent, points, signed
+from maskwise.scoring.scores import Score, direction
+from maskwise.tasks.episodes import Episode, mixed
+from maskwise.tasks.prompts import Encoded, encode_parts
+
+NAME, SUMMARY = "mechanism", "mechanism"
+MASKS, FILLERS = "masks", "fillers"
+BASELINE: Condition = {"masks": 2}
+BASELINE_TEXT = condition_text(BASELINE)
+CUTS = (WHOLE, ANSWER, OTHERS, BOTH)
+MEASURES = {"points": ("correct", 1.0), "nats": ("nll", None)}  # the field, and the largest difference of a point
+
+NO_EFFECT, CANNOT_BE_TOLD = "no effect detected", "cannot be told"
+PATHS = {
+    "answer": "they act on the answer's own row",
+    "others": "they act through the other rows",
+    "answer and others": "they act on the answer's own row and through the other rows",
+    "interaction": "they act only where the answer's row and the other rows see them together",
+    CANNOT_BE_TOLD: "by which path cannot be told",
+}
+
+
+# What is asked
+
+
+def condition_of(tokens: str, masks: int, place: str = END, attention: str = WHOLE) -> Condition:
+    """`masks` masks, or as many tokens of which all but two are fillers."""
+    counts: Condition = {"masks": masks} if tokens == MASKS else {"masks": 2, "fillers": masks - 2}
+    return {**counts, "place": place, "attention": attention}
+
+
+def conditions(counts: Sequence[int]) -> list[Condition]:
+    found = [BASELINE]
+    for count in counts:
+        found += [condition_of(MASKS, count, attention=attention) for attention in CHANGES]
+        found += [condition_of(FILLERS, count, attention=attention) for attention in CUTS]
+        found += [condition_of(tokens, count, place) for place in PLACES[1:] for tokens in (MASKS, FILLERS)]
+    return found
+
+
+def units(setup: Setup) -> Iterator[Unit]:
+    from maskwise.probes.answers.mechanism import ask_changed
+
+    if not setup.model.attention_readable:
+        setup.note(f"{NAME} was not run: the attention of a wrapped model cannot be cut")
+        return
+    counts = setup.own["mask_counts"]
+    if min(counts) < 3:
+        raise UserError(f"{NAME} compares more masks with two: its mask counts must be at least 3, not {min(counts)}")
+    asked, settings = conditions(counts), setup.settings
+    most = min(settings.points, setup.own["points"])
+    for episode in episodes(setup, settings.relevant, settings.distractors, most):
+        for some in slices(most):
+            yield Unit(some, len(asked), partial(items, setup.asker, episode, asked), ask_changed)
+
+
+def items(
+    asker: Asker, episode: Episode, asked: Sequence[Condition], points: Sequence[int], done: Collection[Key]
+) -> Iterator[Item]:
+    examples = mixed(episode)
+    for point in points:
+        left = list(still_to_ask(NAME, episode.task.name, [point], asked, done))
+        if left:
+            test = episode.tests[point]
+            encoded, parts = encode_parts(asker.tokenizer, examples, test, "right", asker.chat)
+            where = (episode.seed, episode.task.name, point)
+            for key, _, condition in left:
+                yield Item(key, condition, prompt_for(asker, encoded, parts, condition, where), test.letter)
+
+
+def prompt_for(
+    asker: Asker, encoded: Encoded, parts: Sequence[int], condition: Condition, drawn_for: tuple[int, str, int]
+) -> ChangedPrompt:
+    """Masks and fillers of one number are scattered over the same places."""
+    plain = two_masks(encoded, asker.mask_id)
+    if condition == BASELINE:
+        return plain
+    assert asker.mask_id is not None
+    fillers = int(condition.get("fillers", 0))
+    count = fillers or int(condition["masks"]) - 2
+    before = slots(
+        str(condition["place"]), count, question_starts(parts[: encoded.row]), len(plain.ids),
+        python_random("scattered tokens", *drawn_for, count),
+    )  # fmt: skip
+    token = asker.filler_id if fillers else asker.mask_id
+    return with_extra(plain, before, token, not fillers, str(condition["attention"]))
+
+
+# What is measured
+
+
+def mechanism(records: Sequence[Record]) -> dict[str, Any]:
+    """Every condition against two masks; the paths with their interaction; masks less fillers in each place.
+
+    "largest difference": of the negative log-likelihoods with both cut from those with two masks, which should be
+    rounding.
+    """
+    answers = Answers(records)
+    found = {text: next(iter(group.values()))["condition"] for text, group in answers.by_condition.items()}
+    changed = [condition for text, condition in found.items() if text != BASELINE_TEXT]
+    counts = sorted({_tokens_and_count(condition) for condition in changed}, key=lambda one: (-one[1], one[0] != MASKS))
+    return {
+        "changes": [
+            {"condition": condition, **_contrasts(answers, _less(condition, BASELINE))} for condition in changed
+        ],
+        "paths": [
+            {"tokens": tokens, "masks": count, **{unit: _paths(answers, tokens, count, unit) for unit in MEASURES}}
+            for tokens, count in counts
+        ],
+        "places": [
+            {"place": place, "masks": count,
+             **_contrasts(answers, _less(condition_of(MASKS, count, place), condition_of(FILLERS, count, place)))}
+            for tokens, count in counts if tokens == MASKS for place in PLACES
+        ],
+        "largest difference": _largest_difference(answers, changed),
+    }  # fmt: skip
+
+
+def _tokens_and_count(condition: Condition) -> tuple[str, int]:
+    fillers = condition.get("fillers")
+    return (FILLERS, int(fillers) + 2) if fillers else (MASKS, int(condition["masks"]))
+
+
+def _less(condition: Condition, other: Condition) -> dict[str, float]:
+    return {condition_text(condition): 1.0, condition_text(other): -1.0}
+
+
+def _contrasts(answers: Answers, weights: dict[str, float]) -> dict[str, Score]:
+    return {unit: answers.contrast(weights, field, most) for unit, (field, most) in MEASURES.items()}
+
+
+def _paths(answers: Answers, tokens: str, count: int, unit: str) -> dict[str, Any]:
+    """Total, answer, others and interaction; their shares of the total where it excludes zero; and the path."""
+    field, most = MEASURES[unit]
+    whole, answer_cut, others_cut = (
+        condition_text(condition_of(tokens, count, attention=cut)) for cut in (WHOLE, ANSWER, OTHERS)
+    )
+    of_a_difference = partial(answers.contrast, field=field, most=most)
+    found: dict[str, Any] = {
+        "total": of_a_difference({whole: 1.0, BASELINE_TEXT: -1.0}),
+        "answer": of_a_difference({others_cut: 1.0, BASELINE_TEXT: -1.0}),
+        "others": of_a_difference({answer_cut: 1.0, BASELINE_TEXT: -1.0}),
+        "interaction": answers.contrast(
+            {whole: 1.0, others_cut: -1.0, answer_cut: -1.0, BASELINE_TEXT: 1.0}, field, most and 2 * most
+        ),
+    }
+    total = found["total"]["value"]
+    shares = {
+        name: None if found[name]["value"] is None else found[name]["value"] / total
+        for name in ("answer", "others", "interaction")
+        if direction(found["total"])
+    }
+    return found | {"shares": shares or None, "path": path_of(found)}
+
+
+def path_of(found: dict[str, Score]) -> str:
+    """The parts whose interval lies on the total's side of zero; the interaction only where neither path does alone."""
+    side = direction(found["total"])
+    if side == 0:
+        return NO_EFFECT
+    acting = [name for name in ("answer", "others") if direction(found[name]) == side]
+    if not acting and direction(found["interaction"]) == side:
+        return "interaction"
+    return " and ".join(acting) or CANNOT_BE_TOLD
+
+
+def _largest_difference(answers: Answers, changed: Sequence[Condition]) -> float | None:
+    two = answers.by_condition.get(BASELINE_TEXT, {})
+    found = [
+        abs(record["nll"] - two[point]["nll"])
+        for condition in changed
+        if condition["attention"] == BOTH
+        for point, record in answers.by_condition[condition_text(condition)].items()
+        if point in two
+    ]
+    return max(found, default=None)
+
+
+# How it is shown
+
+SEEN_BY = {WHOLE: "all rows", OTHERS: "the answer’s row only", ANSWER: "other rows only", BOTH: "no row"}
+REMEDIES = {BIASED: "all, keys biased", ONE_POSITION: "all, one position"}
+VIEWS = SEEN_BY | REMEDIES
+PLACE_NAMES = {END: "at the end", "front": "at the front", "middle": "in the middle", "scattered": "scattered"}
+CHANGE_IN_POINTS = Measure("change", "Change in accuracy (points)", "change_low", "change_high", percent=False,
+                           unit="points")  # fmt: skip
+CHANGE_IN_NATS = Measure("nll_change", "Change in NLL (nats)", "nll_change_low", "nll_change_high", percent=False)
+PAIRED = "Difference from two masks over the same points; whisker: 95 % interval, points paired, stratified by task."
+APART = 0.12  # between the markers of one place on the x axis
+
+
+def _entries(shown: Shown) -> dict[str, Entry]:
+    """The entries of all conditions but the baseline, with their changes, by the condition's text."""
+    entries = {condition_text(entry["condition"]): entry for entry in shown.entries(NAME)}
+    found = {}
+    for change in shown.summary.get(SUMMARY, {}).get("changes", []):
+        text = condition_text(change["condition"])
+        by_end = {"": "value", "_low": "low", "_high": "high"}
+        in_points = {f"change{end}": _hundredfold(change["points"][key]) for end, key in by_end.items()}
+        in_nats = {f"nll_change{end}": change["nats"][key] for end, key in by_end.items()}
+        found[text] = entries[text] | in_points | in_nats
+    return found
+
+
+def _hundredfold(share: float | None) -> float | None:
+    return None if share is None else 100 * share
+
+
+def _series(shown: Shown) -> list[tuple[str, int, str]]:
+    """(tokens, number, name) of each marker of a figure, most tokens first."""
+    filler = filler_name(shown.summary["settings"].get("filler", "."))
+    paths = shown.summary.get(SUMMARY, {}).get("paths", [])
+    return [
+        (one["tokens"], one["masks"], f"{one['masks']} masks" if one["tokens"] == MASKS else
+         f"2 masks, {one['masks'] - 2} {filler}")
+        for one in paths
+    ]  # fmt: skip
+
+
+def _along(shown: Shown, wanted: Sequence[tuple[str, str]]) -> list[Point]:
+    """A point for each (place, attention) that was asked, of each series, side by side."""
+    entries, series = _entries(shown), _series(shown)
+    found = []
+    for number_of, (tokens, count, name) in enumerate(series):
+        shift = APART * (number_of - (len(series) - 1) / 2)
+        for x, (place, attention) in enumerate(wanted):
+            text = condition_text(condition_of(tokens, count, place, attention))
+            if text in entries:
+                found.append(Point(name, x + shift, entries[text]))
+    return found
+
+
+def _view_points(shown: Shown) -> list[Point]:
+    return _along(shown, [(END, attention) for attention in VIEWS])
+
+
+def _place_points(shown: Shown) -> list[Point]:
+    return _along(shown, [(place, WHOLE) for place in PLACES])
+
+
+def in_points(found: Score) -> str:
+    """−23.0 points (−26.1 to −19.9)"""
+    return _with_ends(found, points, lambda share: signed(100 * share, 1))
+
+
+def in_nats(found: Score) -> str:
+    return _with_ends(found, lambda value: f"{signed(value, 3)} nats", lambda value: signed(value, 3))
+
+
+def _with_ends(found: Score, value: Any, end: Any) -> str:
+    if found["value"] is None:
+        return "not measured"
+    if found["low"] is None:
+        return f"{value(found['value'])} (no interval)"
+    return f"{value(found['value'])} ({end(found['low'])} to {end(found['high'])})"
+
+
+def sentence(entry: dict[str, Any], what: str) -> str:
+    """What the tokens change and by which path, in the measure whose total excludes zero: points if both do."""
+    start = f"{what} against 2 masks: {in_points(entry['points']['total'])}, {in_nats(entry['nats']['total'])}"
+    unit = next((unit for unit in MEASURES if entry[unit]["path"] != NO_EFFECT), None)
+    if unit is None:
+        return f"{start}: no effect was detected, so there is no path to name"
+    found, told = entry[unit], in_points if unit == "points" else in_nats
+    parts = {"answer": "seen by the answer’s row alone", "others": "by the other rows alone",
+             "interaction": "interaction"}  # fmt: skip
+    listed = [
+        f"{words} {told(found[name])}"
+        + ("" if found["shares"][name] is None else f", {percent(found['shares'][name])}")
+        for name, words in parts.items()
+    ]
+    return f"{start}: {PATHS[found['path']]} ({'; '.join(listed)} of the total)"
+
+
+def _says(shown: Shown) -> list[str]:
+    names = {(tokens, count): name for tokens, count, name in _series(shown)}
+    summary = shown.summary.get(SUMMARY, {})
+    lines = [sentence(entry, names[entry["tokens"], entry["masks"]]) for entry in summary.get("paths", [])]
+    entries = {condition_text(change["condition"]): change for change in summary.get("changes", [])}
+    for (tokens, count), name in names.items():
+        for attention, words in {BIASED: "keys biased by minus the log of their number", ONE_POSITION: "all in one "
+                                 "position"}.items():  # fmt: skip
+            found = entries.get(condition_text(condition_of(tokens, count, attention=attention)))
+            if found:
+                lines.append(f"{name}, {words}: {in_points(found['points'])}, {in_nats(found['nats'])}")
+    if summary.get("largest difference") is not None:
+        lines.append(
+            "check: cut from both, the negative log-likelihoods equal those with two masks to within "
+            f"{summary['largest difference']:.1g} nats"
+        )
+    return lines or ["not run"]
+
+
+def _says_places(shown: Shown) -> list[str]:
+    return [
+        f"{one['masks']} masks {PLACE_NAMES[one['place']]} less fillers in the same places: "
+        f"{in_points(one['points'])}, {in_nats(one['nats'])}"
+        for one in shown.summary.get(SUMMARY, {}).get("places", [])
+        if one["points"]["value"] is not None
+    ] or ["not run"]
+
+
+def tables(summary: dict[str, Any]) -> list[TextTable]:
+    """For the terminal: the paths, and every condition against two masks."""
+    found = summary.get(SUMMARY)
+    if not found:
+        return []
+    paths = [
+        (f"{one['masks']} masks" if one["tokens"] == MASKS else f"2 masks, {one['masks'] - 2} fillers", unit,
+         *(_short(one[unit][name], unit) for name in ("total", "answer", "others", "interaction")), one[unit]["path"])
+        for one in found["paths"] for unit in MEASURES
+    ]  # fmt: skip
+    changes = [
+        (", ".join(f"{value} {key}" if key in (MASKS, FILLERS) else str(value)
+                   for key, value in one["condition"].items()),
+         _short(one["points"], "points"), _short(one["nats"], "nats"))
+        for one in found["changes"]
+    ]  # fmt: skip
+    return [
+        TextTable(f"{NAME}: change from 2 masks, by the rows that see the other tokens (95 % interval)",
+                  ("", "in", "all rows", "answer's row only", "other rows only", "interaction", "path"), paths),
+        TextTable(f"{NAME}: change from 2 masks (95 % interval)", ("", "points", "nats"), changes),
+    ]  # fmt: skip
+
+
+def _short(found: Score, unit: str) -> str:
+    factor, digits = (100, 1) if unit == "points" else (1, 3)
+    if found["value"] is None:
+        return "–"
+    value, low, high = (None if one is None else factor * one for one in (found["value"], found["low"], found["high"]))
+    assert value is not None
+    return signed(value, digits) + ("" if low is None else f" ({number(low, digits)} to {number(high, digits)})")
+
+
+def _baseline(condition: Condition, all_conditions: Sequence[Condition]) -> Condition | None:
+    return BASELINE if BASELINE in all_conditions else None
+
+
+PROBE = Probe(
+    name=NAME,
+    group="evidence",
+    about="by which path appended masks act: attention to them cut row by row",
+    units=units,
+    parameters={"mask_counts": (20, 200), "points": 100},
+    not_causal=NO_MASK_TOKEN,
+    baseline=_baseline,
+    measures=with_nll,
+    extras={SUMMARY: mechanism},
+    columns={},
+    tables=tables,
+    sections=(
+        Section(
+            title="By which path do appended masks act?",
+            question="Attention to the masks beyond the second is cut from the row that predicts the answer, from all "
+            "other rows, or from both. What remains of their effect on the answer?",
+            paper="Not in the paper.",
+            how_to_read="An effect that remains where only the answer’s row sees the masks is direct; one that remains "
+            "where only the other rows see them comes through the context. Seen by no row, masks must do nothing: a "
+            "check. Fillers are cut the same way as a control. Biased keys: together the masks weigh as much as one "
+            "token. One position: all are where the third mask is.",
+            x_label="Rows that see the masks",
+            at="{}",
+            points=_view_points,
+            measures=(CHANGE_IN_POINTS, CHANGE_IN_NATS),
+            x_names=tuple(VIEWS.values()),
+            caption=PAIRED,
+            says=_says,
+        ),
+        Section(
+            name="mask-places",
+            title="Does it matter where the masks stand?",
+            question="The same number of masks at the end, at the front, in the middle of the examples or scattered "
+            "between them, against fillers in the same places.",
+            paper="Not in the paper, which appends them.",
+            how_to_read="Masks below fillers in the same place: the masks themselves do it. Both alike: any tokens do.",
+            x_label="Where the masks or fillers stand",
+            at="{}",
+            points=_place_points,
+            measures=(CHANGE_IN_POINTS, CHANGE_IN_NATS),
+            x_names=tuple(PLACE_NAMES.values()),
+            caption=PAIRED,
+            says=_says_places,
+        ),
+    ),
+)
