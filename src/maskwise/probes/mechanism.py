@@ -44,7 +44,7 @@ from maskwise.probes.section import Entry, Measure, Point, Section, Shown, TextT
 from maskwise.randomness import python_random
 from maskwise.records.record import Condition, Key, Record, condition_text, still_to_ask
 from maskwise.scoring.contrasts import Answers
-from maskwise.scoring.numbers import number, percent, points, signed
+from maskwise.scoring.numbers import NBSP, percent, signed
 from maskwise.scoring.scores import Score, direction
 from maskwise.tasks.episodes import Episode, mixed
 from maskwise.tasks.prompts import Encoded, encode_parts
@@ -145,6 +145,7 @@ def mechanism(records: Sequence[Record]) -> dict[str, Any]:
     found = {text: next(iter(group.values()))["condition"] for text, group in answers.by_condition.items()}
     changed = [condition for text, condition in found.items() if text != BASELINE_TEXT]
     counts = sorted({_tokens_and_count(condition) for condition in changed}, key=lambda one: (-one[1], one[0] != MASKS))
+    changed.sort(key=lambda condition: (counts.index(_tokens_and_count(condition)), _order(condition)))
     return {
         "changes": [
             {"condition": condition, **_contrasts(answers, _less(condition, BASELINE))} for condition in changed
@@ -165,6 +166,10 @@ def mechanism(records: Sequence[Record]) -> dict[str, Any]:
 def _tokens_and_count(condition: Condition) -> tuple[str, int]:
     fillers = condition.get("fillers")
     return (FILLERS, int(fillers) + 2) if fillers else (MASKS, int(condition["masks"]))
+
+
+def _order(condition: Condition) -> tuple[int, int]:
+    return PLACES.index(str(condition["place"])), CHANGES.index(str(condition["attention"]))
 
 
 def _less(condition: Condition, other: Condition) -> dict[str, float]:
@@ -224,7 +229,7 @@ def _largest_difference(answers: Answers, changed: Sequence[Condition]) -> float
 
 # How it is shown
 
-SEEN_BY = {WHOLE: "all rows", OTHERS: "the answer’s row only", ANSWER: "other rows only", BOTH: "no row"}
+SEEN_BY = {WHOLE: "all rows", OTHERS: "the answer's row only", ANSWER: "other rows only", BOTH: "no row"}
 REMEDIES = {BIASED: "all, keys biased", ONE_POSITION: "all, one position"}
 VIEWS = SEEN_BY | REMEDIES
 PLACE_NAMES = {END: "at the end", "front": "at the front", "middle": "in the middle", "scattered": "scattered"}
@@ -232,6 +237,7 @@ CHANGE_IN_POINTS = Measure("change", "Change in accuracy (points)", "change_low"
                            unit="points")  # fmt: skip
 CHANGE_IN_NATS = Measure("nll_change", "Change in NLL (nats)", "nll_change_low", "nll_change_high", percent=False)
 PAIRED = "Difference from two masks over the same points; whisker: 95 % interval, points paired, stratified by task."
+LEAST_TOLD = 1e-6  # nats; records hold no more digits
 APART = 0.12  # between the markers of one place on the x axis
 
 
@@ -286,19 +292,27 @@ def _place_points(shown: Shown) -> list[Point]:
 
 def in_points(found: Score) -> str:
     """−23.0 points (−26.1 to −19.9)"""
-    return _with_ends(found, points, lambda share: signed(100 * share, 1))
+    return _with_ends(found, "points", 100, 1)
 
 
 def in_nats(found: Score) -> str:
-    return _with_ends(found, lambda value: f"{signed(value, 3)} nats", lambda value: signed(value, 3))
+    return _with_ends(found, "nats", 1, 3)
 
 
-def _with_ends(found: Score, value: Any, end: Any) -> str:
+def _with_ends(found: Score, unit: str, factor: float, digits: int) -> str:
+    """A difference and its interval; with no interval where it never varied, with no value where it was not asked."""
     if found["value"] is None:
         return "not measured"
-    if found["low"] is None:
-        return f"{value(found['value'])} (no interval)"
-    return f"{value(found['value'])} ({end(found['low'])} to {end(found['high'])})"
+    value, *ends = (
+        None if found[key] is None else _signed(factor * found[key], digits) for key in ("value", "low", "high")
+    )
+    return f"{value}{unit and NBSP}{unit} ({'no interval' if None in ends else ' to '.join(map(str, ends))})"
+
+
+def _signed(value: float, digits: int) -> str:
+    """A zero has no sign."""
+    rounded = round(value, digits)
+    return signed(rounded, digits) if rounded else f"{0:.{digits}f}"
 
 
 def sentence(entry: dict[str, Any], what: str) -> str:
@@ -308,7 +322,7 @@ def sentence(entry: dict[str, Any], what: str) -> str:
     if unit is None:
         return f"{start}: no effect was detected, so there is no path to name"
     found, told = entry[unit], in_points if unit == "points" else in_nats
-    parts = {"answer": "seen by the answer’s row alone", "others": "by the other rows alone",
+    parts = {"answer": "seen by the answer's row alone", "others": "by the other rows alone",
              "interaction": "interaction"}  # fmt: skip
     listed = [
         f"{words} {told(found[name])}"
@@ -332,7 +346,7 @@ def _says(shown: Shown) -> list[str]:
     if summary.get("largest difference") is not None:
         lines.append(
             "check: cut from both, the negative log-likelihoods equal those with two masks to within "
-            f"{summary['largest difference']:.1g} nats"
+            f"{max(summary['largest difference'], LEAST_TOLD):.0e} nats"
         )
     return lines or ["not run"]
 
@@ -347,35 +361,30 @@ def _says_places(shown: Shown) -> list[str]:
 
 
 def tables(summary: dict[str, Any]) -> list[TextTable]:
-    """For the terminal: the paths, and every condition against two masks."""
+    """For the terminal: every condition against two masks, and the paths."""
     found = summary.get(SUMMARY)
     if not found:
         return []
-    paths = [
-        (f"{one['masks']} masks" if one["tokens"] == MASKS else f"2 masks, {one['masks'] - 2} fillers", unit,
-         *(_short(one[unit][name], unit) for name in ("total", "answer", "others", "interaction")), one[unit]["path"])
-        for one in found["paths"] for unit in MEASURES
-    ]  # fmt: skip
-    changes = [
-        (", ".join(f"{value} {key}" if key in (MASKS, FILLERS) else str(value)
-                   for key, value in one["condition"].items()),
-         _short(one["points"], "points"), _short(one["nats"], "nats"))
-        for one in found["changes"]
-    ]  # fmt: skip
-    return [
-        TextTable(f"{NAME}: change from 2 masks, by the rows that see the other tokens (95 % interval)",
-                  ("", "in", "all rows", "answer's row only", "other rows only", "interaction", "path"), paths),
-        TextTable(f"{NAME}: change from 2 masks (95 % interval)", ("", "points", "nats"), changes),
-    ]  # fmt: skip
+    rows = []
+    for one in found["paths"]:
+        own = (one["tokens"], one["masks"])
+        name = f"{one['masks']} masks" if one["tokens"] == MASKS else f"{one['masks'] - 2} fillers"
+        changes = [change for change in found["changes"] if _tokens_and_count(change["condition"]) == own]
+        rows += [(f"{name}, {_short_name(change['condition'])}", _cell(change, "points"), _cell(change, "nats"))
+                 for change in changes]  # fmt: skip
+        both = {unit: one[unit]["interaction"] for unit in MEASURES}
+        rows.append((f"{name}, interaction", _cell(both, "points"), _cell(both, "nats")))
+        rows.append((f"{name}, path", one["points"]["path"], one["nats"]["path"]))
+    return [TextTable(f"{NAME}: change from 2 masks (95 % interval)", ("", *MEASURES), rows)]
 
 
-def _short(found: Score, unit: str) -> str:
-    factor, digits = (100, 1) if unit == "points" else (1, 3)
-    if found["value"] is None:
-        return "–"
-    value, low, high = (None if one is None else factor * one for one in (found["value"], found["low"], found["high"]))
-    assert value is not None
-    return signed(value, digits) + ("" if low is None else f" ({number(low, digits)} to {number(high, digits)})")
+def _short_name(condition: Condition) -> str:
+    place, attention = str(condition["place"]), str(condition["attention"])
+    return PLACE_NAMES[place] if place != END else "at the end" if attention == WHOLE else attention
+
+
+def _cell(found: dict[str, Score], unit: str) -> str:
+    return _with_ends(found[unit], "", *((100, 1) if unit == "points" else (1, 3)))
 
 
 def _baseline(condition: Condition, all_conditions: Sequence[Condition]) -> Condition | None:
@@ -388,6 +397,7 @@ PROBE = Probe(
     about="by which path appended masks act: attention to them cut row by row",
     units=units,
     parameters={"mask_counts": (20, 200), "points": 100},
+    quick={"mask_counts": (200,)},
     not_causal=NO_MASK_TOKEN,
     baseline=_baseline,
     measures=with_nll,
@@ -400,7 +410,7 @@ PROBE = Probe(
             question="Attention to the masks beyond the second is cut from the row that predicts the answer, from all "
             "other rows, or from both. What remains of their effect on the answer?",
             paper="Not in the paper.",
-            how_to_read="An effect that remains where only the answer’s row sees the masks is direct; one that remains "
+            how_to_read="An effect that remains where only the answer's row sees the masks is direct; one that remains "
             "where only the other rows see them comes through the context. Seen by no row, masks must do nothing: a "
             "check. Fillers are cut the same way as a control. Biased keys: together the masks weigh as much as one "
             "token. One position: all are where the third mask is.",

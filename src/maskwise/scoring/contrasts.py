@@ -55,4 +55,6 @@ def stratified(by_task: Sequence[np.ndarray], most: float | None = None) -> Scor
         return score(value, value - share * (value + most), value + share * (most - value))
     freedom = variances.sum() ** 2 / (variances**2 / (counts - 1)).sum()
     half = float(stats.t.ppf(TAILS[1], freedom) * np.sqrt(variances.sum()))
-    return score(value, value - half, value + half)
+    if most is None:
+        return score(value, value - half, value + half)
+    return score(value, max(-most, value - half), min(most, value + half))
