@@ -27,9 +27,12 @@ from maskwise.probes.extra_tokens import (
     BOTH,
     CHANGES,
     END,
+    FRONT,
+    MIDDLE,
     ONE_POSITION,
     OTHERS,
     PLACES,
+    SCATTERED,
     WHOLE,
     ChangedPrompt,
     question_starts,
@@ -229,16 +232,15 @@ def _largest_difference(answers: Answers, changed: Sequence[Condition]) -> float
 
 # How it is shown
 
-SEEN_BY = {WHOLE: "all rows", OTHERS: "the answer's row only", ANSWER: "other rows only", BOTH: "no row"}
-REMEDIES = {BIASED: "all, keys biased", ONE_POSITION: "all, one position"}
-VIEWS = SEEN_BY | REMEDIES
-PLACE_NAMES = {END: "at the end", "front": "at the front", "middle": "in the middle", "scattered": "scattered"}
+SEEN_BY = {WHOLE: "all", OTHERS: "answer's", ANSWER: "others", BOTH: "none"}
+WEIGHED = {WHOLE: "unchanged", BIASED: "biased", ONE_POSITION: "one position"}
+PLACE_NAMES = {END: "at the end", FRONT: "at the front", MIDDLE: "in the middle", SCATTERED: "scattered"}
 CHANGE_IN_POINTS = Measure("change", "Change in accuracy (points)", "change_low", "change_high", percent=False,
                            unit="points")  # fmt: skip
 CHANGE_IN_NATS = Measure("nll_change", "Change in NLL (nats)", "nll_change_low", "nll_change_high", percent=False)
 PAIRED = "Difference from two masks over the same points; whisker: 95 % interval, points paired, stratified by task."
 LEAST_TOLD = 1e-6  # nats; records hold no more digits
-APART = 0.12  # between the markers of one place on the x axis
+APART = 0.15  # between the markers of one place on the x axis
 
 
 def _entries(shown: Shown) -> dict[str, Entry]:
@@ -282,8 +284,14 @@ def _along(shown: Shown, wanted: Sequence[tuple[str, str]]) -> list[Point]:
     return found
 
 
-def _view_points(shown: Shown) -> list[Point]:
-    return _along(shown, [(END, attention) for attention in VIEWS])
+def _cut_points(shown: Shown) -> list[Point]:
+    return _along(shown, [(END, attention) for attention in SEEN_BY])
+
+
+def _weighed_points(shown: Shown) -> list[Point]:
+    """Of masks alone."""
+    found = _along(shown, [(END, attention) for attention in WEIGHED])
+    return [point for point in found if "fillers" not in point.entry["condition"]]
 
 
 def _place_points(shown: Shown) -> list[Point]:
@@ -336,19 +344,23 @@ def _says(shown: Shown) -> list[str]:
     names = {(tokens, count): name for tokens, count, name in _series(shown)}
     summary = shown.summary.get(SUMMARY, {})
     lines = [sentence(entry, names[entry["tokens"], entry["masks"]]) for entry in summary.get("paths", [])]
-    entries = {condition_text(change["condition"]): change for change in summary.get("changes", [])}
-    for (tokens, count), name in names.items():
-        for attention, words in {BIASED: "keys biased by minus the log of their number", ONE_POSITION: "all in one "
-                                 "position"}.items():  # fmt: skip
-            found = entries.get(condition_text(condition_of(tokens, count, attention=attention)))
-            if found:
-                lines.append(f"{name}, {words}: {in_points(found['points'])}, {in_nats(found['nats'])}")
     if summary.get("largest difference") is not None:
         lines.append(
             "check: cut from both, the negative log-likelihoods equal those with two masks to within "
             f"{max(summary['largest difference'], LEAST_TOLD):.0e} nats"
         )
     return lines or ["not run"]
+
+
+def _says_weighed(shown: Shown) -> list[str]:
+    names = {(tokens, count): name for tokens, count, name in _series(shown)}
+    words = {BIASED: "keys biased by minus the log of their number", ONE_POSITION: "all in one position"}
+    return [
+        f"{names[_tokens_and_count(one['condition'])]}, {words[one['condition']['attention']]}: "
+        f"{in_points(one['points'])}, {in_nats(one['nats'])}"
+        for one in shown.summary.get(SUMMARY, {}).get("changes", [])
+        if one["condition"]["attention"] in words
+    ] or ["not run"]
 
 
 def _says_places(shown: Shown) -> list[str]:
@@ -411,16 +423,31 @@ PROBE = Probe(
             "other rows, or from both. What remains of their effect on the answer?",
             paper="Not in the paper.",
             how_to_read="An effect that remains where only the answer's row sees the masks is direct; one that remains "
-            "where only the other rows see them comes through the context. Seen by no row, masks must do nothing: a "
-            "check. Fillers are cut the same way as a control. Biased keys: together the masks weigh as much as one "
-            "token. One position: all are where the third mask is.",
-            x_label="Rows that see the masks",
+            "where only the other rows see them comes through the context. Seen by none, masks must do nothing: a "
+            "check. Fillers are cut the same way as a control.",
+            x_label="Rows that see the masks or fillers (answer's: the row that predicts it)",
             at="{}",
-            points=_view_points,
+            points=_cut_points,
             measures=(CHANGE_IN_POINTS, CHANGE_IN_NATS),
-            x_names=tuple(VIEWS.values()),
+            x_names=tuple(SEEN_BY.values()),
             caption=PAIRED,
             says=_says,
+        ),
+        Section(
+            name="mask-weight",
+            title="Is it the number of the masks, or where they stand?",
+            question="The keys of the masks beyond the second are biased by minus the log of their number, so that "
+            "together they weigh as much as one token; or all get the position of the first of them.",
+            paper="Not in the paper.",
+            how_to_read="An effect that is gone with biased keys comes from their number; one that is gone in one "
+            "position, from their distance.",
+            x_label="Masks beyond the second",
+            at="{}",
+            points=_weighed_points,
+            measures=(CHANGE_IN_POINTS, CHANGE_IN_NATS),
+            x_names=tuple(WEIGHED.values()),
+            caption=PAIRED,
+            says=_says_weighed,
         ),
         Section(
             name="mask-places",
@@ -433,7 +460,7 @@ PROBE = Probe(
             at="{}",
             points=_place_points,
             measures=(CHANGE_IN_POINTS, CHANGE_IN_NATS),
-            x_names=tuple(PLACE_NAMES.values()),
+            x_names=PLACES,
             caption=PAIRED,
             says=_says_places,
         ),
