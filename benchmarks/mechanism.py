@@ -12,7 +12,8 @@ from benchmarks.shapes import make_model
 from maskwise.models.base import Model
 from maskwise.probes.answers.mechanism import ask_changed
 from maskwise.probes.extra_tokens import ANSWER, BIASED, BOTH, ONE_POSITION, OTHERS, ChangedPrompt
-from maskwise.probes.mechanism import conditions, items
+from maskwise.probes.mechanism import items
+from maskwise.probes.paths import conditions
 from maskwise.probes.probe import Asker
 from maskwise.tasks.episodes import draw
 from maskwise.tasks.prompts import filler_id

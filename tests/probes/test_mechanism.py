@@ -29,7 +29,8 @@ from maskwise.probes.extra_tokens import (
     slots,
     with_extra,
 )
-from maskwise.probes.mechanism import FILLERS, MASKS, PROBE, condition_of, conditions, path_of
+from maskwise.probes.mechanism import PROBE, sentence
+from maskwise.probes.paths import FILLERS, MASKS, condition_of, conditions, mechanism, path_of
 from maskwise.probes.summary import summarise
 from maskwise.randomness import python_random
 from maskwise.records.folder import read_run
@@ -247,6 +248,17 @@ def test_a_path_is_named_only_where_the_loss_excludes_zero():
     assert path_of({"total": gain, "answer": unsure, "others": gain, "interaction": unsure}) == "others"
     assert path_of({"total": loss, "answer": unsure, "others": unsure, "interaction": loss}) == "interaction"
     assert path_of({"total": loss, "answer": unsure, "others": unsure, "interaction": unsure}) == "cannot be told"
+
+
+def test_a_change_of_format_is_told_from_a_change_of_content(tmp_path):
+    """Where records say how likely the right answer is among the allowed ones."""
+    run = read_run(diagnose(known_path(lambda direct, context: direct), replace(ASKED, points=3), tmp_path))
+    only_format = [record | {"nll_choice": 0.1} for record in run.records]
+    (masks, _) = mechanism(only_format)["paths"]
+    assert masks["nats"]["path"] == "answer" and masks["content"]["path"] == "no effect detected"
+    told = sentence(masks, "20 masks").replace("\u00a0", " ")
+    assert ", 0.000 nats (no interval) of them in the choice among the allowed answers: they act on" in told
+    assert "content" not in mechanism(run.records)["paths"][0]
 
 
 # Who is asked

@@ -18,7 +18,8 @@ WHOLE = "whole"  # nothing is changed
 ANSWER, OTHERS, BOTH = "answer cut", "others cut", "both cut"  # the rows that do not see the extra tokens
 BIASED = "biased"  # minus the log of their number on their keys: together they weigh as much as one
 ONE_POSITION = "one position"  # the rotary position of all is that of the first
-CHANGES = (WHOLE, ANSWER, OTHERS, BOTH, BIASED, ONE_POSITION)
+CUTS = (WHOLE, ANSWER, OTHERS, BOTH)
+CHANGES = (*CUTS, BIASED, ONE_POSITION)
 
 
 @dataclass(frozen=True)

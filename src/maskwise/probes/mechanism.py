@@ -1,13 +1,8 @@
 """mechanism (ours): by which path do appended masks act, on the answer's own row or through the rows of the context?
 
 Asked like mask-count (format B, mixed examples), at k masks against two. Attention to masks 3..k is cut from the
-answer's row, from all other rows but their own, or from both, which must equal two masks up to rounding. With y the
-accuracy (or the negative log-likelihood) where the answer's row, and where the other rows, see the masks:
-
-    total        y(seen, seen) - y(cut, cut)
-    answer       y(seen, cut) - y(cut, cut)       the answer's row alone sees them
-    others       y(cut, seen) - y(cut, cut)       all other rows alone see them
-    interaction  total - answer - others
+answer's row, from all other rows but their own, or from both, which must equal two masks up to rounding. paths.py says
+what is made of the answers.
 
 Controls: as many fillers, cut the same way; keys of the masks biased by minus the log of their number; their positions
 made one; masks and fillers at the front, in the middle and scattered.
@@ -25,7 +20,6 @@ from maskwise.probes.extra_tokens import (
     ANSWER,
     BIASED,
     BOTH,
-    CHANGES,
     END,
     FRONT,
     MIDDLE,
@@ -42,24 +36,27 @@ from maskwise.probes.extra_tokens import (
 )
 from maskwise.probes.few_shot import episodes
 from maskwise.probes.filler import filler_name
+from maskwise.probes.paths import (
+    BASELINE,
+    CANNOT_BE_TOLD,
+    MASKS,
+    NO_EFFECT,
+    condition_of,
+    conditions,
+    mechanism,
+    tokens_and_count,
+)
 from maskwise.probes.probe import NO_MASK_TOKEN, Asker, Item, Probe, Setup, Unit, slices, with_nll
 from maskwise.probes.section import Entry, Measure, Point, Section, Shown, TextTable
 from maskwise.randomness import python_random
-from maskwise.records.record import Condition, Key, Record, condition_text, still_to_ask
-from maskwise.scoring.contrasts import Answers
+from maskwise.records.record import Condition, Key, condition_text, still_to_ask
 from maskwise.scoring.numbers import NBSP, percent, signed
-from maskwise.scoring.scores import Score, direction
+from maskwise.scoring.scores import Score
 from maskwise.tasks.episodes import Episode, mixed
 from maskwise.tasks.prompts import Encoded, encode_parts
 
 NAME, SUMMARY = "mechanism", "mechanism"
-MASKS, FILLERS = "masks", "fillers"
-BASELINE: Condition = {"masks": 2}
-BASELINE_TEXT = condition_text(BASELINE)
-CUTS = (WHOLE, ANSWER, OTHERS, BOTH)
-MEASURES = {"points": ("correct", 1.0), "nats": ("nll", None)}  # the field, and the largest difference of a point
-
-NO_EFFECT, CANNOT_BE_TOLD = "no effect detected", "cannot be told"
+UNITS = ("points", "nats")
 PATHS = {
     "answer": "they act on the answer's own row",
     "others": "they act through the other rows",
@@ -70,21 +67,6 @@ PATHS = {
 
 
 # What is asked
-
-
-def condition_of(tokens: str, masks: int, place: str = END, attention: str = WHOLE) -> Condition:
-    """`masks` masks, or as many tokens of which all but two are fillers."""
-    counts: Condition = {"masks": masks} if tokens == MASKS else {"masks": 2, "fillers": masks - 2}
-    return {**counts, "place": place, "attention": attention}
-
-
-def conditions(counts: Sequence[int]) -> list[Condition]:
-    found = [BASELINE]
-    for count in counts:
-        found += [condition_of(MASKS, count, attention=attention) for attention in CHANGES]
-        found += [condition_of(FILLERS, count, attention=attention) for attention in CUTS]
-        found += [condition_of(tokens, count, place) for place in PLACES[1:] for tokens in (MASKS, FILLERS)]
-    return found
 
 
 def units(setup: Setup) -> Iterator[Unit]:
@@ -133,101 +115,6 @@ def prompt_for(
     )  # fmt: skip
     token = asker.filler_id if fillers else asker.mask_id
     return with_extra(plain, before, token, not fillers, str(condition["attention"]))
-
-
-# What is measured
-
-
-def mechanism(records: Sequence[Record]) -> dict[str, Any]:
-    """Every condition against two masks; the paths with their interaction; masks less fillers in each place.
-
-    "largest difference": of the negative log-likelihoods with both cut from those with two masks, which should be
-    rounding.
-    """
-    answers = Answers(records)
-    found = {text: next(iter(group.values()))["condition"] for text, group in answers.by_condition.items()}
-    changed = [condition for text, condition in found.items() if text != BASELINE_TEXT]
-    counts = sorted({_tokens_and_count(condition) for condition in changed}, key=lambda one: (-one[1], one[0] != MASKS))
-    changed.sort(key=lambda condition: (counts.index(_tokens_and_count(condition)), _order(condition)))
-    return {
-        "changes": [
-            {"condition": condition, **_contrasts(answers, _less(condition, BASELINE))} for condition in changed
-        ],
-        "paths": [
-            {"tokens": tokens, "masks": count, **{unit: _paths(answers, tokens, count, unit) for unit in MEASURES}}
-            for tokens, count in counts
-        ],
-        "places": [
-            {"place": place, "masks": count,
-             **_contrasts(answers, _less(condition_of(MASKS, count, place), condition_of(FILLERS, count, place)))}
-            for tokens, count in counts if tokens == MASKS for place in PLACES
-        ],
-        "largest difference": _largest_difference(answers, changed),
-    }  # fmt: skip
-
-
-def _tokens_and_count(condition: Condition) -> tuple[str, int]:
-    fillers = condition.get("fillers")
-    return (FILLERS, int(fillers) + 2) if fillers else (MASKS, int(condition["masks"]))
-
-
-def _order(condition: Condition) -> tuple[int, int]:
-    return PLACES.index(str(condition["place"])), CHANGES.index(str(condition["attention"]))
-
-
-def _less(condition: Condition, other: Condition) -> dict[str, float]:
-    return {condition_text(condition): 1.0, condition_text(other): -1.0}
-
-
-def _contrasts(answers: Answers, weights: dict[str, float]) -> dict[str, Score]:
-    return {unit: answers.contrast(weights, field, most) for unit, (field, most) in MEASURES.items()}
-
-
-def _paths(answers: Answers, tokens: str, count: int, unit: str) -> dict[str, Any]:
-    """Total, answer, others and interaction; their shares of the total where it excludes zero; and the path."""
-    field, most = MEASURES[unit]
-    whole, answer_cut, others_cut = (
-        condition_text(condition_of(tokens, count, attention=cut)) for cut in (WHOLE, ANSWER, OTHERS)
-    )
-    of_a_difference = partial(answers.contrast, field=field, most=most)
-    found: dict[str, Any] = {
-        "total": of_a_difference({whole: 1.0, BASELINE_TEXT: -1.0}),
-        "answer": of_a_difference({others_cut: 1.0, BASELINE_TEXT: -1.0}),
-        "others": of_a_difference({answer_cut: 1.0, BASELINE_TEXT: -1.0}),
-        "interaction": answers.contrast(
-            {whole: 1.0, others_cut: -1.0, answer_cut: -1.0, BASELINE_TEXT: 1.0}, field, most and 2 * most
-        ),
-    }
-    total = found["total"]["value"]
-    shares = {
-        name: None if found[name]["value"] is None else found[name]["value"] / total
-        for name in ("answer", "others", "interaction")
-        if direction(found["total"])
-    }
-    return found | {"shares": shares or None, "path": path_of(found)}
-
-
-def path_of(found: dict[str, Score]) -> str:
-    """The parts whose interval lies on the total's side of zero; the interaction only where neither path does alone."""
-    side = direction(found["total"])
-    if side == 0:
-        return NO_EFFECT
-    acting = [name for name in ("answer", "others") if direction(found[name]) == side]
-    if not acting and direction(found["interaction"]) == side:
-        return "interaction"
-    return " and ".join(acting) or CANNOT_BE_TOLD
-
-
-def _largest_difference(answers: Answers, changed: Sequence[Condition]) -> float | None:
-    two = answers.by_condition.get(BASELINE_TEXT, {})
-    found = [
-        abs(record["nll"] - two[point]["nll"])
-        for condition in changed
-        if condition["attention"] == BOTH
-        for point, record in answers.by_condition[condition_text(condition)].items()
-        if point in two
-    ]
-    return max(found, default=None)
 
 
 # How it is shown
@@ -326,7 +213,9 @@ def _signed(value: float, digits: int) -> str:
 def sentence(entry: dict[str, Any], what: str) -> str:
     """What the tokens change and by which path, in the measure whose total excludes zero: points if both do."""
     start = f"{what} against 2 masks: {in_points(entry['points']['total'])}, {in_nats(entry['nats']['total'])}"
-    unit = next((unit for unit in MEASURES if entry[unit]["path"] != NO_EFFECT), None)
+    if "content" in entry:
+        start += f", {in_nats(entry['content']['total'])} of them in the choice among the allowed answers"
+    unit = next((unit for unit in UNITS if entry[unit]["path"] != NO_EFFECT), None)
     if unit is None:
         return f"{start}: no effect was detected, so there is no path to name"
     found, told = entry[unit], in_points if unit == "points" else in_nats
@@ -356,7 +245,7 @@ def _says_weighed(shown: Shown) -> list[str]:
     names = {(tokens, count): name for tokens, count, name in _series(shown)}
     words = {BIASED: "keys biased by minus the log of their number", ONE_POSITION: "all in one position"}
     return [
-        f"{names[_tokens_and_count(one['condition'])]}, {words[one['condition']['attention']]}: "
+        f"{names[tokens_and_count(one['condition'])]}, {words[one['condition']['attention']]}: "
         f"{in_points(one['points'])}, {in_nats(one['nats'])}"
         for one in shown.summary.get(SUMMARY, {}).get("changes", [])
         if one["condition"]["attention"] in words
@@ -381,13 +270,13 @@ def tables(summary: dict[str, Any]) -> list[TextTable]:
     for one in found["paths"]:
         own = (one["tokens"], one["masks"])
         name = f"{one['masks']} masks" if one["tokens"] == MASKS else f"{one['masks'] - 2} fillers"
-        changes = [change for change in found["changes"] if _tokens_and_count(change["condition"]) == own]
+        changes = [change for change in found["changes"] if tokens_and_count(change["condition"]) == own]
         rows += [(f"{name}, {_short_name(change['condition'])}", _cell(change, "points"), _cell(change, "nats"))
                  for change in changes]  # fmt: skip
-        both = {unit: one[unit]["interaction"] for unit in MEASURES}
+        both = {unit: one[unit]["interaction"] for unit in UNITS}
         rows.append((f"{name}, interaction", _cell(both, "points"), _cell(both, "nats")))
         rows.append((f"{name}, path", one["points"]["path"], one["nats"]["path"]))
-    return [TextTable(f"{NAME}: change from 2 masks (95 % interval)", ("", *MEASURES), rows)]
+    return [TextTable(f"{NAME}: change from 2 masks (95 % interval)", ("", *UNITS), rows)]
 
 
 def _short_name(condition: Condition) -> str:
