@@ -25,17 +25,24 @@ from maskwise.probes.extra_tokens import (
     slots,
     with_extra,
 )
-from maskwise.probes.mechanism import PROBE, sentence
-from maskwise.probes.paths import FILLERS, MASKS, condition_of, conditions, mechanism, path_of
+from maskwise.probes.few_shot import few_shot_items
+from maskwise.probes.mechanism import PROBE, items, sentence
+from maskwise.probes.paths import BASELINE, FILLERS, MASKS, condition_of, conditions, mechanism, path_of
+from maskwise.probes.probe import Asker, Variant
 from maskwise.probes.summary import summarise
 from maskwise.randomness import python_random
 from maskwise.records.folder import read_run
+from maskwise.records.record import condition_text
 from maskwise.report.page import build
 from maskwise.report.readings import read_all
 from maskwise.report.terminal import print_summary
 from maskwise.runs.diagnose import diagnose
 from maskwise.runs.settings import DEFAULT, FULL, QUICK
 from maskwise.scoring.scores import score
+from maskwise.tasks.episodes import draw
+from maskwise.tasks.prompts import filler_id
+from maskwise.tasks.rules import TASKS
+from maskwise.tasks.words import load_words
 
 FAMILIES = (tiny_llada, tiny_dream, tiny_llada_moe)
 MASK, FILLER, WANTED = 63, 7, 5
@@ -148,12 +155,34 @@ def test_extra_tokens_leave_the_text_and_the_answer_as_they_are(place):
     assert set(before) == wanted.get(place, set(before)) and set(before) <= {*starts, 13}
 
 
-def test_masks_and_fillers_are_scattered_alike_and_each_is_asked_in_every_place():
+def test_each_change_and_place_is_asked_of_masks_and_fillers():
     asked = conditions((20, 200))
     assert len(asked) == len({str(condition) for condition in asked}) == 1 + 2 * (6 + 4 + 6)
     for place in PLACES:
         assert condition_of(MASKS, 200, place) in asked and condition_of(FILLERS, 200, place) in asked
     assert condition_of(FILLERS, 20) == {"masks": 2, "fillers": 18, "place": "end", "attention": "whole"}
+
+
+def test_prompts_are_those_of_mask_count_and_fillers_stand_where_masks_do():
+    tokenizer = shipped_tokenizer()
+    asker = Asker(tokenizer, tokenizer.mask_token_id, filler_id(tokenizer, "."))
+    episode = draw(TASKS[0], load_words(), 2, 4, 2)
+    found = {
+        condition_text(item.condition): item.prompt for item in items(asker, episode, conditions((20,)), [1], set())
+    }
+    variants = [Variant("mask-count", {"masks": k}, open=True, masks=k) for k in (2, 20)]
+    two, many = (item.prompt for item in few_shot_items(asker, episode, variants, [1], set()))
+    assert found[condition_text(BASELINE)].ids == two.ids and found[condition_text(BASELINE)].row == two.row
+    for place in PLACES:
+        masks, fillers = (found[condition_text(condition_of(tokens, 20, place))] for tokens in (MASKS, FILLERS))
+        assert (masks.ids == many.ids) == (place == "end")
+        assert masks.extra == fillers.extra and len(masks.extra) == 18 and masks.row == fillers.row
+        assert {fillers.ids[n] for n in fillers.extra} == {asker.filler_id}
+        assert (masks.masks, fillers.masks) == (20, 2)
+        text = tokenizer.decode([i for i in masks.ids if i != asker.mask_id])
+        assert text == tokenizer.decode(two.ids[: two.row])
+    scattered = found[condition_text(condition_of(MASKS, 20, "scattered"))]
+    assert len({place - number for number, place in enumerate(scattered.extra)}) > 3
 
 
 def test_it_is_asked_in_full_and_by_name_only():
