@@ -173,9 +173,7 @@ class Model(nn.Module):
         flash = batch.offsets.is_cuda and self.dtype in HALF_PRECISION
         layout = Layout(batch.offsets, batch.offsets, batch.longest, batch.longest, causal=False, flash=flash,
                         parts=grouped_parts(groups, flash))  # fmt: skip
-        with torch.compiler.set_stance(
-            "force_eager"
-        ):  # compiled layers would be compiled anew for every count of parts
+        with torch.compiler.set_stance("force_eager"):  # or layers are compiled anew for every number of parts
             return self._body(self.core, batch, layout)
 
     def embed(self, ids: Tensor) -> Tensor:
