@@ -30,6 +30,7 @@ from benchmarks.fused_head import fused_head
 from benchmarks.growth import probe_growth, step_over_pairs, step_over_tokens
 from benchmarks.likelihood import likelihood
 from benchmarks.measure import Bench, Line, matrix_ceiling
+from benchmarks.mechanism import cut_attention
 from benchmarks.opening import opening
 from benchmarks.probe import long_prompts, short_prompts
 from benchmarks.step import tuning_step
@@ -49,6 +50,8 @@ ROWS: dict[str, Callable[[Bench], Iterable[Line]]] = {
     "h": probe_growth,
     "h-tokens": step_over_tokens,
     "h-pairs": step_over_pairs,
+    "i": partial(cut_attention, kind="llada"),
+    "i-dream": partial(cut_attention, kind="dream"),
 }
 LONGEST_ROW = 300  # seconds, compilation included; the measuring itself takes less than two minutes
 HEADINGS = ("row", "case", "ours", "plain", "unit", "ratio", "MFU", "plain MFU", "GiB", "plain GiB", "bar", "met")

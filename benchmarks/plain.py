@@ -53,9 +53,13 @@ def turn(x: Tensor, cosine: Tensor, sine: Tensor) -> Tensor:
 
 
 def logits(
-    model: Model, ids: Tensor, seen: Tensor | None = None, embeds: Tensor | None = None, recompute: bool = False
-) -> Tensor:
-    """Logits of every position, [B, L] -> [B, L, V]; seen [B, L] is False at padding. Dream's row i speaks of i + 1."""
+    model: Model, ids: Tensor, seen: Tensor | None = None, embeds: Tensor | None = None, recompute: bool = False,
+    bias: Tensor | None = None,
+) -> Tensor:  # fmt: skip
+    """Logits of every position, [B, L] -> [B, L, V]; seen [B, L] is False at padding. Dream's row i speaks of i + 1.
+
+    bias [B, 1, L, L] is added to the attention scores.
+    """
     net = model.core
     x = net.get_input_embeddings()(ids) if embeds is None else embeds
     batch, length = ids.shape
@@ -67,7 +71,6 @@ def logits(
     cosine, sine = angles.cos(), angles.sin()
     if not isinstance(net, LLaDAModelLM):  # Dream rounds its tables
         cosine, sine = cosine.to(x.dtype), sine.to(x.dtype)
-    bias = None
     if seen is not None:  # a dense float32 bias, as the published code makes it for padding
         bias = torch.zeros(batch, 1, length, length, device=ids.device)
         bias = bias.masked_fill(~seen[:, None, None, :], torch.finfo(torch.float32).min)

@@ -5,7 +5,7 @@ import json
 import pytest
 from typer.testing import CliRunner
 
-from helpers.known import TASK_NAMES, distracted, known_model, shipped_tokenizer
+from helpers.known import TASK_NAMES, distracted, known_model, known_path, shipped_tokenizer
 from helpers.tiny import tiny_ar, tiny_llada
 from maskwise.cli import app
 from maskwise.decoding.generate import generate
@@ -19,9 +19,11 @@ from maskwise.experiments.mitigations import (
     Remembering,
     answer,
     asked,
+    biased_answers,
     cures,
     describe_training,
     first_tokens,
+    model_for,
 )
 from maskwise.report.mitigations import cures_result, what_it_shows
 from maskwise.tasks.episodes import draw, mixed
@@ -91,12 +93,28 @@ def test_a_model_distracted_by_more_than_ten_masks_is_cured_by_a_canvas_that_nev
     assert share("growing canvas") == 1  # ten are
 
 
+def test_biased_keys_weigh_as_much_as_one_mask():
+    """A model that follows the share of masks it sees: misled by 200 masks, not where 198 of them count as one."""
+    model = known_path(lambda direct, context: direct)
+    questions = questions_for_known_models(6)
+    assert all(record["correct"] for record in biased_answers(model, questions))
+    (two, many) = (model.predict([[*q.prompt, *[model.mask_id] * k]], [[len(q.prompt)]])[0].argmax().item()
+                   for q in questions[:1] for k in (2, MASKS))  # fmt: skip
+    assert two == questions[0].answer_id != many
+
+
+def test_a_wrapped_model_has_no_biased_keys_to_offer():
+    wrapped = known_model(distracted)
+    assert model_for(BY_NAME["biased mask keys"], wrapped, None) is None
+    assert model_for(BY_NAME["baseline"], wrapped, None) is wrapped
+
+
 def test_the_table_has_every_mitigation_and_a_paired_test():
     advanced = []
     exam = Exam(points=1, relevant=1, distractors=0, tasks=TASKS[:3])
     found = cures(small_llada(), small_llada(1), "3 steps of 2 pairs", exam, advanced.append)
     assert [entry["cure"] for entry in found["cures"]] == list(BY_NAME)
-    assert sum(advanced) == asked(exam, with_tuned=True) == 3 * 9
+    assert sum(advanced) == asked(exam, with_tuned=True) == 3 * 10
     for entry in found["cures"]:
         assert 0 <= entry["low"] <= entry["accuracy"] <= entry["high"] <= 1
         assert entry["training"] == ("3 steps of 2 pairs" if BY_NAME[entry["cure"]].tuned else "none")

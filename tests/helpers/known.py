@@ -15,7 +15,9 @@ import torch
 from torch import nn
 from transformers import AutoTokenizer
 
+from maskwise.models.attention import attend
 from maskwise.models.base import Model
+from maskwise.models.families import WRAPPED
 from maskwise.probes.probe import Settings
 from maskwise.runs.settings import QUICK
 from maskwise.tasks.episodes import draw
@@ -111,6 +113,38 @@ def known_model(reply: Callable[[list[tuple[str, str]], int, str], str], name: s
     return Model(
         net, body, window=4096, shift=False, mask_id=tokenizer.mask_token_id, tokenizer=tokenizer,
         head=lambda rows: rows.clone(), name=name,
+    )  # fmt: skip
+
+
+def known_path(act):
+    """A model that knows the right answer and is misled where act(direct, through_context) exceeds a threshold.
+
+    direct: the share of masks among what the answer's row sees. through_context: each row measures that share, and the
+    answer's row averages what the rows of the text have measured. Both go through the real attention.
+    """
+    tokenizer, threshold, scale = shipped_tokenizer(), 0.05, 100.0
+    letters = [tokenizer.convert_tokens_to_ids(letter) for letter in "ABC"]
+
+    def body(net, batch, layout):
+        is_mask = (batch.ids == tokenizer.mask_token_id).float()
+        zero, one = torch.zeros(batch.tokens, 1, 8), torch.ones(batch.tokens, 1, 8)
+        direct = attend(zero, zero, one * is_mask[:, None, None], layout, 1.0)
+        indirect = attend(one, -1e4 * one * is_mask[:, None, None], direct, layout, 1.0)
+        misled = act(direct, indirect)[:, 0, 0]
+        hidden = torch.zeros(batch.tokens, len(tokenizer))
+        for start, end in pairwise(batch.offsets.tolist()):
+            text = tokenizer.decode([i for i in batch.ids[start:end].tolist() if i != tokenizer.mask_token_id])
+            right = "ABC".index(truth()[re.findall(r"Options: (.*)\nAnswer:", text)[-1]])
+            hidden[start:end, letters[right]] = scale * threshold
+            hidden[start:end, letters[(right + 1) % 3]] = scale * misled[start:end]
+        return hidden
+
+    net = nn.Module()
+    net.embedding = nn.Embedding(len(tokenizer), 1)
+    net.get_input_embeddings = lambda: net.embedding
+    return Model(
+        net, body, window=4096, shift=False, mask_id=tokenizer.mask_token_id, tokenizer=tokenizer,
+        head=lambda rows: rows.clone(), name="known path", family=replace(WRAPPED, attention_readable=True),
     )  # fmt: skip
 
 

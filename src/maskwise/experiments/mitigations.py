@@ -9,6 +9,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,8 @@ from maskwise.decoding.softmask import SoftMask
 from maskwise.errors import UserError
 from maskwise.models.attention import KeyValues
 from maskwise.models.base import Batch, Model, passes
+from maskwise.probes.answers.mechanism import ask_changed
+from maskwise.probes.extra_tokens import BIASED, ChangedPrompt
 from maskwise.records.record import Record
 from maskwise.runs.runner import batch_budget
 from maskwise.scoring.changes import paired_difference
@@ -34,11 +37,15 @@ BLOCKS: dict[str, Any] = {"steps": STEPS, "block": BLOCK}
 
 @dataclass(frozen=True)
 class Mitigation:
-    """A way to decode (options of `generate`), with the model as it is or tuned; `paper` names where it comes from."""
+    """A way to decode (options of `generate`), with the model as it is or tuned; `paper` names where it comes from.
+
+    biased: the keys of the masks beyond the second are biased by minus the log of their number, in one pass (ours).
+    """
 
     name: str
     options: Mapping[str, Any] = field(hash=False)
     tuned: bool = False
+    biased: bool = False
     paper: str = ""
 
     @property
@@ -58,6 +65,7 @@ MITIGATIONS = (
                paper="Chen et al., DPad: Efficient Diffusion Language Models with Suffix Dropout, arXiv 2508.14148"),
     Mitigation("soft masking", {"steps": STEPS, "soft_mask": SoftMask()},
                paper="Hersche et al., Soft-Masked Diffusion Language Models, arXiv 2510.17206"),
+    Mitigation("biased mask keys", {"steps": 1}, biased=True),
     Mitigation("mask-agnostic tuning", {"steps": 1}, tuned=True, paper=DISTRACTING),
     Mitigation("tuning + growing canvas", BLOCKS | {"canvas": "growing"}, tuned=True),
 )  # fmt: skip
@@ -104,14 +112,16 @@ def cures(
 ) -> dict[str, Any]:
     """The object that `maskwise cures --json` prints. `advance` is called with the number of questions answered.
 
-    Without a tuned model the mitigations that need one have no accuracy.
+    Without a tuned model the mitigations that need one have no accuracy; nor has a bias on keys in a wrapped model,
+    whose attention cannot be changed.
     """
     refuse_autoregressive(model)
     questions = draw_questions(model, exam)
     if model.device.type == "cpu":
         model, tuned = Remembering(model), Remembering(tuned) if tuned is not None else None
     reference: list[Record] = []
-    by_name: dict[str, list[Record]] = {one.name: [] for one in MITIGATIONS if tuned is not None or not one.tuned}
+    used = {one.name: found for one in MITIGATIONS if (found := model_for(one, model, tuned)) is not None}
+    by_name: dict[str, list[Record]] = {name: [] for name in used}
     # On a CPU a batch saves nothing, and it waits for its slowest answer.
     budget = batch_budget(model, None) if model.device.type == "cuda" else 1
     for first, last in passes([len(question.prompt) + MASKS for question in questions], budget):
@@ -119,9 +129,9 @@ def cures(
         reference += answer(model, batch, {"steps": 1}, masks=2)
         advance(len(batch))
         for mitigation in MITIGATIONS:
-            used = tuned if mitigation.tuned else model
-            if used is not None:
-                by_name[mitigation.name] += answer(used, batch, mitigation.options, MASKS)
+            if mitigation.name in used:
+                ask = biased_answers if mitigation.biased else partial(answer, options=mitigation.options, masks=MASKS)
+                by_name[mitigation.name] += ask(used[mitigation.name], batch)
                 advance(len(batch))
     return {
         "model": model.name,
@@ -130,6 +140,13 @@ def cures(
         "two_masks": _accuracy(reference),
         "cures": [_entry(one, by_name.get(one.name), by_name[BASELINE.name], training) for one in MITIGATIONS],
     }
+
+
+def model_for(mitigation: Mitigation, model: Model, tuned: Model | None) -> Model | None:
+    """The model that a mitigation decodes with, None where it cannot be had."""
+    if mitigation.biased and not model.attention_readable:
+        return None
+    return tuned if mitigation.tuned else model
 
 
 def draw_questions(model: Model, exam: Exam) -> list[PreparedQuestion]:
@@ -169,7 +186,22 @@ class Remembering(Model):
 
 def answer(model: Model, questions: Sequence[PreparedQuestion], options: Mapping[str, Any], masks: int) -> list[Record]:
     """{"task", "point", "correct"} of each question."""
-    tokens = first_tokens(model, [question.prompt for question in questions], options, masks)
+    return marked(questions, first_tokens(model, [question.prompt for question in questions], options, masks))
+
+
+def biased_answers(model: Model, questions: Sequence[PreparedQuestion]) -> list[Record]:
+    """One greedy step over MASKS masks, of which those beyond the second together weigh as much as one."""
+    assert model.mask_id is not None
+    prompts = []
+    for question in questions:
+        start, length = len(question.prompt), len(question.prompt) + MASKS
+        ids = (*question.prompt, *[model.mask_id] * MASKS)
+        extra = tuple(range(start + 2, length))
+        prompts.append(ChangedPrompt(ids, start, question.answer_id, MASKS, extra=extra, attention=BIASED))
+    return marked(questions, [answer.token for answer in ask_changed(model, prompts)])
+
+
+def marked(questions: Sequence[PreparedQuestion], tokens: Sequence[int | None]) -> list[Record]:
     return [
         {"task": question.task, "point": question.point, "correct": token == question.answer_id}
         for question, token in zip(questions, tokens, strict=True)

@@ -1,6 +1,7 @@
 """Attention over ragged batches: S sequences laid end to end, every query seeing the keys of its own sequence only."""
 
 import inspect
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -38,10 +39,32 @@ class Watch:
 
 
 @dataclass(frozen=True)
+class RowGroup:
+    """Some rows of a sequence and the keys that they see, by their places in the flat batch.
+
+    bias [m] is added to the attention scores of the keys, in every head and layer.
+    """
+
+    rows: Tensor  # [n] int64
+    keys: Tensor  # [m] int64
+    bias: Tensor | None = None
+
+
+@dataclass(frozen=True)
+class Part:
+    """Row groups that are computed together: the flat places of their rows and keys, and who sees whom among them."""
+
+    rows: Tensor  # [n] int64
+    keys: Tensor  # [m] int64
+    layout: "Layout"
+
+
+@dataclass(frozen=True)
 class Layout:
     """Who sees whom. Queries and keys differ only when a cache holds keys of tokens that are not computed again.
 
     `pad_q`, `pad_k` say where each flat token goes in a padded [S * longest] grid; None where nothing needs padding.
+    With `parts`, which together hold every row once, rows see the keys of their part only and the rest is not read.
     """
 
     q_offsets: Tensor  # [S+1] int32
@@ -52,10 +75,11 @@ class Layout:
     flash: bool
     pad_q: Tensor | None = None
     pad_k: Tensor | None = None
-    key_mask: Tensor | None = None  # [S, 1, 1, longest_k], True where a key exists
+    key_mask: Tensor | None = None  # [S, 1, 1, longest_k], True where a key exists; or floats added to the scores
     cache: KeyValues | None = None
     slots: Tensor | None = None  # [T] where the batch's tokens lie in the cache
     watch: Watch | None = None
+    parts: tuple[Part, ...] = ()
 
     def store(self, layer: int) -> Store | None:
         """Handed to each layer from outside: a layer that knew its own number would be compiled once a layer."""
@@ -69,6 +93,34 @@ def grid_places(offsets: Tensor, longest: int, total: int) -> Tensor:
     return torch.arange(total, device=offsets.device) - starts[owner] + owner * longest
 
 
+def grouped_parts(groups: Sequence[RowGroup], flash: bool) -> tuple[Part, ...]:
+    """The fewest parts that need neither padding nor a [rows, keys] mask.
+
+    Varlen flash attention takes all groups in one call, as so many sequences; it takes no bias, and SDPA takes groups
+    one by one.
+    """
+    together = [group for group in groups if flash and group.bias is None]
+    alone = [group for group in groups if not flash or group.bias is not None]
+    return (*([_ragged_part(together)] if together else []), *map(_dense_part, alone))
+
+
+def _ragged_part(groups: Sequence[RowGroup]) -> Part:
+    rows, keys = torch.cat([group.rows for group in groups]), torch.cat([group.keys for group in groups])
+    row_counts, key_counts = [len(group.rows) for group in groups], [len(group.keys) for group in groups]
+    q_offsets, k_offsets = (
+        torch.tensor([0, *counts]).cumsum(0).to(torch.int32).to(rows.device) for counts in (row_counts, key_counts)
+    )
+    layout = Layout(q_offsets, k_offsets, max(row_counts), max(key_counts), causal=False, flash=True)
+    return Part(rows, keys, layout)
+
+
+def _dense_part(group: RowGroup) -> Part:
+    rows, keys = len(group.rows), len(group.keys)
+    q_offsets, k_offsets = (torch.tensor([0, n], dtype=torch.int32, device=group.rows.device) for n in (rows, keys))
+    bias = None if group.bias is None else group.bias[None, None, None, :]
+    return Part(group.rows, group.keys, Layout(q_offsets, k_offsets, rows, keys, False, False, key_mask=bias))
+
+
 def attend(
     q: Tensor,
     k: Tensor,
@@ -79,6 +131,11 @@ def attend(
     window: int | None = None,
 ) -> Tensor:
     """q [T, H, D], k and v [T, G, D], G dividing H -> [T, H, D]; `window` limits a causal query to the last keys."""
+    if layout.parts:
+        out = torch.empty_like(q)
+        for part in layout.parts:
+            out[part.rows] = attend(q[part.rows], k[part.keys], v[part.keys], part.layout, scale)
+        return out
     if store is not None:
         assert layout.slots is not None
         k, v = (kept.index_copy_(0, layout.slots, new.detach()) for kept, new in zip(store, (k, v), strict=True))
@@ -124,11 +181,14 @@ def _padded(q: Tensor, k: Tensor, v: Tensor, layout: Layout, scale: float, windo
     grid_v = _to_grid(v, layout.pad_k, sequences, layout.longest_k)
     # Padding stands on the right, so a causal query never sees it and needs no key mask.
     band = _band(layout.longest_k, window, q.device) if layout.causal and window else None
+    key_mask = layout.key_mask
+    if key_mask is not None and key_mask.is_floating_point():
+        key_mask = key_mask.to(q.dtype)  # as SDPA wants it
     out = F.scaled_dot_product_attention(
         grid_q,
         grid_k,
         grid_v,
-        attn_mask=band if layout.causal else layout.key_mask,
+        attn_mask=band if layout.causal else key_mask,
         is_causal=layout.causal and band is None,
         scale=scale,
         enable_gqa=grouped,

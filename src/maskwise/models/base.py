@@ -15,12 +15,13 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from maskwise.errors import UserError
-from maskwise.models.attention import KeyValues, Layout, Watch, grid_places
+from maskwise.models.attention import KeyValues, Layout, RowGroup, Watch, grid_places, grouped_parts
 from maskwise.models.families import WRAPPED, Family
 from maskwise.models.targets import linear_targets
 
 TOKENS_A_PASS = 16384  # what `predict` puts into one forward pass
 WORTH_COMPILING = 10**9  # parameters
+HALF_PRECISION = (torch.bfloat16, torch.float16)
 
 
 @dataclass(frozen=True)
@@ -32,6 +33,7 @@ class Batch:
     offsets: Tensor  # [S+1] int32, boundaries in the flat list
     starts: Tensor  # [S] int64, the place of each span's first token in its sequence
     longest: int
+    moved: Tensor | None = None  # [T] positions in place of the tokens' own
 
     @staticmethod
     def pack(sequences: Sequence[Sequence[int] | Tensor], device: torch.device | str = "cpu") -> "Batch":
@@ -66,6 +68,8 @@ class Batch:
     @property
     def positions(self) -> Tensor:
         """[T] the place of each token in its sequence."""
+        if self.moved is not None:
+            return self.moved
         return torch.arange(self.tokens, device=self.offsets.device) + (self.starts - self.offsets[:-1])[self.owner]
 
 
@@ -159,6 +163,19 @@ class Model(nn.Module):
         """Final hidden states after the last norm, [T, d]."""
         return self._body(self.core, batch, self._layout(batch, cache))
 
+    @torch.no_grad()
+    def hidden_of_groups(self, batch: Batch, groups: Sequence[RowGroup]) -> Tensor:
+        """`hidden` where rows see only the keys of their group, in every layer; each row is in one group. [T, d]"""
+        if self.causal or not self.attention_readable:
+            raise UserError("attention can be cut in LLaDA and Dream models only: open a checkpoint of theirs")
+        if sum(len(group.rows) for group in groups) != batch.tokens:
+            raise ValueError("every row of the batch must be in exactly one group")
+        flash = batch.offsets.is_cuda and self.dtype in HALF_PRECISION
+        layout = Layout(batch.offsets, batch.offsets, batch.longest, batch.longest, causal=False, flash=flash,
+                        parts=grouped_parts(groups, flash))  # fmt: skip
+        with torch.compiler.set_stance("force_eager"):  # or layers are compiled anew for every number of parts
+            return self._body(self.core, batch, layout)
+
     def embed(self, ids: Tensor) -> Tensor:
         """Input embeddings, [n] -> [n, d]; a batch takes them instead of ids."""
         return self.core.get_input_embeddings()(ids)
@@ -180,7 +197,7 @@ class Model(nn.Module):
         sequences = len(batch.offsets) - 1
         # Equal lengths are a dense grid already, and SDPA takes it as it is.
         q_even, k_even = batch.tokens == sequences * batch.longest, k_total == sequences * longest_k
-        flash = batch.offsets.is_cuda and self.dtype in (torch.bfloat16, torch.float16) and not (q_even and k_even)
+        flash = batch.offsets.is_cuda and self.dtype in HALF_PRECISION and not (q_even and k_even)
         layout = Layout(
             q_offsets=batch.offsets,
             k_offsets=k_offsets,

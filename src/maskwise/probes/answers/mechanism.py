@@ -1,0 +1,69 @@
+"""Answers with attention to the extra tokens changed: cut from some rows, biased, or their positions made one.
+
+Cutting the extra tokens from some rows leaves two groups of rows: those cut, which see the other keys, and the rest,
+which see all. So no [T, T] mask is made, and varlen flash attention takes both groups as two sequences.
+"""
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import cast
+
+import torch
+from torch import Tensor
+
+from maskwise.models.attention import RowGroup
+from maskwise.models.base import Batch, Model
+from maskwise.probes.answers.plain import Answer, answers_of
+from maskwise.probes.extra_tokens import ANSWER, BIASED, BOTH, ONE_POSITION, OTHERS, ChangedPrompt
+from maskwise.tasks.prompts import Prompt
+
+
+@torch.inference_mode()
+def ask_changed(model: Model, prompts: Sequence[Prompt]) -> list[Answer]:
+    """One forward pass over prompts that are all `ChangedPrompt`s."""
+    wanted = torch.tensor([prompt.answer_id for prompt in prompts], device=model.device)
+    return answers_of(answer_logits(model, cast(Sequence[ChangedPrompt], prompts)), wanted)
+
+
+def answer_logits(model: Model, prompts: Sequence[ChangedPrompt]) -> Tensor:
+    """Logits of the answers, each prompt with its own change of attention. -> [n, V]"""
+    batch = Batch.pack([prompt.ids for prompt in prompts], model.device)
+    batch = replace(batch, moved=torch.cat([positions(prompt) for prompt in prompts]).to(model.device))
+    index = model.flat_rows(batch, [[prompt.row] for prompt in prompts])
+    starts = batch.offsets.tolist()
+    groups = [
+        RowGroup(
+            (start + rows).to(model.device),
+            (start + keys).to(model.device),
+            None if bias is None else bias.to(model.device),
+        )
+        for start, prompt in zip(starts, prompts, strict=False)
+        for rows, keys, bias in row_groups(prompt, model.first_row(prompt.row))
+    ]
+    return model.head(model.hidden_of_groups(batch, groups)[index])
+
+
+def positions(prompt: ChangedPrompt) -> Tensor:
+    """[length] The places of the tokens; where the positions are made one, extra tokens are all where the first is."""
+    found = torch.arange(len(prompt.ids))
+    if prompt.attention == ONE_POSITION:
+        found[list(prompt.extra)] = prompt.extra[0]
+    return found
+
+
+def row_groups(prompt: ChangedPrompt, answer_row: int) -> Iterator[tuple[Tensor, Tensor, Tensor | None]]:
+    """(rows, keys they see, bias of the keys), all rows of the prompt once."""
+    everything = torch.arange(len(prompt.ids))
+    is_extra = torch.zeros(len(prompt.ids), dtype=torch.bool)
+    is_extra[list(prompt.extra)] = True
+    is_answer = everything == answer_row
+    if prompt.attention == BIASED:
+        yield everything, everything, is_extra * -math.log(len(prompt.extra))
+        return
+    cut = {ANSWER: is_answer, OTHERS: ~is_extra & ~is_answer, BOTH: ~is_extra}.get(prompt.attention)
+    if cut is None:
+        yield everything, everything, None
+        return
+    yield everything[cut], everything[~is_extra], None
+    yield everything[~cut], everything, None

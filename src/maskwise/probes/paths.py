@@ -1,0 +1,138 @@
+"""What the mechanism probe compares: its conditions, each against two masks, and the paths by which tokens act.
+
+With y the accuracy (or the negative log-likelihood) where the answer's row, and where the other rows, see the extra
+tokens:
+
+    total        y(seen, seen) - y(cut, cut)
+    answer       y(seen, cut) - y(cut, cut)       the answer's row alone sees them
+    others       y(cut, seen) - y(cut, cut)       all other rows alone see them
+    interaction  total - answer - others
+
+y(cut, cut) is asked as two masks without extra tokens.
+"""
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+from maskwise.probes.extra_tokens import ANSWER, BOTH, CHANGES, CUTS, END, OTHERS, PLACES, WHOLE
+from maskwise.records.record import Condition, Record, condition_text
+from maskwise.scoring.contrasts import Answers
+from maskwise.scoring.scores import Score, direction
+
+MASKS, FILLERS = "masks", "fillers"
+BASELINE: Condition = {"masks": 2}
+BASELINE_TEXT = condition_text(BASELINE)
+# The field of the records, and the largest difference of a point. "content": the choice among the allowed answers, the
+# part of the negative log-likelihood that is no change of format; of records that hold it.
+MEASURES = {"points": ("correct", 1.0), "nats": ("nll", None), "content": ("nll_choice", None)}
+NO_EFFECT, CANNOT_BE_TOLD = "no effect detected", "cannot be told"
+
+
+def condition_of(tokens: str, masks: int, place: str = END, attention: str = WHOLE) -> Condition:
+    """`masks` masks, or as many tokens of which all but two are fillers."""
+    counts: Condition = {"masks": masks} if tokens == MASKS else {"masks": 2, "fillers": masks - 2}
+    return {**counts, "place": place, "attention": attention}
+
+
+def conditions(counts: Sequence[int]) -> list[Condition]:
+    found = [BASELINE]
+    for count in counts:
+        found += [condition_of(MASKS, count, attention=attention) for attention in CHANGES]
+        found += [condition_of(FILLERS, count, attention=attention) for attention in CUTS]
+        found += [condition_of(tokens, count, place) for place in PLACES[1:] for tokens in (MASKS, FILLERS)]
+    return found
+
+
+def mechanism(records: Sequence[Record]) -> dict[str, Any]:
+    """Every condition against two masks; the paths with their interaction; masks less fillers in each place.
+
+    "largest difference": of the negative log-likelihoods with both cut from those with two masks, which should be
+    rounding.
+    """
+    answers = Answers(records)
+    units = [unit for unit, (field, _) in MEASURES.items() if all(field in record for record in records)]
+    found = {text: next(iter(group.values()))["condition"] for text, group in answers.by_condition.items()}
+    changed = [condition for text, condition in found.items() if text != BASELINE_TEXT]
+    counts = sorted({tokens_and_count(condition) for condition in changed}, key=lambda one: (-one[1], one[0] != MASKS))
+    changed.sort(key=lambda condition: (counts.index(tokens_and_count(condition)), _order(condition)))
+    return {
+        "changes": [
+            {"condition": condition, **_contrasts(answers, units, _less(condition, BASELINE))} for condition in changed
+        ],
+        "paths": [
+            {"tokens": tokens, "masks": count, **{unit: _paths(answers, tokens, count, unit) for unit in units}}
+            for tokens, count in counts
+        ],
+        "places": [
+            {"place": place, "masks": count,
+             **_contrasts(answers, units,
+                          _less(condition_of(MASKS, count, place), condition_of(FILLERS, count, place)))}
+            for tokens, count in counts if tokens == MASKS for place in PLACES
+        ],
+        "largest difference": _largest_difference(answers, changed),
+    }  # fmt: skip
+
+
+def tokens_and_count(condition: Condition) -> tuple[str, int]:
+    fillers = condition.get("fillers")
+    return (FILLERS, int(fillers) + 2) if fillers else (MASKS, int(condition["masks"]))
+
+
+def _order(condition: Condition) -> tuple[int, int]:
+    return PLACES.index(str(condition["place"])), CHANGES.index(str(condition["attention"]))
+
+
+def _less(condition: Condition, other: Condition) -> dict[str, float]:
+    return {condition_text(condition): 1.0, condition_text(other): -1.0}
+
+
+def _contrasts(answers: Answers, units: Sequence[str], weights: dict[str, float]) -> dict[str, Score]:
+    return {unit: answers.contrast(weights, *MEASURES[unit]) for unit in units}
+
+
+def _paths(answers: Answers, tokens: str, count: int, unit: str) -> dict[str, Any]:
+    """Total, answer, others and interaction; their shares of the total where it excludes zero; and the path."""
+    field, most = MEASURES[unit]
+    whole, answer_cut, others_cut = (
+        condition_text(condition_of(tokens, count, attention=cut)) for cut in (WHOLE, ANSWER, OTHERS)
+    )
+    of_a_difference = partial(answers.contrast, field=field, most=most)
+    found: dict[str, Any] = {
+        "total": of_a_difference({whole: 1.0, BASELINE_TEXT: -1.0}),
+        "answer": of_a_difference({others_cut: 1.0, BASELINE_TEXT: -1.0}),
+        "others": of_a_difference({answer_cut: 1.0, BASELINE_TEXT: -1.0}),
+        "interaction": answers.contrast(
+            {whole: 1.0, others_cut: -1.0, answer_cut: -1.0, BASELINE_TEXT: 1.0}, field, most and 2 * most
+        ),
+    }
+    total = found["total"]["value"]
+    shares = {
+        name: None if found[name]["value"] is None else found[name]["value"] / total
+        for name in ("answer", "others", "interaction")
+        if direction(found["total"])
+    }
+    return found | {"shares": shares or None, "path": path_of(found)}
+
+
+def path_of(found: dict[str, Score]) -> str:
+    """The parts whose interval lies on the total's side of zero; the interaction only where neither path does alone."""
+    side = direction(found["total"])
+    if side == 0:
+        return NO_EFFECT
+    acting = [name for name in ("answer", "others") if direction(found[name]) == side]
+    if not acting and direction(found["interaction"]) == side:
+        return "interaction"
+    return " and ".join(acting) or CANNOT_BE_TOLD
+
+
+def _largest_difference(answers: Answers, changed: Sequence[Condition]) -> float | None:
+    two = answers.by_condition.get(BASELINE_TEXT, {})
+    found = [
+        abs(record["nll"] - two[point]["nll"])
+        for condition in changed
+        if condition["attention"] == BOTH
+        for point, record in answers.by_condition[condition_text(condition)].items()
+        if point in two
+    ]
+    return max(found, default=None)
