@@ -22,7 +22,7 @@ from maskwise.report.sentences import opening
 from maskwise.report.terminal import print_summary
 from maskwise.runs.diagnose import diagnose
 from maskwise.runs.settings import DEFAULT, FULL, QUICK
-from maskwise.scoring.scores import NO_SKILL
+from maskwise.scoring.scores import NO_SKILL, null_score
 
 PAIRS, POINTS = 16, 24
 ASKED = with_parameters(
@@ -92,7 +92,7 @@ def test_the_score_is_a_ratio_of_means_over_both_sides():
 
 def test_the_value_of_the_pair_before_is_told_as_such(tmp_path):
     summary = recalled(tmp_path, pair_before)
-    assert summary["scores"]["recall_locality"] == {"value": None, "low": None, "high": None, "why": NO_SKILL}
+    assert summary["scores"]["recall_locality"] == null_score(NO_SKILL)
     for entry in summary["probes"]["recall"]:
         first_pair = entry["condition"]["distance"] == "far" and entry["condition"]["question"] == "right"
         shares = {kind: found["share"] for kind, found in entry["errors"].items()}

@@ -80,7 +80,7 @@ def units(setup: Setup) -> Iterator[Unit]:
         raise UserError(f"{NAME} compares more masks with two: its mask counts must be at least 3, not {min(counts)}")
     asked, settings = conditions(counts), setup.settings
     most = min(settings.points, setup.own["points"])
-    for episode in episodes(setup, settings.relevant, settings.distractors, most):
+    for episode in episodes(setup, settings.main_relevant, settings.distractors, most):
         for some in slices(most):
             yield Unit(some, len(asked), partial(items, setup.asker, episode, asked), ask_changed)
 

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from maskwise.models.attention import RowGroup
 from maskwise.models.base import Batch, Model
-from maskwise.probes.answers.plain import Answer, answers_of
+from maskwise.probes.answers.plain import Answer, answers_to
 from maskwise.probes.extra_tokens import ANSWER, BIASED, BOTH, ONE_POSITION, OTHERS, ChangedPrompt
 from maskwise.tasks.prompts import Prompt
 
@@ -22,8 +22,7 @@ from maskwise.tasks.prompts import Prompt
 @torch.inference_mode()
 def ask_changed(model: Model, prompts: Sequence[Prompt]) -> list[Answer]:
     """One forward pass over prompts that are all `ChangedPrompt`s."""
-    wanted = torch.tensor([prompt.answer_id for prompt in prompts], device=model.device)
-    return answers_of(answer_logits(model, cast(Sequence[ChangedPrompt], prompts)), wanted)
+    return answers_to(prompts, answer_logits(model, cast(Sequence[ChangedPrompt], prompts)))
 
 
 def answer_logits(model: Model, prompts: Sequence[ChangedPrompt]) -> Tensor:
