@@ -4,15 +4,44 @@ Paper probe 6, format A with n fillers after the closed bracket: as many tokens 
 Condition: {"filler": ".", "fillers": 50}.
 """
 
+from collections.abc import Sequence
+
 from maskwise.probes.probe import Probe, Setup, Variant, first_condition
 from maskwise.probes.section import Point, Section, Shown
+from maskwise.records.record import Condition, Record, condition_text
+from maskwise.scoring.claims import Claim, contrast_claim, weights_of
 
-NAME = "filler"
+NAME, MASK_COUNT = "filler", "mask-count"
 
 
 def variants(setup: Setup) -> list[Variant]:
     text = setup.settings.filler
     return [Variant(NAME, {"filler": text, "fillers": n}, fillers=n) for n in setup.own["filler_counts"]]
+
+
+def claims(records: Sequence[Record]) -> list[Claim]:
+    """Fillers cost less than masks: it is the masks, not the length.
+
+    Measured at the largest number n asked of both: what n masks cost (2 masks less n) less what n fillers cost (none
+    less n), question by question, above zero.
+    """
+    masks = {r["condition"]["masks"] for r in records if r["probe"] == MASK_COUNT}
+    asked = [r["condition"] for r in records if r["probe"] == NAME]
+    common = [n for n in {c["fillers"] for c in asked} if n in masks and n > 2]
+    if 2 not in masks or not common or not any(c["fillers"] == 0 for c in asked):
+        return []
+    most = max(common)
+    none, all_of_them = ([c for c in asked_once(asked) if c["fillers"] == n] for n in (0, most))
+    fillers = [(c, -1 / len(none)) for c in none] + [(c, 1 / len(all_of_them)) for c in all_of_them]
+    weights = weights_of(NAME, fillers) | weights_of(MASK_COUNT, [({"masks": 2}, 1.0), ({"masks": most}, -1.0)])
+    return [
+        contrast_claim("fillers-cost-less", "fillers cost less than masks",
+                       f"lost to {most} masks less lost to {most} fillers", records, weights)
+    ]  # fmt: skip
+
+
+def asked_once(conditions: Sequence[Condition]) -> list[Condition]:
+    return list({condition_text(condition): condition for condition in conditions}.values())
 
 
 def filler_name(filler: str) -> str:
@@ -38,6 +67,8 @@ PROBE = Probe(
     quick={"filler_counts": (0, 20, 100)},
     not_causal="an autoregressive model never sees what follows its answer",
     baseline=first_condition,
+    claims=claims,
+    beside=(MASK_COUNT,),
     sections=(
         Section(
             title="Is it the masks, or just more text?",
@@ -50,6 +81,7 @@ PROBE = Probe(
             x_label="Masks, or full stops, at the end",
             at="{}",
             points=_points,
+            claims=("fillers-cost-less",),
             spread=True,
         ),
     ),
