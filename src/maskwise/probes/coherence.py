@@ -139,17 +139,16 @@ def claims(records: Sequence[Record]) -> list[Claim]:
         points = by_point(of_puzzle, lambda record: record["condition"]["speed"], lambda record: record["correct"])
         lost = [float(np.mean(by[slow]) - np.mean(by[fast])) for by in points if len(by) == len(speeds)]
         skill = float(np.mean([np.mean(by[slow]) for by in points if slow in by]))
-        claim = _claim(puzzle, f"solved {slow} less {fast}", lost) | {"skill": skill}
-        found.append(claim | {"verdict": "cannot be told"} if skill < LEAST_SOLVED else claim)
+        found.append(_claim(puzzle, f"solved {slow} less {fast}", lost, skill >= LEAST_SOLVED) | {"skill": skill})
     return found
 
 
-def _claim(puzzle: str, measure: str, lost: list[float]) -> Claim:
+def _claim(puzzle: str, measure: str, lost: list[float], enough: bool) -> Claim:
     if puzzle == "copy":
         return judged("speed-copy", "copy: nothing is coupled, so one step costs little", measure, lost, "points",
-                      nothing=LITTLE, asked=LITTLE, less=True, bounds=(-1, 1))  # fmt: skip
+                      nothing=LITTLE, asked=LITTLE, less=True, bounds=(-1, 1), enough=enough)  # fmt: skip
     return judged(f"speed-{puzzle}", f"{puzzle}: all in one step solves less than one token a step", measure, lost,
-                  "points", bounds=(-1, 1))  # fmt: skip
+                  "points", bounds=(-1, 1), enough=enough)  # fmt: skip
 
 
 # How it is shown

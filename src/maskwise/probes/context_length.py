@@ -8,16 +8,18 @@ from collections.abc import Sequence
 
 from maskwise.probes.probe import Probe, Setup, Variant
 from maskwise.probes.section import Section, curve
-from maskwise.records.record import Condition
+from maskwise.records.record import Condition, Record
+from maskwise.scoring.claims import Claim, contrast_claim, weights_of
 
 NAME = "context-length"
+FEW, NO_MASKS = "2 masks", "no masks"
 
 
 def variants(setup: Setup) -> list[Variant]:
     share = setup.own["mask_share"]
-    amounts: list[tuple[str, int | float]] = [("2 masks", 2), (f"{share:.0%} masks", share)]
+    amounts: list[tuple[str, int | float]] = [(FEW, 2), (f"{share:.0%} masks", share)]
     if setup.model.causal:
-        amounts = [("no masks", 0)]
+        amounts = [(NO_MASKS, 0)]
     return [
         Variant(NAME, {"distractors": n, "masks": name}, distractors=n, open=True, masks=masks)
         for name, masks in amounts
@@ -27,7 +29,28 @@ def variants(setup: Setup) -> list[Variant]:
 
 def two_masks(condition: Condition, conditions: Sequence[Condition]) -> Condition | None:
     same = [c for c in conditions if c["distractors"] == condition["distractors"]]
-    return next((c for c in same if c["masks"] == "2 masks"), None)
+    return next((c for c in same if c["masks"] == FEW), None)
+
+
+def claims(records: Sequence[Record]) -> list[Claim]:
+    """The gap between few masks and masks worth a share of the length grows with the context (the paper: for LLaDA).
+
+    Measured: the gap with the most distractors less the gap with the fewest, above zero.
+    """
+    lengths = sorted({record["condition"]["distractors"] for record in records})
+    more = sorted({record["condition"]["masks"] for record in records} - {FEW, NO_MASKS})
+    if len(lengths) < 2 or not more:
+        return []
+    weighted: list[tuple[Condition, float]] = [
+        ({"distractors": length, "masks": masks}, sign * side)
+        for length, side in ((lengths[-1], 1.0), (lengths[0], -1.0))
+        for masks, sign in ((FEW, 1.0), (more[0], -1.0))
+    ]
+    return [
+        contrast_claim("gap-grows", "masks worth a share of the length cost more in a longer prompt",
+                       f"gap with {lengths[-1]} distractors less gap with {lengths[0]}", records,
+                       weights_of(NAME, weighted))
+    ]  # fmt: skip
 
 
 PROBE = Probe(
@@ -39,6 +62,7 @@ PROBE = Probe(
     parameters={"distractors": (0, 10, 20, 30), "mask_share": 0.2},
     quick={"distractors": (0, 5, 15)},
     baseline=two_masks,
+    claims=claims,
     sections=(
         Section(
             title="Do masks hurt more in a longer prompt?",
@@ -50,6 +74,7 @@ PROBE = Probe(
             x_label="Distracting examples in the prompt",
             at="{} distractors",
             points=curve(NAME, "distractors", "masks"),
+            claims=("gap-grows",),
         ),
     ),
 )

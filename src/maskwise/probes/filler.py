@@ -12,10 +12,11 @@ from collections.abc import Sequence
 
 from maskwise.probes.probe import Probe, Setup, Variant
 from maskwise.probes.section import Entry, Point, Section, Shown
-from maskwise.records.record import Condition
+from maskwise.records.record import Condition, Record, condition_text
+from maskwise.scoring.claims import Claim, contrast_claim, weights_of
 from maskwise.tasks.prompts import filler_id as text_filler_id
 
-NAME = "filler"
+NAME, MASK_COUNT = "filler", "mask-count"
 
 
 END = "end token"
@@ -49,6 +50,35 @@ def fewest_fillers(condition: Condition, conditions: Sequence[Condition]) -> Con
     """The baseline: the fewest fillers of the same kind in the same format."""
     same = [c for c in conditions if (c["filler"], c.get("format")) == (condition["filler"], condition.get("format"))]
     return min(same, key=lambda c: int(c["fillers"]))
+
+
+def claims(records: Sequence[Record]) -> list[Claim]:
+    """Fillers cost less than masks: it is the masks, not the length.
+
+    Measured at the largest number k of masks with a counterpart in fillers (two masks and k - 2 fillers in format B,
+    else k fillers in format A): what k masks cost (2 masks less k) less what the fillers cost, question by question.
+    """
+    masks = {r["condition"]["masks"] for r in records if r["probe"] == MASK_COUNT}
+    conditions = asked_once([r["condition"] for r in records if r["probe"] == NAME])
+    for format, own_masks in (("B", 2), (None, 0)):
+        asked = [c for c in conditions if c.get("format") == format]
+        common = [n for n in {int(c["fillers"]) for c in asked} if n > 0 and n + own_masks in masks]
+        if 2 in masks and common and any(c["fillers"] == 0 for c in asked):
+            return [_cost_less(records, asked, max(common), max(common) + own_masks)]
+    return []
+
+
+def _cost_less(records: Sequence[Record], asked: Sequence[Condition], fillers: int, masks: int) -> Claim:
+    """`asked`: conditions of one format; several kinds of fillers are averaged."""
+    none, many = ([c for c in asked if c["fillers"] == n] for n in (0, fillers))
+    weighted = [(c, -1 / len(none)) for c in none] + [(c, 1 / len(many)) for c in many]
+    weights = weights_of(NAME, weighted) | weights_of(MASK_COUNT, [({"masks": 2}, 1.0), ({"masks": masks}, -1.0)])
+    return contrast_claim("fillers-cost-less", "fillers cost less than masks",
+                          f"lost to {masks} masks less lost to {fillers} fillers", records, weights)  # fmt: skip
+
+
+def asked_once(conditions: Sequence[Condition]) -> list[Condition]:
+    return list({condition_text(condition): condition for condition in conditions}.values())
 
 
 def filler_name(filler: str) -> str:
@@ -93,6 +123,8 @@ PROBE = Probe(
     quick={"filler_counts": (), "after_two_masks": (".",), "mask_counts": (2, 20, 200)},
     not_causal="an autoregressive model never sees what follows its answer",
     baseline=fewest_fillers,
+    claims=claims,
+    beside=(MASK_COUNT,),
     sections=(
         Section(
             title="Is it the masks, or just more text?",
@@ -106,6 +138,7 @@ PROBE = Probe(
             x_label="Masks, or full stops, at the end",
             at="{}",
             points=_points,
+            claims=("fillers-cost-less",),
             spread=True,
         ),
     ),

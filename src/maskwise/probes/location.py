@@ -13,6 +13,7 @@ import numpy as np
 from maskwise.probes.probe import Probe, ScoreRule, Sentences, Setup, Variant
 from maskwise.probes.section import Section, Shown, curve
 from maskwise.records.record import Condition, Record, condition_text
+from maskwise.scoring.claims import Claim, contrast_claim, weights_of
 from maskwise.scoring.numbers import percent
 from maskwise.scoring.scores import (
     LEAST_SKILL,
@@ -80,7 +81,7 @@ def distance_nats(records: Sequence[Record]) -> Score:
 
 def near_and_far_conditions(records: Sequence[Record]) -> list[Condition]:
     """For each side asked, the condition with the block nearest to the question, then the one farthest from it."""
-    conditions = {condition_text(record["condition"]): record["condition"] for record in records}.values()
+    conditions = places_asked(records)
     ends: list[Condition] = []
     for side in ("right", "left"):
         asked = [c for c in conditions if c.get("question", "right") == side]
@@ -88,6 +89,47 @@ def near_and_far_conditions(records: Sequence[Record]) -> list[Condition]:
             by_distance = nearest_first(asked)
             ends += [by_distance[0], by_distance[-1]]
     return ends
+
+
+# The paper's claim
+
+
+def claims(records: Sequence[Record]) -> list[Claim]:
+    """Diffusion models: accuracy falls with the distance of the examples from the question.
+
+    Measured: the fall from the nearest place to the farthest along the straight line fitted to all places, above zero.
+    """
+    conditions = places_asked(records)
+    if len(conditions) < 2 or no_masks(records):
+        return []
+    return [
+        contrast_claim("distance-costs", "accuracy falls with the distance of the examples",
+                       "fitted fall from the nearest place to the farthest", records,
+                       weights_of(NAME, fall(conditions)))
+    ]  # fmt: skip
+
+
+def fall(conditions: Sequence[Condition]) -> list[tuple[Condition, float]]:
+    """Weights of each condition in the fall of the fitted line from the nearest place to the farthest."""
+    by_distance = nearest_first(conditions)
+    nearest_at = int(by_distance[0]["location"])
+    distances = np.array([abs(int(c["location"]) - nearest_at) for c in by_distance], dtype=float)
+    centred = distances - distances.mean()
+    weights = -centred / (centred**2).sum() * np.ptp(distances)
+    return list(zip(by_distance, weights.tolist(), strict=True))
+
+
+def places_asked(records: Sequence[Record]) -> list[Condition]:
+    """The conditions of these records, each once."""
+    return list({condition_text(record["condition"]): record["condition"] for record in records}.values())
+
+
+def no_masks(records: Sequence[Record]) -> bool:
+    """An autoregressive model: the paper's claims about diffusion models are not about it."""
+    return all(record["masks"] == 0 for record in records)
+
+
+# How it is shown
 
 
 def near_and_far(shown: Shown) -> list[tuple[float, float]]:
@@ -160,6 +202,7 @@ PROBE = Probe(
     quick=QUICK_LOCATIONS,
     baseline=nearest,
     scores=(LOCALITY, DISTANCE_NATS),
+    claims=claims,
     sections=(
         Section(
             title="Does it matter where the examples stand?",
@@ -173,6 +216,7 @@ PROBE = Probe(
             x_label=NEARER_TO_THE_RIGHT,
             at="location {}",
             points=curve(NAME, "location"),
+            claims=("distance-costs",),
         ),
     ),
 )

@@ -3,12 +3,13 @@
 Paper probe 8, format B. Condition: {"location": 20, "masks": 50}.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from maskwise.probes.location import LOCATIONS, NEARER_TO_THE_RIGHT, QUICK_LOCATIONS
 from maskwise.probes.probe import NO_MASK_TOKEN, Probe, Setup, Variant
 from maskwise.probes.section import Point, Section, Shown
-from maskwise.records.record import Condition
+from maskwise.records.record import Condition, Record
+from maskwise.scoring.claims import Claim, Weights, contrast_claim, weights_of
 
 NAME = "location-masks"
 
@@ -23,6 +24,34 @@ def variants(setup: Setup) -> list[Variant]:
 
 def fewest_masks(condition: Condition, conditions: Sequence[Condition]) -> Condition:
     return next(c for c in conditions if c["location"] == condition["location"])
+
+
+def claims(records: Sequence[Record]) -> list[Claim]:
+    """Masks flatten the curve over locations mostly by lowering it, most near the question.
+
+    Measured between the fewest masks and the most: the loss of accuracy, mean over all locations, above zero; and the
+    loss at the location nearest to the question less that at the farthest, above zero.
+    """
+    counts = sorted({record["condition"]["masks"] for record in records})
+    places = sorted({record["condition"]["location"] for record in records})
+    if len(counts) < 2 or len(places) < 2:
+        return []
+
+    def lost(weight_of: Mapping[int, float]) -> Weights:
+        weighted: list[tuple[Condition, float]] = [
+            ({"location": place, "masks": masks}, sign * weight)
+            for place, weight in weight_of.items()
+            for masks, sign in ((counts[0], 1.0), (counts[-1], -1.0))
+        ]
+        return weights_of(NAME, weighted)
+
+    between = f"{counts[0]} masks less {counts[-1]}"
+    return [
+        contrast_claim("masks-lower-all", "masks lower the whole curve", f"{between}, mean over locations", records,
+                       lost({place: 1 / len(places) for place in places})),
+        contrast_claim("masks-lower-near", "masks cost most near the question", f"{between}, nearest less farthest",
+                       records, lost({places[-1]: 1.0, places[0]: -1.0})),
+    ]  # fmt: skip
 
 
 def _points(shown: Shown) -> list[Point]:
@@ -41,6 +70,7 @@ PROBE = Probe(
     quick=QUICK_LOCATIONS | {"mask_counts": (2, 20, 200)},
     not_causal=NO_MASK_TOKEN,
     baseline=fewest_masks,
+    claims=claims,
     sections=(
         Section(
             title="Do appended masks change the use of distant context?",
@@ -52,6 +82,7 @@ PROBE = Probe(
             x_label=NEARER_TO_THE_RIGHT,
             at="location {}",
             points=_points,
+            claims=("masks-lower-all", "masks-lower-near"),
         ),
     ),
 )

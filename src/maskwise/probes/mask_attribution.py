@@ -18,7 +18,9 @@ from maskwise.probes.attribution import (
 from maskwise.probes.evidence import entry_per_target
 from maskwise.probes.probe import NO_MASK_TOKEN, Answerer, Asker, Item, Probe, Setup, Unit
 from maskwise.probes.section import Point, Section, Shown
-from maskwise.records.record import Key, still_to_ask
+from maskwise.records.record import Key, Record, still_to_ask
+from maskwise.scoring.claims import Claim, judged
+from maskwise.scoring.intervals import by_task
 from maskwise.tasks.episodes import Episode
 from maskwise.tasks.prompts import encode_question, opened
 
@@ -52,6 +54,16 @@ def mask_items(
         yield Item(key, condition, opened(encoded, asker.mask_id, 1 + extra), test.letter)
 
 
+def claims(records: Sequence[Record]) -> list[Claim]:
+    """Masks move the answer more than the text nearest to it. Measured: the mean normalised gradient norm of the masks
+    less that of the nearest other tokens, prompt by prompt, above zero."""
+    found = by_task((r["task"], r["evidence"]["masks"] - r["evidence"]["near"]) for r in records)
+    return [
+        judged("masks-move-more", "appended masks move the answer more than the nearest text",
+               "gradient norm of masks less that of the nearest text", found, "", bounds=(-1.0, 1.0))
+    ]  # fmt: skip
+
+
 def _points(shown: Shown) -> list[Point]:
     entries = {entry["condition"]["tokens"]: entry for entry in shown.entries(NAME)}
     return [Point("", place, entries[name]) for place, name in enumerate(TOKENS) if name in entries]
@@ -67,6 +79,7 @@ PROBE = Probe(
     quick=QUICK_ORDERINGS,
     not_causal=NO_MASK_TOKEN,
     measures=entry_per_target,
+    claims=claims,
     sections=(
         Section(
             title="Do masks move the answer more than the text does?",
@@ -80,6 +93,7 @@ PROBE = Probe(
             at="{}",
             x_names=("masks", "nearest context", "all context"),
             points=_points,
+            claims=("masks-move-more",),
             measures=(GRADIENT,),
             caption="Mean over tasks; whisker: 95 % interval for these tasks, with questions drawn afresh.",
         ),

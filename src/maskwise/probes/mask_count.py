@@ -17,6 +17,7 @@ from maskwise.probes.filler import filler_name, strictest
 from maskwise.probes.probe import NO_MASK_TOKEN, Probe, ScoreRule, Sentences, Setup, Variant
 from maskwise.probes.section import K_EQUALS, MASKS_AT_THE_END, Measure, Section, Shown, by_masks
 from maskwise.records.record import Condition, Record
+from maskwise.scoring.claims import Claim, contrast_claim, weights_of
 from maskwise.scoring.numbers import percent
 from maskwise.scoring.scores import Score, bootstrapped, nats_score, null_score, relative_loss, share_of_skill, tables
 from maskwise.tasks.episodes import CHANCE
@@ -63,6 +64,21 @@ def mask_nats(records: Sequence[Record]) -> Score:
     if 2 not in counts or not more:
         return null_score()
     return nats_score(records, [{"masks": k} for k in (2, *more)], [-1.0, *[1 / len(more)] * len(more)])
+
+
+# The paper's claim
+
+
+def claims(records: Sequence[Record]) -> list[Claim]:
+    """Appended masks lower the accuracy. Measured: accuracy with 2 masks less that with the most, above zero."""
+    counts = _counts(records)
+    if 2 not in counts or counts[-1] == 2:
+        return []
+    weighted: list[tuple[Condition, float]] = [({"masks": 2}, 1.0), ({"masks": counts[-1]}, -1.0)]
+    return [
+        contrast_claim("masks-cost", "appended masks lower the accuracy", f"2 masks less {counts[-1]}", records,
+                       weights_of(NAME, weighted))
+    ]  # fmt: skip
 
 
 def _counts(records: Sequence[Record]) -> list[int]:
@@ -138,6 +154,7 @@ PROBE = Probe(
     not_causal=NO_MASK_TOKEN,
     baseline=two_masks,
     scores=(MASK_TAX, DEGRADATION, MASK_NATS),
+    claims=claims,
     sections=(
         Section(
             title="Do appended masks change the answer?",
@@ -151,6 +168,7 @@ PROBE = Probe(
             at=K_EQUALS,
             points=by_masks(NAME),
             spread=True,
+            claims=("masks-cost",),
         ),
         Section(
             name="confidence",

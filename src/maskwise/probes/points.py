@@ -9,11 +9,12 @@ from functools import partial
 from maskwise.probes.labelled import label_item
 from maskwise.probes.probe import Asker, Item, Probe, Setup, Unit, slices
 from maskwise.probes.section import Measure, Point, Section, Shown
-from maskwise.records.record import Condition, Key, still_to_ask
+from maskwise.records.record import Condition, Key, Record, still_to_ask
+from maskwise.scoring.claims import Claim, contrast_claim, weights_of
 from maskwise.tasks.labelled import answer_masks, first_tokens
 from maskwise.tasks.points import LABELS, ORDERS, SHAPES, Cloud, arranged, draw_cloud, exercise
 
-NAME = "points"
+NAME, LAST = "points", "nearest last"
 
 
 def units(setup: Setup) -> Iterator[Unit]:
@@ -61,6 +62,21 @@ def random_order(condition: Condition, conditions: Sequence[Condition]) -> Condi
     return {"order": "random"}
 
 
+def claims(records: Sequence[Record]) -> list[Claim]:
+    """Nearest last is best: locality again.
+
+    Measured: accuracy with the nearest examples last less that in random order, and less that with the nearest first;
+    both above zero.
+    """
+    orders = {record["condition"]["order"] for record in records}
+    return [
+        contrast_claim(f"nearest-last-{short}", f"nearest last is better than {other}", f"nearest last less {other}",
+                       records, weights_of(NAME, [({"order": LAST}, 1.0), ({"order": other}, -1.0)]), chance=0.5)
+        for short, other in (("random", "random"), ("first", "nearest first"))
+        if {LAST, other} <= orders
+    ]  # fmt: skip
+
+
 def _points(shown: Shown) -> list[Point]:
     entries = {entry["condition"]["order"]: entry for entry in shown.entries(NAME)}
     return [Point("", place, entries[order]) for place, order in enumerate(ORDERS) if order in entries]
@@ -76,6 +92,7 @@ PROBE = Probe(
     quick={"clouds": 2, "examples": 40},
     baseline=random_order,
     chance=0.5,
+    claims=claims,
     sections=(
         Section(
             title="Does the order of the examples matter for numbers too?",
@@ -87,6 +104,7 @@ PROBE = Probe(
             at="{}",
             x_names=ORDERS,
             points=_points,
+            claims=("nearest-last-random", "nearest-last-first"),
             measures=(Measure("accuracy", "Accuracy", chance=0.5),),
             caption="Mean over shapes and seeds; whisker: 95 % interval for these, with points drawn afresh.",
         ),

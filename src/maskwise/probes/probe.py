@@ -222,8 +222,8 @@ class Probe:
     with --data, by the set's name.
     baseline: which condition a condition is compared with. measures: the summary's entries for the records of one
     condition. chance: accuracy of guessing, None where no one number says it. scores, claims, extras: further parts of
-    the summary (`extras` by their key). columns: of the terminal's table in place of the accuracy, none if empty.
-    tables: further tables of the terminal, from the summary.
+    the summary (`extras` by their key). beside: other probes whose records the claims need too. columns: of the
+    terminal's table in place of the accuracy, none if empty. tables: further tables of the terminal, from the summary.
     """
 
     name: str
@@ -243,6 +243,7 @@ class Probe:
     chance: float | None = CHANCE
     scores: tuple[ScoreRule, ...] = ()
     claims: Callable[[Sequence[Record]], list[Claim]] | None = None
+    beside: tuple[str, ...] = ()
     extras: Mapping[str, Callable[[Sequence[Record]], Any]] = field(default_factory=dict)
     sections: tuple[Section, ...] = ()
     columns: Mapping[str, str] | None = None

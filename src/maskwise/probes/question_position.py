@@ -3,10 +3,14 @@
 Paper probe 2, format A. Condition: {"question": "left", "location": 20}.
 """
 
+from collections.abc import Sequence
+
 from maskwise.probes.location import BOTH_SIDES as NAME
-from maskwise.probes.location import DISTANCE_NATS, LOCALITY, LOCATIONS, nearest
+from maskwise.probes.location import DISTANCE_NATS, LOCALITY, LOCATIONS, nearest, nearest_first, places_asked
 from maskwise.probes.probe import Probe, Setup, Variant
 from maskwise.probes.section import Section, named_curves
+from maskwise.records.record import Record
+from maskwise.scoring.claims import Claim, contrast_claim, weights_of
 
 PLACE_NAMES = {"left": "question first", "middle": "question in the middle", "right": "question last"}
 PLACES = {"places": ("right", "middle", "left")}
@@ -20,6 +24,25 @@ def variants(setup: Setup) -> list[Variant]:
     ]
 
 
+def claims(records: Sequence[Record]) -> list[Claim]:
+    """Accuracy is best with the examples near the mask wherever that is: locality, not recency.
+
+    Measured for each place of the question: accuracy with the examples nearest to it less the mean of all other places,
+    above zero. The finding needs every place to hold.
+    """
+    found = []
+    for place, name in PLACE_NAMES.items():
+        asked = [condition for condition in places_asked(records) if condition["question"] == place]
+        if len(asked) > 1:
+            nearest_one, *others = nearest_first(asked)
+            weighted = [(nearest_one, 1.0), *((other, -1 / len(others)) for other in others)]
+            found.append(
+                contrast_claim(f"near-best-{place}", f"{name}: accuracy is best with the examples near it",
+                               "nearest place less the mean of the others", records, weights_of(NAME, weighted))
+            )  # fmt: skip
+    return found
+
+
 PROBE = Probe(
     name=NAME,
     group="context",
@@ -31,6 +54,7 @@ PROBE = Probe(
     not_causal="an autoregressive model reads only what stands before the question, so it is always last",
     baseline=nearest,
     scores=(LOCALITY, DISTANCE_NATS),
+    claims=claims,
     sections=(
         Section(
             title="Near the question, or simply near the end?",
@@ -43,6 +67,7 @@ PROBE = Probe(
             x_label="Distracting examples before the block",
             at="location {}",
             points=named_curves(NAME, "location", "question", PLACE_NAMES),
+            claims=tuple(f"near-best-{place}" for place in PLACE_NAMES),
         ),
     ),
 )

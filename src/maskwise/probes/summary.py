@@ -26,7 +26,7 @@ from maskwise.probes.section import Entry, Shown
 from maskwise.records.folder import Run
 from maskwise.records.record import Condition, Record, condition_order, condition_text
 from maskwise.scoring.changes import paired_difference, paired_nats
-from maskwise.scoring.claims import Claim
+from maskwise.scoring.claims import Claim, holm
 from maskwise.scoring.intervals import accuracy_interval, by_task, mean_over_tasks, rules_ends
 from maskwise.scoring.scores import LIKELIHOODS, Score, null_score
 
@@ -129,14 +129,17 @@ def probes_giving(score: str, probes: Sequence[Probe]) -> list[Probe]:
 
 
 def claims_of(by_probe: dict[str, list[Record]], probes: Sequence[Probe]) -> list[Claim]:
-    """The papers' claims that these records can judge. An unfinished run may lack one side of a comparison."""
-    found = [
-        claim
-        for probe in probes
-        if probe.claims is not None and by_probe.get(probe.name)
-        for claim in probe.claims(by_probe[probe.name])
-    ]
-    return [claim for claim in found if claim["n"] and not math.isnan(claim["nothing"])]
+    """The papers' claims that these records can judge, by Holm's procedure over all of them.
+
+    Of several numbers of relevant examples the main one is judged. An unfinished run may lack one side of a comparison.
+    """
+    found = []
+    for probe in probes:
+        if probe.claims is not None and by_probe.get(probe.name):
+            main = numbers_in(by_probe[probe.name])[0]
+            used = [with_number(by_probe.get(name, []), main) for name in (probe.name, *probe.beside)]
+            found += probe.claims([record for records in used for record in records])
+    return holm([claim for claim in found if claim["n"] and not math.isnan(claim["nothing"])])
 
 
 def entries(probe: Probe, records: Sequence[Record]) -> list[Entry]:

@@ -11,11 +11,12 @@ from maskwise.probes.examples import labelled, one_context_per_task
 from maskwise.probes.few_shot import context_of, episodes
 from maskwise.probes.probe import NO_MASK_TOKEN, Asker, Item, Probe, Setup, Unit, first_of_same, slices
 from maskwise.probes.section import K_EQUALS, MASKS_AT_THE_END, Point, Section, Shown
-from maskwise.records.record import Condition, Key, make_key
+from maskwise.records.record import Condition, Key, Record, make_key
+from maskwise.scoring.claims import Claim, clearly_above_zero, contrast, contrast_claim, weights_of
 from maskwise.tasks.episodes import Episode, mixed
 from maskwise.tasks.prompts import encode_question, opened
 
-NAME = "unmasking"
+NAME, MASK_COUNT = "unmasking", "mask-count"
 # What the paper calls the orders, and the unmasking strategies they are.
 STRATEGY_OF_ORDER = {"random": "random", "confidence": "low-confidence"}
 DECODING_COST = 4
@@ -61,6 +62,39 @@ def step_items(
         yield Item(key, condition, opened(encoded, asker.mask_id, int(condition["masks"])), test.letter)
 
 
+def claims(records: Sequence[Record]) -> list[Claim]:
+    """Many steps recover what masks take away, best with the surest first.
+
+    Measured at the most masks asked of both probes: accuracy in many steps, the surest first, less that in one step,
+    above zero; it can be told only where masks take something away in one step, beyond its interval. And: surest first
+    less random order, above zero.
+    """
+    own = [record for record in records if record["probe"] == NAME]
+    one_step = [record for record in records if record["probe"] == MASK_COUNT]
+    found = []
+    counts = {record["condition"]["masks"] for record in one_step}
+    common = {record["condition"]["masks"] for record in own} & counts
+    if common and 2 in counts and max(common) > 2:
+        most = max(common)
+        lost = weights_of(MASK_COUNT, [({"masks": 2}, 1.0), ({"masks": most}, -1.0)])
+        gained = weights_of(NAME, [({"order": "confidence", "masks": most}, 1.0)])
+        found.append(
+            contrast_claim("steps-recover", "many steps recover what masks take away",
+                           f"surest first less one step, {most} masks", records,
+                           gained | weights_of(MASK_COUNT, [({"masks": most}, -1.0)]),
+                           enough=clearly_above_zero(contrast(one_step, lost)))
+        )  # fmt: skip
+    most = max(record["condition"]["masks"] for record in own)
+    both: list[tuple[Condition, float]] = [
+        ({"order": order, "masks": most}, sign) for order, sign in (("confidence", 1.0), ("random", -1.0))
+    ]
+    found.append(
+        contrast_claim("surest-first-best", "the surest first is better than a random order",
+                       f"surest first less random order, {most} masks", own, weights_of(NAME, both))
+    )  # fmt: skip
+    return found
+
+
 def beside_one_step(probe: str, curves: Callable[[Shown], list[Point]]) -> Callable[[Shown], list[Point]]:
     """The mask-count curve beside a probe's own, where both have the same numbers of masks."""
 
@@ -93,6 +127,8 @@ PROBE = Probe(
     quick=QUICK_STEP_MASKS,
     not_causal=NO_MASK_TOKEN,
     baseline=first_of_same,
+    claims=claims,
+    beside=(MASK_COUNT,),
     sections=(
         Section(
             title="Does decoding step by step undo the harm?",
@@ -103,6 +139,7 @@ PROBE = Probe(
             x_label=MASKS_AT_THE_END,
             at=K_EQUALS,
             points=beside_one_step(NAME, _curves),
+            claims=("steps-recover", "surest-first-best"),
             spread=True,
         ),
     ),

@@ -131,7 +131,8 @@ def verdict_number(claim: dict[str, Any]) -> str:
     value, *ends = [f"{100 * one:.1f}" if share else f"{one:.2f}" for one in known]
     unit = {"share": "\u00a0%", "points": "\u00a0points", "nats": "\u00a0nats", "": ""}[claim["unit"]]
     skill = f", of {100 * claim['skill']:.0f}\u00a0%" if "skill" in claim else ""
-    return f"{value}{unit}{f', {ends[0]} to {ends[1]}' if ends else ''}{skill}".replace("-", "\u2212")
+    nats = f"; {claim['nats']['value']:+.2f}\u00a0nats" if "nats" in claim else ""
+    return f"{value}{unit}{f', {ends[0]} to {ends[1]}' if ends else ''}{skill}{nats}".replace("-", "\u2212")
 
 
 def what_this_run_shows(section: Section, readings: Sequence[Reading]) -> list[str]:
@@ -202,12 +203,13 @@ def paired_change(first: Point, last: Point) -> str:
         paired = one.entry.get("paired")
         if paired is not None and paired["baseline"] == other.entry["condition"] and paired["low"] is not None:
             low, high = sorted((sign * paired["low"], sign * paired["high"]))
-            return f"{points_between(sign * paired['difference'], low, high)}{_nats_beside(paired, sign)}"
+            told = points_between(sign * paired["difference"], low, high).replace(" (", ", ").removesuffix(")")
+            return told + _nats_beside(paired, sign)
     return ""
 
 
 def _nats_beside(paired: dict[str, Any], sign: int) -> str:
-    """`, +0.31 nats`, where the likelihood stands beside the accuracy."""
+    """`; +0.31 nats`, where the likelihood stands beside the accuracy."""
     if "nll_choice" not in paired:
         return ""
-    return f", {signed(round(sign * paired['nll']['difference'], 2) + 0.0, 2)}{NBSP}nats"
+    return f"; {signed(round(sign * paired['nll']['difference'], 2) + 0.0, 2)}{NBSP}nats"

@@ -69,7 +69,7 @@ def _measures(probe: str, columns: Mapping[str, str], entries: list[dict[str, An
 
 
 def _claims(claims: list[dict[str, Any]]) -> Table:
-    table = _table("the papers' claims, 95 % intervals")
+    table = _table("the papers' claims: 95 % intervals, verdicts by Holm's procedure over this table")
     for name in ("claim", "measured", "verdict"):
         table.add_column(name)
     for claim in claims:

@@ -2,76 +2,213 @@
 
 A claim names two numbers: `nothing`, what would be measured if there were nothing to it, and `asked`, what it takes to
 say that it holds (ours where the paper says only "almost" or "close to"). With the whole interval beyond both it
-holds; beyond `nothing` alone it is in direction; otherwise it does not hold. Differences are taken within a piece of
-text, so they are paired; intervals are Student's over the pieces, or Wilson's where no piece differs from another.
+holds; beyond `nothing` alone it is in direction; wholly short of what is asked it does not hold; an interval that
+decides nothing leaves it open: it cannot be told. Without skill above guessing nothing can be told either.
+
+A run judges many claims at once, so the verdicts are those of Holm's procedure (1979) over the whole table, at 5 %:
+each claim's value is tested (two-sided) against what is asked, and against `nothing` where that is another number; of
+these m tests the one with the smallest p-value must have p < .05 / m, the next p < .05 / (m - 1), and so on until one
+fails. The intervals shown are those of each claim alone, and so is `alone`, its verdict by itself; `p` is the adjusted
+p-value of the test against what is asked.
+
+Differences are taken within a point (a question, or a piece of text), so they are paired. Intervals are the primary
+ones of intervals.py: Student's over the points within tasks. Where no point differs from another, a share of them (the
+exact bound of none in so many) may lie anywhere within the bounds of the measure.
 """
 
 import math
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Literal
 
 import numpy as np
+from scipy import stats
 
-from maskwise.records.record import Record
-from maskwise.scoring.intervals import none_seen, reach
+from maskwise.records.record import Condition, Record, condition_text
+from maskwise.scoring.intervals import effective_points, mean_error, none_seen, points_of, stratified_mean
+from maskwise.scoring.scores import LEAST_SKILL
+from maskwise.tasks.episodes import CHANCE
 
 Claim = dict[str, Any]
 Verdict = Literal["holds", "in direction", "does not hold", "cannot be told"]
+Strata = dict[str, np.ndarray]
+# What a record of a probe under a condition counts for in a claim: (probe, condition) -> weight.
+Weights = Mapping[tuple[str, str], float]
+
+LEVEL = 0.05
 
 
 def verdict(low: float | None, high: float | None, nothing: float, asked: float, less: bool = False) -> Verdict:
-    """`less`: the claim is that the value is small. Without an interval nothing can be told."""
+    """By the interval alone. `less`: the claim is that the value is small. Without an interval nothing can be told."""
     if low is None or high is None:
         return "cannot be told"
     if less:
-        low, nothing, asked = -high, -nothing, -asked
-    if low > max(asked, nothing):
+        low, high, nothing, asked = -high, -low, -nothing, -asked
+    asked = max(asked, nothing)
+    if low > asked:
         return "holds"
-    return "in direction" if low > nothing else "does not hold"
+    if low > nothing:
+        return "in direction"
+    return "does not hold" if high < asked else "cannot be told"
 
 
 def judged(
     name: str,
     claim: str,
     measure: str,
-    values: Sequence[float],
+    values: Sequence[float] | Strata,
     unit: str,
     nothing: float = 0.0,
     asked: float = 0.0,
     less: bool = False,
     bounds: tuple[float, float] | None = None,
+    enough: bool = True,
 ) -> Claim:
-    """A claim about the mean of these values; `bounds` are the smallest and the largest a value can be."""
-    mean, (low, high) = mean_of(values), interval(values, bounds)
-    found = verdict(low, high, nothing, asked, less)
-    if found == "does not hold" and never_vary(values) and verdict(mean, mean, nothing, asked, less) == "holds":
-        found = "cannot be told"  # every value is on the claim's side, only there are too few of them
+    """A claim about the mean of these values (of one task, or by task), judged by itself: `holm` judges the table.
+
+    bounds: the smallest and the largest a value can be. enough: whether there is skill enough to judge by.
+    """
+    strata = values if isinstance(values, dict) else {"": np.array(values, dtype=float)} if len(values) else {}
+    points = sum(map(len, strata.values()))
+    mean, low, high = stratified_mean(strata) if points else (math.nan, None, None)
+    error, free = (mean_error(strata) if points else None) or (None, None)
+    if error is None:
+        low, high = unvarying_ends(strata, bounds)
+    alone = verdict(low, high, nothing, asked, less) if enough else "cannot be told"
     return {
-        "name": name, "claim": claim, "measure": measure, "unit": unit, "n": len(values),
-        "value": mean, "low": low, "high": high, "nothing": nothing, "asked": asked,
-        "verdict": found,
+        "name": name, "claim": claim, "measure": measure, "unit": unit, "n": points, "value": mean, "low": low,
+        "high": high, "nothing": nothing, "asked": asked, "less": less, "verdict": alone, "alone": alone, "p": None,
+        "test": {"error": error, "free": free, "bounds": bounds, "enough": enough, "points": effective(strata)},
     }  # fmt: skip
 
 
-def interval(values: Sequence[float], bounds: tuple[float, float] | None) -> tuple[float | None, float | None]:
-    """Student's interval of the mean.
+def effective(strata: Strata) -> float:
+    return effective_points(points_of(strata)) if strata else 0.0
 
-    Where the values never vary that interval has no width. Then a share of the values (Wilson's upper bound of none in
-    so many) may lie anywhere within the bounds.
-    """
-    mean = mean_of(values)
-    if len(values) > 1 and not never_vary(values):
-        return mean - reach(values), mean + reach(values)
-    if len(values) < 2 or bounds is None:
+
+def unvarying_ends(strata: Strata, bounds: tuple[float, float] | None) -> tuple[float | None, float | None]:
+    """Values that never vary within tasks: none is known to be otherwise, but the unseen share may lie at a bound."""
+    if sum(map(len, strata.values())) < 2 or bounds is None:
         return None, None
-    unseen = none_seen(len(values))
+    mean, unseen = stratified_mean(strata)[0], none_seen(effective(strata))
     return mean - unseen * (mean - bounds[0]), mean + unseen * (bounds[1] - mean)
 
 
-def never_vary(values: Sequence[float]) -> bool:
-    """Whether all values are equal, up to rounding."""
-    return len(values) > 0 and float(np.ptp(values)) < 1e-9
+# Holm's procedure
+
+
+def holm(claims: Sequence[Claim]) -> list[Claim]:
+    """The claims with the verdicts that stand when all of the table is judged at once."""
+    tests = [(number, against, p_value(claim, against)) for number, claim in enumerate(claims)
+             for against in sorted({claim["nothing"], bar(claim)})]  # fmt: skip
+    known = sorted((p, number, against) for number, against, p in tests if p is not None)
+    adjusted: dict[tuple[int, float], float] = {}
+    largest = 0.0
+    for rank, (p, number, against) in enumerate(known):
+        largest = max(largest, min(1.0, (len(known) - rank) * p))
+        adjusted[number, against] = largest
+    return [_rejudged(claim, number, adjusted) for number, claim in enumerate(claims)]
+
+
+def _rejudged(claim: Claim, number: int, adjusted: Mapping[tuple[int, float], float]) -> Claim:
+    sign = -1 if claim["less"] else 1
+
+    def side(against: float) -> int:
+        """+1 where the value lies beyond it on the claim's side, -1 on the other, 0 where that is not certain."""
+        p = adjusted.get((number, against))
+        return 0 if p is None or p >= LEVEL else int(math.copysign(1, sign * (claim["value"] - against)))
+
+    of_asked, of_nothing = side(bar(claim)), side(claim["nothing"])
+    found: Verdict = "cannot be told"
+    if of_asked > 0:
+        found = "holds"
+    elif of_nothing > 0:
+        found = "in direction"
+    elif of_asked < 0:
+        found = "does not hold"
+    shown = {key: value for key, value in claim.items() if key not in ("test", "less")}
+    return shown | {"verdict": found, "p": adjusted.get((number, bar(claim)))}
+
+
+def bar(claim: Claim) -> float:
+    """What the value must exceed (or stay below) for the claim to hold."""
+    beyond = min if claim["less"] else max
+    return float(beyond(claim["asked"], claim["nothing"]))
+
+
+def p_value(claim: Claim, against: float) -> float | None:
+    """Two-sided: the level at which the interval's end would lie at `against`. None where nothing can be told."""
+    test, value = claim["test"], claim["value"]
+    if not test["enough"] or claim["low"] is None or math.isnan(against):
+        return None
+    if test["error"] is not None:
+        return float(2 * stats.t.sf(abs(value - against) / test["error"], test["free"]))
+    room = value - test["bounds"][0] if value > against else test["bounds"][1] - value
+    share = min(1.0, abs(value - against) / room) if room > 0 else 1.0
+    return float(min(1.0, 2 * (1 - share) ** test["points"]))
+
+
+# Claims about few-shot questions: a weighted sum of what a point gave under several conditions
+
+
+def weights_of(probe: str, weighted: Iterable[tuple[Condition, float]]) -> dict[tuple[str, str], float]:
+    found: dict[tuple[str, str], float] = defaultdict(float)
+    for condition, weight in weighted:
+        found[probe, condition_text(condition)] += weight
+    return dict(found)
+
+
+def contrast(records: Sequence[Record], weights: Weights, field: str = "correct") -> Strata:
+    """Of each point that was asked under all of these conditions, the weighted sum of what it gave, by task."""
+    sums: dict[tuple[str, int], list[float]] = defaultdict(lambda: [0.0, 0])
+    for record in records:
+        weight = weights.get((record["probe"], condition_text(record["condition"])))
+        if weight is not None and field in record:
+            entry = sums[record["task"], record["point"]]
+            entry[0] += weight * record[field]
+            entry[1] += 1
+    found: dict[str, list[float]] = defaultdict(list)
+    for (task, _), (total, asked) in sorted(sums.items()):
+        if asked == len(weights):
+            found[task].append(total)
+    return {task: np.array(values) for task, values in found.items()}
+
+
+def contrast_claim(
+    name: str, claim: str, measure: str, records: Sequence[Record], weights: Weights, chance: float = CHANCE,
+    enough: bool = True,
+) -> Claim:  # fmt: skip
+    """The claim that a difference in accuracy is above zero, with the same difference in nats beside it.
+
+    "nats" and, where the records hold it, "nats_content" are the differences of the right answer's negative
+    log-likelihood and of its part that is no matter of format, with the sign of the claim: above zero is in its favour.
+    Nothing can be told where the best of the conditions is less than .05 above chance.
+    """
+    most, least = (sum(max(0.0, sign * weight) for weight in weights.values()) for sign in (1, -1))
+    found = judged(name, claim, measure, contrast(records, weights), "points", bounds=(-least, most),
+                   enough=enough and best_accuracy(records, weights) - chance >= LEAST_SKILL)  # fmt: skip
+    for key, field in (("nats", "nll"), ("nats_content", "nll_choice")):
+        strata = contrast(records, weights, field)
+        if strata:
+            value, low, high = stratified_mean({task: -nats for task, nats in strata.items()})
+            found[key] = {"value": value, "low": low, "high": high}
+    return found
+
+
+def best_accuracy(records: Sequence[Record], weights: Weights) -> float:
+    """Of the conditions that count, the highest accuracy."""
+    right: dict[tuple[str, str], list[bool]] = defaultdict(list)
+    for record in records:
+        right[record["probe"], condition_text(record["condition"])].append(record["correct"])
+    return max((float(np.mean(right[key])) for key in weights if right[key]), default=0.0)
+
+
+def clearly_above_zero(strata: Strata) -> bool:
+    """Whether the mean over tasks is above zero beyond its interval; of values that never vary, whether it is."""
+    if not strata:
+        return False
+    mean, low, _ = stratified_mean(strata)
+    return mean > 0 if low is None else low > 0
 
 
 # Values of each piece of text (a record's point)

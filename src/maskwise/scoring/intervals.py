@@ -103,12 +103,18 @@ def mean_interval(
     means: np.ndarray, variances: np.ndarray, counts: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """(mean over tasks, low, high) from each task's mean and variance [..., T]: Student's interval over the points
-    within tasks, with Satterthwaite's degrees of freedom."""
-    mean, errors = means.mean(-1), variances / counts
+    within tasks."""
+    mean, (error, free) = means.mean(-1), standard_error(variances, counts)
+    half = stats.t.ppf(TAILS[1], free) * error
+    return mean, mean - half, mean + half
+
+
+def standard_error(variances: np.ndarray, counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Of a mean over tasks, and Satterthwaite's degrees of freedom."""
+    errors = variances / counts
     total = errors.sum(-1)
     free = total**2 / np.maximum((errors**2 / (counts - 1)).sum(-1), np.finfo(float).tiny)
-    half = stats.t.ppf(TAILS[1], np.maximum(free, 1)) * np.sqrt(total) / len(counts)
-    return mean, mean - half, mean + half
+    return np.sqrt(total) / len(counts), np.maximum(free, 1.0)
 
 
 def rules_interval(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -171,18 +177,26 @@ def stratified_mean(strata: dict[str, np.ndarray]) -> tuple[float, float | None,
 
     No interval where there is one point only, or where no value differs from another: nothing bounds the unseen ones.
     """
-    counts, means = points_of(strata), means_of(strata)
-    middle, values = float(means.mean()), np.concatenate(list(strata.values()))
+    middle, known = float(means_of(strata).mean()), mean_error(strata)
+    if known is None:
+        return middle, None, None
+    error, free = known
+    half = float(stats.t.ppf(TAILS[1], free)) * error
+    return middle, middle - half, middle + half
+
+
+def mean_error(strata: dict[str, np.ndarray]) -> tuple[float, float] | None:
+    """The standard error of the mean over tasks and its degrees of freedom; None where nothing varies within tasks."""
+    counts, values = points_of(strata), np.concatenate(list(strata.values()))
     if len(values) < 2 or np.ptp(values) < SAME:
-        return middle, None, None
+        return None
     if counts.min() < 2:  # the tasks' own spread is not known: all points as one task, which can only widen
-        half = reach(values.tolist()) * np.sqrt(len(values) / effective_points(counts))
-        return middle, middle - half, middle + half
+        return float(values.std(ddof=1) / np.sqrt(effective_points(counts))), float(len(values) - 1)
     variances = np.array([one.var(ddof=1) for one in strata.values()])
-    if not variances.any():
-        return middle, None, None
-    _, low, high = mean_interval(means, variances, counts)
-    return middle, float(low), float(high)
+    if variances.max() < SAME**2:
+        return None
+    error, free = standard_error(variances, counts)
+    return float(error), float(free)
 
 
 def mean_over_tasks(values: Iterable[tuple[str, float]]) -> tuple[float, float | None, float | None]:
