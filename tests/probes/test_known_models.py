@@ -139,14 +139,14 @@ def test_a_guessing_model_has_no_scores(tmp_path):
 def test_an_autoregressive_model_runs_what_makes_sense_and_says_what_does_not(tmp_path):
     model = tiny_ar(tokenizer=shipped_tokenizer(), vocab=2048, window=2048)
     run = read_run(diagnose(model, CORE_PROBES, tmp_path))
-    assert run.manifest["settings"]["probes"] == ["location", "recall", "context-length", "natural-text"]
+    assert run.manifest["settings"]["probes"] == ["location", "context-length", "natural-text"]
     notes = " ".join(run.manifest["notes"])
     assert all(probe in notes for probe in ("question-position", "mask-count", "filler", "location-masks"))
     assert {record["masks"] for record in run.records} == {0}
-    assert {record["condition"].get("masks") for record in run.records} == {None, "no masks", 0}
+    assert {record["condition"].get("masks") for record in run.records} == {None, "no masks"}
     summary = summarise(run)
     assert summary["scores"]["mask_tax"]["value"] is None and set(summary["probes"]) == {
-        "location", "recall", "context-length", "natural-text"}  # fmt: skip
+        "location", "context-length", "natural-text"}  # fmt: skip
     with pytest.raises(UserError, match="mask-count does not apply"):
         diagnose(model, replace(SMALL, probes=("mask-count",)), tmp_path / "other")
 
