@@ -61,6 +61,9 @@ def test_seeing_only_what_is_near_is_full_recall_locality(tmp_path):
     far = by_condition(summary, question="right", distance="far", fillers=0)[2,]
     assert far["paired"]["baseline"] == {"question": "right", "distance": "near", "masks": 2, "fillers": 0}
     assert far["paired"]["difference"] < -0.8 and far["between"] == PAIRS - 1 and far["chance"] == 1 / PAIRS
+    # sure of another pair's value: all that is lost is content (a logit of 50 against 0 where it is wrong)
+    nats = summary["scores"]["recall_nats"]
+    assert nats["value"] == nats["choice"]["value"] > 40 and nats["allowed"]["value"] == pytest.approx(0, abs=1e-6)
     shares = {kind: found["share"] for kind, found in far["errors"].items()}
     assert far["accuracy"] + sum(shares.values()) == pytest.approx(1) and shares[NO_VALUE] == 0
     assert shares["more than 5 pairs away"] > 0.4  # its guesses are spread over the list
@@ -74,6 +77,7 @@ def test_reading_everything_is_no_recall_locality(tmp_path):
     assert {entry["n"] for entry in entries} == {POINTS}
     assert all(entry["nll"] == pytest.approx(0, abs=1e-6) for entry in entries)
     assert all(found["share"] == 0 for entry in entries for found in entry["errors"].values())
+    assert summary["scores"]["recall_nats"]["value"] == pytest.approx(0, abs=1e-6)
 
 
 def test_the_score_is_a_ratio_of_means_over_both_sides():
@@ -148,6 +152,27 @@ def test_no_skill_names_its_own_guessing(tmp_path):
     assert sentence.evidence.endswith("guessing gives 6.2\xa0%, so there is no skill to lose.")
 
 
+def test_an_interrupted_run_goes_on_where_it_stopped(tmp_path):
+    whole = diagnose(recalling_model(recalls_what_it_sees, sees=NEAR_TOKENS), ASKED, tmp_path / "whole")
+    model = recalling_model(recalls_what_it_sees, sees=NEAR_TOKENS)
+    body, asked = model._body, []
+
+    def stopping(net, batch, layout):
+        asked.append(len(batch.offsets) - 1)
+        if len(asked) == 4:
+            raise KeyboardInterrupt
+        return body(net, batch, layout)
+
+    model._body = stopping
+    with pytest.raises(KeyboardInterrupt):
+        diagnose(model, ASKED, tmp_path / "run", batch_tokens=4000)
+    kept = read_run(tmp_path / "run").records
+    assert len(kept) == sum(asked[:3])
+    diagnose(model, ASKED, tmp_path / "run", batch_tokens=4000)
+    assert sum(asked[4:]) == len(read_run(whole).records) - len(kept)
+    assert_same_records(read_run(tmp_path / "run").records, read_run(whole).records)
+
+
 def test_the_embedded_model_is_asked_whatever_the_batch(tmp_path):
     settings = with_parameters(
         replace(QUICK, probes=("recall",), points=1), recall={"pairs": 8, "mask_counts": (2, 20)}
@@ -155,5 +180,5 @@ def test_the_embedded_model_is_asked_whatever_the_batch(tmp_path):
     model = mw.open("tiny-llada", device="cpu")
     runs = [read_run(diagnose(model, settings, tmp_path / str(size), batch_tokens=size)) for size in (200, 100_000)]
     assert_same_records(runs[0].records, runs[1].records)
-    assert len(runs[0].records) == 2 * 3 * (2 + 1)
+    assert len(runs[0].records) == QUICK.parameters["recall"]["lists_per_point"] * 3 * (2 + 1)
     assert all(record["answer"] != "" and record["nll"] > 0 for record in runs[0].records)

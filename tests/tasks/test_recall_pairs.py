@@ -37,12 +37,12 @@ def test_every_list_is_made_of_different_held_out_words_and_its_values_of_differ
         used = [word for pair in pairs for word in (pair.key, pair.value)]
         assert set(used) <= held and len({word.casefold() for word in used}) == 120
         prompt = asked_last(TOKENIZER, pairs, 3, MASK, 2)
-        assert len(set(prompt.values)) == 60
+        assert len(set(prompt.allowed)) == 60
         # in the text as it is asked, the tokens of the values are what the prompt says
         text = "".join(f"{pair.asked}\n{pair.answered}\n\n" for pair in pairs)
         encoding = TOKENIZER(text, return_offsets_mapping=True)
         at = {start: token for (start, _), token in zip(encoding["offset_mapping"], encoding["input_ids"], strict=True)}
-        assert prompt.values == tuple(at[one.end() - 1] for one in re.finditer(r"\[ ", text))
+        assert prompt.allowed == tuple(at[one.end() - 1] for one in re.finditer(r"\[ ", text))
     assert len(set(lists)) == 20 and list_of_point(words, 60, 0, 3) == lists[3] != list_of_point(words, 60, 1, 3)
 
 
@@ -64,7 +64,7 @@ def test_the_question_last_is_cut_before_its_value():
     told = "".join(f"Key: {pair.key}\nValue:[ {pair.value}].\n\n" for pair in PAIRS)
     assert TOKENIZER.decode(prompt.ids) == f"{told}Key: lamp\nValue:[" + "<|mask|>" * 3 + TOKENIZER.decode([5, 5])
     assert prompt.ids[prompt.row] == MASK != prompt.ids[prompt.row - 1] and prompt.masks == prompt.ids.count(MASK) == 3
-    assert TOKENIZER.decode([prompt.answer_id]) == " Ger" and prompt.values[prompt.asked] == prompt.answer_id
+    assert TOKENIZER.decode([prompt.answer_id]) == " Ger" and prompt.allowed[prompt.asked] == prompt.answer_id
     assert (prompt.asked, prompt.between) == (1, 2)
 
 
@@ -75,7 +75,7 @@ def test_the_question_first_hides_all_tokens_of_its_value():
     asked = "Key: brave\nValue:[" + "<|mask|>" * length + "].\n\n"
     assert TOKENIZER.decode(prompt.ids) == asked + told.rstrip("\n")
     assert prompt.masks == length > 1 and prompt.row == prompt.ids.index(MASK)
-    assert prompt.values[prompt.asked] == prompt.answer_id == TOKENIZER(" tennis")["input_ids"][0]
+    assert prompt.allowed[prompt.asked] == prompt.answer_id == TOKENIZER(" tennis")["input_ids"][0]
 
 
 def test_an_autoregressive_prompt_ends_where_the_value_begins():

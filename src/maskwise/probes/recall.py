@@ -11,9 +11,11 @@ Evidence: {"pairs": 30, "between": 29, "offset": -1}: the pairs in the list, tho
 question, and whose value was answered: so many pairs after the asked one (before it, below zero), null if of no pair.
 
 With a_near and a_far the accuracies at the nearest and the farthest distance, with the fewest masks and no fillers
-(each the mean of the question last and first where both were asked), and n pairs, the score is
+(each the mean of the question last and first where both were asked), NLL_near and NLL_far likewise, and n pairs, the
+scores are
 
     recall locality  (a_near - a_far) / (a_near - 1/n)
+    recall nats      NLL_far - NLL_near, the negative log-likelihood of the right value
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -22,12 +24,12 @@ from typing import Any
 
 import numpy as np
 
-from maskwise.probes.probe import Asker, Item, Probe, ScoreRule, Sentences, Setup, Unit, slices, with_nll
+from maskwise.probes.probe import Asker, Item, Probe, ScoreRule, Sentences, Setup, Unit, slices
 from maskwise.probes.section import K_EQUALS, Entry, Measure, Point, Section, Shown, TextTable, as_share, in_nats
 from maskwise.records.record import Condition, Key, Record, still_to_ask
 from maskwise.scoring.intervals import accuracy_interval
 from maskwise.scoring.numbers import between, number, percent
-from maskwise.scoring.scores import Score, bootstrapped, null_score, share_of_skill, tables
+from maskwise.scoring.scores import Score, bootstrapped, nats_score, null_score, share_of_skill, tables
 from maskwise.tasks.recall import (
     DISTANCES,
     NEAR,
@@ -109,13 +111,13 @@ def near_pair(condition: Condition, conditions: Sequence[Condition]) -> Conditio
 
 
 def measures(entry: Entry, group: Sequence[Record]) -> list[Entry]:
-    """Besides accuracy and NLL: guessing, the mean number of pairs between, and the share of each kind of error."""
+    """Besides accuracy and likelihood: guessing, the mean number of pairs between, the share of each kind of error."""
     more = {
         "chance": chance_of(group),
         "between": float(np.mean([record["evidence"]["between"] for record in group])),
         "errors": {kind: _share(group, kind) for kind in (*ERRORS, NO_VALUE)},
     }
-    return [one | more for one in with_nll(entry, group)]
+    return [entry | more]
 
 
 def chance_of(group: Sequence[Record]) -> float:
@@ -146,6 +148,14 @@ def recall_locality(records: Sequence[Record]) -> Score:
         return share_of_skill(here - there, here - chance)
 
     return bootstrapped(tables(records, near + far), lost)
+
+
+def recall_nats(records: Sequence[Record]) -> Score:
+    near, far = near_and_far([record["condition"] for record in records])
+    if not near:
+        return null_score()
+    sides = len(near)
+    return nats_score(records, near + far, [*[-1 / sides] * sides, *[1 / sides] * sides])
 
 
 def near_and_far(conditions: Sequence[Condition]) -> tuple[list[Condition], list[Condition]]:
@@ -301,6 +311,14 @@ RECALL_LOCALITY = ScoreRule(
     ),
 )
 
+RECALL_NATS = ScoreRule(
+    name="recall_nats",
+    title="Nats of recall lost to distance",
+    meaning="rise of the right value's negative log-likelihood when the pair is far",
+    formula=recall_nats,
+    unit="nats",
+)
+
 PROBE = Probe(
     name=NAME,
     group="context",
@@ -314,11 +332,11 @@ PROBE = Probe(
         "filler_counts": (18, 198),
         "lists_per_point": 2,
     },
-    quick={"pairs": 30, "distances": ("near", "middle", "far"), "filler_counts": ()},
+    quick={"pairs": 30, "distances": ("near", "middle", "far"), "filler_counts": (), "lists_per_point": 5},
     baseline=near_pair,
     measures=measures,
     chance=None,
-    scores=(RECALL_LOCALITY,),
+    scores=(RECALL_LOCALITY, RECALL_NATS),
     columns={},
     tables=_tables,
     sections=(

@@ -53,10 +53,9 @@ class RecallWords:
 
 @dataclass(frozen=True)
 class RecallPrompt(Prompt):
-    """values: the first token of each pair's value, in the prompt's order. asked: which pair is asked again.
+    """`allowed` holds the first token of each pair's value, in the prompt's order. asked: which pair is asked again.
     between: the pairs between it and the question."""
 
-    values: tuple[int, ...] = ()
     asked: int = 0
     between: int = 0
 
@@ -115,7 +114,7 @@ def asked_last(
     ids, rows = encode_answers(tokenizer, pairs, pairs[asked], "right", chat)
     prompt = opened(Encoded(ids, rows[-1][0]), mask_id, masks, tail)
     return RecallPrompt(
-        prompt.ids, prompt.row, prompt.answer_id, prompt.masks, values=_first_tokens(ids, rows[:-1]), asked=asked,
+        prompt.ids, prompt.row, prompt.answer_id, prompt.masks, allowed=_first_tokens(ids, rows[:-1]), asked=asked,
         between=between,
     )  # fmt: skip
 
@@ -128,7 +127,7 @@ def asked_first(
     hidden = rows[0]
     shown = (*ids[: hidden[0]], *[mask_id] * len(hidden), *ids[hidden[-1] + 1 :])
     return RecallPrompt(
-        shown, hidden[0], ids[hidden[0]], len(hidden), values=_first_tokens(ids, rows[1:]), asked=between,
+        shown, hidden[0], ids[hidden[0]], len(hidden), allowed=_first_tokens(ids, rows[1:]), asked=between,
         between=between,
     )  # fmt: skip
 

@@ -20,5 +20,5 @@ def recall(model: Model, prompts: Sequence[Prompt]) -> list[Answer]:
 
 def evidence_of(prompt: Prompt, token: int) -> dict[str, Any]:
     assert isinstance(prompt, RecallPrompt)
-    offset = prompt.values.index(token) - prompt.asked if token in prompt.values else None
-    return {"pairs": len(prompt.values), "between": prompt.between, "offset": offset}
+    offset = prompt.allowed.index(token) - prompt.asked if token in prompt.allowed else None
+    return {"pairs": len(prompt.allowed), "between": prompt.between, "offset": offset}
