@@ -7,6 +7,7 @@ report be drawn without it; what does lies in answers/.
 from maskwise.probes import (
     attention,
     attribution,
+    calibration,
     coherence,
     context_length,
     contrast,
@@ -42,6 +43,7 @@ PROBES: tuple[Probe, ...] = (
     context_length.PROBE,
     location_masks.PROBE,
     contrast.PROBE,
+    calibration.PROBE,
     natural_text.PROBE,
     attribution.PROBE,
     mask_attribution.PROBE,

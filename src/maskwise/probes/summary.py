@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from maskwise.probes import PROBES
+from maskwise.probes import PROBES, calibration
 from maskwise.probes.examples import (
     Number,
     WithNumber,
@@ -55,6 +55,8 @@ def summarise(run: Run, probes: Sequence[Probe] = PROBES) -> dict[str, Any]:
         records = by_probe.get(probe.name)
         if records:
             summary |= {key: compute(records) for key, compute in probe.extras.items()}
+    if by_probe.get(calibration.NAME):
+        summary[calibration.NAME] = calibrated(by_probe, probes, autoregressive)
     judged = claims_of(by_probe, probes)
     expected = published_beside(summary)
     return summary | ({"claims": judged} if judged else {}) | ({"published": expected} if expected else {})
@@ -91,6 +93,21 @@ def scores_of(by_probe: dict[str, list[Record]], probes: Sequence[Probe], autore
             records = [same for records in asked if (same := with_number(records, number))][-1]
             found[score_name(name, number, number == numbers[0])] = rule.formula(records)
     return found
+
+
+def calibrated(by_probe: dict[str, list[Record]], probes: Sequence[Probe], autoregressive: bool) -> dict[str, Any]:
+    """Which tasks the calibration excludes, and the scores of the same tasks' probes without them."""
+    records = by_probe[calibration.NAME]
+    without = calibration.accuracy_without_examples(records)
+    excluded = calibration.excluded_tasks(records)
+    judged = {
+        name: [record for record in found if record["task"] not in excluded]
+        for name, found in by_probe.items()
+        if any(record["task"] in without for record in found)
+    }
+    kept = scores_of(judged, probes, autoregressive)
+    given = {name: found for name, found in kept.items() if any(p.name in judged for p in probes_giving(name, probes))}
+    return {"rule": calibration.RULE, "without_examples": without, "excluded": excluded, "scores": given}
 
 
 def scores_shown(summary: dict[str, Any], probes: Sequence[Probe]) -> list[ScoreRule]:
