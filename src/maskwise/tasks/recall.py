@@ -114,9 +114,10 @@ def asked_last(
     asked = len(pairs) - 1 - between
     ids, rows = encode_answers(tokenizer, pairs, pairs[asked], "right", chat)
     prompt = opened(Encoded(ids, rows[-1][0]), mask_id, masks, tail)
+    values = _first_tokens(ids, rows[:-1])
     return RecallPrompt(
-        prompt.ids, prompt.row, prompt.answer_id, prompt.masks, values=_first_tokens(ids, rows[:-1]), asked=asked,
-        between=between,
+        prompt.ids, prompt.row, prompt.answer_id, prompt.masks, values=values, asked=asked, between=between,
+        allowed=values if prompt.answer_id in values else (),
     )  # fmt: skip
 
 
@@ -127,9 +128,10 @@ def asked_first(
     ids, rows = encode_answers(tokenizer, pairs, pairs[between], "left", chat)
     hidden = rows[0]
     shown = (*ids[: hidden[0]], *[mask_id] * len(hidden), *ids[hidden[-1] + 1 :])
+    values, answer = _first_tokens(ids, rows[1:]), ids[hidden[0]]
     return RecallPrompt(
-        shown, hidden[0], ids[hidden[0]], len(hidden), values=_first_tokens(ids, rows[1:]), asked=between,
-        between=between,
+        shown, hidden[0], answer, len(hidden), values=values, asked=between, between=between,
+        allowed=values if answer in values else (),
     )  # fmt: skip
 
 
