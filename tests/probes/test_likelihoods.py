@@ -16,7 +16,9 @@ from maskwise.runs.diagnose import diagnose
 from maskwise.tasks.episodes import Question
 from maskwise.tasks.prompts import Prompt, closed, encode_question, letter_ids, opened
 
-FEW_SHOT = replace(SMALL, probes=("location", "mask-count", "filler", "attribution", "natural-text", "points"))
+FEW_SHOT = replace(
+    SMALL, probes=("location", "mask-count", "recall", "contrast", "attribution", "natural-text", "points")
+)
 
 
 def tiny():

@@ -322,3 +322,15 @@ def test_nearest_last_and_the_gradients_of_masks():
         ("nearest-last-random", "nearest-last-first", "masks-move-more"), "holds"
     )
     assert found["masks-move-more"]["value"] == pytest.approx(0.195)
+
+
+def test_claims_are_judged_for_each_number_of_relevant_examples():
+    ten = few_shot(**DISTRACTED)
+    one = [record | {"condition": {**record["condition"], "relevant": 1}} for record in
+           few_shot(**{name: dict.fromkeys(shares, 0.8) for name, shares in DISTRACTED.items()})]  # fmt: skip
+    found = named(claims(ten + one))
+    assert set(found) == OF_PAPER_A | {f"{name}_1" for name in OF_PAPER_A}
+    assert {found[name]["verdict"] for name in OF_PAPER_A} == {"holds"}
+    assert {found[f"{name}_1"]["verdict"] for name in OF_PAPER_A} == {"cannot be told"}
+    assert found["masks-cost_1"]["claim"] == "appended masks lower the accuracy, 1 example"
+    assert set(named(claims(one))) == OF_PAPER_A  # alone it is the run's main number

@@ -148,15 +148,25 @@ def probes_giving(score: str, probes: Sequence[Probe]) -> list[Probe]:
 def claims_of(by_probe: dict[str, list[Record]], probes: Sequence[Probe]) -> list[Claim]:
     """The papers' claims that these records can judge, by Holm's procedure over all of them.
 
-    Of several numbers of relevant examples the main one is judged. An unfinished run may lack one side of a comparison.
+    Each is judged for every number of relevant examples asked (probes/examples.py), named as scores are. An unfinished
+    run may lack one side of a comparison.
     """
     found = []
     for probe in probes:
-        if probe.claims is not None and by_probe.get(probe.name):
-            main = numbers_in(by_probe[probe.name])[0]
-            used = [with_number(by_probe.get(name, []), main) for name in (probe.name, *probe.beside)]
-            found += probe.claims([record for records in used for record in records])
+        own = by_probe.get(probe.name)
+        if probe.claims is None or not own:
+            continue
+        beside = [record for name in probe.beside for record in by_probe.get(name, [])]
+        numbers = numbers_in(own)
+        for number in numbers:
+            of_number = probe.claims([*with_number(own, number), *with_number(beside, number)])
+            found += [claim_of_number(claim, number, number == numbers[0]) for claim in of_number]
     return holm([claim for claim in found if claim["n"] and not math.isnan(claim["nothing"])])
+
+
+def claim_of_number(claim: Claim, number: Number, is_main: bool) -> Claim:
+    named = "" if number is None else f", {in_words(number)}"
+    return claim | {"name": score_name(claim["name"], number, is_main), "claim": claim["claim"] + named}
 
 
 def entries(probe: Probe, records: Sequence[Record]) -> list[Entry]:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from maskwise.probes.examples import Number, WithNumber, in_words, numbers_in
+from maskwise.probes.examples import Number, WithNumber, in_words, numbers_in, score_name
 from maskwise.probes.section import Measure, Point, Section, Shown
 from maskwise.report.readings import Reading
 
@@ -32,10 +32,10 @@ def sections_for(readings: Sequence[Reading]) -> list[tuple[str, Section]]:
 def by_number(probe: str, section: Section, readings: Sequence[Reading]) -> list[Section]:
     """The section once for each number of relevant examples with which the probe was asked."""
     numbers = numbers_in(entry for reading in readings for entry in reading.entries(probe))
-    return [_of_number(probe, section, number, several=len(numbers) > 1) for number in numbers]
+    return [_of_number(probe, section, number, number == numbers[0], len(numbers) > 1) for number in numbers]
 
 
-def _of_number(probe: str, section: Section, number: Number, several: bool) -> Section:
+def _of_number(probe: str, section: Section, number: Number, is_main: bool, several: bool) -> Section:
     says, masks = section.says, section.masks
     drawn = "the same for every question" if number is None else "drawn afresh for each question"
     told = f" {in_words(number).replace('example', 'relevant example')} in the context, {drawn}."
@@ -44,6 +44,7 @@ def _of_number(probe: str, section: Section, number: Number, several: bool) -> S
         points=lambda shown: section.points(WithNumber(shown, number)),
         says=None if says is None else lambda shown: says(WithNumber(shown, number)),
         masks=None if masks is None else lambda shown: masks(WithNumber(shown, number)),
+        claims=tuple(score_name(name, number, is_main) for name in section.claims),
         title=f"{section.title} ({in_words(number)})" if several else section.title,
         name=f"{section.name or probe}-{number}" if several and number is not None else section.name,
         caption=section.caption + told if several or number is not None else section.caption,

@@ -16,7 +16,11 @@ from maskwise.report.sentences import meaning_of, nothing_differed, verdict_numb
 from maskwise.scoring.numbers import between, number, parts_in_words, percent, score_interval, score_value
 
 BAR = 20
-NATS = {"nll": "NLL", "nll_allowed": "format", "nll_choice": "content"}  # the second and third add up to the first
+NATS = {
+    "nll": "NLL",
+    "nll_allowed": "in format",
+    "nll_choice": "in content",
+}  # the second and third add up to the first
 
 
 def print_summary(reading: Reading) -> None:
