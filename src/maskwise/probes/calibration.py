@@ -28,6 +28,7 @@ from maskwise.tasks.rules import TASKS
 
 NAME = "calibration"
 MOST_WITHOUT_EXAMPLES = 0.5
+SHARES = ("locality", "mask_tax", "degradation")  # the scores shown side by side, for each number of examples
 RULE = "a task is excluded where more than half of its answers are right without a relevant example"
 
 
@@ -68,7 +69,7 @@ def _rows(summary: dict[str, Any]) -> list[tuple[str, ...]]:
         return percent(score["value"]) + ends
 
     kept = summary.get(NAME, {}).get("scores", {})
-    return [(name, told(summary["scores"][name]), told(score)) for name, score in kept.items()]
+    return [(name, told(summary["scores"][name]), told(kept[name])) for name in kept if name.startswith(SHARES)]
 
 
 def _tables(summary: dict[str, Any]) -> list[TextTable]:
