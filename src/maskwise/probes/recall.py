@@ -332,7 +332,7 @@ PROBE = Probe(
         "filler_counts": (18, 198),
         "lists_per_point": 2,
     },
-    quick={"pairs": 30, "distances": ("near", "middle", "far"), "filler_counts": (), "lists_per_point": 5},
+    quick={"pairs": 30, "distances": ("near", "middle", "far"), "filler_counts": (), "lists_per_point": 3},
     baseline=near_pair,
     measures=measures,
     chance=None,

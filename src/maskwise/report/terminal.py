@@ -96,19 +96,23 @@ def _table(title: str) -> Table:
 
 
 def _curve(probe: str, entries: list[dict[str, Any]]) -> Table:
-    """A row per condition. The condition's columns are whatever the probe varied."""
+    """A row per condition. The condition's columns are whatever the probe varied; what it held fixed is in the title."""
     keys = list(dict.fromkeys(key for entry in entries for key in entry["condition"] if key != "masks"))
+    fixed = [key for key in keys if len({entry["condition"].get(key) for entry in entries}) == 1 and len(entries) > 1]
+    keys = [key for key in keys if key not in fixed]
     nats = [key for key in NATS if any(key in entry for entry in entries)]
     with_evidence = any("evidence" in entry for entry in entries)
-    table = _table(probe)
+    title = ", ".join([probe, *(f"{key} {entries[0]['condition'][key]}" for key in fixed)])
+    table = _table(title)
     for key in keys:
         table.add_column(Text(key))
     more = [*(NATS[key] for key in nats), *(["measured"] if with_evidence else [])]
-    for name in ["masks", "n", "right", "95 % interval", *more]:
-        table.add_column(name, justify="right")
+    for name in ["masks", "n", "accuracy", "95 % interval", *more]:
+        table.add_column(name, justify="right", no_wrap=True)
     table.add_column("", no_wrap=True)
     for entry in entries:
         accuracy = entry["accuracy"]
+        bar = 0 if accuracy is None or len(nats) > 1 else round(BAR * accuracy)  # with three columns of nats: no room
         table.add_row(
             *(Text(str(entry["condition"].get(key, ""))) for key in keys),
             str(entry["masks"]),
@@ -117,10 +121,7 @@ def _curve(probe: str, entries: list[dict[str, Any]]) -> Table:
             between(entry["low"], entry["high"], 1),
             *(number(entry.get(key)) for key in nats),
             *([number(entry.get("evidence"))] if with_evidence else []),
-            Text(
-                "━" * round((BAR if len(nats) < 2 else BAR // 2) * accuracy) if accuracy is not None else "",
-                style="blue",
-            ),
+            Text("━" * bar, style="blue"),
         )
     return table
 

@@ -12,7 +12,7 @@ from maskwise.tasks.rules import TASKS
 
 QUICK_NUMBERS: Mapping[str, Any] = {
     "tasks": ("animal-smallest", "verb-largest", "emotion-smallest", "object-largest", "colour-smallest"),
-    "points": 3,
+    "points": 5,
     "relevant": (1,),
     "distractors": 15,
     "passages": 20,
