@@ -96,7 +96,7 @@ def _table(title: str) -> Table:
 
 
 def _curve(probe: str, entries: list[dict[str, Any]]) -> Table:
-    """A row per condition. The condition's columns are whatever the probe varied; what it held fixed is in the title."""
+    """A row per condition. The columns are what the probe varied; what it held fixed is in the title."""
     keys = list(dict.fromkeys(key for entry in entries for key in entry["condition"] if key != "masks"))
     fixed = [key for key in keys if len({entry["condition"].get(key) for entry in entries}) == 1 and len(entries) > 1]
     keys = [key for key in keys if key not in fixed]
