@@ -296,6 +296,7 @@ def test_import_torch_is_left_alone_where_lm_eval_is_another_release_or_not_used
     assert done.stdout == "set()\n"
 
 
+@pytest.mark.slow
 def test_the_command_lm_eval_finds_the_model_by_its_name(folder, tmp_path):
     command = [
         str(Path(sys.executable).parent / "lm_eval"), "--model", "maskwise",
