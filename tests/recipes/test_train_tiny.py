@@ -37,6 +37,7 @@ def new_training(name: str) -> Training:
     return Training(KINDS[name], make_net(name, TOY, TOKENIZER, 256), MASK, 1e-2, torch.device("cpu"), seed=0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", KINDS)
 def test_what_is_learnt_is_what_is_examined(name):
     """Trained on the exam's own prompts, a model of each kind answers them: losses and exams read the same rows."""

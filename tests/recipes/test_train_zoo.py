@@ -7,6 +7,7 @@ import tarfile
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 import maskwise as mw
 from corpus import load_zoo_tokenizer
@@ -14,6 +15,7 @@ from corpus import load_zoo_tokenizer
 RECIPE = Path(__file__).parents[2] / "recipes" / "train_zoo.py"
 
 
+@pytest.mark.slow
 def test_what_is_packed_opens_and_the_table_comes_last(tmp_path):
     english = tmp_path / "english.npy"
     np.save(english, np.array(load_zoo_tokenizer().encode("It was a dark and stormy night. " * 50), dtype=np.int16))
