@@ -31,7 +31,7 @@ library_name: maskwise
 # {model}
 
 {what}
-{millions:.2f} M parameters: width {width}, {layers} layers of {heads} heads, tied embeddings, window {window} tokens,
+{millions:.2f} M parameters: width {width}, {layers} layers of {heads} heads, tied embeddings, context length {window},
 byte-level BPE of {vocab} entries. It comes with maskwise to be measured, not to be used for anything else.
 
 ## Training
