@@ -109,7 +109,7 @@ def situations(draw):
 
 
 @pytest.mark.parametrize("name", NAMES)
-@settings(max_examples=60, deadline=None, derandomize=True)
+@settings(max_examples=60)
 @given(situation=situations(), with_held=st.booleans(), last=st.booleans())
 def test_vectorised_strategy_equals_the_plain_one(name, situation, with_held, last):
     sequences, width, vocab, seed, scale = situation
@@ -207,7 +207,7 @@ def test_entropy_and_margin_of_known_distributions():
     torch.testing.assert_close(log_margin(logits), expected, rtol=1e-5, atol=0)
 
 
-@settings(max_examples=50, deadline=None, derandomize=True)
+@settings(max_examples=50)
 @given(masks=st.integers(1, 60), steps=st.integers(1, 60))
 def test_schedules_commit_every_mask_once(masks, steps):
     even = even_counts(masks, steps, {})

@@ -106,11 +106,13 @@ def asker_and_episode(mask_id: int | None):
     return Asker(tokenizer, mask_id, dot), draw(TASKS[0], load_words(), 2, 4, 3)
 
 
-def test_points_are_orders_then_questions_and_parts_are_examples():
+def test_points_are_questions_then_orders_and_parts_are_examples():
     asker, episode = asker_and_episode(mask_id=1)
-    orders = {tuple(drawn(episode, 3, point)[0]) for point in range(9)}
-    assert len(orders) == 3 and all(len(order) == 6 for order in orders)
-    assert [drawn(episode, 3, point)[1] for point in (0, 2, 3, 8)] == [episode.tests[n] for n in (0, 0, 1, 2)]
+    count = len(episode.tests)
+    pairs = [drawn(episode, 3, point) for point in range(3 * count)]
+    assert [test for _, test in pairs] == list(episode.tests) * 3  # every question before one recurs
+    assert len({tuple(examples) for examples, _ in pairs}) == 3 and all(len(examples) == 6 for examples, _ in pairs)
+    assert len({(tuple(examples), test) for examples, test in pairs}) == 3 * count  # each question in every order
     tokenizer = asker.tokenizer
     for item in example_items(asker, episode, 3, ("right", "middle", "left"), [4], set()):
         examples, test = drawn(episode, 3, 4)

@@ -11,7 +11,7 @@ from maskwise.probes.probe import Asker
 from maskwise.probes.text import load_text, passages
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(count=st.integers(1, 300), words=st.integers(15, 200))
 def test_passages_end_in_a_word_and_are_spread_over_the_text(count, words):
     text = load_text()

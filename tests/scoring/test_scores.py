@@ -75,7 +75,7 @@ def test_null_where_there_is_no_skill_or_nothing_was_measured():
     assert locality(one_side_weak) == unskilled
 
 
-@settings(max_examples=10, deadline=None, derandomize=True)
+@settings(max_examples=10)
 @given(st.lists(st.tuples(st.integers(60, 100), st.integers(40, 100)), min_size=2, max_size=6))
 def test_a_bootstrap_interval_holds_its_value_and_is_the_same_each_time(tasks):
     records = [

@@ -19,7 +19,7 @@ def test_rendering_is_exact():
     assert render(question) == "Options: (A) knit, (B) quirky, (C) persuade\nAnswer:[B].\n\n"
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(
     task=st.sampled_from(TASKS), seed=st.integers(0, 2**31), relevant=st.integers(0, 25), distractors=st.integers(0, 40)
 )

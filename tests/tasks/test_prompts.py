@@ -82,7 +82,7 @@ def relevance_by_place(text, episode):
     ]
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(
     name=st.sampled_from(TOKENIZERS),
     task=st.sampled_from(TASKS),
@@ -118,7 +118,7 @@ def test_format_a(name, task, place, counts, location, masks, fillers):
     assert flags == [False] * at + [True] * relevant + [False] * (distractors - at)
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(
     name=st.sampled_from(TOKENIZERS),
     task=st.sampled_from(TASKS),

@@ -36,10 +36,15 @@ def ordered_episodes(setup: Setup) -> Iterator[tuple[Episode, range]]:
 
 
 def drawn(episode: Episode, orderings: int, point: int) -> tuple[list[Question], Question]:
-    """(examples in one of the random orders, test question) of a point: every order once before a question recurs."""
+    """(examples in one of the random orders, test question) of a point: every question once before one recurs.
+
+    So a run of few points still asks many questions, each with an order of its own.
+    """
+    rounds, question = divmod(point, len(episode.tests))
     examples = [*episode.relevant, *episode.distractors]
-    python_random("ordering", episode.seed, episode.task.name, point % orderings).shuffle(examples)
-    return examples, episode.tests[point // orderings]
+    ordering = (rounds + question) % orderings
+    python_random("ordering", episode.seed, episode.task.name, ordering).shuffle(examples)
+    return examples, episode.tests[question]
 
 
 def units(setup: Setup) -> Iterator[Unit]:
