@@ -50,14 +50,19 @@ def only_user_of(folder: Path) -> Iterator[None]:
     if fcntl is None:
         yield
         return
-    opened = os.open(folder, os.O_RDONLY)
+    try:
+        opened = os.open(folder, os.O_RDONLY)
+    except OSError as problem:
+        raise UserError(f"cannot read {folder}: {problem.strerror}; choose another --out") from None
     try:
         try:
             fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
+        except BlockingIOError:
             raise UserError(
                 f"{folder} is in use by another process: wait until it ends, or choose another --out"
             ) from None
+        except OSError:
+            pass  # a file system without locks: there two processes are not kept apart
         yield
     finally:
         os.close(opened)

@@ -188,3 +188,12 @@ def test_models_and_adapters_are_asked_the_same(tmp_path, monkeypatch):
     before, after = found["models"].values()
     assert before["nelbo"] != after["nelbo"] and len(found["models"]) == 2
     assert before["accuracy_k2"] is not None and set(before["few_steps"]) == {"2", "4"}
+
+
+def test_an_unfinished_run_is_compared_in_what_both_were_asked(tmp_path):
+    """One example was asked first; the other run has ten too, which must not be paired with it."""
+    one = [("mask-count", {"masks": k, "relevant": 1}, k, right) for k, right in ((2, [6, 6]), (100, [5, 5]))]
+    ten = [("mask-count", {"masks": k}, k, right) for k, right in ((2, [10, 10]), (100, [9, 9]))]
+    folders = [write_run(tmp_path / "whole", one + ten, **SEED), write_run(tmp_path / "begun", one, TUNED, **SEED)]
+    change = compare(folders)[0]["changes"]["tiny-llada+ma"]
+    assert change["accuracy_k2"]["value"] == change["accuracy_most_masks"]["value"] == 0

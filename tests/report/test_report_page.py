@@ -235,3 +235,22 @@ def test_what_cannot_be_read_or_written_is_one_line(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
     with pytest.raises(UserError, match="name another folder with --out"):
         write_report([folder], tmp_path / "file")
+
+
+def test_scores_of_different_numbers_of_examples_do_not_share_a_row(tmp_path: Path) -> None:
+    def places(near: int, far: int, **more: int) -> list[Asked]:
+        ends = ((15, near), (0, far))
+        return [("location", {"location": at, **more}, 1, [right] * 4) for at, right in ends]
+
+    both = write_run(tmp_path / "both", places(9, 9) + places(9, 5, relevant=1))
+    one = write_run(tmp_path / "one", places(10, 4, relevant=1), model=DIFFUSION | {"name": "lab/other"})
+    words = draw(tmp_path, both, one).words
+    scores = words[words.index("Scores side by side") :]
+    assert re.search(r"Locality share .*? 0 % 95 % interval .*? – not measured", scores)
+    assert re.search(r"Locality, 1 example share .*? 71 % 95 % interval .*? 90 % 95 % interval", scores)
+
+
+def test_a_figure_without_points_is_drawn_empty_side_by_side(tmp_path: Path) -> None:
+    asked = [("shots-masks", {"shots": 5, "extra masks": 1}, 2, [1]), *only("location")]
+    words = draw(tmp_path, write_run(tmp_path / "a", asked), write_run(tmp_path / "b", asked)).words
+    assert "Do tasks that need more examples suffer more from masks?" in words

@@ -13,7 +13,7 @@ from typing import Any
 from maskwise.errors import UserError
 from maskwise.models.locations import locate_checkpoint
 from maskwise.models.opening import open as open_model
-from maskwise.probes.examples import main_records
+from maskwise.probes.examples import main_records, numbers_in, with_number
 from maskwise.probes.mask_count import degradation
 from maskwise.probes.probe import Settings
 from maskwise.records.folder import MANIFEST, Run
@@ -111,7 +111,7 @@ def by_steps(records: Sequence[Record]) -> dict[str, list[Record]]:
 
 def changes_between(before: Run, after: Run) -> dict[str, Any]:
     """What is different after, each with a paired 95 % interval."""
-    pairs = {probe: (main_records(of_probe(before, probe)), main_records(of_probe(after, probe))) for probe in PROBES}
+    pairs = {probe: same_number(of_probe(before, probe), of_probe(after, probe)) for probe in PROBES}
     then, now = (by_steps(side) for side in pairs["few-steps"])
     most = min((max((r["masks"] for r in side), default=0) for side in pairs["mask-count"]), default=0)
     return {
@@ -125,6 +125,14 @@ def changes_between(before: Run, after: Run) -> dict[str, Any]:
         "confidence": mean_change(*pairs["mask-count"], field="confidence"),
         "entropy": mean_change(*pairs["mask-count"], field="entropy"),
     }
+
+
+def same_number(before: Sequence[Record], after: Sequence[Record]) -> tuple[list[Record], list[Record]]:
+    """The records of the main number of relevant examples that both hold: an unfinished run may lack the other's."""
+    common = [number for number in numbers_in(before) if number in numbers_in(after)]
+    if not common:
+        return [], []
+    return with_number(before, common[0]), with_number(after, common[0])
 
 
 def _mean(values: Sequence[float]) -> float | None:

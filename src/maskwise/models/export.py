@@ -46,6 +46,8 @@ def export(source: str | Path, out: str | Path, adapter: str | Path | None = Non
         raise UserError(f"{source} without an adapter is what it was: name one with --adapter")
     out = Path(out)
     refuse_occupied(out)
+    if not out.name:
+        raise UserError(f"--out {out} has no name of its own: name a new folder")
     changes = weight_changes(folder, Path(chosen))
     files = weight_files(folder)
     homes = {name: file for file in files for name in _names(folder / file)}

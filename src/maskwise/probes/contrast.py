@@ -154,9 +154,10 @@ def _accuracies(shown: Shown, masks: int) -> dict[str, float]:
 
 def _near_and_far(shown: Shown) -> str:
     found = _accuracies(shown, _few(sorted({entry["condition"]["masks"] for entry in shown.entries(NAME)})))
+    without = f", {percent(found['none'])} without it" if "none" in found else ""  # of an unfinished run
     return (
         f"{percent(found['near'])} of its answers are right with the one example next to the question, "
-        f"{percent(found['far'])} with it before all distractors, {percent(found['none'])} without it"
+        f"{percent(found['far'])} with it before all distractors{without}"
     )
 
 

@@ -58,8 +58,8 @@ def examples_that_fit(asker: Asker, cloud: Cloud, window: int) -> int:
     return count
 
 
-def random_order(condition: Condition, conditions: Sequence[Condition]) -> Condition:
-    return {"order": "random"}
+def random_order(condition: Condition, conditions: Sequence[Condition]) -> Condition | None:
+    return next((c for c in conditions if c["order"] == "random"), None)
 
 
 def claims(records: Sequence[Record]) -> list[Claim]:

@@ -83,7 +83,8 @@ def scores_of(by_probe: dict[str, list[Record]], probes: Sequence[Probe], autore
     """
     found = {}
     for name, (rule, giving) in score_rules(probes).items():
-        if autoregressive and all(probe.not_causal for probe in giving):
+        of_masks = rule.sentences is not None and rule.sentences.autoregressive is not None
+        if autoregressive and (of_masks or all(probe.not_causal for probe in giving)):
             found[name] = null_score(NO_MASKS)
             continue
         asked = [by_probe.get(probe.name, []) for probe in giving]
@@ -101,7 +102,7 @@ def calibrated(by_probe: dict[str, list[Record]], probes: Sequence[Probe], autor
     without = calibration.accuracy_without_examples(records)
     excluded = calibration.excluded_tasks(records)
     judged = {
-        name: [record for record in found if record["task"] not in excluded]
+        name: [record for record in found if record["task"] in without and record["task"] not in excluded]
         for name, found in by_probe.items()
         if any(record["task"] in without for record in found)
     }

@@ -10,7 +10,7 @@ from maskwise.report.readings import Reading
 def panels(section: Section, readings: Sequence[Reading]) -> list[Panel]:
     """One model: a curve per series. Several models: a panel per series, a curve per model in each."""
     found = [section.points(reading) for reading in readings]
-    series = list(dict.fromkeys(point.series for points in found for point in points))
+    series = list(dict.fromkeys(point.series for points in found for point in points)) or [""]
     if len(readings) == 1:
         facets = [("", [(name, i, along(found[0], name)) for i, name in enumerate(series)])]
     else:

@@ -8,7 +8,7 @@ from maskwise.probes.summary import scores_shown
 from maskwise.report.readings import Reading
 from maskwise.report.sentences import meaning_of, nothing_differed
 from maskwise.scoring.numbers import NBSP, parts_in_words, score_interval, score_value
-from maskwise.scoring.scores import null_score
+from maskwise.scoring.scores import NOT_MEASURED, null_score
 
 
 @dataclass(frozen=True)
@@ -28,11 +28,22 @@ def tiles(reading: Reading) -> list[Tile]:
 
 
 def tiles_of(readings: Sequence[Reading]) -> list[list[Tile]]:
-    """The tiles of each reading, the same scores in the same order for all."""
+    """The tiles of each reading, the same scores in the same order for all.
+
+    Titles tell numbers of relevant examples apart; a score's name does not: it depends on which numbers a run asked.
+    """
+    shown = [{rule.title: rule for rule in scores_shown(one.summary, one.probes)} for one in readings]
     rules: dict[str, ScoreRule] = {}
-    for reading in readings:
-        rules = {rule.name: rule for rule in scores_shown(reading.summary, reading.probes)} | rules
-    return [[score_tile(rule, reading) for rule in rules.values()] for reading in readings]
+    for own in shown:
+        rules = {**own, **rules}
+    return [
+        [score_tile(own[title], reading) if title in own else _not_measured(rule) for title, rule in rules.items()]
+        for own, reading in zip(shown, readings, strict=True)
+    ]
+
+
+def _not_measured(rule: ScoreRule) -> Tile:
+    return Tile(rule.title, "–", NOT_MEASURED, rule.meaning, None)
 
 
 def score_tile(rule: ScoreRule, reading: Reading) -> Tile:
