@@ -18,7 +18,8 @@ from maskwise.report.page import write_page
 from maskwise.report.readings import read_all
 from maskwise.report.terminal import print_summary
 from maskwise.runs.diagnose import diagnose
-from maskwise.scoring.questions import exact_reach, over_questions
+from maskwise.scoring.intervals import none_seen
+from maskwise.scoring.questions import over_questions
 from maskwise.scoring.scores import NO_SKILL
 from maskwise.tasks.contrast import CONTRAST_TASKS, RULES, draw_contrast
 from maskwise.tasks.episodes import CHANCE, LETTERS
@@ -102,7 +103,7 @@ def test_following_the_rule_is_no_locality_and_no_tax(tmp_path):
     found = accuracies(run)
     assert {found[where, k] for where in ("near", "far") for k in (2, 20)} == {1.0}
     assert found["none", 2] == found["none", 20] == CHANCE
-    reach = exact_reach(12) / (2 / 3)  # no question differed: the exact bound, not 0 to 0
+    reach = none_seen(12) / (2 / 3)  # no question differed: the exact bound, not 0 to 0
     for name in ("contrast_locality", "contrast_mask_tax"):
         assert summarise(run)["scores"][name]["value"] == 0
         assert summarise(run)["scores"][name]["low"] == pytest.approx(-reach)

@@ -15,9 +15,10 @@ from itertools import product
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from maskwise.probes.mask_count import CHANCE
-from maskwise.scoring.intervals import difference_interval, mean_interval, rules_interval, share_interval
+from maskwise.scoring.intervals import TAILS, difference_interval, rules_interval, share_interval, standard_error
 from maskwise.scoring.scores import resampled_ends, share_of_skill
 
 RUNS = 4000
@@ -27,6 +28,16 @@ WEIGHTS = WEIGHTS / WEIGHTS.sum()
 SPREADS = tuple(product((0.0, 1.5), (0.0, 0.7), (0.0, 1.0)))  # of word rules, number rules, contexts, in logits
 LEVELS = tuple(product((0.5, 3.0), (0.0, 1.5)))  # skill with few masks, and what many take from it
 SHAPES = ((2, 9), (6, 8), (8, 100))  # word rules (each under two number rules), points of a task
+
+
+def mean_interval(
+    means: np.ndarray, variances: np.ndarray, counts: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """(mean over tasks, low, high) from each task's mean and variance [..., T]: Student's interval over the points
+    within tasks."""
+    mean, (error, free) = means.mean(-1), standard_error(variances, counts)
+    half = stats.t.ppf(TAILS[1], free) * error
+    return mean, mean - half, mean + half
 
 
 def logistic(x):

@@ -172,10 +172,6 @@ def imported(path: str) -> Any:
     return getattr(import_module(module), name)
 
 
-def family_named(name: str, families: tuple[Family, ...] = FAMILIES) -> Family:
-    return next(family for family in families if family.name == name)
-
-
 def family_of_architecture(architecture: str, families: tuple[Family, ...] = FAMILIES) -> Family | None:
     """The family whose class config.json names, or None."""
     return next((family for family in families if family.architecture == architecture), None)

@@ -99,16 +99,6 @@ def _informative_points(within: np.ndarray, overall: np.ndarray, counts: np.ndar
 # Means
 
 
-def mean_interval(
-    means: np.ndarray, variances: np.ndarray, counts: np.ndarray
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """(mean over tasks, low, high) from each task's mean and variance [..., T]: Student's interval over the points
-    within tasks."""
-    mean, (error, free) = means.mean(-1), standard_error(variances, counts)
-    half = stats.t.ppf(TAILS[1], free) * error
-    return mean, mean - half, mean + half
-
-
 def standard_error(variances: np.ndarray, counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Of a mean over tasks, and Satterthwaite's degrees of freedom."""
     errors = variances / counts

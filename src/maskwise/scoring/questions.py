@@ -9,9 +9,9 @@ import numpy as np
 from scipy import stats
 
 from maskwise.randomness import numpy_generator
+from maskwise.scoring.intervals import TAILS, none_seen
 from maskwise.scoring.scores import NO_SKILL, RESAMPLES, Score, null_score, score
 
-LOW, HIGH = 0.025, 0.975
 DIGITS = 12  # beyond them is rounding
 
 # For each task, the mean of what was asked of each of its questions under each of C conditions: [questions, C].
@@ -24,7 +24,7 @@ def over_questions(by_task: QuestionTables, formula: Formula, skill: Formula) ->
 
     The interval is a bootstrap over questions within tasks, widened as in Hesterberg's expanded percentile interval
     (2015): its spread is that of a sample divided by n instead of n - 1, its tails are normal instead of Student's.
-    Where no resample changes the score it is `exact_reach` to both sides; `skill` [n, C] -> [n] is what it divides by.
+    Where no resample changes the score it is `none_seen` to both sides; `skill` [n, C] -> [n] is what it divides by.
     """
     if not by_task or min(map(len, by_task)) == 0:
         return null_score()
@@ -37,13 +37,8 @@ def over_questions(by_task: QuestionTables, formula: Formula, skill: Formula) ->
     low, high = np.nanquantile(resampled.round(DIGITS), _tails([len(table) for table in by_task]))
     if low < high:
         return score(value, float(low), float(high))
-    reach = exact_reach(questions) / float(skill(means)[0])
+    reach = none_seen(questions) / float(skill(means)[0])
     return score(value, value - reach, value + reach)
-
-
-def exact_reach(questions: int) -> float:
-    """How much of an accuracy may be otherwise when all of so many questions agree: the exact upper bound of 0 in n."""
-    return float(1 - LOW ** (1 / questions))
 
 
 def _resampled(table: np.ndarray, stratum: int) -> np.ndarray:
@@ -56,7 +51,7 @@ def _resampled(table: np.ndarray, stratum: int) -> np.ndarray:
 def _tails(counts: Sequence[int]) -> tuple[float, float]:
     free = sum(counts) - len(counts)
     if free < 1:
-        return LOW, HIGH
-    spread = float(stats.t.ppf(HIGH, free)) * np.sqrt(np.mean([n / max(1, n - 1) for n in counts]))
+        return TAILS
+    spread = float(stats.t.ppf(TAILS[1], free)) * np.sqrt(np.mean([n / max(1, n - 1) for n in counts]))
     tail = float(stats.norm.sf(spread))
     return tail, 1 - tail
