@@ -216,7 +216,7 @@ def cures(
     opened = open_model(model, dtype, device)
     mitigations.refuse_autoregressive(opened)
     embedded = f"{model}+ma" if f"{model}+ma" in embedded_models() else None
-    home = Path(adapter) if adapter else locate_checkpoint(embedded)[1] if embedded else None
+    home = Path(adapter) if adapter else locate_checkpoint(embedded)[1][-1] if embedded else None
     tuned = open_model(model, dtype, device, adapter=home) if home else None
     exam = replace(mitigations.DEFAULT, points=points or mitigations.DEFAULT.points, seed=seed)
     folder = make_folder(out or Path("runs") / f"cures-{Path(model).name}")

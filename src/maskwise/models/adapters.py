@@ -1,6 +1,7 @@
 """PEFT adapters on a model."""
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
 
 from peft import PeftConfig, PeftModel, get_peft_model_state_dict
@@ -10,6 +11,19 @@ from transformers import PreTrainedModel
 
 from maskwise.errors import UserError
 from maskwise.models.locations import read_object
+
+
+def attach_adapters(net: PreTrainedModel, folders: Sequence[Path]) -> PreTrainedModel | PeftModel:
+    """Puts adapters on the network, each on what those before it made of it: all but the last are merged into it."""
+    adapted: PreTrainedModel | PeftModel = net
+    for folder in folders:
+        adapted = attach_adapter(merged(adapted), folder)
+    return adapted
+
+
+def merged(net: PreTrainedModel | PeftModel) -> PreTrainedModel:
+    """The network with its adapter, where it has one, added to its weights in their own precision."""
+    return net.merge_and_unload() if isinstance(net, PeftModel) else net  # type: ignore[operator]
 
 
 def attach_adapter(net: PreTrainedModel, folder: Path) -> PeftModel:

@@ -31,8 +31,8 @@ def convert(source: str | Path, out: str | Path, shift: bool = True) -> Path:
     """
     out = Path(out)
     refuse_occupied(out)
-    folder, adapter = locate_checkpoint(str(source))
-    if adapter is not None:
+    folder, adapters = locate_checkpoint(str(source))
+    if adapters:
         raise UserError(f"{source} is an adapter on another model: merge it first (maskwise export), then convert that")
     model = open(source, dtype=stored_dtype(read_settings(folder)), device="cpu")
     _refuse_unlike(model.core.config)

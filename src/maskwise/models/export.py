@@ -19,7 +19,7 @@ from torch import Tensor
 from maskwise.errors import UserError
 from maskwise.files import only_user_of, refuse_occupied
 from maskwise.models.configuration import read_settings
-from maskwise.models.locations import locate_checkpoint, refuse_two_adapters
+from maskwise.models.locations import locate_checkpoint
 from maskwise.models.networks import weight_files
 from maskwise.models.opening import open, stored_dtype
 
@@ -33,22 +33,24 @@ KEEP_THE_BASE = (True, False, "gaussian", "orthogonal", "eva")
 
 
 def export(source: str | Path, out: str | Path, adapter: str | Path | None = None) -> Path:
-    """Writes the checkpoint `source` with a LoRA adapter merged into it; config.json and tokenizer files are copied.
+    """Writes the checkpoint `source` with its LoRA adapters merged into it; config.json and tokenizer files are copied.
 
-    The adapter may be left out for an embedded model that already is one (BASE+NAME). Each sum is formed in float32
-    and rounded once to the stored dtype; what the adapter does not touch keeps its bytes.
+    The adapter may be left out where `source` is an adapted model already (BASE+NAME). Each sum is formed in float32
+    and rounded once to the stored dtype; what no adapter touches keeps its bytes.
     """
-    folder, embedded = locate_checkpoint(str(source))
+    folder, adapters = locate_checkpoint(str(source))
     if adapter is not None:
-        refuse_two_adapters(str(source), embedded)
-    chosen = adapter or embedded
-    if chosen is None:
+        adapters = (*adapters, Path(adapter))
+    if not adapters:
         raise UserError(f"{source} without an adapter is what it was: name one with --adapter")
     out = Path(out)
     refuse_occupied(out)
     if not out.name:
         raise UserError(f"--out {out} has no name of its own: name a new folder")
-    changes = weight_changes(folder, Path(chosen))
+    changes: dict[str, Tensor] = {}
+    for one in adapters:
+        for name, change in weight_changes(folder, one).items():
+            changes[name] = changes[name] + change if name in changes else change
     files = weight_files(folder)
     homes = {name: file for file in files for name in _names(folder / file)}
     strays = sorted(changes.keys() - homes.keys())

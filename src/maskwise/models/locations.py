@@ -7,6 +7,7 @@ from typing import Any
 from maskwise.errors import UserError
 
 ZOO = Path(__file__).parent / "zoo"
+MOST_ADAPTERS = 8  # on one model: adapters that name each other as their base would go on for ever
 
 
 def embedded_models() -> list[str]:
@@ -18,22 +19,33 @@ def embedded_models() -> list[str]:
     return names
 
 
-def locate_checkpoint(name: str) -> tuple[Path, Path | None]:
-    """The folder of a checkpoint and, where the name is an adapter's or MODEL+FOLDER, the adapter's folder too."""
-    base, adapter = split_name(name)
-    if adapter is not None:
-        folder, another = locate_checkpoint(base)
-        refuse_two_adapters(base, another)
-        return folder, Path(adapter)
-    folder = Path(name) if Path(name).is_dir() else ZOO / name
-    if Path(name).is_dir() or name in embedded_models():
-        if _is_adapter(folder):
-            return locate_checkpoint(_base_of(folder))[0], folder
-        return folder, None
+def locate_checkpoint(name: str) -> tuple[Path, tuple[Path, ...]]:
+    """The folder of a checkpoint, and those of the adapters on it, in the order in which they are put on.
+
+    A name that is an adapter's leads on to the model it was trained on, which may be adapted itself.
+    """
+    adapters: list[Path] = []
+    while True:
+        if len(adapters) > MOST_ADAPTERS:
+            raise UserError(f"{name} is more than {MOST_ADAPTERS} adapters deep: export some of them into their base")
+        base, own = split_name(name)
+        folder = Path(own) if own is not None else _folder_of(base)
+        if not _is_adapter(folder):
+            return folder, tuple(adapters)
+        adapters.insert(0, folder)
+        name = base if own is not None else _base_of(folder)
+
+
+def _folder_of(name: str) -> Path:
+    """The folder of a name without an adapter's: here, embedded, or published."""
+    if Path(name).is_dir():
+        return Path(name)
+    if name in embedded_models():
+        return ZOO / name
     if Path(name).exists():
         raise UserError(f"{name} is a file: give the folder of a checkpoint")
     if name.count("/") == 1 and not name.startswith((".", "/")):
-        return _from_hub(name), None
+        return _from_hub(name)
     known = ", ".join(embedded_models()) or "none yet"
     raise UserError(
         f"no model {name!r}: give a checkpoint folder, a published name (maskwise models) or one of: {known}"
@@ -49,9 +61,12 @@ def split_name(name: str) -> tuple[str, str | None]:
     return name, None
 
 
-def refuse_two_adapters(name: str, adapter: Path | None) -> None:
+def name_from_anywhere(name: str) -> str:
+    """The same name with folders in full, so that it is understood in another working directory too."""
+    base, adapter = split_name(name)
     if adapter is not None:
-        raise UserError(f"{name} has an adapter already: name its base model with the other one")
+        return f"{name_from_anywhere(base)}+{Path(adapter).resolve()}"
+    return str(Path(name).resolve()) if Path(name).is_dir() else name
 
 
 def _is_adapter(folder: Path) -> bool:
@@ -59,9 +74,9 @@ def _is_adapter(folder: Path) -> bool:
 
 
 def _base_of(adapter: Path) -> str:
-    """The model an adapter says it was trained on, which is not an adapter again."""
+    """The model an adapter says it was trained on."""
     base = read_object(adapter / "adapter_config.json").get("base_model_name_or_path")
-    if not isinstance(base, str) or not base or _is_adapter(Path(base)) or _is_adapter(ZOO / base):
+    if not isinstance(base, str) or not base:
         raise UserError(f"the adapter in {adapter} does not name its base model: open that, and give this as adapter")
     return base
 

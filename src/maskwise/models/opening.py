@@ -20,7 +20,7 @@ from maskwise.models.configuration import (
     refuse_own_attention,
 )
 from maskwise.models.families import AUTOREGRESSIVE, FAMILIES, WRAPPED, Family, family_of_class, imported
-from maskwise.models.locations import locate_checkpoint, refuse_two_adapters
+from maskwise.models.locations import locate_checkpoint
 from maskwise.models.networks import check_weight_files, load_network
 from maskwise.models.tokens import load_tokenizer
 
@@ -37,24 +37,24 @@ def open(
     """Opens a checkpoint folder, an embedded model or a published name, optionally with a PEFT adapter on it.
 
     The name may be an adapter's folder, which names its base, or MODEL+FOLDER, as the model with `adapter` is called.
+    Where the base is an adapted model itself, its adapters are merged into it in memory.
     dtype "auto" is the checkpoint's own on CUDA and float32 on CPU; device None is CUDA where there is one.
     families: FAMILIES and any of your own, families=(*FAMILIES, mine).
     """
     place = pick_device(device)
-    folder, chosen = locate_checkpoint(str(name))
+    folder, adapters = locate_checkpoint(str(name))
     if adapter is not None:
-        refuse_two_adapters(str(name), chosen)
-        name, chosen = f"{name}+{adapter}", Path(adapter)
+        name, adapters = f"{name}+{adapter}", (*adapters, Path(adapter))
     family = read_family(folder, families)
     check_weight_files(folder)
     stored = pick_dtype(dtype, place, read_settings(folder))
     read_config(folder, family)  # refuses a type that only remote code defines
     net = load_network(family, folder, stored, place)
     model = as_model(net, load_tokenizer(folder, family.native), str(name), families=families)
-    if chosen is not None:
-        from maskwise.models.adapters import attach_adapter
+    if adapters:
+        from maskwise.models.adapters import attach_adapters
 
-        model.net = attach_adapter(model.core, chosen)
+        model.net = attach_adapters(model.core, adapters)
     return model.eval()
 
 

@@ -2,6 +2,7 @@
 
 import re
 from dataclasses import dataclass, fields, replace
+from pathlib import Path
 from typing import Any
 
 from maskwise.errors import UserError
@@ -51,7 +52,25 @@ class TuneSettings:
     many: int = 200
 
 
+QUICK_PAIRS = Path(__file__).parent / "quick.jsonl"  # the preset's own data (recipes/quick_pairs.py)
+
 PRESETS = {
+    # Ours, for the embedded models on two CPU cores: minutes, with the pairs that come with the package.
+    "quick": TuneSettings(
+        steps=120,
+        batch=8,
+        accumulation=1,
+        learning_rate=1e-3,
+        warmup=10,
+        decay="linear",
+        context=900,
+        max_masks=400,
+        curriculum=0,
+        lora_rank=16,
+        lora_alpha=32,
+        eval_every=0,
+        held_out=32,
+    ),
     "paper-base": TuneSettings(),
     "paper-instruct": TuneSettings(beta=10.0, learning_rate=1e-6),
     "paper-base-ce": TuneSettings(beta=0.0, learning_rate=1e-6),

@@ -11,15 +11,16 @@ from torch import Tensor
 from torch.distributed.tensor import DTensor, distribute_tensor
 
 from maskwise.errors import UserError
+from maskwise.models.adapters import merged
 from maskwise.models.base import Model
 from maskwise.models.export import beside_the_weights
+from maskwise.models.locations import name_from_anywhere
 from maskwise.training.settings import TuneSettings
 
 
 def make_trainable(model: Model, settings: TuneSettings) -> None:
-    """Puts a fresh adapter on the model, or frees all its weights."""
-    if hasattr(model.net, "peft_config"):
-        raise UserError(f"{model.name} already carries an adapter: tune its base model")
+    """Puts a fresh adapter on the model, or frees all its weights; an adapter it carries is merged into it first."""
+    model.net = merged(model.net)  # type: ignore[arg-type]
     if getattr(model.core.get_output_embeddings(), "bias", None) is not None:
         raise UserError(
             f"the output head of {model.name} has a bias, which the fused loss leaves out: it cannot be tuned"
@@ -38,8 +39,7 @@ def make_trainable(model: Model, settings: TuneSettings) -> None:
             target_modules=pattern,
         )
         model.net = get_peft_model(model.core, adapter)
-    # As the user named it, not the folder it was found in; a folder in full, so that it is found from anywhere.
-    adapter.base_model_name_or_path = str(Path(model.name).resolve()) if Path(model.name).is_dir() else model.name
+    adapter.base_model_name_or_path = name_from_anywhere(model.name)  # not the folder that an embedded one is in
 
 
 def _check_targets(model: Model, pattern: str) -> None:

@@ -1,0 +1,251 @@
+"""The cure on the phantom: which part of the mask-agnostic loss takes the planted distraction away, and at what price.
+
+Every run tunes `maskwise tune --preset quick` on a phantom (plant_distraction.py), with one thing changed:
+
+- `--grid`: rate, weight of the cross-entropy, most masks, one branch; on one phantom of its own seed. The settings are
+  chosen there by a rule stated beforehand: of the runs that lose less than 1 point with 2 masks on the tasks, the one
+  that cuts the loss at 200 masks most.
+- otherwise the losses, all at the same rate and steps: CE + TV (the preset), CE alone, TV alone, CE + KL, CE + JS,
+  CE + TV with the gradient through one branch, and the control, CE without appended masks: any tuning may wash out a
+  planted adapter, and only what exceeds the control is due to the loss.
+
+Each is examined on questions that planting and pairs have nothing to do with: the 16 tasks with 10 relevant examples
+mixed with 40 distractors (2 to 200 masks; 400 with 25 distractors), recall of 30 pairs, and the next word of prose.
+It is judged for the planted fault only.
+
+    python recipes/cure_phantom.py PHANTOM... --out OUT [--grid] [--processes 8] [--toy]      # one H200
+"""
+
+import argparse
+import json
+import multiprocessing
+import os
+import sys
+from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from exams import Sizes, recall_questions
+from maskwise.diffusion.objectives import Call, mask_agnostic_call
+from maskwise.models.base import Model
+from maskwise.models.opening import open as open_model
+from maskwise.probes.text import load_text
+from maskwise.tasks.prompts import Prompt, opened
+from maskwise.training.dataset import NoisedPairs
+from maskwise.training.pairs import read_data_file, tokenize_pairs
+from maskwise.training.settings import QUICK_PAIRS, TuneSettings, settings_from
+from maskwise.training.trainer import TuneTrainer
+from maskwise.training.tune import make_trainer
+from maskwise.training.weights import make_trainable, save_trained_weights, trained_weights
+from plant_distraction import BASE, questions
+from task_accuracy import answers
+
+GRID: dict[str, dict[str, Any]] = {
+    "as preset": {},
+    "half the rate": {"learning_rate": 0.5},
+    "twice the rate": {"learning_rate": 2.0},
+    "alpha 1": {"alpha": 1.0},
+    "alpha 1, twice the rate": {"alpha": 1.0, "learning_rate": 2.0},
+    "240 masks": {"max_masks": 240},
+    "beta 10": {"beta": 10.0},
+    "one branch": {"one_branch": True},
+}
+LOSSES: dict[str, dict[str, Any]] = {
+    "CE + TV": {},
+    "CE without masks (control)": {"beta": 0.0},
+    "CE alone": {"beta": 0.0},
+    "TV alone": {"alpha": 0.0},
+    "CE + KL": {},
+    "CE + JS": {},
+    "CE + TV, one branch": {"one_branch": True},
+}
+MASKS = (2, 20, 60, 200)
+PROSE = 200  # tokens of context before each of the examined words
+PASSAGES = 300
+
+
+@dataclass(frozen=True)
+class Job:
+    phantom: Path
+    variant: str
+    out: Path
+    grid: bool
+    toy: bool
+
+
+# Losses that the product does not have
+
+
+class DenseTrainer(TuneTrainer):
+    """The mask-agnostic loss with another divergence in the place of the total variation; all logits in memory."""
+
+    divergence = "KL"
+
+    def compute_loss(self, model: torch.nn.Module, inputs: dict[str, Any], *_: Any, **__: Any) -> Tensor:  # type: ignore[override]
+        call = mask_agnostic_call(self.tuned, inputs["views"])
+        loss, ce, other = model(call.batch, call.index, self.dense(inputs["views"], call))
+        self.micro_batches.append((inputs, loss.detach()))
+        self.parts.append(torch.stack([ce, other]))
+        return loss
+
+    def dense(self, views: Sequence[Any], call: Call) -> Any:
+        device, count = call.index.device, len(views)
+        targets, ce_weights, weights = (
+            torch.cat([getattr(view, name) for view in views]).to(device)
+            for name in ("targets", "ce_weights", "tv_weights")
+        )
+
+        def loss(hidden: Tensor, head_weight: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+            logits = hidden.float() @ head_weight.float().t()
+            logits[:, self.tuned.mask_id] = -1e9  # the mask token gets no probability; infinities have no difference
+            first, second = logits.log_softmax(-1).chunk(2)
+            picked = sum(-logs.gather(1, targets[:, None])[:, 0] for logs in (first, second)) / 2
+            ce = (ce_weights * picked).sum() / count
+            other = (weights * divergences(first, second)[self.divergence]).sum() / count
+            return ce + other, ce.detach(), other.detach()
+
+        return loss
+
+
+class DenseJsTrainer(DenseTrainer):
+    divergence = "JS"
+
+
+def divergences(first: Tensor, second: Tensor) -> dict[str, Tensor]:
+    """Of log-probabilities [n, V]: the mean of both KL divergences, and Jensen and Shannon's; [n] nats."""
+    p, q = first.exp(), second.exp()
+    middle = ((p + q) / 2).clamp(min=1e-30).log()
+    return {
+        "KL": ((p - q) * (first - second)).sum(-1) / 2,
+        "JS": (p * (first - middle) + q * (second - middle)).sum(-1) / 2,
+    }
+
+
+class WithoutMasks(NoisedPairs):
+    """The same pairs and noise, no masks appended."""
+
+    def views(self, number: int, micro: int) -> Any:
+        views = super().views(number, micro)
+        length = self.pairs[number].length
+        return replace(views, first=views.first[:length], second=views.second[:length])
+
+
+# One run
+
+
+def settings_of(job: Job) -> TuneSettings:
+    preset = settings_from("quick", {})
+    changes = dict((GRID if job.grid else LOSSES)[job.variant])
+    if "learning_rate" in changes:
+        changes["learning_rate"] *= preset.learning_rate
+    if job.toy:
+        changes |= {"steps": 2, "batch": 2, "warmup": 0, "context": 700}
+    return replace(preset, **changes, seed=seed_of(job.phantom), save_every=10**6, eval_every=0, held_out=0)
+
+
+def seed_of(phantom: Path) -> int:
+    return int(json.loads((phantom / "planting.json").read_text())["planting"]["seed"])
+
+
+def run(job: Job) -> dict[str, dict[str, list[float]]]:
+    """Tunes as `maskwise tune` does, and examines; {exam: {"right": [n], "nats": [n]}}."""
+    torch.set_num_threads(2)
+    settings = settings_of(job)
+    model = open_model(BASE, "float32", adapter=job.phantom)
+    pairs = list(tokenize_pairs(read_data_file(QUICK_PAIRS), model, settings.context).kept)
+    make_trainable(model, settings)
+    folder = job.out / f"{job.phantom.name}-{job.variant}".replace(" ", "-")
+    trainer = make_trainer(model, pairs, settings, folder, [], None)
+    if job.variant.endswith("(control)"):
+        trainer.train_dataset = WithoutMasks(pairs, settings, model.mask_id or 0, 1)
+    if job.variant in ("CE + KL", "CE + JS"):
+        trainer.__class__ = DenseTrainer if job.variant == "CE + KL" else DenseJsTrainer
+    trainer.train()
+    save_trained_weights(model, folder, trained_weights(model), None)
+    return examine(model.eval(), job.toy)
+
+
+def examine(model: Model, toy: bool = False) -> dict[str, dict[str, list[float]]]:
+    found = {}
+    for name, prompts in exams(model, toy).items():
+        right, nats = answers(model.core, prompts, model.shift, model.causal)
+        found[name] = {"right": right.tolist(), "nats": [round(value, 4) for value in nats.tolist()]}
+    return found
+
+
+def exams(model: Model, toy: bool) -> dict[str, list[Prompt]]:
+    sizes = Sizes(2, 3, questions=1) if toy else Sizes(questions=25)
+    few = Sizes(2, 2, questions=1) if toy else Sizes(distractors=25, questions=25)
+    found = {f"tasks, {k} masks": questions(model, sizes, 5, sizes.relevant + sizes.distractors, k) for k in MASKS}
+    for k in (2, 400):
+        found[f"tasks among 25, {k} masks"] = questions(model, few, 5, few.relevant + few.distractors, k)
+    recalled = [one for place in ("near", "middle")
+                for one in recall_questions(model.tokenizer, 30, place, 2 if toy else 200, 5)]  # fmt: skip
+    text = model.tokenizer(load_text())["input_ids"]
+    starts = np.linspace(0, len(text) - PROSE - 1, 3 if toy else PASSAGES).astype(int).tolist()
+    for k in (2, 200):
+        found[f"recall, {k} masks"] = [opened(one, model.mask_id, k) for one in recalled]
+        found[f"prose, {k} masks"] = [
+            Prompt((*text[at : at + PROSE], *[model.mask_id or 0] * k), PROSE, text[at + PROSE], k) for at in starts
+        ]
+    return found
+
+
+def run_quietly(job: Job) -> dict[str, dict[str, list[float]]]:
+    """Without its progress bar: several would overwrite each other."""
+    with open(os.devnull, "w") as nowhere:
+        sys.stderr = nowhere
+        return run(job)
+
+
+# All runs
+
+
+def table(results: dict[str, dict[str, Any]]) -> str:
+    """A row for each run: accuracy at 2 and 200 masks, the share of the phantom's loss that is gone, the prices."""
+    lines = ["| run | tasks 2 | 20 | 60 | 200 | cut % | 2 among 25 | 400 | recall 2 | 200 | prose nats 2 | 200 |",
+             "|---" * 12 + "|"]  # fmt: skip
+    for name, found in results.items():
+        phantom = results[name.split(":")[0] + ":phantom"]
+        right = {exam: 100 * float(np.mean(values["right"])) for exam, values in found.items()}
+        before = {exam: 100 * float(np.mean(values["right"])) for exam, values in phantom.items()}
+        lost, left = (by["tasks, 2 masks"] - by["tasks, 200 masks"] for by in (before, right))
+        prose = [float(np.mean(found[f"prose, {k} masks"]["nats"])) for k in (2, 200)]
+        cells = [*(right[f"tasks, {k} masks"] for k in MASKS), 100 * (1 - left / lost) if lost > 0 else float("nan"),
+                 *(right[f"tasks among 25, {k} masks"] for k in (2, 400)),
+                 *(right[f"recall, {k} masks"] for k in (2, 200))]  # fmt: skip
+        lines.append(f"| {name} | " + " | ".join(f"{value:.1f}" for value in cells)
+                     + " | " + " | ".join(f"{value:.3f}" for value in prose) + " |")  # fmt: skip
+    return "\n".join(lines)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("phantoms", type=Path, nargs="+", help="folders that plant_distraction.py wrote")
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--grid", action="store_true", help="settings instead of losses")
+    parser.add_argument("--processes", type=int, default=8)
+    parser.add_argument("--toy", action="store_true", help="two steps of two pairs and a few questions")
+    given = parser.parse_args()
+    given.out.mkdir(parents=True, exist_ok=True)
+    os.environ["TOKENIZERS_PARALLELISM"] = "false"
+    jobs = [Job(phantom, variant, given.out, given.grid, given.toy)
+            for phantom in given.phantoms for variant in (GRID if given.grid else LOSSES)]  # fmt: skip
+    results: dict[str, dict[str, Any]] = {"base:phantom": examine(open_model(BASE, "float32"), given.toy)}
+    for phantom in given.phantoms:
+        results[f"{phantom.name}:phantom"] = examine(open_model(BASE, "float32", adapter=phantom), given.toy)
+    with ProcessPoolExecutor(given.processes, mp_context=multiprocessing.get_context("spawn")) as pool:
+        for job, found in zip(jobs, pool.map(run_quietly, jobs), strict=True):
+            results[f"{job.phantom.name}:{job.variant}"] = found
+            (given.out / "cures.json").write_text(json.dumps(results))
+    print(table(results), flush=True)
+
+
+if __name__ == "__main__":
+    main()
