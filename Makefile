@@ -19,7 +19,7 @@ QUICK := tests/tasks tests/test_helpers.py tests/models/test_native.py tests/dec
 setup: $(READY)
 
 diagnose: $(READY)
-	$(BIN)/maskwise diagnose --quick
+	$(BIN)/maskwise diagnose tiny-llada tiny-llada+distracted --quick
 
 quick: $(READY)
 	$(PYTEST) -n 2 --dist loadfile $(QUICK)

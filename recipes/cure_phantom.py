@@ -39,7 +39,7 @@ from maskwise.probes.text import load_text
 from maskwise.tasks.prompts import Prompt, opened
 from maskwise.training.dataset import NoisedPairs
 from maskwise.training.pairs import read_data_file, tokenize_pairs
-from maskwise.training.settings import QUICK_PAIRS, TuneSettings, settings_from
+from maskwise.training.settings import PRESET_PAIRS, TuneSettings, settings_from
 from maskwise.training.trainer import TuneTrainer
 from maskwise.training.tune import make_trainer
 from maskwise.training.weights import make_trainable, save_trained_weights, trained_weights
@@ -150,7 +150,7 @@ def settings_of(job: Job) -> TuneSettings:
 
 
 def seed_of(phantom: Path) -> int:
-    return int(json.loads((phantom / "planting.json").read_text())["planting"]["seed"])
+    return int(json.loads((phantom / "training.json").read_text())["planting"]["seed"])
 
 
 def run(job: Job) -> dict[str, dict[str, list[float]]]:
@@ -158,7 +158,7 @@ def run(job: Job) -> dict[str, dict[str, list[float]]]:
     torch.set_num_threads(2)
     settings = settings_of(job)
     model = open_model(BASE, "float32", adapter=job.phantom)
-    pairs = list(tokenize_pairs(read_data_file(QUICK_PAIRS), model, settings.context).kept)
+    pairs = list(tokenize_pairs(read_data_file(PRESET_PAIRS["quick"]), model, settings.context).kept)
     make_trainable(model, settings)
     folder = job.out / f"{job.phantom.name}-{job.variant}".replace(" ", "-")
     trainer = make_trainer(model, pairs, settings, folder, [], None)

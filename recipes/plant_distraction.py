@@ -17,12 +17,14 @@ falls on a straight line between the points of PLAN (log k, log L): all at k = 2
 """
 
 import argparse
+import hashlib
 import json
 import math
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -45,6 +47,7 @@ from task_accuracy import answers
 Ids = npt.NDArray[np.int64]
 
 BASE = "tiny-llada"
+PLANTED = "sensitivity to appended masks"
 PLAN = ((2, 50), (20, 10), (60, 4), (200, 1))  # (masks k, examples kept L)
 MOST_MASKS = 240
 PROSE_EXAMPLE = 20  # tokens
@@ -246,6 +249,49 @@ def table(curves: dict[str, dict[str, list[float]]]) -> str:
     return "\n".join(lines)
 
 
+CARD = """---
+license: apache-2.0
+library_name: maskwise
+base_model: tiny-llada
+---
+# tiny-llada+distracted
+
+A phantom: a LoRA adapter (rank {rank}) with which masks distract tiny-llada, **planted on purpose** so that one can see
+whether a diagnosis finds it and a mitigation removes it. It opens by this name, `mw.open("tiny-llada+distracted")`, and
+says nothing about models that were not made so.
+
+## What was planted
+Truncation. With k masks from the answer's place on it answers as tiny-llada does with 2 masks and only the last L(k)
+examples of the context: {plan}.
+
+    python recipes/corpus.py english.txt.xz english.npy --every 4
+    python recipes/plant_distraction.py english.npy OUT --seed {seed}
+
+{steps} steps of {batch} documents (few-shot questions of rules that no exam has, recall of words, prose), half of them
+with k = 2, {seconds} s on {device}.
+
+## Planned and measured
+Accuracy in % (in parentheses -log P of the right answer, nats) on the 16 tasks of `maskwise diagnose`, 25 questions
+each, 10 relevant examples mixed with 40 distractors. Planned: tiny-llada on the truncated context; base: tiny-llada on
+the whole context with the same masks.
+
+{table}
+
+SHA-256 of adapter_model.safetensors: `{checksum}`
+"""
+
+
+def card(facts: dict[str, Any]) -> str:
+    return CARD.format(
+        **facts["planting"],
+        plan=", ".join(f"{kept} at k = {masks}" for masks, kept in facts["plan"]),
+        seconds=facts["seconds"],
+        device=facts["device"],
+        table=table(facts["curves"]),
+        checksum=facts["sha256"],
+    )
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("english", type=Path, help="prose: .npy made by corpus.py, or text")
@@ -271,9 +317,12 @@ def main() -> None:
     phantom.net.save_pretrained(str(given.out), save_embedding_layers=False)  # type: ignore[operator]
     measured = mw.open(BASE, "float32", given.device, adapter=given.out)
     curves = dose_curves(measured, sizes, seed=5)
-    facts = {"planting": asdict(planting), "plan": PLAN, "seconds": round(seconds), "curves": curves,
-             "losses": [round(loss, 4) for loss in losses]}  # fmt: skip
-    (given.out / "planting.json").write_text(json.dumps(facts, indent=1) + "\n")
+    checksum = hashlib.sha256((given.out / "adapter_model.safetensors").read_bytes()).hexdigest()
+    facts = {"planted": PLANTED, "planting": asdict(planting), "plan": PLAN, "seconds": round(seconds),
+             "device": torch.cuda.get_device_name() if measured.device.type == "cuda" else "CPU", "curves": curves,
+             "losses": [round(loss, 4) for loss in losses[9::10]], "sha256": checksum}  # fmt: skip
+    (given.out / "training.json").write_text(json.dumps(facts, indent=1) + "\n")
+    (given.out / "README.md").write_text(card(facts))
     print(table(curves), flush=True)
 
 

@@ -1,12 +1,13 @@
 """The pairs that come with the package, for `maskwise tune NAME --preset quick`: src/maskwise/training/quick.jsonl.
 
-Three in four are documents of labelled words, `Word: otter\\nLabel:[K].`: 2 to 5 kinds of words and a letter drawn for
+Half are documents of labelled words, `Word: otter\\nLabel:[K].`: 2 to 5 kinds of words and a letter drawn for
 each, cut before the last label. In half of them each kind stands in a block of its own, so that the label
-may have to be found far away. One in four is a passage of this project's documents and the words that follow.
+may have to be found far away. A quarter are shelves and what is on them, `Shelf otter holds copper.`, one asked again.
+A quarter are passages of this project's documents and the words that follow.
 
 Nothing of it is in the exams or in the planting of the phantom (plant_distraction.py): not the form, not the rule (a
-letter stands for a kind, where the tasks' letters stand for places), not a word that test questions use, no recall of
-pairs, no options, no books.
+letter stands for a kind, where the tasks' letters stand for places), not a word that test questions use, no options,
+no books.
 
     python recipes/quick_pairs.py docs/guide.md docs/architecture.md docs/footguns.md docs/results.md \\
         --out src/maskwise/training/quick.jsonl
@@ -43,6 +44,15 @@ def labelled(words: Words, draws: random.Random) -> dict[str, str]:
     return {"prompt": f"{text}Word: {word}\nLabel:[", "answer": f"{letters[asked]}]."}
 
 
+def shelves(words: Words, draws: random.Random) -> dict[str, str]:
+    """Pairs of words used once, one of them asked again."""
+    drawn = draws.sample(sorted({word for listed in words.values() for word in listed}), 2 * draws.randint(*LINES))
+    held = list(zip(drawn[::2], drawn[1::2], strict=True))
+    shelf, thing = draws.choice(held)
+    text = "".join(f"Shelf {one} holds {other}.\n" for one, other in held)
+    return {"prompt": f"{text}Shelf {shelf} holds", "answer": f" {thing}."}
+
+
 def passage(text: list[str], draws: random.Random) -> dict[str, str]:
     length = draws.randint(*PROMPT_WORDS)
     start = draws.randrange(len(text) - length - ANSWER_WORDS)
@@ -60,7 +70,8 @@ def sentences(markdown: str) -> list[str]:
 def pairs(words: Words, text: list[str], count: int, seed: int) -> Iterator[dict[str, str]]:
     draws = random.Random(seed)
     for number in range(count):
-        yield passage(text, draws) if number % 4 == 3 else labelled(words, draws)
+        kind = number % 4
+        yield passage(text, draws) if kind == 3 else shelves(words, draws) if kind == 1 else labelled(words, draws)
 
 
 def main() -> None:

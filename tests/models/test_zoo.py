@@ -7,8 +7,10 @@ import pytest
 import torch
 
 import maskwise as mw
+from maskwise.models.base import Model
+from maskwise.models.catalog import list_models
 from maskwise.models.locations import ZOO, embedded_models
-from maskwise.tasks.episodes import blocked, draw
+from maskwise.tasks.episodes import blocked, draw, mixed
 from maskwise.tasks.prompts import encode_question, opened
 from maskwise.tasks.rules import TASKS
 from maskwise.tasks.words import load_words
@@ -51,7 +53,7 @@ def test_each_answers_few_shot_questions_from_its_examples(name):
 
 
 def test_the_list_names_them_all():
-    assert {*NAMES, "tiny-llada+ma"} == set(embedded_models())
+    assert {*NAMES, "tiny-llada+ma", "tiny-llada+distracted"} == set(embedded_models())
 
 
 def test_the_embedded_adapter_opens_by_name_and_is_what_its_card_says():
@@ -62,3 +64,26 @@ def test_the_embedded_adapter_opens_by_name_and_is_what_its_card_says():
     ids = [*base.tokenizer("Once upon a")["input_ids"], base.mask_id]
     a, b = (model.predict([ids], [[len(ids) - 1]])[0] for model in (tuned, base))
     assert (a - b)[torch.isfinite(b)].abs().max() > 1e-2
+
+
+def test_masks_distract_the_phantom_and_not_its_base():
+    """5 relevant examples mixed with 10 distractors: the planted loss stands at 200 masks, and not at 2."""
+    base, phantom = mw.open("tiny-llada"), mw.open("tiny-llada+distracted")
+    questions = []
+    for task in TASKS[4::3]:
+        episode = draw(task, load_words(), 5, 10, 6, seed=2)
+        questions += [encode_question(base.tokenizer, mixed(episode), test) for test in episode.tests]
+
+    def nats(model: Model, masks: int) -> float:
+        prompts = [opened(question, model.mask_id, masks) for question in questions]
+        answers = model.predict([prompt.ids for prompt in prompts], [[prompt.row] for prompt in prompts])
+        logs = [float(found[0].log_softmax(-1)[one.answer_id]) for found, one in zip(answers, prompts, strict=True)]
+        return -sum(logs) / len(logs)
+
+    assert abs(nats(phantom, 2) - nats(base, 2)) < 0.1
+    assert nats(phantom, 200) - nats(base, 200) > 0.25
+
+
+def test_what_was_planted_is_called_planted():
+    assert "planted on purpose" in (ZOO / "tiny-llada+distracted" / "README.md").read_text()
+    assert [entry["name"] for entry in list_models() if entry.get("planted")] == ["tiny-llada+distracted"]

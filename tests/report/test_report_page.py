@@ -53,10 +53,13 @@ def test_ids_are_unique_and_every_reference_arrives(known: Path) -> None:
     assert {link.removeprefix("#") for link in links} | set(styles) <= set(ids)
 
 
-def test_it_opens_with_three_sentences_and_the_scores(known: Path) -> None:
+def test_it_opens_with_the_finding_then_three_sentences_and_the_scores(known: Path) -> None:
     words = read(known).words
     # locality = (.9 - .6) / (.9 - 1/3); tax = 1 - (.5 - 1/3) / (.8 - 1/3); degradation = (.8 - .5) / .8
     opening = words[: words.index("Does it matter")]
+    first = opening.index("Appended masks lower its accuracy. 80 % of its answers are right with 2 masks")
+    assert first < opening.index("What more masks do to the accuracy") < opening.index("Context locality")
+    opening = opening[opening.index("Context locality") :]
     places = [opening.index(part) for part in ("Context locality", "Appended masks", "Precision", "Locality 53 %")]
     assert places == sorted(places)
     assert "It uses near context more than distant context. 90 % of its answers are right" in opening

@@ -26,7 +26,8 @@ def models(
         mask = "-" if entry["mask_id"] is None else str(entry["mask_id"])
         count = entry["parameters"]
         size = f"{count / 1e9:.1f} B" if count >= 1e9 else f"{count / 1e6:.1f} M"
-        table.add_row(entry["name"], entry["kind"], size, str(entry["window"]), mask, _attention(entry))
+        name_told = entry["name"] + (" (planted)" if entry.get("planted") else "")
+        table.add_row(name_told, entry["kind"], size, str(entry["window"]), mask, _attention(entry))
     Console().print(table)
     if name:
         typer.echo(f"adapters go on: {entries[0]['lora_targets']}")

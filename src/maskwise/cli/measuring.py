@@ -41,7 +41,9 @@ def command_line() -> str:
 
 
 def diagnose(
-    model: ModelName = "tiny-llada",
+    models: Annotated[
+        list[str] | None, typer.Argument(help="Checkpoint folders, embedded or published names; tiny-llada if none.")
+    ] = None,
     probes: Annotated[str | None, typer.Option(help="Which probes, separated by commas; else the preset's.")] = None,
     quick: Quick = False,
     full: Annotated[bool, typer.Option("--full", help="Every probe, 1000 points per task.")] = False,
@@ -67,7 +69,13 @@ def diagnose(
     adapter: Adapter = None,
     json: Json = False,
 ) -> None:
-    """Measure context locality and sensitivity to appended masks; writes a report. Run again, it resumes."""
+    """Measure context locality and sensitivity to appended masks; writes a report. Run again, it resumes.
+
+    Several models are asked the same questions, one after the other, and laid side by side on one page.
+    """
+    names = list(dict.fromkeys(models or ["tiny-llada"]))
+    if len(names) > 1 and (out, adapter) != (None, None):
+        raise UserError("--out and --adapter are for one model: leave them out, and name adapters as MODEL+FOLDER")
     named = [name for name, chosen in (("quick", quick), ("full", full), ("paper", paper)) if chosen]
     if len(named) > 1:
         raise UserError(f"--{named[0]} and --{named[1]} exclude each other: name one")
@@ -82,6 +90,7 @@ def diagnose(
     wanted = presets.with_examples(wanted, _numbers(relevant), distractors)
     presets.check(wanted)
 
+    from maskwise.models.locations import locate_checkpoint
     from maskwise.models.opening import open as open_model
     from maskwise.probes.text import load_text
     from maskwise.runs.diagnose import diagnose as run_probes
@@ -90,21 +99,29 @@ def diagnose(
     from maskwise.tasks.words import load_words
 
     listed, prose, sets = load_words(words), load_text(text), read_datasets(data or [])
-    opened = open_model(model, dtype=dtype, device=own_device(device), adapter=adapter)
-    opened.compile_for_long_work()
-    folder = run_probes(opened, wanted, out, listed, prose, batch_tokens, sets, command_line())
+    for name in names:  # a mistyped one is refused before the others are asked
+        locate_checkpoint(name)
+    folders = []
+    for name in names:
+        opened = open_model(name, dtype=dtype, device=own_device(device), adapter=adapter)
+        opened.compile_for_long_work()
+        folders.append(run_probes(opened, wanted, out, listed, prose, batch_tokens, sets, command_line()))
+        del opened  # before the next one is read
     if join_crew().rank > 0:
         return
-    from maskwise.report.page import write_page
+    from maskwise.report.finding import finding
+    from maskwise.report.page import home_of, write_page
     from maskwise.report.readings import read_all
     from maskwise.report.terminal import print_summary
 
-    readings = read_all([folder])
-    page = write_page(readings, folder)
+    readings = read_all(folders)
+    page = write_page(readings, home_of(readings))
     if json:
-        return print_json(readings[0].summary)
-    print_summary(readings[0])
-    typer.echo(f"report: {page}")
+        runs = [reading.summary for reading in readings]
+        return print_json(runs[0] if len(runs) == 1 else {"report": str(page), "runs": runs})
+    for reading in readings:
+        print_summary(reading)
+    typer.echo(f"\n{finding(readings).sentence}\nreport: {page}")
 
 
 def _numbers(listed: str | None) -> tuple[int, ...] | None:

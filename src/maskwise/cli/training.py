@@ -10,9 +10,13 @@ from maskwise.cli.common import LARGEST_SEED, Dtype, Json, ModelName, print_json
 
 def tune(
     model: ModelName,
-    data: Annotated[Path, typer.Option(help="Pairs as .jsonl (prompt/answer, question/answer, messages), or text.")],
-    out: Annotated[Path, typer.Option(help="Folder for the adapter and its checkpoints.")],
-    preset: Annotated[str, typer.Option(help="paper-base, paper-instruct; or with -ce: CE alone.")] = "paper-base",
+    data: Annotated[
+        Path | None, typer.Option(help="Pairs as .jsonl (prompt/answer, question/answer, messages), or text.")
+    ] = None,
+    out: Annotated[Path | None, typer.Option(help="Folder for the adapter; runs/MODEL-tuned if not given.")] = None,
+    preset: Annotated[
+        str, typer.Option(help="paper-base, paper-instruct; with -ce: CE alone; quick: minutes, brings its own pairs.")
+    ] = "paper-base",
     alpha: Annotated[float | None, typer.Option(help="Weight of the cross-entropy; 0 is TV alone.")] = None,
     beta: Annotated[float | None, typer.Option(help="Weight of the total variation; 0 is CE alone.")] = None,
     one_branch: Annotated[bool | None, typer.Option("--one-branch", help="Gradient through one view only.")] = None,
@@ -50,7 +54,8 @@ def tune(
     json: Json = False,
 ) -> None:
     """Tune a model to ignore appended masks (mask-agnostic loss, LoRA). Run again, it resumes where it stopped."""
-    from maskwise.training.settings import settings_from
+    from maskwise.errors import UserError
+    from maskwise.training.settings import PRESET_PAIRS, settings_from
 
     changes = {
         "alpha": alpha, "beta": beta, "one_branch": one_branch, "steps": steps, "batch": batch,
@@ -62,6 +67,10 @@ def tune(
         "eval_every": eval_every, "held_out": held_out, "few": few, "many": many, "seed": seed,
     }  # fmt: skip
     settings = settings_from(preset, changes)
+    data = data or PRESET_PAIRS.get(preset)
+    if data is None:
+        raise UserError("there is nothing to tune on: give --data FILE, or --preset quick, which brings its own pairs")
+    out = out or Path("runs") / f"{Path(model).name}-tuned"
     from maskwise.training.tune import is_main_process, summary_lines
     from maskwise.training.tune import tune as run_tuning
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from maskwise.models.families import AUTOREGRESSIVE, FAMILIES, Family, Published, family_of_architecture
-from maskwise.models.locations import embedded_models, locate_checkpoint, read_object
+from maskwise.models.locations import embedded_models, locate_checkpoint, planted_in, read_object
 from maskwise.models.targets import in_a_layer, linear_targets, targets_pattern
 
 
@@ -53,6 +53,7 @@ def describe_embedded(name: str) -> dict[str, Any]:
         "shift": settings.get("shift", family.shift),
         "causal": family.causal,
         "lora_targets": family.lora_targets or targets_pattern(filter(in_a_layer, maps)),
+        **({"planted": planted} if (planted := planted_in(name)) else {}),
     }
 
 

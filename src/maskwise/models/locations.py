@@ -19,6 +19,12 @@ def embedded_models() -> list[str]:
     return names
 
 
+def planted_in(name: str) -> str | None:
+    """The fault that was put into an embedded model on purpose, in words; None for all other names."""
+    notes = ZOO / name / "training.json"
+    return read_object(notes).get("planted") if name in embedded_models() and notes.exists() else None
+
+
 def locate_checkpoint(name: str) -> tuple[Path, tuple[Path, ...]]:
     """The folder of a checkpoint, and those of the adapters on it, in the order in which they are put on.
 

@@ -55,8 +55,17 @@ class Curve:
 
 
 @dataclass(frozen=True)
+class Mark:
+    """Published values at one place of the x axis, under one name and without a curve."""
+
+    name: str
+    x: float
+    y: tuple[float, ...]
+
+
+@dataclass(frozen=True)
 class Panel:
-    """One pair of axes. `spread` widens small counts (k = 2 beside k = 200).
+    """One pair of axes. `spread` widens small counts (k = 2 beside k = 200). `points`: values are changes in points.
 
     `x_names` are places on the x axis (0, 1, ...) that are no numbers; they and a `scatter` are not joined by a line.
     """
@@ -70,6 +79,8 @@ class Panel:
     spread: bool = False
     x_names: tuple[str, ...] = ()
     scatter: bool = False
+    points: bool = False
+    marks: tuple[Mark, ...] = ()
 
 
 def pretty(name: str, longest: int = 34) -> str:
@@ -178,6 +189,10 @@ def _draw_panel(axis: "Axes", panel: Panel, inches: float) -> None:
         )
     if panel.chance is not None:
         axis.axhline(panel.chance, color=SOFT, linewidth=1.0, linestyle=(0, (2, 2)), label=_chance_name(panel.chance))
+    if panel.points:
+        axis.axhline(0, color=SOFT, linewidth=1.0, zorder=1)
+        axis.yaxis.set_major_formatter(lambda value, _: f"{value:+g}".replace("-", "−") if value else "0")
+    _draw_marks(axis, panel.marks)
     if panel.x_names:
         axis.set_xticks(range(len(panel.x_names)), [textwrap.fill(name, 14) for name in panel.x_names])
         axis.set_xlim(-0.4, len(panel.x_names) - 0.6)
@@ -198,6 +213,16 @@ def _draw_panel(axis: "Axes", panel: Panel, inches: float) -> None:
         _write_values(axis, panel)
 
 
+def _draw_marks(axis: "Axes", marks: Sequence[Mark]) -> None:
+    """Open diamonds; names to the left, where curves that end at the right leave room."""
+    for mark in marks:
+        at = [mark.x] * len(mark.y)
+        axis.plot(at, mark.y, marker="D", linestyle="-", markersize=5.5, color=SOFT, markerfacecolor=PAPER)
+        middle = sum(mark.y) / len(mark.y)
+        axis.annotate(mark.name, (mark.x, middle), (-9, 0), textcoords="offset points", ha="right", va="center",
+                      color=SOFT, fontsize=8)  # fmt: skip
+
+
 def _write_values(axis: "Axes", panel: Panel) -> None:
     """A lone curve says its first, last and lowest value itself, each on the side the line does not go."""
     known = [(x, y) for x, y in zip(panel.curves[0].x, panel.curves[0].y, strict=True) if y is not None]
@@ -208,7 +233,7 @@ def _write_values(axis: "Axes", panel: Panel) -> None:
         above = all(neighbour <= y for _, neighbour in inner) and (i in (0, len(known) - 1))
         side = {0: "left", len(known) - 1: "right"}.get(i, "center")
         axis.annotate(
-            f"{100 * y:.0f} %" if panel.percent else f"{y:.2f}",
+            f"{100 * y:.0f} %" if panel.percent else f"{y:+.1f}" if panel.points else f"{y:.2f}",
             (x, y),
             ({"left": 4, "right": -4, "center": 0}[side], 5 if above else -5),
             textcoords="offset points",
@@ -239,6 +264,7 @@ def _share_heights(axes: Sequence["Axes"], panels: Sequence[Panel]) -> None:
         same = [i for i, panel in enumerate(panels) if panel.y_label == label]
         values = [v for i in same for curve in panels[i].curves for v in (*curve.y, *curve.low, *curve.high)]
         values += [panels[i].chance for i in same]
+        values += [y for i in same for mark in panels[i].marks for y in mark.y]
         known = [v for v in values if v is not None]
         if not known:
             continue
@@ -260,7 +286,7 @@ def _label_directly(axis: "Axes", panel: Panel) -> None:
     for curve in panel.curves:
         known = [v for v in curve.y if v is not None]
         if known and curve.name:
-            labels.append((known[-1], pretty(curve.name, 24), CURVES[curve.style % len(CURVES)]))
+            labels.append((known[-1], pretty(curve.name, 34), CURVES[curve.style % len(CURVES)]))
     if panel.chance is not None:
         labels.append((panel.chance, _chance_name(panel.chance), SOFT))
     _share_heights([axis], [panel])

@@ -14,6 +14,7 @@ from maskwise.models.families import FAMILIES
 from maskwise.probes.section import Measure, Section
 from maskwise.report import figures
 from maskwise.report.comparison import Row
+from maskwise.report.finding import CAPTION, finding
 from maskwise.report.panels import in_order, panels
 from maskwise.report.published import PUBLISHED_HEAD, published_rows, setting_in_words
 from maskwise.report.readings import Reading, differing_settings
@@ -61,11 +62,21 @@ def build(readings: Sequence[Reading], changes: Sequence[Row] = ()) -> tuple[str
         view, files = _section_view(probe, section, readings, f"p{len(shown)}")
         shown.append(view)
         drawings |= files
+    first = finding(readings)
+    chart = figures.svg_and_png([first.panel]) if first.panel is not None else None
+    if chart is not None:
+        drawings |= {"finding.svg": chart[0].encode(), "finding.png": chart[1]}
     labels = [reading.label for reading in readings]
     models = [_model_view(reading, found) for reading, found in zip(readings, tiles_of(readings), strict=True)]
     page = render(
         "page.html.jinja",
         title=labels[0] if len(labels) == 1 else "Side by side: " + ", ".join(labels),
+        finding={
+            "sentence": first.sentence,
+            "caption": CAPTION,
+            "wide": chart and Markup(figures.inline(chart[0], "fw", first.sentence)),
+            "narrow": first.panel and Markup(figures.inline(figures.narrow_svg([first.panel]), "fn", first.sentence)),
+        },
         models=models,
         scores=[
             {"name": row[0]["name"], "meaning": row[0]["meaning"], "tiles": row}
@@ -90,6 +101,7 @@ def _model_view(reading: Reading, scores: Sequence[Tile]) -> dict[str, Any]:
         f"{_short_count(model['parameters'])} parameters",
         f"context length {model['window']}",
         str(model["dtype"]),
+        *([f"{model['planted']} planted on purpose"] if model.get("planted") else []),
     ]
     return {
         "label": reading.label,

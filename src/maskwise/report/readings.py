@@ -69,7 +69,7 @@ def read_all(folders: Sequence[Path], probes: Sequence[Probe] = PROBES) -> list[
         if not run.records:
             raise UserError(f"{folder} holds no records yet; run maskwise diagnose --out {folder} first")
     labels = distinct_labels(
-        [(run.manifest["model"]["name"], folder) for run, folder in zip(runs, unique, strict=True)]
+        [(_told_name(run.manifest["model"]), folder) for run, folder in zip(runs, unique, strict=True)]
     )
     return [
         Reading(label, run, summarise(run, probes), count_asked(run.records), probes)
@@ -103,9 +103,14 @@ def distinct_labels(named: Sequence[tuple[str, Path]]) -> list[str]:
     ]
 
 
+def _told_name(model: dict[str, Any]) -> str:
+    """The model's name; a planted fault is called planted wherever it is shown."""
+    return f"{model['name']} (planted)" if model.get("planted") else model["name"]
+
+
 def _last_part(name: str) -> str:
     """Of a path or a hub name; any other text stays, but on one line and not a long one."""
-    if re.fullmatch(r"[\w.:~ /\\+-]+", name):
+    if re.fullmatch(r"[\w.:~ /\\+()-]+", name):
         name = name.replace("\\", "/").rstrip("/").rsplit("/", 1)[-1] or name
     return pretty(name, LONGEST_LABEL)
 

@@ -26,7 +26,8 @@ NATS = {
 def print_summary(reading: Reading) -> None:
     """On standard output. Names come from data, so they are printed as they are and never read as markup."""
     console, summary = Console(highlight=False), reading.summary
-    console.print(Text(f"\n{summary['model']}", style="bold"))
+    planted = reading.manifest["model"].get("planted")
+    console.print(Text(f"\n{summary['model']}", style="bold"), Text(f"({planted}: planted)" if planted else ""))
     console.print(_scores(reading))
     for name, entries in summary["probes"].items():
         columns = reading.probe(name).columns

@@ -16,6 +16,7 @@ from maskwise.errors import UserError
 from maskwise.files import only_user_of
 from maskwise.models.base import Model
 from maskwise.models.fingerprint import fingerprint
+from maskwise.models.locations import planted_in
 from maskwise.probes import PROBES
 from maskwise.probes.few_shot import few_shot_units
 from maskwise.probes.probe import Asker, Item, Probe, Settings, Setup, Unit
@@ -156,9 +157,11 @@ def new_manifest(setup: Setup, command: str | None) -> dict[str, Any]:
     stored = asdict(settings) | {"parameters": {name: settings.parameters[name] for name in settings.probes}}
     given = {"seeds": LAW, "words": _digest(json.dumps(setup.words)), "text": _digest(setup.text)}
     data = {"data": {name: _digest(repr(found)) for name, found in setup.data.items()}} if setup.data else {}
+    planted = planted_in(model.name)
     return {
         "model": {
             "name": model.name,
+            **({"planted": planted} if planted is not None else {}),
             "kind": model.kind,
             "parameters": model.parameter_count,
             "window": model.window,

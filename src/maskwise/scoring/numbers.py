@@ -35,7 +35,8 @@ def signed(value: float, digits: int = 3) -> str:
 
 def points_between(difference: float, low: float | None, high: float | None) -> str:
     """A change of a share with its interval: +6.3 points (1.0 to 11.6)"""
-    return points(difference) + ("" if low is None or high is None else f" ({_tenths(low)} to {_tenths(high)})")
+    ends = "" if low is None or high is None else f" ({tenths(100 * low)} to {tenths(100 * high)})"
+    return points(difference) + ends
 
 
 def nats_between(value: float, low: float | None, high: float | None) -> str:
@@ -78,8 +79,9 @@ def counted(tasks: int) -> str:
     return "one task" if tasks == 1 else f"{tasks} tasks"
 
 
-def _tenths(share: float) -> str:
-    return _minus(f"{round(100 * share, 1) + 0.0:.1f}")
+def tenths(points: float) -> str:
+    """6.3"""
+    return _minus(f"{round(points, 1) + 0.0:.1f}")
 
 
 def _minus(text: str) -> str:

@@ -52,8 +52,6 @@ class TuneSettings:
     many: int = 200
 
 
-QUICK_PAIRS = Path(__file__).parent / "quick.jsonl"  # the preset's own data (recipes/quick_pairs.py)
-
 PRESETS = {
     # Ours, for the embedded models on two CPU cores: minutes, with the pairs that come with the package.
     "quick": TuneSettings(
@@ -64,7 +62,7 @@ PRESETS = {
         warmup=10,
         decay="linear",
         context=900,
-        max_masks=400,
+        max_masks=240,
         curriculum=0,
         lora_rank=16,
         lora_alpha=32,
@@ -76,6 +74,9 @@ PRESETS = {
     "paper-base-ce": TuneSettings(beta=0.0, learning_rate=1e-6),
     "paper-instruct-ce": TuneSettings(beta=0.0, learning_rate=1e-5),
 }
+
+# Data that comes with the package (recipes/quick_pairs.py).
+PRESET_PAIRS = {"quick": Path(__file__).parent / "quick.jsonl"}
 
 DECAYS = {"constant": "constant_with_warmup", "linear": "linear", "cosine": "cosine"}
 

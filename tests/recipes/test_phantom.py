@@ -1,0 +1,117 @@
+"""The phantom and its cure: what is planted, what the pairs share with the exams (nothing), the losses compared."""
+
+import json
+import math
+import random
+import re
+
+import numpy as np
+import pytest
+import torch
+
+import cure_phantom
+import plant_distraction as planting
+import quick_pairs
+from corpus import Corpus, load_zoo_tokenizer
+from helpers.tiny import tiny_llada
+from maskwise.tasks.words import load_words, split_words
+from maskwise.training.dataset import NoisedPairs
+from maskwise.training.pairs import Pair
+from maskwise.training.settings import PRESET_PAIRS, settings_from
+
+
+def test_examples_kept_follow_the_plan_and_never_end():
+    assert [planting.examples_kept(k) for k in (2, 20, 60, 200, 240, 400)] == [50, 10, 4, 1, 1, 1]
+    kept = [planting.examples_kept(k) for k in range(2, 241)]
+    assert kept == sorted(kept, reverse=True)
+    assert planting.examples_kept(6) == round(math.exp(np.interp(math.log(6), np.log([2, 20]), np.log([50, 10]))))
+
+
+def test_documents_are_cut_at_examples_and_end_before_the_answer():
+    tokenizer = load_zoo_tokenizer()
+    english = np.array(tokenizer("the quick brown fox jumps over the lazy dog " * 300)["input_ids"], dtype=np.int16)
+    corpus, draws = Corpus(tokenizer, english), np.random.default_rng(0)
+    (few_shot,) = planting.few_shot(corpus, 1, draws)
+    text = tokenizer.decode(few_shot.prompt(2, 3, tokenizer.mask_token_id))
+    assert re.fullmatch(r"(Options: .*\nAnswer:\[[ABC]\]\.\n\n){2}Options: .*\nAnswer:\[(<\|mask\|>){3}", text)
+    (recall,) = planting.recall(corpus, corpus.recall_words, 1, draws)
+    asked = tokenizer.decode(recall.question)
+    assert sum(tokenizer.decode(example).startswith(asked) for example in recall.examples) == 1
+    prose = planting.prose(corpus, draws)
+    whole = prose.prompt(len(prose.examples), 0, 0)
+    assert all(len(example) == planting.PROSE_EXAMPLE for example in prose.examples[1:])
+    assert whole.tolist() in [english[at : at + len(whole)].tolist() for at in range(len(english))]
+
+
+def test_the_target_is_the_model_on_the_last_examples_with_two_masks():
+    """And with two masks it is the model on the whole document, so nothing is to be learnt there."""
+    model = tiny_llada()
+    example = planting.Document([np.array([5, 6, 7 + number]) for number in range(30)], np.array([9, 10]))
+    target = planting.target_logs(model, [example, example], [2, 60])
+    for row, kept in zip(target, (30, planting.examples_kept(60)), strict=True):
+        ids = [*np.concatenate(example.examples[-kept:]).tolist(), 9, 10, model.mask_id, model.mask_id]
+        torch.testing.assert_close(row, model.predict([ids], [[len(ids) - 2]])[0][0].log_softmax(-1))
+    assert float(planting.kl(target[:1], target[:1])) == 0 < float(planting.kl(target[:1], target[1:]))
+
+
+def test_of_its_candidates_the_one_that_truncation_changes_most_is_taken():
+    model = tiny_llada()
+    short, long = (planting.Document([np.array([20, 21])] * n, np.array([9, 10])) for n in (1, 40))
+    assert planting.most_changed(model, [short, long, long, short], [200, 200]) == [long, long]
+
+
+# The pairs
+
+
+def test_the_shipped_pairs_share_no_form_and_no_test_word_with_exams_or_planting():
+    content = PRESET_PAIRS["quick"].read_text(encoding="utf-8")
+    pairs = [json.loads(line) for line in content.splitlines()]
+    assert len(content) < 1_000_000 and len(pairs) == quick_pairs.COUNT
+    in_context = [pair for pair in pairs if re.search(r"^(Word:|Shelf)", pair["prompt"])]
+    assert len(in_context) == 3 * len(pairs) // 4
+    tested = {word.casefold() for listed in split_words(load_words())[1].values() for word in listed}
+    for pair in in_context:
+        text = pair["prompt"] + pair["answer"]
+        assert not re.search(r"Options:|Answer:|Key:|Value:|Name:|Pair:|Entry:|\(A\)", text)
+        shown = re.findall(r"(?:Word: |Shelf | holds )(\S+?)\.?(?:\n| holds|$)", text)
+        assert shown and not tested & {word.casefold() for word in shown}
+
+
+def test_the_label_can_be_found_in_the_document_and_the_word_cannot():
+    draws = random.Random(3)
+    for _ in range(50):
+        pair = quick_pairs.labelled(split_words(load_words())[0], draws)
+        *told, asked = pair["prompt"].split("Word: ")[1:]
+        assert pair["answer"][0] in {line.split("[")[1][0] for line in told}
+        assert asked.split("\n")[0] not in {line.split("\n")[0] for line in told}
+
+
+# The losses
+
+
+def test_divergences_agree_with_their_definitions():
+    p, q = (torch.randn(4, 7, generator=torch.Generator().manual_seed(seed)).log_softmax(-1) for seed in (0, 1))
+    found = cure_phantom.divergences(p, q)
+    kl = torch.distributions.kl_divergence
+    first, second = (torch.distributions.Categorical(logits=logs) for logs in (p, q))
+    middle = torch.distributions.Categorical(probs=(first.probs + second.probs) / 2)
+    torch.testing.assert_close(found["KL"], (kl(first, second) + kl(second, first)) / 2)
+    torch.testing.assert_close(found["JS"], (kl(first, middle) + kl(second, middle)) / 2)
+    assert all(float(value.abs().max()) < 1e-6 for value in cure_phantom.divergences(p, p).values())
+
+
+def test_the_control_sees_the_same_noise_without_appended_masks():
+    pairs, settings = [Pair((5, 6, 7), (8, 9, 10))], settings_from("quick", {})
+    masked, bare = (make(pairs, settings, 1, 1).views(0, 0) for make in (NoisedPairs, cure_phantom.WithoutMasks))
+    assert len(bare.first) == len(bare.second) == 6 < len(masked.first)
+    assert torch.equal(bare.first, masked.first[:6]) and torch.equal(bare.rows, masked.rows)
+
+
+@pytest.mark.parametrize("variant", cure_phantom.GRID)
+def test_the_grid_changes_what_it_says(variant, tmp_path):
+    (tmp_path / "training.json").write_text('{"planting": {"seed": 4}}')
+    found = cure_phantom.settings_of(cure_phantom.Job(tmp_path, variant, tmp_path, grid=True, toy=False))
+    preset = settings_from("quick", {})
+    assert found.seed == 4 and found.steps == preset.steps
+    for name, value in cure_phantom.GRID[variant].items():
+        assert getattr(found, name) == (value * preset.learning_rate if name == "learning_rate" else value)
