@@ -35,7 +35,7 @@ from maskwise.randomness import seed_of, torch_generator
 from maskwise.tasks.contrast import CONTRAST_TASKS, RULES, draw_contrast
 from maskwise.tasks.prompts import encode_question, opened
 from maskwise.tasks.words import load_words, split_words
-from stacked import Stack
+from stacked import Stack, block
 from tiny_step import SIZES, TOY, Size, balanced, make_net, mask_answers, mask_plainly
 from train_tiny import EXAM_SEED, FINAL_SEED, WARM_UP_STEPS, Rows, batches, mix_at
 
@@ -53,10 +53,14 @@ CAUSAL_SHARE = 0.3  # of the time, in runs with an autoregressive start
 SHORTEST_DOCUMENT = 0.25  # of the row, where documents end
 LARGEST_POOL, MOST_PAIRS = 2, 24  # documents as hard as the exams and no harder
 RATE = 3e-3
-LAST_SECONDS = 30  # kept for the last exam
+LAST_SECONDS = 15  # kept for the last exam
 # tiny-llada's own cell, and that of a skill seen in few documents and an autoregressive start: two more runs of each.
 REPEATED = ((1, -1, -1, -1, -1), (-1, -1, -1, 1, -1))
 REPEATS = 2
+
+# The second experiment: one autoregressive start for all, of filled rows and with the answers' loss.
+LEARNT_REPEATED = ((1, -1, -1, 1, -1), (1, 1, 1, 1, 1))
+SHARED_SHARE = 0.36  # of the time
 
 Levels = tuple[int, ...]
 
@@ -72,11 +76,20 @@ class Run:
         return signs if self.repeat == 0 else f"{signs} {self.repeat + 1}"
 
 
+SHARED_START = [Run((1, -1, -1, 1, 1))]
+
+
 def design() -> list[Run]:
     """The half fraction and its repeats, runs with an autoregressive start first."""
     cells = [(a, b, c, d, a * b * c * d) for a, b, c, d in product((1, -1), repeat=4)]
     runs = [Run(cell) for cell in cells] + [Run(cell, n + 1) for cell in REPEATED for n in range(REPEATS)]
     return sorted(runs, key=lambda run: -run.levels[3])
+
+
+def learnt_design() -> list[Run]:
+    """B, C and E in all combinations with A and D at +1, and two repeats of each of two cells."""
+    runs = [Run((1, b, c, 1, e)) for b, c, e in product((1, -1), repeat=3)]
+    return runs + [Run(cell, n + 1) for cell in LEARNT_REPEATED for n in range(REPEATS)]
 
 
 @dataclass(frozen=True)
@@ -178,7 +191,8 @@ class Supply:
 
     def __init__(self, corpus: Corpus, runs: Sequence[Run], scale: Scale, seed: int, device: torch.device) -> None:
         self.corpus, self.scale, self.seed, self.device = corpus, scale, seed, device
-        self.places = {level: [n for n, run in enumerate(runs) if run.levels[0] == level] for level in FEW_SHOT}
+        levels = sorted({run.levels[0] for run in runs})
+        self.places = {level: [n for n, run in enumerate(runs) if run.levels[0] == level] for level in levels}
         laid = [n for places in self.places.values() for n in places]  # the run of each part of what is drawn
         self.order = torch.tensor(laid, device=device).argsort()
         self.stage: Mix | None = None
@@ -188,7 +202,7 @@ class Supply:
         mix = mix_at(progress)
         if mix != self.stage:
             self.stage = mix
-            self.sources = {level: self._source(mix, level, step) for level in FEW_SHOT}
+            self.sources = {level: self._source(mix, level, step) for level in self.places}
         drawn = torch.cat([next(source) for source in self.sources.values()])
         return drawn.view(-1, self.scale.rows, self.scale.length)[self.order]
 
@@ -248,12 +262,8 @@ class Book:
 
     def add(self, kind: str, found: dict[str, tuple[Tensor, Tensor]], losses: list[Tensor], **where: float) -> None:
         number = len(self.facts["exams"])
-        means = {
-            name: {"right": rounded(right.float().mean(1)), "nats": rounded(nats.mean(1))}
-            for name, (right, nats) in found.items()
-        }
         loss = rounded(torch.stack(losses).mean(0)) if losses else None
-        self.facts["exams"].append({"kind": kind, **where, "loss": loss, "found": means})
+        self.facts["exams"].append({"kind": kind, **where, "loss": loss, "found": means(found)})
         for name, (right, nats) in found.items():
             self.answers[f"{number} {name} right"] = right.numpy()
             self.answers[f"{number} {name} nats"] = nats.half().numpy()
@@ -279,6 +289,14 @@ class Book:
         return f"{last['seconds']:4.0f} s {last['tokens'] / 1e6:6.1f} M tokens per run, %\n  " + "\n  ".join(cells)
 
 
+def means(found: dict[str, tuple[Tensor, Tensor]]) -> dict[str, dict[str, list[float]]]:
+    """Accuracy and nats of each run, by exam."""
+    return {
+        name: {"right": rounded(right.float().mean(1)), "nats": rounded(nats.mean(1))}
+        for name, (right, nats) in found.items()
+    }
+
+
 def rounded(values: Tensor) -> list[float]:
     return [round(value, 5) for value in values.tolist()]
 
@@ -291,23 +309,55 @@ def rate_at(progress: float, step: int) -> float:
     return min(1.0, (step + 1) / WARM_UP_STEPS) * min(1.0, (1 - progress) / 0.4)
 
 
+class Course:
+    """Runs that train together, each from its own seed: the stacked networks, their rows, masks and losses."""
+
+    def __init__(self, runs: Sequence[Run], scale: Scale, corpus: Corpus, tokenizer: Any, seed: int,
+                 device: torch.device) -> None:  # fmt: skip
+        self.runs, self.scale, self.step = runs, scale, 0
+        self.documents_from = 0.0  # how far the documents have come at the least: the first ones are easier
+        self.stack = Stack([new_net(run, scale, tokenizer, seed) for run in runs], RATE, device)
+        self.supply = Supply(corpus, runs, scale, seed, device)
+        lines = [tokenizer.decode([one]).endswith("\n") for one in range(len(tokenizer))]
+        line_end = torch.tensor(lines, device=device)
+        self.maskers = [
+            Masker(run, tokenizer.mask_token_id, tokenizer.eos_token_id, line_end,
+                   torch_generator("factorial masks", seed, run.name, device=device))
+            for run in runs
+        ]  # fmt: skip
+        self.losses: list[Tensor] = []
+
+    def learn(self, progress: float, causal: int) -> None:
+        """One step of all runs, of which the first `causal` predict the next token."""
+        rows = self.supply.rows(max(progress, self.documents_from), self.step)
+        drawn = [
+            masker(one, progress, place < causal)
+            for place, (masker, one) in enumerate(zip(self.maskers, rows, strict=True))
+        ]
+        given, targets, weights = (torch.stack(part) for part in zip(*drawn, strict=True))
+        self.losses.append(self.stack.step(given, targets, weights, rate_at(progress, self.step), causal))
+        self.step += 1
+        if self.step % 10 == 0:
+            lost = (~torch.isfinite(self.losses[-1])).tolist()  # waits for the device, so the clock tells the truth
+            if any(lost) and self.step % 500 == 0:  # a lost run harms no other
+                names = ", ".join(run.name for run, is_lost in zip(self.runs, lost, strict=True) if is_lost)
+                print(f"step {self.step}: the loss is not finite: {names}", flush=True)
+
+    @property
+    def tokens(self) -> int:
+        return self.step * self.scale.rows * self.scale.length
+
+
 def train(arguments: argparse.Namespace) -> Book:
     began = time.monotonic()
     scale = SMALL if arguments.toy else REAL
     device = torch.device("cuda" if torch.cuda.is_available() and not arguments.toy else "cpu")
     tokenizer = load_zoo_tokenizer()
-    runs = design()
-    causal_runs = sum(run.levels[3] > 0 for run in runs)
-    stack = Stack([new_net(run, scale, tokenizer, arguments.seed) for run in runs], RATE, device)
-    line_end = torch.tensor([tokenizer.decode([one]).endswith("\n") for one in range(len(tokenizer))], device=device)
-    maskers = [
-        Masker(run, tokenizer.mask_token_id, tokenizer.eos_token_id, line_end,
-               torch_generator("factorial masks", arguments.seed, run.name, device=device))
-        for run in runs
-    ]  # fmt: skip
-    supply = Supply(
-        Corpus(tokenizer, read_english_ids(arguments.english, tokenizer)), runs, scale, arguments.seed, device
-    )
+    mask_id = tokenizer.mask_token_id
+    corpus = Corpus(tokenizer, read_english_ids(arguments.english, tokenizer))
+    runs = learnt_design() if arguments.learnt else design()
+    scale = replace(scale, exams=min(scale.exams, 12)) if arguments.learnt else scale
+    course = Course(runs, scale, corpus, tokenizer, arguments.seed, device)
     along, final = (
         make_questions(tokenizer, scale, sizes, seed)
         for sizes, seed in ((scale.along, EXAM_SEED), (scale.final, FINAL_SEED))
@@ -317,37 +367,37 @@ def train(arguments: argparse.Namespace) -> Book:
     print(f"{len(runs)} runs: " + ", ".join(run.name for run in runs), flush=True)
 
     budget = arguments.seconds - (1 if arguments.toy else LAST_SECONDS)
-    step, examined, started, losses = 0, 0, False, []
-    where: dict[str, float] = {}
+    causal_runs = sum(run.levels[3] > 0 for run in runs)
+    if arguments.learnt:
+        shared = replace(scale, rows=3 * scale.rows)  # one network fills the card less
+        start = Course(SHARED_START, shared, corpus, tokenizer, arguments.seed, device)
+        while (progress := (time.monotonic() - began) / (SHARED_SHARE * budget)) < 1:
+            start.learn(0.6 * progress, causal=1)  # its rate does not fall: training goes on
+        course.stack.begin_with(start.stack)
+        course.documents_from = 0.5
+        start.stack.block = block  # one exam is not worth a compilation
+        book.facts["start"] = {"tokens": start.tokens, "found": means(examine(start.stack, along, mask_id, scale, 1))}
+        print("autoregressive start:", book.facts["start"], flush=True)
+    first = time.monotonic() - began if arguments.learnt else 0.0
+    examined, started = 0, arguments.learnt
     while True:
         seconds = time.monotonic() - began
-        progress = seconds / budget
-        where = {"seconds": round(seconds, 1), "step": step, "tokens": step * scale.rows * scale.length}
+        progress = (seconds - first) / (budget - first)
+        where = {"seconds": round(seconds, 1), "step": course.step, "tokens": course.tokens}
         if progress >= 1:
             break
-        causal = causal_runs if progress < CAUSAL_SHARE else 0
+        causal = causal_runs if progress < CAUSAL_SHARE and not arguments.learnt else 0
         if not causal and not started:
             started = True
-            book.add("start", examine(stack, along, tokenizer.mask_token_id, scale, causal_runs), [], **where)
+            book.add("start", examine(course.stack, along, mask_id, scale, causal_runs), [], **where)
             print("autoregressive\n" + book.table(), flush=True)
         if progress >= (examined + 1) / scale.exams:
             examined = int(progress * scale.exams)
-            book.add("along", examine(stack, along, tokenizer.mask_token_id, scale), losses, **where)
-            losses = []
+            book.add("along", examine(course.stack, along, mask_id, scale), course.losses, **where)
+            course.losses = []
             print(book.line(), flush=True)
-        rows = supply.rows(progress, step)
-        drawn = [
-            masker(one, progress, place < causal) for place, (masker, one) in enumerate(zip(maskers, rows, strict=True))
-        ]
-        given, targets, weights = (torch.stack(part) for part in zip(*drawn, strict=True))
-        losses.append(stack.step(given, targets, weights, rate_at(progress, step), causal))
-        step += 1
-        if step % 10 == 0 and not torch.isfinite(losses[-1]).all():  # waits for the device: the clock tells the truth
-            raise SystemExit(f"a loss is not finite at step {step}: {losses[-1].tolist()}")
-        if step in (10, 30, 100, 300):
-            memory = torch.cuda.max_memory_allocated() / 2**30 if device.type == "cuda" else 0
-            print(f"step {step} at {time.monotonic() - began:.1f} s, {memory:.1f} GiB", flush=True)
-    book.add("final", examine(stack, final, tokenizer.mask_token_id, scale), losses, **where)
+        course.learn(progress, causal)
+    book.add("final", examine(course.stack, final, mask_id, scale), course.losses, **where)
     return book
 
 
@@ -366,6 +416,7 @@ def main() -> None:
     parser.add_argument("--english", type=Path, required=True, help="prose: .txt, .xz, or .npy made by corpus.py")
     parser.add_argument("--out", type=Path, required=True, help="folder of the results")
     parser.add_argument("--seconds", type=float, default=800, help="for everything")
+    parser.add_argument("--learnt", action="store_true", help="B, C and E alone, from one start that knows the task")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--toy", action="store_true", help="a size for a CPU")
     arguments = parser.parse_args()

@@ -101,6 +101,13 @@ class Stack:
                         found.append(matrix)
         return found
 
+    @torch.no_grad()
+    def begin_with(self, one: "Stack") -> None:
+        """Every run gets the weights of a stack of one."""
+        for mine, theirs in zip(self.masters, one.masters, strict=True):
+            mine.copy_(theirs.expand_as(mine))
+        torch._foreach_copy_(self.weights, self.masters)
+
     def hidden(self, ids: Tensor, causal: int = 0, exists: Tensor | None = None) -> Tensor:
         """ids [R, B, L], exists [B, L] where tokens are real -> last hidden states [R, B * L, d]."""
         runs, rows, length = ids.shape
