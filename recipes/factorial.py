@@ -8,18 +8,21 @@
 3. Along the way and at the end: contrast questions with one example next to the question (near) or before 20 number
    questions (far), recall of one of 20 pairs (one of the last five but the last, or the first), with 2, 20 and 200
    masks; held-out words; accuracy and -log P of the right token.
-4. OUT/results.json has the design and the mean of every exam, OUT/answers.npz every answer; both are rewritten after
-   each exam. factorial_effects.py makes the table of effects and the figure from them.
+4. `--learnt` is a second experiment, for when few cells have learnt: B, C and E in all combinations, with A and D at
+   +1 and one autoregressive start for all runs that knows the task; 12 trainings.
+5. OUT/results.json has the design and the mean of every exam, OUT/answers.npz every answer; both are rewritten after
+   each exam. factorial_effects.py makes the tables of effects and the figure from them.
 
     python recipes/corpus.py english.txt.xz english.npy --every 4
-    PYTHONPATH=src python recipes/factorial.py --english english.npy --out OUT --seconds 800     # one H200
-    PYTHONPATH=src python recipes/factorial.py --english english.npy --out OUT --toy             # two CPU cores, 30 s
+    PYTHONPATH=src python recipes/factorial.py --english english.npy --out OUT --seconds 775             # one H200
+    PYTHONPATH=src python recipes/factorial.py --english english.npy --out OUT --seconds 283 --learnt
+    PYTHONPATH=src python recipes/factorial.py --english english.npy --out OUT --toy                     # a CPU
 """
 
 import argparse
 import json
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
@@ -63,6 +66,7 @@ LEARNT_REPEATED = ((1, -1, -1, 1, -1), (1, 1, 1, 1, 1))
 SHARED_SHARE = 0.36  # of the time
 
 Levels = tuple[int, ...]
+Found = dict[str, tuple[Tensor, Tensor]]  # (right, nats), [R, n] each, by exam and number of masks
 
 
 @dataclass(frozen=True)
@@ -109,7 +113,7 @@ class Scale:
 
 
 REAL = Scale(SIZES["256x6"], 768, 32, 20, 20, (10, 96), (40, 400), MASKS, 6, 16)
-SMALL = Scale(TOY, 128, 4, 1, 3, (1, 2), (1, 2), (2, 5), 0, 4)
+SMALL = Scale(TOY, 128, 4, 1, 3, (1, 2), (1, 2), (2, 5), 0, 2)
 
 
 # Rows
@@ -196,17 +200,23 @@ class Supply:
         laid = [n for places in self.places.values() for n in places]  # the run of each part of what is drawn
         self.order = torch.tensor(laid, device=device).argsort()
         self.stage: Mix | None = None
-        self.sources: dict[int, Iterator[Tensor]] = {}
+        self.sources: dict[int, Generator[Tensor, None, None]] = {}
 
     def rows(self, progress: float, step: int) -> Tensor:
         mix = mix_at(progress)
         if mix != self.stage:
+            self.close()
             self.stage = mix
             self.sources = {level: self._source(mix, level, step) for level in self.places}
         drawn = torch.cat([next(source) for source in self.sources.values()])
         return drawn.view(-1, self.scale.rows, self.scale.length)[self.order]
 
-    def _source(self, mix: Mix, level: int, step: int) -> Iterator[Tensor]:
+    def close(self) -> None:
+        """Ends the workers."""
+        for source in self.sources.values():
+            source.close()
+
+    def _source(self, mix: Mix, level: int, step: int) -> Generator[Tensor, None, None]:
         eased = replace(mix, few_shot=FEW_SHOT[level], largest_pool=min(mix.largest_pool, LARGEST_POOL),
                         most_pairs=min(mix.most_pairs, MOST_PAIRS))  # fmt: skip
         count = len(self.places[level]) * self.scale.rows
@@ -233,9 +243,7 @@ def make_questions(tokenizer: Any, scale: Scale, sizes: tuple[int, int], seed: i
     return exams
 
 
-def examine(
-    stack: Stack, exams: Exams, mask_id: int, scale: Scale, causal: int = 0
-) -> dict[str, tuple[Tensor, Tensor]]:
+def examine(stack: Stack, exams: Exams, mask_id: int, scale: Scale, causal: int = 0) -> Found:
     """(right, nats), [R, n] each, by exam and number of masks; the `causal` first runs are asked with none."""
     return {
         f"{name} {count}": stack.answers(
@@ -249,9 +257,9 @@ def examine(
 class Book:
     """Everything measured so far, rewritten after each exam so that a run cut short keeps what it had."""
 
-    def __init__(self, runs: Sequence[Run], scale: Scale, out: Path, about: dict[str, Any]) -> None:
+    def __init__(self, runs: Sequence[Run], scale: Scale, out: Path) -> None:
         self.runs, self.scale, self.out = runs, scale, out
-        self.facts: dict[str, Any] = about | {
+        self.facts: dict[str, Any] = {
             "factors": FACTORS,
             "masks": scale.masks,
             "runs": [{"name": run.name, "levels": run.levels, "repeat": run.repeat} for run in runs],
@@ -260,10 +268,14 @@ class Book:
         self.answers: dict[str, np.ndarray] = {}
         out.mkdir(parents=True, exist_ok=True)
 
-    def add(self, kind: str, found: dict[str, tuple[Tensor, Tensor]], losses: list[Tensor], **where: float) -> None:
+    def add(self, kind: str, found: Found, course: "Course", began: float) -> None:
+        """Puts down one exam, and the mean loss of the steps since the last."""
         number = len(self.facts["exams"])
-        loss = rounded(torch.stack(losses).mean(0)) if losses else None
-        self.facts["exams"].append({"kind": kind, **where, "loss": loss, "found": means(found)})
+        loss = rounded(torch.stack(course.losses).mean(0)) if course.losses else None
+        course.losses = []
+        seconds = round(time.monotonic() - began, 1)
+        where = {"kind": kind, "seconds": seconds, "step": course.step, "tokens": course.tokens, "loss": loss}
+        self.facts["exams"].append(where | {"found": means(found)})
         for name, (right, nats) in found.items():
             self.answers[f"{number} {name} right"] = right.numpy()
             self.answers[f"{number} {name} nats"] = nats.half().numpy()
@@ -289,7 +301,7 @@ class Book:
         return f"{last['seconds']:4.0f} s {last['tokens'] / 1e6:6.1f} M tokens per run, %\n  " + "\n  ".join(cells)
 
 
-def means(found: dict[str, tuple[Tensor, Tensor]]) -> dict[str, dict[str, list[float]]]:
+def means(found: Found) -> dict[str, dict[str, list[float]]]:
     """Accuracy and nats of each run, by exam."""
     return {
         name: {"right": rounded(right.float().mean(1)), "nats": rounded(nats.mean(1))}
@@ -348,57 +360,73 @@ class Course:
         return self.step * self.scale.rows * self.scale.length
 
 
+@dataclass(frozen=True)
+class Setup:
+    """What both experiments share: a course of any runs can be made of it."""
+
+    scale: Scale
+    corpus: Corpus
+    tokenizer: Any
+    seed: int
+    device: torch.device
+
+    def course(self, runs: Sequence[Run]) -> Course:
+        return Course(runs, self.scale, self.corpus, self.tokenizer, self.seed, self.device)
+
+    def questions(self, sizes: tuple[int, int], seed: int) -> Exams:
+        return make_questions(self.tokenizer, self.scale, sizes, seed)
+
+    def examine(self, course: Course, exams: Exams, causal: int = 0) -> Found:
+        return examine(course.stack, exams, self.tokenizer.mask_token_id, self.scale, causal)
+
+
 def train(arguments: argparse.Namespace) -> Book:
     began = time.monotonic()
-    scale = SMALL if arguments.toy else REAL
+    scale = SMALL if arguments.toy else replace(REAL, exams=12) if arguments.learnt else REAL
     device = torch.device("cuda" if torch.cuda.is_available() and not arguments.toy else "cpu")
     tokenizer = load_zoo_tokenizer()
-    mask_id = tokenizer.mask_token_id
     corpus = Corpus(tokenizer, read_english_ids(arguments.english, tokenizer))
+    setup = Setup(scale, corpus, tokenizer, arguments.seed, device)
     runs = learnt_design() if arguments.learnt else design()
-    scale = replace(scale, exams=min(scale.exams, 12)) if arguments.learnt else scale
-    course = Course(runs, scale, corpus, tokenizer, arguments.seed, device)
-    along, final = (
-        make_questions(tokenizer, scale, sizes, seed)
-        for sizes, seed in ((scale.along, EXAM_SEED), (scale.final, FINAL_SEED))
-    )
-    book = Book(runs, scale, arguments.out, {"seed": arguments.seed, "device": device_name(device), "rate": RATE,
-                "seconds": arguments.seconds, "rows": scale.rows, "length": scale.length})  # fmt: skip
     print(f"{len(runs)} runs: " + ", ".join(run.name for run in runs), flush=True)
-
-    budget = arguments.seconds - (1 if arguments.toy else LAST_SECONDS)
-    causal_runs = sum(run.levels[3] > 0 for run in runs)
+    course, book = setup.course(runs), Book(runs, scale, arguments.out)
+    book.facts |= {"seed": arguments.seed, "device": device_name(device), "rate": RATE, "rows": scale.rows,
+                   "length": scale.length}  # fmt: skip
+    end = began + arguments.seconds - (1 if arguments.toy else LAST_SECONDS)
+    along, first = setup.questions(scale.along, EXAM_SEED), began
     if arguments.learnt:
-        shared = replace(scale, rows=3 * scale.rows)  # one network fills the card less
-        start = Course(SHARED_START, shared, corpus, tokenizer, arguments.seed, device)
-        while (progress := (time.monotonic() - began) / (SHARED_SHARE * budget)) < 1:
-            start.learn(0.6 * progress, causal=1)  # its rate does not fall: training goes on
-        course.stack.begin_with(start.stack)
-        course.documents_from = 0.5
-        start.stack.block = block  # one exam is not worth a compilation
-        book.facts["start"] = {"tokens": start.tokens, "found": means(examine(start.stack, along, mask_id, scale, 1))}
-        print("autoregressive start:", book.facts["start"], flush=True)
-    first = time.monotonic() - began if arguments.learnt else 0.0
-    examined, started = 0, arguments.learnt
-    while True:
-        seconds = time.monotonic() - began
-        progress = (seconds - first) / (budget - first)
-        where = {"seconds": round(seconds, 1), "step": course.step, "tokens": course.tokens}
-        if progress >= 1:
-            break
-        causal = causal_runs if progress < CAUSAL_SHARE and not arguments.learnt else 0
-        if not causal and not started:
-            started = True
-            book.add("start", examine(course.stack, along, mask_id, scale, causal_runs), [], **where)
+        book.facts["start"] = shared_start(setup, course, along, began, end)
+        first = time.monotonic()
+    causal_runs = 0 if arguments.learnt else sum(run.levels[3] > 0 for run in runs)
+    examined, causal = 0, causal_runs
+    while (progress := (time.monotonic() - first) / (end - first)) < 1:
+        if causal and progress >= CAUSAL_SHARE:
+            causal = 0
+            book.add("start", setup.examine(course, along, causal_runs), course, began)
             print("autoregressive\n" + book.table(), flush=True)
         if progress >= (examined + 1) / scale.exams:
             examined = int(progress * scale.exams)
-            book.add("along", examine(course.stack, along, mask_id, scale), course.losses, **where)
-            course.losses = []
+            book.add("along", setup.examine(course, along), course, began)
             print(book.line(), flush=True)
         course.learn(progress, causal)
-    book.add("final", examine(course.stack, final, mask_id, scale), course.losses, **where)
+    course.supply.close()
+    book.add("final", setup.examine(course, setup.questions(scale.final, FINAL_SEED)), course, began)
     return book
+
+
+def shared_start(setup: Setup, course: Course, exams: Exams, began: float, end: float) -> dict[str, Any]:
+    """Trains one autoregressive network and starts all runs from it; its tokens and exams."""
+    alone = replace(setup, scale=replace(setup.scale, rows=3 * setup.scale.rows))  # one network fills the card less
+    start = alone.course(SHARED_START)
+    while (progress := (time.monotonic() - began) / (SHARED_SHARE * (end - began))) < 1:
+        start.learn(0.6 * progress, causal=1)  # the rate falls after 0.6: training goes on
+    start.supply.close()
+    start.stack.block = block  # one exam is not worth a compilation
+    course.stack.begin_with(start.stack)
+    course.documents_from = 0.6
+    facts = {"tokens": start.tokens, "found": means(setup.examine(start, exams, causal=1))}
+    print("autoregressive start:", facts, flush=True)
+    return facts
 
 
 def new_net(run: Run, scale: Scale, tokenizer: Any, seed: int) -> Any:

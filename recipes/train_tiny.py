@@ -26,7 +26,7 @@ import argparse
 import json
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -91,7 +91,7 @@ class Rows(IterableDataset):
             yield torch.from_numpy(self.corpus.rows(self.count, self.length, self.mix, draws))
 
 
-def batches(rows: Rows, workers: int, device: torch.device) -> Iterator[Tensor]:
+def batches(rows: Rows, workers: int, device: torch.device) -> Generator[Tensor, None, None]:
     """Rows int16 [B, length] on the device, without end."""
     pinned = device.type == "cuda"
     loader = DataLoader(rows, batch_size=None, num_workers=workers, pin_memory=pinned,

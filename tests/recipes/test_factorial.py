@@ -1,5 +1,6 @@
 """The factorial of trainings: the stacked network against single ones, its rows and masks, the design."""
 
+import argparse
 from dataclasses import replace
 from itertools import combinations
 from math import prod
@@ -23,7 +24,9 @@ from factorial import (
     mask_suffix,
     new_net,
     next_token_weights,
+    train,
 )
+from factorial_effects import Experiment
 from maskwise.tasks.prompts import opened
 from stacked import Stack, clip_each_run, packed
 from task_accuracy import answers, hidden_states
@@ -178,6 +181,29 @@ def test_the_answers_count_once_more_only_under_the_recipes_objective():
     plain, focused = next_token_weights(answer, False), next_token_weights(answer, True)
     assert plain.sum().item() == pytest.approx(0.8) and (plain[:, :-1] == plain[0, 0]).all()
     assert focused[0, 2].item() == pytest.approx(1.1) and focused.sum().item() == pytest.approx(1.8)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("learnt", [False, True])
+def test_toy_runs_end_with_a_table_and_all_answers(learnt, tmp_path):
+    english = tmp_path / "english.npy"
+    np.save(english, np.array(TOKENIZER.encode("It was a dark and stormy night. " * 50), dtype=np.int16))
+    options = argparse.Namespace(english=english, out=tmp_path / "out", seconds=4, seed=0, toy=True, learnt=learnt)
+    book = train(options)
+    experiment = Experiment(tmp_path / "out")
+    kinds = [exam["kind"] for exam in experiment.exams]
+    assert kinds[-1] == "final" and ("start" in kinds) != learnt and ("start" in experiment.facts) == learnt
+    assert len(experiment.names) == len(book.table().splitlines()) - 1 == (12 if learnt else 20)
+    last = experiment.answers[f"{len(kinds) - 1} contrast far 5 nats"]
+    assert last.shape == (len(experiment.names), 24) and np.isfinite(last).all()
+
+
+def test_a_stack_begins_with_one_network():
+    nets = new_nets()
+    stack = Stack(nets, 1e-2, CPU)
+    stack.begin_with(Stack(nets[1:], 1e-2, CPU))
+    for mine, wanted in zip(stack.weights, packed(nets[1]), strict=True):
+        assert (mine == wanted).all()
 
 
 def test_near_and_far_ask_the_same():
