@@ -46,6 +46,15 @@ def hidden_states(net: PreTrainedModel, ids: Tensor, causal: bool, key_mask: Ten
     return net.model.run(net.get_input_embeddings()(ids).flatten(0, 1), positions, layout)
 
 
+def padded(prompts: Sequence[Prompt], length: int, device: torch.device) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """(ids [n, length], which of them are real [n, length], the row asked for [n], the right token [n])."""
+    ids = torch.tensor([[*prompt.ids, *[0] * (length - len(prompt.ids))] for prompt in prompts], device=device)
+    lengths = torch.tensor([len(prompt.ids) for prompt in prompts], device=device)
+    rows = torch.tensor([prompt.row for prompt in prompts], device=device)
+    wanted = torch.tensor([prompt.answer_id for prompt in prompts], device=device)
+    return ids, torch.arange(length, device=device) < lengths[:, None], rows, wanted
+
+
 @torch.no_grad()
 def answers(net: PreTrainedModel, prompts: Sequence[Prompt], shift: bool, causal: bool) -> tuple[Tensor, Tensor]:
     """(right, nats), each [n]: is the right token the most probable of all, and its -log probability."""
@@ -54,14 +63,10 @@ def answers(net: PreTrainedModel, prompts: Sequence[Prompt], shift: bool, causal
     for first in range(0, len(prompts), ROWS_A_PASS):
         part = prompts[first : first + ROWS_A_PASS]
         longest = max(len(prompt.ids) for prompt in part)
-        ids = torch.tensor([[*prompt.ids, *[0] * (longest - len(prompt.ids))] for prompt in part], device=device)
-        lengths = torch.tensor([len(prompt.ids) for prompt in part], device=device)
-        exists = torch.arange(longest, device=device) < lengths[:, None]
+        ids, exists, place, wanted = padded(part, longest, device)
         hidden = hidden_states(net, ids, causal, None if causal else exists[:, None, None, :])
-        row = torch.tensor([prompt.row for prompt in part], device=device) - int(shift)
-        asked = hidden[torch.arange(len(part), device=device) * longest + row]
+        asked = hidden[torch.arange(len(part), device=device) * longest + place - int(shift)]
         logits = asked.float() @ net.get_output_embeddings().weight.float().t()
-        wanted = torch.tensor([prompt.answer_id for prompt in part], device=device)
         right.append(logits.argmax(-1) == wanted)
         nats.append(F.cross_entropy(logits, wanted, reduction="none"))
     return torch.cat(right).float().cpu(), torch.cat(nats).cpu()

@@ -26,7 +26,7 @@ import argparse
 import json
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -91,13 +91,11 @@ class Rows(IterableDataset):
             yield torch.from_numpy(self.corpus.rows(self.count, self.length, self.mix, draws))
 
 
-def batches(corpus: Corpus, length: int, mix: Mix, scale: "Scale", seed: tuple[int, ...],
-            device: torch.device) -> Iterator[Tensor]:  # fmt: skip
+def batches(rows: Rows, workers: int, device: torch.device) -> Generator[Tensor, None, None]:
     """Rows int16 [B, length] on the device, without end."""
-    rows = Rows(corpus, scale.step_tokens // length, length, mix, seed)
     pinned = device.type == "cuda"
-    loader = DataLoader(rows, batch_size=None, num_workers=scale.workers, pin_memory=pinned,
-                        prefetch_factor=8 if scale.workers else None)  # fmt: skip
+    loader = DataLoader(rows, batch_size=None, num_workers=workers, pin_memory=pinned,
+                        prefetch_factor=8 if workers else None)  # fmt: skip
     for batch in loader:
         yield batch.to(device, non_blocking=pinned)
 
@@ -181,7 +179,8 @@ def train(name: str, scale: Scale, options: argparse.Namespace) -> Facts:
         length = length_at(scale.phases, progress)
         if source is None or stage != (length, mix_at(progress)):
             stage = (length, mix_at(progress))
-            source = batches(corpus, *stage, scale, (options.seed, facts.steps), device)
+            drawn = Rows(corpus, scale.step_tokens // length, *stage, (options.seed, facts.steps))
+            source = batches(drawn, scale.workers, device)
         rows, is_cut = next(source), cuts.random() < kind.cut
         if is_cut:
             rows = shortened(rows, int(cuts.integers(SHORTEST_ROW, length + 1)))
@@ -299,7 +298,8 @@ def trial(name: str, seconds: float, options: argparse.Namespace) -> None:
         torch._dynamo.reset()
         net = make_net(name, SIZES[size], tokenizer, WINDOW)
         training = Training(kind, net, tokenizer.mask_token_id, rate, device, options.seed)
-        source = batches(corpus, 768, mix_at(0.0), scale, (options.seed,), device)
+        drawn = Rows(corpus, scale.step_tokens // 768, 768, mix_at(0.0), (options.seed,))
+        source = batches(drawn, scale.workers, device)
         float(training.step(next(source), 0.0, 0.01))  # compiles
         losses: list[float] = []
         steps, began = 0, time.monotonic()
