@@ -40,9 +40,17 @@ def step_probes(fast, slow):
 def folders(tmp_path):
     """Degradation (.8 - .5) / .8 before and (.8 - .7) / .8 after; in steps .375 and .25 before, .25 and .125 after."""
     level, low, middle, high = [8, 8, 8, 8], [5, 5, 5, 5], [6, 6, 6, 6], [7, 7, 7, 7]
-    before = POSITION + mask_probes(level, low) + step_probes((level, low), (level, middle))
-    after = POSITION + mask_probes(level, high) + step_probes((level, middle), (level, high))
+    before = POSITION + mask_probes(level, low) + step_probes((level, low), (level, middle)) + recalled(level, low)
+    after = POSITION + mask_probes(level, high) + step_probes((level, middle), (level, high)) + recalled(middle, high)
     return [write_run(tmp_path / "before", before, **SEED), write_run(tmp_path / "after", after, TUNED, **SEED)]
+
+
+def recalled(two, many):
+    """Recall with 2 masks, which shows the price of a cure, with 200, and with fillers, which do not."""
+    return [
+        ("recall", {"question": "right", "distance": "near", "masks": masks, "fillers": fillers}, masks, right)
+        for masks, fillers, right in ((2, 0, two), (200, 0, many), (2, 198, many))
+    ]
 
 
 def test_known_runs_have_a_known_reduction(folders):
@@ -69,6 +77,10 @@ def test_known_runs_have_a_known_reduction(folders):
     assert changes["accuracy_most_masks"]["value"] == pytest.approx(0.2)
     assert changes["multi_step_accuracy"]["value"] == pytest.approx(0.05)
     assert changes["nelbo"]["value"] is None
+    assert [m["mask_loss"] for m in models.values()] == pytest.approx([0.3, 0.1])
+    assert changes["mask_loss"]["value"] == pytest.approx(2 / 3)
+    assert [m["recall"] for m in models.values()] == pytest.approx([0.8, 0.6])
+    assert changes["recall"]["value"] == pytest.approx(-0.2)
     told = {row.name: row for row in rows}
     assert told["Degradation"].values == ("37.5\u00a0%", "12.5\u00a0%")
     assert told["Degradation"].changes[0].startswith("67\u00a0% less (")

@@ -17,13 +17,13 @@ from maskwise.probes.examples import main_records, numbers_in, with_number
 from maskwise.probes.mask_count import degradation
 from maskwise.probes.probe import Settings
 from maskwise.records.folder import MANIFEST, Run
-from maskwise.records.record import Record
+from maskwise.records.record import Condition, Record
 from maskwise.report.readings import Reading, read_all
 from maskwise.runs.diagnose import diagnose
-from maskwise.scoring.changes import accuracy_change, check_pairs, mean_change, of_probe, reduction
+from maskwise.scoring.changes import accuracy_change, check_pairs, loss_cut, mean_change, of_probe, reduction
 from maskwise.scoring.scores import Score
 
-PROBES = ("location", "mask-count", "location-masks", "few-steps", "nelbo")
+PROBES = ("location", "mask-count", "location-masks", "few-steps", "recall", "nelbo")
 SCORES = ("degradation", "mask_tax", "locality")
 
 
@@ -79,10 +79,15 @@ def figures_of(reading: Reading) -> dict[str, Any]:
     counts = main_records(reading.entries("mask-count"))
     held_out = reading.entries("nelbo")
     steps = few_steps_of(reading.run)
+    recalled = [entry["accuracy"] for entry in reading.entries("recall") if with_two_masks(entry["condition"])]
+    at_two = next((e["accuracy"] for e in counts if e["masks"] == 2), None)
+    at_most = max(counts, key=lambda e: e["masks"])["accuracy"] if counts else None
     return {
         **{name: scores[name]["value"] for name in SCORES},
-        "accuracy_k2": next((e["accuracy"] for e in counts if e["masks"] == 2), None),
-        "accuracy_most_masks": max(counts, key=lambda e: e["masks"])["accuracy"] if counts else None,
+        "accuracy_k2": at_two,
+        "accuracy_most_masks": at_most,
+        "mask_loss": None if at_two is None or at_most is None else at_two - at_most,
+        "recall": _mean(recalled),
         "most_masks": max((e["masks"] for e in counts), default=None),
         "nelbo": held_out[0]["nll"] if held_out else None,
         "confidence": _mean([e["confidence"] for e in counts]),
@@ -118,6 +123,8 @@ def changes_between(before: Run, after: Run) -> dict[str, Any]:
         "reduction": reduction(*pairs["mask-count"]),
         "few_steps": {steps: reduction(then[steps], now[steps]) for steps in then if steps in now},
         "few_steps_reduction": reduction(*pairs["few-steps"], group="steps"),
+        "mask_loss": loss_cut(*pairs["mask-count"]),
+        "recall": accuracy_change(*pairs["recall"], keep=with_two_masks),
         "accuracy_k2": accuracy_change(*pairs["mask-count"], keep=lambda c: c["masks"] == 2),
         "accuracy_most_masks": accuracy_change(*pairs["mask-count"], keep=lambda c: c["masks"] == most),
         "multi_step_accuracy": accuracy_change(*pairs["few-steps"], keep=lambda c: True),
@@ -125,6 +132,11 @@ def changes_between(before: Run, after: Run) -> dict[str, Any]:
         "confidence": mean_change(*pairs["mask-count"], field="confidence"),
         "entropy": mean_change(*pairs["mask-count"], field="entropy"),
     }
+
+
+def with_two_masks(condition: Condition) -> bool:
+    """Of the recall probe's conditions those that show the price of a cure, at all distances."""
+    return condition["masks"] == 2 and condition["fillers"] == 0
 
 
 def same_number(before: Sequence[Record], after: Sequence[Record]) -> tuple[list[Record], list[Record]]:

@@ -32,6 +32,9 @@ def rows_of(models: dict[str, dict[str, Any]], changes: dict[str, dict[str, Any]
     def tenths(value: float) -> str:
         return percent(value, 1)
 
+    def in_points(value: float) -> str:
+        return points(value).removeprefix("+")
+
     most = next(iter(models.values()))["most_masks"]
     steps = list(dict.fromkeys(count for found in models.values() for count in found["few_steps"]))
     nothing = null_score()
@@ -54,6 +57,9 @@ def rows_of(models: dict[str, dict[str, Any]], changes: dict[str, dict[str, Any]
         row("Accuracy, 2 masks", "k = 2", "accuracy_k2", tenths, "accuracy_k2", points),
         row(f"Accuracy, {most or 'most'} masks", "at the most masks", "accuracy_most_masks", tenths,
             "accuracy_most_masks", points),
+        row(f"Lost to {most or 'most'} masks", "accuracy with 2 masks less that with the most", "mask_loss", in_points,
+            "mask_loss", share_gone),
+        row("Recall, 2 masks", "of pairs, mean over distances", "recall", tenths, "recall", points),
         row("Held-out NELBO", "nats per token of prose; lower is better", "nelbo", number, "nelbo"),
         row("Confidence", "probability of its answers, mean over mask counts", "confidence", number, "confidence"),
         row("Entropy", "nats, mean over mask counts", "entropy", number, "entropy"),

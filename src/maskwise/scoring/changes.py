@@ -2,6 +2,7 @@
 
 degradation   (max - min) / max of the accuracy over mask counts
 reduction     1 - degradation after / degradation before; null where there was too little to reduce
+loss cut      1 - loss after / loss before, the loss being the accuracy with 2 masks less that with the most; likewise
 """
 
 from collections import defaultdict
@@ -91,6 +92,21 @@ def reduction(before: Sequence[Record], after: Sequence[Record], group: str | No
         return np.where(losses[0] >= LEAST_LOSS, 1 - losses[1] / np.maximum(losses[0], LEAST_LOSS), np.nan)
 
     return bootstrapped(paired_tables(before, after, conditions), share_gone, TOO_LITTLE_LOSS)
+
+
+def loss_cut(before: Sequence[Record], after: Sequence[Record]) -> Score:
+    """How much of the accuracy that the most masks took, compared with 2, is given back."""
+    conditions = common_conditions(before, after)
+    counts = [condition["masks"] for condition in conditions]
+    if 2 not in counts or max(counts) == 2:
+        return null_score()
+    two, most = counts.index(2), counts.index(max(counts))
+
+    def share_cut(accuracy: np.ndarray) -> np.ndarray:
+        then, now = (side[:, two] - side[:, most] for side in np.split(accuracy, 2, axis=1))
+        return np.where(then >= LEAST_LOSS, 1 - now / np.maximum(then, LEAST_LOSS), np.nan)
+
+    return bootstrapped(paired_tables(before, after, conditions), share_cut, TOO_LITTLE_LOSS)
 
 
 def accuracy_change(before: Sequence[Record], after: Sequence[Record], keep: Callable[[Condition], bool]) -> Score:
