@@ -77,6 +77,8 @@ def write_run(
                         "entropy": 0.25,
                         "nll": 1.5,
                     }
+                    if probe == "recall":
+                        record["evidence"] = {"pairs": 30, "between": 2, "offset": 0 if point < count else 1}
                     file.write(json.dumps(record) + "\n")
     manifest = {
         "model": model,
