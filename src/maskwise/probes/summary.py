@@ -12,19 +12,18 @@ from maskwise.probes import PROBES, calibration
 from maskwise.probes.examples import (
     Number,
     WithNumber,
-    in_order,
     in_words,
-    number_of,
     numbers_in,
     score_name,
-    unlabelled,
+    with_baselines,
     with_number,
 )
+from maskwise.probes.precision import precision
 from maskwise.probes.probe import Probe, ScoreRule
 from maskwise.probes.published import published_beside
 from maskwise.probes.section import Entry, Shown
 from maskwise.records.folder import Run
-from maskwise.records.record import Condition, Record, condition_order, condition_text
+from maskwise.records.record import Condition, Record, condition_text
 from maskwise.scoring.changes import paired_difference, paired_nats
 from maskwise.scoring.claims import Claim, holm
 from maskwise.scoring.intervals import accuracy_interval, by_task, mean_over_tasks, rules_ends
@@ -55,6 +54,9 @@ def summarise(run: Run, probes: Sequence[Probe] = PROBES) -> dict[str, Any]:
         records = by_probe.get(probe.name)
         if records:
             summary |= {key: compute(records) for key, compute in probe.extras.items()}
+    wanted = run.manifest["settings"].get("precision")
+    if wanted is not None:
+        summary["precision"] = precision(run.records, probes, wanted)
     if by_probe.get(calibration.NAME):
         summary[calibration.NAME] = calibrated(by_probe, probes, autoregressive)
     judged = claims_of(by_probe, probes)
@@ -176,28 +178,15 @@ def entries(probe: Probe, records: Sequence[Record]) -> list[Entry]:
     for record in records:
         groups[condition_text(record["condition"])].append(record)
     listed = probe.chance is not None or all("nll_choice" in record for record in records)
-    asked = sorted((group[0]["condition"] for group in groups.values()), key=condition_order)
     found = []
-    for number in in_order(map(number_of, asked)):
-        same = [condition for condition in asked if number_of(condition) == number]
-        for condition in same:
-            found += _condition_entries(probe, condition, same, groups, listed)
+    for condition, baseline in with_baselines([group[0]["condition"] for group in groups.values()], probe.baseline):
+        group = groups[condition_text(condition)]
+        entry = _entry(condition, group, listed)
+        if baseline is not None:
+            before = groups[condition_text(baseline)]
+            entry["paired"] = {"baseline": baseline, **paired_difference(group, before), **paired_nats(group, before)}
+        found += probe.measures(entry, group)
     return found
-
-
-def _condition_entries(
-    probe: Probe, condition: Condition, conditions: Sequence[Condition], groups: dict[str, list[Record]], listed: bool
-) -> list[Entry]:
-    """`conditions`: those with the same number of relevant examples, among which the baseline is."""
-    group = groups[condition_text(condition)]
-    plain = {condition_text(unlabelled(one)): one for one in conditions}
-    baseline = probe.baseline(unlabelled(condition), [unlabelled(one) for one in conditions])
-    entry = _entry(condition, group, listed)
-    if baseline is not None and baseline != unlabelled(condition):
-        named = plain[condition_text(baseline)]
-        before = groups[condition_text(named)]
-        entry["paired"] = {"baseline": named, **paired_difference(group, before), **paired_nats(group, before)}
-    return probe.measures(entry, group)
 
 
 def _entry(condition: Condition, group: Sequence[Record], listed: bool) -> Entry:
