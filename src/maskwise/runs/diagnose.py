@@ -111,7 +111,9 @@ def refuse_unasked(data: Mapping[str, Dataset], settings: Settings, probes: Sequ
     for name in data:
         takers = [probe.name for probe in probes if probe.takes(name)]
         if not set(takers) & set(settings.probes):
-            raise UserError(f"no probe of this run asks about {name}: add {takers[0]} with --probes, or use --full")
+            raise UserError(
+                f"no probe of this run asks about {name}: add {' or '.join(takers)} with --probes, or use --full"
+            )
 
 
 def run_units(
