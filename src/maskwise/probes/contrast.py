@@ -12,10 +12,9 @@ accuracies under k masks, their means a_k, and c = 1/3:
     contrast locality  (near_2 - far_2) / (near_2 - c)
     contrast mask tax  mean over k > 2 of (a_2 - a_k) / (a_2 - c)
 
-Both are ratios of means, with a bootstrap over questions, the three rules of a question together.
+Both are ratios of means. All intervals are over questions, the three rules of a question together.
 """
 
-from collections import defaultdict
 from collections.abc import Collection, Iterator, Sequence
 from functools import partial
 
@@ -24,10 +23,10 @@ import numpy as np
 from maskwise.probes.mask_count import MASK_TAX
 from maskwise.probes.probe import POINTS_PER_UNIT, Asker, Item, Probe, ScoreRule, Sentences, Setup, Unit
 from maskwise.probes.section import K_EQUALS, MASKS_AT_THE_END, Section, Shown, named_curves
-from maskwise.records.record import Condition, Key, Record, condition_text, make_key
+from maskwise.records.record import Condition, Key, Record, make_key
 from maskwise.scoring.numbers import percent
-from maskwise.scoring.questions import QuestionTables, over_questions
-from maskwise.scoring.scores import Score, null_score, share_of_skill
+from maskwise.scoring.questions import asked_in_full, by_question
+from maskwise.scoring.scores import Score, Tables, bootstrapped, null_score, share_of_skill, tables
 from maskwise.tasks.contrast import CONTRAST_TASKS, RULES, Contrast, ContrastTask, draw_contrast
 from maskwise.tasks.episodes import CHANCE
 from maskwise.tasks.prompts import encode_question, opened
@@ -93,20 +92,9 @@ def baseline(condition: Condition, conditions: Sequence[Condition]) -> Condition
 # The scores
 
 
-def question_tables(records: Sequence[Record], conditions: Sequence[Condition]) -> QuestionTables:
+def question_tables(records: Sequence[Record], conditions: Sequence[Condition]) -> Tables:
     """By task, the share of its three rules that each question got right under each condition: [questions, C]."""
-    columns = {condition_text(condition): column for column, condition in enumerate(conditions)}
-    right: dict[tuple[str, int], np.ndarray] = defaultdict(lambda: np.full((len(conditions), RULES), np.nan))
-    for record in records:
-        column = columns.get(condition_text(record["condition"]))
-        if column is not None:
-            number, rule = divmod(record["point"], RULES)
-            right[record["task"], number][column, rule] = record["correct"]
-    by_task: dict[str, list[np.ndarray]] = defaultdict(list)
-    for (task, _), answers in sorted(right.items(), key=lambda item: item[0]):
-        if not np.isnan(answers).any():  # of an unfinished run, only questions asked under all rules and conditions
-            by_task[task].append(answers.mean(1))
-    return [np.stack(rows) for rows in by_task.values()]
+    return tables(by_question(asked_in_full(records, RULES), RULES), conditions)
 
 
 def contrast_locality(records: Sequence[Record]) -> Score:
@@ -115,13 +103,10 @@ def contrast_locality(records: Sequence[Record]) -> Score:
         return null_score()
     ends: list[Condition] = [{"examples": where, "masks": _few(counts)} for where in ("near", "far")]
 
-    def skill(accuracy: np.ndarray) -> np.ndarray:
-        return accuracy[:, 0] - CHANCE
-
     def lost(accuracy: np.ndarray) -> np.ndarray:
-        return share_of_skill(accuracy[:, 0] - accuracy[:, 1], skill(accuracy))
+        return share_of_skill(accuracy[:, 0] - accuracy[:, 1], accuracy[:, 0] - CHANCE)
 
-    return over_questions(question_tables(records, ends), lost, skill)
+    return bootstrapped(question_tables(records, ends), lost)
 
 
 def contrast_mask_tax(records: Sequence[Record]) -> Score:
@@ -131,13 +116,11 @@ def contrast_mask_tax(records: Sequence[Record]) -> Score:
         return null_score()
     asked: list[Condition] = [{"examples": where, "masks": k} for k in (2, *more) for where in ("near", "far")]
 
-    def skill(accuracy: np.ndarray) -> np.ndarray:
-        return accuracy[:, :2].mean(1) - CHANCE
-
     def lost(accuracy: np.ndarray) -> np.ndarray:
-        return share_of_skill(accuracy[:, :2].mean(1) - accuracy[:, 2:].mean(1), skill(accuracy))
+        few = accuracy[:, :2].mean(1)
+        return share_of_skill(few - accuracy[:, 2:].mean(1), few - CHANCE)
 
-    return over_questions(question_tables(records, asked), lost, skill)
+    return bootstrapped(question_tables(records, asked), lost)
 
 
 def _counts(records: Sequence[Record]) -> list[int]:
@@ -209,6 +192,7 @@ PROBE = Probe(
     parameters={"tasks": 8, "questions": 50, "relevant": 1, "mask_counts": (2, 20, 200)},
     quick={"tasks": 4, "questions": 2},
     baseline=baseline,
+    points_per_question=RULES,
     scores=(LOCALITY, CONTRAST_TAX),
     sections=(
         Section(

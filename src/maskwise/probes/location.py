@@ -13,7 +13,8 @@ import numpy as np
 from maskwise.probes.probe import Probe, ScoreRule, Sentences, Setup, Variant
 from maskwise.probes.section import Section, Shown, curve
 from maskwise.records.record import Condition, Record, condition_text
-from maskwise.scoring.claims import Claim, contrast_claim, weights_of
+from maskwise.scoring.claims import Claim, contrast_claim
+from maskwise.scoring.contrasts import weights_of
 from maskwise.scoring.numbers import percent
 from maskwise.scoring.scores import (
     LEAST_SKILL,

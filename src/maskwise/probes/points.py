@@ -14,7 +14,8 @@ from maskwise.probes.labelled import Labels, label_item, labels_of
 from maskwise.probes.probe import Asker, Item, Probe, Setup, Unit, slices
 from maskwise.probes.section import Entry, Measure, Point, Section, Shown
 from maskwise.records.record import Condition, Key, Record, condition_text, still_to_ask
-from maskwise.scoring.claims import Claim, contrast_claim, weights_of
+from maskwise.scoring.claims import Claim, contrast_claim
+from maskwise.scoring.contrasts import weights_of
 from maskwise.tasks.points import LABELS, ORDERS, SHAPES, Cloud, arranged, draw_cloud, exercise
 from maskwise.tasks.prompts import Place
 

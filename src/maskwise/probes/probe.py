@@ -223,7 +223,8 @@ class Probe:
     not_causal: why an autoregressive model is not asked, empty if it is. takes: whether it asks about a data set given
     with --data, by the set's name.
     baseline: which condition a condition is compared with. measures: the summary's entries for the records of one
-    condition. chance: accuracy of guessing, None where no one number says it. scores, claims, extras: further parts of
+    condition. chance: accuracy of guessing, None where no one number says it. points_per_question: so many consecutive
+    points are one question asked several times, which intervals draw together. scores, claims, extras: further parts of
     the summary (`extras` by their key). beside: other probes whose records the claims need too. columns: of the
     terminal's table in place of the accuracy, none if empty. tables: further tables of the terminal, from the summary.
     """
@@ -243,6 +244,7 @@ class Probe:
     baseline: Baseline = no_baseline
     measures: Callable[[Entry, Sequence[Record]], list[Entry]] = accuracy_alone
     chance: float | None = CHANCE
+    points_per_question: int = 1
     scores: tuple[ScoreRule, ...] = ()
     claims: Callable[[Sequence[Record]], list[Claim]] | None = None
     beside: tuple[str, ...] = ()

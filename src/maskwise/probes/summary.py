@@ -27,6 +27,7 @@ from maskwise.records.record import Condition, Record, condition_text
 from maskwise.scoring.changes import paired_difference, paired_nats
 from maskwise.scoring.claims import Claim, holm
 from maskwise.scoring.intervals import accuracy_interval, by_task, mean_over_tasks, rules_ends
+from maskwise.scoring.questions import by_question
 from maskwise.scoring.scores import LIKELIHOODS, Score, null_score
 
 NO_MASKS = "does not apply: no masks"
@@ -181,17 +182,20 @@ def entries(probe: Probe, records: Sequence[Record]) -> list[Entry]:
     found = []
     for condition, baseline in with_baselines([group[0]["condition"] for group in groups.values()], probe.baseline):
         group = groups[condition_text(condition)]
-        entry = _entry(condition, group, listed)
+        entry = _entry(condition, group, listed, probe.points_per_question)
         if baseline is not None:
-            before = groups[condition_text(baseline)]
-            entry["paired"] = {"baseline": baseline, **paired_difference(group, before), **paired_nats(group, before)}
+            here, before = (
+                by_question(groups[condition_text(one)], probe.points_per_question) for one in (condition, baseline)
+            )
+            entry["paired"] = {"baseline": baseline, **paired_difference(here, before), **paired_nats(here, before)}
         found += probe.measures(entry, group)
     return found
 
 
-def _entry(condition: Condition, group: Sequence[Record], listed: bool) -> Entry:
+def _entry(condition: Condition, group: Sequence[Record], listed: bool, points_per_question: int) -> Entry:
     """`listed`: the question has a list of answers, so the likelihood of the right one stands beside the accuracy."""
-    accuracy, low, high = accuracy_interval(group)
+    questions = by_question(group, points_per_question)
+    accuracy, low, high = accuracy_interval(questions)
     entry = {
         "condition": condition,
         "masks": round(float(np.mean([record["masks"] for record in group]))),
@@ -199,11 +203,11 @@ def _entry(condition: Condition, group: Sequence[Record], listed: bool) -> Entry
         "accuracy": accuracy,
         "low": low,
         "high": high,
-        **rules_ends(by_task((record["task"], record["correct"]) for record in group)),
+        **rules_ends(by_task((record["task"], record["correct"]) for record in questions)),
         "confidence": float(np.mean([record["confidence"] for record in group])),
         "entropy": float(np.mean([record["entropy"] for record in group])),
     }
-    return entry | (likelihoods(group) if listed else {})
+    return entry | (likelihoods(questions) if listed else {})
 
 
 def likelihoods(group: Sequence[Record]) -> dict[str, float | None]:

@@ -47,7 +47,7 @@ def _without_row(view: Views, row: int) -> Views:
 
 @torch.no_grad()
 def measure(model: Model, call_model: Callable[..., Any], views: Sequence[Views]) -> dict[str, float]:
-    """Means over masked content tokens of the answers; `call_model` is the model itself or what DDP or FSDP2 put around it."""
+    """Means over masked content tokens; `call_model` is the model itself or what DDP or FSDP2 put around it."""
     parts = []
     for start in range(0, len(views), PAIRS_PER_PASS):
         some = views[start : start + PAIRS_PER_PASS]
