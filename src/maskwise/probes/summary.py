@@ -169,8 +169,10 @@ def claims_of(by_probe: dict[str, list[Record]], probes: Sequence[Probe]) -> lis
 
 
 def claim_of_number(claim: Claim, number: Number, is_main: bool) -> Claim:
+    """ "finding" and "relevant" say of which claim and number it is, whatever other numbers the run asked."""
     named = "" if number is None else f", {in_words(number)}"
-    return claim | {"name": score_name(claim["name"], number, is_main), "claim": claim["claim"] + named}
+    told = {"name": score_name(claim["name"], number, is_main), "claim": claim["claim"] + named}
+    return claim | told | {"finding": claim["name"], "relevant": number}
 
 
 def entries(probe: Probe, records: Sequence[Record]) -> list[Entry]:

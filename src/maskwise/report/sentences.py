@@ -158,12 +158,17 @@ def what_this_run_shows(section: Section, readings: Sequence[Reading]) -> list[s
         return [f"{r.label}, {line}" if len(readings) > 1 else line for r in readings for line in words(r)]
 
     own = lines(section.says) if section.says else _line_per_curve(section, readings)
-    return own + [line for name in section.claims for line in _verdict(name, readings)]
+    return own + [line for name in section.claims for line in _verdict(name, section.relevant, readings)]
 
 
-def _verdict(name: str, readings: Sequence[Reading]) -> list[str]:
-    """What becomes of a claim: one line, with all models that can judge it."""
-    found = [(r.label, claim) for r in readings for claim in r.summary.get("claims", []) if claim["name"] == name]
+def _verdict(name: str, relevant: int | None, readings: Sequence[Reading]) -> list[str]:
+    """What becomes of a claim with one number of relevant examples: one line, with all models that can judge it."""
+    found = [
+        (reading.label, claim)
+        for reading in readings
+        for claim in reading.summary.get("claims", [])
+        if (claim["finding"], claim["relevant"]) == (name, relevant)
+    ]
     if not found:
         return []
     first = found[0][1]
