@@ -6,7 +6,8 @@ question (near), before all distractors (far), or is left out (none), with k mas
 without an example is a check: it is a third where the model answers with a letter, less where it does not.
 
 Condition: {"examples": "far", "masks": 20}; autoregressive models are asked with 0 masks. A question is asked under its
-three rules as the points 3 q, 3 q + 1 and 3 q + 2, and its context is drawn for it alone. With near_k and far_k the
+three rules as the points 3 q, 3 q + 1 and 3 q + 2, and its context is drawn for it alone: one example and the run's
+distractors, or `among` many. With near_k and far_k the
 accuracies under k masks, their means a_k, and c = 1/3:
 
     contrast locality  (near_2 - far_2) / (near_2 - c)
@@ -47,9 +48,10 @@ def units(setup: Setup) -> Iterator[Unit]:
     ]
     words = split_words(setup.words, settings.held_out) if settings.held_out else (setup.words, setup.words)
     count = RULES * min(settings.points, own["questions"])
+    among = settings.distractors if own["among"] is None else own["among"]
     step = POINTS_PER_UNIT // RULES * RULES  # the rules of a question stay together, so that equal prompts meet
     for task in CONTRAST_TASKS[: own["tasks"]]:
-        question = partial(draw_question, task, words, own["relevant"], settings.distractors, settings.seed)
+        question = partial(draw_question, task, words, own["relevant"], among, settings.seed)
         for first in range(0, count, step):
             points = range(first, min(first + step, count))
             yield Unit(points, len(conditions), partial(contrast_items, setup.asker, task.name, question, conditions))
@@ -189,8 +191,9 @@ PROBE = Probe(
     about="questions that one example alone decides, near or far, by the number of masks",
     presets=("quick", "default", "full"),
     units=units,
-    parameters={"tasks": 8, "questions": 50, "relevant": 1, "mask_counts": (2, 20, 200)},
-    quick={"tasks": 4, "questions": 2},
+    parameters={"tasks": 8, "questions": 50, "relevant": 1, "mask_counts": (2, 20, 200), "among": None},
+    # Fewer distractors are too near to tell; few tasks and more questions of each make the shortest interval.
+    quick={"tasks": 4, "questions": 5, "mask_counts": (2,), "among": 36},
     baseline=baseline,
     points_per_question=RULES,
     scores=(LOCALITY, CONTRAST_TAX),

@@ -30,7 +30,7 @@ from maskwise.tasks.episodes import CHANCE
 
 NAME, BOTH_SIDES = "location", "question-position"
 LOCATIONS = {"locations": (0, 10, 20, 30, 40)}
-QUICK_LOCATIONS = {"locations": (0, 7, 15)}
+QUICK_LOCATIONS = {"locations": (0, 15)}
 NEARER_TO_THE_RIGHT = "Distracting examples before the block (further right: nearer the question)"
 
 

@@ -54,11 +54,17 @@ QUICK, DEFAULT, FULL, PAPER = preset("quick"), preset("default"), preset("full")
 def with_examples(settings: Settings, relevant: tuple[int, ...] | None, distractors: int | None) -> Settings:
     """The settings with other numbers of examples. Places among the distractors keep their share of the way.
 
-    A probe's `locations` and its own numbers of `distractors` count distractors, so they grow and shrink with them.
+    A probe's `locations` and its own numbers of `distractors` count distractors, so they grow and shrink with them; a
+    probe with a number of its own (`among`) takes the run's.
     """
     if relevant is not None:
         settings = replace(settings, relevant=tuple(dict.fromkeys(relevant)))
-    if distractors is None or distractors == settings.distractors:
+    if distractors is None:
+        return settings
+    for probe, parameters in settings.parameters.items():
+        if "among" in parameters:
+            settings = settings.changed(probe, among=None)
+    if distractors == settings.distractors:
         return settings
     before = settings.distractors
     for probe, parameters in settings.parameters.items():
