@@ -30,6 +30,7 @@ from maskwise.records.folder import read_run
 from maskwise.runs.diagnose import diagnose
 from maskwise.runs.settings import FULL
 from maskwise.tasks.datasets import read_dataset
+from maskwise.tasks.points import ORDERS
 from maskwise.tasks.prompts import Prompt
 
 ORDERED = {"orderings": 2, "questions": 2, "near": 5}
@@ -41,8 +42,15 @@ LITTLE = with_parameters(
     attention=ORDERED | {"masks": 6},
     unmasking={"steps": 5, "masks": STEP_MASKS},
     few_steps={"steps": (2,), "masks": STEP_MASKS},
-    shots_masks={"shots": (1, 3), "masks": (1, 8)},
-    points={"clouds": 1, "examples": 12, "points": 6},
+    shots_masks={"shots": (1, 3), "masks": (1, 8), "clouds": 2},
+    points={
+        "clouds": 1,
+        "examples": 12,
+        "points": 6,
+        "counts": (0, 4, 12),
+        "masked_examples": 4,
+        "shares": (0.0, 0.2),
+    },
     hotpotqa={"shares": SHARES},
     labelled_text={"shares": SHARES, "shots": 2},
     nelbo={"draws": 3},
@@ -171,6 +179,41 @@ def test_shots_are_relevant_examples_alone(tmp_path):
     assert summary["shots_against_masks"]["together"] == {"value": None, "low": None, "high": None}
 
 
+def test_points_and_data_sets_are_tasks_of_shots_against_masks(tmp_path):
+    """A reader that copies the last label with few masks and always says the first label with many."""
+    rows = [{"text": f"number {n}", "label": "even" if n % 2 == 0 else "odd"} for n in range(60)]
+    (tmp_path / "parity.json").write_text(json.dumps(rows))
+    data = {"parity": read_dataset("parity", tmp_path / "parity.json")}
+    seen = set()
+
+    def reply(text):
+        examples, masks = re.findall(r"Answer:\[(\w+)\]", text), text.count("<|mask|>")
+        kind = re.match(r"\w+", text)[0]
+        seen.add((kind, len(examples), masks))
+        if kind == "Options":
+            return "A"
+        if masks > 9:
+            return "Above" if kind == "Point" else "odd"
+        return examples[-1]
+
+    settings = replace(only("shots-masks"), points=12)
+    run = read_run(diagnose(reader_model(reply), settings, tmp_path / "run", data=data))
+    tasks = summarise(run)["shots_against_masks"]["tasks"]
+    assert set(tasks) == {*settings.tasks, "nonlinear", "swiss-roll", "moons", "circles", "parity"}
+    for shape in ("nonlinear", "swiss-roll", "moons", "circles"):
+        of_shape = [r for r in run.records if r["task"] == shape]
+        masked = [r["correct"] for r in of_shape if r["condition"] == {"shots": 3, "extra masks": 8}]
+        assert len(of_shape) == 12 * 4 and sum(masked) == 6  # balanced, and "Above" is said
+    for kind in ("Point", "Text", "Options"):
+        asked = {(shots, masks) for found, shots, masks in seen if found == kind}
+        fewest = min(masks for _, masks in asked)
+        assert asked == {(shots, fewest + more) for shots in (1, 3) for more in (0, 7)}
+    assert run.manifest["notes"] == [
+        "shots-masks: without the paper's ag-news, sst2, rotten-tomatoes, mrpc, rte, qnli: give them with --data "
+        "NAME=PATH"
+    ]
+
+
 def shot_records(accuracies, points=40):
     """accuracies: task -> right answers (few, many, masked) of the points."""
     return [
@@ -228,30 +271,100 @@ def reader_model(reply):
                  tokenizer=tokenizer, head=lambda rows: rows.clone(), name="reader")  # fmt: skip
 
 
-def test_copying_the_last_label_is_best_with_the_nearest_last(tmp_path):
-    model = reader_model(lambda text: re.findall(r"Answer:\[(\w+)\]", text)[-1])
-    settings = with_parameters(replace(only("points"), points=60), points={"examples": 60, "points": 60})
+def nearest_label(text):
+    """The label next to the masked one, whichever side it stands on; "Above" where there is none."""
+    before, after = re.split(r"Answer:\[(?:<\|mask\|>)+", text, maxsplit=1)
+    found = re.findall(r"Answer:\[(\w+)\]", before)[-1:] or re.findall(r"Answer:\[(\w+)\]", after)[:1]
+    return found[0] if found else "Above"
+
+
+def test_copying_the_nearest_label_is_best_with_the_nearest_point_beside_the_question(tmp_path):
+    settings = with_parameters(
+        replace(only("points"), points=12),
+        points={"examples": 40, "points": 12, "counts": (0, 40), "masked_examples": 40, "shares": (0.0, 0.2)},
+    )
+    model = reader_model(nearest_label)
     run = read_run(diagnose(model, settings, tmp_path))
-    found = accuracy(summarise(run), "points")
-    assert found["nearest last",] > 0.85 > 0.7 > found["random",] and found["nearest first",] < 0.7
+    summary = summarise(run)
+    found = accuracy(summary, "points")
+    for share in (0.0, 0.2):
+        for beside, away, place in (
+            ("nearest last", "nearest first", "right"),
+            ("nearest first", "nearest last", "left"),
+        ):
+            assert found[beside, place, 40, share] > 0.8 > 0.7 > found["random", place, 40, share]
+            assert found[away, place, 40, share] < 0.7
+    assert {found[order, place, 0, 0.0] for order in ORDERS for place in ("right", "left")} == {0.5}  # balanced
     assert {r["task"] for r in run.records} == {
         f"{shape}-0" for shape in ("nonlinear", "swiss-roll", "moons", "circles")
     }
     tokenizer = model.tokenizer
     starts = {tokenizer.decode(tokenizer(label)["input_ids"][:1]) for label in ("Above", "Below")}
-    assert {r["answer"] for r in run.records} == starts and len({r["masks"] for r in run.records}) == 1
+    assert {r["answer"] for r in run.records} == starts
+    assert len({r["masks"] for r in run.records if not r["condition"]["share"]}) == 1
+    claims = {claim["name"]: claim["verdict"] for claim in summary["claims"]}
+    assert claims == {"nearest-last-random": "holds", "nearest-last-first": "holds"}
 
 
 def test_points_use_as_many_examples_as_the_window_holds(tmp_path):
     model = little()
-    model.window = 200
+    model.window = 150
     run = read_run(diagnose(model, only("points"), tmp_path / "a"))
     (note,) = run.manifest["notes"]
-    shown = int(re.search(r"points: (\d+) examples instead of 12", note)[1])
-    assert 3 < shown < 12
+    assert note == "points: at most 4 examples; with more the prompts exceed the context length"
+    assert {r["condition"]["examples"] for r in run.records} == {0, 4}
     with pytest.raises(UserError, match="nothing to ask: hotpotqa was not run for want of data"):
         diagnose(model, only("hotpotqa"), tmp_path / "b")
     assert not (tmp_path / "b").exists()
+
+
+def test_records_of_points_of_version_0_1_are_still_judged():
+    """They say the order alone: the question came last, without masks at the end."""
+    old = [
+        {"probe": "points", "task": "moons-0", "point": n, "condition": {"order": order}, "correct": n < right}
+        for order, right in (("random", 24), ("nearest first", 22), ("nearest last", 38))
+        for n in range(40)
+    ]
+    assert [(claim["name"], claim["verdict"]) for claim in points.claims(old)] == [
+        ("nearest-last-random", "holds"),
+        ("nearest-last-first", "holds"),
+    ]
+
+
+def test_hotpotqa_is_asked_as_the_paper_writes_it(tmp_path):
+    entries = [
+        {
+            "question": f"Which is larger, Item{n} or Thing{n}?",
+            "answer": f"Thing{n}" if n % 3 else f"Item{n}",
+            "type": "comparison",
+            "supporting_facts": [["Both", 0]],
+            "context": [["Both", [f"{f'Thing{n}' if n % 3 else f'Item{n}'} is larger."]]],
+        }
+        for n in range(40)
+    ]
+    (tmp_path / "hotpot.json").write_text(json.dumps(entries))
+    data = {"hotpotqa": read_dataset("hotpotqa", tmp_path / "hotpot.json")}
+    seen = []
+
+    def reads_facts(text):
+        """Right by the fact with few masks, "A" with many."""
+        seen.append(text)
+        larger = re.findall(r"\*\*Context\*\*:\n'(\w+) is larger", text)[-1]
+        first = re.findall(r"\[A\] (\w+)\n", text)[-1]
+        return "A" if larger == first or text.count("<|mask|>") > 5 else "B"
+
+    settings = replace(only("hotpotqa"), points=20)
+    run = read_run(diagnose(reader_model(reads_facts), settings, tmp_path / "run", data=data))
+    found = accuracy(summarise(run), "hotpotqa")
+    a_is_right = np.mean([record["answer"] == "A" for record in run.records])
+    assert found[0.0,] == 1.0 and found[0.2,] == pytest.approx(a_is_right) and 0.2 < a_is_right < 0.8
+    question = (
+        r"\*\*Context\*\*:\n'\w+ is larger\.'\.\n\n\*\*Question\*\*: 'Which is larger, \w+ or \w+\?' "
+        r"\[A\] \w+\n \[B\] \w+\n\*\*Answer\*\*:\["
+    )
+    system = r"Which of the following answers is true\? Respond with \[A\] or \[B\]\."
+    asked = rf"{system}\n\n{question}[AB]\]\n\n{question}(<\|mask\|>)+"
+    assert all(re.fullmatch(asked, text) for text in seen)
 
 
 def test_a_file_sorted_by_label_is_asked_about_both(tmp_path):
@@ -302,7 +415,7 @@ def test_data_sets_are_asked_with_a_share_of_masks(tmp_path):
     assert {r["task"] for r in run.records} == {"parity"} and run.manifest["settings"]["data"].keys() == {"parity"}
     few, many = ({r["masks"] for r in run.records if r["condition"]["share"] == share} for share in (0.0, 0.2))
     assert len(few) == 1 and min(many) > 8 > max(few)
-    with pytest.raises(UserError, match="no probe of this run asks about parity: add labelled-text"):
+    with pytest.raises(UserError, match="no probe of this run asks about parity: add shots-masks or labelled-text"):
         diagnose(reader_model(parity), only("mask-count"), tmp_path / "unasked", data=data)
     assert not (tmp_path / "unasked").exists()
 

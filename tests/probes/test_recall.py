@@ -47,7 +47,7 @@ def by_condition(summary, **fixed):
 def test_every_preset_asks_it():
     assert all("recall" in preset.probes for preset in (QUICK, DEFAULT, FULL))
     assert QUICK.parameters["recall"]["pairs"] == 30 and DEFAULT.parameters["recall"]["pairs"] == 60
-    assert QUICK.parameters["recall"]["mask_counts"] == (2, 20, 200)
+    assert QUICK.parameters["recall"]["mask_counts"] == (2, 200)
 
 
 def test_seeing_only_what_is_near_is_full_recall_locality(tmp_path):
@@ -180,5 +180,5 @@ def test_the_embedded_model_is_asked_whatever_the_batch(tmp_path):
     model = mw.open("tiny-llada", device="cpu")
     runs = [read_run(diagnose(model, settings, tmp_path / str(size), batch_tokens=size)) for size in (200, 100_000)]
     assert_same_records(runs[0].records, runs[1].records)
-    assert len(runs[0].records) == QUICK.parameters["recall"]["lists_per_point"] * 3 * (2 + 1)
+    assert len(runs[0].records) == QUICK.parameters["recall"]["lists_per_point"] * 2 * (2 + 1)
     assert all(record["answer"] != "" and record["nll"] > 0 for record in runs[0].records)

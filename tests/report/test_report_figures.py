@@ -40,7 +40,12 @@ def entry(accuracy: float, masks: int = 1, /, **condition: Any) -> dict[str, Any
 
 def reading(label: str, **probes: list[dict[str, Any]]) -> Reading:
     named = {name.replace("_", "-"): entries for name, entries in probes.items()}
-    return Reading(label, Run(Path(label), {}, []), {"probes": named}, {name: Asked(("t",), 1, 1, 1) for name in named})
+    return Reading(
+        label,
+        Run(Path(label), {"settings": {}}, []),
+        {"probes": named},
+        {name: Asked(("t",), 1, 1, 1) for name in named},
+    )
 
 
 def section(probe: str) -> Any:

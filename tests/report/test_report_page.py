@@ -253,6 +253,33 @@ def test_scores_of_different_numbers_of_examples_do_not_share_a_row(tmp_path: Pa
     assert re.search(r"Locality, 1 example share .*? 71 % 95 % interval .*? 90 % 95 % interval", scores)
 
 
+def locations(near: int, far: int, **more: int) -> list[Asked]:
+    return [("location", {"location": at, **more}, 1, [right] * 4) for at, right in ((15, near), (0, far))]
+
+
+def test_a_verdict_stands_under_its_own_number_of_examples(tmp_path: Path) -> None:
+    """With ten examples only the first run can judge; with one both can, and the second one's is its plain claim."""
+    both = write_run(tmp_path / "both", locations(9, 9) + locations(10, 0, relevant=1))
+    one = write_run(tmp_path / "one", locations(10, 1, relevant=1), model=DIFFUSION | {"name": "lab/other"})
+    words = draw(tmp_path, both, one).words
+    _, ten, single = words.split(
+        "Does it matter where the examples stand? (1 example)"
+    )  # first in the list of contents
+    fell = r"fitted fall from the nearest place to the farthest\): "
+    assert re.search(fell + r"tiny-llada 0.0 points[^;]*(; \S+ nats)?: cannot be told", ten), ten[-2000:]
+    assert not re.search(fell + r"[^.]*other 90.0 points", ten)
+    assert re.search(fell + r"tiny-llada 100.0 points.*?; other 90.0 points", single)
+
+
+def test_the_examples_of_a_run_of_version_0_1_are_counted_as_it_was_set(tmp_path: Path) -> None:
+    old = write_run(tmp_path / "old", locations(9, 5), relevant=5)
+    new = write_run(tmp_path / "new", locations(9, 5, relevant=1), relevant=[1], model=DIFFUSION | {"name": "lab/b"})
+    words = draw(tmp_path, old, new).words
+    assert "(5 examples)" in words and "(1 example)" in words and "10 examples" not in words
+    paper = write_run(tmp_path / "paper", locations(9, 5), relevant=[10], model=DIFFUSION | {"name": "lab/c"})
+    assert "(5 or 10 examples)" in draw(tmp_path, old, new, paper).words
+
+
 def test_a_figure_without_points_is_drawn_empty_side_by_side(tmp_path: Path) -> None:
     asked = [("shots-masks", {"shots": 5, "extra masks": 1}, 2, [1]), *only("location")]
     words = draw(tmp_path, write_run(tmp_path / "a", asked), write_run(tmp_path / "b", asked)).words

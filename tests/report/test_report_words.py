@@ -118,7 +118,8 @@ def test_how_sure() -> None:
 
 def test_a_claim_is_told_with_each_models_own_skill() -> None:
     def solver(label: str, skill: float, verdict: str) -> Reading:
-        claim = {"name": "speed-copy", "claim": "costs little", "measure": "solved slowly less at once", "skill": skill,
+        claim = {"name": "speed-copy", "finding": "speed-copy", "relevant": None, "claim": "costs little",
+                 "measure": "solved slowly less at once", "skill": skill,
                  "unit": "share", "value": 0.05, "low": 0.01, "high": 0.09, "verdict": verdict}  # fmt: skip
         known = reading()
         return replace(known, label=label, summary=known.summary | {"claims": [claim]})

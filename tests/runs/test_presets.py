@@ -19,7 +19,7 @@ from maskwise.report.page import write_page
 from maskwise.report.readings import read_all
 from maskwise.report.terminal import print_summary
 from maskwise.runs.diagnose import plan
-from maskwise.runs.settings import PAPER, QUICK
+from maskwise.runs.settings import PAPER, QUICK, with_examples
 from maskwise.tasks.prompts import filler_id
 from maskwise.tasks.rules import TASKS
 from maskwise.tasks.words import load_words
@@ -40,6 +40,15 @@ def test_quick_asks_a_limited_number_of_tokens():
     others = replace(QUICK, probes=tuple(name for name in QUICK.probes if name != "recall"))
     assert tokens_asked(others) > 100_000
     assert tokens_asked(QUICK) <= QUICK_TOKENS
+
+
+def test_quick_keeps_its_numbers_and_gives_them_up_for_those_the_user_names():
+    assert QUICK.parameters["recall"]["pairs"] == 30 and (QUICK.relevant, QUICK.distractors) == ((1,), 15)
+    assert QUICK.parameters["mask-count"]["mask_counts"] == (2, 20, 200)
+    assert QUICK.parameters["contrast"]["among"] == 36  # 15 are too near to tell
+    assert with_examples(QUICK, (1,), None).parameters["contrast"]["among"] == 36
+    for distractors in (15, 8):
+        assert with_examples(QUICK, None, distractors).parameters["contrast"]["among"] is None
 
 
 def test_the_papers_preset_is_the_papers_setting():

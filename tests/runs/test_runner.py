@@ -18,11 +18,16 @@ from helpers.known import CORE_PROBES, DECODED, LOCATIONS, SMALL, known_model, s
 from helpers.same_records import assert_same_records
 from helpers.tiny import tiny_ar, tiny_dream, tiny_llada
 from maskwise.errors import UserError
+from maskwise.probes import PROBES
 from maskwise.probes.answers.plain import Answer, ask
+from maskwise.probes.probe import Asker, Setup
+from maskwise.probes.text import load_text
 from maskwise.records.folder import read_run
-from maskwise.runs.diagnose import diagnose
+from maskwise.runs.diagnose import diagnose, plan
 from maskwise.runs.runner import batch_budget, batches
-from maskwise.tasks.prompts import Prompt
+from maskwise.runs.settings import DEFAULT
+from maskwise.tasks.prompts import Prompt, filler_id
+from maskwise.tasks.words import load_words
 
 ALONE = Path(__file__).parent.parent / "helpers" / "asked_alone.py"
 TESTS = os.pathsep.join([str(ALONE.parent.parent), os.environ.get("PYTHONPATH", "")])
@@ -190,6 +195,36 @@ def test_equal_prompts_are_asked_once(tmp_path):
     folder = diagnose(model, SMALL, tmp_path)
     repeated = 2 * SMALL.points * len(LOCATIONS) + SMALL.passages  # question right; nothing after a passage
     assert sum(asked) == len(read_run(folder).records) - repeated
+
+
+def test_probes_with_the_same_prompts_are_asked_once_and_recorded_as_if_each_were_alone(tmp_path):
+    """Location, with its one mask, is question-position with the question right."""
+    model = known_model(uniform)
+    body, rows = model._body, []
+    model._body = lambda net, batch, layout: rows.append(len(batch.offsets) - 1) or body(net, batch, layout)
+
+    def asked(*probes):
+        rows.clear()
+        folder = diagnose(model, replace(SMALL, probes=probes), tmp_path / "-".join(probes))
+        return read_run(folder).records, sum(rows)
+
+    (first, first_rows), (second, second_rows) = asked("location"), asked("question-position")
+    both, both_rows = asked("location", "question-position")
+    assert both == first + second
+    assert (first_rows, second_rows) == (len(first), len(second)) and both_rows == second_rows
+
+
+def test_no_prompt_of_a_run_is_in_two_units_that_are_asked_alike():
+    """So whatever probes share is found within a unit, where equal prompts are asked once."""
+    model = small_model()
+    asker = Asker(model.tokenizer, model.mask_id, filler_id(model.tokenizer, "."))
+    settings = replace(DEFAULT, tasks=DEFAULT.tasks[:2], points=1, passages=1)
+    setup = Setup(model, asker, settings, load_words(), load_text(), {}, [])
+    asked: dict[object, list[Prompt]] = {}
+    for unit in plan(setup, [probe for probe in PROBES if probe.name in settings.probes]):
+        asked.setdefault(unit.answer, []).extend({item.prompt for item in unit.items(unit.points, set())})
+    assert sum(map(len, asked.values())) > 100
+    assert all(len(set(prompts)) == len(prompts) for prompts in asked.values())
 
 
 def test_a_prompt_longer_than_the_window_is_refused_before_anything_is_written(tmp_path):

@@ -8,12 +8,17 @@ from maskwise.probes import PROBES
 from maskwise.probes.marginals import ALIKE
 from maskwise.probes.summary import claims_of
 from maskwise.scoring.claims import holm, judged, p_value, verdict
-from maskwise.scoring.intervals import none_seen, reach
+from maskwise.scoring.intervals import none_seen
 
 MASKS = 16
 PIECES = 8
 MIDDLE = (PIECES - 1) / 2  # the pieces' mean number
 POINTS = 50
+
+
+def reach(values):
+    """Half the width of Student's interval of a mean."""
+    return stats.t.ppf(0.975, len(values) - 1) * np.std(values, ddof=1) / np.sqrt(len(values))
 
 
 def record(probe, point, condition, evidence=None, **told):

@@ -10,7 +10,7 @@ from test_prompts import tokenizer_named
 from maskwise.errors import UserError
 from maskwise.tasks.datasets import Dataset, read_dataset, read_datasets, with_distinct_labels
 from maskwise.tasks.labelled import Labelled, answer_masks, balanced, tell_apart
-from maskwise.tasks.prompts import encode_label, opened
+from maskwise.tasks.prompts import encode_label, gapped
 
 
 def lines(file, *rows):
@@ -19,12 +19,27 @@ def lines(file, *rows):
 
 def test_ag_news(tmp_path):
     lines(tmp_path / "train.csv", '"3","Wall St. Bears","Short-sellers, ""ultra-cynics"", see green."', '"1","A","b"')
-    lines(tmp_path / "test.csv", '"4","Chip","First line\\second line"', '"2","Cup","Won."')
+    lines(tmp_path / "test.csv", '"2","Cup","First line\\second line"', '"4","Chip","Sci/Tech is dropped."')
     data = read_dataset("ag-news", tmp_path)
     assert data.shown[0] == Labelled('Text: Wall St. Bears. Short-sellers, "ultra-cynics", see green.', "Business")
-    assert [e.label for e in data.tests] == ["Technology", "Sports"]
-    assert data.tests[0].asked == "Text: Chip. First line second line"
-    assert data.labels == ["Business", "Sports", "Technology", "World"]
+    assert data.tests == (Labelled("Text: Cup. First line second line", "Sports"),)
+    assert data.labels == ["Business", "Sports", "World"]
+
+
+@pytest.mark.parametrize(("name", "longest"), [("qnli", 500), ("rte", 500), ("mrpc", 1000)])
+def test_long_texts_are_left_out(name, longest, tmp_path):
+    columns = ("question", "sentence") if name == "qnli" else ("sentence1", "sentence2")
+    for file in ("train.jsonl", "dev.jsonl"):
+        rows = [
+            {columns[0]: "x" * (longest - 1), columns[1]: "y" * more, "label": n} for n in (0, 1) for more in (1, 2)
+        ]
+        lines(tmp_path / file, *map(json.dumps, rows))
+    data = read_dataset(name, tmp_path)
+    assert (
+        [e.label for e in data.tests]
+        == [e.label for e in data.shown]
+        == (["yes", "no"] if longest == 500 else ["no", "yes"])
+    )
 
 
 @pytest.mark.parametrize(
@@ -40,8 +55,9 @@ def test_ag_news(tmp_path):
 )  # fmt: skip
 def test_glue(name, header, row, asked, label, tmp_path):
     other = {"sst2": "bad\t0", "rte": "1\tx\ty\tentailment", "qnli": "1\tx\ty\tnot_entailment", "mrpc": "0\t1\t2\tx\ty"}
-    lines(tmp_path / "train.tsv", header, row, other[name])
-    lines(tmp_path / "dev.tsv", header, row)
+    shown, asked_of = ("dev", "train") if name == "rte" else ("train", "dev")  # RTE's examples are of validation
+    lines(tmp_path / f"{shown}.tsv", header, row, other[name])
+    lines(tmp_path / f"{asked_of}.tsv", header, row)
     data = read_dataset(name, tmp_path)
     assert data.tests == (Labelled(asked, label),)
     assert len(data.shown) == 2 and len(data.labels) == 2
@@ -51,15 +67,15 @@ def test_glue(name, header, row, asked, label, tmp_path):
 
 
 def test_kaggles_ag_news_has_a_header(tmp_path):
-    lines(tmp_path / "train.csv", "Class Index,Title,Description", "1,A,b", '"4","C, D","e"')
+    lines(tmp_path / "train.csv", "Class Index,Title,Description", "1,A,b", '"3","C, D","e"')
     lines(tmp_path / "test.csv", "Class Index,Title,Description", '2,Cup,"Two\nlines"')
     data = read_dataset("ag-news", tmp_path)
-    assert data.shown == (Labelled("Text: A. b", "World"), Labelled("Text: C, D. e", "Technology"))
+    assert data.shown == (Labelled("Text: A. b", "World"), Labelled("Text: C, D. e", "Business"))
     assert data.tests == (Labelled("Text: Cup. Two\nlines", "Sports"),)
 
 
 HUB = {
-    "ag-news": ([{"text": "A b", "label": 0}, {"text": "c", "label": 3}], "Text: A b", ["World", "Technology"]),
+    "ag-news": ([{"text": "A b", "label": 0}, {"text": "c", "label": 2}], "Text: A b", ["World", "Business"]),
     "sst2": (
         [{"idx": 0, "sentence": "good ", "label": 1}, {"idx": 1, "sentence": "bad", "label": 0}],
         "Text: good",
@@ -198,7 +214,7 @@ def test_broken_files_are_named_with_their_line(tmp_path):
     with pytest.raises(UserError, match="columns text, label, not sentence1, sentence2, label or text1"):
         read_dataset("rte", file)
     with pytest.raises(UserError, match="has no file called train"):
-        read_dataset("rte", tmp_path)
+        read_dataset("qnli", tmp_path)
     (tmp_path / "bad.csv").write_text("text,label\n" + "x" * 140_000 + ",a\n")
     with pytest.raises(UserError, match="line 2 is not comma-separated text"):
         read_dataset("mine", tmp_path / "bad.csv")
@@ -223,19 +239,23 @@ def test_hotpotqa_keeps_two_option_questions_and_supporting_facts_alone(tmp_path
         hotpot_entry("Which came first, Arrow or Bow?", "Bow"),
         hotpot_entry("Are both of them old?", "yes"),
         hotpot_entry("Who wrote it, A or B?", "someone else"),
-        hotpot_entry("Who wrote it, A or B?", "A", kind="bridge"),
+        hotpot_entry("Who wrote it, Ann or Bob?", "Ann", kind="bridge"),
     ]
     file = tmp_path / "hotpot.json"
     file.write_text(json.dumps(entries))
     data = read_dataset("hotpotqa", file)
     found = {e.asked: e.label for e in (*data.shown, *data.tests)}
-    facts = "Context: Annie was born in 1970. Terry in 1965.\n"
+    facts = "**Context**:\n'Annie was born in 1970. Terry in 1965.'.\n\n**Question**: "
+    older = "'Who is older, Annie Morton or Terry Richardson?'"
     assert found == {
-        facts + "Question: Who is older?\nOptions: (A) Annie Morton, (B) Terry Richardson": "B",
-        facts + "Question: Who is older?\nOptions: (A) Terry Richardson, (B) Annie Morton": "A",
-        facts + "Question: Which came first?\nOptions: (A) the Arrow, (B) Bow": "A",
-        facts + "Question: Which came first?\nOptions: (A) Bow, (B) Arrow": "A",
+        facts + older + " [A] Annie Morton\n [B] Terry Richardson": "B",
+        facts + older + " [A] Terry Richardson\n [B] Annie Morton": "A",
+        facts + "'Which came first, the Arrow, or Bow?' [A] the Arrow\n [B] Bow": "A",
+        facts + "'Which came first, Arrow or Bow?' [A] Bow\n [B] Arrow": "A",
+        facts + "'Who wrote it, Ann or Bob?' [A] Ann\n [B] Bob": "A",
     }
+    assert {e.answered for e in (*data.shown, *data.tests)} == {"**Answer**:[A]", "**Answer**:[B]"}
+    assert data.system == "Which of the following answers is true? Respond with [A] or [B]."
     on_the_hub = [
         entry
         | {
@@ -260,10 +280,10 @@ def test_hotpotqa_finds_options_without_a_comma_by_their_titles_and_needs_all_fa
     file = tmp_path / "hotpot.json"
     file.write_text(json.dumps([entry, entry, entry | {"context": context[:1]}]))
     data = read_dataset("hotpotqa", file)
-    start = "Context: Founded 1844. Founded 1989.\nQuestion: Which magazine was started first?\nOptions: "
+    start = f"**Context**:\n'Founded 1844. Founded 1989.'.\n\n**Question**: '{question}' "
     assert {e.asked: e.label for e in (*data.shown, *data.tests)} == {
-        start + "(A) Arthur's Magazine, (B) First for Women": "A",
-        start + "(A) First for Women, (B) Arthur's Magazine": "B",
+        start + "[A] Arthur's Magazine\n [B] First for Women": "A",
+        start + "[A] First for Women\n [B] Arthur's Magazine": "B",
     }
 
 
@@ -275,13 +295,39 @@ def test_the_labels_first_token_is_the_row_and_every_label_gets_as_many_masks(na
     assert tell_apart(tokenizer, labels)
     examples = [Labelled("Text: with [brackets] inside", "negative"), Labelled("Text: plain", "so-so")]
     for label in labels:
-        encoded = encode_label(tokenizer, examples, Labelled("Text: [more] of it", label))
-        firsts.add(encoded.ids[encoded.row])
-        assert tokenizer.decode(encoded.ids[: encoded.row]).endswith("Text: [more] of it\nAnswer:[")
-        assert tokenizer.decode(encoded.ids[encoded.row :]) == f"{label}]."
-        prompt = opened(encoded, 0, masks)
-        assert prompt.masks == masks >= len(encoded.ids) - encoded.row
+        test = Labelled("Text: [more] of it", label)
+        ids, gap = encode_label(tokenizer, examples, test)
+        firsts.add(ids[gap.start])
+        assert tokenizer.decode(ids[: gap.start]).endswith("Text: [more] of it\nAnswer:[")
+        assert tokenizer.decode(ids[gap.start :]) == f"{label}]." and gap.stop == len(ids)
+        prompt = gapped(ids, gap, 0, masks, 3)
+        assert prompt.masks == masks + 3 >= len(gap) + 3 and prompt.ids == (*ids[: gap.start], *[0] * (masks + 3))
     assert len(firsts) == 3
+
+
+@pytest.mark.parametrize("name", ["gpt2", "qwen", "shipped"])
+def test_a_question_that_comes_first_hides_its_label_and_bracket_behind_as_many_masks(name):
+    """Some tokenizers have one token for the bracket and the empty line after it; it goes too."""
+    tokenizer = tokenizer_named(name)
+    examples = [Labelled("Text: one", "negative"), Labelled("Text: two", "positive")]
+    ids, gap = encode_label(tokenizer, examples, Labelled("Text: asked", "positive"), "left", system="Classify.")
+    assert tokenizer.decode(ids[: gap.start]) == "Classify.\n\nText: asked\nAnswer:["
+    assert tokenizer.decode([ids[row] for row in gap]).rstrip("\n") == "positive]."
+    prompt = gapped(ids, gap, 0, 5, 2)
+    assert prompt.ids == (*ids[: gap.start], *[0] * 5, *ids[gap.stop :], 0, 0) and prompt.row == gap.start
+    assert tokenizer.decode(prompt.ids[gap.start + 5 : -2]).lstrip("\n").startswith("Text: one\nAnswer:[negative].")
+
+
+def test_a_system_prompt_is_the_systems_turn_of_a_chat():
+    tokenizer = tokenizer_named("qwen")
+    if not tokenizer.chat_template:
+        tokenizer.chat_template = "{% for m in messages %}<{{ m.role }}>{{ m.content }}\n{% endfor %}"
+    ids, gap = encode_label(
+        tokenizer, [Labelled("Text: one", "no")], Labelled("Text: two", "yes"), "right", True, "Be."
+    )
+    text = tokenizer.decode(ids)
+    assert text.index("system") < text.index("Be.") < text.index("Text: one") < text.index("Text: two")
+    assert tokenizer.decode(ids[gap.start :]) == "yes]."
 
 
 def test_labels_that_begin_alike_become_letters():

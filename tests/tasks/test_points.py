@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from sklearn.linear_model import LogisticRegression
 from sklearn.neighbors import KNeighborsClassifier
 
 from maskwise.tasks.points import LABELS, ORDERS, SHAPES, arranged, draw_cloud
@@ -13,7 +14,8 @@ def test_a_cloud_is_integers_of_1_to_100_with_labels_its_places_tell(shape):
     every = np.concatenate([cloud.examples, cloud.tests])
     assert every.dtype == np.int64 and every.shape == (600, 3)
     assert (every.min(0) == 1).all() and (every.max(0) == 100).all()
-    assert 0.4 < cloud.test_labels.mean() < 0.6 and 0.4 < cloud.example_labels.mean() < 0.6
+    assert cloud.test_labels.mean() == cloud.example_labels.mean() == 0.5
+    assert 0.3 < cloud.example_labels[:100].mean() < 0.7  # in random order
     axes = slice(0, 3 if shape in ("nonlinear", "swiss-roll") else 2)
     near = KNeighborsClassifier(5).fit(cloud.examples[:, axes], cloud.example_labels)
     assert near.score(cloud.tests[:, axes], cloud.test_labels) > 0.85
@@ -28,6 +30,16 @@ def test_the_third_axis_of_flat_shapes_says_nothing(shape):
     assert abs(means[0] - means[1]) < 5
 
 
+def test_a_nonlinear_cloud_is_a_polynomial_of_the_second_degree():
+    cloud = draw_cloud("nonlinear", 300, 600, seed=3)
+    u = 2 * (np.concatenate([cloud.examples, cloud.tests]) - 1) / 99 - 1
+    labels = np.concatenate([cloud.example_labels, cloud.test_labels])
+    first, second = np.triu_indices(3)
+    squares = np.column_stack([u, u[:, first] * u[:, second]])
+    fitted = [LogisticRegression(C=1e4, max_iter=2000).fit(x, labels).score(x, labels) for x in (u, squares)]
+    assert fitted[1] > 0.98 > fitted[0]
+
+
 def test_orders_by_distance_from_the_test_point():
     cloud = draw_cloud("moons", 20, 3, seed=0)
     for test in range(3):
@@ -35,11 +47,11 @@ def test_orders_by_distance_from_the_test_point():
         assert sorted(as_drawn, key=str) == sorted(first, key=str) == sorted(last, key=str)
 
         def distances(exercises, test=test):
-            places = [eval(e.asked.removeprefix("Point: ")) for e in exercises]
+            places = [[int(n) for n in e.asked.removeprefix("Point: ").split(" ")] for e in exercises]
             return [((np.array(place) - cloud.tests[test]) ** 2).sum() for place in places]
 
         assert distances(first) == sorted(distances(as_drawn))
         assert distances(last) == sorted(distances(as_drawn), reverse=True) != distances(as_drawn)
     x, y, z = cloud.examples[0]
-    assert as_drawn[0].asked == f"Point: ({x}, {y}, {z})" and as_drawn[0].label == LABELS[cloud.example_labels[0]]
+    assert as_drawn[0].asked == f"Point: {x} {y} {z}" and as_drawn[0].label == LABELS[cloud.example_labels[0]]
     assert len(arranged(cloud, 0, "nearest last", 5)) == 5

@@ -20,8 +20,10 @@ from helpers.same import assert_same
 from helpers.tuning import SMALL, At, interrupt, run_small
 from maskwise.cli import app
 from maskwise.errors import UserError
+from maskwise.training.evaluation import held_out_views
 from maskwise.training.folder import complete_checkpoints
-from maskwise.training.tune import tune
+from maskwise.training.pairs import Pair, read_data_file, tokenize_pairs
+from maskwise.training.tune import split, tune
 
 
 @pytest.fixture(scope="module")
@@ -52,10 +54,6 @@ def test_a_run_leaves_an_adapter_its_settings_and_its_measures(whole, checkpoint
 
 
 def test_measures_are_those_of_the_opened_adapter(whole, checkpoint, pairs_file):
-    from maskwise.training.evaluation import held_out_views
-    from maskwise.training.pairs import read_data_file, tokenize_pairs
-    from maskwise.training.tune import split
-
     out, result = whole
     model = mw.open(checkpoint, adapter=out)
     held_out, _ = split(tokenize_pairs(read_data_file(pairs_file), model, SMALL.context).kept, SMALL)
@@ -73,6 +71,17 @@ def test_measures_are_those_of_the_opened_adapter(whole, checkpoint, pairs_file)
     assert [result["after"][k] for k in ("ce", "tv", "accuracy_few", "accuracy_many")] == pytest.approx(
         expected, rel=1e-4
     )
+
+
+def test_the_end_token_is_masked_at_times_but_never_measured():
+    pairs = [Pair((3, 4, 5), (6, 7, 2)), Pair((3,), (8, 2))] * 40
+    views = held_out_views(pairs, SMALL, mask_id=1)
+    ends = [view.first[pair.length - 1].item() for pair, view in zip(pairs, views, strict=True)]
+    assert set(ends) == {1, 2} and 20 < ends.count(1) < 60
+    assert all(len(view.rows) and 2 not in view.targets for view in views)
+    assert all((view.first[view.rows] == 1).all() and (view.second[view.rows] == 1).all() for view in views)
+    lengths = {len(part) for view in views for part in (view.rows, view.targets, view.ce_weights, view.tv_weights)}
+    assert lengths == {1, 2}
 
 
 def test_the_command_speaks_json_alone_and_a_finished_run_is_not_repeated(checkpoint, pairs_file, tmp_path):

@@ -56,6 +56,10 @@ def diagnose(
         str | None, typer.Option(help="Relevant examples; several numbers, as 1,10, are asked one after the other.")
     ] = None,
     distractors: Annotated[int | None, typer.Option(help="Distracting examples beside the relevant ones.")] = None,
+    precision: Annotated[
+        float | None,
+        typer.Option(help="Few-shot probes: as many points as every paired difference needs for +- so many points."),
+    ] = None,
     seed: Seed = 0,
     chat: Chat = False,
     words: Annotated[Path | None, typer.Option(help="Word lists of your own: JSON, {category: [word, ...]}.")] = None,
@@ -81,11 +85,13 @@ def diagnose(
         raise UserError(f"--{named[0]} and --{named[1]} exclude each other: name one")
     if paper and (relevant, distractors) != (None, None):
         raise UserError("--paper asks 10 relevant examples among 40: leave --relevant and --distractors out")
+    if precision is not None and points is not None:
+        raise UserError("--precision and --points exclude each other: name one")
     from maskwise.runs import settings as presets
 
     preset = {"quick": presets.QUICK, "full": presets.FULL, "paper": presets.PAPER}.get("".join(named), presets.DEFAULT)
     listed_probes = dict.fromkeys(name.strip() for name in probes.split(",")) if probes is not None else preset.probes
-    wanted = replace(preset, probes=tuple(listed_probes), seed=seed, chat=chat)
+    wanted = replace(preset, probes=tuple(listed_probes), seed=seed, chat=chat, precision=precision)
     wanted = wanted if points is None else replace(wanted, points=points, passages=points)
     wanted = presets.with_examples(wanted, _numbers(relevant), distractors)
     presets.check(wanted)

@@ -9,7 +9,8 @@ from collections.abc import Sequence
 from maskwise.probes.probe import Probe, Setup, Variant
 from maskwise.probes.section import Section, curve
 from maskwise.records.record import Condition, Record
-from maskwise.scoring.claims import Claim, contrast_claim, weights_of
+from maskwise.scoring.claims import Claim, contrast_claim
+from maskwise.scoring.contrasts import weights_of
 
 NAME = "context-length"
 FEW, NO_MASKS = "2 masks", "no masks"

@@ -6,16 +6,16 @@ question (near), before all distractors (far), or is left out (none), with k mas
 without an example is a check: it is a third where the model answers with a letter, less where it does not.
 
 Condition: {"examples": "far", "masks": 20}; autoregressive models are asked with 0 masks. A question is asked under its
-three rules as the points 3 q, 3 q + 1 and 3 q + 2, and its context is drawn for it alone. With near_k and far_k the
+three rules as the points 3 q, 3 q + 1 and 3 q + 2, and its context is drawn for it alone: one example and the run's
+distractors, or `among` many. With near_k and far_k the
 accuracies under k masks, their means a_k, and c = 1/3:
 
     contrast locality  (near_2 - far_2) / (near_2 - c)
     contrast mask tax  mean over k > 2 of (a_2 - a_k) / (a_2 - c)
 
-Both are ratios of means, with a bootstrap over questions, the three rules of a question together.
+Both are ratios of means. All intervals are over questions, the three rules of a question together.
 """
 
-from collections import defaultdict
 from collections.abc import Collection, Iterator, Sequence
 from functools import partial
 
@@ -24,10 +24,10 @@ import numpy as np
 from maskwise.probes.mask_count import MASK_TAX
 from maskwise.probes.probe import POINTS_PER_UNIT, Asker, Item, Probe, ScoreRule, Sentences, Setup, Unit
 from maskwise.probes.section import K_EQUALS, MASKS_AT_THE_END, Section, Shown, named_curves
-from maskwise.records.record import Condition, Key, Record, condition_text, make_key
+from maskwise.records.record import Condition, Key, Record, make_key
 from maskwise.scoring.numbers import percent
-from maskwise.scoring.questions import QuestionTables, over_questions
-from maskwise.scoring.scores import Score, null_score, share_of_skill
+from maskwise.scoring.questions import asked_in_full, by_question
+from maskwise.scoring.scores import Score, Tables, bootstrapped, null_score, share_of_skill, tables
 from maskwise.tasks.contrast import CONTRAST_TASKS, RULES, Contrast, ContrastTask, draw_contrast
 from maskwise.tasks.episodes import CHANCE
 from maskwise.tasks.prompts import encode_question, opened
@@ -48,9 +48,10 @@ def units(setup: Setup) -> Iterator[Unit]:
     ]
     words = split_words(setup.words, settings.held_out) if settings.held_out else (setup.words, setup.words)
     count = RULES * min(settings.points, own["questions"])
+    among = settings.distractors if own["among"] is None else own["among"]
     step = POINTS_PER_UNIT // RULES * RULES  # the rules of a question stay together, so that equal prompts meet
     for task in CONTRAST_TASKS[: own["tasks"]]:
-        question = partial(draw_question, task, words, own["relevant"], settings.distractors, settings.seed)
+        question = partial(draw_question, task, words, own["relevant"], among, settings.seed)
         for first in range(0, count, step):
             points = range(first, min(first + step, count))
             yield Unit(points, len(conditions), partial(contrast_items, setup.asker, task.name, question, conditions))
@@ -93,20 +94,9 @@ def baseline(condition: Condition, conditions: Sequence[Condition]) -> Condition
 # The scores
 
 
-def question_tables(records: Sequence[Record], conditions: Sequence[Condition]) -> QuestionTables:
+def question_tables(records: Sequence[Record], conditions: Sequence[Condition]) -> Tables:
     """By task, the share of its three rules that each question got right under each condition: [questions, C]."""
-    columns = {condition_text(condition): column for column, condition in enumerate(conditions)}
-    right: dict[tuple[str, int], np.ndarray] = defaultdict(lambda: np.full((len(conditions), RULES), np.nan))
-    for record in records:
-        column = columns.get(condition_text(record["condition"]))
-        if column is not None:
-            number, rule = divmod(record["point"], RULES)
-            right[record["task"], number][column, rule] = record["correct"]
-    by_task: dict[str, list[np.ndarray]] = defaultdict(list)
-    for (task, _), answers in sorted(right.items(), key=lambda item: item[0]):
-        if not np.isnan(answers).any():  # of an unfinished run, only questions asked under all rules and conditions
-            by_task[task].append(answers.mean(1))
-    return [np.stack(rows) for rows in by_task.values()]
+    return tables(by_question(asked_in_full(records, RULES), RULES), conditions)
 
 
 def contrast_locality(records: Sequence[Record]) -> Score:
@@ -115,13 +105,10 @@ def contrast_locality(records: Sequence[Record]) -> Score:
         return null_score()
     ends: list[Condition] = [{"examples": where, "masks": _few(counts)} for where in ("near", "far")]
 
-    def skill(accuracy: np.ndarray) -> np.ndarray:
-        return accuracy[:, 0] - CHANCE
-
     def lost(accuracy: np.ndarray) -> np.ndarray:
-        return share_of_skill(accuracy[:, 0] - accuracy[:, 1], skill(accuracy))
+        return share_of_skill(accuracy[:, 0] - accuracy[:, 1], accuracy[:, 0] - CHANCE)
 
-    return over_questions(question_tables(records, ends), lost, skill)
+    return bootstrapped(question_tables(records, ends), lost)
 
 
 def contrast_mask_tax(records: Sequence[Record]) -> Score:
@@ -131,13 +118,11 @@ def contrast_mask_tax(records: Sequence[Record]) -> Score:
         return null_score()
     asked: list[Condition] = [{"examples": where, "masks": k} for k in (2, *more) for where in ("near", "far")]
 
-    def skill(accuracy: np.ndarray) -> np.ndarray:
-        return accuracy[:, :2].mean(1) - CHANCE
-
     def lost(accuracy: np.ndarray) -> np.ndarray:
-        return share_of_skill(accuracy[:, :2].mean(1) - accuracy[:, 2:].mean(1), skill(accuracy))
+        few = accuracy[:, :2].mean(1)
+        return share_of_skill(few - accuracy[:, 2:].mean(1), few - CHANCE)
 
-    return over_questions(question_tables(records, asked), lost, skill)
+    return bootstrapped(question_tables(records, asked), lost)
 
 
 def _counts(records: Sequence[Record]) -> list[int]:
@@ -206,9 +191,11 @@ PROBE = Probe(
     about="questions that one example alone decides, near or far, by the number of masks",
     presets=("quick", "default", "full"),
     units=units,
-    parameters={"tasks": 8, "questions": 50, "relevant": 1, "mask_counts": (2, 20, 200)},
-    quick={"tasks": 4, "questions": 2},
+    parameters={"tasks": 8, "questions": 50, "relevant": 1, "mask_counts": (2, 20, 200), "among": None},
+    # Fewer distractors are too near to tell; few tasks and more questions of each make the shortest interval.
+    quick={"tasks": 4, "questions": 5, "mask_counts": (2,), "among": 36},
     baseline=baseline,
+    points_per_question=RULES,
     scores=(LOCALITY, CONTRAST_TAX),
     sections=(
         Section(

@@ -9,17 +9,18 @@ A score's plain name (`locality`) is that of the paper's number where it was ask
 every other number n has the score `locality_n`.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from maskwise.probes.section import Entry, Shown
-from maskwise.records.record import Condition, Record
+from maskwise.records.record import Condition, Record, condition_order
 
 PAPER_RELEVANT = 10
 RELEVANT = "relevant"
 
 Number = int | None  # None: the paper's, which conditions do not name
+Baseline = Callable[[Condition, Sequence[Condition]], Condition | None]
 
 
 def labelled(condition: Condition, relevant: int) -> Condition:
@@ -61,6 +62,20 @@ def with_number(found: Iterable[dict[str, Any]], number: Number) -> list[dict[st
 
 def main_records(records: Sequence[Record]) -> list[Record]:
     return with_number(records, numbers_in(records)[0]) if records else []
+
+
+def with_baselines(conditions: Iterable[Condition], baseline: Baseline) -> list[tuple[Condition, Condition | None]]:
+    """Each condition in order, the main number's first, with the one it is compared with, of the same number; None
+    where that is none or the condition itself."""
+    found: list[tuple[Condition, Condition | None]] = []
+    asked = sorted(conditions, key=condition_order)
+    for number in in_order(map(number_of, asked)):
+        same = [condition for condition in asked if number_of(condition) == number]
+        plain = [unlabelled(condition) for condition in same]
+        for condition, bare in zip(same, plain, strict=True):
+            before = baseline(bare, plain)
+            found.append((condition, None if before in (None, bare) else same[plain.index(before)]))
+    return found
 
 
 def _unnamed(one: dict[str, Any]) -> dict[str, Any]:

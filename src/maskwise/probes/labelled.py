@@ -1,13 +1,13 @@
 """What the probes over labelled exercises share: prompts in format B, and data sets by the share of masks.
 
-The prompt is cut before the label, and masks enough for the longest label and `].` follow. The label's first token is
-scored.
+The prompt is cut before the label, and masks enough for the longest label and `].` follow; a question that is not the
+last has as many in their place. The label's first token is scored.
 """
 
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from maskwise.errors import UserError
 from maskwise.probes.probe import Asker, Item, Probe, Setup, Unit, slices
@@ -15,8 +15,8 @@ from maskwise.probes.section import Point, Shown
 from maskwise.randomness import python_random
 from maskwise.records.record import Condition, Key, still_to_ask
 from maskwise.tasks.datasets import HOTPOTQA, Dataset, with_distinct_labels
-from maskwise.tasks.labelled import Labelled, answer_masks, balanced, first_tokens
-from maskwise.tasks.prompts import encode_label, opened
+from maskwise.tasks.labelled import ANSWER, Labelled, answer_masks, balanced, first_tokens
+from maskwise.tasks.prompts import Place, encode_label, gapped
 
 if TYPE_CHECKING:
     from maskwise.models.base import Model
@@ -26,36 +26,53 @@ SHARES = {"shares": (0.0, 0.05, 0.1, 0.2), "longest_prompt": 1000}
 QUICK_SHARES = {"shares": (0.0, 0.1, 0.2)}
 
 
+@dataclass(frozen=True)
+class Labels:
+    """What the questions of a task share: masks enough for any label, the labels' first tokens, the system prompt."""
+
+    masks: int
+    tokens: tuple[int, ...]
+    system: str = ""
+
+
+def labels_of(tokenizer: Any, labels: Sequence[str], form: str = ANSWER, system: str = "") -> Labels:
+    return Labels(answer_masks(tokenizer, labels, form), first_tokens(tokenizer, labels, form), system)
+
+
 def label_item(
-    asker: Asker, key: Key, condition: Condition, examples: Sequence[Labelled], test: Labelled, masks: int,
-    labels: tuple[int, ...], share: float = 0.0,
+    asker: Asker, key: Key, condition: Condition, examples: Sequence[Labelled], test: Labelled, labels: Labels,
+    more: int = 0, share: float = 0.0, place: Place = "right",
 ) -> Item:  # fmt: skip
-    """`labels` are the labels' first tokens; `share` of the text's length in masks comes on top of the answer's own."""
-    encoded = encode_label(asker.tokenizer, examples, test, asker.chat)
-    listed = labels if encoded.ids[encoded.row] in labels else ()
-    prompt = opened(replace(encoded, allowed=listed), asker.mask_id, masks + round(share * encoded.row))
+    """`more` masks and a `share` of the text's length in masks come on top of the answer's own, at the end."""
+    ids, gap = encode_label(asker.tokenizer, examples, test, place, asker.chat, labels.system)
+    listed = labels.tokens if ids[gap.start] in labels.tokens else ()
+    extra = more + round(share * (len(ids) - len(gap)))
+    prompt = gapped(ids, gap, asker.mask_id, labels.masks, extra, listed)
     return Item(key, condition, prompt, asker.tokenizer.decode([prompt.answer_id]))
+
+
+def given_data(setup: Setup, probe: Probe) -> Iterator[tuple[Dataset, Labels]]:
+    """The data sets that the probe asks about, their labels told apart."""
+    for read in (found for name, found in setup.data.items() if probe.takes(name)):
+        found = with_distinct_labels(read, setup.asker.tokenizer)
+        if found.labels != read.labels:
+            setup.note(f"{found.name}: its labels begin alike in this tokenizer and were given letters")
+        yield found, labels_of(setup.asker.tokenizer, found.labels, found.tests[0].form, found.system)
 
 
 def data_units(setup: Setup, probe: Probe, shots: int, want: str) -> Iterator[Unit]:
     """Questions of the data sets given, under each share of masks. `want` says what to give with --data."""
-    given = [found for name, found in setup.data.items() if probe.takes(name)]
     asker, own, settings = setup.asker, setup.own, setup.settings
     shares = (0.0,) if setup.model.causal else own["shares"]
-    if not given:
+    if not any(probe.takes(name) for name in setup.data):
         setup.note(f"{probe.name} was not run for want of data: give it with --data {want}")
-    for read in given:
-        found = with_distinct_labels(read, asker.tokenizer)
-        if found.labels != read.labels:
-            setup.note(f"{found.name}: its labels begin alike in this tokenizer and were given letters")
-        masks = answer_masks(asker.tokenizer, found.labels)
-        labels = first_tokens(asker.tokenizer, found.labels)
+    for found, labels in given_data(setup, probe):
         examples = data_examples(asker, found, shots, settings.seed)
-        longest = min(own["longest_prompt"], longest_that_fits(setup.model, shares, masks))
+        longest = min(own["longest_prompt"], longest_that_fits(setup.model, shares, labels.masks))
         tests = tests_that_fit(asker, found, examples, settings.points, longest, settings.seed)
         if len(tests) < settings.points:
             setup.note(f"{found.name}: {len(tests)} questions of at most {longest} tokens, not {settings.points}")
-        make = partial(data_items, asker, probe.name, found.name, examples, tests, masks, labels, shares)
+        make = partial(data_items, asker, probe.name, found.name, examples, tests, labels, shares)
         for points in slices(len(tests)):
             yield Unit(points, len(shares), make)
 
@@ -80,18 +97,21 @@ def tests_that_fit(
     """
     found: list[Labelled] = []
     for test in python_random("asked", data.name, seed).sample(data.tests, len(data.tests)):
-        if len(found) < count and len(encode_label(asker.tokenizer, examples, test, asker.chat).ids) <= longest:
+        if len(found) == count:
+            break
+        if len(encode_label(asker.tokenizer, examples, test, "right", asker.chat, data.system)[0]) <= longest:
             found.append(test)
     return found
 
 
 def data_items(
-    asker: Asker, probe: str, task: str, examples: Sequence[Labelled], tests: Sequence[Labelled], masks: int,
-    labels: tuple[int, ...], shares: Sequence[float], points: Sequence[int], done: Collection[Key],
+    asker: Asker, probe: str, task: str, examples: Sequence[Labelled], tests: Sequence[Labelled], labels: Labels,
+    shares: Sequence[float], points: Sequence[int], done: Collection[Key],
 ) -> Iterator[Item]:  # fmt: skip
     conditions: list[Condition] = [{"share": share} for share in shares]
     for key, point, condition in still_to_ask(probe, task, points, conditions, done):
-        yield label_item(asker, key, condition, examples, tests[point], masks, labels, float(condition["share"]))
+        share = float(condition["share"])
+        yield label_item(asker, key, condition, examples, tests[point], labels, share=share)
 
 
 def longest_that_fits(model: "Model", shares: Sequence[float], masks: int) -> int:

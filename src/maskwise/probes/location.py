@@ -13,7 +13,8 @@ import numpy as np
 from maskwise.probes.probe import Probe, ScoreRule, Sentences, Setup, Variant
 from maskwise.probes.section import Section, Shown, curve
 from maskwise.records.record import Condition, Record, condition_text
-from maskwise.scoring.claims import Claim, contrast_claim, weights_of
+from maskwise.scoring.claims import Claim, contrast_claim
+from maskwise.scoring.contrasts import weights_of
 from maskwise.scoring.numbers import percent
 from maskwise.scoring.scores import (
     LEAST_SKILL,
@@ -29,7 +30,7 @@ from maskwise.tasks.episodes import CHANCE
 
 NAME, BOTH_SIDES = "location", "question-position"
 LOCATIONS = {"locations": (0, 10, 20, 30, 40)}
-QUICK_LOCATIONS = {"locations": (0, 7, 15)}
+QUICK_LOCATIONS = {"locations": (0, 15)}
 NEARER_TO_THE_RIGHT = "Distracting examples before the block (further right: nearer the question)"
 
 

@@ -9,7 +9,8 @@ from maskwise.probes.location import LOCATIONS, NEARER_TO_THE_RIGHT, QUICK_LOCAT
 from maskwise.probes.probe import NO_MASK_TOKEN, Probe, Setup, Variant
 from maskwise.probes.section import Point, Section, Shown
 from maskwise.records.record import Condition, Record
-from maskwise.scoring.claims import Claim, Weights, contrast_claim, weights_of
+from maskwise.scoring.claims import Claim, contrast_claim
+from maskwise.scoring.contrasts import Weights, weights_of
 
 NAME = "location-masks"
 

@@ -14,17 +14,15 @@ once with masks to the end of the canvas, once with the text going on after them
 """
 
 import math
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
-from typing import Any
 
 from maskwise.probes.evidence import measured_besides
-from maskwise.probes.probe import NO_MASK_TOKEN, Item, Probe, Setup, Unit
+from maskwise.probes.probe import NO_MASK_TOKEN, Probe, Setup, Unit
 from maskwise.probes.section import Measure, Point, Section, Shown, as_share, named_curves
-from maskwise.probes.text import GAP, QUICK_GAP, TASK, Gap, gap_of, gap_pieces
-from maskwise.records.record import Condition, Key, Record, still_to_ask
+from maskwise.probes.text import GAP, QUICK_GAP, Gap, gap_items, gap_of, gap_pieces
+from maskwise.records.record import Condition, Record
 from maskwise.scoring.claims import Claim, differences, judged, mean_of, means_by_point
-from maskwise.tasks.prompts import Prompt
 
 NAME = "marginals"
 ALIKE = 0.1  # total variation: nine tenths of the predictions agree
@@ -36,33 +34,17 @@ def units(setup: Setup) -> Iterator[Unit]:
     pieces, gap, distances = gap_pieces(setup, NAME), gap_of(setup.own), setup.own["distances"]
     if not pieces:
         return
-    tokenizer, mask_id = setup.asker.tokenizer, setup.asker.mask_id
+    tokenizer = setup.asker.tokenizer
     frequencies = text_frequencies(tokenizer, setup.text, setup.model.vocab)
     common = common_tokens(frequencies, tokenizer.eos_token_id)
-    assert mask_id is not None
-    make = partial(gap_items, mask_id, tokenizer, pieces, gap, distances)
+    asked = conditions(distances, gap)
+    make = partial(gap_items, setup.asker, NAME, pieces, gap, asked, 1)  # distance 1 is the first mask
     answer = partial(compare_rows, frequencies=frequencies, common=common)
-    yield Unit(range(len(pieces)), len(conditions(distances, gap)), make, answer)
+    yield Unit(range(len(pieces)), len(asked), make, answer)
 
 
 def conditions(distances: Sequence[int], gap: Gap) -> list[Condition]:
     return [{"suffix": suffix, "distance": d} for suffix in ("none", "visible") for d in distances if d <= gap.masks]
-
-
-def gap_items(
-    mask_id: int,
-    tokenizer: Any,
-    pieces: Sequence[tuple[int, ...]],
-    gap: Gap,
-    distances: Sequence[int],
-    points: Sequence[int],
-    done: Collection[Key],
-) -> Iterator[Item]:
-    for key, point, condition in still_to_ask(NAME, TASK, points, conditions(distances, gap), done):
-        piece, row = pieces[point], gap.before + int(condition["distance"]) - 1
-        end = piece[gap.before + gap.masks :] if condition["suffix"] == "visible" else ()
-        ids = (*piece[: gap.before], *[mask_id] * gap.masks, *end)
-        yield Item(key, condition, Prompt(ids, row, piece[row], gap.masks), tokenizer.decode([piece[row]]))
 
 
 def claims(records: Sequence[Record]) -> list[Claim]:

@@ -17,7 +17,8 @@ from maskwise.probes.filler import filler_name, strictest
 from maskwise.probes.probe import NO_MASK_TOKEN, Probe, ScoreRule, Sentences, Setup, Variant
 from maskwise.probes.section import K_EQUALS, MASKS_AT_THE_END, Measure, Section, Shown, by_masks
 from maskwise.records.record import Condition, Record
-from maskwise.scoring.claims import Claim, contrast_claim, weights_of
+from maskwise.scoring.claims import Claim, contrast_claim
+from maskwise.scoring.contrasts import weights_of
 from maskwise.scoring.numbers import percent
 from maskwise.scoring.scores import Score, bootstrapped, nats_score, null_score, relative_loss, share_of_skill, tables
 from maskwise.tasks.episodes import CHANCE

@@ -40,6 +40,7 @@ from maskwise.probes.paths import (
     BASELINE,
     CANNOT_BE_TOLD,
     MASKS,
+    NAME,
     NO_EFFECT,
     condition_of,
     conditions,
@@ -55,7 +56,7 @@ from maskwise.scoring.scores import Score
 from maskwise.tasks.episodes import Episode, mixed
 from maskwise.tasks.prompts import Encoded, encode_parts
 
-NAME, SUMMARY = "mechanism", "mechanism"
+SUMMARY = NAME
 UNITS = ("points", "nats")
 PATHS = {
     "answer": "they act on the answer's own row",

@@ -12,17 +12,16 @@ y(cut, cut) is asked as two masks without extra tokens.
 """
 
 from collections.abc import Sequence
-from functools import partial
 from typing import Any
 
 from maskwise.probes.extra_tokens import ANSWER, BOTH, CHANGES, CUTS, END, OTHERS, PLACES, WHOLE
 from maskwise.records.record import Condition, Record, condition_text
-from maskwise.scoring.contrasts import Answers
-from maskwise.scoring.scores import Score, direction
+from maskwise.scoring.contrasts import Answers, weights_of
+from maskwise.scoring.scores import Score, direction, mean_score
 
+NAME = "mechanism"
 MASKS, FILLERS = "masks", "fillers"
 BASELINE: Condition = {"masks": 2}
-BASELINE_TEXT = condition_text(BASELINE)
 # The field of the records, and the largest difference of a point. "content": the choice among the allowed answers, the
 # part of the negative log-likelihood that is no change of format; of records that hold it.
 MEASURES = {"points": ("correct", 1.0), "nats": ("nll", None), "content": ("nll_choice", None)}
@@ -52,8 +51,8 @@ def mechanism(records: Sequence[Record]) -> dict[str, Any]:
     """
     answers = Answers(records)
     units = [unit for unit, (field, _) in MEASURES.items() if all(field in record for record in records)]
-    found = {text: next(iter(group.values()))["condition"] for text, group in answers.by_condition.items()}
-    changed = [condition for text, condition in found.items() if text != BASELINE_TEXT]
+    found = [next(iter(group.values()))["condition"] for group in answers.of.values()]
+    changed = [condition for condition in found if condition != BASELINE]
     counts = sorted({tokens_and_count(condition) for condition in changed}, key=lambda one: (-one[1], one[0] != MASKS))
     changed.sort(key=lambda condition: (counts.index(tokens_and_count(condition)), _order(condition)))
     return {
@@ -83,27 +82,33 @@ def _order(condition: Condition) -> tuple[int, int]:
     return PLACES.index(str(condition["place"])), CHANGES.index(str(condition["attention"]))
 
 
-def _less(condition: Condition, other: Condition) -> dict[str, float]:
-    return {condition_text(condition): 1.0, condition_text(other): -1.0}
+Weighted = list[tuple[Condition, float]]
 
 
-def _contrasts(answers: Answers, units: Sequence[str], weights: dict[str, float]) -> dict[str, Score]:
-    return {unit: answers.contrast(weights, *MEASURES[unit]) for unit in units}
+def _less(condition: Condition, other: Condition) -> Weighted:
+    return [(condition, 1.0), (other, -1.0)]
+
+
+def _contrast(answers: Answers, unit: str, weighted: Weighted) -> Score:
+    field, most = MEASURES[unit]
+    largest = sum(max(0.0, weight) for _, weight in weighted)  # the weights add up to zero
+    bounds = None if most is None else (-largest * most, largest * most)
+    return mean_score(answers.sums(weights_of(NAME, weighted), field), bounds)
+
+
+def _contrasts(answers: Answers, units: Sequence[str], weighted: Weighted) -> dict[str, Score]:
+    return {unit: _contrast(answers, unit, weighted) for unit in units}
 
 
 def _paths(answers: Answers, tokens: str, count: int, unit: str) -> dict[str, Any]:
     """Total, answer, others and interaction; their shares of the total where it excludes zero; and the path."""
-    field, most = MEASURES[unit]
-    whole, answer_cut, others_cut = (
-        condition_text(condition_of(tokens, count, attention=cut)) for cut in (WHOLE, ANSWER, OTHERS)
-    )
-    of_a_difference = partial(answers.contrast, field=field, most=most)
+    whole, answer_cut, others_cut = (condition_of(tokens, count, attention=cut) for cut in (WHOLE, ANSWER, OTHERS))
     found: dict[str, Any] = {
-        "total": of_a_difference({whole: 1.0, BASELINE_TEXT: -1.0}),
-        "answer": of_a_difference({others_cut: 1.0, BASELINE_TEXT: -1.0}),
-        "others": of_a_difference({answer_cut: 1.0, BASELINE_TEXT: -1.0}),
-        "interaction": answers.contrast(
-            {whole: 1.0, others_cut: -1.0, answer_cut: -1.0, BASELINE_TEXT: 1.0}, field, most and 2 * most
+        "total": _contrast(answers, unit, _less(whole, BASELINE)),
+        "answer": _contrast(answers, unit, _less(others_cut, BASELINE)),
+        "others": _contrast(answers, unit, _less(answer_cut, BASELINE)),
+        "interaction": _contrast(
+            answers, unit, [(whole, 1.0), (others_cut, -1.0), (answer_cut, -1.0), (BASELINE, 1.0)]
         ),
     }
     total = found["total"]["value"]
@@ -127,12 +132,12 @@ def path_of(found: dict[str, Score]) -> str:
 
 
 def _largest_difference(answers: Answers, changed: Sequence[Condition]) -> float | None:
-    two = answers.by_condition.get(BASELINE_TEXT, {})
+    two = answers.of.get((NAME, condition_text(BASELINE)), {})
     found = [
         abs(record["nll"] - two[point]["nll"])
         for condition in changed
         if condition["attention"] == BOTH
-        for point, record in answers.by_condition[condition_text(condition)].items()
+        for point, record in answers.of[NAME, condition_text(condition)].items()
         if point in two
     ]
     return max(found, default=None)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
-from maskwise.probes.examples import PAPER_RELEVANT, main_of
+from maskwise.probes.examples import PAPER_RELEVANT, Baseline, main_of
 from maskwise.probes.section import Entry, Section, Shown, TextTable
 from maskwise.records.record import Condition, Key, Record
 from maskwise.scoring.claims import Claim
@@ -40,7 +40,8 @@ class Settings:
 
     The default asks 100 points of each of the 16 tasks, with 10 relevant examples among 40 distractors. Several numbers
     in `relevant` are asked one after the other by the probes with `each_number`, the others use `main_relevant`
-    (probes/examples.py).
+    (probes/examples.py). With a `precision`, in points, the few-shot probes ask as many points as it takes
+    (probes/precision.py).
     """
 
     preset: str
@@ -55,6 +56,7 @@ class Settings:
     passage_words: int = 100
     held_out: float = 0.5
     chat: bool = False
+    precision: float | None = None
     parameters: Mapping[str, Mapping[str, Any]] = field(default_factory=dict, hash=False)
 
     @property
@@ -221,7 +223,8 @@ class Probe:
     not_causal: why an autoregressive model is not asked, empty if it is. takes: whether it asks about a data set given
     with --data, by the set's name.
     baseline: which condition a condition is compared with. measures: the summary's entries for the records of one
-    condition. chance: accuracy of guessing, None where no one number says it. scores, claims, extras: further parts of
+    condition. chance: accuracy of guessing, None where no one number says it. points_per_question: so many consecutive
+    points are one question asked several times, which intervals draw together. scores, claims, extras: further parts of
     the summary (`extras` by their key). beside: other probes whose records the claims need too. columns: of the
     terminal's table in place of the accuracy, none if empty. tables: further tables of the terminal, from the summary.
     """
@@ -238,9 +241,10 @@ class Probe:
     paper: Mapping[str, Any] = field(default_factory=dict)
     not_causal: str = ""
     takes: Callable[[str], bool] = lambda data_set: False
-    baseline: Callable[[Condition, Sequence[Condition]], Condition | None] = no_baseline
+    baseline: Baseline = no_baseline
     measures: Callable[[Entry, Sequence[Record]], list[Entry]] = accuracy_alone
     chance: float | None = CHANCE
+    points_per_question: int = 1
     scores: tuple[ScoreRule, ...] = ()
     claims: Callable[[Sequence[Record]], list[Claim]] | None = None
     beside: tuple[str, ...] = ()

@@ -10,7 +10,8 @@ from maskwise.probes.location import DISTANCE_NATS, LOCALITY, LOCATIONS, nearest
 from maskwise.probes.probe import Probe, Setup, Variant
 from maskwise.probes.section import Section, named_curves
 from maskwise.records.record import Record
-from maskwise.scoring.claims import Claim, contrast_claim, weights_of
+from maskwise.scoring.claims import Claim, contrast_claim
+from maskwise.scoring.contrasts import weights_of
 
 PLACE_NAMES = {"left": "question first", "middle": "question in the middle", "right": "question last"}
 PLACES = {"places": ("right", "middle", "left")}

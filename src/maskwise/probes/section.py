@@ -67,8 +67,9 @@ class Section:
 
     at: words for a place on the x axis in a sentence. spread: small counts are widened on the axis. x_names: names of
     places that are no numbers. name: tells two sections of one probe apart. says: sentences for a figure that is no
-    curve. side_by_side: shown only where models are compared. claims: which claims of the summary are told here.
-    masks: says how many masks there were where the counts of the entries do not.
+    curve. side_by_side: shown only where models are compared. claims: which claims of the summary are told here, of the
+    number of relevant examples `relevant` (probes/examples.py). masks: says how many masks there were where entries'
+    counts do not.
     """
 
     title: str
@@ -87,6 +88,7 @@ class Section:
     side_by_side: bool = False
     says: Callable[[Shown], list[str]] | None = None
     claims: tuple[str, ...] = ()
+    relevant: int | None = None
     masks: Callable[[Shown], str] | None = None
 
 

@@ -1,31 +1,103 @@
 """shots-masks: do tasks that need more examples suffer more from masks?
 
-Paper probe 11: relevant examples alone, few and many of them, with few and many masks, format B. Condition:
-{"shots": 25, "extra masks": 200}. The summary's "shots_against_masks" is a correlation over tasks.
+Paper probe 11: relevant examples alone, few and many of them, with few and many masks, format B. The tasks are the 16,
+the four shapes of points in space (tasks/points.py), and the labelled data sets that the user gives. Condition:
+{"shots": 25, "extra masks": 200}: masks beyond those of the answer itself. The summary's "shots_against_masks" is a
+correlation over tasks.
 """
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from maskwise.probes.few_shot import episode_units
-from maskwise.probes.probe import NO_MASK_TOKEN, Probe, Setup, Unit, Variant, first_of_same
+from maskwise.probes.labelled import Labels, data_examples, given_data, label_item, labels_of, tests_that_fit
+from maskwise.probes.probe import NO_MASK_TOKEN, Asker, Item, Probe, Setup, Unit, Variant, first_of_same, slices
 from maskwise.probes.section import Measure, Point, Section, Shown
-from maskwise.records.record import Record
+from maskwise.records.record import Condition, Key, Record, still_to_ask
 from maskwise.scoring.intervals import correlation
+from maskwise.tasks.datasets import HOTPOTQA, READERS
+from maskwise.tasks.labelled import Labelled
+from maskwise.tasks.points import LABELS, SHAPES, Cloud, arranged, draw_cloud, exercise
 
 NAME, CORRELATION = "shots-masks", "shots_against_masks"
 
 
 def units(setup: Setup) -> Iterator[Unit]:
+    yield from rule_units(setup)
+    yield from cloud_units(setup)
+    yield from data_units(setup)
+
+
+def rule_units(setup: Setup) -> Iterator[Unit]:
     for shots in setup.own["shots"]:
         variants = [
             Variant(NAME, {"shots": shots, "extra masks": extra}, open=True, masks=1 + extra)
             for extra in setup.own["masks"]
         ]
         yield from episode_units(setup, variants, shots, 0)
+
+
+def cloud_units(setup: Setup) -> Iterator[Unit]:
+    """The four shapes; a shape's questions are shared out among its clouds, whose examples stand as they were drawn."""
+    own, seed, count = setup.own, setup.settings.seed, setup.settings.points
+    labels, several = labels_of(setup.asker.tokenizer, LABELS), own["clouds"]
+    for shape in SHAPES:
+        clouds = [
+            draw_cloud(shape, max(own["shots"]), -(-count // several), number)
+            for number in range(seed * several, (seed + 1) * several)
+        ]
+        tests = [
+            exercise(cloud.tests[n], cloud.test_labels[n]) for n in range(len(clouds[0].tests)) for cloud in clouds
+        ]
+        yield from label_units(setup, shape, partial(cloud_examples, clouds), tests[:count], labels)
+
+
+def cloud_examples(clouds: Sequence[Cloud], shots: int, point: int) -> list[Labelled]:
+    return arranged(clouds[point % len(clouds)], point // len(clouds), "random", shots)
+
+
+def data_units(setup: Setup) -> Iterator[Unit]:
+    asker, settings, most = setup.asker, setup.settings, max(setup.own["shots"])
+    missing = [name for name in READERS if name not in setup.data]
+    if missing:
+        setup.note(f"{NAME}: without the paper's {', '.join(missing)}: give them with --data NAME=PATH")
+    for data, labels in given_data(setup, PROBE):
+        by_shots = {shots: data_examples(asker, data, shots, settings.seed) for shots in setup.own["shots"]}
+        longest = setup.model.window - labels.masks - max(setup.own["masks"])
+        tests = tests_that_fit(asker, data, by_shots[most], settings.points, longest, settings.seed)
+        if len(tests) < settings.points:
+            setup.note(f"{NAME}: {len(tests)} questions of {data.name} fit the context length after {most} examples")
+        yield from label_units(setup, data.name, partial(same_examples, by_shots), tests, labels)
+
+
+def same_examples(by_shots: Mapping[int, list[Labelled]], shots: int, point: int) -> list[Labelled]:
+    return by_shots[shots]
+
+
+def label_units(
+    setup: Setup, task: str, examples: Callable[[int, int], list[Labelled]], tests: Sequence[Labelled], labels: Labels
+) -> Iterator[Unit]:
+    """`examples` gives those of so many shots that a test point sees."""
+    asked: list[Condition] = [
+        {"shots": shots, "extra masks": extra} for shots in setup.own["shots"] for extra in setup.own["masks"]
+    ]
+    make = partial(label_items, setup.asker, task, examples, tests, labels, asked)
+    for points in slices(len(tests)):
+        yield Unit(points, len(asked), make)
+
+
+def label_items(
+    asker: Asker, task: str, examples: Callable[[int, int], list[Labelled]], tests: Sequence[Labelled], labels: Labels,
+    asked: Sequence[Condition], points: Sequence[int], done: Collection[Key],
+) -> Iterator[Item]:  # fmt: skip
+    """The answer's own masks hide its closing bracket too, which is the first of the extra ones."""
+    for key, point, condition in still_to_ask(NAME, task, points, asked, done):
+        shown, more = examples(int(condition["shots"]), point), int(condition["extra masks"]) - 1
+        yield label_item(asker, key, condition, shown, tests[point], labels, more=more)
 
 
 def shots_against_masks(records: Sequence[Record]) -> dict[str, Any]:
@@ -95,10 +167,12 @@ PROBE = Probe(
     about="gain from more examples against loss to more masks",
     presets=("full", "paper"),
     units=units,
-    parameters={"shots": (5, 25), "masks": (1, 200)},
-    quick={"masks": (1, 100)},
+    parameters={"shots": (5, 25), "masks": (1, 200), "clouds": 5},
+    quick={"masks": (1, 100), "clouds": 2},
     not_causal=NO_MASK_TOKEN,
+    takes=lambda data_set: data_set != HOTPOTQA,
     baseline=first_of_same,
+    chance=None,
     extras={CORRELATION: shots_against_masks},
     sections=(
         Section(

@@ -12,22 +12,22 @@ from maskwise.probes import PROBES, calibration
 from maskwise.probes.examples import (
     Number,
     WithNumber,
-    in_order,
     in_words,
-    number_of,
     numbers_in,
     score_name,
-    unlabelled,
+    with_baselines,
     with_number,
 )
+from maskwise.probes.precision import precision
 from maskwise.probes.probe import Probe, ScoreRule
 from maskwise.probes.published import published_beside
 from maskwise.probes.section import Entry, Shown
 from maskwise.records.folder import Run
-from maskwise.records.record import Condition, Record, condition_order, condition_text
+from maskwise.records.record import Condition, Record, condition_text
 from maskwise.scoring.changes import paired_difference, paired_nats
 from maskwise.scoring.claims import Claim, holm
 from maskwise.scoring.intervals import accuracy_interval, by_task, mean_over_tasks, rules_ends
+from maskwise.scoring.questions import by_question
 from maskwise.scoring.scores import LIKELIHOODS, Score, null_score
 
 NO_MASKS = "does not apply: no masks"
@@ -55,6 +55,9 @@ def summarise(run: Run, probes: Sequence[Probe] = PROBES) -> dict[str, Any]:
         records = by_probe.get(probe.name)
         if records:
             summary |= {key: compute(records) for key, compute in probe.extras.items()}
+    wanted = run.manifest["settings"].get("precision")
+    if wanted is not None:
+        summary["precision"] = precision(run.records, probes, wanted)
     if by_probe.get(calibration.NAME):
         summary[calibration.NAME] = calibrated(by_probe, probes, autoregressive)
     judged = claims_of(by_probe, probes)
@@ -166,8 +169,10 @@ def claims_of(by_probe: dict[str, list[Record]], probes: Sequence[Probe]) -> lis
 
 
 def claim_of_number(claim: Claim, number: Number, is_main: bool) -> Claim:
+    """ "finding" and "relevant" say of which claim and number it is, whatever other numbers the run asked."""
     named = "" if number is None else f", {in_words(number)}"
-    return claim | {"name": score_name(claim["name"], number, is_main), "claim": claim["claim"] + named}
+    told = {"name": score_name(claim["name"], number, is_main), "claim": claim["claim"] + named}
+    return claim | told | {"finding": claim["name"], "relevant": number}
 
 
 def entries(probe: Probe, records: Sequence[Record]) -> list[Entry]:
@@ -176,33 +181,23 @@ def entries(probe: Probe, records: Sequence[Record]) -> list[Entry]:
     for record in records:
         groups[condition_text(record["condition"])].append(record)
     listed = probe.chance is not None or all("nll_choice" in record for record in records)
-    asked = sorted((group[0]["condition"] for group in groups.values()), key=condition_order)
     found = []
-    for number in in_order(map(number_of, asked)):
-        same = [condition for condition in asked if number_of(condition) == number]
-        for condition in same:
-            found += _condition_entries(probe, condition, same, groups, listed)
+    for condition, baseline in with_baselines([group[0]["condition"] for group in groups.values()], probe.baseline):
+        group = groups[condition_text(condition)]
+        entry = _entry(condition, group, listed, probe.points_per_question)
+        if baseline is not None:
+            here, before = (
+                by_question(groups[condition_text(one)], probe.points_per_question) for one in (condition, baseline)
+            )
+            entry["paired"] = {"baseline": baseline, **paired_difference(here, before), **paired_nats(here, before)}
+        found += probe.measures(entry, group)
     return found
 
 
-def _condition_entries(
-    probe: Probe, condition: Condition, conditions: Sequence[Condition], groups: dict[str, list[Record]], listed: bool
-) -> list[Entry]:
-    """`conditions`: those with the same number of relevant examples, among which the baseline is."""
-    group = groups[condition_text(condition)]
-    plain = {condition_text(unlabelled(one)): one for one in conditions}
-    baseline = probe.baseline(unlabelled(condition), [unlabelled(one) for one in conditions])
-    entry = _entry(condition, group, listed)
-    if baseline is not None and baseline != unlabelled(condition):
-        named = plain[condition_text(baseline)]
-        before = groups[condition_text(named)]
-        entry["paired"] = {"baseline": named, **paired_difference(group, before), **paired_nats(group, before)}
-    return probe.measures(entry, group)
-
-
-def _entry(condition: Condition, group: Sequence[Record], listed: bool) -> Entry:
+def _entry(condition: Condition, group: Sequence[Record], listed: bool, points_per_question: int) -> Entry:
     """`listed`: the question has a list of answers, so the likelihood of the right one stands beside the accuracy."""
-    accuracy, low, high = accuracy_interval(group)
+    questions = by_question(group, points_per_question)
+    accuracy, low, high = accuracy_interval(questions)
     entry = {
         "condition": condition,
         "masks": round(float(np.mean([record["masks"] for record in group]))),
@@ -210,11 +205,11 @@ def _entry(condition: Condition, group: Sequence[Record], listed: bool) -> Entry
         "accuracy": accuracy,
         "low": low,
         "high": high,
-        **rules_ends(by_task((record["task"], record["correct"]) for record in group)),
+        **rules_ends(by_task((record["task"], record["correct"]) for record in questions)),
         "confidence": float(np.mean([record["confidence"] for record in group])),
         "entropy": float(np.mean([record["entropy"] for record in group])),
     }
-    return entry | (likelihoods(group) if listed else {})
+    return entry | (likelihoods(questions) if listed else {})
 
 
 def likelihoods(group: Sequence[Record]) -> dict[str, float | None]:

@@ -1,7 +1,7 @@
 """Prose for the probes that read it: passages that end in a whole word, and pieces of tokens with a gap of masks."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
@@ -9,7 +9,9 @@ from typing import Any
 
 from maskwise.errors import UserError
 from maskwise.files import read_text
-from maskwise.probes.probe import Setup
+from maskwise.probes.probe import Asker, Item, Setup
+from maskwise.records.record import Condition, Key, still_to_ask
+from maskwise.tasks.prompts import Prompt
 
 TASK = "text"
 Passage = tuple[str, int]  # a text, and where its last word begins
@@ -81,6 +83,20 @@ def gap_pieces(setup: Setup, probe: str) -> list[tuple[int, ...]]:
     elif len(pieces) < count:
         setup.note(f"{probe}: the text holds {len(pieces)} pieces, {count} were asked for")
     return pieces
+
+
+def gap_items(
+    asker: Asker, probe: str, pieces: Sequence[tuple[int, ...]], gap: Gap, conditions: Sequence[Condition],
+    from_the_first: int, points: Sequence[int], done: Collection[Key],
+) -> Iterator[Item]:  # fmt: skip
+    """Each piece with its gap masked; the row asked is "distance" places after the first mask, or `from_the_first`
+    fewer. With the "suffix" visible, what follows the gap is shown."""
+    assert asker.mask_id is not None
+    for key, point, condition in still_to_ask(probe, TASK, points, conditions, done):
+        piece, row = pieces[point], gap.before + int(condition["distance"]) - from_the_first
+        end = piece[gap.before + gap.masks :] if condition.get("suffix") == "visible" else ()
+        ids = (*piece[: gap.before], *[asker.mask_id] * gap.masks, *end)
+        yield Item(key, condition, Prompt(ids, row, piece[row], gap.masks), asker.tokenizer.decode([piece[row]]))
 
 
 def cut_text(tokenizer: Any, text: str, length: int, count: int) -> list[tuple[int, ...]]:

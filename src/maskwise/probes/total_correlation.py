@@ -10,17 +10,15 @@ real one need not, and the mean of the two is reported. 0 nats: the two can be f
 Condition: {"distance": 8}; evidence {"tc", "forth", "back"}.
 """
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
-from typing import Any
 
 from maskwise.probes.evidence import measured_besides
-from maskwise.probes.probe import NO_MASK_TOKEN, Item, Probe, Setup, Unit
+from maskwise.probes.probe import NO_MASK_TOKEN, Probe, Setup, Unit
 from maskwise.probes.section import Section, curve, in_nats
-from maskwise.probes.text import GAP, QUICK_GAP, TASK, Gap, gap_of, gap_pieces
-from maskwise.records.record import Condition, Key, Record, still_to_ask
+from maskwise.probes.text import GAP, QUICK_GAP, gap_items, gap_of, gap_pieces
+from maskwise.records.record import Condition, Record
 from maskwise.scoring.claims import Claim, judged
-from maskwise.tasks.prompts import Prompt
 
 NAME = "total-correlation"
 COUPLED = 0.05  # nats; Pinsker: two masks as far apart as 16 % in total variation
@@ -32,28 +30,11 @@ def units(setup: Setup) -> Iterator[Unit]:
     pieces, gap, samples = gap_pieces(setup, NAME), gap_of(setup.own), setup.own["samples"]
     if not pieces:
         return
-    distances = [distance for distance in setup.own["distances"] if distance < gap.masks]
-    assert setup.asker.mask_id is not None
-    make = partial(pair_items, setup.asker.mask_id, setup.asker.tokenizer, pieces, gap, distances)
+    asked: list[Condition] = [{"distance": apart} for apart in setup.own["distances"] if apart < gap.masks]
+    # Pairs of the first mask and the mask `distance` places after it; the row asked is the second's.
+    make = partial(gap_items, setup.asker, NAME, pieces, gap, asked, 0)
     answer = partial(correlate, seed=setup.settings.seed, samples=samples)
-    yield Unit(range(len(pieces)), len(distances), make, answer, 2 * samples)
-
-
-def pair_items(
-    mask_id: int,
-    tokenizer: Any,
-    pieces: Sequence[tuple[int, ...]],
-    gap: Gap,
-    distances: Sequence[int],
-    points: Sequence[int],
-    done: Collection[Key],
-) -> Iterator[Item]:
-    """Pairs of the first mask and the mask `distance` places after it; the row asked is the second's."""
-    conditions: list[Condition] = [{"distance": distance} for distance in distances]
-    for key, point, condition in still_to_ask(NAME, TASK, points, conditions, done):
-        piece, row = pieces[point], gap.before + int(condition["distance"])
-        ids = (*piece[: gap.before], *[mask_id] * gap.masks)
-        yield Item(key, condition, Prompt(ids, row, piece[row], gap.masks), tokenizer.decode([piece[row]]))
+    yield Unit(range(len(pieces)), len(asked), make, answer, 2 * samples)
 
 
 def claims(records: Sequence[Record]) -> list[Claim]:

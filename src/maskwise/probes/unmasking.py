@@ -12,7 +12,8 @@ from maskwise.probes.few_shot import context_of, episodes
 from maskwise.probes.probe import NO_MASK_TOKEN, Asker, Item, Probe, Setup, Unit, first_of_same, slices
 from maskwise.probes.section import K_EQUALS, MASKS_AT_THE_END, Point, Section, Shown
 from maskwise.records.record import Condition, Key, Record, make_key
-from maskwise.scoring.claims import Claim, clearly_above_zero, contrast, contrast_claim, weights_of
+from maskwise.scoring.claims import Claim, clearly_above_zero, contrast_claim
+from maskwise.scoring.contrasts import weighted_sums, weights_of
 from maskwise.tasks.episodes import Episode, mixed
 from maskwise.tasks.prompts import encode_question, opened
 
@@ -82,7 +83,7 @@ def claims(records: Sequence[Record]) -> list[Claim]:
             contrast_claim("steps-recover", "many steps recover what masks take away",
                            f"surest first less one step, {most} masks", records,
                            gained | weights_of(MASK_COUNT, [({"masks": most}, -1.0)]),
-                           enough=clearly_above_zero(contrast(one_step, lost)))
+                           enough=clearly_above_zero(weighted_sums(one_step, lost)))
         )  # fmt: skip
     most = max(record["condition"]["masks"] for record in own)
     both: list[tuple[Condition, float]] = [

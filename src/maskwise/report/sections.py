@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from maskwise.probes.examples import Number, WithNumber, in_words, numbers_in, score_name
+from maskwise.probes.examples import PAPER_RELEVANT, Number, WithNumber, in_words, number_of, numbers_in
 from maskwise.probes.section import Measure, Point, Section, Shown
 from maskwise.report.readings import Reading
 
@@ -32,20 +32,29 @@ def sections_for(readings: Sequence[Reading]) -> list[tuple[str, Section]]:
 def by_number(probe: str, section: Section, readings: Sequence[Reading]) -> list[Section]:
     """The section once for each number of relevant examples with which the probe was asked."""
     numbers = numbers_in(entry for reading in readings for entry in reading.entries(probe))
-    return [_of_number(probe, section, number, number == numbers[0], len(numbers) > 1) for number in numbers]
+    words = {number: in_words(number) if number is not None else unnamed_number(probe, readings) for number in numbers}
+    return [_of_number(probe, section, number, words[number], len(numbers) > 1) for number in numbers]
 
 
-def _of_number(probe: str, section: Section, number: Number, is_main: bool, several: bool) -> Section:
+def unnamed_number(probe: str, readings: Sequence[Reading]) -> str:
+    """How many examples conditions mean that name no number: the paper's, or what a run of version 0.1 was set to."""
+    unnamed = [r for r in readings if any(number_of(entry["condition"]) is None for entry in r.entries(probe))]
+    set_to = [reading.manifest["settings"].get("relevant") for reading in unnamed]
+    counts = sorted({found if isinstance(found, int) else PAPER_RELEVANT for found in set_to})
+    return " or ".join([*map(str, counts[:-1]), in_words(counts[-1])])
+
+
+def _of_number(probe: str, section: Section, number: Number, words: str, several: bool) -> Section:
     says, masks = section.says, section.masks
     drawn = "the same for every question" if number is None else "drawn afresh for each question"
-    told = f" {in_words(number).replace('example', 'relevant example')} in the context, {drawn}."
+    told = f" {words.replace('example', 'relevant example')} in the context, {drawn}."
     return replace(
         section,
         points=lambda shown: section.points(WithNumber(shown, number)),
         says=None if says is None else lambda shown: says(WithNumber(shown, number)),
         masks=None if masks is None else lambda shown: masks(WithNumber(shown, number)),
-        claims=tuple(score_name(name, number, is_main) for name in section.claims),
-        title=f"{section.title} ({in_words(number)})" if several else section.title,
+        relevant=number,
+        title=f"{section.title} ({words})" if several else section.title,
         name=f"{section.name or probe}-{number}" if several and number is not None else section.name,
         caption=section.caption + told if several or number is not None else section.caption,
     )

@@ -94,9 +94,10 @@ def how_sure(reading: Reading) -> Sentence:
         for entry in entries
         if entry["low"] is not None and entry["high"] is not None
     ]
+    stages = precision_in_words(reading.summary)
     reach = f"; the widest interval on this page reaches ±{100 * max(widths):.0f} points" if widths else ""
     evidence = (
-        f"{answers:,} answers, up to {most:,} test points in each of {counted(tasks)}{reach}. "
+        f"{answers:,} answers, up to {most:,} test points in each of {counted(tasks)}{reach}. {stages}"
         f"The 95{NBSP}% intervals speak for these tasks with questions drawn afresh; the table under each figure has "
         "those for new word rules."
     )
@@ -108,6 +109,21 @@ def how_sure(reading: Reading) -> Sentence:
     if tasks < FEW_TASKS:
         return Sentence(topic, f"Roughly: only {counted(tasks)} could be averaged.", evidence)
     return Sentence(topic, f"As sure as {counted(tasks)} allow.", evidence)
+
+
+def precision_in_words(summary: dict[str, Any]) -> str:
+    """How many blocks a run with --precision asked, and how precise that made it; empty for any other run."""
+    found = summary.get("precision")
+    if found is None:
+        return ""
+    wanted, first, second = points(found["wanted"]).removeprefix("+"), found["first_stage"], found["second_stage"]
+    if second is None:
+        return f"For ±{wanted}: {found['asked']} of the first {first} blocks were asked. "
+    asked = "" if found["asked"] == first + second else f", of which {found['asked']} were asked so far"
+    return (
+        f"For ±{wanted}: {first} blocks of one question per task, then {second} more by Stein's rule{asked}; the least "
+        f"certain difference ({found['worst']['probe']}) is known to ±{points(found['half_width']).removeprefix('+')}. "
+    )
 
 
 def any_skill(reading: Reading) -> bool:
@@ -142,12 +158,17 @@ def what_this_run_shows(section: Section, readings: Sequence[Reading]) -> list[s
         return [f"{r.label}, {line}" if len(readings) > 1 else line for r in readings for line in words(r)]
 
     own = lines(section.says) if section.says else _line_per_curve(section, readings)
-    return own + [line for name in section.claims for line in _verdict(name, readings)]
+    return own + [line for name in section.claims for line in _verdict(name, section.relevant, readings)]
 
 
-def _verdict(name: str, readings: Sequence[Reading]) -> list[str]:
-    """What becomes of a claim: one line, with all models that can judge it."""
-    found = [(r.label, claim) for r in readings for claim in r.summary.get("claims", []) if claim["name"] == name]
+def _verdict(name: str, relevant: int | None, readings: Sequence[Reading]) -> list[str]:
+    """What becomes of a claim with one number of relevant examples: one line, with all models that can judge it."""
+    found = [
+        (reading.label, claim)
+        for reading in readings
+        for claim in reading.summary.get("claims", [])
+        if (claim["finding"], claim["relevant"]) == (name, relevant)
+    ]
     if not found:
         return []
     first = found[0][1]

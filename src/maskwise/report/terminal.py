@@ -12,7 +12,7 @@ from maskwise.probes.summary import scores_shown
 from maskwise.report.comparison import Row
 from maskwise.report.published import PUBLISHED_HEAD, PUBLISHED_TITLE, published_rows
 from maskwise.report.readings import Reading
-from maskwise.report.sentences import meaning_of, nothing_differed, verdict_number
+from maskwise.report.sentences import meaning_of, nothing_differed, precision_in_words, verdict_number
 from maskwise.scoring.numbers import between, number, parts_in_words, percent, score_interval, score_value
 
 BAR = 20
@@ -29,6 +29,8 @@ def print_summary(reading: Reading) -> None:
     planted = reading.manifest["model"].get("planted")
     console.print(Text(f"\n{summary['model']}", style="bold"), Text(f"({planted}: planted)" if planted else ""))
     console.print(_scores(reading))
+    if "precision" in summary:
+        console.print(Text(precision_in_words(summary)))
     for name, entries in summary["probes"].items():
         columns = reading.probe(name).columns
         short = [entry for entry in entries if not {"example", "layer"} & entry["condition"].keys()]

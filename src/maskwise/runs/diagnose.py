@@ -3,10 +3,11 @@
 import hashlib
 import json
 import platform
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import asdict, replace
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -19,17 +20,21 @@ from maskwise.models.fingerprint import fingerprint
 from maskwise.models.locations import planted_in
 from maskwise.probes import PROBES
 from maskwise.probes.few_shot import few_shot_units
+from maskwise.probes.precision import blocks_in_all
 from maskwise.probes.probe import Asker, Item, Probe, Settings, Setup, Unit
 from maskwise.probes.text import load_text
 from maskwise.progress import progress_bar
 from maskwise.randomness import LAW
 from maskwise.records.folder import gather, make_run_folder, read_run, start_run, write_manifest
-from maskwise.records.record import Key, key_of
+from maskwise.records.record import Key, Record, key_of
 from maskwise.runs.runner import Crew, batch_budget, check_fit, join_crew, record_items
 from maskwise.runs.settings import check, fit_to_model
+from maskwise.scoring.precision import FIRST_STAGE
 from maskwise.tasks.datasets import Dataset
 from maskwise.tasks.prompts import check_letters, filler_id
 from maskwise.tasks.words import Words, load_words
+
+Further = Callable[[Sequence[Record]], list[Unit]]  # what a first stage's records ask for besides
 
 
 def diagnose(
@@ -60,7 +65,8 @@ def diagnose(
         model, asker, settings, words if words is not None else load_words(), text if text is not None else load_text(),
         data or {}, notes,
     )  # fmt: skip
-    units = plan(setup, [probe for probe in probes if probe.name in settings.probes])
+    asked = [probe for probe in probes if probe.name in settings.probes]
+    units = plan(setup, asked, None if settings.precision is None else FIRST_STAGE)
     if not units:
         raise UserError(f"nothing to ask: {'; '.join(notes)}")
     shorter = "" if settings.preset == "quick" else "use --quick (shorter prompts) or "
@@ -68,12 +74,23 @@ def diagnose(
         check_fit(model, list(unit.items(unit.points[:1], set())), shorter)
     manifest = new_manifest(setup, command)
     folder = out or Path("runs") / folder_name(manifest)
-    run_units(model, units, folder, manifest, batch_budget(model, batch_tokens))
+    further = None if settings.precision is None else partial(second_stage, setup, asked, settings.precision)
+    run_units(model, units, folder, manifest, batch_budget(model, batch_tokens), further)
     return folder
 
 
-def plan(setup: Setup, probes: Sequence[Probe]) -> list[Unit]:
-    """What the run consists of. All few-shot variants share their units, so that equal prompts are asked once."""
+def plan(setup: Setup, probes: Sequence[Probe], blocks: int | None = None) -> list[Unit]:
+    """What the run consists of; `blocks` replaces the number of points of the few-shot probes."""
+    own = {probe.name: replace(setup, own=setup.settings.parameters[probe.name]) for probe in probes}
+    units = few_shot_plan(setup, probes, setup.settings.points if blocks is None else blocks)
+    for probe in probes:
+        if probe.units is not None:
+            units += probe.units(own[probe.name])
+    return units
+
+
+def few_shot_plan(setup: Setup, probes: Sequence[Probe], points: int) -> list[Unit]:
+    """All few-shot variants share their units, so that equal prompts are asked once."""
     own = {probe.name: replace(setup, own=setup.settings.parameters[probe.name]) for probe in probes}
     variants = [
         replace(variant, relevant=number)
@@ -82,11 +99,12 @@ def plan(setup: Setup, probes: Sequence[Probe]) -> list[Unit]:
         for number in (setup.settings.relevant if probe.each_number else [None])
         for variant in probe.variants(own[probe.name])
     ]
-    units = list(few_shot_units(setup, variants))
-    for probe in probes:
-        if probe.units is not None:
-            units += probe.units(own[probe.name])
-    return units
+    return list(few_shot_units(replace(setup, settings=replace(setup.settings, points=points)), variants))
+
+
+def second_stage(setup: Setup, probes: Sequence[Probe], precision: float, records: Sequence[Record]) -> list[Unit]:
+    """All the blocks that the first stage's records ask for. Those of a second stage that was begun decide nothing."""
+    return few_shot_plan(setup, probes, blocks_in_all(records, probes, precision))
 
 
 def refuse_unasked(data: Mapping[str, Dataset], settings: Settings, probes: Sequence[Probe]) -> None:
@@ -94,10 +112,15 @@ def refuse_unasked(data: Mapping[str, Dataset], settings: Settings, probes: Sequ
     for name in data:
         takers = [probe.name for probe in probes if probe.takes(name)]
         if not set(takers) & set(settings.probes):
-            raise UserError(f"no probe of this run asks about {name}: add {takers[0]} with --probes, or use --full")
+            raise UserError(
+                f"no probe of this run asks about {name}: add {' or '.join(takers)} with --probes, or use --full"
+            )
 
 
-def run_units(model: Model, units: Sequence[Unit], folder: Path, manifest: dict[str, Any], budget: int) -> None:
+def run_units(
+    model: Model, units: Sequence[Unit], folder: Path, manifest: dict[str, Any], budget: int,
+    further: Further | None = None,
+) -> None:  # fmt: skip
     """Asks what the folder does not hold yet. All processes of a torchrun call this together."""
     crew = join_crew()
     with ExitStack() as held:
@@ -106,16 +129,25 @@ def run_units(model: Model, units: Sequence[Unit], folder: Path, manifest: dict[
             held.enter_context(only_user_of(folder))
             start_run(folder, manifest)
         crew.wait()
-        _ask_and_gather(model, units, folder, manifest, budget, crew)
+        _ask_and_gather(model, units, folder, manifest, budget, crew, further)
 
 
 def _ask_and_gather(
-    model: Model, units: Sequence[Unit], folder: Path, manifest: dict[str, Any], budget: int, crew: Crew
-) -> None:
-    done = {key_of(record) for record in read_run(folder).records}
-    crew.wait()
+    model: Model, units: Sequence[Unit], folder: Path, manifest: dict[str, Any], budget: int, crew: Crew,
+    further: Further | None,
+) -> None:  # fmt: skip
+    def all_records() -> list[Record]:
+        """Of all processes, none of which writes meanwhile."""
+        crew.wait()
+        records = read_run(folder).records
+        crew.wait()
+        return records
+
     try:
-        ask_units(model, units, folder, crew, done, budget)
+        ask_units(model, units, folder, crew, set(map(key_of, all_records())), budget)
+        if further is not None:
+            records = all_records()
+            ask_units(model, further(records), folder, crew, set(map(key_of, records)), budget)
     except KeyboardInterrupt:
         raise KeyboardInterrupt(
             f"the records so far are kept in {folder}, the same command goes on from there"
@@ -154,7 +186,8 @@ def prepared(units: Sequence[Unit], crew: Crew, done: set[Key]) -> Iterator[tupl
 def new_manifest(setup: Setup, command: str | None) -> dict[str, Any]:
     """The manifest of a run that has not begun."""
     model, settings = setup.model, setup.settings
-    stored = asdict(settings) | {"parameters": {name: settings.parameters[name] for name in settings.probes}}
+    told = {name: value for name, value in asdict(settings).items() if (name, value) != ("precision", None)}
+    stored = told | {"parameters": {name: settings.parameters[name] for name in settings.probes}}
     given = {"seeds": LAW, "words": _digest(json.dumps(setup.words)), "text": _digest(setup.text)}
     data = {"data": {name: _digest(repr(found)) for name, found in setup.data.items()}} if setup.data else {}
     planted = planted_in(model.name)

@@ -10,6 +10,8 @@ from maskwise.probes.examples import PAPER_RELEVANT
 from maskwise.probes.probe import Preset, Probe, Settings
 from maskwise.tasks.rules import TASKS
 
+FINEST, COARSEST = 0.1, 50  # --precision, in points
+
 QUICK_NUMBERS: Mapping[str, Any] = {
     "tasks": ("animal-smallest", "verb-largest", "emotion-smallest", "object-largest", "colour-smallest"),
     "points": 5,
@@ -52,11 +54,17 @@ QUICK, DEFAULT, FULL, PAPER = preset("quick"), preset("default"), preset("full")
 def with_examples(settings: Settings, relevant: tuple[int, ...] | None, distractors: int | None) -> Settings:
     """The settings with other numbers of examples. Places among the distractors keep their share of the way.
 
-    A probe's `locations` and its own numbers of `distractors` count distractors, so they grow and shrink with them.
+    A probe's `locations` and its own numbers of `distractors` count distractors, so they grow and shrink with them; a
+    probe with a number of its own (`among`) takes the run's.
     """
     if relevant is not None:
         settings = replace(settings, relevant=tuple(dict.fromkeys(relevant)))
-    if distractors is None or distractors == settings.distractors:
+    if distractors is None:
+        return settings
+    for probe, parameters in settings.parameters.items():
+        if "among" in parameters:
+            settings = settings.changed(probe, among=None)
+    if distractors == settings.distractors:
         return settings
     before = settings.distractors
     for probe, parameters in settings.parameters.items():
@@ -88,5 +96,15 @@ def check(settings: Settings, probes: Sequence[Probe] = PROBES) -> None:
         raise UserError("--relevant takes numbers of at least 1 separated by commas, such as 1,10")
     if settings.distractors < 1:
         raise UserError(f"--distractors must be at least 1, not {settings.distractors}")
+    if settings.precision is not None:
+        _check_precision(settings.precision, [probe for probe in probes if probe.name in settings.probes])
     if min(settings.points, settings.passages) < 1:
         raise UserError(f"--points must be at least 1, not {min(settings.points, settings.passages)}")
+
+
+def _check_precision(points: float, asked: Sequence[Probe]) -> None:
+    if not FINEST <= points <= COARSEST:
+        raise UserError(f"--precision takes a half-width of {FINEST} to {COARSEST} points, such as 2, not {points:g}")
+    if not any(probe.variants is not None for probe in asked):
+        few_shot = ", ".join(probe.name for probe in PROBES if probe.variants is not None)
+        raise UserError(f"--precision is about few-shot probes: name one of {few_shot} with --probes")

@@ -13,7 +13,14 @@ import numpy as np
 from maskwise.errors import UserError
 from maskwise.records.folder import Run
 from maskwise.records.record import Condition, Record, condition_text
-from maskwise.scoring.intervals import by_task, difference_interval, points_of, rules_ends, stratified_mean
+from maskwise.scoring.intervals import (
+    by_task,
+    difference_interval,
+    points_of,
+    rules_ends,
+    stratified_mean,
+    variances_of,
+)
 from maskwise.scoring.scores import LIKELIHOODS, Score, Tables, bootstrapped, null_score, relative_loss, score, tables
 
 LEAST_LOSS = 0.02  # of degradation before, for its reduction to mean anything
@@ -31,8 +38,8 @@ def paired_difference(group: Sequence[Record], baseline: Sequence[Record]) -> di
     if not strata:
         return {"difference": 0.0, "low": None, "high": None, "rules_low": None, "rules_high": None, "n": 0,
                 "differed": 0}  # fmt: skip
-    gained, lost = (np.array([(sign * change > 0).mean() for change in strata.values()]) for sign in (1, -1))
-    difference, low, high = difference_interval(gained, lost, points_of(strata))
+    gained, lost = (np.array([(sign * change).clip(0).mean() for change in strata.values()]) for sign in (1, -1))
+    difference, low, high = difference_interval(gained, lost, points_of(strata), variances_of(strata))
     return {
         "difference": float(difference), "low": float(low), "high": float(high), **rules_ends(strata),
         "n": sum(map(len, strata.values())),

@@ -24,16 +24,15 @@ from typing import Any, Literal
 import numpy as np
 from scipy import stats
 
-from maskwise.records.record import Condition, Record, condition_text
-from maskwise.scoring.intervals import effective_points, mean_error, none_seen, points_of, stratified_mean
+from maskwise.records.record import Record, condition_text
+from maskwise.scoring.contrasts import Answers, Weights
+from maskwise.scoring.intervals import Bounds, bounded_mean, effective_points, mean_error, points_of, stratified_mean
 from maskwise.scoring.scores import LEAST_SKILL
 from maskwise.tasks.episodes import CHANCE
 
 Claim = dict[str, Any]
 Verdict = Literal["holds", "in direction", "does not hold", "cannot be told"]
 Strata = dict[str, np.ndarray]
-# What a record of a probe under a condition counts for in a claim: (probe, condition) -> weight.
-Weights = Mapping[tuple[str, str], float]
 
 LEVEL = 0.05
 
@@ -61,7 +60,7 @@ def judged(
     nothing: float = 0.0,
     asked: float = 0.0,
     less: bool = False,
-    bounds: tuple[float, float] | None = None,
+    bounds: Bounds | None = None,
     enough: bool = True,
 ) -> Claim:
     """A claim about the mean of these values (of one task, or by task), judged by itself: `holm` judges the table.
@@ -70,10 +69,8 @@ def judged(
     """
     strata = values if isinstance(values, dict) else {"": np.array(values, dtype=float)} if len(values) else {}
     points = sum(map(len, strata.values()))
-    mean, low, high = stratified_mean(strata) if points else (math.nan, None, None)
+    mean, low, high = bounded_mean(strata, bounds) if points else (math.nan, None, None)
     error, free = (mean_error(strata) if points else None) or (None, None)
-    if error is None:
-        low, high = unvarying_ends(strata, bounds)
     alone = verdict(low, high, nothing, asked, less) if enough else "cannot be told"
     return {
         "name": name, "claim": claim, "measure": measure, "unit": unit, "n": points, "value": mean, "low": low,
@@ -84,14 +81,6 @@ def judged(
 
 def effective(strata: Strata) -> float:
     return effective_points(points_of(strata)) if strata else 0.0
-
-
-def unvarying_ends(strata: Strata, bounds: tuple[float, float] | None) -> tuple[float | None, float | None]:
-    """Values that never vary within tasks: none is known to be otherwise, but the unseen share may lie at a bound."""
-    if sum(map(len, strata.values())) < 2 or bounds is None:
-        return None, None
-    mean, unseen = stratified_mean(strata)[0], none_seen(effective(strata))
-    return mean - unseen * (mean - bounds[0]), mean + unseen * (bounds[1] - mean)
 
 
 # Holm's procedure
@@ -151,29 +140,6 @@ def p_value(claim: Claim, against: float) -> float | None:
 # Claims about few-shot questions: a weighted sum of what a point gave under several conditions
 
 
-def weights_of(probe: str, weighted: Iterable[tuple[Condition, float]]) -> dict[tuple[str, str], float]:
-    found: dict[tuple[str, str], float] = defaultdict(float)
-    for condition, weight in weighted:
-        found[probe, condition_text(condition)] += weight
-    return dict(found)
-
-
-def contrast(records: Sequence[Record], weights: Weights, field: str = "correct") -> Strata:
-    """Of each point that was asked under all of these conditions, the weighted sum of what it gave, by task."""
-    sums: dict[tuple[str, int], list[float]] = defaultdict(lambda: [0.0, 0])
-    for record in records:
-        weight = weights.get((record["probe"], condition_text(record["condition"])))
-        if weight is not None and field in record:
-            entry = sums[record["task"], record["point"]]
-            entry[0] += weight * record[field]
-            entry[1] += 1
-    found: dict[str, list[float]] = defaultdict(list)
-    for (task, _), (total, asked) in sorted(sums.items()):
-        if asked == len(weights):
-            found[task].append(total)
-    return {task: np.array(values) for task, values in found.items()}
-
-
 def contrast_claim(
     name: str, claim: str, measure: str, records: Sequence[Record], weights: Weights, chance: float = CHANCE,
     enough: bool = True,
@@ -185,10 +151,11 @@ def contrast_claim(
     Nothing can be told where the best of the conditions is less than .05 above chance.
     """
     most, least = (sum(max(0.0, sign * weight) for weight in weights.values()) for sign in (1, -1))
-    found = judged(name, claim, measure, contrast(records, weights), "points", bounds=(-least, most),
+    answers = Answers([one for one in records if (one["probe"], condition_text(one["condition"])) in weights])
+    found = judged(name, claim, measure, answers.sums(weights, "correct"), "points", bounds=(-least, most),
                    enough=enough and best_accuracy(records, weights) - chance >= LEAST_SKILL)  # fmt: skip
     for key, field in (("nats", "nll"), ("nats_content", "nll_choice")):
-        strata = contrast(records, weights, field)
+        strata = answers.sums(weights, field)
         if strata:
             value, low, high = stratified_mean({task: -nats for task, nats in strata.items()})
             found[key] = {"value": value, "low": low, "high": high}

@@ -23,6 +23,7 @@ LEAST_DESIGN_EFFECT = 0.25  # how far strata that differ may narrow an interval
 SAME = 1e-9  # what differs by less differs by rounding
 
 Ends = tuple[float | None, float | None]
+Bounds = tuple[float, float]  # the least and the most a value can be
 
 
 # Exact bounds of shares
@@ -46,27 +47,33 @@ def effective_points(counts: np.ndarray) -> float:
     return float(len(counts) ** 2 / (1 / counts).sum())
 
 
-def share_interval(shares: np.ndarray, counts: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def share_interval(
+    shares: np.ndarray, counts: np.ndarray, within: np.ndarray | None = None
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """(mean over tasks, low, high) of shares [..., T]: Korn's and Graubard's interval (1998).
 
-    The exact bounds of as many points as have the variance that was found within the tasks.
+    The exact bounds of as many points as have the variance that was found within the tasks: `within` [..., T], where a
+    point is a question asked several times and its value the share of right answers.
     """
     share = shares.mean(-1)
-    low, high = exact_bounds(share, _informative_points(shares * (1 - shares), share * (1 - share), counts))
+    within = shares * (1 - shares) if within is None else within
+    low, high = exact_bounds(share, _informative_points(within, share * (1 - share), counts))
     return share, low, high
 
 
 def difference_interval(
-    gained: np.ndarray, lost: np.ndarray, counts: np.ndarray
+    gained: np.ndarray, lost: np.ndarray, counts: np.ndarray, within: np.ndarray | None = None
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """(difference, low, high) of paired answers, from the shares gained and lost [..., T] of each task's points.
+
+    `within` [..., T] is the variance of a point's change where it is no answer but a share of several.
 
     The exact bounds of both shares, combined by the square-and-add rule with their (negative) correlation (Newcombe
     1998, Zou and Donner 2008). Where no answer changed they are the exact bounds of the share that may have.
     """
     up, down = gained.mean(-1), lost.mean(-1)
     change = up - down
-    within = gained + lost - (gained - lost) ** 2
+    within = gained + lost - (gained - lost) ** 2 if within is None else within
     points = _informative_points(within, up + down - change**2, counts)
     (up_low, up_high), (down_low, down_high) = exact_bounds(up, points), exact_bounds(down, points)
     correlation = -np.sqrt(up * down / np.maximum((1 - up) * (1 - down), SAME))
@@ -114,11 +121,6 @@ def rules_interval(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return values.mean(-1) - half, values.mean(-1) + half
 
 
-def reach(values: Sequence[float]) -> float:
-    """Half the width of Student's interval of a mean."""
-    return float(stats.t.ppf(TAILS[1], len(values) - 1) * np.std(values, ddof=1) / np.sqrt(len(values)))
-
-
 # Of (task, value) pairs and records
 
 
@@ -142,6 +144,11 @@ def points_of(strata: dict[str, np.ndarray]) -> np.ndarray:
 
 def means_of(strata: dict[str, np.ndarray]) -> np.ndarray:
     return np.array([values.mean() for values in strata.values()])
+
+
+def variances_of(strata: dict[str, np.ndarray]) -> np.ndarray:
+    """Of a point of each task; p (1 - p) where points are right or wrong."""
+    return np.array([values.var() for values in strata.values()])
 
 
 def over_rules(task_means: dict[str, float]) -> Ends:
@@ -189,15 +196,30 @@ def mean_error(strata: dict[str, np.ndarray]) -> tuple[float, float] | None:
     return float(error), float(free)
 
 
+def bounded_mean(strata: dict[str, np.ndarray], bounds: Bounds | None) -> tuple[float, float | None, float | None]:
+    """`stratified_mean` of values within `bounds`. Where none varies within its task, some may lie at either bound: the
+    exact bound of none in so many says how many."""
+    mean, low, high = stratified_mean(strata)
+    if bounds is None:
+        return mean, low, high
+    least, most = bounds
+    if low is None or high is None:
+        if sum(map(len, strata.values())) < 2:
+            return mean, None, None
+        unseen = none_seen(effective_points(points_of(strata)))
+        return mean, mean - unseen * (mean - least), mean + unseen * (most - mean)
+    return mean, max(low, least), min(high, most)
+
+
 def mean_over_tasks(values: Iterable[tuple[str, float]]) -> tuple[float, float | None, float | None]:
     """(task, value) pairs -> the mean of the tasks' means with its primary interval."""
     return stratified_mean(by_task(values))
 
 
 def accuracy_interval(group: Sequence[Record]) -> tuple[float, float, float]:
-    """(mean over tasks, low, high): the primary interval of the accuracy."""
+    """(mean over tasks, low, high): the primary interval of the accuracy; "correct" may be a share (questions.py)."""
     strata = by_task((record["task"], record["correct"]) for record in group)
-    accuracy, low, high = share_interval(means_of(strata), points_of(strata))
+    accuracy, low, high = share_interval(means_of(strata), points_of(strata), variances_of(strata))
     return float(accuracy), float(low), float(high)
 
 

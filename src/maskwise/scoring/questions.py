@@ -1,57 +1,40 @@
-"""Scores over questions that are asked several times: the question is what is resampled, with all that was asked of it.
+"""Questions asked several times, as consecutive points: the question is what is drawn, with all that was asked of it.
 
-Tasks are strata: questions are drawn within each, and every task weighs the same.
+What was asked of a question under a condition becomes one record, whose numbers are means: "correct" is the share of
+right answers. Intervals over these records speak for other questions.
 """
 
-from collections.abc import Callable, Sequence
+from collections import defaultdict
+from collections.abc import Sequence
 
 import numpy as np
-from scipy import stats
 
-from maskwise.randomness import numpy_generator
-from maskwise.scoring.intervals import TAILS, none_seen
-from maskwise.scoring.scores import NO_SKILL, RESAMPLES, Score, null_score, score
+from maskwise.records.record import Record, condition_text
 
-DIGITS = 12  # beyond them is rounding
-
-# For each task, the mean of what was asked of each of its questions under each of C conditions: [questions, C].
-QuestionTables = Sequence[np.ndarray]
-Formula = Callable[[np.ndarray], np.ndarray]
+AVERAGED = ("correct", "nll", "nll_allowed", "nll_choice")
 
 
-def over_questions(by_task: QuestionTables, formula: Formula, skill: Formula) -> Score:
-    """The score `formula` gives of the accuracies [n, C] -> [n], a ratio of means, with a 95 % interval.
-
-    The interval is a bootstrap over questions within tasks, widened as in Hesterberg's expanded percentile interval
-    (2015): its spread is that of a sample divided by n instead of n - 1, its tails are normal instead of Student's.
-    Where no resample changes the score it is `none_seen` to both sides; `skill` [n, C] -> [n] is what it divides by.
-    """
-    if not by_task or min(map(len, by_task)) == 0:
-        return null_score()
-    means = np.mean([table.mean(0) for table in by_task], axis=0)[None]
-    value = float(formula(means)[0].round(DIGITS))
-    if np.isnan(value):
-        return null_score(NO_SKILL)
-    questions = sum(map(len, by_task))
-    resampled = formula(np.mean([_resampled(table, place) for place, table in enumerate(by_task)], axis=0))
-    low, high = np.nanquantile(resampled.round(DIGITS), _tails([len(table) for table in by_task]))
-    if low < high:
-        return score(value, float(low), float(high))
-    reach = none_seen(questions) / float(skill(means)[0])
-    return score(value, value - reach, value + reach)
+def by_question(records: Sequence[Record], times: int) -> Sequence[Record]:
+    """One record per question and condition, of whatever was asked of it so far."""
+    if times == 1:
+        return records
+    asked: dict[tuple[str, int, str], list[Record]] = defaultdict(list)
+    for record in records:
+        asked[_question(record, times)].append(record)
+    return [
+        {"task": task, "point": question, "condition": same[0]["condition"]}
+        | {name: float(np.mean([one[name] for one in same])) for name in AVERAGED if all(name in one for one in same)}
+        for (task, question, _), same in asked.items()
+    ]
 
 
-def _resampled(table: np.ndarray, stratum: int) -> np.ndarray:
-    """Accuracies [RESAMPLES, C] of resamples of a task's questions."""
-    count = len(table)
-    draws = numpy_generator("bootstrap over questions", stratum)
-    return draws.multinomial(count, [1 / count] * count, size=RESAMPLES) @ table / count
+def asked_in_full(records: Sequence[Record], times: int) -> list[Record]:
+    """The records of questions that were asked every time under a condition: an unfinished run may hold others."""
+    count: dict[tuple[str, int, str], int] = defaultdict(int)
+    for record in records:
+        count[_question(record, times)] += 1
+    return [record for record in records if count[_question(record, times)] == times]
 
 
-def _tails(counts: Sequence[int]) -> tuple[float, float]:
-    free = sum(counts) - len(counts)
-    if free < 1:
-        return TAILS
-    spread = float(stats.t.ppf(TAILS[1], free)) * np.sqrt(np.mean([n / max(1, n - 1) for n in counts]))
-    tail = float(stats.norm.sf(spread))
-    return tail, 1 - tail
+def _question(record: Record, times: int) -> tuple[str, int, str]:
+    return record["task"], record["point"] // times, condition_text(record["condition"])

@@ -19,11 +19,12 @@ from maskwise.records.record import Condition, Record, condition_text
 from maskwise.scoring.intervals import (
     SAME,
     TAILS,
+    Bounds,
     Ends,
+    bounded_mean,
     effective_points,
     none_seen,
     rules_ends,
-    stratified_mean,
     word_rule,
 )
 from maskwise.tasks.episodes import CHANCE
@@ -37,7 +38,8 @@ NO_SKILL = "no skill above guessing to lose"
 LIKELIHOODS = ("nll", "nll_allowed", "nll_choice")
 
 Score = dict[str, Any]
-# For each task, what each of its points gave under each of C conditions (right or not, or nats): [points, C].
+# For each task, what each of its points gave under each of C conditions: [points, C]. Right or not, the share of right
+# answers of a question asked several times, or nats.
 Tables = dict[str, np.ndarray]
 Formula = Callable[[np.ndarray], np.ndarray]
 
@@ -118,12 +120,22 @@ def resampled_means(table: np.ndarray, unseen: float, resamples: int, draws: np.
 
     Equal rows are drawn together, so that a million points cost no more than the patterns of answers they show.
     """
-    codes = table.astype(bool) @ (1 << np.arange(table.shape[1], dtype=np.int64))
-    _, first, counts = np.unique(codes, return_index=True, return_counts=True)
+    rows, counts = distinct_rows(table)
     weights = np.append(counts, unseen) / (counts.sum() + unseen)
     chosen = draws.multinomial(len(table), weights, size=resamples)
     coins = draws.binomial(chosen[:, -1:], 0.5, size=(resamples, table.shape[1]))
-    return (chosen[:, :-1] @ table[first] + coins) / len(table)
+    return (chosen[:, :-1] @ rows + coins) / len(table)
+
+
+def distinct_rows(table: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The rows of a table [n, C] once each, and how often they come. Where all values are 0 or 1 a row is a number."""
+    right = table > 0
+    if (table != right).any():
+        rows, counts = np.unique(table, axis=0, return_counts=True)
+        return rows, counts
+    codes = right @ (1 << np.arange(table.shape[1], dtype=np.int64))
+    _, first, counts = np.unique(codes, return_index=True, return_counts=True)
+    return table[first], counts
 
 
 def stratified_tails(counts: Sequence[int]) -> tuple[float, float]:
@@ -189,10 +201,14 @@ def nats_score(records: Sequence[Record], conditions: Sequence[Condition], weigh
 
 
 def _weighted(by_task: Tables, weights: Sequence[float]) -> Score:
-    if not by_task:
+    return mean_score({task: table @ np.array(weights) for task, table in by_task.items()})
+
+
+def mean_score(strata: dict[str, np.ndarray], bounds: Bounds | None = None) -> Score:
+    """The mean over tasks of one value per point, with both intervals; `bounds` are the values' own."""
+    if not strata:
         return null_score()
-    strata = {task: table @ np.array(weights) for task, table in by_task.items()}
-    value, low, high = stratified_mean(strata)
+    value, low, high = bounded_mean(strata, bounds)
     rules = rules_ends(strata)
     return score(value, low, high, (rules["rules_low"], rules["rules_high"]), sum(map(len, strata.values())))
 

@@ -1,14 +1,14 @@
-"""HotpotQA's published file: a JSON list of {"question", "answer", "type", "supporting_facts", "context"}.
+"""HotpotQA's published file: a JSON list of {"question", "answer", "supporting_facts", "context"}.
 
 supporting_facts are [title, number of the sentence], context [title, sentences]; on the hub both are columns instead:
 {"title": [...], "sent_id": [...]} and {"title": [...], "sentences": [...]}. Both are read, from .json, .jsonl and
 .parquet.
 
-Kept are the comparison questions that end in two options ("..., A or B?", or "... A or B?" where A and B are the titles
-of supporting facts) of which one is the answer, and whose supporting facts all stand in the context (in the full-wiki
-file many do not). The prompt holds the supporting facts alone, in the order of the context, then the question with its
-options lettered; the answer is a letter. Every second question has its options swapped, so that no letter is right more
-often than the text makes it.
+Kept are the questions that end in two options ("..., A or B?", or "... A or B?" where A and B are the titles of
+supporting facts) of which one is the answer, and whose supporting facts all stand in the context (in the full-wiki file
+many do not). The prompt is the paper's (Piskorz et al., arXiv 2511.21338), with the supporting facts alone in the order
+of the context and the question as it is in the file. Every second question has its options swapped, so that no letter
+is right more often than the text makes it.
 """
 
 import re
@@ -21,7 +21,10 @@ from maskwise.tasks.labelled import Labelled
 from maskwise.tasks.tables import read_rows
 
 TWO_OPTIONS = re.compile(r"^(?P<lead>.+),\s*(?P<first>[^,?]+?),?\s+or\s+(?P<second>[^,?]+?)\s*\?$")
-FIELDS = ("question", "answer", "type", "supporting_facts", "context")
+SYSTEM = "Which of the following answers is true? Respond with [A] or [B]."
+ASKED = "**Context**:\n'{context}'.\n\n**Question**: '{question}' [A] {first}\n [B] {second}"
+ANSWER = "**Answer**:[{}]"
+FIELDS = ("question", "answer", "supporting_facts", "context")
 
 
 def read_hotpotqa(path: Path) -> list[Labelled]:
@@ -36,18 +39,17 @@ def read_hotpotqa(path: Path) -> list[Labelled]:
         if exercise is not None:
             found.append(exercise)
     if not found:
-        raise UserError(f"{path} holds no comparison question that ends in 'A or B?'")
+        raise UserError(f"{path} holds no question that ends in 'A or B?'")
     return found
 
 
 def two_option_question(entry: dict[str, Any], swapped: bool) -> Labelled | None:
-    """One entry as an exercise with the options (A) and (B), or None where it is of another kind."""
+    """One entry as an exercise with the options [A] and [B], or None where it is of another kind."""
+    question = entry["question"].strip()
     wanted = pairs_of(entry["supporting_facts"], "sent_id")
     facts = sentences_of(entry, wanted)
-    match = TWO_OPTIONS.match(entry["question"].strip()) or _between_titles(
-        entry["question"].strip(), {title for title, _ in wanted}
-    )
-    if entry["type"] != "comparison" or match is None or len(facts) < len(set(wanted)):
+    match = TWO_OPTIONS.match(question) or _between_titles(question, {title for title, _ in wanted})
+    if match is None or len(facts) < len(set(wanted)):
         return None
     options = [match["first"], match["second"]]
     right = [n for n, option in enumerate(options) if _plain(option) == _plain(entry["answer"])]
@@ -55,8 +57,8 @@ def two_option_question(entry: dict[str, Any], swapped: bool) -> Labelled | None
         return None
     answer = options[right[0]]
     options = options[::-1] if swapped else options
-    asked = f"Context: {' '.join(facts)}\nQuestion: {match['lead']}?\nOptions: (A) {options[0]}, (B) {options[1]}"
-    return Labelled(asked, "AB"[options.index(answer)])
+    asked = ASKED.format(context=" ".join(facts), question=question, first=options[0], second=options[1])
+    return Labelled(asked, "AB"[options.index(answer)], ANSWER)
 
 
 def pairs_of(column: Any, second: str) -> list[tuple[str, Any]]:

@@ -12,17 +12,20 @@ from typing import Any
 from maskwise.errors import UserError
 from maskwise.tasks.prompts import encode_label
 
+ANSWER = "Answer:[{}]."
+
 
 @dataclass(frozen=True)
 class Labelled:
-    """`Text: a quiet triumph` / `Answer:[positive].`"""
+    """`Text: a quiet triumph` / `Answer:[positive].`; `form` is that of the second line."""
 
     asked: str
     label: str
+    form: str = ANSWER
 
     @property
     def answered(self) -> str:
-        return f"Answer:[{self.label}]."
+        return self.form.format(self.label)
 
 
 def tell_apart(tokenizer: Any, labels: Sequence[str]) -> bool:
@@ -30,10 +33,10 @@ def tell_apart(tokenizer: Any, labels: Sequence[str]) -> bool:
     return len(set(first_tokens(tokenizer, labels))) == len(labels)
 
 
-def first_tokens(tokenizer: Any, labels: Sequence[str]) -> tuple[int, ...]:
+def first_tokens(tokenizer: Any, labels: Sequence[str], form: str = ANSWER) -> tuple[int, ...]:
     """The token with which each label begins where it stands, after `[`."""
-    encoded = [encode_label(tokenizer, [], Labelled("Text: x", label)) for label in labels]
-    return tuple(one.ids[one.row] for one in encoded)
+    encoded = [encode_label(tokenizer, [], Labelled("Text: x", label, form)) for label in labels]
+    return tuple(ids[gap.start] for ids, gap in encoded)
 
 
 def lettered(exercises: Sequence[Labelled], labels: Sequence[str]) -> tuple[Labelled, ...]:
@@ -45,13 +48,9 @@ def lettered(exercises: Sequence[Labelled], labels: Sequence[str]) -> tuple[Labe
     return tuple(Labelled(f"{one.asked}\nOptions: {options}", letters[one.label]) for one in exercises)
 
 
-def answer_masks(tokenizer: Any, labels: Sequence[str]) -> int:
+def answer_masks(tokenizer: Any, labels: Sequence[str], form: str = ANSWER) -> int:
     """Masks enough for the longest label and the closing `].`: the same for all, so that none gives itself away."""
-    lengths = []
-    for label in labels:
-        encoded = encode_label(tokenizer, [], Labelled("Text: x", label))
-        lengths.append(len(encoded.ids) - encoded.row)
-    return max(lengths)
+    return max(len(encode_label(tokenizer, [], Labelled("Text: x", label, form))[1]) for label in labels)
 
 
 def balanced(pool: Sequence[Labelled], count: int, draws: random.Random) -> list[Labelled]:

@@ -1,12 +1,17 @@
 """Points in space, labelled Above or Below by a rule over their three coordinates, integers of 1..100.
 
-How each shape becomes three integers (`noise` is scikit-learn's; every axis is stretched so that its smallest value
-over all points of a cloud becomes 1 and its largest 100, then rounded):
+The four types of Piskorz et al. (arXiv 2511.21338); what stands in brackets is ours. Every axis of a shape is stretched
+so that its smallest value over all points of a cloud becomes 1 and its largest 100, then rounded. `noise` is
+scikit-learn's.
 
-    nonlinear    x, y, z uniform; Above where z > 50 + 25 sin(2 pi x / 100) + 25 cos(2 pi y / 100)
-    swiss-roll   make_swiss_roll (noise .5), its three axes; Above in the outer half of the roll
-    moons        make_moons (noise .1), its two axes, and a third that is uniform and says nothing; Above: second moon
-    circles      make_circles (noise .05, factor .5), likewise; Above: the inner circle
+    nonlinear    random integers; with u, v, w the three scaled to -1..1, Above where the logistic function of
+                 a u + b v + c w + d u^2 + e v^2 + f w^2 + g uv + h uw + i vw - m exceeds .5 [standard normal
+                 coefficients, m the median over the cloud]
+    swiss-roll   make_swiss_roll [noise .5], its three axes; Above where its colour exceeds the median
+    moons        make_moons [noise .1], its two axes, and a third that is uniform and says nothing; Above: second moon
+    circles      make_circles [noise .05, factor .5], likewise; Above: the inner circle
+
+Examples and tests are balanced: half of each are Above, in random order.
 """
 
 from dataclasses import dataclass
@@ -37,11 +42,18 @@ class Cloud:
 
 
 def draw_cloud(shape: Shape, examples: int, tests: int, seed: int) -> Cloud:
-    """Examples and tests of one shape in random order; the same seed gives the same cloud."""
-    places, labels = _shape(shape, examples + tests, seed)
+    """Examples and tests of one shape, each balanced and in random order; the same seed gives the same cloud."""
+    draws = numpy_generator("cloud", seed, shape)
+    # (Below, Above) of each part; as many of one label are drawn as of the other, and a few may be left over
+    sizes = [((part + 1) // 2, part // 2) for part in (examples, tests)]
+    places, labels = _shape(shape, 2 * sum(below for below, _ in sizes), draws)
     lowest, highest = places.min(0), places.max(0)
     scaled = np.rint(1 + (SIDE - 1) * (places - lowest) / (highest - lowest)).astype(np.int64)
-    return Cloud(f"{shape}-{seed}", scaled[:examples], labels[:examples], scaled[examples:], labels[examples:])
+    below, above = (draws.permutation(np.flatnonzero(labels == label)) for label in (0, 1))
+    (first_below, first_above), (more_below, more_above) = sizes
+    shown = draws.permutation([*below[:first_below], *above[:first_above]])
+    asked = draws.permutation([*below[first_below:][:more_below], *above[first_above:][:more_above]])
+    return Cloud(f"{shape}-{seed}", scaled[shown], labels[shown], scaled[asked], labels[asked])
 
 
 def arranged(cloud: Cloud, test: int, order: Order, count: int | None = None) -> list[Labelled]:
@@ -57,25 +69,37 @@ def arranged(cloud: Cloud, test: int, order: Order, count: int | None = None) ->
 
 
 def exercise(place: np.ndarray, label: int) -> Labelled:
-    """`Point: (12, 87, 45)` / `Answer:[Above].`"""
-    return Labelled(f"Point: ({', '.join(str(value) for value in place)})", LABELS[label])
+    """`Point: 12 87 45` / `Answer:[Above].`"""
+    return Labelled(f"Point: {' '.join(str(value) for value in place)}", LABELS[label])
 
 
-def _shape(shape: Shape, count: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """Places [count, 3] float64 and labels [count] 0 or 1, in random order."""
-    draws = numpy_generator("cloud", seed, shape)
+def _shape(shape: Shape, count: int, draws: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    """Places [count, 3] float64 and labels [count] 0 or 1, as many of one as of the other, up to one."""
     if shape == "nonlinear":
-        places = draws.uniform(1, SIDE, (count, 3))
-        turn = 2 * np.pi / SIDE * places
-        return places, (places[:, 2] > 50 + 25 * np.sin(turn[:, 0]) + 25 * np.cos(turn[:, 1])).astype(int)
+        places = draws.integers(1, SIDE + 1, (count, 3)).astype(float)
+        return places, _upper_half(_curved(2 * (places - 1) / (SIDE - 1) - 1, draws))
     from sklearn import datasets
 
     state = int(draws.integers(2**31))
     if shape == "swiss-roll":
         places, along = datasets.make_swiss_roll(count, noise=0.5, random_state=state)
-        return places, (along > np.median(along)).astype(int)
+        return places, _upper_half(along)
     if shape == "moons":
         flat, labels = datasets.make_moons(count, noise=0.1, random_state=state)
     else:
         flat, labels = datasets.make_circles(count, noise=0.05, factor=0.5, random_state=state)
     return np.column_stack([flat, draws.uniform(size=count)]), labels
+
+
+def _curved(scaled: np.ndarray, draws: np.random.Generator) -> np.ndarray:
+    """A random polynomial of places [count, 3]: each coordinate, its square and the products of two."""
+    first, second = np.triu_indices(3)
+    terms = np.column_stack([scaled, scaled[:, first] * scaled[:, second]])
+    return terms @ draws.normal(size=terms.shape[1])
+
+
+def _upper_half(values: np.ndarray) -> np.ndarray:
+    """1 where a value is above the median (its logistic function, centred there, above .5), by rank where several are
+    equal."""
+    ranks = np.argsort(np.argsort(values, kind="stable"), kind="stable")
+    return (ranks >= (len(values) + 1) // 2).astype(int)

@@ -70,16 +70,24 @@ def encode_parts(
     return Encoded(ids, row, _allowed_letters(tokenizer, test, ids[row])), parts
 
 
-def encode_label(tokenizer: Any, examples: Sequence[Exercise], test: Exercise, chat: bool = False) -> Encoded:
-    """Any exercises, the test last: the row is the first token of its answer, however many follow."""
-    text, _, label_at = _lay_out(tokenizer, examples, test, "right", chat)
+def encode_label(
+    tokenizer: Any, examples: Sequence[Exercise], test: Exercise, place: Place = "right", chat: bool = False,
+    system: str = "",
+) -> tuple[tuple[int, ...], range]:  # fmt: skip
+    """Any exercises: the tokens of the text, and the rows of the test's answer with what closes its bracket.
+
+    `system` stands before all of them, in a chat as the system's turn.
+    """
+    text, _, label_at = _lay_out(tokenizer, examples, test, place, chat, system)
     ids, spans = _tokens(tokenizer, text, add_special_tokens=not chat)
-    row = next((row for row, (start, end) in enumerate(spans) if start == label_at < end), None)
-    if row is None:
+    first = next((row for row, (start, end) in enumerate(spans) if start == label_at < end), None)
+    if first is None:
         raise UserError(
             f"in the tokenizer {_name(tokenizer)} no token begins at the answer after `[`, so it cannot be masked"
         )
-    return Encoded(ids, row)
+    closed_at = label_at + len(test.answered) - test.answered.index("[") - 1
+    last = next(row for row in range(first, len(spans)) if spans[row][1] >= closed_at)
+    return ids, range(first, last + 1)
 
 
 def encode_answers(
@@ -139,6 +147,18 @@ def opened(encoded: Encoded, mask_id: int | None, masks: int | float = 2, tail: 
     return Prompt(ids, encoded.row, encoded.ids[encoded.row], count, allowed=encoded.allowed)
 
 
+def gapped(
+    ids: tuple[int, ...], gap: range, mask_id: int | None, masks: int, more: int, allowed: tuple[int, ...] = ()
+) -> Prompt:
+    """`masks` masks in place of an answer's rows, wherever it stands, and `more` at the end. After a question that is
+    the last this is format B."""
+    encoded = Encoded(ids, gap.start, allowed)
+    if mask_id is None:
+        return _causal(encoded)
+    shown = (*ids[: gap.start], *[mask_id] * masks, *ids[gap.stop :], *[mask_id] * more)
+    return Prompt(shown, gap.start, ids[gap.start], masks + more, allowed=allowed)
+
+
 def mask_count(masks: int | float, length: int) -> int:
     """An integer is a number of masks, a float a share of `length` tokens; at least 1, the answer's own mask."""
     return max(1, round(masks * length) if isinstance(masks, float) else masks)
@@ -192,12 +212,12 @@ def _causal(encoded: Encoded) -> Prompt:
 
 
 def _lay_out(
-    tokenizer: Any, examples: Sequence[Exercise], test: Exercise, place: Place, chat: bool
+    tokenizer: Any, examples: Sequence[Exercise], test: Exercise, place: Place, chat: bool, system: str = ""
 ) -> tuple[str, list[int], int]:
     """(text, where each question begins in it, where the test's answer stands)."""
     before = _test_at(place, examples)
     questions = [*examples[:before], test, *examples[before:]]
-    return _chat_text(tokenizer, questions, before) if chat else _plain_text(questions, before)
+    return _chat_text(tokenizer, questions, before, system) if chat else _plain_text(questions, before, system)
 
 
 def _test_at(place: Place, examples: Sequence[Exercise]) -> int:
@@ -205,19 +225,25 @@ def _test_at(place: Place, examples: Sequence[Exercise]) -> int:
     return {"left": 0, "middle": len(examples) // 2, "right": len(examples)}[place]
 
 
-def _plain_text(questions: Sequence[Exercise], asked: int) -> tuple[str, list[int], int]:
+def _plain_text(questions: Sequence[Exercise], asked: int, system: str) -> tuple[str, list[int], int]:
+    before = f"{system}\n\n" if system else ""
     rendered = [render(question) for question in questions]
-    starts = [0, *accumulate(map(len, rendered[:-1]))]
+    starts = list(accumulate(map(len, rendered[:-1]), initial=len(before)))
     test = questions[asked]
-    return "".join(rendered).rstrip("\n"), starts, starts[asked] + len(test.asked) + 1 + test.answered.index("[") + 1
+    return (
+        "".join([before, *rendered]).rstrip("\n"),
+        starts,
+        starts[asked] + len(test.asked) + 1 + test.answered.index("[") + 1,
+    )
 
 
-def _chat_text(tokenizer: Any, questions: Sequence[Exercise], asked: int) -> tuple[str, list[int], int]:
+def _chat_text(tokenizer: Any, questions: Sequence[Exercise], asked: int, system: str) -> tuple[str, list[int], int]:
     """The same as a conversation. It is cut after the last answer: LLaDA's template would open one more turn there."""
     if not tokenizer.chat_template:
         raise UserError(f"the tokenizer {_name(tokenizer)} has no chat template; ask without --chat")
     turns = [(question.asked, question.answered) for question in questions]
-    messages = [
+    messages = [{"role": "system", "content": system}] if system else []
+    messages += [
         {"role": role, "content": said}
         for turn in turns
         for role, said in zip(("user", "assistant"), turn, strict=True)
@@ -233,7 +259,8 @@ def _chat_text(tokenizer: Any, questions: Sequence[Exercise], asked: int) -> tup
                 f"the chat template of the tokenizer {_name(tokenizer)} rewrites messages; ask without --chat"
             )
         end = start + len(message["content"])
-        (starts if message["role"] == "user" else answers_at).append(start)
+        if message["role"] != "system":
+            (starts if message["role"] == "user" else answers_at).append(start)
     return text[:end], starts, answers_at[asked] + questions[asked].answered.index("[") + 1
 
 

@@ -1,6 +1,7 @@
 """What tuning changes, measured on held-out pairs: CE, TV, and the accuracy with few and with many masks appended."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -18,28 +19,35 @@ PAIRS_PER_PASS = 8
 def held_out_views(pairs: Sequence[Pair], settings: TuneSettings, mask_id: int) -> list[Views]:
     """One fixed noise per pair; the first view ends with few masks, the second with many (or as many as fit).
 
-    A pair that leaves room for no more than the few masks has nothing to compare and is left out.
+    What is measured are the masked content tokens, of which there is at least one. The end token that closes every
+    answer is masked as often as the others but not counted: where an answer is short it would be a large share of what
+    is measured, and it is the easiest. A pair that leaves room for no more than the few masks has nothing to compare
+    and is left out.
     """
     views = []
     for number, pair in enumerate(pairs):
         room = settings.context - pair.length
         if room <= settings.few:
             continue
-        noise = draw_noise(
-            len(pair.answer),
-            1,
-            torch_generator("held out", settings.seed, number),
-            settings.mask_low,
-            settings.mask_high,
-        )
-        draw = Draw(noise.p, noise.masked, settings.few, min(settings.many, room))
-        views.append(mask_agnostic(torch.tensor(pair.prompt), torch.tensor(pair.answer), draw, mask_id))
+        chance = torch_generator("held out", settings.seed, number)
+        noise = draw_noise(len(pair.answer) - 1, 1, chance, settings.mask_low, settings.mask_high)
+        masked = torch.cat([noise.masked, torch.rand(1, generator=chance) < noise.p])
+        draw = Draw(noise.p, masked, settings.few, min(settings.many, room))
+        view = mask_agnostic(torch.tensor(pair.prompt), torch.tensor(pair.answer), draw, mask_id)
+        views.append(_without_row(view, pair.length - 1))
     return views
+
+
+def _without_row(view: Views, row: int) -> Views:
+    """The same inputs, that row not measured."""
+    kept = view.rows != row
+    per_row = {name: getattr(view, name)[kept] for name in ("rows", "targets", "ce_weights", "tv_weights")}
+    return replace(view, **per_row)
 
 
 @torch.no_grad()
 def measure(model: Model, call_model: Callable[..., Any], views: Sequence[Views]) -> dict[str, float]:
-    """Means over masked answer tokens; `call_model` is the model itself or what DDP or FSDP2 put around it."""
+    """Means over masked content tokens; `call_model` is the model itself or what DDP or FSDP2 put around it."""
     parts = []
     for start in range(0, len(views), PAIRS_PER_PASS):
         some = views[start : start + PAIRS_PER_PASS]

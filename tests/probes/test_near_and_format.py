@@ -1,0 +1,174 @@
+"""Two models of which every probe's answer is known: one sees only the nearest tokens, one changes its format alone."""
+
+import json
+from dataclasses import replace
+from itertools import pairwise
+
+import pytest
+import torch
+
+from helpers.known import (
+    CORE_PROBES,
+    QUESTION,
+    SMALL,
+    is_word_example,
+    known_model,
+    shipped_tokenizer,
+    truth,
+    with_parameters,
+)
+from helpers.recalling import recalling_model, recalls_what_it_sees
+from maskwise.probes.examples import unlabelled
+from maskwise.probes.summary import summarise
+from maskwise.probes.text import load_text, passages
+from maskwise.records.folder import read_run
+from maskwise.runs.diagnose import diagnose
+from maskwise.tasks.datasets import read_dataset
+from maskwise.tasks.episodes import CHANCE
+from maskwise.tasks.prompts import encode_last_word
+
+MASK = "<|mask|>"
+MANY, LOST = 10, 12.0  # masks beyond which the format goes, and by how many nats the other token is ahead
+
+
+# Seeing only what is near
+
+
+def sees_only(count):
+    """Right where an example of the rule is among the `count` tokens on either side of the answer, else "A"."""
+    tokenizer = shipped_tokenizer()
+
+    def reply(questions, asked, text):
+        before, after = (tokenizer(side, add_special_tokens=False)["input_ids"] for side in text.split(MASK, 1))
+        seen = tokenizer.decode(before[-count:]) + MASK + tokenizer.decode(after[:count])
+        examples = [options for options, letter in QUESTION.findall(seen) if letter and is_word_example(options)]
+        return truth()[questions[asked][0]] if examples else "A"
+
+    return reply
+
+
+@pytest.fixture(scope="module")
+def near_sighted(tmp_path_factory):
+    run = diagnose(known_model(sees_only(50)), replace(CORE_PROBES, relevant=(1,)), tmp_path_factory.mktemp("near"))
+    return summarise(read_run(run))
+
+
+def accuracies(summary, probe, **fixed):
+    return {
+        tuple(value for name, value in unlabelled(entry["condition"]).items() if name not in fixed): entry["accuracy"]
+        for entry in summary["probes"][probe]
+        if fixed.items() <= entry["condition"].items()
+    }
+
+
+def test_location_and_question_position_find_full_locality(near_sighted):
+    assert near_sighted["scores"]["locality"]["value"] == pytest.approx(1)
+    near_is = {"right": 4, "middle": 2, "left": 0}
+    assert accuracies(near_sighted, "location") == pytest.approx({(at,): 1 if at == 4 else CHANCE for at in (0, 2, 4)})
+    for question, nearest in near_is.items():
+        found = accuracies(near_sighted, "question-position", question=question)
+        assert found == pytest.approx({(at,): 1 if at == nearest else CHANCE for at in (0, 2, 4)})
+
+
+def test_masks_and_fillers_change_nothing_of_it(near_sighted):
+    for masks in (2, 20):
+        found = accuracies(near_sighted, "location-masks", masks=masks)
+        assert found == pytest.approx({(at,): 1 if at == 4 else CHANCE for at in (0, 2, 4)})
+    assert near_sighted["scores"]["mask_tax"]["value"] in (0, None)
+    assert len(set(accuracies(near_sighted, "mask-count").values())) == 1
+    assert len(set(accuracies(near_sighted, "filler").values())) == 1
+
+
+def test_a_longer_context_hides_the_example_and_masks_do_not(near_sighted):
+    for masks in ("2 masks", "20% masks"):
+        found = accuracies(near_sighted, "context-length", masks=masks)
+        assert found[0,] == 1 > 0.8 > found[4,] >= CHANCE
+
+
+# Changing the format alone
+
+
+def blind(questions, asked, text):
+    """A letter that the question's own words decide."""
+    return "ABC"[sum(map(ord, questions[asked][0])) % 3]
+
+
+def loses_format(model):
+    """The same model, but with more than ten masks another token is ahead of whatever it would have answered."""
+    plain, elsewhere = model._body, 7
+
+    def body(net, batch, layout):
+        hidden = plain(net, batch, layout)
+        for start, end in pairwise(batch.offsets.tolist()):
+            if int((batch.ids[start:end] == model.mask_id).sum()) > MANY:
+                hidden[start:end, elsewhere] = hidden[start:end].max() + LOST
+        return hidden
+
+    model._body = body
+    return model
+
+
+ASKED = with_parameters(
+    replace(SMALL, points=4),
+    mask_count={"mask_counts": (2, 20)},
+    contrast={"tasks": 1, "questions": 2, "mask_counts": (2, 20), "among": None},
+    calibration={"questions": 2, "mask_counts": (2, 20)},
+    recall={"mask_counts": (2, 20), "filler_counts": ()},
+    shots_masks={"shots": (1, 3), "masks": (1, 30), "clouds": 1},
+    points={"clouds": 1, "examples": 8, "points": 4, "counts": (0,), "masked_examples": 8, "shares": (0.0, 0.2)},
+    labelled_text={"shares": (0.0, 0.4), "shots": 2},
+)
+FORMAT = ("mask-count", "location-masks", "context-length", "contrast", "calibration", "recall", "shots-masks",
+          "points", "labelled-text")  # fmt: skip
+
+
+@pytest.mark.parametrize("probe", FORMAT)
+def test_a_change_of_format_is_no_change_of_content(probe, tmp_path):
+    """Record by record: the choice among the allowed answers is the same, and what is lost is lost in the format."""
+    rows = [{"text": f"number {n} of forty in all", "label": "even" if n % 2 == 0 else "odd"} for n in range(40)]
+    (tmp_path / "parity.json").write_text(json.dumps(rows))
+    data = {"parity": read_dataset("parity", tmp_path / "parity.json")} if probe == "labelled-text" else {}
+    settings = replace(ASKED, probes=(probe,))
+
+    def records(changed):
+        model = recalling_model(recalls_what_it_sees) if probe == "recall" else known_model(blind)
+        model = loses_format(model) if changed else model
+        return read_run(diagnose(model, settings, tmp_path / f"{changed}", data=data)).records
+
+    kept, lost = records(False), records(True)
+    many = [record["masks"] > MANY for record in kept]
+    assert any(many) and not all(many)
+    for before, after, is_lost in zip(kept, lost, many, strict=True):
+        assert after["nll_choice"] == pytest.approx(before["nll_choice"], abs=1e-4)
+        more = after["nll_allowed"] - before["nll_allowed"]
+        assert more > 1 and not after["correct"] if is_lost else more == pytest.approx(0, abs=1e-5)
+
+
+# Prose
+
+
+def test_natural_text_tells_masks_from_full_stops(tmp_path):
+    """A model that knows the next word, and nothing once more than ten masks follow."""
+    model, settings = (
+        known_model(blind),
+        replace(SMALL, probes=("natural-text",)).changed("natural-text", counts=(0, 20)),
+    )
+    tokenizer, words = model.tokenizer, {}
+    for text, word_at in passages(load_text(), settings.passages, settings.passage_words):
+        encoded = encode_last_word(tokenizer, text, word_at)
+        words[encoded.ids[: encoded.row]] = encoded.ids[encoded.row]
+
+    def body(net, batch, layout):
+        hidden = torch.zeros(batch.tokens, len(tokenizer))
+        for start, end in pairwise(batch.offsets.tolist()):
+            ids = batch.ids[start:end].tolist()
+            if ids.count(model.mask_id) <= MANY:
+                hidden[start:end, words[tuple(ids[: ids.index(model.mask_id)])]] = 50.0
+        return hidden
+
+    model._body = body
+    entries = summarise(read_run(diagnose(model, settings, tmp_path)))["probes"]["natural-text"]
+    guessing = torch.tensor(float(len(tokenizer) - 1)).log().item()  # anything but the mask
+    assert {entry["masks"] for entry in entries} == {1, 21}
+    for entry in entries:
+        assert entry["nll"] == pytest.approx(guessing if entry["masks"] == 21 else 0, abs=1e-3)
