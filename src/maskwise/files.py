@@ -1,9 +1,12 @@
 """Files and folders that a user names."""
 
+import json
+import math
 import os
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any, NoReturn
 
 try:
     import fcntl
@@ -21,6 +24,54 @@ def read_text(file: Path, remedy: str) -> str:
         raise UserError(f"cannot read {file}: {problem.strerror}") from None
     except UnicodeDecodeError:
         raise UserError(f"{file} is not UTF-8 text: {remedy}") from None
+
+
+def to_json(value: Any, indent: int | None = None) -> str:
+    """JSON as the standard has it: NaN and infinity, which others cannot read, raise ValueError."""
+    return json.dumps(value, indent=indent, ensure_ascii=False, allow_nan=False)
+
+
+def _no_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is no number of JSON")
+
+
+def _finite(digits: str) -> float:
+    value = float(digits)
+    if not math.isfinite(value):
+        raise ValueError(f"the number {digits[:20]} is too large")
+    return value
+
+
+_DECODER = json.JSONDecoder(parse_constant=_no_constant, parse_float=_finite)
+
+
+def parse_json(text: str) -> Any:
+    """What a stranger's JSON says. Whatever is wrong with it is a ValueError of one line.
+
+    Refused beside what is no JSON: NaN and infinity, numbers of thousands of digits, brackets nested too deeply, and
+    halves of surrogate pairs, which no file and no tokenizer takes.
+    """
+    try:
+        value = _DECODER.decode(text)
+        if "\\ud" in text or "\\uD" in text:
+            json.dumps(value, ensure_ascii=False).encode()
+    except RecursionError:
+        raise ValueError("its brackets are nested too deeply") from None
+    except UnicodeEncodeError:
+        raise ValueError("it holds half a surrogate pair") from None
+    except ValueError as problem:
+        if "integer string conversion" in str(problem):
+            raise ValueError("it holds a number of thousands of digits") from None
+        raise
+    return value
+
+
+def read_json(file: Path, remedy: str) -> Any:
+    """What a JSON file says; one that cannot be read, or is something else, is refused in one line."""
+    try:
+        return parse_json(read_text(file, remedy))
+    except ValueError as problem:
+        raise UserError(f"{file} is not valid JSON ({problem}): {remedy}") from None
 
 
 def replace_file(file: Path, parts: Iterable[str]) -> None:

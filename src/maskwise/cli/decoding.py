@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from maskwise.cli.common import LARGEST_SEED, Adapter, Compile, Device, Dtype, Json, ModelName, print_json
+from maskwise.cli.common import LARGEST_SEED, Adapter, CheckWeights, Compile, Device, Dtype, Json, ModelName, print_json
 from maskwise.cli.fields import Spelling, takes_fields
 from maskwise.decoding.options import DecodingOptions
 from maskwise.decoding.strategies import STRATEGIES, parse_parameters
@@ -36,6 +36,7 @@ def generate(
     dtype: Dtype = "auto",
     device: Device = None,
     adapter: Adapter = None,
+    check_weights: CheckWeights = True,
     compile: Compile = False,
     json: Json = False,
 ) -> None:
@@ -53,7 +54,7 @@ def generate(
     from maskwise.models.opening import open as open_model
 
     prompts = gather_prompts(prompt, file, sys.stdin)
-    opened = open_model(model, dtype=dtype, device=device, adapter=adapter)
+    opened = open_model(model, dtype=dtype, device=device, adapter=adapter, check_weights=check_weights)
     if compile:
         opened.compile_layers()
     live = Console() if sys.stdout.isatty() and not (plain or json or opened.causal) else None
@@ -85,6 +86,7 @@ def score(
     dtype: Dtype = "auto",
     device: Device = None,
     adapter: Adapter = None,
+    check_weights: CheckWeights = True,
     compile: Compile = False,
     json: Json = False,
 ) -> None:
@@ -94,7 +96,7 @@ def score(
     from maskwise.models.opening import open as open_model
 
     records = read_records(data, {"prompt", "answer"})
-    opened = open_model(model, dtype=dtype, device=device, adapter=adapter)
+    opened = open_model(model, dtype=dtype, device=device, adapter=adapter, check_weights=check_weights)
     if compile:
         opened.compile_layers()
     found = score_all(opened, records, method, samples, masks, seed)

@@ -1,6 +1,5 @@
 """`maskwise generate` and `maskwise score` from start to finish: batches, progress, and the file of results."""
 
-import json
 from collections.abc import Sequence
 from dataclasses import asdict, fields
 from pathlib import Path
@@ -17,6 +16,7 @@ from maskwise.decoding.options import DecodingOptions
 from maskwise.decoding.prompts import encode_prompts, has_chat_template
 from maskwise.decoding.request import check_prompts, end_tokens
 from maskwise.errors import UserError
+from maskwise.files import to_json
 from maskwise.models.base import Model
 from maskwise.progress import progress_bar
 from maskwise.randomness import number_repeats, torch_generator
@@ -140,6 +140,6 @@ def _settings(model: Model, options: DecodingOptions) -> dict[str, Any]:
 def _append(out: Path, traces: list[dict[str, Any]]) -> None:
     try:
         with out.open("a", encoding="utf-8") as file:
-            file.writelines(json.dumps(trace, ensure_ascii=False) + "\n" for trace in traces)
+            file.writelines(to_json(trace) + "\n" for trace in traces)
     except OSError as problem:
         raise UserError(f"cannot write {out}: {problem.strerror}") from None

@@ -8,7 +8,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from maskwise.cli.common import LARGEST_SEED, Adapter, Device, Dtype, Json, ModelName, print_json, print_table
+from maskwise.cli.common import (
+    LARGEST_SEED,
+    Adapter,
+    CheckWeights,
+    Device,
+    Dtype,
+    Json,
+    ModelName,
+    print_json,
+    print_table,
+)
 from maskwise.cli.renamed import CommandWithOldNames
 from maskwise.errors import UserError
 
@@ -64,6 +74,7 @@ def diagnose(
     batch_tokens: BatchTokens = None,
     dtype: Dtype = "auto",
     device: Device = None,
+    check_weights: CheckWeights = True,
     adapter: Adapter = None,
     json: Json = False,
 ) -> None:
@@ -90,7 +101,7 @@ def diagnose(
     from maskwise.tasks.words import load_words
 
     listed, prose, sets = load_words(words), load_text(text), read_datasets(data or [])
-    opened = open_model(model, dtype=dtype, device=own_device(device), adapter=adapter)
+    opened = open_model(model, dtype=dtype, device=own_device(device), adapter=adapter, check_weights=check_weights)
     opened.compile_for_long_work()
     folder = run_probes(opened, wanted, out, listed, prose, batch_tokens, sets, command_line())
     if join_crew().rank > 0:
@@ -144,6 +155,7 @@ def compare(
     batch_tokens: BatchTokens = None,
     dtype: Dtype = "auto",
     device: Device = None,
+    check_weights: CheckWeights = True,
     json: Json = False,
 ) -> None:
     """Did tuning help, and what did it cost? The same questions to each model, and what changed from the first."""
@@ -157,7 +169,7 @@ def compare(
     presets.check(wanted)
     comparison.check_names(names)
     place, line = own_device(device), command_line()
-    folders = [comparison.run_of(name, wanted, dtype, place, batch_tokens, line) for name in names]
+    folders = [comparison.run_of(name, wanted, dtype, place, batch_tokens, line, check_weights) for name in names]
     if join_crew().rank > 0:
         return
     from maskwise.report.comparison import rows_of
@@ -201,6 +213,7 @@ def cures(
     seed: Seed = 0,
     dtype: Dtype = "auto",
     device: Device = None,
+    check_weights: CheckWeights = True,
     json: Json = False,
 ) -> None:
     """Compare mitigations of the sensitivity to masks: accuracy at 200 masks, tokens per forward pass, training."""
@@ -213,11 +226,11 @@ def cures(
 
     if points is not None and points < 1:
         raise UserError(f"--points must be at least 1, not {points}")
-    opened = open_model(model, dtype, device)
+    opened = open_model(model, dtype, device, check_weights=check_weights)
     mitigations.refuse_autoregressive(opened)
     embedded = f"{model}+ma" if f"{model}+ma" in embedded_models() else None
     home = Path(adapter) if adapter else locate_checkpoint(embedded)[1] if embedded else None
-    tuned = open_model(model, dtype, device, adapter=home) if home else None
+    tuned = open_model(model, dtype, device, adapter=home, check_weights=check_weights) if home else None
     exam = replace(mitigations.DEFAULT, points=points or mitigations.DEFAULT.points, seed=seed)
     folder = make_folder(out or Path("runs") / f"cures-{Path(model).name}")
     with progress_bar(silent=False) as bar:

@@ -40,12 +40,18 @@ def check_names(names: Sequence[str]) -> None:
 
 
 def run_of(
-    name: str, settings: Settings, dtype: str, device: str | None, batch_tokens: int | None, command: str | None = None
+    name: str,
+    settings: Settings,
+    dtype: str,
+    device: str | None,
+    batch_tokens: int | None,
+    command: str | None = None,
+    check_weights: bool = True,
 ) -> Path:
     """The run folder a name means: itself, or one made now by asking the model."""
     if (Path(name) / MANIFEST).exists():
         return Path(name)
-    model = open_model(name, dtype=dtype, device=device)
+    model = open_model(name, dtype=dtype, device=device, check_weights=check_weights)
     model.compile_for_long_work()
     return diagnose(model, settings, batch_tokens=batch_tokens, command=command)
 

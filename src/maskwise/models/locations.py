@@ -1,10 +1,10 @@
 """Where a model's name leads: a folder, an embedded model, or a published checkpoint. Imports no torch."""
 
-import json
 from pathlib import Path
 from typing import Any
 
 from maskwise.errors import UserError
+from maskwise.files import read_json
 
 ZOO = Path(__file__).parent / "zoo"
 
@@ -82,10 +82,7 @@ def _from_hub(name: str) -> Path:
 
 def read_object(file: Path) -> dict[str, Any]:
     """A JSON file of a checkpoint: config.json, adapter_config.json or the index of the weight files."""
-    try:
-        read = json.loads(file.read_text())
-    except ValueError as problem:
-        raise UserError(f"{file} is not valid JSON ({problem}): download it again") from None
+    read = read_json(file, "download it again")
     if not isinstance(read, dict):
         raise UserError(f"{file} does not hold a configuration: download it again")
     return read

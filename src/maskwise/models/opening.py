@@ -20,6 +20,7 @@ from maskwise.models.configuration import (
     refuse_own_attention,
 )
 from maskwise.models.families import AUTOREGRESSIVE, FAMILIES, WRAPPED, Family, family_of_class, imported
+from maskwise.models.finite import refuse_nonfinite_weights
 from maskwise.models.locations import locate_checkpoint, refuse_two_adapters
 from maskwise.models.networks import check_weight_files, load_network
 from maskwise.models.tokens import load_tokenizer
@@ -33,12 +34,14 @@ def open(
     device: str | torch.device | None = None,
     adapter: str | Path | None = None,
     families: tuple[Family, ...] = FAMILIES,
+    check_weights: bool = True,
 ) -> Model:
     """Opens a checkpoint folder, an embedded model or a published name, optionally with a PEFT adapter on it.
 
     The name may be an adapter's folder, which names its base, or MODEL+FOLDER, as the model with `adapter` is called.
     dtype "auto" is the checkpoint's own on CUDA and float32 on CPU; device None is CUDA where there is one.
     families: FAMILIES and any of your own, families=(*FAMILIES, mine).
+    check_weights: look for NaN and infinity in one pass over all weights.
     """
     place = pick_device(device)
     folder, chosen = locate_checkpoint(str(name))
@@ -55,6 +58,8 @@ def open(
         from maskwise.models.adapters import attach_adapter
 
         model.net = attach_adapter(model.core, chosen)
+    if check_weights:
+        refuse_nonfinite_weights(model)
     return model.eval()
 
 

@@ -1,12 +1,12 @@
 """Tokenizers, without remote code."""
 
-import json
 from pathlib import Path
 from typing import Any
 
 from transformers import AutoTokenizer, PreTrainedTokenizerFast, Qwen2Tokenizer
 
 from maskwise.errors import UserError
+from maskwise.files import parse_json
 
 # Tokens that end an answer or a turn in the families' chat formats; the end-of-text token is in the configuration.
 TURN_ENDS = ("<|eot_id|>", "<|im_end|>", "<|endofturn|>")
@@ -52,8 +52,8 @@ def _refuse_broken(file: Path, needed: set[str]) -> None:
     if not file.exists():
         return
     try:
-        content = json.loads(file.read_text(encoding="utf-8"))
-    except (json.JSONDecodeError, UnicodeDecodeError):
+        content = parse_json(file.read_text(encoding="utf-8"))
+    except ValueError:
         content = None
     if not isinstance(content, dict) or not needed <= content.keys():
         raise UserError(f"{file} is corrupt or cut short: download it again")

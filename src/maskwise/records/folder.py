@@ -3,7 +3,6 @@
 Under torchrun every process but the first appends to a file of its own (records.1.jsonl, ...); the first gathers them.
 """
 
-import json
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -11,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from maskwise.errors import UserError
-from maskwise.files import replace_file
+from maskwise.files import parse_json, replace_file, to_json
 from maskwise.records.record import FIELDS, Record, condition_order, key_of
 
 RECORDS, MANIFEST = "records.jsonl", "manifest.json"
@@ -83,7 +82,7 @@ def gather(folder: Path, manifest: dict[str, Any]) -> None:
 
 
 def write_manifest(folder: Path, manifest: dict[str, Any]) -> None:
-    _write(folder, MANIFEST, [json.dumps(manifest, indent=2, ensure_ascii=False) + "\n"])
+    _write(folder, MANIFEST, [to_json(manifest, indent=2) + "\n"])
 
 
 def _file_name(rank: int) -> str:
@@ -95,7 +94,7 @@ def _record_files(folder: Path) -> list[Path]:
 
 
 def _line(record: Record) -> str:
-    return json.dumps(record, ensure_ascii=False) + "\n"
+    return to_json(record) + "\n"
 
 
 def _write(folder: Path, name: str, parts: Iterable[str]) -> None:
@@ -113,10 +112,10 @@ def _cannot_write(folder: Path, problem: OSError) -> UserError:
 
 def _read_manifest(folder: Path) -> dict[str, Any]:
     try:
-        manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
+        manifest = parse_json((folder / MANIFEST).read_text(encoding="utf-8"))
     except OSError:
         raise UserError(f"{folder} is not a run folder: it has no readable {MANIFEST}") from None
-    except (json.JSONDecodeError, UnicodeDecodeError):
+    except ValueError:
         raise UserError(f"{folder / MANIFEST} is not JSON; remove the folder and run diagnose again") from None
     whole = isinstance(manifest, dict) and {"model", "settings", "versions", "complete", "notes"} <= manifest.keys()
     if not whole or not manifest["settings"] or not manifest["model"]:
@@ -138,11 +137,11 @@ def _refuse_other_settings(folder: Path, found: dict[str, Any], wanted: dict[str
 
 def _as_stored(value: Any) -> Any:
     """Tuples come back from JSON as lists."""
-    return json.loads(json.dumps(value))
+    return parse_json(to_json(value))
 
 
 def _short(value: Any) -> str:
-    text = json.dumps(value, ensure_ascii=False)
+    text = to_json(value)
     return text if len(text) <= 60 else text[:57] + "..."
 
 
@@ -159,8 +158,8 @@ def _read_records(file: Path) -> Sequence[Record]:
     records = []
     for number, line in enumerate(lines[:-1], start=1):
         try:
-            record = json.loads(line)
-        except json.JSONDecodeError:
+            record = parse_json(line)
+        except ValueError:
             record = None
         if not isinstance(record, dict) or not all(name in record for name in FIELDS):
             raise UserError(f"{file} line {number} is not a record of maskwise diagnose; remove the line to go on")

@@ -1,6 +1,5 @@
 """Results that are not runs (toy, cures): JSON, a figure, and a page of one file, in a folder."""
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,6 +9,7 @@ from markupsafe import Markup
 from rich.table import Table
 
 from maskwise.errors import UserError
+from maskwise.files import to_json
 from maskwise.report import figures
 from maskwise.report.bars import Chart
 from maskwise.report.templates import render
@@ -51,7 +51,7 @@ def write_result(folder: Path, summary: dict[str, Any], result: Result) -> Path:
     svg, png = result.chart.files()
     page = folder / f"{result.name}.html"
     try:
-        (folder / f"{result.name}.json").write_text(json.dumps(summary, indent=2) + "\n", encoding="utf-8")
+        (folder / f"{result.name}.json").write_text(to_json(summary, indent=2) + "\n", encoding="utf-8")
         (folder / f"{result.name}.svg").write_text(svg, encoding="utf-8")
         (folder / f"{result.name}.png").write_bytes(png)
         page.write_text(_page(result), encoding="utf-8")

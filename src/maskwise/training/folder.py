@@ -6,7 +6,6 @@ adapter_*, result.json         the adapter (or a whole checkpoint) and the figur
 """
 
 import errno
-import json
 import pickle
 import shutil
 from collections.abc import Iterator
@@ -18,14 +17,14 @@ import torch
 from safetensors import SafetensorError
 
 from maskwise.errors import UserError
-from maskwise.files import refuse_occupied, replace_file
+from maskwise.files import parse_json, refuse_occupied, replace_file, to_json
 
 MARKER = "complete.json"
 LITTLE_ROOM = 1 << 20  # bytes; a write that fails with less than this free failed because the disk is full
 
 
 def write_json(path: Path, value: Any) -> None:
-    replace_file(path, [json.dumps(value, indent=2, ensure_ascii=False)])
+    replace_file(path, [to_json(value, indent=2)])
 
 
 def refuse_other_run(out: Path, description: dict[str, Any]) -> None:
@@ -34,10 +33,10 @@ def refuse_other_run(out: Path, description: dict[str, Any]) -> None:
     if not stored.exists():
         return refuse_occupied(out)
     try:
-        before = _flat(json.loads(stored.read_text(encoding="utf-8"))["identity"])
+        before = _flat(parse_json(stored.read_text(encoding="utf-8"))["identity"])
     except (ValueError, KeyError, TypeError, AttributeError):
         raise UserError(f"{stored} is not what a tuning run wrote: choose another --out") from None
-    now = _flat(json.loads(json.dumps(description)))
+    now = _flat(parse_json(to_json(description)))
     for name in sorted(before.keys() | now.keys()):
         if before.get(name) != now.get(name):
             raise UserError(

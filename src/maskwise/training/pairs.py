@@ -7,7 +7,6 @@ end-of-turn token.
 
 import hashlib
 import io
-import json
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ from typing import Any
 from jinja2 import TemplateError
 
 from maskwise.errors import UserError
+from maskwise.files import parse_json
 from maskwise.models.base import Model
 from maskwise.models.tokens import TURN_ENDS
 
@@ -151,8 +151,8 @@ def _json_entries(path: Path, lines: Sequence[str]) -> list[Entry]:
             continue
         where = f"{path} line {number}"
         try:
-            content = json.loads(line)
-        except json.JSONDecodeError as problem:
+            content = parse_json(line)
+        except ValueError as problem:
             raise UserError(f"{where} is not valid JSON ({problem}): correct or delete it") from None
         _check_form(content, where)
         entries.append(Entry(where, content))

@@ -17,6 +17,7 @@ from transformers.trainer_callback import PrinterCallback
 from maskwise.diffusion import Views, mask_agnostic_call
 from maskwise.errors import UserError
 from maskwise.models.base import Model
+from maskwise.models.finite import nonfinite_weights
 from maskwise.progress import progress_bar
 from maskwise.training.dataset import Collator, NoisedPairs
 from maskwise.training.evaluation import measure
@@ -86,9 +87,13 @@ class TuneTrainer(Trainer):
         views = [{name: value.tolist() for name, value in vars(view).items()} for view in inputs["views"]]
         micro, pairs = inputs["micro"], inputs["pairs"]
         write_json(where, {"loss": str(float(loss)), "micro_batch": micro, "pairs": pairs, "views": views})
+        spoiled = nonfinite_weights(self.tuned.net)
+        remedy = "lower --learning-rate or look at those pairs"
+        if spoiled:
+            remedy = f"the weights themselves are not finite by now, first {spoiled[0]}; {remedy}"
         raise UserError(
             f"the loss became {float(loss)} at step {self.state.global_step + 1} (micro-batch {micro}); its batch is "
-            f"in {where}, {self.what_is_kept()}: lower --learning-rate or look at those pairs"
+            f"in {where}, {self.what_is_kept()}: {remedy}"
         )
 
     def log(self, logs: dict[str, float], *rest: Any) -> None:

@@ -1,11 +1,11 @@
 """`maskwise tune`: pairs -> noised answers -> two views -> one ragged batch -> fused CE + TV -> adapter."""
 
-import json
 import os
 from contextlib import ExitStack
 from dataclasses import asdict
 from importlib.metadata import version
 from importlib.util import find_spec
+from math import isfinite
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +16,9 @@ from transformers.utils import logging
 
 from maskwise import __version__
 from maskwise.errors import UserError
-from maskwise.files import only_user_of
+from maskwise.files import only_user_of, read_json
 from maskwise.models.base import Model
+from maskwise.models.finite import refuse_nonfinite_rows
 from maskwise.models.locations import locate_checkpoint
 from maskwise.models.opening import open as open_model
 from maskwise.models.opening import pick_device
@@ -47,6 +48,7 @@ def tune(
     device: str | None = None,
     tensorboard: bool | None = None,
     callbacks: list[TrainerCallback] | None = None,
+    check_weights: bool = True,
 ) -> dict[str, Any]:
     """Tunes a model on a data file and writes the adapter, or the whole model, and every setting into `out`.
 
@@ -68,10 +70,11 @@ def tune(
         refuse_other_run(out, identity)
     processes.wait_for_everyone()
     if (out / "result.json").exists():
-        return json.loads((out / "result.json").read_text(encoding="utf-8"))
+        return read_json(out / "result.json", "choose another --out")
     with_tensorboard = _tensorboard(tensorboard)
     # A step of the usual size is less than half a unit in the last place of most half-precision weights.
-    model = open_model(name, "float32" if settings.full and dtype == "auto" else dtype, processes.device)
+    wider = "float32" if settings.full and dtype == "auto" else dtype
+    model = open_model(name, wider, processes.device, check_weights=check_weights)
     if model.mask_id is None:
         raise UserError(
             f"{name} is autoregressive and has no mask token: turn it into a diffusion model first (convert)"
@@ -100,6 +103,8 @@ def tune(
         trainer = make_trainer(model, training, settings, out, views, locate_checkpoint(name)[0])
         with torch.autocast(model.device.type, torch.bfloat16, enabled=trainer.args.bf16):  # as it is measured after
             before = measure(model, model, views) if views else None
+        if before is not None and not isfinite(before["ce"]):
+            refuse_nonfinite_rows(model, training[0].prompt, "the held-out pairs, before the first step,")
         for callback in callbacks or []:
             trainer.add_callback(callback)
         if with_tensorboard and trainer.is_world_process_zero():
