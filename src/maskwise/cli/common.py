@@ -6,6 +6,7 @@ from typing import Annotated, Any
 import typer
 
 from maskwise.files import to_json
+from maskwise.terminal import open_console, safe_json, safe_text
 
 ModelName = Annotated[str, typer.Argument(help="A checkpoint folder, embedded or published name.")]
 Dtype = Annotated[str, typer.Option(help="auto, float32, bfloat16 or float16.")]
@@ -20,10 +21,13 @@ Json = Annotated[bool, typer.Option("--json", help="Print one JSON object and no
 
 
 def print_json(value: Any) -> None:
-    sys.stdout.write(to_json(value) + "\n")
+    sys.stdout.write(safe_json(to_json(value)) + "\n")
+
+
+def echo(text: str, err: bool = False) -> None:
+    """A text of any number of lines; names in it are put on one line by who writes it."""
+    typer.echo(safe_text(text), err=err)
 
 
 def print_table(table: Any) -> None:
-    from rich.console import Console
-
-    Console(highlight=False).print(table)
+    open_console().print(table)

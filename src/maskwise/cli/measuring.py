@@ -16,11 +16,13 @@ from maskwise.cli.common import (
     Dtype,
     Json,
     ModelName,
+    echo,
     print_json,
     print_table,
 )
 from maskwise.cli.renamed import CommandWithOldNames
 from maskwise.errors import UserError
+from maskwise.terminal import one_line
 
 if TYPE_CHECKING:
     from maskwise.report.results import Result
@@ -115,7 +117,7 @@ def diagnose(
     if json:
         return print_json(readings[0].summary)
     print_summary(readings[0])
-    typer.echo(f"report: {page}")
+    echo(f"report: {one_line(page)}")
 
 
 def _numbers(listed: str | None) -> tuple[int, ...] | None:
@@ -142,7 +144,7 @@ def report(
         return print_json({"report": str(page), "runs": [reading.summary for reading in readings]})
     for reading in readings:
         print_summary(reading)
-    typer.echo(f"\n{page}")
+    echo(f"\n{one_line(page)}")
 
 
 def compare(
@@ -182,7 +184,7 @@ def compare(
     if json:
         return print_json(result | {"report": str(page)})
     print_changes([reading.label for reading in readings], rows)
-    typer.echo(f"report: {page}")
+    echo(f"report: {one_line(page)}")
 
 
 def toy(
@@ -244,8 +246,8 @@ def cures(
 
 def _print_result(result: "Result", page: Path) -> None:
     """The table, what it shows, and where to look at it."""
-    typer.echo(f"{result.title}\n{result.facts}\n")
+    echo(f"{result.title}\n{result.facts}\n")
     print_table(result.table())
     for sentence in result.sentences:
-        typer.echo(f"\n{sentence}")
-    typer.echo(f"\nfigure: {page.with_suffix('.svg')}\npage:   {page}")
+        echo(f"\n{sentence}")
+    echo(f"\nfigure: {one_line(page.with_suffix('.svg'))}\npage:   {one_line(page)}")

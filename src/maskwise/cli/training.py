@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from maskwise.cli.common import LARGEST_SEED, CheckWeights, Dtype, Json, ModelName, print_json
+from maskwise.cli.common import LARGEST_SEED, CheckWeights, Dtype, Json, ModelName, echo, print_json
 
 
 def tune(
@@ -73,5 +73,5 @@ def tune(
     if json:
         return print_json(result)
     if finished:
-        typer.echo("maskwise: this run was finished before; these are its figures", err=True)
-    typer.echo("\n".join(summary_lines(result)))
+        echo("maskwise: this run was finished before; these are its figures", err=True)
+    echo("\n".join(summary_lines(result)))

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 from markupsafe import Markup
-from rich.console import Console
 from rich.progress import track
 
 from maskwise.errors import UserError
@@ -22,6 +21,7 @@ from maskwise.report.sentences import opening, what_this_run_shows
 from maskwise.report.templates import render
 from maskwise.report.tiles import Tile, tiles_of
 from maskwise.scoring.numbers import between, nats_between, number, percent, points_between
+from maskwise.terminal import open_console
 
 KINDS = {family.name: family.title for family in FAMILIES}
 
@@ -57,7 +57,7 @@ def build(readings: Sequence[Reading], changes: Sequence[Row] = ()) -> tuple[str
     drawings: dict[str, bytes] = {}
     shown: list[dict[str, Any]] = []
     chosen = sections_for(readings)
-    for probe, section in track(chosen, "Drawing", console=Console(stderr=True), transient=True):
+    for probe, section in track(chosen, "Drawing", console=open_console(stderr=True), transient=True):
         view, files = _section_view(probe, section, readings, f"p{len(shown)}")
         shown.append(view)
         drawings |= files

@@ -7,12 +7,14 @@ from typing import Any
 
 from markupsafe import Markup
 from rich.table import Table
+from rich.text import Text
 
 from maskwise.errors import UserError
 from maskwise.files import to_json
 from maskwise.report import figures
 from maskwise.report.bars import Chart
 from maskwise.report.templates import render
+from maskwise.terminal import one_line
 
 
 @dataclass(frozen=True)
@@ -33,7 +35,7 @@ class Result:
         for place, name in enumerate(self.head):
             table.add_column(name, justify="right" if place else "left", no_wrap=place > 0, overflow="fold")
         for row in self.rows:
-            table.add_row(*row)
+            table.add_row(*(Text(one_line(cell)) for cell in row))
         return table
 
 

@@ -23,6 +23,7 @@ from maskwise.models.locations import locate_checkpoint
 from maskwise.models.opening import open as open_model
 from maskwise.models.opening import pick_device
 from maskwise.randomness import LAW, torch_generator
+from maskwise.terminal import one_line
 from maskwise.training.dataset import Collator, NoisedPairs
 from maskwise.training.evaluation import held_out_views, measure
 from maskwise.training.folder import (
@@ -221,7 +222,7 @@ def is_main_process() -> bool:
 
 def summary_lines(result: dict[str, Any]) -> list[str]:
     """What a person reads at the end: the measures before and after, and what to do next."""
-    few, many = result["masks"]["few"], result["masks"]["many"]
+    few, many, out = result["masks"]["few"], result["masks"]["many"], one_line(result["out"])
     names = {
         "ce": "cross-entropy (nats)",
         "tv": f"TV between {few} and {many} masks",
@@ -234,7 +235,7 @@ def summary_lines(result: dict[str, Any]) -> list[str]:
     if result["before"]:
         lines.append(f"{'on held-out pairs':28} {'before':>8} {'after':>8}")
         lines += [f"{names[key]:28} {result['before'][key]:8.4f} {result['after'][key]:8.4f}" for key in names]
-    return [*lines, f"written to {result['out']}", f"next: maskwise compare {result['model']} {result['out']}"]
+    return [*lines, f"written to {out}", f"next: maskwise compare {one_line(result['model'])} {out}"]
 
 
 def _tensorboard(asked: bool | None) -> bool:
