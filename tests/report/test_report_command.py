@@ -47,3 +47,12 @@ def test_the_table_has_scores_curves_and_mask_counts(tmp_path: Path, capsys: pyt
     assert any(line.startswith("Mask tax 64 %") for line in printed)
     assert any(line.startswith("100 40 50.0 %") for line in printed)
     assert any(line.startswith("[red] 7 1 40 10.0 %") for line in printed)
+
+
+def test_records_without_what_their_probe_measures_are_one_line(tmp_path: Path) -> None:
+    strange = [("order", {"masks": 3}, 3, [1, 1, 1, 1]), ("location", {"masks": 3}, 3, [1, 1, 1, 1])]
+    for number, asked in enumerate(strange):
+        folder = write_run(tmp_path / str(number), [asked])
+        result = CliRunner().invoke(app, ["report", str(folder)])
+        assert result.exit_code == 2 and "do not hold what their probes measure" in result.stderr
+        assert result.stderr.count("\n") == 1 and str(folder) in result.stderr

@@ -18,7 +18,7 @@ from maskwise.probes.mask_count import degradation
 from maskwise.probes.probe import Settings
 from maskwise.records.folder import MANIFEST, Run
 from maskwise.records.record import Record
-from maskwise.report.readings import Reading, read_all
+from maskwise.report.readings import Reading, read_all, records_as_strangers_wrote_them
 from maskwise.runs.diagnose import diagnose
 from maskwise.scoring.changes import accuracy_change, check_pairs, mean_change, of_probe, reduction
 from maskwise.scoring.scores import Score
@@ -66,10 +66,11 @@ def compare(folders: Sequence[Path]) -> tuple[dict[str, Any], list[Reading]]:
     runs = [reading.run for reading in readings]
     for run in runs[1:]:
         check_pairs(runs[0], run)
-    models = {reading.label: figures_of(reading) for reading in readings}
-    changes = {
-        reading.label: changes_between(runs[0], run) for reading, run in zip(readings[1:], runs[1:], strict=True)
-    }
+    with records_as_strangers_wrote_them(folders):
+        models = {reading.label: figures_of(reading) for reading in readings}
+        changes = {
+            reading.label: changes_between(runs[0], run) for reading, run in zip(readings[1:], runs[1:], strict=True)
+        }
     result = {
         "models": models,
         "reduction": changes[readings[1].label]["reduction"],

@@ -15,7 +15,7 @@ from maskwise.report import figures
 from maskwise.report.comparison import Row
 from maskwise.report.panels import in_order, panels
 from maskwise.report.published import PUBLISHED_HEAD, published_rows, setting_in_words
-from maskwise.report.readings import Reading, differing_settings
+from maskwise.report.readings import Reading, differing_settings, records_as_strangers_wrote_them
 from maskwise.report.sections import sections_for
 from maskwise.report.sentences import opening, what_this_run_shows
 from maskwise.report.templates import render
@@ -32,7 +32,8 @@ def write_page(readings: Sequence[Reading], out: Path, changes: Sequence[Row] = 
     Everything is drawn before anything is written, and the page comes last: it never names what is not there.
     `changes` are the rows of a comparison (comparison.py) with the first run.
     """
-    page, drawings = build(readings, changes)
+    with records_as_strangers_wrote_them([reading.folder for reading in readings]):
+        page, drawings = build(readings, changes)
     path = out / "report.html"
     try:
         (out / "figures").mkdir(parents=True, exist_ok=True)
