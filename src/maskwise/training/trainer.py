@@ -19,9 +19,10 @@ from maskwise.errors import UserError
 from maskwise.models.base import Model
 from maskwise.models.finite import nonfinite_weights
 from maskwise.progress import progress_bar
+from maskwise.terminal import one_line, open_console
 from maskwise.training.dataset import Collator, NoisedPairs
 from maskwise.training.evaluation import measure
-from maskwise.training.folder import MARKER, checkpoint_step, complete_checkpoints, keep_newest, saving, write_json
+from maskwise.training.folder import checkpoint_step, complete_checkpoints, keep_newest, saving, vouch, write_json
 from maskwise.training.settings import TuneSettings
 from maskwise.training.weights import load_trained_weights, save_trained_weights, trained_weights
 
@@ -116,6 +117,11 @@ class TuneTrainer(Trainer):
 
     # Checkpoints
 
+    def tell(self, line: str) -> None:
+        """One line on standard error, by one process."""
+        if self.args.should_save:
+            open_console(stderr=True).print(f"maskwise: {one_line(line)}", markup=False, soft_wrap=True)
+
     def what_is_kept(self) -> str:
         complete = complete_checkpoints(self.checkpoints)
         if not complete:
@@ -137,7 +143,7 @@ class TuneTrainer(Trainer):
             super()._save_checkpoint(model, trial)
             self.accelerator.wait_for_everyone()
             if self.args.should_save:
-                write_json(folder / MARKER, {"step": self.state.global_step})
+                vouch(folder, self.state.global_step)
         if self.args.should_save:
             keep_newest(folder.parent, self.settings.keep)
 

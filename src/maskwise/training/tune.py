@@ -18,6 +18,7 @@ from maskwise import __version__
 from maskwise.errors import UserError
 from maskwise.files import only_user_of, read_json
 from maskwise.models.base import Model
+from maskwise.models.fingerprint import fingerprint
 from maskwise.models.finite import refuse_nonfinite_rows
 from maskwise.models.locations import locate_checkpoint
 from maskwise.models.opening import open as open_model
@@ -27,8 +28,9 @@ from maskwise.terminal import one_line
 from maskwise.training.dataset import Collator, NoisedPairs
 from maskwise.training.evaluation import held_out_views, measure
 from maskwise.training.folder import (
-    complete_checkpoints,
     drop_incomplete,
+    newest_whole,
+    refuse_other_base,
     refuse_other_run,
     refuse_unreadable,
     saving,
@@ -80,6 +82,7 @@ def tune(
         raise UserError(
             f"{name} is autoregressive and has no mask token: turn it into a diffusion model first (convert)"
         )
+    base = fingerprint(model)
     pairs = tokenize_pairs(data_file, model, settings.context, settings.text_piece)
     del data_file  # its texts are not needed while the model is trained
     held_out, training = split(pairs.kept, settings)
@@ -98,7 +101,8 @@ def tune(
             with saving(out / "settings.json", "nothing was begun"):
                 out.mkdir(parents=True, exist_ok=True)
             held.enter_context(only_user_of(out))
-            begin(out, {"identity": identity, "counts": counts, "versions": _versions()})
+            refuse_other_base(out, base)
+            begin(out, {"identity": identity, "base": base, "counts": counts, "versions": _versions()})
         processes.wait_for_everyone()
         views = held_out_views(held_out, settings, model.mask_id)
         trainer = make_trainer(model, training, settings, out, views, locate_checkpoint(name)[0])
@@ -122,9 +126,8 @@ def begin(out: Path, description: dict[str, Any]) -> None:
 
 
 def train(trainer: TuneTrainer, out: Path) -> None:
-    """Resumes from the newest complete checkpoint, or starts from the beginning."""
-    checkpoints = complete_checkpoints(out / "checkpoints")
-    newest = checkpoints[-1] if checkpoints else None
+    """Resumes from the newest whole checkpoint, or starts from the beginning."""
+    newest = newest_whole(out / "checkpoints", trainer.tell)
     if newest is not None:
         refuse_unreadable(newest)
     try:
