@@ -74,11 +74,16 @@ def read_json(file: Path, remedy: str) -> Any:
         raise UserError(f"{file} is not valid JSON ({problem}): {remedy}") from None
 
 
-def replace_file(file: Path, parts: Iterable[str]) -> None:
+def partial_of(file: Path) -> Path:
+    """Where a file is written until it is whole."""
+    return file.with_name(file.name + ".partial")
+
+
+def replace_file(file: Path, parts: Iterable[str] | bytes) -> None:
     """All or nothing: a reader never sees half a file, and a killed write leaves the old one."""
-    partial = file.with_name(file.name + ".partial")
-    with partial.open("w", encoding="utf-8") as opened:
-        opened.writelines(parts)
+    partial = partial_of(file)
+    with partial.open("wb") as opened:
+        opened.writelines([parts] if isinstance(parts, bytes) else (part.encode("utf-8") for part in parts))
         opened.flush()
         os.fsync(opened.fileno())
     partial.replace(file)

@@ -102,6 +102,30 @@ def test_traces_go_to_a_jsonl_file_and_never_over_another(folder, tmp_path):
     assert "exists already" in run("generate", folder, "hello", "-n", 4, "--out", out, status=2).stderr
 
 
+def test_the_file_of_traces_is_there_when_it_is_whole(folder, tmp_path, monkeypatch):
+    from maskwise.cli import generating
+
+    file, out = tmp_path / "prompts.txt", tmp_path / "out.jsonl"
+    file.write_text("one\ntwo\nthree\n")
+    calls, decode_batch = [], generating._decode_batch
+
+    def stopped_at_the_third(*given):
+        calls.append(given)
+        if len(calls) == 3:
+            raise KeyboardInterrupt
+        return decode_batch(*given)
+
+    arguments = ["generate", folder, "--file", file, "-n", 4, "--batch", 1, "--out", out]
+    monkeypatch.setattr(generating, "_decode_batch", stopped_at_the_third)
+    stopped = run(*arguments, status=2)
+    assert "the finished prompts are in" in stopped.stderr and not out.exists()
+    assert len((tmp_path / "out.jsonl.partial").read_text().splitlines()) == 2
+    monkeypatch.undo()
+    run(*arguments)
+    assert [json.loads(line)["prompt"] for line in out.read_text().splitlines()] == ["one", "two", "three"]
+    assert not (tmp_path / "out.jsonl.partial").exists()
+
+
 def test_a_prompt_that_does_not_fit_is_found_before_any_is_decoded(folder, tmp_path):
     file, out = tmp_path / "prompts.txt", tmp_path / "out.jsonl"
     file.write_text("one\ntwo\n" + "long " * 200 + "\n")

@@ -284,6 +284,16 @@ def test_a_run_goes_on_with_its_own_base_alone(stopped, checkpoint, pairs_file, 
         run_small(model, pairs_file, out)
 
 
+def test_a_kill_while_the_settings_are_written_does_not_block_a_rerun(whole, checkpoint, pairs_file, tmp_path):
+    out = tmp_path / "out"
+    out.mkdir()
+    (out / "settings.json.partial").write_text('{"identi')
+    assert_same_run(run_small(checkpoint, pairs_file, out), whole[1])
+    (out / "settings.json").rename(out / "something.else")
+    with pytest.raises(UserError, match="is not empty"):
+        run_small(checkpoint, pairs_file, out)
+
+
 def test_ctrl_c_is_one_line_and_says_what_is_kept(checkpoint, pairs_file, tmp_path, monkeypatch):
     from maskwise.training import trainer
 

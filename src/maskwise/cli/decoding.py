@@ -23,6 +23,7 @@ from maskwise.cli.fields import Spelling, takes_fields
 from maskwise.decoding.options import DecodingOptions
 from maskwise.decoding.strategies import STRATEGIES, parse_parameters
 from maskwise.errors import UserError
+from maskwise.files import partial_of
 from maskwise.terminal import open_console
 
 SPELLED = {
@@ -43,7 +44,7 @@ def generate(
     divergence: Annotated[bool, typer.Option("--divergence", help="Decode exactly too, and compare.")] = False,
     batch: Annotated[int, typer.Option(help="Prompts at a time.")] = 8,
     seed: Annotated[int, typer.Option(min=0, max=LARGEST_SEED, help="Seed of the random numbers.")] = 0,
-    out: Annotated[Path | None, typer.Option(help="A .jsonl file for the traces, written as prompts finish.")] = None,
+    out: Annotated[Path | None, typer.Option(help="A .jsonl file for the traces, written whole.")] = None,
     plain: Annotated[bool, typer.Option("--plain", help="Only the new text, at the end.")] = False,
     dtype: Dtype = "auto",
     device: Device = None,
@@ -70,7 +71,10 @@ def generate(
     live = open_console() if sys.stdout.isatty() and not (plain or json or opened.causal) else None
     if prompt is None and file is None and live is None and not json:
         echo(f"maskwise: no prompt was given, so here is one to try\n\n{prompts[0]}", err=True)
-    result = generate_all(opened, prompts, batch, chosen, seed, out, live, divergence)
+    try:
+        result = generate_all(opened, prompts, batch, chosen, seed, out, live, divergence)
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt("" if out is None else f"the finished prompts are in {partial_of(out)}") from None
     if json:
         return print_json(result | {"seed": seed})
     if live is None and out is None:

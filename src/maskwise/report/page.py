@@ -9,6 +9,7 @@ from markupsafe import Markup
 from rich.progress import track
 
 from maskwise.errors import UserError
+from maskwise.files import replace_file
 from maskwise.models.families import FAMILIES
 from maskwise.probes.section import Measure, Section
 from maskwise.report import figures
@@ -38,8 +39,8 @@ def write_page(readings: Sequence[Reading], out: Path, changes: Sequence[Row] = 
     try:
         (out / "figures").mkdir(parents=True, exist_ok=True)
         for name, content in drawings.items():
-            (out / "figures" / name).write_bytes(content)
-        path.write_text(page, encoding="utf-8")
+            replace_file(out / "figures" / name, content)
+        replace_file(path, [page])
     except OSError as problem:
         raise UserError(
             f"cannot write the report into {out}: {problem.strerror}; name another folder with --out"

@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from maskwise.errors import UserError
-from maskwise.files import to_json
+from maskwise.files import replace_file, to_json
 from maskwise.report import figures
 from maskwise.report.bars import Chart
 from maskwise.report.templates import render
@@ -53,10 +53,10 @@ def write_result(folder: Path, summary: dict[str, Any], result: Result) -> Path:
     svg, png = result.chart.files()
     page = folder / f"{result.name}.html"
     try:
-        (folder / f"{result.name}.json").write_text(to_json(summary, indent=2) + "\n", encoding="utf-8")
-        (folder / f"{result.name}.svg").write_text(svg, encoding="utf-8")
-        (folder / f"{result.name}.png").write_bytes(png)
-        page.write_text(_page(result), encoding="utf-8")
+        replace_file(folder / f"{result.name}.json", [to_json(summary, indent=2), "\n"])
+        replace_file(folder / f"{result.name}.svg", [svg])
+        replace_file(folder / f"{result.name}.png", png)
+        replace_file(page, [_page(result)])
     except OSError as problem:
         raise _cannot_write(folder, problem) from None
     return page

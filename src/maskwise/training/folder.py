@@ -18,7 +18,7 @@ import torch
 from safetensors import SafetensorError
 
 from maskwise.errors import UserError
-from maskwise.files import parse_json, read_json, refuse_occupied, replace_file, to_json
+from maskwise.files import parse_json, partial_of, read_json, refuse_occupied, replace_file, to_json
 
 MARKER = "complete.json"
 LITTLE_ROOM = 1 << 20  # bytes; a write that fails with less than this free failed because the disk is full
@@ -32,7 +32,9 @@ def refuse_other_run(out: Path, description: dict[str, Any]) -> None:
     """`out` must be new, empty, or hold a run of exactly this description."""
     stored = out / "settings.json"
     if not stored.exists():
-        return refuse_occupied(out)
+        # A kill while the first file was written leaves its first half, and nothing else.
+        begun = out.is_dir() and [file.name for file in out.iterdir()] == [partial_of(stored).name]
+        return None if begun else refuse_occupied(out)
     try:
         before = _flat(parse_json(stored.read_text(encoding="utf-8"))["identity"])
     except (ValueError, KeyError, TypeError, AttributeError):
