@@ -26,6 +26,15 @@ def read_text(file: Path, remedy: str) -> str:
         raise UserError(f"{file} is not UTF-8 text: {remedy}") from None
 
 
+def is_writable(text: str) -> bool:
+    """Whether a text can be UTF-8: arguments and standard input that are none come as halves of surrogate pairs."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 def to_json(value: Any, indent: int | None = None) -> str:
     """JSON as the standard has it: NaN and infinity, which others cannot read, raise ValueError."""
     return json.dumps(value, indent=indent, ensure_ascii=False, allow_nan=False)
@@ -97,7 +106,7 @@ def refuse_occupied(out: Path) -> None:
 
 def is_plain_name(name: str) -> bool:
     """Whether a name that a file gives is that of a file in the same folder, and leads nowhere else."""
-    return name not in ("", ".", "..") and not set(name) & {"/", "\\", "\0"}
+    return name not in ("", ".", "..") and not set(name) & {"/", "\\", "\0"} and len(name.encode()) <= 255
 
 
 @contextmanager

@@ -27,7 +27,12 @@ def gather_prompts(prompt: str | None, file: Path | None, standard_input: IO[str
         raise UserError("a prompt and --file exclude each other: give one")
     if file is not None:
         return read_prompts(file)
-    return prompts_of(standard_input, "standard input") if prompt == "-" else [TRY if prompt is None else prompt]
+    if prompt != "-":
+        return [TRY if prompt is None else prompt]
+    try:
+        return prompts_of(standard_input, "standard input")
+    except UnicodeDecodeError:
+        raise UserError("standard input is not UTF-8 text: give one prompt a line") from None
 
 
 def read_prompts(file: Path) -> list[str]:

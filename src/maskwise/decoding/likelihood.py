@@ -24,6 +24,7 @@ from maskwise.decoding.prompts import text_ids
 from maskwise.decoding.request import end_tokens
 from maskwise.decoding.sampling import log_confidence
 from maskwise.errors import UserError
+from maskwise.files import is_writable
 from maskwise.models.base import TOKENS_A_PASS, Batch, Model
 from maskwise.models.finite import refuse_nonfinite_rows, rows_are_finite
 from maskwise.randomness import torch_generator
@@ -72,6 +73,8 @@ def encode_pair(model: Model, prompt: str | Sequence[int], answer: str | Sequenc
         return [int(token) for token in prompt], [int(token) for token in answer]
     if model.tokenizer is None:
         raise UserError(f"{model.name or model.kind} has no tokenizer: give token ids")
+    if not is_writable(prompt + answer):
+        raise UserError("a prompt or answer is not UTF-8 text, or holds half a surrogate pair: write it as UTF-8")
     stripped = prompt.rstrip()
     if not stripped:
         return encode_text(model, prompt + answer)

@@ -251,8 +251,11 @@ def describe_training(adapter: Path) -> str:
     if tuned.exists():
         stored = read_json(tuned, "name another --adapter")
     elif embedded.exists():
-        stored = read_json(embedded, "name another --adapter")["settings"]
+        stored = read_json(embedded, "name another --adapter")
     else:
         return "an adapter"
-    found = stored["identity"]["settings"]
-    return f"{found['steps']} steps of {found['batch'] * found['accumulation']} pairs"
+    try:
+        found = (stored if tuned.exists() else stored["settings"])["identity"]["settings"]
+        return f"{found['steps']} steps of {int(found['batch']) * int(found['accumulation'])} pairs"
+    except (LookupError, TypeError, ValueError):
+        return "an adapter"

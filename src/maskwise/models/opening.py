@@ -12,6 +12,7 @@ from maskwise.errors import UserError
 from maskwise.models.base import Batch, Model, without_adapter
 from maskwise.models.bodies import RAGGED, largest_difference, padded_body
 from maskwise.models.configuration import (
+    as_described,
     find_mask_id,
     find_shift,
     read_config,
@@ -22,7 +23,7 @@ from maskwise.models.configuration import (
 from maskwise.models.families import AUTOREGRESSIVE, FAMILIES, WRAPPED, Family, family_of_class, imported
 from maskwise.models.finite import refuse_nonfinite_weights
 from maskwise.models.locations import locate_checkpoint, refuse_two_adapters
-from maskwise.models.networks import check_weight_files, load_network
+from maskwise.models.networks import check_weight_files, load_network, refuse_oversized
 from maskwise.models.tokens import load_tokenizer
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
@@ -50,10 +51,13 @@ def open(
         name, chosen = f"{name}+{adapter}", Path(adapter)
     family = read_family(folder, families)
     check_weight_files(folder)
-    stored = pick_dtype(dtype, place, read_settings(folder))
-    read_config(folder, family)  # refuses a type that only remote code defines
-    net = load_network(family, folder, stored, place)
-    model = as_model(net, load_tokenizer(folder, family.native), str(name), families=families)
+    settings = read_settings(folder)
+    refuse_oversized(folder, settings)
+    stored = pick_dtype(dtype, place, settings)
+    with as_described(folder):
+        read_config(folder, family)  # refuses a type that only remote code defines
+        net = load_network(family, folder, stored, place)
+        model = as_model(net, load_tokenizer(folder, family.native), str(name), families=families)
     if chosen is not None:
         from maskwise.models.adapters import attach_adapter
 

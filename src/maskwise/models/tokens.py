@@ -31,7 +31,10 @@ def load_tokenizer(folder: Path, native: bool) -> Any:
     for name, needed in PARTS.items():
         _refuse_broken(folder / name, needed)
     try:
-        return _read_tokenizer(folder, native)
+        tokenizer = _read_tokenizer(folder, native)
+        if tokenizer is not None:
+            tokenizer.decode(tokenizer("Hello")["input_ids"])  # what it was given may surface only when it is used
+        return tokenizer
     except Exception as problem:  # the tokenizers library has no error of its own
         reason = str(problem).strip().split("\n")[0]
         raise UserError(f"the tokenizer of {folder} cannot be read ({reason}): download it again") from None

@@ -13,6 +13,7 @@ from transformers.dynamic_module_utils import get_class_from_dynamic_module
 
 from maskwise.errors import UserError
 from maskwise.models.base import Model
+from maskwise.models.chat import render_chat
 from maskwise.models.configuration import read_settings
 from maskwise.models.locations import locate_checkpoint
 from maskwise.models.opening import open
@@ -107,7 +108,7 @@ def _text_side(tokenizer: Any) -> tuple[list[list[int]] | None, str | None]:
         return None, None
     chat = None
     if tokenizer.chat_template:
-        chat = tokenizer.apply_chat_template(CHAT, tokenize=False, add_generation_prompt=True)
+        chat = render_chat(tokenizer, CHAT, add_generation_prompt=True)
     return [tokenizer(text)["input_ids"] for text in TEXTS], chat
 
 

@@ -65,7 +65,15 @@ def records_as_strangers_wrote_them(folders: Sequence[Path]) -> Iterator[None]:
     """Probes trust the conditions and the evidence of their own records; those of a stranger's folder may lack any."""
     try:
         yield
-    except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError) as problem:
+    except (
+        LookupError,
+        TypeError,
+        ValueError,
+        AttributeError,
+        ArithmeticError,
+        RuntimeError,
+        StopIteration,
+    ) as problem:
         listed = ", ".join(map(str, folders))
         reason = f"{type(problem).__name__}: {problem}".splitlines()[0]
         raise UserError(

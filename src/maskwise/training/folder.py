@@ -36,8 +36,8 @@ def refuse_other_run(out: Path, description: dict[str, Any]) -> None:
         begun = out.is_dir() and [file.name for file in out.iterdir()] == [partial_of(stored).name]
         return None if begun else refuse_occupied(out)
     try:
-        before = _flat(parse_json(stored.read_text(encoding="utf-8"))["identity"])
-    except (ValueError, KeyError, TypeError, AttributeError):
+        before = _flat(read_json(stored, "choose another --out")["identity"])
+    except (KeyError, TypeError, AttributeError, RecursionError):
         raise UserError(f"{stored} is not what a tuning run wrote: choose another --out") from None
     now = _flat(parse_json(to_json(description)))
     for name in sorted(before.keys() | now.keys()):
