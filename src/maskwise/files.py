@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, BinaryIO, NoReturn
 
 try:
     import fcntl
@@ -88,10 +88,28 @@ def partial_of(file: Path) -> Path:
     return file.with_name(file.name + ".partial")
 
 
+def open_own(file: Path, append: bool = False) -> BinaryIO:
+    """Opens a file of an output folder for writing, new or to be continued. A link put in its place is not followed."""
+    how = os.O_WRONLY | os.O_CREAT | (os.O_APPEND if append else os.O_TRUNC) | getattr(os, "O_NOFOLLOW", 0)
+    try:
+        return os.fdopen(os.open(file, how, 0o666), "ab" if append else "wb")
+    except OSError as problem:
+        if file.is_symlink():
+            raise OSError(problem.errno, f"{file.name} is a link, which is not followed") from None
+        raise
+
+
+def refuse_links(folder: Path) -> None:
+    """What is written into a folder stays in it: a link in it could lead anywhere."""
+    links = [entry for entry in folder.iterdir() if entry.is_symlink()] if folder.is_dir() else []
+    if links:
+        raise UserError(f"{links[0]} is a link: remove it, or choose another --out")
+
+
 def replace_file(file: Path, parts: Iterable[str] | bytes) -> None:
     """All or nothing: a reader never sees half a file, and a killed write leaves the old one."""
     partial = partial_of(file)
-    with partial.open("wb") as opened:
+    with open_own(partial) as opened:
         opened.writelines([parts] if isinstance(parts, bytes) else (part.encode("utf-8") for part in parts))
         opened.flush()
         os.fsync(opened.fileno())

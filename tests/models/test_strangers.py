@@ -9,12 +9,16 @@ import pytest
 
 import maskwise as mw
 from helpers.checkpoints import byte_tokenizer, save
+from helpers.report_runs import write_run
 from helpers.tiny import edit_config
 from maskwise.decoding.prompts import encode_prompts
 from maskwise.errors import UserError
 from maskwise.models import chat
 from maskwise.models.catalog import describe_checkpoint
 from maskwise.models.chat import render_chat
+from maskwise.models.verify import code_from_elsewhere
+from maskwise.report.page import write_page
+from maskwise.report.readings import read_all
 
 TURNS = [{"role": "user", "content": "Hello"}]
 
@@ -81,3 +85,53 @@ def test_a_pattern_of_nested_repetitions_is_refused(tmp_path):
     (folder / "adapter_model.safetensors").write_bytes((2).to_bytes(8, "little") + b"{}")
     with pytest.raises(UserError, match="repeats a repetition"):
         mw.open("tiny-llada", adapter=folder)
+
+
+@pytest.fixture
+def asked_the_hub(monkeypatch):
+    """What would be fetched; nothing is."""
+    import huggingface_hub
+    from huggingface_hub.errors import LocalEntryNotFoundError
+
+    asked = []
+
+    def snapshot_download(name, local_files_only=False, **rest):
+        if not local_files_only:
+            asked.append(name)
+        raise LocalEntryNotFoundError("not here")
+
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", snapshot_download)
+    return asked
+
+
+def test_the_hub_is_asked_only_for_a_hub_name_and_it_is_said(tmp_path, monkeypatch, capsys, asked_the_hub):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "runs").mkdir()
+    for name in ("runs/mistyped", "../x/y", "a b/c", "a/b/c", "owner/", "~/model", "-x/y"):
+        with pytest.raises(UserError):
+            mw.open(name)
+    assert asked_the_hub == [] and capsys.readouterr().err == ""
+    with pytest.raises(UserError, match="could not be fetched"):
+        mw.open("owner/model")
+    assert asked_the_hub == ["owner/model"]
+    assert capsys.readouterr().err == "maskwise: fetching owner/model from the Hugging Face hub\n"
+    (tmp_path / "adapter").mkdir()
+    (tmp_path / "adapter" / "adapter_config.json").write_text('{"base_model_name_or_path": "someone/else"}')
+    with pytest.raises(UserError, match="could not be fetched"):
+        mw.open("adapter")
+    assert "someone/else, the base model that the adapter in adapter names, from" in capsys.readouterr().err
+
+
+def test_code_from_another_repository_is_named(tmp_path):
+    folder = save(tmp_path)
+    edit_config(folder, auto_map={"AutoModel": "evil/repo--net.Net", "AutoConfig": "config.Config"})
+    assert code_from_elsewhere(folder) == ["evil/repo"]
+
+
+def test_links_in_the_folder_of_a_report_are_not_followed(tmp_path):
+    (tmp_path / "precious").mkdir()
+    run = write_run(tmp_path / "run")
+    (run / "figures").symlink_to(tmp_path / "precious")
+    with pytest.raises(UserError, match="is a link"):
+        write_page(read_all([run]), run)
+    assert list((tmp_path / "precious").iterdir()) == []

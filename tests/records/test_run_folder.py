@@ -2,6 +2,7 @@
 
 import copy
 import json
+import resource
 from dataclasses import replace
 
 import pytest
@@ -220,12 +221,29 @@ def test_records_without_a_manifest_are_not_overwritten(tmp_path):
 
 def test_no_space_left_is_one_line(tmp_path):
     start_run(tmp_path, MANIFEST)
-    (tmp_path / "records.jsonl").symlink_to("/dev/full")
-    with pytest.raises(UserError, match="No space left on device; the records so far are kept"):
-        append(tmp_path, 0, [record(0)])
-    (tmp_path / "manifest.json.partial").symlink_to("/dev/full")
-    with pytest.raises(UserError, match="No space left"):
-        write_manifest(tmp_path, MANIFEST)
+    before = (tmp_path / "manifest.json").read_bytes()
+    limit = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100, limit[1]))
+    try:
+        with pytest.raises(UserError, match="File too large; the records so far are kept"):
+            append(tmp_path, 0, [record(0)])
+        with pytest.raises(UserError, match="File too large"):
+            write_manifest(tmp_path, MANIFEST)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limit)
+    assert (tmp_path / "manifest.json").read_bytes() == before and read_run(tmp_path).records == []
+
+
+def test_links_in_a_run_folder_are_not_followed(tmp_path):
+    start_run(tmp_path / "run", MANIFEST)
+    (tmp_path / "precious").write_text("kept")
+    for name in ("records.jsonl", "manifest.json.partial"):
+        (tmp_path / "run" / name).symlink_to(tmp_path / "precious")
+    with pytest.raises(UserError, match=r"records.jsonl is a link, which is not followed"):
+        append(tmp_path / "run", 0, [record(0)])
+    with pytest.raises(UserError, match=r"manifest.json.partial is a link, which is not followed"):
+        write_manifest(tmp_path / "run", MANIFEST)
+    assert (tmp_path / "precious").read_text() == "kept"
 
 
 def test_a_folder_that_cannot_be_made_is_one_line(tmp_path):

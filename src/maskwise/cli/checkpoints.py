@@ -67,7 +67,9 @@ def verify(
     """Compare our classes with the checkpoint's own code. This runs that code: only for checkpoints you trust."""
     from maskwise.models.verify import verify as verify_checkpoint
 
-    def warn(folder: Path) -> None:
+    def warn(folder: Path, elsewhere: list[str]) -> None:
+        for repository in elsewhere:
+            echo(f"warning: fetching Python code from {one_line(repository)} on the hub and running it", err=True)
         echo(f"warning: running the Python code in {one_line(folder)}", err=True)
 
     result = verify_checkpoint(model, dtype, device, warn)

@@ -16,7 +16,7 @@ from maskwise.decoding.options import DecodingOptions
 from maskwise.decoding.prompts import encode_prompts, has_chat_template
 from maskwise.decoding.request import check_prompts, end_tokens
 from maskwise.errors import UserError
-from maskwise.files import partial_of, to_json
+from maskwise.files import open_own, partial_of, to_json
 from maskwise.models.base import Model
 from maskwise.progress import progress_bar
 from maskwise.randomness import number_repeats, torch_generator
@@ -38,7 +38,7 @@ def generate_all(
         raise UserError("divergence compares greedy decoding with a cache or a window with exact decoding: choose one")
     if batch < 1:
         raise UserError(f"batch {batch} holds no prompt: give 1 or more")
-    if out is not None and out.exists():
+    if out is not None and (out.exists() or out.is_symlink()):
         raise UserError(f"{out} exists already: choose another file, or remove it")
     if out is not None and not out.absolute().parent.is_dir():
         raise UserError(f"there is no folder {out.parent}: make it, or name another --out")
@@ -147,7 +147,7 @@ def _settings(model: Model, options: DecodingOptions) -> dict[str, Any]:
 def _begin(partial: Path) -> None:
     """An empty file in place of what a killed command left."""
     try:
-        partial.write_bytes(b"")
+        open_own(partial).close()
     except OSError as problem:
         raise UserError(f"cannot write {partial}: {problem.strerror}") from None
 
@@ -161,7 +161,7 @@ def _finish(partial: Path, out: Path) -> None:
 
 def _append(out: Path, traces: list[dict[str, Any]]) -> None:
     try:
-        with out.open("a", encoding="utf-8") as file:
-            file.writelines(to_json(trace) + "\n" for trace in traces)
+        with open_own(out, append=True) as file:
+            file.writelines(f"{to_json(trace)}\n".encode() for trace in traces)
     except OSError as problem:
         raise UserError(f"cannot write {out}: {problem.strerror}") from None

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from maskwise.errors import UserError
-from maskwise.files import parse_json, replace_file, to_json
+from maskwise.files import open_own, parse_json, replace_file, to_json
 from maskwise.records.record import Condition, Record, condition_order, key_of
 from maskwise.records.schema import problem_of_manifest, problem_of_record
 
@@ -61,8 +61,8 @@ def append(folder: Path, rank: int, records: Iterable[Record]) -> None:
     """Adds records to this process's file, all of them on disk when it returns."""
     lines = "".join(_line(record) for record in records)
     try:
-        with (folder / _file_name(rank)).open("a", encoding="utf-8") as file:
-            file.write(lines)
+        with open_own(folder / _file_name(rank), append=True) as file:
+            file.write(lines.encode("utf-8"))
     except OSError as problem:
         raise _cannot_write(folder, problem) from None
 

@@ -9,7 +9,7 @@ from markupsafe import Markup
 from rich.progress import track
 
 from maskwise.errors import UserError
-from maskwise.files import replace_file
+from maskwise.files import refuse_links, replace_file
 from maskwise.models.families import FAMILIES
 from maskwise.probes.section import Measure, Section
 from maskwise.report import figures
@@ -37,6 +37,7 @@ def write_page(readings: Sequence[Reading], out: Path, changes: Sequence[Row] = 
         page, drawings = build(readings, changes)
     path = out / "report.html"
     try:
+        refuse_links(out)
         (out / "figures").mkdir(parents=True, exist_ok=True)
         for name, content in drawings.items():
             replace_file(out / "figures" / name, content)

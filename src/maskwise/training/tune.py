@@ -16,7 +16,7 @@ from transformers.utils import logging
 
 from maskwise import __version__
 from maskwise.errors import UserError
-from maskwise.files import only_user_of, read_json
+from maskwise.files import only_user_of, read_json, refuse_links
 from maskwise.models.base import Model
 from maskwise.models.fingerprint import fingerprint
 from maskwise.models.finite import refuse_nonfinite_rows
@@ -101,6 +101,8 @@ def tune(
             with saving(out / "settings.json", "nothing was begun"):
                 out.mkdir(parents=True, exist_ok=True)
             held.enter_context(only_user_of(out))
+            refuse_links(out)
+            refuse_links(out / "checkpoints")
             refuse_other_base(out, base)
             begin(out, {"identity": identity, "base": base, "counts": counts, "versions": _versions()})
         processes.wait_for_everyone()
