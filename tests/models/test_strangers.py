@@ -13,7 +13,7 @@ from helpers.report_runs import write_run
 from helpers.tiny import edit_config
 from maskwise.decoding.prompts import encode_prompts
 from maskwise.errors import UserError
-from maskwise.models import chat
+from maskwise.models import chat, configuration
 from maskwise.models.catalog import describe_checkpoint
 from maskwise.models.chat import render_chat
 from maskwise.models.verify import code_from_elsewhere
@@ -85,6 +85,18 @@ def test_a_pattern_of_nested_repetitions_is_refused(tmp_path):
     (folder / "adapter_model.safetensors").write_bytes((2).to_bytes(8, "little") + b"{}")
     with pytest.raises(UserError, match="repeats a repetition"):
         mw.open("tiny-llada", adapter=folder)
+
+
+@pytest.mark.parametrize(
+    "method, said",
+    [("bitsandbytes", "install bitsandbytes"), ("gptq", "install gptqmodel"), ("awq", "install gptqmodel"),
+     ("torchao", "install torchao"), ("mine", "only bitsandbytes"), (None, "is quantised"), ([], "is quantised")],
+)  # fmt: skip
+def test_a_quantised_checkpoint_names_the_package_it_needs(tmp_path, monkeypatch, method, said):
+    monkeypatch.setattr(configuration, "find_spec", lambda name: None)
+    edit_config(save(tmp_path), quantization_config={"quant_method": method, "bits": 4})
+    with pytest.raises(UserError, match=said):
+        mw.open(tmp_path)
 
 
 @pytest.fixture

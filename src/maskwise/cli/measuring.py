@@ -74,6 +74,7 @@ def diagnose(
         list[str] | None, typer.Option(help="NAME=PATH of a data set for hotpotqa and labelled-text; repeatable.")
     ] = None,
     batch_tokens: BatchTokens = None,
+    exact: Annotated[bool, typer.Option("--exact", help="One prompt at a time: the same records to the byte.")] = False,
     dtype: Dtype = "auto",
     device: Device = None,
     check_weights: CheckWeights = True,
@@ -105,7 +106,7 @@ def diagnose(
     listed, prose, sets = load_words(words), load_text(text), read_datasets(data or [])
     opened = open_model(model, dtype=dtype, device=own_device(device), adapter=adapter, check_weights=check_weights)
     opened.compile_for_long_work()
-    folder = run_probes(opened, wanted, out, listed, prose, batch_tokens, sets, command_line())
+    folder = run_probes(opened, wanted, out, listed, prose, batch_tokens, sets, command_line(), exact=exact)
     if join_crew().rank > 0:
         return
     from maskwise.report.page import write_page

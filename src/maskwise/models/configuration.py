@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -84,6 +85,33 @@ def as_described(folder: Path) -> Iterator[None]:
             f"{folder} cannot be opened as its config.json describes it ({type(problem).__name__}: {reason}): correct "
             "it or download it again"
         ) from problem
+
+
+# quant_method of a quantised checkpoint: the packages of which one must be installed for transformers to load it.
+QUANTISERS = {
+    "bitsandbytes": ("bitsandbytes",),
+    "bitsandbytes_4bit": ("bitsandbytes",),
+    "bitsandbytes_8bit": ("bitsandbytes",),
+    "gptq": ("gptqmodel",),
+    "awq": ("gptqmodel",),
+    "torchao": ("torchao",),
+}
+
+
+def refuse_uninstalled_quantiser(folder: Path, settings: dict[str, Any]) -> None:
+    """Quantised weights are loaded by transformers with the package that wrote them, and by nothing else."""
+    found = settings.get("quantization_config")
+    if found is None:
+        return
+    method = found.get("quant_method") if isinstance(found, dict) else None
+    if not isinstance(method, str) or method not in QUANTISERS:
+        raise UserError(
+            f"{folder} is quantised ({_short(method)}), and only {', '.join(QUANTISERS)} are known: use the original"
+        )
+    if not any(find_spec(package) for package in QUANTISERS[method]):
+        raise UserError(
+            f"{folder} is quantised with {method}: install {' or '.join(QUANTISERS[method])}, or use the original"
+        )
 
 
 def read_family(folder: Path, families: tuple[Family, ...] = FAMILIES) -> Family:

@@ -19,6 +19,7 @@ from maskwise.models.configuration import (
     read_family,
     read_settings,
     refuse_own_attention,
+    refuse_uninstalled_quantiser,
 )
 from maskwise.models.families import AUTOREGRESSIVE, FAMILIES, WRAPPED, Family, family_of_class, imported
 from maskwise.models.finite import refuse_nonfinite_weights
@@ -52,6 +53,7 @@ def open(
     family = read_family(folder, families)
     check_weight_files(folder)
     settings = read_settings(folder)
+    refuse_uninstalled_quantiser(folder, settings)
     refuse_oversized(folder, settings)
     stored = pick_dtype(dtype, place, settings)
     with as_described(folder):
