@@ -3,10 +3,12 @@
 Under torchrun every process but the first appends to a file of its own (records.1.jsonl, ...); the first gathers them.
 """
 
+import gc
 import re
 import sys
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -153,9 +155,22 @@ def _short(value: Any) -> str:
 def _read_all_records(folder: Path, manifest: dict[str, Any]) -> list[Record]:
     """Every record once. A process that was killed while files were gathered leaves equal records in two of them."""
     reader = _Reader(manifest)
-    for file in _record_files(folder):
-        reader.read(file)
+    with uncollected():
+        for file in _record_files(folder):
+            reader.read(file)
     return reader.records
+
+
+@contextmanager
+def uncollected() -> Iterator[None]:
+    """Without the garbage collector, which looks through a million records again and again and finds no cycle."""
+    running = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if running:
+            gc.enable()
 
 
 class _Reader:

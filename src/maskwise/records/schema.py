@@ -107,6 +107,8 @@ def problem_of_record(record: Any, model: str, probes: Collection[str]) -> str |
     """What is wrong with a record of a run of this model and these probes, in words; None if nothing is."""
     if not isinstance(record, dict):
         return "it is not an object"
+    if _is_plain(record, model, probes):
+        return None
     found = _problem(record, RECORD)
     for name, (wanted, fits) in OPTIONAL.items():
         if not found and name in record and not fits(record[name]):
@@ -118,6 +120,31 @@ def problem_of_record(record: Any, model: str, probes: Collection[str]) -> str |
     if record["probe"] not in probes:
         return f"the run did not ask the probe {_short(record['probe'])}"
     return None
+
+
+def _is_plain(record: dict[str, Any], model: str, probes: Collection[str]) -> bool:
+    """The same question for the records of which a run has a million, in one expression; False is not yet a problem."""
+    get = record.get
+    confidence, nll, entropy = get("confidence"), get("nll"), get("entropy")
+    return (
+        get("model") == model
+        and type(get("probe")) is str
+        and record["probe"] in probes
+        and type(get("task")) is type(get("predicted")) is type(get("answer")) is str
+        and type(get("point")) is type(get("masks")) is int
+        and 0 <= record["point"] < 2**63
+        and 0 <= record["masks"] < 2**63
+        and type(get("correct")) is bool
+        and type(confidence) is type(nll) is type(entropy) is float
+        and 0 <= confidence <= 1
+        and -math.inf < nll < math.inf
+        and -math.inf < entropy < math.inf
+        and type(get("nll_allowed", 0.0)) is type(get("nll_choice", 0.0)) is float
+        and -math.inf < get("nll_allowed", 0.0) < math.inf
+        and -math.inf < get("nll_choice", 0.0) < math.inf
+        and "evidence" not in record
+        and _condition(get("condition"))
+    )
 
 
 def _problem(value: Mapping[str, Any], schema: Mapping[str, tuple[str, Test]], within: str = "") -> str | None:

@@ -12,7 +12,7 @@ from maskwise.errors import UserError
 from maskwise.probes import PROBES
 from maskwise.probes.probe import Probe
 from maskwise.probes.summary import summarise, unknown_probe
-from maskwise.records.folder import Run, read_run
+from maskwise.records.folder import Run, read_run, uncollected
 from maskwise.report.figures import pretty
 
 LONGEST_LABEL = 48
@@ -96,7 +96,7 @@ def read_all(folders: Sequence[Path], probes: Sequence[Probe] = PROBES) -> list[
     )
     readings = []
     for label, run in zip(labels, runs, strict=True):
-        with records_as_strangers_wrote_them([run.folder]):
+        with uncollected(), records_as_strangers_wrote_them([run.folder]):
             readings.append(Reading(label, run, summarise(run, probes), count_asked(run.records), probes))
     return readings
 
