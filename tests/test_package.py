@@ -89,6 +89,22 @@ def test_a_wrong_command_line_is_one_line(given, said):
     assert line.startswith("maskwise: ") and said in line and "--help" in line
 
 
+@pytest.mark.parametrize("name", ["typer", "maskwise.decoding.strategies", "torch.nn.functional", "transformers.utils"])
+def test_ctrl_c_while_modules_are_imported_is_one_line(name):
+    code = (
+        "import os, signal, sys\n"
+        "class Press:\n"
+        "    def find_spec(self, name, *_):\n"
+        f"        if name == {name!r}: os.kill(os.getpid(), signal.SIGINT)\n"
+        "sys.meta_path.insert(0, Press())\n"
+        "sys.argv = ['maskwise', 'generate', 'tiny-llada', 'hello']\n"
+        "from maskwise.start import main\n"
+        "main()\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 2 and done.stderr == "maskwise: interrupted\n" and not done.stdout
+
+
 def test_launchers_run_the_command_line_as_a_module():
     done = subprocess.run([sys.executable, "-m", "maskwise.cli", "--version"], capture_output=True, text=True)
     assert done.returncode == 0 and done.stdout.startswith("maskwise ")

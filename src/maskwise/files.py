@@ -1,9 +1,12 @@
 """Files and folders that a user names."""
 
+import json
+import math
 import os
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any, BinaryIO, NoReturn
 
 try:
     import fcntl
@@ -23,11 +26,91 @@ def read_text(file: Path, remedy: str) -> str:
         raise UserError(f"{file} is not UTF-8 text: {remedy}") from None
 
 
-def replace_file(file: Path, parts: Iterable[str]) -> None:
+def is_writable(text: str) -> bool:
+    """Whether a text can be UTF-8: arguments and standard input that are none come as halves of surrogate pairs."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def to_json(value: Any, indent: int | None = None) -> str:
+    """JSON as the standard has it: NaN and infinity, which others cannot read, raise ValueError."""
+    return json.dumps(value, indent=indent, ensure_ascii=False, allow_nan=False)
+
+
+def _no_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is no number of JSON")
+
+
+def _finite(digits: str) -> float:
+    value = float(digits)
+    if not math.isfinite(value):
+        raise ValueError(f"the number {digits[:20]} is too large")
+    return value
+
+
+_DECODER = json.JSONDecoder(parse_constant=_no_constant, parse_float=_finite)
+
+
+def parse_json(text: str) -> Any:
+    """What a stranger's JSON says. Whatever is wrong with it is a ValueError of one line.
+
+    Refused beside what is no JSON: NaN and infinity, numbers of thousands of digits, brackets nested too deeply, and
+    halves of surrogate pairs, which no file and no tokenizer takes.
+    """
+    try:
+        value = _DECODER.decode(text)
+        if "\\ud" in text or "\\uD" in text:
+            json.dumps(value, ensure_ascii=False).encode()
+    except RecursionError:
+        raise ValueError("its brackets are nested too deeply") from None
+    except UnicodeEncodeError:
+        raise ValueError("it holds half a surrogate pair") from None
+    except ValueError as problem:
+        if "integer string conversion" in str(problem):
+            raise ValueError("it holds a number of thousands of digits") from None
+        raise
+    return value
+
+
+def read_json(file: Path, remedy: str) -> Any:
+    """What a JSON file says; one that cannot be read, or is something else, is refused in one line."""
+    try:
+        return parse_json(read_text(file, remedy))
+    except ValueError as problem:
+        raise UserError(f"{file} is not valid JSON ({problem}): {remedy}") from None
+
+
+def partial_of(file: Path) -> Path:
+    """Where a file is written until it is whole."""
+    return file.with_name(file.name + ".partial")
+
+
+def open_own(file: Path, append: bool = False) -> BinaryIO:
+    """Opens a file of an output folder for writing, new or to be continued. A link put in its place is not followed."""
+    how = os.O_WRONLY | os.O_CREAT | (os.O_APPEND if append else os.O_TRUNC) | getattr(os, "O_NOFOLLOW", 0)
+    try:
+        return os.fdopen(os.open(file, how, 0o666), "ab" if append else "wb")
+    except OSError as problem:
+        if file.is_symlink():
+            raise OSError(problem.errno, f"{file.name} is a link, which is not followed") from None
+        raise
+
+
+def refuse_links(folder: Path) -> None:
+    """What is written into a folder stays in it: a link in it could lead anywhere."""
+    links = [entry for entry in folder.iterdir() if entry.is_symlink()] if folder.is_dir() else []
+    if links:
+        raise UserError(f"{links[0]} is a link: remove it, or choose another --out")
+
+
+def replace_file(file: Path, parts: Iterable[str] | bytes) -> None:
     """All or nothing: a reader never sees half a file, and a killed write leaves the old one."""
-    partial = file.with_name(file.name + ".partial")
-    with partial.open("w", encoding="utf-8") as opened:
-        opened.writelines(parts)
+    partial = partial_of(file)
+    with open_own(partial) as opened:
+        opened.writelines([parts] if isinstance(parts, bytes) else (part.encode("utf-8") for part in parts))
         opened.flush()
         os.fsync(opened.fileno())
     partial.replace(file)
@@ -41,7 +124,7 @@ def refuse_occupied(out: Path) -> None:
 
 def is_plain_name(name: str) -> bool:
     """Whether a name that a file gives is that of a file in the same folder, and leads nowhere else."""
-    return name not in ("", ".", "..") and not set(name) & {"/", "\\", "\0"}
+    return name not in ("", ".", "..") and not set(name) & {"/", "\\", "\0"} and len(name.encode()) <= 255
 
 
 @contextmanager

@@ -1,7 +1,8 @@
 """The progress bar of every command that takes long."""
 
-from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+from maskwise.terminal import open_console
 
 
 def progress_bar(silent: bool = False, terminal_only: bool = False) -> Progress:
@@ -10,7 +11,7 @@ def progress_bar(silent: bool = False, terminal_only: bool = False) -> Progress:
     silent: draw nothing. terminal_only: draw nothing where standard error is not a terminal, and remove the bar when it
     is done; for commands whose output is text to be read or piped.
     """
-    console = Console(stderr=True)
+    console = open_console(stderr=True)
     return Progress(
         TextColumn("{task.description}"),
         BarColumn(),

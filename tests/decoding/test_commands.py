@@ -6,7 +6,6 @@ import sys
 
 import pytest
 from rich.console import Console
-from rich.control import strip_control_codes
 from typer.testing import CliRunner
 
 import maskwise as mw
@@ -21,6 +20,7 @@ from maskwise.decoding.likelihood import encode_pair, log_likelihoods
 from maskwise.decoding.options import DecodingOptions
 from maskwise.decoding.prompts import encode_prompts
 from maskwise.decoding.request import end_tokens
+from maskwise.terminal import safe_text
 
 
 @pytest.fixture(scope="module")
@@ -42,12 +42,12 @@ def run(*arguments, status=0, given=None):
 
 def test_plain_prints_the_new_text_only(folder, model):
     done = run("generate", folder, "hello", "-n", 8, "--plain")
-    assert done.stdout == generate(model, ["hello"], 8)[0].text + "\n"
+    assert done.stdout == safe_text(generate(model, ["hello"], 8)[0].text) + "\n"
 
 
 def test_without_a_prompt_one_to_try_is_shown_and_continued(folder, model):
     done = run("generate", folder, "-n", 4)
-    assert TRY in done.stderr and done.stdout == generate(model, [TRY], 4)[0].text + "\n"
+    assert TRY in done.stderr and done.stdout == safe_text(generate(model, [TRY], 4)[0].text) + "\n"
     assert "name the model first" in run("generate", "Once upon a time", status=2).stderr
 
 
@@ -100,6 +100,30 @@ def test_traces_go_to_a_jsonl_file_and_never_over_another(folder, tmp_path):
     (trace,) = [json.loads(line) for line in out.read_text().splitlines()]
     assert trace["prompt"] == "hello" and len(trace["ids"]) == 4
     assert "exists already" in run("generate", folder, "hello", "-n", 4, "--out", out, status=2).stderr
+
+
+def test_the_file_of_traces_is_there_when_it_is_whole(folder, tmp_path, monkeypatch):
+    from maskwise.cli import generating
+
+    file, out = tmp_path / "prompts.txt", tmp_path / "out.jsonl"
+    file.write_text("one\ntwo\nthree\n")
+    calls, decode_batch = [], generating._decode_batch
+
+    def stopped_at_the_third(*given):
+        calls.append(given)
+        if len(calls) == 3:
+            raise KeyboardInterrupt
+        return decode_batch(*given)
+
+    arguments = ["generate", folder, "--file", file, "-n", 4, "--batch", 1, "--out", out]
+    monkeypatch.setattr(generating, "_decode_batch", stopped_at_the_third)
+    stopped = run(*arguments, status=2)
+    assert "the finished prompts are in" in stopped.stderr and not out.exists()
+    assert len((tmp_path / "out.jsonl.partial").read_text().splitlines()) == 2
+    monkeypatch.undo()
+    run(*arguments)
+    assert [json.loads(line)["prompt"] for line in out.read_text().splitlines()] == ["one", "two", "three"]
+    assert not (tmp_path / "out.jsonl.partial").exists()
 
 
 def test_a_prompt_that_does_not_fit_is_found_before_any_is_decoded(folder, tmp_path):
@@ -227,7 +251,7 @@ def test_the_canvas_fills_in_live(model):
     for left in (3, 2, 1, 0):
         assert f"{left} masks left" in shown
     assert "░░" in shown
-    assert canvas.paint(found.sequence).plain == "hello" + strip_control_codes(found.text)
+    assert canvas.paint(found.sequence).plain == "hello" + safe_text(found.text)
     half = [*prompt, MASK, found.ids[1], MASK, MASK]
     assert canvas.paint(half).plain.endswith("░░")
 

@@ -1,6 +1,7 @@
 """`maskwise compare`: known runs give known reductions, paired intervals are narrower, models are asked when needed."""
 
 import json
+import re
 
 import numpy as np
 import pytest
@@ -51,6 +52,16 @@ def recalled(two, many):
         ("recall", {"question": "right", "distance": "near", "masks": masks, "fillers": fillers}, masks, right)
         for masks, fillers, right in ((2, 0, two), (200, 0, many), (2, 198, many))
     ]
+
+
+def test_labels_that_matplotlib_would_leave_out_are_drawn(tmp_path):
+    names = ["_hidden", "__", "$x", "_child1"]
+    folders = [write_run(tmp_path / str(n), model=DIFFUSION | {"name": name}) for n, name in enumerate(names)]
+    done = CliRunner().invoke(app, ["compare", *map(str, folders)])
+    assert done.exit_code == 0, done.output
+    figure = (tmp_path / "side-by-side" / "figures" / "confidence.svg").read_text()
+    for name in names:
+        assert re.search(rf">\s?{re.escape(name)}<", figure), name
 
 
 def test_known_runs_have_a_known_reduction(folders):

@@ -29,6 +29,6 @@ def byte_tokenizer(chat_template=None, starts=False):
 def save(folder, kind="llada", chat_template=None, starts=False, **more):
     """A checkpoint folder that maskwise opens; with `starts` its tokenizer puts a start token before every text."""
     ids = {"eos_token_id": END} if kind == "ar" else {"eos_token_id": END, "mask_token_id": MASK}
-    NETS[kind](vocab=259 + starts, window=512, **(ids | more)).save_pretrained(folder)
+    NETS[kind](**({"vocab": 259 + starts, "window": 512} | ids | more)).save_pretrained(folder)
     byte_tokenizer(chat_template, starts).save_pretrained(folder)
     return folder

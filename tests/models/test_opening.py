@@ -251,7 +251,7 @@ DAMAGE = [
     (lambda f: (f / "model.safetensors").unlink(), "lacks model.safetensors"),
     (indexed(b'{"weight_map": {"a": "model-00001-of-00002.safetensors"}}'), "lacks model-00001-of-00002.safetensors"),
     (indexed(b"{"), "index.json is not valid JSON"),
-    (indexed(b"\xff\xfe"), "index.json is not valid JSON "),
+    (indexed(b"\xff\xfe"), "index.json is not UTF-8 text"),
     (indexed(b"{}"), "not an index of weights"),
     (indexed(b'{"weight_map": ["a"]}'), "not an index of weights: download"),
     (indexed(b'{"weight_map": {"a": 1}}'), "not an index of weights: download it"),

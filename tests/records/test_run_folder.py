@@ -2,6 +2,7 @@
 
 import copy
 import json
+import resource
 from dataclasses import replace
 
 import pytest
@@ -18,8 +19,24 @@ from maskwise.runs.diagnose import diagnose, folder_name, new_manifest
 from maskwise.tasks.words import load_words
 
 MANIFEST = {
-    "model": {"name": "m"},
-    "settings": {"probes": ["mask-count", "location"], "tasks": ["t"], "points": 3},
+    "model": {
+        "name": "m",
+        "kind": "llada",
+        "parameters": 1,
+        "window": 9,
+        "mask_id": 3,
+        "shift": False,
+        "causal": False,
+        "dtype": "float32",
+    },
+    "settings": {
+        "preset": "quick",
+        "probes": ["mask-count", "location"],
+        "tasks": ["t"],
+        "points": 3,
+        "seed": 0,
+        "chat": False,
+    },
     "versions": {},
     "complete": False,
     "notes": [],
@@ -120,6 +137,81 @@ def test_a_spoiled_folder_is_named(tmp_path, spoil, said):
         read_run(tmp_path)
 
 
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"correct": 7}, "correct is 7, not true or false"),
+        ({"correct": "yes"}, "correct is 'yes'"),
+        ({"point": True}, "point is True, not a whole number"),
+        ({"point": -1}, "point is -1"),
+        ({"point": 2**70}, "point is 1180591620717411303424"),
+        ({"masks": 2.5}, "masks is 2.5"),
+        ({"confidence": 1.2}, "confidence is 1.2, not a number from 0 to 1"),
+        ({"nll": None}, "nll is None"),
+        ({"nll_choice": "x"}, "nll_choice is 'x'"),
+        ({"condition": {"masks": [2]}}, "condition is"),
+        ({"condition": "masks"}, "condition is 'masks'"),
+        ({"evidence": {"tau": {}}}, "evidence is"),
+        ({"evidence": [1]}, "evidence is"),
+        ({"task": 3}, "task is 3, not a text"),
+        ({"model": "n"}, "a record of another model, 'n'"),
+        ({"probe": "nelbo"}, "did not ask the probe 'nelbo'"),
+    ],
+)
+def test_a_line_that_is_no_record_of_the_run_is_named_by_its_number(tmp_path, change, said):
+    start_run(tmp_path, MANIFEST)
+    append(tmp_path, 0, [record(0), record(1) | change])
+    with pytest.raises(UserError, match=r"records.jsonl line 2 is not a record of this run: .*remove the line") as told:
+        read_run(tmp_path)
+    assert said in str(told.value) and "\n" not in str(told.value)
+
+
+def test_numbers_that_json_cannot_hold_are_refused_with_their_line(tmp_path):
+    start_run(tmp_path, MANIFEST)
+    for number in ("NaN", "-Infinity", "1e999", "9" * 5000):
+        line = json.dumps(record(0)).replace('"nll": 0.0', f'"nll": {number}')
+        (tmp_path / "records.jsonl").write_text(json.dumps(record(1)) + "\n" + line + "\n")
+        with pytest.raises(UserError, match="line 2"):
+            read_run(tmp_path)
+
+
+def test_a_record_counts_once_and_two_answers_to_one_question_are_refused(tmp_path):
+    start_run(tmp_path, MANIFEST)
+    append(tmp_path, 0, [record(0), record(1)])
+    append(tmp_path, 1, [record(1), record(0), record(2)])
+    assert sorted(read_run(tmp_path).records, key=lambda r: r["point"]) == [record(0), record(1), record(2)]
+    append(tmp_path, 1, [record(1, correct=False)])
+    with pytest.raises(UserError, match=r"records.1.jsonl line 4 .* answered before, in another way"):
+        read_run(tmp_path)
+
+
+def test_conditions_that_python_holds_equal_are_kept_apart(tmp_path):
+    start_run(tmp_path, MANIFEST)
+    found = [record(0, condition={"masks": value}) for value in (1, 1.0, "1")]
+    append(tmp_path, 0, found)
+    assert [str(r["condition"]["masks"]) for r in read_run(tmp_path).records] == ["1", "1.0", "1"]
+
+
+@pytest.mark.parametrize(
+    ("part", "change", "said"),
+    [
+        (None, {"complete": 1}, "complete is 1, not true or false"),
+        (None, {"notes": "x"}, "notes is 'x'"),
+        (None, {"model": []}, r"model is \[\], not an object"),
+        ("model", {"name": 3}, "model.name is 3"),
+        ("model", {"mask_id": "x"}, "model.mask_id is 'x'"),
+        ("settings", {"probes": "all"}, "settings.probes is 'all'"),
+        ("settings", {"tasks": None}, "settings.tasks is None"),
+    ],
+)
+def test_a_manifest_of_other_types_is_refused(tmp_path, part, change, said):
+    start_run(tmp_path, MANIFEST)
+    spoiled = MANIFEST | (change if part is None else {part: MANIFEST[part] | change})
+    (tmp_path / "manifest.json").write_text(json.dumps(spoiled))
+    with pytest.raises(UserError, match=said):
+        read_run(tmp_path)
+
+
 def test_records_without_a_manifest_are_not_overwritten(tmp_path):
     (tmp_path / "records.jsonl").write_text("precious\n")
     with pytest.raises(UserError, match="without a manifest"):
@@ -129,12 +221,29 @@ def test_records_without_a_manifest_are_not_overwritten(tmp_path):
 
 def test_no_space_left_is_one_line(tmp_path):
     start_run(tmp_path, MANIFEST)
-    (tmp_path / "records.jsonl").symlink_to("/dev/full")
-    with pytest.raises(UserError, match="No space left on device; the records so far are kept"):
-        append(tmp_path, 0, [record(0)])
-    (tmp_path / "manifest.json.partial").symlink_to("/dev/full")
-    with pytest.raises(UserError, match="No space left"):
-        write_manifest(tmp_path, MANIFEST)
+    before = (tmp_path / "manifest.json").read_bytes()
+    limit = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100, limit[1]))
+    try:
+        with pytest.raises(UserError, match="File too large; the records so far are kept"):
+            append(tmp_path, 0, [record(0)])
+        with pytest.raises(UserError, match="File too large"):
+            write_manifest(tmp_path, MANIFEST)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limit)
+    assert (tmp_path / "manifest.json").read_bytes() == before and read_run(tmp_path).records == []
+
+
+def test_links_in_a_run_folder_are_not_followed(tmp_path):
+    start_run(tmp_path / "run", MANIFEST)
+    (tmp_path / "precious").write_text("kept")
+    for name in ("records.jsonl", "manifest.json.partial"):
+        (tmp_path / "run" / name).symlink_to(tmp_path / "precious")
+    with pytest.raises(UserError, match=r"records.jsonl is a link, which is not followed"):
+        append(tmp_path / "run", 0, [record(0)])
+    with pytest.raises(UserError, match=r"manifest.json.partial is a link, which is not followed"):
+        write_manifest(tmp_path / "run", MANIFEST)
+    assert (tmp_path / "precious").read_text() == "kept"
 
 
 def test_a_folder_that_cannot_be_made_is_one_line(tmp_path):

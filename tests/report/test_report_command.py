@@ -1,6 +1,9 @@
 """`maskwise report`, and the table it prints."""
 
+import io
 import json
+import resource
+import sys
 from pathlib import Path
 
 import pytest
@@ -8,6 +11,8 @@ from typer.testing import CliRunner
 
 from helpers.report_runs import DIFFUSION, KNOWN, mask_probes, write_run
 from maskwise.cli import app
+from maskwise.errors import UserError
+from maskwise.report.page import write_page
 from maskwise.report.readings import read_all
 from maskwise.report.terminal import print_summary
 
@@ -47,3 +52,31 @@ def test_the_table_has_scores_curves_and_mask_counts(tmp_path: Path, capsys: pyt
     assert any(line.startswith("Mask tax 64 %") for line in printed)
     assert any(line.startswith("100 40 50.0 %") for line in printed)
     assert any(line.startswith("[red] 7 1 40 10.0 %") for line in printed)
+
+
+def test_a_page_is_written_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stderr", io.StringIO())  # what pytest puts in its place is a file that may not grow
+    folder = write_run(tmp_path / "run")
+    readings = read_all([folder])
+    page = write_page(readings, folder)
+    before = {file: file.read_bytes() for file in sorted(folder.rglob("*")) if file.is_file()}
+    for room in (0, 100, 30_000):
+        limit = resource.getrlimit(resource.RLIMIT_FSIZE)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (room, limit[1]))
+        try:
+            with pytest.raises(UserError, match="cannot write the report"):
+                write_page(readings, folder)
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, limit)
+        assert {file: file.read_bytes() for file in before} == before
+    page.unlink()
+    assert write_page(readings, folder).read_bytes() == before[page]
+
+
+def test_records_without_what_their_probe_measures_are_one_line(tmp_path: Path) -> None:
+    strange = [("order", {"masks": 3}, 3, [1, 1, 1, 1]), ("location", {"masks": 3}, 3, [1, 1, 1, 1])]
+    for number, asked in enumerate(strange):
+        folder = write_run(tmp_path / str(number), [asked])
+        result = CliRunner().invoke(app, ["report", str(folder)])
+        assert result.exit_code == 2 and "do not hold what their probes measure" in result.stderr
+        assert result.stderr.count("\n") == 1 and str(folder) in result.stderr

@@ -7,6 +7,7 @@ import socket
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -113,6 +114,32 @@ def test_every_point_is_asked_once_under_every_condition(reference):
 @pytest.mark.parametrize("batch_tokens", [500, 100_000])
 def test_the_same_records_for_any_batch_size(tmp_path, reference, batch_tokens):
     assert_same_run(diagnose(small_model(), SMALL, tmp_path, batch_tokens=batch_tokens), reference)
+
+
+def test_exact_records_are_equal_to_the_byte(tmp_path):
+    """Interrupted twice, beside other prompts, or never: --exact promises bytes where batches promise answers."""
+    few = replace(DECODED, points=2)
+    whole = diagnose(small_model(), few, tmp_path / "whole", exact=True)
+    calls = []
+    model = small_model()
+    body = model._body
+
+    def stopping(net, batch, layout):
+        calls.append(len(batch.offsets) - 1)
+        if len(calls) in (9, 30):
+            raise KeyboardInterrupt
+        return body(net, batch, layout)
+
+    model._body = stopping
+    for _ in range(3):
+        with suppress(KeyboardInterrupt):
+            diagnose(model, few, tmp_path / "stopped", exact=True)
+    assert len(calls) > 30 and set(calls) == {1}
+    assert (tmp_path / "stopped" / "records.jsonl").read_bytes() == (whole / "records.jsonl").read_bytes()
+    with pytest.raises(UserError, match="exact was true"):
+        diagnose(small_model(), few, whole)
+    with pytest.raises(UserError, match="leave --batch-tokens out"):
+        diagnose(small_model(), few, tmp_path / "both", batch_tokens=9, exact=True)
 
 
 def test_the_same_random_orders_for_any_batch_size(tmp_path, decoded):

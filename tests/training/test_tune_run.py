@@ -4,14 +4,17 @@ import json
 import os
 import pickle
 import resource
+import shutil
 import signal
 import subprocess
 import sys
 from contextlib import contextmanager
 from dataclasses import asdict, replace
+from pathlib import Path
 
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 from transformers import TrainerCallback
 from typer.testing import CliRunner
 
@@ -21,7 +24,7 @@ from helpers.tuning import SMALL, At, interrupt, run_small
 from maskwise.cli import app
 from maskwise.errors import UserError
 from maskwise.training.evaluation import held_out_views
-from maskwise.training.folder import complete_checkpoints
+from maskwise.training.folder import complete_checkpoints, damage_of, newest_whole, vouch
 from maskwise.training.pairs import Pair, read_data_file, tokenize_pairs
 from maskwise.training.tune import split, tune
 
@@ -224,9 +227,80 @@ def test_resume_state_is_read_as_plain_data_only(checkpoint, pairs_file, tmp_pat
             return os.mkdir, (str(tmp_path / "harm"),)
 
     (out / "checkpoints" / "checkpoint-2" / "optimizer.pt").write_bytes(pickle.dumps(Harm()))
+    vouch(out / "checkpoints" / "checkpoint-2", 2)
     with pytest.raises(UserError, match="cannot be resumed"):
         run_small(checkpoint, pairs_file, out)
     assert not (tmp_path / "harm").exists()
+
+
+def flip_a_byte(file):
+    content = bytearray(file.read_bytes())
+    content[len(content) // 2] ^= 1
+    file.write_bytes(content)
+
+
+@pytest.fixture(scope="module")
+def stopped(checkpoint, pairs_file, tmp_path_factory):
+    """A run that was interrupted after its second checkpoint."""
+    out = tmp_path_factory.mktemp("stopped") / "out"
+    with pytest.raises(KeyboardInterrupt):
+        run_small(checkpoint, pairs_file, out, callbacks=[At(5, interrupt)])
+    return out
+
+
+@pytest.mark.parametrize("damage", [flip_a_byte, Path.unlink, lambda file: file.write_bytes(file.read_bytes()[:-9])])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "optimizer.pt",
+        "scheduler.pt",
+        "rng_state.pth",
+        "trainer_state.json",
+        "adapter_model.safetensors",
+        "complete.json",
+    ],
+)
+def test_a_damaged_checkpoint_is_not_used_and_the_one_before_is(stopped, tmp_path, capsys, name, damage):
+    out = tmp_path / "out"
+    shutil.copytree(stopped, out)
+    folder = out / "checkpoints"
+    assert damage_of(folder / "checkpoint-4") is None and newest_whole(folder, print) == folder / "checkpoint-4"
+    damage(folder / "checkpoint-4" / name)
+    assert newest_whole(folder, print) == folder / "checkpoint-2"
+    if name != "complete.json":
+        assert name in capsys.readouterr().out
+
+
+def test_a_run_with_a_damaged_checkpoint_ends_like_any_other(whole, stopped, checkpoint, pairs_file, tmp_path, capsys):
+    out = tmp_path / "out"
+    shutil.copytree(stopped, out)
+    flip_a_byte(out / "checkpoints" / "checkpoint-4" / "rng_state.pth")
+    assert_same_run(run_small(checkpoint, pairs_file, out), whole[1])
+    assert "checkpoint-4 is not used: rng_state.pth is not what was saved" in capsys.readouterr().err
+    for path in complete_checkpoints(out / "checkpoints"):
+        assert damage_of(path) is None
+
+
+def test_a_run_goes_on_with_its_own_base_alone(stopped, checkpoint, pairs_file, tmp_path):
+    model, out = tmp_path / "model", tmp_path / "out"
+    shutil.copytree(checkpoint, model)
+    with pytest.raises(KeyboardInterrupt):
+        run_small(model, pairs_file, out, callbacks=[At(3, interrupt)])
+    weights = load_file(model / "model.safetensors")
+    weights["model.transformer.blocks.0.q_proj.weight"][3, 5] += 1e-3
+    save_file(weights, model / "model.safetensors", {"format": "pt"})
+    with pytest.raises(UserError, match="another model of this name"):
+        run_small(model, pairs_file, out)
+
+
+def test_a_kill_while_the_settings_are_written_does_not_block_a_rerun(whole, checkpoint, pairs_file, tmp_path):
+    out = tmp_path / "out"
+    out.mkdir()
+    (out / "settings.json.partial").write_text('{"identi')
+    assert_same_run(run_small(checkpoint, pairs_file, out), whole[1])
+    (out / "settings.json").rename(out / "something.else")
+    with pytest.raises(UserError, match="is not empty"):
+        run_small(checkpoint, pairs_file, out)
 
 
 def test_ctrl_c_is_one_line_and_says_what_is_kept(checkpoint, pairs_file, tmp_path, monkeypatch):

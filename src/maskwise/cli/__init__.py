@@ -12,6 +12,8 @@ from maskwise.cli.measuring import ListsProbes, compare, cures, diagnose, report
 from maskwise.cli.renamed import CommandWithOldNames
 from maskwise.cli.training import tune
 from maskwise.errors import UserError
+from maskwise.interrupts import was_interrupted
+from maskwise.terminal import one_line
 
 # What is raised for a wrong command line: typer names it under its own roof or click's, depending on the version.
 Misuse: Any = typer.BadParameter.__base__
@@ -23,14 +25,17 @@ class _Commands(typer.core.TyperGroup):
         try:
             return super().invoke(ctx)
         except UserError as problem:
-            typer.echo(f"maskwise: {problem}", err=True)
+            typer.echo(f"maskwise: {one_line(problem)}", err=True)
             raise typer.Exit(2) from None
         except Misuse as problem:
             where = (problem.ctx or ctx).command_path
-            typer.echo(f"maskwise: {problem.format_message()} (see {where} --help)", err=True)
+            typer.echo(f"maskwise: {one_line(problem.format_message())} (see {where} --help)", err=True)
             raise typer.Exit(2) from None
-        except KeyboardInterrupt as stop:
-            typer.echo("; ".join(filter(None, ["maskwise: interrupted", str(stop)])), err=True)
+        except BaseException as problem:
+            if not was_interrupted(problem):
+                raise
+            reason = str(problem) if isinstance(problem, KeyboardInterrupt) else ""
+            typer.echo(one_line("; ".join(filter(None, ["maskwise: interrupted", reason]))), err=True)
             raise typer.Exit(2) from None
 
 

@@ -1,6 +1,6 @@
 """`python -m maskwise.cli`, for launchers such as torchrun."""
 
-from maskwise.cli import main
+from maskwise.start import main
 
 if __name__ == "__main__":
     main()

@@ -5,7 +5,8 @@ from typing import Annotated, Any
 
 import typer
 
-from maskwise.cli.common import Device, Json, print_json
+from maskwise.cli.common import Device, Json, echo, print_json, print_table
+from maskwise.terminal import one_line
 
 
 def models(
@@ -17,8 +18,8 @@ def models(
     entries = [describe_checkpoint(name)] if name else list_models()
     if json:
         return print_json({"models": entries})
-    from rich.console import Console
     from rich.table import Column, Table
+    from rich.text import Text
 
     short = [Column(head, no_wrap=True) for head in ("kind", "size", "context", "mask id")]
     table = Table(Column("model", overflow="fold", min_width=26), *short, "attention", box=None)
@@ -26,11 +27,11 @@ def models(
         mask = "-" if entry["mask_id"] is None else str(entry["mask_id"])
         count = entry["parameters"]
         size = f"{count / 1e9:.1f} B" if count >= 1e9 else f"{count / 1e6:.1f} M"
-        name_told = entry["name"] + (" (planted)" if entry.get("planted") else "")
-        table.add_row(name_told, entry["kind"], size, str(entry["window"]), mask, _attention(entry))
-    Console().print(table)
+        told = one_line(entry["name"]) + (" (planted)" if entry.get("planted") else "")
+        table.add_row(Text(told), entry["kind"], size, str(entry["window"]), mask, _attention(entry))
+    print_table(table)
     if name:
-        typer.echo(f"adapters go on: {entries[0]['lora_targets']}")
+        echo(f"adapters go on: {one_line(entries[0]['lora_targets'])}")
 
 
 def _attention(entry: dict[str, Any]) -> str:
@@ -55,7 +56,7 @@ def convert(
     entry = describe_checkpoint(out)
     if json:
         return print_json({"source": source, "out": out, "model": entry})
-    typer.echo(f"wrote {out}: {_attention(entry)}, mask id {entry['mask_id']}; train it before you use it")
+    echo(f"wrote {one_line(out)}: {_attention(entry)}, mask id {entry['mask_id']}; train it before you use it")
 
 
 def verify(
@@ -67,14 +68,16 @@ def verify(
     """Compare our classes with the checkpoint's own code. This runs that code: only for checkpoints you trust."""
     from maskwise.models.verify import verify as verify_checkpoint
 
-    def warn(folder: Path) -> None:
-        typer.echo(f"warning: running the Python code in {folder}", err=True)
+    def warn(folder: Path, elsewhere: list[str]) -> None:
+        for repository in elsewhere:
+            echo(f"warning: fetching Python code from {one_line(repository)} on the hub and running it", err=True)
+        echo(f"warning: running the Python code in {one_line(folder)}", err=True)
 
     result = verify_checkpoint(model, dtype, device, warn)
     if json:
         return print_json(result)
     for key, value in result.items():
-        typer.echo(f"{key.replace('_', ' '):28} {value}")
+        echo(f"{key.replace('_', ' '):28} {one_line(value)}")
 
 
 def export(
@@ -89,4 +92,4 @@ def export(
     folder = export_checkpoint(model, out, adapter)
     if json:
         return print_json({"model": model, "adapter": adapter, "out": str(folder)})
-    typer.echo(f"wrote {folder}: opens like {model}, with the adapter merged into its weights")
+    echo(f"wrote {one_line(folder)}: opens like {one_line(model)}, with the adapter merged into its weights")

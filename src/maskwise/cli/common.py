@@ -1,25 +1,33 @@
 """What several commands share: their options, and how they print."""
 
-import json
 import sys
 from typing import Annotated, Any
 
 import typer
+
+from maskwise.files import to_json
+from maskwise.terminal import open_console, safe_json, safe_text
 
 ModelName = Annotated[str, typer.Argument(help="A checkpoint folder, embedded or published name.")]
 Dtype = Annotated[str, typer.Option(help="auto, float32, bfloat16 or float16.")]
 Device = Annotated[str | None, typer.Option(help="cpu, cuda, ...")]
 Adapter = Annotated[str | None, typer.Option(help="A PEFT adapter to put on the model.")]
 Compile = Annotated[bool, typer.Option("--compile", help="Compile the layers: pays on a GPU after a minute of work.")]
+CheckWeights = Annotated[
+    bool, typer.Option("--check-weights/--no-check-weights", help="Look for NaN and infinity when the model is opened.")
+]
 LARGEST_SEED = 2**63 - 1
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
 
 
 def print_json(value: Any) -> None:
-    sys.stdout.write(json.dumps(value, ensure_ascii=False) + "\n")
+    sys.stdout.write(safe_json(to_json(value)) + "\n")
+
+
+def echo(text: str, err: bool = False) -> None:
+    """A text of any number of lines; names in it are put on one line by who writes it."""
+    typer.echo(safe_text(text), err=err)
 
 
 def print_table(table: Any) -> None:
-    from rich.console import Console
-
-    Console(highlight=False).print(table)
+    open_console().print(table)

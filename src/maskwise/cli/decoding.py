@@ -7,11 +7,24 @@ from typing import Annotated, Any
 
 import typer
 
-from maskwise.cli.common import LARGEST_SEED, Adapter, Compile, Device, Dtype, Json, ModelName, print_json
+from maskwise.cli.common import (
+    LARGEST_SEED,
+    Adapter,
+    CheckWeights,
+    Compile,
+    Device,
+    Dtype,
+    Json,
+    ModelName,
+    echo,
+    print_json,
+)
 from maskwise.cli.fields import Spelling, takes_fields
 from maskwise.decoding.options import DecodingOptions
 from maskwise.decoding.strategies import STRATEGIES, parse_parameters
 from maskwise.errors import UserError
+from maskwise.files import partial_of
+from maskwise.terminal import open_console
 
 SPELLED = {
     "rule": Spelling(str, "--rule", f"One of {', '.join(strategy.name for strategy in STRATEGIES)}."),
@@ -31,11 +44,12 @@ def generate(
     divergence: Annotated[bool, typer.Option("--divergence", help="Decode exactly too, and compare.")] = False,
     batch: Annotated[int, typer.Option(help="Prompts at a time.")] = 8,
     seed: Annotated[int, typer.Option(min=0, max=LARGEST_SEED, help="Seed of the random numbers.")] = 0,
-    out: Annotated[Path | None, typer.Option(help="A .jsonl file for the traces, written as prompts finish.")] = None,
+    out: Annotated[Path | None, typer.Option(help="A .jsonl file for the traces, written whole.")] = None,
     plain: Annotated[bool, typer.Option("--plain", help="Only the new text, at the end.")] = False,
     dtype: Dtype = "auto",
     device: Device = None,
     adapter: Adapter = None,
+    check_weights: CheckWeights = True,
     compile: Compile = False,
     json: Json = False,
 ) -> None:
@@ -43,30 +57,31 @@ def generate(
     if prompt is None and " " in model and not Path(model).exists():
         raise UserError(f'{model!r} reads like a prompt: name the model first, like maskwise generate tiny-llada "..."')
     if knob:
-        typer.echo("maskwise: --knob is now called --parameter", err=True)
+        echo("maskwise: --knob is now called --parameter", err=True)
     chosen = decoding_options(options, knob or [])  # checked before torch is imported
-
-    from rich.console import Console
 
     from maskwise.cli.generating import generate_all
     from maskwise.cli.prompt_files import gather_prompts
     from maskwise.models.opening import open as open_model
 
     prompts = gather_prompts(prompt, file, sys.stdin)
-    opened = open_model(model, dtype=dtype, device=device, adapter=adapter)
+    opened = open_model(model, dtype=dtype, device=device, adapter=adapter, check_weights=check_weights)
     if compile:
         opened.compile_layers()
-    live = Console() if sys.stdout.isatty() and not (plain or json or opened.causal) else None
+    live = open_console() if sys.stdout.isatty() and not (plain or json or opened.causal) else None
     if prompt is None and file is None and live is None and not json:
-        typer.echo(f"maskwise: no prompt was given, so here is one to try\n\n{prompts[0]}", err=True)
-    result = generate_all(opened, prompts, batch, chosen, seed, out, live, divergence)
+        echo(f"maskwise: no prompt was given, so here is one to try\n\n{prompts[0]}", err=True)
+    try:
+        result = generate_all(opened, prompts, batch, chosen, seed, out, live, divergence)
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt("" if out is None else f"the finished prompts are in {partial_of(out)}") from None
     if json:
         return print_json(result | {"seed": seed})
     if live is None and out is None:
-        typer.echo("\n\n".join(trace["text"] for trace in result["generations"]))
+        echo("\n\n".join(trace["text"] for trace in result["generations"]))
     if divergence:
         found = result["divergence"]
-        typer.echo(f"{found['agreement']:.1%} of {found['tokens']} tokens are those of exact decoding", err=True)
+        echo(f"{found['agreement']:.1%} of {found['tokens']} tokens are those of exact decoding", err=True)
 
 
 def decoding_options(values: dict[str, Any], knobs: list[str]) -> DecodingOptions:
@@ -85,6 +100,7 @@ def score(
     dtype: Dtype = "auto",
     device: Device = None,
     adapter: Adapter = None,
+    check_weights: CheckWeights = True,
     compile: Compile = False,
     json: Json = False,
 ) -> None:
@@ -94,7 +110,7 @@ def score(
     from maskwise.models.opening import open as open_model
 
     records = read_records(data, {"prompt", "answer"})
-    opened = open_model(model, dtype=dtype, device=device, adapter=adapter)
+    opened = open_model(model, dtype=dtype, device=device, adapter=adapter, check_weights=check_weights)
     if compile:
         opened.compile_layers()
     found = score_all(opened, records, method, samples, masks, seed)
@@ -104,4 +120,4 @@ def score(
         return print_json({"model": model, "settings": settings, "scores": lines})
     for record, one in zip(records, found, strict=True):
         estimate = f"{one.log_likelihood:12.4f}  {one.method:11}  {one.forwards:4} passes"
-        typer.echo(f"{estimate}  {record['answer']!r}  with {one.masks} masks after it")
+        echo(f"{estimate}  {record['answer']!r}  with {one.masks} masks after it")

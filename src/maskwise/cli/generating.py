@@ -1,6 +1,5 @@
 """`maskwise generate` and `maskwise score` from start to finish: batches, progress, and the file of results."""
 
-import json
 from collections.abc import Sequence
 from dataclasses import asdict, fields
 from pathlib import Path
@@ -17,6 +16,7 @@ from maskwise.decoding.options import DecodingOptions
 from maskwise.decoding.prompts import encode_prompts, has_chat_template
 from maskwise.decoding.request import check_prompts, end_tokens
 from maskwise.errors import UserError
+from maskwise.files import open_own, partial_of, to_json
 from maskwise.models.base import Model
 from maskwise.progress import progress_bar
 from maskwise.randomness import number_repeats, torch_generator
@@ -26,7 +26,9 @@ def generate_all(
     model: Model, prompts: Sequence[str], batch: int, options: DecodingOptions, seed: int = 0,
     out: Path | None = None, live: Console | None = None, divergence: bool = False,
 ) -> dict[str, Any]:  # fmt: skip
-    """Decodes the prompts `batch` at a time and returns what --json prints. Finished batches are appended to `out`.
+    """Decodes the prompts `batch` at a time and returns what --json prints.
+
+    `out` is written whole: finished batches go to OUT.partial, which gets its name at the end.
 
     seed: what is drawn for a prompt depends on it, on the prompt's tokens and the number of equal prompts before it.
     live: the console on which the canvas is shown while it fills in, one prompt at a time.
@@ -36,12 +38,15 @@ def generate_all(
         raise UserError("divergence compares greedy decoding with a cache or a window with exact decoding: choose one")
     if batch < 1:
         raise UserError(f"batch {batch} holds no prompt: give 1 or more")
-    if out is not None and out.exists():
+    if out is not None and (out.exists() or out.is_symlink()):
         raise UserError(f"{out} exists already: choose another file, or remove it")
     if out is not None and not out.absolute().parent.is_dir():
         raise UserError(f"there is no folder {out.parent}: make it, or name another --out")
     if model.tokenizer is None:
         raise UserError(f"{model.name or model.kind} has no tokenizer, so it reads no text")
+    partial = None if out is None else partial_of(out)
+    if partial is not None:
+        _begin(partial)
     ids = encode_prompts(model, prompts, options.chat)
     check_prompts(model, ids, options.max_new_tokens)
     numbered = number_repeats(ids)
@@ -57,12 +62,14 @@ def generate_all(
             for prompt, tokens, generation in zip(prompts[first:], part, generations, strict=False)
         ]
         traces += new
-        if out is not None:
-            _append(out, new)
+        if partial is not None:
+            _append(partial, new)
         if divergence:
             # New generators in their first state, so that exact decoding draws the same numbers.
             exact += decode(model, part, options.exact(), _generators(model, seed, seeds))
             approximate += generations
+    if out is not None and partial is not None:
+        _finish(partial, out)
     return {
         "model": model.name or model.kind,
         "settings": _settings(model, options),
@@ -137,9 +144,24 @@ def _settings(model: Model, options: DecodingOptions) -> dict[str, Any]:
     return settings | {"masks": options.max_new_tokens, "approximate": options.approximate}
 
 
+def _begin(partial: Path) -> None:
+    """An empty file in place of what a killed command left."""
+    try:
+        open_own(partial).close()
+    except OSError as problem:
+        raise UserError(f"cannot write {partial}: {problem.strerror}") from None
+
+
+def _finish(partial: Path, out: Path) -> None:
+    try:
+        partial.replace(out)
+    except OSError as problem:
+        raise UserError(f"cannot write {out}: {problem.strerror}; the generations are in {partial}") from None
+
+
 def _append(out: Path, traces: list[dict[str, Any]]) -> None:
     try:
-        with out.open("a", encoding="utf-8") as file:
-            file.writelines(json.dumps(trace, ensure_ascii=False) + "\n" for trace in traces)
+        with open_own(out, append=True) as file:
+            file.writelines(f"{to_json(trace)}\n".encode() for trace in traces)
     except OSError as problem:
         raise UserError(f"cannot write {out}: {problem.strerror}") from None

@@ -8,6 +8,7 @@ from rich.text import Text
 
 from maskwise.decoding.generate import Snapshot
 from maskwise.models.base import Model
+from maskwise.terminal import safe_text
 
 MASK = "░"
 STYLES = {"prompt": "dim", "mask": "bright_black", "new": "bold green", "old": ""}
@@ -50,7 +51,7 @@ class LiveCanvas:
         for kind, run in groupby(enumerate(canvas), key=lambda entry: self._kind(*entry)):
             ids = [token for _, token in run]
             words = MASK * len(ids) if kind == "mask" else self.model.tokenizer.decode(ids, skip_special_tokens=True)
-            picture.append(words, style=STYLES[kind])
+            picture.append(safe_text(words), style=STYLES[kind])
         return picture
 
     def _kind(self, place: int, token: int) -> str:

@@ -8,9 +8,21 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from maskwise.cli.common import LARGEST_SEED, Adapter, Device, Dtype, Json, ModelName, print_json, print_table
+from maskwise.cli.common import (
+    LARGEST_SEED,
+    Adapter,
+    CheckWeights,
+    Device,
+    Dtype,
+    Json,
+    ModelName,
+    echo,
+    print_json,
+    print_table,
+)
 from maskwise.cli.renamed import CommandWithOldNames
 from maskwise.errors import UserError
+from maskwise.terminal import one_line
 
 if TYPE_CHECKING:
     from maskwise.report.results import Result
@@ -68,8 +80,10 @@ def diagnose(
         list[str] | None, typer.Option(help="NAME=PATH of a data set for hotpotqa and labelled-text; repeatable.")
     ] = None,
     batch_tokens: BatchTokens = None,
+    exact: Annotated[bool, typer.Option("--exact", help="One prompt at a time: the same records to the byte.")] = False,
     dtype: Dtype = "auto",
     device: Device = None,
+    check_weights: CheckWeights = True,
     adapter: Adapter = None,
     json: Json = False,
 ) -> None:
@@ -109,9 +123,9 @@ def diagnose(
         locate_checkpoint(name)
     folders = []
     for name in names:
-        opened = open_model(name, dtype=dtype, device=own_device(device), adapter=adapter)
+        opened = open_model(name, dtype=dtype, device=own_device(device), adapter=adapter, check_weights=check_weights)
         opened.compile_for_long_work()
-        folders.append(run_probes(opened, wanted, out, listed, prose, batch_tokens, sets, command_line()))
+        folders.append(run_probes(opened, wanted, out, listed, prose, batch_tokens, sets, command_line(), exact=exact))
         del opened  # before the next one is read
     if join_crew().rank > 0:
         return
@@ -127,7 +141,7 @@ def diagnose(
         return print_json(runs[0] if len(runs) == 1 else {"report": str(page), "runs": runs})
     for reading in readings:
         print_summary(reading)
-    typer.echo(f"\n{finding(readings).sentence}\nreport: {page}")
+    echo(f"\n{finding(readings).sentence}\nreport: {one_line(page)}")
 
 
 def _numbers(listed: str | None) -> tuple[int, ...] | None:
@@ -154,7 +168,7 @@ def report(
         return print_json({"report": str(page), "runs": [reading.summary for reading in readings]})
     for reading in readings:
         print_summary(reading)
-    typer.echo(f"\n{page}")
+    echo(f"\n{one_line(page)}")
 
 
 def compare(
@@ -167,6 +181,7 @@ def compare(
     batch_tokens: BatchTokens = None,
     dtype: Dtype = "auto",
     device: Device = None,
+    check_weights: CheckWeights = True,
     json: Json = False,
 ) -> None:
     """Did tuning help, and what did it cost? The same questions to each model, and what changed from the first."""
@@ -180,7 +195,7 @@ def compare(
     presets.check(wanted)
     comparison.check_names(names)
     place, line = own_device(device), command_line()
-    folders = [comparison.run_of(name, wanted, dtype, place, batch_tokens, line) for name in names]
+    folders = [comparison.run_of(name, wanted, dtype, place, batch_tokens, line, check_weights) for name in names]
     if join_crew().rank > 0:
         return
     from maskwise.report.comparison import rows_of
@@ -193,7 +208,7 @@ def compare(
     if json:
         return print_json(result | {"report": str(page)})
     print_changes([reading.label for reading in readings], rows)
-    typer.echo(f"report: {page}")
+    echo(f"report: {one_line(page)}")
 
 
 def toy(
@@ -224,6 +239,7 @@ def cures(
     seed: Seed = 0,
     dtype: Dtype = "auto",
     device: Device = None,
+    check_weights: CheckWeights = True,
     json: Json = False,
 ) -> None:
     """Compare mitigations of the sensitivity to masks: accuracy at 200 masks, tokens per forward pass, training."""
@@ -236,11 +252,11 @@ def cures(
 
     if points is not None and points < 1:
         raise UserError(f"--points must be at least 1, not {points}")
-    opened = open_model(model, dtype, device)
+    opened = open_model(model, dtype, device, check_weights=check_weights)
     mitigations.refuse_autoregressive(opened)
     embedded = f"{model}+ma" if f"{model}+ma" in embedded_models() else None
     home = Path(adapter) if adapter else locate_checkpoint(embedded)[1][-1] if embedded else None
-    tuned = open_model(model, dtype, device, adapter=home) if home else None
+    tuned = open_model(model, dtype, device, adapter=home, check_weights=check_weights) if home else None
     exam = replace(mitigations.DEFAULT, points=points or mitigations.DEFAULT.points, seed=seed)
     folder = make_folder(out or Path("runs") / f"cures-{Path(model).name}")
     with progress_bar(silent=False) as bar:
@@ -254,8 +270,8 @@ def cures(
 
 def _print_result(result: "Result", page: Path) -> None:
     """The table, what it shows, and where to look at it."""
-    typer.echo(f"{result.title}\n{result.facts}\n")
+    echo(f"{result.title}\n{result.facts}\n")
     print_table(result.table())
     for sentence in result.sentences:
-        typer.echo(f"\n{sentence}")
-    typer.echo(f"\nfigure: {page.with_suffix('.svg')}\npage:   {page}")
+        echo(f"\n{sentence}")
+    echo(f"\nfigure: {one_line(page.with_suffix('.svg'))}\npage:   {one_line(page)}")

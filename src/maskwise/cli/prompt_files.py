@@ -1,12 +1,11 @@
 """Where a command's prompts come from: its argument, a file, standard input."""
 
-import json
 from collections.abc import Iterable
 from pathlib import Path
 from typing import IO, Any
 
 from maskwise.errors import UserError
-from maskwise.files import read_text
+from maskwise.files import parse_json, read_text
 
 # What `maskwise generate` continues when it is given nothing: a document the embedded models can go on with.
 TRY = """Word: otter
@@ -28,7 +27,12 @@ def gather_prompts(prompt: str | None, file: Path | None, standard_input: IO[str
         raise UserError("a prompt and --file exclude each other: give one")
     if file is not None:
         return read_prompts(file)
-    return prompts_of(standard_input, "standard input") if prompt == "-" else [TRY if prompt is None else prompt]
+    if prompt != "-":
+        return [TRY if prompt is None else prompt]
+    try:
+        return prompts_of(standard_input, "standard input")
+    except UnicodeDecodeError:
+        raise UserError("standard input is not UTF-8 text: give one prompt a line") from None
 
 
 def read_prompts(file: Path) -> list[str]:
@@ -52,9 +56,9 @@ def read_records(file: Path, wanted: set[str]) -> list[dict[str, Any]]:
         if not line.strip():
             continue
         try:
-            record = json.loads(line)
-        except json.JSONDecodeError as problem:
-            raise UserError(f"{file} line {number} is not JSON ({problem.msg})") from None
+            record = parse_json(line)
+        except ValueError as problem:
+            raise UserError(f"{file} line {number} is not JSON ({problem})") from None
         if not isinstance(record, dict) or not all(isinstance(record.get(field), str) for field in wanted):
             raise UserError(f"{file} line {number} must be an object with the texts {', '.join(sorted(wanted))}")
         records.append(record)

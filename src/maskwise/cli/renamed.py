@@ -5,6 +5,8 @@ from typing import Any
 import typer
 import typer.core
 
+from maskwise.cli.common import echo
+
 # command -> {old spelling: new spelling}; to be removed with the version after 0.2
 RENAMED_OPTIONS = {
     "tune": {"--rate": "--learning-rate", "--checkpointing": "--gradient-checkpointing"},
@@ -24,5 +26,5 @@ def _current_name(argument: str, renamed: dict[str, str]) -> str:
     option, equals, value = argument.partition("=")
     if option not in renamed:
         return argument
-    typer.echo(f"maskwise: {option} is now {renamed[option]}; the old name will be removed", err=True)
+    echo(f"maskwise: {option} is now {renamed[option]}; the old name will be removed", err=True)
     return renamed[option] + equals + value

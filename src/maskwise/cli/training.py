@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from maskwise.cli.common import LARGEST_SEED, Dtype, Json, ModelName, print_json
+from maskwise.cli.common import LARGEST_SEED, CheckWeights, Dtype, Json, ModelName, echo, print_json
 
 
 def tune(
@@ -51,6 +51,7 @@ def tune(
     tensorboard: Annotated[bool | None, typer.Option("--tensorboard/--no-tensorboard", help="Write OUT/logs.")] = None,
     dtype: Dtype = "auto",
     device: Annotated[str | None, typer.Option(help="cpu or cuda.")] = None,
+    check_weights: CheckWeights = True,
     json: Json = False,
 ) -> None:
     """Tune a model to ignore appended masks (mask-agnostic loss, LoRA). Run again, it resumes where it stopped."""
@@ -75,11 +76,11 @@ def tune(
     from maskwise.training.tune import tune as run_tuning
 
     finished = (out / "result.json").exists()
-    result = run_tuning(model, data, out, settings, dtype, device, tensorboard)
+    result = run_tuning(model, data, out, settings, dtype, device, tensorboard, check_weights=check_weights)
     if not is_main_process():
         return
     if json:
         return print_json(result)
     if finished:
-        typer.echo("maskwise: this run was finished before; these are its figures", err=True)
-    typer.echo("\n".join(summary_lines(result)))
+        echo("maskwise: this run was finished before; these are its figures", err=True)
+    echo("\n".join(summary_lines(result)))

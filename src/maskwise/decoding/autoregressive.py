@@ -14,6 +14,7 @@ from maskwise.decoding.request import check_prompts, end_tokens
 from maskwise.decoding.sampling import Chance, OneEach, gumbel, sharpen
 from maskwise.errors import UserError
 from maskwise.models.base import Model
+from maskwise.models.finite import refuse_nonfinite_rows
 
 
 @torch.no_grad()
@@ -42,10 +43,16 @@ def continue_causal(
         "do_sample": False,
         "use_cache": True,
     }
+    watch = _Watch()
+    settings["logits_processor"] = LogitsProcessorList([watch])
     if options.temperature > 0:
         chance = generator if isinstance(generator, torch.Generator) else OneEach(generator, [1] * len(prompts), None)
-        settings["logits_processor"] = LogitsProcessorList([_Noise(options, chance)])
-    return _left_padded(model, prompts, settings, set(ends) if options.early_stop else set())
+        settings["logits_processor"].append(_Noise(options, chance))
+    found = _left_padded(model, prompts, settings, set(ends) if options.early_stop else set())
+    for number, spoiled in enumerate([] if watch.spoiled is None else watch.spoiled.tolist()):
+        if spoiled:
+            refuse_nonfinite_rows(model, prompts[number], f"prompt {number + 1}")
+    return found
 
 
 def _refuse_masked_only(model: Model, options: DecodingOptions) -> None:
@@ -55,6 +62,18 @@ def _refuse_masked_only(model: Model, options: DecodingOptions) -> None:
                 f"{model.name or model.kind} is autoregressive: {option.name} applies to masked models only, leave it "
                 "out"
             )
+
+
+class _Watch(LogitsProcessor):
+    """Remembers which prompts met logits that are not finite."""
+
+    spoiled: Tensor | None = None  # [S]
+
+    def __call__(self, input_ids: Tensor, scores: Tensor) -> Tensor:
+        """[S, V] -> [S, V]."""
+        now = ~scores.amax(dim=-1).isfinite()
+        self.spoiled = now if self.spoiled is None else self.spoiled | now
+        return scores
 
 
 class _Noise(LogitsProcessor):

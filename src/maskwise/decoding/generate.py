@@ -109,6 +109,7 @@ def greedy_answers(model: Model, prompts: list[list[int]], length: int, masks: i
     answer = plan(prompts, loop.mask_id, new, "blocks", length, None)[0]
     with _packed(model):
         loop.fill(answer, list(range(len(prompts))))
+    loop.refuse_spoiled()
     starts = [len(prompt) for prompt in prompts]
     return [canvas[at : at + length] for canvas, at in zip(loop.sheet.canvases(), starts, strict=True)]
 

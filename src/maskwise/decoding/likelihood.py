@@ -14,7 +14,7 @@ forward pass, and all three agree. For an autoregressive model the chain rule is
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from math import comb
+from math import comb, isnan
 from typing import Any
 
 import torch
@@ -24,7 +24,9 @@ from maskwise.decoding.prompts import text_ids
 from maskwise.decoding.request import end_tokens
 from maskwise.decoding.sampling import log_confidence
 from maskwise.errors import UserError
+from maskwise.files import is_writable
 from maskwise.models.base import TOKENS_A_PASS, Batch, Model
+from maskwise.models.finite import refuse_nonfinite_rows, rows_are_finite
 from maskwise.randomness import torch_generator
 
 METHODS = ("auto", "monte-carlo", "exact", "chain")
@@ -71,6 +73,8 @@ def encode_pair(model: Model, prompt: str | Sequence[int], answer: str | Sequenc
         return [int(token) for token in prompt], [int(token) for token in answer]
     if model.tokenizer is None:
         raise UserError(f"{model.name or model.kind} has no tokenizer: give token ids")
+    if not is_writable(prompt + answer):
+        raise UserError("a prompt or answer is not UTF-8 text, or holds half a surrogate pair: write it as UTF-8")
     stripped = prompt.rstrip()
     if not stripped:
         return encode_text(model, prompt + answer)
@@ -124,6 +128,9 @@ def log_likelihoods(
         for number, ((prompt_ids, answer_ids), chosen) in enumerate(zip(pairs, methods, strict=True))
     )
     found = _read_all(model, layouts, len(pairs), on_pass)
+    for number, (total, _, _) in enumerate(found):
+        if isnan(total):
+            refuse_nonfinite_rows(model, [*pairs[number][0], *pairs[number][1]], f"request {number + 1}")
     return [
         Likelihood(total, len(answer), chosen, views, masks, likeliest if model.causal or len(answer) == 1 else None)
         for (total, views, likeliest), (_, answer), chosen in zip(found, pairs, methods, strict=True)
@@ -238,7 +245,10 @@ def _passes(layouts: Iterator[_Layout]) -> Iterator[list[Part]]:
 
 
 def _read(model: Model, parts: list[Part]) -> tuple[Tensor, Tensor]:
-    """One forward pass: log-probability of every asked answer token, and whether it was the likeliest one."""
+    """One forward pass: log-probability of every asked answer token, and whether it was the likeliest one.
+
+    The log-probability is NaN where logits are not finite.
+    """
     device = model.device
     lengths = torch.tensor([0, *(q.ids.shape[1] for q, first, last in parts for _ in range(first, last))])
     batch = Batch(
@@ -265,6 +275,7 @@ def _log_probabilities(model: Model, hidden: Tensor, targets: Tensor) -> tuple[T
     log_p, hit = [], []
     for rows, wanted in zip(hidden.split(at_once), targets.split(at_once), strict=True):
         logits = model.head(rows)
-        log_p.append(log_confidence(logits, wanted))
-        hit.append(logits.argmax(dim=-1) == wanted)
+        likeliest = logits.argmax(dim=-1)
+        log_p.append(log_confidence(logits, wanted).where(rows_are_finite(logits, likeliest), torch.nan))
+        hit.append(likeliest == wanted)
     return torch.cat(log_p), torch.cat(hit)

@@ -22,6 +22,7 @@ from maskwise.decoding.softmask import SoftSheet
 from maskwise.errors import UserError
 from maskwise.models.attention import KeyValues
 from maskwise.models.base import Model
+from maskwise.models.finite import refuse_nonfinite_rows, rows_are_finite
 
 
 @dataclass(frozen=True)
@@ -106,6 +107,7 @@ class DecodingLoop:
         self.prompt_lengths = torch.tensor([[len(prompt)] for prompt in prompts]).to(model.device)
         self.forwards = [0] * len(prompts)
         self.clock = torch.zeros(len(prompts), 1, dtype=torch.int64, device=model.device)  # steps of each sequence
+        self.spoiled = torch.zeros(len(prompts), dtype=torch.bool, device=model.device)  # by logits that are not finite
         self.step = 0
         self.passes = Passes(model)
         self.kept: tuple[list[int], KeyValues] | None = None
@@ -133,6 +135,7 @@ class DecodingLoop:
             logits = self._look(lanes, grid, step)
             chance = self._chance(schedule, lanes, step, grid)
             rows, tokens = self._propose(logits, grid, chance)
+            self.spoiled[lanes.sequence] |= (grid.open & ~rows_are_finite(logits, tokens)).any(dim=1)
             state = self._state(schedule, lanes, step, grid, memory, chance)
             choice = self.strategy.pick(rows, state, self.parameters)
             grid = self._write(lanes, grid, tokens, choice.flip)
@@ -246,7 +249,14 @@ class DecodingLoop:
         sheet.turn(places, self.ends[:1], fill, torch.zeros_like(fill), self.mask_id, self.clock)
         return {s for s, over in enumerate(ended.tolist()) if over}
 
+    def refuse_spoiled(self) -> None:
+        """Waits for the device once, at the end, where the canvases are read anyway."""
+        for prompt, spoiled in zip(self.prompts, self.spoiled.tolist(), strict=True):
+            if spoiled:
+                refuse_nonfinite_rows(self.model, [*prompt, self.mask_id], f"prompt {self.prompts.index(prompt) + 1}")
+
     def generations(self) -> list[Generation]:
+        self.refuse_spoiled()
         generations: list[Generation] = []
         canvases, orders = self.sheet.canvases(), self.sheet.orders()
         for prompt, canvas, order in zip(self.prompts, canvases, orders, strict=False):

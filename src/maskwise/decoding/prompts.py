@@ -3,7 +3,9 @@
 from collections.abc import Sequence
 
 from maskwise.errors import UserError
+from maskwise.files import is_writable
 from maskwise.models.base import Model
+from maskwise.models.chat import render_chat
 
 Prompt = str | Sequence[int]
 
@@ -22,6 +24,8 @@ def encode_prompts(model: Model, prompts: Sequence[Prompt] | str, chat: bool | N
             raise UserError("prompts is a list of prompts: put the token ids of one prompt in a list of their own")
         if not isinstance(prompt, str):
             encoded.append([int(token) for token in prompt])
+        elif not is_writable(prompt):
+            raise UserError(f"prompt {number} is not UTF-8 text, or holds half a surrogate pair: write it as UTF-8")
         elif model.tokenizer is None:
             raise UserError(f"{model.name or model.kind} has no tokenizer: give prompt {number} as token ids")
         elif has_chat_template(model) if chat is None else chat:
@@ -46,6 +50,6 @@ def chat_ids(model: Model, text: str) -> list[int]:
     if not has_chat_template(model):
         raise UserError(f"the tokenizer of {model.name or model.kind} has no chat template: use --no-chat, chat=False")
     turns = [{"role": "user", "content": text}]
-    written = model.tokenizer.apply_chat_template(turns, add_generation_prompt=True, tokenize=False)
+    written = render_chat(model.tokenizer, turns, add_generation_prompt=True)
     # The template has written the special tokens out already.
     return list(model.tokenizer(written, add_special_tokens=False)["input_ids"])

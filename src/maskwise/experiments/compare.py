@@ -18,7 +18,7 @@ from maskwise.probes.mask_count import degradation
 from maskwise.probes.probe import Settings
 from maskwise.records.folder import MANIFEST, Run
 from maskwise.records.record import Condition, Record
-from maskwise.report.readings import Reading, read_all
+from maskwise.report.readings import Reading, read_all, records_as_strangers_wrote_them
 from maskwise.runs.diagnose import diagnose
 from maskwise.scoring.changes import accuracy_change, check_pairs, loss_cut, mean_change, of_probe, reduction
 from maskwise.scoring.scores import Score
@@ -40,12 +40,18 @@ def check_names(names: Sequence[str]) -> None:
 
 
 def run_of(
-    name: str, settings: Settings, dtype: str, device: str | None, batch_tokens: int | None, command: str | None = None
+    name: str,
+    settings: Settings,
+    dtype: str,
+    device: str | None,
+    batch_tokens: int | None,
+    command: str | None = None,
+    check_weights: bool = True,
 ) -> Path:
     """The run folder a name means: itself, or one made now by asking the model."""
     if (Path(name) / MANIFEST).exists():
         return Path(name)
-    model = open_model(name, dtype=dtype, device=device)
+    model = open_model(name, dtype=dtype, device=device, check_weights=check_weights)
     model.compile_for_long_work()
     return diagnose(model, settings, batch_tokens=batch_tokens, command=command)
 
@@ -60,10 +66,11 @@ def compare(folders: Sequence[Path]) -> tuple[dict[str, Any], list[Reading]]:
     runs = [reading.run for reading in readings]
     for run in runs[1:]:
         check_pairs(runs[0], run)
-    models = {reading.label: figures_of(reading) for reading in readings}
-    changes = {
-        reading.label: changes_between(runs[0], run) for reading, run in zip(readings[1:], runs[1:], strict=True)
-    }
+    with records_as_strangers_wrote_them(folders):
+        models = {reading.label: figures_of(reading) for reading in readings}
+        changes = {
+            reading.label: changes_between(runs[0], run) for reading, run in zip(readings[1:], runs[1:], strict=True)
+        }
     result = {
         "models": models,
         "reduction": changes[readings[1].label]["reduction"],

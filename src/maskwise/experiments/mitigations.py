@@ -5,7 +5,6 @@ first in reading order. The price is its speed (tokens per forward pass) and the
 one-step ones take 40 steps for the 200 tokens, so they are compared at equal speed.
 """
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -18,6 +17,7 @@ from torch import Tensor
 from maskwise.decoding.generate import Snapshot, generate
 from maskwise.decoding.softmask import SoftMask
 from maskwise.errors import UserError
+from maskwise.files import read_json
 from maskwise.models.attention import KeyValues
 from maskwise.models.base import Batch, Model, passes
 from maskwise.probes.answers.mechanism import ask_changed
@@ -249,10 +249,13 @@ def describe_training(adapter: Path) -> str:
     """What `maskwise tune` says it did: settings.json beside an adapter, training.json beside an embedded one."""
     tuned, embedded = adapter / "settings.json", adapter / "training.json"
     if tuned.exists():
-        stored = json.loads(tuned.read_text(encoding="utf-8"))
+        stored = read_json(tuned, "name another --adapter")
     elif embedded.exists():
-        stored = json.loads(embedded.read_text(encoding="utf-8"))["settings"]
+        stored = read_json(embedded, "name another --adapter")
     else:
         return "an adapter"
-    found = stored["identity"]["settings"]
-    return f"{found['steps']} steps of {found['batch'] * found['accumulation']} pairs"
+    try:
+        found = (stored if tuned.exists() else stored["settings"])["identity"]["settings"]
+        return f"{found['steps']} steps of {int(found['batch']) * int(found['accumulation'])} pairs"
+    except (LookupError, TypeError, ValueError):
+        return "an adapter"

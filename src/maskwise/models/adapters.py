@@ -30,23 +30,30 @@ def attach_adapter(net: PreTrainedModel, folder: Path) -> PeftModel:
     """Puts the adapter of a folder on the network; an adapter that does not fit in full is refused."""
     if not (folder / "adapter_config.json").exists():
         raise UserError(f"{folder} has no adapter_config.json: give the folder that `maskwise tune` or PEFT wrote")
-    read_object(folder / "adapter_config.json")
+    given = read_object(folder / "adapter_config.json")
     weights = folder / "adapter_model.safetensors"
     if not weights.exists():
         raise UserError(f"{folder} has no adapter_model.safetensors (pickled adapters are refused): save it again")
     try:
         with safe_open(weights, framework="pt") as file:
             stored = {key: tuple(file.get_slice(key).get_shape()) for key in file.keys()}  # noqa: SIM118
-    except SafetensorError as problem:
+    except (SafetensorError, OSError) as problem:
         raise UserError(f"{weights} is corrupt or cut short ({problem}): copy it again") from None
+    targets = given.get("target_modules")
+    if isinstance(targets, str) and re.search(r"[*+}]\)+[*+{]", targets):
+        raise UserError(
+            f"{folder / 'adapter_config.json'}: target_modules repeats a repetition, which may take for ever"
+        )
     try:
         config = PeftConfig.from_pretrained(str(folder))
         config.task_type = None  # PEFT's class for causal models asks for methods that these have not
         model = PeftModel.from_pretrained(net, str(folder), config=config)
     except (ValueError, RuntimeError) as problem:
-        raise UserError(f"the adapter in {folder} is for another model: {str(problem).splitlines()[0]}") from None
-    except (KeyError, TypeError, AttributeError, ImportError, re.error) as problem:  # a configuration it does not know
-        raise UserError(f"{folder / 'adapter_config.json'} is not one PEFT reads ({problem}): save it again") from None
+        raise UserError(f"the adapter in {folder} is for another model: {_first_line(problem)}") from None
+    except (LookupError, TypeError, AttributeError, ImportError, ArithmeticError, re.error) as problem:
+        # A configuration it does not know.
+        reason = _first_line(problem)
+        raise UserError(f"{folder / 'adapter_config.json'} is not one PEFT reads ({reason}): save it again") from None
     if model.active_peft_config.is_prompt_learning:
         raise UserError(f"the adapter in {folder} adds tokens to the prompt, which is not supported: use LoRA")
     if isinstance(net.get_output_embeddings(), BaseTunerLayer):
@@ -58,3 +65,7 @@ def attach_adapter(net: PreTrainedModel, folder: Path) -> PeftModel:
         odd = sorted(expected.items() ^ stored.items())[0][0]
         raise UserError(f"the adapter in {folder} is for another model: {odd} does not fit")
     return model
+
+
+def _first_line(problem: Exception) -> str:
+    return (str(problem).strip() or type(problem).__name__).splitlines()[0]

@@ -18,6 +18,7 @@ from maskwise.errors import UserError
 from maskwise.models.attention import KeyValues, Layout, RowGroup, Watch, grid_places, grouped_parts
 from maskwise.models.families import WRAPPED, Family
 from maskwise.models.targets import linear_targets
+from maskwise.terminal import one_line
 
 TOKENS_A_PASS = 16384  # what `predict` puts into one forward pass
 WORTH_COMPILING = 10**9  # parameters
@@ -310,7 +311,8 @@ class Model(nn.Module):
                             "was it made with another tokenizer?")  # fmt: skip
         if self.trained_window and len(sequence) > self.trained_window:
             warnings.warn(
-                f"{what} has {len(sequence)} tokens; {self.name} was trained on {self.trained_window}", stacklevel=3
+                f"{what} has {len(sequence)} tokens; {one_line(self.name)} was trained on {self.trained_window}",
+                stacklevel=3,
             )
 
     # Evidence and speed

@@ -66,11 +66,18 @@ def stored_shapes(file: Path) -> dict[str, list[int]]:
 
 def describe_folder(name: str, folder: Path, families: tuple[Family, ...] = FAMILIES) -> dict[str, Any]:
     """From the configuration and the tokenizer: the network is laid out on meta tensors, no weight is read."""
-    from maskwise.models.configuration import find_mask_id, find_shift, read_config, read_family, refuse_own_attention
+    from maskwise.models.configuration import as_described, read_family
+
+    family = read_family(folder, families)
+    with as_described(folder):
+        return _described(name, folder, family)
+
+
+def _described(name: str, folder: Path, family: Family) -> dict[str, Any]:
+    from maskwise.models.configuration import find_mask_id, find_shift, read_config, refuse_own_attention
     from maskwise.models.networks import network_without_weights
     from maskwise.models.tokens import load_tokenizer
 
-    family = read_family(folder, families)
     config = read_config(folder, family)
     net = network_without_weights(config, family)
     if not family.native:

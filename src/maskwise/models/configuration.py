@@ -1,7 +1,9 @@
 """A checkpoint's configuration: config.json read and checked, and what it says of family, shift and mask."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +23,10 @@ SIZES = (
     "hidden_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads", "intermediate_size", "head_dim",
     "max_position_embeddings", "vocab_size", "expert_intermediate_size", "num_experts", "num_experts_per_tok",
 )  # fmt: skip
+LAYERS = ("n_layers", "num_hidden_layers", "num_experts")
 FACTORS = ("mlp_ratio", "rope_theta", "rms_norm_eps", "init_std", "initializer_range")
+LARGEST = 2**31  # of a size
+MOST_LAYERS = 1024  # laid out one by one, before a weight is read
 TOKENS = ("bos_token_id", "eos_token_id", "pad_token_id")  # one or several
 
 
@@ -43,7 +48,9 @@ def _check_numbers(file: Path, settings: dict[str, Any]) -> None:
 
     kinds: list[tuple[tuple[str, ...], str, Callable[[Any], bool]]] = [
         (SIZES, "a whole number, 1 or more", lambda v: whole(v) and v >= 1),
-        (FACTORS, "a positive number", lambda v: (whole(v) or isinstance(v, float)) and v > 0),
+        (SIZES, f"at most {LARGEST}", lambda v: v <= LARGEST),
+        (LAYERS, f"at most {MOST_LAYERS}", lambda v: v <= MOST_LAYERS),
+        (FACTORS, "a positive number below 1e18", lambda v: (whole(v) or isinstance(v, float)) and 0 < v < 1e18),
         (TOKENS, "a token's number", lambda v: all(whole(one) for one in (v if isinstance(v, list) else [v]))),
         (("mask_token_id",), "a token's number", whole),
         (("shift",), "true or false", lambda v: isinstance(v, bool)),
@@ -56,7 +63,55 @@ def _check_numbers(file: Path, settings: dict[str, Any]) -> None:
         for name in names:
             value = settings.get(name)
             if value is not None and not fits(value):
-                raise UserError(f"{file}: {name} is {json.dumps(value)}, not {wanted}: correct it or download it again")
+                raise UserError(f"{file}: {name} is {_short(value)}, not {wanted}: correct it or download it again")
+
+
+def _short(value: Any) -> str:
+    text = json.dumps(value)
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
+@contextmanager
+def as_described(folder: Path) -> Iterator[None]:
+    """Classes of transformers and torch raise anything where a configuration is not what they were written for."""
+    try:
+        yield
+    except torch.OutOfMemoryError:
+        raise UserError(f"{folder} does not fit into the memory: use a smaller --dtype or another --device") from None
+    except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RuntimeError, OSError, MemoryError,
+            AssertionError, ImportError, NotImplementedError, StrictDataclassError) as problem:  # fmt: skip
+        reason = (str(problem).strip() or type(problem).__name__).splitlines()[0][:200]
+        raise UserError(
+            f"{folder} cannot be opened as its config.json describes it ({type(problem).__name__}: {reason}): correct "
+            "it or download it again"
+        ) from problem
+
+
+# quant_method of a quantised checkpoint: the packages of which one must be installed for transformers to load it.
+QUANTISERS = {
+    "bitsandbytes": ("bitsandbytes",),
+    "bitsandbytes_4bit": ("bitsandbytes",),
+    "bitsandbytes_8bit": ("bitsandbytes",),
+    "gptq": ("gptqmodel",),
+    "awq": ("gptqmodel",),
+    "torchao": ("torchao",),
+}
+
+
+def refuse_uninstalled_quantiser(folder: Path, settings: dict[str, Any]) -> None:
+    """Quantised weights are loaded by transformers with the package that wrote them, and by nothing else."""
+    found = settings.get("quantization_config")
+    if found is None:
+        return
+    method = found.get("quant_method") if isinstance(found, dict) else None
+    if not isinstance(method, str) or method not in QUANTISERS:
+        raise UserError(
+            f"{folder} is quantised ({_short(method)}), and only {', '.join(QUANTISERS)} are known: use the original"
+        )
+    if not any(find_spec(package) for package in QUANTISERS[method]):
+        raise UserError(
+            f"{folder} is quantised with {method}: install {' or '.join(QUANTISERS[method])}, or use the original"
+        )
 
 
 def read_family(folder: Path, families: tuple[Family, ...] = FAMILIES) -> Family:

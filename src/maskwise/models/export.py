@@ -10,7 +10,6 @@ from typing import Any
 
 from peft import PeftModel
 from peft.tuners.lora import Linear
-from rich.console import Console
 from rich.progress import track
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
@@ -22,6 +21,7 @@ from maskwise.models.configuration import read_settings
 from maskwise.models.locations import locate_checkpoint
 from maskwise.models.networks import weight_files
 from maskwise.models.opening import open, stored_dtype
+from maskwise.terminal import open_console
 
 # Weights in other forms, which would contradict the merged ones, and notes of download tools.
 LEFT_BEHIND = (".safetensors", ".bin", ".pt", ".pth", ".gguf", ".onnx", ".lock")
@@ -64,7 +64,7 @@ def export(source: str | Path, out: str | Path, adapter: str | Path | None = Non
         with only_user_of(aside):
             for left in aside.iterdir():  # by an export that was killed
                 left.unlink()
-            for name in track(files, "Merging", console=Console(stderr=True), transient=True):
+            for name in track(files, "Merging", console=open_console(stderr=True), transient=True):
                 _write_merged(folder / name, aside / name, changes)
             for file in beside_the_weights(folder):
                 shutil.copyfile(file, aside / file.name)

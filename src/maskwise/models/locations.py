@@ -1,10 +1,14 @@
 """Where a model's name leads: a folder, an embedded model, or a published checkpoint. Imports no torch."""
 
-import json
+import re
+import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from maskwise.errors import UserError
+from maskwise.files import read_json
+from maskwise.terminal import one_line
 
 ZOO = Path(__file__).parent / "zoo"
 MOST_ADAPTERS = 8  # on one model: adapters that name each other as their base would go on for ever
@@ -31,18 +35,20 @@ def locate_checkpoint(name: str) -> tuple[Path, tuple[Path, ...]]:
     A name that is an adapter's leads on to the model it was trained on, which may be adapted itself.
     """
     adapters: list[Path] = []
+    named_by = ""  # for the line about a download: who named it if it was not the user
     while True:
         if len(adapters) > MOST_ADAPTERS:
             raise UserError(f"{name} is more than {MOST_ADAPTERS} adapters deep: export some of them into their base")
         base, own = split_name(name)
-        folder = Path(own) if own is not None else _folder_of(base)
+        folder = Path(own) if own is not None else _folder_of(base, named_by)
         if not _is_adapter(folder):
             return folder, tuple(adapters)
         adapters.insert(0, folder)
         name = base if own is not None else _base_of(folder)
+        named_by = "" if own is not None else f", the base model that the adapter in {folder} names,"
 
 
-def _folder_of(name: str) -> Path:
+def _folder_of(name: str, named_by: str) -> Path:
     """The folder of a name without an adapter's: here, embedded, or published."""
     if Path(name).is_dir():
         return Path(name)
@@ -50,12 +56,18 @@ def _folder_of(name: str) -> Path:
         return ZOO / name
     if Path(name).exists():
         raise UserError(f"{name} is a file: give the folder of a checkpoint")
-    if name.count("/") == 1 and not name.startswith((".", "/")):
-        return _from_hub(name)
+    if is_hub_name(name):
+        return _from_hub(name, named_by)
     known = ", ".join(embedded_models()) or "none yet"
     raise UserError(
         f"no model {name!r}: give a checkpoint folder, a published name (maskwise models) or one of: {known}"
     )
+
+
+def is_hub_name(name: str) -> bool:
+    """OWNER/NAME as the hub spells it. A path whose first part is a folder here was mistyped: nothing is asked then."""
+    owner = name.partition("/")[0]
+    return re.fullmatch(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*", name) is not None and not Path(owner).exists()
 
 
 def split_name(name: str) -> tuple[str, str | None]:
@@ -87,12 +99,17 @@ def _base_of(adapter: Path) -> str:
     return base
 
 
-def _from_hub(name: str) -> Path:
-    """A published checkpoint from the hub's local cache, or downloaded; code files are never fetched."""
+def _from_hub(name: str, named_by: str) -> Path:
+    """A published checkpoint: from the hub's local cache if it is whole, else fetched, which one line says. No code."""
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
 
     wanted = ["*.json", "*.safetensors", "*.txt", "*.model", "*.jinja"]
+    with suppress(LocalEntryNotFoundError, HFValidationError, OSError):
+        cached = Path(snapshot_download(name, allow_patterns=wanted, local_files_only=True))
+        if _is_whole(cached):
+            return cached
+    sys.stderr.write(f"maskwise: fetching {one_line(name + named_by)} from the Hugging Face hub\n")
     try:
         return Path(snapshot_download(name, allow_patterns=wanted))
     except (HfHubHTTPError, HFValidationError, LocalEntryNotFoundError, OSError) as problem:
@@ -101,12 +118,17 @@ def _from_hub(name: str) -> Path:
                         "the name, or give a folder") from None  # fmt: skip
 
 
+def _is_whole(folder: Path) -> bool:
+    """Whether a download was finished: the configuration and every weight file are there."""
+    index = folder / "model.safetensors.index.json"
+    weights = read_object(index).get("weight_map") if index.exists() else {"": "model.safetensors"}
+    names = weights.values() if isinstance(weights, dict) else ["?"]
+    return (folder / "config.json").exists() and all((folder / str(name)).exists() for name in names)
+
+
 def read_object(file: Path) -> dict[str, Any]:
     """A JSON file of a checkpoint: config.json, adapter_config.json or the index of the weight files."""
-    try:
-        read = json.loads(file.read_text())
-    except ValueError as problem:
-        raise UserError(f"{file} is not valid JSON ({problem}): download it again") from None
+    read = read_json(file, "download it again")
     if not isinstance(read, dict):
         raise UserError(f"{file} does not hold a configuration: download it again")
     return read

@@ -1,6 +1,7 @@
 """Networks of a family: loaded from a checkpoint's weight files, or laid out without weights."""
 
 import sys
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,8 @@ from maskwise.files import is_plain_name
 from maskwise.models.families import Family, imported
 from maskwise.models.locations import read_object
 
+WHOLE, INDEX = "model.safetensors", "model.safetensors.index.json"
+
 
 def network_without_weights(config: PreTrainedConfig, family: Family) -> PreTrainedModel:
     """On meta tensors: names and shapes of all parameters, but no memory for them."""
@@ -22,6 +25,35 @@ def network_without_weights(config: PreTrainedConfig, family: Family) -> PreTrai
         if not family.native:
             return AutoModelForCausalLM.from_config(config)
         return imported(family.net_class)(config)
+
+
+def refuse_oversized(folder: Path, settings: dict[str, Any]) -> None:
+    """A configuration of far more than the weight files hold would fill the memory before it is found not to fit."""
+    if settings.get("quantization_config") is not None:
+        return  # several weights in a byte
+    tensors = stored = 0
+    for name in weight_files(folder):
+        with safe_open(folder / name, framework="pt") as opened:
+            for key in opened.keys():  # noqa: SIM118
+                tensors += 1
+                stored += prod(opened.get_slice(key).get_shape())
+
+    def size(*names: str) -> int:
+        return next((settings[name] for name in names if settings.get(name) is not None), 0)
+
+    layers, width = size("n_layers", "num_hidden_layers"), size("d_model", "hidden_size")
+    beside = [settings.get(name) or 0 for name in (
+        "vocab_size", "embedding_size", "mlp_hidden_size", "intermediate_size", "expert_intermediate_size",
+        "n_heads", "n_kv_heads", "num_attention_heads", "num_key_value_heads",
+    )]  # fmt: skip
+    beside.append(size("head_dim") * size("num_attention_heads"))
+    beside.append(size("num_experts") * max(1, size("expert_intermediate_size")))
+    beside.append(int((settings.get("mlp_ratio") or 0) * width) if not size("mlp_hidden_size") else 0)
+    if layers > tensors or width * max(beside) > stored:
+        raise UserError(
+            f"{folder} does not fit its config.json: that describes more than the {stored:,} numbers in {tensors} "
+            "weights of its files: download it again"
+        )
 
 
 def load_network(family: Family, folder: Path, dtype: torch.dtype, device: torch.device) -> PreTrainedModel:
@@ -61,24 +93,27 @@ def load_network(family: Family, folder: Path, dtype: torch.dtype, device: torch
 def check_weight_files(folder: Path) -> None:
     """Every weight file is there, is safetensors and is whole, before anything is loaded."""
     names = weight_files(folder)
-    absent = [name for name in names if not (folder / name).exists()]
+    absent = [name for name in names if not (folder / name).is_file()]
     if absent and list(folder.glob("*.bin")) + list(folder.glob("*.pt")) + list(folder.glob("*.pth")):
         raise UserError(f"{folder} holds pickled weights, which can run code: convert them to safetensors first")
     if absent:
         raise UserError(f"{folder} lacks {', '.join(absent[:3])}: download the checkpoint again")
+    index = folder / INDEX
+    if names != [WHOLE] and not isinstance(read_object(index).get("metadata"), dict):  # transformers counts on it
+        raise UserError(f"{index} is not an index of weights, for it has no metadata: download it again")
     for name in names:
         try:
             with safe_open(folder / name, framework="pt"):
                 pass
-        except SafetensorError as problem:
+        except (SafetensorError, OSError) as problem:
             raise UserError(f"{folder / name} is corrupt or cut short ({problem}): download it again") from None
 
 
 def weight_files(folder: Path) -> list[str]:
     """The files the weights are read from: one, or those of an index; of both transformers takes the one."""
-    index = folder / "model.safetensors.index.json"
-    if (folder / "model.safetensors").exists() or not index.exists():
-        return ["model.safetensors"]
+    index = folder / INDEX
+    if (folder / WHOLE).exists() or not index.exists():
+        return [WHOLE]
     files = read_object(index).get("weight_map")
     if not isinstance(files, dict) or not files or not all(isinstance(file, str) for file in files.values()):
         raise UserError(f"{index} is not an index of weights: download it again")

@@ -12,16 +12,19 @@ from maskwise.errors import UserError
 from maskwise.models.base import Batch, Model, without_adapter
 from maskwise.models.bodies import RAGGED, largest_difference, padded_body
 from maskwise.models.configuration import (
+    as_described,
     find_mask_id,
     find_shift,
     read_config,
     read_family,
     read_settings,
     refuse_own_attention,
+    refuse_uninstalled_quantiser,
 )
 from maskwise.models.families import AUTOREGRESSIVE, FAMILIES, WRAPPED, Family, family_of_class, imported
+from maskwise.models.finite import refuse_nonfinite_weights
 from maskwise.models.locations import locate_checkpoint
-from maskwise.models.networks import check_weight_files, load_network
+from maskwise.models.networks import check_weight_files, load_network, refuse_oversized
 from maskwise.models.tokens import load_tokenizer
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
@@ -33,6 +36,7 @@ def open(
     device: str | torch.device | None = None,
     adapter: str | Path | None = None,
     families: tuple[Family, ...] = FAMILIES,
+    check_weights: bool = True,
 ) -> Model:
     """Opens a checkpoint folder, an embedded model or a published name, optionally with a PEFT adapter on it.
 
@@ -40,6 +44,7 @@ def open(
     Where the base is an adapted model itself, its adapters are merged into it in memory.
     dtype "auto" is the checkpoint's own on CUDA and float32 on CPU; device None is CUDA where there is one.
     families: FAMILIES and any of your own, families=(*FAMILIES, mine).
+    check_weights: look for NaN and infinity in one pass over all weights.
     """
     place = pick_device(device)
     folder, adapters = locate_checkpoint(str(name))
@@ -47,14 +52,20 @@ def open(
         name, adapters = f"{name}+{adapter}", (*adapters, Path(adapter))
     family = read_family(folder, families)
     check_weight_files(folder)
-    stored = pick_dtype(dtype, place, read_settings(folder))
-    read_config(folder, family)  # refuses a type that only remote code defines
-    net = load_network(family, folder, stored, place)
-    model = as_model(net, load_tokenizer(folder, family.native), str(name), families=families)
+    settings = read_settings(folder)
+    refuse_uninstalled_quantiser(folder, settings)
+    refuse_oversized(folder, settings)
+    stored = pick_dtype(dtype, place, settings)
+    with as_described(folder):
+        read_config(folder, family)  # refuses a type that only remote code defines
+        net = load_network(family, folder, stored, place)
+        model = as_model(net, load_tokenizer(folder, family.native), str(name), families=families)
     if adapters:
         from maskwise.models.adapters import attach_adapters
 
         model.net = attach_adapters(model.core, adapters)
+    if check_weights:
+        refuse_nonfinite_weights(model)
     return model.eval()
 
 

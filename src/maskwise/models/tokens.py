@@ -1,12 +1,12 @@
 """Tokenizers, without remote code."""
 
-import json
 from pathlib import Path
 from typing import Any
 
 from transformers import AutoTokenizer, PreTrainedTokenizerFast, Qwen2Tokenizer
 
 from maskwise.errors import UserError
+from maskwise.files import parse_json
 
 # Tokens that end an answer or a turn in the families' chat formats; the end-of-text token is in the configuration.
 TURN_ENDS = ("<|eot_id|>", "<|im_end|>", "<|endofturn|>")
@@ -31,7 +31,10 @@ def load_tokenizer(folder: Path, native: bool) -> Any:
     for name, needed in PARTS.items():
         _refuse_broken(folder / name, needed)
     try:
-        return _read_tokenizer(folder, native)
+        tokenizer = _read_tokenizer(folder, native)
+        if tokenizer is not None:
+            tokenizer.decode(tokenizer("Hello")["input_ids"])  # what it was given may surface only when it is used
+        return tokenizer
     except Exception as problem:  # the tokenizers library has no error of its own
         reason = str(problem).strip().split("\n")[0]
         raise UserError(f"the tokenizer of {folder} cannot be read ({reason}): download it again") from None
@@ -52,8 +55,8 @@ def _refuse_broken(file: Path, needed: set[str]) -> None:
     if not file.exists():
         return
     try:
-        content = json.loads(file.read_text(encoding="utf-8"))
-    except (json.JSONDecodeError, UnicodeDecodeError):
+        content = parse_json(file.read_text(encoding="utf-8"))
+    except ValueError:
         content = None
     if not isinstance(content, dict) or not needed <= content.keys():
         raise UserError(f"{file} is corrupt or cut short: download it again")

@@ -13,8 +13,9 @@ from transformers.dynamic_module_utils import get_class_from_dynamic_module
 
 from maskwise.errors import UserError
 from maskwise.models.base import Model
+from maskwise.models.chat import render_chat
 from maskwise.models.configuration import read_settings
-from maskwise.models.locations import locate_checkpoint
+from maskwise.models.locations import locate_checkpoint, read_object
 from maskwise.models.opening import open
 
 TEXTS = (
@@ -30,11 +31,12 @@ def verify(
     name: str,
     dtype: str = "float32",
     device: str | None = None,
-    running: Callable[[Path], None] = lambda folder: None,
+    running: Callable[[Path, list[str]], None] = lambda folder, elsewhere: None,
 ) -> dict[str, Any]:
     """Runs our class, then the checkpoint's own code, on the same inputs, so that one copy at a time is in memory.
 
-    `running` is called right before code of the checkpoint's folder is run.
+    `running` is called right before code is run, with the checkpoint's folder and the hub repositories that some of the
+    code would be fetched from.
     Returns the number of texts whose token ids differ, whether the chat prompts agree, the largest difference of the
     logits and the number of positions where the greedy tokens differ.
     """
@@ -52,7 +54,7 @@ def verify(
     place, precision, mask_id = ours.device, ours.dtype, ours.mask_id
     del ours
     gc.collect()
-    running(folder)
+    running(folder, code_from_elsewhere(folder))
     # Code of the checkpoint's own: whatever it raises is its own business, and the user is told in one line.
     try:
         their_tokens, their_chat = _text_side(_original_tokenizer(folder))
@@ -81,6 +83,17 @@ def verify(
     }
 
 
+def code_from_elsewhere(folder: Path) -> list[str]:
+    """The repositories of entries like OWNER/NAME--module.Class, by which a checkpoint names code it does not carry."""
+    found: set[str] = set()
+    for name in ("config.json", "tokenizer_config.json"):
+        auto_map = read_object(folder / name).get("auto_map") if (folder / name).exists() else None
+        for entry in auto_map.values() if isinstance(auto_map, dict) else []:
+            parts = entry if isinstance(entry, list) else [entry]
+            found |= {part.split("--")[0] for part in parts if isinstance(part, str) and "--" in part}
+    return sorted(found)
+
+
 def _prompts(model: Model) -> list[list[int]]:
     """Short sequences with masks behind them: real text where there is a tokenizer, spread-out ids otherwise."""
     assert model.mask_id is not None
@@ -107,7 +120,7 @@ def _text_side(tokenizer: Any) -> tuple[list[list[int]] | None, str | None]:
         return None, None
     chat = None
     if tokenizer.chat_template:
-        chat = tokenizer.apply_chat_template(CHAT, tokenize=False, add_generation_prompt=True)
+        chat = render_chat(tokenizer, CHAT, add_generation_prompt=True)
     return [tokenizer(text)["input_ids"] for text in TEXTS], chat
 
 

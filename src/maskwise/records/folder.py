@@ -3,16 +3,20 @@
 Under torchrun every process but the first appends to a file of its own (records.1.jsonl, ...); the first gathers them.
 """
 
-import json
+import gc
 import re
-from collections.abc import Iterable, Sequence
+import sys
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from maskwise.errors import UserError
-from maskwise.files import replace_file
-from maskwise.records.record import FIELDS, Record, condition_order, key_of
+from maskwise.files import open_own, parse_json, replace_file, to_json
+from maskwise.records.record import Condition, Record, condition_order, key_of
+from maskwise.records.schema import problem_of_manifest, problem_of_record
 
 RECORDS, MANIFEST = "records.jsonl", "manifest.json"
 
@@ -29,7 +33,8 @@ class Run:
 def read_run(folder: str | Path) -> Run:
     """The run in a folder, finished or not."""
     folder = Path(folder)
-    return Run(folder, _read_manifest(folder), _read_all_records(folder))
+    manifest = _read_manifest(folder)
+    return Run(folder, manifest, _read_all_records(folder, manifest))
 
 
 def make_run_folder(folder: Path) -> None:
@@ -58,8 +63,8 @@ def append(folder: Path, rank: int, records: Iterable[Record]) -> None:
     """Adds records to this process's file, all of them on disk when it returns."""
     lines = "".join(_line(record) for record in records)
     try:
-        with (folder / _file_name(rank)).open("a", encoding="utf-8") as file:
-            file.write(lines)
+        with open_own(folder / _file_name(rank), append=True) as file:
+            file.write(lines.encode("utf-8"))
     except OSError as problem:
         raise _cannot_write(folder, problem) from None
 
@@ -68,9 +73,8 @@ def gather(folder: Path, manifest: dict[str, Any]) -> None:
     """All processes' records in one file, in an order that does not depend on how they were made."""
     settings = manifest["settings"]
     probes, tasks = settings["probes"], {name: place for place, name in enumerate(settings["tasks"])}
-    unique = {key_of(record): record for record in _read_all_records(folder)}
     records = sorted(
-        unique.values(),
+        _read_all_records(folder, manifest),
         key=lambda r: (
             *(probes.index(r["probe"]), tasks.get(r["task"], len(tasks)), r["task"], r["point"]),
             condition_order(r["condition"]),
@@ -83,7 +87,7 @@ def gather(folder: Path, manifest: dict[str, Any]) -> None:
 
 
 def write_manifest(folder: Path, manifest: dict[str, Any]) -> None:
-    _write(folder, MANIFEST, [json.dumps(manifest, indent=2, ensure_ascii=False) + "\n"])
+    _write(folder, MANIFEST, [to_json(manifest, indent=2) + "\n"])
 
 
 def _file_name(rank: int) -> str:
@@ -95,7 +99,7 @@ def _record_files(folder: Path) -> list[Path]:
 
 
 def _line(record: Record) -> str:
-    return json.dumps(record, ensure_ascii=False) + "\n"
+    return to_json(record) + "\n"
 
 
 def _write(folder: Path, name: str, parts: Iterable[str]) -> None:
@@ -113,14 +117,16 @@ def _cannot_write(folder: Path, problem: OSError) -> UserError:
 
 def _read_manifest(folder: Path) -> dict[str, Any]:
     try:
-        manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
+        manifest = parse_json((folder / MANIFEST).read_text(encoding="utf-8"))
     except OSError:
         raise UserError(f"{folder} is not a run folder: it has no readable {MANIFEST}") from None
-    except (json.JSONDecodeError, UnicodeDecodeError):
-        raise UserError(f"{folder / MANIFEST} is not JSON; remove the folder and run diagnose again") from None
-    whole = isinstance(manifest, dict) and {"model", "settings", "versions", "complete", "notes"} <= manifest.keys()
-    if not whole or not manifest["settings"] or not manifest["model"]:
-        raise UserError(f"{folder / MANIFEST} is not a manifest of maskwise diagnose")
+    except ValueError as problem:
+        raise UserError(
+            f"{folder / MANIFEST} is not JSON ({problem}); remove the folder and run diagnose again"
+        ) from None
+    wrong = problem_of_manifest(manifest)
+    if wrong:
+        raise UserError(f"{folder / MANIFEST} is not a manifest of maskwise diagnose: {wrong}")
     return manifest
 
 
@@ -138,31 +144,83 @@ def _refuse_other_settings(folder: Path, found: dict[str, Any], wanted: dict[str
 
 def _as_stored(value: Any) -> Any:
     """Tuples come back from JSON as lists."""
-    return json.loads(json.dumps(value))
+    return parse_json(to_json(value))
 
 
 def _short(value: Any) -> str:
-    text = json.dumps(value, ensure_ascii=False)
+    text = to_json(value)
     return text if len(text) <= 60 else text[:57] + "..."
 
 
-def _read_all_records(folder: Path) -> list[Record]:
-    return [record for file in _record_files(folder) for record in _read_records(file)]
+def _read_all_records(folder: Path, manifest: dict[str, Any]) -> list[Record]:
+    """Every record once. A process that was killed while files were gathered leaves equal records in two of them."""
+    reader = _Reader(manifest)
+    with uncollected():
+        for file in _record_files(folder):
+            reader.read(file)
+    return reader.records
 
 
-def _read_records(file: Path) -> Sequence[Record]:
-    """The records of one file. A last line without its end was torn by a kill and is left out."""
+@contextmanager
+def uncollected() -> Iterator[None]:
+    """Without the garbage collector, which looks through a million records again and again and finds no cycle."""
+    running = gc.isenabled()
+    gc.disable()
     try:
-        lines = file.read_text(encoding="utf-8", errors="replace").split("\n")
-    except OSError as problem:
-        raise UserError(f"cannot read {file}: {problem.strerror}") from None
-    records = []
-    for number, line in enumerate(lines[:-1], start=1):
+        yield
+    finally:
+        if running:
+            gc.enable()
+
+
+class _Reader:
+    """Reads record files and checks every line. Equal texts and conditions are kept once: a run may have a million."""
+
+    def __init__(self, manifest: dict[str, Any]) -> None:
+        self.model = manifest["model"]["name"]
+        self.probes = frozenset(manifest["settings"]["probes"])
+        self.records: list[Record] = []
+        self.conditions: dict[tuple[Any, ...], Condition] = {}
+        self.points: dict[tuple[str, str, int], set[int]] = defaultdict(set)
+        self.places: dict[Any, int] | None = None  # of each key among the records, made when one comes again
+
+    def read(self, file: Path) -> None:
+        """A last line without its end was torn by a kill and is left out."""
         try:
-            record = json.loads(line)
-        except json.JSONDecodeError:
-            record = None
-        if not isinstance(record, dict) or not all(name in record for name in FIELDS):
-            raise UserError(f"{file} line {number} is not a record of maskwise diagnose; remove the line to go on")
-        records.append(record)
-    return records
+            with file.open("rb") as lines:
+                for number, line in enumerate(lines, start=1):
+                    if line.endswith(b"\n"):
+                        self._take(file, number, line)
+        except OSError as problem:
+            raise UserError(f"cannot read {file}: {problem.strerror}") from None
+
+    def _take(self, file: Path, number: int, line: bytes) -> None:
+        try:
+            record = parse_json(line.decode("utf-8"))
+        except ValueError as reason:
+            raise _bad_line(file, number, f"it is not JSON ({reason})") from None
+        problem = problem_of_record(record, self.model, self.probes)
+        if problem:
+            raise _bad_line(file, number, problem)
+        for name in ("model", "probe", "task", "predicted", "answer"):
+            record[name] = sys.intern(record[name])
+        condition = record["condition"]
+        same = tuple((name, value, type(value)) for name, value in condition.items())  # 1, 1.0 and true are equal
+        condition = record["condition"] = self.conditions.setdefault(same, condition)
+        asked = self.points[record["probe"], record["task"], id(condition)]
+        if record["point"] not in asked:
+            asked.add(record["point"])
+            self.records.append(record)
+        elif record != self._first_like(record):
+            raise _bad_line(file, number, "its question was answered before, in another way")
+
+    def _first_like(self, record: Record) -> Record:
+        if self.places is None:
+            self.places = {}
+        for place in range(len(self.places), len(self.records)):
+            self.places.setdefault(key_of(self.records[place]), place)
+        return self.records[self.places[key_of(record)]]
+
+
+def _bad_line(file: Path, number: int, problem: str) -> UserError:
+    return UserError(f"{file} line {number} is not a record of this run: {problem}; remove the line to go on")

@@ -15,9 +15,6 @@ Condition = dict[str, int | float | str]
 Record = dict[str, Any]
 Key = tuple[str, str, int, str]
 
-FIELDS = ("model", "probe", "task", "point", "condition", "masks", "predicted", "answer", "correct", "confidence",
-          "entropy", "nll")  # fmt: skip
-
 
 def still_to_ask(
     probe: str, task: str, points: Sequence[int], conditions: Sequence[Condition], done: Collection[Key]

@@ -328,11 +328,12 @@ def _legend_columns(order: list[str], width: float) -> int:
 
 def _legend(figure: "Figure", axes: Sequence["Axes"], order: list[str], width: float) -> None:
     """One legend for all panels."""
-    found = {name: handle for axis in axes for handle, name in zip(*axis.get_legend_handles_labels(), strict=True)}
+    # Not get_legend_handles_labels: to matplotlib a name that begins with _ is one to leave out.
+    found = {str(line.get_label()): line for axis in axes for line in axis.get_lines() if line.get_label()}
     lines = [name for name in order if name] + [name for name in found if name not in order]
     figure.legend(
         [found[name] for name in lines],
-        [pretty(name) for name in lines],
+        [f" {pretty(name)}" if name.startswith("_") else pretty(name) for name in lines],
         loc="outside upper left",
         ncols=_legend_columns(order, width),
         frameon=False,

@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Any
 
 from markupsafe import Markup
-from rich.console import Console
 from rich.progress import track
 
 from maskwise.errors import UserError
+from maskwise.files import refuse_links, replace_file
 from maskwise.models.families import FAMILIES
 from maskwise.probes.section import Measure, Section
 from maskwise.report import figures
@@ -17,12 +17,13 @@ from maskwise.report.comparison import Row
 from maskwise.report.finding import CAPTION, finding
 from maskwise.report.panels import in_order, panels
 from maskwise.report.published import PUBLISHED_HEAD, published_rows, setting_in_words
-from maskwise.report.readings import Reading, differing_settings
+from maskwise.report.readings import Reading, differing_settings, records_as_strangers_wrote_them
 from maskwise.report.sections import sections_for
 from maskwise.report.sentences import opening, what_this_run_shows
 from maskwise.report.templates import render
 from maskwise.report.tiles import Tile, tiles_of
 from maskwise.scoring.numbers import between, nats_between, number, percent, points_between
+from maskwise.terminal import open_console
 
 KINDS = {family.name: family.title for family in FAMILIES}
 
@@ -33,13 +34,15 @@ def write_page(readings: Sequence[Reading], out: Path, changes: Sequence[Row] = 
     Everything is drawn before anything is written, and the page comes last: it never names what is not there.
     `changes` are the rows of a comparison (comparison.py) with the first run.
     """
-    page, drawings = build(readings, changes)
+    with records_as_strangers_wrote_them([reading.folder for reading in readings]):
+        page, drawings = build(readings, changes)
     path = out / "report.html"
     try:
+        refuse_links(out)
         (out / "figures").mkdir(parents=True, exist_ok=True)
         for name, content in drawings.items():
-            (out / "figures" / name).write_bytes(content)
-        path.write_text(page, encoding="utf-8")
+            replace_file(out / "figures" / name, content)
+        replace_file(path, [page])
     except OSError as problem:
         raise UserError(
             f"cannot write the report into {out}: {problem.strerror}; name another folder with --out"
@@ -58,7 +61,7 @@ def build(readings: Sequence[Reading], changes: Sequence[Row] = ()) -> tuple[str
     drawings: dict[str, bytes] = {}
     shown: list[dict[str, Any]] = []
     chosen = sections_for(readings)
-    for probe, section in track(chosen, "Drawing", console=Console(stderr=True), transient=True):
+    for probe, section in track(chosen, "Drawing", console=open_console(stderr=True), transient=True):
         view, files = _section_view(probe, section, readings, f"p{len(shown)}")
         shown.append(view)
         drawings |= files

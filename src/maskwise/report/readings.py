@@ -2,7 +2,8 @@
 
 import re
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ from maskwise.errors import UserError
 from maskwise.probes import PROBES
 from maskwise.probes.probe import Probe
 from maskwise.probes.summary import summarise, unknown_probe
-from maskwise.records.folder import Run, read_run
+from maskwise.records.folder import Run, read_run, uncollected
 from maskwise.report.figures import pretty
 
 LONGEST_LABEL = 48
@@ -59,6 +60,28 @@ class Reading:
         return next((probe for probe in self.probes if probe.name == name), unknown_probe(name))
 
 
+@contextmanager
+def records_as_strangers_wrote_them(folders: Sequence[Path]) -> Iterator[None]:
+    """Probes trust the conditions and the evidence of their own records; those of a stranger's folder may lack any."""
+    try:
+        yield
+    except (
+        LookupError,
+        TypeError,
+        ValueError,
+        AttributeError,
+        ArithmeticError,
+        RuntimeError,
+        StopIteration,
+    ) as problem:
+        listed = ", ".join(map(str, folders))
+        reason = f"{type(problem).__name__}: {problem}".splitlines()[0]
+        raise UserError(
+            f"{listed}: the records do not hold what their probes measure ({reason}); if maskwise wrote them, this is "
+            "a bug of ours: please report it"
+        ) from problem
+
+
 def read_all(folders: Sequence[Path], probes: Sequence[Probe] = PROBES) -> list[Reading]:
     """Reads each folder once, in the order given."""
     if not folders:
@@ -71,10 +94,11 @@ def read_all(folders: Sequence[Path], probes: Sequence[Probe] = PROBES) -> list[
     labels = distinct_labels(
         [(_told_name(run.manifest["model"]), folder) for run, folder in zip(runs, unique, strict=True)]
     )
-    return [
-        Reading(label, run, summarise(run, probes), count_asked(run.records), probes)
-        for label, run in zip(labels, runs, strict=True)
-    ]
+    readings = []
+    for label, run in zip(labels, runs, strict=True):
+        with uncollected(), records_as_strangers_wrote_them([run.folder]):
+            readings.append(Reading(label, run, summarise(run, probes), count_asked(run.records), probes))
+    return readings
 
 
 def count_asked(records: Sequence[dict[str, Any]]) -> dict[str, Asked]:

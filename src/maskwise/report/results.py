@@ -1,6 +1,5 @@
 """Results that are not runs (toy, cures): JSON, a figure, and a page of one file, in a folder."""
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -8,11 +7,14 @@ from typing import Any
 
 from markupsafe import Markup
 from rich.table import Table
+from rich.text import Text
 
 from maskwise.errors import UserError
+from maskwise.files import replace_file, to_json
 from maskwise.report import figures
 from maskwise.report.bars import Chart
 from maskwise.report.templates import render
+from maskwise.terminal import one_line
 
 
 @dataclass(frozen=True)
@@ -33,7 +35,7 @@ class Result:
         for place, name in enumerate(self.head):
             table.add_column(name, justify="right" if place else "left", no_wrap=place > 0, overflow="fold")
         for row in self.rows:
-            table.add_row(*row)
+            table.add_row(*(Text(one_line(cell)) for cell in row))
         return table
 
 
@@ -51,10 +53,10 @@ def write_result(folder: Path, summary: dict[str, Any], result: Result) -> Path:
     svg, png = result.chart.files()
     page = folder / f"{result.name}.html"
     try:
-        (folder / f"{result.name}.json").write_text(json.dumps(summary, indent=2) + "\n", encoding="utf-8")
-        (folder / f"{result.name}.svg").write_text(svg, encoding="utf-8")
-        (folder / f"{result.name}.png").write_bytes(png)
-        page.write_text(_page(result), encoding="utf-8")
+        replace_file(folder / f"{result.name}.json", [to_json(summary, indent=2), "\n"])
+        replace_file(folder / f"{result.name}.svg", [svg])
+        replace_file(folder / f"{result.name}.png", png)
+        replace_file(page, [_page(result)])
     except OSError as problem:
         raise _cannot_write(folder, problem) from None
     return page

@@ -3,7 +3,6 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
@@ -14,6 +13,7 @@ from maskwise.report.published import PUBLISHED_HEAD, PUBLISHED_TITLE, published
 from maskwise.report.readings import Reading
 from maskwise.report.sentences import meaning_of, nothing_differed, precision_in_words, verdict_number
 from maskwise.scoring.numbers import between, number, parts_in_words, percent, score_interval, score_value
+from maskwise.terminal import one_line, open_console
 
 BAR = 20
 NATS = {
@@ -24,10 +24,11 @@ NATS = {
 
 
 def print_summary(reading: Reading) -> None:
-    """On standard output. Names come from data, so they are printed as they are and never read as markup."""
-    console, summary = Console(highlight=False), reading.summary
+    """On standard output. Names come from data: they are never read as markup, nor obeyed by the terminal."""
+    console, summary = open_console(), reading.summary
     planted = reading.manifest["model"].get("planted")
-    console.print(Text(f"\n{summary['model']}", style="bold"), Text(f"({planted}: planted)" if planted else ""))
+    told = one_line(summary["model"]) + (f" ({one_line(planted)}: planted)" if planted else "")
+    console.print(Text(f"\n{told}", style="bold"))
     console.print(_scores(reading))
     if "precision" in summary:
         console.print(Text(precision_in_words(summary)))
@@ -40,7 +41,7 @@ def print_summary(reading: Reading) -> None:
         elif short:
             console.print(_curve(name, short))
         elif entries:
-            console.print(Text(f"{name}: {len(entries)} values, drawn in the report", style="dim"))
+            console.print(Text(f"{one_line(name)}: {len(entries)} values, drawn in the report", style="dim"))
     for probe in reading.probes:
         for table in probe.tables(summary) if probe.tables is not None else []:
             console.print(_text_table(table))
@@ -88,14 +89,16 @@ def _text_table(found: TextTable, names: int = 1) -> Table:
     """The first `names` columns are text, the others numbers."""
     table = _table(found.title)
     for place, name in enumerate(found.head):
-        table.add_column(Text(name), justify="left" if place < names else "right")
+        table.add_column(Text(one_line(name)), justify="left" if place < names else "right")
     for row in found.rows:
-        table.add_row(*map(Text, row))
+        table.add_row(*(Text(one_line(cell)) for cell in row))
     return table
 
 
 def _table(title: str) -> Table:
-    return Table(title=Text(title, style="bold"), title_justify="left", box=None, pad_edge=False, header_style="dim")
+    return Table(
+        title=Text(one_line(title), style="bold"), title_justify="left", box=None, pad_edge=False, header_style="dim"
+    )
 
 
 def _curve(probe: str, entries: list[dict[str, Any]]) -> Table:
@@ -108,7 +111,7 @@ def _curve(probe: str, entries: list[dict[str, Any]]) -> Table:
     title = ", ".join([probe, *(f"{key} {entries[0]['condition'][key]}" for key in fixed)])
     table = _table(title)
     for key in keys:
-        table.add_column(Text(key))
+        table.add_column(Text(one_line(key)))
     more = [*(NATS[key] for key in nats), *(["measured"] if with_evidence else [])]
     for name in ["masks", "n", "accuracy", "95 % interval", *more]:
         table.add_column(name, justify="right", no_wrap=True)
@@ -117,7 +120,7 @@ def _curve(probe: str, entries: list[dict[str, Any]]) -> Table:
         accuracy = entry["accuracy"]
         bar = 0 if accuracy is None or len(nats) > 1 else round(BAR * accuracy)  # with three columns of nats: no room
         table.add_row(
-            *(Text(str(entry["condition"].get(key, ""))) for key in keys),
+            *(Text(one_line(entry["condition"].get(key, ""))) for key in keys),
             str(entry["masks"]),
             str(entry["n"]),
             percent(accuracy, 1),
@@ -134,7 +137,7 @@ def print_changes(labels: Sequence[str], rows: Sequence[Row]) -> None:
     table = Table(box=None, pad_edge=False, header_style="dim")
     changed = ["change"] if len(labels) == 2 else [f"change: {label}" for label in labels[1:]]
     for name in ("", *labels, *changed):
-        table.add_column(Text(name))
+        table.add_column(Text(one_line(name)))
     for row in rows:
         table.add_row(row.name, *(Text(value, style="bold") for value in row.values), *map(Text, row.changes))
-    Console(highlight=False).print(table)
+    open_console().print(table)

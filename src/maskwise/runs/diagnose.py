@@ -47,12 +47,15 @@ def diagnose(
     data: Mapping[str, Dataset] | None = None,
     command: str | None = None,
     probes: Sequence[Probe] = PROBES,
+    exact: bool = False,
 ) -> Path:
     """Runs the probes, or what is missing of them, and returns the run folder.
 
     Whatever settings and the first prompts of each kind tell is refused before anything is written; a longer prompt
     further on, when its turn comes. `words` and `text` default to our own; the probes over data sets run on those in
     `data`. `command` is the command line that asks the same, for the manifest. `probes` are those that can be named.
+    `exact`: one prompt per forward pass, whose shape then depends on that prompt alone, so that records are the same
+    to the last byte whatever was asked before, in how many processes and with how many interruptions.
     """
     check(settings, probes)
     if model.tokenizer is None:
@@ -72,10 +75,13 @@ def diagnose(
     shorter = "" if settings.preset == "quick" else "use --quick (shorter prompts) or "
     for unit in units:
         check_fit(model, list(unit.items(unit.points[:1], set())), shorter)
+    if exact and batch_tokens is not None:
+        raise UserError("--exact asks one prompt at a time: leave --batch-tokens out")
     manifest = new_manifest(setup, command)
+    manifest["settings"] |= {"exact": True} if exact else {}  # not mixed with records of batches
     folder = out or Path("runs") / folder_name(manifest)
     further = None if settings.precision is None else partial(second_stage, setup, asked, settings.precision)
-    run_units(model, units, folder, manifest, batch_budget(model, batch_tokens), further)
+    run_units(model, units, folder, manifest, 1 if exact else batch_budget(model, batch_tokens), further)
     return folder
 
 

@@ -4,6 +4,7 @@ Under torchrun every process takes each n-th test point. What is recorded does n
 the batch size or interruptions.
 """
 
+import math
 import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ import torch.distributed as dist
 
 from maskwise.errors import UserError
 from maskwise.models.base import Model
+from maskwise.models.finite import refuse_nonfinite_rows
 from maskwise.probes.answers.plain import DIGITS, Answer, ask
 from maskwise.probes.probe import Answerer, Item
 from maskwise.records.folder import append
@@ -97,6 +99,9 @@ def record_items(
         same.setdefault(item.prompt, []).append(item)
     prompts = sorted(same, key=lambda prompt: -len(prompt.ids))
     for first, answers in batches(prompts, budget, lambda some: answering(model, some)):
+        for prompt, found in zip(prompts[first:], answers, strict=False):
+            if not all(math.isfinite(value) for value in (found.confidence, found.entropy, found.nll)):
+                refuse_nonfinite_rows(model, prompt.ids, f"a prompt of the probe {same[prompt][0].key[0]}")
         asked = [
             (item, found)
             for prompt, found in zip(prompts[first : first + len(answers)], answers, strict=True)

@@ -18,7 +18,7 @@ from typing import Any
 
 from maskwise.errors import UserError
 from maskwise.tasks.labelled import Labelled
-from maskwise.tasks.tables import read_rows
+from maskwise.tasks.tables import broken, read_rows
 
 TWO_OPTIONS = re.compile(r"^(?P<lead>.+),\s*(?P<first>[^,?]+?),?\s+or\s+(?P<second>[^,?]+?)\s*\?$")
 SYSTEM = "Which of the following answers is true? Respond with [A] or [B]."
@@ -32,10 +32,13 @@ def read_hotpotqa(path: Path) -> list[Labelled]:
     if path.is_dir():
         raise UserError(f"{path} is a folder: give one file of HotpotQA")
     found: list[Labelled] = []
-    for _, entry in read_rows(path):
+    for number, entry in read_rows(path):
         if not set(FIELDS) <= entry.keys():
             raise UserError(f"{path} is not HotpotQA's published form: a list of objects with {', '.join(FIELDS)}")
-        exercise = two_option_question(entry, swapped=len(found) % 2 == 1)
+        try:
+            exercise = two_option_question(entry, swapped=len(found) % 2 == 1)
+        except (TypeError, ValueError, AttributeError, LookupError):
+            raise broken(path, number, "an entry of HotpotQA as published") from None
         if exercise is not None:
             found.append(exercise)
     if not found:

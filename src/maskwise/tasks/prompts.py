@@ -12,6 +12,7 @@ from itertools import accumulate
 from typing import Any, Literal
 
 from maskwise.errors import UserError
+from maskwise.models.chat import render_chat
 from maskwise.tasks.episodes import LETTERS, Exercise, Question, render
 
 Place = Literal["right", "middle", "left"]
@@ -248,7 +249,7 @@ def _chat_text(tokenizer: Any, questions: Sequence[Exercise], asked: int, system
         for turn in turns
         for role, said in zip(("user", "assistant"), turn, strict=True)
     ]
-    text = tokenizer.apply_chat_template(messages, tokenize=False)
+    text = render_chat(tokenizer, messages)
     end = 0
     starts: list[int] = []
     answers_at: list[int] = []

@@ -2,13 +2,13 @@
 
 import csv
 import io
-import json
 from collections.abc import Iterator, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from maskwise.errors import UserError
+from maskwise.files import parse_json
 
 SUFFIXES = (".tsv", ".txt", ".csv", ".jsonl", ".json", ".parquet")
 
@@ -79,15 +79,15 @@ def _objects(file: Path) -> Iterator[Row]:
     text = read_text_leniently(file)
     if file.suffix == ".json":
         try:
-            rows = list(enumerate(json.loads(text), start=1))
-        except (json.JSONDecodeError, TypeError):
+            rows = list(enumerate(parse_json(text), start=1))
+        except (ValueError, TypeError):
             raise UserError(f"{file} is not a JSON list of objects") from None
     else:
         rows = []
         for number, line in enumerate(text.rstrip("\n").split("\n"), start=1):
             try:
-                rows.append((number, json.loads(line)))
-            except json.JSONDecodeError:
+                rows.append((number, parse_json(line)))
+            except ValueError:
                 raise broken(file, number, "one JSON object") from None
     for number, row in rows:
         if not isinstance(row, dict):

@@ -6,7 +6,7 @@ from importlib import resources
 from pathlib import Path
 
 from maskwise.errors import UserError
-from maskwise.files import read_text
+from maskwise.files import read_json
 
 CATEGORIES = (
     "animal",
@@ -56,10 +56,7 @@ def split_words(words: Words, held_out: float = 0.5) -> tuple[Words, Words]:
 
 
 def _read_lists(path: Path) -> Words:
-    try:
-        content = json.loads(read_text(path, "word lists are a JSON object of lists"))
-    except json.JSONDecodeError as problem:
-        raise UserError(f"{path} line {problem.lineno} is not JSON ({problem.msg})") from None
+    content = read_json(path, "word lists are a JSON object of lists")
     if not isinstance(content, dict):
         raise UserError(f'{path} must hold one JSON object of lists, like {{"animal": ["ant", ...]}}')
     if "color" in content:

@@ -1,15 +1,15 @@
 """The folder of a tuning run: what is in it, which checkpoints can be resumed, and saves that fail in one line.
 
 settings.json                  every setting, the data's hash, versions; written first
-checkpoints/checkpoint-STEP/   the Trainer's state; resumable only when complete.json is in it, written last
+checkpoints/checkpoint-STEP/   the Trainer's state; resumable only when complete.json, written last, vouches for it
 adapter_*, result.json         the adapter (or a whole checkpoint) and the figures; written at the end
 """
 
 import errno
-import json
+import hashlib
 import pickle
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -18,32 +18,45 @@ import torch
 from safetensors import SafetensorError
 
 from maskwise.errors import UserError
-from maskwise.files import refuse_occupied, replace_file
+from maskwise.files import parse_json, partial_of, read_json, refuse_occupied, replace_file, to_json
 
 MARKER = "complete.json"
 LITTLE_ROOM = 1 << 20  # bytes; a write that fails with less than this free failed because the disk is full
 
 
 def write_json(path: Path, value: Any) -> None:
-    replace_file(path, [json.dumps(value, indent=2, ensure_ascii=False)])
+    replace_file(path, [to_json(value, indent=2)])
 
 
 def refuse_other_run(out: Path, description: dict[str, Any]) -> None:
     """`out` must be new, empty, or hold a run of exactly this description."""
     stored = out / "settings.json"
     if not stored.exists():
-        return refuse_occupied(out)
+        # A kill while the first file was written leaves its first half, and nothing else.
+        begun = out.is_dir() and [file.name for file in out.iterdir()] == [partial_of(stored).name]
+        return None if begun else refuse_occupied(out)
     try:
-        before = _flat(json.loads(stored.read_text(encoding="utf-8"))["identity"])
-    except (ValueError, KeyError, TypeError, AttributeError):
+        before = _flat(read_json(stored, "choose another --out")["identity"])
+    except (KeyError, TypeError, AttributeError, RecursionError):
         raise UserError(f"{stored} is not what a tuning run wrote: choose another --out") from None
-    now = _flat(json.loads(json.dumps(description)))
+    now = _flat(parse_json(to_json(description)))
     for name in sorted(before.keys() | now.keys()):
         if before.get(name) != now.get(name):
             raise UserError(
                 f"{out} holds a run with other settings ({name} is {before.get(name)} there and {now.get(name)} here): "
                 "choose another --out, or use the same settings to resume it"
             )
+
+
+def refuse_other_base(out: Path, base: str) -> None:
+    """A run goes on only with the weights, the configuration and the tokenizer it began with."""
+    stored = out / "settings.json"
+    before = read_json(stored, "choose another --out") if stored.exists() else {}
+    if isinstance(before, dict) and before.get("base", base) != base:
+        raise UserError(
+            f"{out} holds a run on another model of this name (fingerprint {before['base']} there and {base} here: "
+            "other weights, dtype, configuration or tokenizer): choose another --out"
+        )
 
 
 def _flat(value: dict[str, Any], prefix: str = "") -> dict[str, Any]:
@@ -55,6 +68,42 @@ def _flat(value: dict[str, Any], prefix: str = "") -> dict[str, Any]:
 
 def checkpoint_step(folder: Path) -> int:
     return int(folder.name.rsplit("-", 1)[1])
+
+
+def vouch(checkpoint: Path, step: int) -> None:
+    """Writes the marker: the size and the SHA-256 of every file of a checkpoint."""
+    files = sorted(file for file in checkpoint.rglob("*") if file.is_file() and file.name != MARKER)
+    sums = {file.relative_to(checkpoint).as_posix(): _size_and_sum(file) for file in files}
+    write_json(checkpoint / MARKER, {"step": step, "files": sums})
+
+
+def _size_and_sum(file: Path) -> list[int | str]:
+    with file.open("rb") as opened:
+        return [file.stat().st_size, hashlib.file_digest(opened, "sha256").hexdigest()]
+
+
+def damage_of(checkpoint: Path) -> str | None:
+    """What is wrong with a checkpoint, in words; None where every file is what its marker vouches for."""
+    try:
+        files = read_json(checkpoint / MARKER, "")["files"]
+        for name, wanted in files.items():
+            if not (checkpoint / name).is_file():
+                return f"{name} is missing"
+            if _size_and_sum(checkpoint / name) != wanted:
+                return f"{name} is not what was saved"
+    except (UserError, LookupError, TypeError, AttributeError, OSError):
+        return f"{MARKER} vouches for no files"
+    return None
+
+
+def newest_whole(folder: Path, skipped: Callable[[str], None]) -> Path | None:
+    """The newest checkpoint whose files are all as they were saved; `skipped` is told of each newer one."""
+    for checkpoint in reversed(complete_checkpoints(folder)):
+        damage = damage_of(checkpoint)
+        if damage is None:
+            return checkpoint
+        skipped(f"{checkpoint} is not used: {damage}")
+    return None
 
 
 def complete_checkpoints(folder: Path) -> list[Path]:

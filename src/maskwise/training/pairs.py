@@ -7,17 +7,16 @@ end-of-turn token.
 
 import hashlib
 import io
-import json
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from jinja2 import TemplateError
-
 from maskwise.errors import UserError
+from maskwise.files import parse_json
 from maskwise.models.base import Model
+from maskwise.models.chat import render_chat
 from maskwise.models.tokens import TURN_ENDS
 
 JSON_SUFFIXES = (".jsonl", ".ndjson", ".json")
@@ -102,8 +101,8 @@ def end_of_turn(model: Model) -> int:
     tokenizer = model.tokenizer
     if tokenizer.chat_template:
         said = "maskwise"
-        text = tokenizer.apply_chat_template(_turns(said, said), tokenize=False)
-        after = tokenizer(text[text.rindex(said) + len(said) :], add_special_tokens=False)["input_ids"]
+        text = render_chat(tokenizer, _turns(said, said))
+        after = tokenizer(text[text.rfind(said) + len(said) :], add_special_tokens=False)["input_ids"]
         if after and after[0] in tokenizer.all_special_ids:
             return int(after[0])
     vocabulary = tokenizer.get_vocab()
@@ -151,8 +150,8 @@ def _json_entries(path: Path, lines: Sequence[str]) -> list[Entry]:
             continue
         where = f"{path} line {number}"
         try:
-            content = json.loads(line)
-        except json.JSONDecodeError as problem:
+            content = parse_json(line)
+        except ValueError as problem:
             raise UserError(f"{where} is not valid JSON ({problem}): correct or delete it") from None
         _check_form(content, where)
         entries.append(Entry(where, content))
@@ -224,10 +223,7 @@ def _from_messages(messages: Sequence[dict[str, str]], tokenizer: Any, where: st
     """The last message is the answer; everything before it is the prompt, with the assistant's turn opened."""
     if not tokenizer.chat_template:
         raise UserError(f"{where}: the tokenizer has no chat template; write prompt and answer instead of messages")
-    try:
-        prompt = tokenizer.apply_chat_template(messages[:-1], tokenize=False, add_generation_prompt=True)
-    except TemplateError as problem:
-        raise UserError(f"{where}: the chat template refuses these turns ({problem})") from None
+    prompt = render_chat(tokenizer, messages[:-1], f"{where}: the chat template", add_generation_prompt=True)
     return _Text(prompt, messages[-1]["content"], True, where)
 
 

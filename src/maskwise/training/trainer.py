@@ -17,10 +17,12 @@ from transformers.trainer_callback import PrinterCallback
 from maskwise.diffusion import Views, mask_agnostic_call
 from maskwise.errors import UserError
 from maskwise.models.base import Model
+from maskwise.models.finite import nonfinite_weights
 from maskwise.progress import progress_bar
+from maskwise.terminal import one_line, open_console
 from maskwise.training.dataset import Collator, NoisedPairs
 from maskwise.training.evaluation import measure
-from maskwise.training.folder import MARKER, checkpoint_step, complete_checkpoints, keep_newest, saving, write_json
+from maskwise.training.folder import checkpoint_step, complete_checkpoints, keep_newest, saving, vouch, write_json
 from maskwise.training.settings import TuneSettings
 from maskwise.training.weights import load_trained_weights, save_trained_weights, trained_weights
 
@@ -86,9 +88,13 @@ class TuneTrainer(Trainer):
         views = [{name: value.tolist() for name, value in vars(view).items()} for view in inputs["views"]]
         micro, pairs = inputs["micro"], inputs["pairs"]
         write_json(where, {"loss": str(float(loss)), "micro_batch": micro, "pairs": pairs, "views": views})
+        spoiled = nonfinite_weights(self.tuned.net)
+        remedy = "lower --learning-rate or look at those pairs"
+        if spoiled:
+            remedy = f"the weights themselves are not finite by now, first {spoiled[0]}; {remedy}"
         raise UserError(
             f"the loss became {float(loss)} at step {self.state.global_step + 1} (micro-batch {micro}); its batch is "
-            f"in {where}, {self.what_is_kept()}: lower --learning-rate or look at those pairs"
+            f"in {where}, {self.what_is_kept()}: {remedy}"
         )
 
     def log(self, logs: dict[str, float], *rest: Any) -> None:
@@ -111,6 +117,11 @@ class TuneTrainer(Trainer):
 
     # Checkpoints
 
+    def tell(self, line: str) -> None:
+        """One line on standard error, by one process."""
+        if self.args.should_save:
+            open_console(stderr=True).print(f"maskwise: {one_line(line)}", markup=False, soft_wrap=True)
+
     def what_is_kept(self) -> str:
         complete = complete_checkpoints(self.checkpoints)
         if not complete:
@@ -132,7 +143,7 @@ class TuneTrainer(Trainer):
             super()._save_checkpoint(model, trial)
             self.accelerator.wait_for_everyone()
             if self.args.should_save:
-                write_json(folder / MARKER, {"step": self.state.global_step})
+                vouch(folder, self.state.global_step)
         if self.args.should_save:
             keep_newest(folder.parent, self.settings.keep)
 

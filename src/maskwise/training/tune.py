@@ -1,11 +1,11 @@
 """`maskwise tune`: pairs -> noised answers -> two views -> one ragged batch -> fused CE + TV -> adapter."""
 
-import json
 import os
 from contextlib import ExitStack
 from dataclasses import asdict
 from importlib.metadata import version
 from importlib.util import find_spec
+from math import isfinite
 from pathlib import Path
 from typing import Any
 
@@ -16,17 +16,21 @@ from transformers.utils import logging
 
 from maskwise import __version__
 from maskwise.errors import UserError
-from maskwise.files import only_user_of
+from maskwise.files import only_user_of, read_json, refuse_links
 from maskwise.models.base import Model
+from maskwise.models.fingerprint import fingerprint
+from maskwise.models.finite import refuse_nonfinite_rows
 from maskwise.models.locations import locate_checkpoint
 from maskwise.models.opening import open as open_model
 from maskwise.models.opening import pick_device
 from maskwise.randomness import LAW, torch_generator
+from maskwise.terminal import one_line
 from maskwise.training.dataset import Collator, NoisedPairs
 from maskwise.training.evaluation import held_out_views, measure
 from maskwise.training.folder import (
-    complete_checkpoints,
     drop_incomplete,
+    newest_whole,
+    refuse_other_base,
     refuse_other_run,
     refuse_unreadable,
     saving,
@@ -47,6 +51,7 @@ def tune(
     device: str | None = None,
     tensorboard: bool | None = None,
     callbacks: list[TrainerCallback] | None = None,
+    check_weights: bool = True,
 ) -> dict[str, Any]:
     """Tunes a model on a data file and writes the adapter, or the whole model, and every setting into `out`.
 
@@ -68,14 +73,16 @@ def tune(
         refuse_other_run(out, identity)
     processes.wait_for_everyone()
     if (out / "result.json").exists():
-        return json.loads((out / "result.json").read_text(encoding="utf-8"))
+        return read_json(out / "result.json", "choose another --out")
     with_tensorboard = _tensorboard(tensorboard)
     # A step of the usual size is less than half a unit in the last place of most half-precision weights.
-    model = open_model(name, "float32" if settings.full and dtype == "auto" else dtype, processes.device)
+    wider = "float32" if settings.full and dtype == "auto" else dtype
+    model = open_model(name, wider, processes.device, check_weights=check_weights)
     if model.mask_id is None:
         raise UserError(
             f"{name} is autoregressive and has no mask token: turn it into a diffusion model first (convert)"
         )
+    base = fingerprint(model)
     pairs = tokenize_pairs(data_file, model, settings.context, settings.text_piece)
     del data_file  # its texts are not needed while the model is trained
     held_out, training = split(pairs.kept, settings)
@@ -94,12 +101,17 @@ def tune(
             with saving(out / "settings.json", "nothing was begun"):
                 out.mkdir(parents=True, exist_ok=True)
             held.enter_context(only_user_of(out))
-            begin(out, {"identity": identity, "counts": counts, "versions": _versions()})
+            refuse_links(out)
+            refuse_links(out / "checkpoints")
+            refuse_other_base(out, base)
+            begin(out, {"identity": identity, "base": base, "counts": counts, "versions": _versions()})
         processes.wait_for_everyone()
         views = held_out_views(held_out, settings, model.mask_id)
         trainer = make_trainer(model, training, settings, out, views, locate_checkpoint(name)[0])
         with torch.autocast(model.device.type, torch.bfloat16, enabled=trainer.args.bf16):  # as it is measured after
             before = measure(model, model, views) if views else None
+        if before is not None and not isfinite(before["ce"]):
+            refuse_nonfinite_rows(model, training[0].prompt, "the held-out pairs, before the first step,")
         for callback in callbacks or []:
             trainer.add_callback(callback)
         if with_tensorboard and trainer.is_world_process_zero():
@@ -116,9 +128,8 @@ def begin(out: Path, description: dict[str, Any]) -> None:
 
 
 def train(trainer: TuneTrainer, out: Path) -> None:
-    """Resumes from the newest complete checkpoint, or starts from the beginning."""
-    checkpoints = complete_checkpoints(out / "checkpoints")
-    newest = checkpoints[-1] if checkpoints else None
+    """Resumes from the newest whole checkpoint, or starts from the beginning."""
+    newest = newest_whole(out / "checkpoints", trainer.tell)
     if newest is not None:
         refuse_unreadable(newest)
     try:
@@ -216,7 +227,7 @@ def is_main_process() -> bool:
 
 def summary_lines(result: dict[str, Any]) -> list[str]:
     """What a person reads at the end: the measures before and after, and what to do next."""
-    few, many = result["masks"]["few"], result["masks"]["many"]
+    few, many, out = result["masks"]["few"], result["masks"]["many"], one_line(result["out"])
     names = {
         "ce": "cross-entropy (nats)",
         "tv": f"TV between {few} and {many} masks",
@@ -229,7 +240,7 @@ def summary_lines(result: dict[str, Any]) -> list[str]:
     if result["before"]:
         lines.append(f"{'on held-out pairs':28} {'before':>8} {'after':>8}")
         lines += [f"{names[key]:28} {result['before'][key]:8.4f} {result['after'][key]:8.4f}" for key in names]
-    return [*lines, f"written to {result['out']}", f"next: maskwise compare {result['model']} {result['out']}"]
+    return [*lines, f"written to {out}", f"next: maskwise compare {one_line(result['model'])} {out}"]
 
 
 def _tensorboard(asked: bool | None) -> bool:

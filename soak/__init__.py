@@ -1,0 +1,1 @@
+"""Campaigns that are too long for the tests: `make soak`, or `python -m soak --help`."""

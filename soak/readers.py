@@ -1,0 +1,206 @@
+"""Every reader of a stranger's files: what it is given, which of its files may be damaged, and how it is called."""
+
+import json
+import random
+import shutil
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow
+from pyarrow import parquet
+from safetensors.torch import load_file
+
+import maskwise as mw
+from maskwise.cli.prompt_files import read_prompts, read_records
+from maskwise.decoding.prompts import encode_prompts
+from maskwise.experiments.mitigations import describe_training
+from maskwise.models import LLaDAConfig, LLaDAModelLM
+from maskwise.models.catalog import describe_checkpoint
+from maskwise.models.locations import ZOO
+from maskwise.models.opening import open as open_model
+from maskwise.probes.text import load_text
+from maskwise.report.page import write_page
+from maskwise.report.readings import read_all
+from maskwise.tasks.datasets import read_dataset
+from maskwise.tasks.words import load_words
+from maskwise.training.folder import newest_whole, refuse_other_base, refuse_other_run, vouch
+from maskwise.training.pairs import read_data_file, tokenize_pairs
+from soak.mutate import wild_text
+
+
+@dataclass(frozen=True)
+class Reader:
+    """`make` writes a sound folder, `files` are damaged one at a time, `read` is called with the damaged folder.
+
+    weight: how often, relative to the others; opening a model takes longer than reading a line.
+    """
+
+    name: str
+    make: Callable[[Path], None]
+    files: Sequence[str]
+    read: Callable[[Path], Any]
+    weight: int = 20
+
+
+def readers() -> list[Reader]:
+    model = mw.open("tiny-llada")
+
+    def tokenized(folder: Path) -> Any:
+        return tokenize_pairs(read_data_file(folder / "pairs.jsonl"), model, 200)
+
+    def encoded(folder: Path) -> Any:
+        """Not from a file: the damaged seed draws the prompts."""
+        seed = (folder / "seed").read_bytes() if (folder / "seed").is_file() else b""
+        draw = random.Random(seed)
+        return encode_prompts(model, ["Hello" if seed == SEED else wild_text(draw) for _ in range(3)], None)
+
+    checkpoint = ("config.json", "tokenizer.json", "tokenizer_config.json", "model.safetensors")
+    return [
+        Reader("describe", _checkpoint, checkpoint[:1], lambda folder: describe_checkpoint(str(folder)), 6),
+        Reader("open", _checkpoint, (*checkpoint, "config.json", "tokenizer_config.json"), _opened, 3),
+        Reader("index", _sharded, ("model.safetensors.index.json", "part.safetensors"), _opened, 2),
+        Reader("adapter", _adapter, ("adapter_config.json", "adapter_model.safetensors"), _adapted, 2),
+        Reader("training", _adapter, ("training.json",), describe_training),
+        Reader("pairs", _pairs, ("pairs.jsonl",), tokenized),
+        Reader("text", _pairs, ("text.txt",), lambda folder: read_data_file(folder / "text.txt")),
+        Reader("prompts", _pairs, ("pairs.jsonl",), lambda folder: read_prompts(folder / "pairs.jsonl")),
+        Reader("plain prompts", _pairs, ("text.txt",), lambda folder: read_prompts(folder / "text.txt")),
+        Reader("scored", _pairs, ("pairs.jsonl",), lambda folder: read_records(folder / "pairs.jsonl", set(PAIR))),
+        Reader("wild prompts", _seed, ("seed",), encoded, 4),
+        Reader("prose", _pairs, ("text.txt",), lambda folder: load_text(folder / "text.txt")),
+        Reader("words", _words, ("words.json",), lambda folder: load_words(folder / "words.json")),
+        *(Reader(f"data {name}", _tables, (name,), _table(name)) for name in TABLES),
+        Reader("hotpotqa", _tables, ("hotpot.json",), lambda folder: read_dataset("hotpotqa", folder / "hotpot.json")),
+        Reader("run", _run, ("records.jsonl", "manifest.json"), lambda folder: read_all([folder]), 8),
+        Reader("page", _run, ("records.jsonl", "manifest.json"), _page, 1),
+        Reader("tuning run", _tuning, ("settings.json", "checkpoints/checkpoint-2/complete.json"), _tuned),
+    ]  # fmt: skip
+
+
+# Sound folders
+
+ROW = {"text": "a fine film", "label": "good"}
+TABLES = ("rows.csv", "rows.tsv", "rows.jsonl", "rows.json", "rows.parquet")
+SEED = b"0123456789"
+PAIR = {"prompt": "Say it:", "answer": "it"}
+
+
+def _checkpoint(folder: Path) -> None:
+    """The embedded tokenizer, in a chat template of its own, and a network of two small layers."""
+    tokenizer = mw.open("tiny-llada").tokenizer
+    tokenizer.chat_template = "{% for m in messages %}{{ m['role'] }}: {{ m['content'] }}\n{% endfor %}"
+    tokenizer.save_pretrained(folder)
+    small = {"d_model": 16, "n_layers": 2, "n_heads": 2, "n_kv_heads": 2, "mlp_hidden_size": 24}
+    rest = {"vocab_size": len(tokenizer), "max_sequence_length": 64, "mask_token_id": tokenizer.mask_token_id}
+    LLaDAModelLM(LLaDAConfig(**small, **rest)).save_pretrained(folder)
+
+
+def _sharded(folder: Path) -> None:
+    _checkpoint(folder)
+    whole = folder / "model.safetensors"
+    names = list(load_file(whole))
+    whole.rename(folder / "part.safetensors")
+    index = {"metadata": {"total_size": 1}, "weight_map": dict.fromkeys(names, "part.safetensors")}
+    (folder / "model.safetensors.index.json").write_text(json.dumps(index))
+
+
+def _adapter(folder: Path) -> None:
+    for file in (ZOO / "tiny-llada+ma").iterdir():
+        shutil.copyfile(file, folder / file.name)
+
+
+def _seed(folder: Path) -> None:
+    (folder / "seed").write_bytes(SEED)
+
+
+def _pairs(folder: Path) -> None:
+    asked = {"question": "Who?", "response": "I", "system_prompt": "Be brief."}
+    lines = [PAIR, PAIR | {"prompt": "Größe, 北京"}, PAIR | asked]
+    (folder / "pairs.jsonl").write_text("".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines * 3))
+    (folder / "text.txt").write_text("One paragraph of words.\n\nAnother, Größe, 北京, and so on.\n" * 3)
+
+
+def _words(folder: Path) -> None:
+    (folder / "words.json").write_text(json.dumps({k: load_words()[k][:12] for k in ("animal", "colour")}))
+
+
+def _tables(folder: Path) -> None:
+    rows = [ROW | {"text": f"{ROW['text']} {n}", "label": "good" if n % 2 else "bad"} for n in range(12)]
+    (folder / "rows.csv").write_text("text,label\n" + "".join(f'"{r["text"]}",{r["label"]}\n' for r in rows))
+    (folder / "rows.tsv").write_text("text\tlabel\n" + "".join(f"{r['text']}\t{r['label']}\n" for r in rows))
+    (folder / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    (folder / "rows.json").write_text(json.dumps(rows))
+    parquet.write_table(pyarrow.Table.from_pylist(rows), folder / "rows.parquet")
+    entry = {
+        "question": "Who was born first, Ann or Bob?", "answer": "Ann", "type": "comparison",
+        "supporting_facts": [["Ann", 0], ["Bob", 0]], "context": [["Ann", ["Born 1900."]], ["Bob", ["Born 1910."]]],
+    }  # fmt: skip
+    entries = [entry | {"question": f"Who was {n} first, Ann or Bob?", "answer": "Ann"} for n in range(8)]
+    (folder / "hotpot.json").write_text(json.dumps(entries))
+
+
+def _run(folder: Path) -> None:
+    """A few records of several probes, with their evidence."""
+    conditions = [
+        ("location", {"location": 0}, None), ("location", {"location": 15}, None),
+        ("mask-count", {"masks": 2}, None), ("mask-count", {"masks": 50}, None),
+        ("few-steps", {"steps": 2, "masks": 2}, None), ("few-steps", {"steps": 2, "masks": 50}, None),
+        ("order", {"rule": "low-confidence"}, ORDER),
+        ("nelbo", {"draws": 4}, None),
+    ]  # fmt: skip
+    base = {"model": "m", "predicted": "A", "answer": "A", "confidence": 0.5, "entropy": 0.25, "nll": 1.5}
+    records = [
+        base | {"probe": probe, "task": task, "point": point, "condition": condition, "correct": bool(point % 2),
+                "masks": condition.get("masks", 1)}
+        | ({} if evidence is None else {"evidence": evidence})
+        for probe, condition, evidence in conditions for task in ("t-1", "t-2") for point in range(4)
+    ]  # fmt: skip
+    (folder / "records.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
+    model = {"name": "m", "kind": "llada", "parameters": 9, "window": 99, "mask_id": 3, "shift": False,
+             "causal": False, "dtype": "float32"}  # fmt: skip
+    settings = {"preset": "quick", "probes": list(dict.fromkeys(probe for probe, *_ in conditions)),
+                "tasks": ["t-1", "t-2"], "points": 4, "seed": 0, "chat": False, "relevant": [10]}  # fmt: skip
+    manifest = {"model": model, "settings": settings, "versions": {}, "complete": True, "notes": [], "command": "x"}
+    (folder / "manifest.json").write_text(json.dumps(manifest))
+
+
+ORDER = dict.fromkeys(("tau", "global1", "global4", "local1", "local4"), 0.5)
+IDENTITY = {"model": "m", "settings": {"steps": 6}, "data": {"sha256": "0"}}
+
+
+def _tuning(folder: Path) -> None:
+    checkpoint = folder / "checkpoints" / "checkpoint-2"
+    checkpoint.mkdir(parents=True)
+    (checkpoint / "optimizer.pt").write_bytes(b"state")
+    vouch(checkpoint, 2)
+    (folder / "settings.json").write_text(json.dumps({"identity": IDENTITY, "base": "abc"}))
+
+
+# Calls
+
+
+def _opened(folder: Path) -> Any:
+    """Opened, asked and described: a model that opens must also answer."""
+    model = open_model(folder, device="cpu")
+    model.predict([[1, 2, 3]], [[1]])
+    return encode_prompts(model, ["Hello"], None) if model.tokenizer is not None else None
+
+
+def _page(folder: Path) -> Any:
+    return write_page(read_all([folder]), folder / "page")
+
+
+def _adapted(folder: Path) -> Any:
+    return open_model("tiny-llada", device="cpu", adapter=folder)
+
+
+def _table(name: str) -> Callable[[Path], Any]:
+    return lambda folder: read_dataset("mine", folder / name)
+
+
+def _tuned(folder: Path) -> Any:
+    refuse_other_run(folder, IDENTITY)
+    refuse_other_base(folder, "abc")
+    return newest_whole(folder / "checkpoints", lambda line: None)

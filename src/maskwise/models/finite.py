@@ -1,0 +1,80 @@
+"""NaN and infinity: found in the weights at opening, and in the rows that are read, with the name of where they begin.
+
+The readers ask whether the largest logit of a row is finite, which needs no pass of its own: a NaN anywhere in a row is
+its largest value to torch, and so is plus infinity.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.distributed.tensor import DTensor
+
+from maskwise.errors import UserError
+from maskwise.models.base import Batch, Model
+
+
+def nonfinite_weights(model: nn.Module) -> list[str]:
+    """Names of the weights that hold NaN or infinity: one pass over all of them, and one wait for the device."""
+    names, ends = [], []
+    for name, weight in model.named_parameters():
+        if weight.is_floating_point() and weight.numel() and not weight.is_meta:
+            values = weight.detach()
+            values = values.to_local() if isinstance(values, DTensor) else values  # no waiting for other processes
+            values = values.float() if values.element_size() == 1 else values  # float8 has no minimum of its own
+            names.append(name)
+            ends.append(torch.stack(values.aminmax()).float())
+    if not ends:
+        return []
+    finite = torch.stack([pair.to(ends[0].device) for pair in ends]).isfinite().all(dim=1)
+    return [name for name, fine in zip(names, finite.tolist(), strict=True) if not fine]
+
+
+def refuse_nonfinite_weights(model: Model) -> None:
+    names = nonfinite_weights(model.net)
+    if names:
+        more = f" and in {len(names) - 1} more" if len(names) > 1 else ""
+        raise UserError(
+            f"{model.name or model.kind} has NaN or infinity in its weights, in {names[0]}{more}: "
+            "download it again, or choose another --dtype if they are too large for this one"
+        )
+
+
+def rows_are_finite(logits: Tensor, tokens: Tensor) -> Tensor:
+    """Whether each row's chosen token has a finite logit. [.., V], [..] -> [..]."""
+    return logits.gather(-1, tokens[..., None])[..., 0].isfinite()
+
+
+def refuse_nonfinite_rows(model: Model, ids: Sequence[int], what: str) -> None:
+    """Called where logits that were read are not finite: names the layer of the model in which that begins."""
+    begins, dtype = first_nonfinite_layer(model, ids) or "the output head", str(model.dtype).removeprefix("torch.")
+    raise UserError(
+        f"the logits of {what} are not finite, from {begins} on: {model.name or model.kind} overflows in {dtype} (use "
+        "--dtype float32), or its weights are damaged"
+    )
+
+
+@torch.no_grad()
+def first_nonfinite_layer(model: Model, ids: Sequence[int]) -> str | None:
+    """The first module whose output for one sequence is not finite, or None where all are."""
+    found: list[str] = []
+
+    def watch(name: str) -> Any:
+        def look(module: nn.Module, inputs: Any, output: Any) -> None:
+            parts = output if isinstance(output, tuple) else (output,)
+            tensors = (part for part in parts if isinstance(part, Tensor) and part.is_floating_point())
+            if not found and not all(bool(tensor.isfinite().all()) for tensor in tensors):
+                found.append(name)
+
+        return look
+
+    leaves = [(name, module) for name, module in model.core.named_modules() if not list(module.children())]
+    hooks = [module.register_forward_hook(watch(name)) for name, module in leaves]
+    try:
+        with torch.compiler.set_stance("force_eager"):
+            model.hidden(Batch.pack([list(ids)], model.device))
+    finally:
+        for hook in hooks:
+            hook.remove()
+    return found[0] if found else None

@@ -1,0 +1,149 @@
+"""Checkpoints of strangers: what would hang or fill the memory is refused before anything is built."""
+
+import json
+import subprocess
+import sys
+import time
+
+import pytest
+
+import maskwise as mw
+from helpers.checkpoints import byte_tokenizer, save
+from helpers.report_runs import write_run
+from helpers.tiny import edit_config
+from maskwise.decoding.prompts import encode_prompts
+from maskwise.errors import UserError
+from maskwise.models import chat, configuration
+from maskwise.models.catalog import describe_checkpoint
+from maskwise.models.chat import render_chat
+from maskwise.models.verify import code_from_elsewhere
+from maskwise.report.page import write_page
+from maskwise.report.readings import read_all
+
+TURNS = [{"role": "user", "content": "Hello"}]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"n_layers": 10**9}, {"vocab_size": 10**30}, {"d_model": -1}, {"n_layers": 1e400}, {"mlp_ratio": 1e300}],
+)
+def test_sizes_are_bounded_before_anything_is_built(tmp_path, change):
+    edit_config(save(tmp_path), **change)
+    began = time.monotonic()
+    for read in (mw.open, lambda folder: describe_checkpoint(str(folder))):
+        with pytest.raises(UserError, match=r"config.json"):
+            read(tmp_path)
+    assert time.monotonic() - began < 5
+
+
+@pytest.mark.parametrize("change", [{"vocab_size": 2**30}, {"d_model": 2**20}, {"n_layers": 999}])
+def test_a_configuration_of_more_than_the_weights_is_refused_before_memory_is_taken(tmp_path, change):
+    edit_config(save(tmp_path), **change)
+    with pytest.raises(UserError, match=r"describes more than the .* numbers in .* weights"):
+        mw.open(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "template, said",
+    [
+        ("{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}", "takes more than"),
+        ("{{ 10 ** 10 ** 8 }}", "computes powers"),
+        ("{{ 'x' * 1000000000 }}", "counts beyond a million"),
+        ("{{ messages[99].content }}", "refuses these turns"),
+        ("{{ 1 // 0 }}", "cannot be used"),
+        ("{% for m in %}", "refuses these turns"),
+        ("{{ ''.__class__.__mro__ }}", "refuses these turns"),
+    ],
+)  # fmt: skip
+def test_a_chat_template_is_bounded(monkeypatch, template, said):
+    monkeypatch.setattr(chat, "SECONDS", 0.3)
+    began = time.monotonic()
+    with pytest.raises(UserError, match=said) as caught:
+        render_chat(byte_tokenizer(template), TURNS)
+    assert time.monotonic() - began < 5 and "\n" not in str(caught.value)
+    assert sys.gettrace() is None or sys.gettrace() is not chat._Deadline._look
+
+
+def test_an_ordinary_template_is_rendered_as_by_transformers():
+    tokenizer = byte_tokenizer("{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}")
+    assert render_chat(tokenizer, TURNS) == tokenizer.apply_chat_template(TURNS, tokenize=False) == "<user>Hello"
+
+
+def test_text_that_is_not_utf8_is_one_line(tmp_path):
+    model = mw.open(save(tmp_path))
+    with pytest.raises(UserError, match="prompt 2 is not UTF-8"):
+        encode_prompts(model, ["fine", "\udcff"], None)
+    command = [sys.executable, "-m", "maskwise.cli", "generate", str(tmp_path), "-"]
+    done = subprocess.run(command, input=b"\xff\xfe\n", capture_output=True)
+    assert done.returncode == 2 and b"is not UTF-8" in done.stderr and done.stderr.count(b"\n") == 1
+
+
+def test_a_pattern_of_nested_repetitions_is_refused(tmp_path):
+    folder = tmp_path / "adapter"
+    folder.mkdir()
+    (folder / "adapter_config.json").write_text(json.dumps({"peft_type": "LORA", "target_modules": "(.+)+x"}))
+    (folder / "adapter_model.safetensors").write_bytes((2).to_bytes(8, "little") + b"{}")
+    with pytest.raises(UserError, match="repeats a repetition"):
+        mw.open("tiny-llada", adapter=folder)
+
+
+@pytest.mark.parametrize(
+    "method, said",
+    [("bitsandbytes", "install bitsandbytes"), ("gptq", "install gptqmodel"), ("awq", "install gptqmodel"),
+     ("torchao", "install torchao"), ("mine", "only bitsandbytes"), (None, "is quantised"), ([], "is quantised")],
+)  # fmt: skip
+def test_a_quantised_checkpoint_names_the_package_it_needs(tmp_path, monkeypatch, method, said):
+    monkeypatch.setattr(configuration, "find_spec", lambda name: None)
+    edit_config(save(tmp_path), quantization_config={"quant_method": method, "bits": 4})
+    with pytest.raises(UserError, match=said):
+        mw.open(tmp_path)
+
+
+@pytest.fixture
+def asked_the_hub(monkeypatch):
+    """What would be fetched; nothing is."""
+    import huggingface_hub
+    from huggingface_hub.errors import LocalEntryNotFoundError
+
+    asked = []
+
+    def snapshot_download(name, local_files_only=False, **rest):
+        if not local_files_only:
+            asked.append(name)
+        raise LocalEntryNotFoundError("not here")
+
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", snapshot_download)
+    return asked
+
+
+def test_the_hub_is_asked_only_for_a_hub_name_and_it_is_said(tmp_path, monkeypatch, capsys, asked_the_hub):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "runs").mkdir()
+    for name in ("runs/mistyped", "../x/y", "a b/c", "a/b/c", "owner/", "~/model", "-x/y"):
+        with pytest.raises(UserError):
+            mw.open(name)
+    assert asked_the_hub == [] and capsys.readouterr().err == ""
+    with pytest.raises(UserError, match="could not be fetched"):
+        mw.open("owner/model")
+    assert asked_the_hub == ["owner/model"]
+    assert capsys.readouterr().err == "maskwise: fetching owner/model from the Hugging Face hub\n"
+    (tmp_path / "adapter").mkdir()
+    (tmp_path / "adapter" / "adapter_config.json").write_text('{"base_model_name_or_path": "someone/else"}')
+    with pytest.raises(UserError, match="could not be fetched"):
+        mw.open("adapter")
+    assert "someone/else, the base model that the adapter in adapter names, from" in capsys.readouterr().err
+
+
+def test_code_from_another_repository_is_named(tmp_path):
+    folder = save(tmp_path)
+    edit_config(folder, auto_map={"AutoModel": "evil/repo--net.Net", "AutoConfig": "config.Config"})
+    assert code_from_elsewhere(folder) == ["evil/repo"]
+
+
+def test_links_in_the_folder_of_a_report_are_not_followed(tmp_path):
+    (tmp_path / "precious").mkdir()
+    run = write_run(tmp_path / "run")
+    (run / "figures").symlink_to(tmp_path / "precious")
+    with pytest.raises(UserError, match="is a link"):
+        write_page(read_all([run]), run)
+    assert list((tmp_path / "precious").iterdir()) == []
