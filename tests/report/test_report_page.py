@@ -91,17 +91,15 @@ def test_a_section_has_all_its_parts(known: Path) -> None:
 def test_figures_have_words_for_those_who_do_not_see_them(known: Path) -> None:
     reader = read(known)
     drawn = [attrs for tag, attrs in reader.tags if tag == "svg"]
-    assert len(drawn) == 4 * 2 + 3  # each probe wide and narrow, and a line under each score
+    assert len(drawn) == (1 + 4) * 2 + 3  # the finding and each probe wide and narrow, and a line under each score
     assert all(attrs["role"] == "img" and attrs["aria-label"] for attrs in drawn)
     assert any("80.0\u00a0% at k\u00a0=\u00a02" in (attrs["aria-label"] or "") for attrs in drawn)
 
 
 def test_figures_are_files_too(known: Path) -> None:
     folder = known.parent / "figures"
-    probes = ("location", "question-position", "mask-count", "filler")
-    assert {path.name for path in folder.iterdir()} == {
-        f"{probe}.{kind}" for probe in probes for kind in ("svg", "png")
-    }
+    drawn = ("finding", "location", "question-position", "mask-count", "filler")
+    assert {path.name for path in folder.iterdir()} == {f"{one}.{kind}" for one in drawn for kind in ("svg", "png")}
     svg = (folder / "mask-count.svg").read_text(encoding="utf-8")
     assert "Masks at the end (k)" in "".join(ElementTree.fromstring(svg).itertext())
     assert "var(" not in svg
