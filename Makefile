@@ -14,7 +14,7 @@ QUICK := tests/tasks tests/test_helpers.py tests/models/test_native.py tests/dec
 	tests/diffusion/test_fused.py tests/diffusion/test_schedules.py \
 	tests/training/test_tune_dataset.py tests/training/test_tune_pairs.py
 
-.PHONY: setup diagnose quick test slow lint check bench
+.PHONY: setup diagnose quick test slow lint check bench soak audit
 
 setup: $(READY)
 
@@ -37,6 +37,15 @@ check: lint test slow
 
 bench: $(READY)
 	$(BIN)/python -m benchmarks $(if $(ROWS),--rows $(ROWS))
+
+# Hours; in parts, and goes on where it stopped. SOAK='--fuzz 1000000 --kills 200 --prompts 10000 --records 1000000'
+soak: $(READY)
+	$(BIN)/python -m soak $(SOAK)
+
+audit: $(READY)
+	$(PIP) bandit pip-audit
+	$(BIN)/bandit -q -r src -c pyproject.toml
+	$(BIN)/pip-audit --local --skip-editable
 
 $(READY): pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
