@@ -123,10 +123,12 @@ def fill_disks() -> dict[str, Any]:
 
 def _start(campaign: Campaign, home: Path, out: Path, room: int | None = None, errors: int = subprocess.DEVNULL) -> Any:
     line = campaign.line.replace("OUT", str(out)).replace("PAIRS", str(home / "pairs.jsonl")).split()
-    limit = (
-        "" if room is None else f"import resource; resource.setrlimit(resource.RLIMIT_FSIZE, ({room * 1024},) * 2); "
+    # The limit comes after the imports: libraries need a usable folder for temporary files.
+    limited = (
+        "import tempfile, resource, torch, transformers; tempfile.gettempdir(); "
+        f"resource.setrlimit(resource.RLIMIT_FSIZE, ({(room or 0) * 1024},) * 2); "
     )
-    code = f"{limit}from maskwise.start import main; main()"
+    code = f"{'' if room is None else limited}from maskwise.start import main; main()"
     environment = os.environ | {"PYTHONPATH": str(ROOT / "src"), "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"}
     command = [sys.executable, "-c", code, *line]
     return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=errors, env=environment, cwd=home)
