@@ -335,9 +335,9 @@ PROBE = Probe(
     quick={
         "pairs": 30,
         "distances": ("near", "far"),
-        "mask_counts": (2, 200),
+        "mask_counts": (2,),
         "filler_counts": (),
-        "lists_per_point": 4,
+        "lists_per_point": 1,
     },
     baseline=near_pair,
     measures=measures,
