@@ -34,6 +34,7 @@ from benchmarks.mechanism import cut_attention
 from benchmarks.opening import opening
 from benchmarks.probe import long_prompts, short_prompts
 from benchmarks.step import tuning_step
+from benchmarks.training_step import training_step
 
 ROWS: dict[str, Callable[[Bench], Iterable[Line]]] = {
     "a": partial(long_prompts, kind="llada"),
@@ -52,6 +53,8 @@ ROWS: dict[str, Callable[[Bench], Iterable[Line]]] = {
     "h-pairs": step_over_pairs,
     "i": partial(cut_attention, kind="llada"),
     "i-dream": partial(cut_attention, kind="dream"),
+    "j": partial(training_step, what="lora"),
+    "j-135m": partial(training_step, what="full"),
 }
 LONGEST_ROW = 300  # seconds, compilation included; the measuring itself takes less than two minutes
 HEADINGS = ("row", "case", "ours", "plain", "unit", "ratio", "MFU", "plain MFU", "GiB", "plain GiB", "bar", "met")

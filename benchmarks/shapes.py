@@ -12,13 +12,16 @@ from maskwise.models.locations import locate_checkpoint
 from maskwise.models.opening import as_model
 from maskwise.models.tokens import load_tokenizer
 
-NAMES = {"llada": "LLaDA-8B", "dream": "Dream-7B"}
+NAMES = {"llada": "LLaDA-8B", "dream": "Dream-7B", "smol": "SmolLM2-135M as a Dream"}
 LLADA = {"d_model": 4096, "n_layers": 32, "n_heads": 32, "n_kv_heads": 32, "mlp_hidden_size": 12288,
          "vocab_size": 126464, "max_sequence_length": 4096, "mask_token_id": 126336,
          "eos_token_id": 126081}  # fmt: skip
 DREAM = {"hidden_size": 3584, "num_hidden_layers": 28, "num_attention_heads": 28, "num_key_value_heads": 4,
          "intermediate_size": 18944, "vocab_size": 152064, "max_position_embeddings": 131072,
          "mask_token_id": 151666, "eos_token_id": 151643}  # fmt: skip
+SMOL = {"hidden_size": 576, "num_hidden_layers": 30, "num_attention_heads": 9, "num_key_value_heads": 3,
+        "intermediate_size": 1536, "vocab_size": 49152, "max_position_embeddings": 8192, "mask_token_id": 16,
+        "eos_token_id": 2, "qkv_bias": False, "tie_word_embeddings": True}  # fmt: skip
 # The embedded tokenizer is used everywhere, so a toy's vocabulary is as large as that one's.
 TOY_LLADA = {"d_model": 32, "n_layers": 2, "n_heads": 4, "n_kv_heads": 2, "mlp_hidden_size": 48,
              "max_sequence_length": 4096, "eos_token_id": 0}  # fmt: skip
@@ -27,7 +30,7 @@ TOY_DREAM = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4
 
 
 def make_model(bench: Bench, kind: str) -> Model:
-    """kind "llada" or "dream"; the model's name says which shape it is."""
+    """kind "llada", "dream" or "smol", a small Dream; the model's name says which shape it is."""
     make_room(bench)
     tokenizer = load_tokenizer(locate_checkpoint("tiny-llada")[0], native=True)
     words = {"vocab_size": len(tokenizer), "mask_token_id": tokenizer.mask_token_id}
@@ -35,9 +38,12 @@ def make_model(bench: Bench, kind: str) -> Model:
     if kind == "llada":
         config = LLaDAConfig(**(LLADA if bench.full else TOY_LLADA | words))
     else:
-        config = DreamConfig(**(DREAM if bench.full else TOY_DREAM | words))
+        tied = {"qkv_bias": False, "tie_word_embeddings": True} if kind == "smol" else {}
+        config = DreamConfig(**((SMOL if kind == "smol" else DREAM) if bench.full else TOY_DREAM | words | tied))
     net_class = LLaDAModelLM if kind == "llada" else DreamModel
     dtype, spread = (torch.bfloat16, 0.02) if bench.full else (torch.float32, 0.3)
+    if kind == "smol":
+        dtype = torch.float32  # as all weights are held while they are trained
     net = filled_there(net_class, config, bench.device, dtype, spread)
     return as_model(net, tokenizer, NAMES[kind] if bench.full else f"toy {kind}")
 

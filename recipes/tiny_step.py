@@ -19,6 +19,7 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from corpus import ANSWER
+from maskwise.diffusion import nelbo_grid, stratified
 from maskwise.models import DreamConfig, DreamModel, LLaDAConfig, LLaDAModelLM
 from muon import Muon
 from task_accuracy import hidden_states
@@ -93,19 +94,6 @@ def layers_of(net: PreTrainedModel) -> Any:
 # What is predicted
 
 
-def stratified(rows: int, draws: torch.Generator, device: torch.device) -> Tensor:
-    """One draw from each of `rows` equal parts of 0..1, in random order: [rows, 1], each uniform in 0..1."""
-    order = torch.randperm(rows, generator=draws, device=device)
-    return ((order + torch.rand(rows, generator=draws, device=device)) / rows)[:, None]
-
-
-def mask_plainly(ids: Tensor, mask_id: int, draws: torch.Generator) -> tuple[Tensor, Tensor]:
-    """LLaDA's objective: the masked ids of ids [B, L], and weights [B, L] whose sum has expectation 1."""
-    t = LEAST_RATE + (1 - LEAST_RATE) * stratified(len(ids), draws, ids.device)
-    masked = torch.rand(ids.shape, generator=draws, device=ids.device) < t
-    return torch.where(masked, mask_id, ids), masked / t / ids.numel()
-
-
 def mask_answers(
     ids: Tensor, answer: Tensor, mask_id: int, progress: float, draws: torch.Generator
 ) -> tuple[Tensor, Tensor]:
@@ -174,7 +162,7 @@ class Training:
     def _masked(self, ids: Tensor, answer: Tensor, progress: float) -> tuple[Tensor, Tensor]:
         """What the model is given, and the loss weight of each position, both [B, L]."""
         if self.kind.objective == "plain":
-            return mask_plainly(ids, self.mask_id, self.draws)
+            return nelbo_grid(ids, self.mask_id, self.draws, LEAST_RATE)
         if self.kind.objective == "focused":
             return mask_answers(ids, answer, self.mask_id, progress, self.draws)
         return ids, balanced(torch.ones(ids.shape, device=ids.device), answer)

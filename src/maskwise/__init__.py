@@ -9,8 +9,9 @@ if TYPE_CHECKING:
     from maskwise.models.convert import convert
     from maskwise.models.export import export
     from maskwise.models.opening import open, wrap
+    from maskwise.training.train import train
 
-__all__ = ["UserError", "__version__", "convert", "export", "generate", "open", "wrap"]
+__all__ = ["UserError", "__version__", "convert", "export", "generate", "open", "train", "wrap"]
 
 __version__ = "0.2.0.dev0"  # the one place: pyproject.toml reads it from here
 
@@ -21,6 +22,7 @@ _MODULES = {
     "convert": "maskwise.models.convert",
     "export": "maskwise.models.export",
     "generate": "maskwise.decoding.generate",
+    "train": "maskwise.training.train",
     "UserError": "maskwise.errors",
 }
 

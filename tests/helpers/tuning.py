@@ -67,6 +67,17 @@ def pairs_file(tmp_path_factory) -> Path:
     return write_pairs(tmp_path_factory.mktemp("data") / "pairs.jsonl")
 
 
+@pytest.fixture(scope="session")
+def text_file(tmp_path_factory) -> Path:
+    """Documents in which every word has one successor."""
+    draw = random.Random(0)
+    starts = [draw.randrange(9) for _ in range(40)]
+    texts = [" ".join(WORDS[(start + n) % 9] for n in range(draw.randrange(6, 20))) for start in starts]
+    path = tmp_path_factory.mktemp("text") / "text.txt"
+    path.write_text("\f".join(texts))
+    return path
+
+
 class At(TrainerCallback):
     """Calls something in the middle of a step, between its micro-batches."""
 

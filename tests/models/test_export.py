@@ -135,7 +135,6 @@ def test_what_cannot_be_merged_is_refused_and_nothing_is_written(tmp_path):
         {"init_lora_weights": "pissa"},
         {"init_lora_weights": "olora"},
         {"lora_bias": True},
-        {"trainable_token_indices": [3]},
         {"modules_to_save": ["attn_norm"]},
     ]):  # fmt: skip
         adapter = adapt(llada_net(), tmp_path / str(number), **more)

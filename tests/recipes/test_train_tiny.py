@@ -12,7 +12,7 @@ import maskwise as mw
 from corpus import load_zoo_tokenizer
 from muon import Muon, orthogonal
 from task_accuracy import accuracies, hidden_states, make_exam
-from tiny_step import ANSWER, KINDS, TOY, Training, balanced, make_net, mask_answers, mask_plainly
+from tiny_step import ANSWER, KINDS, TOY, Training, balanced, make_net, mask_answers
 from train_tiny import kind_of, length_at, scale_of, shortened, train
 
 TOKENIZER = load_zoo_tokenizer()
@@ -105,23 +105,6 @@ def test_masking_weighs_only_masked_tokens_and_answers_half():
     share = hidden.float().mean(1)
     assert share.min() < 0.1 and share.max() > 0.8
     assert balanced(torch.ones(2, 3), torch.zeros(2, 3, dtype=torch.bool)).sum() == pytest.approx(1)
-
-
-def test_plain_weights_estimate_the_mean_over_all_tokens():
-    """1/t makes up for what is not masked: over draws, each token's weight has mean 1/(B L), whatever its row's t."""
-    draws = torch.Generator().manual_seed(0)
-    ids = torch.randint(3, 50, (16, 64), generator=draws)
-    drawn = [mask_plainly(ids, MASK, draws) for _ in range(400)]
-    for masked, weights in drawn[:20]:
-        assert ((weights > 0) == (masked == MASK)).all()
-        assert (masked[masked != MASK] == ids[masked != MASK]).all()
-        in_row = weights.amax(1, keepdim=True)
-        assert ((weights == 0) | (weights == in_row)).all()  # one t for a row
-    share = torch.stack([(masked == MASK).float().mean(1) for masked, _ in drawn])
-    assert share.mean().item() == pytest.approx(0.5, abs=0.01)
-    assert torch.histc(share, 4, 0, 1).div(share.numel()).sub(0.25).abs().max() < 0.03  # t is uniform
-    total = torch.stack([weights.sum() for _, weights in drawn])
-    assert total.mean().item() == pytest.approx(1, abs=0.05)
 
 
 def test_tiny_llada_has_the_plain_objective_and_options_change_it(english, tmp_path):

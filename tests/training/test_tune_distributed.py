@@ -1,5 +1,6 @@
 """Two real processes (gloo) give the gradient of one: under DDP through a whole run, under FSDP2 through `forward`."""
 
+import json
 import os
 import socket
 import sys
@@ -15,7 +16,8 @@ import maskwise as mw
 from maskwise.diffusion import mask_agnostic_call
 from maskwise.training.dataset import NoisedPairs
 from maskwise.training.pairs import read_data_file, tokenize_pairs
-from maskwise.training.settings import TuneSettings
+from maskwise.training.settings import TrainSettings, TuneSettings
+from maskwise.training.train import train
 from maskwise.training.tune import tune
 from maskwise.training.weights import load_trained_weights, make_trainable, save_trained_weights, trained_weights
 
@@ -24,6 +26,11 @@ TWO = TuneSettings(
     learning_rate=1e-2, lora_rank=2, lora_alpha=4, held_out=4, clip=1e9,
 )  # fmt: skip
 ONE = replace(TWO, batch=4)
+TRAIN_TWO = TrainSettings(
+    steps=2, batch=2, accumulation=2, context=24, save_every=1, eval_every=1, many=10, learning_rate=1e-2, lora_rank=2,
+    lora_alpha=4, held_out=4, clip=1e9, objective="soft-mask", warmup=0,
+)  # fmt: skip
+TRAIN_ONE = replace(TRAIN_TWO, batch=4)
 
 
 class Gradients(TrainerCallback):
@@ -43,7 +50,7 @@ def sharded_gradients(checkpoint: Path, data: Path, rank: int, folder: Path) -> 
     from torch.distributed.fsdp import fully_shard
 
     model = mw.open(checkpoint, device="cpu")
-    make_trainable(model, TWO)
+    make_trainable(model, TWO, mask_row=True)
     dataset = NoisedPairs(tokenize_pairs(read_data_file(data), model, TWO.context).kept, TWO, model.mask_id, world=2)
     for block in model.core.model.transformer["blocks"]:
         fully_shard(block)
@@ -63,25 +70,27 @@ def sharded_gradients(checkpoint: Path, data: Path, rank: int, folder: Path) -> 
     return found
 
 
-def work(rank: int, port: int, checkpoint: Path, data: Path, folder: Path) -> None:
+def work(rank: int, port: int, checkpoint: Path, data: Path, text: Path, folder: Path) -> None:
     os.environ |= {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2",
                    "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}  # fmt: skip
     os.environ["CUDA_VISIBLE_DEVICES"] = ""  # accelerate's barrier would want a card for each process
     torch.set_num_threads(1)
     callbacks = [Gradients(folder / f"ddp-{rank}.pt")]
     tune(str(checkpoint), data, folder / "ddp", TWO, device="cpu", tensorboard=False, callbacks=callbacks)
+    callbacks = [Gradients(folder / f"ddp-train-{rank}.pt")]
+    train(str(checkpoint), text, folder / "ddp-train", TRAIN_TWO, device="cpu", tensorboard=False, callbacks=callbacks)
     torch.save(sharded_gradients(checkpoint, data, rank, folder / "sharded"), folder / f"fsdp-{rank}.pt")
     torch.distributed.destroy_process_group()
 
 
 @pytest.fixture(scope="module")
-def folder(checkpoint, pairs_file, tmp_path_factory) -> Path:
+def folder(checkpoint, pairs_file, text_file, tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("two")
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
     assert str(Path(__file__).parent) in sys.path  # the children find this module there
-    spawning.spawn(work, (port, checkpoint, pairs_file, folder), nprocs=2)
+    spawning.spawn(work, (port, checkpoint, pairs_file, text_file, folder), nprocs=2)
     return folder
 
 
@@ -101,16 +110,29 @@ def test_ddp_steps_with_the_gradient_of_one_process(folder, checkpoint, pairs_fi
         together = torch.load(folder / f"ddp-{rank}.pt")
         for found, wanted in zip(together, alone.steps, strict=True):
             close(found, wanted)
-    import json
-
     both = json.loads((folder / "ddp" / "result.json").read_text())
+    assert both["losses"] == pytest.approx(result["losses"], rel=1e-5)
+    assert both["after"] == pytest.approx(result["after"], rel=1e-4)
+
+
+def test_ddp_training_steps_with_the_gradient_of_one_process(folder, checkpoint, text_file, tmp_path):
+    """Soft masks, whose first pass goes through the wrapped model too."""
+    alone = Gradients(tmp_path / "alone.pt")
+    result = train(
+        str(checkpoint), text_file, tmp_path / "out", TRAIN_ONE, device="cpu", tensorboard=False, callbacks=[alone]
+    )
+    for rank in range(2):
+        together = torch.load(folder / f"ddp-train-{rank}.pt")
+        for found, wanted in zip(together, alone.steps, strict=True):
+            close(found, wanted)
+    both = json.loads((folder / "ddp-train" / "result.json").read_text())
     assert both["losses"] == pytest.approx(result["losses"], rel=1e-5)
     assert both["after"] == pytest.approx(result["after"], rel=1e-4)
 
 
 def test_fsdp2_shards_have_the_gradient_of_one_process(folder, checkpoint, pairs_file):
     model = mw.open(checkpoint, device="cpu")
-    make_trainable(model, ONE)
+    make_trainable(model, ONE, mask_row=True)
     dataset = NoisedPairs(
         tokenize_pairs(read_data_file(pairs_file), model, ONE.context).kept, ONE, model.mask_id, world=1
     )

@@ -26,7 +26,8 @@ from maskwise.errors import UserError
 from maskwise.training.evaluation import held_out_views
 from maskwise.training.folder import complete_checkpoints, damage_of, newest_whole, vouch
 from maskwise.training.pairs import Pair, read_data_file, tokenize_pairs
-from maskwise.training.tune import split, tune
+from maskwise.training.run import split
+from maskwise.training.tune import tune
 
 
 @pytest.fixture(scope="module")

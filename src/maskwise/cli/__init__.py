@@ -10,7 +10,7 @@ from maskwise.cli.checkpoints import convert, export, models, verify
 from maskwise.cli.decoding import generate, score
 from maskwise.cli.measuring import ListsProbes, compare, cures, diagnose, report, toy
 from maskwise.cli.renamed import CommandWithOldNames
-from maskwise.cli.training import tune
+from maskwise.cli.training import train, tune
 from maskwise.errors import UserError
 from maskwise.interrupts import was_interrupted
 from maskwise.terminal import one_line
@@ -47,7 +47,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-for command in (models, convert, verify, diagnose, report, generate, score, compare, export, tune, toy, cures):
+for command in (models, convert, verify, diagnose, report, generate, score, compare, export, train, tune, toy, cures):
     app.command(cls=ListsProbes if command is diagnose else CommandWithOldNames)(command)
 
 

@@ -31,3 +31,11 @@ def echo(text: str, err: bool = False) -> None:
 
 def print_table(table: Any) -> None:
     open_console().print(table)
+
+
+def whole_numbers(listed: str | None) -> tuple[int, ...] | None:
+    """`1,10` as (1, 10); whatever is no number is left for the check to refuse."""
+    if listed is None:
+        return None
+    parts = [part.strip() for part in listed.split(",")]
+    return tuple(int(part) if part.isdecimal() else 0 for part in parts)

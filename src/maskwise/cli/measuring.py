@@ -19,6 +19,7 @@ from maskwise.cli.common import (
     echo,
     print_json,
     print_table,
+    whole_numbers,
 )
 from maskwise.cli.renamed import CommandWithOldNames
 from maskwise.errors import UserError
@@ -107,7 +108,7 @@ def diagnose(
     listed_probes = dict.fromkeys(name.strip() for name in probes.split(",")) if probes is not None else preset.probes
     wanted = replace(preset, probes=tuple(listed_probes), seed=seed, chat=chat, precision=precision)
     wanted = wanted if points is None else replace(wanted, points=points, passages=points)
-    wanted = presets.with_examples(wanted, _numbers(relevant), distractors)
+    wanted = presets.with_examples(wanted, whole_numbers(relevant), distractors)
     presets.check(wanted)
 
     from maskwise.models.locations import locate_checkpoint
@@ -142,14 +143,6 @@ def diagnose(
     for reading in readings:
         print_summary(reading)
     echo(f"\n{finding(readings).sentence}\nreport: {one_line(page)}")
-
-
-def _numbers(listed: str | None) -> tuple[int, ...] | None:
-    """`1,10` as (1, 10); whatever is no number is left for the check to refuse."""
-    if listed is None:
-        return None
-    parts = [part.strip() for part in listed.split(",")]
-    return tuple(int(part) if part.isdecimal() else 0 for part in parts)
 
 
 def report(

@@ -1,11 +1,83 @@
-"""The command that tunes a model."""
+"""The commands that train a model: on documents (train), and to ignore appended masks (tune)."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from maskwise.cli.common import LARGEST_SEED, CheckWeights, Dtype, Json, ModelName, echo, print_json
+from maskwise.cli.common import LARGEST_SEED, CheckWeights, Dtype, Json, ModelName, echo, print_json, whole_numbers
+
+
+def train(
+    model: ModelName,
+    data: Annotated[Path, typer.Option(help="Text, or .jsonl with text or messages.")],
+    out: Annotated[Path, typer.Option(help="Folder for the adapter or checkpoint.")],
+    objective: Annotated[str | None, typer.Option(help="nelbo, blockwise or soft-mask.")] = None,
+    schedule: Annotated[str | None, typer.Option(help="linear, cosine, polynomial or geometric.")] = None,
+    weighted: Annotated[
+        bool | None, typer.Option("--weighted/--unweighted", help="By the schedule (1/t), or each masked token once.")
+    ] = None,
+    block: Annotated[int | None, typer.Option(help="Tokens of a block (blockwise).")] = None,
+    soft_share: Annotated[float | None, typer.Option(help="Share of documents with soft masks (soft-mask).")] = None,
+    teacher: Annotated[str | None, typer.Option(help="Autoregressive model to distil from.")] = None,
+    widen: Annotated[str | None, typer.Option(help="Attention over blocks first, from causal on: 1,4,16,64.")] = None,
+    widen_share: Annotated[float | None, typer.Option(help="Share of the steps until bidirectional.")] = None,
+    rows: Annotated[
+        str | None, typer.Option(help="documents: packed, unseen by each other; full: one stream, cut.")
+    ] = None,
+    context: Annotated[int | None, typer.Option(help="Tokens of a row.")] = None,
+    steps: Annotated[int | None, typer.Option(help="Optimiser steps.")] = None,
+    batch: Annotated[int | None, typer.Option(help="Rows per micro-batch and process.")] = None,
+    accumulation: Annotated[int | None, typer.Option(help="Micro-batches per step.")] = None,
+    learning_rate: Annotated[float | None, typer.Option("--learning-rate", "--lr", help="Learning rate.")] = None,
+    warmup: Annotated[int | None, typer.Option(help="Steps until the full learning rate.")] = None,
+    decay: Annotated[str | None, typer.Option(help="Of the learning rate: constant, linear or cosine.")] = None,
+    clip: Annotated[float | None, typer.Option(help="Largest norm of the gradient.")] = None,
+    weight_decay: Annotated[float | None, typer.Option(help="Weight decay.")] = None,
+    full: Annotated[bool | None, typer.Option("--full", help="Train all weights instead of an adapter.")] = None,
+    lora_rank: Annotated[int | None, typer.Option(help="Rank of the adapter.")] = None,
+    lora_alpha: Annotated[int | None, typer.Option(help="Scale of the adapter.")] = None,
+    lora_dropout: Annotated[float | None, typer.Option(help="Dropout before the adapter.")] = None,
+    targets: Annotated[str | None, typer.Option(help="Regular expression of the linear layers to adapt.")] = None,
+    bf16: Annotated[bool | None, typer.Option("--bf16/--no-bf16", help="Autocast; on CUDA by default.")] = None,
+    gradient_checkpointing: Annotated[
+        bool | None,
+        typer.Option("--gradient-checkpointing", help="Recompute layers in the backward pass: less memory."),
+    ] = None,
+    save_every: Annotated[int | None, typer.Option(help="Steps between checkpoints.")] = None,
+    eval_every: Annotated[int | None, typer.Option(help="Steps between evaluations; 0 for none between.")] = None,
+    held_out: Annotated[int | None, typer.Option(help="Rows kept for evaluation.")] = None,
+    few: Annotated[int | None, typer.Option(help="Masks appended at evaluation: few...")] = None,
+    many: Annotated[int | None, typer.Option(help="... and many.")] = None,
+    seed: Annotated[int | None, typer.Option(min=0, max=LARGEST_SEED, help="Draws order and noise.")] = None,
+    tensorboard: Annotated[bool | None, typer.Option("--tensorboard/--no-tensorboard", help="Write OUT/logs.")] = None,
+    dtype: Dtype = "auto",
+    device: Annotated[str | None, typer.Option(help="cpu or cuda.")] = None,
+    check_weights: CheckWeights = True,
+    json: Json = False,
+) -> None:
+    """Train a masked diffusion model on documents. Run again, it resumes where it stopped."""
+    from maskwise.training.settings import train_settings
+
+    changes = {
+        "objective": objective, "schedule": schedule, "weighted": weighted, "block": block, "soft_share": soft_share,
+        "teacher": teacher, "widen": whole_numbers(widen),
+        "widen_share": widen_share, "rows": rows, "context": context, "steps": steps, "batch": batch,
+        "accumulation": accumulation, "learning_rate": learning_rate, "warmup": warmup, "decay": decay, "clip": clip,
+        "weight_decay": weight_decay, "full": full, "lora_rank": lora_rank, "lora_alpha": lora_alpha,
+        "lora_dropout": lora_dropout, "targets": targets, "bf16": bf16,
+        "gradient_checkpointing": gradient_checkpointing, "save_every": save_every, "eval_every": eval_every,
+        "held_out": held_out, "few": few, "many": many, "seed": seed,
+    }  # fmt: skip
+    settings = train_settings(changes)
+    from maskwise.training.run import is_main_process
+    from maskwise.training.train import summary_lines
+    from maskwise.training.train import train as run_training
+
+    finished = (out / "result.json").exists()
+    result = run_training(model, data, out, settings, dtype, device, tensorboard, check_weights=check_weights)
+    if is_main_process():
+        _show(result, summary_lines(result), finished, json)
 
 
 def tune(
@@ -72,15 +144,19 @@ def tune(
     if data is None:
         raise UserError("there is nothing to tune on: give --data FILE, or --preset quick, which brings its own pairs")
     out = out or Path("runs") / f"{Path(model).name}-tuned"
-    from maskwise.training.tune import is_main_process, summary_lines
+    from maskwise.training.run import is_main_process
+    from maskwise.training.tune import summary_lines
     from maskwise.training.tune import tune as run_tuning
 
     finished = (out / "result.json").exists()
     result = run_tuning(model, data, out, settings, dtype, device, tensorboard, check_weights=check_weights)
-    if not is_main_process():
-        return
+    if is_main_process():
+        _show(result, summary_lines(result), finished, json)
+
+
+def _show(result: dict[str, Any], lines: list[str], finished: bool, json: bool) -> None:
     if json:
         return print_json(result)
     if finished:
         echo("maskwise: this run was finished before; these are its figures", err=True)
-    echo("\n".join(summary_lines(result)))
+    echo("\n".join(lines))

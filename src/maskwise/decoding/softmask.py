@@ -10,14 +10,8 @@ from torch import Tensor
 
 from maskwise.decoding.options import SoftMask
 from maskwise.decoding.sampling import entropy
+from maskwise.diffusion.softmask import SoftShape, predicted_tokens, soft_share
 from maskwise.models.base import Model
-
-MIXED_TOKENS = 3
-
-
-def share(soft: SoftMask, logits: Tensor) -> Tensor:
-    """The predicted tokens' share of the mixture. [.., V] -> [..]."""
-    return soft.scale * torch.sigmoid(soft.steepness * (-entropy(logits) - soft.offset))
 
 
 @dataclass(frozen=True)
@@ -40,11 +34,10 @@ class SoftSheet:
 
     def mix(self, model: Model, soft: SoftMask, logits: Tensor, places: Tensor) -> None:
         """Takes in the predictions of these places. logits [S, W, V], places [S, W]."""
-        likeliest = logits.softmax(dim=-1).topk(min(MIXED_TOKENS, logits.shape[-1]), dim=-1)
-        weights = likeliest.values / likeliest.values.sum(dim=-1, keepdim=True)
-        predicted = (weights[..., None] * model.embed(likeliest.indices).float()).sum(dim=-2)
+        tokens, among = predicted_tokens(logits)
+        predicted = (among[..., None] * model.embed(tokens).float()).sum(dim=-2)
         assert model.mask_id is not None
         mask = model.embed(torch.full_like(places, model.mask_id)).float()
-        weight = share(soft, logits)[..., None]
+        weight = soft_share(entropy(logits), SoftShape(soft.scale, soft.steepness, soft.offset))[..., None]
         self.embeds[places] = ((1 - weight) * mask + weight * predicted).to(self.embeds.dtype)
         self.ready[places] = True

@@ -1,10 +1,13 @@
 """What training means: schedules, noise, objectives, and the fused head + cross-entropy + total variation."""
 
 from maskwise.diffusion.fused import LinearCeTv, ViewScores, compare_views, linear_ce, linear_ce_tv
+from maskwise.diffusion.fused_kl import linear_kl
+from maskwise.diffusion.grid import blockwise_grid, nelbo_grid, stratified
 from maskwise.diffusion.objectives import (
     Call,
     Draw,
     Noised,
+    Taught,
     Views,
     blockwise,
     draw_noise,
@@ -14,9 +17,13 @@ from maskwise.diffusion.objectives import (
     nelbo,
     nelbo_call,
     pad_visibly,
+    soft_masks,
+    taught_rows,
+    teach,
 )
 from maskwise.diffusion.process import absorb, clean_distribution, reverse_step
 from maskwise.diffusion.schedules import Cosine, Geometric, Linear, Polynomial, Schedule, step_weight
+from maskwise.diffusion.softmask import SoftShape
 
 __all__ = [
     "Call",
@@ -28,21 +35,30 @@ __all__ = [
     "Noised",
     "Polynomial",
     "Schedule",
+    "SoftShape",
+    "Taught",
     "ViewScores",
     "Views",
     "absorb",
     "blockwise",
+    "blockwise_grid",
     "clean_distribution",
     "compare_views",
     "draw_noise",
     "last_to_first",
     "linear_ce",
     "linear_ce_tv",
+    "linear_kl",
     "mask_agnostic",
     "mask_agnostic_call",
     "nelbo",
     "nelbo_call",
+    "nelbo_grid",
     "pad_visibly",
     "reverse_step",
+    "soft_masks",
     "step_weight",
+    "stratified",
+    "taught_rows",
+    "teach",
 ]

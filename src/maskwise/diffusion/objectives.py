@@ -8,19 +8,22 @@ The noise is drawn here, on the host, from an explicit generator; the loss is co
     blockwise       Sun, Wen and Wang, Why mask diffusion does not work, arXiv 2510.03289 (names the strategy; the
                     objective is our reading of it)
     mask_agnostic   Piskorz et al., Masks Can Be Distracting, arXiv 2511.21338
+    soft_masks      Hersche et al., Soft-Masked Diffusion Language Models, arXiv 2510.17206
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
 from maskwise.diffusion.fused import LinearCeTv, linear_ce, linear_ce_tv
+from maskwise.diffusion.fused_kl import linear_kl
 from maskwise.diffusion.process import absorb
 from maskwise.diffusion.schedules import Linear, Schedule, step_weight
-from maskwise.models.base import Batch, Model
+from maskwise.diffusion.softmask import SoftShape, likeliest
+from maskwise.models.base import Batch, Mixture, Model
 
 
 @dataclass(frozen=True)
@@ -64,6 +67,16 @@ class Call:
     loss: Callable[[Tensor, Tensor], Any]
 
 
+@dataclass(frozen=True)
+class Taught:
+    """Of the m loss rows of a call: which learn a teacher's distribution, and its hidden states there."""
+
+    rows: Tensor  # [k] of 0..m-1
+    others: Tensor  # [m - k]
+    hidden: Tensor  # [k, d] the teacher's
+    head_weight: Tensor  # [V, d] the teacher's
+
+
 # The NELBO of the absorbing process
 
 
@@ -74,12 +87,17 @@ def nelbo(
     schedule: Schedule | None = None,
     start: int = 0,
     steps: int | None = None,
+    places: Tensor | None = None,
+    weighted: bool = True,
 ) -> Noised:
     """One draw of the NELBO of ids[start:] given ids[:start]: a time, its noise, and the schedule's weight.
 
     Continuous time by default; `steps` gives the process of that many steps. A draw may mask nothing: its loss is zero.
+    places [p], in order: the positions that are noised, instead of all from `start` on; the others stay visible.
+    Without `weighted` every masked token has weight 1, which is no bound on the likelihood.
     """
     schedule = schedule or Linear()
+    places = torch.arange(start, len(ids)) if places is None else places
     if steps is None:
         t = 1 - torch.rand((), generator=generator, dtype=torch.float64)  # in (0, 1]: the weight at 0 is infinite
         weight = schedule.weight(t)
@@ -87,9 +105,10 @@ def nelbo(
         number = torch.randint(1, steps + 1, (), generator=generator).double()
         t = number / steps
         weight = steps * step_weight(schedule, (number - 1) / steps, t)
-    noised = torch.cat([ids[:start], absorb(ids[start:], float(schedule.alpha(t)), mask_id, generator)])
+    noised = ids.clone()
+    noised[places] = absorb(ids[places], float(schedule.alpha(t)), mask_id, generator)
     rows = (noised != ids).nonzero()[:, 0]
-    return Noised(noised, rows, ids[rows], torch.full((len(rows),), float(weight)))
+    return Noised(noised, rows, ids[rows], torch.full((len(rows),), float(weight) if weighted else 1.0))
 
 
 # Blockwise training: clean prefix, one partly masked block, everything after it masked
@@ -105,6 +124,8 @@ def blockwise(
     start: int = 0,
     which: int | None = None,
     ablation: BlockAblation | None = None,
+    places: Tensor | None = None,
+    weighted: bool = True,
 ) -> Noised:
     """One draw of the exact blockwise NELBO of ids[start:], cut into blocks of `block` tokens (the last may be short).
 
@@ -112,20 +133,20 @@ def blockwise(
     masked, and the loss falls on b alone with weight K * B / l. `which` names the block instead (see `last_to_first`).
     Ablations, none of them exact: "suffix" masks the last l tokens of the block; "drop-later" leaves later blocks out;
     "forced" and "clipped" draw a Bernoulli rate u instead of l, with weight 1/u, and mask one token where none fell;
-    the second keeps u >= 1/B.
+    the second keeps u >= 1/B. `places` and `weighted` are those of `nelbo`; blocks are cut from the places.
     """
-    count = -(-(len(ids) - start) // block)
+    places = torch.arange(start, len(ids)) if places is None else places
+    count = -(-len(places) // block)
     chosen = int(torch.randint(count, (), generator=generator)) if which is None else which
-    first = start + chosen * block
-    last = min(first + block, len(ids))
-    masked, weight = _mask_block(last - first, generator, ablation)
-    rows = first + masked
+    active, later = places[chosen * block : (chosen + 1) * block], places[(chosen + 1) * block :]
+    masked, weight = _mask_block(len(active), generator, ablation)
+    rows = active[masked]
     noised = ids.clone()
     noised[rows] = mask_id
-    noised[last:] = mask_id
+    noised[later] = mask_id
     if ablation == "drop-later":
-        noised = noised[:last]
-    return Noised(noised, rows, ids[rows], torch.full((len(rows),), count * weight))
+        noised = noised[: int(active[-1]) + 1]
+    return Noised(noised, rows, ids[rows], torch.full((len(rows),), count * weight if weighted else 1.0))
 
 
 def _mask_block(size: int, generator: torch.Generator, ablation: BlockAblation | None) -> tuple[Tensor, float]:
@@ -148,17 +169,84 @@ def last_to_first(progress: float, count: int) -> int:
     return count - 1 - int(progress * count)
 
 
-def nelbo_call(model: Model, examples: Sequence[Noised]) -> Call:
-    """The mean over examples of their weighted cross-entropies; for `nelbo` and `blockwise` alike."""
-    batch = Batch.pack([example.ids for example in examples], model.device)
+def nelbo_call(
+    model: Model,
+    examples: Sequence[Noised],
+    block: int | None = None,
+    taught: Taught | None = None,
+    count: int | None = None,
+) -> Call:
+    """The mean over examples of their weighted cross-entropies; for `nelbo` and `blockwise` alike.
+
+    count: what their sum is divided by, instead of their number.
+    block: attention reaches no block of so many tokens after a token's own (`Batch.block`).
+    taught: rows that learn a teacher's distribution instead of the clean token (`teach`).
+    """
+    batch = replace(Batch.pack([example.ids for example in examples], model.device), block=block)
     index = model.locate_all(batch, [example.rows for example in examples])
     targets = torch.cat([example.targets for example in examples]).to(model.device)
-    weights = torch.cat([example.weights for example in examples]).to(model.device) / len(examples)
+    weights = torch.cat([example.weights for example in examples]).to(model.device) / (count or len(examples))
 
     def loss(hidden: Tensor, head_weight: Tensor) -> Tensor:
-        return linear_ce(hidden, head_weight, targets, weights, model.mask_id)
+        if taught is None:
+            return linear_ce(hidden, head_weight, targets, weights, model.mask_id)
+        own, given = taught.others, taught.rows
+        entropies = linear_ce(hidden[own], head_weight, targets[own], weights[own], model.mask_id)
+        return entropies + linear_kl(
+            hidden[given], head_weight, taught.hidden, taught.head_weight, weights[given], model.mask_id
+        )
 
     return Call(batch, index, loss)
+
+
+# Distillation from an autoregressive teacher
+
+
+def taught_rows(example: Noised, mask_id: int) -> Tensor:
+    """[m] True at loss rows with nothing visible to their right.
+
+    There the teacher's distribution given the clean prefix is an unbiased target, whatever of the prefix is masked: its
+    mean over what is hidden is what the model should say. With a visible token to the right it would not be.
+    """
+    visible = (example.ids != mask_id).nonzero()[:, 0]
+    return example.rows > (int(visible[-1]) if len(visible) else -1)
+
+
+@torch.no_grad()
+def teach(teacher: Model, clean: Sequence[Tensor], examples: Sequence[Noised], mask_id: int) -> Taught:
+    """One pass of the teacher over the clean sequences; `mask_id` is the student's. Position 0 has no teacher."""
+    flags = [taught_rows(example, mask_id) & (example.rows > 0) for example in examples]
+    batch = Batch.pack(clean, teacher.device)
+    index = teacher.locate_all(batch, [example.rows[flag] for example, flag in zip(examples, flags, strict=True)])
+    flat = torch.cat(flags)
+    rows, others = flat.nonzero()[:, 0].to(teacher.device), (~flat).nonzero()[:, 0].to(teacher.device)
+    return Taught(rows, others, teacher.hidden(batch)[index], teacher.head_weight)
+
+
+# Training for soft masking
+
+
+@torch.no_grad()
+def soft_masks(
+    call_model: Callable[..., Any], call: Call, examples: Sequence[Noised], chosen: Sequence[bool], mask_id: int,
+    shape: SoftShape,
+) -> Mixture:  # fmt: skip
+    """What decoding with soft masks would show at the call's rows after one step: a first pass predicts them.
+
+    chosen: the examples whose masks become soft, one flag each. `call_model` is the model or what DDP or FSDP2 put
+    around it. The mixture goes into the batch of the second pass.
+    """
+    lengths = torch.tensor([0] + [len(example.ids) for example in examples]).cumsum(0)
+    flat = [start + example.rows for start, example in zip(lengths.tolist(), examples, strict=False)]
+    picked = torch.cat([torch.full_like(rows, flag, dtype=torch.bool) for rows, flag in zip(flat, chosen, strict=True)])
+    device = call.index.device
+    index, places = call.index[picked.nonzero()[:, 0].to(device)], torch.cat(flat)[picked].to(device)
+    tokens, shares = call_model(
+        call.batch, index, lambda hidden, head_weight: likeliest(hidden, head_weight, mask_id, shape)
+    )
+    masks = torch.full((len(places), 1), mask_id, device=device)
+    left = 1 - shares.sum(dim=1, keepdim=True)
+    return Mixture(places, torch.cat([masks, tokens], dim=1), torch.cat([left, shares], dim=1))
 
 
 # The mask-agnostic loss

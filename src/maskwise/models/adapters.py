@@ -7,17 +7,22 @@ from pathlib import Path
 from peft import PeftConfig, PeftModel, get_peft_model_state_dict
 from peft.tuners.tuners_utils import BaseTunerLayer
 from safetensors import SafetensorError, safe_open
+from torch import Tensor
 from transformers import PreTrainedModel
 
 from maskwise.errors import UserError
+from maskwise.models.base import token_rows
+from maskwise.models.families import family_of_class
 from maskwise.models.locations import read_object
 
 
-def attach_adapters(net: PreTrainedModel, folders: Sequence[Path]) -> PreTrainedModel | PeftModel:
+def attach_adapters(
+    net: PreTrainedModel, folders: Sequence[Path], mask_id: int | None = None
+) -> PreTrainedModel | PeftModel:
     """Puts adapters on the network, each on what those before it made of it: all but the last are merged into it."""
     adapted: PreTrainedModel | PeftModel = net
     for folder in folders:
-        adapted = attach_adapter(merged(adapted), folder)
+        adapted = attach_adapter(merged(adapted), folder, mask_id)
     return adapted
 
 
@@ -26,8 +31,11 @@ def merged(net: PreTrainedModel | PeftModel) -> PreTrainedModel:
     return net.merge_and_unload() if isinstance(net, PeftModel) else net  # type: ignore[operator]
 
 
-def attach_adapter(net: PreTrainedModel, folder: Path) -> PeftModel:
-    """Puts the adapter of a folder on the network; an adapter that does not fit in full is refused."""
+def attach_adapter(net: PreTrainedModel, folder: Path, mask_id: int | None = None) -> PeftModel:
+    """Puts the adapter of a folder on the network; an adapter that does not fit in full is refused.
+
+    Where embeddings and head are tied, the one row of them that it may train is the mask's, which has no logit.
+    """
     if not (folder / "adapter_config.json").exists():
         raise UserError(f"{folder} has no adapter_config.json: give the folder that `maskwise tune` or PEFT wrote")
     given = read_object(folder / "adapter_config.json")
@@ -56,8 +64,10 @@ def attach_adapter(net: PreTrainedModel, folder: Path) -> PeftModel:
         raise UserError(f"{folder / 'adapter_config.json'} is not one PEFT reads ({reason}): save it again") from None
     if model.active_peft_config.is_prompt_learning:
         raise UserError(f"the adapter in {folder} adds tokens to the prompt, which is not supported: use LoRA")
-    if isinstance(net.get_output_embeddings(), BaseTunerLayer):
+    if isinstance(net.get_output_embeddings(), BaseTunerLayer) or _head_rows(net) - {mask_id}:
         raise UserError(f"the adapter in {folder} changes the output head, which is read past it: leave the head out")
+    if token_rows(net.get_input_embeddings()) is not None and family_of_class(type(net)) is None:
+        raise UserError(f"the adapter in {folder} trains rows of the embeddings: open it on a LLaDA or Dream model")
     # Left to itself PEFT looks the base model up on the network here, to see whether its vocabulary has grown.
     own = get_peft_model_state_dict(model, save_embedding_layers=False)
     expected = {key: tuple(value.shape) for key, value in own.items()}
@@ -65,6 +75,22 @@ def attach_adapter(net: PreTrainedModel, folder: Path) -> PeftModel:
         odd = sorted(expected.items() ^ stored.items())[0][0]
         raise UserError(f"the adapter in {folder} is for another model: {odd} does not fit")
     return model
+
+
+def _head_rows(net: PreTrainedModel) -> set[int | None]:
+    """Tokens whose rows of the output head an adapter replaces."""
+    layer = token_rows(net.get_output_embeddings())
+    return set() if layer is None else {token for some in layer.token_indices.values() for token in some}
+
+
+def trained_rows(net: PreTrainedModel) -> tuple[str, list[int], Tensor] | None:
+    """The name of the embeddings' weight, the tokens whose rows an adapter replaces, and those rows, or None."""
+    embeddings = net.get_input_embeddings()
+    layer = token_rows(embeddings)
+    if layer is None:
+        return None
+    name = next(name for name, module in net.named_modules() if module is embeddings)
+    return f"{name}.weight", list(layer.token_indices["default"]), layer.trainable_tokens_delta["default"].detach()
 
 
 def _first_line(problem: Exception) -> str:

@@ -75,7 +75,8 @@ class Layout:
     flash: bool
     pad_q: Tensor | None = None
     pad_k: Tensor | None = None
-    key_mask: Tensor | None = None  # [S, 1, 1, longest_k], True where a key exists; or floats added to the scores
+    # [S, 1, 1, longest_k] or [S, 1, longest_q, longest_k]: True where a key is seen; or floats added to the scores.
+    key_mask: Tensor | None = None
     cache: KeyValues | None = None
     slots: Tensor | None = None  # [T] where the batch's tokens lie in the cache
     watch: Watch | None = None
@@ -202,6 +203,12 @@ def _to_grid(x: Tensor, places: Tensor | None, sequences: int, longest: int) -> 
     if places is not None:
         x = x.new_zeros(sequences * longest, *x.shape[1:]).index_copy(0, places, x)
     return x.view(sequences, longest, *x.shape[1:]).transpose(1, 2)
+
+
+def block_reach(length: int, block: int, device: torch.device) -> Tensor:
+    """[length, length], True where a key is in the query's block or in one before it."""
+    number = torch.arange(length, device=device) // block
+    return number[:, None] >= number[None, :]
 
 
 def _band(length: int, window: int, device: torch.device) -> Tensor:

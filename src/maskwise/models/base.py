@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from maskwise.errors import UserError
-from maskwise.models.attention import KeyValues, Layout, RowGroup, Watch, grid_places, grouped_parts
+from maskwise.models.attention import KeyValues, Layout, RowGroup, Watch, block_reach, grid_places, grouped_parts
 from maskwise.models.families import WRAPPED, Family
 from maskwise.models.targets import linear_targets
 from maskwise.terminal import one_line
@@ -23,6 +23,15 @@ from maskwise.terminal import one_line
 TOKENS_A_PASS = 16384  # what `predict` puts into one forward pass
 WORTH_COMPILING = 10**9  # parameters
 HALF_PRECISION = (torch.bfloat16, torch.float16)
+
+
+@dataclass(frozen=True)
+class Mixture:
+    """Places of a batch that are shown as mixtures of embeddings, such as soft masks."""
+
+    places: Tensor  # [m] flat
+    tokens: Tensor  # [m, k] int64
+    shares: Tensor  # [m, k] of each token in the sum, float32
 
 
 @dataclass(frozen=True)
@@ -35,6 +44,8 @@ class Batch:
     starts: Tensor  # [S] int64, the place of each span's first token in its sequence
     longest: int
     moved: Tensor | None = None  # [T] positions in place of the tokens' own
+    block: int | None = None  # tokens see no block of so many tokens after their own (1: causal); None: everything
+    mixture: Mixture | None = None
 
     @staticmethod
     def pack(sequences: Sequence[Sequence[int] | Tensor], device: torch.device | str = "cpu") -> "Batch":
@@ -80,6 +91,31 @@ Body = Callable[[PreTrainedModel, Batch, Layout], Tensor]
 def without_adapter(net: Any) -> PreTrainedModel:
     """The transformers model inside PEFT's wrapper, where there is one."""
     return net.get_base_model() if hasattr(net, "peft_config") else net
+
+
+def token_rows(module: nn.Module) -> Any:
+    """PEFT's layer around embeddings or a head in which an adapter replaces some tokens' rows, or None."""
+    return getattr(module, "token_adapter", None)  # by its name: importing PEFT takes longer than opening a model
+
+
+def stored_weight(module: nn.Module) -> Tensor:
+    """The weight of embeddings or a head, without an adapter's rows: PEFT would copy it whole at each call."""
+    layer = token_rows(module)
+    return (module if layer is None else layer.base_layer).weight  # type: ignore[return-value]
+
+
+def embed_ids(net: PreTrainedModel, ids: Tensor) -> Tensor:
+    """Input embeddings of ids of any shape, with an adapter's own rows where it has some."""
+    embeddings = net.get_input_embeddings()
+    layer = token_rows(embeddings)
+    if layer is None:
+        return embeddings(ids)
+    found = layer.base_layer(ids)
+    for adapter in layer.active_adapters:
+        rows = layer.trainable_tokens_delta[adapter].to(found.dtype)
+        for place, token in enumerate(layer.token_indices[adapter]):
+            found = torch.where((ids == token)[..., None], rows[place], found)
+    return found
 
 
 class Model(nn.Module):
@@ -130,16 +166,16 @@ class Model(nn.Module):
 
     @property
     def device(self) -> torch.device:
-        return self.core.get_input_embeddings().weight.device  # type: ignore
+        return stored_weight(self.core.get_input_embeddings()).device
 
     @property
     def dtype(self) -> torch.dtype:
-        return self.core.get_input_embeddings().weight.dtype  # type: ignore
+        return stored_weight(self.core.get_input_embeddings()).dtype
 
     @property
     def head_weight(self) -> Tensor:
-        """[V, d]"""
-        return self.core.get_output_embeddings().weight  # type: ignore
+        """[V, d]. The row of a mask that an adapter trains is the base model's, which no logit is read from."""
+        return stored_weight(self.core.get_output_embeddings())
 
     @property
     def _head_bias(self) -> Tensor | None:
@@ -162,7 +198,17 @@ class Model(nn.Module):
 
     def hidden(self, batch: Batch, cache: KeyValues | None = None) -> Tensor:
         """Final hidden states after the last norm, [T, d]."""
+        if batch.mixture is not None:
+            batch = self._mixed(batch, batch.mixture)
         return self._body(self.core, batch, self._layout(batch, cache))
+
+    def _mixed(self, batch: Batch, mixture: Mixture) -> Batch:
+        """The batch as embeddings, with the mixtures in their places; gradients flow to every token's embedding."""
+        assert batch.ids is not None
+        embeds = self.embed(batch.ids)
+        sums = (mixture.shares[..., None] * self.embed(mixture.tokens).float()).sum(dim=-2)
+        embeds = embeds.index_copy(0, mixture.places, sums.to(embeds.dtype))
+        return replace(batch, ids=None, embeds=embeds, mixture=None)
 
     @torch.no_grad()
     def hidden_of_groups(self, batch: Batch, groups: Sequence[RowGroup]) -> Tensor:
@@ -179,7 +225,7 @@ class Model(nn.Module):
 
     def embed(self, ids: Tensor) -> Tensor:
         """Input embeddings, [n] -> [n, d]; a batch takes them instead of ids."""
-        return self.core.get_input_embeddings()(ids)
+        return embed_ids(self.core, ids)
 
     def new_cache(self, lengths: Sequence[int]) -> KeyValues:
         """An empty store of keys and values for S canvases of these lengths."""
@@ -199,12 +245,16 @@ class Model(nn.Module):
         # Equal lengths are a dense grid already, and SDPA takes it as it is.
         q_even, k_even = batch.tokens == sequences * batch.longest, k_total == sequences * longest_k
         flash = batch.offsets.is_cuda and self.dtype in HALF_PRECISION and not (q_even and k_even)
+        if batch.block is not None:
+            if self.causal or not self.family.native or cache is not None:
+                raise UserError(f"attention over blocks is for LLaDA and Dream models: {self.name} is none")
+            flash = flash and batch.block == 1
         layout = Layout(
             q_offsets=batch.offsets,
             k_offsets=k_offsets,
             longest_q=batch.longest,
             longest_k=longest_k,
-            causal=self.causal,
+            causal=self.causal or batch.block == 1,
             flash=flash,
             cache=cache,
             slots=None if cache is None else cache.offsets[:-1].long()[batch.owner] + batch.positions,
@@ -212,11 +262,15 @@ class Model(nn.Module):
         if flash:
             return layout
         place = torch.arange(longest_k, device=k_offsets.device)
+        seen = None if k_even else (place < k_offsets.diff()[:, None])[:, None, None, :]
+        if batch.block is not None and batch.block > 1:  # made once, for all layers
+            reach = block_reach(longest_k, batch.block, place.device)[None, None]
+            seen = reach if seen is None else seen & reach
         return replace(
             layout,
             pad_q=None if q_even else grid_places(batch.offsets, batch.longest, batch.tokens),
             pad_k=None if k_even else grid_places(k_offsets, longest_k, k_total),
-            key_mask=None if k_even else (place < k_offsets.diff()[:, None])[:, None, None, :],
+            key_mask=seen,
         )
 
     # Which hidden state predicts which position
@@ -304,7 +358,7 @@ class Model(nn.Module):
         if len(sequence) > self.window:
             raise UserError(f"{what} has {len(sequence)} tokens but the context length of {self.name or self.kind} is "
                             f"{self.window}: shorten it")  # fmt: skip
-        known = self.core.get_input_embeddings().weight.shape[0]  # type: ignore
+        known = stored_weight(self.core.get_input_embeddings()).shape[0]
         low, high = min(sequence), max(sequence)
         if low < 0 or high >= known:
             raise UserError(f"{what} has token id {low if low < 0 else high}, outside 0..{known - 1}: "

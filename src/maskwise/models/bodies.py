@@ -8,14 +8,14 @@ from transformers.masking_utils import sdpa_mask
 
 from maskwise.errors import UserError
 from maskwise.models.attention import Layout, attend, grid_places
-from maskwise.models.base import Batch
+from maskwise.models.base import Batch, embed_ids
 
 RAGGED = "maskwise_ragged"
 
 
 def native_body(net: PreTrainedModel, batch: Batch, layout: Layout) -> Tensor:
     """Our own classes: flat tokens all the way through."""
-    x = net.get_input_embeddings()(batch.ids) if batch.embeds is None else batch.embeds
+    x = embed_ids(net, batch.ids) if batch.ids is not None else batch.embeds
     return net.model.run(x, batch.positions, layout)  # type: ignore[operator, union-attr]
 
 

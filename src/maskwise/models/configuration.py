@@ -9,12 +9,13 @@ from typing import Any
 
 import torch
 from huggingface_hub.errors import StrictDataclassError
-from transformers import AutoConfig, PreTrainedConfig, PreTrainedModel
+from transformers import AutoConfig, LlamaConfig, PreTrainedConfig, PreTrainedModel
 from transformers.activations import ACT2FN
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 
 from maskwise.errors import UserError
 from maskwise.models.families import AUTOREGRESSIVE, FAMILIES, Family, family_of_architecture, imported
+from maskwise.models.gguf_llama import gguf_in, llama_settings
 from maskwise.models.locations import read_object
 
 # Fields of config.json by what they must be; each may also be null or left out.
@@ -32,7 +33,11 @@ TOKENS = ("bos_token_id", "eos_token_id", "pad_token_id")  # one or several
 
 def read_settings(folder: Path) -> dict[str, Any]:
     """The fields of config.json, each of the type it must have."""
-    file = folder / "config.json"
+    file, gguf = folder / "config.json", gguf_in(folder)
+    if gguf is not None:
+        file, settings = gguf, llama_settings(gguf)
+        _check_numbers(file, settings)
+        return settings
     if not file.exists():
         raise UserError(f"{folder} has no config.json: give the folder of a checkpoint")
     settings = read_object(file)
@@ -133,6 +138,8 @@ def read_config(folder: Path, family: Family) -> PreTrainedConfig:
         assert family.config_class is not None
         return imported(family.config_class).from_pretrained(folder)
     try:
+        if gguf_in(folder) is not None:
+            return LlamaConfig(**read_settings(folder))
         return AutoConfig.from_pretrained(folder, trust_remote_code=False)
     except StrictDataclassError as problem:
         reason = " ".join(str(problem).split())

@@ -12,7 +12,7 @@ from maskwise.files import refuse_occupied
 from maskwise.models.configuration import read_settings
 from maskwise.models.dream import DreamConfig, DreamModel
 from maskwise.models.families import DREAM
-from maskwise.models.locations import locate_checkpoint
+from maskwise.models.locations import PACKAGED, locate_checkpoint
 from maskwise.models.opening import open, stored_dtype
 
 MASK_TOKEN = "<|mask|>"
@@ -36,7 +36,8 @@ def convert(source: str | Path, out: str | Path, shift: bool = True) -> Path:
         raise UserError(f"{source} is an adapter on another model: merge it first (maskwise export), then convert that")
     model = open(source, dtype=stored_dtype(read_settings(folder)), device="cpu")
     _refuse_unlike(model.core.config)
-    mask_id = _mask_row(model.core, model.tokenizer)
+    spare = PACKAGED[str(source)].spare_id if str(source) in PACKAGED and not Path(source).is_dir() else None
+    mask_id = _mask_row(model.core, model.tokenizer, spare)
     config = model.core.config
     settings: dict[str, Any] = {name: getattr(config, name) for name in COPIED}
     if shift != DREAM.shift:
@@ -70,19 +71,25 @@ def _refuse_unlike(config: Any) -> None:
         raise UserError(f"a checkpoint with {', '.join(odd)} cannot be converted: the Dream class has no such part")
 
 
-def _mask_row(net: PreTrainedModel, tokenizer: Any) -> int:
-    """The mask's id; its embedding, where nothing was learnt for it, starts as the mean of all others."""
+def _mask_row(net: PreTrainedModel, tokenizer: Any, spare: int | None) -> int:
+    """The mask's id; its embedding, where nothing was learnt for it, starts as the mean of all others.
+
+    spare: a token of the vocabulary to become the mask.
+    """
     rows = net.config.vocab_size
     known = None if tokenizer is None else tokenizer.mask_token_id
     if known is not None and known < rows:
         return known
     mask_id = rows if known is None else known
-    if tokenizer is not None and known is None:
+    if spare is not None:
+        mask_id, tokenizer.mask_token = spare, tokenizer.convert_ids_to_tokens(spare)
+    elif tokenizer is not None and known is None:
         tokenizer.add_special_tokens({"mask_token": MASK_TOKEN})
         mask_id = tokenizer.mask_token_id
     if mask_id >= rows:
         net.resize_token_embeddings(mask_id + 1, mean_resizing=False)
+    others = torch.arange(rows) != mask_id if spare is not None else torch.arange(rows) < mask_id
     with torch.no_grad():
         for table in {net.get_input_embeddings(), net.get_output_embeddings()}:
-            table.weight[mask_id] = table.weight[: min(mask_id, rows)].float().mean(0).to(table.weight.dtype)  # type: ignore
+            table.weight[mask_id] = table.weight[:rows][others].float().mean(0).to(table.weight.dtype)  # type: ignore
     return mask_id

@@ -17,7 +17,9 @@ from torch import Tensor
 
 from maskwise.errors import UserError
 from maskwise.files import only_user_of, refuse_occupied
+from maskwise.models.adapters import trained_rows
 from maskwise.models.configuration import read_settings
+from maskwise.models.gguf_llama import gguf_in
 from maskwise.models.locations import locate_checkpoint
 from maskwise.models.networks import weight_files
 from maskwise.models.opening import open, stored_dtype
@@ -43,17 +45,22 @@ def export(source: str | Path, out: str | Path, adapter: str | Path | None = Non
         adapters = (*adapters, Path(adapter))
     if not adapters:
         raise UserError(f"{source} without an adapter is what it was: name one with --adapter")
+    if gguf_in(folder) is not None:
+        raise UserError(f"{source} is a GGUF file, which export does not write: convert it first and adapt that")
     out = Path(out)
     refuse_occupied(out)
     if not out.name:
         raise UserError(f"--out {out} has no name of its own: name a new folder")
     changes: dict[str, Tensor] = {}
+    rows: dict[str, Rows] = {}
     for one in adapters:
-        for name, change in weight_changes(folder, one).items():
+        added, replaced = weight_changes(folder, one)
+        rows |= replaced
+        for name, change in added.items():
             changes[name] = changes[name] + change if name in changes else change
     files = weight_files(folder)
     homes = {name: file for file in files for name in _names(folder / file)}
-    strays = sorted(changes.keys() - homes.keys())
+    strays = sorted((changes.keys() | rows.keys()) - homes.keys())
     if strays:
         raise UserError(f"the adapter touches {strays[0]}, which the checkpoint's files do not hold: it cannot merge")
     aside = out.with_name(f"{out.name}.partial")  # renamed when whole: a killed export leaves nothing that opens
@@ -65,7 +72,7 @@ def export(source: str | Path, out: str | Path, adapter: str | Path | None = Non
             for left in aside.iterdir():  # by an export that was killed
                 left.unlink()
             for name in track(files, "Merging", console=open_console(stderr=True), transient=True):
-                _write_merged(folder / name, aside / name, changes)
+                _write_merged(folder / name, aside / name, changes, rows)
             for file in beside_the_weights(folder):
                 shutil.copyfile(file, aside / file.name)
             aside.replace(out)
@@ -75,8 +82,11 @@ def export(source: str | Path, out: str | Path, adapter: str | Path | None = Non
     return out
 
 
-def weight_changes(folder: Path, adapter: Path) -> dict[str, Tensor]:
-    """What the adapter adds to each weight, float32, by the weight's name in the checkpoint."""
+Rows = tuple[list[int], Tensor]  # the numbers of rows, and what stands in them
+
+
+def weight_changes(folder: Path, adapter: Path) -> tuple[dict[str, Tensor], dict[str, Rows]]:
+    """What the adapter adds to each weight, float32, and rows that it replaces, by the weight's name."""
     model = open(folder, dtype=stored_dtype(read_settings(folder)), device="cpu", adapter=adapter)
     assert isinstance(model.net, PeftModel)
     changes = {}
@@ -86,11 +96,13 @@ def weight_changes(folder: Path, adapter: Path) -> dict[str, Tensor]:
             delta = module.scaling["default"] * (up @ down)
             changes[f"{name}.weight"] = (delta.t().contiguous() if module.fan_in_fan_out else delta).detach()
     config: Any = model.net.peft_config["default"]
-    # Two weights for each map and no others: an embedding's, a bias or a magnitude would be left behind.
-    whole = len(_names(adapter / "adapter_model.safetensors")) == 2 * len(changes)
+    found = trained_rows(model.core)
+    rows = {} if found is None else {found[0]: (found[1], found[2])}
+    # Two weights for each map, one for replaced rows and no others: a bias or a magnitude would be left behind.
+    whole = len(_names(adapter / "adapter_model.safetensors")) == 2 * len(changes) + len(rows)
     if config.peft_type != "LORA" or config.use_dora or config.init_lora_weights not in KEEP_THE_BASE or not whole:
         raise UserError(f"the adapter in {adapter} is not plain LoRA on linear maps: it cannot be merged")
-    return changes
+    return changes, rows
 
 
 def beside_the_weights(folder: Path) -> list[Path]:
@@ -107,10 +119,13 @@ def _names(file: Path) -> list[str]:
         return list(opened.keys())
 
 
-def _write_merged(source: Path, target: Path, changes: dict[str, Tensor]) -> None:
+def _write_merged(source: Path, target: Path, changes: dict[str, Tensor], rows: dict[str, Rows]) -> None:
     with safe_open(source, framework="pt") as opened:
         metadata = opened.metadata()
         tensors = {name: opened.get_tensor(name) for name in opened.keys()}  # noqa: SIM118
     for name in tensors.keys() & changes.keys():
         tensors[name] = (tensors[name].float() + changes[name]).to(tensors[name].dtype)
+    for name in tensors.keys() & rows.keys():
+        places, values = rows[name]
+        tensors[name][places] = values.to(tensors[name].dtype)
     save_file(tensors, target, metadata=metadata)

@@ -14,7 +14,7 @@ NATIVE_BODY = "maskwise.models.bodies:native_body"
 
 @dataclass(frozen=True)
 class Published:
-    """A checkpoint on the Hugging Face hub, so that it can be listed before it is downloaded."""
+    """A checkpoint on the Hugging Face hub or in a Python package, so that it can be listed before it is there."""
 
     name: str
     parameters: int
@@ -76,6 +76,17 @@ LLAMA3_8B: dict[str, Any] = {
     "num_attention_heads": 32,
     "num_key_value_heads": 8,
     "max_position_embeddings": 8192,
+}
+SMOLLM2: dict[str, Any] = {
+    "model_type": "llama",
+    "vocab_size": 49152,
+    "hidden_size": 576,
+    "intermediate_size": 1536,
+    "num_hidden_layers": 30,
+    "num_attention_heads": 9,
+    "num_key_value_heads": 3,
+    "max_position_embeddings": 8192,
+    "tie_word_embeddings": True,
 }
 QWEN25_7B: dict[str, Any] = {
     "model_type": "qwen2",
@@ -152,6 +163,7 @@ AUTOREGRESSIVE = Family(  # transformers' own causal language models
         Published(
             "Qwen/Qwen2.5-7B-Instruct", 7615616512, 32768, QWEN25_7B | {"max_position_embeddings": 32768}, LLAMA_MAPS
         ),
+        Published("smollm2", 134515008, 8192, SMOLLM2, LLAMA_MAPS),
     ),
 )
 WRAPPED = Family(  # any other transformers model, handed to `mw.wrap` by the user

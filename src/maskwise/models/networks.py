@@ -7,12 +7,13 @@ from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
-from transformers import AutoModelForCausalLM, PreTrainedConfig, PreTrainedModel
+from transformers import AutoModelForCausalLM, LlamaForCausalLM, PreTrainedConfig, PreTrainedModel
 from transformers.utils.logging import disable_progress_bar, get_verbosity, set_verbosity, set_verbosity_error
 
 from maskwise.errors import UserError
 from maskwise.files import is_plain_name
 from maskwise.models.families import Family, imported
+from maskwise.models.gguf_llama import gguf_in, llama_weights
 from maskwise.models.locations import read_object
 
 WHOLE, INDEX = "model.safetensors", "model.safetensors.index.json"
@@ -29,8 +30,8 @@ def network_without_weights(config: PreTrainedConfig, family: Family) -> PreTrai
 
 def refuse_oversized(folder: Path, settings: dict[str, Any]) -> None:
     """A configuration of far more than the weight files hold would fill the memory before it is found not to fit."""
-    if settings.get("quantization_config") is not None:
-        return  # several weights in a byte
+    if settings.get("quantization_config") is not None or gguf_in(folder) is not None:
+        return  # several weights in a byte; a GGUF file's sizes are checked as they are read
     tensors = stored = 0
     for name in weight_files(folder):
         with safe_open(folder / name, framework="pt") as opened:
@@ -56,17 +57,22 @@ def refuse_oversized(folder: Path, settings: dict[str, Any]) -> None:
         )
 
 
-def load_network(family: Family, folder: Path, dtype: torch.dtype, device: torch.device) -> PreTrainedModel:
+def load_network(
+    family: Family, folder: Path, config: PreTrainedConfig, dtype: torch.dtype, device: torch.device
+) -> PreTrainedModel:
     """Straight onto the device, without remote code; missing, unexpected or wrongly shaped weights are refused."""
     assert family.net_class is not None
-    net_class: Any = imported(family.net_class)
+    gguf = gguf_in(folder)
+    net_class: Any = imported(family.net_class) if gguf is None else LlamaForCausalLM
     if not sys.stderr.isatty():
         disable_progress_bar()  # in a log or a pipe the bar is noise
     loud = get_verbosity()
     set_verbosity_error()  # its own table of what does not fit would stand before our one line
+    source = {"config": config, "state_dict": llama_weights(gguf)} if gguf is not None else {}
     try:
         net, report = net_class.from_pretrained(
-            folder,
+            folder if gguf is None else None,
+            **source,
             dtype=dtype,
             device_map={"": device},
             attn_implementation="eager",  # every class has it; which attention runs is decided in bodies.py
@@ -92,6 +98,8 @@ def load_network(family: Family, folder: Path, dtype: torch.dtype, device: torch
 
 def check_weight_files(folder: Path) -> None:
     """Every weight file is there, is safetensors and is whole, before anything is loaded."""
+    if gguf_in(folder) is not None:
+        return  # its header is checked as it is read
     names = weight_files(folder)
     absent = [name for name in names if not (folder / name).is_file()]
     if absent and list(folder.glob("*.bin")) + list(folder.glob("*.pt")) + list(folder.glob("*.pth")):

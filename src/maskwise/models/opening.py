@@ -57,13 +57,13 @@ def open(
     refuse_oversized(folder, settings)
     stored = pick_dtype(dtype, place, settings)
     with as_described(folder):
-        read_config(folder, family)  # refuses a type that only remote code defines
-        net = load_network(family, folder, stored, place)
+        config = read_config(folder, family)  # refuses a type that only remote code defines
+        net = load_network(family, folder, config, stored, place)
         model = as_model(net, load_tokenizer(folder, family.native), str(name), families=families)
     if adapters:
         from maskwise.models.adapters import attach_adapters
 
-        model.net = attach_adapters(model.core, adapters)
+        model.net = attach_adapters(model.core, adapters, model.mask_id)
     if check_weights:
         refuse_nonfinite_weights(model)
     return model.eval()

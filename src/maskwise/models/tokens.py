@@ -7,6 +7,7 @@ from transformers import AutoTokenizer, PreTrainedTokenizerFast, Qwen2Tokenizer
 
 from maskwise.errors import UserError
 from maskwise.files import parse_json
+from maskwise.models.gguf_llama import gguf_in, llama_tokenizer
 
 # Tokens that end an answer or a turn in the families' chat formats; the end-of-text token is in the configuration.
 TURN_ENDS = ("<|eot_id|>", "<|im_end|>", "<|endofturn|>")
@@ -28,6 +29,9 @@ def load_tokenizer(folder: Path, native: bool) -> Any:
     other splits, and LLaDA and Dream name classes that only their remote code defines. Dream publishes vocab.json and
     merges.txt instead, which are Qwen2's byte-level BPE.
     """
+    gguf = gguf_in(folder)
+    if gguf is not None:
+        return llama_tokenizer(gguf)
     for name, needed in PARTS.items():
         _refuse_broken(folder / name, needed)
     try:

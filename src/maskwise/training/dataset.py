@@ -15,7 +15,7 @@ from torch.utils.data import Dataset
 from maskwise.diffusion import Views, draw_noise, mask_agnostic, pad_visibly
 from maskwise.randomness import torch_generator
 from maskwise.training.pairs import Pair
-from maskwise.training.settings import TuneSettings
+from maskwise.training.settings import RunSettings, TuneSettings
 
 
 def largest_mask_count(settings: TuneSettings, micro: int) -> int:
@@ -25,25 +25,40 @@ def largest_mask_count(settings: TuneSettings, micro: int) -> int:
     return max(1, settings.max_masks * (micro + 1) // settings.curriculum)
 
 
-class NoisedPairs(Dataset[dict[str, Any]]):
-    """index -> {"micro", "pair", "views"}: the micro-batch's number, the pair's number, and its two noised views.
+class Epochs(Dataset[dict[str, Any]]):
+    """index -> item(example, micro): the example's number and that of the micro-batch.
 
     Items are in their final order: each epoch is a shuffle of its own. `world` is the number of processes that share
     the micro-batches.
     """
 
-    def __init__(self, pairs: Sequence[Pair], settings: TuneSettings, mask_id: int, world: int) -> None:
-        self.pairs, self.settings, self.mask_id = pairs, settings, mask_id
+    def __init__(self, count: int, settings: RunSettings, world: int) -> None:
+        self.count, self.run = count, settings
         self.items_per_micro_batch = settings.batch * world
         self._order = lru_cache(maxsize=2)(self._shuffled)
 
     def __len__(self) -> int:
-        return self.settings.steps * self.settings.accumulation * self.items_per_micro_batch
+        return self.run.steps * self.run.accumulation * self.items_per_micro_batch
 
     def __getitem__(self, index: int) -> dict[str, Any]:
-        micro = index // self.items_per_micro_batch
-        epoch, place = divmod(index, len(self.pairs))
-        number = self._order(epoch)[place]
+        epoch, place = divmod(index, self.count)
+        return self.item(self._order(epoch)[place], index // self.items_per_micro_batch)
+
+    def item(self, number: int, micro: int) -> dict[str, Any]:
+        raise NotImplementedError
+
+    def _shuffled(self, epoch: int) -> list[int]:
+        return torch.randperm(self.count, generator=torch_generator("order", self.run.seed, epoch)).tolist()
+
+
+class NoisedPairs(Epochs):
+    """index -> {"micro", "pair", "views"}: the micro-batch's number, the pair's number, and its two noised views."""
+
+    def __init__(self, pairs: Sequence[Pair], settings: TuneSettings, mask_id: int, world: int) -> None:
+        super().__init__(len(pairs), settings, world)
+        self.pairs, self.settings, self.mask_id = pairs, settings, mask_id
+
+    def item(self, number: int, micro: int) -> dict[str, Any]:
         return {"micro": micro, "pair": number, "views": self.views(number, micro)}
 
     def views(self, number: int, micro: int) -> Views:
@@ -53,9 +68,6 @@ class NoisedPairs(Dataset[dict[str, Any]]):
         draw = draw_noise(len(pair.answer), most, generator, settings.mask_low, settings.mask_high)
         prompt, answer = torch.tensor(pair.prompt), torch.tensor(pair.answer)
         return mask_agnostic(prompt, answer, draw, self.mask_id, settings.alpha, settings.beta)
-
-    def _shuffled(self, epoch: int) -> list[int]:
-        return torch.randperm(len(self.pairs), generator=torch_generator("order", self.settings.seed, epoch)).tolist()
 
 
 class Collator:

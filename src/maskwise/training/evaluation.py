@@ -45,9 +45,21 @@ def _without_row(view: Views, row: int) -> Views:
     return replace(view, **per_row)
 
 
-@torch.no_grad()
 def measure(model: Model, call_model: Callable[..., Any], views: Sequence[Views]) -> dict[str, float]:
     """Means over masked content tokens; `call_model` is the model itself or what DDP or FSDP2 put around it."""
+    ce_few, ce_many, tv, hit_few, hit_many = mean_scores(model, call_model, views)
+    return {
+        "ce": (ce_few + ce_many) / 2,
+        "tv": tv,
+        "accuracy_few": hit_few,
+        "accuracy_many": hit_many,
+        "gap": hit_few - hit_many,
+    }
+
+
+@torch.no_grad()
+def mean_scores(model: Model, call_model: Callable[..., Any], views: Sequence[Views]) -> list[float]:
+    """`ViewScores`, each as its mean over masked answer tokens."""
     parts = []
     for start in range(0, len(views), PAIRS_PER_PASS):
         some = views[start : start + PAIRS_PER_PASS]
@@ -60,11 +72,4 @@ def measure(model: Model, call_model: Callable[..., Any], views: Sequence[Views]
 
         parts.append(call_model(call.batch, call.index, loss))
     columns = [torch.cat(column).double() for column in zip(*parts, strict=True)]
-    ce_few, ce_many, tv, hit_few, hit_many = (float(column.mean()) for column in columns)
-    return {
-        "ce": (ce_few + ce_many) / 2,
-        "tv": tv,
-        "accuracy_few": hit_few,
-        "accuracy_many": hit_many,
-        "gap": hit_few - hit_many,
-    }
+    return [float(column.mean()) for column in columns]

@@ -8,7 +8,7 @@ end-of-turn token.
 import hashlib
 import io
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -55,8 +55,17 @@ class Pairs:
     dropped: int  # pairs that leave no room for two different mask counts
 
 
-def read_data_file(path: Path) -> DataFile:
-    """Everything that can be said about a data file without a tokenizer; a broken line is refused by its number."""
+Check = Callable[[Any, str], None]  # of a line's content and where it stands
+Cut = Callable[[Path, Sequence[str]], list[Entry]]  # of the lines of a plain text
+
+
+def read_data_file(
+    path: Path, check: Check | None = None, cut: Cut | None = None, forms: str = f"lines with {FORMS}"
+) -> DataFile:
+    """Everything that can be said about a data file without a tokenizer; a broken line is refused by its number.
+
+    check, cut and forms: what a JSON line must be, how plain text becomes entries, and both in words; pairs by default.
+    """
     if not path.is_file():
         raise UserError(f"there is no data file {path}: give a .jsonl or .txt file")
     try:
@@ -67,9 +76,10 @@ def read_data_file(path: Path) -> DataFile:
     except OSError as problem:
         raise UserError(f"{path} cannot be read ({problem.strerror})") from None
     lines = [line.rstrip("\n") for line in io.StringIO(text, newline=None)]
-    entries = _json_entries(path, lines) if path.suffix.lower() in JSON_SUFFIXES else _paragraphs(path, lines)
+    json_lines = path.suffix.lower() in JSON_SUFFIXES
+    entries = _json_entries(path, lines, check or _check_form) if json_lines else (cut or _paragraphs)(path, lines)
     if not entries:
-        raise UserError(f"{path} is empty: it needs lines with {FORMS}, or plain text")
+        raise UserError(f"{path} is empty: it needs {forms}, or plain text")
     return DataFile(path, hashlib.sha256(content).hexdigest(), tuple(entries))
 
 
@@ -143,7 +153,7 @@ def _pair(model: Model, text: _Text, end: int) -> Pair:
     return Pair(tuple(prompt), (*answer, end))
 
 
-def _json_entries(path: Path, lines: Sequence[str]) -> list[Entry]:
+def _json_entries(path: Path, lines: Sequence[str], check: Check) -> list[Entry]:
     entries = []
     for number, line in enumerate(lines, start=1):
         if not line.strip():
@@ -153,7 +163,7 @@ def _json_entries(path: Path, lines: Sequence[str]) -> list[Entry]:
             content = parse_json(line)
         except ValueError as problem:
             raise UserError(f"{where} is not valid JSON ({problem}): correct or delete it") from None
-        _check_form(content, where)
+        check(content, where)
         entries.append(Entry(where, content))
     return entries
 
@@ -163,20 +173,21 @@ def _check_form(content: Any, where: str) -> None:
     if not isinstance(content, dict):
         raise UserError(f"{where} is not a JSON object: write {FORMS}")
     if "messages" in content:
-        messages = content["messages"]
-        well_formed = isinstance(messages, list) and all(
-            isinstance(m, dict) and isinstance(m.get("role"), str) and isinstance(m.get("content"), str)
-            for m in messages
-        )
-        if not well_formed or len(messages) < 2 or messages[-1]["role"] != "assistant":
-            raise UserError(f"{where}: messages must be a list of role and content that ends with the assistant's")
-        return
+        return check_messages(content["messages"], where)
     columns = _columns(content)
     if columns is None:
         raise UserError(f"{where} has the keys {', '.join(content) or 'none'}: write {FORMS}")
     texts = [content[name] for name in columns] + [content.get("system_prompt") or ""]
     if not all(isinstance(text, str) for text in texts):
         raise UserError(f"{where}: {' and '.join(columns)} must be texts, and system_prompt where there is one")
+
+
+def check_messages(messages: Any, where: str) -> None:
+    well_formed = isinstance(messages, list) and all(
+        isinstance(m, dict) and isinstance(m.get("role"), str) and isinstance(m.get("content"), str) for m in messages
+    )
+    if not well_formed or len(messages) < 2 or messages[-1]["role"] != "assistant":
+        raise UserError(f"{where}: messages must be a list of role and content that ends with the assistant's")
 
 
 def _columns(content: dict[str, Any]) -> tuple[str, str] | None:

@@ -1,34 +1,22 @@
-"""Every setting of a tuning run, the presets, and which values are refused."""
+"""Every setting of a tuning or training run, the presets, and which values are refused."""
 
 import re
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from maskwise.errors import UserError
 
 
 @dataclass(frozen=True)
-class TuneSettings:
-    """The defaults are those of Piskorz et al. (arXiv 2511.21338) for Base models where the paper states them."""
+class RunSettings:
+    """What tuning and training share."""
 
-    # The loss: alpha * CE + beta * TV; alpha = 0 is TV alone, beta = 0 CE alone
-    alpha: float = 0.1
-    beta: float = 1.0
-    one_branch: bool = False  # the gradient flows through the first view only
-    mask_low: float = 0.2  # p ~ U(mask_low, mask_high)
-    mask_high: float = 0.8
-    # The views
-    context: int = 1024  # N: prompt, answer and appended masks together
-    max_masks: int = 600
-    curriculum: int = 5000  # micro-batches until max_masks is reached; 0 starts there
-    pad_eos: bool = False  # visible end-of-text padding to equal length, as the paper does, instead of packing
-    text_piece: int = 256  # tokens of a continuation pair cut from plain text
     # The optimiser
-    steps: int = 930
-    batch: int = 3  # pairs per micro-batch and process
-    accumulation: int = 43  # micro-batches per step
-    learning_rate: float = 1e-5
+    steps: int = 1000
+    batch: int = 8  # examples per micro-batch and process
+    accumulation: int = 1  # micro-batches per step
+    learning_rate: float = 1e-4
     warmup: int = 0  # steps
     decay: str = "constant"  # of the learning rate after the warm-up: constant, linear or cosine
     clip: float = 1.0
@@ -47,9 +35,55 @@ class TuneSettings:
     keep: int = 2  # checkpoints
     # Evaluation
     eval_every: int = 50  # steps; 0 measures before and after only
-    held_out: int = 64  # pairs, at most a fifth of the data
+    held_out: int = 64  # examples, at most a fifth of the data
     few: int = 2  # masks appended at evaluation: few against many
     many: int = 200
+
+
+@dataclass(frozen=True)
+class TuneSettings(RunSettings):
+    """The defaults are those of Piskorz et al. (arXiv 2511.21338) for Base models where the paper states them."""
+
+    # The loss: alpha * CE + beta * TV; alpha = 0 is TV alone, beta = 0 CE alone
+    alpha: float = 0.1
+    beta: float = 1.0
+    one_branch: bool = False  # the gradient flows through the first view only
+    mask_low: float = 0.2  # p ~ U(mask_low, mask_high)
+    mask_high: float = 0.8
+    # The views
+    context: int = 1024  # N: prompt, answer and appended masks together
+    max_masks: int = 600
+    curriculum: int = 5000  # micro-batches until max_masks is reached; 0 starts there
+    pad_eos: bool = False  # visible end-of-text padding to equal length, as the paper does, instead of packing
+    text_piece: int = 256  # tokens of a continuation pair cut from plain text
+    # The optimiser
+    steps: int = 930
+    batch: int = 3  # pairs per micro-batch and process
+    accumulation: int = 43
+    learning_rate: float = 1e-5
+
+
+@dataclass(frozen=True)
+class TrainSettings(RunSettings):
+    """Masked diffusion training on documents."""
+
+    # The objective
+    objective: str = "nelbo"  # nelbo, blockwise or soft-mask
+    schedule: str = "linear"  # of nelbo and soft-mask
+    weighted: bool = True  # by the schedule's weight (1/t); without it every masked token counts once
+    block: int = 32  # tokens of a block of `blockwise`
+    soft_share: float = 0.5  # share of the documents that `soft-mask` shows with soft masks
+    teacher: str | None = None  # an autoregressive model with the same tokenizer
+    widen: tuple[int, ...] = ()  # attention over blocks of so many tokens, one size after the other, then bidirectional
+    widen_share: float = 0.4  # of the steps
+    # The rows
+    context: int = 512  # tokens of a row
+    rows: str = "documents"  # packed without attention across their borders; or "full": one stream cut into rows
+    # The optimiser
+    learning_rate: float = 3e-4
+    decay: str = "cosine"
+    warmup: int = 20
+    many: int = 100
 
 
 PRESETS = {
@@ -81,41 +115,98 @@ PRESET_PAIRS = {"quick": Path(__file__).parent / "quick.jsonl"}
 DECAYS = {"constant": "constant_with_warmup", "linear": "linear", "cosine": "cosine"}
 
 
+SCHEDULES = ("linear", "cosine", "polynomial", "geometric")
+OBJECTIVES = ("nelbo", "blockwise", "soft-mask")
+ROWS = ("documents", "full")
+
+
 def settings_from(preset: str, changes: dict[str, Any]) -> TuneSettings:
     """A preset with the changes that are not None."""
     if preset not in PRESETS:
         raise UserError(f"unknown preset {preset!r}: use one of {', '.join(PRESETS)}")
-    known = {field.name for field in fields(TuneSettings)}
+    return check(_changed(PRESETS[preset], changes))
+
+
+def train_settings(changes: dict[str, Any]) -> TrainSettings:
+    """The defaults with the changes that are not None."""
+    unknown = changes.keys() - {field.name for field in fields(TrainSettings)}
+    if unknown:
+        raise UserError(f"no setting {sorted(unknown)[0]!r} of a training: see maskwise.training.settings")
+    return check_training(_changed(TrainSettings(), changes))
+
+
+S = TypeVar("S", bound=RunSettings)
+
+
+def _changed(settings: S, changes: dict[str, Any]) -> S:
+    known = {field.name for field in fields(settings)}
     assert changes.keys() <= known, changes.keys() - known
-    return check(replace(PRESETS[preset], **{name: value for name, value in changes.items() if value is not None}))
+    return replace(settings, **{name: value for name, value in changes.items() if value is not None})
 
 
 def check(settings: TuneSettings) -> TuneSettings:
     """Refuses values that cannot work, each by its name; returns the settings."""
-    at_least_one = ("max_masks", "steps", "batch", "accumulation", "lora_rank", "lora_alpha", "save_every", "keep")
-    not_negative = ("alpha", "beta", "curriculum", "warmup", "weight_decay", "eval_every", "held_out", "few", "seed")
-    for name in at_least_one:
-        if getattr(settings, name) < 1:
-            raise UserError(f"{name} is {getattr(settings, name)}: it must be at least 1")
-    for name in not_negative:
-        if getattr(settings, name) < 0:
-            raise UserError(f"{name} is {getattr(settings, name)}: it must not be negative")
+    _check_numbers(settings, ("max_masks",), ("alpha", "beta", "curriculum"))
     rules = [
         (settings.alpha + settings.beta > 0, "alpha and beta are both 0: nothing would be learnt"),
         (0 < settings.mask_low <= settings.mask_high < 1, "mask_low and mask_high must satisfy 0 < low <= high < 1"),
+        (settings.text_piece >= 4, f"text_piece is {settings.text_piece}: it must be at least 4"),
+    ]
+    _check_rules([*rules, *_run_rules(settings)])
+    return settings
+
+
+def check_training(settings: TrainSettings) -> TrainSettings:
+    _check_numbers(settings, ("block", "context"), ())
+    choices = (("objective", OBJECTIVES), ("schedule", SCHEDULES), ("rows", ROWS))
+    rules = [
+        (getattr(settings, name) in known, f"unknown {name} {getattr(settings, name)!r}: use {', '.join(known)}")
+        for name, known in choices
+    ]
+    rising = all(one >= 1 for one in settings.widen) and list(settings.widen) == sorted(set(settings.widen))
+    rules += [
+        (settings.context >= 8, f"context is {settings.context}: a row has at least 8 tokens"),
+        (0 <= settings.soft_share <= 1, f"soft_share is {settings.soft_share}: it must be in 0..1"),
+        (0 < settings.widen_share <= 1, f"widen_share is {settings.widen_share}: it must be over 0 and at most 1"),
+        (rising, f"widen is {','.join(map(str, settings.widen))}: give rising numbers of tokens, such as 1,4,16,64"),
+        (
+            not (settings.teacher and settings.objective == "soft-mask"),
+            "soft-mask takes no teacher: use another objective",
+        ),
+    ]
+    _check_rules([*rules, *_run_rules(settings)])
+    return settings
+
+
+def _check_numbers(settings: RunSettings, at_least_one: tuple[str, ...], not_negative: tuple[str, ...]) -> None:
+    for name in (*at_least_one, "steps", "batch", "accumulation", "lora_rank", "lora_alpha", "save_every", "keep"):
+        if getattr(settings, name) < 1:
+            raise UserError(f"{name} is {getattr(settings, name)}: it must be at least 1")
+    for name in (*not_negative, "warmup", "weight_decay", "eval_every", "held_out", "few", "seed"):
+        if getattr(settings, name) < 0:
+            raise UserError(f"{name} is {getattr(settings, name)}: it must not be negative")
+
+
+def _run_rules(settings: RunSettings) -> list[tuple[bool, str]]:
+    return [
         (settings.learning_rate > 0, f"the learning rate is {settings.learning_rate}: it must be positive"),
         (settings.clip > 0, f"clip is {settings.clip}: it must be positive"),
         (settings.decay in DECAYS, f"unknown decay {settings.decay!r}: use {', '.join(DECAYS)}"),
         (settings.many > settings.few, f"many ({settings.many}) must be more masks than few ({settings.few})"),
-        (settings.text_piece >= 4, f"text_piece is {settings.text_piece}: it must be at least 4"),
         (0 <= settings.lora_dropout < 1, f"lora_dropout is {settings.lora_dropout}: it must be in 0..1"),
+        (_is_expression(settings.targets), f"targets {settings.targets!r} is not a regular expression: correct it"),
     ]
+
+
+def _check_rules(rules: list[tuple[bool, str]]) -> None:
     for fine, problem in rules:
         if not fine:
             raise UserError(problem)
-    if settings.targets is not None:
-        try:
-            re.compile(settings.targets)
-        except re.error as problem:
-            raise UserError(f"targets {settings.targets!r} is not a regular expression: {problem}") from None
-    return settings
+
+
+def _is_expression(pattern: str | None) -> bool:
+    try:
+        re.compile(pattern or "")
+    except re.error:
+        return False
+    return True

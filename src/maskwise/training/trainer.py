@@ -1,9 +1,9 @@
-"""transformers' Trainer with the mask-agnostic loss (Piskorz et al., arXiv 2511.21338).
+"""transformers' Trainer over the model interface: what tuning and training share, and the trainer of tuning.
 
 Checkpoints count only when they are complete, and the first loss that is not finite stops the run.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,41 +20,61 @@ from maskwise.models.base import Model
 from maskwise.models.finite import nonfinite_weights
 from maskwise.progress import progress_bar
 from maskwise.terminal import one_line, open_console
-from maskwise.training.dataset import Collator, NoisedPairs
+from maskwise.training.dataset import Collator, Epochs, NoisedPairs
 from maskwise.training.evaluation import measure
 from maskwise.training.folder import checkpoint_step, complete_checkpoints, keep_newest, saving, vouch, write_json
-from maskwise.training.settings import TuneSettings
+from maskwise.training.settings import RunSettings, TuneSettings
 from maskwise.training.weights import load_trained_weights, save_trained_weights, trained_weights
 
 
-class TuneTrainer(Trainer):
-    """Differs from its parent in what a loss is, in what a checkpoint holds, and in when it may be resumed."""
+class RunTrainer(Trainer):
+    """Differs from its parent in what a loss is, in what a checkpoint holds, and in when it may be resumed.
+
+    A subclass says what the loss of a micro-batch is, what is measured on held-out examples, and how a micro-batch is
+    written down when its loss is not finite.
+    """
+
+    verb = "training"
+    part_names: tuple[str, ...] = ()  # terms of the loss that are logged beside it
+    shown: dict[str, str] = {}  # noqa: RUF012  scores that are printed while it runs, and what they are called
 
     def __init__(
         self,
         model: Model,
         arguments: TrainingArguments,
-        settings: TuneSettings,
-        dataset: NoisedPairs,
-        collator: Collator,
-        held_out: Sequence[Views],
+        settings: RunSettings,
+        dataset: Epochs,
+        collator: Callable[[Sequence[Any]], dict[str, Any]],
+        held_out: Sequence[Any],
         source: Path | None,
     ) -> None:
         super().__init__(
             model=model,
             args=arguments,
             train_dataset=dataset,
-            data_collator=collator,
+            data_collator=collator,  # type: ignore[arg-type]
             eval_dataset=list(held_out) or None,  # type: ignore[arg-type]
         )
-        self.settings, self.held_out, self.source = settings, held_out, source
+        self.run_settings, self.held_out, self.source = settings, held_out, source
         self.checkpoints = Path(str(arguments.output_dir))
         self.micro_batches: list[tuple[dict[str, Any], Tensor]] = []  # of the optimiser step under way
-        self.parts: list[Tensor] = []  # [2] CE and TV of each micro-batch since the last log
+        self.parts: list[Tensor] = []  # one for each micro-batch since the last log, in the order of part_names
         self.remove_callback(PrinterCallback)  # it writes on standard output
         self.add_callback(_StopAtBadLoss(self))
-        self.bar = _ProgressCallback()
+        self.bar = _ProgressCallback(self.verb, self.shown)
         self.add_callback(self.bar)
+
+    def loss_of(self, call_model: nn.Module, inputs: dict[str, Any]) -> tuple[Tensor, Tensor]:
+        """The loss, a mean over the micro-batch's examples, and its parts, from one call of the model with gradient."""
+        raise NotImplementedError
+
+    def scores(self, call_model: Callable[..., Any]) -> dict[str, float]:
+        """What is measured on the held-out examples; `call_model` is the model or what DDP or FSDP2 put around it."""
+        raise NotImplementedError
+
+    def written(self, inputs: dict[str, Any]) -> dict[str, Any]:
+        """A micro-batch as JSON."""
+        raise NotImplementedError
 
     @property
     def tuned(self) -> Model:
@@ -67,11 +87,10 @@ class TuneTrainer(Trainer):
         return SequentialSampler(self.train_dataset)  # type: ignore[arg-type]
 
     def compute_loss(self, model: nn.Module, inputs: dict[str, Any], *_: Any, **__: Any) -> Tensor:  # type: ignore[override]
-        """Everything runs inside one call of the (wrapped) model; a mean over the micro-batch's pairs."""
-        call = mask_agnostic_call(self.tuned, inputs["views"], self.settings.one_branch)
-        loss, ce, tv = model(call.batch, call.index, call.loss)
+        """Everything trained runs inside one call of the (wrapped) model."""
+        loss, parts = self.loss_of(model, inputs)
         self.micro_batches.append((inputs, loss.detach()))
-        self.parts.append(torch.stack([ce, tv]))
+        self.parts.append(parts)
         return loss
 
     def stop_at_bad_loss(self) -> None:
@@ -85,11 +104,10 @@ class TuneTrainer(Trainer):
         if not bool(bad.any()):
             raise UserError(f"another process met a loss that is not finite at step {self.state.global_step + 1}")
         inputs, loss = seen[int(bad.nonzero()[0])]
-        views = [{name: value.tolist() for name, value in vars(view).items()} for view in inputs["views"]]
-        micro, pairs = inputs["micro"], inputs["pairs"]
-        write_json(where, {"loss": str(float(loss)), "micro_batch": micro, "pairs": pairs, "views": views})
+        micro = inputs["micro"]
+        write_json(where, {"loss": str(float(loss)), "micro_batch": micro, **self.written(inputs)})
         spoiled = nonfinite_weights(self.tuned.net)
-        remedy = "lower --learning-rate or look at those pairs"
+        remedy = "lower --learning-rate or look at that batch"
         if spoiled:
             remedy = f"the weights themselves are not finite by now, first {spoiled[0]}; {remedy}"
         raise UserError(
@@ -98,17 +116,17 @@ class TuneTrainer(Trainer):
         )
 
     def log(self, logs: dict[str, float], *rest: Any) -> None:
-        """The loss's two terms beside their sum: alpha CE / p and beta p TV."""
+        """The loss's terms beside their sum."""
         if "loss" in logs and self.parts:
-            ce, tv = self.accelerator.reduce(torch.stack(self.parts).mean(0), "mean").tolist()
-            logs, self.parts = {**logs, "loss_ce": ce, "loss_tv": tv}, []
+            means = self.accelerator.reduce(torch.stack(self.parts).mean(0), "mean").tolist()
+            logs, self.parts = {**logs, **dict(zip(self.part_names, means, strict=True))}, []
         super().log(logs, *rest)
 
     def evaluate(self, *_: Any, metric_key_prefix: str = "eval", **__: Any) -> dict[str, float]:  # type: ignore[override]
-        """Every process measures all held-out pairs: sharded weights need them all, and the pairs are few."""
+        """Every process measures all held-out examples: sharded weights need them all, and they are few."""
         training = self.tuned.training
         self.tuned.eval()
-        scores = measure(self.tuned, self.model_wrapped, self.held_out)
+        scores = self.scores(self.model_wrapped)
         self.tuned.train(training)
         metrics = {f"{metric_key_prefix}_{name}": value for name, value in scores.items()}
         self.log(dict(metrics))
@@ -145,11 +163,43 @@ class TuneTrainer(Trainer):
             if self.args.should_save:
                 vouch(folder, self.state.global_step)
         if self.args.should_save:
-            keep_newest(folder.parent, self.settings.keep)
+            keep_newest(folder.parent, self.run_settings.keep)
+
+
+class TuneTrainer(RunTrainer):
+    """The mask-agnostic loss (Piskorz et al., arXiv 2511.21338); its parts are alpha CE / p and beta p TV."""
+
+    verb = "tuning"
+    part_names = ("loss_ce", "loss_tv")
+
+    def __init__(
+        self,
+        model: Model,
+        arguments: TrainingArguments,
+        settings: TuneSettings,
+        dataset: NoisedPairs,
+        collator: Collator,
+        held_out: Sequence[Views],
+        source: Path | None,
+    ) -> None:
+        super().__init__(model, arguments, settings, dataset, collator, held_out, source)
+        self.settings = settings
+
+    def loss_of(self, call_model: nn.Module, inputs: dict[str, Any]) -> tuple[Tensor, Tensor]:
+        call = mask_agnostic_call(self.tuned, inputs["views"], self.settings.one_branch)
+        loss, ce, tv = call_model(call.batch, call.index, call.loss)
+        return loss, torch.stack([ce, tv])
+
+    def scores(self, call_model: Callable[..., Any]) -> dict[str, float]:
+        return measure(self.tuned, call_model, self.held_out)
+
+    def written(self, inputs: dict[str, Any]) -> dict[str, Any]:
+        views = [{name: value.tolist() for name, value in vars(view).items()} for view in inputs["views"]]
+        return {"pairs": inputs["pairs"], "views": views}
 
 
 class _StopAtBadLoss(TrainerCallback):
-    def __init__(self, trainer: TuneTrainer) -> None:
+    def __init__(self, trainer: RunTrainer) -> None:
         self.trainer = trainer
 
     def on_pre_optimizer_step(self, args: Any, state: Any, control: Any, **_: Any) -> None:
@@ -157,21 +207,29 @@ class _StopAtBadLoss(TrainerCallback):
 
 
 class _ProgressCallback(TrainerCallback):
-    """Steps, loss and the time left, on standard error."""
+    """Steps, loss and the time left, on standard error, and a line for each evaluation."""
 
-    def __init__(self) -> None:
+    def __init__(self, verb: str, shown: dict[str, str]) -> None:
+        self.verb, self.shown = verb, shown
         self.progress: Progress | None = None
 
     def on_train_begin(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
         if state.is_world_process_zero:
             self.progress = progress_bar()
-            self.task = self.progress.add_task("tuning", total=state.max_steps, completed=state.global_step)
+            self.task = self.progress.add_task(self.verb, total=state.max_steps, completed=state.global_step)
             self.progress.start()
 
     def on_log(self, args: Any, state: TrainerState, control: Any, **given: Any) -> None:
         if self.progress is not None and "loss" in given["logs"]:
-            loss = f"tuning, loss {given['logs']['loss']:.4g}"
+            loss = f"{self.verb}, loss {given['logs']['loss']:.4g}"
             self.progress.update(self.task, completed=state.global_step, description=loss)
+        scores = [
+            f"{label} {given['logs'][f'eval_{name}']:.4f}"
+            for name, label in self.shown.items()
+            if f"eval_{name}" in given["logs"]
+        ]
+        if self.progress is not None and scores:
+            self.progress.console.print(f"step {state.global_step}, held out: {', '.join(scores)}", highlight=False)
 
     def on_train_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         self.stop()

@@ -15,11 +15,14 @@ from maskwise.models.adapters import merged
 from maskwise.models.base import Model
 from maskwise.models.export import beside_the_weights
 from maskwise.models.locations import name_from_anywhere
-from maskwise.training.settings import TuneSettings
+from maskwise.training.settings import RunSettings
 
 
-def make_trainable(model: Model, settings: TuneSettings) -> None:
-    """Puts a fresh adapter on the model, or frees all its weights; an adapter it carries is merged into it first."""
+def make_trainable(model: Model, settings: RunSettings, mask_row: bool = False) -> None:
+    """Puts a fresh adapter on the model, or frees all its weights; an adapter it carries is merged into it first.
+
+    mask_row: the adapter also trains the mask's embedding, which a converted model has not learnt.
+    """
     model.net = merged(model.net)  # type: ignore[arg-type]
     if getattr(model.core.get_output_embeddings(), "bias", None) is not None:
         raise UserError(
@@ -37,9 +40,20 @@ def make_trainable(model: Model, settings: TuneSettings) -> None:
             lora_alpha=settings.lora_alpha,
             lora_dropout=settings.lora_dropout,
             target_modules=pattern,
+            trainable_token_indices=_mask_row(model) if mask_row else None,
         )
         model.net = get_peft_model(model.core, adapter)
+    for parameter in model.net.parameters():
+        if parameter.requires_grad:  # PEFT leaves the mask's row in half precision, where a step would be rounded away
+            parameter.data = parameter.data.float()
     adapter.base_model_name_or_path = name_from_anywhere(model.name)  # not the folder that an embedded one is in
+
+
+def _mask_row(model: Model) -> dict[str, list[int]]:
+    embeddings = model.core.get_input_embeddings()
+    name = next(name for name, module in model.core.named_modules() if module is embeddings)
+    assert model.mask_id is not None
+    return {name: [model.mask_id]}
 
 
 def _check_targets(model: Model, pattern: str) -> None:
@@ -86,7 +100,7 @@ def load_trained_weights(model: Model, folder: Path) -> None:
     for name, parameter in model.net.named_parameters():
         if not parameter.requires_grad:
             continue
-        value = stored[name.replace(".default.", ".")]
+        value = stored[name.replace(".default.", ".").removesuffix(".default")]
         if isinstance(parameter, DTensor):
             value = distribute_tensor(value.to(parameter.device), parameter.device_mesh, parameter.placements)
         parameter.copy_(value)

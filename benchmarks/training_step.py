@@ -1,0 +1,79 @@
+"""Rows j and j-135m: a step of masked diffusion training on full rows, LoRA at LLaDA-8B shape, all weights at 135 M."""
+
+from collections.abc import Callable, Iterator
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from benchmarks import plain
+from benchmarks.measure import Bench, Line, bound, check_close, forward_flops, line, timed
+from benchmarks.shapes import make_model, random_ids
+from benchmarks.step import adapted, gradient, half, trained
+from maskwise.diffusion import Noised, nelbo, nelbo_call
+from maskwise.models.base import Model
+
+ROWS = {"lora": (4, 1024), "full": (32, 1024)}  # rows of a micro-batch, tokens of a row
+TOY_ROWS = (3, 12)
+BARS = {"lora": 0.6, "full": 0.4}  # MFU
+
+
+def noised_rows(model: Model, rows: int, length: int) -> list[Noised]:
+    assert model.mask_id is not None
+    draws = torch.Generator().manual_seed(3)
+    # The first token stays visible: where predictions are shifted it shares its row with the second.
+    return [nelbo(torch.tensor(ids), model.mask_id, draws, start=1) for ids in random_ids([length] * rows, model)]
+
+
+def our_loss(bench: Bench, model: Model, examples: list[Noised]) -> Tensor:
+    call = nelbo_call(model, examples)
+    with half(bench):
+        return model(call.batch, call.index, call.loss)
+
+
+def plain_loss(bench: Bench, model: Model, examples: list[Noised]) -> Tensor:
+    """As the peers' trainers do it: logits of every position in float32, zero weight where nothing was masked."""
+    ids = torch.stack([example.ids for example in examples]).to(model.device)
+    with half(bench):
+        logits = plain.logits(model, ids).float()
+    logits[..., model.mask_id] = -1e30  # minus infinity times zero is no number
+    labels, weights = torch.zeros_like(ids), torch.zeros(ids.shape, device=model.device)
+    for row, example in enumerate(examples):
+        places = (example.rows - int(model.shift)).clamp(min=0).to(model.device)
+        labels[row, places], weights[row, places] = example.targets.to(model.device), example.weights.to(model.device)
+    entropies = F.cross_entropy(logits.transpose(1, 2), labels, reduction="none")
+    return (weights * entropies).sum() / len(examples)
+
+
+def training_step(bench: Bench, what: str) -> Iterator[Line]:
+    """what: "lora" or "full"."""
+    row = "j" if what == "lora" else "j-135m"
+    if what == "lora":
+        model, name = adapted(bench, "llada"), "LoRA"
+    else:
+        model, name = make_model(bench, "smol").train(), "all weights"
+        model.requires_grad_(True)
+    count, length = ROWS[what] if bench.full else TOY_ROWS
+    examples = noised_rows(model, count, length)
+    close = (5e-2, 0.25) if bench.full else (1e-4, 1e-3)
+    check_close("loss", our_loss(bench, model, examples), plain_loss(bench, model, examples), close[0])
+    gradients = [gradient(model, loss(bench, model, examples)) for loss in (our_loss, plain_loss)]
+    check_close("gradient", gradients[0], gradients[1], close[1])
+    del gradients
+    optimiser = torch.optim.AdamW(trained(model), lr=0.0)  # all its work, and the weights stay as they are
+
+    def step(loss: Callable[[Bench, Model, list[Noised]], Tensor]) -> None:
+        loss(bench, model, examples).backward()
+        optimiser.step()
+        optimiser.zero_grad(set_to_none=True)
+
+    # Backward: to the inputs, and where all weights are trained to them too; the adapter's own share is small.
+    flops = (2 if what == "lora" else 3) * forward_flops(model, [length] * count, sum(len(e.rows) for e in examples))
+    slow = timed(bench.device, lambda: step(plain_loss))
+    if bench.full:
+        model.compile_layers()
+    fast = timed(bench.device, lambda: step(our_loss), warm=2)
+    case = f"{model.name}, {name}, {count} rows of {length}"
+    yield line(bench, row, f"{case}, a step", fast, slow, flops)
+    yield Line(row, f"{case}, tokens", "1/s", count * length / fast.seconds, count * length / slow.seconds)
+    yield bound(bench, row, f"{case}, MFU", "share", flops / fast.seconds / bench.ceiling, BARS[what], least=True)

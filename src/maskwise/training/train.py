@@ -1,0 +1,188 @@
+"""`maskwise train`: documents -> rows -> noise of the objective -> one ragged batch -> fused CE (and KL) -> weights."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from transformers import TrainerCallback, TrainingArguments
+
+from maskwise.diffusion import Noised, SoftShape, Views, nelbo_call, soft_masks, teach
+from maskwise.errors import UserError
+from maskwise.models.base import Model
+from maskwise.models.locations import locate_checkpoint
+from maskwise.models.opening import open as open_model
+from maskwise.terminal import one_line
+from maskwise.training.documents import read_documents, tokenize_rows
+from maskwise.training.evaluation import mean_scores
+from maskwise.training.pairs import DataFile
+from maskwise.training.rows import NoisedRows, attention_block, collate_rows, held_out_noise, held_out_prefixes
+from maskwise.training.run import Place, Work, arguments_for, run, split
+from maskwise.training.settings import TrainSettings, train_settings
+from maskwise.training.trainer import RunTrainer
+
+TOKENS_PER_PASS = 8192
+
+
+def train(
+    name: str,
+    data: str | Path,
+    out: str | Path,
+    settings: TrainSettings | None = None,
+    dtype: str = "auto",
+    device: str | None = None,
+    tensorboard: bool | None = None,
+    callbacks: list[TrainerCallback] | None = None,
+    check_weights: bool = True,
+    **changes: Any,
+) -> dict[str, Any]:
+    """Trains a masked diffusion model on a file of documents and writes the adapter, or the whole model, into `out`.
+
+    The model may be converted, new or published. `changes` are settings by name (TrainSettings): steps=200,
+    objective="blockwise". Run again with the same settings it resumes where it was stopped. Returns what result.json
+    holds.
+    """
+    chosen = train_settings(changes) if settings is None else settings
+
+    def prepare(model: Model, data_file: DataFile) -> Work:
+        assert model.mask_id is not None
+        mask_id = model.mask_id
+        if chosen.widen and not model.family.native:
+            raise UserError(f"attention over blocks is for LLaDA and Dream models: leave --widen out for {name}")
+        rows = tokenize_rows(data_file, model, chosen.context, chosen.rows)
+        held_out, training = split(rows.kept, chosen)
+        teacher = None if chosen.teacher is None else open_teacher(chosen.teacher, model)
+        kept = HeldOut(
+            held_out_noise(held_out, chosen.seed, mask_id),
+            sum(piece.count for row in held_out for piece in row),
+            held_out_prefixes(held_out, chosen, mask_id, model.window),
+        )
+
+        def make_trainer() -> DiffusionTrainer:
+            arguments = arguments_for(model, chosen, Path(out), bool(held_out))
+            dataset = NoisedRows(training, chosen, mask_id, arguments.world_size)
+            return DiffusionTrainer(model, arguments, chosen, dataset, kept, teacher, locate_checkpoint(name)[0])
+
+        counts = {"tokens": rows.tokens, "rows": len(training), "held_out": len(held_out), "dropped": rows.dropped}
+        example = training[0][0].ids.tolist()
+        return Work(counts, bool(held_out), make_trainer, example, mask_row=model.family.native)
+
+    place = Place(Path(out), dtype, device, tensorboard, callbacks or [], check_weights)
+    return run(name, chosen, lambda: read_documents(Path(data)), prepare, place)
+
+
+def open_teacher(name: str, model: Model) -> Model:
+    """An autoregressive model whose tokens are the model's own, but for the mask."""
+    teacher = open_model(name, dtype=model.dtype, device=model.device)
+    if not teacher.causal:
+        raise UserError(f"the teacher {name} is not autoregressive: name the model this one was converted from")
+    ours, theirs = (
+        {token: place for token, place in one.tokenizer.get_vocab().items() if place != model.mask_id}
+        if one.tokenizer is not None
+        else None
+        for one in (model, teacher)
+    )
+    if ours != theirs or teacher.vocab > model.vocab:
+        raise UserError(f"the teacher {name} has another tokenizer than {model.name}: name one with the same tokens")
+    teacher.requires_grad_(False)
+    return teacher
+
+
+# What is measured while it trains
+
+
+@dataclass(frozen=True)
+class HeldOut:
+    noised: list[Noised]
+    tokens: int  # that carry loss
+    prefixes: list[Views]
+
+    def __len__(self) -> int:
+        return len(self.noised)
+
+
+def measure_held_out(model: Model, call_model: Callable[..., Any], held_out: HeldOut) -> dict[str, float]:
+    """nelbo: nats per token. next_few, next_many: NLL (nats) of the next token after a clean prefix, with few and with
+    many masks behind it; mask_tax is what the many cost."""
+    scores = {"nelbo": mean_nelbo(model, call_model, held_out.noised, held_out.tokens)}
+    if held_out.prefixes:
+        few, many, *_ = mean_scores(model, call_model, held_out.prefixes)
+        scores |= {"next_few": few, "next_many": many, "mask_tax": many - few}
+    return scores
+
+
+@torch.no_grad()
+def mean_nelbo(model: Model, call_model: Callable[..., Any], noised: Sequence[Noised], tokens: int) -> float:
+    """Nats per token, with bidirectional attention."""
+    some: list[Noised] = []
+    total, size = 0.0, 0
+    for number, one in enumerate(noised):
+        some, size = [*some, one], size + len(one.ids)
+        if size >= TOKENS_PER_PASS or number == len(noised) - 1:
+            call = nelbo_call(model, some, count=1)
+            total, some, size = total + float(call_model(call.batch, call.index, call.loss)), [], 0
+    return total / tokens
+
+
+class DiffusionTrainer(RunTrainer):
+    """The chosen objective of masked diffusion on rows of documents."""
+
+    shown = {"nelbo": "NELBO", "mask_tax": "mask tax"}  # noqa: RUF012
+
+    def __init__(
+        self,
+        model: Model,
+        arguments: TrainingArguments,
+        settings: TrainSettings,
+        dataset: NoisedRows,
+        held_out: HeldOut,
+        teacher: Model | None,
+        source: Path | None,
+    ) -> None:
+        super().__init__(model, arguments, settings, dataset, collate_rows, held_out.noised, source)
+        self.settings, self.kept, self.teacher = settings, held_out, teacher
+
+    def loss_of(self, call_model: nn.Module, inputs: dict[str, Any]) -> tuple[Tensor, Tensor]:
+        model, settings, examples = self.tuned, self.settings, inputs["examples"]
+        assert model.mask_id is not None
+        block = attention_block(settings, inputs["micro"] // settings.accumulation)
+        taught = None
+        if self.teacher is not None:
+            taught = teach(self.teacher, inputs["clean"], examples, model.mask_id)
+        call = nelbo_call(model, examples, block, taught, count=len(inputs["rows"]))
+        batch = call.batch
+        if settings.objective == "soft-mask" and any(inputs["soft"]):
+            mixture = soft_masks(call_model, call, examples, inputs["soft"], model.mask_id, SoftShape())
+            batch = replace(batch, mixture=mixture)
+        loss = call_model(batch, call.index, call.loss)
+        return loss, loss.new_zeros(0)
+
+    def scores(self, call_model: Callable[..., Any]) -> dict[str, float]:
+        return measure_held_out(self.tuned, call_model, self.kept)
+
+    def written(self, inputs: dict[str, Any]) -> dict[str, Any]:
+        examples = [{name: value.tolist() for name, value in vars(one).items()} for one in inputs["examples"]]
+        return {"rows": inputs["rows"], "examples": examples}
+
+
+def summary_lines(result: dict[str, Any]) -> list[str]:
+    """What a person reads at the end: the measures before and after, and what to do next."""
+    few, many, out = result["masks"]["few"], result["masks"]["many"], one_line(result["out"])
+    names = {
+        "nelbo": "NELBO (nats per token)",
+        "next_few": f"next token's NLL, {few} masks",
+        "next_many": f"next token's NLL, {many} masks",
+        "mask_tax": "mask tax (nats)",
+    }
+    used = f"{result['rows']} rows, {result['held_out']} held out, {result['dropped']} chats longer than a row"
+    lines = [f"{result['steps']} steps on {used}"]
+    if result["before"]:
+        lines.append(f"{'on held-out rows':28} {'before':>8} {'after':>8}")
+        lines += [
+            f"{label:28} {result['before'][key]:8.4f} {result['after'][key]:8.4f}"
+            for key, label in names.items()
+            if key in result["before"]
+        ]
+    return [*lines, f"written to {out}", f'next: maskwise generate {out} "Once upon a time"']

@@ -1,0 +1,153 @@
+"""The recipe of smol-diffusion at toy size: its data, its sampler, and three chained calls."""
+
+import json
+import random
+import re
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+import maskwise as mw
+import smol_diffusion
+from helpers.tiny import tiny_dream
+from maskwise.diffusion import Noised, nelbo_call, teach
+from maskwise.models.base import Batch
+from smol_data import FORMATS, RULES, Sampler, chat_prompt, draw_prompts, few_shot_prompt, words_to_train_on
+
+
+def test_few_shot_prompts_come_in_many_formats_and_in_no_exams_words():
+    assert len(FORMATS) == len(set(FORMATS)) >= 20
+    words, draw = words_to_train_on(), random.Random(0)
+    assert "country" not in words
+    texts = [few_shot_prompt(draw, words) for _ in range(500)]
+    for form in FORMATS:
+        pattern = "(" + re.escape(form.format("\0", "\0")).replace(re.escape("\0"), ".+") + ")+"
+        assert any(re.fullmatch(pattern, text) for text in texts), form
+    for name, rule in RULES.items():
+        given, answer = rule(draw, words)
+        assert given and answer, name
+    excluded = {"past", "plural", "capital", "antonym", "opposite", "landmark", "letter"}
+    assert not any(word in name for name in RULES for word in excluded)
+
+
+def test_prompts_of_each_kind():
+    model, draw = mw.open("tiny-qwen", device="cpu"), random.Random(0)
+    real = torch.arange(100)
+    prose = draw_prompts(5, "prose", real, model.tokenizer, draw)
+    assert all(one == list(range(one[0], one[0] + 16)) for one in prose)
+    for kind in ("chat", "few-shot"):
+        assert all(0 < len(one) < 200 for one in draw_prompts(5, kind, real, model.tokenizer, draw))
+    assert chat_prompt(draw, words_to_train_on(), model.tokenizer)
+
+
+def test_the_samplers_logits_are_the_models_own_and_prompts_are_kept():
+    model = tiny_dream(window=96)
+    sampler = Sampler(model, rows=3, length=80, draws=torch.Generator().manual_seed(0))
+    prompts = [[1, 2, 3], [5], [9, 8, 7, 6, 5]]
+    rows = sampler.sample(prompts)
+    assert rows.shape == (3, 80) and all(rows[n, : len(p)].tolist() == p for n, p in enumerate(prompts))
+    assert not (rows == model.mask_id).any()
+    batch = Batch.pack(list(rows))
+    hidden = model.hidden(Batch(batch.ids, None, batch.offsets, batch.starts, batch.longest, block=1))
+    wanted = model.head(hidden.view(3, 80, -1)[:, 70])
+    with torch.no_grad():
+        sampler.place.fill_(70)
+        torch.testing.assert_close(sampler.logits(80), wanted, rtol=1e-4, atol=1e-4)
+
+
+def test_the_sampler_draws_from_the_models_distribution():
+    model = tiny_dream(vocab=8)
+    sampler = Sampler(model, rows=4000, length=4, draws=torch.Generator().manual_seed(1))
+    rows = sampler.sample([[1, 2]] * 4000)
+    batch = Batch.pack([[1, 2]])
+    hidden = model.hidden(Batch(batch.ids, None, batch.offsets, batch.starts, batch.longest, block=1))
+    truth = model.head(hidden[1:])[0].softmax(-1)
+    found = torch.bincount(rows[:, 2], minlength=8) / 4000
+    assert float((found - truth).abs().max()) < 4 * 0.5 / 4000**0.5
+
+
+@pytest.fixture
+def inputs(tmp_path):
+    """Files in the forms that the recipe reads, at toy size."""
+    (tmp_path / "exams").mkdir()
+    for number, task in enumerate(smol_diffusion.TASKS):
+        pairs = [{"input": f"in{number}x{n}", "output": f"out{number}y{n}"} for n in range(12)]
+        (tmp_path / "exams" / f"{task}.json").write_text(json.dumps(pairs))
+    (tmp_path / "real.txt").write_text("It was a dark and stormy night, and the rain fell in torrents. " * 40)
+    (tmp_path / "other.txt").write_text("Natalia sold clips to 48 of her friends in April. " * 10)
+    files = ["--text", "real.txt", "--exams", "exams", "--other", "other.txt", "--state", "state"]
+    return [str(tmp_path / one) if not one.startswith("--") else one for one in files]
+
+
+@pytest.mark.slow
+def test_the_recipe_runs_at_toy_size_and_goes_on_where_it_stopped(inputs, tmp_path, monkeypatch, capsys):
+    smol_diffusion.main([*inputs, "--toy", "--seconds", "0"])
+    assert "out of time" in capsys.readouterr().out and (tmp_path / "state" / "sampled-0.npy").exists()
+    smol_diffusion.main([*inputs, "--toy"])
+    results = json.loads((tmp_path / "state" / "results.json").read_text())
+    assert set(results) == {"teacher", "control", "lora", "lora, 0.5 of the way", "lora, 0.75 of the way", "full",
+                            "full, 0.5 of the way", "full, 0.75 of the way"}  # fmt: skip
+    assert all("words among others" in found and "next token" in found for found in results.values())
+    adapted = mw.open(tmp_path / "state" / "base", device="cpu", adapter=tmp_path / "state" / "adapter")
+    assert adapted.mask_id == mw.open(tmp_path / "state" / "full" / "model", device="cpu").mask_id
+
+
+def test_exams_ask_what_the_context_shows(inputs, tmp_path):
+    tokenizer = mw.open("tiny-qwen", device="cpu").tokenizer
+    exams = smol_diffusion.make_exams(tokenizer, tmp_path / "exams", tmp_path / "other.txt", smol_diffusion.TOY)
+    assert set(exams) == {"words alone", "words among others", "words far", "words near", "recall near",
+                          "recall middle", "recall first", "next token"}  # fmt: skip
+    for question in exams["recall first"]:
+        text = tokenizer.decode(question.ids)
+        *lines, asked = text.split("\n")
+        assert len(lines) == smol_diffusion.TOY.pairs and lines[0].startswith(asked.split(":")[0] + ":")
+        assert lines[0].startswith(asked)  # the answer's first token is that of the key's value
+    far, near = (tokenizer.decode(exams[name][0].ids) for name in ("words far", "words near"))
+    assert far.index("in0x") < far.index("in1x") and near.index("in1x") < near.index("in0x")
+    assert far.split("Q:")[-1] == near.split("Q:")[-1] and "in1x" not in tokenizer.decode(exams["words alone"][0].ids)
+
+
+def losses_of(training, rows, stop=None):
+    for ids in smol_diffusion.batches(rows, 4, training.done, torch.device("cpu")):
+        training.step(ids)
+        if training.done == stop:
+            break
+    return [float(loss) for loss in training.losses]
+
+
+def new_training(kind="full"):
+    teacher, model = (tiny_dream(mask_token_id=63) for _ in range(2))
+    return smol_diffusion.Training(kind, model, teacher, smol_diffusion.TOY, steps=6)
+
+
+def test_a_training_that_was_stopped_goes_on_to_the_same_losses(tmp_path):
+    rows = np.random.default_rng(0).integers(1, 60, (24, 16)).astype(np.uint16)
+    whole = losses_of(new_training(), rows)
+    stopped = new_training()
+    losses_of(stopped, rows, stop=3)
+    stopped.save(tmp_path)
+    resumed = new_training()
+    resumed.load(tmp_path)
+    assert losses_of(resumed, rows) == pytest.approx(whole, rel=1e-5) and len(whole) == 6
+
+
+def test_the_loss_is_that_of_the_library(tmp_path):
+    """The same noise through `nelbo_call` and `teach`, row by row."""
+    training = new_training()
+    ids = torch.from_numpy(np.random.default_rng(1).integers(1, 60, (4, 16)))
+    training.draws.manual_seed(0)
+    given, weights = training.noised(ids)
+    weights[:, 0] = 0
+    found = training.weighted(ids, given, weights, smol_diffusion.nothing_visible_after(given, 63), 4)
+    examples = []
+    for row in range(4):
+        places = weights[row].nonzero()[:, 0]
+        examples.append(Noised(given[row], places, ids[row, places], weights[row, places]))
+    teacher = training.teacher
+    teacher.hidden = lambda batch, read=teacher.hidden: read(replace(batch, block=1))  # read causally
+    taught = teach(teacher, list(ids), examples, 63)
+    call = nelbo_call(training.model, examples, block=4, taught=taught, count=1)
+    torch.testing.assert_close(found, training.model(call.batch, call.index, call.loss), rtol=1e-4, atol=1e-5)
+    assert len(taught.rows) and len(taught.others)

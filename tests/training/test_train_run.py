@@ -1,0 +1,215 @@
+"""`train`: the loss as written, what is measured, whole runs of each objective, resumed runs, and refusals."""
+
+import json
+from dataclasses import asdict, replace
+
+import pytest
+import torch
+import torch.nn.functional as F
+from typer.testing import CliRunner
+
+import maskwise as mw
+from helpers.same import assert_same
+from helpers.tiny import qwen_net
+from helpers.tuning import At, interrupt, save_checkpoint, word_tokenizer
+from maskwise.cli import app
+from maskwise.diffusion import nelbo_call
+from maskwise.errors import UserError
+from maskwise.training.documents import Piece, read_documents, tokenize_rows
+from maskwise.training.rows import (
+    NoisedRows,
+    attention_block,
+    collate_rows,
+    held_out_noise,
+    held_out_prefixes,
+)
+from maskwise.training.run import split
+from maskwise.training.settings import TrainSettings, check_training, train_settings
+from maskwise.training.train import train
+
+SMALL = TrainSettings(
+    steps=6, batch=2, accumulation=2, context=24, save_every=2, eval_every=3, many=10, learning_rate=1e-2, lora_rank=2,
+    lora_alpha=4, held_out=4, warmup=1, block=4,
+)  # fmt: skip
+
+
+@pytest.fixture(scope="session")
+def ar_checkpoint(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("tiny-qwen")
+    qwen_net(vocab=32, window=128).save_pretrained(folder)
+    word_tokenizer().save_pretrained(folder)
+    return folder
+
+
+def run_small(model, text, out, settings=SMALL, callbacks=None):
+    return train(str(model), text, out, settings, device="cpu", tensorboard=False, callbacks=callbacks)
+
+
+# The loss
+
+
+def plain_loss(model, example):
+    """The weighted cross-entropies of one document, alone and with all its logits."""
+    logits = model.core(example.ids[None]).logits[0].index_fill(1, torch.tensor([model.mask_id]), -torch.inf)
+    return (example.weights * F.cross_entropy(logits[example.rows], example.targets, reduction="none")).sum()
+
+
+@pytest.mark.parametrize("objective", ["nelbo", "blockwise"])
+def test_a_rows_loss_is_that_of_its_documents_alone_over_its_tokens(checkpoint, objective):
+    model = mw.open(checkpoint, device="cpu")
+    rows = [(Piece(torch.arange(5, 13)), Piece(torch.arange(9, 14))), (Piece(torch.arange(6, 17)),)]
+    data = NoisedRows(rows, replace(SMALL, objective=objective), model.mask_id, 1)
+    batch = collate_rows([data.item(0, 3), data.item(1, 3)])
+    call = nelbo_call(model, batch["examples"], count=len(batch["rows"]))
+    found = model(call.batch, call.index, call.loss)
+    singles = [plain_loss(model, one) for one in batch["examples"]]
+    torch.testing.assert_close(found, sum(singles) / 2, rtol=1e-4, atol=1e-5)
+    again = data.item(0, 3)["examples"][0]
+    assert torch.equal(again.ids, batch["examples"][0].ids)  # a pure function of row and micro-batch
+    drawn = data.item(0, 4)["examples"]
+    assert any(not torch.equal(one.ids, other.ids) for one, other in zip(drawn, batch["examples"], strict=False))
+
+
+def test_the_weights_of_a_row_sum_to_one_token_on_average():
+    """Each token's weight has expectation 1 under the objective; a row's are divided by its tokens."""
+    rows = [(Piece(torch.arange(5, 13)), Piece(torch.arange(9, 15)))]
+    for settings in (replace(SMALL, objective="blockwise"), replace(SMALL, schedule="cosine"), SMALL):
+        data = NoisedRows(rows, settings, 3, 1)
+        sums = torch.tensor([
+            float(sum(one.weights.sum() for one in data.item(0, micro)["examples"])) for micro in range(400)
+        ])  # fmt: skip
+        assert float((sums.mean() - 1).abs()) < 5 * float(sums.std()) / 400**0.5
+
+
+def test_attention_widens_over_its_share_of_the_steps():
+    settings = replace(SMALL, steps=20, widen=(1, 4, 16), widen_share=0.6)
+    assert [attention_block(settings, step) for step in range(20)] == [1] * 4 + [4] * 4 + [16] * 4 + [None] * 8
+    assert attention_block(SMALL, 0) is None
+
+
+# What is measured
+
+
+def test_held_out_noise_is_exact_and_never_empty():
+    rows = [(Piece(torch.arange(5, 5 + n)),) for n in range(2, 14)]
+    noised = held_out_noise(rows, 0, 3)
+    for (piece,), one in zip(rows, noised, strict=True):
+        assert len(one.rows) >= 1 and float(one.weights.sum()) == pytest.approx(len(piece.ids), rel=1e-5)
+        assert torch.equal(one.ids == 3, torch.zeros(len(piece.ids)).index_fill(0, one.rows, 1).bool())
+    many = held_out_noise([rows[-1]] * 400, 0, 3)
+    shares = torch.tensor([len(one.rows) / 13 for one in many]).sort().values
+    assert float((shares - (torch.arange(400) + 0.5) / 400).abs().max()) < 1 / 13 + 1e-3  # uniform over 1..n
+
+
+def test_measures_are_those_of_the_opened_model(checkpoint, text_file, tmp_path):
+    result = run_small(checkpoint, text_file, tmp_path / "out")
+    model = mw.open(checkpoint, device="cpu", adapter=tmp_path / "out")
+    rows = tokenize_rows(read_documents(text_file), model, SMALL.context, SMALL.rows)
+    held_out, training = split(rows.kept, SMALL)
+    assert (result["rows"], result["held_out"], result["tokens"]) == (len(training), len(held_out), rows.tokens)
+    total = 0.0
+    for one in held_out_noise(held_out, SMALL.seed, model.mask_id):
+        log_p = model.predict([one.ids.tolist()], [one.rows.tolist()])[0].log_softmax(1)
+        total -= float((one.weights * log_p[range(len(one.rows)), one.targets]).sum())
+    assert result["after"]["nelbo"] == pytest.approx(total / sum(p.count for row in held_out for p in row), rel=1e-4)
+    few, many = [], []
+    for view in held_out_prefixes(held_out, SMALL, model.mask_id, model.window):
+        assert (view.first[view.rows] == model.mask_id).all() and len(view.second) - len(view.first) == 8
+        for ids, found in ((view.first, few), (view.second, many)):
+            found.append(-float(model.predict([ids.tolist()], [view.rows.tolist()])[0].log_softmax(1)[0, view.targets]))
+    assert result["after"]["next_few"] == pytest.approx(sum(few) / len(few), rel=1e-4)
+    assert result["after"]["mask_tax"] == pytest.approx((sum(many) - sum(few)) / len(few), rel=1e-3, abs=1e-5)
+    assert json.loads((tmp_path / "out" / "result.json").read_text()) == result
+
+
+# Whole runs
+
+
+WAYS = {
+    "nelbo": {},
+    "geometric, unweighted, all weights": {"schedule": "geometric", "weighted": False, "full": True},
+    "blockwise, full rows": {"objective": "blockwise", "rows": "full"},
+    "soft-mask": {"objective": "soft-mask", "soft_share": 0.7},
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_each_objective_learns_and_what_comes_out_opens(checkpoint, text_file, tmp_path, way):
+    settings = check_training(replace(SMALL, steps=12, eval_every=0, save_every=12, **WAYS[way]))
+    result = run_small(checkpoint, text_file, tmp_path / "out", settings)
+    assert result["after"]["nelbo"] < result["before"]["nelbo"]
+    opened = mw.open(tmp_path / "out", device="cpu")
+    assert opened.mask_id == 3 and hasattr(opened.net, "peft_config") != settings.full
+
+
+def test_a_killed_run_goes_on_to_the_same_losses(dream_checkpoint, ar_checkpoint, text_file, tmp_path):
+    settings = replace(SMALL, teacher=str(ar_checkpoint), widen=(1, 4), widen_share=0.7)
+    whole = run_small(dream_checkpoint, text_file, tmp_path / "whole", settings)
+    with pytest.raises(KeyboardInterrupt, match="step 2 is kept"):
+        run_small(dream_checkpoint, text_file, tmp_path / "cut", settings, callbacks=[At(3, interrupt)])
+    resumed = run_small(dream_checkpoint, text_file, tmp_path / "cut", settings)
+    assert_same(resumed["losses"], whole["losses"], rel=1e-5)
+    assert_same(resumed["after"], whole["after"], rel=1e-4, abs=1e-6)
+    with pytest.raises(UserError, match=r"settings\.widen_share is 0.7 there and 0.4 here"):
+        run_small(dream_checkpoint, text_file, tmp_path / "cut", replace(settings, widen_share=0.4))
+
+
+def test_the_command_and_the_library_take_the_same_settings(checkpoint, text_file, tmp_path):
+    arguments = (
+        f"train {checkpoint} --data {text_file} --out {tmp_path / 'a'} --steps 2 --batch 2 --context 24 --many 10"
+    )
+    arguments += " --widen 1,4 --objective blockwise --block 4 --unweighted --lora-rank 2 --device cpu --no-tensorboard"
+    done = CliRunner().invoke(app, [*arguments.split(), "--json", "--eval-every", "1"])
+    assert done.exit_code == 0, done.output
+    result = json.loads(done.stdout)
+    reported = [line for line in done.stderr.splitlines() if "held out: NELBO" in line]
+    assert [line.split(",")[0] for line in reported] == ["step 1", "step 2"] and "mask tax" in reported[0]
+    same = mw.train(str(checkpoint), text_file, tmp_path / "b", steps=2, batch=2, context=24, many=10, widen=(1, 4),
+                    objective="blockwise", block=4, weighted=False, lora_rank=2, eval_every=1, device="cpu",
+                    tensorboard=False)  # fmt: skip
+    assert_same({**same, "out": ""}, {**result, "out": ""}, rel=1e-6)
+    stored = [json.loads((tmp_path / name / "settings.json").read_text())["identity"] for name in "ab"]
+    assert stored[0] == stored[1] and stored[0]["settings"].keys() == asdict(SMALL).keys()
+    again = CliRunner().invoke(app, [*arguments.split(), "--eval-every", "1"])
+    assert "finished before" in again.stderr and "NELBO (nats per token)" in again.stdout
+
+
+# Refusals
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"objective": "next"}, "unknown objective 'next': use nelbo, blockwise, soft-mask"),
+        ({"schedule": "log"}, "unknown schedule"),
+        ({"rows": "both"}, "unknown rows"),
+        ({"widen": (4, 1)}, "widen is 4,1"),
+        ({"widen": (0, 1)}, "widen is 0,1"),
+        ({"widen_share": 0.0}, "widen_share"),
+        ({"soft_share": 1.5}, "soft_share"),
+        ({"context": 4}, "at least 8 tokens"),
+        ({"block": 0}, "block is 0"),
+        ({"objective": "soft-mask", "teacher": "x"}, "takes no teacher"),
+        ({"nonsense": 1}, "no setting 'nonsense'"),
+    ],
+)
+def test_settings_that_cannot_work_are_refused(changes, reason):
+    with pytest.raises(UserError, match=reason):
+        train_settings(changes)
+
+
+def test_models_and_teachers_that_do_not_fit_are_one_line(
+    checkpoint, dream_checkpoint, ar_checkpoint, text_file, tmp_path
+):
+    def refused(model, settings=SMALL):
+        with pytest.raises(UserError) as problem:
+            run_small(model, text_file, tmp_path / "out", settings)
+        assert not (tmp_path / "out").exists() and "\n" not in str(problem.value)
+        return str(problem.value)
+
+    assert "turn it into a diffusion model first (convert)" in refused(ar_checkpoint)
+    assert "is not autoregressive" in refused(checkpoint, replace(SMALL, teacher=str(dream_checkpoint)))
+    assert "has another tokenizer" in refused(checkpoint, replace(SMALL, teacher="tiny-qwen"))
+    assert "lower --context" in refused(checkpoint, replace(SMALL, context=4096))
+    short = save_checkpoint(tmp_path / "other", lambda **more: qwen_net(**{**more, "vocab": 32}))
+    assert "convert" in refused(short)
