@@ -24,7 +24,7 @@ from maskwise.tasks.prompts import filler_id
 from maskwise.tasks.rules import TASKS
 from maskwise.tasks.words import load_words
 
-QUICK_TOKENS = 270_000
+QUICK_TOKENS = 205_000  # two models are asked within two minutes on two cores
 
 
 def tokens_asked(settings) -> int:
@@ -38,8 +38,7 @@ def tokens_asked(settings) -> int:
 
 def test_quick_asks_a_limited_number_of_tokens():
     others = replace(QUICK, probes=tuple(name for name in QUICK.probes if name != "recall"))
-    assert tokens_asked(others) > 100_000
-    assert tokens_asked(QUICK) <= QUICK_TOKENS
+    assert 100_000 < tokens_asked(others) < tokens_asked(QUICK) <= QUICK_TOKENS
 
 
 def test_quick_keeps_its_numbers_and_gives_them_up_for_those_the_user_names():
