@@ -78,7 +78,9 @@ def test_what_is_stated_of_a_published_checkpoint_is_true_of_its_network(family,
 
 @pytest.mark.parametrize("name", embedded_models())
 def test_an_embedded_model_is_listed_as_its_folder_is_described(name):
-    assert describe_embedded(name) == describe_folder(name, locate_checkpoint(name)[0])
+    listed = describe_embedded(name)
+    planted = {"planted": listed["planted"]} if "planted" in listed else {}  # which a folder cannot tell
+    assert listed == describe_folder(name, locate_checkpoint(name)[0]) | planted
 
 
 @pytest.mark.parametrize("name", NETS)
