@@ -15,6 +15,7 @@ from maskwise.scoring.scores import NO_SKILL, Score, direction
 from maskwise.tasks.episodes import CHANCE
 
 FEW_TASKS = 8
+UNMEASURED = "Not measured."
 GUESSING = f"guessing gives 33{NBSP}%, so there is no skill to lose"
 
 
@@ -29,8 +30,10 @@ class Sentence:
 
 
 def opening(reading: Reading) -> list[Sentence]:
+    """What was measured first, then what was not, then how sure it is."""
     rules = scores_shown(reading.summary, reading.probes)
-    return [*(score_sentence(rule, reading) for rule in rules if rule.sentences is not None), how_sure(reading)]
+    told = [score_sentence(rule, reading) for rule in rules if rule.sentences is not None]
+    return [*sorted(told, key=lambda sentence: sentence.claim == UNMEASURED), how_sure(reading)]
 
 
 def score_sentence(rule: ScoreRule, reading: Reading) -> Sentence:
@@ -41,7 +44,7 @@ def score_sentence(rule: ScoreRule, reading: Reading) -> Sentence:
         return Sentence(words.topic, *words.autoregressive)
     if score["value"] is None and score["why"] != NO_SKILL:
         asked = any(reading.entries(probe.name) for probe in probes_giving(rule.name, reading.probes))
-        return Sentence(words.topic, "Not measured.", words.takes if asked else "The probe was not run.")
+        return Sentence(words.topic, UNMEASURED, words.takes if asked else "The probe was not run.")
     seen = words.seen(reading)
     if score["value"] is None:
         why = words.no_skill(reading) if words.no_skill is not None else NO_SKILL
