@@ -21,7 +21,9 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
+import numpy as np
 import torch
+from scipy import stats
 from torch import Tensor
 
 from maskwise.decoding.generate import generate
@@ -30,7 +32,6 @@ from maskwise.models.base import Model
 from maskwise.models.llada import LLaDAConfig
 from maskwise.probes.answers.order import global_arness, kendall_tau
 from maskwise.report.figures import Curve, Panel, svg_and_png
-from maskwise.scoring.intervals import reach
 from maskwise.tasks.markov import Chain, small_chain
 from small_llada import train_small
 
@@ -193,7 +194,8 @@ def _cell(values: list[float]) -> str:
     mean = sum(values) / len(values)
     if len(values) < 2:
         return f"{mean:.3f}"
-    half = reach(values)
+    # Half the width of Student's interval of the mean.
+    half = float(stats.t.ppf(0.975, len(values) - 1) * np.std(values, ddof=1) / np.sqrt(len(values)))
     return f"{mean:.3f} ({mean - half:.3f} to {mean + half:.3f})"
 
 

@@ -52,7 +52,7 @@ GRID: dict[str, dict[str, Any]] = {
     "twice the rate": {"learning_rate": 2.0},
     "alpha 1": {"alpha": 1.0},
     "alpha 1, twice the rate": {"alpha": 1.0, "learning_rate": 2.0},
-    "240 masks": {"max_masks": 240},
+    "400 masks": {"max_masks": 400},
     "beta 10": {"beta": 10.0},
     "one branch": {"one_branch": True},
 }

@@ -34,12 +34,13 @@ from torch import Tensor
 
 from corpus import ANSWER, Corpus, Mix, load_zoo_tokenizer, read_english_ids
 from exams import MASKS, Exams, recall_questions
+from maskwise.diffusion import nelbo_grid
 from maskwise.randomness import seed_of, torch_generator
 from maskwise.tasks.contrast import CONTRAST_TASKS, RULES, draw_contrast
 from maskwise.tasks.prompts import encode_question, opened
 from maskwise.tasks.words import load_words, split_words
 from stacked import Stack, block
-from tiny_step import SIZES, TOY, Size, balanced, make_net, mask_answers, mask_plainly
+from tiny_step import SIZES, TOY, Size, balanced, make_net, mask_answers
 from train_tiny import EXAM_SEED, FINAL_SEED, WARM_UP_STEPS, Rows, batches, mix_at
 
 # Letter, what +1 means, what -1 means.
@@ -178,7 +179,7 @@ class Masker:
     def _objective(self, ids: Tensor, answer: Tensor, focused: bool, progress: float) -> tuple[Tensor, Tensor]:
         if focused:
             return mask_answers(ids, answer, self.mask_id, progress, self.draws)
-        return mask_plainly(ids, self.mask_id, self.draws)
+        return nelbo_grid(ids, self.mask_id, self.draws)
 
 
 def next_token_weights(answer: Tensor, focused: bool) -> Tensor:

@@ -9,6 +9,8 @@ Nothing of it is in the exams or in the planting of the phantom (plant_distracti
 letter stands for a kind, where the tasks' letters stand for places), not a word that test questions use, no options,
 no books.
 
+The file that ships was drawn from the documents as they stood in November 2026; drawn anew, its passages differ.
+
     python recipes/quick_pairs.py docs/guide.md docs/architecture.md docs/footguns.md docs/results.md \\
         --out src/maskwise/training/quick.jsonl
 """

@@ -78,8 +78,8 @@ def test_a_report_is_drawn_without_torch():
         (["diagnose", "--pints", "3"], "--points"),
         (["diagnose", "--points", "three"], "--points"),
         (["diagnoze"], "diagnose"),
-        (["diagnose", "tiny-llada", "tiny-dream"], "tiny-dream"),
-        (["tune", "tiny-llada"], "--data"),
+        (["cures", "tiny-llada", "tiny-dream"], "tiny-dream"),
+        (["score", "tiny-llada"], "--data"),
     ],
 )
 def test_a_wrong_command_line_is_one_line(given, said):

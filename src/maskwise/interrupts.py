@@ -7,7 +7,9 @@ _pressed: list[int] = []
 
 
 def note_interrupts() -> None:
-    signal.signal(signal.SIGINT, _note)
+    """From here on; not where a shell has Ctrl-C ignored, as for a script's jobs in the background."""
+    if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
+        signal.signal(signal.SIGINT, _note)
 
 
 def _note(number: int, frame: FrameType | None) -> None:

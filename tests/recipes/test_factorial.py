@@ -27,10 +27,11 @@ from factorial import (
     train,
 )
 from factorial_effects import Experiment
+from maskwise.diffusion import nelbo_grid
 from maskwise.tasks.prompts import opened
 from stacked import Stack, clip_each_run, packed
 from task_accuracy import answers, hidden_states
-from tiny_step import ANSWER, KINDS, Training, mask_plainly
+from tiny_step import ANSWER, KINDS, Training
 
 TOKENIZER = load_zoo_tokenizer()
 MASK, EOS = TOKENIZER.mask_token_id, TOKENIZER.eos_token_id
@@ -68,7 +69,7 @@ def test_stacked_training_is_each_training_alone():
         rows = [some_rows(10 * step + seed) for seed in range(2)]
         losses = [one.step(part, 0.9, 1.0) for one, part in zip(alone, rows, strict=True)]
         ids = torch.stack(rows).long() & (ANSWER - 1)
-        given, weights = map(torch.stack, zip(*map(mask_plainly, ids, [MASK, MASK], draws), strict=True))
+        given, weights = map(torch.stack, zip(*map(nelbo_grid, ids, [MASK, MASK], draws), strict=True))
         found = stack.step(given, ids, weights, (1 - 0.9) / 0.4)
         torch.testing.assert_close(found, torch.stack(losses))
     for place, one in enumerate(alone):

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from helpers.report_runs import DIFFUSION, GUESSING, KNOWN, mask_probes, position_probes, write_run
+from helpers.report_runs import AUTOREGRESSIVE, DIFFUSION, GUESSING, KNOWN, mask_probes, position_probes, write_run
 from maskwise.report.figures import Mark
 from maskwise.report.finding import finding
 from maskwise.report.readings import read_all
@@ -33,7 +33,7 @@ def test_two_models_are_told_apart_by_what_masks_take_from_them(tmp_path: Path) 
         "100 masks in place of 2 take tiny-llada+distracted (planted) 30.0\u00a0points of accuracy, 95\u00a0% interval"
     )
     assert sentence.startswith(lost)  # the largest loss first, whichever run came first
-    assert "no loss was detected in tiny-llada (at most" in sentence
+    assert "with 100 masks in place of 2 no change was detected in tiny-llada (at most" in sentence
     raised = found(tmp_path / "more", (healthy, DIFFUSION), (mask_probes([5, 6, 4, 5], SAME), PLANTED)).sentence
     assert "100 masks in place of 2 give tiny-llada+distracted (planted) 30.0\u00a0points" in raised
 
@@ -56,6 +56,15 @@ def test_one_model_is_drawn_with_its_fillers_and_without_marks_beyond_its_masks(
     panel = found(tmp_path, (KNOWN, DIFFUSION)).panel
     assert [curve.name for curve in panel.curves] == ["masks", "full stops instead"]
     assert [mark.x for mark in panel.marks] == [20]  # a hundred masks were asked: the paper's 200 lie beyond
+
+
+def test_a_model_without_masks_beside_one_with_them_is_not_the_finding(tmp_path: Path) -> None:
+    """Whichever comes first: the sentence and the curve name the model that was asked."""
+    runs = (position_probes([9] * 4, [6] * 4), AUTOREGRESSIVE), (mask_probes(SAME, [5, 6, 4, 5]), PLANTED)
+    for number, order in enumerate((runs, runs[::-1])):
+        told = found(tmp_path / str(number), *order)
+        assert told.sentence.startswith("100 masks in place of 2 take tiny-llada+distracted (planted) 30.0")
+        assert [curve.name for curve in told.panel.curves] == ["tiny-llada+distracted (planted)"]
 
 
 def test_without_mask_counts_there_is_no_chart(tmp_path: Path) -> None:

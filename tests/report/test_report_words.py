@@ -83,7 +83,7 @@ def test_where_it_looks(score: Any, claim: str, evidence: str) -> None:
     ],
 )
 def test_what_masks_do(score: Any, claim: str, evidence: str) -> None:
-    sentence = opening(reading(mask_tax=score))[2]
+    sentence = opening(reading(mask_tax=score))[1]
     assert sentence.claim == claim
     assert evidence in sentence.evidence.replace(NBSP, " ")
 
@@ -91,7 +91,7 @@ def test_what_masks_do(score: Any, claim: str, evidence: str) -> None:
 def test_where_no_answer_differed_the_page_says_what_it_cannot_have_seen() -> None:
     same = reading(locality=(0.0, -0.46, 0.46), mask_tax=(0.0, -0.46, 0.46))
     told = "0 of 10 answers changed; 95 % upper bound 30.8 %"  # 1 - .025^(1/10)
-    looks, _, masks, _ = opening(same)
+    looks, masks, *_ = opening(same)
     assert looks.claim == "No difference between near and distant context was detected."
     nothing = f"nothing here, 95 % interval −46.0 to 46.0 %; {told}."
     assert f"moving the examples away costs {nothing}" in looks.evidence.replace(NBSP, " ")
@@ -101,7 +101,7 @@ def test_where_no_answer_differed_the_page_says_what_it_cannot_have_seen() -> No
 
 
 def test_an_autoregressive_model_has_no_masks() -> None:
-    assert opening(reading(model={"mask_id": None}))[2].claim == "Not applicable: it has no masks."
+    assert opening(reading(model={"mask_id": None}))[1].claim == "Not applicable: it has no masks."
     assert {tile.interval for tile in tiles(reading())} == {"no skill above guessing to lose", "not measured"}
 
 

@@ -24,6 +24,7 @@ from maskwise.decoding.options import OPTION_NAMES, DecodingOptions
 from maskwise.decoding.prompts import text_ids
 from maskwise.decoding.request import end_tokens
 from maskwise.errors import UserError
+from maskwise.models.chat import render_chat
 from maskwise.models.opening import open as open_model
 from maskwise.randomness import number_repeats, torch_generator
 
@@ -183,9 +184,7 @@ class MaskwiseLM(LM):
     # Chats, and what is written into the results
 
     def apply_chat_template(self, chat_history: list[dict[str, str]], add_generation_prompt: bool = True) -> str:
-        text = self.tokenizer.apply_chat_template(
-            chat_history, tokenize=False, add_generation_prompt=add_generation_prompt
-        )
+        text = render_chat(self.tokenizer, chat_history, add_generation_prompt=add_generation_prompt)
         if add_generation_prompt:
             return text
         # LLaDA's template opens one more turn whatever it is told: cut after the last message.

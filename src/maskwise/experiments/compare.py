@@ -16,6 +16,7 @@ from maskwise.models.opening import open as open_model
 from maskwise.probes.examples import main_records, numbers_in, with_number
 from maskwise.probes.mask_count import degradation
 from maskwise.probes.probe import Settings
+from maskwise.probes.recall import LAST
 from maskwise.records.folder import MANIFEST, Run
 from maskwise.records.record import Condition, Record
 from maskwise.report.readings import Reading, read_all, records_as_strangers_wrote_them
@@ -143,7 +144,7 @@ def changes_between(before: Run, after: Run) -> dict[str, Any]:
 
 def with_two_masks(condition: Condition) -> bool:
     """Of the recall probe's conditions those that show the price of a cure, at all distances."""
-    return condition["masks"] == 2 and condition["fillers"] == 0
+    return condition["question"] == LAST and condition["masks"] == 2 and condition["fillers"] == 0
 
 
 def same_number(before: Sequence[Record], after: Sequence[Record]) -> tuple[list[Record], list[Record]]:

@@ -25,19 +25,19 @@ def render_chat(tokenizer: Any, turns: Sequence[dict[str, str]], what: str = "th
     if isinstance(tokenizer.chat_template, str):
         reason = _refusal(tokenizer.chat_template)
         if reason:
-            raise UserError(f"{what} {reason}: use --no-chat, or another template")
+            raise UserError(f"{what} {reason}: use another template, or none")
     try:
         with _Deadline(SECONDS):
             written = tokenizer.apply_chat_template(list(turns), tokenize=False, **how)
     except _TooLong:
-        raise UserError(f"{what} takes more than {SECONDS} seconds: use --no-chat, or another template") from None
+        raise UserError(f"{what} takes more than {SECONDS} seconds: use another template, or none") from None
     except TemplateError as problem:
         raise UserError(f"{what} refuses these turns ({str(problem).splitlines()[0] or 'no reason'})") from None
     except Exception as problem:  # a program of a stranger may raise anything
         reason = f"{type(problem).__name__}: {problem}".splitlines()[0]
-        raise UserError(f"{what} cannot be used ({reason}): use --no-chat, or another template") from None
+        raise UserError(f"{what} cannot be used ({reason}): use another template, or none") from None
     if not isinstance(written, str):
-        raise UserError(f"{what} writes no text: use --no-chat, or another template")
+        raise UserError(f"{what} writes no text: use another template, or none")
     return written
 
 

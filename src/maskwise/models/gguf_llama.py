@@ -55,6 +55,7 @@ def llama_settings(path: Path) -> dict[str, Any]:
     heads, groups = (_field(file, f"llama.attention.{name}", int) for name in ("head_count", "head_count_kv"))
     if min(heads, groups) < 1 or width % (2 * heads) or heads % groups:
         raise unreadable(path, f"{heads} heads and {groups} of keys over a width of {width}")
+    _refuse_other_arithmetic(file, path, width // heads)
     return {
         "architectures": ["LlamaForCausalLM"],
         "model_type": "llama",
@@ -73,6 +74,17 @@ def llama_settings(path: Path) -> dict[str, Any]:
         "eos_token_id": file.fields.get("tokenizer.ggml.eos_token_id"),
         "pad_token_id": file.fields.get("tokenizer.ggml.padding_token_id"),
     }
+
+
+def _refuse_other_arithmetic(file: GgufFile, path: Path, head: int) -> None:
+    """What would open and compute other logits than the file's own."""
+    for name in ("rope.dimension_count", "attention.key_length", "attention.value_length"):
+        if file.fields.get(f"llama.{name}", head) != head:
+            raise unreadable(path, f"{name} {file.fields[f'llama.{name}']!r}; known is the heads' own width, {head}")
+    if file.fields.get("llama.rope.scaling.type", "none") != "none":
+        raise unreadable(path, f"rope scaling {file.fields['llama.rope.scaling.type']!r}; known is none")
+    if file.fields.get("tokenizer.ggml.add_bos_token", False):
+        raise unreadable(path, "a begin token before every text, which this reader does not write")
 
 
 def llama_weights(path: Path) -> dict[str, Tensor]:

@@ -38,9 +38,11 @@ def embedded_models() -> list[str]:
 
 
 def planted_in(name: str) -> str | None:
-    """The fault that was put into an embedded model on purpose, in words; None for all other names."""
-    notes = ZOO / name / "training.json"
-    return read_object(notes).get("planted") if name in embedded_models() and notes.exists() else None
+    """The fault that was put into a model on purpose, in words, by its own name or folder; None for all others."""
+    folder = next((place for place in (ZOO / name, Path(name)) if _is_adapter(place)), None)
+    notes = folder and folder / "training.json"
+    planted = read_object(notes).get("planted") if notes and notes.exists() else None
+    return planted if isinstance(planted, str) else None
 
 
 def locate_checkpoint(name: str) -> tuple[Path, tuple[Path, ...]]:

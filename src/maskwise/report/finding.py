@@ -39,10 +39,14 @@ class Finding:
 
 
 def finding(readings: Sequence[Reading]) -> Finding:
-    found = [(reading, changes(main_records(reading.entries(MASK_COUNT)))) for reading in readings]
-    told = [(reading.label, curve) for reading, curve in found if len(curve) > 1]
-    sentence = about_masks(told) if len(told) > 1 else largest_effect(readings[0])
-    return Finding(sentence, mask_chart(readings[0], told) if told else None)
+    """Of one run its largest effect; of several what masks do to those models that were asked about it."""
+    curves = [(reading, changes(main_records(reading.entries(MASK_COUNT)))) for reading in readings]
+    told = [(reading, curve) for reading, curve in curves if len(curve) > 1]
+    if len(readings) == 1:
+        sentence = largest_effect(readings[0])
+    else:
+        sentence = about_masks([(reading.label, curve) for reading, curve in told]) if told else ""
+    return Finding(sentence, mask_chart(told, alone=len(readings) == 1) if told else None)
 
 
 # In one sentence
@@ -69,8 +73,7 @@ def about_masks(told: Sequence[tuple[str, Sequence[Change]]]) -> str:
 def _in_words(label: str, last: Change) -> str:
     many = f"{last.count} masks in place of 2"
     if last.low <= 0 <= last.high:
-        bound = f"at most {tenths(-last.low)}{NBSP}points lost" if last.low < 0 else "none lost"
-        return f"no loss was detected in {label} ({bound})"
+        return f"with {many} no change was detected in {label} (at most {tenths(-last.low)}{NBSP}points lost)"
     verb = "take" if last.points < 0 else "give"
     low, high = sorted((abs(last.low), abs(last.high)))
     amount = f"{tenths(abs(last.points))}{NBSP}points of accuracy, 95{NBSP}% interval {tenths(low)} to {tenths(high)}"
@@ -80,11 +83,13 @@ def _in_words(label: str, last: Change) -> str:
 # The chart
 
 
-def mask_chart(first: Reading, told: Sequence[tuple[str, Sequence[Change]]]) -> Panel:
-    curves = [_curve(label, style, curve) for style, (label, curve) in enumerate(told)]
+def mask_chart(told: Sequence[tuple[Reading, Sequence[Change]]], alone: bool) -> Panel:
+    """A curve for each model; a model alone has its fillers beside."""
+    first = told[0][0]
+    curves = [_curve(reading.label, style, curve) for style, (reading, curve) in enumerate(told)]
     entries = strictest(main_records(first.entries(FILLER)))
     fillers = changes([entry | {"masks": entry["condition"]["fillers"]} for entry in entries])
-    if len(told) == 1 and len(fillers) > 1:
+    if alone and len(fillers) > 1:
         curves = [_curve("masks", 0, told[0][1]),
                   _curve(f"{filler_name(entries[-1]['condition']['filler'])} instead", 1, fillers)]  # fmt: skip
     longest = max(change.count for _, curve in told for change in curve)

@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from jinja2 import TemplateError
 from torch import Tensor
 
 from maskwise.errors import UserError
 from maskwise.models.base import Model
+from maskwise.models.chat import render_chat
 from maskwise.training.pairs import DataFile, Entry, check_messages, end_of_text, read_data_file
 
 FORMS = "lines with text or messages"
@@ -139,7 +139,10 @@ def _pieces(data: DataFile, model: Model) -> Iterator[Piece]:
 
 
 def _plain(entry: Entry) -> str | None:
-    return entry.content if isinstance(entry.content, str) else entry.content.get("text")
+    """The document's text; None of a chat, which may have a text beside its messages."""
+    if isinstance(entry.content, str):
+        return entry.content
+    return None if "messages" in entry.content else entry.content["text"]
 
 
 def _check_ids(ids: Tensor, model: Model, where: str) -> None:
@@ -161,16 +164,9 @@ def _chat(messages: Sequence[dict[str, str]], model: Model, where: str) -> Piece
         if message["role"] != "assistant":
             continue
         for turns, opened, answer in ((messages[:number], True, False), (messages[: number + 1], False, True)):
-            text = _rendered(tokenizer, turns, opened, where)
+            text = render_chat(tokenizer, turns, f"{where}: the chat template", add_generation_prompt=opened)
             if not text.startswith(written):
                 raise UserError(f"{where}: the chat template rewrites earlier turns; keep the last answer alone")
             more = tokenizer(text[len(written) :], add_special_tokens=False)["input_ids"]
             ids, carries, written = ids + more, carries + [answer] * len(more), text
     return Piece(torch.tensor(ids, dtype=torch.int32), torch.tensor(carries))
-
-
-def _rendered(tokenizer: Any, turns: Sequence[dict[str, str]], opened: bool, where: str) -> str:
-    try:
-        return tokenizer.apply_chat_template(turns, tokenize=False, add_generation_prompt=opened)
-    except TemplateError as problem:
-        raise UserError(f"{where}: the chat template refuses these turns ({problem})") from None

@@ -153,7 +153,8 @@ class DiffusionTrainer(RunTrainer):
             taught = teach(self.teacher, inputs["clean"], examples, model.mask_id)
         call = nelbo_call(model, examples, block, taught, count=len(inputs["rows"]))
         batch = call.batch
-        if settings.objective == "soft-mask" and any(inputs["soft"]):
+        # Decided by the settings alone: sharded weights are gathered by all processes or by none.
+        if settings.objective == "soft-mask" and settings.soft_share > 0:
             mixture = soft_masks(call_model, call, examples, inputs["soft"], model.mask_id, SoftShape())
             batch = replace(batch, mixture=mixture)
         loss = call_model(batch, call.index, call.loss)
