@@ -29,6 +29,7 @@ LEVELS = [
 ]
 
 
+@pytest.mark.slow  # builds it: a quarter of a minute
 def test_the_wheel_holds_every_module_and_data_file(tmp_path):
     wheel = build_wheel(tmp_path)
     assert wheel.name.startswith(f"maskwise-{maskwise.__version__}-")
