@@ -24,7 +24,7 @@ from maskwise.tasks.prompts import filler_id
 from maskwise.tasks.rules import TASKS
 from maskwise.tasks.words import load_words
 
-QUICK_TOKENS = 205_000  # two models are asked within two minutes on two cores
+QUICK_TOKENS = 180_000  # two models are asked within two minutes on two cores
 
 
 def tokens_asked(settings) -> int:
@@ -44,8 +44,8 @@ def test_quick_asks_a_limited_number_of_tokens():
 def test_quick_keeps_its_numbers_and_gives_them_up_for_those_the_user_names():
     assert QUICK.parameters["recall"]["pairs"] == 30 and (QUICK.relevant, QUICK.distractors) == ((1,), 15)
     assert QUICK.parameters["mask-count"]["mask_counts"] == (2, 20, 200)
-    assert QUICK.parameters["contrast"]["among"] == 36  # 15 are too near to tell
-    assert with_examples(QUICK, (1,), None).parameters["contrast"]["among"] == 36
+    assert QUICK.parameters["contrast"]["among"] == 32  # 15 are too near to tell
+    assert with_examples(QUICK, (1,), None).parameters["contrast"]["among"] == 32
     for distractors in (15, 8):
         assert with_examples(QUICK, None, distractors).parameters["contrast"]["among"] is None
 

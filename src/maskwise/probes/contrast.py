@@ -193,7 +193,7 @@ PROBE = Probe(
     units=units,
     parameters={"tasks": 8, "questions": 50, "relevant": 1, "mask_counts": (2, 20, 200), "among": None},
     # Fewer distractors are too near to tell; few tasks and more questions of each make the shortest interval.
-    quick={"tasks": 4, "questions": 4, "mask_counts": (2,), "among": 36},
+    quick={"tasks": 4, "questions": 4, "mask_counts": (2,), "among": 32},
     baseline=baseline,
     points_per_question=RULES,
     scores=(LOCALITY, CONTRAST_TAX),

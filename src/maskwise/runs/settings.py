@@ -14,7 +14,7 @@ FINEST, COARSEST = 0.1, 50  # --precision, in points
 
 QUICK_NUMBERS: Mapping[str, Any] = {
     "tasks": ("animal-smallest", "verb-largest", "emotion-smallest", "object-largest", "colour-smallest"),
-    "points": 8,
+    "points": 7,
     "relevant": (1,),
     "distractors": 15,
     "passages": 20,
