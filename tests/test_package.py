@@ -56,7 +56,7 @@ def test_the_wheel_holds_every_module_and_data_file(tmp_path):
 def test_help_and_version_import_nothing_heavy():
     for argument in ("--help", "--version"):
         code = (
-            f"import sys; sys.argv = ['maskwise', {argument!r}]\nfrom maskwise.cli import main\n"
+            f"import sys; sys.argv = ['maskwise', {argument!r}]\nfrom maskwise.start import main\n"
             "try: main()\nexcept SystemExit as stop: assert not stop.code\n"
             f"print('MODULES', len(sys.modules), [m for m in {HEAVY!r} if m in sys.modules])"
         )

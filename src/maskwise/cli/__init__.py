@@ -64,7 +64,3 @@ def _top(
     ] = False,
 ) -> None:
     pass
-
-
-def main() -> None:
-    app()

@@ -7,6 +7,29 @@ import typer
 
 from maskwise.cli.common import LARGEST_SEED, CheckWeights, Dtype, Json, ModelName, echo, print_json, whole_numbers
 
+# What both commands take.
+Steps = Annotated[int | None, typer.Option(help="Optimiser steps.")]
+Accumulation = Annotated[int | None, typer.Option(help="Micro-batches per step.")]
+LearningRate = Annotated[float | None, typer.Option("--learning-rate", "--lr", help="Learning rate.")]
+Warmup = Annotated[int | None, typer.Option(help="Steps until the full learning rate.")]
+Decay = Annotated[str | None, typer.Option(help="Of the learning rate: constant, linear or cosine.")]
+Clip = Annotated[float | None, typer.Option(help="Largest norm of the gradient.")]
+WeightDecay = Annotated[float | None, typer.Option(help="Weight decay.")]
+LoraRank = Annotated[int | None, typer.Option(help="Rank of the adapter.")]
+LoraAlpha = Annotated[int | None, typer.Option(help="Scale of the adapter.")]
+LoraDropout = Annotated[float | None, typer.Option(help="Dropout before the adapter.")]
+Targets = Annotated[str | None, typer.Option(help="Regular expression of the linear layers to adapt.")]
+Bf16 = Annotated[bool | None, typer.Option("--bf16/--no-bf16", help="Autocast; on CUDA by default.")]
+GradientCheckpointing = Annotated[
+    bool | None, typer.Option("--gradient-checkpointing", help="Recompute layers in the backward pass: less memory.")
+]
+SaveEvery = Annotated[int | None, typer.Option(help="Steps between checkpoints.")]
+EvalEvery = Annotated[int | None, typer.Option(help="Steps between evaluations; 0 for none between.")]
+Few = Annotated[int | None, typer.Option(help="Masks appended at evaluation: few...")]
+Many = Annotated[int | None, typer.Option(help="... and many.")]
+Tensorboard = Annotated[bool | None, typer.Option("--tensorboard/--no-tensorboard", help="Write OUT/logs.")]
+TrainingDevice = Annotated[str | None, typer.Option(help="cpu or cuda.")]
+
 
 def train(
     model: ModelName,
@@ -26,33 +49,30 @@ def train(
         str | None, typer.Option(help="documents: packed, unseen by each other; full: one stream, cut.")
     ] = None,
     context: Annotated[int | None, typer.Option(help="Tokens of a row.")] = None,
-    steps: Annotated[int | None, typer.Option(help="Optimiser steps.")] = None,
+    steps: Steps = None,
     batch: Annotated[int | None, typer.Option(help="Rows per micro-batch and process.")] = None,
-    accumulation: Annotated[int | None, typer.Option(help="Micro-batches per step.")] = None,
-    learning_rate: Annotated[float | None, typer.Option("--learning-rate", "--lr", help="Learning rate.")] = None,
-    warmup: Annotated[int | None, typer.Option(help="Steps until the full learning rate.")] = None,
-    decay: Annotated[str | None, typer.Option(help="Of the learning rate: constant, linear or cosine.")] = None,
-    clip: Annotated[float | None, typer.Option(help="Largest norm of the gradient.")] = None,
-    weight_decay: Annotated[float | None, typer.Option(help="Weight decay.")] = None,
+    accumulation: Accumulation = None,
+    learning_rate: LearningRate = None,
+    warmup: Warmup = None,
+    decay: Decay = None,
+    clip: Clip = None,
+    weight_decay: WeightDecay = None,
     full: Annotated[bool | None, typer.Option("--full", help="Train all weights instead of an adapter.")] = None,
-    lora_rank: Annotated[int | None, typer.Option(help="Rank of the adapter.")] = None,
-    lora_alpha: Annotated[int | None, typer.Option(help="Scale of the adapter.")] = None,
-    lora_dropout: Annotated[float | None, typer.Option(help="Dropout before the adapter.")] = None,
-    targets: Annotated[str | None, typer.Option(help="Regular expression of the linear layers to adapt.")] = None,
-    bf16: Annotated[bool | None, typer.Option("--bf16/--no-bf16", help="Autocast; on CUDA by default.")] = None,
-    gradient_checkpointing: Annotated[
-        bool | None,
-        typer.Option("--gradient-checkpointing", help="Recompute layers in the backward pass: less memory."),
-    ] = None,
-    save_every: Annotated[int | None, typer.Option(help="Steps between checkpoints.")] = None,
-    eval_every: Annotated[int | None, typer.Option(help="Steps between evaluations; 0 for none between.")] = None,
+    lora_rank: LoraRank = None,
+    lora_alpha: LoraAlpha = None,
+    lora_dropout: LoraDropout = None,
+    targets: Targets = None,
+    bf16: Bf16 = None,
+    gradient_checkpointing: GradientCheckpointing = None,
+    save_every: SaveEvery = None,
+    eval_every: EvalEvery = None,
     held_out: Annotated[int | None, typer.Option(help="Rows kept for evaluation.")] = None,
-    few: Annotated[int | None, typer.Option(help="Masks appended at evaluation: few...")] = None,
-    many: Annotated[int | None, typer.Option(help="... and many.")] = None,
+    few: Few = None,
+    many: Many = None,
     seed: Annotated[int | None, typer.Option(min=0, max=LARGEST_SEED, help="Draws order and noise.")] = None,
-    tensorboard: Annotated[bool | None, typer.Option("--tensorboard/--no-tensorboard", help="Write OUT/logs.")] = None,
+    tensorboard: Tensorboard = None,
     dtype: Dtype = "auto",
-    device: Annotated[str | None, typer.Option(help="cpu or cuda.")] = None,
+    device: TrainingDevice = None,
     check_weights: CheckWeights = True,
     json: Json = False,
 ) -> None:
@@ -92,37 +112,34 @@ def tune(
     alpha: Annotated[float | None, typer.Option(help="Weight of the cross-entropy; 0 is TV alone.")] = None,
     beta: Annotated[float | None, typer.Option(help="Weight of the total variation; 0 is CE alone.")] = None,
     one_branch: Annotated[bool | None, typer.Option("--one-branch", help="Gradient through one view only.")] = None,
-    steps: Annotated[int | None, typer.Option(help="Optimiser steps.")] = None,
+    steps: Steps = None,
     batch: Annotated[int | None, typer.Option(help="Pairs per micro-batch and process.")] = None,
-    accumulation: Annotated[int | None, typer.Option(help="Micro-batches per step.")] = None,
-    learning_rate: Annotated[float | None, typer.Option("--learning-rate", "--lr", help="Learning rate.")] = None,
-    warmup: Annotated[int | None, typer.Option(help="Steps until the full learning rate.")] = None,
-    decay: Annotated[str | None, typer.Option(help="Of the learning rate: constant, linear or cosine.")] = None,
-    clip: Annotated[float | None, typer.Option(help="Largest norm of the gradient.")] = None,
-    weight_decay: Annotated[float | None, typer.Option(help="Weight decay.")] = None,
+    accumulation: Accumulation = None,
+    learning_rate: LearningRate = None,
+    warmup: Warmup = None,
+    decay: Decay = None,
+    clip: Clip = None,
+    weight_decay: WeightDecay = None,
     context: Annotated[int | None, typer.Option(help="Tokens of prompt, answer and masks together.")] = None,
     max_masks: Annotated[int | None, typer.Option(help="Most masks appended.")] = None,
     curriculum: Annotated[int | None, typer.Option(help="Micro-batches until that many.")] = None,
     pad_eos: Annotated[bool | None, typer.Option("--pad-eos", help="Pad visibly, as the paper, not pack.")] = None,
     full: Annotated[bool | None, typer.Option("--full", help="Tune all weights instead of an adapter.")] = None,
-    lora_rank: Annotated[int | None, typer.Option(help="Rank of the adapter.")] = None,
-    lora_alpha: Annotated[int | None, typer.Option(help="Scale of the adapter.")] = None,
-    lora_dropout: Annotated[float | None, typer.Option(help="Dropout before the adapter.")] = None,
-    targets: Annotated[str | None, typer.Option(help="Regular expression of the linear layers to adapt.")] = None,
-    bf16: Annotated[bool | None, typer.Option("--bf16/--no-bf16", help="Autocast; on CUDA by default.")] = None,
-    gradient_checkpointing: Annotated[
-        bool | None,
-        typer.Option("--gradient-checkpointing", help="Recompute layers in the backward pass: less memory."),
-    ] = None,
-    save_every: Annotated[int | None, typer.Option(help="Steps between checkpoints.")] = None,
-    eval_every: Annotated[int | None, typer.Option(help="Steps between evaluations; 0 for none between.")] = None,
+    lora_rank: LoraRank = None,
+    lora_alpha: LoraAlpha = None,
+    lora_dropout: LoraDropout = None,
+    targets: Targets = None,
+    bf16: Bf16 = None,
+    gradient_checkpointing: GradientCheckpointing = None,
+    save_every: SaveEvery = None,
+    eval_every: EvalEvery = None,
     held_out: Annotated[int | None, typer.Option(help="Pairs kept for evaluation.")] = None,
-    few: Annotated[int | None, typer.Option(help="Masks appended at evaluation: few...")] = None,
-    many: Annotated[int | None, typer.Option(help="... and many.")] = None,
+    few: Few = None,
+    many: Many = None,
     seed: Annotated[int | None, typer.Option(min=0, max=LARGEST_SEED, help="Draws order, noise, mask counts.")] = None,
-    tensorboard: Annotated[bool | None, typer.Option("--tensorboard/--no-tensorboard", help="Write OUT/logs.")] = None,
+    tensorboard: Tensorboard = None,
     dtype: Dtype = "auto",
-    device: Annotated[str | None, typer.Option(help="cpu or cuda.")] = None,
+    device: TrainingDevice = None,
     check_weights: CheckWeights = True,
     json: Json = False,
 ) -> None:
