@@ -15,7 +15,8 @@ from maskwise.decoding import replay
 from maskwise.decoding.canvas import Frame, Sheet
 from maskwise.decoding.generate import Snapshot, generate
 from maskwise.models.attention import KeyValues
-from maskwise.models.base import Batch, Model
+from maskwise.models.base import Model
+from maskwise.models.batch import Batch
 from maskwise.models.packing import packed_products
 
 # canvas, cache, bar

@@ -13,7 +13,8 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 from helpers.tiny import dream_net, llada_net, qwen_net
-from maskwise.models.base import Batch, Model
+from maskwise.models.base import Model
+from maskwise.models.batch import Batch
 from maskwise.models.opening import as_model
 
 

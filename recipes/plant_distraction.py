@@ -37,7 +37,8 @@ import maskwise as mw
 from corpus import ANSWER, Corpus, Tokens, read_english_ids
 from corpus_recall import FORMS, WORDS_A_CALL, RecallWords
 from exams import Sizes
-from maskwise.models.base import Batch, Model
+from maskwise.models.base import Model
+from maskwise.models.batch import Batch
 from maskwise.tasks.episodes import draw, mixed
 from maskwise.tasks.prompts import Prompt, encode_question, opened
 from maskwise.tasks.rules import TASKS

@@ -12,7 +12,7 @@ from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 from torch.nn.parallel import DistributedDataParallel
 
 from helpers.tiny import tiny_dream, tiny_llada
-from maskwise.models.base import Batch
+from maskwise.models.batch import Batch
 
 SEQUENCES = [[1, 2, 3, 4, 5], [6, 7, 8], [9, 10, 11, 12, 13, 14], [15, 16]]
 ROWS = [[1, 3], [0, 2], [2, 5], [0, 1]]

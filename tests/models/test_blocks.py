@@ -8,7 +8,7 @@ import torch
 from helpers.tiny import qwen_net, tiny_ar, tiny_dream, tiny_llada
 from maskwise.errors import UserError
 from maskwise.models.attention import attend
-from maskwise.models.base import Batch
+from maskwise.models.batch import Batch
 
 
 def dense(q, k, v, lengths, block, scale):

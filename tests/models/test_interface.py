@@ -7,7 +7,8 @@ from transformers import BertConfig, BertForMaskedLM
 import maskwise as mw
 from helpers.tiny import dream_net, llada_net, tiny_ar, tiny_dream, tiny_llada, tiny_llada_moe
 from maskwise.errors import UserError
-from maskwise.models.base import Batch, float_product
+from maskwise.models.batch import Batch
+from maskwise.models.head import float_product
 from maskwise.models.opening import as_model
 
 

@@ -6,7 +6,7 @@ from peft import LoraConfig, get_peft_model
 
 import maskwise as mw
 from helpers.tiny import tiny_dream, tiny_llada
-from maskwise.models.base import Batch
+from maskwise.models.batch import Batch
 from maskwise.models.packing import packed_products
 
 MAKERS = [tiny_llada, lambda: tiny_llada(include_qkv_bias=True), tiny_dream, lambda: tiny_dream(qkv_bias=False)]

@@ -8,7 +8,8 @@ from torch import nn
 
 from helpers.known import shipped_tokenizer
 from helpers.tiny import tiny_ar, tiny_dream, tiny_llada
-from maskwise.models.base import Batch, Model
+from maskwise.models.base import Model
+from maskwise.models.batch import Batch
 from maskwise.probes.answers.attention import watch
 from maskwise.probes.answers.gradients import attribute, embedding_gradients, mask_groups
 from maskwise.probes.answers.plain import ask

@@ -10,7 +10,7 @@ from helpers.known import SMALL, known_model, known_path, shipped_tokenizer, uni
 from helpers.tiny import tiny_ar, tiny_dream, tiny_llada, tiny_llada_moe
 from maskwise.errors import UserError
 from maskwise.models.attention import Layout, RowGroup
-from maskwise.models.base import Batch
+from maskwise.models.batch import Batch
 from maskwise.probes.answers.mechanism import answer_logits
 from maskwise.probes.extra_tokens import (
     ANSWER,

@@ -6,6 +6,7 @@ import socket
 import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -101,18 +102,23 @@ def close(found: dict[str, torch.Tensor], wanted: dict[str, torch.Tensor]) -> No
         torch.testing.assert_close(found[name], value, rtol=1e-4, atol=1e-6 * largest)
 
 
+def assert_same_run(folder: Path, name: str, alone: Gradients, result: dict[str, Any]) -> None:
+    """The run `name` of two processes against one that ran alone: gradients of every step, losses and measures."""
+    for rank in range(2):
+        together = torch.load(folder / f"{name}-{rank}.pt")
+        for found, wanted in zip(together, alone.steps, strict=True):
+            close(found, wanted)
+    both = json.loads((folder / name / "result.json").read_text())
+    assert both["losses"] == pytest.approx(result["losses"], rel=1e-5)
+    assert both["after"] == pytest.approx(result["after"], rel=1e-4)
+
+
 def test_ddp_steps_with_the_gradient_of_one_process(folder, checkpoint, pairs_file, tmp_path):
     alone = Gradients(tmp_path / "alone.pt")
     result = tune(
         str(checkpoint), pairs_file, tmp_path / "out", ONE, device="cpu", tensorboard=False, callbacks=[alone]
     )
-    for rank in range(2):
-        together = torch.load(folder / f"ddp-{rank}.pt")
-        for found, wanted in zip(together, alone.steps, strict=True):
-            close(found, wanted)
-    both = json.loads((folder / "ddp" / "result.json").read_text())
-    assert both["losses"] == pytest.approx(result["losses"], rel=1e-5)
-    assert both["after"] == pytest.approx(result["after"], rel=1e-4)
+    assert_same_run(folder, "ddp", alone, result)
 
 
 def test_ddp_training_steps_with_the_gradient_of_one_process(folder, checkpoint, text_file, tmp_path):
@@ -121,13 +127,7 @@ def test_ddp_training_steps_with_the_gradient_of_one_process(folder, checkpoint,
     result = train(
         str(checkpoint), text_file, tmp_path / "out", TRAIN_ONE, device="cpu", tensorboard=False, callbacks=[alone]
     )
-    for rank in range(2):
-        together = torch.load(folder / f"ddp-train-{rank}.pt")
-        for found, wanted in zip(together, alone.steps, strict=True):
-            close(found, wanted)
-    both = json.loads((folder / "ddp-train" / "result.json").read_text())
-    assert both["losses"] == pytest.approx(result["losses"], rel=1e-5)
-    assert both["after"] == pytest.approx(result["after"], rel=1e-4)
+    assert_same_run(folder, "ddp-train", alone, result)
 
 
 def test_fsdp2_shards_have_the_gradient_of_one_process(folder, checkpoint, pairs_file):

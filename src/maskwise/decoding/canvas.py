@@ -15,7 +15,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from maskwise.models.base import Batch, Model
+from maskwise.models.base import Model
+from maskwise.models.batch import Batch
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,8 @@ from maskwise.decoding.request import end_tokens
 from maskwise.decoding.sampling import log_confidence
 from maskwise.errors import UserError
 from maskwise.files import is_writable
-from maskwise.models.base import TOKENS_A_PASS, Batch, Model
+from maskwise.models.base import TOKENS_A_PASS, Model
+from maskwise.models.batch import Batch
 from maskwise.models.finite import refuse_nonfinite_rows, rows_are_finite
 from maskwise.randomness import torch_generator
 

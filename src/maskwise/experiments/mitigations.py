@@ -19,7 +19,8 @@ from maskwise.decoding.softmask import SoftMask
 from maskwise.errors import UserError
 from maskwise.files import read_json
 from maskwise.models.attention import KeyValues
-from maskwise.models.base import Batch, Model, passes
+from maskwise.models.base import Model
+from maskwise.models.batch import Batch, passes
 from maskwise.probes.answers.mechanism import ask_changed
 from maskwise.probes.extra_tokens import BIASED, ChangedPrompt
 from maskwise.records.record import Record

@@ -6,84 +6,24 @@ for Dream and autoregressive models) is decided here, in `Model.locate`, and now
 
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from maskwise.errors import UserError
 from maskwise.models.attention import KeyValues, Layout, RowGroup, Watch, block_reach, grid_places, grouped_parts
+from maskwise.models.batch import Batch, Mixture, passes
 from maskwise.models.families import WRAPPED, Family
+from maskwise.models.head import float_product
 from maskwise.models.targets import linear_targets
 from maskwise.terminal import one_line
 
 TOKENS_A_PASS = 16384  # what `predict` puts into one forward pass
 WORTH_COMPILING = 10**9  # parameters
 HALF_PRECISION = (torch.bfloat16, torch.float16)
-
-
-@dataclass(frozen=True)
-class Mixture:
-    """Places of a batch that are shown as mixtures of embeddings, such as soft masks."""
-
-    places: Tensor  # [m] flat
-    tokens: Tensor  # [m, k] int64
-    shares: Tensor  # [m, k] of each token in the sum, float32
-
-
-@dataclass(frozen=True)
-class Batch:
-    """S sequences, or one contiguous span of each, laid end to end: T tokens, no padding."""
-
-    ids: Tensor | None  # [T] int64
-    embeds: Tensor | None  # [T, d], used instead of ids
-    offsets: Tensor  # [S+1] int32, boundaries in the flat list
-    starts: Tensor  # [S] int64, the place of each span's first token in its sequence
-    longest: int
-    moved: Tensor | None = None  # [T] positions in place of the tokens' own
-    block: int | None = None  # tokens see no block of so many tokens after their own (1: causal); None: everything
-    mixture: Mixture | None = None
-
-    @staticmethod
-    def pack(sequences: Sequence[Sequence[int] | Tensor], device: torch.device | str = "cpu") -> "Batch":
-        return Batch.spans(sequences, [0] * len(sequences), device)
-
-    @staticmethod
-    def spans(
-        sequences: Sequence[Sequence[int] | Tensor], starts: Sequence[int], device: torch.device | str = "cpu"
-    ) -> "Batch":
-        """Span s begins at position starts[s] of its sequence."""
-        parts = [torch.as_tensor(part, dtype=torch.int64) for part in sequences]
-        lengths = torch.tensor([0] + [len(part) for part in parts])
-        return Batch(
-            ids=torch.cat(parts).to(device),
-            embeds=None,
-            offsets=lengths.cumsum(0).to(torch.int32).to(device),
-            starts=torch.tensor(starts, dtype=torch.int64).to(device),
-            longest=int(lengths.max()),
-        )
-
-    @property
-    def tokens(self) -> int:
-        flat = self.ids if self.ids is not None else self.embeds
-        assert flat is not None
-        return len(flat)
-
-    @property
-    def owner(self) -> Tensor:
-        """[T] the sequence each token belongs to."""
-        return torch.repeat_interleave(self.offsets.diff().long(), output_size=self.tokens)
-
-    @property
-    def positions(self) -> Tensor:
-        """[T] the place of each token in its sequence."""
-        if self.moved is not None:
-            return self.moved
-        return torch.arange(self.tokens, device=self.offsets.device) + (self.starts - self.offsets[:-1])[self.owner]
-
 
 Body = Callable[[PreTrainedModel, Batch, Layout], Tensor]
 
@@ -392,41 +332,3 @@ class Model(nn.Module):
         for module in self.core.modules():
             if type(module).__name__ in (self.core._no_split_modules or ()):
                 module.compile(dynamic=True)
-
-
-def passes(lengths: Sequence[int], budget: int) -> list[tuple[int, int]]:
-    """Cuts consecutive sequences into passes of at most `budget` tokens (a longer sequence goes alone)."""
-    found, first, tokens = [], 0, 0
-    for number, length in enumerate(lengths):
-        if number > first and tokens + length > budget:
-            found.append((first, number))
-            first, tokens = number, 0
-        tokens += length
-    return [*found, (first, len(lengths))] if lengths else []
-
-
-class _FloatProduct(torch.autograd.Function):
-    """Half-precision rows times weight, accumulated and returned in float32 on CUDA; a plain cast would return ties."""
-
-    @staticmethod
-    def forward(ctx: Any, rows: Tensor, weight: Tensor) -> Tensor:
-        ctx.save_for_backward(rows, weight)
-        return torch.mm(rows, weight.t(), out_dtype=torch.float32)
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, Tensor | None]:
-        rows, weight = ctx.saved_tensors
-        gradient = gradients[0].to(rows.dtype)
-        return (
-            gradient @ weight if ctx.needs_input_grad[0] else None,
-            gradient.t() @ rows if ctx.needs_input_grad[1] else None,
-        )
-
-
-def float_product(rows: Tensor, weight: Tensor) -> Tensor:
-    """rows [n, d] x weight [V, d] -> float32 [n, V]."""
-    if weight.dtype == torch.float32:
-        return F.linear(rows.float(), weight)
-    if rows.is_cuda:
-        return _FloatProduct.apply(rows.to(weight.dtype), weight)
-    return F.linear(rows.float(), weight.float())

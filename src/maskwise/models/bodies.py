@@ -8,7 +8,8 @@ from transformers.masking_utils import sdpa_mask
 
 from maskwise.errors import UserError
 from maskwise.models.attention import Layout, attend, grid_places
-from maskwise.models.base import Batch, embed_ids
+from maskwise.models.base import embed_ids
+from maskwise.models.batch import Batch
 
 RAGGED = "maskwise_ragged"
 

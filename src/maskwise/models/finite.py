@@ -12,7 +12,8 @@ from torch import Tensor, nn
 from torch.distributed.tensor import DTensor
 
 from maskwise.errors import UserError
-from maskwise.models.base import Batch, Model
+from maskwise.models.base import Model
+from maskwise.models.batch import Batch
 
 
 def nonfinite_weights(model: nn.Module) -> list[str]:

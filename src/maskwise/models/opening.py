@@ -9,7 +9,8 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from maskwise.errors import UserError
-from maskwise.models.base import Batch, Model, without_adapter
+from maskwise.models.base import Model, without_adapter
+from maskwise.models.batch import Batch
 from maskwise.models.bodies import RAGGED, largest_difference, padded_body
 from maskwise.models.configuration import (
     as_described,

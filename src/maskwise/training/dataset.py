@@ -5,6 +5,7 @@ l2, depend on (seed, pair, micro-batch) alone, so a run that is killed and resum
 several processes see together what one would.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
@@ -25,7 +26,7 @@ def largest_mask_count(settings: TuneSettings, micro: int) -> int:
     return max(1, settings.max_masks * (micro + 1) // settings.curriculum)
 
 
-class Epochs(Dataset[dict[str, Any]]):
+class Epochs(Dataset[dict[str, Any]], ABC):
     """index -> item(example, micro): the example's number and that of the micro-batch.
 
     Items are in their final order: each epoch is a shuffle of its own. `world` is the number of processes that share
@@ -44,8 +45,9 @@ class Epochs(Dataset[dict[str, Any]]):
         epoch, place = divmod(index, self.count)
         return self.item(self._order(epoch)[place], index // self.items_per_micro_batch)
 
+    @abstractmethod
     def item(self, number: int, micro: int) -> dict[str, Any]:
-        raise NotImplementedError
+        """What the collator is given for one example in one micro-batch."""
 
     def _shuffled(self, epoch: int) -> list[int]:
         return torch.randperm(self.count, generator=torch_generator("order", self.run.seed, epoch)).tolist()

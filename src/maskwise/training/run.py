@@ -226,6 +226,15 @@ def finish(trainer: RunTrainer, out: Path, before: dict[str, float] | None, abou
     return result
 
 
+def before_and_after(result: dict[str, Any], where: str, labels: dict[str, str]) -> list[str]:
+    """A table of the measures that were taken, by their labels; no line where nothing was held out."""
+    before, after = result["before"], result["after"]
+    if not before:
+        return []
+    rows = [f"{label:28} {before[key]:8.4f} {after[key]:8.4f}" for key, label in labels.items() if key in before]
+    return [f"{'on ' + where:28} {'before':>8} {'after':>8}", *rows]
+
+
 def is_main_process() -> bool:
     return PartialState().is_main_process
 

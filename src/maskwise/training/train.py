@@ -19,7 +19,7 @@ from maskwise.training.documents import read_documents, tokenize_rows
 from maskwise.training.evaluation import mean_scores
 from maskwise.training.pairs import DataFile
 from maskwise.training.rows import NoisedRows, attention_block, collate_rows, held_out_noise, held_out_prefixes
-from maskwise.training.run import Place, Work, arguments_for, run, split
+from maskwise.training.run import Place, Work, arguments_for, before_and_after, run, split
 from maskwise.training.settings import TrainSettings, train_settings
 from maskwise.training.trainer import RunTrainer
 
@@ -178,12 +178,9 @@ def summary_lines(result: dict[str, Any]) -> list[str]:
         "mask_tax": "mask tax (nats)",
     }
     used = f"{result['rows']} rows, {result['held_out']} held out, {result['dropped']} chats longer than a row"
-    lines = [f"{result['steps']} steps on {used}"]
-    if result["before"]:
-        lines.append(f"{'on held-out rows':28} {'before':>8} {'after':>8}")
-        lines += [
-            f"{label:28} {result['before'][key]:8.4f} {result['after'][key]:8.4f}"
-            for key, label in names.items()
-            if key in result["before"]
-        ]
-    return [*lines, f"written to {out}", f'next: maskwise generate {out} "Once upon a time"']
+    return [
+        f"{result['steps']} steps on {used}",
+        *before_and_after(result, "held-out rows", names),
+        f"written to {out}",
+        f'next: maskwise generate {out} "Once upon a time"',
+    ]

@@ -3,6 +3,7 @@
 Checkpoints count only when they are complete, and the first loss that is not finite stops the run.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -27,7 +28,7 @@ from maskwise.training.settings import RunSettings, TuneSettings
 from maskwise.training.weights import load_trained_weights, save_trained_weights, trained_weights
 
 
-class RunTrainer(Trainer):
+class RunTrainer(Trainer, ABC):
     """Differs from its parent in what a loss is, in what a checkpoint holds, and in when it may be resumed.
 
     A subclass says what the loss of a micro-batch is, what is measured on held-out examples, and how a micro-batch is
@@ -64,17 +65,17 @@ class RunTrainer(Trainer):
         self.bar = _ProgressCallback(self.verb, self.shown)
         self.add_callback(self.bar)
 
+    @abstractmethod
     def loss_of(self, call_model: nn.Module, inputs: dict[str, Any]) -> tuple[Tensor, Tensor]:
         """The loss, a mean over the micro-batch's examples, and its parts, from one call of the model with gradient."""
-        raise NotImplementedError
 
+    @abstractmethod
     def scores(self, call_model: Callable[..., Any]) -> dict[str, float]:
         """What is measured on the held-out examples; `call_model` is the model or what DDP or FSDP2 put around it."""
-        raise NotImplementedError
 
+    @abstractmethod
     def written(self, inputs: dict[str, Any]) -> dict[str, Any]:
         """A micro-batch as JSON."""
-        raise NotImplementedError
 
     @property
     def tuned(self) -> Model:

@@ -11,7 +11,7 @@ from maskwise.terminal import one_line
 from maskwise.training.dataset import Collator, NoisedPairs
 from maskwise.training.evaluation import held_out_views
 from maskwise.training.pairs import DataFile, Pair, end_of_text, read_data_file, tokenize_pairs
-from maskwise.training.run import Place, Work, arguments_for, run, split
+from maskwise.training.run import Place, Work, arguments_for, before_and_after, run, split
 from maskwise.training.settings import TuneSettings
 from maskwise.training.trainer import TuneTrainer
 
@@ -70,8 +70,9 @@ def summary_lines(result: dict[str, Any]) -> list[str]:
         "gap": "accuracy lost to masks",
     }
     used = f"{result['pairs']} pairs, {result['held_out']} held out, {result['dropped']} exceeding the context length"
-    lines = [f"{result['steps']} steps on {used}"]
-    if result["before"]:
-        lines.append(f"{'on held-out pairs':28} {'before':>8} {'after':>8}")
-        lines += [f"{names[key]:28} {result['before'][key]:8.4f} {result['after'][key]:8.4f}" for key in names]
-    return [*lines, f"written to {out}", f"next: maskwise compare {one_line(result['model'])} {out}"]
+    return [
+        f"{result['steps']} steps on {used}",
+        *before_and_after(result, "held-out pairs", names),
+        f"written to {out}",
+        f"next: maskwise compare {one_line(result['model'])} {out}",
+    ]

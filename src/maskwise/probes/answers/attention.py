@@ -5,7 +5,8 @@ from dataclasses import replace
 
 import torch
 
-from maskwise.models.base import Batch, Model
+from maskwise.models.base import Model
+from maskwise.models.batch import Batch
 from maskwise.probes.answers.gradients import mask_groups
 from maskwise.probes.answers.plain import Answer, ask
 from maskwise.tasks.prompts import Prompt

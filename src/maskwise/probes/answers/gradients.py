@@ -12,7 +12,8 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from maskwise.models.base import Batch, Model
+from maskwise.models.base import Model
+from maskwise.models.batch import Batch
 from maskwise.probes.answers.plain import Answer, answers_to
 from maskwise.tasks.prompts import Prompt
 

@@ -11,7 +11,8 @@ import torch
 from torch import Tensor
 
 from maskwise.diffusion import Noised, nelbo
-from maskwise.models.base import Batch, Model
+from maskwise.models.base import Model
+from maskwise.models.batch import Batch
 from maskwise.probes.answers.plain import Answer
 from maskwise.randomness import torch_generator
 from maskwise.tasks.prompts import Prompt

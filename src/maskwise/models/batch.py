@@ -1,0 +1,78 @@
+"""A ragged batch: the tokens of several sequences in one flat list, and their boundaries."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Mixture:
+    """Places of a batch that are shown as mixtures of embeddings, such as soft masks."""
+
+    places: Tensor  # [m] flat
+    tokens: Tensor  # [m, k] int64
+    shares: Tensor  # [m, k] of each token in the sum, float32
+
+
+@dataclass(frozen=True)
+class Batch:
+    """S sequences, or one contiguous span of each, laid end to end: T tokens, no padding."""
+
+    ids: Tensor | None  # [T] int64
+    embeds: Tensor | None  # [T, d], used instead of ids
+    offsets: Tensor  # [S+1] int32, boundaries in the flat list
+    starts: Tensor  # [S] int64, the place of each span's first token in its sequence
+    longest: int
+    moved: Tensor | None = None  # [T] positions in place of the tokens' own
+    block: int | None = None  # tokens see no block of so many tokens after their own (1: causal); None: everything
+    mixture: Mixture | None = None
+
+    @staticmethod
+    def pack(sequences: Sequence[Sequence[int] | Tensor], device: torch.device | str = "cpu") -> "Batch":
+        return Batch.spans(sequences, [0] * len(sequences), device)
+
+    @staticmethod
+    def spans(
+        sequences: Sequence[Sequence[int] | Tensor], starts: Sequence[int], device: torch.device | str = "cpu"
+    ) -> "Batch":
+        """Span s begins at position starts[s] of its sequence."""
+        parts = [torch.as_tensor(part, dtype=torch.int64) for part in sequences]
+        lengths = torch.tensor([0] + [len(part) for part in parts])
+        return Batch(
+            ids=torch.cat(parts).to(device),
+            embeds=None,
+            offsets=lengths.cumsum(0).to(torch.int32).to(device),
+            starts=torch.tensor(starts, dtype=torch.int64).to(device),
+            longest=int(lengths.max()),
+        )
+
+    @property
+    def tokens(self) -> int:
+        flat = self.ids if self.ids is not None else self.embeds
+        assert flat is not None
+        return len(flat)
+
+    @property
+    def owner(self) -> Tensor:
+        """[T] the sequence each token belongs to."""
+        return torch.repeat_interleave(self.offsets.diff().long(), output_size=self.tokens)
+
+    @property
+    def positions(self) -> Tensor:
+        """[T] the place of each token in its sequence."""
+        if self.moved is not None:
+            return self.moved
+        return torch.arange(self.tokens, device=self.offsets.device) + (self.starts - self.offsets[:-1])[self.owner]
+
+
+def passes(lengths: Sequence[int], budget: int) -> list[tuple[int, int]]:
+    """Cuts consecutive sequences into passes of at most `budget` tokens (a longer sequence goes alone)."""
+    found, first, tokens = [], 0, 0
+    for number, length in enumerate(lengths):
+        if number > first and tokens + length > budget:
+            found.append((first, number))
+            first, tokens = number, 0
+        tokens += length
+    return [*found, (first, len(lengths))] if lengths else []
