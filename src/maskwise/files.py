@@ -3,7 +3,7 @@
 import json
 import math
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO, NoReturn
@@ -14,6 +14,8 @@ except ImportError:  # Windows has no such locks: there two processes are not ke
     fcntl = None  # type: ignore[assignment]
 
 from maskwise.errors import UserError
+
+Records = str | Path | Iterable[Mapping[str, Any]]  # a JSON lines file, or what it holds
 
 
 def read_text(file: Path, remedy: str) -> str:
@@ -81,6 +83,32 @@ def read_json(file: Path, remedy: str) -> Any:
         return parse_json(read_text(file, remedy))
     except ValueError as problem:
         raise UserError(f"{file} is not valid JSON ({problem}): {remedy}") from None
+
+
+def read_records(source: Records, wanted: set[str]) -> list[dict[str, Any]]:
+    """The objects of a JSON lines file, or of an iterable such as a list or a datasets.Dataset, each with these fields
+    as text; a broken one is named by its number."""
+    if isinstance(source, str | Path):
+        found = list(_json_lines(Path(source)))
+    else:
+        found = [(f"item {number}", record) for number, record in enumerate(source, 1)]
+    for where, record in found:
+        if not isinstance(record, Mapping) or not all(isinstance(record.get(field), str) for field in wanted):
+            raise UserError(f"{where} must be an object with the texts {', '.join(sorted(wanted))}")
+    if not found:
+        name = source if isinstance(source, str | Path) else "the list"
+        raise UserError(f"{name} is empty: give one JSON object a line")
+    return [dict(record) for _, record in found]
+
+
+def _json_lines(file: Path) -> Iterator[tuple[str, Any]]:
+    for number, line in enumerate(read_text(file, "give one JSON object a line").split("\n"), 1):
+        if line.strip():
+            where = f"{file} line {number}"
+            try:
+                yield where, parse_json(line)
+            except ValueError as problem:
+                raise UserError(f"{where} is not JSON ({problem})") from None
 
 
 def partial_of(file: Path) -> Path:

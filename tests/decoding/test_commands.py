@@ -5,6 +5,7 @@ import json
 import sys
 
 import pytest
+from datasets import Dataset
 from rich.console import Console
 from typer.testing import CliRunner
 
@@ -20,6 +21,7 @@ from maskwise.decoding.likelihood import encode_pair, log_likelihoods
 from maskwise.decoding.options import DecodingOptions
 from maskwise.decoding.prompts import encode_prompts
 from maskwise.decoding.request import end_tokens
+from maskwise.errors import UserError
 from maskwise.terminal import safe_text
 
 
@@ -279,6 +281,19 @@ def test_autoregressive_models_generate_and_score_by_the_same_commands(tmp_path)
     found = json.loads(run("generate", ar, "hello", "-n", 4, "--json").stdout)
     assert found["settings"]["kind"] == "autoregressive" and found["generations"][0]["order"] == [0, 1, 2, 3]
     assert "applies to masked models only" in run("generate", ar, "hello", "--rule", "threshold", status=2).stderr
+
+
+def test_score_takes_a_file_a_list_or_a_dataset_and_a_name_or_a_model(folder, model, tmp_path):
+    pairs = [{"prompt": "It was", "answer": " a dark night"}, {"prompt": "Once", "answer": " upon", "id": 7}]
+    (tmp_path / "pairs.jsonl").write_text("".join(json.dumps(pair) + "\n" for pair in pairs))
+    listed = mw.score(model, pairs, samples=4)
+    assert listed == mw.score(model, Dataset.from_list(pairs), samples=4)
+    found = mw.score(folder, str(tmp_path / "pairs.jsonl"), samples=4)
+    assert [one.log_likelihood for one in found] == pytest.approx([one.log_likelihood for one in listed], abs=1e-4)
+    with pytest.raises(UserError, match="item 2 must be an object with the texts answer, prompt"):
+        mw.score("no such model", [pairs[0], {"prompt": "It"}])
+    with pytest.raises(UserError, match="the list is empty"):
+        mw.score(model, [])
 
 
 def test_score_names_the_estimator_and_the_passes(folder, model, tmp_path):

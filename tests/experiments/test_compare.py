@@ -14,7 +14,7 @@ from helpers.report_runs import DIFFUSION, mask_probes, position_probes, write_r
 from helpers.tiny import llada_net
 from maskwise.cli import app
 from maskwise.errors import UserError
-from maskwise.experiments.compare import compare
+from maskwise.experiments.compare import compare_runs
 from maskwise.models.targets import linear_targets
 from maskwise.report.comparison import change_in_words, rows_of, share_gone
 from maskwise.scoring.changes import accuracy_change, mean_change, reduction
@@ -65,7 +65,7 @@ def test_labels_that_matplotlib_would_leave_out_are_drawn(tmp_path):
 
 
 def test_known_runs_have_a_known_reduction(folders):
-    result, _ = compare(folders)
+    result, _ = compare_runs(folders)
     rows = rows_of(result["models"], result["changes"])
     models = result["models"]
     assert list(models) == ["tiny-llada", "tiny-llada+ma"] and result["baseline"] == "tiny-llada"
@@ -100,7 +100,7 @@ def test_known_runs_have_a_known_reduction(folders):
 def test_the_price_of_a_cure_is_also_measured_on_recall(tmp_path):
     runs = [write_run(tmp_path / "before", recalled([8] * 4, [5] * 4), **SEED),
             write_run(tmp_path / "after", recalled([6] * 4, [7] * 4), TUNED, **SEED)]  # fmt: skip
-    result, _ = compare(runs)
+    result, _ = compare_runs(runs)
     assert [m["recall"] for m in result["models"].values()] == pytest.approx([0.8, 0.6])
     change = result["changes"]["tiny-llada+ma"]
     assert change["recall"]["value"] == pytest.approx(-0.2) and change["mask_loss"]["value"] is None
@@ -175,7 +175,7 @@ def test_the_command_prints_a_table_or_one_object_and_writes_the_page(folders, t
 
 def test_several_models_are_each_measured_against_the_first(folders, tmp_path):
     third = write_run(tmp_path / "third", POSITION + mask_probes([8] * 4, [8] * 4), TUNED | {"name": "third"}, **SEED)
-    result, readings = compare([*folders, third])
+    result, readings = compare_runs([*folders, third])
     rows = rows_of(result["models"], result["changes"])
     assert result["changes"]["third"]["reduction"]["value"] == pytest.approx(1)
     assert result["reduction"] == result["changes"]["tiny-llada+ma"]["reduction"]
@@ -185,9 +185,9 @@ def test_several_models_are_each_measured_against_the_first(folders, tmp_path):
 def test_runs_that_asked_other_questions_are_refused(folders, tmp_path):
     other = write_run(tmp_path / "other", model=TUNED, seed=1)
     with pytest.raises(UserError, match="asked different questions: seed is 0 in one and 1"):
-        compare([folders[0], other])
+        compare_runs([folders[0], other])
     with pytest.raises(UserError, match="same run folder"):
-        compare([folders[0], folders[0]])
+        compare_runs([folders[0], folders[0]])
     refused = run(folders[0], "no-such-model")
     assert refused.exit_code == 2 and "no model 'no-such-model'" in refused.stderr
     refused = run(folders[0])
@@ -225,5 +225,5 @@ def test_an_unfinished_run_is_compared_in_what_both_were_asked(tmp_path):
     one = [("mask-count", {"masks": k, "relevant": 1}, k, right) for k, right in ((2, [6, 6]), (100, [5, 5]))]
     ten = [("mask-count", {"masks": k}, k, right) for k, right in ((2, [10, 10]), (100, [9, 9]))]
     folders = [write_run(tmp_path / "whole", one + ten, **SEED), write_run(tmp_path / "begun", one, TUNED, **SEED)]
-    change = compare(folders)[0]["changes"]["tiny-llada+ma"]
+    change = compare_runs(folders)[0]["changes"]["tiny-llada+ma"]
     assert change["accuracy_k2"]["value"] == change["accuracy_most_masks"]["value"] == 0

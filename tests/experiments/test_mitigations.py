@@ -20,7 +20,7 @@ from maskwise.experiments.mitigations import (
     answer,
     asked,
     biased_answers,
-    cures,
+    compare_mitigations,
     describe_training,
     first_tokens,
     model_for,
@@ -112,7 +112,7 @@ def test_a_wrapped_model_has_no_biased_keys_to_offer():
 def test_the_table_has_every_mitigation_and_a_paired_test():
     advanced = []
     exam = Exam(points=1, relevant=1, distractors=0, tasks=TASKS[:3])
-    found = cures(small_llada(), small_llada(1), "3 steps of 2 pairs", exam, advanced.append)
+    found = compare_mitigations(small_llada(), small_llada(1), "3 steps of 2 pairs", exam, advanced.append)
     assert [entry["cure"] for entry in found["cures"]] == list(BY_NAME)
     assert sum(advanced) == asked(exam, with_tuned=True) == 3 * 10
     for entry in found["cures"]:
@@ -159,7 +159,7 @@ def test_the_command_works_on_a_folder_and_refuses_what_it_cannot_do(tmp_path, m
     refused = CliRunner().invoke(app, ["cures", str(tmp_path / "model"), "--points", "0"])
     assert refused.exit_code == 2 and "--points" in refused.stderr
     with pytest.raises(UserError, match="autoregressive"):
-        mitigations.cures(tiny_ar())
+        mitigations.compare_mitigations(tiny_ar())
 
 
 def test_training_is_told_from_the_settings_beside_the_adapter(tmp_path):

@@ -6,6 +6,7 @@ from dataclasses import asdict, replace
 import pytest
 import torch
 import torch.nn.functional as F
+from datasets import Dataset
 from typer.testing import CliRunner
 
 import maskwise as mw
@@ -168,6 +169,11 @@ def test_the_command_and_the_library_take_the_same_settings(checkpoint, text_fil
                     objective="blockwise", block=4, weighted=False, lora_rank=2, eval_every=1, device="cpu",
                     tensorboard=False)  # fmt: skip
     assert_same({**same, "out": ""}, {**result, "out": ""}, rel=1e-6)
+    texts = Dataset.from_list([{"text": text} for text in text_file.read_text().split("\f")])
+    listed = mw.train(mw.open(checkpoint, device="cpu"), texts, tmp_path / "c", steps=2, batch=2, context=24, many=10,
+                      widen=(1, 4), objective="blockwise", block=4, weighted=False, lora_rank=2, eval_every=1,
+                      device="cpu", tensorboard=False)  # fmt: skip
+    assert_same({**listed, "out": ""}, {**result, "out": ""}, rel=1e-6)
     stored = [json.loads((tmp_path / name / "settings.json").read_text())["identity"] for name in "ab"]
     assert stored[0] == stored[1] and stored[0]["settings"].keys() == asdict(SMALL).keys()
     again = CliRunner().invoke(app, [*arguments.split(), "--eval-every", "1"])

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from datasets import Dataset
 from safetensors.torch import load_file, save_file
 from transformers import TrainerCallback
 from typer.testing import CliRunner
@@ -55,6 +56,31 @@ def test_a_run_leaves_an_adapter_its_settings_and_its_measures(whole, checkpoint
     tuned, plain = mw.open(checkpoint, adapter=out), mw.open(checkpoint)
     question = ([[5, 6, 7, tuned.mask_id]], [[3]])
     assert (tuned.predict(*question)[0] - plain.predict(*question)[0]).nan_to_num().abs().max() > 1e-3
+
+
+def test_pairs_may_be_a_list_or_a_dataset_and_the_model_an_open_one(whole, checkpoint, pairs_file, tmp_path):
+    """The same losses as from the file; a list is told from another by its content; an open model is tuned in place."""
+    pairs = [json.loads(line) for line in pairs_file.read_text().splitlines()]
+    model = mw.open(checkpoint, device="cpu")
+    question = ([[5, 6, 7, model.mask_id]], [[3]])
+    result = tune(model, Dataset.from_list(pairs), tmp_path / "out", SMALL, device="cpu", tensorboard=False)
+    assert_same_run(result, whole[1])
+    tuned = mw.open(checkpoint, adapter=tmp_path / "out")
+    assert_same(model.predict(*question)[0], tuned.predict(*question)[0], abs=1e-5)
+    assert model.name == f"{checkpoint}+{tmp_path / 'out'}" and tuned.name == model.name
+    again = tune(str(checkpoint), pairs, tmp_path / "out", SMALL, device="cpu", tensorboard=False)
+    assert again == result
+    with pytest.raises(UserError, match=r"other settings \(data.sha256"):
+        tune(str(checkpoint), pairs[1:], tmp_path / "out", SMALL, device="cpu")
+    with pytest.raises(UserError, match="item 2 has the keys text"):
+        tune(str(checkpoint), [pairs[0], {"text": "no pair"}], tmp_path / "other", SMALL)
+    with pytest.raises(UserError, match="no setting 'step': did you mean steps"):
+        tune(str(checkpoint), pairs, tmp_path / "other", step=3)
+    with pytest.raises(UserError, match="settings and steps exclude each other"):
+        tune(str(checkpoint), pairs, tmp_path / "other", SMALL, steps=3)
+    with pytest.raises(UserError, match="nothing to tune on"):
+        tune(str(checkpoint), out=tmp_path / "other")
+    assert not (tmp_path / "other").exists()
 
 
 def test_measures_are_those_of_the_opened_adapter(whole, checkpoint, pairs_file):

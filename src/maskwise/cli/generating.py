@@ -11,10 +11,11 @@ from rich.console import Console
 from maskwise.cli.live_canvas import LiveCanvas
 from maskwise.decoding.divergence import Divergence
 from maskwise.decoding.generate import Generation, Snapshot, decode
-from maskwise.decoding.likelihood import Likelihood, log_likelihoods
+from maskwise.decoding.likelihood import Likelihood
 from maskwise.decoding.options import DecodingOptions
 from maskwise.decoding.prompts import encode_prompts, has_chat_template
 from maskwise.decoding.request import check_prompts, end_tokens
+from maskwise.decoding.score import score
 from maskwise.errors import UserError
 from maskwise.files import open_own, partial_of, to_json
 from maskwise.models.base import Model
@@ -108,14 +109,13 @@ def score_all(
     model: Model, records: Sequence[dict[str, Any]], method: str, samples: int, masks: int, seed: int
 ) -> list[Likelihood]:
     """The likelihoods of records with a prompt and an answer, with a progress bar."""
-    pairs = [(record["prompt"], record["answer"]) for record in records]
     with progress_bar(terminal_only=True) as bar:
-        task = bar.add_task("Scoring requests", total=len(pairs))
+        task = bar.add_task("Scoring requests", total=len(records))
 
         def advance(done: int, total: int) -> None:
             bar.update(task, completed=done)
 
-        return log_likelihoods(model, pairs, method, samples, masks, seed, advance)
+        return score(model, records, method, samples, masks, seed, on_pass=advance)
 
 
 def _trace(prompt: str, tokens: list[int], generation: Generation, guided: bool) -> dict[str, Any]:

@@ -2,7 +2,6 @@
 
 import shlex
 import sys
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -26,6 +25,7 @@ from maskwise.errors import UserError
 from maskwise.terminal import one_line
 
 if TYPE_CHECKING:
+    from maskwise.probes.probe import Preset
     from maskwise.report.results import Result
 
 Quick = Annotated[bool, typer.Option("--quick", help="Short prompts, few tasks and points: minutes on a CPU.")]
@@ -98,18 +98,10 @@ def diagnose(
     named = [name for name, chosen in (("quick", quick), ("full", full), ("paper", paper)) if chosen]
     if len(named) > 1:
         raise UserError(f"--{named[0]} and --{named[1]} exclude each other: name one")
-    if paper and (relevant, distractors) != (None, None):
-        raise UserError("--paper asks 10 relevant examples among 40: leave --relevant and --distractors out")
-    if precision is not None and points is not None:
-        raise UserError("--precision and --points exclude each other: name one")
-    from maskwise.runs import settings as presets
+    from maskwise.runs.settings import chosen_settings
 
-    preset = {"quick": presets.QUICK, "full": presets.FULL, "paper": presets.PAPER}.get("".join(named), presets.DEFAULT)
-    listed_probes = dict.fromkeys(name.strip() for name in probes.split(",")) if probes is not None else preset.probes
-    wanted = replace(preset, probes=tuple(listed_probes), seed=seed, chat=chat, precision=precision)
-    wanted = wanted if points is None else replace(wanted, points=points, passages=points)
-    wanted = presets.with_examples(wanted, whole_numbers(relevant), distractors)
-    presets.check(wanted)
+    preset: Preset = "quick" if quick else "full" if full else "paper" if paper else "default"
+    wanted = chosen_settings(preset, probes, points, whole_numbers(relevant), distractors, precision, seed, chat)
 
     from maskwise.models.locations import locate_checkpoint
     from maskwise.models.opening import open as open_model
@@ -195,7 +187,7 @@ def compare(
     from maskwise.report.page import home_of, write_page
     from maskwise.report.terminal import print_changes
 
-    result, readings = comparison.compare(folders)
+    result, readings = comparison.compare_runs(folders)
     rows = rows_of(result["models"], result["changes"])
     page = write_page(readings, out or home_of(readings), rows)
     if json:
@@ -236,26 +228,16 @@ def cures(
     json: Json = False,
 ) -> None:
     """Compare mitigations of the sensitivity to masks: accuracy at 200 masks, tokens per forward pass, training."""
-    from maskwise.experiments import mitigations
-    from maskwise.models.locations import embedded_models, locate_checkpoint
-    from maskwise.models.opening import open as open_model
-    from maskwise.progress import progress_bar
+    if points is not None and points < 1:
+        raise UserError(f"--points must be at least 1, not {points}")
+    from maskwise.experiments.mitigations import cures as compare_cures
     from maskwise.report.mitigations import cures_result
     from maskwise.report.results import make_folder, write_result
 
-    if points is not None and points < 1:
-        raise UserError(f"--points must be at least 1, not {points}")
-    opened = open_model(model, dtype, device, check_weights=check_weights)
-    mitigations.refuse_autoregressive(opened)
-    embedded = f"{model}+ma" if f"{model}+ma" in embedded_models() else None
-    home = Path(adapter) if adapter else locate_checkpoint(embedded)[1][-1] if embedded else None
-    tuned = open_model(model, dtype, device, adapter=home, check_weights=check_weights) if home else None
-    exam = replace(mitigations.DEFAULT, points=points or mitigations.DEFAULT.points, seed=seed)
     folder = make_folder(out or Path("runs") / f"cures-{Path(model).name}")
-    with progress_bar(silent=False) as bar:
-        task = bar.add_task("Asking", total=mitigations.asked(exam, tuned is not None))
-        training = mitigations.describe_training(home) if home else ""
-        found = mitigations.cures(opened, tuned, training, exam, lambda count: bar.advance(task, count))
+    found = compare_cures(
+        model, adapter, points=points, seed=seed, dtype=dtype, device=device, check_weights=check_weights
+    )
     result = cures_result(found)
     page = write_result(folder, found, result)
     return print_json(found) if json else _print_result(result, page)

@@ -2,10 +2,10 @@
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
 from maskwise.errors import UserError
-from maskwise.files import parse_json, read_text
+from maskwise.files import read_records, read_text
 
 # What `maskwise generate` continues when it is given nothing: a document the embedded models can go on with.
 TRY = """Word: otter
@@ -47,21 +47,3 @@ def prompts_of(lines: Iterable[str], what: str) -> list[str]:
     if not prompts:
         raise UserError(f"{what} holds no prompt: write one a line")
     return prompts
-
-
-def read_records(file: Path, wanted: set[str]) -> list[dict[str, Any]]:
-    """The objects of a JSON lines file, each with these fields as text; a broken line is named by its number."""
-    records = []
-    for number, line in enumerate(read_text(file, "give one JSON object a line").split("\n"), 1):
-        if not line.strip():
-            continue
-        try:
-            record = parse_json(line)
-        except ValueError as problem:
-            raise UserError(f"{file} line {number} is not JSON ({problem})") from None
-        if not isinstance(record, dict) or not all(isinstance(record.get(field), str) for field in wanted):
-            raise UserError(f"{file} line {number} must be an object with the texts {', '.join(sorted(wanted))}")
-        records.append(record)
-    if not records:
-        raise UserError(f"{file} is empty: give one JSON object a line")
-    return records

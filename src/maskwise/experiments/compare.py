@@ -6,21 +6,26 @@ and a side-by-side page.
 """
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from maskwise.errors import UserError
+from maskwise.models.base import Model
 from maskwise.models.locations import locate_checkpoint
 from maskwise.models.opening import open as open_model
 from maskwise.probes.examples import main_records, numbers_in, with_number
 from maskwise.probes.mask_count import degradation
-from maskwise.probes.probe import Settings
+from maskwise.probes.probe import Preset, Settings
 from maskwise.probes.recall import LAST
 from maskwise.records.folder import MANIFEST, Run
 from maskwise.records.record import Condition, Record
+from maskwise.report.comparison import rows_of
+from maskwise.report.page import home_of, write_page
 from maskwise.report.readings import Reading, read_all, records_as_strangers_wrote_them
 from maskwise.runs.diagnose import diagnose
+from maskwise.runs.runner import own_device
+from maskwise.runs.settings import check, chosen_settings
 from maskwise.scoring.changes import accuracy_change, check_pairs, loss_cut, mean_change, of_probe, reduction
 from maskwise.scoring.scores import Score
 
@@ -57,7 +62,72 @@ def run_of(
     return diagnose(model, settings, batch_tokens=batch_tokens, command=command)
 
 
-def compare(folders: Sequence[Path]) -> tuple[dict[str, Any], list[Reading]]:
+@dataclass(frozen=True)
+class Comparison:
+    """What changed from the first model to the others, measured on the same questions.
+
+    models: each model's own numbers by its label. changes: for every model but the first, each change with its paired
+    95 % interval. reduction: how much of the sensitivity to masks the second model lost.
+    """
+
+    models: dict[str, dict[str, Any]]
+    changes: dict[str, dict[str, Any]]
+    reduction: dict[str, Any]
+    baseline: str
+    readings: list[Reading] = field(repr=False)
+
+    def report(self, out: str | Path | None = None) -> Path:
+        """Draws the side-by-side page into `out`, or beside the first run; returns its path."""
+        rows = rows_of(self.models, self.changes)
+        return write_page(self.readings, home_of(self.readings) if out is None else Path(out), rows)
+
+
+def compare(
+    *models: str | Path | Model | Run,
+    preset: Preset = "default",
+    points: int | None = None,
+    seed: int = 0,
+    chat: bool = False,
+    batch_tokens: int | None = None,
+    dtype: str = "auto",
+    device: str | None = None,
+    check_weights: bool = True,
+) -> Comparison:
+    """Asks models the same questions and says what changed from the first: did tuning help, and what did it cost?
+
+    Arguments:
+        models: two or more names, opened models, adapter folders, runs or run folders; the first is the baseline.
+        preset: quick or default, of the models that are asked now.
+        points, seed, chat, batch_tokens: as in `mw.diagnose`. dtype, device, check_weights: as in `mw.open`.
+
+    Returns:
+        The numbers of each model and the changes with their intervals, as `maskwise compare --json` prints them.
+
+    >>> import maskwise as mw
+    >>> runs = [mw.diagnose(name, "mask-count", preset="quick", points=1) for name in ("tiny-llada", "tiny-llada+ma")]
+    >>> found = mw.compare(*runs)
+    >>> found.baseline, sorted(found.changes)
+    ('tiny-llada', ['tiny-llada+ma'])
+    """
+    if len(models) < 2:
+        raise UserError("name at least two models or run folders to compare")
+    settings = compare_settings(chosen_settings(preset), points, seed, chat)
+    check(settings)
+    check_names([str(one) for one in models if isinstance(one, str | Path)])
+    folders = []
+    for one in models:
+        if isinstance(one, Run):
+            folders.append(one.folder)
+        elif isinstance(one, Model):
+            folders.append(diagnose(one, settings, batch_tokens=batch_tokens))
+        else:
+            place = own_device(device)
+            folders.append(run_of(str(one), settings, dtype, place, batch_tokens, check_weights=check_weights))
+    result, readings = compare_runs(folders)
+    return Comparison(**result, readings=readings)
+
+
+def compare_runs(folders: Sequence[Path]) -> tuple[dict[str, Any], list[Reading]]:
     """The object that `maskwise compare --json` prints, and the runs as the page shows them."""
     if len(folders) < 2:
         raise UserError("name at least two models or run folders to compare")

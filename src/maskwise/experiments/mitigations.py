@@ -7,7 +7,7 @@ one-step ones take 40 steps for the 200 tokens, so they are compared at equal sp
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -21,8 +21,12 @@ from maskwise.files import read_json
 from maskwise.models.attention import KeyValues
 from maskwise.models.base import Model
 from maskwise.models.batch import Batch, passes
+from maskwise.models.locations import embedded_models, locate_checkpoint
+from maskwise.models.opening import open as open_model
+from maskwise.models.opening import opened_model
 from maskwise.probes.answers.mechanism import ask_changed
 from maskwise.probes.extra_tokens import BIASED, ChangedPrompt
+from maskwise.progress import progress_bar
 from maskwise.records.record import Record
 from maskwise.runs.runner import batch_budget
 from maskwise.scoring.changes import paired_difference
@@ -105,6 +109,46 @@ def refuse_autoregressive(model: Model) -> None:
 
 
 def cures(
+    model: str | Path | Model = "tiny-llada",
+    adapter: str | Path | None = None,
+    *,
+    points: int | None = None,
+    seed: int = 0,
+    dtype: str = "auto",
+    device: str | None = None,
+    check_weights: bool = True,
+) -> dict[str, Any]:
+    """Compares mitigations of the sensitivity to masks on one model: what each brings back, and at what price.
+
+    Arguments:
+        model: a name or an opened masked model.
+        adapter: a mask-agnostic adapter of it; else the embedded one, where there is one.
+        points: questions per task. seed: draws them. dtype, device, check_weights: as in `mw.open`.
+
+    Returns:
+        What `maskwise cures --json` prints: {"model", "masks", "n", "two_masks", "cures": [...]}, each mitigation with
+        its accuracy, its difference from the baseline with a 95 % interval, its tokens per pass and its training.
+
+    >>> import maskwise as mw
+    >>> found = mw.cures("tiny-llada", points=1)  # doctest: +SKIP
+    >>> [cure["cure"] for cure in found["cures"] if cure["accuracy"] > 0.5]  # doctest: +SKIP
+    """
+    if points is not None and points < 1:
+        raise UserError(f"--points must be at least 1, not {points}")
+    opened = opened_model(model, dtype, device, check_weights=check_weights)
+    refuse_autoregressive(opened)
+    embedded = f"{opened.name}+ma" if f"{opened.name}+ma" in embedded_models() else None
+    home = Path(adapter) if adapter else locate_checkpoint(embedded)[1][-1] if embedded else None
+    name = model if not isinstance(model, Model) else opened.name
+    tuned = open_model(name, opened.dtype, opened.device, home, check_weights=check_weights) if home else None
+    exam = replace(DEFAULT, points=points or DEFAULT.points, seed=seed)
+    training = describe_training(home) if home else ""
+    with progress_bar() as bar:
+        task = bar.add_task("Asking", total=asked(exam, tuned is not None))
+        return compare_mitigations(opened, tuned, training, exam, lambda count: bar.advance(task, count))
+
+
+def compare_mitigations(
     model: Model,
     tuned: Model | None = None,
     training: str = "",

@@ -70,6 +70,21 @@ def open(
     return model.eval()
 
 
+def opened_model(
+    model: str | Path | Model,
+    dtype: str | torch.dtype = "auto",
+    device: str | torch.device | None = None,
+    adapter: str | Path | None = None,
+    check_weights: bool = True,
+) -> Model:
+    """A model as it is, or the one of this name opened. Of an open model nothing can be chosen any more."""
+    if not isinstance(model, Model):
+        return open(model, dtype, device, adapter, check_weights=check_weights)
+    if dtype != "auto" or adapter is not None or (device is not None and torch.device(device) != model.device):
+        raise UserError("the model is open already: give dtype, device and adapter to mw.open, or a name here")
+    return model
+
+
 def as_model(
     net: PreTrainedModel,
     tokenizer: Any,

@@ -87,13 +87,15 @@ def read_all(folders: Sequence[Path], probes: Sequence[Probe] = PROBES) -> list[
     if not folders:
         raise UserError("no run folder was named; give one or more folders written by maskwise diagnose")
     unique = list({folder.resolve(): folder for folder in folders}.values())
-    runs = [read_run(folder) for folder in unique]
-    for run, folder in zip(runs, unique, strict=True):
+    return readings_of([read_run(folder) for folder in unique], probes)
+
+
+def readings_of(runs: Sequence[Run], probes: Sequence[Probe] = PROBES) -> list[Reading]:
+    """Runs that were read before, with labels that tell them apart."""
+    for run in runs:
         if not run.records:
-            raise UserError(f"{folder} holds no records yet; run maskwise diagnose --out {folder} first")
-    labels = distinct_labels(
-        [(_told_name(run.manifest["model"]), folder) for run, folder in zip(runs, unique, strict=True)]
-    )
+            raise UserError(f"{run.folder} holds no records yet; run maskwise diagnose --out {run.folder} first")
+    labels = distinct_labels([(_told_name(run.manifest["model"]), run.folder) for run in runs])
     readings = []
     for label, run in zip(labels, runs, strict=True):
         with uncollected(), records_as_strangers_wrote_them([run.folder]):

@@ -194,8 +194,8 @@ def new_manifest(setup: Setup, command: str | None) -> dict[str, Any]:
     model, settings = setup.model, setup.settings
     told = {name: value for name, value in asdict(settings).items() if (name, value) != ("precision", None)}
     stored = told | {"parameters": {name: settings.parameters[name] for name in settings.probes}}
-    given = {"seeds": LAW, "words": _digest(json.dumps(setup.words)), "text": _digest(setup.text)}
-    data = {"data": {name: _digest(repr(found)) for name, found in setup.data.items()}} if setup.data else {}
+    given = {"seeds": LAW, "words": digest_of_words(setup.words), "text": digest(setup.text)}
+    data = {"data": {name: digest(repr(found)) for name, found in setup.data.items()}} if setup.data else {}
     planted = planted_in(model.name)
     return {
         "model": {
@@ -227,8 +227,12 @@ def folder_name(manifest: dict[str, Any]) -> str:
     """The model, the preset, and a few letters that differ when any setting or weight does."""
     model = manifest["model"]["name"].rstrip("/\\").replace("\\", "/").rsplit("/", 1)[-1].replace(" ", "-") or "model"
     settings = {part: manifest[part] for part in ("model", "settings")}
-    return f"{model}-{manifest['settings']['preset']}-{_digest(json.dumps(settings))[:6]}"
+    return f"{model}-{manifest['settings']['preset']}-{digest(json.dumps(settings))[:6]}"
 
 
-def _digest(text: str) -> str:
+def digest_of_words(words: Words) -> str:
+    return digest(json.dumps(words))
+
+
+def digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:12]

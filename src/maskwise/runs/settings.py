@@ -5,6 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from maskwise.errors import UserError
+from maskwise.nearest import did_you_mean
 from maskwise.probes import PROBES
 from maskwise.probes.examples import PAPER_RELEVANT
 from maskwise.probes.probe import Preset, Probe, Settings
@@ -74,6 +75,34 @@ def with_examples(settings: Settings, relevant: tuple[int, ...] | None, distract
     return replace(settings, distractors=distractors)
 
 
+def chosen_settings(
+    name: Preset = "default",
+    probes: str | Sequence[str] | None = None,
+    points: int | None = None,
+    relevant: tuple[int, ...] | None = None,
+    distractors: int | None = None,
+    precision: float | None = None,
+    seed: int = 0,
+    chat: bool = False,
+) -> Settings:
+    """A preset with what a user changes in it, checked. Probes are listed, or named in one text with commas."""
+    if name not in NUMBERS:
+        raise UserError(f"unknown preset {name!r}{did_you_mean(name, NUMBERS)}")
+    if name == "paper" and (relevant, distractors) != (None, None):
+        raise UserError("--paper asks 10 relevant examples among 40: leave --relevant and --distractors out")
+    if precision is not None and points is not None:
+        raise UserError("--precision and --points exclude each other: name one")
+    wanted = replace(preset(name), seed=seed, chat=chat, precision=precision)
+    if probes is not None:
+        listed = probes.split(",") if isinstance(probes, str) else probes
+        wanted = replace(wanted, probes=tuple(dict.fromkeys(probe.strip() for probe in listed)))
+    if points is not None:
+        wanted = replace(wanted, points=points, passages=points)
+    wanted = with_examples(wanted, relevant, distractors)
+    check(wanted)
+    return wanted
+
+
 def fit_to_model(settings: Settings, causal: bool, probes: Sequence[Probe] = PROBES) -> tuple[Settings, list[str]]:
     """The settings without the probes that make no sense for the model, and a note on each."""
     why = {probe.name: probe.not_causal for probe in probes if causal and probe.not_causal}
@@ -89,7 +118,7 @@ def check(settings: Settings, probes: Sequence[Probe] = PROBES) -> None:
     known = [probe.name for probe in probes]
     for name in settings.probes:
         if name not in known:
-            raise UserError(f"unknown probe {name!r}: choose among {', '.join(known)}")
+            raise UserError(f"unknown probe {name!r}{did_you_mean(name, known)}")
     if not settings.probes:
         raise UserError(f"no probe named: choose among {', '.join(known)}")
     if not settings.relevant or min(settings.relevant) < 1:

@@ -13,9 +13,10 @@ import torch
 from torch import Tensor
 
 from maskwise.errors import UserError
+from maskwise.files import Records
 from maskwise.models.base import Model
 from maskwise.models.chat import render_chat
-from maskwise.training.pairs import DataFile, Entry, check_messages, end_of_text, read_data_file
+from maskwise.training.pairs import DataFile, Entry, check_messages, end_of_text, read_data
 
 FORMS = "lines with text or messages"
 TEXTS_AT_ONCE = 256
@@ -51,8 +52,8 @@ class Rows:
     dropped: int  # chats longer than a row
 
 
-def read_documents(path: Path) -> DataFile:
-    return read_data_file(path, _check_document, _documents, FORMS)
+def read_documents(source: Records) -> DataFile:
+    return read_data(source, _check_document, _documents, FORMS)
 
 
 def _check_document(content: Any, where: str) -> None:

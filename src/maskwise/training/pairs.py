@@ -8,13 +8,13 @@ end-of-turn token.
 import hashlib
 import io
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from maskwise.errors import UserError
-from maskwise.files import parse_json
+from maskwise.files import Records, parse_json, to_json
 from maskwise.models.base import Model
 from maskwise.models.chat import render_chat
 from maskwise.models.tokens import TURN_ENDS
@@ -57,6 +57,24 @@ class Pairs:
 
 Check = Callable[[Any, str], None]  # of a line's content and where it stands
 Cut = Callable[[Path, Sequence[str]], list[Entry]]  # of the lines of a plain text
+
+
+def read_data(
+    source: Records, check: Check | None = None, cut: Cut | None = None, forms: str = f"lines with {FORMS}"
+) -> DataFile:
+    """`read_data_file`, or the same of what a JSON lines file would hold: a list of dicts, a datasets.Dataset."""
+    if isinstance(source, str | Path):
+        return read_data_file(Path(source), check, cut, forms)
+    entries, content = [], hashlib.sha256()
+    for number, given in enumerate(source, 1):
+        where = f"item {number}"
+        item = dict(given) if isinstance(given, Mapping) else given
+        (check or _check_form)(item, where)
+        entries.append(Entry(where, item))
+        content.update(f"{to_json(item)}\n".encode())
+    if not entries:
+        raise UserError(f"the list is empty: it needs {forms.replace('lines', 'objects')}")
+    return DataFile(Path("the given list"), content.hexdigest(), tuple(entries))
 
 
 def read_data_file(

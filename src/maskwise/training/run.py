@@ -21,6 +21,7 @@ from maskwise.files import only_user_of, read_json, refuse_links
 from maskwise.models.base import Model
 from maskwise.models.fingerprint import fingerprint
 from maskwise.models.finite import refuse_nonfinite_rows
+from maskwise.models.locations import locate_checkpoint
 from maskwise.models.opening import open as open_model
 from maskwise.models.opening import pick_device
 from maskwise.randomness import LAW, torch_generator
@@ -63,7 +64,7 @@ class Place:
 
 
 def run(
-    name: str,
+    model: str | Path | Model,
     settings: RunSettings,
     read: Callable[[], DataFile],
     prepare: Callable[[Model, DataFile], Work],
@@ -71,9 +72,11 @@ def run(
 ) -> dict[str, Any]:
     """Trains a model and writes the adapter, or the whole model, and every setting into the folder.
 
-    Run again with the same settings it resumes where it was stopped. Returns what result.json holds.
+    A model that is given open is trained in place. Run again with the same settings it resumes where it was stopped.
+    Returns what result.json holds.
     """
     data, out, device = read(), place.out, place.device
+    name = model.name if isinstance(model, Model) else str(model)
     if device is not None and pick_device(device).index not in (None, 0):
         raise UserError(f"--device {device}: name cpu or cuda, and choose the card with CUDA_VISIBLE_DEVICES")
     processes = PartialState(cpu=device == "cpu" or not torch.cuda.is_available())
@@ -93,7 +96,12 @@ def run(
     with_tensorboard = _tensorboard(place.tensorboard)
     # A step of the usual size is less than half a unit in the last place of most half-precision weights.
     dtype = "float32" if settings.full and place.dtype == "auto" else place.dtype
-    model = open_model(name, dtype, processes.device, check_weights=place.check_weights)
+    if isinstance(model, Model):
+        if settings.full and model.dtype != torch.float32:
+            raise UserError(f"all weights are trained in float32, not in {model.dtype}: mw.open(..., dtype='float32')")
+        model = model.to(processes.device)
+    else:
+        model = open_model(name, dtype, processes.device, check_weights=place.check_weights)
     if model.mask_id is None:
         raise UserError(
             f"{name} is autoregressive and has no mask token: turn it into a diffusion model first (convert)"
@@ -125,7 +133,17 @@ def run(
         if with_tensorboard and trainer.is_world_process_zero():
             trainer.add_callback(_board(out / "logs"))
         resume(trainer, out)
-        return finish(trainer, out, before, {"model": name, "out": str(out), **counts})
+        result = finish(trainer, out, before, {"model": name, "out": str(out), **counts})
+        model.name = str(out) if settings.full else f"{name}+{out}"  # as what was written is called
+        return result
+
+
+def source_of(model: str | Path | Model) -> Path | None:
+    """The folder of the checkpoint that is trained; None of a network that was only ever in memory."""
+    try:
+        return locate_checkpoint(model.name if isinstance(model, Model) else str(model))[0]
+    except UserError:
+        return None
 
 
 def begin(out: Path, description: dict[str, Any]) -> None:

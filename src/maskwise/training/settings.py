@@ -1,11 +1,13 @@
 """Every setting of a tuning or training run, the presets, and which values are refused."""
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
 from maskwise.errors import UserError
+from maskwise.nearest import did_you_mean
 
 
 @dataclass(frozen=True)
@@ -120,27 +122,29 @@ OBJECTIVES = ("nelbo", "blockwise", "soft-mask")
 ROWS = ("documents", "full")
 
 
-def settings_from(preset: str, changes: dict[str, Any]) -> TuneSettings:
+Setting = bool | int | float | str | tuple[int, ...] | None  # the value of one, by its name
+
+
+def settings_from(preset: str, changes: Mapping[str, Setting]) -> TuneSettings:
     """A preset with the changes that are not None."""
     if preset not in PRESETS:
-        raise UserError(f"unknown preset {preset!r}: use one of {', '.join(PRESETS)}")
+        raise UserError(f"unknown preset {preset!r}{did_you_mean(preset, PRESETS)}")
     return check(_changed(PRESETS[preset], changes))
 
 
-def train_settings(changes: dict[str, Any]) -> TrainSettings:
+def train_settings(changes: Mapping[str, Setting]) -> TrainSettings:
     """The defaults with the changes that are not None."""
-    unknown = changes.keys() - {field.name for field in fields(TrainSettings)}
-    if unknown:
-        raise UserError(f"no setting {sorted(unknown)[0]!r} of a training: see maskwise.training.settings")
     return check_training(_changed(TrainSettings(), changes))
 
 
 S = TypeVar("S", bound=RunSettings)
 
 
-def _changed(settings: S, changes: dict[str, Any]) -> S:
-    known = {field.name for field in fields(settings)}
-    assert changes.keys() <= known, changes.keys() - known
+def _changed(settings: S, changes: Mapping[str, Any]) -> S:
+    known = [field.name for field in fields(settings)]
+    for name in changes:
+        if name not in known:
+            raise UserError(f"there is no setting {name!r}{did_you_mean(name, known)}")
     return replace(settings, **{name: value for name, value in changes.items() if value is not None})
 
 

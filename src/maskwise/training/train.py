@@ -11,24 +11,24 @@ from transformers import TrainerCallback, TrainingArguments
 
 from maskwise.diffusion import Noised, SoftShape, Views, nelbo_call, soft_masks, teach
 from maskwise.errors import UserError
+from maskwise.files import Records
 from maskwise.models.base import Model
-from maskwise.models.locations import locate_checkpoint
 from maskwise.models.opening import open as open_model
 from maskwise.terminal import one_line
 from maskwise.training.documents import read_documents, tokenize_rows
 from maskwise.training.evaluation import mean_scores
 from maskwise.training.pairs import DataFile
 from maskwise.training.rows import NoisedRows, attention_block, collate_rows, held_out_noise, held_out_prefixes
-from maskwise.training.run import Place, Work, arguments_for, before_and_after, run, split
-from maskwise.training.settings import TrainSettings, train_settings
+from maskwise.training.run import Place, Work, arguments_for, before_and_after, run, source_of, split
+from maskwise.training.settings import Setting, TrainSettings, train_settings
 from maskwise.training.trainer import RunTrainer
 
 TOKENS_PER_PASS = 8192
 
 
 def train(
-    name: str,
-    data: str | Path,
+    model: str | Path | Model,
+    data: Records,
     out: str | Path,
     settings: TrainSettings | None = None,
     dtype: str = "auto",
@@ -36,41 +36,56 @@ def train(
     tensorboard: bool | None = None,
     callbacks: list[TrainerCallback] | None = None,
     check_weights: bool = True,
-    **changes: Any,
+    **changes: Setting,
 ) -> dict[str, Any]:
-    """Trains a masked diffusion model on a file of documents and writes the adapter, or the whole model, into `out`.
+    """Trains a masked diffusion model (converted, new or published) on documents. Called again, it resumes.
 
-    The model may be converted, new or published. `changes` are settings by name (TrainSettings): steps=200,
-    objective="blockwise". Run again with the same settings it resumes where it was stopped. Returns what result.json
-    holds.
+    Arguments:
+        model: a name, or an opened model, which is trained in place.
+        data: a text or .jsonl file, a list of dicts or a datasets.Dataset, with text or messages.
+        out: the folder for the adapter, or the whole model, and every setting.
+        settings: all settings as one value (`maskwise.training.settings.TrainSettings`); else the defaults with
+            `changes` by name, such as steps=200, objective="blockwise".
+        dtype, device, check_weights: as in `mw.open`; of a model given by name.
+        tensorboard: write OUT/logs; else where TensorBoard is installed. callbacks: of transformers' Trainer.
+
+    Returns:
+        What result.json holds: counts, the measures before and after on held-out rows, the loss of every step.
+
+    >>> import maskwise as mw
+    >>> documents = [{"text": f"The sum of {n} and {n} is {n + n}."} for n in range(100)]
+    >>> mw.train("tiny-llada", documents, "runs/trained", steps=1, batch=2, context=32, many=8)["steps"]
+    1
     """
     chosen = train_settings(changes) if settings is None else settings
+    if settings is not None and changes:
+        raise UserError(f"settings and {next(iter(changes))} exclude each other: put it into the settings")
 
-    def prepare(model: Model, data_file: DataFile) -> Work:
-        assert model.mask_id is not None
-        mask_id = model.mask_id
-        if chosen.widen and not model.family.native:
-            raise UserError(f"attention over blocks is for LLaDA and Dream models: leave --widen out for {name}")
-        rows = tokenize_rows(data_file, model, chosen.context, chosen.rows)
+    def prepare(opened: Model, data_file: DataFile) -> Work:
+        assert opened.mask_id is not None
+        mask_id, source = opened.mask_id, source_of(model)
+        if chosen.widen and not opened.family.native:
+            raise UserError(f"attention over blocks is for LLaDA and Dream models: leave --widen out for {opened.name}")
+        rows = tokenize_rows(data_file, opened, chosen.context, chosen.rows)
         held_out, training = split(rows.kept, chosen)
-        teacher = None if chosen.teacher is None else open_teacher(chosen.teacher, model)
+        teacher = None if chosen.teacher is None else open_teacher(chosen.teacher, opened)
         kept = HeldOut(
             held_out_noise(held_out, chosen.seed, mask_id),
             sum(piece.count for row in held_out for piece in row),
-            held_out_prefixes(held_out, chosen, mask_id, model.window),
+            held_out_prefixes(held_out, chosen, mask_id, opened.window),
         )
 
         def make_trainer() -> DiffusionTrainer:
-            arguments = arguments_for(model, chosen, Path(out), bool(held_out))
+            arguments = arguments_for(opened, chosen, Path(out), bool(held_out))
             dataset = NoisedRows(training, chosen, mask_id, arguments.world_size)
-            return DiffusionTrainer(model, arguments, chosen, dataset, kept, teacher, locate_checkpoint(name)[0])
+            return DiffusionTrainer(opened, arguments, chosen, dataset, kept, teacher, source)
 
         counts = {"tokens": rows.tokens, "rows": len(training), "held_out": len(held_out), "dropped": rows.dropped}
         example = training[0][0].ids.tolist()
-        return Work(counts, bool(held_out), make_trainer, example, mask_row=model.family.native)
+        return Work(counts, bool(held_out), make_trainer, example, mask_row=opened.family.native)
 
     place = Place(Path(out), dtype, device, tensorboard, callbacks or [], check_weights)
-    return run(name, chosen, lambda: read_documents(Path(data)), prepare, place)
+    return run(model, chosen, lambda: read_documents(data), prepare, place)
 
 
 def open_teacher(name: str, model: Model) -> Model:

@@ -5,47 +5,77 @@ from typing import Any
 
 from transformers import TrainerCallback
 
+from maskwise.errors import UserError
+from maskwise.files import Records
 from maskwise.models.base import Model
-from maskwise.models.locations import locate_checkpoint
 from maskwise.terminal import one_line
 from maskwise.training.dataset import Collator, NoisedPairs
 from maskwise.training.evaluation import held_out_views
-from maskwise.training.pairs import DataFile, Pair, end_of_text, read_data_file, tokenize_pairs
-from maskwise.training.run import Place, Work, arguments_for, before_and_after, run, split
-from maskwise.training.settings import TuneSettings
+from maskwise.training.pairs import DataFile, Pair, end_of_text, read_data, tokenize_pairs
+from maskwise.training.run import Place, Work, arguments_for, before_and_after, run, source_of, split
+from maskwise.training.settings import PRESET_PAIRS, Setting, TuneSettings, settings_from
 from maskwise.training.trainer import TuneTrainer
 
 
 def tune(
-    name: str,
-    data: Path,
-    out: Path,
-    settings: TuneSettings,
+    model: str | Path | Model,
+    data: Records | None = None,
+    out: str | Path | None = None,
+    settings: TuneSettings | None = None,
     dtype: str = "auto",
     device: str | None = None,
     tensorboard: bool | None = None,
     callbacks: list[TrainerCallback] | None = None,
     check_weights: bool = True,
+    *,
+    preset: str = "paper-base",
+    **changes: Setting,
 ) -> dict[str, Any]:
-    """Tunes a model on a data file and writes the adapter, or the whole model, and every setting into `out`.
+    """Tunes a model to give the same answer however many masks follow (mask-agnostic loss, LoRA). It resumes.
 
-    Run again with the same settings it resumes where it was stopped. Returns what result.json holds.
+    Arguments:
+        model: a name, or an opened model, which is tuned in place.
+        data: pairs: a .jsonl or text file, a list of dicts or a datasets.Dataset, with prompt and answer, question and
+            answer, or messages. The preset quick brings its own.
+        out: the folder for the adapter, or the whole model, and every setting; else runs/MODEL-tuned.
+        settings: all settings as one value (`maskwise.training.settings.TuneSettings`); else `preset` (paper-base,
+            paper-instruct, with -ce the cross-entropy alone, quick) with `changes` by name, such as steps=20.
+        dtype, device, check_weights: as in `mw.open`; of a model given by name.
+        tensorboard: write OUT/logs; else where TensorBoard is installed. callbacks: of transformers' Trainer.
+
+    Returns:
+        What result.json holds: counts, the measures before and after on held-out pairs, the loss of every step. Called
+        again with the same settings it resumes where it was stopped, or returns what a finished run found.
+
+    >>> import maskwise as mw
+    >>> pairs = [{"prompt": f"{n} and {n} is", "answer": f" {n + n}."} for n in range(10)]
+    >>> result = mw.tune("tiny-llada", pairs, "runs/tuned", preset="quick", steps=1, batch=2, context=64)
+    >>> result["steps"], mw.open("runs/tuned").name
+    (1, 'runs/tuned')
     """
+    chosen = settings_from(preset, changes) if settings is None else settings
+    if settings is not None and changes:
+        raise UserError(f"settings and {next(iter(changes))} exclude each other: put it into the settings")
+    name = model.name if isinstance(model, Model) else str(model)
+    source: Records | None = PRESET_PAIRS.get(preset) if data is None else data
+    if source is None:
+        raise UserError("there is nothing to tune on: give --data FILE, or --preset quick, which brings its own pairs")
+    out = Path("runs") / f"{Path(name).name}-tuned" if out is None else Path(out)
 
-    def prepare(model: Model, data_file: DataFile) -> Work:
-        assert model.mask_id is not None
-        pairs = tokenize_pairs(data_file, model, settings.context, settings.text_piece)
-        held_out, training = split(pairs.kept, settings)
-        views = held_out_views(held_out, settings, model.mask_id)
+    def prepare(opened: Model, data_file: DataFile) -> Work:
+        assert opened.mask_id is not None
+        pairs = tokenize_pairs(data_file, opened, chosen.context, chosen.text_piece)
+        held_out, training = split(pairs.kept, chosen)
+        views = held_out_views(held_out, chosen, opened.mask_id)
         return Work(
             counts={"pairs": len(training), "held_out": len(held_out), "dropped": pairs.dropped},
             evaluates=bool(views),
-            make_trainer=lambda: make_trainer(model, training, settings, out, views, locate_checkpoint(name)[0]),
+            make_trainer=lambda: make_trainer(opened, training, chosen, out, views, source_of(name)),
             example=training[0].prompt,
         )
 
     place = Place(out, dtype, device, tensorboard, callbacks or [], check_weights)
-    return run(name, settings, lambda: read_data_file(data), prepare, place)
+    return run(model, chosen, lambda: read_data(source), prepare, place)
 
 
 def make_trainer(

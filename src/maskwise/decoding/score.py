@@ -1,0 +1,50 @@
+"""`score`: how likely given answers are. The estimators are in likelihood.py."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+
+from maskwise.decoding.likelihood import Likelihood, log_likelihoods
+from maskwise.files import Records, read_records
+from maskwise.models.base import Model
+from maskwise.models.opening import opened_model
+
+
+def score(
+    model: str | Path | Model,
+    data: Records,
+    method: str = "auto",
+    samples: int = 128,
+    masks: int = 0,
+    seed: int = 0,
+    *,
+    dtype: str = "auto",
+    device: str | torch.device | None = None,
+    adapter: str | Path | None = None,
+    check_weights: bool = True,
+    on_pass: Callable[[int, int], None] | None = None,
+) -> list[Likelihood]:
+    """The log-likelihood (nats) of each answer after its prompt, with the estimator and the passes it took.
+
+    Arguments:
+        model: a name or an opened model.
+        data: a .jsonl file, a list of dicts or a datasets.Dataset; each has a prompt and an answer.
+        method: monte-carlo, exact or chain (another quantity); auto is exact where that takes no more than `samples`
+            passes, else monte-carlo, and the chain rule for an autoregressive model.
+        samples: draws of the Monte Carlo estimate. masks: masks after the answer. seed: draws the masked sets.
+        dtype, device, adapter, check_weights: as in `mw.open`; of a model given by name.
+        on_pass: called with (answers done, answers in all) after each forward pass.
+
+    Returns:
+        One `Likelihood` per answer: log_likelihood, tokens, method, forwards, masks, greedy.
+
+    >>> import maskwise as mw
+    >>> [found] = mw.score("tiny-llada", [{"prompt": "Once upon a", "answer": " time"}])
+    >>> found.log_likelihood < 0 and found.method
+    'exact'
+    """
+    records = read_records(data, {"prompt", "answer"})
+    opened = opened_model(model, dtype, device, adapter, check_weights)
+    pairs = [(record["prompt"], record["answer"]) for record in records]
+    return log_likelihoods(opened, pairs, method, samples, masks, seed, on_pass)

@@ -1,0 +1,89 @@
+"""What a record was the answer to, rebuilt: the law of seeds makes every question again from what the manifest says."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any, cast
+
+from maskwise.errors import UserError
+from maskwise.models.base import Model
+from maskwise.models.configuration import read_family
+from maskwise.models.families import FAMILIES
+from maskwise.models.locations import locate_checkpoint
+from maskwise.models.tokens import load_tokenizer
+from maskwise.probes import PROBES
+from maskwise.probes.probe import Asker, Settings, Setup
+from maskwise.probes.text import load_text
+from maskwise.randomness import LAW
+from maskwise.records.record import Key, Record, key_of
+from maskwise.runs.diagnose import digest, digest_of_words, plan
+from maskwise.tasks.datasets import Dataset
+from maskwise.tasks.prompts import filler_id
+from maskwise.tasks.words import Words, load_words
+
+
+@dataclass(frozen=True)
+class _Described:
+    """What probes ask of a model when they plan their questions."""
+
+    window: int
+    causal: bool
+    vocab: int
+    attention_readable: bool
+
+
+class _AllBut(set[Key]):
+    """Every question but one, as a set of those that were answered: the one is all that is left to make."""
+
+    def __init__(self, key: Key) -> None:
+        super().__init__()
+        self.key = key
+
+    def __contains__(self, key: object) -> bool:
+        return key != self.key
+
+
+def tokenizer_of(name: str) -> Any:
+    """The tokenizer of the model of this name, without its weights."""
+    folder = locate_checkpoint(name)[0]
+    return load_tokenizer(folder, read_family(folder).native)
+
+
+def asked_ids(
+    manifest: dict[str, Any], record: Record, tokenizer: Any, words: Words | None = None, text: str | None = None,
+    data: Mapping[str, Dataset] | None = None,
+) -> tuple[int, ...]:  # fmt: skip
+    """The token ids that the model was given for a record of the run with this manifest."""
+    words, text = load_words() if words is None else words, load_text() if text is None else text
+    stored = manifest["settings"]
+    given = {"seeds": (LAW, "another version asked it"), "words": (digest_of_words(words), "other word lists"),
+             "text": (digest(text), "another text")}  # fmt: skip
+    for name, (now, why) in given.items():
+        if stored.get(name) != now:
+            raise UserError(f"the question cannot be made again ({why}): use the run that mw.diagnose returned")
+    settings = settings_of(stored, record)
+    model = manifest["model"]
+    readable = next((family.attention_readable for family in FAMILIES if family.name == model["kind"]), True)
+    described = _Described(model["window"], model["causal"], len(tokenizer), readable)
+    asker = Asker(tokenizer, model["mask_id"], filler_id(tokenizer, settings.filler), settings.chat)
+    setup = Setup(cast(Model, described), asker, settings, words, text, data or {}, [])
+    key = key_of(record)
+    for unit in plan(setup, [probe for probe in PROBES if probe.name == record["probe"]]):
+        if record["point"] in unit.points:
+            for item in unit.items([record["point"]], _AllBut(key)):
+                return item.prompt.ids
+    raise UserError(f"this run asked no such question ({record['probe']}, {record['task']}, point {record['point']}): "
+                    "give a record of this run")  # fmt: skip
+
+
+def settings_of(stored: Mapping[str, Any], record: Record) -> Settings:
+    """The settings of a manifest; with enough points for the record, of which a run with a precision asks more."""
+    names = {field.name for field in fields(Settings)}
+    values = {name: _as_tuples(value) for name, value in stored.items() if name in names}
+    return Settings(**(values | {"points": max(stored["points"], record["point"] + 1)}))
+
+
+def _as_tuples(value: Any) -> Any:
+    """What JSON made of tuples, back."""
+    if isinstance(value, list):
+        return tuple(map(_as_tuples, value))
+    return {name: _as_tuples(inner) for name, inner in value.items()} if isinstance(value, dict) else value

@@ -1,0 +1,228 @@
+"""A run as a value: `mw.diagnose` makes one, `mw.read_run` reads one again, and it is looked at from there."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from functools import cached_property
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from maskwise.errors import UserError
+from maskwise.nearest import did_you_mean
+from maskwise.records.folder import Run as StoredRun
+from maskwise.records.folder import read_run as read_stored_run
+from maskwise.records.record import Record
+from maskwise.report.readings import Reading, readings_of, records_as_strangers_wrote_them
+from maskwise.scoring.scores import Score
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+    from pandas import DataFrame
+
+    from maskwise.models.base import Model
+    from maskwise.probes.probe import Preset
+
+
+@dataclass(frozen=True)
+class Sources:
+    """What the questions of a run were made from, where it was not the package's own or the model's name does not
+    lead to it."""
+
+    tokenizer: Any = None
+    words: Any = None  # {category: [word, ...]}
+    text: str | None = None
+    data: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, repr=False)
+class Run(StoredRun):
+    """A run of `maskwise diagnose`: the folder, the manifest, every record, and what they show.
+
+    folder (Path), manifest (dict) and records (list of dicts, one per test point and condition) are what was stored.
+
+    >>> import maskwise as mw
+    >>> run = mw.diagnose("tiny-llada", preset="quick", probes="mask-count", points=1, out="runs/readme")
+    >>> run.scores["mask_tax"]["n"]
+    5
+    """
+
+    sources: Sources = field(default=Sources(), compare=False)
+
+    def __repr__(self) -> str:
+        state = "" if self.manifest["complete"] else ", unfinished"
+        return f"Run({str(self.folder)!r}: {self.manifest['model']['name']}, {len(self.records)} records{state})"
+
+    @cached_property
+    def reading(self) -> Reading:
+        """The run as the report reads it."""
+        return readings_of([self])[0]
+
+    @property
+    def summary(self) -> dict[str, Any]:
+        """What `maskwise diagnose --json` prints: settings, scores, every condition of every probe, claims."""
+        return self.reading.summary
+
+    @property
+    def scores(self) -> dict[str, Score]:
+        """Each score by name: {"value", "low", "high", "n", ...}, with "why" where the value is None.
+
+        >>> import maskwise as mw
+        >>> mw.read_run("runs/readme").scores["locality"]["why"]
+        'not measured'
+        """
+        return self.summary["scores"]
+
+    def frame(self) -> "DataFrame":
+        """The records as a pandas table (`pip install maskwise[frame]`), one row each.
+
+        The entries of a record's condition are columns such as condition.masks, those of its evidence evidence.NAME.
+
+        >>> import maskwise as mw
+        >>> frame = mw.read_run("runs/readme").frame()
+        >>> frame.groupby("condition.masks").correct.count().loc[2]
+        5
+        """
+        if find_spec("pandas") is None:
+            raise UserError("pandas is not installed: pip install 'maskwise[frame]', or use run.records")
+        import pandas
+
+        return pandas.json_normalize(self.records)
+
+    @property
+    def figures(self) -> list[str]:
+        """The names that `plot` takes, in the order of the page."""
+        from maskwise.report.sections import sections_for
+
+        return [section.name or probe for probe, section in sections_for([self.reading])]
+
+    def plot(self, name: str) -> "Figure":
+        """The figure of a probe as the page shows it: a matplotlib figure.
+
+        >>> import maskwise as mw
+        >>> figure = mw.read_run("runs/readme").plot("mask-count")
+        >>> figure.savefig("mask-count.png")
+        """
+        from maskwise.report.figures import draw, drawing_style
+        from maskwise.report.panels import panels
+        from maskwise.report.sections import sections_for
+
+        found = {section.name or probe: section for probe, section in reversed(sections_for([self.reading]))}
+        if name not in found:
+            raise UserError(f"this run has no figure {name!r}{did_you_mean(name, self.figures)}")
+        with records_as_strangers_wrote_them([self.folder]), drawing_style():
+            return draw(panels(found[name], [self.reading]), narrow=False)
+
+    def report(self, out: str | Path | None = None) -> Path:
+        """Draws the page into the run's folder, or into `out`; returns its path.
+
+        >>> import maskwise as mw
+        >>> mw.read_run("runs/readme").report().name
+        'report.html'
+        """
+        from maskwise.report.page import write_page
+
+        return write_page([self.reading], self.folder if out is None else Path(out))
+
+    def _repr_html_(self) -> str:
+        """The first screen of the page, for notebooks."""
+        from maskwise.report.notebook import first_screen
+
+        return first_screen(self.reading)
+
+    def prompt(self, record: Record) -> str:
+        """The text that was asked for a record, rebuilt from the seed, the task, the point and the condition in it.
+
+        It is what the model was given, masks included. Nothing but the tokenizer is read for it.
+
+        >>> import maskwise as mw
+        >>> run = mw.read_run("runs/readme")
+        >>> run.prompt(run.records[0]).endswith("Answer:[" + 2 * "<|mask|>")
+        True
+        """
+        from maskwise.runs.asked import asked_ids, tokenizer_of
+
+        tokenizer = self.sources.tokenizer or tokenizer_of(self.manifest["model"]["name"])
+        sources = self.sources
+        ids = asked_ids(self.manifest, record, tokenizer, sources.words, sources.text, sources.data)
+        return tokenizer.decode(ids)
+
+
+def read_run(folder: str | Path) -> Run:
+    """A run folder that `mw.diagnose` or `maskwise diagnose` wrote, finished or not. No model is opened.
+
+    >>> import maskwise as mw
+    >>> mw.read_run("runs/readme").manifest["model"]["name"]
+    'tiny-llada'
+    """
+    stored = read_stored_run(folder)
+    return Run(**{each.name: getattr(stored, each.name) for each in fields(stored)})
+
+
+def diagnose(
+    model: "str | Path | Model",
+    probes: str | Sequence[str] | None = None,
+    *,
+    preset: "Preset" = "default",
+    out: str | Path | None = None,
+    points: int | None = None,
+    relevant: int | Sequence[int] | None = None,
+    distractors: int | None = None,
+    precision: float | None = None,
+    seed: int = 0,
+    chat: bool = False,
+    words: str | Path | None = None,
+    text: str | Path | None = None,
+    data: Mapping[str, str | Path] | None = None,
+    batch_tokens: int | None = None,
+    exact: bool = False,
+    dtype: str = "auto",
+    device: str | None = None,
+    adapter: str | Path | None = None,
+    check_weights: bool = True,
+    command: str | None = None,
+) -> Run:
+    """Measures how a model uses its context and what appended masks do to it. Called again, it resumes.
+
+    Arguments:
+        model: a checkpoint folder, an embedded or a published name, or an opened model.
+        probes: names, in a list or in one text with commas; else the preset's (`maskwise diagnose --help` lists them).
+        preset: quick (minutes on a CPU), default, full (every probe, 1000 points) or paper.
+        out: the run folder; else one under runs/ named after all settings.
+        points: test points per task, and passages of text.
+        relevant, distractors: examples of the few-shot probes; several numbers are asked one after the other.
+        precision: few-shot probes ask as many points as each paired difference needs for +- so many points.
+        seed: draws the examples and questions. chat: ask through the chat template.
+        words: a JSON file of word lists. text: a text file for the probes that read prose.
+        data: paths of data sets by name, for hotpotqa and labelled-text.
+        batch_tokens: tokens per batch. exact: one prompt at a time, the same records to the byte.
+        dtype, device, adapter, check_weights: as in `mw.open`; of a model given by name.
+        command: a command line that asks the same, for the manifest.
+
+    Returns:
+        The run: its scores, records, table, figures and page.
+
+    >>> import maskwise as mw
+    >>> run = mw.diagnose("tiny-llada", "mask-count", preset="quick", points=1, out="runs/readme")
+    >>> len(run.records), run.figures
+    (20, ['mask-count'])
+    """
+    from maskwise.runs.settings import chosen_settings
+
+    numbers = (relevant,) if isinstance(relevant, int) else None if relevant is None else tuple(relevant)
+    settings = chosen_settings(preset, probes, points, numbers, distractors, precision, seed, chat)
+    from maskwise.models.opening import opened_model
+    from maskwise.probes.text import load_text
+    from maskwise.runs.diagnose import diagnose as ask_probes
+    from maskwise.runs.runner import own_device
+    from maskwise.tasks.datasets import read_datasets
+    from maskwise.tasks.words import load_words
+
+    listed, prose = load_words(Path(words) if words else None), load_text(Path(text) if text else None)
+    sets = read_datasets([f"{name}={path}" for name, path in (data or {}).items()])
+    opened = opened_model(model, dtype, own_device(device), adapter, check_weights)
+    opened.compile_for_long_work()
+    place = None if out is None else Path(out)
+    folder = ask_probes(opened, settings, place, listed, prose, batch_tokens, sets, command, exact=exact)
+    stored = read_stored_run(folder)
+    sources = Sources(opened.tokenizer, listed if words else None, prose if text else None, sets)
+    return Run(stored.folder, stored.manifest, stored.records, sources)

@@ -1,0 +1,35 @@
+"""A user's script over all of `import maskwise as mw`; tests/test_library.py has mypy --strict read it."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import maskwise as mw
+
+
+def describe(run: mw.Run) -> str:
+    tax: float | None = run.scores["mask_tax"]["value"]
+    page: Path = run.report()
+    first: str = run.prompt(run.records[0])
+    return f"{run.folder.name}: {tax}, {len(first)} characters, {page}"
+
+
+def main(pairs: Sequence[dict[str, str]]) -> int:
+    model: mw.Model = mw.open("tiny-llada", device="cpu")
+    texts: list[str] = [one.text for one in mw.generate(model, ["Once upon a time"], max_new_tokens=8, rule="margin")]
+    likelihood: float = mw.score(model, pairs)[0].log_likelihood
+    try:
+        run = mw.diagnose(model, ["mask-count"], preset="quick", points=1)
+    except mw.UserError as problem:
+        print(problem)
+        return 2
+    print(describe(run), describe(mw.read_run(run.folder)), likelihood, texts)
+    run.plot("mask-count").savefig("mask-count.png")
+    print(run.frame().columns)
+    losses: list[float] = mw.tune(model, pairs, "runs/tuned", preset="quick", steps=2)["losses"]
+    print(losses, mw.train("tiny-llada", [{"text": "Some text."}], "runs/trained", steps=2)["steps"])
+    print(mw.compare("tiny-llada", "runs/tuned", preset="quick").reduction["value"])
+    merged: Path = mw.export("tiny-llada", "merged", adapter="runs/tuned")
+    converted: Path = mw.convert("tiny-qwen", "converted", shift=False)
+    print(merged, converted, mw.wrap(model.core, model.tokenizer).window)
+    print(mw.cures("tiny-llada", points=1)["n"], mw.toy(seed=1).marginals["A"], mw.__version__)
+    return 0
