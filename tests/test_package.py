@@ -120,10 +120,18 @@ def test_ci_runs_the_readmes_test_command_and_more():
     assert check.split()[1:] == ["lint", "test", "slow"]
 
 
+def statements(node: ast.AST) -> Iterator[ast.AST]:
+    """All that is executed: not what stands under TYPE_CHECKING."""
+    for child in ast.iter_child_nodes(node):
+        if not (isinstance(child, ast.If) and "TYPE_CHECKING" in ast.dump(child.test)):
+            yield child
+            yield from statements(child)
+
+
 def imported_packages(file: Path) -> set[str]:
-    """The packages that any import in a file names, wherever it stands."""
+    """The packages that any import in a file names, wherever it stands, those for type hints alone left out."""
     names = []
-    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+    for node in statements(ast.parse(file.read_text(encoding="utf-8"))):
         if isinstance(node, ast.ImportFrom):
             names += [f"{node.module}.{alias.name}" for alias in node.names]
         elif isinstance(node, ast.Import):
@@ -144,12 +152,6 @@ def test_arrows_between_packages_point_down_only():
 
 def modules_imported(file: Path, modules: set[str]) -> set[str]:
     """Our modules that a file imports, wherever the import stands, those for type hints alone left out."""
-
-    def statements(node: ast.AST) -> Iterator[ast.AST]:
-        for child in ast.iter_child_nodes(node):
-            if not (isinstance(child, ast.If) and "TYPE_CHECKING" in ast.dump(child.test)):
-                yield child
-                yield from statements(child)
 
     found = set()
     for node in statements(ast.parse(file.read_text(encoding="utf-8"))):

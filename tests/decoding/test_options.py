@@ -22,7 +22,7 @@ DEFAULTS = {name: getattr(DEFAULT, name) for name in OPTION_NAMES}
 
 def test_the_signature_of_generate_is_the_dataclass():
     parameters = inspect.signature(mw.generate).parameters
-    others = {"model", "prompts", "generator", "on_step", "knobs"}
+    others = {"model", "prompts", "generator", "on_step", "knobs", "named"}
     assert {name: one.default for name, one in parameters.items() if name not in others} == DEFAULTS
     assert list(parameters)[:4] == ["model", "prompts", "max_new_tokens", "steps"]  # given by position in scripts
 
@@ -108,6 +108,6 @@ def test_wrong_options_are_one_line_and_wait_for_no_torch():
     assert done.returncode == 0, done.stderr
     strategy, parameter, canvas, value, top_k = done.stdout.splitlines()
     assert strategy.startswith("maskwise: unknown unmasking strategy 'best': choose one of random, low-confidence, ")
-    assert parameter == "maskwise: the strategy threshold has no parameter 'gamma': it has tau"
+    assert parameter == "maskwise: the strategy threshold has no parameter 'gamma': choose one of tau, threshold"
     assert "unknown canvas 'oil'" in canvas and "top_k 0" in top_k
     assert value == "maskwise: tau of the strategy klass is 2.0: it must be between 0 and 1"

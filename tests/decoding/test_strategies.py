@@ -1,12 +1,15 @@
 """Unmasking strategies as values: what they say about themselves, and one of a user's own."""
 
 import re
+from dataclasses import fields
 
 import pytest
 
 import maskwise as mw
 from helpers.references import dense_logits
 from helpers.tiny import tiny_llada
+from maskwise.cli.decoding import decoding_options
+from maskwise.decoding.options import DecodingOptions
 from maskwise.decoding.rules import Choice, best
 from maskwise.decoding.strategies import STRATEGIES, Parameter, Strategy, find_strategy, parse_parameters
 from maskwise.errors import UserError
@@ -34,7 +37,7 @@ def test_a_strategy_of_ones_own_is_a_value_and_touches_no_other_file():
     assert single.order == [2, 1, 0, 5, 4, 3]
     with pytest.raises(UserError, match="strategy right-to-left decides itself"):
         mw.generate(model, [prompt], 6, rule=RIGHT_TO_LEFT, steps=3)
-    with pytest.raises(UserError, match="right-to-left has no parameter 'tau': it has width"):
+    with pytest.raises(UserError, match="right-to-left has no parameter 'tau': choose one of width"):
         mw.generate(model, [prompt], 6, rule=RIGHT_TO_LEFT, parameters={"tau": 1})
 
 
@@ -75,7 +78,7 @@ def test_every_strategy_is_complete():
 def test_wrong_names_and_parameters_are_named():
     with pytest.raises(UserError, match="unknown unmasking strategy 'best': choose one of random, low-confidence"):
         find_strategy("best")
-    with pytest.raises(UserError, match="the strategy threshold has no parameter 'gamma': it has tau"):
+    with pytest.raises(UserError, match="strategy threshold has no parameter 'gamma': choose one of tau, threshold"):
         find_strategy("threshold").complete({"gamma": 1.0})
     for name, parameter, value, within in (
         ("remdm", "eta", -1.0, "between 0 and 1"),
@@ -92,3 +95,40 @@ def test_parameters_are_written_with_their_values():
     for wrong in ("tau", "tau=high", "="):
         with pytest.raises(UserError, match="is not a parameter and its value"):
             parse_parameters([wrong])
+
+
+def test_parameters_have_their_published_names_as_keywords():
+    """Fast-dLLM's threshold and factor, KLASS's thresholds, Dream's alg_temp: by themselves where only one strategy has
+    them; and the command line takes the same."""
+    model = tiny_llada()
+    prompt, chosen = [[5, 6, 7]], {"rule": "threshold", "parameters": {"tau": 0.1}}
+    expected = mw.generate(model, prompt, 8, **chosen)
+    assert mw.generate(model, prompt, 8, threshold=0.1) == mw.generate(model, prompt, 8, rule="threshold", tau=0.1)
+    assert mw.generate(model, prompt, 8, parameters={"threshold": 0.1}) == expected != mw.generate(model, prompt, 8)
+    assert mw.generate(model, prompt, 8, threshold=0.1) == expected
+    klass = mw.generate(model, prompt, 8, rule="klass", parameters={"tau": 0.2, "eps": 0.5})
+    assert mw.generate(model, prompt, 8, conf_threshold=0.2, kl_threshold=0.5) == klass
+    values = {option.name: option.default for option in fields(DecodingOptions)}
+    assert decoding_options(values | {"parameters": ["threshold=0.1"]}, []).all_parameters == {"tau": 0.1}
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (
+            {"thresold": 0.3},
+            r"no 'thresold': did you mean threshold\? Parameters that the strategies have: tau",
+        ),
+        ({"max_tokens": 3}, "no 'max_tokens': did you mean max_new_tokens"),
+        (
+            {"rule": "threshold", "gamma": 1.0},
+            "Parameters that the strategy threshold has: tau, threshold; ",
+        ),
+        ({"tau": 0.3}, "the strategy low-confidence has no parameter 'tau'"),  # two strategies have a tau
+        ({"threshold": 3.0}, "tau of the strategy threshold is 3.0: it must be between 0 and 1"),
+        ({"rule": "thresold"}, r"unknown unmasking strategy 'thresold': did you mean threshold\?"),
+    ],
+)
+def test_a_wrong_parameter_is_one_line_that_lists_the_right_ones(given, said):
+    with pytest.raises(UserError, match=said):
+        mw.generate("no such model", "hi", **given)

@@ -21,7 +21,7 @@ from maskwise.cli.common import (
 )
 from maskwise.cli.fields import Spelling, takes_fields
 from maskwise.decoding.options import DecodingOptions
-from maskwise.decoding.strategies import STRATEGIES, parse_parameters
+from maskwise.decoding.strategies import STRATEGIES, parse_parameters, strategy_named_by
 from maskwise.errors import UserError
 from maskwise.files import partial_of
 from maskwise.terminal import open_console
@@ -86,8 +86,10 @@ def generate(
 
 def decoding_options(values: dict[str, Any], knobs: list[str]) -> DecodingOptions:
     """The options from their values on the command line, where parameters are written like tau=0.8."""
-    parameters = parse_parameters([*(values["parameters"] or []), *knobs])
-    return DecodingOptions(**(values | {"parameters": parameters or None, "end_ids": values["end_ids"] or None}))
+    parameters = parse_parameters([*(values["parameters"] or []), *knobs]) or None
+    rule = strategy_named_by(parameters, values["rule"])
+    changed = {"rule": rule, "parameters": parameters, "end_ids": values["end_ids"] or None}
+    return DecodingOptions(**(values | changed))
 
 
 def score(

@@ -13,7 +13,7 @@ from maskwise.decoding.divergence import Divergence
 from maskwise.decoding.generate import Generation, Snapshot, decode
 from maskwise.decoding.likelihood import Likelihood
 from maskwise.decoding.options import DecodingOptions
-from maskwise.decoding.prompts import encode_prompts, has_chat_template
+from maskwise.decoding.prompts import Prompt, encode_prompts, has_chat_template
 from maskwise.decoding.request import check_prompts, end_tokens
 from maskwise.decoding.score import score
 from maskwise.errors import UserError
@@ -24,7 +24,7 @@ from maskwise.randomness import number_repeats, torch_generator
 
 
 def generate_all(
-    model: Model, prompts: Sequence[str], batch: int, options: DecodingOptions, seed: int = 0,
+    model: Model, prompts: Sequence[Prompt], batch: int, options: DecodingOptions, seed: int = 0,
     out: Path | None = None, live: Console | None = None, divergence: bool = False,
 ) -> dict[str, Any]:  # fmt: skip
     """Decodes the prompts `batch` at a time and returns what --json prints.
@@ -118,7 +118,7 @@ def score_all(
         return score(model, records, method, samples, masks, seed, on_pass=advance)
 
 
-def _trace(prompt: str, tokens: list[int], generation: Generation, guided: bool) -> dict[str, Any]:
+def _trace(prompt: Prompt, tokens: list[int], generation: Generation, guided: bool) -> dict[str, Any]:
     return {
         "prompt": prompt,
         "text": generation.text,

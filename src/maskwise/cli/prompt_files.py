@@ -1,11 +1,14 @@
 """Where a command's prompts come from: its argument, a file, standard input."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import IO
+from typing import IO, TYPE_CHECKING
 
 from maskwise.errors import UserError
 from maskwise.files import read_records, read_text
+
+if TYPE_CHECKING:
+    from maskwise.decoding.prompts import Prompt
 
 # What `maskwise generate` continues when it is given nothing: a document the embedded models can go on with.
 TRY = """Word: otter
@@ -21,7 +24,7 @@ Word: green
 Kind:["""
 
 
-def gather_prompts(prompt: str | None, file: Path | None, standard_input: IO[str]) -> list[str]:
+def gather_prompts(prompt: str | None, file: Path | None, standard_input: IO[str]) -> "Sequence[Prompt]":
     """The prompts of a command: its argument, a file, standard input for `-`, or one to try."""
     if file is not None and prompt is not None:
         raise UserError("a prompt and --file exclude each other: give one")
@@ -35,11 +38,20 @@ def gather_prompts(prompt: str | None, file: Path | None, standard_input: IO[str
         raise UserError("standard input is not UTF-8 text: give one prompt a line") from None
 
 
-def read_prompts(file: Path) -> list[str]:
-    """One prompt per line, or for a .jsonl file one JSON object with a "prompt" per line."""
+def read_prompts(file: Path) -> "Sequence[Prompt]":
+    """One prompt per line, or for a .jsonl file one JSON object with a "prompt" or "messages" per line."""
     if file.suffix == ".jsonl":
-        return [line["prompt"] for line in read_records(file, {"prompt"})]
+        lines = read_records(file, set())
+        for number, line in enumerate(lines, 1):
+            if not isinstance(line.get("prompt"), str) and not _are_messages(line.get("messages")):
+                raise UserError(f"object {number} of {file} has neither a text prompt nor messages of role and content")
+        return [line["prompt"] if isinstance(line.get("prompt"), str) else line["messages"] for line in lines]
     return prompts_of(read_text(file, "give one prompt a line").split("\n"), str(file))
+
+
+def _are_messages(given: object) -> bool:
+    turns = given if isinstance(given, list) and given else [None]
+    return all(isinstance(turn, dict) and {"role", "content"} <= turn.keys() for turn in turns)
 
 
 def prompts_of(lines: Iterable[str], what: str) -> list[str]:

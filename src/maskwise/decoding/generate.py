@@ -3,6 +3,7 @@
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
 
 import torch
 
@@ -12,10 +13,12 @@ from maskwise.decoding.loop import DecodingLoop, Generation, Snapshot, decoded_t
 from maskwise.decoding.options import OPTION_NAMES, DecodingOptions, SoftMask, describe_options
 from maskwise.decoding.prompts import Prompt, encode_prompts
 from maskwise.decoding.request import check_generators, check_request, make_generator
-from maskwise.decoding.strategies import Strategy
+from maskwise.decoding.strategies import STRATEGIES, Strategy, find_strategy, strategy_named_by
 from maskwise.errors import UserError
 from maskwise.models.base import Model
+from maskwise.models.opening import opened_model
 from maskwise.models.packing import packed_products
+from maskwise.nearest import nearest
 
 __all__ = ["Generation", "Snapshot", "decode", "generate", "greedy_answers"]
 
@@ -25,8 +28,8 @@ DEFAULT = DecodingOptions()
 
 
 def generate(
-    model: Model,
-    prompts: Sequence[Prompt] | str,
+    model: str | Path | Model,
+    prompts: Sequence[Prompt] | Prompt,
     max_new_tokens: int = DEFAULT.max_new_tokens,
     steps: int | None = DEFAULT.steps,
     block: int | None = DEFAULT.block,
@@ -50,8 +53,25 @@ def generate(
     chat: bool | None = DEFAULT.chat,
     on_step: OnStep = None,
     knobs: Mapping[str, float] | None = None,
+    **named: float,
 ) -> list[Generation]:
-    """Continues prompts (texts or lists of token ids, of any lengths), or fills in the masks inside them.
+    """Continues prompts of any lengths, or fills in the masks inside them.
+
+    Arguments:
+        model: a name or an opened model.
+        prompts: a text, a chat (a list of {"role", "content"}), or a list of texts, chats and lists of token ids.
+        named: parameters of the strategy by their names, ours or the published ones, such as threshold=0.8. Where no
+            strategy is named, a parameter that only one strategy has chooses it.
+
+    Returns:
+        One `Generation` per prompt: ids, text, forwards, order, sequence.
+
+    >>> import maskwise as mw
+    >>> model = mw.open("tiny-llada")
+    >>> len(mw.generate(model, ["Once upon a time", "It was"], max_new_tokens=8, steps=4)[0].ids)
+    8
+    >>> mw.generate(model, "Once upon a time", 8, threshold=0.5)[0].forwards < 8
+    True
 
     generator: the source of random numbers; when left out, one of the seed 0. Given a list of generators, one per
         prompt, what is drawn for a prompt does not depend on the other prompts in the batch.
@@ -61,11 +81,30 @@ def generate(
         warnings.warn("mw.generate: knobs is now called parameters", FutureWarning, stacklevel=2)
         parameters = knobs
     given = locals()
+    if named:
+        _refuse_unknown(named, rule)
+        given["parameters"] = {**(parameters or {}), **named}
+    given["rule"] = strategy_named_by(given["parameters"], rule)
     options = DecodingOptions(**{name: given[name] for name in OPTION_NAMES})
-    return decode(model, encode_prompts(model, prompts, options.chat), options, generator, on_step)
+    opened = opened_model(model)
+    return decode(opened, encode_prompts(opened, prompts, options.chat), options, generator, on_step)
 
 
 generate.__doc__ = f"{(generate.__doc__ or '').rstrip()}\n\n{describe_options()}\n"
+
+
+def _refuse_unknown(named: Mapping[str, float], rule: str | Strategy) -> None:
+    """Names that are neither an option nor a parameter of a strategy."""
+    chosen = find_strategy(rule)
+    having = [chosen] if chosen.parameters else STRATEGIES
+    known = list(dict.fromkeys(name for one in having for parameter in one.parameters for name in parameter.names))
+    for name in named:
+        if name not in known:
+            whose = f"the strategy {chosen.name} has" if chosen.parameters else "the strategies have"
+            meant = nearest(name, [*OPTION_NAMES, *known])
+            hint = f"did you mean {meant}? " if meant else ""
+            raise UserError(f"generate has no {name!r}: {hint}Parameters that {whose}: {', '.join(known)}; options: "
+                            f"{', '.join(OPTION_NAMES)}")  # fmt: skip
 
 
 @torch.no_grad()

@@ -13,6 +13,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from maskwise.errors import UserError
+from maskwise.nearest import did_you_mean
 
 if TYPE_CHECKING:
     from maskwise.decoding.rules import Choice, Rows, State
@@ -30,6 +31,11 @@ class Parameter:
     name: str
     default: float
     largest: float = sys.float_info.max
+    published: str = ""  # what the authors' code calls it, where that is another name
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return (self.name, self.published) if self.published else (self.name,)
 
     def check(self, value: float, strategy: str) -> None:
         if not 0 <= value <= self.largest:
@@ -74,15 +80,15 @@ class Strategy:
         return self.count_function is None and self.time_function is None
 
     def complete(self, given: Parameters | None) -> dict[str, float]:
-        """The given parameters, checked, and the defaults of the others."""
-        known = {parameter.name: parameter for parameter in self.parameters}
+        """The given parameters, by our names or the published ones, checked, and the defaults of the others."""
+        known = {name: parameter for parameter in self.parameters for name in parameter.names}
+        found = {parameter.name: parameter.default for parameter in self.parameters}
         for name, value in (given or {}).items():
             if name not in known:
-                raise UserError(
-                    f"the strategy {self.name} has no parameter {name!r}: it has {', '.join(known) or 'none'}"
-                )
+                raise UserError(f"the strategy {self.name} has no parameter {name!r}{did_you_mean(name, known)}")
             known[name].check(value, self.name)
-        return {name: parameter.default for name, parameter in known.items()} | dict(given or {})
+            found[known[name].name] = value
+        return found
 
 
 def _function(reference: Any) -> Any:
@@ -118,11 +124,11 @@ STRATEGIES: tuple[Strategy, ...] = (
     Strategy("left-to-right", "the leftmost masks", f"{_RULES}:left_to_right", _EVEN),
     Strategy(
         "threshold", "every token with probability tau or more", f"{_RULES}:threshold",
-        parameters=(Parameter("tau", 0.9, 1),), paper=_FAST_DLLM,
+        parameters=(Parameter("tau", 0.9, 1, "threshold"),), paper=_FAST_DLLM,
     ),
     Strategy(
         "factor", "the n most probable tokens, n by their confidence", f"{_RULES}:factor",
-        parameters=(Parameter("f", 1.0),), paper=_FAST_DLLM,
+        parameters=(Parameter("f", 1.0, published="factor"),), paper=_FAST_DLLM,
     ),
     Strategy(
         "entropy-bound", "tokens in order of entropy, up to a bound of their sum", f"{_RULES}:entropy_bound",
@@ -130,7 +136,8 @@ STRATEGIES: tuple[Strategy, ...] = (
     ),
     Strategy(
         "klass", "probable tokens whose prediction no longer changes", f"{_RULES}:klass",
-        parameters=(Parameter("tau", 0.9, 1), Parameter("eps", 0.01, 1)), paper=_KLASS,
+        parameters=(Parameter("tau", 0.9, 1, "conf_threshold"), Parameter("eps", 0.01, 1, "kl_threshold")),
+        paper=_KLASS,
     ),
     Strategy(
         "remdm", "each mask at random; committed tokens may be masked again", f"{_RULES}:remdm",
@@ -163,8 +170,22 @@ def find_strategy(rule: str | Strategy, strategies: Sequence[Strategy] = STRATEG
     for strategy in strategies:
         if strategy.name == rule:
             return strategy
-    names = ", ".join(strategy.name for strategy in strategies)
-    raise UserError(f"unknown unmasking strategy {rule!r}: choose one of {names}")
+    raise UserError(f"unknown unmasking strategy {rule!r}{did_you_mean(rule, [one.name for one in strategies])}")
+
+
+def strategy_named_by(parameters: Parameters | None, rule: str | Strategy) -> str | Strategy:
+    """The strategy of parameters that only one has, such as threshold or gamma, in place of one that has none.
+
+    So `threshold=0.8` means Fast-dLLM's strategy, as it does in its authors' code, where the rule is left out.
+    """
+    if not parameters or find_strategy(rule).parameters:
+        return rule
+    having = [
+        strategy
+        for strategy in STRATEGIES
+        if parameters.keys() <= {name for parameter in strategy.parameters for name in parameter.names}
+    ]
+    return having[0].name if len(having) == 1 else rule
 
 
 def parse_parameters(settings: Sequence[str]) -> dict[str, float]:

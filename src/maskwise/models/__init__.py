@@ -1,9 +1,14 @@
 """LLaDA, LLaDA-MoE, Dream and AR models with one interface.
 
 The classes are imported on first use, so that models can be listed without torch. Importing one registers it with
-transformers' Auto classes.
+transformers' Auto classes, and `import maskwise.models` sees to it that all of them are registered where somebody else
+imports those: AutoModelForCausalLM.from_pretrained then opens a LLaDA or Dream checkpoint without remote code.
 """
 
+import sys
+from collections.abc import Sequence
+from importlib.machinery import ModuleSpec, PathFinder
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from maskwise.models.families import FAMILIES, imported
@@ -31,3 +36,46 @@ def __getattr__(name: str) -> Any:
     if name not in _CLASSES:
         raise AttributeError(f"module 'maskwise.models' has no attribute {name!r}")
     return imported(_CLASSES[name])
+
+
+_AUTO_CLASSES = "transformers.models.auto.modeling_auto"
+
+
+def register_families() -> None:
+    """Imports our classes, each of which registers itself."""
+    for path in _CLASSES.values():
+        imported(path)
+
+
+def _is_half_imported() -> bool:
+    """Whether one of our modules is being imported: our classes need it whole, and `open` registers them then."""
+    ours = [module for name, module in sys.modules.items() if name.startswith(f"{__name__}.")]
+    return any(getattr(module.__spec__, "_initializing", False) for module in ours)
+
+
+class _AfterAutoClasses:
+    """Registers our classes right after transformers' Auto classes were imported: importing them here takes seconds."""
+
+    def find_spec(
+        self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        if name != _AUTO_CLASSES:
+            return None
+        sys.meta_path.remove(self)
+        found = PathFinder.find_spec(name, path, target)
+        if found is not None and found.loader is not None:
+            execute = found.loader.exec_module
+
+            def execute_and_register(module: ModuleType) -> None:
+                execute(module)
+                if not _is_half_imported():
+                    register_families()
+
+            found.loader.exec_module = execute_and_register  # type: ignore[method-assign]
+        return found
+
+
+if _AUTO_CLASSES in sys.modules:
+    register_families()
+elif not any(isinstance(finder, _AfterAutoClasses) for finder in sys.meta_path):
+    sys.meta_path.insert(0, _AfterAutoClasses())

@@ -4,22 +4,30 @@ A caller asks for "the prediction of position i". Which hidden state it is read 
 for Dream and autoregressive models) is decided here, in `Model.locate`, and nowhere else.
 """
 
+import re
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from maskwise.errors import UserError
+from maskwise.files import refuse_occupied
 from maskwise.models.attention import KeyValues, Layout, RowGroup, Watch, block_reach, grid_places, grouped_parts
 from maskwise.models.batch import Batch, Mixture, passes
-from maskwise.models.families import WRAPPED, Family
+from maskwise.models.families import WRAPPED, Family, imported
 from maskwise.models.head import float_product
 from maskwise.models.targets import linear_targets
 from maskwise.terminal import one_line
+
+if TYPE_CHECKING:  # decoding stands above models: the one method that needs it finds it when it is called
+    from maskwise.decoding.loop import Generation
+    from maskwise.decoding.prompts import Prompt
 
 TOKENS_A_PASS = 16384  # what `predict` puts into one forward pass
 WORTH_COMPILING = 10**9  # parameters
@@ -59,9 +67,16 @@ def embed_ids(net: PreTrainedModel, ids: Tensor) -> Tensor:
 
 
 class Model(nn.Module):
-    """A transformers model with the model interface. `net` is the model itself, or PEFT's wrapper of it.
+    """A transformers model with the model interface.
 
-    window: the context length. trained_window: that of training, where it is shorter than the configured one.
+    net: the model itself, a `PreTrainedModel`, or PEFT's wrapper of it; `core` is the `PreTrainedModel` in either case.
+    tokenizer: a `PreTrainedTokenizerBase`, or None. window: the context length. trained_window: that of training, where
+    it is shorter than the configured one. mask_id: the mask's token, None of an autoregressive model.
+
+    >>> import maskwise as mw
+    >>> model = mw.open("tiny-llada")
+    >>> type(model.net).__mro__[1].__name__, model.kind, model.window
+    ('PreTrainedModel', 'llada', 1536)
     """
 
     def __init__(
@@ -86,6 +101,66 @@ class Model(nn.Module):
         self.trained_window = trained_window
         self._body = body
         self._own_head = head
+
+    # At home in transformers
+
+    def generate(self, prompts: "Sequence[Prompt] | Prompt", *options: Any, **named: Any) -> "list[Generation]":
+        """`mw.generate` of this model: continues texts, chats (lists of messages) or lists of token ids.
+
+        >>> import maskwise as mw
+        >>> len(mw.open("tiny-llada").generate("Once upon a time", max_new_tokens=4)[0].ids)
+        4
+        """
+        return imported("maskwise.decoding.generate:generate")(self, prompts, *options, **named)
+
+    def save_pretrained(self, folder: str | Path) -> list[str]:
+        """Writes what `mw.open`, and transformers' and PEFT's from_pretrained, open again: the network, or the adapter
+        on it, and the tokenizer. Returns the names of the files.
+
+        >>> import maskwise as mw
+        >>> "model.safetensors" in mw.open("tiny-llada").save_pretrained("saved")
+        True
+        """
+        refuse_occupied(Path(folder))
+        try:
+            if hasattr(self.net, "peft_config"):  # PEFT would ask the hub whether the vocabulary was changed
+                self.net.save_pretrained(str(folder), save_embedding_layers=False)  # type: ignore[operator]
+            else:
+                self.core.save_pretrained(folder)
+            if self.tokenizer is not None:
+                self.tokenizer.save_pretrained(folder)
+        except OSError as problem:
+            raise UserError(f"cannot write to {folder}: {problem.strerror}; choose another folder") from None
+        return sorted(file.name for file in Path(folder).iterdir())
+
+    def push_to_hub(
+        self, repo_id: str, private: bool | None = None, commit_message: str = "Written by maskwise",
+        dry_run: bool = False,
+    ) -> list[str]:  # fmt: skip
+        """Saves the model and uploads it to the Hugging Face hub, with the token of `hf auth login`.
+
+        dry_run: save it to a temporary folder, ask and upload nothing. Returns the names of the files.
+
+        >>> import maskwise as mw
+        >>> "config.json" in mw.open("tiny-llada").push_to_hub("me/my-llada", dry_run=True)
+        True
+        """
+        if re.fullmatch(r"[\w.-]+/[\w.-]+", repo_id) is None:
+            raise UserError(f"{repo_id!r} is not a name on the hub: write it like OWNER/NAME")
+        with TemporaryDirectory() as place:
+            files = self.save_pretrained(Path(place) / "model")
+            if not dry_run:
+                from huggingface_hub import HfApi
+                from huggingface_hub.errors import HfHubHTTPError, LocalTokenNotFoundError
+
+                try:
+                    hub = HfApi()
+                    hub.create_repo(repo_id, private=private, exist_ok=True)
+                    hub.upload_folder(repo_id=repo_id, folder_path=Path(place) / "model", commit_message=commit_message)
+                except (HfHubHTTPError, LocalTokenNotFoundError, OSError) as problem:
+                    reason = str(problem).strip().splitlines()[0]
+                    raise UserError(f"{repo_id} could not be uploaded ({reason}): see hf auth login") from None
+        return files
 
     # What the model is
 

@@ -9,6 +9,7 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from maskwise.errors import UserError
+from maskwise.models import register_families
 from maskwise.models.base import Model, without_adapter
 from maskwise.models.batch import Batch
 from maskwise.models.bodies import RAGGED, largest_difference, padded_body
@@ -27,6 +28,8 @@ from maskwise.models.finite import refuse_nonfinite_weights
 from maskwise.models.locations import locate_checkpoint
 from maskwise.models.networks import check_weight_files, load_network, refuse_oversized
 from maskwise.models.tokens import load_tokenizer
+
+register_families()  # with transformers' Auto classes, for whoever uses them next
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 
