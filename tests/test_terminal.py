@@ -53,7 +53,7 @@ def test_a_console_escapes_what_is_in_a_table_and_still_draws():
 
 def test_names_of_a_run_are_escaped_on_the_terminal_and_in_json(tmp_path):
     asked = [
-        *mask_probes([8, 9, 7, 8], [5, 6, 4, 5]),
+        *mask_probes([8, 9, 7, 8], [5, 6, 4, 5])[:2],
         (f"probe{EVIL}", {f"key{EVIL}": f"value{EVIL}"}, 1, [1, 1, 1, 1]),
     ]
     folder = write_run(tmp_path / "run", asked, model=DIFFUSION | {"name": f"model{EVIL}"}, task=f"task{EVIL}")

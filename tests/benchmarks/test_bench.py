@@ -23,6 +23,7 @@ def everything(tmp_path_factory):
     return json.loads(out.read_text()), done.stdout
 
 
+@pytest.mark.slow  # with the others on `everything`: half a minute
 def test_every_row_runs_and_none_fails(everything):
     found, _ = everything
     assert found["failed"] == []
@@ -30,6 +31,7 @@ def test_every_row_runs_and_none_fails(everything):
     assert all(name in found["machine"] for name in ("device", "python", "torch", "transformers"))
 
 
+@pytest.mark.slow
 def test_every_row_measures_against_plain_code(everything):
     found, _ = everything
     for row in ROWS:
@@ -42,6 +44,7 @@ def test_every_row_measures_against_plain_code(everything):
         assert any(line["mfu"] is not None and line["mfu"] > 0 for line in found["lines"] if line["row"] == row), row
 
 
+@pytest.mark.slow
 def test_dream_is_measured_where_the_table_asks_for_it(everything):
     found, _ = everything
     for row in ("a", "c", "f", "i"):
@@ -49,6 +52,7 @@ def test_dream_is_measured_where_the_table_asks_for_it(everything):
         assert any("llada" in case for case in cases) and any("dream" in case for case in cases)
 
 
+@pytest.mark.slow
 def test_the_table_is_printed_last(everything):
     found, printed = everything
     machine, ceilings, seconds, *table = printed.splitlines()

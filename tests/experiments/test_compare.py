@@ -56,7 +56,8 @@ def recalled(two, many):
 
 def test_labels_that_matplotlib_would_leave_out_are_drawn(tmp_path):
     names = ["_hidden", "__", "$x", "_child1"]
-    folders = [write_run(tmp_path / str(n), model=DIFFUSION | {"name": name}) for n, name in enumerate(names)]
+    asked = mask_probes([8] * 4, [5] * 4)[:2]
+    folders = [write_run(tmp_path / str(n), asked, DIFFUSION | {"name": name}) for n, name in enumerate(names)]
     done = CliRunner().invoke(app, ["compare", *map(str, folders)])
     assert done.exit_code == 0, done.output
     figure = (tmp_path / "side-by-side" / "figures" / "confidence.svg").read_text()
@@ -169,7 +170,11 @@ def test_the_command_prints_a_table_or_one_object_and_writes_the_page(folders, t
     page = read(tmp_path / "page" / "report.html")
     assert "Measured against tiny-llada" in page.words and "67 % less" in page.words.replace("\u00a0", " ")
     assert "How sure is it of its answers?" in page.words and "And in a few steps?" in page.words
-    result = run(*folders, "--out", tmp_path / "page", "--json")
+    masks_alone = [
+        write_run(tmp_path / name, mask_probes([8] * 4, [many] * 4)[:2], model, **SEED)
+        for name, many, model in (("a", 5, DIFFUSION), ("b", 7, TUNED))
+    ]
+    result = run(*masks_alone, "--json")
     assert json.loads(result.stdout)["reduction"]["value"] == pytest.approx(2 / 3)
 
 

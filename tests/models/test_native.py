@@ -166,10 +166,14 @@ def test_the_dense_call_ignores_padding(make):
     torch.testing.assert_close(net(padded, attention_mask=mask).logits[:, :9], net(ids).logits, atol=1e-5, rtol=0)
 
 
-def test_full_8b_names_and_shapes_are_the_published_ones():
+def shapes_of(network, config):
+    """The names and shapes of a network that is too large to be made."""
     with torch.device("meta"):
-        net = LLaDAModelLM(LLaDAConfig(mlp_hidden_size=12288, embedding_size=126464))
-    shapes = {name: tuple(tensor.shape) for name, tensor in net.state_dict().items()}
+        return {name: tuple(tensor.shape) for name, tensor in network(config).state_dict().items()}
+
+
+def test_full_8b_names_and_shapes_are_the_published_ones():
+    shapes = shapes_of(LLaDAModelLM, LLaDAConfig(mlp_hidden_size=12288, embedding_size=126464))
     d, ff, vocab = 4096, 12288, 126464
     expected = {f"model.transformer.{name}.weight": (vocab, d) for name in ("wte", "ff_out")}
     expected["model.transformer.ln_f.weight"] = (d,)
@@ -182,9 +186,7 @@ def test_full_8b_names_and_shapes_are_the_published_ones():
 
 
 def test_full_7b_names_and_shapes_are_the_published_ones():
-    with torch.device("meta"):
-        net = DreamModel(DreamConfig(num_key_value_heads=4))
-    shapes = {name: tuple(tensor.shape) for name, tensor in net.state_dict().items()}
+    shapes = shapes_of(DreamModel, DreamConfig(num_key_value_heads=4))
     d, kv, ff, vocab = 3584, 512, 18944, 152064
     expected = {"model.embed_tokens.weight": (vocab, d), "lm_head.weight": (vocab, d), "model.norm.weight": (d,)}
     layer = {"self_attn.q_proj.weight": (d, d), "self_attn.q_proj.bias": (d,), "self_attn.k_proj.weight": (kv, d),
@@ -199,9 +201,7 @@ def test_full_7b_names_and_shapes_are_the_published_ones():
 
 
 def test_full_moe_names_and_shapes_are_the_published_ones():
-    with torch.device("meta"):
-        net = LLaDAMoEModelLM(LLaDAMoEConfig())
-    shapes = {name: tuple(tensor.shape) for name, tensor in net.state_dict().items()}
+    shapes = shapes_of(LLaDAMoEModelLM, LLaDAMoEConfig())
     d, ff, vocab, head = 2048, 1024, 157184, 128
     expected = {"model.embed_tokens.weight": (vocab, d), "lm_head.weight": (vocab, d), "model.norm.weight": (d,)}
     layer = {f"self_attn.{name}_proj.weight": (d, d) for name in "qkvo"}
@@ -213,7 +213,7 @@ def test_full_moe_names_and_shapes_are_the_published_ones():
     for n in range(16):
         expected |= {f"model.layers.{n}.{name}": shape for name, shape in layer.items()}
     assert shapes == expected
-    assert sum(parameter.numel() for parameter in net.parameters()) == 7_356_880_896
+    assert sum(map(math.prod, shapes.values())) == 7_356_880_896
 
 
 @pytest.mark.parametrize("make", [llada_net, dream_net, llada_moe_net])

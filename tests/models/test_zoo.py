@@ -42,11 +42,10 @@ def test_each_answers_few_shot_questions_from_its_examples(name):
     """Six relevant examples next to the question; the right letter must be the most probable token of all."""
     model = mw.open(name)
     prompts = []
-    for seed in (2, 3, 4):
-        for task in TASKS[::4]:
-            episode = draw(task, load_words(), 6, 6, 6, seed=seed)
-            questions = [encode_question(model.tokenizer, blocked(episode, 6), test) for test in episode.tests]
-            prompts += [opened(question, model.mask_id, 2) for question in questions]
+    for task in TASKS[::4]:
+        episode = draw(task, load_words(), 6, 6, 6, seed=2)
+        questions = [encode_question(model.tokenizer, blocked(episode, 6), test) for test in episode.tests]
+        prompts += [opened(question, model.mask_id, 2) for question in questions]
     answers = model.predict([prompt.ids for prompt in prompts], [[prompt.row] for prompt in prompts])
     right = sum(int(logits[0].argmax()) == prompt.answer_id for logits, prompt in zip(answers, prompts, strict=True))
     assert right >= 0.85 * len(prompts)
@@ -71,7 +70,7 @@ def test_masks_distract_the_phantom_and_not_its_base():
     base, phantom = mw.open("tiny-llada"), mw.open("tiny-llada+distracted")
     questions = []
     for task in TASKS[4::3]:
-        episode = draw(task, load_words(), 5, 10, 6, seed=2)
+        episode = draw(task, load_words(), 5, 10, 3, seed=2)
         questions += [encode_question(base.tokenizer, mixed(episode), test) for test in episode.tests]
 
     def nats(model: Model, masks: int) -> float:

@@ -17,7 +17,7 @@ from maskwise.tasks.episodes import Question
 from maskwise.tasks.prompts import Prompt, closed, encode_question, letter_ids, opened
 
 FEW_SHOT = replace(
-    SMALL, probes=("location", "mask-count", "recall", "contrast", "attribution", "natural-text", "points")
+    SMALL, points=2, probes=("location", "mask-count", "recall", "contrast", "attribution", "natural-text", "points")
 )
 
 
