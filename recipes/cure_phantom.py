@@ -1,13 +1,14 @@
-"""The cure on the phantom: which part of the mask-agnostic loss takes the planted distraction away, and at what price.
+"""The cure on the phantom: which loss takes the planted distraction away, and at what price.
 
 Every run tunes `maskwise tune --preset quick` on a phantom (plant_distraction.py), with one thing changed:
 
-- `--grid`: rate, weight of the cross-entropy, most masks, one branch; on one phantom of its own seed. The settings are
-  chosen there by a rule stated beforehand: of the runs that lose less than 1 point with 2 masks on the tasks, the one
-  that cuts the loss at 200 masks most.
-- otherwise the losses, all at the same rate and steps: CE + TV (the preset), CE alone, TV alone, CE + KL, CE + JS,
-  CE + TV with the gradient through one branch, and the control, CE without appended masks: any tuning may wash out a
-  planted adapter, and only what exceeds the control is due to the loss.
+- `--grid`: rate, steps, weight of the cross-entropy, most masks, both views; on one phantom of its own seed, each with
+  three seeds of tuning. The settings are chosen there by a rule stated beforehand: of those that lose less than 1 point
+  with 2 masks (tasks, recall) and less than .05 nats of prose, the one that cuts the loss at 200 masks most.
+- otherwise the losses, all at the same rate and steps: anchored KL (the preset), CE + TV as in the paper, CE alone, TV
+  alone, CE + KL, CE + JS, CE + TV with the gradient through one branch, and the control, CE without appended masks: any
+  tuning may wash out a planted adapter, and only what exceeds the control is due to the loss. CE + TV also at a third
+  of the rate.
 
 Each is examined on questions that planting and pairs have nothing to do with: the 16 tasks with 10 relevant examples
 mixed with 40 distractors (2 to 200 masks; 400 with 25 distractors), recall of 30 pairs, and the next word of prose.
@@ -20,6 +21,7 @@ import argparse
 import json
 import multiprocessing
 import os
+import re
 import sys
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
@@ -32,7 +34,7 @@ import torch
 from torch import Tensor
 
 from exams import Sizes, recall_questions
-from maskwise.diffusion.objectives import Call, mask_agnostic_call
+from maskwise.diffusion import Call, mask_agnostic_call
 from maskwise.models.base import Model
 from maskwise.models.opening import open as open_model
 from maskwise.probes.text import load_text
@@ -48,22 +50,25 @@ from task_accuracy import answers
 
 GRID: dict[str, dict[str, Any]] = {
     "as preset": {},
-    "half the rate": {"learning_rate": 0.5},
-    "twice the rate": {"learning_rate": 2.0},
-    "alpha 1": {"alpha": 1.0},
-    "alpha 1, twice the rate": {"alpha": 1.0, "learning_rate": 2.0},
+    "two thirds of the rate": {"learning_rate": 2e-3},
+    "4/3 of the rate": {"learning_rate": 4e-3},
+    "120 steps": {"steps": 120},
+    "alpha .1": {"alpha": 0.1},
     "400 masks": {"max_masks": 400},
-    "beta 10": {"beta": 10.0},
-    "one branch": {"one_branch": True},
+    "both views, CE + TV, 1e-3": {"anchored": False, "alpha": 0.1, "learning_rate": 1e-3},
 }
+GRID_SEEDS = (10, 11, 12)
+PAPER = {"anchored": False, "alpha": 0.1}
 LOSSES: dict[str, dict[str, Any]] = {
-    "CE + TV": {},
-    "CE without masks (control)": {"beta": 0.0},
-    "CE alone": {"beta": 0.0},
-    "TV alone": {"alpha": 0.0},
-    "CE + KL": {},
-    "CE + JS": {},
-    "CE + TV, one branch": {"one_branch": True},
+    "anchored KL": {},
+    "CE without masks (control)": {**PAPER, "beta": 0.0},
+    "CE alone": {**PAPER, "beta": 0.0},
+    "TV alone": {**PAPER, "alpha": 0.0},
+    "CE + TV": PAPER,
+    "CE + TV, 1e-3": {**PAPER, "learning_rate": 1e-3},
+    "CE + KL": PAPER,
+    "CE + JS": PAPER,
+    "CE + TV, one branch": {**PAPER, "one_branch": True},
 }
 MASKS = (2, 20, 60, 200)
 PROSE = 200  # tokens of context before each of the examined words
@@ -75,8 +80,13 @@ class Job:
     phantom: Path
     variant: str
     out: Path
+    seed: int
     grid: bool
     toy: bool
+
+    @property
+    def name(self) -> str:
+        return f"{self.phantom.name}:{self.variant}" + (f", seed {self.seed}" if self.grid else "")
 
 
 # Losses that the product does not have
@@ -87,12 +97,10 @@ class DenseTrainer(TuneTrainer):
 
     divergence = "KL"
 
-    def compute_loss(self, model: torch.nn.Module, inputs: dict[str, Any], *_: Any, **__: Any) -> Tensor:  # type: ignore[override]
+    def loss_of(self, call_model: torch.nn.Module, inputs: dict[str, Any]) -> tuple[Tensor, Tensor]:
         call = mask_agnostic_call(self.tuned, inputs["views"])
-        loss, ce, other = model(call.batch, call.index, self.dense(inputs["views"], call))
-        self.micro_batches.append((inputs, loss.detach()))
-        self.parts.append(torch.stack([ce, other]))
-        return loss
+        loss, ce, other = call_model(call.batch, call.index, self.dense(inputs["views"], call))
+        return loss, torch.stack([ce, other])
 
     def dense(self, views: Sequence[Any], call: Call) -> Any:
         device, count = call.index.device, len(views)
@@ -142,11 +150,9 @@ class WithoutMasks(NoisedPairs):
 def settings_of(job: Job) -> TuneSettings:
     preset = settings_from("quick", {})
     changes = dict((GRID if job.grid else LOSSES)[job.variant])
-    if "learning_rate" in changes:
-        changes["learning_rate"] *= preset.learning_rate
     if job.toy:
         changes |= {"steps": 2, "batch": 2, "warmup": 0, "context": 700}
-    return replace(preset, **changes, seed=seed_of(job.phantom), save_every=10**6, eval_every=0, held_out=0)
+    return replace(preset, **changes, seed=job.seed, save_every=10**6, eval_every=0, held_out=0)
 
 
 def seed_of(phantom: Path) -> int:
@@ -160,12 +166,11 @@ def run(job: Job) -> dict[str, dict[str, list[float]]]:
     model = open_model(BASE, "float32", adapter=job.phantom)
     pairs = list(tokenize_pairs(read_data_file(PRESET_PAIRS["quick"]), model, settings.context).kept)
     make_trainable(model, settings)
-    folder = job.out / f"{job.phantom.name}-{job.variant}".replace(" ", "-")
-    trainer = make_trainer(model, pairs, settings, folder, [], None)
+    folder = job.out / re.sub("[^a-z0-9]+", "-", job.name.lower()).strip("-")
+    kind = {"CE + KL": DenseTrainer, "CE + JS": DenseJsTrainer}.get(job.variant, TuneTrainer)
+    trainer = make_trainer(model, pairs, settings, folder, [], None, kind)
     if job.variant.endswith("(control)"):
         trainer.train_dataset = WithoutMasks(pairs, settings, model.mask_id or 0, 1)
-    if job.variant in ("CE + KL", "CE + JS"):
-        trainer.__class__ = DenseTrainer if job.variant == "CE + KL" else DenseJsTrainer
     trainer.train()
     save_trained_weights(model, folder, trained_weights(model), None)
     return examine(model.eval(), job.toy)
@@ -235,14 +240,15 @@ def main() -> None:
     given = parser.parse_args()
     given.out.mkdir(parents=True, exist_ok=True)
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
-    jobs = [Job(phantom, variant, given.out, given.grid, given.toy)
-            for phantom in given.phantoms for variant in (GRID if given.grid else LOSSES)]  # fmt: skip
+    jobs = [Job(phantom, variant, given.out, seed, given.grid, given.toy)
+            for phantom in given.phantoms for variant in (GRID if given.grid else LOSSES)
+            for seed in (GRID_SEEDS if given.grid else (seed_of(phantom),))]  # fmt: skip
     results: dict[str, dict[str, Any]] = {"base:phantom": examine(open_model(BASE, "float32"), given.toy)}
     for phantom in given.phantoms:
         results[f"{phantom.name}:phantom"] = examine(open_model(BASE, "float32", adapter=phantom), given.toy)
     with ProcessPoolExecutor(given.processes, mp_context=multiprocessing.get_context("spawn")) as pool:
         for job, found in zip(jobs, pool.map(run_quietly, jobs), strict=True):
-            results[f"{job.phantom.name}:{job.variant}"] = found
+            results[job.name] = found
             (given.out / "cures.json").write_text(json.dumps(results))
     print(table(results), flush=True)
 

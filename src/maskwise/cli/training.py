@@ -112,6 +112,9 @@ def tune(
     alpha: Annotated[float | None, typer.Option(help="Weight of the cross-entropy; 0 is TV alone.")] = None,
     beta: Annotated[float | None, typer.Option(help="Weight of the total variation; 0 is CE alone.")] = None,
     one_branch: Annotated[bool | None, typer.Option("--one-branch", help="Gradient through one view only.")] = None,
+    anchored: Annotated[
+        bool | None, typer.Option("--anchored/--both-views", help="Match the untuned model's answers without masks.")
+    ] = None,
     steps: Steps = None,
     batch: Annotated[int | None, typer.Option(help="Pairs per micro-batch and process.")] = None,
     accumulation: Accumulation = None,
@@ -148,7 +151,7 @@ def tune(
     from maskwise.training.settings import PRESET_PAIRS, settings_from
 
     changes = {
-        "alpha": alpha, "beta": beta, "one_branch": one_branch, "steps": steps, "batch": batch,
+        "alpha": alpha, "beta": beta, "one_branch": one_branch, "anchored": anchored, "steps": steps, "batch": batch,
         "accumulation": accumulation, "learning_rate": learning_rate, "warmup": warmup, "decay": decay, "clip": clip,
         "weight_decay": weight_decay,
         "context": context, "max_masks": max_masks, "curriculum": curriculum, "pad_eos": pad_eos, "full": full,

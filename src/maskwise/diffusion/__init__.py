@@ -3,20 +3,23 @@
 from maskwise.diffusion.fused import LinearCeTv, ViewScores, compare_views, linear_ce, linear_ce_tv
 from maskwise.diffusion.fused_kl import linear_kl
 from maskwise.diffusion.grid import blockwise_grid, nelbo_grid, stratified
-from maskwise.diffusion.objectives import (
-    Call,
+from maskwise.diffusion.mask_agnostic import (
     Draw,
-    Noised,
-    Taught,
     Views,
-    blockwise,
+    anchored_call,
     draw_noise,
-    last_to_first,
     mask_agnostic,
     mask_agnostic_call,
+    pad_visibly,
+)
+from maskwise.diffusion.objectives import (
+    Call,
+    Noised,
+    Taught,
+    blockwise,
+    last_to_first,
     nelbo,
     nelbo_call,
-    pad_visibly,
     soft_masks,
     taught_rows,
     teach,
@@ -40,6 +43,7 @@ __all__ = [
     "ViewScores",
     "Views",
     "absorb",
+    "anchored_call",
     "blockwise",
     "blockwise_grid",
     "clean_distribution",

@@ -7,7 +7,6 @@ The noise is drawn here, on the host, from an explicit generator; the loss is co
                     linear schedule the objective of LLaDA (Nie et al., arXiv 2502.09992)
     blockwise       Sun, Wen and Wang, Why mask diffusion does not work, arXiv 2510.03289 (names the strategy; the
                     objective is our reading of it)
-    mask_agnostic   Piskorz et al., Masks Can Be Distracting, arXiv 2511.21338
     soft_masks      Hersche et al., Soft-Masked Diffusion Language Models, arXiv 2510.17206
 """
 
@@ -18,7 +17,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from maskwise.diffusion.fused import LinearCeTv, linear_ce, linear_ce_tv
+from maskwise.diffusion.fused import linear_ce
 from maskwise.diffusion.fused_kl import linear_kl
 from maskwise.diffusion.process import absorb
 from maskwise.diffusion.schedules import Linear, Schedule, step_weight
@@ -35,28 +34,6 @@ class Noised:
     rows: Tensor  # [m] positions that carry loss
     targets: Tensor  # [m] their clean tokens
     weights: Tensor  # [m]
-
-
-@dataclass(frozen=True)
-class Views:
-    """Two inputs that share everything but the number of masks at their end; m masked answer tokens carry the loss."""
-
-    first: Tensor  # [n + l1]
-    second: Tensor  # [n + l2]
-    rows: Tensor  # [m]
-    targets: Tensor  # [m]
-    ce_weights: Tensor  # [m]
-    tv_weights: Tensor  # [m]
-
-
-@dataclass(frozen=True)
-class Draw:
-    """The noise of one pair: the masking probability, which answer tokens are masked [n_a], the two mask counts."""
-
-    p: float
-    masked: Tensor
-    l1: int
-    l2: int
 
 
 @dataclass(frozen=True)
@@ -248,70 +225,3 @@ def soft_masks(
     masks = torch.full((len(places), 1), mask_id, device=device)
     left = 1 - shares.sum(dim=1, keepdim=True)
     return Mixture(places, torch.cat([masks, tokens], dim=1), torch.cat([left, shares], dim=1))
-
-
-# The mask-agnostic loss
-
-
-def draw_noise(
-    answer_length: int, most_masks: int, generator: torch.Generator, low: float = 0.2, high: float = 0.8
-) -> Draw:
-    """p ~ U(low, high), each answer token masked with probability p (at least one), l1 != l2 in 0..most_masks."""
-    p = low + (high - low) * float(torch.rand((), generator=generator, dtype=torch.float64))
-    masked = torch.zeros(answer_length, dtype=torch.bool)
-    while not masked.any():  # drawing again keeps every non-empty pattern as likely as it was
-        masked = torch.rand(answer_length, generator=generator) < p
-    l1, l2 = torch.randperm(most_masks + 1, generator=generator)[:2].tolist()
-    return Draw(p, masked, l1, l2)
-
-
-def mask_agnostic(
-    prompt: Tensor, answer: Tensor, draw: Draw, mask_id: int, alpha: float = 0.1, beta: float = 1.0
-) -> Views:
-    """The two views of a pair and the weights of their rows: CE gets alpha / (p n_m), TV beta * p / n_m.
-
-    alpha = 0 is TV alone, beta = 0 CE alone.
-    """
-    noised = torch.cat([prompt, torch.where(draw.masked, mask_id, answer)])
-    places = draw.masked.nonzero()[:, 0]
-    first, second = (torch.cat([noised, noised.new_full((masks,), mask_id)]) for masks in (draw.l1, draw.l2))
-    amount = len(places)
-    return Views(
-        first,
-        second,
-        len(prompt) + places,
-        answer[places],
-        torch.full((amount,), alpha / (draw.p * amount)),
-        torch.full((amount,), beta * draw.p / amount),
-    )
-
-
-def pad_visibly(views: Sequence[Views], token: int) -> list[Views]:
-    """Every input filled up with a visible token (the paper: EOS) to the length of the longest."""
-    longest = max(len(ids) for view in views for ids in (view.first, view.second))
-
-    def padded(ids: Tensor) -> Tensor:
-        return torch.cat([ids, ids.new_full((longest - len(ids),), token)])
-
-    return [
-        Views(padded(v.first), padded(v.second), v.rows, v.targets, v.ce_weights, v.tv_weights) for v in views
-    ]  # fmt: skip
-
-
-def mask_agnostic_call(model: Model, views: Sequence[Views], one_branch: bool = False) -> Call:
-    """Both views of all pairs as one ragged batch; the loss returns `LinearCeTv`, means over the pairs.
-
-    `one_branch` stops the gradient at the second view's hidden states.
-    """
-    batch = Batch.pack([view.first for view in views] + [view.second for view in views], model.device)
-    index = model.locate_all(batch, [view.rows for view in views] * 2)
-    targets = torch.cat([view.targets for view in views]).to(model.device)
-    ce_weights = torch.cat([view.ce_weights for view in views]).to(model.device) / len(views)
-    tv_weights = torch.cat([view.tv_weights for view in views]).to(model.device) / len(views)
-
-    def loss(hidden: Tensor, head_weight: Tensor) -> LinearCeTv:
-        first, second = hidden.chunk(2)
-        second = second.detach() if one_branch else second
-        return linear_ce_tv(first, second, head_weight, targets, ce_weights, tv_weights, model.mask_id)
-
-    return Call(batch, index, loss)

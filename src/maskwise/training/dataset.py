@@ -7,6 +7,7 @@ several processes see together what one would.
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
@@ -68,6 +69,7 @@ class NoisedPairs(Epochs):
         most = min(settings.context - pair.length, largest_mask_count(settings, micro))
         generator = torch_generator("noise", settings.seed, number, micro)
         draw = draw_noise(len(pair.answer), most, generator, settings.mask_low, settings.mask_high)
+        draw = replace(draw, l2=0) if settings.anchored else draw
         prompt, answer = torch.tensor(pair.prompt), torch.tensor(pair.answer)
         return mask_agnostic(prompt, answer, draw, self.mask_id, settings.alpha, settings.beta)
 

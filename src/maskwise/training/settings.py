@@ -46,10 +46,11 @@ class RunSettings:
 class TuneSettings(RunSettings):
     """The defaults are those of Piskorz et al. (arXiv 2511.21338) for Base models where the paper states them."""
 
-    # The loss: alpha * CE + beta * TV; alpha = 0 is TV alone, beta = 0 CE alone
+    # The loss: alpha * CE + beta * TV (KL if anchored); alpha = 0 is TV alone, beta = 0 CE alone
     alpha: float = 0.1
     beta: float = 1.0
     one_branch: bool = False  # the gradient flows through the first view only
+    anchored: bool = False  # the second view has no masks appended, and is what the model said before tuning
     mask_low: float = 0.2  # p ~ U(mask_low, mask_high)
     mask_high: float = 0.8
     # The views
@@ -91,10 +92,12 @@ class TrainSettings(RunSettings):
 PRESETS = {
     # Ours, for the embedded models on two CPU cores: minutes, with the pairs that come with the package.
     "quick": TuneSettings(
-        steps=120,
+        anchored=True,
+        alpha=0.0,
+        steps=160,
         batch=8,
         accumulation=1,
-        learning_rate=1e-3,
+        learning_rate=3e-3,
         warmup=10,
         decay="linear",
         context=900,
@@ -154,6 +157,8 @@ def check(settings: TuneSettings) -> TuneSettings:
     rules = [
         (settings.alpha + settings.beta > 0, "alpha and beta are both 0: nothing would be learnt"),
         (0 < settings.mask_low <= settings.mask_high < 1, "mask_low and mask_high must satisfy 0 < low <= high < 1"),
+        (not (settings.anchored and settings.full), "anchored tuning needs an adapter: leave out full"),
+        (not (settings.anchored and settings.one_branch), "anchored tuning has one branch: leave out one_branch"),
         (settings.text_piece >= 4, f"text_piece is {settings.text_piece}: it must be at least 4"),
     ]
     _check_rules([*rules, *_run_rules(settings)])

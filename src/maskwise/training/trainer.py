@@ -15,7 +15,7 @@ from torch.utils.data import SequentialSampler
 from transformers import Trainer, TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 from transformers.trainer_callback import PrinterCallback
 
-from maskwise.diffusion import Views, mask_agnostic_call
+from maskwise.diffusion import Views, anchored_call, mask_agnostic_call
 from maskwise.errors import UserError
 from maskwise.models.base import Model
 from maskwise.models.finite import nonfinite_weights
@@ -168,7 +168,8 @@ class RunTrainer(Trainer, ABC):
 
 
 class TuneTrainer(RunTrainer):
-    """The mask-agnostic loss (Piskorz et al., arXiv 2511.21338); its parts are alpha CE / p and beta p TV."""
+    """The mask-agnostic loss (Piskorz et al., arXiv 2511.21338); its parts are alpha CE / p and beta p TV, or beta p KL
+    where it is anchored."""
 
     verb = "tuning"
     part_names = ("loss_ce", "loss_tv")
@@ -185,11 +186,17 @@ class TuneTrainer(RunTrainer):
     ) -> None:
         super().__init__(model, arguments, settings, dataset, collator, held_out, source)
         self.settings = settings
+        if settings.anchored:
+            self.part_names = ("loss_ce", "loss_kl")
 
     def loss_of(self, call_model: nn.Module, inputs: dict[str, Any]) -> tuple[Tensor, Tensor]:
-        call = mask_agnostic_call(self.tuned, inputs["views"], self.settings.one_branch)
-        loss, ce, tv = call_model(call.batch, call.index, call.loss)
-        return loss, torch.stack([ce, tv])
+        views = inputs["views"]
+        if self.settings.anchored:
+            call = anchored_call(self.tuned, call_model, views)
+        else:
+            call = mask_agnostic_call(self.tuned, views, self.settings.one_branch)
+        loss, ce, other = call_model(call.batch, call.index, call.loss)
+        return loss, torch.stack([ce, other])
 
     def scores(self, call_model: Callable[..., Any]) -> dict[str, float]:
         return measure(self.tuned, call_model, self.held_out)

@@ -79,14 +79,15 @@ def tune(
 
 
 def make_trainer(
-    model: Model, pairs: list[Pair], settings: TuneSettings, out: Path, views: list[Any], source: Path | None
-) -> TuneTrainer:
+    model: Model, pairs: list[Pair], settings: TuneSettings, out: Path, views: list[Any], source: Path | None,
+    kind: type[TuneTrainer] = TuneTrainer,
+) -> TuneTrainer:  # fmt: skip
     """The Trainer of a model that `make_trainable` has seen; its checkpoints go to out/checkpoints."""
     arguments = arguments_for(model, settings, out, bool(views))
     assert model.mask_id is not None
     dataset = NoisedPairs(pairs, settings, model.mask_id, arguments.world_size)
     collator = Collator(end_of_text(model) if settings.pad_eos else None)
-    return TuneTrainer(model, arguments, settings, dataset, collator, views, source)
+    return kind(model, arguments, settings, dataset, collator, views, source)
 
 
 def summary_lines(result: dict[str, Any]) -> list[str]:
