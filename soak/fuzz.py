@@ -58,10 +58,11 @@ def fuzz(cases: Sequence[int], seed: int = 0, only: str | None = None, silent: b
         chosen = [reader for reader in readers() if only is None or reader.name == only]
         sources = {reader.name: _sound(reader, Path(made) / "sound" / reader.name) for reader in chosen}
         signal.signal(signal.SIGALRM, _ring)
+        copies = {name: Path(shutil.copytree(source, Path(made) / name)) for name, source in sources.items()}
         for case in cases:
             draw = random.Random(f"{seed} {case}")
             reader = draw.choices(chosen, [one.weight for one in chosen])[0]
-            _run_case(case, reader, draw, sources[reader.name], Path(made) / "damaged", found)
+            _run_case(case, reader, draw, sources[reader.name], copies[reader.name], found)
             if not silent and case % 1000 == 999:
                 sys.stderr.write(
                     f"fuzz: {case + 1} cases, {sum(found.counts.values())} tracebacks, {found.hangs} hangs\n"
@@ -77,8 +78,6 @@ def _sound(reader: Reader, folder: Path) -> Path:
 
 
 def _run_case(case: int, reader: Reader, draw: random.Random, source: Path, folder: Path, found: Found) -> None:
-    shutil.rmtree(folder, ignore_errors=True)
-    shutil.copytree(source, folder)
     name = draw.choice(reader.files)
     how = damage(folder, name, draw)
     found.cases += 1
@@ -101,6 +100,15 @@ def _run_case(case: int, reader: Reader, draw: random.Random, source: Path, fold
     finally:
         signal.alarm(0)
         found.slowest = max(found.slowest, time.monotonic() - began)
+    _mend(folder / name, source / name)
+
+
+def _mend(damaged: Path, sound: Path) -> None:
+    if damaged.is_dir() and not damaged.is_symlink():
+        damaged.rmdir()
+    else:
+        damaged.unlink(missing_ok=True)
+    shutil.copyfile(sound, damaged)
 
 
 def _failed(found: Found, case: int, kind: str, detail: str) -> None:

@@ -1,139 +1,193 @@
-"""SIGKILLs at random moments and full disks at every write: nothing is lost, and the results are equal.
+"""Kills and full disks, at random moments and at every write: nothing is lost, and the results are equal.
 
-A command is run once undisturbed, then again and again in a folder of its own: killed after a random time and started
-anew until it ends, or with a limit on the size of files that grows until it fits.
+A command is run once undisturbed, then in a folder of its own again and again: disturbed, then started anew until it
+ends. What it leaves behind must never be taken for whole, and its result must be the undisturbed one.
 """
 
-import json
 import os
 import random
 import shutil
 import signal
+import socket
 import subprocess
-import sys
 import tempfile
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).parent.parent
-MOST_STARTS = 40  # of one command; one that does not end by then makes no progress
+from soak.commands import COMMANDS, SECONDS_A_RUN, Command, Ended, finished, run_forked, start, write_data
+from soak.faults import DISKS, KILLS, Fault, needs_room
+
+KILLS_A_RUN = 4
+SECONDS_ALONE = 60  # in which a process ends whose companion was killed
 
 
-@dataclass(frozen=True)
-class Campaign:
-    """A command line with OUT for its folder, and what must be equal whatever happened to it."""
-
-    name: str
-    line: str
-    result: Callable[[Path], Any]
-
-
-def _records(out: Path) -> Any:
-    assert json.loads((out / "manifest.json").read_text())["complete"]
-    return (out / "records.jsonl").read_bytes()
-
-
-def _losses(out: Path) -> Any:
-    found = json.loads((out / "result.json").read_text())
-    return [round(loss, 4) for loss in found["losses"]]
-
-
-def _weights(out: Path) -> Any:
-    return {file.name: file.read_bytes() for file in sorted(out.iterdir()) if file.is_file()}
-
-
-CAMPAIGNS = (
-    Campaign("diagnose", "diagnose tiny-llada --quick --probes location --points 1 --exact --json --out OUT", _records),
-    Campaign("tune", "tune tiny-llada --data PAIRS --out OUT --steps 6 --save-every 2 --batch 2 --accumulation 1 "
-             "--context 96 --max-masks 16 --many 10 --held-out 0 --lora-rank 2 --no-tensorboard --device cpu", _losses),
-    Campaign("export", "export tiny-llada+ma --out OUT --json", _weights),
-)  # fmt: skip
-
-
-def kill(number: int, seed: int = 0) -> dict[str, Any]:
-    """`number` kills, spread over the commands in turn; raises AssertionError where a result differs."""
-    draw = random.Random(f"kills {seed}")
-    found = {campaign.name: {"kills": 0, "runs": 0} for campaign in CAMPAIGNS}
+@contextmanager
+def _home() -> Iterator[Path]:
     with tempfile.TemporaryDirectory() as made:
-        home = Path(made)
-        _write_pairs(home / "pairs.jsonl")
-        wanted, seconds = {}, {}
-        for campaign in CAMPAIGNS:
-            began = time.monotonic()
-            assert _start(campaign, home, home / campaign.name).wait() == 0, campaign.name
-            wanted[campaign.name], seconds[campaign.name] = (
-                campaign.result(home / campaign.name),
-                time.monotonic() - began,
-            )
-        place = 0
-        while sum(entry["kills"] for entry in found.values()) < number:
-            campaign = CAMPAIGNS[place % len(CAMPAIGNS)]
-            place += 1
-            out = home / f"{campaign.name}-{place}"
-            left = number - sum(entry["kills"] for entry in found.values())
-            found[campaign.name]["kills"] += _disturbed(campaign, home, out, seconds[campaign.name], draw, left)
-            found[campaign.name]["runs"] += 1
-            assert campaign.result(out) == wanted[campaign.name], f"{campaign.name}: another result after kills"
+        home = Path(made).resolve()
+        write_data(home)
+        yield home
+
+
+def kill_at_random(name: str, number: int, seed: int) -> dict[str, Any]:
+    """`number` SIGKILLs at random moments of a process of its own, up to four before the command is let through."""
+    command, draw, kills, runs, early = COMMANDS[name], random.Random(f"kills {name} {seed}"), 0, 0, 0
+    with _home() as home:
+        began = time.monotonic()
+        ended = finished(start(command.words(home, home / "whole"), home))
+        assert ended.status == 0, ended.said[-1000:]
+        wanted, seconds = command.result(home / "whole"), time.monotonic() - began
+        while kills < number:
+            out, runs, here = home / f"run-{runs}", runs + 1, 0
+            while here < KILLS_A_RUN and kills + here < number:
+                process = start(command.words(home, out), home)
+                try:
+                    process.wait(timeout=seconds * (0.3 + 0.7 * draw.random()))
+                except subprocess.TimeoutExpired:
+                    process.send_signal(signal.SIGKILL)
+                    finished(process)
+                    here += 1
+                    _half_is_not_whole(command, out, wanted)
+                    continue
+                early += 1  # it was quicker than the first time
+                finished(process)
+                if early > 10 * number:
+                    raise AssertionError(f"{name} ends before it is killed")
+                break
+            kills += here
+            _goes_on(command, out, wanted, finished(start(command.words(home, out), home)), f"{here} kills")
             shutil.rmtree(out)
+    return {"kills": kills, "runs": runs}
+
+
+def kill_at_writes(name: str, share: int, shares: int) -> dict[str, Any]:
+    """A kill before every write, and one within it; this share of them."""
+    command, found = COMMANDS[name], {"writes": 0, **dict.fromkeys(KILLS, 0)}
+    with _home() as home:
+        wanted, writes = _undisturbed(command, home)
+        found["writes"] = len(range(share, len(writes), shares))
+        for number in range(share, len(writes), shares):
+            for kind in KILLS:
+                out = home / f"{kind}-{number}"
+                ended = run_forked(command.words(home, out), home, Fault(str(out), kind, number))
+                about = f"{kind} at write {number}, {writes[number]}"
+                found[kind] += ended.status in (-signal.SIGKILL, -signal.SIGXFSZ)
+                assert ended.status < 0 or ended.in_one_line, f"{name}, {about}: {ended.said[-1500:]}"
+                _half_is_not_whole(command, out, wanted)
+                _goes_on(command, out, wanted, _again(command, home, out), about)
+                shutil.rmtree(out)
     return found
 
 
-def _disturbed(campaign: Campaign, home: Path, out: Path, seconds: float, draw: random.Random, most: int) -> int:
-    """Kills and starts anew until the command ends by itself; returns the number of kills."""
-    kills = 0
-    for _ in range(MOST_STARTS):
-        process = _start(campaign, home, out)
-        if kills < min(4, most):
-            try:
-                process.wait(timeout=seconds * (0.2 + 0.9 * draw.random()))
-            except subprocess.TimeoutExpired:
-                process.send_signal(signal.SIGKILL)
-                process.wait()
-                kills += 1
-                continue
-        assert process.wait() == 0, f"{campaign.name} does not go on after {kills} kills: {process.args}"
-        return kills
-    raise AssertionError(f"{campaign.name} does not end")
-
-
-def fill_disks() -> dict[str, Any]:
-    """Every command with room for files of 0, 1, 4, 16 ... KiB gives one line, and then with all room its result."""
-    found = {}
-    with tempfile.TemporaryDirectory() as made:
-        home = Path(made)
-        _write_pairs(home / "pairs.jsonl")
-        for campaign in CAMPAIGNS:
-            assert _start(campaign, home, home / campaign.name).wait() == 0
-            wanted, out, refusals = campaign.result(home / campaign.name), home / f"{campaign.name}-full", 0
-            for room in (0, 1, 4, 16, 64, 256, 1024, 4096):
-                done = _start(campaign, home, out, room, subprocess.PIPE)
-                _, said = done.communicate()
-                lines = [line for line in said.decode().splitlines() if line.startswith("maskwise: ")]
-                assert done.returncode in (0, 2) and b"Traceback" not in said, said.decode()[-2000:]
-                assert done.returncode == 0 or len(lines) == 1, said.decode()[-2000:]
-                refusals += done.returncode == 2
-            assert _start(campaign, home, out).wait() == 0 or campaign.name == "export"
-            assert campaign.result(out) == wanted, campaign.name
-            found[campaign.name] = {"refusals": refusals}
+def fill_disks(name: str, share: int, shares: int) -> dict[str, Any]:
+    """The disk is full from a write on, for every write that needs room: one line, then with room the same result."""
+    command, found = COMMANDS[name], {"writes": 0, "refusals": 0, "completed": 0}
+    assert _files_can_be_limited(), "this system does not limit the size of files (RLIMIT_FSIZE)"
+    with _home() as home:
+        wanted, writes = _undisturbed(command, home)
+        places = [number for number, write in enumerate(writes) if needs_room(write)][share::shares]
+        found["writes"] = len(places)
+        for number in places:
+            for kind in DISKS:
+                out = home / f"{kind}-{number}"
+                ended = run_forked(command.words(home, out), home, Fault(str(out), kind, number))
+                about = f"disk {kind} at write {number}, {writes[number]}"
+                assert ended.in_one_line, f"{name}, {about}: exit {ended.status}, {ended.said[-1500:]}"
+                found["completed" if ended.status == 0 else "refusals"] += 1
+                _half_is_not_whole(command, out, wanted)
+                _goes_on(command, out, wanted, _again(command, home, out), about)
+                shutil.rmtree(out)
     return found
 
 
-def _start(campaign: Campaign, home: Path, out: Path, room: int | None = None, errors: int = subprocess.DEVNULL) -> Any:
-    line = campaign.line.replace("OUT", str(out)).replace("PAIRS", str(home / "pairs.jsonl")).split()
-    # The limit comes after the imports: libraries need a usable folder for temporary files.
-    limited = (
-        "import tempfile, resource, torch, transformers; tempfile.gettempdir(); "
-        f"resource.setrlimit(resource.RLIMIT_FSIZE, ({(room or 0) * 1024},) * 2); "
-    )
-    code = f"{'' if room is None else limited}from maskwise.start import main; main()"
-    environment = os.environ | {"PYTHONPATH": str(ROOT / "src"), "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"}
-    command = [sys.executable, "-c", code, *line]
-    return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=errors, env=environment, cwd=home)
+def _undisturbed(command: Command, home: Path) -> tuple[Any, list[str]]:
+    out = home / "whole"
+    ended = run_forked(command.words(home, out), home, Fault(str(out)))
+    assert ended.status == 0, f"{command.name}: {ended.said[-1500:]}"
+    return command.result(out), list(ended.writes)
 
 
-def _write_pairs(file: Path) -> None:
-    lines = [{"prompt": f"Say the word {n}:", "answer": f"word {n}"} for n in range(16)]
-    file.write_text("".join(json.dumps(line) + "\n" for line in lines))
+def _again(command: Command, home: Path, out: Path) -> Ended:
+    return run_forked(command.words(home, out), home, Fault(str(out)))
+
+
+def _goes_on(command: Command, out: Path, wanted: Any, ended: Ended, about: str) -> None:
+    # An export that was whole already is not written over.
+    fine = ended.status == 0 or (command.name == "export" and ended.in_one_line)
+    assert fine, f"{command.name} does not go on after {about}: exit {ended.status}, {ended.said[-1500:]}"
+    assert command.result(out) == wanted, f"{command.name}: another result after {about}"
+
+
+def _half_is_not_whole(command: Command, out: Path, wanted: Any) -> None:
+    """What says that it is finished is."""
+    marker = {"diagnose": "manifest.json", "tune": "result.json", "train": "result.json", "export": "config.json"}
+    if not (out / marker[command.name]).exists():
+        return
+    if command.name == "diagnose" and b'"complete": true' not in (out / "manifest.json").read_bytes():
+        return
+    assert command.result(out) == wanted, f"{command.name}: half a result is taken for whole"
+
+
+def _files_can_be_limited() -> bool:
+    """Asked in a copy of this process, which keeps the limit."""
+    child = os.fork()
+    if child == 0:
+        from soak.faults import _limit_files
+
+        try:
+            _limit_files(0)
+            with tempfile.TemporaryFile() as file:
+                file.write(b"x")
+            os._exit(1)
+        except OSError:
+            os._exit(0)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+def kill_one_of_two(name: str, seed: int) -> dict[str, Any]:
+    """Two processes (gloo) share a run; one is killed: the other ends in one line, and started again both end well.
+
+    They have met before: of one that is lost earlier the launcher's timeout tells.
+    """
+    command, draw = COMMANDS[name], random.Random(f"ranks {name} {seed}")
+    with _home() as home:
+        processes = _pair(command, home, home / "whole")
+        began = _have_met(home / "whole")
+        for ended in map(finished, processes):
+            assert ended.status == 0, ended.said[-1500:]
+        wanted, seconds = command.result(home / "whole"), time.monotonic() - began
+        out, lost = home / "out", seed % 2
+        processes = _pair(command, home, out)
+        _have_met(out)
+        time.sleep(0.8 * seconds * draw.random())
+        killed = processes[lost].poll() is None
+        processes[lost].kill()
+        finished(processes[lost])
+        began = time.monotonic()
+        alone = finished(processes[1 - lost], SECONDS_ALONE)
+        waited = time.monotonic() - began
+        assert alone.in_one_line, f"{name}: exit {alone.status}, {alone.said[-1500:]}"
+        for ended in map(finished, _pair(command, home, out)):
+            assert ended.status == 0, ended.said[-1500:]
+        assert command.result(out) == wanted, f"{name}: another result after one of two was killed"
+    return {"kills": int(killed), "seconds_alone": round(waited, 1), "status_alone": alone.status}
+
+
+def _have_met(out: Path) -> float:
+    """Waits until the folder is there, which is made after the processes have met; returns the time."""
+    over = time.monotonic() + SECONDS_A_RUN
+    while not out.exists():
+        assert time.monotonic() < over, "two processes do not begin"
+        time.sleep(0.02)
+    return time.monotonic()
+
+
+def _pair(command: Command, home: Path, out: Path) -> list[subprocess.Popen[str]]:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = str(free.getsockname()[1])
+    shared = {"WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+    return [start(command.words(home, out), home, RANK=rank, LOCAL_RANK=rank, **shared) for rank in ("0", "1")]

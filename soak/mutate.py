@@ -2,7 +2,7 @@
 
 import json
 import random
-import shutil
+import struct
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,10 @@ TEXTS = [
     b"\x00", b"\n\n", b'"', b",", b"}", b"\\ud800", b"\\u0000", b"\xef\xbb\xbf", b"\r", b"null", b"{}", b"[]",
     b"\x1b]0;x\x07", b"1" * 400,
 ]  # fmt: skip
+# Counts, lengths and offsets of a binary header.
+COUNTS = [struct.pack(form, number) for form in ("<I", "<Q") for number in (0, 1, 255, 2**16, 2**31, 2**32 - 1)]
+COUNTS += [struct.pack("<Q", number) for number in (2**32, 2**40, 2**61, 2**63, 2**64 - 1)]
+HEAD = 4000  # bytes in which half of the changes to a larger file lie
 LONGEST = 400_000  # bytes of a file that is parsed as JSON to be changed; larger ones are changed as bytes
 
 
@@ -43,12 +47,6 @@ def damage(folder: Path, name: str, draw: random.Random) -> str:
     return kind
 
 
-def restore(folder: Path, source: Path) -> None:
-    """The folder as it was before."""
-    shutil.rmtree(folder, ignore_errors=True)
-    shutil.copytree(source, folder)
-
-
 def wild_text(draw: random.Random) -> str:
     """A text as no person writes it, among them texts that no tokenizer and no file takes."""
     alphabets = ["ab ", "\x00\x1b\x7f\x9b", "\ud800\udfff", "\U0010ffff\u202e", "<|mask|><|end|>", "\n\r\t", "{}%$[]\\"]
@@ -58,8 +56,8 @@ def wild_text(draw: random.Random) -> str:
 def _other_bytes(content: bytes, draw: random.Random) -> bytes:
     data = bytearray(content)
     for _ in range(draw.choice((1, 1, 2, 5))):
-        place = draw.randrange(len(data) + 1)
-        change = draw.randrange(5)
+        place = draw.randrange((len(data) if draw.random() < 0.5 else min(HEAD, len(data))) + 1)
+        change = draw.randrange(6)
         if change == 0 and data:
             data[min(place, len(data) - 1)] ^= 1 << draw.randrange(8)
         elif change == 1:
@@ -68,6 +66,9 @@ def _other_bytes(content: bytes, draw: random.Random) -> bytes:
             data[place:place] = draw.choice(TEXTS)
         elif change == 3:
             data[place : place + draw.randrange(20)] = draw.randbytes(draw.randrange(8))
+        elif change == 4:
+            count = draw.choice(COUNTS)
+            data[place : place + len(count)] = count
         else:
             first, last = sorted(draw.randrange(len(data) + 1) for _ in range(2))
             data[place:place] = data[first : min(last, first + 200)]

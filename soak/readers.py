@@ -5,12 +5,13 @@ import random
 import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-import pyarrow
-from pyarrow import parquet
 from safetensors.torch import load_file
+from tests.helpers.gguf_files import llama_fields, llama_tensors, vocabulary, write_gguf
+from transformers import LlamaConfig, LlamaForCausalLM
 
 import maskwise as mw
 from maskwise.cli.prompt_files import read_prompts, read_records
@@ -18,6 +19,7 @@ from maskwise.decoding.prompts import encode_prompts
 from maskwise.experiments.mitigations import describe_training
 from maskwise.models import LLaDAConfig, LLaDAModelLM
 from maskwise.models.catalog import describe_checkpoint
+from maskwise.models.gguf import read_gguf
 from maskwise.models.locations import ZOO
 from maskwise.models.opening import open as open_model
 from maskwise.probes.text import load_text
@@ -25,6 +27,7 @@ from maskwise.report.page import write_page
 from maskwise.report.readings import read_all
 from maskwise.tasks.datasets import read_dataset
 from maskwise.tasks.words import load_words
+from maskwise.training.documents import read_documents, tokenize_rows
 from maskwise.training.folder import newest_whole, refuse_other_base, refuse_other_run, vouch
 from maskwise.training.pairs import read_data_file, tokenize_pairs
 from soak.mutate import wild_text
@@ -45,10 +48,14 @@ class Reader:
 
 
 def readers() -> list[Reader]:
-    model = mw.open("tiny-llada")
+    model, chatting = mw.open("tiny-llada", device="cpu"), mw.open("tiny-llada", device="cpu")
+    chatting.tokenizer.chat_template = TEMPLATE
 
     def tokenized(folder: Path) -> Any:
         return tokenize_pairs(read_data_file(folder / "pairs.jsonl"), model, 200)
+
+    def documents(name: str, rows: str) -> Callable[[Path], Any]:
+        return lambda folder: tokenize_rows(read_documents(folder / name), chatting, 16, rows)
 
     def encoded(folder: Path) -> Any:
         """Not from a file: the damaged seed draws the prompts."""
@@ -57,11 +64,15 @@ def readers() -> list[Reader]:
         return encode_prompts(model, ["Hello" if seed == SEED else wild_text(draw) for _ in range(3)], None)
 
     checkpoint = ("config.json", "tokenizer.json", "tokenizer_config.json", "model.safetensors")
-    return [
+    found = [
         Reader("describe", _checkpoint, checkpoint[:1], lambda folder: describe_checkpoint(str(folder)), 6),
         Reader("open", _checkpoint, (*checkpoint, "config.json", "tokenizer_config.json"), _opened, 3),
         Reader("index", _sharded, ("model.safetensors.index.json", "part.safetensors"), _opened, 2),
         Reader("adapter", _adapter, ("adapter_config.json", "adapter_model.safetensors"), _adapted, 2),
+        Reader("gguf header", _gguf, ("model.gguf",), _gguf_read),
+        Reader("gguf", _gguf, ("model.gguf",), _opened, 2),
+        Reader("documents", _documents, ("documents.jsonl",), documents("documents.jsonl", "documents"), 4),
+        Reader("plain documents", _documents, ("documents.txt",), documents("documents.txt", "full")),
         Reader("training", _adapter, ("training.json",), describe_training),
         Reader("pairs", _pairs, ("pairs.jsonl",), tokenized),
         Reader("text", _pairs, ("text.txt",), lambda folder: read_data_file(folder / "text.txt")),
@@ -77,11 +88,15 @@ def readers() -> list[Reader]:
         Reader("page", _run, ("records.jsonl", "manifest.json"), _page, 1),
         Reader("tuning run", _tuning, ("settings.json", "checkpoints/checkpoint-2/complete.json"), _tuned),
     ]  # fmt: skip
+    # Where a package is not installed its readers end in one line, which says nothing of damage.
+    needs = {"data rows.parquet": "pyarrow", "page": "matplotlib"}
+    return [reader for reader in found if find_spec(needs.get(reader.name, "json")) is not None]
 
 
 # Sound folders
 
 ROW = {"text": "a fine film", "label": "good"}
+TEMPLATE = "{% for m in messages %}{{ m['role'] }}: {{ m['content'] }}\n{% endfor %}"
 TABLES = ("rows.csv", "rows.tsv", "rows.jsonl", "rows.json", "rows.parquet")
 SEED = b"0123456789"
 PAIR = {"prompt": "Say it:", "answer": "it"}
@@ -90,7 +105,7 @@ PAIR = {"prompt": "Say it:", "answer": "it"}
 def _checkpoint(folder: Path) -> None:
     """The embedded tokenizer, in a chat template of its own, and a network of two small layers."""
     tokenizer = mw.open("tiny-llada").tokenizer
-    tokenizer.chat_template = "{% for m in messages %}{{ m['role'] }}: {{ m['content'] }}\n{% endfor %}"
+    tokenizer.chat_template = TEMPLATE
     tokenizer.save_pretrained(folder)
     small = {"d_model": 16, "n_layers": 2, "n_heads": 2, "n_kv_heads": 2, "mlp_hidden_size": 24}
     rest = {"vocab_size": len(tokenizer), "max_sequence_length": 64, "mask_token_id": tokenizer.mask_token_id}
@@ -109,6 +124,21 @@ def _sharded(folder: Path) -> None:
 def _adapter(folder: Path) -> None:
     for file in (ZOO / "tiny-llada+ma").iterdir():
         shutil.copyfile(file, folder / file.name)
+
+
+def _gguf(folder: Path) -> None:
+    """A Llama of two small layers in the formats of the published file."""
+    tokens = vocabulary()
+    small = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "max_position_embeddings": 64}
+    net = LlamaForCausalLM(LlamaConfig(vocab_size=len(tokens), num_attention_heads=2, num_key_value_heads=1, **small))
+    write_gguf(folder / "model.gguf", llama_fields(net, tokens), llama_tensors(net))
+
+
+def _documents(folder: Path) -> None:
+    turns = [{"role": "user", "content": "Who?"}, {"role": "assistant", "content": "I, 北京."}]
+    lines = [{"text": "One document of several words, Größe."}, {"messages": turns}, {"text": "Short.", "id": 7}]
+    (folder / "documents.jsonl").write_text("".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines * 3))
+    (folder / "documents.txt").write_text("One paragraph of words.\n\nAnother.\fA second document, 北京.\n" * 4)
 
 
 def _seed(folder: Path) -> None:
@@ -132,7 +162,10 @@ def _tables(folder: Path) -> None:
     (folder / "rows.tsv").write_text("text\tlabel\n" + "".join(f"{r['text']}\t{r['label']}\n" for r in rows))
     (folder / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     (folder / "rows.json").write_text(json.dumps(rows))
-    parquet.write_table(pyarrow.Table.from_pylist(rows), folder / "rows.parquet")
+    if find_spec("pyarrow") is not None:
+        from pyarrow import Table, parquet
+
+        parquet.write_table(Table.from_pylist(rows), folder / "rows.parquet")
     entry = {
         "question": "Who was born first, Ann or Bob?", "answer": "Ann", "type": "comparison",
         "supporting_facts": [["Ann", 0], ["Bob", 0]], "context": [["Ann", ["Born 1900."]], ["Bob", ["Born 1910."]]],
@@ -186,6 +219,11 @@ def _opened(folder: Path) -> Any:
     model = open_model(folder, device="cpu")
     model.predict([[1, 2, 3]], [[1]])
     return encode_prompts(model, ["Hello"], None) if model.tokenizer is not None else None
+
+
+def _gguf_read(folder: Path) -> Any:
+    file = read_gguf(folder / "model.gguf")
+    return [file.read(name) for name in file.tensors]
 
 
 def _page(folder: Path) -> Any:

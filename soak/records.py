@@ -13,7 +13,7 @@ from typing import Any
 
 from maskwise.errors import UserError
 from maskwise.records.folder import read_run
-from soak.kills import ROOT
+from soak.commands import ROOT
 from soak.readers import _run as write_small_run
 
 
@@ -73,18 +73,19 @@ def _environment() -> dict[str, str]:
 
 
 def many_prompts(number: int) -> dict[str, Any]:
-    """Generating from many prompts holds no more memory at the end than after the first tenth."""
+    """Generating from many prompts holds no more memory at the end than after the first tenth; sampled often."""
     import maskwise as mw
 
     model = mw.open("tiny-llada", device="cpu")
-    draw, memory = random.Random(0), []
+    draw, memory, most = random.Random(0), [], 0.0
     for tenth in range(10):
         for _ in range(0, number // 10, 8):
-            prompts = [[draw.randrange(5, 1000) for _ in range(draw.randrange(4, 60))] for _ in range(8)]
-            mw.generate(model, prompts, 8, steps=2)
+            prompts = [[draw.randrange(5, 1000) for _ in range(draw.randrange(4, 40))] for _ in range(8)]
+            mw.generate(model, prompts, 4, steps=1)
+            most = max(most, _resident())
         memory.append(_resident())
-        assert tenth == 0 or memory[-1] < 1.1 * memory[0] + 0.02, memory
-    return {"prompts": number, "gb_after_each_tenth": memory}
+        assert tenth == 0 or most < 1.1 * memory[0] + 0.02, memory
+    return {"prompts": number, "gb_after_each_tenth": memory, "gb": most}
 
 
 def _resident() -> float:

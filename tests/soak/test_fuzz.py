@@ -1,8 +1,14 @@
 """Every reader of a stranger's files ends in a result or in one line."""
 
+import json
+import signal
+import subprocess
+import sys
+
 import pytest
-from soak.__main__ import run
+from soak.__main__ import run, table, totals
 from soak.fuzz import fuzz
+from soak.parts import part_names
 from soak.records import cut_everywhere
 
 
@@ -25,13 +31,40 @@ def test_a_run_folder_cut_at_any_byte_is_read_up_to_its_last_whole_line():
 
 
 def test_a_campaign_goes_on_where_it_stopped(tmp_path):
-    done = []
-    parts = {"first": lambda: done.append(1) or {"n": 1}, "second": lambda: done.append(2) or {"n": 2}}
-    assert run({"first": parts["first"]}, tmp_path / "soak.json") == 0
-    assert run(parts, tmp_path / "soak.json") == 0 and done == [1, 2]
+    """In parts that are processes of their own; one whose time was over is begun again."""
+    file = tmp_path / "soak.json"
+    assert run(["torn"], file, seconds=0) == {} and not file.exists()
+    assert run(["fuzz x y"], file, processes=2)["fuzz x y"]["failed"].count("invalid literal") == 1
+    done = json.loads(file.read_text())
+    done["parts"] |= {"fuzz 0 9": {"cases": 9, "slowest_seconds": 2.0, "seconds": 3.0}}
+    file.write_text(json.dumps(done))
+    assert run(["fuzz 0 9"], file)["fuzz 0 9"] == done["parts"]["fuzz 0 9"]
+    assert totals(done["parts"])["fuzz"] | {"seconds": 0} == {
+        "parts": 2, "failures": 1, "seconds": 0, "cases": 9, "slowest_seconds": 2.0
+    }  # fmt: skip
+    assert "FAILED fuzz x y" in table(list(done["parts"]), done["parts"])
 
-    def fails():
-        raise AssertionError("another result")
 
-    assert run(parts | {"third": fails}, tmp_path / "soak.json") == 1
-    assert run(parts | {"third": lambda: {"n": 3}}, tmp_path / "soak.json") == 0 and done == [1, 2]
+def test_the_parts_cover_what_was_asked():
+    names = [name.split() for name in part_names(fuzz=50_000, kills=12, prompts=9, records=8)]
+    assert sum(int(last) - int(first) for kind, first, last in (name for name in names if name[0] == "fuzz")) == 50_000
+    assert sum(int(name[3]) for name in names if name[0] == "kills") == 12
+    assert len({tuple(name) for name in names}) == len(names)
+
+
+@pytest.mark.parametrize("kind", ["kill", "torn", "refused", "full"])
+def test_a_fault_comes_at_its_write_and_not_before(kind, tmp_path):
+    folder = tmp_path / "out"
+    folder.mkdir()
+    code = (
+        "import pathlib; from soak.faults import Fault\n"
+        f"Fault({str(folder)!r}, {kind!r}, at=1).install()\n"
+        f"for n in range(3): pathlib.Path({str(folder)!r}, str(n)).write_bytes(b'x' * 9)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    ends = {"kill": -signal.SIGKILL, "torn": -signal.SIGXFSZ, "refused": 1, "full": 1}
+    assert done.returncode == ends[kind], done.stderr
+    left = {"kill": [9], "torn": [9, 1], "refused": [9], "full": [9, 0]}
+    assert [file.stat().st_size for file in sorted(folder.iterdir())] == left[kind]
+    if kind in ("refused", "full"):
+        assert {"refused": "No space left", "full": "File too large"}[kind] in done.stderr

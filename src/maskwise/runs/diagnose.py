@@ -23,6 +23,7 @@ from maskwise.probes.few_shot import few_shot_units
 from maskwise.probes.precision import blocks_in_all
 from maskwise.probes.probe import Asker, Item, Probe, Settings, Setup, Unit
 from maskwise.probes.text import load_text
+from maskwise.processes import one_line_if_left_alone
 from maskwise.progress import progress_bar
 from maskwise.randomness import LAW
 from maskwise.records.folder import gather, make_run_folder, read_run, start_run, write_manifest
@@ -129,7 +130,7 @@ def run_units(
 ) -> None:  # fmt: skip
     """Asks what the folder does not hold yet. All processes of a torchrun call this together."""
     crew = join_crew()
-    with ExitStack() as held:
+    with one_line_if_left_alone(folder), ExitStack() as held:
         if crew.rank == 0:
             make_run_folder(folder)
             held.enter_context(only_user_of(folder))

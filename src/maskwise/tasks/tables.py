@@ -103,6 +103,6 @@ def _parquet(file: Path) -> Iterator[Row]:
 
     try:
         rows = parquet.read_table(file).to_pylist()
-    except (pyarrow.ArrowException, OSError) as problem:
+    except (pyarrow.ArrowException, OSError, ValueError) as problem:  # a text in it may be no UTF-8
         raise UserError(f"{file} is not a parquet file that can be read ({str(problem).splitlines()[0]})") from None
     yield from enumerate(rows, start=1)

@@ -19,6 +19,7 @@ from safetensors import SafetensorError
 
 from maskwise.errors import UserError
 from maskwise.files import parse_json, partial_of, read_json, refuse_occupied, replace_file, to_json
+from maskwise.processes import is_left_alone
 
 MARKER = "complete.json"
 LITTLE_ROOM = 1 << 20  # bytes; a write that fails with less than this free failed because the disk is full
@@ -143,6 +144,8 @@ def saving(what: Path, kept: str) -> Iterator[None]:
     try:
         yield
     except (OSError, SafetensorError, RuntimeError) as problem:
+        if is_left_alone(problem):
+            raise
         # torch and safetensors wrap the system's error in types and words of their own.
         there = what if what.exists() else what.parent
         room = shutil.disk_usage(there).free if there.exists() else None

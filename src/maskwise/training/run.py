@@ -24,6 +24,7 @@ from maskwise.models.finite import refuse_nonfinite_rows
 from maskwise.models.locations import locate_checkpoint
 from maskwise.models.opening import open as open_model
 from maskwise.models.opening import pick_device
+from maskwise.processes import one_line_if_left_alone
 from maskwise.randomness import LAW, torch_generator
 from maskwise.training.folder import (
     drop_incomplete,
@@ -75,7 +76,18 @@ def run(
     A model that is given open is trained in place. Run again with the same settings it resumes where it was stopped.
     Returns what result.json holds.
     """
-    data, out, device = read(), place.out, place.device
+    with one_line_if_left_alone(place.out):
+        return _run(model, settings, read(), prepare, place)
+
+
+def _run(
+    model: str | Path | Model,
+    settings: RunSettings,
+    data: DataFile,
+    prepare: Callable[[Model, DataFile], Work],
+    place: Place,
+) -> dict[str, Any]:
+    out, device = place.out, place.device
     name = model.name if isinstance(model, Model) else str(model)
     if device is not None and pick_device(device).index not in (None, 0):
         raise UserError(f"--device {device}: name cpu or cuda, and choose the card with CUDA_VISIBLE_DEVICES")

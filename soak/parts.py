@@ -1,0 +1,106 @@
+"""The campaigns cut into parts of a minute or so, each a process of its own: python -m soak.parts NAME FILE."""
+
+import sys
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+CASES = 20_000  # fuzz cases of a part
+KILLS = 5  # of a part
+SHARES = {"diagnose": 4, "tune": 8, "train": 8, "export": 2}  # parts that a command's writes are divided into
+PAIRS = 6  # times that one of two processes is killed, for each command
+
+
+def part_names(fuzz: int, kills: int, prompts: int, records: int) -> list[str]:
+    """The longest first, then what fills the time that is left."""
+    commands = list(SHARES)
+    named = [f"prompts {prompts}", f"records {records}", "torn", "sockets"]
+    named += [f"ranks {command} {seed}" for seed in range(PAIRS) for command in ("diagnose", "tune", "train")]
+    each = range(0, kills, KILLS)
+    named += [f"kills {commands[n % 4]} {n // 4} {min(KILLS, kills - first)}" for n, first in enumerate(each)]
+    for kind in ("writes", "disks"):
+        named += [f"{kind} {command} {share}" for command in commands for share in range(SHARES[command])]
+    return named + [f"fuzz {first} {min(first + CASES, fuzz)}" for first in range(0, fuzz, CASES)]
+
+
+def run_part(name: str) -> dict[str, Any]:
+    kind, *given = name.split()
+    return _WORK[kind](*given)
+
+
+def _fuzz(first: str, last: str) -> dict[str, Any]:
+    from soak.fuzz import fuzz
+
+    found = fuzz(range(int(first), int(last)), silent=True)
+    assert found.memory < 2, f"{found.memory:.2f} GB"
+    return found.summary() | ({"failed": f"{len(found.failures)} kinds"} if found.failures else {})
+
+
+def _kills(command: str, seed: str, number: str) -> dict[str, Any]:
+    from soak.kills import kill_at_random
+
+    return kill_at_random(command, int(number), int(seed))
+
+
+def _ranks(command: str, seed: str) -> dict[str, Any]:
+    from soak.kills import kill_one_of_two
+
+    return kill_one_of_two(command, int(seed))
+
+
+def _writes(command: str, share: str) -> dict[str, Any]:
+    from soak.kills import kill_at_writes
+
+    return kill_at_writes(command, int(share), SHARES[command])
+
+
+def _disks(command: str, share: str) -> dict[str, Any]:
+    from soak.kills import fill_disks
+
+    return fill_disks(command, int(share), SHARES[command])
+
+
+def _torn() -> dict[str, Any]:
+    from soak.records import cut_everywhere
+
+    return cut_everywhere()
+
+
+def _sockets() -> dict[str, Any]:
+    from soak.records import without_sockets
+
+    return without_sockets()
+
+
+def _prompts(number: str) -> dict[str, Any]:
+    from soak.records import many_prompts
+
+    return many_prompts(int(number))
+
+
+def _records(number: str) -> dict[str, Any]:
+    from soak.records import many_records
+
+    return many_records(int(number))
+
+
+_WORK: dict[str, Callable[..., dict[str, Any]]] = {
+    "fuzz": _fuzz, "kills": _kills, "ranks": _ranks, "writes": _writes, "disks": _disks, "torn": _torn,
+    "sockets": _sockets, "prompts": _prompts, "records": _records,
+}  # fmt: skip
+
+
+def main(name: str, file: Path) -> None:
+    from maskwise.files import replace_file, to_json
+
+    try:
+        found = run_part(name)
+    except Exception as problem:
+        said = str(problem) if isinstance(problem, AssertionError) else traceback.format_exc()
+        found = {"failed": said[-3000:] or "an assertion without words"}
+    replace_file(file, [to_json(found)])
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], Path(sys.argv[2]))
