@@ -162,7 +162,7 @@ def kill_one_of_two(name: str, seed: int) -> dict[str, Any]:
         out, lost = home / "out", seed % 2
         processes = _pair(command, home, out)
         _have_met(out)
-        time.sleep(0.8 * seconds * draw.random())
+        time.sleep(0.5 * seconds * draw.random())
         killed = processes[lost].poll() is None
         processes[lost].kill()
         finished(processes[lost])

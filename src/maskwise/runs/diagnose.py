@@ -129,8 +129,8 @@ def run_units(
     further: Further | None = None,
 ) -> None:  # fmt: skip
     """Asks what the folder does not hold yet. All processes of a torchrun call this together."""
-    crew = join_crew()
     with one_line_if_left_alone(folder), ExitStack() as held:
+        crew = join_crew()
         if crew.rank == 0:
             make_run_folder(folder)
             held.enter_context(only_user_of(folder))

@@ -9,7 +9,9 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import cache
 from pathlib import Path
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -24,6 +26,8 @@ from maskwise.records.record import Record
 from maskwise.tasks.prompts import Prompt
 
 CPU_BATCH_TOKENS, GPU_BATCH_TOKENS = 8192, 32768
+MEETING = timedelta(minutes=10)  # for a process that was lost before all had met
+WAITING = timedelta(days=7)  # the slowest process may finish hours later
 PIECE = "\ufffd"  # what a token decodes to that holds a part of a character
 
 
@@ -33,13 +37,14 @@ class Crew:
 
     rank: int = 0
     size: int = 1
+    group: Any = None  # torch's, whose barriers wait for days
 
     def share(self, points: Sequence[int]) -> Sequence[int]:
         return points[self.rank :: self.size]
 
     def wait(self) -> None:
         if self.size > 1:
-            dist.barrier()
+            dist.barrier(self.group)
 
 
 def own_device(device: str | None) -> str | None:
@@ -49,14 +54,15 @@ def own_device(device: str | None) -> str | None:
     return device
 
 
+@cache
 def join_crew() -> Crew:
     """The processes torchrun started, or this one alone. Only barriers are exchanged, so gloo serves GPUs too."""
     size = int(os.environ.get("WORLD_SIZE", "1"))
     if size == 1:
         return Crew()
     if not dist.is_initialized():
-        dist.init_process_group("gloo", timeout=timedelta(days=7))  # the slowest process may finish hours later
-    return Crew(dist.get_rank(), size)
+        dist.init_process_group("gloo", timeout=MEETING)
+    return Crew(dist.get_rank(), size, dist.new_group(backend="gloo", timeout=WAITING))
 
 
 def batches(
