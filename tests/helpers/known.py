@@ -5,11 +5,14 @@ is drawn with the same seed), so that what they do with it is the only thing a p
 """
 
 import functools
+import json
 import re
 from collections.abc import Callable
 from dataclasses import replace
 from importlib import resources
 from itertools import pairwise
+from pathlib import Path
+from typing import Any
 
 import torch
 from torch import nn
@@ -87,6 +90,12 @@ def truth() -> dict[str, str]:
     return {q.asked.removeprefix("Options: "): q.letter for episode in episodes for q in episode.tests}
 
 
+def read_questions(text: str) -> tuple[list[tuple[str, str]], int]:
+    """(options, letter) of each question, and which of them is masked."""
+    questions = QUESTION.findall(text)
+    return questions, next((place for place, (_, letter) in enumerate(questions) if not letter), 0)
+
+
 def known_model(reply: Callable[[list[tuple[str, str]], int, str], str], name: str = "known") -> Model:
     """A model that answers the masked question with reply(questions, which of them is masked, the whole text).
 
@@ -101,19 +110,36 @@ def known_model(reply: Callable[[list[tuple[str, str]], int, str], str], name: s
         hidden = torch.zeros(batch.tokens, width)
         for start, end in pairwise(bounds):
             text = tokenizer.decode(batch.ids[start:end])
-            questions = QUESTION.findall(text)
+            questions, asked = read_questions(text)
             if questions:
-                asked = next(place for place, (_, letter) in enumerate(questions) if not letter)
                 hidden[start:end, letters[reply(questions, asked, text)]] = 50.0
         return hidden
 
+    return hand_made(body, name=name)
+
+
+def reader_model(reply: Callable[[str], str]) -> Model:
+    """Reads its prompt as text and answers reply(text) with certainty, at every place."""
+    tokenizer = shipped_tokenizer()
+
+    def body(net, batch, layout):
+        hidden = torch.zeros(batch.tokens, len(tokenizer))
+        for start, end in pairwise(batch.offsets.tolist()):
+            token = tokenizer(reply(tokenizer.decode(batch.ids[start:end])), add_special_tokens=False)["input_ids"][0]
+            hidden[start:end, token] = 50.0
+        return hidden
+
+    return hand_made(body, name="reader")
+
+
+def hand_made(body: Callable[..., torch.Tensor], **more: Any) -> Model:
+    """A model of the shipped tokenizer whose hidden states, body(net, batch, layout), are its logits."""
+    tokenizer = shipped_tokenizer()
     net = nn.Module()
-    net.embedding = nn.Embedding(width, 1)
-    net.get_input_embeddings = lambda: net.embedding
-    return Model(
-        net, body, window=4096, shift=False, mask_id=tokenizer.mask_token_id, tokenizer=tokenizer,
-        head=lambda rows: rows.clone(), name=name,
-    )  # fmt: skip
+    net.embedding = nn.Embedding(len(tokenizer), 1)
+    net.get_input_embeddings = net.get_output_embeddings = lambda: net.embedding
+    usual = {"window": 4096, "shift": False, "mask_id": tokenizer.mask_token_id, "tokenizer": tokenizer}
+    return Model(net, body, head=lambda rows: rows.clone(), **(usual | more))
 
 
 def known_path(act):
@@ -139,24 +165,22 @@ def known_path(act):
             hidden[start:end, letters[(right + 1) % 3]] = scale * misled[start:end]
         return hidden
 
-    net = nn.Module()
-    net.embedding = nn.Embedding(len(tokenizer), 1)
-    net.get_input_embeddings = lambda: net.embedding
-    return Model(
-        net, body, window=4096, shift=False, mask_id=tokenizer.mask_token_id, tokenizer=tokenizer,
-        head=lambda rows: rows.clone(), name="known path", family=replace(WRAPPED, attention_readable=True),
-    )  # fmt: skip
+    return hand_made(body, name="known path", family=replace(WRAPPED, attention_readable=True))
 
 
 def is_word_example(options: str) -> bool:
     return not any(character.isdigit() for character in options)
 
 
+def rule_is_near(questions, asked):
+    """Whether the example nearest to the masked question is a word example."""
+    nearest = min((place for place in range(len(questions)) if place != asked), key=lambda place: abs(place - asked))
+    return is_word_example(questions[nearest][0])
+
+
 def nearest_rule(questions, asked, text):
     """Follows the rule of the nearest example: right if that is a word example, else a constant guess."""
-    nearest = min((place for place in range(len(questions)) if place != asked), key=lambda place: abs(place - asked))
-    options = questions[asked][0]
-    return truth()[options] if is_word_example(questions[nearest][0]) else "A"
+    return truth()[questions[asked][0]] if rule_is_near(questions, asked) else "A"
 
 
 def uniform(questions, asked, text):
@@ -174,3 +198,19 @@ def confused_by_length(questions, asked, text):
     """Right unless many tokens of any kind follow the answer."""
     after = text.split("Answer:[<|mask|>")[1]
     return truth()[questions[asked][0]] if len(after.replace("<|mask|>", ".")) <= 10 else "A"
+
+
+def larger_of_two(file: Path) -> Path:
+    """HotpotQA's published form: questions that one supporting fact answers."""
+    entries = [
+        {
+            "question": f"Which is larger, Item{n} or Thing{n}?",
+            "answer": f"Thing{n}" if n % 3 else f"Item{n}",
+            "type": "comparison",
+            "supporting_facts": [["Both", 0]],
+            "context": [["Both", [f"{f'Thing{n}' if n % 3 else f'Item{n}'} is larger."]]],
+        }
+        for n in range(40)
+    ]
+    file.write_text(json.dumps(entries))
+    return file

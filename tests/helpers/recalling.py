@@ -5,9 +5,8 @@ from collections.abc import Callable
 from itertools import pairwise
 
 import torch
-from torch import nn
 
-from helpers.known import shipped_tokenizer
+from helpers.known import hand_made, shipped_tokenizer
 from maskwise.models.base import Model
 
 PAIR = re.compile(r"Key: (\w+)\nValue:\[(?: (\w+)\]|((?:<\|mask\|>)+)|$)")
@@ -34,13 +33,8 @@ def recalling_model(reply: Reply, sees: int | None = None, causal: bool = False)
             hidden[start:end, tokenizer(f" {word}")["input_ids"][0]] = 50.0
         return hidden
 
-    net = nn.Module()
-    net.embedding = nn.Embedding(width, 1)
-    net.get_input_embeddings = lambda: net.embedding
-    return Model(
-        net, body, window=2048, shift=causal, causal=causal, mask_id=None if causal else tokenizer.mask_token_id,
-        tokenizer=tokenizer, head=lambda rows: rows.clone(), name="known",
-    )  # fmt: skip
+    mask_id = None if causal else tokenizer.mask_token_id
+    return hand_made(body, name="known", window=2048, shift=causal, causal=causal, mask_id=mask_id)
 
 
 def read(text: str) -> tuple[Pairs, str]:

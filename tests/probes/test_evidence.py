@@ -4,19 +4,23 @@ reference."""
 import json
 import re
 from dataclasses import replace
-from itertools import pairwise
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
-import torch
-from torch import nn
 
 import maskwise as mw
-from helpers.known import CORE_PROBES, known_model, shipped_tokenizer, truth, with_parameters
+from helpers.known import (
+    CORE_PROBES,
+    known_model,
+    larger_of_two,
+    reader_model,
+    shipped_tokenizer,
+    truth,
+    with_parameters,
+)
 from helpers.tiny import tiny_ar, tiny_dream, tiny_llada
 from maskwise.errors import UserError
-from maskwise.models.base import Model
 from maskwise.probes import PROBES, labelled, points
 from maskwise.probes.answers.nelbo import noised, score
 from maskwise.probes.answers.plain import ask
@@ -252,25 +256,6 @@ def test_noise_alone_correlates_together_but_not_apart():
 # Points and data sets
 
 
-def reader_model(reply):
-    """Reads its prompt as text and answers reply(text) with certainty, at every place."""
-    tokenizer = shipped_tokenizer()
-
-    def body(net, batch, layout):
-        hidden = torch.zeros(batch.tokens, len(tokenizer))
-        bounds = batch.offsets.tolist()
-        for start, end in pairwise(bounds):
-            token = tokenizer(reply(tokenizer.decode(batch.ids[start:end])), add_special_tokens=False)["input_ids"][0]
-            hidden[start:end, token] = 50.0
-        return hidden
-
-    net = nn.Module()
-    net.embedding = nn.Embedding(len(tokenizer), 1)
-    net.get_input_embeddings = net.get_output_embeddings = lambda: net.embedding
-    return Model(net, body, window=4096, shift=False, mask_id=tokenizer.mask_token_id,
-                 tokenizer=tokenizer, head=lambda rows: rows.clone(), name="reader")  # fmt: skip
-
-
 def nearest_label(text):
     """The label next to the masked one, whichever side it stands on; "Above" where there is none."""
     before, after = re.split(r"Answer:\[(?:<\|mask\|>)+", text, maxsplit=1)
@@ -332,18 +317,7 @@ def test_records_of_points_of_version_0_1_are_still_judged():
 
 
 def test_hotpotqa_is_asked_as_the_paper_writes_it(tmp_path):
-    entries = [
-        {
-            "question": f"Which is larger, Item{n} or Thing{n}?",
-            "answer": f"Thing{n}" if n % 3 else f"Item{n}",
-            "type": "comparison",
-            "supporting_facts": [["Both", 0]],
-            "context": [["Both", [f"{f'Thing{n}' if n % 3 else f'Item{n}'} is larger."]]],
-        }
-        for n in range(40)
-    ]
-    (tmp_path / "hotpot.json").write_text(json.dumps(entries))
-    data = {"hotpotqa": read_dataset("hotpotqa", tmp_path / "hotpot.json")}
+    data = {"hotpotqa": read_dataset("hotpotqa", larger_of_two(tmp_path / "hotpot.json"))}
     seen = []
 
     def reads_facts(text):

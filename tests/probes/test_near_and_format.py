@@ -13,15 +13,21 @@ from helpers.known import (
     SMALL,
     is_word_example,
     known_model,
+    larger_of_two,
+    read_questions,
+    reader_model,
+    rule_is_near,
     shipped_tokenizer,
     truth,
     with_parameters,
 )
 from helpers.recalling import recalling_model, recalls_what_it_sees
 from maskwise.probes.examples import unlabelled
+from maskwise.probes.filler import END
 from maskwise.probes.summary import summarise
 from maskwise.probes.text import load_text, passages
 from maskwise.records.folder import read_run
+from maskwise.records.record import condition_text
 from maskwise.runs.diagnose import diagnose
 from maskwise.tasks.datasets import read_dataset
 from maskwise.tasks.episodes import CHANCE
@@ -93,14 +99,20 @@ def blind(questions, asked, text):
     return "ABC"[sum(map(ord, questions[asked][0])) % 3]
 
 
-def loses_format(model):
-    """The same model, but with more than ten masks another token is ahead of whatever it would have answered."""
+def by_the_text(text):
+    """A label of the data set that the text without its masks decides."""
+    labels = ("A", "B") if "[A]" in text else ("even", "odd")
+    return labels[sum(map(ord, text.replace(MASK, ""))) % 2]
+
+
+def loses_format(model, where):
+    """The same model, but another token is ahead of whatever it would have answered where(ids)."""
     plain, elsewhere = model._body, 7
 
     def body(net, batch, layout):
         hidden = plain(net, batch, layout)
         for start, end in pairwise(batch.offsets.tolist()):
-            if int((batch.ids[start:end] == model.mask_id).sum()) > MANY:
+            if where(batch.ids[start:end].tolist()):
                 hidden[start:end, elsewhere] = hidden[start:end].max() + LOST
         return hidden
 
@@ -108,40 +120,87 @@ def loses_format(model):
     return model
 
 
+def many_masks(ids):
+    return ids.count(shipped_tokenizer().mask_token_id) > MANY
+
+
+def many_fillers(ids):
+    """After the last mask: what closes the bracket, if it is closed, and the fillers."""
+    return ids[::-1].index(shipped_tokenizer().mask_token_id) > MANY
+
+
+def distant_rule(ids):
+    return not rule_is_near(*read_questions(shipped_tokenizer().decode(ids)))
+
+
+# Of each probe, where the model loses its format, and the same of a record or an entry of the summary.
+BY_MASKS = many_masks, lambda asked: asked["masks"] > MANY
+BY_FILLERS = many_fillers, lambda asked: asked["condition"]["fillers"] > MANY
+BY_DISTANCE = distant_rule, lambda asked: asked["condition"]["location"] != NEAREST[asked["condition"].get("question")]
+NEAREST = {None: 4, "right": 4, "middle": 2, "left": 0}
+FORMAT = {
+    **dict.fromkeys(("mask-count", "location-masks", "context-length", "contrast", "calibration", "recall",
+                     "shots-masks", "points", "labelled-text", "hotpotqa"), BY_MASKS),
+    "filler": BY_FILLERS,
+    "location": BY_DISTANCE,
+    "question-position": BY_DISTANCE,
+}  # fmt: skip
 ASKED = with_parameters(
     replace(SMALL, points=4),
     mask_count={"mask_counts": (2, 20)},
+    filler={"after_two_masks": (".", END), "mask_counts": (2, 20)},
     contrast={"tasks": 1, "questions": 2, "mask_counts": (2, 20), "among": None},
     calibration={"questions": 2, "mask_counts": (2, 20)},
     recall={"mask_counts": (2, 20), "filler_counts": ()},
     shots_masks={"shots": (1, 3), "masks": (1, 30), "clouds": 1},
     points={"clouds": 1, "examples": 8, "points": 4, "counts": (0,), "masked_examples": 8, "shares": (0.0, 0.2)},
     labelled_text={"shares": (0.0, 0.4), "shots": 2},
+    hotpotqa={"shares": (0.0, 0.2)},
 )
-FORMAT = ("mask-count", "location-masks", "context-length", "contrast", "calibration", "recall", "shots-masks",
-          "points", "labelled-text")  # fmt: skip
+
+
+def data_for(probe, folder):
+    if probe == "hotpotqa":
+        return {probe: read_dataset(probe, larger_of_two(folder / "hotpot.json"))}
+    if probe == "labelled-text":
+        rows = [{"text": f"number {n} of forty in all", "label": "even" if n % 2 == 0 else "odd"} for n in range(40)]
+        (folder / "parity.json").write_text(json.dumps(rows))
+        return {"parity": read_dataset("parity", folder / "parity.json")}
+    return {}
 
 
 @pytest.mark.parametrize("probe", FORMAT)
 def test_a_change_of_format_is_no_change_of_content(probe, tmp_path):
-    """Record by record: the choice among the allowed answers is the same, and what is lost is lost in the format."""
-    rows = [{"text": f"number {n} of forty in all", "label": "even" if n % 2 == 0 else "odd"} for n in range(40)]
-    (tmp_path / "parity.json").write_text(json.dumps(rows))
-    data = {"parity": read_dataset("parity", tmp_path / "parity.json")} if probe == "labelled-text" else {}
-    settings = replace(ASKED, probes=(probe,))
+    """The choice among the allowed answers is the same, and what is lost is lost in the format: in every record, and in
+    the differences from the baseline."""
+    (where, is_lost), settings, data = FORMAT[probe], replace(ASKED, probes=(probe,)), data_for(probe, tmp_path)
 
-    def records(changed):
+    def run(changed):
         model = recalling_model(recalls_what_it_sees) if probe == "recall" else known_model(blind)
-        model = loses_format(model) if changed else model
-        return read_run(diagnose(model, settings, tmp_path / f"{changed}", data=data)).records
+        model = reader_model(by_the_text) if data else model
+        model = loses_format(model, where) if changed else model
+        return read_run(diagnose(model, settings, tmp_path / f"{changed}", data=data))
 
-    kept, lost = records(False), records(True)
-    many = [record["masks"] > MANY for record in kept]
-    assert any(many) and not all(many)
-    for before, after, is_lost in zip(kept, lost, many, strict=True):
+    kept, lost = run(False).records, run(True)
+    assert len({is_lost(record) for record in kept}) == 2
+    for before, after in zip(kept, lost.records, strict=True):
         assert after["nll_choice"] == pytest.approx(before["nll_choice"], abs=1e-4)
         more = after["nll_allowed"] - before["nll_allowed"]
-        assert more > 1 and not after["correct"] if is_lost else more == pytest.approx(0, abs=1e-5)
+        assert more > 1 and not after["correct"] if is_lost(before) else more == pytest.approx(0, abs=1e-5)
+    summary = summarise(lost)
+    entries = {condition_text(entry["condition"]): entry for entry in summary["probes"][probe]}
+    changes = []
+    for entry in (entry for entry in entries.values() if "paired" in entry):
+        paired = entry["paired"]
+        changes.append(is_lost(entry) and not is_lost(entries[condition_text(paired["baseline"])]))
+        assert paired["nll_choice"]["difference"] == pytest.approx(0, abs=1e-4)
+        more = paired["nll_allowed"]["difference"]
+        assert more > 1 if changes[-1] else more == pytest.approx(0, abs=1e-4)
+    assert any(changes) == (probe not in ("recall", "points"))  # these compare distances, at equal masks
+    if where is distant_rule:
+        score = summary["scores"]["distance_nats"]
+        assert score["choice"]["value"] == pytest.approx(0, abs=1e-4)
+        assert score["allowed"]["value"] == pytest.approx(LOST, abs=1e-3)
 
 
 # Prose
