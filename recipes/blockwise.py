@@ -28,6 +28,7 @@ from torch import Tensor
 
 from maskwise.decoding.generate import generate
 from maskwise.diffusion import Noised, blockwise, nelbo
+from maskwise.files import replace_file
 from maskwise.models.base import Model
 from maskwise.models.llada import LLaDAConfig
 from maskwise.probes.answers.order import global_arness, kendall_tau
@@ -257,7 +258,7 @@ def main() -> None:
                 (asked.out / "marginals.svg").write_text(svg)
                 (asked.out / "marginals.png").write_bytes(png)
     told = {"tokens": asked.steps * asked.batch * LENGTH, "source": source, "models": by_kind}
-    (asked.out / "blockwise.json").write_text(json.dumps(told, indent=2))
+    replace_file(asked.out / "blockwise.json", [json.dumps(told, indent=2)])
     print("\n".join(table_lines(source, by_kind)))
 
 

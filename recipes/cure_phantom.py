@@ -35,6 +35,7 @@ from torch import Tensor
 
 from exams import Sizes, recall_questions
 from maskwise.diffusion import Call, mask_agnostic_call
+from maskwise.files import replace_file
 from maskwise.models.base import Model
 from maskwise.models.opening import open as open_model
 from maskwise.probes.text import load_text
@@ -249,7 +250,7 @@ def main() -> None:
     with ProcessPoolExecutor(given.processes, mp_context=multiprocessing.get_context("spawn")) as pool:
         for job, found in zip(jobs, pool.map(run_quietly, jobs), strict=True):
             results[job.name] = found
-            (given.out / "cures.json").write_text(json.dumps(results))
+            replace_file(given.out / "cures.json", [json.dumps(results)])
     print(table(results), flush=True)
 
 

@@ -35,6 +35,7 @@ from torch import Tensor
 from corpus import ANSWER, Corpus, Mix, load_zoo_tokenizer, read_english_ids
 from exams import MASKS, Exams, recall_questions
 from maskwise.diffusion import nelbo_grid
+from maskwise.files import replace_file
 from maskwise.randomness import seed_of, torch_generator
 from maskwise.tasks.contrast import CONTRAST_TASKS, RULES, draw_contrast
 from maskwise.tasks.prompts import encode_question, opened
@@ -280,7 +281,7 @@ class Book:
         for name, (right, nats) in found.items():
             self.answers[f"{number} {name} right"] = right.numpy()
             self.answers[f"{number} {name} nats"] = nats.half().numpy()
-        (self.out / "results.json").write_text(json.dumps(self.facts))
+        replace_file(self.out / "results.json", [json.dumps(self.facts)])
         np.savez(self.out / "answers.npz", **self.answers)
 
     def table(self) -> str:

@@ -36,6 +36,7 @@ import torch
 from torch import Tensor
 
 import tune_cpu
+from maskwise.files import replace_file
 from maskwise.models.base import Model
 from maskwise.models.opening import open as open_model
 from maskwise.probes.probe import Settings as ProbeSettings
@@ -341,8 +342,8 @@ def main(given: Sequence[str] | None = None) -> None:
     text = "\n\n".join(markdown(plan, tables[f"{rate:g}"], rate) for rate in plan.rates)
     about = {"model": plan.model, "tuning": asdict(plan.tuning), "losses": plan.losses, "seeds": plan.seeds,
              "points": {name: len(values) for name, values in found[Job()].items()}}  # fmt: skip
-    (plan.out / "losses.json").write_text(json.dumps(about | {"rates": tables}, indent=1) + "\n", encoding="utf-8")
-    (plan.out / "losses.md").write_text(text + "\n", encoding="utf-8")
+    replace_file(plan.out / "losses.json", [json.dumps(about | {"rates": tables}, indent=1) + "\n"])
+    replace_file(plan.out / "losses.md", [text + "\n"])
     print(text)
 
 

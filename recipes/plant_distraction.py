@@ -37,6 +37,7 @@ import maskwise as mw
 from corpus import ANSWER, Corpus, Tokens, read_english_ids
 from corpus_recall import FORMS, WORDS_A_CALL, RecallWords
 from exams import Sizes
+from maskwise.files import replace_file
 from maskwise.models.base import Model
 from maskwise.models.batch import Batch
 from maskwise.tasks.episodes import draw, mixed
@@ -322,8 +323,8 @@ def main() -> None:
     facts = {"planted": PLANTED, "planting": asdict(planting), "plan": PLAN, "seconds": round(seconds),
              "device": torch.cuda.get_device_name() if measured.device.type == "cuda" else "CPU", "curves": curves,
              "losses": [round(loss, 4) for loss in losses[9::10]], "sha256": checksum}  # fmt: skip
-    (given.out / "training.json").write_text(json.dumps(facts, indent=1) + "\n")
-    (given.out / "README.md").write_text(card(facts))
+    replace_file(given.out / "training.json", [json.dumps(facts, indent=1) + "\n"])
+    replace_file(given.out / "README.md", [card(facts)])
     print(table(curves), flush=True)
 
 

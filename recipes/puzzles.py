@@ -24,6 +24,7 @@ from rich.progress import track
 from scipy import stats
 
 from maskwise.diffusion import Noised, blockwise
+from maskwise.files import replace_file
 from maskwise.models.base import Model
 from maskwise.models.llada import LLaDAConfig
 from maskwise.probes.answers.puzzles import solve
@@ -139,7 +140,7 @@ def main() -> None:
         for record in records_of(model, name, pace, asked.tries, asked.seed)
     ]
     closed, found = by_closed_form(records), areas(records)
-    (asked.out / "puzzles.json").write_text(json.dumps({"closed form": closed, "aup": found}, indent=2))
+    replace_file(asked.out / "puzzles.json", [json.dumps({"closed form": closed, "aup": found}, indent=2)])
     print("\n".join(table_lines(closed, found)))
 
 

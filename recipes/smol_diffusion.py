@@ -41,6 +41,7 @@ from torch import Tensor
 import maskwise as mw
 from exams import Exams, Found, place_of, table, take
 from maskwise.diffusion import blockwise_grid, linear_ce, linear_kl, nelbo_grid
+from maskwise.files import replace_file
 from maskwise.models.base import Batch, Model
 from maskwise.tasks.prompts import Encoded
 from maskwise.tasks.words import load_words, split_words
@@ -425,7 +426,7 @@ def run(options: argparse.Namespace) -> dict[str, Found]:
         if kind == "full":
             model.core.save_pretrained(state / "full" / "model")
             model.tokenizer.save_pretrained(state / "full" / "model")
-        file.write_text(json.dumps(results))
+        replace_file(file, [json.dumps(results)])
         print(table(results), flush=True)
     return results
 

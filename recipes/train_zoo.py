@@ -30,6 +30,7 @@ from pathlib import Path
 from threading import Thread
 
 from exams import table
+from maskwise.files import replace_file
 
 RECIPE = Path(__file__).parent / "train_tiny.py"
 KEPT = ("config.json", "generation_config.json", "model.safetensors", "training.json", "README.md",
@@ -130,7 +131,7 @@ def finish(runs: list[Run], work: Path, out: Path) -> None:
         if facts["final"]:
             results[run.name] = facts["final"]["exams"]
             pack(work / run.name, out / f"{run.name}.tar")
-    (out / "exams.json").write_text(json.dumps(results, indent=1))
+    replace_file(out / "exams.json", [json.dumps(results, indent=1)])
     print(table(results), flush=True)
 
 

@@ -10,6 +10,7 @@ from transformers import PreTrainedModel, Qwen2Config, Qwen2ForCausalLM
 
 import maskwise as mw
 from exams import table_by_masks
+from maskwise.files import replace_file
 
 WHAT = {
     "tiny-qwen": "An autoregressive model of the Qwen2 class, trained to predict the next token.",
@@ -75,9 +76,9 @@ def save_model(net: PreTrainedModel, tokenizer: Any, facts: dict[str, Any], fold
     tokenizer.save_pretrained(folder)
     checksum = hashlib.sha256((folder / "model.safetensors").read_bytes()).hexdigest()
     facts = facts | {"sha256": checksum}
-    (folder / "training.json").write_text(json.dumps(facts, indent=1))
+    replace_file(folder / "training.json", [json.dumps(facts, indent=1)])
     opened = mw.open(folder, dtype="float32", device="cpu")
-    (folder / "README.md").write_text(card(facts, opened))
+    replace_file(folder / "README.md", [card(facts, opened)])
 
 
 def as_qwen(net: PreTrainedModel) -> Qwen2ForCausalLM:

@@ -1,12 +1,14 @@
 """`train`: the loss as written, what is measured, whole runs of each objective, resumed runs, and refusals."""
 
 import json
+import shutil
 from dataclasses import asdict, replace
 
 import pytest
 import torch
 import torch.nn.functional as F
 from datasets import Dataset
+from safetensors.torch import load_file, save_file
 from typer.testing import CliRunner
 
 import maskwise as mw
@@ -153,6 +155,19 @@ def test_a_killed_run_goes_on_to_the_same_losses(dream_checkpoint, ar_checkpoint
     assert_same(resumed["after"], whole["after"], rel=1e-4, abs=1e-6)
     with pytest.raises(UserError, match=r"settings\.widen_share is 0.7 there and 0.4 here"):
         run_small(dream_checkpoint, text_file, tmp_path / "cut", replace(settings, widen_share=0.4))
+
+
+def test_a_run_goes_on_with_its_own_teacher_alone(dream_checkpoint, ar_checkpoint, text_file, tmp_path):
+    teacher, out = tmp_path / "teacher", tmp_path / "out"
+    shutil.copytree(ar_checkpoint, teacher)
+    settings = replace(SMALL, steps=4, save_every=1, eval_every=0, held_out=0, teacher=str(teacher))
+    with pytest.raises(KeyboardInterrupt):
+        run_small(dream_checkpoint, text_file, out, settings, callbacks=[At(2, interrupt)])
+    weights = load_file(teacher / "model.safetensors")
+    weights["model.norm.weight"][0] += 1e-3
+    save_file(weights, teacher / "model.safetensors", {"format": "pt"})
+    with pytest.raises(UserError, match="with another teacher of this name"):
+        run_small(dream_checkpoint, text_file, out, settings)
 
 
 def test_the_command_and_the_library_take_the_same_settings(checkpoint, text_file, tmp_path):

@@ -49,13 +49,14 @@ def refuse_other_run(out: Path, description: dict[str, Any]) -> None:
             )
 
 
-def refuse_other_base(out: Path, base: str) -> None:
-    """A run goes on only with the weights, the configuration and the tokenizer it began with."""
+def refuse_other_base(out: Path, base: str, part: str = "base") -> None:
+    """A run goes on only with the weights, the configuration and the tokenizer it began with; likewise its teacher."""
     stored = out / "settings.json"
     before = read_json(stored, "choose another --out") if stored.exists() else {}
-    if isinstance(before, dict) and before.get("base", base) != base:
+    if isinstance(before, dict) and before.get(part, base) != base:
+        what = "on another model" if part == "base" else "with another teacher"
         raise UserError(
-            f"{out} holds a run on another model of this name (fingerprint {before['base']} there and {base} here: "
+            f"{out} holds a run {what} of this name (fingerprint {before[part]} there and {base} here: "
             "other weights, dtype, configuration or tokenizer): choose another --out"
         )
 

@@ -50,6 +50,7 @@ class Work:
     make_trainer: Callable[[], RunTrainer]  # called once the model is trainable
     example: Sequence[int]  # ids of one, to look for where values are no longer finite
     mask_row: bool = False  # an adapter trains the mask's embedding too
+    teacher: str | None = None  # its fingerprint
 
 
 @dataclass(frozen=True)
@@ -133,7 +134,11 @@ def _run(
             refuse_links(out)
             refuse_links(out / "checkpoints")
             refuse_other_base(out, base)
-            begin(out, {"identity": identity, "base": base, "counts": counts, "versions": _versions()})
+            told = {"identity": identity, "base": base, "counts": counts, "versions": _versions()}
+            if work.teacher is not None:
+                refuse_other_base(out, work.teacher, "teacher")
+                told["teacher"] = work.teacher
+            begin(out, told)
         processes.wait_for_everyone()
         trainer = work.make_trainer()
         with torch.autocast(model.device.type, torch.bfloat16, enabled=trainer.args.bf16):  # as it is measured after

@@ -13,6 +13,7 @@ from maskwise.diffusion import Noised, SoftShape, Views, nelbo_call, soft_masks,
 from maskwise.errors import UserError
 from maskwise.files import Records
 from maskwise.models.base import Model
+from maskwise.models.fingerprint import fingerprint
 from maskwise.models.opening import open as open_model
 from maskwise.terminal import one_line
 from maskwise.training.documents import read_documents, tokenize_rows
@@ -82,7 +83,8 @@ def train(
 
         counts = {"tokens": rows.tokens, "rows": len(training), "held_out": len(held_out), "dropped": rows.dropped}
         example = training[0][0].ids.tolist()
-        return Work(counts, bool(held_out), make_trainer, example, mask_row=opened.family.native)
+        known = None if teacher is None else fingerprint(teacher)
+        return Work(counts, bool(held_out), make_trainer, example, mask_row=opened.family.native, teacher=known)
 
     place = Place(Path(out), dtype, device, tensorboard, callbacks or [], check_weights)
     return run(model, chosen, lambda: read_documents(data), prepare, place)
