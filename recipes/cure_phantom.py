@@ -2,13 +2,13 @@
 
 Every run tunes `maskwise tune --preset quick` on a phantom (plant_distraction.py), with one thing changed:
 
-- `--grid`: rate, steps, weight of the cross-entropy, most masks, both views; on one phantom of its own seed, each with
-  three seeds of tuning. The settings are chosen there by a rule stated beforehand: of those that lose less than 1 point
+- `--grid`: rate and pairs per step at about the same number of pairs; on one phantom of its own seed, each with three
+  seeds of tuning. The settings are chosen there by a rule stated beforehand: of those that lose less than 1 point
   with 2 masks (tasks, recall) and less than .05 nats of prose, the one that cuts the loss at 200 masks most.
 - otherwise the losses, all at the same rate and steps: anchored KL (the preset), CE + TV as in the paper, CE alone, TV
   alone, CE + KL, CE + JS, CE + TV with the gradient through one branch, and the control, CE without appended masks: any
-  tuning may wash out a planted adapter, and only what exceeds the control is due to the loss. CE + TV also at a third
-  of the rate.
+  tuning may wash out a planted adapter, and only what exceeds the control is due to the loss. CE + TV also at half
+  the rate.
 
 Each is examined on questions that planting and pairs have nothing to do with: the 16 tasks with 10 relevant examples
 mixed with 40 distractors (2 to 200 masks; 400 with 25 distractors), recall of 30 pairs, and the next word of prose.
@@ -51,12 +51,12 @@ from task_accuracy import answers
 
 GRID: dict[str, dict[str, Any]] = {
     "as preset": {},
-    "two thirds of the rate": {"learning_rate": 2e-3},
-    "4/3 of the rate": {"learning_rate": 4e-3},
-    "120 steps": {"steps": 120},
-    "alpha .1": {"alpha": 0.1},
-    "400 masks": {"max_masks": 400},
-    "both views, CE + TV, 1e-3": {"anchored": False, "alpha": 0.1, "learning_rate": 1e-3},
+    "640 steps, 1e-3": {"steps": 640, "learning_rate": 1e-3},
+    "320 steps of 4, 1e-3": {"steps": 320, "batch": 4, "learning_rate": 1e-3},
+    "320 steps of 4, 2e-3": {"steps": 320, "batch": 4},
+    "320 steps of 4, 3e-3": {"steps": 320, "batch": 4, "learning_rate": 3e-3},
+    "160 steps of 8, 2e-3": {"steps": 160, "batch": 8},
+    "160 steps of 8, 3e-3": {"steps": 160, "batch": 8, "learning_rate": 3e-3},
 }
 GRID_SEEDS = (10, 11, 12)
 PAPER = {"anchored": False, "alpha": 0.1}

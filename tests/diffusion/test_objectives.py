@@ -1,14 +1,18 @@
 """Objectives by their laws: exactness against enumeration, bounds on a source of known entropy, the loss as written."""
 
+import copy
 import itertools
 import math
+from dataclasses import replace
 
 import pytest
 import torch
+from peft import LoraConfig, get_peft_model
 
 from helpers.tiny import tiny_dream, tiny_llada
 from maskwise.diffusion import (
     Draw,
+    anchored_call,
     blockwise,
     draw_noise,
     last_to_first,
@@ -251,6 +255,52 @@ def test_one_branch_takes_the_gradient_of_the_first_view_alone():
     boundary = int(call.batch.offsets[len(PAIRS)])
     torch.testing.assert_close(one[:boundary], both[:boundary])
     assert torch.count_nonzero(one[boundary:]) == 0 and torch.count_nonzero(both[boundary:]) > 0
+
+
+def adapted(model):
+    """The model with an adapter that changes it, and itself before."""
+    torch.manual_seed(1)
+    before = copy.deepcopy(model)
+    model.net = get_peft_model(model.core, LoraConfig(r=2, target_modules=model.lora_targets, init_lora_weights=False))
+    return model, before
+
+
+@pytest.mark.parametrize("make", [tiny_llada, tiny_dream])
+def test_the_anchored_loss_is_ce_and_the_divergence_from_the_untuned_model_without_masks(make):
+    model, before = adapted(make())
+    views = views_of(model, alpha=0.7, beta=2.0)
+    call = anchored_call(model, model, views)
+    loss, ce, kl = model(call.batch, call.index, call.loss)
+    expected_ce = expected_kl = 0.0
+    for view in views:
+        with torch.no_grad():
+            said, anchor = (
+                one.predict([ids.tolist()], rows=[view.rows.tolist()])[0].double().log_softmax(-1)
+                for one, ids in ((model, view.first), (before, view.second))
+            )
+        allowed = torch.arange(said.shape[1]) != model.mask_id
+        said, anchor = (rows[:, allowed].log_softmax(-1) for rows in (said, anchor))
+        own = view.targets - (view.targets > model.mask_id).long()
+        expected_ce -= float((view.ce_weights * said.gather(1, own[:, None])[:, 0]).sum()) / len(views)
+        expected_kl += float((view.tv_weights * (anchor.exp() * (anchor - said)).sum(1)).sum()) / len(views)
+    assert float(ce) == pytest.approx(expected_ce, rel=1e-5)
+    assert float(kl) == pytest.approx(expected_kl, rel=1e-4)
+    assert float(loss.detach()) == pytest.approx(expected_ce + expected_kl, rel=1e-5)
+    loss.backward()
+    assert all(parameter.grad is not None for name, parameter in model.net.named_parameters() if "lora_" in name)
+
+
+def test_an_adapter_that_does_nothing_yet_is_at_its_anchor_where_no_masks_are_appended():
+    model = tiny_llada()
+    model.net = get_peft_model(model.core, LoraConfig(r=2, target_modules=model.lora_targets))
+    views = [replace(view, first=view.second) for view in views_of(model, alpha=0.0, beta=1.0)]
+    call = anchored_call(model, model, views)
+    loss, _, kl = model(call.batch, call.index, call.loss)
+    loss.backward()
+    assert float(kl) == pytest.approx(0, abs=1e-9)
+    assert all(
+        float(parameter.grad.abs().max()) < 1e-6 for parameter in model.net.parameters() if parameter.grad is not None
+    )
 
 
 def test_visible_padding_changes_lengths_and_nothing_else():

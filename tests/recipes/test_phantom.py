@@ -4,12 +4,14 @@ import json
 import math
 import random
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
 
 import cure_phantom
+import maskwise as mw
 import plant_distraction as planting
 import quick_pairs
 from corpus import Corpus, load_zoo_tokenizer
@@ -17,7 +19,7 @@ from helpers.tiny import tiny_llada
 from maskwise.tasks.words import load_words, split_words
 from maskwise.training.dataset import NoisedPairs
 from maskwise.training.pairs import Pair
-from maskwise.training.settings import PRESET_PAIRS, settings_from
+from maskwise.training.settings import PRESET_PAIRS, check, settings_from
 
 
 def test_examples_kept_follow_the_plan_and_never_end():
@@ -66,14 +68,13 @@ def test_of_its_candidates_the_one_that_truncation_changes_most_is_taken():
 def test_the_shipped_pairs_share_no_form_and_no_test_word_with_exams_or_planting():
     content = PRESET_PAIRS["quick"].read_text(encoding="utf-8")
     pairs = [json.loads(line) for line in content.splitlines()]
-    assert len(content) < 1_000_000 and len(pairs) == quick_pairs.COUNT
-    in_context = [pair for pair in pairs if re.search(r"^(Word:|Shelf)", pair["prompt"])]
-    assert len(in_context) == 3 * len(pairs) // 4
+    in_context = [pair for pair in pairs if pair["prompt"].startswith("Word:")]
+    assert len(content) < 1_000_000 and len(pairs) - len(in_context) == quick_pairs.PASSAGES < len(in_context)
     tested = {word.casefold() for listed in split_words(load_words())[1].values() for word in listed}
     for pair in in_context:
         text = pair["prompt"] + pair["answer"]
         assert not re.search(r"Options:|Answer:|Key:|Value:|Name:|Pair:|Entry:|\(A\)", text)
-        shown = re.findall(r"(?:Word: |Shelf | holds )(\S+?)\.?(?:\n| holds|$)", text)
+        shown = re.findall(r"Word: (\S+)\n", text)
         assert shown and not tested & {word.casefold() for word in shown}
 
 
@@ -84,6 +85,12 @@ def test_the_label_can_be_found_in_the_document_and_the_word_cannot():
         *told, asked = pair["prompt"].split("Word: ")[1:]
         assert pair["answer"][0] in {line.split("[")[1][0] for line in told}
         assert asked.split("\n")[0] not in {line.split("\n")[0] for line in told}
+
+
+def test_the_shipped_labels_are_answered_from_the_document_and_not_from_its_last_line():
+    pairs = [json.loads(line) for line in PRESET_PAIRS["quick"].read_text(encoding="utf-8").splitlines()]
+    some = [pair for pair in pairs if pair["prompt"].startswith("Word:")][:24]
+    assert quick_pairs.that_need_the_context(mw.open(quick_pairs.MODEL, "float32", "cpu"), some) == some
 
 
 # The losses
@@ -101,17 +108,17 @@ def test_divergences_agree_with_their_definitions():
 
 
 def test_the_control_sees_the_same_noise_without_appended_masks():
-    pairs, settings = [Pair((5, 6, 7), (8, 9, 10))], settings_from("quick", {})
+    pairs, settings = [Pair((5, 6, 7), (8, 9, 10))], settings_from("paper-base", {"curriculum": 0})
     masked, bare = (make(pairs, settings, 1, 1).views(0, 0) for make in (NoisedPairs, cure_phantom.WithoutMasks))
     assert len(bare.first) == len(bare.second) == 6 < len(masked.first)
     assert torch.equal(bare.first, masked.first[:6]) and torch.equal(bare.rows, masked.rows)
 
 
-@pytest.mark.parametrize("variant", cure_phantom.GRID)
-def test_the_grid_changes_what_it_says(variant, tmp_path):
-    (tmp_path / "training.json").write_text('{"planting": {"seed": 4}}')
-    found = cure_phantom.settings_of(cure_phantom.Job(tmp_path, variant, tmp_path, grid=True, toy=False))
+@pytest.mark.parametrize("grid", [True, False])
+def test_each_run_changes_what_it_says(grid, tmp_path):
     preset = settings_from("quick", {})
-    assert found.seed == 4 and found.steps == preset.steps
-    for name, value in cure_phantom.GRID[variant].items():
-        assert getattr(found, name) == (value * preset.learning_rate if name == "learning_rate" else value)
+    for variant, changes in (cure_phantom.GRID if grid else cure_phantom.LOSSES).items():
+        job = cure_phantom.Job(tmp_path, variant, tmp_path, seed=4, grid=grid, toy=False)
+        expected = replace(preset, **changes, seed=4, save_every=10**6, eval_every=0, held_out=0)
+        assert cure_phantom.settings_of(job) == expected
+        assert check(expected) == expected

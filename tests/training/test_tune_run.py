@@ -362,6 +362,7 @@ def test_bfloat16_is_close_and_other_objectives_are_not_the_same(checkpoint, pai
         "pad": {"pad_eos": True},
         "one": {"one_branch": True},
         "ce": {"beta": 0.0},
+        "anchored": {"anchored": True, "alpha": 0.0},
     }
     for name, change in variants.items():
         settings = replace(SMALL, steps=2, eval_every=0, warmup=0, **change)
@@ -371,6 +372,7 @@ def test_bfloat16_is_close_and_other_objectives_are_not_the_same(checkpoint, pai
     assert losses["pad"][0] != pytest.approx(first, rel=1e-4)
     assert losses["one"][0] == pytest.approx(first, rel=1e-5) and losses["one"][1] != pytest.approx(second, rel=1e-6)
     assert losses["ce"][0] < first
+    assert 0 < losses["anchored"][0] < 0.1 * first  # only masks move it from where it is anchored
 
 
 def test_before_and_after_are_measured_in_one_precision(checkpoint, pairs_file, tmp_path):

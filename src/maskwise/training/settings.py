@@ -94,10 +94,10 @@ PRESETS = {
     "quick": TuneSettings(
         anchored=True,
         alpha=0.0,
-        steps=160,
-        batch=8,
+        steps=600,
+        batch=2,
         accumulation=1,
-        learning_rate=3e-3,
+        learning_rate=2e-3,
         warmup=10,
         decay="linear",
         context=900,
