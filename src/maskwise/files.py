@@ -150,6 +150,14 @@ def refuse_occupied(out: Path) -> None:
         raise UserError(f"{out} is not empty: choose another --out")
 
 
+def refuse_unwritable(out: Path | None) -> None:
+    """A file for results must be new, in a folder that is there."""
+    if out is not None and (out.exists() or out.is_symlink()):
+        raise UserError(f"{out} exists already: choose another file, or remove it")
+    if out is not None and not out.absolute().parent.is_dir():
+        raise UserError(f"there is no folder {out.parent}: make it, or name another --out")
+
+
 def is_plain_name(name: str) -> bool:
     """Whether a name that a file gives is that of a file in the same folder, and leads nowhere else."""
     return name not in ("", ".", "..") and not set(name) & {"/", "\\", "\0"} and len(name.encode()) <= 255

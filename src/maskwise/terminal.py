@@ -33,6 +33,11 @@ def safe_json(written: str) -> str:
     return _OBEYED.sub(lambda found: f"\\u{ord(found[0]):04x}", written)
 
 
+def counted(number: int, noun: str, plural: str | None = None) -> str:
+    """1 pass, 2 passes: a number with its noun."""
+    return f"{number:,} {noun if number == 1 else plural or noun + 's'}"
+
+
 class SafeConsole(Console):
     """rich's console, which writes the control characters in a text as they are, with them escaped."""
 

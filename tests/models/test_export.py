@@ -72,8 +72,9 @@ def test_what_a_killed_export_left_does_not_open_and_the_next_one_is_whole(tmp_p
     left = tmp_path / "merged.partial"
     left.mkdir()
     (left / "model-00001-of-00009.safetensors").write_bytes(b"half")
+    names = [file.name for file in (tmp_path / "base").iterdir()]
     out = export(tmp_path / "base", tmp_path / "merged", adapter)
-    assert not left.exists() and {f.name for f in out.iterdir()} == {f.name for f in (tmp_path / "base").iterdir()}
+    assert not left.exists() and {f.name for f in out.iterdir()} == {*names, "README.md"}
 
 
 def test_bfloat16_is_rounded_once(tmp_path):
@@ -111,9 +112,8 @@ def test_the_command_copies_tokenizer_files_and_leaves_other_weights_behind(tmp_
     result = CliRunner().invoke(app, [str(a) for a in [*arguments, "--json"]])
     assert result.exit_code == 0, result.output
     assert json.loads(result.stdout)["out"] == str(tmp_path / "merged")
-    assert sorted(f.name for f in (tmp_path / "merged").iterdir()) == sorted(
-        f.name for f in base.iterdir() if f.name != "pytorch_model.bin"
-    )
+    copied = {f.name for f in base.iterdir() if f.name != "pytorch_model.bin"}
+    assert {f.name for f in (tmp_path / "merged").iterdir()} == copied | {"README.md"}
     again = CliRunner().invoke(app, [str(a) for a in arguments])
     assert again.exit_code == 2 and "is not empty" in again.stderr
 
@@ -143,3 +143,18 @@ def test_what_cannot_be_merged_is_refused_and_nothing_is_written(tmp_path):
     with pytest.raises(mw.UserError, match="name one with --adapter"):
         export(base, out)
     assert not out.exists()
+
+
+def test_the_card_tells_of_the_merge_and_of_no_folder_of_this_machine(tmp_path):
+    """The base's licence and card, under ours; what it says of code is left alone."""
+    llada_net().save_pretrained(tmp_path / "my-base")
+    base_card = "---\nlicense: mit\nlanguage: en\n---\n# My base\n\n```\n# a comment\n```\n"
+    (tmp_path / "my-base" / "README.md").write_text(base_card)
+    adapter = adapt(llada_net(), tmp_path / "my-adapter")
+    (adapter / "README.md").unlink(missing_ok=True)
+    card = (export(tmp_path / "my-base", tmp_path / "merged", adapter) / "README.md").read_text()
+    assert card.startswith("---\nlicense: mit\n") and "# my-base, merged\n" in card
+    assert "`my-base` with the LoRA adapter `my-adapter` merged" in card and str(tmp_path) not in card
+    assert "### My base" in card and "\n# a comment" in card
+    embedded = (export("tiny-llada+ma", tmp_path / "ma") / "README.md").read_text()
+    assert "license: apache-2.0" in embedded and "`tiny-llada+ma` with the LoRA adapter `tiny-llada+ma`" in embedded

@@ -201,7 +201,7 @@ def test_the_command_and_the_library_take_the_same_settings(checkpoint, text_fil
 @pytest.mark.parametrize(
     ("changes", "reason"),
     [
-        ({"objective": "next"}, "unknown objective 'next': use nelbo, blockwise, soft-mask"),
+        ({"objective": "next"}, "unknown objective 'next': choose one of nelbo, blockwise, soft-mask"),
         ({"schedule": "log"}, "unknown schedule"),
         ({"rows": "both"}, "unknown rows"),
         ({"widen": (4, 1)}, "widen is 4,1"),

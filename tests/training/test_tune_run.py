@@ -28,7 +28,8 @@ from maskwise.training.evaluation import held_out_views
 from maskwise.training.folder import complete_checkpoints, damage_of, newest_whole, vouch
 from maskwise.training.pairs import Pair, read_data_file, tokenize_pairs
 from maskwise.training.run import split
-from maskwise.training.tune import tune
+from maskwise.training.settings import PRESETS, TuneSettings, check_reporters
+from maskwise.training.tune import cost_line, tune
 
 
 @pytest.fixture(scope="module")
@@ -56,6 +57,45 @@ def test_a_run_leaves_an_adapter_its_settings_and_its_measures(whole, checkpoint
     tuned, plain = mw.open(checkpoint, adapter=out), mw.open(checkpoint)
     question = ([[5, 6, 7, tuned.mask_id]], [[3]])
     assert (tuned.predict(*question)[0] - plain.predict(*question)[0]).nan_to_num().abs().max() > 1e-3
+
+
+def test_the_card_is_ours_and_says_how_to_load_it(whole, checkpoint):
+    """Base, data, settings, measures; with PEFT alone it gives what `mw.open` gives; no path of this machine."""
+    out, result = whole
+    card = (out / "README.md").read_text()
+    stored = json.loads((out / "settings.json").read_text())["identity"]["data"]
+    measured = f"| {result['before']['ce']:.4f} | {result['after']['ce']:.4f} |"
+    told = [f"LoRA adapter (rank 2) of `{checkpoint.name}`", "`pairs.jsonl`", stored["sha256"], "20 pairs", measured]
+    for said in (*told, "| learning rate | 0.01 |"):
+        assert said in card
+    assert str(checkpoint.parent) not in card and str(out.parent) not in card
+    code = card.split("With PEFT alone:")[1].split("```python\n")[1].split("```")[0]
+    code = code.replace(f'"{checkpoint.name}"', f'"{checkpoint}", dtype="float32"').replace("FOLDER", f'"{out}"')
+    found: dict = {}
+    exec(code, found)
+    ids = [5, 6, 7, 9]
+    ours = mw.open(checkpoint, adapter=out, device="cpu").predict([ids], [[3]])[0][0]
+    theirs = found["net"].eval()(input_ids=torch.tensor([ids])).logits[0, 3]
+    keep = ours.isfinite()
+    assert_same(theirs[keep], ours[keep], abs=1e-4)
+
+
+def test_the_papers_steps_on_few_pairs_are_announced_with_their_cost():
+    pair = Pair((1,) * 60, (2,) * 40)
+    line = cost_line([pair] * 8, TuneSettings())
+    assert "paper's 930 steps of 129 pairs: each of the 8 pairs is seen 14,996 times" in line
+    assert f"about {2 * 930 * 129 * 400 / 1e6:.0f} million tokens" in line
+    assert cost_line([pair] * 8, PRESETS["quick"]) is None and cost_line([pair] * 5000, TuneSettings()) is None
+
+
+def test_reports_go_where_they_are_asked_to(checkpoint, pairs_file, tmp_path):
+    settings = replace(SMALL, steps=1, eval_every=0, held_out=0)
+    tune(str(checkpoint), pairs_file, tmp_path / "a", settings, device="cpu", report_to="none")
+    tune(str(checkpoint), pairs_file, tmp_path / "b", settings, device="cpu", report_to=["tensorboard"])
+    assert not (tmp_path / "a" / "logs").exists() and any((tmp_path / "b" / "logs").iterdir())
+    with pytest.raises(UserError, match="mlflow is not installed: pip install mlflow"):
+        tune(str(checkpoint), pairs_file, tmp_path / "c", settings, report_to="tensorboard,mlflow")
+    assert check_reporters(None) is None and check_reporters("none") == ()
 
 
 def test_pairs_may_be_a_list_or_a_dataset_and_the_model_an_open_one(whole, checkpoint, pairs_file, tmp_path):

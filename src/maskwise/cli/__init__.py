@@ -8,8 +8,9 @@ import typer.core
 from maskwise import __version__
 from maskwise.cli.checkpoints import convert, export, models, verify
 from maskwise.cli.decoding import generate, score
+from maskwise.cli.fields import with_kinds
 from maskwise.cli.measuring import ListsProbes, compare, cures, diagnose, report, toy
-from maskwise.cli.renamed import CommandWithOldNames
+from maskwise.cli.renamed import CommandWithOldNames, in_words
 from maskwise.cli.training import train, tune
 from maskwise.errors import UserError
 from maskwise.interrupts import was_interrupted
@@ -29,7 +30,7 @@ class _Commands(typer.core.TyperGroup):
             raise typer.Exit(2) from None
         except Misuse as problem:
             where = (problem.ctx or ctx).command_path
-            typer.echo(f"maskwise: {one_line(problem.format_message())} (see {where} --help)", err=True)
+            typer.echo(f"maskwise: {one_line(in_words(problem.format_message()))} (see {where} --help)", err=True)
             raise typer.Exit(2) from None
         except BaseException as problem:
             if not was_interrupted(problem):
@@ -43,12 +44,11 @@ app = typer.Typer(
     cls=_Commands,
     help="Diagnose, tune and decode masked diffusion language models.",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
 for command in (models, convert, verify, diagnose, report, generate, score, compare, export, train, tune, toy, cures):
-    app.command(cls=ListsProbes if command is diagnose else CommandWithOldNames)(command)
+    app.command(cls=ListsProbes if command is diagnose else CommandWithOldNames)(with_kinds(command))
 
 
 def _version(asked: bool) -> None:

@@ -6,6 +6,7 @@ from typing import Annotated, Any
 import typer
 
 from maskwise.cli.common import Device, Json, echo, print_json, print_table
+from maskwise.cli.early import check_models
 from maskwise.terminal import one_line
 
 
@@ -21,17 +22,24 @@ def models(
     from rich.table import Column, Table
     from rich.text import Text
 
-    short = [Column(head, no_wrap=True) for head in ("kind", "size", "context", "mask id")]
-    table = Table(Column("model", overflow="fold", min_width=26), *short, "attention", box=None)
+    # 80 columns hold the longest published name whole, so that it can be copied.
+    table = Table(Column("model", overflow="fold", max_width=40), box=None, padding=(0, 1, 0, 0), pad_edge=False)
+    table.add_column("kind", no_wrap=True)
+    for head in ("size", "context", "mask id"):
+        table.add_column(head, justify="right", no_wrap=True)
+    table.add_column("shift", no_wrap=True)
     for entry in entries:
         mask = "-" if entry["mask_id"] is None else str(entry["mask_id"])
         count = entry["parameters"]
         size = f"{count / 1e9:.1f} B" if count >= 1e9 else f"{count / 1e6:.1f} M"
         told = one_line(entry["name"]) + (" (planted)" if entry.get("planted") else "")
-        table.add_row(Text(told), entry["kind"], size, str(entry["window"]), mask, _attention(entry))
+        shift = "yes" if entry["shift"] else "no"
+        table.add_row(Text(told), entry["kind"], size, str(entry["window"]), mask, shift)
     print_table(table)
     if name:
-        echo(f"adapters go on: {one_line(entries[0]['lora_targets'])}")
+        echo(f"{_attention(entries[0])}; adapters go on: {one_line(entries[0]['lora_targets'])}")
+    else:
+        echo("ar is autoregressive, with causal attention; the others are masked, with bidirectional attention.")
 
 
 def _attention(entry: dict[str, Any]) -> str:
@@ -49,6 +57,7 @@ def convert(
     json: Json = False,
 ) -> None:
     """Turn an autoregressive checkpoint into a masked diffusion one (to be trained further)."""
+    check_models([source])
     from maskwise.models.catalog import describe_checkpoint
     from maskwise.models.convert import convert as convert_checkpoint
 
@@ -66,6 +75,7 @@ def verify(
     json: Json = False,
 ) -> None:
     """Compare our classes with the checkpoint's own code. This runs that code: only for checkpoints you trust."""
+    check_models([model], None, dtype)
     from maskwise.models.verify import verify as verify_checkpoint
 
     def warn(folder: Path, elsewhere: list[str]) -> None:
@@ -87,6 +97,7 @@ def export(
     json: Json = False,
 ) -> None:
     """Merge an adapter into its checkpoint, in the original's own files, names and configuration."""
+    check_models([model], adapter)
     from maskwise.models.export import export as export_checkpoint
 
     folder = export_checkpoint(model, out, adapter)

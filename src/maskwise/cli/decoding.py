@@ -19,11 +19,12 @@ from maskwise.cli.common import (
     echo,
     print_json,
 )
+from maskwise.cli.early import check_choice, check_models
 from maskwise.cli.fields import Spelling, takes_fields
 from maskwise.decoding.options import DecodingOptions
 from maskwise.decoding.strategies import STRATEGIES, parse_parameters, strategy_named_by
 from maskwise.errors import UserError
-from maskwise.files import partial_of
+from maskwise.files import partial_of, read_records, refuse_unwritable
 from maskwise.terminal import open_console
 
 SPELLED = {
@@ -42,7 +43,7 @@ def generate(
     options: Any = None,
     knob: Annotated[list[str] | None, typer.Option(hidden=True)] = None,
     divergence: Annotated[bool, typer.Option("--divergence", help="Decode exactly too, and compare.")] = False,
-    batch: Annotated[int, typer.Option(help="Prompts at a time.")] = 8,
+    batch: Annotated[int, typer.Option(min=1, help="Prompts at a time.")] = 8,
     seed: Annotated[int, typer.Option(min=0, max=LARGEST_SEED, help="Seed of the random numbers.")] = 0,
     out: Annotated[Path | None, typer.Option(help="A .jsonl file for the traces, written whole.")] = None,
     plain: Annotated[bool, typer.Option("--plain", help="Only the new text, at the end.")] = False,
@@ -58,13 +59,21 @@ def generate(
         raise UserError(f'{model!r} reads like a prompt: name the model first, like maskwise generate tiny-llada "..."')
     if knob:
         echo("maskwise: --knob is now called --parameter", err=True)
-    chosen = decoding_options(options, knob or [])  # checked before torch is imported
-
-    from maskwise.cli.generating import generate_all
+    chosen = decoding_options(options, knob or [])
+    check_models([model], adapter, dtype)
+    refuse_unwritable(out)
     from maskwise.cli.prompt_files import gather_prompts
-    from maskwise.models.opening import open as open_model
 
     prompts = gather_prompts(prompt, file, sys.stdin)
+    if chosen.cache != "none" and chosen.block is None:
+        echo(
+            f"maskwise: --cache {chosen.cache} without --block: one block, so the cache holds the prompt alone and is "
+            "refreshed once; --block 32 decodes block by block", err=True,
+        )  # fmt: skip
+
+    from maskwise.cli.generating import generate_all
+    from maskwise.models.opening import open as open_model
+
     opened = open_model(model, dtype=dtype, device=device, adapter=adapter, check_weights=check_weights)
     if compile:
         opened.compile_layers()
@@ -96,8 +105,8 @@ def score(
     model: ModelName,
     data: Annotated[Path, typer.Option(help="A .jsonl file; each line has prompt and answer.")],
     method: Annotated[str, typer.Option(help="auto, monte-carlo, exact or chain (another quantity).")] = "auto",
-    samples: Annotated[int, typer.Option(help="Draws of the Monte Carlo estimate.")] = 128,
-    masks: Annotated[int, typer.Option(help="Masks after the answer.")] = 0,
+    samples: Annotated[int, typer.Option(min=1, help="Draws of the Monte Carlo estimate.")] = 128,
+    masks: Annotated[int, typer.Option(min=0, help="Masks after the answer.")] = 0,
     seed: Annotated[int, typer.Option(min=0, max=LARGEST_SEED, help="Draws the masked sets.")] = 0,
     dtype: Dtype = "auto",
     device: Device = None,
@@ -107,11 +116,12 @@ def score(
     json: Json = False,
 ) -> None:
     """Say how likely given answers are, in nats; every line states the estimator and the forward passes it took."""
+    check_models([model], adapter, dtype)
+    check_choice("method", method, ("auto", "monte-carlo", "exact", "chain"))
+    records = read_records(data, {"prompt", "answer"})
     from maskwise.cli.generating import score_all
-    from maskwise.cli.prompt_files import read_records
     from maskwise.models.opening import open as open_model
 
-    records = read_records(data, {"prompt", "answer"})
     opened = open_model(model, dtype=dtype, device=device, adapter=adapter, check_weights=check_weights)
     if compile:
         opened.compile_layers()
@@ -120,6 +130,15 @@ def score(
         lines = [record | asdict(one) for record, one in zip(records, found, strict=True)]
         settings = {"method": method, "samples": samples, "masks": masks, "seed": seed}
         return print_json({"model": model, "settings": settings, "scores": lines})
+    echo(f"{'log-likelihood':>14}  {'tokens':>6}  {'estimator':11}  {'passes':>6}  {'masks':>5}  answer")
     for record, one in zip(records, found, strict=True):
-        estimate = f"{one.log_likelihood:12.4f}  {one.method:11}  {one.forwards:4} passes"
-        echo(f"{estimate}  {record['answer']!r}  with {one.masks} masks after it")
+        numbers = f"{one.log_likelihood:14.4f}  {one.tokens:6}  {one.method:11}  {one.forwards:6}  {one.masks:5}"
+        echo(f"{numbers}  {shortened(repr(record['answer']), 26)}")
+    total, tokens = sum(one.log_likelihood for one in found), sum(one.tokens for one in found)
+    passes = sum(one.forwards for one in found)
+    echo(f"{total:14.4f}  {tokens:6}  {'total':11}  {passes:6}  {'':5}  {total / tokens:.4f} nats per token")
+
+
+def shortened(text: str, longest: int) -> str:
+    """--json has it whole."""
+    return text if len(text) <= longest else text[: longest - 1] + "…"

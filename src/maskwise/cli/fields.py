@@ -4,9 +4,11 @@ import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import Field, dataclass, fields
 from functools import wraps
-from typing import Annotated, Any, get_type_hints
+from pathlib import Path
+from typing import Annotated, Any, get_args, get_type_hints
 
 import typer
+import typer.models
 
 
 @dataclass(frozen=True)
@@ -62,3 +64,14 @@ def _parameter(field: "Field[Any]", type: Any, spelling: Spelling | None) -> ins
     return inspect.Parameter(
         field.name, inspect.Parameter.POSITIONAL_OR_KEYWORD, default=default, annotation=annotation
     )
+
+
+def with_kinds(command: Callable[..., None]) -> Callable[..., None]:
+    """The command with what each option's value is, in words, for the help; a flag takes none."""
+    kinds = {int: "number", float: "number", str: "text", Path: "path"}
+    for parameter in inspect.signature(command, eval_str=True).parameters.values():
+        kind, option = get_args(parameter.annotation)[:2]
+        found = [kinds[one] for one in kinds if one in (kind, *get_args(kind), *sum(map(get_args, get_args(kind)), ()))]
+        if found and not isinstance(option, typer.models.ArgumentInfo):
+            option.metavar = option.metavar or f"<{found[0]}>"
+    return command

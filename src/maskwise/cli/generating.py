@@ -17,7 +17,7 @@ from maskwise.decoding.prompts import Prompt, encode_prompts, has_chat_template
 from maskwise.decoding.request import check_prompts, end_tokens
 from maskwise.decoding.score import score
 from maskwise.errors import UserError
-from maskwise.files import open_own, partial_of, to_json
+from maskwise.files import open_own, partial_of, refuse_unwritable, to_json
 from maskwise.models.base import Model
 from maskwise.progress import progress_bar
 from maskwise.randomness import number_repeats, torch_generator
@@ -39,10 +39,7 @@ def generate_all(
         raise UserError("divergence compares greedy decoding with a cache or a window with exact decoding: choose one")
     if batch < 1:
         raise UserError(f"batch {batch} holds no prompt: give 1 or more")
-    if out is not None and (out.exists() or out.is_symlink()):
-        raise UserError(f"{out} exists already: choose another file, or remove it")
-    if out is not None and not out.absolute().parent.is_dir():
-        raise UserError(f"there is no folder {out.parent}: make it, or name another --out")
+    refuse_unwritable(out)
     if model.tokenizer is None:
         raise UserError(f"{model.name or model.kind} has no tokenizer, so it reads no text")
     partial = None if out is None else partial_of(out)

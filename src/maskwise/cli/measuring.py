@@ -20,6 +20,7 @@ from maskwise.cli.common import (
     print_table,
     whole_numbers,
 )
+from maskwise.cli.early import check_models
 from maskwise.cli.renamed import CommandWithOldNames
 from maskwise.errors import UserError
 from maskwise.terminal import one_line
@@ -103,15 +104,17 @@ def diagnose(
     preset: Preset = "quick" if quick else "full" if full else "paper" if paper else "default"
     wanted = chosen_settings(preset, probes, points, whole_numbers(relevant), distractors, precision, seed, chat)
 
-    from maskwise.models.locations import locate_checkpoint
-    from maskwise.models.opening import open as open_model
+    check_models(names, adapter, dtype)
     from maskwise.probes.text import load_text
-    from maskwise.runs.diagnose import diagnose as run_probes
-    from maskwise.runs.runner import join_crew, own_device
     from maskwise.tasks.datasets import read_datasets
     from maskwise.tasks.words import load_words
 
     listed, prose, sets = load_words(words), load_text(text), read_datasets(data or [])
+    from maskwise.models.locations import locate_checkpoint
+    from maskwise.models.opening import open as open_model
+    from maskwise.runs.diagnose import diagnose as run_probes
+    from maskwise.runs.runner import join_crew, own_device
+
     for name in names:  # a mistyped one is refused before the others are asked
         locate_checkpoint(name)
     folders = []
@@ -143,6 +146,9 @@ def report(
     json: Json = False,
 ) -> None:
     """Draw the report again from run folders alone; several runs are laid side by side."""
+    for folder in folders:
+        if not (folder / "manifest.json").exists():
+            raise UserError(f"{folder} is not a run folder: it has no readable manifest.json")
     from maskwise.report.page import home_of, write_page
     from maskwise.report.readings import read_all
     from maskwise.report.terminal import print_summary
@@ -172,6 +178,7 @@ def compare(
     """Did tuning help, and what did it cost? The same questions to each model, and what changed from the first."""
     if len(names) < 2:
         raise UserError("name at least two models or run folders to compare")
+    check_models([name for name in names if not (Path(name) / "manifest.json").exists()], None, dtype)
     from maskwise.experiments import compare as comparison
     from maskwise.runs import settings as presets
     from maskwise.runs.runner import join_crew, own_device
@@ -230,6 +237,7 @@ def cures(
     """Compare mitigations of the sensitivity to masks: accuracy at 200 masks, tokens per forward pass, training."""
     if points is not None and points < 1:
         raise UserError(f"--points must be at least 1, not {points}")
+    check_models([model], adapter, dtype)
     from maskwise.experiments.mitigations import cures as compare_cures
     from maskwise.report.mitigations import cures_result
     from maskwise.report.results import make_folder, write_result

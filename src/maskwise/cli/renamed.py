@@ -1,5 +1,6 @@
 """Options that have another name now: the old spelling works for one version, with one line on standard error."""
 
+import re
 from typing import Any
 
 import typer
@@ -13,8 +14,25 @@ RENAMED_OPTIONS = {
 }
 
 
+RANGES = (
+    (r"(\d+)<=x<=9223372036854775807", r"\1 or more"),
+    (r"\bx>=(\d+)", r"\1 or more"),
+    (r"(\d+)<=x<=(\d+)", r"\1 to \2"),
+)
+
+
+def in_words(text: str) -> str:
+    """A help text or message with ranges such as x>=1 as people say them."""
+    for pattern, words in RANGES:
+        text = re.sub(pattern, words, text)
+    return text
+
+
 class CommandWithOldNames(typer.core.TyperCommand):
-    """A command that still reads the old spellings of its options."""
+    """A command that still reads the old spellings of its options, and whose help says ranges in words."""
+
+    def get_help(self, ctx: Any) -> str:
+        return in_words(super().get_help(ctx))
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         renamed = RENAMED_OPTIONS.get(self.name or "", {})

@@ -6,6 +6,7 @@ from typing import Annotated, Any
 import typer
 
 from maskwise.cli.common import LARGEST_SEED, CheckWeights, Dtype, Json, ModelName, echo, print_json, whole_numbers
+from maskwise.cli.early import check_data, check_models
 
 # What both commands take.
 Steps = Annotated[int | None, typer.Option(help="Optimiser steps.")]
@@ -28,6 +29,10 @@ EvalEvery = Annotated[int | None, typer.Option(help="Steps between evaluations; 
 Few = Annotated[int | None, typer.Option(help="Masks appended at evaluation: few...")]
 Many = Annotated[int | None, typer.Option(help="... and many.")]
 Tensorboard = Annotated[bool | None, typer.Option("--tensorboard/--no-tensorboard", help="Write OUT/logs.")]
+ReportTo = Annotated[
+    str | None,
+    typer.Option(help="wandb, tensorboard, mlflow, separated by commas, or none; TensorBoard if not given and there."),
+]
 TrainingDevice = Annotated[str | None, typer.Option(help="cpu or cuda.")]
 
 
@@ -71,13 +76,14 @@ def train(
     many: Many = None,
     seed: Annotated[int | None, typer.Option(min=0, max=LARGEST_SEED, help="Draws order and noise.")] = None,
     tensorboard: Tensorboard = None,
+    report_to: ReportTo = None,
     dtype: Dtype = "auto",
     device: TrainingDevice = None,
     check_weights: CheckWeights = True,
     json: Json = False,
 ) -> None:
     """Train a masked diffusion model on documents. Run again, it resumes where it stopped."""
-    from maskwise.training.settings import train_settings
+    from maskwise.training.settings import check_reporters, train_settings
 
     changes = {
         "objective": objective, "schedule": schedule, "weighted": weighted, "block": block, "soft_share": soft_share,
@@ -90,12 +96,17 @@ def train(
         "held_out": held_out, "few": few, "many": many, "seed": seed,
     }  # fmt: skip
     settings = train_settings(changes)
+    check_models([model], None, dtype)
+    check_data(data)
+    check_reporters(report_to)
     from maskwise.training.run import is_main_process
     from maskwise.training.train import summary_lines
     from maskwise.training.train import train as run_training
 
     finished = (out / "result.json").exists()
-    result = run_training(model, data, out, settings, dtype, device, tensorboard, check_weights=check_weights)
+    result = run_training(
+        model, data, out, settings, dtype, device, tensorboard, check_weights=check_weights, report_to=report_to
+    )
     if is_main_process():
         _show(result, summary_lines(result), finished, json)
 
@@ -141,6 +152,7 @@ def tune(
     many: Many = None,
     seed: Annotated[int | None, typer.Option(min=0, max=LARGEST_SEED, help="Draws order, noise, mask counts.")] = None,
     tensorboard: Tensorboard = None,
+    report_to: ReportTo = None,
     dtype: Dtype = "auto",
     device: TrainingDevice = None,
     check_weights: CheckWeights = True,
@@ -148,7 +160,7 @@ def tune(
 ) -> None:
     """Tune a model to ignore appended masks (mask-agnostic loss, LoRA). Run again, it resumes where it stopped."""
     from maskwise.errors import UserError
-    from maskwise.training.settings import PRESET_PAIRS, settings_from
+    from maskwise.training.settings import PRESET_PAIRS, check_reporters, settings_from
 
     changes = {
         "alpha": alpha, "beta": beta, "one_branch": one_branch, "anchored": anchored, "steps": steps, "batch": batch,
@@ -163,13 +175,18 @@ def tune(
     data = data or PRESET_PAIRS.get(preset)
     if data is None:
         raise UserError("there is nothing to tune on: give --data FILE, or --preset quick, which brings its own pairs")
+    check_models([model], None, dtype)
+    check_data(data)
+    check_reporters(report_to)
     out = out or Path("runs") / f"{Path(model).name}-tuned"
     from maskwise.training.run import is_main_process
     from maskwise.training.tune import summary_lines
     from maskwise.training.tune import tune as run_tuning
 
     finished = (out / "result.json").exists()
-    result = run_tuning(model, data, out, settings, dtype, device, tensorboard, check_weights=check_weights)
+    result = run_tuning(
+        model, data, out, settings, dtype, device, tensorboard, check_weights=check_weights, report_to=report_to
+    )
     if is_main_process():
         _show(result, summary_lines(result), finished, json)
 

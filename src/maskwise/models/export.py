@@ -16,8 +16,9 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from maskwise.errors import UserError
-from maskwise.files import only_user_of, refuse_occupied
+from maskwise.files import only_user_of, refuse_occupied, replace_file
 from maskwise.models.adapters import trained_rows
+from maskwise.models.cards import merged_card
 from maskwise.models.configuration import read_settings
 from maskwise.models.gguf_llama import gguf_in
 from maskwise.models.locations import locate_checkpoint
@@ -75,6 +76,7 @@ def export(source: str | Path, out: str | Path, adapter: str | Path | None = Non
                 _write_merged(folder / name, aside / name, changes, rows)
             for file in beside_the_weights(folder):
                 shutil.copyfile(file, aside / file.name)
+            replace_file(aside / "README.md", [merged_card(str(source), list(adapters), folder)])
             aside.replace(out)
     except (OSError, SafetensorError) as problem:
         reason = getattr(problem, "strerror", None) or problem

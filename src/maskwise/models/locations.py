@@ -10,6 +10,8 @@ from typing import Any
 
 from maskwise.errors import UserError
 from maskwise.files import read_json
+from maskwise.models.families import FAMILIES
+from maskwise.nearest import nearest
 from maskwise.terminal import one_line
 
 ZOO = Path(__file__).parent / "zoo"
@@ -76,10 +78,26 @@ def _folder_of(name: str, named_by: str) -> Path:
         raise UserError(f"{name} is a file: give the folder of a checkpoint")
     if is_hub_name(name):
         return _from_hub(name, named_by)
+    raise _no_model(name)
+
+
+def _no_model(name: str) -> UserError:
+    meant = nearest(name, [*embedded_models(), *(known.name for family in FAMILIES for known in family.published)])
+    hint = "" if meant is None else f"did you mean {meant}? Else "
     known = ", ".join(embedded_models()) or "none yet"
-    raise UserError(
-        f"no model {name!r}: give a checkpoint folder, a published name (maskwise models) or one of: {known}"
+    return UserError(
+        f"no model {name!r}: {hint}give a checkpoint folder, a published name (maskwise models) or one of: {known}"
     )
+
+
+def refuse_unknown_model(name: str) -> None:
+    """What can be said of a name at once: nothing is fetched, and of a folder only that it is there."""
+    base, adapter = split_name(name)
+    if adapter is None and not Path(base).is_dir() and base not in {*embedded_models(), *PACKAGED}:
+        if Path(base).exists():
+            raise UserError(f"{base} is a file: give the folder of a checkpoint")
+        if not is_hub_name(base):
+            raise _no_model(base)
 
 
 def is_hub_name(name: str) -> bool:

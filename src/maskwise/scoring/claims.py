@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Literal
 
 import numpy as np
-from scipy import stats
+import scipy  # scipy.stats, which takes a second to import, is imported when it is first used
 
 from maskwise.records.record import Record, condition_text
 from maskwise.scoring.contrasts import Answers, Weights
@@ -131,7 +131,7 @@ def p_value(claim: Claim, against: float) -> float | None:
     if not test["enough"] or claim["low"] is None or math.isnan(against):
         return None
     if test["error"] is not None:
-        return float(2 * stats.t.sf(abs(value - against) / test["error"], test["free"]))
+        return float(2 * scipy.stats.t.sf(abs(value - against) / test["error"], test["free"]))
     room = value - test["bounds"][0] if value > against else test["bounds"][1] - value
     share = min(1.0, abs(value - against) / room) if room > 0 else 1.0
     return float(min(1.0, 2 * (1 - share) ** test["points"]))

@@ -12,7 +12,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
 import numpy as np
-from scipy import stats
+import scipy  # scipy.stats, which takes a second to import, is imported when it is first used
 
 from maskwise.records.record import Record
 from maskwise.tasks.rules import NUMBER_RULES
@@ -32,8 +32,8 @@ Bounds = tuple[float, float]  # the least and the most a value can be
 def exact_bounds(share: np.ndarray, points: np.ndarray | float) -> tuple[np.ndarray, np.ndarray]:
     """Clopper's and Pearson's bounds of a share [...] seen in so many points (which need not be a whole number)."""
     seen, unseen = share * points, (1 - share) * points
-    low = stats.beta.ppf(TAILS[0], np.maximum(seen, SAME), unseen + 1)
-    high = stats.beta.ppf(TAILS[1], seen + 1, np.maximum(unseen, SAME))
+    low = scipy.stats.beta.ppf(TAILS[0], np.maximum(seen, SAME), unseen + 1)
+    high = scipy.stats.beta.ppf(TAILS[1], seen + 1, np.maximum(unseen, SAME))
     return np.where(seen > SAME, low, 0.0), np.where(unseen > SAME, high, 1.0)
 
 
@@ -98,7 +98,7 @@ def _informative_points(within: np.ndarray, overall: np.ndarray, counts: np.ndar
         return np.full(overall.shape, points)
     found = (within / (counts - 1)).sum(-1) / len(counts) ** 2
     simple = overall / points
-    students = (stats.t.ppf(TAILS[1], counts.sum() - len(counts)) / stats.norm.ppf(TAILS[1])) ** 2
+    students = (scipy.stats.t.ppf(TAILS[1], counts.sum() - len(counts)) / scipy.stats.norm.ppf(TAILS[1])) ** 2
     effect = np.where(simple > SAME, students * found / np.maximum(simple, SAME), 1.0)
     return points / effect.clip(LEAST_DESIGN_EFFECT, 1.0)
 
@@ -117,7 +117,7 @@ def standard_error(variances: np.ndarray, counts: np.ndarray) -> tuple[np.ndarra
 def rules_interval(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Student's interval of the mean over word rules, [..., G] -> [...]."""
     groups = values.shape[-1]
-    half = stats.t.ppf(TAILS[1], groups - 1) * values.std(-1, ddof=1) / np.sqrt(groups)
+    half = scipy.stats.t.ppf(TAILS[1], groups - 1) * values.std(-1, ddof=1) / np.sqrt(groups)
     return values.mean(-1) - half, values.mean(-1) + half
 
 
@@ -178,7 +178,7 @@ def stratified_mean(strata: dict[str, np.ndarray]) -> tuple[float, float | None,
     if known is None:
         return middle, None, None
     error, free = known
-    half = float(stats.t.ppf(TAILS[1], free)) * error
+    half = float(scipy.stats.t.ppf(TAILS[1], free)) * error
     return middle, middle - half, middle + half
 
 
@@ -227,6 +227,6 @@ def correlation(x: Sequence[float], y: Sequence[float]) -> dict[str, float | Non
     """Pearson's r with Fisher's interval; null with fewer than four pairs or where one side does not vary."""
     if len(x) < 4 or np.ptp(x) == 0 or np.ptp(y) == 0:
         return {"value": None, "low": None, "high": None}
-    found = stats.pearsonr(x, y)
+    found = scipy.stats.pearsonr(x, y)
     interval = found.confidence_interval(CONFIDENCE)
     return {"value": float(found.statistic), "low": float(interval.low), "high": float(interval.high)}

@@ -17,14 +17,13 @@ from collections import defaultdict
 from collections.abc import Sequence
 
 import numpy as np
-from scipy import stats
+import scipy  # scipy.stats, which takes a second to import, is imported when it is first used
 
 from maskwise.records.record import Record
 from maskwise.scoring.intervals import TAILS, none_seen
 
 FIRST_STAGE = 64
 MOST_BLOCKS = 10**9
-QUANTILE = float(stats.t.ppf(TAILS[1], FIRST_STAGE - 1))
 
 
 def block_differences(group: Sequence[Record], baseline: Sequence[Record]) -> np.ndarray:
@@ -46,7 +45,8 @@ def block_differences(group: Sequence[Record], baseline: Sequence[Record]) -> np
 
 def half_width(variance: float, blocks: int, tasks: int) -> float:
     """Of the 95 % interval of a difference; `variance` is that of the first stage's blocks."""
-    return float(np.sqrt(QUANTILE**2 * variance / blocks + none_seen(blocks * tasks) ** 2))
+    quantile = float(scipy.stats.t.ppf(TAILS[1], FIRST_STAGE - 1))
+    return float(np.sqrt(quantile**2 * variance / blocks + none_seen(blocks * tasks) ** 2))
 
 
 def blocks_needed(variance: float, wanted: float, tasks: int) -> int:

@@ -12,7 +12,7 @@ from itertools import product
 from typing import Any
 
 import numpy as np
-from scipy import stats
+import scipy  # scipy.stats, which takes a second to import, is imported when it is first used
 
 from maskwise.randomness import numpy_generator
 from maskwise.records.record import Condition, Record, condition_text
@@ -145,7 +145,7 @@ def stratified_tails(counts: Sequence[int]) -> tuple[float, float]:
     """
     each = np.array(counts, dtype=float)
     wider = np.sqrt((1 / (each - 1)).sum() / (1 / each).sum())
-    tail = float(stats.norm.sf(stats.t.ppf(TAILS[1], each.sum() - len(each)) * wider))
+    tail = float(scipy.stats.norm.sf(scipy.stats.t.ppf(TAILS[1], each.sum() - len(each)) * wider))
     return tail, 1 - tail
 
 
@@ -180,7 +180,7 @@ def jackknife_ends(by_task: Tables, formula: Formula) -> Ends:
     values = count * whole - (count - 1) * without
     if np.isnan(values).any() or np.ptp(values) < SAME:
         return None, None
-    half = float(stats.t.ppf(TAILS[1], count - 1) * values.std(ddof=1) / np.sqrt(count))
+    half = float(scipy.stats.t.ppf(TAILS[1], count - 1) * values.std(ddof=1) / np.sqrt(count))
     return float(whole[0]) - half, float(whole[0]) + half
 
 

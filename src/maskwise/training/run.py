@@ -13,11 +13,12 @@ from typing import Any, TypeVar
 import torch
 from accelerate import PartialState
 from transformers import TrainerCallback, TrainingArguments
+from transformers.integrations import get_reporting_integration_callbacks
 from transformers.utils import logging
 
 from maskwise import __version__
 from maskwise.errors import UserError
-from maskwise.files import only_user_of, read_json, refuse_links
+from maskwise.files import only_user_of, read_json, refuse_links, replace_file
 from maskwise.models.base import Model
 from maskwise.models.fingerprint import fingerprint
 from maskwise.models.finite import refuse_nonfinite_rows
@@ -26,6 +27,7 @@ from maskwise.models.opening import open as open_model
 from maskwise.models.opening import pick_device
 from maskwise.processes import one_line_if_left_alone
 from maskwise.randomness import LAW, torch_generator
+from maskwise.training.card import trained_card
 from maskwise.training.folder import (
     drop_incomplete,
     newest_whole,
@@ -36,7 +38,7 @@ from maskwise.training.folder import (
     write_json,
 )
 from maskwise.training.pairs import DataFile
-from maskwise.training.settings import DECAYS, RunSettings
+from maskwise.training.settings import DECAYS, RunSettings, check_reporters
 from maskwise.training.trainer import RunTrainer
 from maskwise.training.weights import make_trainable, save_trained_weights, trained_weights
 
@@ -63,6 +65,7 @@ class Place:
     tensorboard: bool | None = None
     callbacks: Sequence[TrainerCallback] = ()
     check_weights: bool = True
+    report_to: Sequence[str] | None = None  # of settings.REPORTERS; None: TensorBoard, as `tensorboard` says
 
 
 def run(
@@ -93,7 +96,7 @@ def _run(
     if device is not None and pick_device(device).index not in (None, 0):
         raise UserError(f"--device {device}: name cpu or cuda, and choose the card with CUDA_VISIBLE_DEVICES")
     processes = PartialState(cpu=device == "cpu" or not torch.cuda.is_available())
-    identity = {
+    identity: dict[str, Any] = {
         "model": name,
         "dtype": place.dtype,
         "settings": asdict(settings),
@@ -106,7 +109,8 @@ def _run(
     processes.wait_for_everyone()
     if (out / "result.json").exists():
         return read_json(out / "result.json", "choose another --out")
-    with_tensorboard = _tensorboard(place.tensorboard)
+    reporters = check_reporters(place.report_to)
+    with_tensorboard = _tensorboard(place.tensorboard) if reporters is None else "tensorboard" in reporters
     # A step of the usual size is less than half a unit in the last place of most half-precision weights.
     dtype = "float32" if settings.full and place.dtype == "auto" else place.dtype
     if isinstance(model, Model):
@@ -149,8 +153,11 @@ def _run(
             trainer.add_callback(callback)
         if with_tensorboard and trainer.is_world_process_zero():
             trainer.add_callback(_board(out / "logs"))
+        others = [name for name in reporters or () if name != "tensorboard"]
+        for reporter in get_reporting_integration_callbacks(others):
+            trainer.add_callback(reporter)
         resume(trainer, out)
-        result = finish(trainer, out, before, {"model": name, "out": str(out), **counts})
+        result = finish(trainer, out, before, {"model": name, "out": str(out), **counts}, identity["data"])
         model.name = str(out) if settings.full else f"{name}+{out}"  # as what was written is called
         return result
 
@@ -235,8 +242,10 @@ def training_arguments(settings: RunSettings, folder: Path, on_cpu: bool, evalua
     return arguments
 
 
-def finish(trainer: RunTrainer, out: Path, before: dict[str, float] | None, about: dict[str, Any]) -> dict[str, Any]:
-    """Measures once more and writes the weights, then the result that marks the run as finished."""
+def finish(
+    trainer: RunTrainer, out: Path, before: dict[str, float] | None, about: dict[str, Any], data: dict[str, str]
+) -> dict[str, Any]:
+    """Measures once more and writes the weights with their card, then the result that marks the run as finished."""
     scores = trainer.evaluate() if trainer.held_out else None
     after = {name.removeprefix("eval_"): value for name, value in scores.items()} if scores else None
     log = [entry for entry in trainer.state.log_history if "loss" in entry]
@@ -253,6 +262,7 @@ def finish(trainer: RunTrainer, out: Path, before: dict[str, float] | None, abou
         partial = out / "weights.partial"
         with saving(partial, trainer.what_is_kept()):
             save_trained_weights(trainer.tuned, partial, weights, trainer.source)
+            replace_file(partial / "README.md", [trained_card(result, trainer.run_settings, data, trainer.source)])
             for file in sorted(partial.iterdir()):
                 file.replace(out / file.name)
             partial.rmdir()

@@ -1,8 +1,9 @@
 """Every setting of a tuning or training run, the presets, and which values are refused."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -125,6 +126,26 @@ OBJECTIVES = ("nelbo", "blockwise", "soft-mask")
 ROWS = ("documents", "full")
 
 
+REPORTERS = ("wandb", "tensorboard", "mlflow")
+
+
+def check_reporters(given: str | Sequence[str] | None) -> tuple[str, ...] | None:
+    """Where the losses are reported to, as in transformers: names, in one text with commas or in a list, or "none".
+
+    A package that is not installed is refused before anything is imported. None: nobody said.
+    """
+    if given is None:
+        return None
+    listed = given.split(",") if isinstance(given, str) else given
+    names = tuple(dict.fromkeys(name.strip() for name in listed if name.strip() != "none"))
+    for name in names:
+        if name not in REPORTERS:
+            raise UserError(f"unknown --report-to {name!r}{did_you_mean(name, [*REPORTERS, 'none'])}")
+        if find_spec(name) is None:
+            raise UserError(f"{name} is not installed: pip install {name}, or leave it out of --report-to")
+    return names
+
+
 Setting = bool | int | float | str | tuple[int, ...] | None  # the value of one, by its name
 
 
@@ -169,8 +190,9 @@ def check_training(settings: TrainSettings) -> TrainSettings:
     _check_numbers(settings, ("block", "context"), ())
     choices = (("objective", OBJECTIVES), ("schedule", SCHEDULES), ("rows", ROWS))
     rules = [
-        (getattr(settings, name) in known, f"unknown {name} {getattr(settings, name)!r}: use {', '.join(known)}")
+        (value in known, f"unknown {name} {value!r}{did_you_mean(value, known)}")
         for name, known in choices
+        for value in [getattr(settings, name)]
     ]
     rising = all(one >= 1 for one in settings.widen) and list(settings.widen) == sorted(set(settings.widen))
     rules += [

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 import torch
@@ -15,13 +16,13 @@ from maskwise.files import Records
 from maskwise.models.base import Model
 from maskwise.models.fingerprint import fingerprint
 from maskwise.models.opening import open as open_model
-from maskwise.terminal import one_line
+from maskwise.terminal import counted, one_line
 from maskwise.training.documents import read_documents, tokenize_rows
 from maskwise.training.evaluation import mean_scores
 from maskwise.training.pairs import DataFile
 from maskwise.training.rows import NoisedRows, attention_block, collate_rows, held_out_noise, held_out_prefixes
 from maskwise.training.run import Place, Work, arguments_for, before_and_after, run, source_of, split
-from maskwise.training.settings import Setting, TrainSettings, train_settings
+from maskwise.training.settings import Setting, TrainSettings, check_reporters, train_settings
 from maskwise.training.trainer import RunTrainer
 
 TOKENS_PER_PASS = 8192
@@ -37,6 +38,8 @@ def train(
     tensorboard: bool | None = None,
     callbacks: list[TrainerCallback] | None = None,
     check_weights: bool = True,
+    *,
+    report_to: str | Sequence[str] | None = None,
     **changes: Setting,
 ) -> dict[str, Any]:
     """Trains a masked diffusion model (converted, new or published) on documents. Called again, it resumes.
@@ -49,6 +52,7 @@ def train(
             `changes` by name, such as steps=200, objective="blockwise".
         dtype, device, check_weights: as in `mw.open`; of a model given by name.
         tensorboard: write OUT/logs; else where TensorBoard is installed. callbacks: of transformers' Trainer.
+        report_to: as in transformers: some of wandb, tensorboard, mlflow, or "none".
 
     Returns:
         What result.json holds: counts, the measures before and after on held-out rows, the loss of every step.
@@ -86,7 +90,7 @@ def train(
         known = None if teacher is None else fingerprint(teacher)
         return Work(counts, bool(held_out), make_trainer, example, mask_row=opened.family.native, teacher=known)
 
-    place = Place(Path(out), dtype, device, tensorboard, callbacks or [], check_weights)
+    place = Place(Path(out), dtype, device, tensorboard, callbacks or [], check_weights, check_reporters(report_to))
     return run(model, chosen, lambda: read_documents(data), prepare, place)
 
 
@@ -194,10 +198,11 @@ def summary_lines(result: dict[str, Any]) -> list[str]:
         "next_many": f"next token's NLL, {many} masks",
         "mask_tax": "mask tax (nats)",
     }
-    used = f"{result['rows']} rows, {result['held_out']} held out, {result['dropped']} chats longer than a row"
+    dropped = counted(result["dropped"], "chat")
+    used = f"{counted(result['rows'], 'row')}, {result['held_out']} held out, {dropped} longer than a row"
     return [
-        f"{result['steps']} steps on {used}",
+        f"{counted(result['steps'], 'step')} on {used}",
         *before_and_after(result, "held-out rows", names),
         f"written to {out}",
-        f'next: maskwise generate {out} "Once upon a time"',
+        f'next: maskwise generate {quote(out)} "Once upon a time"',
     ]

@@ -1,6 +1,8 @@
 """`maskwise tune`: pairs -> noised answers -> two views -> one ragged batch -> fused CE + TV -> adapter."""
 
+from collections.abc import Sequence
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 from transformers import TrainerCallback
@@ -8,12 +10,12 @@ from transformers import TrainerCallback
 from maskwise.errors import UserError
 from maskwise.files import Records
 from maskwise.models.base import Model
-from maskwise.terminal import one_line
+from maskwise.terminal import counted, one_line, open_console
 from maskwise.training.dataset import Collator, NoisedPairs
 from maskwise.training.evaluation import held_out_views
 from maskwise.training.pairs import DataFile, Pair, end_of_text, read_data, tokenize_pairs
-from maskwise.training.run import Place, Work, arguments_for, before_and_after, run, source_of, split
-from maskwise.training.settings import PRESET_PAIRS, Setting, TuneSettings, settings_from
+from maskwise.training.run import Place, Work, arguments_for, before_and_after, is_main_process, run, source_of, split
+from maskwise.training.settings import PRESET_PAIRS, Setting, TuneSettings, check_reporters, settings_from
 from maskwise.training.trainer import TuneTrainer
 
 
@@ -29,6 +31,7 @@ def tune(
     check_weights: bool = True,
     *,
     preset: str = "paper-base",
+    report_to: str | Sequence[str] | None = None,
     **changes: Setting,
 ) -> dict[str, Any]:
     """Tunes a model to give the same answer however many masks follow (mask-agnostic loss, LoRA). It resumes.
@@ -42,6 +45,7 @@ def tune(
             paper-instruct, with -ce the cross-entropy alone, quick) with `changes` by name, such as steps=20.
         dtype, device, check_weights: as in `mw.open`; of a model given by name.
         tensorboard: write OUT/logs; else where TensorBoard is installed. callbacks: of transformers' Trainer.
+        report_to: as in transformers: some of wandb, tensorboard, mlflow, or "none".
 
     Returns:
         What result.json holds: counts, the measures before and after on held-out pairs, the loss of every step. Called
@@ -67,6 +71,8 @@ def tune(
         pairs = tokenize_pairs(data_file, opened, chosen.context, chosen.text_piece)
         held_out, training = split(pairs.kept, chosen)
         views = held_out_views(held_out, chosen, opened.mask_id)
+        if is_main_process() and (cost := cost_line(training, chosen)):
+            open_console(stderr=True).print(cost, markup=False, soft_wrap=True)
         return Work(
             counts={"pairs": len(training), "held_out": len(held_out), "dropped": pairs.dropped},
             evaluates=bool(views),
@@ -74,8 +80,23 @@ def tune(
             example=training[0].prompt,
         )
 
-    place = Place(out, dtype, device, tensorboard, callbacks or [], check_weights)
+    place = Place(out, dtype, device, tensorboard, callbacks or [], check_weights, check_reporters(report_to))
     return run(model, chosen, lambda: read_data(source), prepare, place)
+
+
+def cost_line(pairs: Sequence[Pair], settings: TuneSettings) -> str | None:
+    """What the paper's steps cost on few pairs, said before the first one; None where they are not many for them."""
+    seen = settings.steps * settings.batch * settings.accumulation
+    if settings.steps != TuneSettings().steps or seen < 100 * len(pairs):
+        return None
+    length = sum(pair.length for pair in pairs) / len(pairs) + settings.max_masks / 2
+    tokens = 2 * seen * min(length, settings.context) / 1e6
+    each = settings.batch * settings.accumulation
+    return (
+        f"maskwise: the defaults are the paper's {settings.steps} steps of {each} pairs: each of the "
+        f"{counted(len(pairs), 'pair')} is seen {seen // len(pairs):,} times, in all about {tokens:,.0f} million "
+        "tokens, forward and backward; --steps 20 or --preset quick is shorter"
+    )
 
 
 def make_trainer(
@@ -100,10 +121,11 @@ def summary_lines(result: dict[str, Any]) -> list[str]:
         "accuracy_many": f"accuracy, {many} masks",
         "gap": "accuracy lost to masks",
     }
-    used = f"{result['pairs']} pairs, {result['held_out']} held out, {result['dropped']} exceeding the context length"
+    kept, dropped = counted(result["pairs"], "pair"), result["dropped"]
+    used = f"{kept}, {result['held_out']} held out, {dropped} exceeding the context length"
     return [
-        f"{result['steps']} steps on {used}",
+        f"{counted(result['steps'], 'step')} on {used}",
         *before_and_after(result, "held-out pairs", names),
         f"written to {out}",
-        f"next: maskwise compare {one_line(result['model'])} {out}",
+        f"next: maskwise compare {quote(one_line(result['model']))} {quote(out)}",
     ]

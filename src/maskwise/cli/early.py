@@ -1,0 +1,32 @@
+"""What can be checked before torch is imported, which takes seconds: names, files, numbers."""
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from maskwise.errors import UserError
+from maskwise.models.locations import refuse_unknown_model
+from maskwise.nearest import did_you_mean
+
+DTYPES = ("auto", "float32", "bfloat16", "float16")
+
+
+def check_models(names: Iterable[str], adapter: str | None = None, dtype: str = "auto") -> None:
+    """Refuses a model or adapter that is not there, and an unknown dtype. Whether it opens is found out later."""
+    for name in names:
+        refuse_unknown_model(name)
+    if adapter is not None and not (Path(adapter) / "adapter_config.json").exists():
+        raise UserError(f"{adapter} has no adapter_config.json: give the folder that `maskwise tune` or PEFT wrote")
+    if dtype not in DTYPES:
+        raise UserError(f"unknown dtype {dtype!r}{did_you_mean(dtype, DTYPES)}")
+
+
+def check_data(file: Path) -> None:
+    """Refuses a data file that is not there."""
+    if not file.is_file():
+        raise UserError(f"there is no data file {file}: give a .jsonl or .txt file")
+
+
+def check_choice(option: str, given: str, known: Iterable[str]) -> None:
+    known = list(known)
+    if given not in known:
+        raise UserError(f"unknown {option} {given!r}{did_you_mean(given, known)}")

@@ -1,0 +1,71 @@
+"""The card of what a run trained: base, data, settings, the measures before and after, and how to load it."""
+
+from pathlib import Path
+from typing import Any
+
+from maskwise.models.cards import card, licence_of, public_name
+from maskwise.training.settings import PRESETS, RunSettings, TrainSettings, TuneSettings
+
+MEASURES = {
+    "ce": "cross-entropy (nats per token)",
+    "tv": "TV between few and many masks",
+    "accuracy_few": "accuracy, few masks",
+    "accuracy_many": "accuracy, many masks",
+    "gap": "accuracy lost to masks",
+    "nelbo": "NELBO (nats per token)",
+    "next_few": "NLL of the next token, few masks (nats)",
+    "next_many": "NLL of the next token, many masks (nats)",
+    "mask_tax": "mask tax (nats)",
+}
+
+
+def trained_card(result: dict[str, Any], settings: RunSettings, data: dict[str, str], source: Path | None) -> str:
+    """The README.md of an adapter or a trained checkpoint."""
+    base = public_name(result["model"])
+    tuned = isinstance(settings, TuneSettings)
+    method = "the mask-agnostic loss (Piskorz et al., arXiv 2511.21338)" if tuned else "masked diffusion on documents"
+    what = "All weights" if settings.full else f"A LoRA adapter (rank {settings.lora_rank})"
+    examples = f"{result['pairs']} pairs" if tuned else f"{result['rows']} rows of documents"
+    parts = [
+        f"{what} of `{base}`, trained by `maskwise {'tune' if tuned else 'train'}` with {method}.",
+        f"## Data\n\n{examples} of `{data['file']}` (SHA-256 `{data['sha256']}`), {result['held_out']} held out.",
+        f"## Settings\n\n{_settings(settings)}",
+        f"## Measured on the held-out examples\n\n{_measures(result)}" if result["before"] else "",
+        f"## How to load it\n\n{_loading(base, settings.full)}",
+    ]
+    library = "maskwise" if settings.full else "peft"
+    return card(f"{base}, {'tuned' if tuned else 'trained'}", list(filter(None, parts)), result["model"],
+                licence_of(source), library)  # fmt: skip
+
+
+def _settings(settings: RunSettings) -> str:
+    """Every setting that is not the default of its command."""
+    plain = TrainSettings() if isinstance(settings, TrainSettings) else PRESETS["paper-base"]
+    shown = {"steps", "batch", "accumulation", "learning_rate", "lora_rank", "lora_alpha", "seed"}
+    told = {
+        name: public_name(value) if name == "teacher" and value else value
+        for name, value in vars(settings).items()
+        if name in shown or value != getattr(plain, name)
+    }
+    lines = [f"| {name.replace('_', ' ')} | {value} |" for name, value in told.items()]
+    others = "The other settings are the defaults of maskwise; settings.json beside this file has them all."
+    return "\n".join(["| setting | value |", "|---|---|", *lines, "", others])
+
+
+def _measures(result: dict[str, Any]) -> str:
+    before, after, masks = result["before"], result["after"], result["masks"]
+    lines = [f"| {label} | {before[key]:.4f} | {after[key]:.4f} |" for key, label in MEASURES.items() if key in before]
+    note = f"Few masks are {masks['few']}, many {masks['many']}."
+    return "\n".join(["| measure | before | after |", "|---|---|---|", *lines, "", note])
+
+
+def _loading(base: str, full: bool) -> str:
+    ours = "import maskwise as mw\n\nmodel = mw.open(FOLDER)        # this folder, or its name on the hub"
+    if full:
+        return f"```python\n{ours}\n```"
+    peft = (
+        "from peft import PeftModel\nfrom transformers import AutoModelForCausalLM\n\n"
+        "import maskwise.models        # the base model's class; or trust_remote_code=True, for its original code\n\n"
+        f'net = AutoModelForCausalLM.from_pretrained("{base}")\nnet = PeftModel.from_pretrained(net, FOLDER)'
+    )
+    return f"```python\n{ours}\n```\n\nWith PEFT alone:\n\n```python\n{peft}\n```"

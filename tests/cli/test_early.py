@@ -1,0 +1,120 @@
+"""What can be known at once is said at once: wrong names, files and numbers, before torch is imported."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+from typer.testing import CliRunner
+
+from maskwise.cli import app
+from maskwise.nearest import did_you_mean, nearest
+
+WRONG = {
+    "generate tiny-llada hi --rule bets": "unknown unmasking strategy 'bets'",
+    "generate tiny-llada hi --rule thresold": "did you mean threshold?",
+    "generate tiny-llada hi --parameter thresold=1": "has no parameter 'thresold'",
+    "generate tiny-llada hi --batch 0": "'--batch'",
+    "generate tiny-llada hi --steps three": "'--steps'",
+    "generate tiny-llada hi --stepz 3": "--steps",
+    "generate tiny-llada hi --dtype float23": "did you mean float32?",
+    "generate tiny-llada --file missing.txt": "cannot read missing.txt",
+    "generate tiny-llada hi --out no/such/folder": "there is no folder",
+    "generate tiny-lada hi": "did you mean tiny-llada?",
+    "generate LLaDA-8B-Base hi": "did you mean GSAI-ML/LLaDA-8B-Base?",
+    "generate tiny-llada hi --adapter nowhere": "nowhere has no adapter_config.json",
+    "genrate tiny-llada hi": "generate",
+    "score tiny-llada --data missing.jsonl": "cannot read missing.jsonl",
+    "score tiny-llada --data missing.jsonl --method exat": "did you mean exact?",
+    "score tiny-llada --data missing.jsonl --samples 0": "'--samples'",
+    "tune tiny-llada --data missing.jsonl": "there is no data file missing.jsonl",
+    "tune tiny-llada --data missing.jsonl --steps 0": "steps is 0: it must be at least 1",
+    "tune tiny-llada --preset quik": "did you mean quick?",
+    "tune tiny-llada --preset quick --report-to wandbb": "did you mean wandb?",
+    "tune tiny-llada --preset quick --report-to mlflow": "mlflow is not installed: pip install mlflow",
+    "train tiny-llada --data missing --out out": "there is no data file missing",
+    "train tiny-llada --data missing --out out --objective nelbow": "did you mean nelbo?",
+    "diagnose tiny-lada": "did you mean tiny-llada?",
+    "diagnose --points 0": "--points must be at least 1",
+    "diagnose --probes mask-cont": "did you mean mask-count?",
+    "diagnose --words missing.json": "cannot read missing.json",
+    "compare tiny-llada tiny-dram": "did you mean tiny-dream?",
+    "cures --points 0": "--points must be at least 1",
+    "report nowhere": "nowhere is not a run folder",
+    "export tiny-llda --out out": "did you mean tiny-llada?",
+    "convert tiny-qwn --out out": "did you mean tiny-qwen?",
+    "verify nosuch": "no model 'nosuch'",
+}
+CODE = """
+import json, sys, time
+class NoTorch:
+    def find_spec(self, name, *_):
+        assert name not in ("torch", "transformers", "peft"), f"{name} is imported"
+sys.meta_path.insert(0, NoTorch())
+from typer.testing import CliRunner
+from maskwise.cli import app
+found = {}
+for line in json.load(sys.stdin):
+    start = time.perf_counter()
+    done = CliRunner().invoke(app, line.split(), prog_name="maskwise")
+    found[line] = [done.exit_code, done.stderr, repr(done.exception), time.perf_counter() - start]
+print(json.dumps(found))
+"""
+
+
+@pytest.fixture(scope="module")
+def answers(tmp_path_factory) -> dict[str, list]:
+    """All wrong commands in one process in which torch cannot be imported."""
+    done = subprocess.run([sys.executable, "-c", CODE], input=json.dumps(list(WRONG)), capture_output=True, text=True,
+                          cwd=tmp_path_factory.mktemp("early"))  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+@pytest.mark.parametrize("line", WRONG)
+def test_a_wrong_command_is_answered_without_torch_in_one_line(answers, line):
+    status, said, problem, seconds = answers[line]
+    assert status == 2, problem
+    assert WRONG[line] in said and len(said.splitlines()) == 1 and said.startswith("maskwise: ")
+    assert seconds < 1.5  # most take milliseconds; the first that lists probes imports numpy and scipy
+
+
+def test_names_are_met_by_the_nearest_known_one():
+    assert nearest("gsai-ml/llada-8b-base", ["GSAI-ML/LLaDA-8B-Base", "tiny-llada"]) == "GSAI-ML/LLaDA-8B-Base"
+    assert nearest("xyz", ["tiny-llada"]) is None
+    assert did_you_mean("xyz", ["a", "b"]) == ": choose one of a, b"
+    assert did_you_mean("marginn", ["margin", "b"]) == ": did you mean margin? There are margin, b"
+
+
+def test_help_says_types_and_ranges_in_words_and_lists_the_choices():
+    for command in ("generate", "diagnose", "tune", "train", "score", "cures"):
+        text = CliRunner().invoke(app, [command, "--help"]).stdout
+        assert not {"<int", "<str", "<float", "x>=", "<=x"} & set(text.split()) and "<=x" not in text, command
+    assert "[default: 0; 0 or more]" in " ".join(CliRunner().invoke(app, ["score", "--help"]).stdout.split())
+    rules = CliRunner().invoke(app, ["generate", "--help"]).stdout
+    assert "low-confidence" in rules and "--steps <number>" in rules and "--file <path>" in rules
+    assert "mask-count" in CliRunner().invoke(app, ["diagnose", "--help"]).stdout
+
+
+def test_the_table_of_models_can_be_copied_at_80_columns():
+    done = CliRunner().invoke(app, ["models"], env={"COLUMNS": "80"})
+    lines = done.stdout.splitlines()
+    names = [entry["name"] for entry in json.loads(CliRunner().invoke(app, ["models", "--json"]).stdout)["models"]]
+    assert [line.split()[0] for line in lines[1:-1]] == names
+    assert max(len(line) for line in lines[:-1]) <= 80
+
+
+@pytest.mark.parametrize(
+    ("shell", "said"), [("bash", "complete -o default"), ("zsh", "#compdef"), ("fish", "complete")]
+)
+def test_completion_is_typers_own(shell, said):
+    """What `maskwise --install-completion` puts into the shell's start-up file, and what that asks then."""
+    code = "import sys; sys.argv = ['maskwise']; from maskwise.start import main; main()"
+    script = {"_MASKWISE_COMPLETE": f"source_{shell}"}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=os.environ | script)
+    assert said in done.stdout and "_MASKWISE_COMPLETE" in done.stdout
+    if shell == "bash":
+        asked = {"_MASKWISE_COMPLETE": "complete_bash", "COMP_WORDS": "maskwise gen", "COMP_CWORD": "1"}
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=os.environ | asked)
+        assert done.stdout.split() == ["generate"]
