@@ -33,6 +33,7 @@ from benchmarks.measure import Bench, Line, matrix_ceiling
 from benchmarks.mechanism import cut_attention
 from benchmarks.opening import opening
 from benchmarks.probe import long_prompts, short_prompts
+from benchmarks.startup import startup
 from benchmarks.step import tuning_step
 from benchmarks.training_step import training_step
 
@@ -55,6 +56,7 @@ ROWS: dict[str, Callable[[Bench], Iterable[Line]]] = {
     "i-dream": partial(cut_attention, kind="dream"),
     "j": partial(training_step, what="lora"),
     "j-135m": partial(training_step, what="full"),
+    "k": startup,
 }
 LONGEST_ROW = 300  # seconds, compilation included; the measuring itself takes less than two minutes
 HEADINGS = ("row", "case", "ours", "plain", "unit", "ratio", "MFU", "plain MFU", "GiB", "plain GiB", "bar", "met")

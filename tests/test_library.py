@@ -1,5 +1,6 @@
 """`import maskwise as mw`: what is there, that it is typed, that it loads at once, and that every example runs."""
 
+import doctest
 import os
 import subprocess
 import sys
@@ -64,3 +65,29 @@ def test_a_script_over_the_whole_api_is_typed_and_a_wrong_name_is_not(tmp_path):
     lines = [line for line in done.stdout.splitlines() if ": error:" in line]
     assert [int(line.split(":")[1]) for line in lines if "wrong.py" in line] == [2, 3, 4, 5], done.stdout + done.stderr
     assert len(lines) == 4, done.stdout
+
+
+def public_objects() -> dict[str, object]:
+    """Every public function and class with its public methods; `diagnose` first, whose run the others look at."""
+    found: dict[str, object] = {"diagnose": mw.diagnose}
+    for name in sorted(PUBLIC - {"UserError"}):
+        found[name] = getattr(mw, name)
+    for cls in (mw.Run, mw.Model):
+        own = {name: member for name, member in vars(cls).items() if not name.startswith("_")}
+        found |= {f"{cls.__name__}.{name}": member for name, member in own.items() if hasattr(member, "__doc__")}
+    return found
+
+
+def test_every_public_function_has_an_example_and_every_example_runs(tmp_path, monkeypatch):
+    """Arguments, returns and an example in each docstring; `cures` alone is not run here: it takes a minute."""
+    monkeypatch.chdir(tmp_path)
+    finder, runner = doctest.DocTestFinder(recurse=False), doctest.DocTestRunner(verbose=False)
+    said: list[str] = []
+    for name, member in public_objects().items():
+        text = member.__doc__ or ""
+        if name in PUBLIC:
+            assert ">>> " in text and (isinstance(member, type) or name == "read_run" or "Returns:" in text), name
+        for example in finder.find(member.fget if isinstance(member, property) else member, name):
+            runner.run(example, out=said.append)
+    assert runner.summarize(verbose=False).failed == 0, "".join(said)
+    assert runner.tries >= 40

@@ -104,8 +104,9 @@ def compare(
         The numbers of each model and the changes with their intervals, as `maskwise compare --json` prints them.
 
     >>> import maskwise as mw
-    >>> runs = [mw.diagnose(name, "mask-count", preset="quick", points=1) for name in ("tiny-llada", "tiny-llada+ma")]
-    >>> found = mw.compare(*runs)
+    >>> before = mw.diagnose("tiny-llada", "mask-count", preset="quick", points=1, out="runs/readme")
+    >>> after = mw.diagnose("tiny-llada+ma", "mask-count", preset="quick", points=1)
+    >>> found = mw.compare(before, after)  # or mw.compare("tiny-llada", "tiny-llada+ma"), which asks more
     >>> found.baseline, sorted(found.changes)
     ('tiny-llada', ['tiny-llada+ma'])
     """

@@ -45,7 +45,19 @@ class Toy:
 
 
 def toy(seed: int = 0, advance: Callable[[], None] = lambda: None) -> Toy:
-    """Trains the small model and reads it. `advance` is called after each step of the training."""
+    """Trains a small model on 100 sequences, in seconds, and computes what every strategy makes of two coupled tokens.
+
+    Arguments:
+        seed: draws the starting weights. advance: called after each step of the training.
+
+    Returns:
+        Shares of [AB, A and not B, B and not A, neither] in the data and under every strategy, exactly.
+
+    >>> import maskwise as mw
+    >>> found = mw.toy()
+    >>> round(found.data[2], 2), round(found.parallel[1], 1)  # the data never hold A without B
+    (0.14, 0.2)
+    """
     return read_toy(train_toy(seed, advance))
 
 

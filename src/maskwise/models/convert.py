@@ -25,9 +25,19 @@ def convert(source: str | Path, out: str | Path, shift: bool = True) -> Path:
     """Writes a Llama or Qwen2 checkpoint as a Dream one: the same weights, bidirectional, with a mask token.
 
     The mask is the tokenizer's own if it has one, else an embedding row no token uses, else a new row. What comes out
-    opens with `mw.open` and must be trained before it is any good.
-    shift: the logits of position i come from hidden state i - 1, as in the source and in Dream; False is written to
-    config.json as "shift": false, for training that predicts each position from its own hidden state.
+    must be trained before it is any good.
+
+    Arguments:
+        source: a name or folder of a Llama or Qwen2 checkpoint. out: a new folder.
+        shift: the logits of position i come from hidden state i - 1, as in the source and in Dream; False is written to
+            config.json as "shift": false, for training that predicts each position from its own hidden state.
+
+    Returns:
+        The folder, which opens with `mw.open`.
+
+    >>> import maskwise as mw
+    >>> mw.open(mw.convert("tiny-qwen", "converted")).kind
+    'dream'
     """
     out = Path(out)
     refuse_occupied(out)

@@ -44,11 +44,23 @@ def open(
 ) -> Model:
     """Opens a checkpoint folder, an embedded model or a published name, optionally with a PEFT adapter on it.
 
-    The name may be an adapter's folder, which names its base, or MODEL+FOLDER, as the model with `adapter` is called.
-    Where the base is an adapted model itself, its adapters are merged into it in memory.
-    dtype "auto" is the checkpoint's own on CUDA and float32 on CPU; device None is CUDA where there is one.
-    families: FAMILIES and any of your own, families=(*FAMILIES, mine).
-    check_weights: look for NaN and infinity in one pass over all weights.
+    Arguments:
+        name: a folder, a name, an adapter's folder, which names its base, or MODEL+FOLDER, as the model with `adapter`
+            is called. Where the base is an adapted model itself, its adapters are merged into it in memory.
+        dtype: auto is the checkpoint's own on CUDA and float32 on CPU; or float32, bfloat16, float16.
+        device: cpu, cuda, ...; None is CUDA where there is one.
+        adapter: the folder of a PEFT adapter.
+        families: FAMILIES and any of your own, families=(*FAMILIES, mine).
+        check_weights: look for NaN and infinity in one pass over all weights.
+
+    Returns:
+        The model, in evaluation mode.
+
+    >>> import maskwise as mw
+    >>> model = mw.open("tiny-llada", device="cpu")
+    >>> ids = model.tokenizer("Answer:[")["input_ids"]
+    >>> model.predict([ids + [model.mask_id]], [[len(ids)]])[0].shape  # float32 logits, of the row asked for alone
+    torch.Size([1, 2048])
     """
     place = pick_device(device)
     folder, adapters = locate_checkpoint(str(name))
@@ -133,10 +145,24 @@ def wrap(
 ) -> Model:
     """Gives a user's own transformers model the model interface.
 
-    shift: the logits of position i come from hidden state i - 1; by default in causal models, and in networks of a
-    family as their configuration says.
-    head: maps hidden rows [n, d] to logits [n, V] where they are not just a product. A masked language model whose head
-    has layers of its own is wrapped like this: mw.wrap(bert, tokenizer, head=bert.cls)
+    Arguments:
+        hf_model: a masked or causal language model of transformers, or PEFT's wrapper of one.
+        tokenizer: its tokenizer; without one, token ids are all it takes.
+        mask_id: the mask's token; else the configuration's or the tokenizer's.
+        shift: the logits of position i come from hidden state i - 1; by default in causal models, and in networks of a
+            family as their configuration says.
+        causal: is it autoregressive?
+        head: maps hidden rows [n, d] to logits [n, V] where they are not just a product. A masked language model whose
+            head has layers of its own is wrapped like this: mw.wrap(bert, tokenizer, head=bert.cls)
+        families: FAMILIES and any of your own.
+
+    Returns:
+        The model, in evaluation mode. Its logits are compared with those of the class's own forward.
+
+    >>> import maskwise as mw
+    >>> net = mw.open("tiny-llada").net  # any PreTrainedModel
+    >>> mw.wrap(net, mask_id=1).kind
+    'llada'
     """
     if mask_id is None and not causal:
         mask_id = getattr(hf_model.config, "mask_token_id", None)
