@@ -55,9 +55,10 @@ def numbers_in(found: Iterable[Mapping[str, Any]]) -> list[Number]:
     return in_order(number_of(one["condition"]) for one in found)
 
 
-def with_number(found: Iterable[dict[str, Any]], number: Number) -> list[dict[str, Any]]:
+def with_number(found: Sequence[dict[str, Any]], number: Number) -> list[dict[str, Any]]:
     """The records or entries of one number, their conditions (also that of the baseline) no longer naming it."""
-    return [_unnamed(one) for one in found if number_of(one["condition"]) == number]
+    plain: dict[int, Condition] = {}  # records share their conditions, and so do these
+    return [_unnamed(one, plain) for one in found if number_of(one["condition"]) == number]
 
 
 def main_records(records: Sequence[Record]) -> list[Record]:
@@ -78,11 +79,14 @@ def with_baselines(conditions: Iterable[Condition], baseline: Baseline) -> list[
     return found
 
 
-def _unnamed(one: dict[str, Any]) -> dict[str, Any]:
-    if RELEVANT not in one["condition"]:
+def _unnamed(one: dict[str, Any], known: dict[int, Condition]) -> dict[str, Any]:
+    condition = one["condition"]
+    if RELEVANT not in condition:
         return one
     paired = one.get("paired")
-    plain = {**one, "condition": unlabelled(one["condition"])}
+    if id(condition) not in known:
+        known[id(condition)] = unlabelled(condition)
+    plain = {**one, "condition": known[id(condition)]}
     if paired is not None:
         plain["paired"] = {**paired, "baseline": unlabelled(paired["baseline"])}
     return plain

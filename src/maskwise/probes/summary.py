@@ -23,7 +23,7 @@ from maskwise.probes.probe import Probe, ScoreRule
 from maskwise.probes.published import published_beside
 from maskwise.probes.section import Entry, Shown
 from maskwise.records.folder import Run
-from maskwise.records.record import Condition, Record, condition_text
+from maskwise.records.record import Condition, Record, condition_text, condition_texts
 from maskwise.scoring.changes import paired_difference, paired_nats
 from maskwise.scoring.claims import Claim, holm
 from maskwise.scoring.intervals import accuracy_interval, by_task, mean_over_tasks, rules_ends
@@ -178,8 +178,8 @@ def claim_of_number(claim: Claim, number: Number, is_main: bool) -> Claim:
 def entries(probe: Probe, records: Sequence[Record]) -> list[Entry]:
     """Accuracy and the other measures of each condition of a probe, and the paired difference from its baseline."""
     groups: dict[str, list[Record]] = defaultdict(list)
-    for record in records:
-        groups[condition_text(record["condition"])].append(record)
+    for record, text in zip(records, condition_texts(records), strict=True):
+        groups[text].append(record)
     listed = probe.chance is not None or all("nll_choice" in record for record in records)
     found = []
     for condition, baseline in with_baselines([group[0]["condition"] for group in groups.values()], probe.baseline):

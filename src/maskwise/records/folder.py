@@ -10,6 +10,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import count, repeat
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from maskwise.files import open_own, parse_json, replace_file, to_json
 from maskwise.records.record import Condition, Record, condition_order, key_of
 from maskwise.records.schema import problem_of_manifest, problem_of_record
 
+BLOCK = 1 << 20  # bytes of lines that are parsed together
 RECORDS, MANIFEST = "records.jsonl", "manifest.json"
 
 
@@ -187,26 +189,35 @@ class _Reader:
     def read(self, file: Path) -> None:
         """A last line without its end was torn by a kill and is left out."""
         try:
-            with file.open("rb") as lines:
-                for number, line in enumerate(lines, start=1):
-                    if line.endswith(b"\n"):
-                        self._take(file, number, line)
+            with file.open("rb") as opened:
+                first = 1
+                while lines := opened.readlines(BLOCK):
+                    if not lines[-1].endswith(b"\n"):
+                        lines.pop()
+                    for number, record in enumerate(self._parsed(file, first, lines), first):
+                        self._take(file, number, record)
+                    first += len(lines)
         except OSError as problem:
             raise UserError(f"cannot read {file}: {problem.strerror}") from None
 
-    def _take(self, file: Path, number: int, line: bytes) -> None:
+    def _parsed(self, file: Path, first: int, lines: list[bytes]) -> Iterable[Any]:
+        """What the lines say. They are parsed together: faster, and equal keys are one text instead of many."""
         try:
-            record = parse_json(line.decode("utf-8"))
-        except ValueError as reason:
-            raise _bad_line(file, number, f"it is not JSON ({reason})") from None
-        problem = problem_of_record(record, self.model, self.probes)
+            found = parse_json(f"[{b','.join(lines).decode('utf-8')}]", finite=False)
+        except ValueError:
+            found = []
+        return found if len(found) == len(lines) else map(_parse_line, repeat(file), count(first), lines)
+
+    def _take(self, file: Path, number: int, record: Any) -> None:
+        known = self._known_condition(record)
+        problem = problem_of_record(record, self.model, self.probes, known is not None)
         if problem:
             raise _bad_line(file, number, problem)
         for name in ("model", "probe", "task", "predicted", "answer"):
             record[name] = sys.intern(record[name])
-        condition = record["condition"]
-        same = tuple((name, value, type(value)) for name, value in condition.items())  # 1, 1.0 and true are equal
-        condition = record["condition"] = self.conditions.setdefault(same, condition)
+        if known is None:
+            known = self.conditions[_identity(record["condition"])] = record["condition"]
+        condition = record["condition"] = known
         asked = self.points[record["probe"], record["task"], id(condition)]
         if record["point"] not in asked:
             asked.add(record["point"])
@@ -214,12 +225,32 @@ class _Reader:
         elif record != self._first_like(record):
             raise _bad_line(file, number, "its question was answered before, in another way")
 
+    def _known_condition(self, record: Any) -> Condition | None:
+        """The condition of an earlier record that is the same, and was checked with it."""
+        condition = record.get("condition") if isinstance(record, dict) else None
+        try:
+            return self.conditions.get(_identity(condition)) if isinstance(condition, dict) else None
+        except TypeError:  # it holds a list or an object, which problem_of_record names
+            return None
+
     def _first_like(self, record: Record) -> Record:
         if self.places is None:
             self.places = {}
         for place in range(len(self.places), len(self.records)):
             self.places.setdefault(key_of(self.records[place]), place)
         return self.records[self.places[key_of(record)]]
+
+
+def _identity(condition: Condition) -> tuple[Any, ...]:
+    """Equal for equal conditions alone: 1, 1.0 and true are equal to Python."""
+    return (*condition.items(), *map(type, condition.values()))
+
+
+def _parse_line(file: Path, number: int, line: bytes) -> Any:
+    try:
+        return parse_json(line.decode("utf-8"))
+    except ValueError as reason:
+        raise _bad_line(file, number, f"it is not JSON ({reason})") from None
 
 
 def _bad_line(file: Path, number: int, problem: str) -> UserError:

@@ -37,6 +37,19 @@ def condition_text(condition: Condition) -> str:
     return _sorted_json(tuple(condition.items()))
 
 
+def condition_texts(records: Sequence[Record]) -> list[str]:
+    """Of each record. Records that were read share their conditions, so each text is made once."""
+    known: dict[int, str] = {}
+    found = []
+    for record in records:
+        condition = record["condition"]
+        text = known.get(id(condition))
+        if text is None:
+            text = known[id(condition)] = condition_text(condition)
+        found.append(text)
+    return found
+
+
 @functools.cache  # a million records share a few dozen conditions
 def _sorted_json(items: tuple[tuple[str, int | float | str], ...]) -> str:
     return json.dumps(dict(items), sort_keys=True)

@@ -4,6 +4,8 @@ import math
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
+from maskwise.files import to_json
+
 Test = Callable[[Any], bool]
 
 
@@ -103,11 +105,14 @@ def problem_of_manifest(manifest: Any) -> str | None:
     )
 
 
-def problem_of_record(record: Any, model: str, probes: Collection[str]) -> str | None:
-    """What is wrong with a record of a run of this model and these probes, in words; None if nothing is."""
+def problem_of_record(record: Any, model: str, probes: Collection[str], condition_known: bool = False) -> str | None:
+    """What is wrong with a record of a run of this model and these probes, in words; None if nothing is.
+
+    condition_known: its condition was checked with another record.
+    """
     if not isinstance(record, dict):
         return "it is not an object"
-    if _is_plain(record, model, probes):
+    if _is_plain(record, model, probes, condition_known):
         return None
     found = _problem(record, RECORD)
     for name, (wanted, fits) in OPTIONAL.items():
@@ -115,6 +120,8 @@ def problem_of_record(record: Any, model: str, probes: Collection[str]) -> str |
             found = _not(name, record[name], wanted)
     if found:
         return found
+    if not _is_finite(record):
+        return "it holds a number that is too large"
     if record["model"] != model:
         return f"it is a record of another model, {_short(record['model'])}"
     if record["probe"] not in probes:
@@ -122,7 +129,7 @@ def problem_of_record(record: Any, model: str, probes: Collection[str]) -> str |
     return None
 
 
-def _is_plain(record: dict[str, Any], model: str, probes: Collection[str]) -> bool:
+def _is_plain(record: dict[str, Any], model: str, probes: Collection[str], condition_known: bool) -> bool:
     """The same question for the records of which a run has a million, in one expression; False is not yet a problem."""
     get = record.get
     confidence, nll, entropy = get("confidence"), get("nll"), get("entropy")
@@ -142,9 +149,18 @@ def _is_plain(record: dict[str, Any], model: str, probes: Collection[str]) -> bo
         and type(get("nll_allowed", 0.0)) is type(get("nll_choice", 0.0)) is float
         and -math.inf < get("nll_allowed", 0.0) < math.inf
         and -math.inf < get("nll_choice", 0.0) < math.inf
-        and "evidence" not in record
-        and _condition(get("condition"))
+        and len(record) == len(RECORD) + ("nll_allowed" in record) + ("nll_choice" in record)
+        and (condition_known or _condition(get("condition")))
     )
+
+
+def _is_finite(value: Any) -> bool:
+    """Of whatever JSON holds, also under names that no schema knows."""
+    try:
+        to_json(value)
+    except ValueError:
+        return False
+    return True
 
 
 def _problem(value: Mapping[str, Any], schema: Mapping[str, tuple[str, Test]], within: str = "") -> str | None:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
-from maskwise.records.record import Condition, Record, condition_text
+from maskwise.records.record import Condition, Record, condition_text, condition_texts
 
 # What a record of a probe under a condition counts for: (probe, condition as text) -> weight.
 Weights = Mapping[tuple[str, str], float]
@@ -19,8 +19,8 @@ class Answers:
 
     def __init__(self, records: Sequence[Record]) -> None:
         self.of: dict[tuple[str, str], dict[tuple[str, int], Record]] = defaultdict(dict)
-        for record in records:
-            self.of[record["probe"], condition_text(record["condition"])][record["task"], record["point"]] = record
+        for record, text in zip(records, condition_texts(records), strict=True):
+            self.of[record["probe"], text][record["task"], record["point"]] = record
 
     def sums(self, weights: Weights, field: str) -> dict[str, np.ndarray]:
         """Of each point that has this field under all of these conditions, the weighted sum of it, by task."""

@@ -15,7 +15,7 @@ import numpy as np
 import scipy  # scipy.stats, which takes a second to import, is imported when it is first used
 
 from maskwise.randomness import numpy_generator
-from maskwise.records.record import Condition, Record, condition_text
+from maskwise.records.record import Condition, Record, condition_text, condition_texts
 from maskwise.scoring.intervals import (
     SAME,
     TAILS,
@@ -60,8 +60,8 @@ def tables(records: Sequence[Record], conditions: Sequence[Condition], field: st
     """The points that were asked under all of these conditions, by task."""
     columns = {condition_text(condition): column for column, condition in enumerate(conditions)}
     rows: dict[tuple[str, int], list[float]] = defaultdict(lambda: [np.nan] * len(conditions))
-    for record in records:
-        column = columns.get(condition_text(record["condition"]))
+    for record, text in zip(records, condition_texts(records), strict=True):
+        column = columns.get(text)
         if column is not None:
             rows[record["task"], record["point"]][column] = record.get(field, np.nan)
     found: dict[str, list[list[float]]] = defaultdict(list)
