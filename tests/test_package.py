@@ -3,9 +3,11 @@
 import ast
 import subprocess
 import sys
+import tomllib
 import zipfile
 from collections.abc import Iterator
 from graphlib import TopologicalSorter
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -110,6 +112,16 @@ def test_ctrl_c_while_modules_are_imported_is_one_line(name):
 def test_launchers_run_the_command_line_as_a_module():
     done = subprocess.run([sys.executable, "-m", "maskwise.cli", "--version"], capture_output=True, text=True)
     assert done.returncode == 0 and done.stdout.startswith("maskwise ")
+
+
+def test_every_extra_is_a_package_that_something_needs_and_says_so():
+    """Each is installed here, where its tests run; what misses it names the extra."""
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    assert extras.keys() == {"lm-eval", "frame", "data", "dev"}
+    for extra, module in (("lm-eval", "lm_eval"), ("frame", "pandas"), ("data", "datasets")):
+        assert find_spec(module) is not None and len(extras[extra]) == 1
+    source = "".join(file.read_text() for file in (ROOT / "src" / "maskwise").rglob("*.py"))
+    assert "maskwise[frame]" in source and "maskwise[data]" in source
 
 
 def test_ci_runs_the_readmes_test_command_and_more():

@@ -21,7 +21,7 @@ def test_presets_hold_it_and_its_parameters():
     quick, default, full = (preset(name, MORE) for name in ("quick", "default", "full"))
     assert NAME in quick.probes and NAME in default.probes and NAME not in full.probes
     assert quick.parameters[NAME] == {"shots": (1, 2)} and default.parameters[NAME] == {"shots": (1, 4)}
-    with pytest.raises(UserError, match=f"unknown probe '{NAME}': choose among location"):
+    with pytest.raises(UserError, match=f"unknown probe '{NAME}': choose one of location"):
         check(quick)
 
 

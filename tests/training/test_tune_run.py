@@ -4,6 +4,7 @@ import json
 import os
 import pickle
 import resource
+import shlex
 import shutil
 import signal
 import subprocess
@@ -29,7 +30,7 @@ from maskwise.training.folder import complete_checkpoints, damage_of, newest_who
 from maskwise.training.pairs import Pair, read_data_file, tokenize_pairs
 from maskwise.training.run import split
 from maskwise.training.settings import PRESETS, TuneSettings, check_reporters
-from maskwise.training.tune import cost_line, tune
+from maskwise.training.tune import cost_line, summary_lines, tune
 
 
 @pytest.fixture(scope="module")
@@ -86,6 +87,13 @@ def test_the_papers_steps_on_few_pairs_are_announced_with_their_cost():
     assert "paper's 930 steps of 129 pairs: each of the 8 pairs is seen 14,996 times" in line
     assert f"about {2 * 930 * 129 * 400 / 1e6:.0f} million tokens" in line
     assert cost_line([pair] * 8, PRESETS["quick"]) is None and cost_line([pair] * 5000, TuneSettings()) is None
+
+
+def test_the_hint_at_the_end_works_when_pasted(whole):
+    result = whole[1] | {"model": "my models/base", "out": "my runs/it's tuned"}
+    words = shlex.split(summary_lines(result)[-1].removeprefix("next: "))
+    assert words == ["maskwise", "compare", "my models/base", "my runs/it's tuned"]
+    assert summary_lines(result | {"steps": 1, "pairs": 1})[0].startswith("1 step on 1 pair, ")
 
 
 def test_reports_go_where_they_are_asked_to(checkpoint, pairs_file, tmp_path):

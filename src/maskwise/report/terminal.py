@@ -16,6 +16,7 @@ from maskwise.scoring.numbers import between, number, parts_in_words, percent, s
 from maskwise.terminal import one_line, open_console
 
 BAR = 20
+WIDE = 110  # columns of a terminal that hold the meaning of a score beside it
 NATS = {
     "nll": "NLL",
     "nll_allowed": "in format",
@@ -29,7 +30,7 @@ def print_summary(reading: Reading) -> None:
     planted = reading.manifest["model"].get("planted")
     told = one_line(summary["model"]) + (f" ({one_line(planted)}: planted)" if planted else "")
     console.print(Text(f"\n{told}", style="bold"))
-    console.print(_scores(reading))
+    console.print(_scores(reading, console.width))
     if "precision" in summary:
         console.print(Text(precision_in_words(summary)))
     for name, entries in summary["probes"].items():
@@ -51,16 +52,21 @@ def print_summary(reading: Reading) -> None:
         console.print(_claims(summary["claims"]))
 
 
-def _scores(reading: Reading) -> Table:
-    table = Table("score", "value", "95 % interval", "what it is", box=None, pad_edge=False, header_style="dim")
+def _scores(reading: Reading, width: int) -> Table:
+    """What each score is stands beside it where there is room; else rows would be cut into pieces nobody can copy."""
+    table = Table("score", "value", "95 % interval", box=None, pad_edge=False, header_style="dim")
+    explained = width >= WIDE
+    if explained:
+        table.add_column("what it is")
     for rule in scores_shown(reading.summary, reading.probes):
         score = reading.summary["scores"][rule.name]
         told = [score_interval(score, rule.unit), nothing_differed(score)] if score["value"] is not None else []
+        meaning = "; ".join(filter(None, [meaning_of(rule, score), parts_in_words(score)]))
         table.add_row(
             rule.title,
             Text(score_value(score, rule.unit), style="bold"),
             "; ".join(filter(None, told)) or score["why"],
-            Text("; ".join(filter(None, [meaning_of(rule, score), parts_in_words(score)])), style="dim"),
+            *([Text(meaning, style="dim")] if explained else []),
         )
     return table
 
