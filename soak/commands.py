@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -102,10 +103,11 @@ def finished(process: subprocess.Popen[str], seconds: float = SECONDS_A_RUN) -> 
     return Ended(process.returncode, said)
 
 
-def run_forked(words: Sequence[str], home: Path, fault: Fault) -> Ended:
+def run_forked(words: Sequence[str], home: Path, fault: Fault, seconds: float | None = None) -> Ended:
     """The command in a copy of this process, which has imported everything: a second instead of ten.
 
-    Nothing may have been computed here before: threads do not survive the copy.
+    Killed after so many seconds, if any are given. Nothing may have been computed here before: threads do not survive
+    the copy.
     """
     import accelerate  # noqa: F401
     import peft  # noqa: F401
@@ -121,6 +123,9 @@ def run_forked(words: Sequence[str], home: Path, fault: Fault) -> Ended:
         _become(words, home, fault, front, tell, main)
     os.close(front)
     os.close(tell)
+    if seconds is not None:
+        time.sleep(seconds)
+        os.kill(child, signal.SIGKILL)  # it is ours until it is waited for, ended or not
     with os.fdopen(back, errors="replace") as errors, os.fdopen(told) as writes:
         said = errors.read()
         seen = writes.read().split("\n")[:-1]

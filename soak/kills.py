@@ -21,6 +21,7 @@ from soak.commands import COMMANDS, SECONDS_A_RUN, Command, Ended, finished, run
 from soak.faults import DISKS, KILLS, Fault, needs_room
 
 KILLS_A_RUN = 4
+SECONDS_OF_IMPORTS = 12  # about
 SECONDS_ALONE = 60  # in which a process ends whose companion was killed
 
 
@@ -33,34 +34,43 @@ def _home() -> Iterator[Path]:
 
 
 def kill_at_random(name: str, number: int, seed: int) -> dict[str, Any]:
-    """`number` SIGKILLs at random moments of a process of its own, up to four before the command is let through."""
+    """`number` SIGKILLs at random moments, up to four before the command is let through.
+
+    The first is of a process of its own, and may come while it imports; the others are of copies that have imported.
+    """
     command, draw, kills, runs, early = COMMANDS[name], random.Random(f"kills {name} {seed}"), 0, 0, 0
     with _home() as home:
+        wanted, _ = _undisturbed(command, home)
         began = time.monotonic()
-        ended = finished(start(command.words(home, home / "whole"), home))
-        assert ended.status == 0, ended.said[-1000:]
-        wanted, seconds = command.result(home / "whole"), time.monotonic() - began
+        _goes_on(command, home / "timed", wanted, _again(command, home, home / "timed"), "nothing")
+        seconds = time.monotonic() - began
         while kills < number:
             out, runs, here = home / f"run-{runs}", runs + 1, 0
             while here < KILLS_A_RUN and kills + here < number:
-                process = start(command.words(home, out), home)
-                try:
-                    process.wait(timeout=seconds * (0.3 + 0.7 * draw.random()))
-                except subprocess.TimeoutExpired:
-                    process.send_signal(signal.SIGKILL)
-                    finished(process)
-                    here += 1
-                    _half_is_not_whole(command, out, wanted)
-                    continue
-                early += 1  # it was quicker than the first time
-                finished(process)
-                if early > 10 * number:
-                    raise AssertionError(f"{name} ends before it is killed")
-                break
+                if kills + here == 0:
+                    killed = _kill_from_the_start(command, home, out, seconds + SECONDS_OF_IMPORTS * draw.random())
+                else:
+                    ended = run_forked(command.words(home, out), home, Fault(str(out)), seconds * draw.random())
+                    killed = ended.status == -signal.SIGKILL
+                _half_is_not_whole(command, out, wanted)
+                if not killed:
+                    early += 1  # it was quicker than the first time
+                    assert early < 10 * number, f"{name} ends before it is killed"
+                    break
+                here += 1
             kills += here
-            _goes_on(command, out, wanted, finished(start(command.words(home, out), home)), f"{here} kills")
+            _goes_on(command, out, wanted, _again(command, home, out), f"{here} kills")
             shutil.rmtree(out)
     return {"kills": kills, "runs": runs}
+
+
+def _kill_from_the_start(command: Command, home: Path, out: Path, seconds: float) -> bool:
+    process = start(command.words(home, out), home)
+    try:
+        process.wait(timeout=seconds)
+    except subprocess.TimeoutExpired:
+        process.send_signal(signal.SIGKILL)
+    return finished(process).status == -signal.SIGKILL
 
 
 def kill_at_writes(name: str, share: int, shares: int) -> dict[str, Any]:

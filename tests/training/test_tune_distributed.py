@@ -1,5 +1,6 @@
 """Two real processes (gloo) give the gradient of one: under DDP through a whole run, under FSDP2 through `forward`."""
 
+import io
 import json
 import os
 import socket
@@ -141,3 +142,12 @@ def test_fsdp2_shards_have_the_gradient_of_one_process(folder, checkpoint, pairs
     wanted = {name: p.grad for name, p in model.named_parameters() if p.requires_grad}
     for rank in range(2):
         close(torch.load(folder / f"fsdp-{rank}.pt"), wanted)
+
+
+def test_an_optimisers_state_is_read_to_the_device_that_accelerate_names():
+    """cpu:0 with several processes and no GPU; torch 2.11 does not know it by itself."""
+    file = io.BytesIO()
+    torch.save({"step": torch.ones(3)}, file)
+    file.seek(0)
+    found = torch.load(file, map_location=torch.device("cpu", 0), weights_only=True)
+    assert torch.equal(found["step"], torch.ones(3))

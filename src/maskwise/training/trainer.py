@@ -27,6 +27,11 @@ from maskwise.training.folder import checkpoint_step, complete_checkpoints, keep
 from maskwise.training.settings import RunSettings, TuneSettings
 from maskwise.training.weights import load_trained_weights, save_trained_weights, trained_weights
 
+# accelerate calls the device of processes without a GPU cpu:0, to which torch 2.11 cannot read an optimiser's state.
+torch.serialization.register_package(
+    99, lambda storage: None, lambda storage, place: storage if place.startswith("cpu:") else None
+)
+
 
 class RunTrainer(Trainer, ABC):
     """Differs from its parent in what a loss is, in what a checkpoint holds, and in when it may be resumed.
