@@ -15,7 +15,7 @@ from maskwise.cli import app
 from maskwise.decoding.likelihood import log_likelihoods
 from maskwise.errors import UserError
 from maskwise.files import parse_json, to_json
-from maskwise.models.finite import first_nonfinite_layer, nonfinite_weights
+from maskwise.models.finite import first_nonfinite_layer, nonfinite_weights, stored_tensors
 
 MIDDLE = "model.transformer.blocks.1.ff_proj.weight"
 HEAD = "model.transformer.ff_out.weight"
@@ -117,3 +117,15 @@ def test_json_is_strict_both_ways():
             parse_json(text)
         assert "\n" not in str(caught.value) and len(str(caught.value)) < 120
     assert parse_json('{"a": [1, -2.5e3, "\\ud83d\\ude00"]}') == {"a": [1, -2500.0, "😀"]}
+
+
+def test_the_parts_of_a_quantised_weight_are_looked_at():
+    """As torchao stores them: a tensor made of plain ones, which has no minimum of its own."""
+    from torch.testing._internal.two_tensor import TwoTensor
+
+    numbers, scales = torch.ones(2, 3), torch.ones(2, 3)
+    layer = torch.nn.Linear(3, 2, bias=False)
+    layer.weight = torch.nn.Parameter(TwoTensor(numbers, scales), requires_grad=False)
+    assert len(stored_tensors(layer.weight.data)) == 2 and nonfinite_weights(layer) == []
+    scales[1, 1] = torch.inf
+    assert nonfinite_weights(layer) == ["weight"]

@@ -145,7 +145,7 @@ def test_fsdp2_shards_have_the_gradient_of_one_process(folder, checkpoint, pairs
 
 
 def test_an_optimisers_state_is_read_to_the_device_that_accelerate_names():
-    """cpu:0 with several processes and no GPU; torch 2.11 does not know it by itself."""
+    """cpu:0 with several processes and no GPU, which torch does not know by itself."""
     file = io.BytesIO()
     torch.save({"step": torch.ones(3)}, file)
     file.seek(0)

@@ -9,6 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from maskwise.models.base import Model
+from maskwise.models.finite import stored_tensors
 
 LANES = 1 << 20  # 8-byte words that are summed together: bounds the memory, whatever the size of a weight
 # Where and by what a configuration was written, and how it is run.
@@ -20,7 +21,8 @@ def fingerprint(model: Model) -> str:
     digest = hashlib.sha256()
     for name, weight in model.named_parameters():
         digest.update(f"{name} {weight.dtype} {tuple(weight.shape)}".encode())
-        digest.update(checksums(weight.detach()).cpu().numpy().tobytes())
+        for part in stored_tensors(weight.detach()):
+            digest.update(checksums(part).cpu().numpy().tobytes())
     described = [_fields(getattr(model.core, "config", None))]
     described += [_fields(adapter) for adapter in getattr(model.net, "peft_config", {}).values()]
     digest.update(json.dumps(described, sort_keys=True, default=str).encode())

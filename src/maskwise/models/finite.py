@@ -19,9 +19,9 @@ from maskwise.models.batch import Batch
 def nonfinite_weights(model: nn.Module) -> list[str]:
     """Names of the weights that hold NaN or infinity: one pass over all of them, and one wait for the device."""
     names, ends = [], []
-    for name, weight in model.named_parameters():
-        if weight.is_floating_point() and weight.numel() and not weight.is_meta:
-            values = weight.detach()
+    parts = [(name, part) for name, weight in model.named_parameters() for part in stored_tensors(weight.detach())]
+    for name, values in parts:
+        if values.is_floating_point() and values.numel() and not values.is_meta:
             values = values.to_local() if isinstance(values, DTensor) else values  # no waiting for other processes
             values = values.float() if values.element_size() == 1 else values  # float8 has no minimum of its own
             names.append(name)
@@ -29,7 +29,15 @@ def nonfinite_weights(model: nn.Module) -> list[str]:
     if not ends:
         return []
     finite = torch.stack([pair.to(ends[0].device) for pair in ends]).isfinite().all(dim=1)
-    return [name for name, fine in zip(names, finite.tolist(), strict=True) if not fine]
+    return list(dict.fromkeys(name for name, fine in zip(names, finite.tolist(), strict=True) if not fine))
+
+
+def stored_tensors(weight: Tensor) -> list[Tensor]:
+    """The plain tensors that a quantised weight is made of, numbers and scales; of any other weight itself."""
+    if isinstance(weight, DTensor) or not hasattr(weight, "__tensor_flatten__"):
+        return [weight]
+    names, _ = weight.__tensor_flatten__()
+    return [part for name in names for part in stored_tensors(getattr(weight, name))]
 
 
 def refuse_nonfinite_weights(model: Model) -> None:

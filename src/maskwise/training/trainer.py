@@ -27,7 +27,7 @@ from maskwise.training.folder import checkpoint_step, complete_checkpoints, keep
 from maskwise.training.settings import RunSettings, TuneSettings
 from maskwise.training.weights import load_trained_weights, save_trained_weights, trained_weights
 
-# accelerate calls the device of processes without a GPU cpu:0, to which torch 2.11 cannot read an optimiser's state.
+# accelerate calls the device of processes without a GPU cpu:0, to which torch cannot read a state by itself.
 torch.serialization.register_package(
     99, lambda storage: None, lambda storage, place: storage if place.startswith("cpu:") else None
 )
