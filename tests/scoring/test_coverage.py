@@ -19,7 +19,7 @@ from scipy import stats
 
 from maskwise.probes.mask_count import CHANCE
 from maskwise.scoring.intervals import TAILS, difference_interval, rules_interval, share_interval, standard_error
-from maskwise.scoring.scores import resampled_ends, share_of_skill
+from maskwise.scoring.scores import least_relative_loss, relative_loss, resampled_ends, share_of_skill
 
 RUNS = 4000
 LEAST = 0.94
@@ -171,3 +171,21 @@ def test_scores_hold_the_truth_in_every_cell():
     for factor, level in {(factor, cell[factor]) for cell in cells for factor in range(5)}:
         together = np.concatenate([hits for cell, hits in cells.items() if cell[factor] == level])
         assert np.mean(together) >= LEAST, (factor, level, np.mean(together))
+
+
+@pytest.mark.parametrize(("counts", "points"), [(2, 100), (7, 8)])
+@pytest.mark.parametrize("fall", [0.0, 0.02, 0.2])
+def test_degradation_holds_the_truth_whether_masks_have_an_effect_or_not(counts, points, fall):
+    """(max - min) / max over mask counts, which luck alone lifts. Accuracies fall in a straight line, `fall` in all;
+    half of a point's luck is shared by all counts. Twelve tasks, 300 runs: a standard error of 1.3 points."""
+    draws = np.random.default_rng(12)
+    truth = 0.9 - np.linspace(0, fall, counts)
+    levels = truth + np.linspace(-0.08, 0.08, 12)[:, None]  # of each task
+    hits = []
+    for _ in range(300):
+        shared = draws.random((12, points, 1))
+        luck = np.where(draws.random((12, points, 1)) < 0.5, shared, draws.random((12, points, counts)))
+        tables = {str(task): (luck[task] < levels[task]).astype(float) for task in range(12)}
+        low, high = resampled_ends(tables, relative_loss, resamples=400, low_end=least_relative_loss)
+        hits.append(low <= relative_loss(truth[None])[0] <= high)
+    assert np.mean(hits) >= LEAST

@@ -20,7 +20,16 @@ from maskwise.records.record import Condition, Record
 from maskwise.scoring.claims import Claim, contrast_claim
 from maskwise.scoring.contrasts import weights_of
 from maskwise.scoring.numbers import percent
-from maskwise.scoring.scores import Score, bootstrapped, nats_score, null_score, relative_loss, share_of_skill, tables
+from maskwise.scoring.scores import (
+    Score,
+    bootstrapped,
+    least_relative_loss,
+    nats_score,
+    null_score,
+    relative_loss,
+    share_of_skill,
+    tables,
+)
 from maskwise.tasks.episodes import CHANCE
 
 NAME = "mask-count"
@@ -55,7 +64,7 @@ def degradation(records: Sequence[Record]) -> Score:
     counts = _counts(records)
     if len(counts) < 2:
         return null_score()
-    found = bootstrapped(tables(records, [{"masks": k} for k in counts]), relative_loss)
+    found = bootstrapped(tables(records, [{"masks": k} for k in counts]), relative_loss, low_end=least_relative_loss)
     return found if found["value"] is None else found | {"over": f"k = {', '.join(map(str, counts))}"}
 
 

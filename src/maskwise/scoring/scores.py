@@ -42,6 +42,8 @@ Score = dict[str, Any]
 # answers of a question asked several times, or nats.
 Tables = dict[str, np.ndarray]
 Formula = Callable[[np.ndarray], np.ndarray]
+# The low end of an interval from accuracies [C], resampled ones [m, C] and the share of them below it.
+LowEnd = Callable[[np.ndarray, np.ndarray, float], float]
 
 
 def null_score(why: str = NOT_MEASURED) -> Score:
@@ -74,7 +76,7 @@ def tables(records: Sequence[Record], conditions: Sequence[Condition], field: st
 # Scores that are formulas over accuracies
 
 
-def bootstrapped(by_task: Tables, formula: Formula, undefined: str = NO_SKILL) -> Score:
+def bootstrapped(by_task: Tables, formula: Formula, undefined: str = NO_SKILL, low_end: LowEnd | None = None) -> Score:
     """The score `formula` gives with its two intervals.
 
     formula maps accuracies [m, C] to scores [m], nan where undefined; `undefined` says why that is.
@@ -84,6 +86,8 @@ def bootstrapped(by_task: Tables, formula: Formula, undefined: str = NO_SKILL) -
     wrong under each condition with probability 1/2) are added first: what was never seen may still happen. Resamples in
     which the score is undefined are left out. Where no answer differs it is the exact bound instead. Secondary
     interval: Student's t over the word rules' jackknife values.
+
+    low_end: of a score that chance alone lifts, whose resamples all lie too high.
     """
     if not by_task:
         return null_score()
@@ -93,13 +97,15 @@ def bootstrapped(by_task: Tables, formula: Formula, undefined: str = NO_SKILL) -
         return null_score(undefined)
     points = np.concatenate(list(by_task.values()))
     differed = int((np.ptp(points, axis=1) > SAME).sum())
-    low, high = resampled_ends(by_task, formula) if differed else exact_ends(by_task, formula)
+    low, high = resampled_ends(by_task, formula, low_end=low_end) if differed else exact_ends(by_task, formula)
     if low is not None and high is not None:
         low, high = min(low, value), max(high, value)
     return score(value + 0.0, low, high, jackknife_ends(by_task, formula), len(points), differed)
 
 
-def resampled_ends(by_task: Tables, formula: Formula, resamples: int = RESAMPLES) -> Ends:
+def resampled_ends(
+    by_task: Tables, formula: Formula, resamples: int = RESAMPLES, low_end: LowEnd | None = None
+) -> Ends:
     strata = list(by_task.values())
     if min(map(len, strata)) < 2:  # no spread within the tasks: all points as one, which can only widen
         strata = [np.concatenate(strata)]
@@ -111,7 +117,10 @@ def resampled_ends(by_task: Tables, formula: Formula, resamples: int = RESAMPLES
     found = formula(accuracy)
     if np.isnan(found).all():
         return None, None
-    low, high = np.nanquantile(found, stratified_tails([len(table) for table in strata]))
+    tails = stratified_tails([len(table) for table in strata])
+    low, high = np.nanquantile(found, tails)
+    if low_end is not None:
+        low = low_end(np.mean([table.mean(0) for table in strata], axis=0), accuracy, tails[0])
     return float(low), float(high)
 
 
@@ -225,6 +234,16 @@ def relative_loss(accuracy: np.ndarray) -> np.ndarray:
     """(max - min) / max over C conditions, [n, C] -> [n]; nan where even the best has too little skill."""
     best = accuracy.max(1)
     return np.where(best - CHANCE >= LEAST_SKILL, (best - accuracy.min(1)) / np.maximum(best, LEAST_SKILL), np.nan)
+
+
+def least_relative_loss(accuracy: np.ndarray, resampled: np.ndarray, tail: float) -> float:
+    """The low end of `relative_loss`: the best and the worst of C accuracies differ where all are the same in truth.
+
+    As in Tukey's studentised range: all C differ from their truths by less than the spread of the resampled errors
+    between conditions, but for a share `tail` of the draws; so much of the range may be luck.
+    """
+    luck = np.quantile(np.ptp(resampled - resampled.mean(0), axis=1), 1 - tail)
+    return float(max(0.0, np.ptp(accuracy) - luck) / accuracy.max())
 
 
 def direction(found: Score) -> int:
