@@ -21,7 +21,7 @@ HEAVY = ("torch", "transformers", "numpy", "peft", "matplotlib", "scipy", "sklea
 # Arrows point down only; folders of one level do not import each other.
 LEVELS = [
     {"cli"},
-    {"experiments"},
+    {"experiments", "advice"},
     {"runs"},
     {"report"},
     {"probes", "training"},

@@ -29,11 +29,13 @@ Bounds = tuple[float, float]  # the least and the most a value can be
 # Exact bounds of shares
 
 
-def exact_bounds(share: np.ndarray, points: np.ndarray | float) -> tuple[np.ndarray, np.ndarray]:
+def exact_bounds(
+    share: np.ndarray, points: np.ndarray | float, tails: Bounds = TAILS
+) -> tuple[np.ndarray, np.ndarray]:
     """Clopper's and Pearson's bounds of a share [...] seen in so many points (which need not be a whole number)."""
     seen, unseen = share * points, (1 - share) * points
-    low = scipy.stats.beta.ppf(TAILS[0], np.maximum(seen, SAME), unseen + 1)
-    high = scipy.stats.beta.ppf(TAILS[1], seen + 1, np.maximum(unseen, SAME))
+    low = scipy.stats.beta.ppf(tails[0], np.maximum(seen, SAME), unseen + 1)
+    high = scipy.stats.beta.ppf(tails[1], seen + 1, np.maximum(unseen, SAME))
     return np.where(seen > SAME, low, 0.0), np.where(unseen > SAME, high, 1.0)
 
 
@@ -62,11 +64,12 @@ def share_interval(
 
 
 def difference_interval(
-    gained: np.ndarray, lost: np.ndarray, counts: np.ndarray, within: np.ndarray | None = None
+    gained: np.ndarray, lost: np.ndarray, counts: np.ndarray, within: np.ndarray | None = None, tails: Bounds = TAILS
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """(difference, low, high) of paired answers, from the shares gained and lost [..., T] of each task's points.
 
-    `within` [..., T] is the variance of a point's change where it is no answer but a share of several.
+    `within` [..., T] is the variance of a point's change where it is no answer but a share of several. `tails` are
+    those of the exact bounds, narrower where several intervals are to hold together.
 
     The exact bounds of both shares, combined by the square-and-add rule with their (negative) correlation (Newcombe
     1998, Zou and Donner 2008). Where no answer changed they are the exact bounds of the share that may have.
@@ -75,7 +78,7 @@ def difference_interval(
     change = up - down
     within = gained + lost - (gained - lost) ** 2 if within is None else within
     points = _informative_points(within, up + down - change**2, counts)
-    (up_low, up_high), (down_low, down_high) = exact_bounds(up, points), exact_bounds(down, points)
+    (up_low, up_high), (down_low, down_high) = exact_bounds(up, points, tails), exact_bounds(down, points, tails)
     correlation = -np.sqrt(up * down / np.maximum((1 - up) * (1 - down), SAME))
 
     def reach_of(one: np.ndarray, other: np.ndarray) -> np.ndarray:

@@ -1,0 +1,228 @@
+"""Choosing among settings without fooling oneself. Numbers only: no model, no text.
+
+Successive halving (Karnin et al. 2013; Jamieson and Talwalkar, arXiv 1502.07943): every setting is asked the same few
+questions, the better half is asked more, and so on. What such a search says of its survivors is too good, for they
+were chosen by it. So they are asked once more, on questions held back, and only those count: every pair of them gets
+an interval of its paired difference, and all these intervals hold together in 95 % of runs (Bonferroni), whichever
+pair is looked at afterwards. The first setting is the reference, which is always confirmed.
+
+Quality is an array [settings, questions], cost [settings]; 1 point is 0.01 of quality.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from math import ceil, log2
+
+import numpy as np
+import scipy.special
+
+from maskwise.scoring.intervals import SAME, TAILS, difference_interval, exact_bounds
+
+FINALISTS = 5  # confirmed, the reference among them: ten pairs
+FEWEST_ASKED, FEWEST_HELD = 4, 24  # questions of the first round, and held back
+SEARCHED = 0.4  # the share of the questions that the search may use
+POINT = 0.01
+NEAR, NEARER = 3 * POINT, 1 * POINT  # what may be given up for speed
+
+Ask = Callable[[Sequence[int], range], tuple[np.ndarray, np.ndarray]]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How many questions each round has asked by its end, and how many are held back. The rounds' come first."""
+
+    rounds: tuple[int, ...]
+    held: int
+
+    @property
+    def searched(self) -> int:
+        return self.rounds[-1]
+
+    @property
+    def held_back(self) -> range:
+        return range(self.searched, self.searched + self.held)
+
+
+def rounds_for(settings: int) -> int:
+    """Two at least: what depends on the first round's survivors joins in the second."""
+    return max(2, ceil(log2(max(settings, 1) / FINALISTS)))
+
+
+def fewest_questions(settings: int) -> int:
+    return (FEWEST_ASKED << rounds_for(settings) - 1) + FEWEST_HELD
+
+
+def make_plan(settings: int, questions: int) -> Plan:
+    """Each round asks twice as many questions as the one before, of half as many settings."""
+    count = rounds_for(settings)
+    fewest = FEWEST_ASKED << count - 1
+    searched = max(fewest, min(int(questions * SEARCHED), questions - FEWEST_HELD))
+    rounds = tuple(searched >> count - 1 - number for number in range(count))
+    return Plan(rounds, questions - rounds[-1])
+
+
+def places_after(round: int, plan: Plan, settings: int) -> int:
+    """How many of so many settings are left after a round, counted from 0."""
+    return FINALISTS if round == len(plan.rounds) - 1 else max(FINALISTS, ceil(settings / 2))
+
+
+def survivors(quality: np.ndarray, cost: np.ndarray, places: int) -> list[int]:
+    """The settings that stay: the reference, then in turn the best one left and the cheapest one left that may be near.
+
+    A setting may be near when its mean, one standard error of the paired difference more, is within 3 points of the
+    best mean: with few questions that is nearly all, and the cheap ones are not lost to chance.
+    """
+    mean = quality.mean(1)
+    by_quality = np.lexsort((cost, -mean)).tolist()
+    gap = quality - quality[by_quality[0]]
+    error = gap.std(1, ddof=1) / np.sqrt(quality.shape[1]) if quality.shape[1] > 1 else np.full(len(mean), np.inf)
+    may_be_near = mean + error >= mean.max() - NEAR - SAME
+    by_cost = [one for one in np.lexsort((-mean, cost)).tolist() if may_be_near[one]]
+    kept = [0]
+    while len(kept) < min(places, len(mean)):
+        for order in (by_quality, by_cost):
+            new = next((one for one in order if one not in kept), None)
+            if new is not None and len(kept) < places:
+                kept.append(new)
+    return kept
+
+
+@dataclass(frozen=True)
+class Round:
+    """What a round found: the settings it asked, their mean quality and cost, and which of them stay."""
+
+    questions: int
+    settings: tuple[int, ...]
+    quality: tuple[float, ...]
+    cost: tuple[float, ...]
+    kept: tuple[int, ...]
+
+
+def halve(
+    ask: Ask, settings: Sequence[int], plan: Plan, joining: Callable[[Sequence[int]], Sequence[int]] | None = None
+) -> list[Round]:
+    """Successive halving over settings, by their numbers; the reference comes first and stays.
+
+    ask(settings, questions) gives quality and cost, both [settings, questions]. joining(survivors): settings that come
+    in after the first round, asked from the first question on.
+    """
+    alive, found = list(settings), []
+    for number, asked in enumerate(plan.rounds):
+        quality, cost = ask(alive, range(asked))
+        kept = [alive[place] for place in survivors(quality, cost.mean(1), places_after(number, plan, len(alive)))]
+        means = (tuple(quality.mean(1).tolist()), tuple(cost.mean(1).tolist()))
+        found.append(Round(asked, tuple(alive), *means, tuple(kept)))
+        alive = kept
+        if number == 0 and joining is not None:
+            alive = [*alive, *joining(alive)]
+    return found
+
+
+@dataclass(frozen=True)
+class Interval:
+    """A mean and its interval; no ends where nothing varies, which bounds nothing."""
+
+    mean: float
+    low: float | None
+    high: float | None
+
+    @property
+    def excludes_zero(self) -> bool:
+        return self.low is not None and self.high is not None and (self.low > 0 or self.high < 0)
+
+    def __neg__(self) -> "Interval":
+        return Interval(-self.mean, None if self.high is None else -self.high, None if self.low is None else -self.low)
+
+
+@dataclass(frozen=True)
+class Confirmation:
+    """The finalists on the questions held back; settings by their place among the finalists, the reference first."""
+
+    quality: tuple[Interval, ...]  # each on its own
+    cost: tuple[float, ...]
+    differences: dict[tuple[int, int], Interval]  # of every pair i < j: i less j; they hold together
+
+    def difference(self, one: int, other: int) -> Interval:
+        """Quality of one less that of the other."""
+        if one == other:
+            return Interval(0.0, 0.0, 0.0)
+        return self.differences[one, other] if one < other else -self.differences[other, one]
+
+    @property
+    def all_equal(self) -> bool:
+        """No pair differs beyond chance."""
+        return not any(difference.excludes_zero for difference in self.differences.values())
+
+    @property
+    def best(self) -> int:
+        """The highest quality; where no pair differs all are as good, and it is the cheapest."""
+        if self.all_equal:
+            return self._cheapest(range(len(self.cost)))
+        return min(range(len(self.cost)), key=lambda one: (-self.quality[one].mean, self.cost[one]))
+
+    @property
+    def winner(self) -> int | None:
+        """The best one, if it is better than the reference beyond chance."""
+        low = self.difference(self.best, 0).low
+        return self.best if low is not None and low > 0 else None
+
+    def fastest_within(self, tolerance: float) -> int:
+        """The cheapest whose mean is at most so much below the best one's."""
+        least = self.quality[self.best].mean - tolerance - SAME
+        return self._cheapest([one for one in range(len(self.cost)) if self.quality[one].mean >= least])
+
+    @property
+    def frontier(self) -> list[int]:
+        """Those that no other one beats in quality or cost without losing in the other; the cheapest first."""
+        order = sorted(range(len(self.cost)), key=lambda one: (self.cost[one], -self.quality[one].mean))
+        found: list[int] = []
+        for one in order:
+            if not found or self.quality[one].mean > self.quality[found[-1]].mean + SAME:
+                found.append(one)
+        return found
+
+    def _cheapest(self, among: Sequence[int]) -> int:
+        return min(among, key=lambda one: (self.cost[one], -self.quality[one].mean))
+
+
+def confirm(quality: np.ndarray, cost: np.ndarray) -> Confirmation:
+    """quality [finalists, questions held back], cost [finalists]."""
+    pairs = list(combinations(range(len(quality)), 2))
+    shares = bool(np.isin(quality, (0.0, 1.0)).all())
+    ones, others = [one for one, _ in pairs], [other for _, other in pairs]
+    found = paired_intervals(quality[ones], quality[others], shares, TAILS[0] / max(len(pairs), 1))
+    return Confirmation(
+        tuple(_mean_intervals(quality, shares)), tuple(cost.tolist()), dict(zip(pairs, found, strict=True))
+    )
+
+
+def paired_intervals(one: np.ndarray, other: np.ndarray, shares: bool, tail: float = TAILS[0]) -> list[Interval]:
+    """Of the means of one - other [pairs, questions]: exact bounds where both are right or wrong, else Student's."""
+    change = one - other
+    if not shares:
+        return [_students(values, tail) for values in change]
+    gained, lost = (change > 0).mean(1, keepdims=True), (change < 0).mean(1, keepdims=True)
+    found = difference_interval(gained, lost, np.array([float(change.shape[1])]), tails=(tail, 1 - tail))
+    return _as_intervals(*found)
+
+
+def _mean_intervals(values: np.ndarray, shares: bool) -> list[Interval]:
+    if not shares:
+        return [_students(line, TAILS[0]) for line in values]
+    mean = values.mean(1)
+    return _as_intervals(mean, *exact_bounds(mean, values.shape[1]))
+
+
+def _as_intervals(*ends: np.ndarray) -> list[Interval]:
+    """mean, low and high [n] -> n intervals."""
+    return [Interval(*values) for values in zip(*(end.tolist() for end in ends), strict=True)]
+
+
+def _students(values: np.ndarray, tail: float) -> Interval:
+    """Values that do not vary bound nothing."""
+    mean, count = float(values.mean()), len(values)
+    if count < 2 or np.ptp(values) < SAME:
+        return Interval(mean, None, None)
+    half = float(scipy.special.stdtrit(count - 1, 1 - tail) * values.std(ddof=1) / np.sqrt(count))
+    return Interval(mean, mean - half, mean + half)

@@ -1,0 +1,163 @@
+"""The search must not fool itself: with equal settings it names a winner in at most 5 % of runs; its intervals hold."""
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+from maskwise.advice.selection import (
+    FEWEST_ASKED,
+    FEWEST_HELD,
+    FINALISTS,
+    Confirmation,
+    Interval,
+    Plan,
+    confirm,
+    fewest_questions,
+    halve,
+    make_plan,
+    paired_intervals,
+    survivors,
+)
+from maskwise.randomness import numpy_generator
+
+
+def run(table: np.ndarray, cost: np.ndarray, plan: Plan) -> tuple[list[int], Confirmation]:
+    """The whole procedure on a known table of answers [settings, questions]; cost [settings]."""
+
+    def ask(settings, questions):
+        return table[np.ix_(settings, questions)], np.repeat(cost[settings, None], len(questions), 1)
+
+    finalists = list(halve(ask, range(len(table)), plan)[-1].kept)
+    return finalists, confirm(table[np.ix_(finalists, plan.held_back)], cost[finalists])
+
+
+def answers(draws: np.random.Generator, accuracy: np.ndarray, questions: int, shared: float) -> np.ndarray:
+    """Right or wrong [settings, questions]; a share of the questions is answered alike by all settings."""
+    own = draws.random((len(accuracy), questions)) < accuracy[:, None]
+    alike = draws.random(questions) < shared
+    common = draws.random(questions)[None] < accuracy[:, None]
+    return np.where(alike[None], common, own).astype(float)
+
+
+REPEATS = 400  # at 5 % the number of false winners has a standard deviation of 1.1 %
+
+
+@pytest.mark.parametrize(
+    ("questions", "accuracy", "shared"), [(60, [0.5] * 20, 0.0), (60, [0.9] * 20, 0.7), (200, [0.7] * 20, 0.3)]
+)
+def test_equal_settings_have_a_winner_in_at_most_five_percent_of_runs(questions, accuracy, shared):
+    draws = numpy_generator("equal", questions, accuracy, shared)
+    cost, plan = draws.permutation(20).astype(float), make_plan(20, questions)
+    named = equal = 0
+    for _ in range(REPEATS):
+        _, found = run(answers(draws, np.array(accuracy), questions, shared), cost, plan)
+        named += found.winner is not None
+        equal += found.all_equal
+    assert named <= 0.05 * REPEATS
+    assert equal >= 0.95 * REPEATS
+
+
+def test_where_others_are_only_worse_than_the_reference_or_equal_none_wins():
+    draws, plan = numpy_generator("worse"), make_plan(20, 100)
+    accuracy = np.array([0.8] * 4 + [0.8, 0.6, 0.4, 0.2] * 4)
+    won = sum(run(answers(draws, accuracy, 100, 0.3), np.ones(20), plan)[1].winner is not None for _ in range(REPEATS))
+    assert won <= 0.05 * REPEATS
+
+
+def test_equal_settings_of_a_measure_that_is_no_share_have_no_winner_either():
+    draws, plan = numpy_generator("nats"), make_plan(20, 100)
+    named = 0
+    for _ in range(REPEATS):
+        question = draws.standard_normal(100)[None]
+        named += run(question - draws.exponential(1.0, (20, 100)), np.ones(20), plan)[1].winner is not None
+    assert named <= 0.05 * REPEATS
+
+
+@pytest.mark.parametrize(("gain", "questions", "power"), [(0.25, 150, 0.8), (0.15, 400, 0.8)])
+def test_a_real_gain_is_found_with_the_power_stated_in_the_guide(gain, questions, power):
+    draws = numpy_generator("gain", gain, questions)
+    accuracy, plan = np.full(20, 0.65), make_plan(20, questions)
+    accuracy[7] += gain
+    found = [
+        finalists[confirmed.winner] if confirmed.winner is not None else None
+        for finalists, confirmed in (
+            run(answers(draws, accuracy, questions, 0.5), np.ones(20), plan) for _ in range(100)
+        )
+    ]
+    assert found.count(7) >= 100 * power
+    assert len(found) - found.count(7) - found.count(None) <= 5  # another one is named
+
+
+@pytest.mark.parametrize(("questions", "one", "other"), [(24, 0.95, 0.7), (80, 0.5, 0.5), (80, 0.97, 0.97)])
+def test_intervals_hold_the_true_difference_as_often_as_they_say(questions, one, other):
+    """Pairs of answers with a common part; the share of intervals that hold the truth, and of sets that all do."""
+    draws = numpy_generator("coverage", questions, one, other)
+    accuracy, alone, together = np.array([one, other, other]), 0, 0
+    for _ in range(REPEATS):
+        table = answers(draws, accuracy, questions, 0.4)
+        (found,) = paired_intervals(table[:1], table[1:2], shares=True)
+        alone += found.low <= one - other <= found.high
+        sets = confirm(table, np.ones(3)).differences
+        together += all(pair.low <= accuracy[i] - accuracy[j] <= pair.high for (i, j), pair in sets.items())
+    assert alone >= 0.94 * REPEATS and together >= 0.94 * REPEATS
+
+
+def test_intervals_of_other_measures_hold_too():
+    draws, held = numpy_generator("student"), 0
+    for _ in range(REPEATS):
+        common = draws.exponential(1.0, (1, 40))
+        (found,) = paired_intervals(common + draws.exponential(1.0, (1, 40)), common, shares=False)
+        held += found.low <= 1.0 <= found.high
+    assert held >= 0.91 * REPEATS  # Student's interval of skewed values covers a little less
+
+
+def test_questions_held_back_are_never_searched_and_each_round_asks_more_of_fewer():
+    for settings in (1, 5, 14, 35, 160):
+        for questions in (fewest_questions(settings), 100, 1000):
+            plan = make_plan(settings, questions)
+            if questions < fewest_questions(settings):
+                continue
+            assert plan.rounds[0] >= FEWEST_ASKED and plan.held >= FEWEST_HELD
+            assert plan.searched + plan.held == questions and plan.held_back[0] == plan.searched
+            assert all(later >= 2 * sooner for sooner, later in pairwise(plan.rounds))
+
+
+def test_the_search_asks_no_question_that_is_held_back_and_lets_others_join_after_the_first_round():
+    asked = []
+
+    def ask(settings, questions):
+        asked.append((list(settings), questions))
+        return np.ones((len(settings), len(questions))), np.ones((len(settings), len(questions)))
+
+    plan = make_plan(20, 100)
+    rounds = halve(ask, range(20), plan, joining=lambda kept: [one + 100 for one in kept[:2]])
+    assert max(max(questions) for _, questions in asked) < plan.searched
+    assert all(settings[0] == 0 for settings, _ in asked)
+    assert [len(settings) for settings, _ in asked] == [20, 12]
+    assert set(asked[1][0]) > {100} and len(rounds[-1].kept) == FINALISTS
+
+
+def test_the_best_and_the_cheapest_near_one_survive_and_a_cheap_bad_one_does_not():
+    quality = np.array([[1, 1, 1, 0] * 10, [1, 1, 1, 1] * 10, [1, 1, 1, 1] * 10, [0, 0, 0, 1] * 10], dtype=float)
+    assert survivors(quality, np.array([9.0, 8.0, 2.0, 1.0]), 2) == [0, 2]
+    assert survivors(quality, np.array([9.0, 2.0, 8.0, 1.0]), 3) == [0, 1, 2]
+
+
+def test_three_settings_are_chosen_and_the_frontier_leaves_out_what_is_beaten():
+    quality = np.zeros((5, 1000))
+    for place, right in enumerate((700, 950, 945, 925, 600)):
+        quality[place, :right] = 1
+    found = confirm(quality, np.array([32.0, 16.0, 8.0, 4.0, 20.0]))
+    assert (found.best, found.fastest_within(0.01), found.fastest_within(0.03)) == (1, 2, 3)
+    assert found.winner == 1 and not found.all_equal and found.frontier == [3, 2, 1]
+    assert found.difference(1, 0).mean == pytest.approx(0.25) and found.difference(0, 1).high < 0
+
+
+def test_where_nothing_differs_the_cheapest_is_named_and_nothing_is_claimed():
+    found = confirm(np.ones((3, 30)), np.array([3.0, 1.0, 2.0]))
+    assert found.all_equal and found.winner is None
+    assert found.best == found.fastest_within(0.01) == found.fastest_within(0.03) == 1
+    assert found.difference(1, 0).low < 0 < found.difference(1, 0).high  # none of 30 does not mean none of all
+    nats = confirm(np.zeros((2, 30)) - 1.5, np.ones(2))
+    assert nats.difference(0, 1) == Interval(0.0, None, None) and nats.winner is None
