@@ -29,9 +29,7 @@ Bounds = tuple[float, float]  # the least and the most a value can be
 # Exact bounds of shares
 
 
-def exact_bounds(
-    share: np.ndarray, points: np.ndarray | float, tails: Bounds = TAILS
-) -> tuple[np.ndarray, np.ndarray]:
+def exact_bounds(share: np.ndarray, points: np.ndarray | float, tails: Bounds = TAILS) -> tuple[np.ndarray, np.ndarray]:
     """Clopper's and Pearson's bounds of a share [...] seen in so many points (which need not be a whole number)."""
     seen, unseen = share * points, (1 - share) * points
     low = scipy.stats.beta.ppf(tails[0], np.maximum(seen, SAME), unseen + 1)
