@@ -10,7 +10,9 @@ import pytest
 import maskwise as mw
 from helpers.wheel import ROOT
 
-NAMES = "open wrap convert export generate score diagnose compare cures tune train toy read_run Model Run UserError"
+NAMES = (
+    "open wrap convert export generate score diagnose advise compare cures tune train toy read_run Model Run UserError"
+)
 PUBLIC = set(NAMES.split())
 SCRIPT = ROOT / "tests" / "data" / "user_script.py"
 # What mypy would read for a minute, and what a user's script has nothing to do with.

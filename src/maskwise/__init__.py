@@ -15,6 +15,7 @@ __all__ = [
     "Run",
     "UserError",
     "__version__",
+    "advise",
     "compare",
     "convert",
     "cures",
@@ -33,6 +34,7 @@ __all__ = [
 __version__ = "0.2.0.dev0"  # the one place: pyproject.toml reads it from here
 
 if TYPE_CHECKING:
+    from maskwise.advice.advise import advise
     from maskwise.decoding.generate import generate
     from maskwise.decoding.score import score
     from maskwise.errors import UserError
@@ -51,6 +53,7 @@ else:  # a type checker that saw __getattr__ would take any name for a public on
         "Model": "maskwise.models.base",
         "Run": "maskwise.runs.run",
         "UserError": "maskwise.errors",
+        "advise": "maskwise.advice.advise",
         "compare": "maskwise.experiments.compare",
         "convert": "maskwise.models.convert",
         "cures": "maskwise.experiments.mitigations",

@@ -39,6 +39,23 @@ WRONG = {
     "diagnose --points 0": "--points must be at least 1",
     "diagnose --probes mask-cont": "did you mean mask-count?",
     "diagnose --words missing.json": "cannot read missing.json",
+    "advise tiny-lada": "did you mean tiny-llada?",
+    "advise tiny-llada --rules low-confidence,bets": "unknown unmasking strategy 'bets'",
+    "advise tiny-llada --rules threshold:tua=1": "has no parameter 'tua'",
+    "advise tiny-llada --canvases growin": "did you mean growing?",
+    "advise tiny-llada --caches dual:often": "write it like dual or dual:refresh=8",
+    "advise tiny-llada --blocks eight": "give whole numbers",
+    "advise tiny-llada --cost second": "did you mean seconds?",
+    "advise tiny-llada --budget 0.001": "a budget of 0.001 minutes is too small for one round",
+    "advise tiny-llada --budget 0": "too small for one round",
+    "advise tiny-llada --pattern ([ABC]": "does not compile",
+    "advise tiny-llada --pattern zebra": "never matches its own answers",
+    "advise tiny-llada --exact --pattern x": "exclude each other",
+    "advise tiny-llada --function nosuch:is_right": "cannot be imported",
+    "advise tiny-llada --function is_right": "write it as MODULE:NAME",
+    "advise tiny-llada --data missing.jsonl": "say how answers are judged: --exact, --pattern",
+    "advise tiny-llada --data missing.jsonl --exact": "cannot read missing.jsonl",
+    "advise tiny-llada --judge tiny-qwn": "did you mean tiny-qwen?",
     "compare tiny-llada tiny-dram": "did you mean tiny-dream?",
     "cures --points 0": "--points must be at least 1",
     "report nowhere": "nowhere is not a run folder",
@@ -88,7 +105,7 @@ def test_names_are_met_by_the_nearest_known_one():
 
 
 def test_help_says_types_and_ranges_in_words_and_lists_the_choices():
-    for command in ("generate", "diagnose", "tune", "train", "score", "cures"):
+    for command in ("generate", "diagnose", "tune", "train", "score", "cures", "advise"):
         text = CliRunner().invoke(app, [command, "--help"]).stdout
         assert not {"<int", "<str", "<float", "x>=", "<=x"} & set(text.split()) and "<=x" not in text, command
     assert "[default: 0; 0 or more]" in " ".join(CliRunner().invoke(app, ["score", "--help"]).stdout.split())

@@ -132,7 +132,9 @@ class Interval:
         return self.low is not None and self.high is not None and (self.low > 0 or self.high < 0)
 
     def __neg__(self) -> "Interval":
-        return Interval(-self.mean, None if self.high is None else -self.high, None if self.low is None else -self.low)
+        """Written as 0 - x, for -x of 0 is -0."""
+        low, high = (None if end is None else 0.0 - end for end in (self.high, self.low))
+        return Interval(0.0 - self.mean, low, high)
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ import typer
 import typer.core
 
 from maskwise import __version__
+from maskwise.cli.advising import advise
 from maskwise.cli.checkpoints import convert, export, models, verify
 from maskwise.cli.decoding import generate, score
 from maskwise.cli.fields import with_kinds
@@ -47,7 +48,10 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-for command in (models, convert, verify, diagnose, report, generate, score, compare, export, train, tune, toy, cures):
+COMMANDS = (
+    models, convert, verify, diagnose, report, advise, generate, score, compare, export, train, tune, toy, cures,
+)  # fmt: skip
+for command in COMMANDS:
     app.command(cls=ListsProbes if command is diagnose else CommandWithOldNames)(with_kinds(command))
 
 

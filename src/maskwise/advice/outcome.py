@@ -1,0 +1,127 @@
+"""What a search says: three settings to use, the frontier, the losers, what was not tried."""
+
+from collections.abc import Callable
+from typing import Any
+
+from maskwise.advice.request import Request
+from maskwise.advice.search import Found
+from maskwise.advice.selection import NEAR, NEARER, Interval
+from maskwise.advice.settings import not_tried
+
+GOALS: tuple[tuple[str, Callable[[Any], int]], ...] = (
+    ("best quality", lambda confirmed: confirmed.best),
+    ("fastest within 1 point", lambda confirmed: confirmed.fastest_within(NEARER)),
+    ("fastest within 3 points", lambda confirmed: confirmed.fastest_within(NEAR)),
+)
+
+
+def outcome(found: Found, request: Request, model: str, adapter: str | None) -> dict[str, Any]:
+    """What `maskwise advise --json` prints, less the folder and the costs."""
+    confirmed = found.confirmation
+    return {
+        "model": model if adapter is None else f"{model}+{adapter}",
+        "quality": request.quality.in_words,
+        "unit": "share" if request.quality.is_share else "value",
+        "questions": {"searched": found.plan.searched, "held_back": found.plan.held, "embedded": request.embedded},
+        "sentence": sentence(found, request),
+        "all_equal": confirmed.all_equal,
+        "winner": None if confirmed.winner is None else _name(found, confirmed.winner),
+        "reference": _name(found, 0),
+        "advice": [
+            {"goal": goal} | _row(found, pick(confirmed)) | _written(found, pick(confirmed), model, adapter)
+            for goal, pick in GOALS
+        ],
+        "confirmed": [
+            _row(found, place) for place in sorted(range(len(found.finalists)), key=confirmed.cost.__getitem__)
+        ],
+        "dropped": _dropped(found),
+        "not_tried": not_tried(request.space),
+    }
+
+
+def sentence(found: Found, request: Request) -> str:
+    """The finding in one sentence."""
+    confirmed, held = found.confirmation, found.plan.held
+    best, fast = confirmed.best, confirmed.fastest_within(NEAR)
+    if confirmed.all_equal:
+        ends = [end for pair in confirmed.differences.values() for end in (pair.low, pair.high) if end is not None]
+        unseen = f" (differences up to {amount(max(map(abs, ends)), request)} are not excluded)" if ends else ""
+        return (
+            f"All equal: on {held} questions held back no setting differs in quality from another{unseen}; the "
+            f"fastest, {_name(found, fast)}, is as good as any and takes {_passes(found, fast)}."
+        )
+    if confirmed.winner is not None:
+        gain = confirmed.difference(best, 0)
+        return (
+            f"{_capital(_name(found, best))} is better than the reference ({_name(found, 0)}) by "
+            f"{amount(gain.mean, request)}{ends_of(gain, request)} on {held} questions held back, with "
+            f"{_passes(found, best)}."
+        )
+    return (
+        f"No setting is better than the reference ({_name(found, 0)}) beyond chance on {held} questions held back; the "
+        f"fastest within 3 points of the best, {_name(found, fast)}, takes {_passes(found, fast)}."
+    )
+
+
+def amount(value: float, request: Request, unit: bool = True) -> str:
+    """A difference in the measure's own unit: points where it is a share."""
+    number = f"{100 * value:.1f}" if request.quality.is_share else f"{value:.3f}"
+    return f"{number} points" if unit and request.quality.is_share else number
+
+
+def ends_of(interval: Interval, request: Request) -> str:
+    if interval.low is None or interval.high is None:
+        return ""
+    return f" ({amount(interval.low, request, False)} to {amount(interval.high, request, False)})"
+
+
+def _passes(found: Found, place: int) -> str:
+    own, reference = found.passes[place], found.passes[0]
+    beside = "" if place == 0 else f" instead of {reference:.3g}"
+    return f"{own:.3g}{beside} forward passes and {found.seconds[place]:.2g} s per question"
+
+
+def _name(found: Found, place: int) -> str:
+    return found.settings[found.finalists[place]].name
+
+
+def _capital(text: str) -> str:
+    return text[:1].upper() + text[1:]
+
+
+def _ends(interval: Interval) -> dict[str, float | None]:
+    return {"mean": interval.mean, "low": interval.low, "high": interval.high}
+
+
+def _row(found: Found, place: int) -> dict[str, Any]:
+    confirmed = found.confirmation
+    return {
+        "setting": _name(found, place),
+        "quality": _ends(confirmed.quality[place]),
+        "to_reference": _ends(confirmed.difference(place, 0)),
+        "to_best": _ends(confirmed.difference(place, confirmed.best)),
+        "passes": found.passes[place],
+        "seconds": found.seconds[place],
+        "frontier": place in confirmed.frontier,
+    }
+
+
+def _written(found: Found, place: int, model: str, adapter: str | None) -> dict[str, Any]:
+    setting = found.settings[found.finalists[place]]
+    return {
+        "options": setting.given,
+        "command": setting.command(model, adapter),
+        "python": setting.python(),
+        "lm_eval": setting.lm_eval(model, adapter),
+    }
+
+
+def _dropped(found: Found) -> list[dict[str, Any]]:
+    """The settings that a round dropped, the latest first, with what they had reached by then."""
+    rows = []
+    for one in reversed(found.rounds):
+        for number, quality, cost in zip(one.settings, one.quality, one.cost, strict=True):
+            if number not in one.kept:
+                rows.append({"setting": found.settings[number].name, "questions": one.questions, "quality": quality,
+                             "cost": round(cost, 3)})  # fmt: skip
+    return rows

@@ -1,0 +1,70 @@
+"""What a search costs, and the largest one that a budget allows. Imports no torch.
+
+Half of the budget at most goes to the search, the rest to the questions held back.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from maskwise.advice.selection import FEWEST_HELD, FINALISTS, Plan, fewest_questions, make_plan, places_after
+from maskwise.advice.settings import Setting
+from maskwise.errors import UserError
+
+FASTEST_PASS = 1e-4  # seconds per question of a forward pass: below what any machine needs
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Forward passes at most: of the search, and of each question held back."""
+
+    search: int
+    per_held: int
+
+    def total(self, plan: Plan) -> int:
+        return self.search + self.per_held * plan.held
+
+
+def most_passes(settings: Sequence[Setting], variants: int, plan: Plan) -> Cost:
+    """The most expensive settings stay, each with all its `variants` of the cache; adaptive ones take their most."""
+    dear = sorted((setting.passes for setting in settings), reverse=True)
+    total, alive = sum(dear) * plan.rounds[0], len(settings)
+    for number in range(1, len(plan.rounds)):
+        stay = places_after(number - 1, plan, alive)
+        total += sum(dear[:stay]) * (plan.rounds[number] - plan.rounds[number - 1])
+        alive = stay
+        if number == 1:
+            total += variants * sum(dear[:stay]) * plan.rounds[1]
+            alive += variants * stay
+    return Cost(total, sum((dear * (1 + variants))[:FINALISTS]))
+
+
+def fit_plan(settings: Sequence[Setting], variants: int, questions: int, per_pass: float, budget: float | None) -> Plan:
+    """The largest plan whose search takes half of `budget` seconds at most, where a pass takes `per_pass` of them."""
+    fewest = fewest_questions(len(settings))
+    if questions < fewest:
+        raise UserError(
+            f"{questions} questions are too few for {len(settings)} settings: give {fewest} or more, or fewer --rules, "
+            "--blocks or --steps"
+        )
+    plan = make_plan(len(settings), questions)
+    if budget is None:
+        return plan
+    for total in range(questions, fewest - 1, -1):
+        plan = make_plan(len(settings), total)
+        cost = most_passes(settings, variants, plan)
+        if max(cost.search, FEWEST_HELD * cost.per_held) * per_pass <= budget / 2:
+            return replace(plan, held=questions - plan.searched)
+    needed = 2 * max(cost.search, FEWEST_HELD * cost.per_held)
+    raise UserError(
+        f"a budget of {budget / 60:g} minutes is too small for one round: up to {needed:,} forward passes of "
+        f"{per_pass:.2g} s are {needed * per_pass / 60:.2g} minutes; give more, or fewer --rules, --blocks or --steps"
+    )
+
+
+def asked_at_most(settings: int, variants: int, plan: Plan) -> int:
+    """Questions of all rounds, those asked before counted again: the length of the progress bar."""
+    total, alive = 0, settings
+    for number, questions in enumerate(plan.rounds):
+        total += alive * questions
+        alive = places_after(number, plan, alive) * (1 + variants if number == 0 else 1)
+    return total

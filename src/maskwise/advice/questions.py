@@ -1,0 +1,54 @@
+"""The questions of a search: a user's file, or the embedded ones, which the embedded models can answer. No torch."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import islice
+
+from maskwise.advice.settings import Space
+from maskwise.errors import UserError
+from maskwise.files import Records, read_records
+from maskwise.tasks.episodes import draw, draw_afresh, example_words, mixed, render
+from maskwise.tasks.rules import TASKS
+from maskwise.tasks.words import load_words
+
+RELEVANT, DISTRACTORS, HELD_OUT = 5, 10, 0.5
+PER_TASK = 10
+
+# What goes with the embedded questions: the answer is the letter that the model writes before the closing bracket. The
+# masks after it are there to distract: few steps fill them.
+EMBEDDED_PATTERN = r"^\s*([ABC])\]"
+EMBEDDED_SPACE = Space(max_new_tokens=96, rules=("low-confidence",), steps=(24, 12), caches=("none", "prefix", "dual"))
+EMBEDDED_MINUTES = 8.0
+
+
+@dataclass(frozen=True)
+class Question:
+    prompt: str
+    answer: str | None  # None where the measure needs none
+
+
+def read_questions(source: Records, answers: bool) -> list[Question]:
+    """A .jsonl file or a list of dicts, each with prompt and, where the measure needs it, answer."""
+    if not answers:
+        return [Question(line["prompt"], None) for line in read_records(source, {"prompt"})]
+    questions = [Question(line["prompt"], line["answer"]) for line in read_records(source, {"prompt", "answer"})]
+    empty = [number for number, question in enumerate(questions, 1) if not (question.answer or "").strip()]
+    if empty:
+        raise UserError(f"question {empty[0]} has an empty answer: give what a right answer is, or use --judge")
+    return questions
+
+
+def embedded_questions(seed: int = 0, per_task: int = PER_TASK) -> list[Question]:
+    """Few-shot questions of the 16 tasks: 5 relevant examples mixed with 10 distractors, drawn for each question."""
+    words = load_words()
+    shown = example_words(words, HELD_OUT)
+
+    def questions() -> Iterator[Question]:
+        for task in TASKS:
+            episode = draw(task, words, RELEVANT, DISTRACTORS, per_task, seed, HELD_OUT)
+            for point, test in enumerate(islice(episode.tests, per_task)):
+                examples = "".join(map(render, mixed(draw_afresh(episode, shown, point))))
+                before, bracket, letter = f"{test.asked}\n{test.answered}".partition("[")
+                yield Question(examples + before + bracket, letter)
+
+    return list(questions())

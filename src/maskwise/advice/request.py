@@ -1,0 +1,95 @@
+"""What a user asks of `advise`, checked before torch is imported and a model opened."""
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, fields, replace
+from hashlib import blake2b
+from math import isfinite
+from typing import Any
+
+from maskwise.advice.plan import FASTEST_PASS, fit_plan
+from maskwise.advice.quality import Judge, Quality, check_quality, chosen_quality
+from maskwise.advice.questions import (
+    EMBEDDED_MINUTES,
+    EMBEDDED_PATTERN,
+    EMBEDDED_SPACE,
+    Question,
+    embedded_questions,
+    read_questions,
+)
+from maskwise.advice.settings import Setting, Space, as_words, settings_in
+from maskwise.errors import UserError
+from maskwise.files import Records, to_json
+from maskwise.nearest import did_you_mean
+
+COSTS = ("passes", "seconds")
+
+
+@dataclass(frozen=True)
+class Request:
+    questions: list[Question]
+    embedded: bool  # the questions are the package's own
+    quality: Quality
+    space: Space
+    settings: list[Setting]  # those without a cache, the reference first
+    budget: float | None  # seconds
+    cost: str
+    seed: int
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """What a search that is taken up again must have in common with this one, beside the model."""
+        asked = [[question.prompt, question.answer] for question in self.questions]
+        return {
+            "questions": {"count": len(asked), "hash": blake2b(to_json(asked).encode(), digest_size=8).hexdigest()},
+            "quality": {"kind": self.quality.kind, "said": self.quality.said},
+            "space": {name: list(v) if isinstance(v, tuple) else v for name, v in asdict(self.space).items()},
+            "budget": self.budget,
+            "cost": self.cost,
+            "seed": self.seed,
+        }
+
+
+def prepare(
+    data: Records | None = None, exact: bool = False, pattern: str | None = None, function: str | Judge | None = None,
+    judge: Any = None, budget: float | None = None, cost: str = "passes", seed: int = 0, **searched: Any,
+) -> Request:  # fmt: skip
+    """searched: the fields of Space that were given; numbers and names as lists or as texts with commas."""
+    if budget is not None and not (isfinite(budget) and budget > 0):
+        raise UserError(f"a budget of {budget:g} minutes is too small for one round: give the minutes it may take")
+    if cost not in COSTS:
+        raise UserError(f"unknown cost {cost!r}{did_you_mean(cost, COSTS)}")
+    space = _space(EMBEDDED_SPACE if data is None else Space(), searched)
+    settings = settings_in(space)
+    named = exact or any(given is not None for given in (pattern, function, judge))
+    if data is None and not named:
+        pattern = EMBEDDED_PATTERN
+    quality = chosen_quality(exact, pattern, function, judge)
+    questions = embedded_questions(seed) if data is None else read_questions(data, quality.needs_answers)
+    check_quality(quality, questions)
+    if data is None and budget is None:
+        budget = EMBEDDED_MINUTES
+    seconds = None if budget is None else 60 * budget
+    fit_plan(settings, space.variants, len(questions), FASTEST_PASS, seconds)  # refuses what no machine could do
+    return Request(questions, data is None, quality, space, settings, seconds, cost, seed)
+
+
+def _space(start: Space, searched: dict[str, Any]) -> Space:
+    given = {name: value for name, value in searched.items() if value is not None}
+    known = {one.name for one in fields(Space)}
+    for name in given:
+        if name not in known:
+            raise UserError(f"advise searches no {name!r}{did_you_mean(name, sorted(known))}")
+    for name in ("canvases", "rules", "caches"):
+        if name in given:
+            given[name] = as_words(given[name])
+    for name in ("blocks", "steps"):
+        if name in given:
+            given[name] = _numbers(name, given[name])
+    return replace(start, **given)
+
+
+def _numbers(name: str, listed: str | int | Sequence[Any]) -> tuple[int, ...]:
+    words = as_words([listed] if isinstance(listed, int) else listed) or ()
+    if not all(word.isdecimal() for word in words):
+        raise UserError(f"{name} {', '.join(words)}: give whole numbers, separated by commas")
+    return tuple(map(int, words))

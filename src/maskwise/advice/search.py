@@ -1,0 +1,192 @@
+"""The search from start to finish: its plan and cost, the questions asked of the model, and what they show.
+
+The budget counts the seconds of decoding that the records state. Half of it at most goes to the search, the rest to
+the questions held back, whose number depends on the time left and on no answer to them.
+"""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from maskwise.advice.folder import Answer, append_answers, read_answers
+from maskwise.advice.plan import asked_at_most
+from maskwise.advice.quality import Quality, judged
+from maskwise.advice.questions import Question
+from maskwise.advice.selection import FEWEST_HELD, Confirmation, Plan, Round, confirm, halve
+from maskwise.advice.settings import Setting, Space, cached_variants, settings_in
+from maskwise.decoding.generate import decode
+from maskwise.decoding.options import DecodingOptions
+from maskwise.decoding.prompts import encode_prompts
+from maskwise.decoding.request import check_request, end_tokens
+from maskwise.models.base import Model
+from maskwise.models.batch import passes as batches
+from maskwise.randomness import numpy_generator, torch_generator
+from maskwise.runs.runner import batch_budget
+
+SECONDS = 1e-6  # weight of a second beside a forward pass: it decides between equal numbers of passes
+ROUNDED = 6
+
+
+class Asking:
+    """Answers questions under settings, by their numbers; what is on file is not asked again.
+
+    Calling it gives quality and cost, [settings, questions]. Questions are numbered in an order drawn by the seed.
+    """
+
+    def __init__(
+        self, model: Model, settings: list[Setting], questions: Sequence[Question], quality: Quality,
+        judge: Model | None, folder: Path, seed: int, cost: str, advance: Callable[[int], None],
+    ) -> None:  # fmt: skip
+        self.model, self.settings, self.questions, self.quality, self.judge = model, settings, questions, quality, judge
+        self.folder, self.seed, self.cost, self.advance = folder, seed, cost, advance
+        self.prompts = encode_prompts(model, [question.prompt for question in questions], None)
+        self.order = numpy_generator("advise", seed, "order").permutation(len(questions)).tolist()
+        self.answers: dict[tuple[str, int], Answer] = {}
+        self.ends = set(end_tokens(model))
+        longest = max(self.prompts, key=len)
+        check_request(model, [longest], settings[0].options)
+
+    def __call__(self, settings: Sequence[int], questions: range) -> tuple[np.ndarray, np.ndarray]:
+        for setting in settings:
+            self._ask(self.settings[setting], [self.order[place] for place in questions])
+        found = [self.found(setting, questions) for setting in settings]
+        quality = np.array([[answer.quality for answer in line] for line in found])
+        cost = np.array([[self._cost(answer) for answer in line] for line in found])
+        return quality, cost
+
+    def found(self, setting: int, questions: range) -> list[Answer]:
+        name = self.settings[setting].name
+        return [self.answers[name, self.order[place]] for place in questions]
+
+    def _cost(self, answer: Answer) -> float:
+        return answer.seconds if self.cost == "seconds" else answer.passes + SECONDS * min(answer.seconds, 1e3)
+
+    def batches(self, numbers: Sequence[int], new: int) -> list[tuple[int, int]]:
+        """On a CPU a batch saves nothing, and it waits for its slowest answer."""
+        budget = batch_budget(self.model, None) if self.model.device.type == "cuda" else 1
+        return list(batches([len(self.prompts[number]) + new for number in numbers], budget))
+
+    def _ask(self, setting: Setting, numbers: Sequence[int]) -> None:
+        missing = [number for number in numbers if (setting.name, number) not in self.answers]
+        self.advance(len(numbers) - len(missing))
+        for first, last in self.batches(missing, setting.options.max_new_tokens):
+            answers = self._batch(setting, missing[first:last])
+            append_answers(self.folder, answers)
+            self.answers |= {(answer.setting, answer.question): answer for answer in answers}
+            self.advance(last - first)
+
+    def _batch(self, setting: Setting, numbers: Sequence[int]) -> list[Answer]:
+        generators = [
+            torch_generator("advise", self.seed, setting.name, number, device=self.model.device) for number in numbers
+        ]
+        start = time.perf_counter()
+        made = decode(self.model, [self.prompts[number] for number in numbers], setting.options, generators)
+        seconds = round((time.perf_counter() - start) / len(numbers), ROUNDED)
+        texts = [self._text(generation.ids) for generation in made]
+        values = self._judged([self.questions[number] for number in numbers], texts)
+        return [
+            Answer(setting.name, number, value, generation.forwards, seconds, text)
+            for number, value, generation, text in zip(numbers, values, made, texts, strict=True)
+        ]
+
+    def _text(self, ids: Sequence[int]) -> str:
+        """The text up to the first end token, as lm-eval's."""
+        length = next((place for place, token in enumerate(ids) if token in self.ends), len(ids))
+        return self.model.tokenizer.decode(ids[:length], skip_special_tokens=True)
+
+    def _judged(self, questions: Sequence[Question], texts: Sequence[str]) -> list[float]:
+        if self.judge is not None:
+            return judged(self.judge, [question.prompt for question in questions], texts, self.seed)
+        return [self.quality.of_text(text, one.answer or "") for one, text in zip(questions, texts, strict=True)]
+
+    def seconds_per_pass(self) -> float:
+        """Of one question in a batch, on the longest prompts and a full canvas; the first call warms up."""
+        options = DecodingOptions(self.settings[0].options.max_new_tokens, steps=1)
+        longest = sorted(range(len(self.prompts)), key=lambda number: -len(self.prompts[number]))
+        first, last = self.batches(longest, options.max_new_tokens)[0]
+        prompts = [self.prompts[number] for number in longest[first:last]]
+        taken = []
+        for _ in range(4):
+            start = time.perf_counter()
+            decode(self.model, prompts, options)
+            taken.append((time.perf_counter() - start) / len(prompts))
+        return float(np.median(taken[1:]))
+
+
+@dataclass(frozen=True)
+class Found:
+    """What a search found. Settings by their numbers; `finalists` are what the confirmation is about."""
+
+    settings: list[Setting]
+    plan: Plan
+    rounds: list[Round]
+    finalists: tuple[int, ...]
+    confirmation: Confirmation
+    passes: tuple[float, ...]  # per question held back, of each finalist
+    seconds: tuple[float, ...]
+
+
+def run_search(
+    space: Space, ask: Asking, plan: Plan, budget: float | None, on_phase: Callable[[str, int], None]
+) -> Found:
+    """Searches, then confirms. `on_phase(what, questions to ask)` is told when either begins."""
+    first = settings_in(space)
+    numbers = {setting.name: number for number, setting in enumerate(ask.settings)}
+
+    def with_caches(kept: Sequence[int]) -> list[int]:
+        return [numbers[one.name] for number in kept for one in cached_variants(space, ask.settings[number])]
+
+    on_phase("Searching", asked_at_most(len(first), space.variants, plan))
+    rounds = halve(ask, range(len(first)), plan, with_caches)
+    finalists = rounds[-1].kept
+    plan = replace(plan, held=affordable(ask, finalists, plan, budget))
+    on_phase("Confirming", len(finalists) * plan.held)
+    quality, cost = ask(finalists, plan.held_back)
+    held = [ask.found(setting, plan.held_back) for setting in finalists]
+    return Found(
+        ask.settings, plan, rounds, finalists, confirm(quality, cost.mean(1)),
+        tuple(float(np.mean([answer.passes for answer in line])) for line in held),
+        tuple(float(np.mean([answer.seconds for answer in line])) for line in held),
+    )  # fmt: skip
+
+
+def affordable(ask: Asking, finalists: Sequence[int], plan: Plan, budget: float | None) -> int:
+    """How many questions held back the rest of the budget lasts for."""
+    if budget is None:
+        return plan.held
+    searched = {ask.order[place] for place in range(plan.searched)}
+    used = sum(answer.seconds for answer in ask.answers.values() if answer.question in searched)
+    each = sum(float(np.mean([a.seconds for a in ask.found(one, range(plan.searched))])) for one in finalists)
+    return int(min(plan.held, max(FEWEST_HELD, (budget - used) / each)))
+
+
+def every_setting(space: Space) -> list[Setting]:
+    """Those that are tried at once, then the same with caches."""
+    first = settings_in(space)
+    return [*first, *(variant for setting in first for variant in cached_variants(space, setting))]
+
+
+def on_file(ask: Asking) -> int:
+    """Takes up the answers on file; how many there are."""
+    ask.answers = read_answers(ask.folder, {setting.name for setting in ask.settings}, len(ask.questions))
+    return len(ask.answers)
+
+
+def described(model: Model) -> dict[str, Any]:
+    """What tells the model apart, for the manifest."""
+    from maskwise.models.fingerprint import fingerprint
+
+    return {"name": model.name, "fingerprint": fingerprint(model), "dtype": str(model.dtype).removeprefix("torch.")}
+
+
+def as_stored(plan: Plan) -> dict[str, Any]:
+    return {name: list(value) if isinstance(value, tuple) else value for name, value in asdict(plan).items()}
+
+
+def device_name(model: Model) -> str:
+    return torch.cuda.get_device_name(model.device) if model.device.type == "cuda" else model.device.type

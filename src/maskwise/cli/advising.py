@@ -1,0 +1,118 @@
+"""The command that says which decoding settings to use."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from maskwise.cli.common import (
+    LARGEST_SEED,
+    Adapter,
+    CheckWeights,
+    Device,
+    Dtype,
+    Json,
+    ModelName,
+    echo,
+    print_json,
+)
+from maskwise.cli.early import check_models
+from maskwise.terminal import one_line
+
+
+def advise(
+    model: ModelName,
+    data: Annotated[
+        Path | None, typer.Option(help="A .jsonl file; each line has prompt and answer. Else embedded questions.")
+    ] = None,
+    exact: Annotated[bool, typer.Option("--exact", help="Quality: the generated text is the answer.")] = False,
+    pattern: Annotated[
+        str | None, typer.Option(help="Quality: this regular expression finds the same in text and answer.")
+    ] = None,
+    function: Annotated[
+        str | None, typer.Option(help="Quality: MODULE:NAME of your function of (text, answer).")
+    ] = None,
+    judge: Annotated[str | None, typer.Option(help="Quality: log-likelihood of the text under this model.")] = None,
+    budget: Annotated[
+        float | None, typer.Option(help="Minutes of decoding; else all questions (embedded ones: 8 minutes).")
+    ] = None,
+    max_new_tokens: Annotated[
+        int | None, typer.Option("--max-new-tokens", "-n", help="Masks appended to the prompt; 128 if left out.")
+    ] = None,
+    canvases: Annotated[str | None, typer.Option(help="Canvases to try, as fixed,growing; else all.")] = None,
+    blocks: Annotated[str | None, typer.Option(help="Block sizes to try, as 8,32.")] = None,
+    rules: Annotated[
+        str | None, typer.Option(help="Unmasking strategies to try, as low-confidence,threshold:tau=0.8.")
+    ] = None,
+    steps: Annotated[str | None, typer.Option(help="Numbers of steps to try, as 128,64.")] = None,
+    caches: Annotated[str | None, typer.Option(help="Caches to try, as none,dual,dual:refresh=8.")] = None,
+    cost: Annotated[str, typer.Option(help="What is to be small: passes (forward passes) or seconds.")] = "passes",
+    out: Annotated[Path | None, typer.Option(help="Folder of the search; else one under runs/.")] = None,
+    seed: Annotated[int, typer.Option(min=0, max=LARGEST_SEED, help="The order of the questions.")] = 0,
+    dtype: Dtype = "auto",
+    device: Device = None,
+    adapter: Adapter = None,
+    check_weights: CheckWeights = True,
+    json: Json = False,
+) -> None:
+    """Find the canvas, block, strategy, steps and cache to decode with, from questions of your own. It resumes.
+
+    Settings are searched on some questions and confirmed on others. With --data one measure of quality must be named.
+    """
+    check_models([model, *([judge] if judge else [])], adapter, dtype)
+    from maskwise.advice.request import prepare
+
+    request = prepare(
+        data, exact, pattern, function, judge, budget, cost, seed, max_new_tokens=max_new_tokens, canvases=canvases,
+        blocks=blocks, rules=rules, steps=steps, caches=caches,
+    )  # fmt: skip
+    from maskwise.advice.advise import advise_on
+    from maskwise.models.opening import open as open_model
+
+    opened = open_model(model, dtype=dtype, device=device, adapter=adapter, check_weights=check_weights)
+    scoring = open_model(judge, device=device, check_weights=check_weights) if judge else None
+    try:
+        found = advise_on(
+            request, opened, scoring, model, adapter, out, lambda said: echo(f"maskwise: {said}", err=True)
+        )
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt("the answers so far are kept: run it again to go on") from None
+    return print_json(found) if json else print_advice(found)
+
+
+def print_advice(found: dict[str, Any]) -> None:
+    """What was confirmed, the finding, the three settings, and what was not tried."""
+    share, asked = found["unit"] == "share", found["questions"]
+    echo(
+        f"{one_line(found['model'])}: quality is {one_line(found['quality'])}\n"
+        f"{asked['searched']} questions searched, {asked['held_back']} held back, {found['passes']:,} forward passes "
+        f"in {found['seconds']:.0f} s\n\n"
+        "On the questions held back: quality, difference from the reference, passes, seconds"
+    )
+    for row in found["confirmed"]:
+        is_reference = row["setting"] == found["reference"]
+        beside = "reference" if is_reference else _interval(row["to_reference"], share, signed=True)
+        echo(f"{'*' if row['frontier'] else ' '} {row['setting']}")
+        echo(f"    {_interval(row['quality'], share):24} {beside:26} {row['passes']:7.1f} {row['seconds']:8.2g}")
+    echo(
+        "* on the frontier: none is as good with fewer passes. All differences together hold in 95 % of runs.\n\n"
+        f"{found['sentence']}"
+    )
+    for setting in dict.fromkeys(row["setting"] for row in found["advice"]):
+        same = [row for row in found["advice"] if row["setting"] == setting]
+        goals, row = ", ".join(row["goal"] for row in same), same[0]
+        echo(f"\n{goals}: {setting}\n  {row['command']}\n  {row['python']}\n  lm_eval {row['lm_eval']}")
+    echo(f"\ndropped in the search: {len(found['dropped'])} settings (--json lists them)")
+    echo(f"not tried: {'; '.join(found['not_tried'])}\nfolder: {one_line(found['folder'])}")
+
+
+def _interval(ends: dict[str, float | None], share: bool, signed: bool = False) -> str:
+    """`93.8 (79.2 to 99.2)`, in percent or points where it is a share."""
+
+    def number(value: float | None) -> str:
+        sign = "+" if signed else ""
+        return "" if value is None else f"{100 * value:{sign}.1f}" if share else f"{value:{sign}.3f}"
+
+    if ends["low"] is None or ends["low"] == ends["high"]:
+        return number(ends["mean"])
+    return f"{number(ends['mean'])} ({number(ends['low'])} to {number(ends['high'])})"

@@ -1,0 +1,89 @@
+"""The settings that are searched: distinct, valid, and written in three ways that mean the same."""
+
+import re
+import shlex
+
+import pytest
+import typer
+
+from maskwise.advice.plan import FASTEST_PASS, asked_at_most, fit_plan, most_passes
+from maskwise.advice.questions import EMBEDDED_SPACE
+from maskwise.advice.selection import Plan, fewest_questions
+from maskwise.advice.settings import Setting, Space, cached_variants, not_tried, settings_in
+from maskwise.cli import app
+from maskwise.cli.decoding import decoding_options
+from maskwise.decoding.harness import decoding_options as lm_eval_options
+from maskwise.decoding.options import OPTION_NAMES, DecodingOptions
+from maskwise.errors import UserError
+
+SPACES = [Space(), EMBEDDED_SPACE, Space(max_new_tokens=64, rules=("random", "klass:tau=0.8:eps=0.02"))]
+
+
+def every(space: Space) -> list[Setting]:
+    first = settings_in(space)
+    return [*first, *(variant for setting in first for variant in cached_variants(space, setting))]
+
+
+@pytest.mark.parametrize("space", SPACES)
+def test_settings_have_names_of_their_own_and_the_reference_shows_all_masks_and_takes_the_most_steps(space):
+    settings = every(space)
+    assert len({setting.name for setting in settings}) == len(settings) == len({s.options for s in settings})
+    reference = settings[0]
+    assert reference.options.chosen_canvas == "fixed" and reference.options.cache == "none"
+    assert reference.passes == max(setting.passes for setting in settings)
+    assert all(setting.options.guidance == 0 for setting in settings)
+
+
+@pytest.mark.parametrize("space", SPACES)
+def test_python_and_lm_eval_say_the_same_options(space):
+    for setting in every(space):
+        given = eval(setting.python().replace("mw.generate(model, prompts, ", "dict("))
+        assert DecodingOptions(**given) == setting.options
+        arguments = shlex.split(setting.lm_eval("tiny-llada", "a b"))
+        assert arguments[:3] == ["--model", "maskwise", "--model_args"]
+        pairs = dict(part.split("=") for part in arguments[3].split(","))
+        assert (pairs.pop("pretrained"), pairs.pop("adapter")) == ("tiny-llada", "a b")
+        new = int(pairs.pop("max_new_tokens"))
+        read = {k: float(v) if "." in v else int(v) if v.isdecimal() else v for k, v in pairs.items()}
+        assert lm_eval_options(read) == DecodingOptions(**{**setting.given, "max_new_tokens": 128}) and new > 0
+
+
+def test_the_command_line_gives_the_same_options():
+    command = typer.main.get_command(app).commands["generate"]
+    for setting in every(SPACES[0])[::5]:
+        words = shlex.split(setting.command("tiny-llada", "folder"))
+        assert words[:3] == ["maskwise", "generate", "tiny-llada"]
+        given = command.make_context("generate", words[2:]).params
+        assert given["adapter"] == "folder"
+        assert decoding_options({name: given[name] for name in OPTION_NAMES}, []) == setting.options
+
+
+def test_what_does_not_fit_is_left_out_and_said():
+    space = Space(max_new_tokens=96, blocks=(8, 7, 96), rules=("low-confidence", "margin"), steps=(96, 12, 5))
+    settings = settings_in(space)
+    assert {setting.options.block for setting in settings} == {None, 8}
+    assert {setting.passes for setting in settings if setting.options.block == 8} == {96, 12}
+    one_step_a_block = [s for s in settings if s.options.canvas == "growing" and s.passes == 12]
+    assert len(one_step_a_block) == 1  # both strategies would fill the block at once
+    left = "; ".join(not_tried(space))
+    assert re.search(r"strategies random, .*threshold", left) and "blocks 7, 96, which do not divide 96" in left
+    assert "guidance" in left and "low-confidence" not in left
+    with pytest.raises(UserError, match="fewer than two settings"):
+        settings_in(Space(canvases=("fixed",), rules=("low-confidence",), steps=(128,)))
+
+
+def test_a_plan_costs_at_most_what_is_said_and_a_small_budget_buys_fewer_questions():
+    settings = settings_in(EMBEDDED_SPACE)
+    whole = fit_plan(settings, 2, 160, 0.05, None)
+    assert whole.searched + whole.held == 160
+    fitted = fit_plan(settings, 2, 160, 0.05, 480)
+    assert fitted.searched < whole.searched
+    assert most_passes(settings, 2, fitted).search * 0.05 <= 240
+    with pytest.raises(UserError, match=r"too small for one round: up to [\d,]+ forward passes"):
+        fit_plan(settings, 2, 160, FASTEST_PASS, 0.06)
+    with pytest.raises(UserError, match="10 questions are too few for 14 settings: give 32 or more, or fewer"):
+        fit_plan(settings, 2, 10, FASTEST_PASS, None)
+    # 14 settings of 18 passes on average; 7 stay with two caches each, 21 in all; 5 are confirmed
+    assert fewest_questions(14) == 32 and asked_at_most(14, 2, Plan((4, 8), 24)) == 14 * 4 + 21 * 8
+    cost = most_passes(settings, 2, Plan((4, 8), 24))
+    assert cost.search == 14 * 18 * 4 + 7 * 24 * 4 + 2 * 7 * 24 * 8 and cost.per_held == 5 * 24
