@@ -29,6 +29,7 @@ def test_a_run_ends_with_the_reports_path(checkpoint, tmp_path):
     result = maskwise(checkpoint, *QUICK, "--probes", "mask-count,natural-text", "--out", tmp_path / "run")
     assert result.exit_code == 0, result.output
     assert result.stdout.strip().endswith(str(tmp_path / "run" / "report.html"))
+    assert "advice: No evidence for mask-agnostic tuning" in result.stdout  # a random network
     assert {"records.jsonl", "manifest.json", "report.html", "figures"} <= {
         f.name for f in (tmp_path / "run").iterdir()
     }

@@ -125,6 +125,7 @@ def diagnose(
         del opened  # before the next one is read
     if join_crew().rank > 0:
         return
+    from maskwise.advice.diagnosis import advice
     from maskwise.report.finding import finding
     from maskwise.report.page import home_of, write_page
     from maskwise.report.readings import read_all
@@ -137,7 +138,11 @@ def diagnose(
         return print_json(runs[0] if len(runs) == 1 else {"report": str(page), "runs": runs})
     for reading in readings:
         print_summary(reading)
-    echo(f"\n{finding(readings).sentence}\nreport: {one_line(page)}")
+    echo(f"\n{finding(readings).sentence}")
+    for reading in readings:
+        if advised := advice(reading.run.records):
+            echo(f"advice{f' for {one_line(reading.label)}' if len(readings) > 1 else ''}: {advised}")
+    echo(f"report: {one_line(page)}")
 
 
 def report(

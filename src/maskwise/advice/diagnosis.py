@@ -1,0 +1,63 @@
+"""One sentence of advice at the end of a diagnosis: what the run's own answers support, with their numbers. No torch.
+
+Masks that take accuracy away are the evidence for all of it. A growing canvas shows few of them, so it is supported
+where the accuracy with few masks is higher than with many; it needs no training and is named first. Mask-agnostic
+tuning (Piskorz et al., arXiv 2511.21338) addresses the loss itself. Small blocks show all masks but take many steps:
+they are supported where many steps, the surest first, regain accuracy (probe unmasking).
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+from maskwise.probes.examples import main_records
+from maskwise.probes.mask_count import NAME as MASK_COUNT
+from maskwise.probes.unmasking import NAME as UNMASKING
+from maskwise.records.record import Record
+from maskwise.scoring.changes import paired_difference
+
+LARGEST_BLOCK = 32  # masks that a growing canvas may show at a time
+
+
+def advice(records: Sequence[Record]) -> str | None:
+    """None where masks were not asked about."""
+    one_step = main_records([record for record in records if record["probe"] == MASK_COUNT])
+    counts = sorted({record["condition"]["masks"] for record in one_step})
+    if 2 not in counts or counts[-1] <= LARGEST_BLOCK:
+        return None
+    most = counts[-1]
+    lost = paired_difference(_under(one_step, 2), _under(one_step, most))
+    if not _is_gain(lost):
+        return (
+            "No evidence for mask-agnostic tuning, a growing canvas or small blocks: 2 masks in place of "
+            f"{most} change the accuracy by {_points(lost)}."
+        )
+    supported = [*_growing(one_step, counts), *_small_blocks(records, one_step, most)]
+    tuning = f"mask-agnostic tuning (2 masks in place of {most}: {_points(lost)})"
+    return f"The run's evidence supports {' and '.join([*supported, tuning])}."
+
+
+def _growing(one_step: Sequence[Record], counts: Sequence[int]) -> list[str]:
+    """The most masks that a block may have and that were asked, against the most of all."""
+    block = max(count for count in counts if count <= LARGEST_BLOCK)
+    gain = paired_difference(_under(one_step, block), _under(one_step, counts[-1]))
+    return [f"a growing canvas ({block} masks in place of {counts[-1]}: {_points(gain)})"] if _is_gain(gain) else []
+
+
+def _small_blocks(records: Sequence[Record], one_step: Sequence[Record], most: int) -> list[str]:
+    asked = main_records([record for record in records if record["probe"] == UNMASKING])
+    stepwise = [record for record in _under(asked, most) if record["condition"]["order"] == "confidence"]
+    gain = paired_difference(stepwise, _under(one_step, most))
+    return [f"small blocks (many steps in place of one: {_points(gain)})"] if _is_gain(gain) else []
+
+
+def _under(records: Sequence[Record], masks: int) -> list[Record]:
+    return [record for record in records if record["condition"]["masks"] == masks]
+
+
+def _is_gain(difference: dict[str, Any]) -> bool:
+    return difference["low"] is not None and difference["low"] > 0
+
+
+def _points(difference: dict[str, Any]) -> str:
+    value, low, high = (100 * difference[key] for key in ("difference", "low", "high"))
+    return f"{value:+.1f} points, {low:.1f} to {high:.1f}"

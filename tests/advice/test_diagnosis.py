@@ -1,0 +1,54 @@
+"""The last sentence of a diagnosis: only what its own answers support."""
+
+import pytest
+
+from maskwise.advice.diagnosis import advice
+
+
+def answers(probe: str, condition: dict, right: int, relevant: int | None = None) -> list[dict]:
+    """Of 4 tasks with 25 points each, the first so many are answered right."""
+    condition = condition if relevant is None else condition | {"relevant": relevant}
+    return [
+        {"probe": probe, "task": f"task-{task}", "point": point, "condition": condition, "correct": point < right}
+        for task in range(4)
+        for point in range(25)
+    ]
+
+
+def masks(two: int, twenty: int, most: int) -> list[dict]:
+    counts = {2: two, 20: twenty, 200: most}
+    return [record for k, right in counts.items() for record in answers("mask-count", {"masks": k}, right)]
+
+
+def test_masks_that_change_nothing_are_evidence_for_nothing():
+    said = advice(masks(20, 20, 20))
+    assert said.startswith("No evidence for mask-agnostic tuning, a growing canvas or small blocks")
+    assert "+0.0 points" in said
+    assert advice(masks(15, 20, 20)).startswith("No evidence")  # masks that help
+
+
+@pytest.mark.parametrize(
+    ("twenty", "many_steps", "named"),
+    [
+        (24, None, ["a growing canvas (20 masks in place of 200: +36.0 points", "mask-agnostic tuning (2 masks"]),
+        (15, None, ["mask-agnostic tuning (2 masks in place of 200: +36.0 points"]),
+        (15, 22, ["small blocks (many steps in place of one: +28.0 points", "mask-agnostic tuning (2 masks"]),
+    ],
+)
+def test_what_the_answers_support_is_named_with_its_numbers_and_nothing_else(twenty, many_steps, named):
+    records = masks(24, twenty, 15)
+    if many_steps is not None:
+        records += answers("unmasking", {"order": "confidence", "masks": 200}, many_steps)
+        records += answers("unmasking", {"order": "random", "masks": 200}, 5)
+    said = advice(records)
+    assert all(one in said for one in named)
+    for one in ("a growing canvas", "small blocks"):
+        assert (one in said) == any(one in part for part in named)
+
+
+def test_the_main_number_of_examples_counts_and_without_the_probe_nothing_is_said():
+    with_one = [record | {"condition": record["condition"] | {"relevant": 1}} for record in masks(24, 24, 10)]
+    assert advice(masks(20, 20, 20) + with_one).startswith("No evidence")
+    assert advice(with_one).startswith("The run's evidence supports a growing canvas")
+    assert advice(answers("location", {"location": 0}, 20)) is None
+    assert advice(answers("mask-count", {"masks": 2}, 20)) is None
