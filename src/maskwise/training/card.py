@@ -23,7 +23,7 @@ def trained_card(result: dict[str, Any], settings: RunSettings, data: dict[str, 
     """The README.md of an adapter or a trained checkpoint."""
     base = public_name(result["model"])
     tuned = isinstance(settings, TuneSettings)
-    method = "the mask-agnostic loss (Piskorz et al., arXiv 2511.21338)" if tuned else "masked diffusion on documents"
+    method = _method(settings)
     what = "All weights" if settings.full else f"A LoRA adapter (rank {settings.lora_rank})"
     examples = f"{result['pairs']} pairs" if tuned else f"{result['rows']} rows of documents"
     parts = [
@@ -36,6 +36,13 @@ def trained_card(result: dict[str, Any], settings: RunSettings, data: dict[str, 
     library = "maskwise" if settings.full else "peft"
     return card(f"{base}, {'tuned' if tuned else 'trained'}", list(filter(None, parts)), result["model"],
                 licence_of(source), library)  # fmt: skip
+
+
+def _method(settings: RunSettings) -> str:
+    if not isinstance(settings, TuneSettings):
+        return "masked diffusion on documents"
+    paper = "the mask-agnostic loss (Piskorz et al., arXiv 2511.21338)"
+    return f"{paper}, anchored at its own answers without masks before tuning" if settings.anchored else paper
 
 
 def _settings(settings: RunSettings) -> str:
@@ -63,9 +70,11 @@ def _loading(base: str, full: bool) -> str:
     ours = "import maskwise as mw\n\nmodel = mw.open(FOLDER)        # this folder, or its name on the hub"
     if full:
         return f"```python\n{ours}\n```"
+    first = f"# {base} carries an adapter itself; first: maskwise export {base} --out BASE\n" if "+" in base else ""
+    opened = "BASE" if first else base
     peft = (
         "from peft import PeftModel\nfrom transformers import AutoModelForCausalLM\n\n"
         "import maskwise.models        # the base model's class; or trust_remote_code=True, for its original code\n\n"
-        f'net = AutoModelForCausalLM.from_pretrained("{base}")\nnet = PeftModel.from_pretrained(net, FOLDER)'
+        f'{first}net = AutoModelForCausalLM.from_pretrained("{opened}")\nnet = PeftModel.from_pretrained(net, FOLDER)'
     )
     return f"```python\n{ours}\n```\n\nWith PEFT alone:\n\n```python\n{peft}\n```"
