@@ -19,11 +19,56 @@ def found(tmp_path: Path, *runs: tuple) -> object:
 
 
 def test_the_largest_effect_leads_whichever_it_is(tmp_path: Path) -> None:
-    """Of KNOWN's scores the mask tax is the largest; without effects of masks it is the distance."""
-    assert found(tmp_path / "masks", (KNOWN, DIFFUSION)).sentence.startswith("Appended masks lower its accuracy. 80")
-    far = position_probes([9, 10, 8, 9], [4, 5, 3, 4]) + mask_probes(SAME, SAME)
-    assert found(tmp_path / "far", (far, DIFFUSION)).sentence.startswith("It uses near context more than distant")
-    assert found(tmp_path / "none", (GUESSING, DIFFUSION)).sentence.startswith("Nothing was detected")
+    masks = position_probes(SAME, SAME) + mask_probes(SAME, [5, 6, 4, 5])
+    sentence = found(tmp_path / "masks", (masks, DIFFUSION)).sentence
+    assert sentence.startswith(
+        "With 100 masks in place of 2 the accuracy of tiny-llada falls by 30.0\u00a0points, from 80\u00a0% to "
+        "50\u00a0% (95\u00a0% interval "
+    )
+    far = position_probes([9, 10, 8, 9], [4, 5, 3, 4]) + mask_probes(SAME, [6, 7, 5, 6])
+    assert found(tmp_path / "far", (far, DIFFUSION)).sentence.startswith(
+        "With the examples moved away from the question (location 0 in place of 15) the accuracy of tiny-llada falls"
+    )
+    stops = [*mask_probes(SAME, SAME)[:-1], ("filler", {"filler": ".", "fillers": 100}, 1, [0] * 4)]
+    assert found(tmp_path / "stops", (stops, DIFFUSION)).sentence.startswith(
+        "With 100 full stops after the closed answer the accuracy of tiny-llada falls by 80.0\u00a0points"
+    )
+    nothing = found(tmp_path / "none", (GUESSING, DIFFUSION))
+    assert nothing.sentence.startswith("Nothing was detected in tiny-llada: its accuracy changes by at most")
+    assert not any(number.detected for number in nothing.numbers)
+
+
+def test_what_is_certain_of_an_effect_counts_not_its_estimate(tmp_path: Path) -> None:
+    """What ten questions of one task lose is more than what forty of four tasks lose, but less certain."""
+    few = [("recall", {"question": "right", "distance": at, "masks": 2, "fillers": 0}, 2, [right])
+           for at, right in (("near", 9), ("far", 5))]  # fmt: skip
+    told = found(tmp_path, (few + mask_probes(SAME, [5, 6, 4, 5]), DIFFUSION))
+    assert told.sentence.startswith("With 100 masks") and "40.0" not in told.sentence
+    assert [number.value for number in told.numbers] == ["−30.0\u00a0points", "−40.0\u00a0points", "0.0\u00a0points"]
+
+
+def test_three_numbers_have_intervals_and_say_where_nothing_was_detected(tmp_path: Path) -> None:
+    told = found(tmp_path, (KNOWN, DIFFUSION))
+    assert len(told.numbers) == 3 and "of 4 changes" in told.beside
+    masks = next(number for number in told.numbers if "masks in place of 2" in number.what)
+    assert masks.detected and masks.value == "−30.0\u00a0points"
+    assert masks.interval == "95\u00a0% interval −46.5 to −13.9"
+    stops = next(number for number in told.numbers if "full stops" in number.what)
+    assert not stops.detected and stops.interval.startswith(
+        "nothing detected: at most 8.8\u00a0points (95\u00a0% interval"
+    )
+
+
+def test_two_models_are_told_by_their_paired_difference(tmp_path: Path) -> None:
+    """30 points lost less none, question by question; not told where the questions were others."""
+    runs = (mask_probes(SAME, SAME), DIFFUSION), (mask_probes(SAME, [5, 6, 4, 5]), PLANTED)
+    numbers = found(tmp_path / "same", *runs).numbers
+    assert [number.value for number in numbers] == ["−30.0\u00a0points", "0.0\u00a0points", "−30.0\u00a0points"]
+    assert numbers[0].what.startswith("tiny-llada+distracted (planted)")
+    assert numbers[2].what == "Difference: tiny-llada+distracted (planted) less tiny-llada, paired"
+    assert [number.detected for number in numbers] == [True, False, True]
+    folders = [write_run(tmp_path / f"seed{seed}", *run, seed=seed) for seed, run in enumerate(runs)]
+    assert len(finding(read_all(folders)).numbers) == 2
 
 
 def test_two_models_are_told_apart_by_what_masks_take_from_them(tmp_path: Path) -> None:
@@ -58,6 +103,19 @@ def test_one_model_is_drawn_with_its_fillers_and_without_marks_beyond_its_masks(
     assert [mark.x for mark in panel.marks] == [20]  # a hundred masks were asked: the paper's 200 lie beyond
 
 
+def test_the_paper_s_fillers_are_marked_in_the_colour_of_the_fillers(tmp_path: Path) -> None:
+    asked = [*KNOWN, ("mask-count", {"masks": 200}, 200, SAME), ("filler", {"filler": ".", "fillers": 200}, 1, SAME)]
+    panel = found(tmp_path, (asked, DIFFUSION)).panel
+    assert Mark("LLaDA-8B (Base, Instruct), full stops", 200, (-3.0, -10.0), style=1) in panel.marks
+    assert panel.curves[1].style == 1
+
+
+def test_fillers_after_two_masks_are_counted_with_them(tmp_path: Path) -> None:
+    after = [("filler", {"filler": ".", "fillers": n, "format": "B"}, 2, SAME) for n in (0, 98)]
+    panel = found(tmp_path, ([*mask_probes(SAME, SAME)[:2], *after], DIFFUSION)).panel
+    assert panel.curves[1].x == (2, 100)
+
+
 def test_a_model_without_masks_beside_one_with_them_is_not_the_finding(tmp_path: Path) -> None:
     """Whichever comes first: the sentence and the curve name the model that was asked."""
     runs = (position_probes([9] * 4, [6] * 4), AUTOREGRESSIVE), (mask_probes(SAME, [5, 6, 4, 5]), PLANTED)
@@ -67,5 +125,8 @@ def test_a_model_without_masks_beside_one_with_them_is_not_the_finding(tmp_path:
         assert [curve.name for curve in told.panel.curves] == ["tiny-llada+distracted (planted)"]
 
 
-def test_without_mask_counts_there_is_no_chart(tmp_path: Path) -> None:
-    assert found(tmp_path, (position_probes([9] * 4, [6] * 4), DIFFUSION)).panel is None
+def test_without_mask_counts_the_chart_is_that_of_the_largest_effect(tmp_path: Path) -> None:
+    told = found(tmp_path, (position_probes([9] * 4, [6] * 4)[:2], DIFFUSION))
+    assert told.panel.curves[0].y == pytest.approx((0.6, 0.9)) and "examples moved away" in told.sentence
+    two = position_probes([9] * 4, [6] * 4), DIFFUSION
+    assert found(tmp_path / "two", two, two).panel is None

@@ -57,8 +57,10 @@ def test_it_opens_with_the_finding_then_three_sentences_and_the_scores(known: Pa
     words = read(known).words
     # locality = (.9 - .6) / (.9 - 1/3); tax = 1 - (.5 - 1/3) / (.8 - 1/3); degradation = (.8 - .5) / .8
     opening = words[: words.index("Does it matter")]
-    first = opening.index("Appended masks lower its accuracy. 80 % of its answers are right with 2 masks")
-    assert first < opening.index("What more masks do to the accuracy") < opening.index("Context locality")
+    first = opening.index("the accuracy of tiny-llada falls by 30.0 points, from 90 % to 60 % (95 % interval")
+    parts = ("What masks, and fillers in their place", "−30.0 points 95 % interval −46.5 to −13.9 Accuracy with 100 masks",
+             "0.0 points nothing detected: at most 8.8 points", "Context locality")  # fmt: skip
+    assert first < opening.index(parts[0]) and all(part in opening for part in parts)
     opening = opening[opening.index("Context locality") :]
     places = [opening.index(part) for part in ("Context locality", "Appended masks", "Precision", "Locality 53 %")]
     assert places == sorted(places)
@@ -94,6 +96,19 @@ def test_figures_have_words_for_those_who_do_not_see_them(known: Path) -> None:
     assert len(drawn) == (1 + 4) * 2 + 3  # the finding and each probe wide and narrow, and a line under each score
     assert all(attrs["role"] == "img" and attrs["aria-label"] for attrs in drawn)
     assert any("80.0\u00a0% at k\u00a0=\u00a02" in (attrs["aria-label"] or "") for attrs in drawn)
+
+
+def test_what_was_not_detected_is_grey(tmp_path: Path) -> None:
+    """A number of the finding and the tile of a score; in a comparison the score's cell."""
+    asked = [*only("mask-count"), *locations(9, 9)]
+    folder = write_run(tmp_path / "run", asked)
+    reader = draw(tmp_path, folder)
+    assert "Locality 0 % nothing detected: at most 15.6 %; 95 % interval" in reader.words
+    assert [attrs["class"] for _, attrs in reader.tags if "undetected" in (attrs.get("class") or "")] == [
+        "undetected", "tile undetected"
+    ]  # fmt: skip
+    page = write_report([folder, write_run(tmp_path / "b", asked)], tmp_path / "two").read_text(encoding="utf-8")
+    assert '<td class="undetected" data-model="lab/tiny-llada (run)"><b>0\u00a0%</b>' in page
 
 
 def test_figures_are_files_too(known: Path) -> None:

@@ -23,7 +23,7 @@ import numpy as np
 
 from maskwise.probes.mask_count import MASK_TAX
 from maskwise.probes.probe import POINTS_PER_UNIT, Asker, Item, Probe, ScoreRule, Sentences, Setup, Unit
-from maskwise.probes.section import K_EQUALS, MASKS_AT_THE_END, Section, Shown, named_curves
+from maskwise.probes.section import K_EQUALS, MASKS_AT_THE_END, Point, Section, Shown, named_curves
 from maskwise.records.record import Condition, Key, Record, make_key
 from maskwise.scoring.numbers import percent
 from maskwise.scoring.questions import asked_in_full, by_question
@@ -185,6 +185,13 @@ CONTRAST_TAX = ScoreRule(
     ),
 )
 
+
+def _effect(point: Point, base: Point) -> str:
+    if point.series == base.series:
+        return f"with {point.x:g} masks in place of {base.x:g} ({point.series})"
+    return f"with the one {point.series}, not {base.series.removeprefix('example ')}"
+
+
 PROBE = Probe(
     name=NAME,
     group="context",
@@ -213,6 +220,7 @@ PROBE = Probe(
             caption="Line: mean over triples of categories; band: 95 % interval. The context is drawn afresh for each "
             "question.",
             spread=True,
+            effect=_effect,
         ),
     ),
 )

@@ -102,6 +102,12 @@ def _points(shown: Shown) -> list[Point]:
     return masks + controls
 
 
+def _effect(point: Point, base: Point) -> str:
+    condition = point.entry["condition"]
+    after = "2 masks" if condition.get("format") == "B" else "the closed answer"
+    return f"with {condition['fillers']} {filler_name(condition['filler'])} after {after}"
+
+
 def strictest(entries: Sequence[Entry]) -> list[Entry]:
     """The entries of one control, by the number of fillers: full stops in format B where they were asked."""
     format_b = [e for e in entries if e["condition"].get("format") == "B" and e["condition"]["filler"] != END]
@@ -141,6 +147,7 @@ PROBE = Probe(
             points=_points,
             claims=("fillers-cost-less",),
             spread=True,
+            effect=_effect,
         ),
     ),
 )

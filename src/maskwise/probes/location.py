@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from maskwise.probes.probe import Probe, ScoreRule, Sentences, Setup, Variant
-from maskwise.probes.section import Section, Shown, curve
+from maskwise.probes.section import Point, Section, Shown, curve
 from maskwise.records.record import Condition, Record, condition_text
 from maskwise.scoring.claims import Claim, contrast_claim
 from maskwise.scoring.contrasts import weights_of
@@ -192,6 +192,12 @@ DISTANCE_NATS = ScoreRule(
     unit="nats",
 )
 
+
+def moved_away(point: Point, base: Point) -> str:
+    asked = f", {point.series}" if point.series else ""
+    return f"with the examples moved away from the question (location {point.x:g} in place of {base.x:g}{asked})"
+
+
 PROBE = Probe(
     name=NAME,
     group="context",
@@ -218,6 +224,7 @@ PROBE = Probe(
             at="location {}",
             points=curve(NAME, "location"),
             claims=("distance-costs",),
+            effect=moved_away,
         ),
     ),
 )

@@ -179,6 +179,7 @@ PROBE = Probe(
             points=by_masks(NAME),
             spread=True,
             claims=("masks-cost",),
+            effect=lambda point, base: f"with {point.x:g} masks in place of {base.x:g}",
         ),
         Section(
             name="confidence",

@@ -6,7 +6,15 @@ Paper probe 2, format A. Condition: {"question": "left", "location": 20}.
 from collections.abc import Sequence
 
 from maskwise.probes.location import BOTH_SIDES as NAME
-from maskwise.probes.location import DISTANCE_NATS, LOCALITY, LOCATIONS, nearest, nearest_first, places_asked
+from maskwise.probes.location import (
+    DISTANCE_NATS,
+    LOCALITY,
+    LOCATIONS,
+    moved_away,
+    nearest,
+    nearest_first,
+    places_asked,
+)
 from maskwise.probes.probe import Probe, Setup, Variant
 from maskwise.probes.section import Section, named_curves
 from maskwise.records.record import Record
@@ -69,6 +77,7 @@ PROBE = Probe(
             at="location {}",
             points=named_curves(NAME, "location", "question", PLACE_NAMES),
             claims=tuple(f"near-best-{place}" for place in PLACE_NAMES),
+            effect=moved_away,
         ),
     ),
 )

@@ -69,7 +69,7 @@ class Section:
     places that are no numbers. name: tells two sections of one probe apart. says: sentences for a figure that is no
     curve. side_by_side: shown only where models are compared. claims: which claims of the summary are told here, of the
     number of relevant examples `relevant` (probes/examples.py). masks: says how many masks there were where entries'
-    counts do not.
+    counts do not. effect: words for the change from a baseline to a point, such as `with 200 masks in place of 2`.
     """
 
     title: str
@@ -90,6 +90,7 @@ class Section:
     claims: tuple[str, ...] = ()
     relevant: int | None = None
     masks: Callable[[Shown], str] | None = None
+    effect: Callable[[Point, Point], str] | None = None
 
 
 @dataclass(frozen=True)

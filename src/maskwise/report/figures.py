@@ -56,11 +56,15 @@ class Curve:
 
 @dataclass(frozen=True)
 class Mark:
-    """Published values at one place of the x axis, under one name and without a curve."""
+    """Published values at one place of the x axis, under one name and without a curve.
+
+    `style`: the number of the curve's colour that they belong to; None: of no one's.
+    """
 
     name: str
     x: float
     y: tuple[float, ...]
+    style: int | None = None
 
 
 @dataclass(frozen=True)
@@ -214,13 +218,14 @@ def _draw_panel(axis: "Axes", panel: Panel, inches: float) -> None:
 
 
 def _draw_marks(axis: "Axes", marks: Sequence[Mark]) -> None:
-    """Open diamonds; names to the left, where curves that end at the right leave room."""
+    """Open diamonds; names to the left, where curves that end at the right leave room, on paper of their own."""
     for mark in marks:
-        at = [mark.x] * len(mark.y)
-        axis.plot(at, mark.y, marker="D", linestyle="-", markersize=5.5, color=SOFT, markerfacecolor=PAPER)
+        at, colour = [mark.x] * len(mark.y), SOFT if mark.style is None else CURVES[mark.style % len(CURVES)]
+        axis.plot(at, mark.y, marker="D", linestyle="-", markersize=5.5, color=colour, markerfacecolor=PAPER, zorder=4)
         middle = sum(mark.y) / len(mark.y)
         axis.annotate(mark.name, (mark.x, middle), (-9, 0), textcoords="offset points", ha="right", va="center",
-                      color=SOFT, fontsize=8)  # fmt: skip
+                      color=colour, fontsize=8, zorder=3,
+                      bbox={"facecolor": PAPER, "edgecolor": "none", "pad": 1.0, "alpha": 0.8})  # fmt: skip
 
 
 def _write_values(axis: "Axes", panel: Panel) -> None:

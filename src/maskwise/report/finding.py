@@ -1,7 +1,8 @@
-"""The first screen of a page: what was found, in one sentence, and the chart of what masks did to the accuracy."""
+"""The first screen of a page: what was found, in one sentence; the chart of what masks and fillers did to the accuracy;
+three numbers with their intervals."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from maskwise.probes.examples import in_words, main_records, numbers_in
 from maskwise.probes.filler import NAME as FILLER
@@ -9,17 +10,24 @@ from maskwise.probes.filler import filler_name, strictest
 from maskwise.probes.mask_count import NAME as MASK_COUNT
 from maskwise.probes.published import EXPECTATIONS
 from maskwise.probes.section import MASKS_AT_THE_END, Entry
-from maskwise.probes.summary import scores_shown
+from maskwise.report.effects import Effect, by_size, effects_of
 from maskwise.report.figures import Curve, Mark, Panel
-from maskwise.report.readings import Reading
-from maskwise.report.sentences import score_sentence
+from maskwise.report.panels import panels
+from maskwise.report.readings import Reading, differing_settings
+from maskwise.scoring.changes import of_probe, paired_values
 from maskwise.scoring.numbers import NBSP, tenths
-from maskwise.scoring.scores import direction
+from maskwise.scoring.scores import mean_score
 
+PAPER = "Open marks: the end points that the paper states for its 8B models (arXiv 2511.21338)."
 CAPTION = (
-    "What more masks do to the accuracy: its change from that with 2 masks, in points, on the same questions. Bands: "
-    "95 % intervals, paired. Open marks: the end points that the paper states for its 8B models (arXiv 2511.21338)."
+    "What masks, and fillers in their place, do to the accuracy: its change from that with 2 masks or no fillers, in "
+    f"points, on the same questions. Bands: 95 % intervals, paired. {PAPER}"
 )
+MODELS_CAPTION = (
+    "What masks do to the accuracy of each model: its change from that with 2 masks, in points, on the same questions. "
+    f"Bands: 95 % intervals, paired. {PAPER}"
+)
+NUMBERS = 3
 
 
 @dataclass(frozen=True)
@@ -31,36 +39,83 @@ class Change:
     low: float
     high: float
 
+    @property
+    def detected(self) -> bool:
+        return not self.low <= 0 <= self.high
+
+
+@dataclass(frozen=True)
+class Number:
+    """One of the numbers beside the chart. Where nothing was `detected` it is grey, and says how much it is at most."""
+
+    value: str
+    interval: str
+    what: str
+    detected: bool
+
 
 @dataclass(frozen=True)
 class Finding:
+    """`beside`: of how many changes the sentence tells one. `caption` is that of the chart."""
+
     sentence: str
     panel: Panel | None
+    caption: str = CAPTION
+    numbers: tuple[Number, ...] = ()
+    beside: str = ""
 
 
 def finding(readings: Sequence[Reading]) -> Finding:
     """Of one run its largest effect; of several what masks do to those models that were asked about it."""
     curves = [(reading, changes(main_records(reading.entries(MASK_COUNT)))) for reading in readings]
     told = [(reading, curve) for reading, curve in curves if len(curve) > 1]
+    panel = mask_chart(told, alone=len(readings) == 1) if told else None
     if len(readings) == 1:
-        sentence = largest_effect(readings[0])
-    else:
-        sentence = about_masks([(reading.label, curve) for reading, curve in told]) if told else ""
-    return Finding(sentence, mask_chart(told, alone=len(readings) == 1) if told else None)
+        return _of_one(readings[0], panel)
+    if told:
+        labelled = [(reading.label, curve) for reading, curve in told]
+        return Finding(about_masks(labelled), panel, MODELS_CAPTION, _of_models(told))
+    each = [(reading.label, by_size(effects_of(reading))[:1]) for reading in readings]
+    return Finding(" ".join(_sentence(label, effect) for label, first in each for effect in first), None)
+
+
+def _of_one(reading: Reading, panel: Panel | None) -> Finding:
+    effects = by_size(effects_of(reading))
+    if not effects:
+        return Finding("Nothing was compared with a baseline yet.", panel)
+    first = effects[0]
+    caption = CAPTION
+    if panel is None:
+        panel, caption = panels(first.section, [reading])[0], first.section.caption
+    return Finding(largest_effect(reading.label, effects), panel, caption, _three(effects), _of_how_many(effects))
 
 
 # In one sentence
 
 
-def largest_effect(reading: Reading) -> str:
-    """The score with the most of its range taken, of those whose interval excludes zero, in its own words."""
-    scores = reading.summary["scores"]
-    rules = [rule for rule in scores_shown(reading.summary, reading.probes) if rule.sentences and rule.unit == "share"]
-    seen = [rule for rule in rules if scores[rule.name]["value"] is not None and direction(scores[rule.name])]
-    if not seen:
-        return "Nothing was detected: no score's interval excludes zero."
-    told = score_sentence(max(seen, key=lambda rule: abs(scores[rule.name]["value"])), reading)
-    return f"{told.claim} {told.evidence}"
+def largest_effect(label: str, effects: Sequence[Effect]) -> str:
+    """The first of the effects, which come by their size."""
+    if effects[0].detected:
+        return _sentence(label, effects[0])
+    most = max(effect.at_most for effect in effects)
+    return f"Nothing was detected in {label}: its accuracy changes by at most {tenths(most)}{NBSP}points."
+
+
+def _sentence(label: str, effect: Effect) -> str:
+    words = f"{effect.words[0].upper()}{effect.words[1:]}"
+    if effect.detected:
+        change = f"{effect.verb} by {effect.amount}{effect.ends} ({effect.interval})"
+        return f"{words} the accuracy of {label} {change}."
+    return f"{words} no change was detected in {label} (at most {tenths(effect.at_most)}{NBSP}points)."
+
+
+def _of_how_many(effects: Sequence[Effect]) -> str:
+    if len(effects) == 1:
+        return "The one change from a baseline that this run measured."
+    return (
+        f"The largest by the end of its interval nearest to zero, of {len(effects)} changes from a baseline, one "
+        "for each section below. Each interval is for its change alone."
+    )
 
 
 def about_masks(told: Sequence[tuple[str, Sequence[Change]]]) -> str:
@@ -72,12 +127,72 @@ def about_masks(told: Sequence[tuple[str, Sequence[Change]]]) -> str:
 
 def _in_words(label: str, last: Change) -> str:
     many = f"{last.count} masks in place of 2"
-    if last.low <= 0 <= last.high:
+    if not last.detected:
         return f"with {many} no change was detected in {label} (at most {tenths(-last.low)}{NBSP}points lost)"
     verb = "take" if last.points < 0 else "give"
     low, high = sorted((abs(last.low), abs(last.high)))
     amount = f"{tenths(abs(last.points))}{NBSP}points of accuracy, 95{NBSP}% interval {tenths(low)} to {tenths(high)}"
     return f"{many} {verb} {label} {amount}"
+
+
+# Three numbers
+
+
+def _three(effects: Sequence[Effect]) -> tuple[Number, ...]:
+    """What the chart shows, masks and fillers, and the largest of the others; the largest first."""
+    shown = [next((one for one in effects if one.probe == probe), None) for probe in (MASK_COUNT, FILLER)]
+    drawn = [effect for effect in shown if effect is not None]
+    others = [effect for effect in effects if effect.probe not in (MASK_COUNT, FILLER)]
+    chosen = drawn + others[: NUMBERS - len(drawn)]
+    return tuple(_number(one.points, one.low, one.high, f"Accuracy {one.words}") for one in by_size(chosen))
+
+
+def _of_models(told: Sequence[tuple[Reading, Sequence[Change]]]) -> tuple[Number, ...]:
+    """What the most masks do to each model, the largest loss first; of two that were asked the same also how different that is."""
+    found = []
+    for reading, curve in sorted(told, key=lambda one: one[1][-1].points):
+        last = curve[-1]
+        found.append(_number(last.points, last.low, last.high, f"{reading.label}, {last.count} masks in place of 2"))
+    if len(told) == 2 and not differing_settings([reading for reading, _ in told]):
+        first, second = (reading for reading, _ in told)
+        apart = difference_of_changes(first, second)
+        if apart is not None:
+            found.append(
+                _number(apart.points, apart.low, apart.high, f"Difference: {second.label} less {first.label}, paired")
+            )
+    return tuple(found)
+
+
+def difference_of_changes(first: Reading, second: Reading) -> Change | None:
+    """What the most masks do to the second model less what they do to the first, question by question."""
+    sides = []
+    for reading in (first, second):
+        records = main_records(of_probe(reading.run, MASK_COUNT))
+        counts = sorted({record["condition"]["masks"] for record in records})
+        if 2 not in counts or counts[-1] == 2:
+            return None
+        few, many = ([r for r in records if r["condition"]["masks"] == count] for count in (2, counts[-1]))
+        before = {(record["task"], record["point"]): float(record["correct"]) for record in few}
+        changed = [r | {"correct": float(r["correct"]) - before[r["task"], r["point"]]} for r in many
+                   if (r["task"], r["point"]) in before]  # fmt: skip
+        sides.append((counts[-1], changed))
+    (most, ours), (same, theirs) = sides
+    strata = paired_values(theirs, ours, "correct")
+    if most != same or not strata:
+        return None
+    score = mean_score(strata, bounds=(-2.0, 2.0))
+    if score["low"] is None:
+        return None
+    return Change(most, 100 * score["value"], 100 * score["low"], 100 * score["high"])
+
+
+def _number(points: float, low: float, high: float, what: str) -> Number:
+    detected = not low <= 0 <= high
+    value = f"{tenths(points)}{NBSP}points" if points <= 0 else f"+{tenths(points)}{NBSP}points"
+    interval = f"95{NBSP}% interval {tenths(low)} to {tenths(high)}"
+    if not detected:
+        interval = f"nothing detected: at most {tenths(max(abs(low), abs(high)))}{NBSP}points ({interval})"
+    return Number(value, interval, what, detected)
 
 
 # The chart
@@ -87,21 +202,37 @@ def mask_chart(told: Sequence[tuple[Reading, Sequence[Change]]], alone: bool) ->
     """A curve for each model; a model alone has its fillers beside."""
     first = told[0][0]
     curves = [_curve(reading.label, style, curve) for style, (reading, curve) in enumerate(told)]
-    entries = strictest(main_records(first.entries(FILLER)))
-    fillers = changes([entry | {"masks": entry["condition"]["fillers"]} for entry in entries])
-    if alone and len(fillers) > 1:
-        curves = [_curve("masks", 0, told[0][1]),
-                  _curve(f"{filler_name(entries[-1]['condition']['filler'])} instead", 1, fillers)]  # fmt: skip
+    fillers = _filler_changes(first) if alone else []
+    shown = [MASK_COUNT]
+    if fillers:
+        filler = strictest(main_records(first.entries(FILLER)))[-1]["condition"]["filler"]
+        curves = [_curve("masks", 0, told[0][1]), _curve(f"{filler_name(filler)} instead", 1, fillers)]
+        shown += [FILLER]
     longest = max(change.count for _, curve in told for change in curve)
-    marks = [
-        Mark(_together(list(expected.values)), expected.at, tuple(100 * value for value in expected.values.values()))
-        for expected in EXPECTATIONS
-        if expected.probe == MASK_COUNT and expected.at is not None and expected.at <= longest
-    ]
     asked = numbers_in(first.entries(MASK_COUNT))[:1]
     title = f"{in_words(asked[0])} in the context" if asked else ""
-    return Panel(title, MASKS_AT_THE_END, "Change of accuracy (points)", tuple(curves), percent=False, spread=True,
-                 marks=tuple(marks), points=True)  # fmt: skip
+    axis = f"{MASKS_AT_THE_END.removesuffix(' (k)')}, or masks and fillers" if fillers else MASKS_AT_THE_END
+    return Panel(title, axis, "Change of accuracy (points)", tuple(curves), percent=False, spread=True,
+                 marks=tuple(_published(shown, longest)), points=True)  # fmt: skip
+
+
+def _filler_changes(reading: Reading) -> list[Change]:
+    """After two masks they stand where the other masks stood, so those are counted with them."""
+    entries = strictest(main_records(reading.entries(FILLER)))
+    own = [2 if entry["condition"].get("format") == "B" else 0 for entry in entries]
+    found = changes([e | {"masks": e["condition"]["fillers"] + masks} for e, masks in zip(entries, own, strict=True)])
+    return found if len(found) > 1 else []
+
+
+def _published(probes: Sequence[str], longest: int) -> list[Mark]:
+    """The paper's end points within the chart: of masks in no colour, of fillers in that of their curve."""
+    found = []
+    for expected in EXPECTATIONS:
+        if expected.probe in probes and expected.at is not None and expected.at <= longest:
+            name = _together(list(expected.values))
+            mark = Mark(name, expected.at, tuple(100 * value for value in expected.values.values()))
+            found.append(replace(mark, name=f"{name}, full stops", style=1) if expected.probe == FILLER else mark)
+    return found
 
 
 def _together(models: Sequence[str]) -> str:

@@ -5,7 +5,7 @@ from base64 import b64encode
 from markupsafe import escape
 
 from maskwise.report.figures import svg_and_png
-from maskwise.report.finding import CAPTION, finding
+from maskwise.report.finding import finding
 from maskwise.report.readings import Reading, records_as_strangers_wrote_them
 from maskwise.report.tiles import tiles
 
@@ -14,7 +14,7 @@ def first_screen(reading: Reading) -> str:
     """HTML of a few lines. The chart is an image: notebooks put several cells on one page, and ids would clash."""
     with records_as_strangers_wrote_them([reading.folder]):
         found, scores = finding([reading]), tiles(reading)
-        chart = "" if found.panel is None else _image(svg_and_png([found.panel])[0], CAPTION)
+        chart = "" if found.panel is None else _image(svg_and_png([found.panel])[0], found.caption)
     rows = "".join(
         f"<tr><th style='text-align:left'>{escape(tile.name)}</th><td>{escape(tile.value)}</td>"
         f"<td style='text-align:left'>{escape(tile.interval)}</td></tr>"

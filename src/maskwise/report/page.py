@@ -14,7 +14,7 @@ from maskwise.models.families import FAMILIES
 from maskwise.probes.section import Measure, Section
 from maskwise.report import figures
 from maskwise.report.comparison import Row
-from maskwise.report.finding import CAPTION, finding
+from maskwise.report.finding import finding
 from maskwise.report.panels import in_order, panels
 from maskwise.report.published import PUBLISHED_HEAD, published_rows, setting_in_words
 from maskwise.report.readings import Reading, differing_settings, records_as_strangers_wrote_them
@@ -76,7 +76,9 @@ def build(readings: Sequence[Reading], changes: Sequence[Row] = ()) -> tuple[str
         title=labels[0] if len(labels) == 1 else "Side by side: " + ", ".join(labels),
         finding={
             "sentence": first.sentence,
-            "caption": CAPTION,
+            "caption": first.caption,
+            "numbers": first.numbers,
+            "beside": first.beside,
             "wide": chart and Markup(figures.inline(chart[0], "fw", first.sentence)),
             "narrow": first.panel and Markup(figures.inline(figures.narrow_svg([first.panel]), "fn", first.sentence)),
         },
@@ -129,7 +131,8 @@ def _tile_view(tile: Tile) -> dict[str, Any]:
 
         low, value, high = map(place, tile.marks)
         bar = {"low": low, "value": value, "high": high, "left": place(start), "zero": place(0), "right": place(1)}
-    return {"name": tile.name, "value": tile.value, "interval": tile.interval, "meaning": tile.meaning, "bar": bar}
+    return {"name": tile.name, "value": tile.value, "interval": tile.interval, "meaning": tile.meaning, "bar": bar,
+            "detected": tile.detected}  # fmt: skip
 
 
 def _section_view(
