@@ -166,7 +166,7 @@ def test_two_processes_make_the_same_records_as_one(tmp_path, decoded):
         for process in started:
             process.kill()
     assert_same_run(tmp_path, decoded)
-    assert sorted(file.name for file in tmp_path.iterdir()) == ["manifest.json", "records.jsonl"]
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["manifest.json", "records.jsonl", "sample.json"]
 
 
 def test_a_killed_run_goes_on_where_it_stopped(tmp_path, reference):

@@ -101,6 +101,7 @@ PROBE = Probe(
     about="the tasks without relevant examples: which of them need context",
     presets=("default", "full"),
     units=units,
+    one_pass=True,
     parameters={"questions": 48, "mask_counts": (2, 20, 200)},
     quick={"questions": 12, "mask_counts": (2,)},
     baseline=first_condition,

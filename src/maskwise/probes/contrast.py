@@ -198,6 +198,7 @@ PROBE = Probe(
     about="questions that one example alone decides, near or far, by the number of masks",
     presets=("quick", "default", "full"),
     units=units,
+    one_pass=True,
     parameters={"tasks": 8, "questions": 50, "relevant": 1, "mask_counts": (2, 20, 200), "among": None},
     # Fewer distractors are too near to tell; few tasks and more questions of each make the shortest interval.
     quick={"tasks": 4, "questions": 4, "mask_counts": (2,), "among": 32},

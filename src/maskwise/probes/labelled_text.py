@@ -23,6 +23,7 @@ PROBE = Probe(
     group="evidence",
     about="classification of texts, by the share of masks (--data)",
     units=units,
+    one_pass=True,
     takes=lambda data_set: data_set != HOTPOTQA,
     parameters=SHARES | {"shots": 8},
     quick=QUICK_SHARES | {"shots": 4},

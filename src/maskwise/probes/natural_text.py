@@ -70,6 +70,7 @@ PROBE = Probe(
     about="the last word of a passage with masks or full stops after it",
     presets=("default", "full"),
     units=units,
+    one_pass=True,
     parameters={"counts": (0, 1, 5, 10, 20, 50, 100, 200)},
     quick={"counts": (0, 20, 100)},
     baseline=nothing_after,

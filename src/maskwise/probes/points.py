@@ -135,6 +135,7 @@ PROBE = Probe(
     about="points in space by the order of the examples",
     presets=("full", "paper"),
     units=units,
+    one_pass=True,
     parameters={
         "clouds": 5,
         "examples": 100,

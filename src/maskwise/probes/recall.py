@@ -325,6 +325,7 @@ PROBE = Probe(
     about="pairs of words, one key asked again near to or far from its pair",
     presets=("quick", "default", "full"),
     units=units,
+    one_pass=True,
     parameters={
         "pairs": 60,
         "distances": tuple(DISTANCES),

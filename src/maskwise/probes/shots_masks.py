@@ -167,6 +167,7 @@ PROBE = Probe(
     about="gain from more examples against loss to more masks",
     presets=("full", "paper"),
     units=units,
+    one_pass=True,
     parameters={"shots": (5, 25), "masks": (1, 200), "clouds": 5},
     quick={"masks": (1, 100), "clouds": 2},
     not_causal=NO_MASK_TOKEN,

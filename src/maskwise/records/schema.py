@@ -68,6 +68,27 @@ OPTIONAL: Mapping[str, tuple[str, Test]] = {
     "nll_choice": ("a number", _number),
     "evidence": ("an object of numbers, texts and lists of numbers", _evidence),
 }
+
+
+def _tops(value: Any) -> bool:
+    """[[text, probability], ...]"""
+    return isinstance(value, list) and all(
+        isinstance(one, list) and len(one) == 2 and _text(one[0]) and _share(one[1]) for one in value
+    )
+
+
+SAMPLED: Mapping[str, tuple[str, Test]] = {
+    "probe": ("a text", _text),
+    "task": ("a text", _text),
+    "point": ("a whole number, 0 or more", _count),
+    "condition": ("an object of numbers and texts", _condition),
+    "answer": ("a text", _text),
+    "correct": ("true or false", _flag),
+    "tokens": ("a list of texts", _texts),
+    "row": ("a whole number, 0 or more", _count),
+    "top": ("a list of texts with their probabilities", _tops),
+    "probability": ("a number from 0 to 1", _share),
+}
 MANIFEST: Mapping[str, tuple[str, Test]] = {
     "model": ("an object", lambda value: isinstance(value, dict)),
     "settings": ("an object", lambda value: isinstance(value, dict)),
@@ -126,6 +147,23 @@ def problem_of_record(record: Any, model: str, probes: Collection[str], conditio
         return f"it is a record of another model, {_short(record['model'])}"
     if record["probe"] not in probes:
         return f"the run did not ask the probe {_short(record['probe'])}"
+    return None
+
+
+def problem_of_sampled(prompt: Any, probes: Collection[str]) -> str | None:
+    """What is wrong with a prompt of a run's sample, in words; None if nothing is."""
+    if not isinstance(prompt, dict):
+        return "it is not an object"
+    found = _problem(prompt, SAMPLED)
+    if found:
+        return found
+    if prompt["probe"] not in probes:
+        return f"the run did not ask the probe {_short(prompt['probe'])}"
+    if prompt["row"] > len(prompt["tokens"]):
+        return f"row {prompt['row']} is not one of its {len(prompt['tokens'])} tokens"
+    weights = prompt.get("attribution", [])
+    if not isinstance(weights, list) or not all(map(_share, weights)) or len(weights) not in (0, len(prompt["tokens"])):
+        return "attribution is not a number from 0 to 1 for each token"
     return None
 
 

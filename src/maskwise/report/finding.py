@@ -148,7 +148,8 @@ def _three(effects: Sequence[Effect]) -> tuple[Number, ...]:
 
 
 def _of_models(told: Sequence[tuple[Reading, Sequence[Change]]]) -> tuple[Number, ...]:
-    """What the most masks do to each model, the largest loss first; of two that were asked the same also how different that is."""
+    """What the most masks do to each model, the largest loss first; of two that were asked the same also the difference
+    of these."""
     found = []
     for reading, curve in sorted(told, key=lambda one: one[1][-1].points):
         last = curve[-1]

@@ -14,6 +14,7 @@ from maskwise.models.families import FAMILIES
 from maskwise.probes.section import Measure, Section
 from maskwise.report import figures
 from maskwise.report.comparison import Row
+from maskwise.report.drill import prompts_by_probe, records_table, small_multiples
 from maskwise.report.finding import finding
 from maskwise.report.panels import in_order, panels
 from maskwise.report.published import PUBLISHED_HEAD, published_rows, setting_in_words
@@ -60,10 +61,13 @@ def build(readings: Sequence[Reading], changes: Sequence[Row] = ()) -> tuple[str
     """The page's text, and the figures by file name."""
     drawings: dict[str, bytes] = {}
     shown: list[dict[str, Any]] = []
+    prompts = prompts_by_probe(readings)
     chosen = sections_for(readings)
     for probe, section in track(chosen, "Drawing", console=open_console(stderr=True), transient=True):
         view, files = _section_view(probe, section, readings, f"p{len(shown)}")
-        shown.append(view)
+        own = [prompt for prompt in prompts.get(probe, []) if prompt.relevant == section.relevant]
+        first_of_probe = not any(earlier["of"] == (probe, section.relevant) for earlier in shown)
+        shown.append(view | {"of": (probe, section.relevant), "prompts": own if first_of_probe else []})
         drawings |= files
     first = finding(readings)
     chart = figures.svg_and_png([first.panel]) if first.panel is not None else None
@@ -89,6 +93,7 @@ def build(readings: Sequence[Reading], changes: Sequence[Row] = ()) -> tuple[str
         ],
         changes=changes,
         sections=shown,
+        records=records_table(readings),
         published_head=PUBLISHED_HEAD,
         notes=_notes(readings),
         differing=[name.replace("_", " ") for name in differing_settings(readings)],
@@ -156,6 +161,7 @@ def _section_view(
         "wide": Markup(figures.inline(svg, f"{prefix}w", label)),
         "narrow": Markup(figures.inline(figures.narrow_svg(drawn), f"{prefix}n", label)),
         "settings": _asked_lines(probe, section, readings),
+        "tasks": [{"model": reading.label, "drawn": small_multiples(probe, section, reading)} for reading in readings],
         "table": _numbers(section, readings),
     }
     return view, {f"{name}.svg": svg.encode(), f"{name}.png": png}

@@ -14,8 +14,9 @@ from maskwise.probes import PROBES
 from maskwise.probes.probe import Asker, Settings, Setup
 from maskwise.probes.text import load_text
 from maskwise.randomness import LAW
-from maskwise.records.record import Key, Record, key_of
+from maskwise.records.record import Record, key_of
 from maskwise.runs.diagnose import digest, digest_of_words, plan
+from maskwise.runs.sample import AllBut
 from maskwise.tasks.datasets import Dataset
 from maskwise.tasks.prompts import filler_id
 from maskwise.tasks.words import Words, load_words
@@ -29,17 +30,6 @@ class _Described:
     causal: bool
     vocab: int
     attention_readable: bool
-
-
-class _AllBut(set[Key]):
-    """Every question but one, as a set of those that were answered: the one is all that is left to make."""
-
-    def __init__(self, key: Key) -> None:
-        super().__init__()
-        self.key = key
-
-    def __contains__(self, key: object) -> bool:
-        return key != self.key
 
 
 def tokenizer_of(name: str) -> Any:
@@ -69,7 +59,7 @@ def asked_ids(
     key = key_of(record)
     for unit in plan(setup, [probe for probe in PROBES if probe.name == record["probe"]]):
         if record["point"] in unit.points:
-            for item in unit.items([record["point"]], _AllBut(key)):
+            for item in unit.items([record["point"]], AllBut({key})):
                 return item.prompt.ids
     raise UserError(f"this run asked no such question ({record['probe']}, {record['task']}, point {record['point']}): "
                     "give a record of this run")  # fmt: skip

@@ -28,7 +28,9 @@ from maskwise.progress import progress_bar
 from maskwise.randomness import LAW
 from maskwise.records.folder import gather, make_run_folder, read_run, start_run, write_manifest
 from maskwise.records.record import Key, Record, key_of
+from maskwise.records.sample import SAMPLE, write_sample
 from maskwise.runs.runner import Crew, batch_budget, check_fit, join_crew, record_items
+from maskwise.runs.sample import take_sample
 from maskwise.runs.settings import check, fit_to_model
 from maskwise.scoring.precision import FIRST_STAGE
 from maskwise.tasks.datasets import Dataset
@@ -82,7 +84,7 @@ def diagnose(
     manifest["settings"] |= {"exact": True} if exact else {}  # not mixed with records of batches
     folder = out or Path("runs") / folder_name(manifest)
     further = None if settings.precision is None else partial(second_stage, setup, asked, settings.precision)
-    run_units(model, units, folder, manifest, 1 if exact else batch_budget(model, batch_tokens), further)
+    run_units(model, units, folder, manifest, 1 if exact else batch_budget(model, batch_tokens), further, asked)
     return folder
 
 
@@ -126,7 +128,7 @@ def refuse_unasked(data: Mapping[str, Dataset], settings: Settings, probes: Sequ
 
 def run_units(
     model: Model, units: Sequence[Unit], folder: Path, manifest: dict[str, Any], budget: int,
-    further: Further | None = None,
+    further: Further | None, probes: Sequence[Probe],
 ) -> None:  # fmt: skip
     """Asks what the folder does not hold yet. All processes of a torchrun call this together."""
     with one_line_if_left_alone(folder), ExitStack() as held:
@@ -136,12 +138,12 @@ def run_units(
             held.enter_context(only_user_of(folder))
             start_run(folder, manifest)
         crew.wait()
-        _ask_and_gather(model, units, folder, manifest, budget, crew, further)
+        _ask_and_gather(model, units, folder, manifest, budget, crew, further, probes)
 
 
 def _ask_and_gather(
     model: Model, units: Sequence[Unit], folder: Path, manifest: dict[str, Any], budget: int, crew: Crew,
-    further: Further | None,
+    further: Further | None, probes: Sequence[Probe],
 ) -> None:  # fmt: skip
     def all_records() -> list[Record]:
         """Of all processes, none of which writes meanwhile."""
@@ -154,15 +156,19 @@ def _ask_and_gather(
         ask_units(model, units, folder, crew, set(map(key_of, all_records())), budget)
         if further is not None:
             records = all_records()
-            ask_units(model, further(records), folder, crew, set(map(key_of, records)), budget)
+            more = further(records)
+            ask_units(model, more, folder, crew, set(map(key_of, records)), budget)
+            units = [*units, *more]
+        crew.wait()
+        if crew.rank == 0:
+            gather(folder, manifest)
+            if not (folder / SAMPLE).exists():
+                write_sample(folder, take_sample(model, units, read_run(folder).records, probes))
+            write_manifest(folder, manifest | {"complete": True})
     except KeyboardInterrupt:
         raise KeyboardInterrupt(
             f"the records so far are kept in {folder}, the same command goes on from there"
         ) from None
-    crew.wait()
-    if crew.rank == 0:
-        gather(folder, manifest)
-        write_manifest(folder, manifest | {"complete": True})
 
 
 def ask_units(model: Model, units: Sequence[Unit], folder: Path, crew: Crew, done: set[Key], budget: int) -> None:

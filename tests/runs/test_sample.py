@@ -1,0 +1,66 @@
+"""The sample of a run: the questions of its records, asked again one by one."""
+
+import math
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from helpers.asked_alone import small_model
+from helpers.known import SMALL
+from maskwise.records.folder import read_run
+from maskwise.records.record import key_of
+from maskwise.records.sample import MOST_PROMPTS, read_sample
+from maskwise.runs.diagnose import diagnose
+from maskwise.runs.run import Run, Sources
+from maskwise.runs.sample import FEWEST, choose
+
+SETTINGS = replace(SMALL, probes=("mask-count", "filler", "nelbo"))
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return diagnose(small_model(), SETTINGS, tmp_path_factory.mktemp("sampled") / "run")
+
+
+def test_prompts_and_likelihoods_are_those_of_the_records(folder: Path) -> None:
+    run = read_run(folder)
+    records = {key_of(record): record for record in run.records}
+    prompts = read_sample(folder, run.manifest)
+    value = Run(run.folder, run.manifest, run.records, Sources(small_model().tokenizer))
+    assert {prompt["probe"] for prompt in prompts} == {"mask-count", "filler"}  # nelbo has no one answer
+    for prompt in prompts[:4]:
+        record = records[key_of(prompt)]
+        assert prompt["top"][0][0] == record["predicted"] and prompt["correct"] == record["correct"]
+        assert prompt["top"][0][1] == pytest.approx(record["confidence"], abs=1e-5)
+        assert prompt["probability"] == pytest.approx(math.exp(-record["nll"]), abs=1e-5)
+        assert [chance for _, chance in prompt["top"]] == sorted((p for _, p in prompt["top"]), reverse=True)
+        assert "".join(prompt["tokens"]) == value.prompt(record)
+        assert prompt["tokens"][prompt["row"] :].count("<|mask|>") == record["masks"]
+
+
+def test_a_run_that_is_taken_up_again_keeps_its_sample(folder: Path) -> None:
+    """Deleted it is made again, to the byte; a complete run asks nothing for it that it has."""
+    file = folder / "sample.json"
+    first, made = file.read_bytes(), file.stat().st_mtime_ns
+    diagnose(small_model(), SETTINGS, folder)
+    assert file.stat().st_mtime_ns == made
+    file.unlink()
+    diagnose(small_model(), SETTINGS, folder)
+    assert file.read_bytes() == first
+
+
+def test_right_and_wrong_ones_of_the_outermost_conditions_come_first() -> None:
+    records = [
+        {"probe": probe, "task": "t", "point": point, "condition": {"masks": masks}, "correct": point == 1}
+        for probe in ("mask-count", "order")
+        for masks in (2, 5, 20, 200)
+        for point in range(2)
+    ]
+    found = choose(records, ["mask-count"])
+    assert [(one["condition"]["masks"], one["correct"]) for one in found] == [
+        (masks, right) for masks in (2, 200, 5, 20) for right in (False, True)
+    ][:FEWEST]  # fmt: skip
+    assert len(choose(records * 1000, ["mask-count"])) == 8  # no condition twice
+    many = [record | {"condition": {"masks": masks}} for masks in range(100) for record in records]
+    assert len(choose(many, ["mask-count", "order"])) == MOST_PROMPTS
