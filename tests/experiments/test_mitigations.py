@@ -25,7 +25,7 @@ from maskwise.experiments.mitigations import (
     first_tokens,
     model_for,
 )
-from maskwise.report.mitigations import cures_result, what_it_shows
+from maskwise.report.mitigations import cures_result, frontier, what_it_shows
 from maskwise.tasks.episodes import draw, mixed
 from maskwise.tasks.prompts import encode_question
 from maskwise.tasks.rules import TASKS
@@ -138,6 +138,32 @@ def test_the_sentences_name_what_helped():
     cost, helped = what_it_shows(found)
     assert "40 %" in cost.replace("\u00a0", " ") and "growing canvas" in helped and "window" not in helped
     assert "No mitigation" in what_it_shows(found | {"cures": rows[:2]})[1]
+
+
+def test_mitigations_are_sorted_and_those_no_other_beats_are_marked():
+    def entry(name, accuracy, speed):
+        return {"cure": name, "accuracy": accuracy, "low": 0.1, "high": 0.9, "difference": 0.0, "difference_low": -0.1,
+                "difference_high": 0.5, "tokens_per_pass": speed, "training": "none"}  # fmt: skip
+
+    rows = [
+        entry("baseline", 0.4, 200.0),
+        entry("slow", 0.4, 5.0),
+        entry("window", 0.7, 5.0),
+        entry("tuned", None, 5.0),
+    ]
+    found = {
+        "model": "<m>",
+        "masks": 200,
+        "n": 50,
+        "two_masks": {"accuracy": 0.9, "low": 0.8, "high": 1},
+        "cures": rows,
+    }
+    assert frontier(rows) == {"baseline", "window"}
+    assert frontier([*rows, entry("biased", 0.7, 200.0)]) == {"biased"}
+    result = cures_result(found)
+    assert [row[0] for row in result.rows] == ["two masks only", "baseline", "window", "slow", "tuned"]
+    assert [row[3] for row in result.rows] == ["", "200 *", "5 *", "5", "5"]
+    assert [bar.name for bar in result.chart.bars if bar.marked] == ["baseline", "window"] and result.chart.dots
 
 
 def test_the_command_works_on_a_folder_and_refuses_what_it_cannot_do(tmp_path, monkeypatch):

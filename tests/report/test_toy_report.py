@@ -37,7 +37,12 @@ def test_figure_and_table_name_every_decoding():
     for drawing in (svg, result.chart.svg_for_page(narrow=True)):
         assert all(name in drawing for name in names)
     assert [row[0] for row in result.rows] == names and result.table().row_count == len(names)
-    assert dict(zip(result.head, result.rows[1], strict=True))["A, not B"] == "17.1 %"  # 0.1705
+    assert names == ["data", "left to right, one token per step", "random", "low-confidence", "one parallel step"]
+    distances = [float(row[5]) for row in result.rows[1:]]
+    assert distances == sorted(distances) and distances[-1] == pytest.approx(0.341)
+    parallel = dict(zip(result.head, result.rows[-1], strict=True))
+    assert parallel["A, not B\n(share)"] == "17.1 %"  # 0.1705
+    assert "total variation" in result.notes[0] and "total variation" in result.chart.caption
 
 
 def test_the_command_trains_a_model_that_agrees_within_two_hundredths_and_writes_the_figure(tmp_path):

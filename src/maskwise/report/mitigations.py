@@ -1,5 +1,10 @@
-"""The comparison of mitigations as a person sees it: a table, a figure, and what it shows."""
+"""The comparison of mitigations as a person sees it: a table, a figure, and what it shows.
 
+They are sorted by their speed, the fastest first, and by their accuracy. On the frontier is one that no other beats:
+none is at least as fast and more accurate, nor faster and at least as accurate.
+"""
+
+from collections.abc import Sequence
 from typing import Any
 
 from maskwise.report.bars import Bar, Chart
@@ -20,16 +25,32 @@ def cures_result(found: dict[str, Any]) -> Result:
         rows=_rows(found),
         notes=(
             "In brackets: 95 % intervals for these tasks with questions drawn afresh; differences are paired. "
-            "Tokens per forward pass: of the whole decoding.",
+            "Tokens per forward pass: of the whole decoding, more is faster. *: on the frontier, no other is at least "
+            "as fast and more accurate, nor faster and as accurate.",
         ),
     )
 
 
+def in_order(cures: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The fastest first, of equally fast ones the most accurate; those that were not measured last."""
+    return sorted(cures, key=lambda e: (e["accuracy"] is None, -e["tokens_per_pass"], -(e["accuracy"] or 0.0)))
+
+
+def frontier(cures: Sequence[dict[str, Any]]) -> set[str]:
+    """The names of the mitigations that no other beats in speed and accuracy."""
+    measured = [(e["tokens_per_pass"], e["accuracy"], e["cure"]) for e in cures if e["accuracy"] is not None]
+    return {
+        name
+        for speed, right, name in measured
+        if not any(s >= speed and r >= right and (s, r) != (speed, right) for s, r, _ in measured)
+    }
+
+
 def _rows(found: dict[str, Any]) -> list[tuple[str, ...]]:
-    two = found["two_masks"]
+    two, best = found["two_masks"], frontier(found["cures"])
     rows: list[tuple[str, ...]] = [("two masks only", _right(two), "", "", "no")]
-    for entry in found["cures"]:
-        speed = f"{entry['tokens_per_pass']:g}"
+    for entry in in_order(found["cures"]):
+        speed = f"{entry['tokens_per_pass']:g}{' *' if entry['cure'] in best else ''}"
         if entry["accuracy"] is None:
             rows.append((entry["cure"], "", "", speed, NEEDS_ADAPTER))
         else:
@@ -52,14 +73,17 @@ def _against(entry: dict[str, Any]) -> str:
 
 def _chart(found: dict[str, Any]) -> Chart:
     two = found["two_masks"]
+    best = frontier(found["cures"])
     bars = [Bar("two masks only", (two["accuracy"],), (two["low"], two["high"]), "for comparison")]
-    for entry in found["cures"]:
+    for entry in in_order(found["cures"]):
         if entry["accuracy"] is not None:
             trained = "" if entry["training"] == "none" else ", trained"
             note = f"{entry['tokens_per_pass']:g} tokens per forward pass{trained}"
-            bars.append(Bar(entry["cure"], (entry["accuracy"],), (entry["low"], entry["high"]), note))
+            marked = entry["cure"] in best
+            bars.append(Bar(entry["cure"], (entry["accuracy"],), (entry["low"], entry["high"]), note, marked))
     title = f"{found['model']}: accuracy with {found['masks']} masks under each mitigation"
-    return Chart(tuple(bars), ("accuracy",), title, "Accuracy (line: 95 % interval)")
+    caption = f"{title}, the fastest first. Line: 95 % interval. Filled: on the frontier of speed and accuracy."
+    return Chart(tuple(bars), ("accuracy",), title, "Accuracy (line: 95 % interval)", dots=True, caption=caption)
 
 
 def what_it_shows(found: dict[str, Any]) -> list[str]:
