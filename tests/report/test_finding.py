@@ -83,6 +83,19 @@ def test_two_models_are_told_apart_by_what_masks_take_from_them(tmp_path: Path) 
     assert "100 masks in place of 2 give tiny-llada+distracted (planted) 30.0\u00a0points" in raised
 
 
+def test_a_comparison_leads_with_its_verdict(tmp_path: Path) -> None:
+    healthy, hurt = (mask_probes(SAME, SAME), DIFFUSION), (mask_probes(SAME, [5, 6, 4, 5]), PLANTED)
+    cases = {"cured": (hurt, healthy), "harmed": (healthy, hurt), "same": (hurt, (hurt[0], DIFFUSION))}
+    told = {}
+    for name, runs in cases.items():
+        folders = [write_run(tmp_path / f"{name}{number}", *run) for number, run in enumerate(runs)]
+        told[name] = finding(read_all(folders), compared=True).sentence
+    assert told["cured"].startswith("100 masks in place of 2 take 30.0\u00a0points less from tiny-llada than from")
+    assert told["harmed"].startswith("100 masks in place of 2 take 30.0\u00a0points more from tiny-llada+distracted")
+    assert told["same"].startswith("No difference was detected between what 100 masks in place of 2 do to tiny-llada")
+    assert all(sentence.endswith(").") for sentence in told.values())
+
+
 def test_the_chart_shows_changes_from_two_masks_and_the_published_end_points(tmp_path: Path) -> None:
     asked = [*mask_probes(SAME, SAME), ("mask-count", {"masks": 200}, 200, [5, 6, 4, 5])]
     panel = found(tmp_path, (asked, DIFFUSION), (asked, PLANTED)).panel

@@ -167,6 +167,17 @@ def test_models_stand_side_by_side(tmp_path: Path) -> None:
     assert "Not quite alike" not in words
 
 
+def test_what_is_true_of_all_models_is_said_once(tmp_path: Path) -> None:
+    same = (
+        write_run(tmp_path / "a", locations(9, 5)),
+        write_run(tmp_path / "b", locations(10, 4), model=DIFFUSION | {"name": "lab/b"}),
+    )
+    words = draw(tmp_path, *same).words
+    assert words.count("It uses near context more than distant context.") == 1
+    assert "tiny-llada: 90 % of its answers are right" in words and "b: 100 % of its answers are right" in words
+    assert words.count("The probe was not run.") == 1  # claim and reason alike: no word of the models
+
+
 def test_two_runs_of_one_model_are_told_apart(tmp_path: Path) -> None:
     words = draw(
         tmp_path,

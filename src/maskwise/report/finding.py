@@ -65,8 +65,9 @@ class Finding:
     beside: str = ""
 
 
-def finding(readings: Sequence[Reading]) -> Finding:
-    """Of one run its largest effect; of several what masks do to those models that were asked about it."""
+def finding(readings: Sequence[Reading], compared: bool = False) -> Finding:
+    """Of one run its largest effect; of several what masks do to those models that were asked about it.
+    `compared`: whether that differs from what they do to the first."""
     curves = [(reading, changes(main_records(reading.entries(MASK_COUNT)))) for reading in readings]
     told = [(reading, curve) for reading, curve in curves if len(curve) > 1]
     panel = mask_chart(told, alone=len(readings) == 1) if told else None
@@ -74,7 +75,9 @@ def finding(readings: Sequence[Reading]) -> Finding:
         return _of_one(readings[0], panel)
     if told:
         labelled = [(reading.label, curve) for reading, curve in told]
-        return Finding(about_masks(labelled), panel, MODELS_CAPTION, _of_models(told))
+        verdicts = [verdict(told[0][0], reading) for reading, _ in told[1:]] if compared else []
+        sentence = " ".join(filter(None, verdicts)) or about_masks(labelled)
+        return Finding(sentence, panel, MODELS_CAPTION, _of_models(told))
     each = [(reading.label, by_size(effects_of(reading))[:1]) for reading in readings]
     return Finding(" ".join(_sentence(label, effect) for label, first in each for effect in first), None)
 
@@ -125,6 +128,26 @@ def about_masks(told: Sequence[tuple[str, Sequence[Change]]]) -> str:
     return f"{sentence[0].upper()}{sentence[1:]}."
 
 
+def verdict(first: Reading, second: Reading) -> str:
+    """Whether masks take less from the second model; empty where the two were not asked the same."""
+    apart = difference_of_changes(first, second)
+    if apart is None:
+        return ""
+    masks = f"{apart.count} masks in place of 2"
+    if not apart.detected:
+        most = tenths(max(abs(apart.low), abs(apart.high)))
+        return (
+            f"No difference was detected between what {masks} do to {second.label} and to {first.label} (at most "
+            f"{most}{NBSP}points)."
+        )
+    low, high = sorted((abs(apart.low), abs(apart.high)))
+    amount = f"{tenths(abs(apart.points))}{NBSP}points {'less' if apart.points > 0 else 'more'}"
+    return (
+        f"{masks} take {amount} from {second.label} than from {first.label} (95{NBSP}% interval {tenths(low)} to "
+        f"{tenths(high)}, paired)."
+    )
+
+
 def _in_words(label: str, last: Change) -> str:
     many = f"{last.count} masks in place of 2"
     if not last.detected:
@@ -154,7 +177,7 @@ def _of_models(told: Sequence[tuple[Reading, Sequence[Change]]]) -> tuple[Number
     for reading, curve in sorted(told, key=lambda one: one[1][-1].points):
         last = curve[-1]
         found.append(_number(last.points, last.low, last.high, f"{reading.label}, {last.count} masks in place of 2"))
-    if len(told) == 2 and not differing_settings([reading for reading, _ in told]):
+    if len(told) == 2:
         first, second = (reading for reading, _ in told)
         apart = difference_of_changes(first, second)
         if apart is not None:
@@ -165,7 +188,10 @@ def _of_models(told: Sequence[tuple[Reading, Sequence[Change]]]) -> tuple[Number
 
 
 def difference_of_changes(first: Reading, second: Reading) -> Change | None:
-    """What the most masks do to the second model less what they do to the first, question by question."""
+    """What the most masks do to the second model less what they do to the first, question by question; None where they
+    were not asked the same."""
+    if differing_settings([first, second]):
+        return None
     sides = []
     for reading in (first, second):
         records = main_records(of_probe(reading.run, MASK_COUNT))

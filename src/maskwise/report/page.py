@@ -69,7 +69,7 @@ def build(readings: Sequence[Reading], changes: Sequence[Row] = ()) -> tuple[str
         first_of_probe = not any(earlier["of"] == (probe, section.relevant) for earlier in shown)
         shown.append(view | {"of": (probe, section.relevant), "prompts": own if first_of_probe else []})
         drawings |= files
-    first = finding(readings)
+    first = finding(readings, compared=bool(changes))
     chart = figures.svg_and_png([first.panel]) if first.panel is not None else None
     if chart is not None:
         drawings |= {"finding.svg": chart[0].encode(), "finding.png": chart[1]}
@@ -90,8 +90,10 @@ def build(readings: Sequence[Reading], changes: Sequence[Row] = ()) -> tuple[str
         scores=[
             {"name": row[0]["name"], "meaning": row[0]["meaning"], "tiles": row}
             for row in zip(*(model["tiles"] for model in models), strict=True)
+            if row[0]["name"].lower() not in {change.name.lower() for change in changes}
         ],
-        changes=changes,
+        topics=_topics(models),
+        changes=[row for row in changes if set(row.values) != {"–"}],
         sections=shown,
         records=records_table(readings),
         published_head=PUBLISHED_HEAD,
@@ -123,6 +125,24 @@ def _model_view(reading: Reading, scores: Sequence[Tile]) -> dict[str, Any]:
         "sentences": opening(reading),
         "tiles": [_tile_view(tile) for tile in scores],
     }
+
+
+def _topics(models: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """What the sentences of several models say, topic by topic; a claim that is true of all of them is made once."""
+    found: dict[str, list[tuple[int, str, Any]]] = {}
+    for style, model in enumerate(models):
+        for sentence in model["sentences"]:
+            found.setdefault(sentence.topic, []).append((style % 7, model["label"], sentence))
+    topics = []
+    for topic, told in found.items():
+        claims = {sentence.claim for _, _, sentence in told}
+        common = claims.pop() if len(claims) == 1 and len(told) == len(models) else ""
+        alike = common and len({sentence.evidence for _, _, sentence in told}) == 1
+        each = [{"style": style, "label": label, "claim": "" if common else s.claim, "evidence": s.evidence}
+                for style, label, s in told]  # fmt: skip
+        topics.append({"name": topic, "claim": common, "same": told[0][2].evidence if alike else "",
+                       "each": [] if alike else each})  # fmt: skip
+    return topics
 
 
 def _tile_view(tile: Tile) -> dict[str, Any]:
