@@ -175,7 +175,7 @@ def test_what_is_true_of_all_models_is_said_once(tmp_path: Path) -> None:
     words = draw(tmp_path, *same).words
     assert words.count("It uses near context more than distant context.") == 1
     assert "tiny-llada: 90 % of its answers are right" in words and "b: 100 % of its answers are right" in words
-    assert words.count("The probe was not run.") == 1  # claim and reason alike: no word of the models
+    assert words.count("Appended masks Not measured. The probe was not run.") == 1  # no word of the models
 
 
 def test_two_runs_of_one_model_are_told_apart(tmp_path: Path) -> None:
@@ -274,7 +274,7 @@ def test_scores_of_different_numbers_of_examples_do_not_share_a_row(tmp_path: Pa
     one = write_run(tmp_path / "one", places(10, 4, relevant=1), model=DIFFUSION | {"name": "lab/other"})
     words = draw(tmp_path, both, one).words
     scores = words[words.index("Scores side by side") :]
-    assert re.search(r"Locality share .*? 0 % 95 % interval .*? – not measured", scores)
+    assert re.search(r"Locality share .*? 0 % nothing detected: at most .*? 95 % interval .*? – not measured", scores)
     assert re.search(r"Locality, 1 example share .*? 71 % 95 % interval .*? 90 % 95 % interval", scores)
 
 

@@ -97,7 +97,9 @@ def test_where_no_answer_differed_the_page_says_what_it_cannot_have_seen() -> No
     assert f"moving the examples away costs {nothing}" in looks.evidence.replace(NBSP, " ")
     assert f"on average more masks cost {nothing}" in masks.evidence.replace(NBSP, " ")
     shown = {tile.name: tile.interval.replace(NBSP, " ") for tile in tiles(same)}
-    assert shown["Locality"] == shown["Mask tax"] == f"95 % interval −46 to 46 %; {told}"
+    assert (
+        shown["Locality"] == shown["Mask tax"] == (f"nothing detected: at most 46 %; 95 % interval −46 to 46 %; {told}")
+    )
 
 
 def test_an_autoregressive_model_has_no_masks() -> None:
