@@ -110,13 +110,13 @@ def test_the_command_prints_the_finding_or_one_object(tmp_path):
     assert found["sentence"] in done.stdout and json.loads((tmp_path / "out" / "advice.json").read_text()) == found
 
 
-@pytest.mark.slow  # a quarter of a minute of decoding
+@pytest.mark.slow  # a minute of decoding
 def test_on_the_phantom_a_growing_canvas_wins(tmp_path):
-    """Its accuracy falls with the masks after the answer; blocks of 32 are filled in one step each."""
-    questions = [{"prompt": one.prompt, "answer": one.answer} for one in embedded_questions(per_task=4)]
+    """Its accuracy falls with the masks after the answer."""
+    questions = [{"prompt": one.prompt, "answer": one.answer} for one in embedded_questions(per_task=6)]
     found = mw.advise(
-        "tiny-llada+distracted", questions, pattern=EMBEDDED_PATTERN, out=tmp_path, device="cpu", max_new_tokens=96,
-        blocks=[32], steps=[3], canvases="fixed,growing", rules="low-confidence", caches="none",
+        "tiny-llada+distracted", questions, pattern=EMBEDDED_PATTERN, out=tmp_path, device="cpu", max_new_tokens=32,
+        blocks=[8], steps=[4], canvases="fixed,growing", rules="low-confidence", caches="none",
     )  # fmt: skip
     assert found["winner"].startswith("growing canvas") and not found["all_equal"]
     assert found["advice"][0]["to_reference"]["low"] > 0

@@ -66,7 +66,7 @@ def test_embedded_questions_are_distinct_checkable_and_fit_their_pattern():
     assert len(questions) == 160 == len({question.prompt for question in questions})
     assert {question.answer for question in questions} == {"A].", "B].", "C]."}
     assert all(
-        question.prompt.endswith("Answer:[") and question.prompt.count("Options:") == 16 for question in questions
+        question.prompt.endswith("Answer:[") and question.prompt.count("Options:") == 10 for question in questions
     )
     check_quality(Quality("pattern", EMBEDDED_PATTERN), questions)
     assert embedded_questions(1)[0] != questions[0] == embedded_questions(0)[0]

@@ -134,7 +134,7 @@ def test_the_search_asks_no_question_that_is_held_back_and_lets_others_join_afte
     rounds = halve(ask, range(20), plan, joining=lambda kept: [one + 100 for one in kept[:2]])
     assert max(max(questions) for _, questions in asked) < plan.searched
     assert all(settings[0] == 0 for settings, _ in asked)
-    assert [len(settings) for settings, _ in asked] == [20, 12]
+    assert [len(settings) for settings, _ in asked] == [20, 12, 6]
     assert set(asked[1][0]) > {100} and len(rounds[-1].kept) == FINALISTS
 
 

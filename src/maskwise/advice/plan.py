@@ -1,6 +1,6 @@
 """What a search costs, and the largest one that a budget allows. Imports no torch.
 
-Half of the budget at most goes to the search, the rest to the questions held back.
+A quarter of the budget at most goes to the search, the rest to the questions held back: they alone count.
 """
 
 from collections.abc import Sequence
@@ -10,6 +10,7 @@ from maskwise.advice.selection import FEWEST_HELD, FINALISTS, Plan, fewest_quest
 from maskwise.advice.settings import Setting
 from maskwise.errors import UserError
 
+SEARCH_SHARE = 0.25
 FASTEST_PASS = 1e-4  # seconds per question of a forward pass: below what any machine needs
 
 
@@ -39,7 +40,7 @@ def most_passes(settings: Sequence[Setting], variants: int, plan: Plan) -> Cost:
 
 
 def fit_plan(settings: Sequence[Setting], variants: int, questions: int, per_pass: float, budget: float | None) -> Plan:
-    """The largest plan whose search takes half of `budget` seconds at most, where a pass takes `per_pass` of them."""
+    """The largest plan whose search takes a quarter of `budget` seconds at most, at `per_pass` of them for a pass."""
     fewest = fewest_questions(len(settings))
     if questions < fewest:
         raise UserError(
@@ -52,11 +53,11 @@ def fit_plan(settings: Sequence[Setting], variants: int, questions: int, per_pas
     for total in range(questions, fewest - 1, -1):
         plan = make_plan(len(settings), total)
         cost = most_passes(settings, variants, plan)
-        if max(cost.search, FEWEST_HELD * cost.per_held) * per_pass <= budget / 2:
+        needed = max(cost.search / SEARCH_SHARE, FEWEST_HELD * cost.per_held / (1 - SEARCH_SHARE))
+        if needed * per_pass <= budget:
             return replace(plan, held=questions - plan.searched)
-    needed = 2 * max(cost.search, FEWEST_HELD * cost.per_held)
     raise UserError(
-        f"a budget of {budget / 60:g} minutes is too small for one round: up to {needed:,} forward passes of "
+        f"a budget of {budget / 60:g} minutes is too small for one round: up to {round(needed):,} forward passes of "
         f"{per_pass:.2g} s are {needed * per_pass / 60:.2g} minutes; give more, or fewer --rules, --blocks or --steps"
     )
 

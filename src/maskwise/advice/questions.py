@@ -7,17 +7,17 @@ from itertools import islice
 from maskwise.advice.settings import Space
 from maskwise.errors import UserError
 from maskwise.files import Records, read_records
-from maskwise.tasks.episodes import draw, draw_afresh, example_words, mixed, render
+from maskwise.tasks.episodes import blocked, draw, draw_afresh, example_words, render
 from maskwise.tasks.rules import TASKS
 from maskwise.tasks.words import load_words
 
-RELEVANT, DISTRACTORS, HELD_OUT = 5, 10, 0.5
+RELEVANT, DISTRACTORS, HELD_OUT = 3, 6, 0.5
 PER_TASK = 10
 
 # What goes with the embedded questions: the answer is the letter that the model writes before the closing bracket. The
 # masks after it are there to distract: few steps fill them.
 EMBEDDED_PATTERN = r"^\s*([ABC])\]"
-EMBEDDED_SPACE = Space(max_new_tokens=96, rules=("low-confidence",), steps=(24, 12), caches=("none", "prefix", "dual"))
+EMBEDDED_SPACE = Space(max_new_tokens=32, blocks=(8,), rules=("low-confidence",), steps=(8, 4), caches=("none", "dual"))
 EMBEDDED_MINUTES = 8.0
 
 
@@ -39,7 +39,7 @@ def read_questions(source: Records, answers: bool) -> list[Question]:
 
 
 def embedded_questions(seed: int = 0, per_task: int = PER_TASK) -> list[Question]:
-    """Few-shot questions of the 16 tasks: 5 relevant examples mixed with 10 distractors, drawn for each question."""
+    """Few-shot questions of the 16 tasks: 3 relevant examples, then 6 distractors, drawn for each question."""
     words = load_words()
     shown = example_words(words, HELD_OUT)
 
@@ -47,7 +47,7 @@ def embedded_questions(seed: int = 0, per_task: int = PER_TASK) -> list[Question
         for task in TASKS:
             episode = draw(task, words, RELEVANT, DISTRACTORS, per_task, seed, HELD_OUT)
             for point, test in enumerate(islice(episode.tests, per_task)):
-                examples = "".join(map(render, mixed(draw_afresh(episode, shown, point))))
+                examples = "".join(map(render, blocked(draw_afresh(episode, shown, point), 0)))
                 before, bracket, letter = f"{test.asked}\n{test.answered}".partition("[")
                 yield Question(examples + before + bracket, letter)
 

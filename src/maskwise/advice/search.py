@@ -1,7 +1,7 @@
 """The search from start to finish: its plan and cost, the questions asked of the model, and what they show.
 
-The budget counts the seconds of decoding that the records state. Half of it at most goes to the search, the rest to
-the questions held back, whose number depends on the time left and on no answer to them.
+The budget counts the seconds of decoding that the records state. A quarter of it at most goes to the search, the rest
+to the questions held back, whose number depends on the time left and on no answer to them.
 """
 
 import time
