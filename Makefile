@@ -14,7 +14,7 @@ QUICK := tests/tasks tests/test_helpers.py tests/models/test_native.py tests/dec
 	tests/diffusion/test_fused.py tests/diffusion/test_schedules.py \
 	tests/training/test_tune_dataset.py tests/training/test_tune_pairs.py
 
-.PHONY: setup diagnose quick test slow lint check bench soak audit
+.PHONY: setup diagnose quick test slow lint docs check bench soak audit
 
 setup: $(READY)
 
@@ -27,11 +27,15 @@ quick: $(READY)
 test: $(READY)
 	$(PYTEST) -n 2 --dist loadfile
 
-slow: $(READY)
+slow: $(VENV)/.docs
 	$(PYTEST) -n 2 --dist loadfile -m slow
 
 lint: $(READY)
 	$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy
+
+# The site, in site/; strict: a link or a page that is missing ends it (not with --quiet, which hides warnings from it).
+docs: $(VENV)/.docs
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 check: lint test slow
 
@@ -52,3 +56,8 @@ $(READY): pyproject.toml
 	$(PIP) $(TORCH)
 	$(PIP) -e '.[dev,lm-eval]' $(PINS)
 	touch $(READY)
+
+# What builds the site: not part of setup, which the README's two commands wait for.
+$(VENV)/.docs: $(READY)
+	$(PIP) -e '.[docs]' $(PINS)
+	touch $@

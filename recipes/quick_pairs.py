@@ -13,7 +13,7 @@ keys and values, other options, passages and lists told twice) it answers at mos
 The file that ships was drawn on an H200 from the documents as they stood in November 2026; drawn anew, its passages
 differ. A CPU takes half an hour.
 
-    python recipes/quick_pairs.py docs/guide.md docs/architecture.md docs/footguns.md docs/results.md \\
+    python recipes/quick_pairs.py docs/how-to/*.md docs/concepts/*.md docs/*.md \\
         --out src/maskwise/training/quick.jsonl
 """
 

@@ -117,7 +117,7 @@ def test_launchers_run_the_command_line_as_a_module():
 def test_every_extra_is_a_package_that_something_needs_and_says_so():
     """Each is installed here, where its tests run; what misses it names the extra."""
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
-    assert extras.keys() == {"lm-eval", "frame", "data", "dev"}
+    assert extras.keys() == {"lm-eval", "frame", "data", "docs", "dev"}
     for extra, module in (("lm-eval", "lm_eval"), ("frame", "pandas"), ("data", "datasets")):
         assert find_spec(module) is not None and len(extras[extra]) == 1
     source = "".join(file.read_text() for file in (ROOT / "src" / "maskwise").rglob("*.py"))

@@ -10,6 +10,7 @@ from maskwise.advice.folder import read_answers
 from maskwise.advice.questions import EMBEDDED_PATTERN, embedded_questions
 from maskwise.cli import app
 from maskwise.errors import UserError
+from maskwise.records.outputs import OUTPUTS, problem_of_output
 
 WORDS = ("otter", "zebra", "lemon", "apple", "green", "brave", "tiger", "horse")
 KINDS = [{"prompt": f"Word: {word} {n}\nKind:[", "answer": "animal"} for n in range(5) for word in WORDS][:36]
@@ -108,6 +109,7 @@ def test_the_command_prints_the_finding_or_one_object(tmp_path):
     found = json.loads(printed.stdout)
     assert found["all_equal"] is (found["winner"] is None and "All equal" in found["sentence"])
     assert found["sentence"] in done.stdout and json.loads((tmp_path / "out" / "advice.json").read_text()) == found
+    assert problem_of_output(found, OUTPUTS["advise (also advice.json)"]) is None
 
 
 @pytest.mark.slow  # a minute of decoding

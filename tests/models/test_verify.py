@@ -7,6 +7,7 @@ from typer.testing import CliRunner
 
 from helpers.tiny import dream_net, llada_net, qwen_net
 from maskwise.cli import app
+from maskwise.records.outputs import OUTPUTS, problem_of_output
 
 # Dream has bias on q, k, v only; a causal-free Qwen2 of transformers is an independent implementation of it.
 ORIGINAL = """
@@ -48,6 +49,7 @@ def test_verify_finds_agreement(folder_with_code):
     assert result.exit_code == 0, result.output
     assert "running the Python code" in result.stderr
     found = json.loads(result.stdout)
+    assert problem_of_output(found, OUTPUTS["verify"]) is None
     assert found["positions"] == 48
     assert found["largest_logit_difference"] < 1e-4
     assert found["greedy_tokens_that_differ"] == 0
@@ -87,8 +89,8 @@ def test_models_lists_published_names_and_folders(tmp_path):
     table = run("models")
     assert table.exit_code == 0, table.output
     rows = {line.split()[0]: line.split() for line in table.stdout.splitlines()}
-    assert rows["GSAI-ML/LLaDA-8B-Base"][1:] == ["llada", "8.0", "B", "4096", "126336", "bidirectional"]
-    assert rows["Qwen/Qwen2.5-7B"][1:] == ["ar", "7.6", "B", "131072", "-", "causal"]
+    assert rows["GSAI-ML/LLaDA-8B-Base"][1:] == ["llada", "8.0", "B", "4096", "126336", "no"]
+    assert rows["Qwen/Qwen2.5-7B"][1:] == ["ar", "7.6", "B", "131072", "-", "yes"]
 
 
 def test_unknown_model_is_one_line_and_status_two():

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Collection, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from maskwise.files import to_json
 
@@ -48,28 +48,6 @@ def _evidence(value: Any) -> bool:
     )
 
 
-# name: (what it must be, in words; the test of it)
-RECORD: Mapping[str, tuple[str, Test]] = {
-    "model": ("a text", _text),
-    "probe": ("a text", _text),
-    "task": ("a text", _text),
-    "point": ("a whole number, 0 or more", _count),
-    "condition": ("an object of numbers and texts", _condition),
-    "masks": ("a whole number, 0 or more", _count),
-    "predicted": ("a text", _text),
-    "answer": ("a text", _text),
-    "correct": ("true or false", _flag),
-    "confidence": ("a number from 0 to 1", _share),
-    "entropy": ("a number", _number),
-    "nll": ("a number", _number),
-}
-OPTIONAL: Mapping[str, tuple[str, Test]] = {
-    "nll_allowed": ("a number", _number),
-    "nll_choice": ("a number", _number),
-    "evidence": ("an object of numbers, texts and lists of numbers", _evidence),
-}
-
-
 def _tops(value: Any) -> bool:
     """[[text, probability], ...]"""
     return isinstance(value, list) and all(
@@ -77,42 +55,81 @@ def _tops(value: Any) -> bool:
     )
 
 
-SAMPLED: Mapping[str, tuple[str, Test]] = {
-    "probe": ("a text", _text),
-    "task": ("a text", _text),
-    "point": ("a whole number, 0 or more", _count),
-    "condition": ("an object of numbers and texts", _condition),
-    "answer": ("a text", _text),
-    "correct": ("true or false", _flag),
-    "tokens": ("a list of texts", _texts),
-    "row": ("a whole number, 0 or more", _count),
-    "top": ("a list of texts with their probabilities", _tops),
-    "probability": ("a number from 0 to 1", _share),
+class Field(NamedTuple):
+    """What a value must be, in words and as a test, and what it says. The site's page of fields is made of these."""
+
+    kind: str
+    fits: Test
+    about: str
+    always: bool = True  # False: it may be left out
+
+
+TEXT = ("a text", _text)
+COUNT = ("a whole number, 0 or more", _count)
+NUMBER = ("a number", _number)
+FLAG = ("true or false", _flag)
+OBJECT = ("an object", lambda value: isinstance(value, dict))
+
+RECORD: Mapping[str, Field] = {
+    "model": Field(*TEXT, "the model's name, as in the manifest"),
+    "probe": Field(*TEXT, "the probe that asked"),
+    "task": Field(*TEXT, "the task, list or passage that was asked"),
+    "point": Field(*COUNT, "the number of the test point within its task; the same under every condition"),
+    "condition": Field(
+        "an object of numbers and texts", _condition, "what the probe varies, such as masks, location or relevant"
+    ),
+    "masks": Field(*COUNT, "masks that the model saw, the answer's own included"),
+    "predicted": Field(*TEXT, "the most probable token of the whole vocabulary, or the one that decoding wrote"),
+    "answer": Field(*TEXT, "the right answer"),
+    "correct": Field(*FLAG, "is predicted the answer?"),
+    "confidence": Field("a number from 0 to 1", _share, "probability of predicted"),
+    "entropy": Field(*NUMBER, "of the prediction, in nats"),
+    "nll": Field(*NUMBER, "negative log-likelihood of the answer's (first) token, in nats"),
 }
-MANIFEST: Mapping[str, tuple[str, Test]] = {
-    "model": ("an object", lambda value: isinstance(value, dict)),
-    "settings": ("an object", lambda value: isinstance(value, dict)),
-    "versions": ("an object of texts", lambda value: isinstance(value, dict) and all(map(_text, value.values()))),
-    "complete": ("true or false", _flag),
-    "notes": ("a list of texts", _texts),
+OPTIONAL: Mapping[str, Field] = {
+    "nll_allowed": Field(*NUMBER, "-log P(one of the listed answers), in nats: the format", False),
+    "nll_choice": Field(*NUMBER, "-log P(the right one, given one of them), in nats: the content", False),
+    "evidence": Field(
+        "an object of numbers, texts and lists of numbers", _evidence, "what the probe measures beside", False
+    ),
 }
-MODEL: Mapping[str, tuple[str, Test]] = {
-    "name": ("a text", _text),
-    "kind": ("a text", _text),
-    "parameters": ("a whole number, 0 or more", _count),
-    "window": ("a whole number, 0 or more", _count),
-    "mask_id": ("a token's number or null", lambda value: value is None or _count(value)),
-    "shift": ("true or false", _flag),
-    "causal": ("true or false", _flag),
-    "dtype": ("a text", _text),
+SAMPLED: Mapping[str, Field] = {
+    **{name: RECORD[name] for name in ("probe", "task", "point", "condition", "answer", "correct")},
+    "tokens": Field("a list of texts", _texts, "of the prompt, as the model saw it"),
+    "row": Field(*COUNT, "the answer's place among them"),
+    "top": Field("a list of texts with their probabilities", _tops, "the likeliest answers"),
+    "probability": Field("a number from 0 to 1", _share, "of the right answer"),
 }
-SETTINGS: Mapping[str, tuple[str, Test]] = {
-    "preset": ("a text", _text),
-    "probes": ("a list of names", _texts),
-    "tasks": ("a list of names", _texts),
-    "points": ("a whole number, 0 or more", _count),
-    "seed": ("a whole number, 0 or more", _count),
-    "chat": ("true or false", _flag),
+MANIFEST: Mapping[str, Field] = {
+    "model": Field(*OBJECT, "the model that was asked"),
+    "settings": Field(*OBJECT, "what was asked; a run with other settings is refused"),
+    "versions": Field(
+        "an object of texts",
+        lambda value: isinstance(value, dict) and all(map(_text, value.values())),
+        "of maskwise, Python, torch and transformers",
+    ),
+    "complete": Field(*FLAG, "was everything asked?"),
+    "notes": Field("a list of texts", _texts, "what a reader must know: probes that do not apply, shorter contexts"),
+}
+MODEL: Mapping[str, Field] = {
+    "name": Field(*TEXT, "its name or folder"),
+    "kind": Field(*TEXT, "its family; ar is autoregressive"),
+    "parameters": Field(*COUNT, "how many"),
+    "window": Field(*COUNT, "context length in tokens"),
+    "mask_id": Field(
+        "a token's number or null", lambda value: value is None or _count(value), "the mask; null if autoregressive"
+    ),
+    "shift": Field(*FLAG, "is position i predicted from hidden state i - 1?"),
+    "causal": Field(*FLAG, "does attention see the past alone?"),
+    "dtype": Field(*TEXT, "of the weights"),
+}
+SETTINGS: Mapping[str, Field] = {
+    "preset": Field(*TEXT, "quick, default, full or paper"),
+    "probes": Field("a list of names", _texts, "in the order in which they were asked"),
+    "tasks": Field("a list of names", _texts, "of the few-shot probes"),
+    "points": Field(*COUNT, "test points per task"),
+    "seed": Field(*COUNT, "draws the examples and questions"),
+    "chat": Field(*FLAG, "was it asked through the chat template?"),
 }
 
 
@@ -136,9 +153,9 @@ def problem_of_record(record: Any, model: str, probes: Collection[str], conditio
     if _is_plain(record, model, probes, condition_known):
         return None
     found = _problem(record, RECORD)
-    for name, (wanted, fits) in OPTIONAL.items():
-        if not found and name in record and not fits(record[name]):
-            found = _not(name, record[name], wanted)
+    for name, field in OPTIONAL.items():
+        if not found and name in record and not field.fits(record[name]):
+            found = _not(name, record[name], field.kind)
     if found:
         return found
     if not _is_finite(record):
@@ -201,12 +218,12 @@ def _is_finite(value: Any) -> bool:
     return True
 
 
-def _problem(value: Mapping[str, Any], schema: Mapping[str, tuple[str, Test]], within: str = "") -> str | None:
-    for name, (wanted, fits) in schema.items():
+def _problem(value: Mapping[str, Any], schema: Mapping[str, Field], within: str = "") -> str | None:
+    for name, field in schema.items():
         if name not in value:
             return f"{within}{name} is missing"
-        if not fits(value[name]):
-            return _not(within + name, value[name], wanted)
+        if not field.fits(value[name]):
+            return _not(within + name, value[name], field.kind)
     return None
 
 

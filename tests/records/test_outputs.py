@@ -1,0 +1,98 @@
+"""What commands print with --json, and the files they write, are what the schema says: no field more, none less."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from maskwise.cli import app
+from maskwise.records.outputs import FILES, OUTPUTS, problem_of_output
+from maskwise.records.schema import Field
+
+PAIRS = "".join(json.dumps({"prompt": f"{n} and {n} is", "answer": f" {n + n}."}) + "\n" for n in range(10))
+QUICK = "--quick --points 1"
+
+
+def schema_of(start: str):
+    (found,) = [schema for name, schema in (OUTPUTS | FILES).items() if name.startswith(start)]
+    return found
+
+
+def check(start: str, command: str) -> None:
+    done = CliRunner().invoke(app, [*command.split(), "--json"])
+    assert done.exit_code == 0, done.output
+    assert problem_of_output(json.loads(done.stdout), schema_of(start)) is None, command
+
+
+def check_lines(start: str, file: Path) -> None:
+    for line in file.read_text().splitlines():
+        assert problem_of_output(json.loads(line), schema_of(start)) is None
+
+
+def test_commands_print_what_the_schema_says(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("pairs.jsonl").write_text(PAIRS)
+    check("models", "models")
+    check("generate", "generate tiny-llada hi -n 4 --block 2 --cache dual --divergence --out traces.jsonl")
+    check("score", "score tiny-llada --data pairs.jsonl --samples 2")
+    check("diagnose (one", f"diagnose tiny-llada --probes mask-count {QUICK} --out one")
+    check_lines("traces of generate", Path("traces.jsonl"))
+    check_lines("records.jsonl", Path("one/records.jsonl"))
+    manifest = json.loads(Path("one/manifest.json").read_text())
+    assert problem_of_output(manifest, schema_of("manifest.json"), closed=False) is None
+
+
+def test_every_command_with_json_has_a_schema():
+    commands = typer.main.get_command(app).commands
+    printing = {name for name, command in commands.items() if any("--json" in one.opts for one in command.params)}
+    assert printing == {name for title in OUTPUTS for name in commands if name in re.findall(r"\w+", title)}
+
+
+@pytest.mark.slow
+def test_commands_that_take_longer_print_what_the_schema_says(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("pairs.jsonl").write_text(PAIRS)
+    Path("text.txt").write_text("Once upon a time there was a small house at the end of a long road. " * 40)
+    check("tune", "tune tiny-llada --data pairs.jsonl --out tuned --preset quick --steps 1 --batch 2 --context 64")
+    check("train", "train tiny-llada --data text.txt --out trained --steps 1 --batch 2 --context 64")
+    for folder in ("tuned", "trained"):
+        settings = json.loads(Path(folder, "settings.json").read_text())
+        assert problem_of_output(settings, schema_of("settings.json")) is None
+    check("convert", "convert tiny-qwen --out converted")
+    check("export", "export tiny-llada+ma --out exported")
+    check("diagnose (one", f"diagnose tiny-llada --probes mask-count,recall,filler {QUICK} --out one")
+    check("diagnose (one", f"diagnose tiny-dream --probes mask-count,recall,filler {QUICK} --out two")
+    check("diagnose (several", "report one two")
+    check("compare", "compare one two")
+    check("toy", "toy")
+    check("cures", "cures tiny-llada --points 1")
+
+
+NUMBER = ("a number", lambda value: isinstance(value, int))
+SCHEMA = {
+    "a": Field("an object", lambda value: isinstance(value, dict), ""),
+    "a.*.b": Field(*NUMBER, ""),
+    "c": Field("a list", lambda value: isinstance(value, list), "", False),
+    "c[].d": Field(*NUMBER, "", False),
+}
+
+
+@pytest.mark.parametrize(
+    "value, problem",
+    [
+        ({"a": {}}, None),
+        ({"a": {"x": {"b": 1}}, "c": [{"d": 2}, {}]}, None),
+        ({"a": {"x": {}}}, "a.*.b is missing"),
+        ({"c": []}, "a is missing"),
+        ({"a": {"x": {"b": "1"}}}, "a.*.b is '1', not a number"),
+        ({"a": {}, "c": [{"d": None}]}, "c[].d is None, not a number"),
+        ({"a": {}, "e": 1}, "e is in no schema"),
+        ({"a": {"x": {"b": 1, "f": 2}}}, "a.*.f is in no schema"),
+        ({"a": {}, "c": [{"g": 2}]}, "c[].g is in no schema"),
+    ],
+)
+def test_a_departure_from_the_schema_is_named(value, problem):
+    assert problem_of_output(value, SCHEMA) == problem

@@ -1,0 +1,69 @@
+"""The site builds without a warning and asks nothing of other servers; the notebooks run."""
+
+import ast
+import json
+import os
+import re
+import subprocess
+import sys
+
+import pytest
+import typer
+
+import maskwise
+from helpers.wheel import ROOT
+from maskwise.cli import app
+from maskwise.probes import PROBES
+from maskwise.records.outputs import FILES, OUTPUTS
+
+NOTEBOOKS = sorted((ROOT / "docs" / "notebooks").glob("*.ipynb"))
+
+
+@pytest.mark.slow
+def test_the_site_builds_strictly_with_every_command_field_and_public_name(tmp_path):
+    build = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(tmp_path)]
+    paths = os.pathsep.join([str(ROOT / "src"), os.environ.get("PYTHONPATH", "")])
+    done = subprocess.run(build, cwd=ROOT, env=os.environ | {"PYTHONPATH": paths}, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    for name, command in typer.main.get_command(app).commands.items():
+        page = (tmp_path / "commands" / f"{name}.html").read_text()
+        assert all(option in page for one in command.params for option in one.opts if not getattr(one, "hidden", False))
+    page = (tmp_path / "commands" / "diagnose.html").read_text()
+    assert all(f"<code>{probe.name}</code>" in page for probe in PROBES)
+    page = (tmp_path / "fields.html").read_text()
+    assert all(
+        f"<code>{field}</code>" in page for one in (FILES, OUTPUTS) for schema in one.values() for field in schema
+    )
+    page = (tmp_path / "library.html").read_text()
+    assert all(re.search(rf'id="maskwise\.[\w.]+\.{name}"', page) for name in maskwise.__all__ if name != "__version__")
+    assert "<blockquote>" not in page  # what a doctest becomes where docs/doctests.py does not see it
+    loaded = re.compile(
+        r"<(?:script|img|iframe)[^>]* src=\"?(https?:)?//|<link rel=\"?(?:stylesheet|preconnect)[^>]*https?:"
+    )
+    assert [str(page) for page in tmp_path.rglob("*.html") if loaded.search(page.read_text())] == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_a_notebook_runs(path, tmp_path, monkeypatch):
+    """Each cell in one namespace; what it ends in is shown, as a notebook would."""
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, object] = {}
+    for cell in json.loads(path.read_text())["cells"]:
+        if cell["cell_type"] == "code":
+            *body, last = ast.parse("".join(cell["source"])).body
+            exec(compile(ast.Module([*body], []), path.name, "exec"), names)
+            if isinstance(last, ast.Expr):
+                shown = eval(compile(ast.Expression(last.value), path.name, "eval"), names)
+                getattr(shown, "_repr_html_", shown.__repr__)()
+            else:
+                exec(compile(ast.Module([last], []), path.name, "exec"), names)
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_a_notebook_is_committed_without_what_a_run_leaves(path):
+    notebook = json.loads(path.read_text())
+    assert (notebook["nbformat"], notebook["nbformat_minor"]) == (4, 5)
+    assert len({cell["id"] for cell in notebook["cells"]}) == len(notebook["cells"])
+    for cell in notebook["cells"]:
+        assert cell["cell_type"] == "markdown" or (cell["outputs"], cell["execution_count"]) == ([], None)
