@@ -41,6 +41,8 @@ def test_commands_print_what_the_schema_says(tmp_path, monkeypatch):
     check("diagnose (one", f"diagnose tiny-llada --probes mask-count {QUICK} --out one")
     check_lines("traces of generate", Path("traces.jsonl"))
     check_lines("records.jsonl", Path("one/records.jsonl"))
+    for prompt in json.loads(Path("one/sample.json").read_text()):
+        assert problem_of_output(prompt, schema_of("sample.json")) is None
     manifest = json.loads(Path("one/manifest.json").read_text())
     assert problem_of_output(manifest, schema_of("manifest.json"), closed=False) is None
 

@@ -17,6 +17,7 @@ from maskwise.records.schema import (
     OBJECT,
     OPTIONAL,
     RECORD,
+    SAMPLED,
     SETTINGS,
     TEXT,
     Field,
@@ -182,6 +183,10 @@ FILES: Mapping[str, Schema] = {
         "command": Field(*TEXT_OR_NULL, "the command line that was run", False),
         "complete": MANIFEST["complete"],
         "notes": MANIFEST["notes"],
+    },
+    "sample.json of a run folder, each prompt": {
+        **SAMPLED,
+        "attribution": Field(*LIST, "for each token the norm of the answer's gradient, of the largest", False),
     },
     "settings.json of tune and train": {
         "identity": Field(*OBJECT, "what must be the same for a run to go on"),
