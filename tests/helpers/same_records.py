@@ -2,6 +2,9 @@
 
 import pytest
 
+from maskwise.records.folder import read_run
+from maskwise.records.sample import read_sample
+
 
 def assert_same_records(found: list[dict], expected: list[dict]) -> None:
     assert [_apart(record)[0] for record in found] == [_apart(record)[0] for record in expected]
@@ -15,3 +18,8 @@ def _apart(record: dict) -> tuple[dict, dict[str, float]]:
     flat.pop("evidence", None)
     measured = {name: value for name, value in flat.items() if isinstance(value, float)}
     return {name: None if name in measured else value for name, value in flat.items()}, measured
+
+
+def sampled_again(folder):
+    """How many prompts were asked again for the sample of a run: those of it that differ."""
+    return len({(tuple(one["tokens"]), one["row"]) for one in read_sample(folder, read_run(folder).manifest)})

@@ -1,6 +1,7 @@
 """Figures draw the numbers they are given, and keep their labels apart."""
 
 import re
+from dataclasses import replace
 from importlib import resources
 from itertools import pairwise
 from pathlib import Path
@@ -10,7 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from maskwise.probes import PROBES
+from helpers.report_runs import write_run
+from maskwise.probes import PROBES, mask_attribution
 from maskwise.records.folder import Run
 from maskwise.report.figures import (
     CURVES,
@@ -21,6 +23,7 @@ from maskwise.report.figures import (
     SOFT,
     VARIABLES,
     Curve,
+    Mark,
     Panel,
     apart,
     draw,
@@ -29,7 +32,7 @@ from maskwise.report.figures import (
     svg_and_png,
 )
 from maskwise.report.panels import panels
-from maskwise.report.readings import Asked, Reading
+from maskwise.report.readings import Asked, Reading, read_all
 from maskwise.report.sections import sections_for
 
 
@@ -154,3 +157,25 @@ def test_labels_keep_their_distance_and_their_order(heights: list[float]) -> Non
 def test_names_in_figures_are_one_short_line() -> None:
     assert pretty("a\nb\x00c") == "a b c"
     assert len(pretty("x" * 99)) == 34
+
+
+def test_the_paper_s_gradient_norms_are_marks_of_their_figure(tmp_path: Path) -> None:
+    """As the paper states them, for LLaDA, Dream and LLaDA-MoE; three places, one name."""
+    reading = read_all([write_run(tmp_path / "run")])[0]
+    (panel,) = panels(mask_attribution.PROBE.sections[0], [reading])
+    assert [mark.y[:4] for mark in panel.marks] == [
+        (0.234, 0.220, 0.282, 0.144), (0.005, 0.057, 0.012, 0.030), (0.005, 0.017, 0.005, 0.018)
+    ]  # fmt: skip
+    assert [mark.name for mark in panel.marks] == ["", "", "the paper's models"]
+    points = tuple(range(3))
+    svg, _ = svg_and_png([replace(panel, curves=(Curve("", 0, points, (0.2, 0.1, 0.1), (None,) * 3, (None,) * 3),))])
+    assert svg.count("the paper's models") == 1
+
+
+def test_a_legend_names_curves_alone() -> None:
+    """Not the zero line, nor the marks, which have their names beside them."""
+    curves = tuple(
+        Curve(name, i, (2, 200), (0.0, -9.0), (None,) * 2, (None,) * 2) for i, name in enumerate(("a", "_b"))
+    )
+    panel = Panel("", "x", "y", curves, percent=False, points=True, marks=(Mark("Dream", 20, (-6.0, -8.0)),))
+    assert [text.get_text() for text in draw([panel], narrow=True).legends[0].get_texts()] == ["a", " _b"]

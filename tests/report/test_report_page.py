@@ -90,6 +90,24 @@ def test_a_section_has_all_its_parts(known: Path) -> None:
         assert part in section, part
 
 
+def test_headings_are_findings_and_questions_stand_below_them(tmp_path: Path) -> None:
+    page = write_report([write_run(tmp_path / "run")], tmp_path / "page").read_text(encoding="utf-8")
+    headings = [" ".join(html.unescape(text).split()) for text in re.findall(r'<h2 id="p\d[^>]*>(.*?)</h2>', page)]
+    assert headings[2:] == [
+        "Accuracy falls by 30.0 points with 100 masks in place of 2",
+        "No change of accuracy detected with 100 full stops after the closed answer: at most 8.8 points",
+    ]
+    assert "<strong>Do appended masks change the answer?</strong> The same question" in page
+    runs = [write_run(tmp_path / name, only("mask-count"), DIFFUSION | {"name": name}) for name in ("<a>", "b")]
+    assert "&lt;a&gt;: accuracy falls by 30.0" in write_report(runs, tmp_path / "two").read_text(encoding="utf-8")
+
+
+def test_a_section_without_a_baseline_keeps_its_question_as_heading(tmp_path: Path) -> None:
+    page = write_report([write_run(tmp_path / "run", [*only("mask-count"), ("new-probe", {"x": 1}, 1, [5])])],
+                        tmp_path / "page").read_text(encoding="utf-8")  # fmt: skip
+    assert ">New probe</h2>" in page
+
+
 def test_figures_have_words_for_those_who_do_not_see_them(known: Path) -> None:
     reader = read(known)
     drawn = [attrs for tag, attrs in reader.tags if tag == "svg"]

@@ -16,7 +16,7 @@ import torch
 
 from helpers.asked_alone import small_model
 from helpers.known import CORE_PROBES, DECODED, LOCATIONS, SMALL, known_model, shipped_tokenizer, uniform
-from helpers.same_records import assert_same_records
+from helpers.same_records import assert_same_records, sampled_again
 from helpers.tiny import tiny_ar, tiny_dream, tiny_llada
 from maskwise.errors import UserError
 from maskwise.probes import PROBES
@@ -24,7 +24,6 @@ from maskwise.probes.answers.plain import Answer, ask
 from maskwise.probes.probe import Asker, Setup
 from maskwise.probes.text import load_text
 from maskwise.records.folder import read_run
-from maskwise.records.sample import read_sample
 from maskwise.runs.diagnose import diagnose, plan
 from maskwise.runs.runner import batch_budget, batches
 from maskwise.runs.settings import DEFAULT
@@ -213,11 +212,6 @@ def test_an_error_in_the_middle_loses_one_batch_at_most(tmp_path, reference):
         diagnose(model, SMALL, tmp_path, batch_tokens=1000)
     assert len(read_run(tmp_path).records) >= sum(passes[:3])
     assert_same_run(diagnose(small_model(), SMALL, tmp_path), reference)
-
-
-def sampled_again(folder):
-    """How many passes the sample took: different prompts of it."""
-    return len({(tuple(one["tokens"]), one["row"]) for one in read_sample(folder, read_run(folder).manifest)})
 
 
 def test_equal_prompts_are_asked_once(tmp_path):

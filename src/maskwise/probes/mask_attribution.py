@@ -17,6 +17,7 @@ from maskwise.probes.attribution import (
 )
 from maskwise.probes.evidence import entry_per_target
 from maskwise.probes.probe import NO_MASK_TOKEN, Answerer, Asker, Item, Probe, Setup, Unit
+from maskwise.probes.published import EXPECTATIONS
 from maskwise.probes.section import Point, Section, Shown
 from maskwise.records.record import Key, Record, still_to_ask
 from maskwise.scoring.claims import Claim, judged
@@ -69,6 +70,13 @@ def _points(shown: Shown) -> list[Point]:
     return [Point("", place, entries[name]) for place, name in enumerate(TOKENS) if name in entries]
 
 
+def _published() -> tuple[tuple[str, float, tuple[float, ...]], ...]:
+    """The paper's models beside the points of this one; their name stands once, where there is room for it."""
+    stated = [tuple(one.values.values()) for one in EXPECTATIONS if one.probe == NAME]
+    names = ("", "", "the paper's models")
+    return tuple((name, place + 0.15, values) for place, (name, values) in enumerate(zip(names, stated, strict=True)))
+
+
 PROBE = Probe(
     name=NAME,
     group="evidence",
@@ -95,7 +103,9 @@ PROBE = Probe(
             points=_points,
             claims=("masks-move-more",),
             measures=(GRADIENT,),
-            caption="Mean over tasks; whisker: 95 % interval for these tasks, with questions drawn afresh.",
+            caption="Mean over tasks; whisker: 95 % interval for these tasks, with questions drawn afresh. Open marks: "
+            "the six models of the paper (arXiv 2511.21338).",
+            published=_published(),
         ),
     ),
 )

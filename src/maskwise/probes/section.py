@@ -70,6 +70,7 @@ class Section:
     curve. side_by_side: shown only where models are compared. claims: which claims of the summary are told here, of the
     number of relevant examples `relevant` (probes/examples.py). masks: says how many masks there were where entries'
     counts do not. effect: words for the change from a baseline to a point, such as `with 200 masks in place of 2`.
+    published: values of the paper at places of the x axis, in the figure's own unit, each with the name beside it.
     """
 
     title: str
@@ -91,6 +92,7 @@ class Section:
     relevant: int | None = None
     masks: Callable[[Shown], str] | None = None
     effect: Callable[[Point, Point], str] | None = None
+    published: tuple[tuple[str, float, tuple[float, ...]], ...] = ()
 
 
 @dataclass(frozen=True)

@@ -76,6 +76,19 @@ def effects_of(reading: Reading) -> list[Effect]:
     return [effect for effect in found if effect is not None]
 
 
+def heading_of(probe: str, section: Section, readings: Sequence[Reading]) -> str:
+    """The finding of a section: its effect, of several models the largest one; empty where it has none."""
+    found = [(reading.label, effect_of(probe, section, reading)) for reading in readings]
+    told = [(label, effect) for label, effect in found if effect is not None]
+    if not told:
+        return ""
+    largest = by_size([effect for _, effect in told])[0]
+    label = next(label for label, effect in told if effect is largest)
+    if len(readings) == 1 or not largest.detected:
+        return largest.heading
+    return f"{label}: {largest.heading[0].lower()}{largest.heading[1:]}"
+
+
 def by_size(effects: Sequence[Effect]) -> list[Effect]:
     """The largest first: by what is certain of each, then by the estimate. Equal ones stay in their order."""
     return sorted(effects, key=lambda effect: (-effect.certain, -abs(effect.points)))

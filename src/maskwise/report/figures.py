@@ -222,6 +222,8 @@ def _draw_marks(axis: "Axes", marks: Sequence[Mark]) -> None:
     for mark in marks:
         at, colour = [mark.x] * len(mark.y), SOFT if mark.style is None else CURVES[mark.style % len(CURVES)]
         axis.plot(at, mark.y, marker="D", linestyle="-", markersize=5.5, color=colour, markerfacecolor=PAPER, zorder=4)
+        if not mark.name:
+            continue
         middle = sum(mark.y) / len(mark.y)
         axis.annotate(mark.name, (mark.x, middle), (-9, 0), textcoords="offset points", ha="right", va="center",
                       color=colour, fontsize=8, zorder=3,
@@ -335,7 +337,9 @@ def _legend(figure: "Figure", axes: Sequence["Axes"], order: list[str], width: f
     """One legend for all panels."""
     # Not get_legend_handles_labels: to matplotlib a name that begins with _ is one to leave out.
     found = {str(line.get_label()): line for axis in axes for line in axis.get_lines() if line.get_label()}
-    lines = [name for name in order if name] + [name for name in found if name not in order]
+    # Lines and marks without a name of ours are called _child0 and so on.
+    more = [name for name in found if name not in order and not re.fullmatch(r"_child\d+", name)]
+    lines = [name for name in order if name] + more
     figure.legend(
         [found[name] for name in lines],
         [f" {pretty(name)}" if name.startswith("_") else pretty(name) for name in lines],

@@ -15,6 +15,7 @@ from maskwise.probes.section import Measure, Section
 from maskwise.report import figures
 from maskwise.report.comparison import Row
 from maskwise.report.drill import prompts_by_probe, records_table, small_multiples
+from maskwise.report.effects import heading_of
 from maskwise.report.finding import finding
 from maskwise.report.panels import in_order, panels
 from maskwise.report.published import PUBLISHED_HEAD, published_rows, setting_in_words
@@ -172,6 +173,7 @@ def _section_view(
         "id": f"{prefix}-{name}",
         "probe": section.name or probe,
         "title": section.title,
+        "heading": heading_of(probe, section, readings),
         "question": section.question,
         "paper": section.paper,
         "how_to_read": section.how_to_read,

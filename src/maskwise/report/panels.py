@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from maskwise.probes.section import Measure, Point, Section
-from maskwise.report.figures import Curve, Panel
+from maskwise.report.figures import Curve, Mark, Panel
 from maskwise.report.readings import Reading
 
 
@@ -28,6 +28,7 @@ def panels(section: Section, readings: Sequence[Reading]) -> list[Panel]:
             spread=section.spread,
             x_names=section.x_names,
             scatter=section.scatter,
+            marks=tuple(Mark(*one) for one in section.published),
         )
         for measure in section.measures
         for title, lines in facets
