@@ -47,7 +47,7 @@ def test_an_autoregressive_prompt_ends_in_the_answer_s_place(tmp_path: Path) -> 
 
 def test_attribution_colours_the_tokens(tmp_path: Path) -> None:
     page = page_of(tmp_path, PROMPT | {"tokens": ["near", "far", "<mask>"], "row": 2, "attribution": [1.0, 0.26, 0.0]})
-    assert '<i class="w" style="--w: 100%">near</i><i class="w" style="--w: 25%">far</i><mark' in page
+    assert '<i class="w" style="--w: 50%">near</i><i class="w" style="--w: 12%">far</i><mark' in page
     assert "norm of the answer's gradient" in Reader(page).words
 
 

@@ -105,8 +105,8 @@ def test_the_chart_shows_changes_from_two_masks_and_the_published_end_points(tmp
         panel.curves[0].low[0] == panel.curves[0].high[0] == 0 and panel.curves[0].low[1] < 0 < panel.curves[0].high[1]
     )
     assert panel.marks == (
-        Mark("LLaDA-8B (Base, Instruct)", 200, (-23.0, -27.0)),
-        Mark("Dream-7B (Base, Instruct)", 20, (-6.0, -8.0)),
+        Mark("LLaDA-8B", 200, (-23.0, -27.0)),
+        Mark("Dream-7B", 20, (-6.0, -8.0)),
     )
 
 
@@ -119,7 +119,7 @@ def test_one_model_is_drawn_with_its_fillers_and_without_marks_beyond_its_masks(
 def test_the_paper_s_fillers_are_marked_in_the_colour_of_the_fillers(tmp_path: Path) -> None:
     asked = [*KNOWN, ("mask-count", {"masks": 200}, 200, SAME), ("filler", {"filler": ".", "fillers": 200}, 1, SAME)]
     panel = found(tmp_path, (asked, DIFFUSION)).panel
-    assert Mark("LLaDA-8B (Base, Instruct), full stops", 200, (-3.0, -10.0), style=1) in panel.marks
+    assert Mark("LLaDA-8B, full stops", 200, (-3.0, -10.0), style=1) in panel.marks
     assert panel.curves[1].style == 1
 
 

@@ -39,6 +39,21 @@ def test_prompts_and_likelihoods_are_those_of_the_records(folder: Path) -> None:
         assert prompt["tokens"][prompt["row"] :].count("<|mask|>") == record["masks"]
 
 
+def test_with_a_probe_of_gradients_two_prompts_are_attributed(folder: Path, tmp_path: Path) -> None:
+    """The fewest masks and the most; the norms are of the largest, and the answer's own place is left out."""
+    model = small_model()
+    settings = replace(SETTINGS, probes=("mask-count", "mask-attribution"), points=1)
+    run = read_run(diagnose(model, settings, tmp_path / "run"))
+    prompts = [prompt for prompt in read_sample(run.folder, run.manifest) if "attribution" in prompt]
+    counts = [record["masks"] for record in run.records if record["probe"] == "mask-count"]
+    assert sorted(prompt["condition"]["masks"] for prompt in prompts) == [min(counts), max(counts)]
+    for prompt in prompts:
+        weights = prompt["attribution"]
+        assert len(weights) == len(prompt["tokens"]) and max(weights) == 1 and weights[prompt["row"]] == 0
+        assert sum(weight > 0 for weight in weights) > len(weights) / 2
+    assert not any("attribution" in prompt for prompt in read_sample(folder, read_run(folder).manifest))
+
+
 def test_a_run_that_is_taken_up_again_keeps_its_sample(folder: Path) -> None:
     """Deleted it is made again, to the byte; a complete run asks nothing for it that it has."""
     file = folder / "sample.json"

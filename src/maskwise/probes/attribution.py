@@ -87,6 +87,7 @@ PROBE = Probe(
     about="gradients of the answer by example",
     presets=("full", "paper"),
     units=units,
+    gradients=True,
     parameters=ORDERINGS | PLACES,
     quick=QUICK_ORDERINGS | {"places": ("right", "left")},
     measures=entry_per_target,

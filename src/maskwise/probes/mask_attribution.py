@@ -83,6 +83,7 @@ PROBE = Probe(
     about="gradients of the answer by kind of token",
     presets=("full", "paper"),
     units=units,
+    gradients=True,
     parameters=ORDERINGS | EXTRA_MASKS,
     quick=QUICK_ORDERINGS,
     not_causal=NO_MASK_TOKEN,

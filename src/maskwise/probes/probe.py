@@ -219,7 +219,8 @@ class Probe:
     variants: the ways in which a few-shot question is put; all such probes share their episodes and are asked together.
     each_number: its variants are asked with every number of relevant examples of the run, not with the main one alone.
     units: everything else that is asked. one_pass: its units answer from one plain forward pass, as variants do, so
-    that prompts of it can be shown with the model's likeliest answers.
+    that prompts of it can be shown with the model's likeliest answers. gradients: it takes gradients of the answer, so
+    that a run with it can show them token by token.
     parameters: the probe's own numbers; quick and paper: those that differ in the presets of these names.
     not_causal: why an autoregressive model is not asked, empty if it is. takes: whether it asks about a data set given
     with --data, by the set's name.
@@ -238,6 +239,7 @@ class Probe:
     each_number: bool = False
     units: Callable[[Setup], Iterable[Unit]] | None = None
     one_pass: bool = False
+    gradients: bool = False
     parameters: Mapping[str, Any] = field(default_factory=dict)
     quick: Mapping[str, Any] = field(default_factory=dict)
     paper: Mapping[str, Any] = field(default_factory=dict)

@@ -24,7 +24,8 @@ WIDTH, HEIGHT, EDGE = 120, 56, 5  # of a small multiple, in its own units
 
 @dataclass(frozen=True)
 class Piece:
-    """A token, or a run of equal ones. `weight`: its attribution in twentieths, None where that was not measured."""
+    """A token, or a run of equal ones. `weight`: its attribution in twentieths, of a run the mean; None where that was
+    not measured."""
 
     text: str
     times: int
@@ -81,13 +82,14 @@ def _shown(prompt: Sampled, label: str) -> ShownPrompt:
 def _pieces(prompt: Sampled) -> Iterable[Piece]:
     """The tokens in their order; the answer's place stands alone, at the end where the prompt has no mask for it."""
     weights = [round(20 * weight) for weight in prompt.get("attribution", [])] or [None] * len(prompt["tokens"])
-    marked = [(text, place == prompt["row"], weights[place]) for place, text in enumerate(prompt["tokens"])]
-    for (text, answer, weight), same in groupby(marked):
-        times = len(list(same))
-        if times >= LONG_RUN:
-            yield Piece(text, times, answer, weight)
+    marked = [Piece(text, 1, place == prompt["row"], weights[place]) for place, text in enumerate(prompt["tokens"])]
+    for (text, answer), grouped in groupby(marked, key=lambda piece: (piece.text, piece.answer)):
+        same = list(grouped)
+        if len(same) >= LONG_RUN:
+            known = [piece.weight for piece in same if piece.weight is not None]
+            yield Piece(text, len(same), answer, round(sum(known) / len(known)) if known else None)
         else:
-            yield from [Piece(text, 1, answer, weight)] * times
+            yield from same
     if prompt["row"] == len(prompt["tokens"]):
         yield Piece("", 1, True, None)
 

@@ -18,7 +18,7 @@ from maskwise.scoring.changes import of_probe, paired_values
 from maskwise.scoring.numbers import NBSP, tenths
 from maskwise.scoring.scores import mean_score
 
-PAPER = "Open marks: the end points that the paper states for its 8B models (arXiv 2511.21338)."
+PAPER = "Open marks: the end points that the paper (arXiv 2511.21338) states for these models, Base above Instruct."
 CAPTION = (
     "What masks, and fillers in their place, do to the accuracy: its change from that with 2 masks or no fillers, in "
     f"points, on the same questions. Bands: 95 % intervals, paired. {PAPER}"
@@ -263,9 +263,8 @@ def _published(probes: Sequence[str], longest: int) -> list[Mark]:
 
 
 def _together(models: Sequence[str]) -> str:
-    """LLaDA-8B-Base and LLaDA-8B-Instruct as LLaDA-8B (Base, Instruct)."""
-    family = models[0].rsplit("-", 1)[0]
-    return f"{family} ({', '.join(model.removeprefix(f'{family}-') for model in models)})"
+    """LLaDA-8B-Base and LLaDA-8B-Instruct as LLaDA-8B."""
+    return models[0].rsplit("-", 1)[0]
 
 
 def changes(entries: Sequence[Entry]) -> list[Change]:

@@ -8,23 +8,27 @@ from torch import Tensor
 
 from maskwise.models.base import Model
 from maskwise.models.batch import Batch
+from maskwise.probes.answers.gradients import embedding_gradients
 from maskwise.probes.answers.plain import DIGITS
 from maskwise.probes.probe import Item, Probe, Unit
 from maskwise.records.record import Key, Record, condition_texts, key_of
 from maskwise.records.sample import MOST_PROMPTS, MOST_TOKENS, Sampled
 from maskwise.tasks.prompts import Prompt
 
-TOP = 5
+TOP, ATTRIBUTION_DIGITS = 5, 3
 FEWEST, RECORDS_PER_PROMPT = 8, 22  # of a short run fewer prompts: asking them again must not be felt
 
 
 def take_sample(
     model: Model, units: Sequence[Unit], records: Sequence[Record], probes: Sequence[Probe]
 ) -> list[Sampled]:
-    """Asked one prompt at a time, so that it does not depend on what else was asked."""
+    """Asked one prompt at a time, so that it does not depend on what else was asked. With a probe of gradients those of
+    two prompts are measured token by token: of one with the fewest masks and of one with the most."""
     chosen = choose(records, [probe.name for probe in probes if probe.variants is not None or probe.one_pass])
     wanted = {key_of(record): record for record in chosen}
     items = {item.key: item for item in items_of(units, wanted)}
+    by_masks = sorted((key for key in wanted if key in items), key=lambda key: wanted[key]["masks"])
+    attributed = {by_masks[0], by_masks[-1]} if by_masks and any(probe.gradients for probe in probes) else set()
     answered: dict[tuple[tuple[int, ...], int], Tensor] = {}
     found, tokens = [], 0
     for key, record in wanted.items():
@@ -35,8 +39,14 @@ def take_sample(
         asked = item.prompt.ids, item.prompt.row
         if asked not in answered:  # two probes may ask the same, or one for another answer
             answered[asked] = chances_of(model, item.prompt)
-        found.append(sampled(model, item.prompt, record, answered[asked]))
+        shown = sampled(model, item.prompt, record, answered[asked])
+        found.append(shown | ({"attribution": attribution_of(model, item.prompt)} if key in attributed else {}))
     return found
+
+
+def attribution_of(model: Model, prompt: Prompt) -> list[float]:
+    """Of each token the norm of the answer's gradient, of the largest in the prompt."""
+    return [round(norm, ATTRIBUTION_DIGITS) for norm in embedding_gradients(model, [prompt])[1].tolist()]
 
 
 def choose(records: Sequence[Record], probes: Sequence[str]) -> list[Record]:
