@@ -79,6 +79,8 @@ SCHEMA = {
     "a.*.b": Field(*NUMBER, ""),
     "c": Field("a list", lambda value: isinstance(value, list), "", False),
     "c[].d": Field(*NUMBER, "", False),
+    "h": Field("an object", lambda value: isinstance(value, dict), "", False),
+    "h.*": Field("anything", lambda value: True, "", False),
 }
 
 
@@ -86,6 +88,7 @@ SCHEMA = {
     "value, problem",
     [
         ({"a": {}}, None),
+        ({"a": {}, "h": {"whatever": 1}}, None),
         ({"a": {"x": {"b": 1}}, "c": [{"d": 2}, {}]}, None),
         ({"a": {"x": {}}}, "a.*.b is missing"),
         ({"c": []}, "a is missing"),

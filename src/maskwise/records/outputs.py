@@ -2,7 +2,7 @@
 
 Tests hold the outputs against it, and the site's page of fields is made of it (docs/pages.py). A field is named by its
 path: `a.b` is b of the object a, `a.*` each entry of the object a, `a[]` each entry of the list a. An object without
-fields here is open: what it holds is said in words.
+fields here is open, and so is one with the field `*`: what it holds is said in words.
 """
 
 from collections.abc import Iterator, Mapping
@@ -76,8 +76,8 @@ _ENTRY = {
     "low": _ENDS["low"],
     "high": _ENDS["high"],
     **_RULES,
-    "confidence": Field(*NUMBER, "mean probability of what was predicted"),
-    "entropy": Field(*NUMBER, "mean, in nats"),
+    "confidence": Field(*NUMBER, "mean probability of what was predicted; not of coherence", False),
+    "entropy": Field(*NUMBER, "mean, in nats; not of coherence", False),
     **_LIKELIHOODS,
     "paired": Field(*OBJECT, "the difference from the baseline condition over the same questions", False),
     "paired.baseline": RECORD["condition"],
@@ -86,6 +86,13 @@ _ENTRY = {
     "paired.n": Field(*COUNT, "points asked under both"),
     "paired.differed": Field(*COUNT, "of these, answers that changed"),
     **{f"paired.{name}": Field(*OBJECT, "the same in nats", False) for name in ("nll", "nll_allowed", "nll_choice")},
+    "*": Field(
+        "anything",
+        lambda value: True,
+        "what a probe measures beside: recall chance, between and errors; attribution and attention evidence; "
+        "marginals, total-correlation, order and coherence the means of their evidence",
+        False,
+    ),
 }
 _CLAIM = {
     "name": Field(*TEXT, "finding and number of relevant examples in one"),
@@ -377,7 +384,8 @@ def problem_of_output(value: Any, schema: Schema, closed: bool = True) -> str | 
                     return f"{path} is missing"
             elif not field.fits(holder[name]):
                 return f"{path} is {holder[name]!r:.40}, not {field.kind}"
-    strange = sorted(set(_paths(value, schema)) - set(schema)) if closed else []
+    found = set(_paths(value, schema)) - set(schema) if closed else set()
+    strange = sorted(path for path in found if f"{path.rpartition('.')[0]}.*" not in schema)
     return f"{strange[0]} is in no schema" if strange else None
 
 
