@@ -16,6 +16,7 @@ from maskwise.cli import app
 from maskwise.errors import UserError
 from maskwise.experiments.compare import compare_runs
 from maskwise.models.targets import linear_targets
+from maskwise.records.outputs import OUTPUTS, problem_of_output
 from maskwise.report.comparison import change_in_words, rows_of, share_gone
 from maskwise.scoring.changes import accuracy_change, mean_change, reduction
 from maskwise.scoring.intervals import none_seen
@@ -220,6 +221,7 @@ def test_models_and_adapters_are_asked_the_same(tmp_path, monkeypatch):
     result = run(base, adapter, "--quick", "--points", "1", "--json", "--device", "cpu")
     assert result.exit_code == 0, result.output
     found = json.loads(result.stdout)
+    assert problem_of_output(found, OUTPUTS["compare"]) is None
     before, after = found["models"].values()
     assert before["nelbo"] != after["nelbo"] and len(found["models"]) == 2
     assert before["accuracy_k2"] is not None and set(before["few_steps"]) == {"2", "4"}

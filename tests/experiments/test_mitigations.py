@@ -25,6 +25,7 @@ from maskwise.experiments.mitigations import (
     first_tokens,
     model_for,
 )
+from maskwise.records.outputs import OUTPUTS, problem_of_output
 from maskwise.report.mitigations import cures_result, frontier, what_it_shows
 from maskwise.tasks.episodes import draw, mixed
 from maskwise.tasks.prompts import encode_question
@@ -175,6 +176,7 @@ def test_the_command_works_on_a_folder_and_refuses_what_it_cannot_do(tmp_path, m
     done = CliRunner().invoke(app, ["cures", str(tmp_path / "model"), "--json", "--points", "1", "--out", str(out)])
     assert done.exit_code == 0, done.stderr
     found = json.loads(done.stdout)
+    assert problem_of_output(found, OUTPUTS["cures (also cures.json)"]) is None
     assert found["n"] == 2 and [entry["cure"] for entry in found["cures"]] == list(BY_NAME)
     assert {path.name for path in out.iterdir()} == {"cures.json", "cures.svg", "cures.png", "cures.html"}
     # Without an adapter the rows that need one stay empty.

@@ -9,6 +9,7 @@ from helpers.oracle import perfect_toy
 from maskwise.cli import app
 from maskwise.decoding.strategies import STRATEGIES
 from maskwise.experiments.toy import Toy, read_toy
+from maskwise.records.outputs import OUTPUTS, problem_of_output
 from maskwise.report.toy import distance, lines_of, three_sentences, toy_result
 
 DATA = [0.55, 0.0, 0.14, 0.31]
@@ -49,6 +50,7 @@ def test_the_command_trains_a_model_that_agrees_within_two_hundredths_and_writes
     done = CliRunner().invoke(app, ["toy", "--json", "--out", str(tmp_path)])
     assert done.exit_code == 0
     found = json.loads(done.stdout)
+    assert problem_of_output(found, OUTPUTS["toy (also toy.json)"]) is None
     assert list(found) == ["marginals", "data", "parallel", "sequential", "rules", "forwards"]
     assert found["marginals"] == pytest.approx({"A": 0.55, "B": 0.69}, abs=0.02)
     assert found["data"] == pytest.approx(DATA)
