@@ -16,7 +16,7 @@ from maskwise.records.sample import MOST_PROMPTS, MOST_TOKENS, Sampled
 from maskwise.tasks.prompts import Prompt
 
 TOP, ATTRIBUTION_DIGITS = 5, 3
-FEWEST, RECORDS_PER_PROMPT = 8, 22  # of a short run fewer prompts: asking them again must not be felt
+FEWEST, RECORDS_PER_PROMPT = 8, 28  # of a short run fewer prompts: asking them again must not be felt
 
 
 def take_sample(
@@ -50,7 +50,8 @@ def attribution_of(model: Model, prompt: Prompt) -> list[float]:
 
 
 def choose(records: Sequence[Record], probes: Sequence[str]) -> list[Record]:
-    """A right and a wrong answer of each condition, the outermost conditions first, the probes in turn."""
+    """The first answer of each condition, the outermost conditions first, the probes in turn; a third of the room is
+    for answers that are right where those are wrong, or wrong where they are right."""
     pairs: dict[str, dict[str, dict[bool, Record]]] = {name: defaultdict(dict) for name in probes}
     for record, text in zip(records, condition_texts(records), strict=True):
         if record["probe"] in pairs:
@@ -58,7 +59,9 @@ def choose(records: Sequence[Record], probes: Sequence[str]) -> list[Record]:
     queues = [list(_outermost_first(list(conditions.values()))) for conditions in pairs.values()]
     turns = [queue[turn] for turn in range(max(map(len, queues), default=0)) for queue in queues if turn < len(queue)]
     most = min(MOST_PROMPTS, max(FEWEST, len(records) // RECORDS_PER_PROMPT))
-    return [record for pair in turns for record in pair.values()][:most]
+    both = [list(pair.values()) for pair in turns]
+    others = [pair[1] for pair in both if len(pair) > 1][: most // 3]
+    return [pair[0] for pair in both][: most - len(others)] + others
 
 
 def _outermost_first(conditions: list[dict[bool, Record]]) -> Iterator[dict[bool, Record]]:
