@@ -7,7 +7,6 @@ from typer.testing import CliRunner
 
 import maskwise as mw
 from maskwise.advice.folder import read_answers
-from maskwise.advice.questions import EMBEDDED_PATTERN, embedded_questions
 from maskwise.cli import app
 from maskwise.errors import UserError
 from maskwise.records.outputs import OUTPUTS, problem_of_output
@@ -114,11 +113,10 @@ def test_the_command_prints_the_finding_or_one_object(tmp_path):
 
 @pytest.mark.slow  # a minute of decoding
 def test_on_the_phantom_a_growing_canvas_wins(tmp_path):
-    """Its accuracy falls with the masks after the answer."""
-    questions = [{"prompt": one.prompt, "answer": one.answer} for one in embedded_questions(per_task=6)]
+    """Its accuracy falls with the masks after the answer. The budget is more than all embedded questions take."""
     found = mw.advise(
-        "tiny-llada+distracted", questions, pattern=EMBEDDED_PATTERN, out=tmp_path, device="cpu", max_new_tokens=32,
-        blocks=[8], steps=[4], canvases="fixed,growing", rules="low-confidence", caches="none",
+        "tiny-llada+distracted", budget=60, canvases="fixed,growing", blocks=[8], caches="none", device="cpu",
+        out=tmp_path,
     )  # fmt: skip
     assert found["winner"].startswith("growing canvas") and not found["all_equal"]
-    assert found["advice"][0]["to_reference"]["low"] > 0
+    assert found["advice"][0]["to_reference"]["low"] > 0 and "--early-stop" in found["advice"][0]["command"]

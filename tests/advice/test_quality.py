@@ -6,7 +6,7 @@ import pytest
 
 import maskwise as mw
 from maskwise.advice.quality import Quality, check_quality, chosen_quality, judged
-from maskwise.advice.questions import EMBEDDED_PATTERN, Question, embedded_questions, read_questions
+from maskwise.advice.questions import EMBEDDED_PATTERN, Question, embedded_ends, embedded_questions, read_questions
 from maskwise.advice.request import prepare
 from maskwise.errors import UserError
 
@@ -74,6 +74,7 @@ def test_embedded_questions_are_distinct_checkable_and_fit_their_pattern():
 
 def test_a_judge_gives_nats_per_token_and_an_empty_text_the_chance_of_a_guess():
     judge = mw.open("tiny-qwen", device="cpu")
+    assert [judge.tokenizer.decode([one]) for one in embedded_ends(judge.tokenizer)] == ["]."]
     known, empty = judged(judge, ["Once upon a", "Once"], [" time", " "], 0)
     (alone,) = mw.score(judge, [{"prompt": "Once upon a", "answer": " time"}])
     assert known == pytest.approx(alone.log_likelihood / alone.tokens)

@@ -10,6 +10,7 @@ from maskwise.advice.folder import begin, write_manifest
 from maskwise.advice.outcome import outcome
 from maskwise.advice.plan import fit_plan, most_passes
 from maskwise.advice.quality import Judge
+from maskwise.advice.questions import embedded_ends
 from maskwise.advice.request import Request, prepare
 from maskwise.advice.search import Asking, as_stored, described, device_name, every_setting, on_file, run_search
 from maskwise.advice.selection import FINALISTS, Plan
@@ -96,6 +97,8 @@ def advise_on(
         raise UserError(f"{name} is autoregressive: it has no canvas, block or unmasking strategy to choose")
     if model.tokenizer is None:
         raise UserError(f"{name} has no tokenizer, and the questions are text: give one")
+    if request.embedded:
+        request = request.ending_at(embedded_ends(model.tokenizer))
     identity = {"model": described(model), **request.identity}
     folder = Path("runs") / _folder_name(name, identity) if out is None else Path(out)
     make_run_folder(folder)
@@ -151,7 +154,7 @@ def _cost_sentence(request: Request, plan: Plan, per_pass: float, taken_up: int)
     return (
         f"{len(request.settings)} settings on {plan.rounds[0]} questions, the better ones{caches} on up to "
         f"{plan.searched}, the last {min(FINALISTS, len(request.settings))} on up to {plan.held} questions held back: "
-        f"at most {passes:,} forward passes of {per_pass:.2g} s (measured), {limit / 60:.2g} minutes at most{before}"
+        f"at most {passes:,} forward passes of {per_pass:.2g} s (measured), about {limit / 60:.2g} minutes{before}"
     )
 
 

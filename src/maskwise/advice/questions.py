@@ -3,21 +3,24 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
+from typing import Any
 
 from maskwise.advice.settings import Space
 from maskwise.errors import UserError
 from maskwise.files import Records, read_records
-from maskwise.tasks.episodes import blocked, draw, draw_afresh, example_words, render
+from maskwise.tasks.episodes import LETTERS, blocked, draw, draw_afresh, example_words, render
 from maskwise.tasks.rules import TASKS
 from maskwise.tasks.words import load_words
 
 RELEVANT, DISTRACTORS, HELD_OUT = 3, 6, 0.5
 PER_TASK = 10
 
-# What goes with the embedded questions: the answer is the letter that the model writes before the closing bracket. The
-# masks after it are there to distract: few steps fill them.
+# What goes with the embedded questions: the answer is the letter that the model writes before the closing bracket, and
+# there the text stops. The masks after it are there to distract.
 EMBEDDED_PATTERN = r"^\s*([ABC])\]"
-EMBEDDED_SPACE = Space(max_new_tokens=32, blocks=(8,), rules=("low-confidence",), steps=(8, 4), caches=("none", "dual"))
+EMBEDDED_SPACE = Space(
+    max_new_tokens=192, blocks=(8, 32), rules=("low-confidence",), steps=(24,), caches=("none", "dual")
+)
 EMBEDDED_MINUTES = 8.0
 
 
@@ -25,6 +28,12 @@ EMBEDDED_MINUTES = 8.0
 class Question:
     prompt: str
     answer: str | None  # None where the measure needs none
+
+
+def embedded_ends(tokenizer: Any) -> tuple[int, ...]:
+    """The tokens that close the bracket of an embedded question's answer."""
+    ids = [tokenizer(f"Answer:[{letter}].\n\nOptions", add_special_tokens=False)["input_ids"] for letter in LETTERS]
+    return tuple(dict.fromkeys(one for text in ids for one in text if tokenizer.decode([one]).startswith("]")))
 
 
 def read_questions(source: Records, answers: bool) -> list[Question]:

@@ -35,6 +35,11 @@ class Request:
     cost: str
     seed: int
 
+    def ending_at(self, end_ids: tuple[int, ...]) -> "Request":
+        """The same with texts that stop at these tokens."""
+        space = replace(self.space, end_ids=end_ids)
+        return replace(self, space=space, settings=settings_in(space))
+
     @property
     def identity(self) -> dict[str, Any]:
         """What a search that is taken up again must have in common with this one, beside the model."""

@@ -20,7 +20,6 @@ from maskwise.advice.questions import Question
 from maskwise.advice.selection import FEWEST_HELD, Confirmation, Plan, Round, confirm, halve
 from maskwise.advice.settings import Setting, Space, cached_variants, settings_in
 from maskwise.decoding.generate import decode
-from maskwise.decoding.options import DecodingOptions
 from maskwise.decoding.prompts import encode_prompts
 from maskwise.decoding.request import check_request, end_tokens
 from maskwise.models.base import Model
@@ -105,17 +104,19 @@ class Asking:
         return [self.quality.of_text(text, one.answer or "") for one, text in zip(questions, texts, strict=True)]
 
     def seconds_per_pass(self) -> float:
-        """Of one question in a batch, on the longest prompts and a full canvas; the first call warms up."""
-        options = DecodingOptions(self.settings[0].options.max_new_tokens, steps=1)
-        longest = sorted(range(len(self.prompts)), key=lambda number: -len(self.prompts[number]))
-        first, last = self.batches(longest, options.max_new_tokens)[0]
-        prompts = [self.prompts[number] for number in longest[first:last]]
+        """Of one question in a batch under the reference, per forward pass that it may take: fewer where texts stop
+        early. The first batch warms up."""
+        options, size = (
+            self.settings[0].options,
+            self.batches(self.order, self.settings[0].options.max_new_tokens)[0][1],
+        )
         taken = []
-        for _ in range(4):
+        for first in range(0, min(4 * size, len(self.order)), size):
+            prompts = [self.prompts[number] for number in self.order[first : first + size]]
             start = time.perf_counter()
             decode(self.model, prompts, options)
-            taken.append((time.perf_counter() - start) / len(prompts))
-        return float(np.median(taken[1:]))
+            taken.append((time.perf_counter() - start) / len(prompts) / self.settings[0].passes)
+        return float(np.mean(taken[1:] or taken))
 
 
 @dataclass(frozen=True)

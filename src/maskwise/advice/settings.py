@@ -26,6 +26,7 @@ class Space:
     rules: tuple[str, ...] = ("low-confidence", "threshold:tau=0.9", "threshold:tau=0.7", "entropy-bound:gamma=0.1")
     steps: tuple[int, ...] | None = None  # None: a token per step, two and four
     caches: tuple[str, ...] = ("none", "prefix", "dual", "dual:refresh=8")
+    end_ids: tuple[int, ...] = ()  # tokens that end an answer: a text stops at the first of them
 
     @property
     def all_steps(self) -> tuple[int, ...]:
@@ -78,8 +79,10 @@ class Setting:
         for name, value in self.given.items():
             if name == "parameters":
                 words += [part for one, number in value.items() for part in ("--parameter", f"{one}={number:g}")]
+            elif name == "end_ids":
+                words += [part for one in value for part in ("--end-id", str(one))]
             else:
-                words += [f"--{name.replace('_', '-')}", str(value)]
+                words += [f"--{name.replace('_', '-')}", *([] if value is True else [str(value)])]
         return shlex.join(words)
 
     def python(self) -> str:
@@ -87,8 +90,9 @@ class Setting:
         return f"mw.generate(model, prompts, {given})"
 
     def lm_eval(self, model: str, adapter: str | None = None) -> str:
-        """As arguments of lm-evaluation-harness."""
-        given = {name: value for name, value in self.given.items() if name != "parameters"}
+        """As arguments of lm-evaluation-harness, whose tasks say themselves where a text ends."""
+        elsewhere = ("parameters", "end_ids", "early_stop")
+        given = {name: value for name, value in self.given.items() if name not in elsewhere}
         given |= self.options.parameters or {}
         words = [f"pretrained={model}", *([f"adapter={adapter}"] if adapter else [])]
         return shlex.join(
@@ -170,7 +174,10 @@ def _fits(space: Space, block: int) -> bool:
 def _paces(space: Space, layout: Mapping[str, Any], rule: str) -> list[DecodingOptions]:
     """The layout under a strategy, with each number of steps that its blocks can share."""
     name, parameters = _rule(rule)
-    options = DecodingOptions(space.max_new_tokens, rule=name, parameters=parameters or None, **layout)
+    options = DecodingOptions(
+        space.max_new_tokens, rule=name, parameters=parameters or None, early_stop=bool(space.end_ids),
+        end_ids=space.end_ids or None, **layout,
+    )  # fmt: skip
     if options.strategy.adaptive:
         return [options]
     steps = sorted({n for n in space.all_steps if n % options.blocks == 0 and n <= space.max_new_tokens}, reverse=True)
