@@ -18,7 +18,8 @@ from maskwise.cli import app
 ROOT = Path(__file__).parent.parent
 PAGES = ["README.md", *sorted(str(page.relative_to(ROOT)) for page in (ROOT / "docs").rglob("*.md"))]
 FENCE = re.compile(r"(<!-- parsed only: [^\n]+ -->\n)?^```(\w*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
-SLOW = {"docs/tutorial.md", "docs/concepts/toy.md", "docs/how-to/generate.md"}  # they diagnose, train and decode
+# They diagnose, train, decode and export.
+SLOW = {"docs/tutorial.md", "docs/concepts/toy.md", "docs/how-to/generate.md", "docs/how-to/my-model.md"}
 SHELL_WORDS = {"pip", "make", "python", "lm_eval", "torchrun", "accelerate", "maskwise", "echo"}
 
 

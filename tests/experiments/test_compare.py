@@ -200,6 +200,7 @@ def test_runs_that_asked_other_questions_are_refused(folders, tmp_path):
     assert refused.exit_code == 2 and "at least two" in refused.stderr and not refused.stdout
 
 
+@pytest.mark.slow
 def test_models_and_adapters_are_asked_the_same(tmp_path, monkeypatch):
     from importlib import resources
 

@@ -12,6 +12,7 @@ from gradient_worker import gradients, half_logits
 from helpers.tiny import tiny_dream, tiny_llada
 
 WORKER = Path(__file__).with_name("gradient_worker.py")
+pytestmark = pytest.mark.slow  # two processes that each import torch and transformers
 
 
 @pytest.fixture(scope="module")

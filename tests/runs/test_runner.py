@@ -148,6 +148,7 @@ def test_the_same_random_orders_for_any_batch_size(tmp_path, decoded):
     assert {"unmasking", "few-steps"} <= orders
 
 
+@pytest.mark.slow
 def test_two_processes_make_the_same_records_as_one(tmp_path, decoded):
     """With the environment torchrun gives them, but in this session: torchrun's children outlive a test that is cut."""
     with socket.socket() as free:

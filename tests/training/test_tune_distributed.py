@@ -23,6 +23,8 @@ from maskwise.training.train import train
 from maskwise.training.tune import tune
 from maskwise.training.weights import load_trained_weights, make_trainable, save_trained_weights, trained_weights
 
+pytestmark = pytest.mark.slow  # processes that each import torch and transformers: half a minute
+
 TWO = TuneSettings(
     steps=2, batch=2, accumulation=2, context=40, max_masks=12, curriculum=8, save_every=1, eval_every=1, many=10,
     learning_rate=1e-2, lora_rank=2, lora_alpha=4, held_out=4, clip=1e9,
