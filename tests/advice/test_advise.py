@@ -6,10 +6,11 @@ import pytest
 from typer.testing import CliRunner
 
 import maskwise as mw
+from helpers.outputs import problem_of_output
 from maskwise.advice.folder import read_answers
 from maskwise.cli import app
 from maskwise.errors import UserError
-from maskwise.records.outputs import OUTPUTS, problem_of_output
+from maskwise.records.outputs import OUTPUTS
 
 WORDS = ("otter", "zebra", "lemon", "apple", "green", "brave", "tiger", "horse")
 KINDS = [{"prompt": f"Word: {word} {n}\nKind:[", "answer": "animal"} for n in range(5) for word in WORDS][:36]

@@ -9,6 +9,7 @@ from peft import LoraConfig, get_peft_model
 from scipy import stats
 from typer.testing import CliRunner
 
+from helpers.outputs import problem_of_output
 from helpers.page_reader import read
 from helpers.report_runs import DIFFUSION, mask_probes, position_probes, write_run
 from helpers.tiny import llada_net
@@ -16,7 +17,7 @@ from maskwise.cli import app
 from maskwise.errors import UserError
 from maskwise.experiments.compare import compare_runs
 from maskwise.models.targets import linear_targets
-from maskwise.records.outputs import OUTPUTS, problem_of_output
+from maskwise.records.outputs import OUTPUTS
 from maskwise.report.comparison import change_in_words, rows_of, share_gone
 from maskwise.scoring.changes import accuracy_change, mean_change, reduction
 from maskwise.scoring.intervals import none_seen

@@ -6,6 +6,7 @@ import pytest
 from typer.testing import CliRunner
 
 from helpers.known import TASK_NAMES, distracted, known_model, known_path, shipped_tokenizer
+from helpers.outputs import problem_of_output
 from helpers.tiny import tiny_ar, tiny_llada
 from maskwise.cli import app
 from maskwise.decoding.generate import generate
@@ -25,7 +26,7 @@ from maskwise.experiments.mitigations import (
     first_tokens,
     model_for,
 )
-from maskwise.records.outputs import OUTPUTS, problem_of_output
+from maskwise.records.outputs import OUTPUTS
 from maskwise.report.mitigations import cures_result, frontier, what_it_shows
 from maskwise.tasks.episodes import draw, mixed
 from maskwise.tasks.prompts import encode_question

@@ -5,9 +5,10 @@ import json
 import pytest
 from typer.testing import CliRunner
 
+from helpers.outputs import problem_of_output
 from helpers.tiny import dream_net, llada_net, qwen_net
 from maskwise.cli import app
-from maskwise.records.outputs import OUTPUTS, problem_of_output
+from maskwise.records.outputs import OUTPUTS
 
 # Dream has bias on q, k, v only; a causal-free Qwen2 of transformers is an independent implementation of it.
 ORIGINAL = """

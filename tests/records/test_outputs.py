@@ -11,8 +11,9 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
+from helpers.outputs import problem_of_output
 from maskwise.cli import app
-from maskwise.records.outputs import FILES, OUTPUTS, problem_of_output
+from maskwise.records.outputs import FILES, OUTPUTS
 from maskwise.records.schema import Field
 
 PAIRS = "".join(json.dumps({"prompt": f"{n} and {n} is", "answer": f" {n + n}."}) + "\n" for n in range(10))
