@@ -3,9 +3,12 @@
 import json
 
 import pytest
+import torch
+from safetensors.torch import load_file, save_file
 from typer.testing import CliRunner
 
 import maskwise as mw
+from helpers.checkpoints import save
 from helpers.outputs import problem_of_output
 from maskwise.advice.folder import read_answers
 from maskwise.cli import app
@@ -89,6 +92,17 @@ def test_a_folder_of_another_search_or_with_a_strange_line_is_refused(whole, mod
     (tmp_path / "records.jsonl").write_text('{"setting": "x"}\n')
     with pytest.raises(UserError, match=r"line 1 is not an answer of this search"):
         read_answers(tmp_path, {"x"}, 3)
+
+
+def test_the_judge_is_looked_through_for_nan_unless_told_otherwise(model, tmp_path):
+    judge, file = save(tmp_path / "judge"), tmp_path / "judge" / "model.safetensors"
+    weights = load_file(file)
+    weights["model.transformer.blocks.1.ff_proj.weight"].view(-1)[3] = torch.nan
+    save_file(weights, file, {"format": "pt"})
+    with pytest.raises(UserError, match="NaN or infinity in its weights"):
+        mw.advise(model, KINDS, judge=judge, out=tmp_path / "looked", **SMALL)
+    with pytest.raises(UserError, match="are not finite, from"):
+        mw.advise(model, KINDS, judge=judge, check_weights=False, out=tmp_path / "not", **SMALL)
 
 
 def test_an_autoregressive_model_is_refused():

@@ -62,7 +62,8 @@ def advise(
             as "dual:refresh=8", lists or texts with commas.
         cost: what is to be small, passes (forward passes, then seconds) or seconds.
         out: the folder of the search; else one under runs/. seed: the order of the questions.
-        dtype, device, adapter, check_weights: as in `mw.open`; of a model given by name.
+        dtype, device, adapter, check_weights: as in `mw.open`; of a model given by name. device and check_weights are
+            those of the judge too.
         on_cost: called with a sentence that says what the search will cost, before it starts.
 
     Returns:
@@ -83,7 +84,7 @@ def advise(
         blocks=blocks, rules=rules, steps=steps, caches=caches,
     )  # fmt: skip
     opened = opened_model(model, dtype, device, adapter, check_weights)
-    scoring = None if judge is None else opened_model(judge, device=None if device is None else str(device))
+    scoring = None if judge is None else opened_model(judge, device=device, check_weights=check_weights)
     name = opened.name if isinstance(model, Model) else str(model)
     return advise_on(request, opened, scoring, name, None if adapter is None else str(adapter), out, on_cost)
 
