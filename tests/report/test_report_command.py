@@ -9,9 +9,11 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from helpers.outputs import problem_of_output
 from helpers.report_runs import DIFFUSION, KNOWN, mask_probes, write_run
 from maskwise.cli import app
 from maskwise.errors import UserError
+from maskwise.records.outputs import OUTPUTS
 from maskwise.report.page import write_page
 from maskwise.report.readings import read_all
 from maskwise.report.terminal import print_summary
@@ -33,6 +35,8 @@ def test_several_runs_go_beside_the_first_and_json_is_one_object(tmp_path: Path)
     assert [run["out"] for run in printed["runs"]] == folders
     assert printed["runs"][0]["scores"]["mask_tax"]["value"] == pytest.approx(1 - (0.5 - 1 / 3) / (0.8 - 1 / 3))
     assert Path(printed["report"]).exists()
+    assert Path(printed["table"]).read_text(encoding="utf-8").count('scope="row"') == 2
+    assert problem_of_output(printed, OUTPUTS["diagnose (several models), report"]) is None
 
 
 def test_bad_folders_end_with_status_two(tmp_path: Path) -> None:

@@ -17,12 +17,13 @@ from maskwise.advice.selection import FINALISTS, Plan
 from maskwise.errors import UserError
 from maskwise.files import Records, only_user_of, replace_file, to_json
 from maskwise.models.base import Model
+from maskwise.models.locations import planted_in
 from maskwise.models.opening import opened_model
 from maskwise.progress import progress_bar
 from maskwise.records.folder import make_run_folder
+from maskwise.report.advice import RESULT
+from maskwise.runs.diagnose import versions_used
 from maskwise.terminal import counted
-
-RESULT = "advice.json"
 
 
 def advise(
@@ -105,7 +106,7 @@ def advise_on(
     make_run_folder(folder)
     with ExitStack() as stack:
         stack.enter_context(only_user_of(folder))
-        manifest = begin(folder, identity)
+        manifest = begin(folder, identity, {"planted": planted_in(model.name), "versions": versions_used()})
         bar = stack.enter_context(progress_bar())
         tasks = []
 

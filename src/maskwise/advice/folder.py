@@ -7,7 +7,7 @@ from typing import Any
 
 from maskwise.errors import UserError
 from maskwise.files import parse_json, read_json, replace_file
-from maskwise.records.folder import MANIFEST, RECORDS, append, make_run_folder, write_manifest
+from maskwise.records.folder import ADVISE, MANIFEST, RECORDS, append, make_run_folder, write_manifest
 
 __all__ = ["Answer", "append_answers", "begin", "read_answers", "write_manifest"]
 
@@ -24,18 +24,22 @@ class Answer:
     text: str
 
 
-def begin(folder: Path, identity: dict[str, Any]) -> dict[str, Any]:
-    """The manifest of a new search, or of one with the same model, questions, measure and settings."""
+def begin(folder: Path, identity: dict[str, Any], described: dict[str, Any]) -> dict[str, Any]:
+    """The manifest of a new search, or of one with the same model, questions, measure and settings.
+
+    described: what a reader wants to know beside it."""
     make_run_folder(folder)
     file = folder / MANIFEST
     if not file.exists():
         if (folder / RECORDS).exists():
             raise UserError(f"{folder} holds records without a manifest; choose another --out or remove it")
-        manifest: dict[str, Any] = {"command": "advise", "identity": identity, "plan": None, "complete": False}
+        manifest: dict[str, Any] = {
+            "command": ADVISE, "identity": identity, **described, "plan": None, "complete": False,
+        }  # fmt: skip
         write_manifest(folder, manifest)
         return manifest
     manifest = read_json(file, "choose another --out, or remove the folder")
-    if not isinstance(manifest, dict) or manifest.get("command") != "advise":
+    if not isinstance(manifest, dict) or manifest.get("command") != ADVISE:
         raise UserError(f"{folder} is not a folder of maskwise advise: choose another --out")
     for name, new in identity.items():
         if manifest["identity"].get(name) != new:

@@ -118,10 +118,8 @@ def _written(found: Found, place: int, model: str, adapter: str | None) -> dict[
 
 def _dropped(found: Found) -> list[dict[str, Any]]:
     """The settings that a round dropped, the latest first, with what they had reached by then."""
-    rows = []
-    for one in reversed(found.rounds):
-        for number, quality, cost in zip(one.settings, one.quality, one.cost, strict=True):
-            if number not in one.kept:
-                rows.append({"setting": found.settings[number].name, "questions": one.questions, "quality": quality,
-                             "cost": round(cost, 3)})  # fmt: skip
-    return rows
+    return [
+        {"setting": found.settings[one.setting].name, "questions": one.questions, "quality": one.quality,
+         "cost": round(one.cost, 3), "passes": one.passes, "seconds": one.seconds}
+        for one in found.losers
+    ]  # fmt: skip

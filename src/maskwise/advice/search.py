@@ -120,12 +120,24 @@ class Asking:
 
 
 @dataclass(frozen=True)
+class Loser:
+    """A setting that a round dropped, by its number, with what it had reached by then."""
+
+    setting: int
+    questions: int
+    quality: float
+    cost: float
+    passes: float  # per question, as seconds are
+    seconds: float
+
+
+@dataclass(frozen=True)
 class Found:
     """What a search found. Settings by their numbers; `finalists` are what the confirmation is about."""
 
     settings: list[Setting]
     plan: Plan
-    rounds: list[Round]
+    losers: list[Loser]  # the latest first
     finalists: tuple[int, ...]
     confirmation: Confirmation
     passes: tuple[float, ...]  # per question held back, of each finalist
@@ -150,10 +162,23 @@ def run_search(
     quality, cost = ask(finalists, plan.held_back)
     held = [ask.found(setting, plan.held_back) for setting in finalists]
     return Found(
-        ask.settings, plan, rounds, finalists, confirm(quality, cost.mean(1)),
-        tuple(float(np.mean([answer.passes for answer in line])) for line in held),
-        tuple(float(np.mean([answer.seconds for answer in line])) for line in held),
+        ask.settings, plan, losers_of(rounds, ask), finalists, confirm(quality, cost.mean(1)),
+        *(tuple(values) for values in zip(*map(_means, held), strict=True)),
     )  # fmt: skip
+
+
+def losers_of(rounds: Sequence[Round], ask: Asking) -> list[Loser]:
+    return [
+        Loser(number, one.questions, quality, cost, *_means(ask.found(number, range(one.questions))))
+        for one in reversed(rounds)
+        for number, quality, cost in zip(one.settings, one.quality, one.cost, strict=True)
+        if number not in one.kept
+    ]
+
+
+def _means(answers: Sequence[Answer]) -> tuple[float, float]:
+    """Forward passes and seconds per question."""
+    return float(np.mean([one.passes for one in answers])), float(np.mean([one.seconds for one in answers]))
 
 
 def affordable(ask: Asking, finalists: Sequence[int], plan: Plan, budget: float | None) -> int:

@@ -10,7 +10,7 @@ from maskwise.cli.advising import advise
 from maskwise.cli.checkpoints import convert, export, models, verify
 from maskwise.cli.decoding import generate, score
 from maskwise.cli.fields import with_kinds
-from maskwise.cli.measuring import ListsProbes, compare, cures, diagnose, report, toy
+from maskwise.cli.measuring import ListsProbes, compare, cures, diagnose, report, run_card, toy
 from maskwise.cli.renamed import CommandWithOldNames, in_words
 from maskwise.cli.training import train, tune
 from maskwise.errors import UserError
@@ -49,7 +49,8 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 COMMANDS = (
-    models, convert, verify, diagnose, report, advise, generate, score, compare, export, train, tune, toy, cures,
+    models, convert, verify, diagnose, report, run_card, advise, generate, score, compare, export, train, tune, toy,
+    cures,
 )  # fmt: skip
 for command in COMMANDS:
     app.command(cls=ListsProbes if command is diagnose else CommandWithOldNames)(with_kinds(command))

@@ -1,7 +1,7 @@
 """The command that says which decoding settings to use."""
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -18,6 +18,9 @@ from maskwise.cli.common import (
 )
 from maskwise.cli.early import check_models
 from maskwise.terminal import one_line
+
+if TYPE_CHECKING:
+    from maskwise.report.advice import Search
 
 
 def advise(
@@ -77,12 +80,17 @@ def advise(
         )
     except KeyboardInterrupt:
         raise KeyboardInterrupt("the answers so far are kept: run it again to go on") from None
-    return print_json(found) if json else print_advice(found)
+    from maskwise.report.advice import read_search, write_search
+
+    search = read_search(Path(found["folder"]))
+    page = write_search(search, search.folder)
+    return print_json(found) if json else print_advice(search, page)
 
 
-def print_advice(found: dict[str, Any]) -> None:
+def print_advice(search: "Search", page: Path) -> None:
     """What was confirmed, the finding, the three settings, and what was not tried."""
-    share, asked = found["unit"] == "share", found["questions"]
+    found = search.found
+    asked = found["questions"]
     echo(
         f"{one_line(found['model'])}: quality is {one_line(found['quality'])}\n"
         f"{asked['searched']} questions searched, {asked['held_back']} held back, {found['passes']:,} forward passes "
@@ -91,28 +99,19 @@ def print_advice(found: dict[str, Any]) -> None:
     )
     for row in found["confirmed"]:
         is_reference = row["setting"] == found["reference"]
-        beside = "reference" if is_reference else _interval(row["to_reference"], share, signed=True)
-        echo(f"{'*' if row['frontier'] else ' '} {row['setting']}")
-        echo(f"    {_interval(row['quality'], share):24} {beside:26} {row['passes']:7.1f} {row['seconds']:8.2g}")
+        beside = "reference" if is_reference else search.with_ends(row["to_reference"], signed=True)
+        echo(f"{'*' if row['frontier'] else ' '} {one_line(row['setting'])}")
+        echo(f"    {search.with_ends(row['quality']):24} {beside:26} {row['passes']:7.1f} {row['seconds']:8.2g}")
     echo(
         "* on the frontier: none is as good with fewer passes. All differences together hold in 95 % of runs.\n\n"
-        f"{found['sentence']}"
+        f"{one_line(found['sentence'])}"
     )
     for setting in dict.fromkeys(row["setting"] for row in found["advice"]):
         same = [row for row in found["advice"] if row["setting"] == setting]
         goals, row = ", ".join(row["goal"] for row in same), same[0]
-        echo(f"\n{goals}: {setting}\n  {row['command']}\n  {row['python']}\n  lm_eval {row['lm_eval']}")
+        echo(f"\n{one_line(goals)}: {one_line(setting)}")
+        for written in (row["command"], row["python"], f"lm_eval {row['lm_eval']}"):
+            echo(f"  {one_line(written)}")
     echo(f"\ndropped in the search: {len(found['dropped'])} settings (--json lists them)")
-    echo(f"not tried: {'; '.join(found['not_tried'])}\nfolder: {one_line(found['folder'])}")
-
-
-def _interval(ends: dict[str, float | None], share: bool, signed: bool = False) -> str:
-    """`93.8 (79.2 to 99.2)`, in percent or points where it is a share."""
-
-    def number(value: float | None) -> str:
-        sign = "+" if signed else ""
-        return "" if value is None else f"{100 * value:{sign}.1f}" if share else f"{value:{sign}.3f}"
-
-    if ends["low"] is None or ends["low"] == ends["high"]:
-        return number(ends["mean"])
-    return f"{number(ends['mean'])} ({number(ends['low'])} to {number(ends['high'])})"
+    echo(f"not tried: {one_line('; '.join(found['not_tried']))}\nfolder: {one_line(search.folder)}")
+    echo(f"page: {one_line(page)}")

@@ -27,6 +27,7 @@ from maskwise.terminal import one_line
 
 if TYPE_CHECKING:
     from maskwise.probes.probe import Preset
+    from maskwise.report.advice import Search
     from maskwise.report.results import Result
 
 Quick = Annotated[bool, typer.Option("--quick", help="Short prompts, few tasks and points: minutes on a CPU.")]
@@ -146,25 +147,86 @@ def diagnose(
 
 
 def report(
-    folders: Annotated[list[Path], typer.Argument(help="Run folders written by maskwise diagnose.")],
-    out: Annotated[Path | None, typer.Option("--out", help="Folder for the page and its figures.")] = None,
+    folders: Annotated[
+        list[Path], typer.Argument(help="Folders of maskwise diagnose and advise, or folders that hold such folders.")
+    ],
+    out: Annotated[Path | None, typer.Option("--out", help="Folder for the pages and figures.")] = None,
+    sort: Annotated[
+        str | None, typer.Option(help="Several runs: the column that sorts the table, such as mask_tax.")
+    ] = None,
+    reverse: Annotated[bool, typer.Option("--reverse", help="Sort with the largest first.")] = False,
     json: Json = False,
 ) -> None:
-    """Draw the report again from run folders alone; several runs are laid side by side."""
-    for folder in folders:
-        if not (folder / "manifest.json").exists():
-            raise UserError(f"{folder} is not a run folder: it has no readable manifest.json")
-    from maskwise.report.page import home_of, write_page
+    """Draw the report again from run folders alone; several runs are one table, and laid side by side."""
+    from maskwise.report.advice import is_search, read_search
+    from maskwise.report.registry import runs_in
+
+    found = runs_in(folders)
+    searches = [read_search(folder) for folder in found if is_search(folder)]
+    runs = [folder for folder in found if not is_search(folder)]
+    if len(found) > 1:
+        return _report_of_many(runs, searches, out, sort, reverse, json)
+    if sort is not None or reverse:
+        raise UserError("--sort and --reverse are for several runs: name more folders")
+    if searches:
+        from maskwise.cli.advising import print_advice
+        from maskwise.report.advice import write_search
+
+        page = write_search(searches[0], out or found[0])
+        told = {"report": str(page), "runs": [], "searches": [searches[0].found]}
+        return print_json(told) if json else print_advice(searches[0], page)
+    from maskwise.report.page import write_page
     from maskwise.report.readings import read_all
     from maskwise.report.terminal import print_summary
 
-    readings = read_all(folders)
-    page = write_page(readings, out or home_of(readings))
+    readings = read_all(runs)
+    page = write_page(readings, out or found[0])
     if json:
         return print_json({"report": str(page), "runs": [reading.summary for reading in readings]})
-    for reading in readings:
-        print_summary(reading)
+    print_summary(readings[0])
     echo(f"\n{one_line(page)}")
+
+
+def _report_of_many(
+    runs: "list[Path]", searches: "list[Search]", out: Path | None, sort: str | None, reverse: bool, json: bool
+) -> None:
+    """One table on the terminal and as a page, and runs of diagnose side by side on another."""
+    from maskwise.report.page import beside, write_page
+    from maskwise.report.readings import read_all
+    from maskwise.report.registry import print_tables, run_table, search_table, sort_tables, write_tables
+
+    readings = read_all(runs) if runs else []
+    tables = [*([run_table(readings)] if readings else []), *([search_table(searches)] if searches else [])]
+    tables = sort_tables(tables, sort, reverse)
+    home = out or beside(runs[0] if runs else searches[0].folder)
+    table = write_tables(tables, home)
+    page = write_page(readings, home) if readings else table
+    if json:
+        return print_json({
+            "report": str(page), "table": str(table), "runs": [reading.summary for reading in readings],
+            "searches": [search.found for search in searches],
+        })  # fmt: skip
+    print_tables(tables)
+    for path in dict.fromkeys([table, page]):
+        echo(one_line(path))
+
+
+def run_card(
+    folder: Annotated[Path, typer.Argument(help="A folder written by maskwise diagnose or advise.")],
+    out: Annotated[Path | None, typer.Option("--out", help="A file for it; else it is printed.")] = None,
+) -> None:
+    """Write the part of a model card that states mask sensitivity, locality and the settings of every number."""
+    from maskwise.files import replace_file
+    from maskwise.report.card import run_card_of
+
+    text = run_card_of(folder)
+    if out is None:
+        return echo(text.rstrip("\n"))
+    try:
+        replace_file(out, [text])
+    except OSError as problem:
+        raise UserError(f"cannot write {out}: {problem.strerror}; name another file with --out") from None
+    echo(one_line(out))
 
 
 def compare(

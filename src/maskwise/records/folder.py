@@ -21,6 +21,7 @@ from maskwise.records.schema import problem_of_manifest, problem_of_record
 
 BLOCK = 1 << 20  # bytes of lines that are parsed together
 RECORDS, MANIFEST = "records.jsonl", "manifest.json"
+ADVISE = "advise"  # the command in the manifest of a search of advise; that of a run is a whole command line
 
 
 @dataclass(frozen=True)

@@ -55,7 +55,12 @@ def write_page(readings: Sequence[Reading], out: Path, changes: Sequence[Row] = 
 def home_of(readings: Sequence[Reading]) -> Path:
     """Where a page goes when nobody says: into its run's folder, or for several runs into one beside the first."""
     first = readings[0].folder
-    return first if len(readings) == 1 else first.resolve().parent / "side-by-side"
+    return first if len(readings) == 1 else beside(first)
+
+
+def beside(folder: Path) -> Path:
+    """Where what is about several runs goes, by the first of them."""
+    return folder.resolve().parent / "side-by-side"
 
 
 def build(readings: Sequence[Reading], changes: Sequence[Row] = ()) -> tuple[str, dict[str, bytes]]:

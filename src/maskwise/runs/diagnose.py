@@ -218,15 +218,19 @@ def new_manifest(setup: Setup, command: str | None) -> dict[str, Any]:
             "fingerprint": fingerprint(model),
         },
         "settings": json.loads(json.dumps(stored)) | given | data,
-        "versions": {
-            "maskwise": __version__,
-            "python": platform.python_version(),
-            "torch": version("torch"),
-            "transformers": version("transformers"),
-        },
+        "versions": versions_used(),
         "command": command,
         "complete": False,
         "notes": setup.notes,
+    }
+
+
+def versions_used() -> dict[str, str]:
+    return {
+        "maskwise": __version__,
+        "python": platform.python_version(),
+        "torch": version("torch"),
+        "transformers": version("transformers"),
     }
 
 

@@ -1,0 +1,185 @@
+"""A search of `maskwise advise` as a person sees it: read from its folder, drawn as a page of one file."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from string import ascii_uppercase
+from typing import Any
+
+from markupsafe import Markup
+
+from maskwise.errors import UserError
+from maskwise.files import read_json, replace_file
+from maskwise.records.folder import ADVISE, MANIFEST
+from maskwise.report import figures
+from maskwise.report.frontier import Frontier, Spot
+from maskwise.report.templates import render
+
+RESULT = "advice.json"
+
+
+@dataclass(frozen=True)
+class Search:
+    """What a search found (advice.json) and what it was asked (manifest.json)."""
+
+    folder: Path
+    manifest: dict[str, Any]
+    found: dict[str, Any]
+
+    @property
+    def is_share(self) -> bool:
+        return self.found["unit"] == "share"
+
+    def number(self, value: float, signed: bool = False) -> str:
+        """In percent or points where the quality is a share."""
+        sign = "+" if signed else ""
+        return f"{100 * value:{sign}.1f}" if self.is_share else f"{value:{sign}.3f}"
+
+    def ends(self, interval: Mapping[str, float | None]) -> str:
+        """`79.2 to 99.2`; empty where nothing varied, or where something is compared with itself."""
+        low, high = interval["low"], interval["high"]
+        return "" if low is None or high is None or low == high else f"{self.number(low)} to {self.number(high)}"
+
+    def with_ends(self, interval: Mapping[str, Any], signed: bool = False) -> str:
+        """`93.8 (79.2 to 99.2)`"""
+        ends = self.ends(interval)
+        return self.number(interval["mean"], signed) + (f" ({ends})" if ends else "")
+
+
+def is_search(folder: Path) -> bool:
+    """Is it a folder of advise, whatever state it is in?"""
+    manifest = read_json(folder / MANIFEST, "choose another folder")
+    return isinstance(manifest, dict) and manifest.get("command") == ADVISE
+
+
+def read_search(folder: Path) -> Search:
+    """A search that has ended; refuses files that advise did not write."""
+    if not (folder / RESULT).exists():
+        raise UserError(f"the search in {folder} has not ended: run the same maskwise advise again")
+    remedy = "run the same maskwise advise again"
+    search = Search(folder, read_json(folder / MANIFEST, remedy), read_json(folder / RESULT, remedy))
+    try:
+        _view(search)
+    except (LookupError, TypeError, ValueError, AttributeError) as problem:
+        reason = f"{type(problem).__name__}: {problem}".splitlines()[0]
+        raise UserError(f"{folder / RESULT} is not what maskwise advise writes ({reason})") from None
+    return search
+
+
+def write_search(search: Search, out: Path) -> Path:
+    """advice.html, advice.svg and advice.png; returns the page's path."""
+    chart = frontier_of(search)
+    svg, png = chart.files()
+    wide, narrow = (
+        Markup(figures.inline(chart.svg_for_page(is_narrow), prefix, f"{chart.title}. {search.found['sentence']}"))
+        for is_narrow, prefix in ((False, "w"), (True, "n"))
+    )
+    page = render("advice.html.jinja", **_view(search), wide=wide, narrow=narrow)
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        replace_file(out / "advice.svg", [svg])
+        replace_file(out / "advice.png", png)
+        replace_file(out / "advice.html", [page])
+    except OSError as problem:
+        raise UserError(f"cannot write into {out}: {problem.strerror}; name another folder with --out") from None
+    return out / "advice.html"
+
+
+def frontier_of(search: Search) -> Frontier:
+    found = search.found
+    spots = [Spot((float(one["passes"]), float(one["seconds"])), float(one["quality"])) for one in found["dropped"]]
+    for letter, row in zip(ascii_uppercase, found["confirmed"], strict=False):
+        quality = row["quality"]
+        ends = None if quality["low"] is None else (float(quality["low"]), float(quality["high"]))
+        spots.append(Spot((float(row["passes"]), float(row["seconds"])), float(quality["mean"]), ends, letter,
+                          bool(row["frontier"])))  # fmt: skip
+    return Frontier(
+        tuple(spots), ("Forward passes per question", "Seconds per question"), "Quality", search.is_share,
+        f"{figures.pretty(found['model'], 60)}: quality against cost",
+    )  # fmt: skip
+
+
+def _view(search: Search) -> dict[str, Any]:
+    """Everything that the template names, as text."""
+    found, identity = search.found, search.manifest["identity"]
+    letters = {row["setting"]: letter for row, letter in zip(found["confirmed"], ascii_uppercase, strict=False)}
+    frontier_of(search)
+    fewest, most = (pick((row["questions"] for row in found["dropped"]), default=0) for pick in (min, max))
+    return {
+        "title": f"How to decode {found['model']}",
+        "planted": search.manifest.get("planted"),
+        "facts": [
+            f"quality: {found['quality']}",
+            f"{found['questions']['searched']} questions searched, {found['questions']['held_back']} held back",
+            f"{found['passes']:,} forward passes in {found['seconds']:.0f} s on {found['device']}",
+            str(identity["model"]["dtype"]),
+        ],
+        "sentence": str(found["sentence"]),
+        "picks": [_pick(search, setting, letters) for setting in dict.fromkeys(r["setting"] for r in found["advice"])],
+        "confirmed": [_confirmed(search, row, letters) for row in found["confirmed"]],
+        "dropped": [
+            (row["setting"], f"{row['questions']}", search.number(row["quality"]), f"{row['passes']:.3g}",
+             f"{row['seconds']:.2g}")
+            for row in found["dropped"]
+        ],
+        "asked_of_dropped": f"{fewest}" if fewest == most else f"{fewest} to {most}",
+        "unit": " (%)" if search.is_share else "",
+        "points": " (points)" if search.is_share else "",
+        "not_tried": list(map(str, found["not_tried"])),
+        "settings": [(name.replace("_", " "), in_words(value)) for name, value in settings_of(search).items()],
+    }  # fmt: skip
+
+
+def _pick(search: Search, setting: str, letters: Mapping[str, str]) -> dict[str, Any]:
+    """One setting under all the goals that it meets."""
+    rows = [row for row in search.found["advice"] if row["setting"] == setting]
+    row = rows[0]
+    return {
+        "goals": ", ".join(one["goal"] for one in rows),
+        "letter": letters[setting],
+        "setting": setting,
+        "numbers": f"quality {search.with_ends(row['quality'])}{' %' if search.is_share else ''}, "
+        f"{row['passes']:.3g} forward passes and {row['seconds']:.2g} s per question",
+        "code": (
+            ("command line", row["command"]),
+            ("Python", row["python"]),
+            ("lm-eval", f"lm_eval {row['lm_eval']} --tasks ..."),
+        ),
+    }
+
+
+def _confirmed(search: Search, row: Mapping[str, Any], letters: Mapping[str, str]) -> tuple[str, ...]:
+    is_reference = row["setting"] == search.found["reference"]
+    return (
+        letters[row["setting"]],
+        row["setting"] + (" (reference)" if is_reference else ""),
+        search.with_ends(row["quality"]),
+        "" if is_reference else search.with_ends(row["to_reference"], signed=True),
+        f"{row['passes']:.3g}",
+        f"{row['seconds']:.2g}",
+        "yes" if row["frontier"] else "",
+    )
+
+
+def settings_of(search: Search) -> dict[str, Any]:
+    """What was searched, and what every number depends on."""
+    identity = search.manifest["identity"]
+    questions, budget = identity["questions"], identity["budget"]
+    return {
+        "model": search.found["model"],
+        "fingerprint": identity["model"]["fingerprint"],
+        "type": identity["model"]["dtype"],
+        "questions": f"{questions['count']}, hash {questions['hash']}",
+        "quality": search.found["quality"],
+        **identity["space"],
+        "ranked by": identity["cost"],
+        "budget": "none" if budget is None else f"{budget / 60:g} minutes of decoding",
+        "seed": identity["seed"],
+        **{f"{name} version": value for name, value in search.manifest.get("versions", {}).items()},
+    }
+
+
+def in_words(value: Any) -> str:
+    if isinstance(value, list):
+        return ", ".join(map(str, value)) or "none"
+    return "default" if value is None else str(value)
