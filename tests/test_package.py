@@ -68,6 +68,11 @@ def test_help_and_version_import_nothing_heavy():
         assert int(count) < 500
 
 
+def test_python_m_maskwise_is_the_command():
+    done = subprocess.run([sys.executable, "-m", "maskwise", "--version"], capture_output=True, text=True, check=True)
+    assert done.stdout == f"maskwise {maskwise.__version__}\n"
+
+
 def test_a_report_is_drawn_without_torch():
     """Seconds of imports, for nothing: it reads records and draws them."""
     modules = "import maskwise.report.page, maskwise.report.readings, maskwise.report.terminal, maskwise.runs.settings"

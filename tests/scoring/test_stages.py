@@ -49,10 +49,10 @@ def drawn_blocks(draws, chances, blocks):
     ("gain", "loss", "tasks", "wanted"),
     [
         (0.1, 0.4, 16, 0.02),  # a large effect
-        (0.15, 0.15, 5, 0.05),  # none, five tasks
-        (0.0, 0.01, 16, 0.02),  # rare and all of one sign
+        pytest.param(0.15, 0.15, 5, 0.05, marks=pytest.mark.slow),  # none, five tasks
+        pytest.param(0.0, 0.01, 16, 0.02, marks=pytest.mark.slow),  # rare and all of one sign
         (0.0, 0.003, 5, 0.02),
-        (0.0, 0.5, 2, 0.05),
+        pytest.param(0.0, 0.5, 2, 0.05, marks=pytest.mark.slow),
     ],
 )
 def test_both_intervals_hold_the_truth_after_two_stages(gain, loss, tasks, wanted):

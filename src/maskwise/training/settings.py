@@ -95,6 +95,8 @@ PRESETS = {
     "quick": TuneSettings(
         anchored=True,
         alpha=0.0,
+        mask_low=0.95,  # an answer's one telling token is masked nearly always
+        mask_high=0.99,
         steps=600,
         batch=2,
         accumulation=1,

@@ -1,0 +1,5 @@
+"""`python -m maskwise`: the command line."""
+
+from maskwise.start import main
+
+main()
