@@ -1,6 +1,7 @@
 """The package as a stranger gets it: the wheel, and a command line that answers at once."""
 
 import ast
+import gc
 import subprocess
 import sys
 import tomllib
@@ -16,6 +17,7 @@ from typer.testing import CliRunner
 import maskwise
 from helpers.wheel import ROOT, build_wheel
 from maskwise.cli import app
+from maskwise.imports import collection_paused
 
 HEAVY = ("torch", "transformers", "numpy", "peft", "matplotlib", "scipy", "sklearn", "jinja2")
 # Arrows point down only; folders of one level do not import each other.
@@ -114,9 +116,24 @@ def test_ctrl_c_while_modules_are_imported_is_one_line(name):
     assert done.returncode == 2 and done.stderr == "maskwise: interrupted\n" and not done.stdout
 
 
-def test_launchers_run_the_command_line_as_a_module():
-    done = subprocess.run([sys.executable, "-m", "maskwise.cli", "--version"], capture_output=True, text=True)
+@pytest.mark.parametrize("module", ["maskwise", "maskwise.cli"])
+def test_launchers_run_the_command_line_as_a_module(module):
+    done = subprocess.run([sys.executable, "-m", module, "--version"], capture_output=True, text=True)
     assert done.returncode == 0 and done.stdout.startswith("maskwise ")
+
+
+def test_imports_pause_the_garbage_collector_and_leave_it_as_it_was():
+    with pytest.raises(ImportError), collection_paused():
+        assert not gc.isenabled()
+        raise ImportError
+    assert gc.isenabled()
+    gc.disable()
+    try:
+        with collection_paused():
+            pass
+        assert not gc.isenabled()
+    finally:
+        gc.enable()
 
 
 def test_every_extra_is_a_package_that_something_needs_and_says_so():

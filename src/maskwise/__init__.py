@@ -78,7 +78,10 @@ else:  # a type checker that saw __getattr__ would take any name for a public on
             raise AttributeError(f"module 'maskwise' has no attribute {name!r}{hint}")
         from importlib import import_module
 
-        value = getattr(import_module(_MODULES[name]), name)
+        from maskwise.imports import collection_paused
+
+        with collection_paused():
+            value = getattr(import_module(_MODULES[name]), name)
         globals()[name] = value
         return value
 

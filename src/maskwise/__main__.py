@@ -2,4 +2,5 @@
 
 from maskwise.start import main
 
-main()
+if __name__ == "__main__":
+    main()

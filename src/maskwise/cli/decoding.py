@@ -25,6 +25,7 @@ from maskwise.decoding.options import DecodingOptions
 from maskwise.decoding.strategies import STRATEGIES, parse_parameters, strategy_named_by
 from maskwise.errors import UserError
 from maskwise.files import partial_of, read_records, refuse_unwritable
+from maskwise.imports import collection_paused
 from maskwise.terminal import open_console
 
 SPELLED = {
@@ -71,8 +72,9 @@ def generate(
             "refreshed once; --block 32 decodes block by block", err=True,
         )  # fmt: skip
 
-    from maskwise.cli.generating import generate_all
-    from maskwise.models.opening import open as open_model
+    with collection_paused():
+        from maskwise.cli.generating import generate_all
+        from maskwise.models.opening import open as open_model
 
     opened = open_model(model, dtype=dtype, device=device, adapter=adapter, check_weights=check_weights)
     if compile:
@@ -119,8 +121,9 @@ def score(
     check_models([model], adapter, dtype)
     check_choice("method", method, ("auto", "monte-carlo", "exact", "chain"))
     records = read_records(data, {"prompt", "answer"})
-    from maskwise.cli.generating import score_all
-    from maskwise.models.opening import open as open_model
+    with collection_paused():
+        from maskwise.cli.generating import score_all
+        from maskwise.models.opening import open as open_model
 
     opened = open_model(model, dtype=dtype, device=device, adapter=adapter, check_weights=check_weights)
     if compile:

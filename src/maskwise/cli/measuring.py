@@ -23,6 +23,7 @@ from maskwise.cli.common import (
 from maskwise.cli.early import check_models
 from maskwise.cli.renamed import CommandWithOldNames
 from maskwise.errors import UserError
+from maskwise.imports import collection_paused
 from maskwise.terminal import one_line
 
 if TYPE_CHECKING:
@@ -111,10 +112,11 @@ def diagnose(
     from maskwise.tasks.words import load_words
 
     listed, prose, sets = load_words(words), load_text(text), read_datasets(data or [])
-    from maskwise.models.locations import locate_checkpoint
-    from maskwise.models.opening import open as open_model
-    from maskwise.runs.diagnose import diagnose as run_probes
-    from maskwise.runs.runner import join_crew, own_device
+    with collection_paused():
+        from maskwise.models.locations import locate_checkpoint
+        from maskwise.models.opening import open as open_model
+        from maskwise.runs.diagnose import diagnose as run_probes
+        from maskwise.runs.runner import join_crew, own_device
 
     for name in names:  # a mistyped one is refused before the others are asked
         locate_checkpoint(name)
@@ -246,9 +248,10 @@ def compare(
     if len(names) < 2:
         raise UserError("name at least two models or run folders to compare")
     check_models([name for name in names if not (Path(name) / "manifest.json").exists()], None, dtype)
-    from maskwise.experiments import compare as comparison
-    from maskwise.runs import settings as presets
-    from maskwise.runs.runner import join_crew, own_device
+    with collection_paused():
+        from maskwise.experiments import compare as comparison
+        from maskwise.runs import settings as presets
+        from maskwise.runs.runner import join_crew, own_device
 
     wanted = comparison.compare_settings(presets.QUICK if quick else presets.DEFAULT, points, seed, chat)
     presets.check(wanted)
@@ -276,10 +279,11 @@ def toy(
     json: Json = False,
 ) -> None:
     """Train a model on 100 short sequences and show what parallel decoding makes of two coupled tokens."""
-    from maskwise.experiments import toy as experiment
-    from maskwise.progress import progress_bar
-    from maskwise.report.results import make_folder, write_result
-    from maskwise.report.toy import toy_result
+    with collection_paused():
+        from maskwise.experiments import toy as experiment
+        from maskwise.progress import progress_bar
+        from maskwise.report.results import make_folder, write_result
+        from maskwise.report.toy import toy_result
 
     folder = make_folder(out or Path("runs") / "toy")
     with progress_bar(silent=False) as bar:
@@ -305,9 +309,10 @@ def cures(
     if points is not None and points < 1:
         raise UserError(f"--points must be at least 1, not {points}")
     check_models([model], adapter, dtype)
-    from maskwise.experiments.mitigations import cures as compare_cures
-    from maskwise.report.mitigations import cures_result
-    from maskwise.report.results import make_folder, write_result
+    with collection_paused():
+        from maskwise.experiments.mitigations import cures as compare_cures
+        from maskwise.report.mitigations import cures_result
+        from maskwise.report.results import make_folder, write_result
 
     folder = make_folder(out or Path("runs") / f"cures-{Path(model).name}")
     found = compare_cures(
