@@ -2,6 +2,7 @@
 
 import ast
 import gc
+import re
 import subprocess
 import sys
 import tomllib
@@ -16,7 +17,7 @@ from typer.testing import CliRunner
 
 import maskwise
 from helpers.wheel import ROOT, build_wheel
-from maskwise.cli import app
+from maskwise.cli import COMMANDS, app
 from maskwise.imports import collection_paused
 
 HEAVY = ("torch", "transformers", "numpy", "peft", "matplotlib", "scipy", "sklearn", "jinja2")
@@ -114,6 +115,14 @@ def test_ctrl_c_while_modules_are_imported_is_one_line(name):
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.returncode == 2 and done.stderr == "maskwise: interrupted\n" and not done.stdout
+
+
+@pytest.mark.parametrize("command", [command.__name__ for command in COMMANDS])
+def test_help_says_types_and_ranges_in_words_within_80_columns(command):
+    told = CliRunner().invoke(app, [command, "--help"], prog_name="maskwise", env={"COLUMNS": "80"}).stdout
+    assert max(map(len, told.splitlines())) <= 80
+    assert re.search(r"<(?!text>|number>|path>)|list\[|x>=|<=x", told) is None
+    assert "{" not in told.splitlines()[0]
 
 
 @pytest.mark.parametrize("module", ["maskwise", "maskwise.cli"])

@@ -208,7 +208,7 @@ def test_the_command_and_the_library_take_the_same_settings(checkpoint, text_fil
         ({"widen": (0, 1)}, "widen is 0,1"),
         ({"widen_share": 0.0}, "widen_share"),
         ({"soft_share": 1.5}, "soft_share"),
-        ({"context": 4}, "at least 8 tokens"),
+        ({"context": 4}, "context is 4: it must be at least 8"),
         ({"block": 0}, "block is 0"),
         ({"objective": "soft-mask", "teacher": "x"}, "takes no teacher"),
         ({"nonsense": 1}, "no setting 'nonsense'"),

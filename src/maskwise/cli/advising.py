@@ -17,6 +17,7 @@ from maskwise.cli.common import (
     print_json,
 )
 from maskwise.cli.early import check_models
+from maskwise.imports import collection_paused
 from maskwise.terminal import one_line
 
 if TYPE_CHECKING:
@@ -37,10 +38,11 @@ def advise(
     ] = None,
     judge: Annotated[str | None, typer.Option(help="Quality: log-likelihood of the text under this model.")] = None,
     budget: Annotated[
-        float | None, typer.Option(help="Minutes of decoding; else all questions (embedded ones: 8 minutes).")
+        float | None, typer.Option(help="Minutes of decoding, over 0; else all questions (embedded ones: 8 minutes).")
     ] = None,
     max_new_tokens: Annotated[
-        int | None, typer.Option("--max-new-tokens", "-n", help="Masks appended to the prompt; 128 if left out.")
+        int | None,
+        typer.Option("--max-new-tokens", "-n", help="Masks appended to the prompt; 128 if left out.  [1 or more]"),
     ] = None,
     canvases: Annotated[str | None, typer.Option(help="Canvases to try, as fixed,growing; else all.")] = None,
     blocks: Annotated[str | None, typer.Option(help="Block sizes to try, as 8,32.")] = None,
@@ -69,8 +71,9 @@ def advise(
         data, exact, pattern, function, judge, budget, cost, seed, max_new_tokens=max_new_tokens, canvases=canvases,
         blocks=blocks, rules=rules, steps=steps, caches=caches,
     )  # fmt: skip
-    from maskwise.advice.advise import advise_on
-    from maskwise.models.opening import open as open_model
+    with collection_paused():
+        from maskwise.advice.advise import advise_on
+        from maskwise.models.opening import open as open_model
 
     opened = open_model(model, dtype=dtype, device=device, adapter=adapter, check_weights=check_weights)
     scoring = open_model(judge, device=device, check_weights=check_weights) if judge else None

@@ -2,7 +2,7 @@
 
 import inspect
 from collections.abc import Callable, Mapping
-from dataclasses import Field, dataclass, fields
+from dataclasses import Field, dataclass, fields, is_dataclass
 from functools import wraps
 from pathlib import Path
 from typing import Annotated, Any, get_args, get_type_hints
@@ -21,14 +21,23 @@ class Spelling:
 
 
 def takes_fields(
-    options: type, spelled: Mapping[str, Spelling] | None = None
+    options: type, spelled: Mapping[str, Spelling] | None = None, changes: str | None = None
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Replaces a command's parameter `options` by one option per field of the dataclass.
+    """Replaces a command's parameter `options` by one option per field of the dataclass that has a help text.
 
-    The command is called with `options` as a dictionary of the values given, by the fields' names.
+    The command is called with `options` as a dictionary of the values given, by the fields' names. The fields of the
+    class itself stand before those that it inherits.
+
+    changes: what is not given is None, and the help gives the fields' defaults under this name.
     """
     types = get_type_hints(options)
-    added = [_parameter(field, types[field.name], (spelled or {}).get(field.name)) for field in fields(options)]
+    inherited = {field.name for base in options.__mro__[1:] if is_dataclass(base) for field in fields(base)}
+    ordered = sorted(fields(options), key=lambda field: field.name in inherited)
+    added = [
+        _parameter(field, types[field.name], (spelled or {}).get(field.name), changes)
+        for field in ordered
+        if "help" in field.metadata
+    ]
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
         own = inspect.signature(command, eval_str=True).parameters.values()
@@ -48,30 +57,37 @@ def takes_fields(
     return decorate
 
 
-def _parameter(field: "Field[Any]", type: Any, spelling: Spelling | None) -> inspect.Parameter:
-    name = field.name.replace("_", "-")
-    help = field.metadata["help"]
+def _parameter(field: "Field[Any]", type: Any, spelling: Spelling | None, changes: str | None) -> inspect.Parameter:
+    name, about = field.name.replace("_", "-"), field.metadata
+    help, flags = about["help"], list(about.get("flags", ()))
     if spelling is not None:
         type, flags, help = spelling.type, [spelling.flag], f"{help} {spelling.help}".strip()
-    elif type == bool | None:
-        flags = [f"--{name}/--no-{name}"]
-    else:
-        flags = [f"--{name}"]
-    if field.metadata["short"] is not None:
-        flags.append(f"-{field.metadata['short']}")
+    elif not flags:
+        flags = [f"--{name}/--no-{name}"] if type == bool | None else [f"--{name}"]
+    if about.get("short") is not None:
+        flags.append(f"-{about['short']}")
     default = bool(field.default) if type is bool else field.default  # a flag is off, never None
-    annotation = Annotated[type, typer.Option(*flags, help=help)]
+    told = [] if type in (bool, bool | None) or default in (None, ()) else [f"{changes or 'default'}: {default}"]
+    if about.get("at_least") is not None:
+        told.append(f"{about['at_least']} or more")
+    if told:
+        help = f"{help}  [{'; '.join(told)}]"
+    if changes is not None:
+        type, default = (about.get("type") or type) | None, None
+    annotation = Annotated[type, typer.Option(*flags, help=help, show_default=False)]
     return inspect.Parameter(
         field.name, inspect.Parameter.POSITIONAL_OR_KEYWORD, default=default, annotation=annotation
     )
 
 
 def with_kinds(command: Callable[..., None]) -> Callable[..., None]:
-    """The command with what each option's value is, in words, for the help; a flag takes none."""
+    """The command with what each option's value is, in words, for the help; a flag takes none, an argument its name."""
     kinds = {int: "number", float: "number", str: "text", Path: "path"}
     for parameter in inspect.signature(command, eval_str=True).parameters.values():
         kind, option = get_args(parameter.annotation)[:2]
         found = [kinds[one] for one in kinds if one in (kind, *get_args(kind), *sum(map(get_args, get_args(kind)), ()))]
-        if found and not isinstance(option, typer.models.ArgumentInfo):
+        if isinstance(option, typer.models.ArgumentInfo):
+            option.metavar = parameter.name.upper()
+        elif found:
             option.metavar = option.metavar or f"<{found[0]}>"
     return command

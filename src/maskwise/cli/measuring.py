@@ -32,10 +32,10 @@ if TYPE_CHECKING:
     from maskwise.report.results import Result
 
 Quick = Annotated[bool, typer.Option("--quick", help="Short prompts, few tasks and points: minutes on a CPU.")]
-Points = Annotated[int | None, typer.Option(help="Test points per task, and passages of text.")]
+Points = Annotated[int | None, typer.Option(help="Test points per task, and passages of text.  [1 or more]")]
 Seed = Annotated[int, typer.Option(min=0, max=LARGEST_SEED, help="Draws the examples and questions.")]
 Chat = Annotated[bool, typer.Option("--chat", help="Ask through the chat template (Instruct models).")]
-BatchTokens = Annotated[int | None, typer.Option(help="Tokens per batch; halved when memory runs out.")]
+BatchTokens = Annotated[int | None, typer.Option(help="Tokens per batch; halved when memory runs out.  [1 or more]")]
 
 
 class ListsProbes(CommandWithOldNames):
@@ -71,10 +71,14 @@ def diagnose(
     relevant: Annotated[
         str | None, typer.Option(help="Relevant examples; several numbers, as 1,10, are asked one after the other.")
     ] = None,
-    distractors: Annotated[int | None, typer.Option(help="Distracting examples beside the relevant ones.")] = None,
+    distractors: Annotated[
+        int | None, typer.Option(help="Distracting examples beside the relevant ones.  [1 or more]")
+    ] = None,
     precision: Annotated[
         float | None,
-        typer.Option(help="Few-shot probes: as many points as every paired difference needs for +- so many points."),
+        typer.Option(
+            help="Few-shot probes: as many points as every paired difference needs for +- so many points, over 0."
+        ),
     ] = None,
     seed: Seed = 0,
     chat: Chat = False,
@@ -298,7 +302,7 @@ def cures(
     model: ModelName = "tiny-llada",
     adapter: Annotated[str | None, typer.Option(help="A mask-agnostic adapter of it; else the embedded one.")] = None,
     out: Annotated[Path | None, typer.Option("--out", help="Folder for the page, the figure and cures.json.")] = None,
-    points: Annotated[int | None, typer.Option(help="Questions per task.")] = None,
+    points: Annotated[int | None, typer.Option(help="Questions per task.  [1 or more]")] = None,
     seed: Seed = 0,
     dtype: Dtype = "auto",
     device: Device = None,

@@ -18,6 +18,7 @@ RANGES = (
     (r"(\d+)<=x<=9223372036854775807", r"\1 or more"),
     (r"\bx>=(\d+)", r"\1 or more"),
     (r"(\d+)<=x<=(\d+)", r"\1 to \2"),
+    (r"\{([A-Z]+)\}", r"\1"),  # an argument that must be given, in the line of usage
 )
 
 
@@ -29,7 +30,12 @@ def in_words(text: str) -> str:
 
 
 class CommandWithOldNames(typer.core.TyperCommand):
-    """A command that still reads the old spellings of its options, and whose help says ranges in words."""
+    """A command that still reads the old spellings of its options, and whose help says types and ranges in words."""
+
+    def __init__(self, *given: Any, **named: Any) -> None:
+        super().__init__(*given, **named)
+        for one in self.params:
+            _describe_in_words(one)
 
     def get_help(self, ctx: Any) -> str:
         return in_words(super().get_help(ctx))
@@ -37,6 +43,14 @@ class CommandWithOldNames(typer.core.TyperCommand):
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         renamed = RENAMED_OPTIONS.get(self.name or "", {})
         return super().parse_args(ctx, [_current_name(argument, renamed) for argument in args])
+
+
+def _describe_in_words(parameter: Any) -> None:
+    """Before typer lays the help out: no <str> or <list[Path]> after an argument's name, no x>=1."""
+    if parameter.param_type_name == "argument":
+        parameter.display_type_rich = lambda ctx: None
+    describe = getattr(parameter, "_get_number_range_help_str", lambda: None)
+    parameter._get_number_range_help_str = lambda: in_words(describe() or "") or None
 
 
 def _current_name(argument: str, renamed: dict[str, str]) -> str:

@@ -17,9 +17,14 @@ CANVASES = ("fixed", "blocks", "growing", "window")
 CACHES = ("none", "prefix", "dual")
 
 
-def _about(help: str, masked_only: bool = False, short: str | None = None) -> dict[str, Any]:
-    """masked_only: has no meaning for an autoregressive model. short: a one-letter name on the command line."""
-    return {"help": help, "masked_only": masked_only, "short": short}
+def _about(
+    help: str, masked_only: bool = False, short: str | None = None, at_least: int | None = None
+) -> dict[str, Any]:
+    """masked_only: has no meaning for an autoregressive model. short: a one-letter name on the command line.
+
+    at_least: for the help; the checks below refuse less.
+    """
+    return {"help": help, "masked_only": masked_only, "short": short, "at_least": at_least}
 
 
 @dataclass(frozen=True)
@@ -40,14 +45,18 @@ class DecodingOptions:
     """How text is generated. What can be checked without a model is checked when the value is made."""
 
     max_new_tokens: int = field(
-        default=128, metadata=_about("Masks appended to the prompt: the length of the generation canvas.", short="n")
+        default=128,
+        metadata=_about("Masks appended to the prompt: the length of the generation canvas.", short="n", at_least=0),
     )
     steps: int | None = field(
-        default=None, metadata=_about("Steps in total, over all blocks; when left out, one token per step.", True)
+        default=None,
+        metadata=_about("Steps in total, over all blocks; when left out, one token per step.", True, at_least=1),
     )
     block: int | None = field(
         default=None,
-        metadata=_about("Tokens per block, decoded block by block from left to right; when left out, one block.", True),
+        metadata=_about(
+            "Tokens per block, decoded block by block from left to right; when left out, one block.", True, at_least=1
+        ),
     )
     rule: str | Strategy = field(
         default="low-confidence",
@@ -69,24 +78,30 @@ class DecodingOptions:
             True,
         ),
     )
-    temperature: float = field(default=0.0, metadata=_about("Sampling temperature; 0 is greedy."))
+    temperature: float = field(default=0.0, metadata=_about("Sampling temperature; 0 is greedy.", at_least=0))
     parameters: Mapping[str, float] | None = field(
         default=None, hash=False, metadata=_about("Parameters of the unmasking strategy, such as tau=0.8.", True)
     )
     window: int | None = field(
-        default=None, metadata=_about("Masks shown past the active block, for the canvas window; approximate.", True)
+        default=None,
+        metadata=_about("Masks shown past the active block, for the canvas window; approximate.", True, at_least=0),
     )
     refresh: int | None = field(
         default=None,
-        metadata=_about("Steps between full forward passes, for a cache; when left out, one per block.", True),
+        metadata=_about(
+            "Steps between full forward passes, for a cache; when left out, one per block.", True, at_least=1
+        ),
     )
-    top_k: int | None = field(default=None, metadata=_about("Sample among the k likeliest tokens."))
+    top_k: int | None = field(default=None, metadata=_about("Sample among the k likeliest tokens.", at_least=1))
     top_p: float | None = field(
-        default=None, metadata=_about("Sample among the fewest tokens whose probabilities add up to this.")
+        default=None,
+        metadata=_about("Sample among the fewest tokens whose probabilities add up to this, over 0 and at most 1."),
     )
     guidance: float = field(
         default=0.0,
-        metadata=_about("Scale of classifier-free guidance; above 0 a step takes two forward passes.", True),
+        metadata=_about(
+            "Scale of classifier-free guidance; above 0 a step takes two forward passes.", True, at_least=0
+        ),
     )
     forbid_end: bool = field(default=False, metadata=_about("Never generate the end token."))
     late_end: bool = field(

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, TypeVar
@@ -11,60 +11,78 @@ from maskwise.errors import UserError
 from maskwise.nearest import did_you_mean
 
 
+def _option(default: Any, help: str, *flags: str, at_least: float | None = None, type: Any = None) -> Any:
+    """A setting that `maskwise tune` or `train` takes: its help, and its spelling where it is not --its-name.
+
+    at_least: refused below. type: what is given on the command line, where it is not the setting's own type.
+    """
+    return field(default=default, metadata={"help": help, "flags": flags, "at_least": at_least, "type": type})
+
+
+def _default(of: type, name: str, default: Any) -> Any:
+    """A setting of the class it is inherited from, with another default."""
+    (inherited,) = (one for one in fields(of) if one.name == name)
+    return field(default=default, metadata=inherited.metadata)
+
+
 @dataclass(frozen=True)
 class RunSettings:
     """What tuning and training share."""
 
     # The optimiser
-    steps: int = 1000
-    batch: int = 8  # examples per micro-batch and process
-    accumulation: int = 1  # micro-batches per step
-    learning_rate: float = 1e-4
-    warmup: int = 0  # steps
-    decay: str = "constant"  # of the learning rate after the warm-up: constant, linear or cosine
-    clip: float = 1.0
-    weight_decay: float = 0.0
+    steps: int = _option(1000, "Optimiser steps.", at_least=1)
+    batch: int = _option(8, "Examples per micro-batch and process.", at_least=1)
+    accumulation: int = _option(1, "Micro-batches per step.", at_least=1)
+    learning_rate: float = _option(1e-4, "Learning rate, over 0.", "--learning-rate", "--lr")
+    warmup: int = _option(0, "Steps until the full learning rate.", at_least=0)
+    decay: str = _option("constant", "Of the learning rate after the warm-up: constant, linear or cosine.")
+    clip: float = _option(1.0, "Largest norm of the gradient, over 0.")
+    weight_decay: float = _option(0.0, "Weight decay.", at_least=0)
     # What is trained
-    full: bool = False  # all weights instead of an adapter
-    lora_rank: int = 64
-    lora_alpha: int = 128
-    lora_dropout: float = 0.0
-    targets: str | None = None  # regular expression of the adapted linear layers; None: the family's own
+    full: bool = _option(False, "Train all weights instead of an adapter.", "--full")
+    lora_rank: int = _option(64, "Rank of the adapter.", at_least=1)
+    lora_alpha: int = _option(128, "Scale of the adapter.", at_least=1)
+    lora_dropout: float = _option(0.0, "Dropout before the adapter, below 1.", at_least=0)
+    targets: str | None = _option(None, "Regular expression of the linear layers to adapt; else the family's own.")
     # How
-    bf16: bool | None = None  # autocast; None is yes on CUDA and no on the CPU
-    gradient_checkpointing: bool = False  # recompute layers in the backward pass
-    seed: int = 0
-    save_every: int = 50  # steps
+    bf16: bool | None = _option(None, "Autocast; on CUDA by default.", "--bf16/--no-bf16")
+    gradient_checkpointing: bool = _option(
+        False, "Recompute layers in the backward pass: less memory.", "--gradient-checkpointing"
+    )
+    seed: int = _option(0, "Draws order and noise.", at_least=0)
+    save_every: int = _option(50, "Steps between checkpoints.", at_least=1)
     keep: int = 2  # checkpoints
     # Evaluation
-    eval_every: int = 50  # steps; 0 measures before and after only
-    held_out: int = 64  # examples, at most a fifth of the data
-    few: int = 2  # masks appended at evaluation: few against many
-    many: int = 200
+    eval_every: int = _option(50, "Steps between evaluations; 0 measures before and after only.", at_least=0)
+    held_out: int = _option(64, "Examples kept for evaluation, at most a fifth of the data.", at_least=0)
+    few: int = _option(2, "Masks appended at evaluation: few...", at_least=0)
+    many: int = _option(200, "... and many, more than few.")
 
 
 @dataclass(frozen=True)
 class TuneSettings(RunSettings):
     """The defaults are those of Piskorz et al. (arXiv 2511.21338) for Base models where the paper states them."""
 
-    # The loss: alpha * CE + beta * TV (KL if anchored); alpha = 0 is TV alone, beta = 0 CE alone
-    alpha: float = 0.1
-    beta: float = 1.0
-    one_branch: bool = False  # the gradient flows through the first view only
-    anchored: bool = False  # the second view has no masks appended, and is what the model said before tuning
+    # The loss: alpha * CE + beta * TV (KL if anchored)
+    alpha: float = _option(0.1, "Weight of the cross-entropy; 0 is TV alone.", at_least=0)
+    beta: float = _option(1.0, "Weight of the total variation; 0 is CE alone.", at_least=0)
+    one_branch: bool = _option(False, "Gradient through the first view only.", "--one-branch")
+    # the second view has no masks appended, and is what the model said before tuning
+    anchored: bool = _option(False, "Match the untuned model's answers without masks.", "--anchored/--both-views")
     mask_low: float = 0.2  # p ~ U(mask_low, mask_high)
     mask_high: float = 0.8
     # The views
-    context: int = 1024  # N: prompt, answer and appended masks together
-    max_masks: int = 600
-    curriculum: int = 5000  # micro-batches until max_masks is reached; 0 starts there
-    pad_eos: bool = False  # visible end-of-text padding to equal length, as the paper does, instead of packing
+    context: int = _option(1024, "Tokens of prompt, answer and masks together.")
+    max_masks: int = _option(600, "Most masks appended.", at_least=1)
+    curriculum: int = _option(5000, "Micro-batches until that many; 0 starts there.", at_least=0)
+    # visible end-of-text padding to equal length
+    pad_eos: bool = _option(False, "Pad visibly, as the paper, not pack.", "--pad-eos")
     text_piece: int = 256  # tokens of a continuation pair cut from plain text
     # The optimiser
-    steps: int = 930
-    batch: int = 3  # pairs per micro-batch and process
-    accumulation: int = 43
-    learning_rate: float = 1e-5
+    steps: int = _default(RunSettings, "steps", 930)
+    batch: int = _option(3, "Pairs per micro-batch and process.", at_least=1)
+    accumulation: int = _default(RunSettings, "accumulation", 43)
+    learning_rate: float = _default(RunSettings, "learning_rate", 1e-5)
 
 
 @dataclass(frozen=True)
@@ -72,22 +90,27 @@ class TrainSettings(RunSettings):
     """Masked diffusion training on documents."""
 
     # The objective
-    objective: str = "nelbo"  # nelbo, blockwise or soft-mask
-    schedule: str = "linear"  # of nelbo and soft-mask
-    weighted: bool = True  # by the schedule's weight (1/t); without it every masked token counts once
-    block: int = 32  # tokens of a block of `blockwise`
-    soft_share: float = 0.5  # share of the documents that `soft-mask` shows with soft masks
-    teacher: str | None = None  # an autoregressive model with the same tokenizer
-    widen: tuple[int, ...] = ()  # attention over blocks of so many tokens, one size after the other, then bidirectional
-    widen_share: float = 0.4  # of the steps
+    objective: str = _option("nelbo", "nelbo, blockwise or soft-mask.")
+    schedule: str = _option("linear", "linear, cosine, polynomial or geometric, of nelbo and soft-mask.")
+    weighted: bool = _option(
+        True, "By the schedule's weight (1/t), or each masked token once.", "--weighted/--unweighted"
+    )
+    block: int = _option(32, "Tokens of a block (blockwise).", at_least=1)
+    soft_share: float = _option(0.5, "Share of documents with soft masks (soft-mask), 0 to 1.")
+    teacher: str | None = _option(None, "Autoregressive model with the same tokenizer to distil from.")
+    widen: tuple[int, ...] = _option(
+        (), "Attention over blocks of so many tokens first, from causal on, then bidirectional: 1,4,16,64.", type=str
+    )
+    widen_share: float = _option(0.4, "Share of the steps until bidirectional, over 0 and at most 1.")
     # The rows
-    context: int = 512  # tokens of a row
-    rows: str = "documents"  # packed without attention across their borders; or "full": one stream cut into rows
+    context: int = _option(512, "Tokens of a row.", at_least=8)
+    rows: str = _option("documents", "documents: packed, unseen by each other; full: one stream, cut.")
     # The optimiser
-    learning_rate: float = 3e-4
-    decay: str = "cosine"
-    warmup: int = 20
-    many: int = 100
+    batch: int = _option(8, "Rows per micro-batch and process.", at_least=1)
+    learning_rate: float = _default(RunSettings, "learning_rate", 3e-4)
+    decay: str = _default(RunSettings, "decay", "cosine")
+    warmup: int = _default(RunSettings, "warmup", 20)
+    many: int = _default(RunSettings, "many", 100)
 
 
 PRESETS = {
@@ -176,7 +199,7 @@ def _changed(settings: S, changes: Mapping[str, Any]) -> S:
 
 def check(settings: TuneSettings) -> TuneSettings:
     """Refuses values that cannot work, each by its name; returns the settings."""
-    _check_numbers(settings, ("max_masks",), ("alpha", "beta", "curriculum"))
+    _check_numbers(settings)
     rules = [
         (settings.alpha + settings.beta > 0, "alpha and beta are both 0: nothing would be learnt"),
         (0 < settings.mask_low <= settings.mask_high < 1, "mask_low and mask_high must satisfy 0 < low <= high < 1"),
@@ -189,7 +212,7 @@ def check(settings: TuneSettings) -> TuneSettings:
 
 
 def check_training(settings: TrainSettings) -> TrainSettings:
-    _check_numbers(settings, ("block", "context"), ())
+    _check_numbers(settings)
     choices = (("objective", OBJECTIVES), ("schedule", SCHEDULES), ("rows", ROWS))
     rules = [
         (value in known, f"unknown {name} {value!r}{did_you_mean(value, known)}")
@@ -198,7 +221,6 @@ def check_training(settings: TrainSettings) -> TrainSettings:
     ]
     rising = all(one >= 1 for one in settings.widen) and list(settings.widen) == sorted(set(settings.widen))
     rules += [
-        (settings.context >= 8, f"context is {settings.context}: a row has at least 8 tokens"),
         (0 <= settings.soft_share <= 1, f"soft_share is {settings.soft_share}: it must be in 0..1"),
         (0 < settings.widen_share <= 1, f"widen_share is {settings.widen_share}: it must be over 0 and at most 1"),
         (rising, f"widen is {','.join(map(str, settings.widen))}: give rising numbers of tokens, such as 1,4,16,64"),
@@ -211,13 +233,12 @@ def check_training(settings: TrainSettings) -> TrainSettings:
     return settings
 
 
-def _check_numbers(settings: RunSettings, at_least_one: tuple[str, ...], not_negative: tuple[str, ...]) -> None:
-    for name in (*at_least_one, "steps", "batch", "accumulation", "lora_rank", "lora_alpha", "save_every", "keep"):
-        if getattr(settings, name) < 1:
-            raise UserError(f"{name} is {getattr(settings, name)}: it must be at least 1")
-    for name in (*not_negative, "warmup", "weight_decay", "eval_every", "held_out", "few", "seed"):
-        if getattr(settings, name) < 0:
-            raise UserError(f"{name} is {getattr(settings, name)}: it must not be negative")
+def _check_numbers(settings: RunSettings) -> None:
+    for one in fields(settings):
+        least, value = one.metadata.get("at_least"), getattr(settings, one.name)
+        if least is not None and value < least:
+            wanted = f"be at least {least}" if least else "not be negative"
+            raise UserError(f"{one.name} is {value}: it must {wanted}")
 
 
 def _run_rules(settings: RunSettings) -> list[tuple[bool, str]]:
@@ -225,6 +246,8 @@ def _run_rules(settings: RunSettings) -> list[tuple[bool, str]]:
         (settings.learning_rate > 0, f"the learning rate is {settings.learning_rate}: it must be positive"),
         (settings.clip > 0, f"clip is {settings.clip}: it must be positive"),
         (settings.decay in DECAYS, f"unknown decay {settings.decay!r}: use {', '.join(DECAYS)}"),
+        (settings.seed < 2**63, f"seed is {settings.seed}: it must be below 2 to the 63rd"),
+        (settings.keep >= 1, f"keep is {settings.keep}: it must be at least 1"),
         (settings.many > settings.few, f"many ({settings.many}) must be more masks than few ({settings.few})"),
         (0 <= settings.lora_dropout < 1, f"lora_dropout is {settings.lora_dropout}: it must be in 0..1"),
         (_is_expression(settings.targets), f"targets {settings.targets!r} is not a regular expression: correct it"),
