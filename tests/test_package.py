@@ -13,11 +13,12 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+import typer
 from typer.testing import CliRunner
 
 import maskwise
 from helpers.wheel import ROOT, build_wheel
-from maskwise.cli import COMMANDS, app
+from maskwise.cli import app
 from maskwise.imports import collection_paused
 
 HEAVY = ("torch", "transformers", "numpy", "peft", "matplotlib", "scipy", "sklearn", "jinja2")
@@ -117,7 +118,7 @@ def test_ctrl_c_while_modules_are_imported_is_one_line(name):
     assert done.returncode == 2 and done.stderr == "maskwise: interrupted\n" and not done.stdout
 
 
-@pytest.mark.parametrize("command", [command.__name__ for command in COMMANDS])
+@pytest.mark.parametrize("command", list(typer.main.get_command(app).commands))
 def test_help_says_types_and_ranges_in_words_within_80_columns(command):
     told = CliRunner().invoke(app, [command, "--help"], prog_name="maskwise", env={"COLUMNS": "80"}).stdout
     assert max(map(len, told.splitlines())) <= 80
