@@ -1,19 +1,29 @@
 """A search from start to finish on an embedded model: it resumes, it finds what was planted."""
 
 import json
+import os
+import re
+import socket
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 import torch
+from markupsafe import escape
 from safetensors.torch import load_file, save_file
 from typer.testing import CliRunner
 
 import maskwise as mw
 from helpers.checkpoints import save
 from helpers.outputs import problem_of_output
-from maskwise.advice.folder import read_answers
+from maskwise.advice.folder import Answer, append_answers, gather_answers, read_answers
 from maskwise.cli import app
 from maskwise.errors import UserError
 from maskwise.records.outputs import OUTPUTS
+from maskwise.report.advice import read_search
+from maskwise.report.card import run_card_of
+from maskwise.report.registry import runs_in, search_table
 
 WORDS = ("otter", "zebra", "lemon", "apple", "green", "brave", "tiger", "horse")
 KINDS = [{"prompt": f"Word: {word} {n}\nKind:[", "answer": "animal"} for n in range(5) for word in WORDS][:36]
@@ -105,6 +115,54 @@ def test_the_judge_is_looked_through_for_nan_unless_told_otherwise(model, tmp_pa
         mw.advise(model, KINDS, judge=judge, check_weights=False, out=tmp_path / "not", **SMALL)
 
 
+def test_answers_of_several_processes_are_one_file_and_a_torn_line_is_left_out(tmp_path):
+    first, second, third = (Answer("x", number, 0.5, 2, 0.25, "text") for number in range(3))
+    append_answers(tmp_path, [second])
+    append_answers(tmp_path, [first, third], rank=1)
+    with (tmp_path / "records.1.jsonl").open("a") as file:
+        file.write('{"setting": "x", "ques')
+    found = read_answers(tmp_path, {"x"}, 3)
+    assert set(found.values()) == {first, second, third}
+    gather_answers(tmp_path, found.values())
+    assert [file.name for file in tmp_path.iterdir()] == ["records.jsonl"]
+    assert list(read_answers(tmp_path, {"x"}, 3).values()) == [first, second, third]
+
+
+@pytest.mark.slow  # starts processes
+def test_two_processes_find_what_one_finds_and_share_the_questions(tmp_path):
+    data = tmp_path / "kinds.jsonl"
+    data.write_text("".join(json.dumps(line) + "\n" for line in KINDS))
+    searched = "-n 4 --blocks 2 --steps 2 --canvases fixed,growing --caches dual --rules low-confidence"
+    command = [sys.executable, "-m", "maskwise.cli", "advise", "tiny-llada", "--data", str(data), "--pattern", "animal",
+               *searched.split(), "--device", "cpu", "--json"]  # fmt: skip
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        crew = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free.getsockname()[1])}
+    shared = [
+        subprocess.Popen([*command, "--out", str(tmp_path / "two")], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                         env=os.environ | crew | {"RANK": rank, "LOCAL_RANK": rank})
+        for rank in ("0", "1")
+    ]  # fmt: skip
+    try:
+        printed = [process.communicate(timeout=200) for process in shared]
+    finally:
+        for process in shared:
+            process.kill()
+    assert [process.returncode for process in shared] == [0, 0], printed
+    assert b"in 2 processes" in printed[0][1] and printed[1] == (b"", b"")
+    alone = subprocess.run([*command, "--out", str(tmp_path / "one")], capture_output=True, check=True, timeout=200)
+    two, one = json.loads(printed[0][0]), json.loads(alone.stdout)
+    assert {row["setting"]: row["quality"] for row in two["confirmed"]} == {
+        row["setting"]: row["quality"] for row in one["confirmed"]
+    }
+    texts = []
+    for folder in ("two", "one"):
+        lines = map(json.loads, (tmp_path / folder / "records.jsonl").read_text().splitlines())
+        texts.append({(line["setting"], line["question"]): line["text"] for line in lines})
+        assert not list((tmp_path / folder).glob("records.*.jsonl"))
+    assert texts[0] == texts[1]
+
+
 def test_an_autoregressive_model_is_refused():
     with pytest.raises(UserError, match="tiny-qwen is autoregressive"):
         mw.advise("tiny-qwen", KINDS, exact=True, **SMALL)
@@ -124,6 +182,42 @@ def test_the_command_prints_the_finding_or_one_object(tmp_path):
     assert found["all_equal"] is (found["winner"] is None and "All equal" in found["sentence"])
     assert found["sentence"] in done.stdout and json.loads((tmp_path / "out" / "advice.json").read_text()) == found
     assert problem_of_output(found, OUTPUTS["advise (also advice.json)"]) is None
+    page = (tmp_path / "out" / "advice.html").read_text()
+    assert "<script" not in page and "http" not in re.sub(r"http://www\.w3\.org/[\w/]+", "", page)
+    for told in (found["sentence"], found["advice"][0]["command"], found["advice"][0]["python"], "lm_eval --model"):
+        assert str(escape(told)) in page
+    assert all(str(escape(line)) in page for line in found["not_tried"])
+
+
+def test_a_search_is_a_row_of_the_table_of_runs_and_a_part_of_a_model_card(whole):
+    found = whole[0]
+    folder = Path(found["folder"])
+    assert runs_in([folder.parent]) == [folder]
+    search = read_search(folder)
+    (row,) = search_table([search]).rows
+    texts = [cell.text for cell in row]
+    best, fast = found["advice"][0], found["advice"][2]
+    assert texts[0] == "tiny-llada" and texts[4:6] == [best["setting"], fast["setting"]]
+    assert row[1].order == best["quality"]["mean"] and "maskwise" in texts[-1]
+    card = run_card_of(folder)
+    for told in (best["python"], f"| {best['setting']} |", "| seed | 0 |", "| max new tokens | 4 |", "torch version"):
+        assert told in card
+    assert str(folder) not in card
+
+
+@pytest.mark.parametrize(
+    "damage", [{"advice": []}, {"confirmed": [{"setting": 3}]}, {"dropped": None}, {"model": None}]
+)
+def test_an_advice_file_of_a_stranger_is_one_line(whole, tmp_path, damage):
+    for name in ("manifest.json", "advice.json"):
+        (tmp_path / name).write_text((Path(whole[0]["folder"]) / name).read_text())
+    written = json.loads((tmp_path / "advice.json").read_text())
+    (tmp_path / "advice.json").write_text(json.dumps(written | damage))
+    with pytest.raises(UserError, match="is not what maskwise advise writes"):
+        read_search(tmp_path)
+    (tmp_path / "advice.json").unlink()
+    with pytest.raises(UserError, match="has not ended"):
+        read_search(tmp_path)
 
 
 @pytest.mark.slow  # a minute of decoding

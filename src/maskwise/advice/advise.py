@@ -6,23 +6,25 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
-from maskwise.advice.folder import begin, write_manifest
+from maskwise.advice.folder import begin, gather_answers, read_manifest, write_manifest
 from maskwise.advice.outcome import outcome
 from maskwise.advice.plan import fit_plan, most_passes
 from maskwise.advice.quality import Judge
 from maskwise.advice.questions import embedded_ends
 from maskwise.advice.request import Request, prepare
-from maskwise.advice.search import Asking, as_stored, described, device_name, every_setting, on_file, run_search
+from maskwise.advice.search import Asking, as_stored, described, device_name, every_setting, run_search
 from maskwise.advice.selection import FINALISTS, Plan
 from maskwise.errors import UserError
 from maskwise.files import Records, only_user_of, replace_file, to_json
 from maskwise.models.base import Model
 from maskwise.models.locations import planted_in
 from maskwise.models.opening import opened_model
+from maskwise.processes import one_line_if_left_alone
 from maskwise.progress import progress_bar
 from maskwise.records.folder import make_run_folder
 from maskwise.report.advice import RESULT
 from maskwise.runs.diagnose import versions_used
+from maskwise.runs.runner import join_crew, own_device
 from maskwise.terminal import counted
 
 
@@ -84,8 +86,11 @@ def advise(
         data, exact, pattern, function, judge, budget, cost, seed, max_new_tokens=max_new_tokens, canvases=canvases,
         blocks=blocks, rules=rules, steps=steps, caches=caches,
     )  # fmt: skip
-    opened = opened_model(model, dtype, device, adapter, check_weights)
-    scoring = None if judge is None else opened_model(judge, device=device, check_weights=check_weights)
+    place = own_device(device)
+    opened = opened_model(model, dtype, device if isinstance(model, Model) else place, adapter, check_weights)
+    scoring = None
+    if judge is not None:
+        scoring = opened_model(judge, device=device if isinstance(judge, Model) else place, check_weights=check_weights)
     name = opened.name if isinstance(model, Model) else str(model)
     return advise_on(request, opened, scoring, name, None if adapter is None else str(adapter), out, on_cost)
 
@@ -103,11 +108,14 @@ def advise_on(
         request = request.ending_at(embedded_ends(model.tokenizer))
     identity = {"model": described(model), **request.identity}
     folder = Path("runs") / _folder_name(name, identity) if out is None else Path(out)
-    make_run_folder(folder)
-    with ExitStack() as stack:
-        stack.enter_context(only_user_of(folder))
-        manifest = begin(folder, identity, {"planted": planted_in(model.name), "versions": versions_used()})
-        bar = stack.enter_context(progress_bar())
+    with one_line_if_left_alone(folder), ExitStack() as stack:
+        crew = join_crew()
+        if crew.rank == 0:
+            make_run_folder(folder)
+            stack.enter_context(only_user_of(folder))
+            begin(folder, identity, {"planted": planted_in(model.name), "versions": versions_used()})
+        crew.wait()
+        bar = stack.enter_context(progress_bar(silent=crew.rank > 0))
         tasks = []
 
         def on_phase(what: str, questions: int) -> None:
@@ -115,12 +123,14 @@ def advise_on(
 
         ask = Asking(
             model, every_setting(request.space), request.questions, request.quality, judge, folder, request.seed,
-            request.cost, lambda count: bar.advance(tasks[-1], count),
+            request.cost, lambda count: bar.advance(tasks[-1], count), crew,
         )  # fmt: skip
-        taken_up = on_file(ask)
-        plan = _planned(manifest, folder, request, ask)
-        said = _cost_sentence(request, plan, manifest["plan"]["seconds_per_pass"], taken_up)
-        if on_cost is not None:
+        ask.take_up()
+        if crew.rank == 0:
+            gather_answers(folder, ask.answers.values())
+        plan, per_pass = _planned(folder, identity, request, ask)
+        said = _cost_sentence(request, plan, per_pass, len(ask.answers), crew.size)
+        if on_cost is not None and crew.rank == 0:
             on_cost(said)
         found = run_search(request.space, ask, plan, request.budget, on_phase)
         for task in tasks:
@@ -132,31 +142,44 @@ def advise_on(
             "device": device_name(model),
             "folder": str(folder),
         }
-        replace_file(folder / RESULT, [to_json(result, indent=2) + "\n"])
-        write_manifest(folder, manifest | {"complete": True})
+        crew.wait()
+        if crew.rank == 0:
+            gather_answers(folder, ask.answers.values())
+            replace_file(folder / RESULT, [to_json(result, indent=2) + "\n"])
+            write_manifest(folder, read_manifest(folder, identity) | {"complete": True})
+        crew.wait()
     return result
 
 
-def _planned(manifest: dict[str, Any], folder: Path, request: Request, ask: Asking) -> Plan:
-    """The plan on file, or a new one for the speed that is measured now: a search that is taken up keeps its plan."""
-    if manifest["plan"] is None:
-        per_pass = ask.seconds_per_pass()
-        plan = fit_plan(request.settings, request.space.variants, len(request.questions), per_pass, request.budget)
-        manifest["plan"] = as_stored(plan) | {"seconds_per_pass": per_pass}
-        write_manifest(folder, manifest)
-    return Plan(tuple(manifest["plan"]["rounds"]), manifest["plan"]["held"])
+def _planned(folder: Path, identity: dict[str, Any], request: Request, ask: Asking) -> tuple[Plan, float]:
+    """The plan on file with the seconds per pass it rests on, or a new one for the speed that is measured now.
+
+    A search that is taken up keeps its plan. The first process makes it, the others read it.
+    """
+    manifest = read_manifest(folder, identity)
+    if manifest["plan"] is None and ask.crew.rank == 0:
+        per_pass, budget = ask.seconds_per_pass(), request.budget
+        shared = None if budget is None else budget * ask.crew.size
+        plan = fit_plan(request.settings, request.space.variants, len(request.questions), per_pass, shared)
+        write_manifest(folder, manifest | {"plan": as_stored(plan) | {"seconds_per_pass": per_pass}})
+    ask.crew.wait()
+    stored = read_manifest(folder, identity)["plan"]
+    return Plan(tuple(stored["rounds"]), stored["held"]), stored["seconds_per_pass"]
 
 
-def _cost_sentence(request: Request, plan: Plan, per_pass: float, taken_up: int) -> str:
+def _cost_sentence(request: Request, plan: Plan, per_pass: float, taken_up: int, processes: int) -> str:
     cost = most_passes(request.settings, request.space.variants, plan)
     passes = cost.total(plan)
-    limit = passes * per_pass if request.budget is None else min(passes * per_pass, request.budget)
+    needed = passes * per_pass / processes
+    limit = needed if request.budget is None else min(needed, request.budget)
     before = f"; {counted(taken_up, 'answer')} on file" if taken_up else ""
+    shared = f" in {processes} processes" if processes > 1 else ""
     caches = ", with caches" if request.space.variants else ""
     return (
         f"{len(request.settings)} settings on {plan.rounds[0]} questions, the better ones{caches} on up to "
         f"{plan.searched}, the last {min(FINALISTS, len(request.settings))} on up to {plan.held} questions held back: "
-        f"at most {passes:,} forward passes of {per_pass:.2g} s (measured), about {limit / 60:.2g} minutes{before}"
+        f"at most {passes:,} forward passes of {per_pass:.2g} s (measured), about {limit / 60:.2g} minutes{shared}"
+        f"{before}"
     )
 
 

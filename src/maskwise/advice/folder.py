@@ -1,15 +1,16 @@
 """The folder of a search: manifest.json says what is searched, records.jsonl holds a line per setting and question."""
 
 import math
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from maskwise.errors import UserError
-from maskwise.files import parse_json, read_json, replace_file
-from maskwise.records.folder import ADVISE, MANIFEST, RECORDS, append, make_run_folder, write_manifest
+from maskwise.files import parse_json, read_json, replace_file, to_json
+from maskwise.records.folder import ADVISE, MANIFEST, RECORDS, append, record_files, write_manifest
 
-__all__ = ["Answer", "append_answers", "begin", "read_answers", "write_manifest"]
+__all__ = ["Answer", "append_answers", "begin", "gather_answers", "read_answers", "read_manifest", "write_manifest"]
 
 
 @dataclass(frozen=True)
@@ -24,21 +25,23 @@ class Answer:
     text: str
 
 
-def begin(folder: Path, identity: dict[str, Any], described: dict[str, Any]) -> dict[str, Any]:
-    """The manifest of a new search, or of one with the same model, questions, measure and settings.
+def begin(folder: Path, identity: dict[str, Any], described: dict[str, Any]) -> None:
+    """Makes the manifest of a new search, or checks that of one that is taken up.
 
-    described: what a reader wants to know beside it."""
-    make_run_folder(folder)
-    file = folder / MANIFEST
-    if not file.exists():
-        if (folder / RECORDS).exists():
-            raise UserError(f"{folder} holds records without a manifest; choose another --out or remove it")
-        manifest: dict[str, Any] = {
-            "command": ADVISE, "identity": identity, **described, "plan": None, "complete": False,
-        }  # fmt: skip
-        write_manifest(folder, manifest)
-        return manifest
-    manifest = read_json(file, "choose another --out, or remove the folder")
+    described: what a reader wants to know beside the identity.
+    """
+    if (folder / MANIFEST).exists():
+        read_manifest(folder, identity)
+        return
+    if record_files(folder):
+        raise UserError(f"{folder} holds records without a manifest; choose another --out or remove it")
+    manifest = {"command": ADVISE, "identity": identity, **described, "plan": None, "complete": False}
+    write_manifest(folder, manifest)
+
+
+def read_manifest(folder: Path, identity: dict[str, Any]) -> dict[str, Any]:
+    """Of a search with the same model, questions, measure and settings; any other is refused."""
+    manifest = read_json(folder / MANIFEST, "choose another --out, or remove the folder")
     if not isinstance(manifest, dict) or manifest.get("command") != ADVISE:
         raise UserError(f"{folder} is not a folder of maskwise advise: choose another --out")
     for name, new in identity.items():
@@ -47,25 +50,31 @@ def begin(folder: Path, identity: dict[str, Any], described: dict[str, Any]) -> 
     return manifest
 
 
-def append_answers(folder: Path, answers: list[Answer]) -> None:
-    append(folder, 0, [asdict(answer) for answer in answers])
+def append_answers(folder: Path, answers: list[Answer], rank: int = 0) -> None:
+    """To the file of this process."""
+    append(folder, rank, [asdict(answer) for answer in answers])
 
 
 def read_answers(folder: Path, settings: set[str], questions: int) -> dict[tuple[str, int], Answer]:
-    """The answers on file. A last line torn by a kill is cut off, so that the next one begins on a line of its own."""
-    file = folder / RECORDS
-    if not file.exists():
-        return {}
-    whole, end, torn = file.read_bytes().rpartition(b"\n")
-    if torn:
-        replace_file(file, whole + end)
-    found = {}
-    for number, line in enumerate(whole.split(b"\n") if whole else [], 1):
-        answer = _answer(line, settings, questions)
-        if answer is None:
-            raise UserError(f"{file} line {number} is not an answer of this search: remove the line to go on")
-        found[answer.setting, answer.question] = answer
+    """The answers on file, of all processes. A last line without its end was torn by a kill and is left out."""
+    found: dict[tuple[str, int], Answer] = {}
+    for file in record_files(folder):
+        whole = file.read_bytes().rpartition(b"\n")[0]
+        for number, line in enumerate(whole.split(b"\n") if whole else [], 1):
+            answer = _answer(line, settings, questions)
+            if answer is None:
+                raise UserError(f"{file} line {number} is not an answer of this search: remove the line to go on")
+            found.setdefault((answer.setting, answer.question), answer)
     return found
+
+
+def gather_answers(folder: Path, answers: Iterable[Answer]) -> None:
+    """All processes' answers in one file, in an order that does not depend on who gave them; torn lines are gone."""
+    ordered = sorted(answers, key=lambda answer: (answer.setting, answer.question))
+    replace_file(folder / RECORDS, [to_json(asdict(answer)) + "\n" for answer in ordered])
+    for file in record_files(folder):
+        if file.name != RECORDS:
+            file.unlink()
 
 
 def _answer(line: bytes, settings: set[str], questions: int) -> Answer | None:

@@ -47,8 +47,9 @@ def sentence(found: Found, request: Request) -> str:
         ends = [end for pair in confirmed.differences.values() for end in (pair.low, pair.high) if end is not None]
         unseen = f" (differences up to {amount(max(map(abs, ends)), request)} are not excluded)" if ends else ""
         return (
-            f"All equal: on {held} questions held back no setting differs in quality from another{unseen}; the "
-            f"fastest, {_name(found, fast)}, is as good as any and takes {_passes(found, fast)}."
+            f"All equal, as far as {held} questions held back can tell: no setting differs in quality from another "
+            f"beyond chance{unseen}; the fastest, {_name(found, fast)}, is as good as any and takes "
+            f"{_passes(found, fast)}."
         )
     if confirmed.winner is not None:
         gain = confirmed.difference(best, 0)

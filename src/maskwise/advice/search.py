@@ -25,7 +25,7 @@ from maskwise.decoding.request import check_request, end_tokens
 from maskwise.models.base import Model
 from maskwise.models.batch import passes as batches
 from maskwise.randomness import numpy_generator, torch_generator
-from maskwise.runs.runner import batch_budget
+from maskwise.runs.runner import Crew, batch_budget
 
 SECONDS = 1e-6  # weight of a second beside a forward pass: it decides between equal numbers of passes
 ROUNDED = 6
@@ -35,14 +35,15 @@ class Asking:
     """Answers questions under settings, by their numbers; what is on file is not asked again.
 
     Calling it gives quality and cost, [settings, questions]. Questions are numbered in an order drawn by the seed.
+    Each process of a crew asks its share and then reads those of the others: all of them go on with the same answers.
     """
 
     def __init__(
         self, model: Model, settings: list[Setting], questions: Sequence[Question], quality: Quality,
-        judge: Model | None, folder: Path, seed: int, cost: str, advance: Callable[[int], None],
+        judge: Model | None, folder: Path, seed: int, cost: str, advance: Callable[[int], None], crew: Crew,
     ) -> None:  # fmt: skip
         self.model, self.settings, self.questions, self.quality, self.judge = model, settings, questions, quality, judge
-        self.folder, self.seed, self.cost, self.advance = folder, seed, cost, advance
+        self.folder, self.seed, self.cost, self.advance, self.crew = folder, seed, cost, advance, crew
         self.prompts = encode_prompts(model, [question.prompt for question in questions], None)
         self.order = numpy_generator("advise", seed, "order").permutation(len(questions)).tolist()
         self.answers: dict[tuple[str, int], Answer] = {}
@@ -53,6 +54,7 @@ class Asking:
     def __call__(self, settings: Sequence[int], questions: range) -> tuple[np.ndarray, np.ndarray]:
         for setting in settings:
             self._ask(self.settings[setting], [self.order[place] for place in questions])
+        self.take_up()
         found = [self.found(setting, questions) for setting in settings]
         quality = np.array([[answer.quality for answer in line] for line in found])
         cost = np.array([[self._cost(answer) for answer in line] for line in found])
@@ -72,12 +74,20 @@ class Asking:
 
     def _ask(self, setting: Setting, numbers: Sequence[int]) -> None:
         missing = [number for number in numbers if (setting.name, number) not in self.answers]
-        self.advance(len(numbers) - len(missing))
-        for first, last in self.batches(missing, setting.options.max_new_tokens):
-            answers = self._batch(setting, missing[first:last])
-            append_answers(self.folder, answers)
+        own = self.crew.share(missing)
+        self.advance(len(numbers) - len(own))
+        for first, last in self.batches(own, setting.options.max_new_tokens):
+            answers = self._batch(setting, own[first:last])
+            append_answers(self.folder, answers, self.crew.rank)
             self.answers |= {(answer.setting, answer.question): answer for answer in answers}
             self.advance(last - first)
+
+    def take_up(self) -> None:
+        """The answers that all processes have on file, none of which writes meanwhile."""
+        if self.crew.size > 1 or not self.answers:
+            self.crew.wait()
+            self.answers = read_answers(self.folder, {setting.name for setting in self.settings}, len(self.questions))
+            self.crew.wait()
 
     def _batch(self, setting: Setting, numbers: Sequence[int]) -> list[Answer]:
         generators = [
@@ -182,9 +192,10 @@ def _means(answers: Sequence[Answer]) -> tuple[float, float]:
 
 
 def affordable(ask: Asking, finalists: Sequence[int], plan: Plan, budget: float | None) -> int:
-    """How many questions held back the rest of the budget lasts for."""
+    """How many questions held back the rest of the budget lasts for, which all processes use at once."""
     if budget is None:
         return plan.held
+    budget *= ask.crew.size
     searched = {ask.order[place] for place in range(plan.searched)}
     used = sum(answer.seconds for answer in ask.answers.values() if answer.question in searched)
     each = sum(float(np.mean([a.seconds for a in ask.found(one, range(plan.searched))])) for one in finalists)
@@ -195,12 +206,6 @@ def every_setting(space: Space) -> list[Setting]:
     """Those that are tried at once, then the same with caches."""
     first = settings_in(space)
     return [*first, *(variant for setting in first for variant in cached_variants(space, setting))]
-
-
-def on_file(ask: Asking) -> int:
-    """Takes up the answers on file; how many there are."""
-    ask.answers = read_answers(ask.folder, {setting.name for setting in ask.settings}, len(ask.questions))
-    return len(ask.answers)
 
 
 def described(model: Model) -> dict[str, Any]:

@@ -74,15 +74,19 @@ def advise(
     with collection_paused():
         from maskwise.advice.advise import advise_on
         from maskwise.models.opening import open as open_model
+        from maskwise.runs.runner import join_crew, own_device
 
-    opened = open_model(model, dtype=dtype, device=device, adapter=adapter, check_weights=check_weights)
-    scoring = open_model(judge, device=device, check_weights=check_weights) if judge else None
+    place = own_device(device)
+    opened = open_model(model, dtype=dtype, device=place, adapter=adapter, check_weights=check_weights)
+    scoring = open_model(judge, device=place, check_weights=check_weights) if judge else None
     try:
         found = advise_on(
             request, opened, scoring, model, adapter, out, lambda said: echo(f"maskwise: {said}", err=True)
         )
     except KeyboardInterrupt:
         raise KeyboardInterrupt("the answers so far are kept: run it again to go on") from None
+    if join_crew().rank > 0:
+        return
     from maskwise.report.advice import read_search, write_search
 
     search = read_search(Path(found["folder"]))

@@ -84,7 +84,7 @@ def gather(folder: Path, manifest: dict[str, Any]) -> None:
         ),
     )
     _write(folder, RECORDS, (_line(record) for record in records))
-    for file in _record_files(folder):
+    for file in record_files(folder):
         if file.name != RECORDS:
             file.unlink()
 
@@ -97,7 +97,8 @@ def _file_name(rank: int) -> str:
     return RECORDS if rank == 0 else f"records.{rank}.jsonl"
 
 
-def _record_files(folder: Path) -> list[Path]:
+def record_files(folder: Path) -> list[Path]:
+    """One per process that has written records."""
     return sorted(file for file in folder.iterdir() if re.fullmatch(r"records(\.\d+)?\.jsonl", file.name))
 
 
@@ -159,7 +160,7 @@ def _read_all_records(folder: Path, manifest: dict[str, Any]) -> list[Record]:
     """Every record once. A process that was killed while files were gathered leaves equal records in two of them."""
     reader = _Reader(manifest)
     with uncollected():
-        for file in _record_files(folder):
+        for file in record_files(folder):
             reader.read(file)
     return reader.records
 

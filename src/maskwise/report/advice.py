@@ -104,6 +104,8 @@ def _view(search: Search) -> dict[str, Any]:
     found, identity = search.found, search.manifest["identity"]
     letters = {row["setting"]: letter for row, letter in zip(found["confirmed"], ascii_uppercase, strict=False)}
     frontier_of(search)
+    if len(found["advice"]) != 3:
+        raise ValueError("it does not advise three settings")
     fewest, most = (pick((row["questions"] for row in found["dropped"]), default=0) for pick in (min, max))
     return {
         "title": f"How to decode {found['model']}",

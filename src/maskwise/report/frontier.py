@@ -10,6 +10,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+NEAR = 0.06  # of the axis: dots closer than this touch, and share their letters
+
 
 @dataclass(frozen=True)
 class Spot:
@@ -84,7 +86,7 @@ def _panel(axis: "Axes", chart: Frontier, panel: int) -> None:
     right = max(spot.costs[panel] for spot in chart.spots) * 1.08 or 1.0
     corners.append((right, corners[-1][1]))
     axis.plot(*zip(*corners, strict=True), color=CURVES[0], linewidth=1.4, alpha=0.6)
-    for spot in chart.spots:
+    for spot in sorted(chart.spots, key=lambda spot: spot.on_frontier):  # those on the frontier on top
         if not spot.letter:
             continue
         x = spot.costs[panel]
@@ -101,13 +103,18 @@ def _panel(axis: "Axes", chart: Frontier, panel: int) -> None:
 
 
 def _name(axis: "Axes", chart: Frontier, panel: int) -> None:
-    """Letters to the right of their dots; those of one place stand side by side."""
-    told: dict[tuple[float, float], list[str]] = {}
-    widest = max(spot.costs[panel] for spot in chart.spots) or 1.0
-    for spot in chart.spots:
-        if spot.letter:
-            place = (round(spot.costs[panel] / widest, 2), round(spot.quality, 2))
-            told.setdefault(place, []).append(spot.letter)
-    for (x, y), letters in told.items():
-        axis.annotate(", ".join(letters), (x * widest, y), (7, 5), textcoords="offset points", color=INK,
-                      fontsize=9, fontweight="bold")  # fmt: skip
+    """Letters to the right of their dots; those of dots that touch stand together at the rightmost."""
+    width = max(spot.costs[panel] for spot in chart.spots) or 1.0
+    height = max(spot.quality for spot in chart.spots) - min(spot.quality for spot in chart.spots) or 1.0
+    groups: list[list[Spot]] = []
+    for spot in sorted((spot for spot in chart.spots if spot.letter), key=lambda spot: spot.costs[panel]):
+        near = next((group for group in groups
+                     if spot.costs[panel] - group[-1].costs[panel] < NEAR * width
+                     and abs(spot.quality - group[-1].quality) < NEAR * height), None)  # fmt: skip
+        if near is None:
+            groups.append([spot])
+        else:
+            near.append(spot)
+    for group in groups:
+        axis.annotate(", ".join(spot.letter for spot in group), (group[-1].costs[panel], group[-1].quality), (7, 5),
+                      textcoords="offset points", color=INK, fontsize=9, fontweight="bold")  # fmt: skip
