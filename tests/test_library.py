@@ -89,7 +89,6 @@ def test_every_public_function_tells_its_arguments_and_has_an_example():
 
 @pytest.mark.slow
 def test_every_example_runs(tmp_path, monkeypatch):
-    """`cures` alone is not run here: it takes a minute."""
     monkeypatch.chdir(tmp_path)
     finder, runner = doctest.DocTestFinder(recurse=False), doctest.DocTestRunner(verbose=False)
     said: list[str] = []

@@ -47,6 +47,14 @@ def test_plain_prints_the_new_text_only(folder, model):
     assert done.stdout == safe_text(generate(model, ["hello"], 8)[0].text) + "\n"
 
 
+def test_a_cache_without_a_block_says_what_it_does(folder, model):
+    """And does it: there is one block, so nothing but the prompt is read from the cache, which the first pass fills."""
+    done = run("generate", folder, "hello", "-n", 8, "--cache", "prefix")
+    assert "--cache prefix without --block: one block, so the cache holds the prompt alone" in done.stderr
+    assert done.stdout == safe_text(generate(model, ["hello"], 8, block=8, cache="prefix")[0].text) + "\n"
+    assert "without --block" not in run("generate", folder, "hello", "-n", 8, "--cache", "prefix", "--block", 4).stderr
+
+
 def test_without_a_prompt_one_to_try_is_shown_and_continued(folder, model):
     done = run("generate", folder, "-n", 4)
     assert TRY in done.stderr and done.stdout == safe_text(generate(model, [TRY], 4)[0].text) + "\n"

@@ -3,6 +3,7 @@
 import json
 import re
 import shutil
+from pathlib import Path
 
 import pytest
 import torch
@@ -25,6 +26,7 @@ from helpers.tiny import dream_net, edit_config, llada_moe_net, llada_net, llama
 from maskwise.cli import app
 from maskwise.errors import UserError
 from maskwise.models.fingerprint import fingerprint
+from maskwise.models.locations import ZOO, locate_checkpoint
 
 AUTO_MAP = {"AutoConfig": "evil.Config", "AutoModel": "evil.Net", "AutoModelForCausalLM": "evil.Net"}
 
@@ -341,6 +343,16 @@ def test_rotary_positions_without_their_numbers_are_refused(tmp_path):
     edit_config(tmp_path, rope_parameters={"rope_type": "linear", "rope_theta": 1e4})
     with pytest.raises(UserError, match=r"rope_parameters cannot be read .*factor"):
         mw.open(tmp_path)
+
+
+def test_a_folder_named_like_an_embedded_model_is_opened_and_said_once(tmp_path, monkeypatch, capfd):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "tiny-dream").mkdir()
+    assert [locate_checkpoint("tiny-dream")[0] for _ in range(2)] == [Path("tiny-dream")] * 2
+    assert capfd.readouterr().err == (
+        "maskwise: tiny-dream is the folder of that name here, not the model that maskwise knows by it\n"
+    )
+    assert locate_checkpoint("tiny-llada")[0].is_relative_to(ZOO) and not capfd.readouterr().err
 
 
 def test_an_unknown_name_says_what_is_known(tmp_path):

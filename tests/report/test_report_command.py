@@ -31,7 +31,13 @@ def test_several_runs_go_beside_the_first_and_json_is_one_object(tmp_path: Path)
     folders = [str(write_run(tmp_path / name, mask_probes([8, 9, 7, 8], [5, 6, 4, 5])[:2])) for name in ("a", "b")]
     result = CliRunner().invoke(app, ["report", *folders, "--json"])
     printed = json.loads(result.stdout)
-    assert printed["report"] == str(tmp_path / "side-by-side" / "report.html")
+    page = Path(printed["report"])
+    assert (page.name, page.parent.parent) == ("report.html", tmp_path) and page.parent.name.startswith("side-by-side-")
+    again, turned = (
+        json.loads(CliRunner().invoke(app, ["report", *named, "--json"]).stdout)["report"]
+        for named in (folders, folders[::-1])
+    )
+    assert again == printed["report"] != turned
     assert [run["out"] for run in printed["runs"]] == folders
     assert printed["runs"][0]["scores"]["mask_tax"]["value"] == pytest.approx(1 - (0.5 - 1 / 3) / (0.8 - 1 / 3))
     assert Path(printed["report"]).exists()

@@ -204,7 +204,7 @@ def _report_of_many(
     readings = read_all(runs) if runs else []
     tables = [*([run_table(readings)] if readings else []), *([search_table(searches)] if searches else [])]
     tables = sort_tables(tables, sort, reverse)
-    home = out or beside(runs[0] if runs else searches[0].folder)
+    home = out or beside([*runs, *(search.folder for search in searches)])
     table = write_tables(tables, home)
     page = write_page(readings, home) if readings else table
     if json:

@@ -130,8 +130,9 @@ def cures(
         its accuracy, its difference from the baseline with a 95 % interval, its tokens per pass and its training.
 
     >>> import maskwise as mw
-    >>> found = mw.cures("tiny-llada", points=1)  # doctest: +SKIP
-    >>> [cure["cure"] for cure in found["cures"] if cure["accuracy"] > 0.5]  # doctest: +SKIP
+    >>> found = mw.cures("tiny-llada", points=1)  # a minute
+    >>> found["n"], [cure["cure"] for cure in found["cures"]][:3]
+    (16, ['baseline', '40-step unmasking', 'small blocks'])
     """
     if points is not None and points < 1:
         raise UserError(f"--points must be at least 1, not {points}")

@@ -4,6 +4,7 @@ import re
 import sys
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -69,6 +70,8 @@ def locate_checkpoint(name: str) -> tuple[Path, tuple[Path, ...]]:
 def _folder_of(name: str, named_by: str) -> Path:
     """The folder of a name without an adapter's: here, embedded, or published."""
     if Path(name).is_dir():
+        if name in {*embedded_models(), *PACKAGED}:
+            _say_once(f"{name} is the folder of that name here, not the model that maskwise knows by it")
         return Path(name)
     if name in embedded_models():
         return ZOO / name
@@ -79,6 +82,12 @@ def _folder_of(name: str, named_by: str) -> Path:
     if is_hub_name(name):
         return _from_hub(name, named_by)
     raise _no_model(name)
+
+
+@cache
+def _say_once(line: str) -> None:
+    """On standard error; a name is looked up several times in a process."""
+    sys.stderr.write(f"maskwise: {one_line(line)}\n")
 
 
 def _no_model(name: str) -> UserError:

@@ -1,5 +1,6 @@
 """The page: one HTML file that needs nothing else, drawn from run folders alone, and the figures beside it."""
 
+import hashlib
 import shlex
 from collections.abc import Sequence
 from pathlib import Path
@@ -54,13 +55,13 @@ def write_page(readings: Sequence[Reading], out: Path, changes: Sequence[Row] = 
 
 def home_of(readings: Sequence[Reading]) -> Path:
     """Where a page goes when nobody says: into its run's folder, or for several runs into one beside the first."""
-    first = readings[0].folder
-    return first if len(readings) == 1 else beside(first)
+    return readings[0].folder if len(readings) == 1 else beside([reading.folder for reading in readings])
 
 
-def beside(folder: Path) -> Path:
-    """Where what is about several runs goes, by the first of them."""
-    return folder.resolve().parent / "side-by-side"
+def beside(folders: Sequence[Path]) -> Path:
+    """Where what is about several runs goes: next to the first, in a folder of these runs in this order."""
+    names = "\n".join(str(folder.resolve()) for folder in folders)
+    return folders[0].resolve().parent / f"side-by-side-{hashlib.sha256(names.encode()).hexdigest()[:6]}"
 
 
 def build(readings: Sequence[Reading], changes: Sequence[Row] = ()) -> tuple[str, dict[str, bytes]]:

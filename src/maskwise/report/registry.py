@@ -7,6 +7,7 @@ under every column, and a radio button chooses which rank orders the rows.
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from textwrap import wrap
 from typing import Any
 
 from rich.table import Table
@@ -216,7 +217,10 @@ def _printed(table: RunTable, columns: Sequence[int]) -> Table:
             table.columns[place].title, overflow="fold", width=None if place else NAME_WIDTH, min_width=VALUE_WIDTH
         )
     for row in table.rows:
-        shown.add_row(*(Text.assemble((one_line(row[place].text), "bold"), *_below(row[place])) for place in columns))
+        name = "\n".join(wrap(one_line(row[0].text), NAME_WIDTH))  # rich would cut it where the column ends
+        texts = [one_line(row[place].text) if place else name for place in columns]
+        below = [_below(row[place]) for place in columns]
+        shown.add_row(*(Text.assemble((text, "bold"), *more) for text, more in zip(texts, below, strict=True)))
     return shown
 
 
