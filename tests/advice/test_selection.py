@@ -1,6 +1,8 @@
 """The search must not fool itself: with equal settings it names a winner in at most 5 % of runs; its intervals hold."""
 
+from dataclasses import replace
 from itertools import pairwise
+from math import comb
 
 import numpy as np
 import pytest
@@ -12,8 +14,10 @@ from maskwise.advice.selection import (
     Confirmation,
     Interval,
     Plan,
+    Round,
     confirm,
     fewest_questions,
+    finalists,
     halve,
     make_plan,
     paired_intervals,
@@ -28,8 +32,8 @@ def run(table: np.ndarray, cost: np.ndarray, plan: Plan) -> tuple[list[int], Con
     def ask(settings, questions):
         return table[np.ix_(settings, questions)], np.repeat(cost[settings, None], len(questions), 1)
 
-    finalists = list(halve(ask, range(len(table)), plan)[-1].kept)
-    return finalists, confirm(table[np.ix_(finalists, plan.held_back)], cost[finalists])
+    last = list(finalists(halve(ask, range(len(table)), plan)))
+    return last, confirm(table[np.ix_(last, plan.held_back)], cost[last])
 
 
 def answers(draws: np.random.Generator, accuracy: np.ndarray, questions: int, shared: float) -> np.ndarray:
@@ -74,16 +78,29 @@ def test_equal_settings_of_a_measure_that_is_no_share_have_no_winner_either():
     assert named <= 0.05 * REPEATS
 
 
+def test_by_enumeration_two_equal_settings_have_a_winner_in_at_most_five_percent_of_runs():
+    """Every number of questions that one, the other or neither alone gets right, weighed with its exact chance."""
+    questions = 24
+    named = {apart: 0.0 for apart in (0.05, 0.2, 0.5, 1.0)}  # the share of questions on which the two differ
+    for gained in range(questions + 1):
+        for lost in range(questions + 1 - gained):
+            table = np.zeros((2, questions))
+            table[1, :gained] = table[0, gained : gained + lost] = 1
+            if confirm(table, np.array([2.0, 1.0])).winner is not None:
+                ways = comb(questions, gained) * comb(questions - gained, lost)
+                for apart in named:
+                    named[apart] += ways * (apart / 2) ** (gained + lost) * (1 - apart) ** (questions - gained - lost)
+    assert all(0 < chance <= 0.025 for share, chance in named.items() if share > 0.1) and max(named.values()) <= 0.025
+
+
 @pytest.mark.parametrize(("gain", "questions", "power"), [(0.25, 150, 0.8), (0.15, 400, 0.8)])
 def test_a_real_gain_is_found_with_the_power_stated_in_the_guide(gain, questions, power):
     draws = numpy_generator("gain", gain, questions)
     accuracy, plan = np.full(20, 0.65), make_plan(20, questions)
     accuracy[7] += gain
     found = [
-        finalists[confirmed.winner] if confirmed.winner is not None else None
-        for finalists, confirmed in (
-            run(answers(draws, accuracy, questions, 0.5), np.ones(20), plan) for _ in range(100)
-        )
+        last[confirmed.winner] if confirmed.winner is not None else None
+        for last, confirmed in (run(answers(draws, accuracy, questions, 0.5), np.ones(20), plan) for _ in range(100))
     ]
     assert found.count(7) >= 100 * power
     assert len(found) - found.count(7) - found.count(None) <= 5  # another one is named
@@ -142,6 +159,15 @@ def test_the_best_and_the_cheapest_near_one_survive_and_a_cheap_bad_one_does_not
     quality = np.array([[1, 1, 1, 0] * 10, [1, 1, 1, 1] * 10, [1, 1, 1, 1] * 10, [0, 0, 0, 1] * 10], dtype=float)
     assert survivors(quality, np.array([9.0, 8.0, 2.0, 1.0]), 2) == [0, 2]
     assert survivors(quality, np.array([9.0, 2.0, 8.0, 1.0]), 3) == [0, 1, 2]
+
+
+def test_the_cheapest_is_confirmed_where_no_finalist_is_faster_than_the_reference():
+    last = Round(32, (0, 1, 2, 3, 4), (1.0,) * 5, (4.0, 4.0, 4.0, 4.0, 4.0), (0, 1, 2, 3))
+    first = Round(16, (0, 1, 2, 3, 4, 5, 6), (1.0,) * 5 + (0.0, 0.0), (4.0,) * 5 + (1.0, 2.0), (0, 1, 2, 3, 4))
+    assert finalists([first, last]) == (0, 1, 2, 5)
+    faster = replace(last, cost=(4.0, 4.0, 2.0, 4.0, 4.0))
+    assert finalists([first, faster]) == (0, 1, 2, 3)
+    assert finalists([replace(first, cost=(4.0,) * 7), last]) == (0, 1, 2, 3)
 
 
 def test_three_settings_are_chosen_and_the_frontier_leaves_out_what_is_beaten():

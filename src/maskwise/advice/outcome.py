@@ -47,20 +47,34 @@ def sentence(found: Found, request: Request) -> str:
         ends = [end for pair in confirmed.differences.values() for end in (pair.low, pair.high) if end is not None]
         unseen = f" (differences up to {amount(max(map(abs, ends)), request)} are not excluded)" if ends else ""
         return (
-            f"All equal, as far as {held} questions held back can tell: no setting differs in quality from another "
-            f"beyond chance{unseen}; the fastest, {_name(found, fast)}, is as good as any and takes "
-            f"{_passes(found, fast)}."
+            f"All equal, as far as {held} questions held back can tell: no setting confirmed on them differs in "
+            f"quality from another beyond chance{unseen}; the fastest, {_name(found, fast)}, is as good as any and "
+            f"takes {_passes(found, fast)}."
         )
     if confirmed.winner is not None:
         gain = confirmed.difference(best, 0)
         return (
             f"{_capital(_name(found, best))} is better than the reference ({_name(found, 0)}) by "
             f"{amount(gain.mean, request)}{ends_of(gain, request)} on {held} questions held back, with "
-            f"{_passes(found, best)}."
+            f"{_passes(found, best)}{_price_of_speed(found, request)}."
         )
     return (
         f"No setting is better than the reference ({_name(found, 0)}) beyond chance on {held} questions held back; the "
-        f"fastest within 3 points of the best, {_name(found, fast)}, takes {_passes(found, fast)}."
+        f"fastest within 3 points of the best, {_name(found, fast)}, takes {_passes(found, fast)}"
+        f"{_price_of_speed(found, request)}."
+    )
+
+
+def _price_of_speed(found: Found, request: Request) -> str:
+    """What the fastest setting of all loses beyond chance, where it is none of those that are advised."""
+    confirmed = found.confirmation
+    fastest = confirmed.cheapest
+    loss = confirmed.difference(confirmed.best, fastest)
+    if fastest == confirmed.fastest_within(NEAR) or loss.low is None or loss.low <= 0:
+        return ""
+    return (
+        f"; the fastest confirmed, {_name(found, fastest)}, takes {_passes(found, fastest)} and loses "
+        f"{amount(loss.mean, request)}{ends_of(loss, request)}"
     )
 
 

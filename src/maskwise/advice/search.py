@@ -5,6 +5,7 @@ to the questions held back, whose number depends on the time left and on no answ
 """
 
 import time
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -17,7 +18,7 @@ from maskwise.advice.folder import Answer, append_answers, read_answers
 from maskwise.advice.plan import asked_at_most
 from maskwise.advice.quality import Quality, judged
 from maskwise.advice.questions import Question
-from maskwise.advice.selection import FEWEST_HELD, Confirmation, Plan, Round, confirm, halve
+from maskwise.advice.selection import FEWEST_HELD, Confirmation, Plan, Round, confirm, finalists, halve
 from maskwise.advice.settings import Setting, Space, cached_variants, settings_in
 from maskwise.decoding.generate import decode
 from maskwise.decoding.prompts import encode_prompts
@@ -166,23 +167,23 @@ def run_search(
 
     on_phase("Searching", asked_at_most(len(first), space.variants, plan))
     rounds = halve(ask, range(len(first)), plan, with_caches)
-    finalists = rounds[-1].kept
-    plan = replace(plan, held=affordable(ask, finalists, plan, budget))
-    on_phase("Confirming", len(finalists) * plan.held)
-    quality, cost = ask(finalists, plan.held_back)
-    held = [ask.found(setting, plan.held_back) for setting in finalists]
+    last = finalists(rounds)
+    plan = replace(plan, held=affordable(ask, last, plan, budget))
+    on_phase("Confirming", len(last) * plan.held)
+    quality, cost = ask(last, plan.held_back)
+    held = [ask.found(setting, plan.held_back) for setting in last]
     return Found(
-        ask.settings, plan, losers_of(rounds, ask), finalists, confirm(quality, cost.mean(1)),
+        ask.settings, plan, losers_of(rounds, last, ask), last, confirm(quality, cost.mean(1)),
         *(tuple(values) for values in zip(*map(_means, held), strict=True)),
     )  # fmt: skip
 
 
-def losers_of(rounds: Sequence[Round], ask: Asking) -> list[Loser]:
+def losers_of(rounds: Sequence[Round], last: Sequence[int], ask: Asking) -> list[Loser]:
     return [
         Loser(number, one.questions, quality, cost, *_means(ask.found(number, range(one.questions))))
         for one in reversed(rounds)
         for number, quality, cost in zip(one.settings, one.quality, one.cost, strict=True)
-        if number not in one.kept
+        if number not in one.kept and number not in last
     ]
 
 
@@ -191,14 +192,18 @@ def _means(answers: Sequence[Answer]) -> tuple[float, float]:
     return float(np.mean([one.passes for one in answers])), float(np.mean([one.seconds for one in answers]))
 
 
-def affordable(ask: Asking, finalists: Sequence[int], plan: Plan, budget: float | None) -> int:
+def affordable(ask: Asking, last: Sequence[int], plan: Plan, budget: float | None) -> int:
     """How many questions held back the rest of the budget lasts for, which all processes use at once."""
     if budget is None:
         return plan.held
     budget *= ask.crew.size
     searched = {ask.order[place] for place in range(plan.searched)}
-    used = sum(answer.seconds for answer in ask.answers.values() if answer.question in searched)
-    each = sum(float(np.mean([a.seconds for a in ask.found(one, range(plan.searched))])) for one in finalists)
+    taken: dict[str, list[float]] = defaultdict(list)
+    for answer in ask.answers.values():
+        if answer.question in searched:
+            taken[answer.setting].append(answer.seconds)
+    used = sum(map(sum, taken.values()))
+    each = sum(float(np.mean(taken[ask.settings[one].name])) for one in last)
     return int(min(plan.held, max(FEWEST_HELD, (budget - used) / each)))
 
 

@@ -23,6 +23,7 @@ FINALISTS = 4  # confirmed, the reference among them: six pairs
 FEWEST_ASKED, FEWEST_HELD = 4, 24  # questions of the first round, and held back
 SEARCHED = 0.4  # the share of the questions that the search may use
 POINT = 0.01
+CHEAPER = 0.9  # of the reference's cost: what counts as faster
 NEAR, NEARER = 3 * POINT, 1 * POINT  # what may be given up for speed
 
 Ask = Callable[[Sequence[int], range], tuple[np.ndarray, np.ndarray]]
@@ -119,6 +120,20 @@ def halve(
     return found
 
 
+def finalists(rounds: Sequence[Round]) -> tuple[int, ...]:
+    """Who is confirmed: the last round's survivors.
+
+    Where none of them is cheaper than the reference, the cheapest setting of all takes the last place: what speed costs
+    is then confirmed too, and not only that the search dropped what is fast.
+    """
+    kept = rounds[-1].kept
+    cost = {number: cost for one in rounds for number, cost in zip(one.settings, one.cost, strict=True)}
+    cheapest, dear = min(cost, key=cost.__getitem__), CHEAPER * cost[0]
+    if cost[cheapest] >= dear or min(cost[one] for one in kept) < dear:
+        return kept
+    return (*kept[: FINALISTS - 1], cheapest)
+
+
 @dataclass(frozen=True)
 class Interval:
     """A mean and its interval; no ends where nothing varies, which bounds nothing."""
@@ -160,7 +175,7 @@ class Confirmation:
     def best(self) -> int:
         """The highest quality; where no pair differs all are as good, and it is the cheapest."""
         if self.all_equal:
-            return self._cheapest(range(len(self.cost)))
+            return self.cheapest
         return min(range(len(self.cost)), key=lambda one: (-self.quality[one].mean, self.cost[one]))
 
     @property
@@ -173,6 +188,10 @@ class Confirmation:
         """The cheapest whose mean is at most so much below the best one's."""
         least = self.quality[self.best].mean - tolerance - SAME
         return self._cheapest([one for one in range(len(self.cost)) if self.quality[one].mean >= least])
+
+    @property
+    def cheapest(self) -> int:
+        return self._cheapest(range(len(self.cost)))
 
     @property
     def frontier(self) -> list[int]:
