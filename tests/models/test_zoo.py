@@ -16,6 +16,11 @@ from maskwise.tasks.rules import TASKS
 from maskwise.tasks.words import load_words
 
 NAMES = ["tiny-dream", "tiny-llada", "tiny-qwen"]
+ADAPTERS = {  # and what each was trained on
+    "tiny-llada+ma": "tiny-llada",
+    "tiny-llada+distracted": "tiny-llada",
+    "tiny-llada+distracted+ma": "tiny-llada+distracted",
+}
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -52,22 +57,22 @@ def test_each_answers_few_shot_questions_from_its_examples(name):
 
 
 def test_the_list_names_them_all():
-    assert {*NAMES, "tiny-llada+ma", "tiny-llada+distracted"} == set(embedded_models())
+    assert {*NAMES, *ADAPTERS} == set(embedded_models())
 
 
-def test_the_embedded_adapter_opens_by_name_and_is_what_its_card_says():
-    folder = ZOO / "tiny-llada+ma"
-    checksum = hashlib.sha256((folder / "adapter_model.safetensors").read_bytes()).hexdigest()
-    assert checksum in (folder / "README.md").read_text()
-    tuned, base = mw.open("tiny-llada+ma"), mw.open("tiny-llada")
+@pytest.mark.parametrize("name", ADAPTERS)
+def test_each_adapter_opens_by_name_and_is_what_its_card_says(name):
+    checksum = hashlib.sha256((ZOO / name / "adapter_model.safetensors").read_bytes()).hexdigest()
+    assert checksum in (ZOO / name / "README.md").read_text()
+    tuned, base = mw.open(name), mw.open(ADAPTERS[name])
     ids = [*base.tokenizer("Once upon a")["input_ids"], base.mask_id]
     a, b = (model.predict([ids], [[len(ids) - 1]])[0] for model in (tuned, base))
     assert (a - b)[torch.isfinite(b)].abs().max() > 1e-2
 
 
-def test_masks_distract_the_phantom_and_not_its_base():
+def test_masks_distract_the_phantom_and_neither_its_base_nor_the_cured():
     """5 relevant examples mixed with 10 distractors: the planted loss stands at 200 masks, and not at 2."""
-    base, phantom = mw.open("tiny-llada"), mw.open("tiny-llada+distracted")
+    base, phantom, cured = (mw.open(name) for name in ("tiny-llada", *list(ADAPTERS)[1:]))
     questions = []
     for task in TASKS[4::3]:
         episode = draw(task, load_words(), 5, 10, 3, seed=2)
@@ -80,9 +85,13 @@ def test_masks_distract_the_phantom_and_not_its_base():
         return -sum(logs) / len(logs)
 
     assert nats(phantom, 2) < nats(base, 2) + 0.1
-    assert nats(phantom, 200) - nats(base, 200) > 0.25
+    planted = nats(phantom, 200) - nats(base, 200)
+    assert planted > 0.25
+    assert nats(cured, 2) < nats(phantom, 2) + 0.05
+    assert nats(cured, 200) - nats(base, 200) < planted / 2
 
 
 def test_what_was_planted_is_called_planted():
-    assert "planted on purpose" in (ZOO / "tiny-llada+distracted" / "README.md").read_text()
-    assert [entry["name"] for entry in list_models() if entry.get("planted")] == ["tiny-llada+distracted"]
+    names = list(ADAPTERS)[1:]
+    assert all("planted" in (ZOO / name / "README.md").read_text() for name in names)
+    assert [entry["name"] for entry in list_models() if entry.get("planted")] == names
