@@ -1,5 +1,7 @@
 """The commands that train a model: on documents (train), and to ignore appended masks (tune)."""
 
+import sys
+from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -45,15 +47,16 @@ def train(
     check_models([model], None, dtype)
     check_data(data)
     check_reporters(report_to)
-    with collection_paused():
+    with collection_paused(), redirect_stdout(sys.stderr):
         from maskwise.training.run import is_main_process
         from maskwise.training.train import summary_lines
         from maskwise.training.train import train as run_training
 
     finished = (out / "result.json").exists()
-    result = run_training(
-        model, data, out, settings, dtype, device, tensorboard, check_weights=check_weights, report_to=report_to
-    )
+    with redirect_stdout(sys.stderr):  # Weights & Biases tells of itself on standard output
+        result = run_training(
+            model, data, out, settings, dtype, device, tensorboard, check_weights=check_weights, report_to=report_to
+        )
     if is_main_process():
         _show(result, summary_lines(result), finished, json)
 
@@ -85,15 +88,16 @@ def tune(
     check_data(data)
     check_reporters(report_to)
     out = out or Path("runs") / f"{Path(model).name}-tuned"
-    with collection_paused():
+    with collection_paused(), redirect_stdout(sys.stderr):
         from maskwise.training.run import is_main_process
         from maskwise.training.tune import summary_lines
         from maskwise.training.tune import tune as run_tuning
 
     finished = (out / "result.json").exists()
-    result = run_tuning(
-        model, data, out, settings, dtype, device, tensorboard, check_weights=check_weights, report_to=report_to
-    )
+    with redirect_stdout(sys.stderr):  # Weights & Biases tells of itself on standard output
+        result = run_tuning(
+            model, data, out, settings, dtype, device, tensorboard, check_weights=check_weights, report_to=report_to
+        )
     if is_main_process():
         _show(result, summary_lines(result), finished, json)
 

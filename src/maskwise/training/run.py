@@ -1,8 +1,8 @@
 """One run of training in a folder, whatever is trained: checked, begun, resumed, measured and finished."""
 
 import os
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from importlib.util import find_spec
@@ -156,6 +156,7 @@ def _run(
         others = [name for name in reporters or () if name != "tensorboard"]
         for reporter in get_reporting_integration_callbacks(others):
             trainer.add_callback(reporter)
+        held.enter_context(_run_of_wandb("wandb" in others))
         resume(trainer, out)
         result = finish(trainer, out, before, {"model": name, "out": str(out), **counts}, identity["data"])
         model.name = str(out) if settings.full else f"{name}+{out}"  # as what was written is called
@@ -245,9 +246,8 @@ def training_arguments(settings: RunSettings, folder: Path, on_cpu: bool, evalua
 def finish(
     trainer: RunTrainer, out: Path, before: dict[str, float] | None, about: dict[str, Any], data: dict[str, str]
 ) -> dict[str, Any]:
-    """Measures once more and writes the weights with their card, then the result that marks the run as finished."""
-    scores = trainer.evaluate() if trainer.held_out else None
-    after = {name.removeprefix("eval_"): value for name, value in scores.items()} if scores else None
+    """Writes the weights with their card, then the result that marks the run as finished."""
+    after = trainer.last_scores() if trainer.held_out else None
     log = [entry for entry in trainer.state.log_history if "loss" in entry]
     result = {
         **about,
@@ -295,9 +295,26 @@ def _board(folder: Path) -> TrainerCallback:
     from torch.utils.tensorboard import SummaryWriter
     from transformers.integrations import TensorBoardCallback
 
-    board = TensorBoardCallback(SummaryWriter(log_dir=str(folder)))
-    board.logging_dir = str(folder)  # where it opens a second writer for what is logged after the training
-    return board
+    return TensorBoardCallback(SummaryWriter(log_dir=str(folder)))
+
+
+@contextmanager
+def _run_of_wandb(reports: bool) -> Iterator[None]:
+    """One that begins here ends here, or the next training of this process would be written into it too."""
+    if not reports:
+        yield
+        return
+    import wandb
+
+    if wandb.run is not None:  # the user's own
+        yield
+        return
+    failed = 1
+    try:
+        yield
+        failed = 0
+    finally:
+        wandb.finish(exit_code=failed)
 
 
 def _versions() -> dict[str, str]:

@@ -67,6 +67,8 @@ class RunTrainer(Trainer, ABC):
         self.parts: list[Tensor] = []  # one for each micro-batch since the last log, in the order of part_names
         self.remove_callback(PrinterCallback)  # it writes on standard output
         self.add_callback(_StopAtBadLoss(self))
+        if held_out:
+            self.add_callback(_MeasureAtTheEnd())
         self.bar = _ProgressCallback(self.verb, self.shown)
         self.add_callback(self.bar)
 
@@ -138,6 +140,13 @@ class RunTrainer(Trainer, ABC):
         self.log(dict(metrics))
         self.control = self.callback_handler.on_evaluate(self.args, self.state, self.control, metrics)
         return metrics
+
+    def last_scores(self) -> dict[str, float]:
+        """Those of the last step, by their names; measured now where a run is taken up after its last step."""
+        for entry in reversed(self.state.log_history):
+            if entry["step"] == self.state.global_step and any(name.startswith("eval_") for name in entry):
+                return {name.removeprefix("eval_"): value for name, value in entry.items() if name.startswith("eval_")}
+        return self.scores(self.model_wrapped)
 
     # Checkpoints
 
@@ -217,6 +226,14 @@ class _StopAtBadLoss(TrainerCallback):
 
     def on_pre_optimizer_step(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         self.trainer.stop_at_bad_loss()
+
+
+class _MeasureAtTheEnd(TrainerCallback):
+    """As the last part of the training: reporters have closed their books after it."""
+
+    def on_step_end(self, args: Any, state: TrainerState, control: TrainerControl, **_: Any) -> None:
+        if state.global_step >= state.max_steps:
+            control.should_evaluate = True
 
 
 class _ProgressCallback(TrainerCallback):
