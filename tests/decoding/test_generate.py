@@ -359,6 +359,25 @@ def test_callback_sees_every_step():
         assert [canvas.count(model.mask_id) for canvas in canvases] == [7 - step] * 3
 
 
+def test_callback_is_told_how_sure_the_model_was_and_what_it_saw():
+    model = tiny_llada()
+    before = [[*prompt, *[model.mask_id] * 8] for prompt in PROMPTS]
+    steps = []
+
+    def check(now):
+        for canvas, after, sure, shown in zip(before, now.canvases, now.confidences, now.shown, strict=True):
+            logits = dense_logits(model, canvas[:shown])
+            written = [place for place, token in enumerate(canvas) if token != after[place]]
+            assert len(written) == 1 and max(written) < shown
+            expected = logits.softmax(-1)[written[0], after[written[0]]]
+            torch.testing.assert_close(torch.tensor(sure[written[0]]), expected, atol=1e-5, rtol=1e-4)
+            steps.append(shown - len(canvas))
+        before[:] = now.canvases
+
+    mw.generate(model, PROMPTS, 8, block=4, canvas="growing", on_step=check)
+    assert steps == [-4] * 12 + [0] * 12
+
+
 def test_causal_models_generate_through_the_same_call():
     model = tiny_ar()
     found = mw.generate(model, PROMPTS, 8)

@@ -125,7 +125,7 @@ def test_the_page_sets_the_colours() -> None:
 
 
 def test_every_colour_has_a_light_and_a_dark_value() -> None:
-    css = resources.files("maskwise.report").joinpath("page.css").read_text(encoding="utf-8")
+    css = resources.files("maskwise.report").joinpath("colours.css").read_text(encoding="utf-8")
     for colour, variable in VARIABLES.items():
         light, dark = re.findall(rf"{variable}: (#[0-9a-f]{{6}});", css)
         assert light == colour != dark

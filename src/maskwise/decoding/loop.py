@@ -17,7 +17,7 @@ from maskwise.decoding.canvas import Block, Frame, Grid, Sheet, plan
 from maskwise.decoding.options import DecodingOptions
 from maskwise.decoding.replay import Passes
 from maskwise.decoding.rules import Memory, Rows, State
-from maskwise.decoding.sampling import Chance, OneEach, guide, propose, sharpen, uniform
+from maskwise.decoding.sampling import Chance, OneEach, guide, log_confidence, propose, sharpen, uniform
 from maskwise.decoding.softmask import SoftSheet
 from maskwise.errors import UserError
 from maskwise.models.attention import KeyValues
@@ -43,11 +43,25 @@ class Snapshot:
     step: int
     sheet: Sheet
     sequences: int
+    shown: list[int]  # how many tokens of each canvas the model sees in this block
+    rows: Rows  # what the forward pass of this step said
+    places: Tensor  # [S, W] where these rows stand on the sheet
 
     @property
     def canvases(self) -> list[list[int]]:
         """The canvases, with masks where nothing is committed yet; each access copies them from the device."""
         return self.sheet.canvases()[: self.sequences]
+
+    @property
+    def confidences(self) -> list[dict[int, float]]:
+        """Of each canvas the probability that this step gave to the token it proposed at each position it asked of."""
+        chances = log_confidence(self.rows.logits, self.rows.tokens).exp().flatten().tolist()
+        by_place = dict(zip(self.places.flatten().tolist(), chances, strict=True))
+        spans = list(zip(self.sheet.starts, self.sheet.lengths, strict=True))[: self.sequences]
+        return [
+            {position: by_place[start + position] for position in range(length) if start + position in by_place}
+            for start, length in spans
+        ]
 
 
 def decoded_text(model: Model, ids: Sequence[int]) -> str:
@@ -138,7 +152,7 @@ class DecodingLoop:
             self.spoiled[lanes.sequence] |= (grid.open & ~rows_are_finite(logits, tokens)).any(dim=1)
             state = self._state(schedule, lanes, step, grid, memory, chance)
             choice = self.strategy.pick(rows, state, self.parameters)
-            grid = self._write(lanes, grid, tokens, choice.flip)
+            asked, grid = grid.places, self._write(lanes, grid, tokens, choice.flip)
             memory = choice.memory
             if self.soft is not None and self.options.soft_mask is not None:
                 for places in self._both(grid.places):
@@ -148,7 +162,7 @@ class DecodingLoop:
             if self.options.early_stop:
                 stopped |= self._stop_ended()
             if self.on_step is not None:
-                self.on_step(Snapshot(self.step, self.sheet, len(self.prompts)))
+                self.on_step(Snapshot(self.step, self.sheet, len(self.prompts), block.shown, rows, asked))
             self.clock[lanes.sequence] += 1
             self.step, step = self.step + 1, step + 1
             stays = _stays(schedule, lanes.active, step, grid, [sequences[lane] in stopped for lane in lanes.active])

@@ -56,11 +56,11 @@ def prompts_by_probe(readings: Sequence[Reading]) -> dict[str, list[ShownPrompt]
     found: dict[str, list[ShownPrompt]] = defaultdict(list)
     for reading in readings:
         for prompt in read_sample(reading.folder, reading.manifest):
-            found[prompt["probe"]].append(_shown(prompt, reading.label if len(readings) > 1 else ""))
+            found[prompt["probe"]].append(shown_prompt(prompt, reading.label if len(readings) > 1 else ""))
     return found
 
 
-def _shown(prompt: Sampled, label: str) -> ShownPrompt:
+def shown_prompt(prompt: Sampled, label: str) -> ShownPrompt:
     return ShownPrompt(
         label,
         number_of(prompt["condition"]),

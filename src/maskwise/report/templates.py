@@ -10,12 +10,21 @@ from maskwise import __version__
 
 
 def render(template: str, **shown: Any) -> str:
-    environment = jinja2.Environment(
-        loader=jinja2.PackageLoader("maskwise", "report"),
+    css = Markup(style("colours", "page", "prompt"))
+    return environment("report").get_template(template).render(version=__version__, css=css, **shown)
+
+
+def environment(*packages: str) -> jinja2.Environment:
+    """Templates of these packages of ours, the first that has one."""
+    return jinja2.Environment(
+        loader=jinja2.ChoiceLoader([jinja2.PackageLoader("maskwise", package) for package in packages]),
         autoescape=True,
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    css = Markup((Path(__file__).parent / "page.css").read_text(encoding="utf-8"))
-    return environment.get_template(template).render(version=__version__, css=css, **shown)
+
+
+def style(*sheets: str) -> str:
+    """Style sheets of this folder, one after the other."""
+    return "".join((Path(__file__).parent / f"{name}.css").read_text(encoding="utf-8") for name in sheets)
