@@ -25,6 +25,7 @@ HEAVY = ("torch", "transformers", "numpy", "peft", "matplotlib", "scipy", "sklea
 # Arrows point down only; folders of one level do not import each other.
 LEVELS = [
     {"cli"},
+    {"studio"},
     {"experiments", "advice"},
     {"runs"},
     {"report"},

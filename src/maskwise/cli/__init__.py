@@ -11,6 +11,7 @@ from maskwise.cli.checkpoints import convert, export, models, verify
 from maskwise.cli.decoding import generate, score
 from maskwise.cli.fields import with_kinds
 from maskwise.cli.measuring import ListsProbes, compare, cures, diagnose, report, run_card, toy
+from maskwise.cli.playing import studio
 from maskwise.cli.renamed import CommandWithOldNames, in_words
 from maskwise.cli.training import train, tune
 from maskwise.errors import UserError
@@ -50,7 +51,7 @@ app = typer.Typer(
 )
 COMMANDS = (
     models, convert, verify, diagnose, report, run_card, advise, generate, score, compare, export, train, tune, toy,
-    cures,
+    cures, studio,
 )  # fmt: skip
 for command in COMMANDS:
     app.command(cls=ListsProbes if command is diagnose else CommandWithOldNames)(with_kinds(command))

@@ -386,15 +386,19 @@ class Model(nn.Module):
 
     # Evidence and speed
 
-    @torch.no_grad()
     def attention(self, batch: Batch, rows: Sequence[Sequence[int]]) -> list[Tensor]:
         """The attention that the rows predicting the asked positions pay, one float32 [n, heads, longest] a layer."""
+        return self.hidden_and_attention(batch, self.flat_rows(batch, rows))[1]
+
+    @torch.no_grad()
+    def hidden_and_attention(self, batch: Batch, index: Tensor) -> tuple[Tensor, list[Tensor]]:
+        """`hidden`, and from the same forward pass the attention that the rows index [n] (`flat_rows`) pay."""
         if not self.attention_readable:
             raise UserError("attention weights of a wrapped model cannot be read: open a LLaDA, Dream or AR checkpoint")
-        watch = Watch(self.flat_rows(batch, rows))
+        watch = Watch(index)
         with torch.compiler.set_stance("force_eager"):  # a compiled layer cannot hand out what it saw
-            self._body(self.core, batch, replace(self._layout(batch, None), watch=watch))
-        return watch.seen
+            hidden = self._body(self.core, batch, replace(self._layout(batch, None), watch=watch))
+        return hidden, watch.seen
 
     def compile_for_long_work(self) -> None:
         """Compiles the layers of a large model on CUDA, which takes half a minute and pays after minutes of work."""

@@ -4,11 +4,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import torch
+from torch import Tensor
 
 from maskwise.models.base import Model
 from maskwise.models.batch import Batch
 from maskwise.probes.answers.gradients import mask_groups
-from maskwise.probes.answers.plain import Answer, ask
+from maskwise.probes.answers.plain import Answer, answers_to
 from maskwise.tasks.prompts import Prompt
 
 GROUPS = ("answer", "masks", "near", "far")
@@ -16,13 +17,26 @@ DIGITS = 5
 
 
 def watch(model: Model, prompts: Sequence[Prompt], near: int) -> list[Answer]:
-    """Answers with evidence {group: [share in each layer]}, means over the heads; the four groups add up to 1.
+    """Answers with evidence {group: [share in each layer]}."""
+    logits, evidence = logits_and_shares(model, prompts, near)
+    return [
+        replace(answer, evidence=shares)
+        for answer, shares in zip(answers_to(prompts, logits), evidence, strict=True)
+    ]
+
+
+@torch.no_grad()
+def logits_and_shares(
+    model: Model, prompts: Sequence[Prompt], near: int
+) -> tuple[Tensor, list[dict[str, list[float]]]]:
+    """Of one forward pass: the logits of the answer rows, [S, V], and for each prompt the share of attention that each
+    group of tokens gets in each layer, means over the heads; the four groups add up to 1.
 
     "answer" is the answer's own place and, for shifted models, the place before it, which does the looking.
     """
-    answers = ask(model, prompts)
     batch = Batch.pack([prompt.ids for prompt in prompts], model.device)
-    layers = model.attention(batch, [[prompt.row] for prompt in prompts])  # L of [S, heads, longest]
+    index = model.flat_rows(batch, [[prompt.row] for prompt in prompts])
+    hidden, layers = model.hidden_and_attention(batch, index)  # L of [S, heads, longest]
     groups = torch.zeros(len(prompts), batch.longest, dtype=torch.int64)
     for number, prompt in enumerate(prompts):
         groups[number, : len(prompt.ids)] = torch.tensor(mask_groups(model, prompt, near))
@@ -31,7 +45,4 @@ def watch(model: Model, prompts: Sequence[Prompt], near: int) -> list[Answer]:
         [seen.new_zeros(len(prompts), len(GROUPS)).scatter_add(1, places, seen.mean(1)) for seen in layers]
     )  # [L, S, groups]
     by_prompt = shares.permute(1, 2, 0).cpu().double().round(decimals=DIGITS).tolist()
-    return [
-        replace(answer, evidence=dict(zip(GROUPS, table, strict=True)))
-        for answer, table in zip(answers, by_prompt, strict=True)
-    ]
+    return model.head(hidden[index]), [dict(zip(GROUPS, table, strict=True)) for table in by_prompt]

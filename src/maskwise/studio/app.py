@@ -1,0 +1,242 @@
+"""The page in Gradio: what stands where, and which computation follows which control."""
+
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import gradio as gr
+
+from maskwise.decoding.options import CACHES, DecodingOptions
+from maskwise.decoding.strategies import STRATEGIES, parse_parameters, strategy_named_by
+from maskwise.errors import UserError
+from maskwise.studio import probing, tracing
+from maskwise.studio.folders import found_runs, page_of
+from maskwise.studio.shelf import Shelf, label_of
+from maskwise.studio.sizes import MOST_CHARACTERS
+from maskwise.studio.views import Side, page_view, probed_view, problem_view, trace_view
+
+NONE = "none"
+CANVAS_CHOICES = ("full", "growing", "window")
+SECONDS_PER_FRAME = 0.5
+# Jobs that run a model, or draw, wait for each other: one at a time whoever asks.
+MODEL_JOB: dict[str, Any] = {"concurrency_limit": 1, "concurrency_id": "model"}
+DRAWING_JOB: dict[str, Any] = {"concurrency_limit": 1, "concurrency_id": "drawing"}
+CHEAP: dict[str, Any] = {"concurrency_limit": 8, "concurrency_id": "cheap", "show_progress": "hidden",
+                         "api_visibility": "private"}  # fmt: skip
+
+
+def build_app(shelf: Shelf, root: Path) -> gr.Blocks:
+    with gr.Blocks(analytics_enabled=False, title="maskwise studio", fill_width=True) as app:
+        gr.HTML("<h1>maskwise studio</h1>")
+        with gr.Tab("Probe"):
+            _probe_tab(app, shelf)
+        with gr.Tab("Decode"):
+            _decode_tab(shelf)
+        with gr.Tab("Runs"):
+            _runs_tab(app, root)
+    return app
+
+
+# Probe
+
+
+def _probe_tab(app: gr.Blocks, shelf: Shelf) -> None:
+    with gr.Row():
+        with gr.Column(scale=1, min_width=300):
+            model, beside = _model(shelf, "Model"), _model(shelf, "Beside it", none=True)
+            task = gr.Dropdown(probing.TASK_NAMES, value="animal-largest", label="Draw from the task")
+            point = _slider("Question of the task", 0, probing.MOST_POINTS - 1, 0)
+            relevant = _slider("Relevant examples", 0, probing.MOST_RELEVANT, 1)
+            distractors = _slider("Distracting examples", 0, probing.MOST_DISTRACTORS, 10)
+            place = _slider("Place of the relevant block: % of the distracting examples before it", 0, 100, 100)
+            masks = _slider("Masks after the answer's own", 0, probing.MOST_MASKS, 0, elem_id="masks")
+        with gr.Column(scale=2, min_width=300):
+            context = _text("Relevant block: the examples drawn, or your own context", 4, elem_id="context")
+            question = _text("Question, up to the place of the answer", 2, elem_id="question")
+            answer = _text("Right answer (may be left out)", 1, elem_id="answer")
+            result = gr.HTML(elem_id="probed")
+    asked = [model, beside, context, question, answer, task, point, relevant, distractors, place, masks]
+    drawn = {"fn": _draw, "inputs": [task, point, relevant], "outputs": [context, question, answer, result], **CHEAP}
+    then = {"fn": partial(_ask, shelf), "inputs": asked, "outputs": result, "show_progress": "hidden", **MODEL_JOB}
+    gr.on([task.input, point.input, relevant.input, app.load], trigger_mode="always_last", **drawn).then(
+        **then, api_visibility="private"
+    )
+    changes = [one.input for one in (model, beside, context, question, answer, distractors, place, masks)]
+    gr.on(changes, trigger_mode="always_last", api_name="probe", **then)
+
+
+def _draw(task: str, point: int, relevant: int) -> tuple[Any, ...]:
+    try:
+        drawn = probing.draw_question(task, point, relevant)
+    except UserError as problem:
+        return gr.skip(), gr.skip(), gr.skip(), problem_view(problem)
+    return drawn.context, drawn.question, drawn.answer, gr.skip()
+
+
+def _ask(
+    shelf: Shelf, model: str, beside: str, context: str, question: str, answer: str, task: str, point: int,
+    relevant: int, distractors: int, place: int, masks: int,
+) -> Iterator[str]:  # fmt: skip
+    """The answers first, then the attributions, which take longer."""
+    try:
+        asked = probing.Ask(context, question, answer, task, point, relevant, distractors, place / 100, masks)
+        names = [model] if beside in (NONE, model) else [model, beside]
+        sides = [Side(label_of(name), None) for name in names]
+        for step in (lambda side, opened: probing.probe(opened, asked), _attributed):
+            for number, name in enumerate(names):
+                sides[number] = Side(sides[number].label, step(sides[number], shelf.take(name)))
+            yield probed_view(sides)
+    except UserError as problem:
+        yield problem_view(problem)
+
+
+def _attributed(side: Side, model: Any) -> probing.Probed:
+    assert side.found is not None
+    return probing.attributed(model, side.found)
+
+
+# Decode
+
+
+def _decode_tab(shelf: Shelf) -> None:
+    with gr.Row():
+        model = _model(shelf, "Model")
+        prompt = _text("Prompt", 2, value="Once upon a time", elem_id="prompt")
+        new = gr.Slider(8, tracing.MOST_NEW, value=32, step=8, label="New tokens")
+    with gr.Row():
+        first = _strategy("First", "low-confidence", "")
+        second = _strategy("Second", "threshold", "tau=0.3")
+    with gr.Row():
+        start = gr.Button("Decode", variant="primary")
+        play, pause = gr.Button("Play"), gr.Button("Pause")
+    step = gr.Slider(0, 1, value=0, step=1, label="Forward passes", elem_id="step")
+    with gr.Row():
+        left, right = gr.HTML(elem_id="left"), gr.HTML(elem_id="right")
+    traces, timer = gr.State(None), gr.Timer(SECONDS_PER_FRAME, active=False)
+    shown = {"inputs": [traces, step], "outputs": [left, right]}
+    gr.on(
+        [start.click, prompt.submit], partial(_decode, shelf), [model, prompt, new, *first, *second],
+        [traces, step, left, right, timer], trigger_mode="once", api_name="decode", **MODEL_JOB,
+    )  # fmt: skip
+    step.input(_frame, **shown, trigger_mode="always_last", **CHEAP)
+    play.click(_rewind, [traces, step], [step, left, right, timer], **CHEAP)
+    pause.click(lambda: gr.Timer(active=False), None, timer, **CHEAP)
+    timer.tick(_advance, [traces, step], [step, left, right, timer], trigger_mode="once", **CHEAP)
+
+
+def _strategy(title: str, rule: str, parameters: str) -> list[gr.components.Component]:
+    with gr.Column(min_width=300), gr.Accordion(title, open=True):
+        with gr.Row():
+            chosen = gr.Dropdown([(f"{one.name}: {one.title}", one.name) for one in STRATEGIES], value=rule,
+                                 label="Unmasking strategy", min_width=200)  # fmt: skip
+            settings = gr.Textbox(parameters, label="Its parameters, as tau=0.8", max_length=200, min_width=120)
+        with gr.Row():
+            steps = gr.Slider(0, tracing.MOST_STEPS, value=0, step=1, label="Steps (0: one per token)", min_width=120)
+            block = gr.Dropdown([0, 4, 8, 16, 32], value=0, label="Block (0: none)", min_width=120)
+        with gr.Row():
+            canvas = gr.Radio(list(CANVAS_CHOICES), value="full", label="Canvas", min_width=200)
+            window = gr.Slider(0, 64, value=8, step=1, label="Window: masks past the block", min_width=120)
+            cache = gr.Radio(list(CACHES), value="none", label="Cache", min_width=200)
+    return [chosen, settings, steps, block, canvas, window, cache]
+
+
+def decoding_options(
+    new: int, rule: str, parameters: str, steps: int, block: int, canvas: str, window: int, cache: str
+) -> DecodingOptions:
+    """Of one column of controls. Adaptive strategies have no number of steps; `full` is `fixed` or `blocks`."""
+    given = parse_parameters(parameters.replace(",", " ").split()) or None
+    return DecodingOptions(
+        max_new_tokens=new, rule=strategy_named_by(given, rule), parameters=given, steps=steps or None,
+        block=block or None, canvas=None if canvas == "full" else canvas, cache=cache,
+        window=window if canvas == "window" else None,
+    )  # fmt: skip
+
+
+def _decode(shelf: Shelf, model: str, prompt: str, new: int, *controls: Any) -> tuple[Any, ...]:
+    half = len(controls) // 2
+    try:
+        options = [decoding_options(new, *controls[:half]), decoding_options(new, *controls[half:])]
+        opened = shelf.take(model)
+        traces = [(_label(model, one), prompt, tracing.trace(opened, prompt, one)) for one in options]
+    except UserError as problem:
+        return None, gr.skip(), problem_view(problem), "", gr.Timer(active=False)
+    last = _longest(traces)
+    return traces, gr.Slider(maximum=last, value=last), *_frame(traces, last), gr.Timer(active=False)
+
+
+def _label(model: str, options: DecodingOptions) -> str:
+    told = [f"{name}={value:g}" for name, value in options.all_parameters.items()]
+    return ", ".join([label_of(model), options.strategy.name, *told, f"canvas {options.chosen_canvas}",
+                      *([f"cache {options.cache}"] if options.cache != "none" else [])])  # fmt: skip
+
+
+def _longest(traces: Any) -> int:
+    return max(trace.forwards for _, _, trace in traces)
+
+
+def _frame(traces: Any, step: int) -> tuple[str, str]:
+    if not traces:
+        return problem_view("decode a prompt first"), ""
+    left, right = (trace_view(label, prompt, trace, max(0, int(step))) for label, prompt, trace in traces)
+    return left, right
+
+
+def _rewind(traces: Any, step: int) -> tuple[Any, ...]:
+    """Plays on from where it stands, from the end anew."""
+    if not traces:
+        return gr.skip(), *_frame(traces, 0), gr.Timer(active=False)
+    at = 0 if step >= _longest(traces) else step
+    return at, *_frame(traces, at), gr.Timer(active=True)
+
+
+def _advance(traces: Any, step: int) -> tuple[Any, ...]:
+    if not traces:
+        return gr.skip(), gr.skip(), gr.skip(), gr.Timer(active=False)
+    at = min(step + 1, _longest(traces))
+    return at, *_frame(traces, at), gr.Timer(active=at < _longest(traces))
+
+
+# Runs
+
+
+def _runs_tab(app: gr.Blocks, root: Path) -> None:
+    with gr.Row():
+        first = gr.Dropdown([NONE], value=NONE, label=f"Run folder in {root}", elem_id="first-run")
+        second = gr.Dropdown([NONE], value=NONE, label="Compared with", elem_id="second-run")
+    with gr.Row():
+        show, again = gr.Button("Show the page", variant="primary"), gr.Button("Read the list again")
+    page = gr.HTML(elem_id="page")
+    gr.on([app.load, again.click], partial(_choices, root), None, [first, second], **CHEAP)
+    show.click(partial(_page, root), [first, second], page, trigger_mode="once", api_name="page", **DRAWING_JOB)
+
+
+def _choices(root: Path) -> tuple[Any, Any]:
+    names = found_runs(root)
+    return gr.Dropdown([NONE, *names], value=NONE), gr.Dropdown([NONE, *names], value=NONE)
+
+
+def _page(root: Path, first: str, second: str) -> str:
+    try:
+        return page_view(page_of(root, *(None if name == NONE else name for name in (first, second))))
+    except UserError as problem:
+        return problem_view(problem)
+
+
+# Controls
+
+
+def _model(shelf: Shelf, label: str, none: bool = False) -> gr.Dropdown:
+    choices = [(label_of(name), name) for name in shelf.names]
+    return gr.Dropdown([*([(NONE, NONE)] if none else []), *choices], value=NONE if none else shelf.names[0],
+                       label=label)  # fmt: skip
+
+
+def _slider(label: str, low: int, high: int, value: int, **more: Any) -> gr.Slider:
+    return gr.Slider(low, high, value=value, step=1, label=label, **more)
+
+
+def _text(label: str, lines: int, **more: Any) -> gr.Textbox:
+    return gr.Textbox(label=label, lines=lines, max_lines=12, max_length=MOST_CHARACTERS, **more)
+
+

@@ -1,0 +1,38 @@
+"""Run folders under one root: their list, the page of one, and the page that compares two."""
+
+from pathlib import Path
+
+from maskwise.errors import UserError
+from maskwise.experiments.compare import compare_runs
+from maskwise.records.folder import MANIFEST
+from maskwise.report.comparison import rows_of
+from maskwise.report.page import build
+from maskwise.report.readings import read_all
+
+MOST_FOLDERS = 200
+
+
+def found_runs(root: Path) -> list[str]:
+    """Names of the run folders in `root`, the latest first; links are left aside, they may lead anywhere."""
+    try:
+        folders = [place for place in root.iterdir() if not place.is_symlink() and (place / MANIFEST).is_file()]
+    except OSError:
+        return []
+    return [place.name for place in sorted(folders, key=lambda place: -place.stat().st_mtime)[:MOST_FOLDERS]]
+
+
+def page_of(root: Path, first: str | None, second: str | None = None) -> str:
+    """The page of a run, drawn anew from its records; with a second one what changed between them."""
+    folders = [_folder(root, name) for name in (first, second) if name]
+    if not folders:
+        raise UserError("choose a run folder")
+    if len(folders) == 1:
+        return build(read_all(folders))[0]
+    result, readings = compare_runs(folders)
+    return build(readings, rows_of(result["models"], result["changes"]))[0]
+
+
+def _folder(root: Path, name: str) -> Path:
+    if name not in found_runs(root):
+        raise UserError(f"no run folder {name!r} in {root}: read the list again")
+    return root / name

@@ -1,0 +1,132 @@
+"""One question to a model: what it answers, which tokens move the answer, and what the answer attends to."""
+
+from dataclasses import dataclass, replace
+
+from maskwise.errors import UserError
+from maskwise.models.base import Model
+from maskwise.probes.answers.attention import logits_and_shares
+from maskwise.probes.answers.plain import Answer, answers_to
+from maskwise.probes.examples import one_context_per_task
+from maskwise.records.sample import Sampled
+from maskwise.runs.sample import attribution_of, sampled
+from maskwise.studio.sizes import check_share, check_text, check_whole
+from maskwise.tasks.episodes import Episode, draw, draw_afresh, example_words, render
+from maskwise.tasks.prompts import Encoded, Prompt, encode_last_word, opened
+from maskwise.tasks.rules import TASKS
+from maskwise.tasks.words import load_words
+
+MOST_MASKS, MOST_RELEVANT, MOST_DISTRACTORS, MOST_POINTS = 200, 16, 40, 100
+HELD_OUT = 0.5  # as in maskwise diagnose: the same questions
+NEAR = 50  # tokens that count as the nearest context
+TASK_NAMES = [task.name for task in TASKS]
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """What is drawn from a task: the examples that matter, the question up to its answer, and the answer."""
+
+    context: str
+    question: str
+    answer: str
+
+
+@dataclass(frozen=True)
+class Ask:
+    """A question with its context. The context stands as one block among distracting examples drawn from a task.
+
+    place: how many of the distractors stand before the block, as a share. masks: those after the answer's own.
+    """
+
+    context: str
+    question: str
+    answer: str = ""
+    task: str = TASK_NAMES[0]
+    point: int = 0
+    relevant: int = 1
+    distractors: int = 0
+    place: float = 1.0
+    masks: int = 0
+
+    def __post_init__(self) -> None:
+        for name in ("context", "question", "answer"):
+            check_text(name, getattr(self, name))
+        if not self.question.strip():
+            raise UserError("the question is empty: type one, or draw one from a task")
+        check_whole("masks", self.masks, 0, MOST_MASKS)
+        check_whole("distracting examples", self.distractors, 0, MOST_DISTRACTORS)
+        check_share("place of the block", self.place)
+
+
+@dataclass(frozen=True)
+class Probed:
+    """What a model makes of a question. `shown`: the prompt's tokens and the likeliest answers, as a run samples them.
+
+    attention: for masks, near and far context and the answer's own place the share in each layer.
+    """
+
+    prompt: Prompt
+    shown: Sampled
+    answer: Answer
+    attention: dict[str, list[float]]
+
+
+def draw_question(task: str, point: int, relevant: int) -> Drawn:
+    """Question `point` of a task with so many relevant examples: those of `maskwise diagnose` with the seed 0."""
+    episode = _episode(task, point, relevant, 0)
+    test = episode.tests[point]
+    context = "".join(map(render, episode.relevant)).rstrip("\n")
+    asked = f"{test.asked}\n{test.answered}"
+    return Drawn(context, asked[: asked.rindex("[") + 1], test.letter)
+
+
+def build_prompt(model: Model, asked: Ask) -> Prompt:
+    """The text up to the answer and then masks, the first of them in the answer's place; of an autoregressive model
+    the text alone."""
+    if model.tokenizer is None:
+        raise UserError(f"{model.name or model.kind} has no tokenizer, so it reads no text: choose another model")
+    examples = _episode(asked.task, asked.point, asked.relevant, asked.distractors).distractors
+    others = [render(example).rstrip("\n") for example in examples]
+    before = round(asked.place * len(others))
+    text = "\n\n".join(part for part in [*others[:before], asked.context, *others[before:], asked.question] if part)
+    encoded = _encode(model, text, asked.answer)
+    prompt = opened(encoded, model.mask_id, 1 + asked.masks)
+    model.check_sequence(prompt.ids, "the prompt with its masks")
+    return prompt
+
+
+def probe(model: Model, asked: Ask) -> Probed:
+    """From one forward pass: the answer's distribution and what it attends to."""
+    prompt = build_prompt(model, asked)
+    logits, (attention,) = logits_and_shares(model, [prompt], NEAR)
+    if not asked.answer:
+        prompt = replace(prompt, answer_id=int(logits[0].argmax()))
+    (answer,) = answers_to([prompt], logits)
+    record = {
+        "probe": "studio", "task": asked.task, "point": asked.point, "condition": {"masks": prompt.masks},
+        "answer": model.tokenizer.decode([prompt.answer_id]) if asked.answer else "",
+        "correct": answer.token == prompt.answer_id,
+    }  # fmt: skip
+    return Probed(prompt, sampled(model, prompt, record, logits[0].softmax(-1)), answer, attention)
+
+
+def attributed(model: Model, found: Probed) -> Probed:
+    """The same with every token's attribution, which takes a backward pass: about twice as long again."""
+    return replace(found, shown=found.shown | {"attribution": attribution_of(model, found.prompt)})
+
+
+def _episode(task: str, point: int, relevant: int, distractors: int) -> Episode:
+    check_whole("relevant examples", relevant, 0, MOST_RELEVANT)
+    check_whole("question", point, 0, MOST_POINTS - 1)
+    if task not in TASK_NAMES:
+        raise UserError(f"no task {task!r}: choose one of {', '.join(TASK_NAMES)}")
+    words = load_words()
+    drawn = draw(TASKS[TASK_NAMES.index(task)], words, relevant, distractors, point + 1, 0, HELD_OUT)
+    return drawn if one_context_per_task(relevant) else draw_afresh(drawn, example_words(words, HELD_OUT), point)
+
+
+def _encode(model: Model, text: str, answer: str) -> Encoded:
+    """The tokens of the text with the answer, and the row of the answer's first token; or a row behind the text."""
+    if answer:
+        return encode_last_word(model.tokenizer, text + answer, len(text))
+    ids = tuple(model.tokenizer(text)["input_ids"])
+    return Encoded((*ids, 0), len(ids))

@@ -1,0 +1,147 @@
+"""Serving the studio to this machine alone. Imports nothing heavy: a port in use and a missing extra are said at once."""
+
+import os
+import socket
+from collections.abc import Awaitable, Callable, MutableMapping, Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from maskwise.errors import UserError
+
+LOOPBACK = "127.0.0.1"
+MOST_BODY = 256 << 10  # bytes of a request: three texts of the largest size, escaped, and the controls
+MOST_WAITING, MOST_SESSIONS = 64, 64
+# What the page needs of Gradio's routes; uploads, files, proxies and whatever comes with a later version stay shut.
+PATHS = ("/assets/", "/static/", "/svelte/", "/gradio_api/queue/", "/gradio_api/heartbeat/")
+EXACT_PATHS = ("/", "/config", "/theme.css", "/favicon.ico", "/manifest.json", "/robots.txt", "/gradio_api/info",
+               "/gradio_api/startup-events", "/gradio_api/app_id", "/gradio_api/theme.css", "/gradio_api/cancel",
+               "/gradio_api/reset", "/gradio_api/login_check")  # fmt: skip
+# Nothing is fetched from elsewhere, whatever a page or a text says.
+POLICY = (
+    "default-src 'self'; script-src 'self' 'unsafe-inline' 'unsafe-eval'; style-src 'self' 'unsafe-inline'; "
+    "img-src 'self' data:; font-src 'self' data:; frame-src 'self'; frame-ancestors 'none'; form-action 'none'; "
+    "base-uri 'self'; object-src 'none'"
+)
+HEADERS = [
+    (b"content-security-policy", POLICY.encode()),
+    (b"x-content-type-options", b"nosniff"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"cross-origin-resource-policy", b"same-origin"),
+]
+
+Scope = MutableMapping[str, Any]
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+App = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+
+def require_gradio() -> None:
+    if find_spec("gradio") is None:
+        raise UserError("the studio needs Gradio: pip install maskwise[studio]")
+
+
+def claim_port(port: int) -> socket.socket:
+    """The loopback address and this port, held from now on; 0 is any free one."""
+    held = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        held.bind((LOOPBACK, port))
+        held.listen(128)
+    except (OSError, OverflowError) as problem:
+        held.close()
+        reason = getattr(problem, "strerror", None) or str(problem)
+        raise UserError(f"port {port} cannot be used ({reason}): name another one with --port") from None
+    return held
+
+
+class Guard:
+    """Lets through what this machine's browser asks of this server, in bounded size.
+
+    A page from elsewhere can send requests to a loopback port: by its own name for it (DNS rebinding), which the Host
+    header shows, or directly, which the Origin header shows.
+    """
+
+    def __init__(self, app: App, port: int) -> None:
+        self.app = app
+        self.hosts = {f"{name}:{port}" for name in (LOOPBACK, "localhost")}
+        self.origins = {f"http://{host}" for host in self.hosts}
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan":
+            return await self.app(scope, receive, send)
+        refusal = 404 if scope["type"] != "http" else self._refusal(scope)
+        if refusal:
+            return await _refuse(scope, send, refusal)
+        left = MOST_BODY
+
+        async def bounded() -> Message:
+            nonlocal left
+            message = await receive()
+            left -= len(message.get("body", b""))
+            return message if left >= 0 else {"type": "http.disconnect"}
+
+        async def guarded(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                message["headers"] = [*message.get("headers", []), *HEADERS]
+            await send(message)
+
+        await self.app(scope, bounded, guarded)
+
+    def _refusal(self, scope: Scope) -> int:
+        """The status of a request that is not let through, 0 of one that is."""
+        headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]}
+        if headers.get("host") not in self.hosts:
+            return 403
+        if "origin" in headers and headers["origin"] not in self.origins:
+            return 403
+        if scope["method"] != "GET" and headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
+            return 403
+        path = scope["path"]
+        if scope["method"] not in ("GET", "HEAD", "POST") or not (path in EXACT_PATHS or path.startswith(PATHS)):
+            return 404
+        length = headers.get("content-length", "0")
+        return 0 if length.isdecimal() and int(length) <= MOST_BODY else 413
+
+
+async def _refuse(scope: Scope, send: Send, status: int) -> None:
+    if scope["type"] == "websocket":
+        return await send({"type": "websocket.close", "code": 1008})
+    await send({"type": "http.response.start", "status": status, "headers": [(b"content-length", b"0"), *HEADERS]})
+    await send({"type": "http.response.body", "body": b""})
+
+
+def guarded_app(models: Sequence[str], root: Path, port: int, dtype: str = "auto", device: str | None = None) -> Guard:
+    """The whole application; the first model is opened now, so that what is wrong with it is said at once."""
+    os.environ["GRADIO_ANALYTICS_ENABLED"] = "False"
+    os.environ["HF_HUB_DISABLE_TELEMETRY"] = "1"
+    import gradio as gr
+    from fastapi import FastAPI
+
+    from maskwise.studio.app import build_app
+    from maskwise.studio.shelf import Shelf
+    from maskwise.studio.views import studio_style
+
+    shelf = Shelf(models, dtype, device)
+    shelf.take(shelf.names[0])
+    app = build_app(shelf, root).queue(max_size=MOST_WAITING, api_open=False)
+    app.state_session_capacity = MOST_SESSIONS
+    # Fonts of the system: Gradio's themes would ask for web fonts.
+    fonts = ["system-ui", "-apple-system", "Segoe UI", "DejaVu Sans", "sans-serif"]
+    theme = gr.themes.Base(primary_hue="blue", font=fonts, font_mono=["ui-monospace", "DejaVu Sans Mono", "monospace"])
+    mounted = gr.mount_gradio_app(
+        FastAPI(docs_url=None, redoc_url=None, openapi_url=None), app, "/", LOOPBACK, port, [], False, ssr_mode=False,
+        show_error=False, mcp_server=False, pwa=False, enable_monitoring=False, max_file_size=1, theme=theme,
+        css=studio_style(),
+    )  # fmt: skip
+    return Guard(mounted, port)
+
+
+def serve(held: socket.socket, app: Guard) -> None:
+    """Until Ctrl-C."""
+    import uvicorn
+
+    config = uvicorn.Config(app, log_level="warning", access_log=False, limit_concurrency=256, timeout_keep_alive=5,
+                            timeout_graceful_shutdown=1, server_header=False, ws="none")  # fmt: skip
+    uvicorn.Server(config).run(sockets=[held])

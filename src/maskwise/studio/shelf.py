@@ -1,0 +1,39 @@
+"""The models that the studio offers: named on the command line or embedded; the page can ask for no others."""
+
+from collections import OrderedDict
+from collections.abc import Sequence
+from threading import Lock
+
+from maskwise.errors import UserError
+from maskwise.models.base import Model
+from maskwise.models.locations import embedded_models, planted_in
+from maskwise.models.opening import open as open_model
+
+MOST_OPEN = 4
+
+
+class Shelf:
+    """Opens models when they are asked for and keeps the last few."""
+
+    def __init__(self, named: Sequence[str], dtype: str = "auto", device: str | None = None) -> None:
+        self.names = list(dict.fromkeys([*named, *embedded_models()]))
+        self.dtype, self.device = dtype, device
+        self._open: OrderedDict[str, Model] = OrderedDict()
+        self._lock = Lock()
+
+    def take(self, name: str) -> Model:
+        if name not in self.names:
+            raise UserError(f"no model {name!r} here: start the studio with it, as in maskwise studio {name}")
+        with self._lock:
+            if name not in self._open:
+                while len(self._open) >= MOST_OPEN:
+                    self._open.popitem(last=False)
+                self._open[name] = open_model(name, dtype=self.dtype, device=self.device)
+            self._open.move_to_end(name)
+            return self._open[name]
+
+
+def label_of(name: str) -> str:
+    """A planted fault is called planted wherever it is shown."""
+    planted = planted_in(name)
+    return f"{name} ({planted}: planted on purpose)" if planted else name

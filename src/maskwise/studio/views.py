@@ -1,0 +1,91 @@
+"""What the studio shows, as HTML: every text that was typed, generated or read is escaped by the templates."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+import jinja2
+from markupsafe import escape
+
+from maskwise.report.drill import likelihood, shown_prompt
+from maskwise.report.templates import environment, style
+from maskwise.scoring.numbers import number, percent
+from maskwise.studio.probing import Probed
+from maskwise.studio.tracing import Trace
+
+ATTENDED = {"masks": "masks", "near": "nearest context", "far": "farther context", "answer": "itself"}
+
+
+@dataclass(frozen=True)
+class Side:
+    """One model's answer. `found` is None while it is being asked."""
+
+    label: str
+    found: Probed | None
+
+
+@cache
+def _templates() -> jinja2.Environment:
+    return environment("studio", "report")
+
+
+def studio_style() -> str:
+    return style("colours", "prompt") + (Path(__file__).parent / "studio.css").read_text(encoding="utf-8")
+
+
+def probed_view(sides: Sequence[Side]) -> str:
+    return _templates().get_template("probed.html.jinja").render(sides=[_side(side) for side in sides])
+
+
+def trace_view(label: str, prompt: str, trace: Trace, step: int) -> str:
+    """The canvas after `step` forward passes, or after the last one."""
+    at = min(step, trace.forwards)
+    frame = trace.frames[at]
+    written = sum(cell.step > 0 for cell in frame)
+    return _templates().get_template("traced.html.jinja").render(
+        label=label, prompt=prompt, at=at, forwards=trace.forwards, written=written, places=len(frame),
+        pace=number(written / at) if at else "–", cells=[_painted(cell, at, trace.forwards) for cell in frame],
+    )  # fmt: skip
+
+
+def page_view(page: str) -> str:
+    """A report in a frame of its own that may run nothing and open nothing."""
+    return f'<iframe class="page" title="The report" sandbox="" srcdoc="{escape(page)}"></iframe>'
+
+
+def problem_view(problem: object) -> str:
+    return f'<p class="problem" role="alert">{escape(problem)}</p>'
+
+
+def _side(side: Side) -> dict:
+    if side.found is None:
+        return {"label": side.label, "prompt": None}
+    found = side.found
+    layers = list(zip(*(found.attention[key] for key in ATTENDED), strict=True))
+    mean = sum(found.attention["masks"]) / len(layers)
+    return {
+        "label": side.label,
+        "prompt": shown_prompt(found.shown, side.label),
+        "greedy": found.shown["top"][0][0],
+        "sure": likelihood(found.answer.confidence),
+        "entropy": number(found.answer.entropy),
+        "nll": number(found.answer.nll),
+        "masks": found.prompt.masks,
+        "to_masks": percent(mean, 1) if found.prompt.masks > 1 else None,
+        "layers": [[round(100 * share, 1) for share in shares] for shares in layers],
+        "attended": list(ATTENDED.values()),
+    }
+
+
+def _painted(cell, at: int, steps: int) -> dict:
+    """age: how late it was written, in percent of all steps. sure: the confidence in percent."""
+    age = round(100 * (cell.step - 1) / max(1, steps - 1)) if cell.step else 0
+    sure = None if cell.confidence is None else likelihood(cell.confidence)
+    return {
+        "text": cell.text,
+        "kind": "new" if cell.step and cell.step == at else "old" if cell.step else "mask" if cell.shown else "unseen",
+        "age": age,
+        "sure": 0 if cell.confidence is None else round(100 * cell.confidence),
+        "about": f"step {cell.step}" + (f", {sure}" if sure else "") if cell.step else "",
+    }

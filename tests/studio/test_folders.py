@@ -1,0 +1,32 @@
+"""Run folders as the studio lists, shows and compares them."""
+
+import pytest
+
+from helpers.report_runs import mask_probes, write_run
+from maskwise.errors import UserError
+from maskwise.studio.folders import found_runs, page_of
+
+
+@pytest.fixture
+def root(tmp_path):
+    write_run(tmp_path / "runs" / "one", mask_probes([8, 9, 7, 8], [5, 6, 4, 5])[:2])
+    write_run(tmp_path / "runs" / "two", mask_probes([8, 9, 7, 8], [8, 9, 7, 8])[:2])
+    write_run(tmp_path / "elsewhere", mask_probes([8, 9, 7, 8], [5, 6, 4, 5])[:2])
+    (tmp_path / "runs" / "link").symlink_to(tmp_path / "elsewhere")
+    (tmp_path / "runs" / "no-run").mkdir()
+    return tmp_path / "runs"
+
+
+def test_runs_are_found_links_and_other_folders_are_not(root):
+    assert sorted(found_runs(root)) == ["one", "two"] and found_runs(root / "missing") == []
+
+
+def test_one_run_is_shown_and_two_are_compared(root):
+    assert "<h1>lab/tiny-llada</h1>" in page_of(root, "one")
+    assert "Measured against" in page_of(root, "one", "two")
+
+
+@pytest.mark.parametrize("name", ["../elsewhere", "link", "no-run", "/etc", ""])
+def test_nothing_outside_the_list_is_opened(root, name):
+    with pytest.raises(UserError):
+        page_of(root, name)

@@ -1,0 +1,106 @@
+"""The studio's questions are those of `maskwise diagnose`, and what it tells of them is what the probes measure."""
+
+import dataclasses
+
+import pytest
+import torch
+
+import maskwise as mw
+from maskwise.errors import UserError
+from maskwise.models.batch import Batch
+from maskwise.probes.answers.gradients import embedding_gradients
+from maskwise.probes.answers.plain import ask
+from maskwise.runs.sample import chances_of
+from maskwise.studio.probing import NEAR, TASK_NAMES, Ask, attributed, build_prompt, draw_question, probe
+from maskwise.tasks.episodes import blocked, draw, draw_afresh, example_words
+from maskwise.tasks.prompts import encode_question, opened
+from maskwise.tasks.rules import TASKS
+from maskwise.tasks.words import load_words
+
+
+@pytest.fixture(scope="module")
+def model():
+    return mw.open("tiny-llada")
+
+
+def drawn_ask(task="animal-largest", point=3, relevant=1, **more):
+    drawn = draw_question(task, point, relevant)
+    return Ask(drawn.context, drawn.question, drawn.answer, task, point, relevant, **more)
+
+
+@pytest.mark.parametrize("relevant", [1, 10])
+@pytest.mark.parametrize(("share", "location"), [(0.0, 0), (0.5, 4), (1.0, 8)])
+def test_a_drawn_question_is_the_one_that_diagnose_asks(model, relevant, share, location):
+    words = load_words()
+    episode = draw(TASKS[TASK_NAMES.index("animal-largest")], words, relevant, 8, 4, 0, 0.5)
+    if relevant != 10:
+        episode = draw_afresh(episode, example_words(words, 0.5), 3)
+    encoded = encode_question(model.tokenizer, blocked(episode, location), episode.tests[3])
+    expected = opened(encoded, model.mask_id, 6)
+    found = build_prompt(model, drawn_ask(relevant=relevant, distractors=8, place=share, masks=5))
+    assert dataclasses.replace(expected, allowed=()) == found
+
+
+def test_the_answer_is_that_of_the_probes(model):
+    asked = drawn_ask(distractors=4, masks=30)
+    found = attributed(model, probe(model, asked))
+    prompt = build_prompt(model, asked)
+    (answer,) = ask(model, [prompt])
+    assert found.prompt == prompt and prompt.masks == 31
+    assert found.answer.token == answer.token and found.answer.nll == pytest.approx(answer.nll, rel=1e-4)
+    chances = chances_of(model, prompt)
+    assert [p for _, p in found.shown["top"]] == pytest.approx(chances.topk(5).values.tolist(), abs=1e-5)
+    assert found.shown["probability"] == pytest.approx(float(chances[prompt.answer_id]), abs=1e-5)
+    assert found.shown["answer"] == asked.answer
+    norms = embedding_gradients(model, [prompt])[1]
+    torch.testing.assert_close(torch.tensor(found.shown["attribution"]), norms, atol=6e-4, rtol=0)
+
+
+def test_attention_shares_are_the_sums_over_the_models_own_weights(model):
+    found = probe(model, drawn_ask(distractors=2, masks=7))
+    prompt = found.prompt
+    layers = model.attention(Batch.pack([prompt.ids]), [[prompt.row]])
+    masks = [place for place, token in enumerate(prompt.ids) if token == model.mask_id and place != prompt.row]
+    assert len(masks) == 7
+    expected = [float(weights[0].mean(0)[masks].sum()) for weights in layers]
+    assert found.attention["masks"] == pytest.approx(expected, abs=1e-4)
+    for shares in zip(*found.attention.values(), strict=True):
+        assert sum(shares) == pytest.approx(1, abs=1e-3)
+    assert len(prompt.ids) > NEAR and min(found.attention["far"]) > 0
+
+
+def test_typed_text_is_asked_as_it_is(model):
+    found = probe(model, Ask("The sky is blue.", "The sky is", masks=3))
+    ids = tuple(model.tokenizer("The sky is blue.\n\nThe sky is")["input_ids"])
+    assert found.prompt.ids == (*ids, *[model.mask_id] * 4) and found.prompt.row == len(ids)
+    assert found.shown["answer"] == "" and found.prompt.answer_id == found.answer.token
+
+
+def test_an_autoregressive_model_reads_the_text_alone():
+    found = probe(mw.open("tiny-qwen"), drawn_ask(masks=50))
+    assert found.prompt.masks == 0 and found.prompt.row == len(found.prompt.ids)
+    assert found.attention["masks"] == [0.0] * len(found.attention["masks"])
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"question": " "}, "question is empty"),
+        ({"masks": 201}, "masks: 201"),
+        ({"masks": "many"}, "masks: 'many'"),
+        ({"masks": None}, "masks: None"),
+        ({"masks": 3.5}, "masks: 3.5"),
+        ({"distractors": -1}, "distracting examples: -1"),
+        ({"place": float("nan")}, "place of the block"),
+        ({"context": "x" * 20_001}, "20,001 characters"),
+        ({"context": "\ud800"}, "context is not text"),
+        ({"question": None}, "question is not text"),
+        ({"task": "no-such"}, "no task 'no-such'"),
+        ({"point": 100}, "question: 100"),
+        ({"relevant": 17}, "relevant examples: 17"),
+        ({"context": "word " * 3000}, "context length"),
+    ],
+)
+def test_wrong_input_is_one_line_that_names_it(model, change, said):
+    with pytest.raises(UserError, match=said):
+        probe(model, dataclasses.replace(drawn_ask(), **change))
