@@ -57,7 +57,7 @@ $(READY): pyproject.toml
 	$(PIP) -e '.[dev,lm-eval]' $(PINS)
 	touch $(READY)
 
-# What builds the site: not part of setup, which the README's two commands wait for.
+# What builds the site, and the studio: not part of setup, which the README's two commands wait for.
 $(VENV)/.docs: $(READY)
-	$(PIP) -e '.[docs]' $(PINS)
+	$(PIP) -e '.[docs,studio]' $(PINS)
 	touch $@

@@ -1,5 +1,7 @@
 """A trace is the decoding itself, frame by frame."""
 
+import itertools
+
 import pytest
 import torch
 
@@ -53,7 +55,7 @@ def test_a_canvas_shows_so_many_places_at_first(model, canvas, window, cache, se
 def test_a_token_that_is_masked_again_loses_its_step(model):
     options = DecodingOptions(max_new_tokens=10, steps=30, rule="remdm", parameters={"eta": 0.3})
     frames = trace(model, PROMPT, options).frames
-    pairs = [(one, two) for before, after in zip(frames, frames[1:], strict=False)
+    pairs = [(one, two) for before, after in itertools.pairwise(frames)
              for one, two in zip(before, after, strict=True)]  # fmt: skip
     assert any(one.step and not two.step for one, two in pairs)
 

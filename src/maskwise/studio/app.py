@@ -10,6 +10,7 @@ import gradio as gr
 from maskwise.decoding.options import CACHES, DecodingOptions
 from maskwise.decoding.strategies import STRATEGIES, parse_parameters, strategy_named_by
 from maskwise.errors import UserError
+from maskwise.models.locations import planted_in
 from maskwise.studio import probing, tracing
 from maskwise.studio.folders import found_runs, page_of
 from maskwise.studio.shelf import Shelf, label_of
@@ -19,6 +20,8 @@ from maskwise.studio.views import Side, page_view, probed_view, problem_view, tr
 NONE = "none"
 CANVAS_CHOICES = ("full", "growing", "window")
 SECONDS_PER_FRAME = 0.5
+# The embedded models were trained on such lines: few strategies write them well in few passes.
+PROMPT = "Options: (A) bed, (B) mosquito, (C) bathtub\nAnswer:[B].\n\nOptions:"
 # Jobs that run a model, or draw, wait for each other: one at a time whoever asks.
 MODEL_JOB: dict[str, Any] = {"concurrency_limit": 1, "concurrency_id": "model"}
 DRAWING_JOB: dict[str, Any] = {"concurrency_limit": 1, "concurrency_id": "drawing"}
@@ -28,7 +31,7 @@ CHEAP: dict[str, Any] = {"concurrency_limit": 8, "concurrency_id": "cheap", "sho
 
 def build_app(shelf: Shelf, root: Path) -> gr.Blocks:
     with gr.Blocks(analytics_enabled=False, title="maskwise studio", fill_width=True) as app:
-        gr.HTML("<h1>maskwise studio</h1>")
+        gr.HTML("<h1 class="studio">maskwise studio</h1>", apply_default_css=False)
         with gr.Tab("Probe"):
             _probe_tab(app, shelf)
         with gr.Tab("Decode"):
@@ -45,24 +48,24 @@ def _probe_tab(app: gr.Blocks, shelf: Shelf) -> None:
     with gr.Row():
         with gr.Column(scale=1, min_width=300):
             model, beside = _model(shelf, "Model"), _model(shelf, "Beside it", none=True)
-            task = gr.Dropdown(probing.TASK_NAMES, value="animal-largest", label="Draw from the task")
-            point = _slider("Question of the task", 0, probing.MOST_POINTS - 1, 0)
-            relevant = _slider("Relevant examples", 0, probing.MOST_RELEVANT, 1)
-            distractors = _slider("Distracting examples", 0, probing.MOST_DISTRACTORS, 10)
-            place = _slider("Place of the relevant block: % of the distracting examples before it", 0, 100, 100)
             masks = _slider("Masks after the answer's own", 0, probing.MOST_MASKS, 0, elem_id="masks")
-        with gr.Column(scale=2, min_width=300):
+            place = _slider("Place of the relevant block: % of the distracting examples before it", 0, 100, 100)
+            distractors = _slider("Distracting examples", 0, probing.MOST_DISTRACTORS, 10)
+            relevant = _slider("Relevant examples", 0, probing.MOST_RELEVANT, 1)
+            task = gr.Dropdown(probing.TASK_NAMES, value="animal-largest", label="Draw from the task")
+            point = _slider("Question of the task", 0, probing.MOST_POINTS - 1, 4)
             context = _text("Relevant block: the examples drawn, or your own context", 4, elem_id="context")
-            question = _text("Question, up to the place of the answer", 2, elem_id="question")
+            question = _text("Question, up to the place of the answer", 3, elem_id="question")
             answer = _text("Right answer (may be left out)", 1, elem_id="answer")
-            result = gr.HTML(elem_id="probed")
+        with gr.Column(scale=2, min_width=300):
+            result = _html("probed")
     asked = [model, beside, context, question, answer, task, point, relevant, distractors, place, masks]
     drawn = {"fn": _draw, "inputs": [task, point, relevant], "outputs": [context, question, answer, result], **CHEAP}
     then = {"fn": partial(_ask, shelf), "inputs": asked, "outputs": result, "show_progress": "hidden", **MODEL_JOB}
-    gr.on([task.input, point.input, relevant.input, app.load], trigger_mode="always_last", **drawn).then(
-        **then, api_visibility="private"
-    )
-    changes = [one.input for one in (model, beside, context, question, answer, distractors, place, masks)]
+    gr.on([task.input, point.input, relevant.input, app.load], trigger_mode="always_last", **drawn)
+    # `change` of the texts, whoever wrote them: `input` misses what is pasted.
+    changes = [one.change for one in (context, question, answer)]
+    changes += [one.input for one in (model, beside, distractors, place, masks)]
     gr.on(changes, trigger_mode="always_last", api_name="probe", **then)
 
 
@@ -102,17 +105,20 @@ def _attributed(side: Side, model: Any) -> probing.Probed:
 def _decode_tab(shelf: Shelf) -> None:
     with gr.Row():
         model = _model(shelf, "Model")
-        prompt = _text("Prompt", 2, value="Once upon a time", elem_id="prompt")
+        prompt = _text("Prompt", 4, value=PROMPT, elem_id="prompt")
         new = gr.Slider(8, tracing.MOST_NEW, value=32, step=8, label="New tokens")
     with gr.Row():
         first = _strategy("First", "low-confidence", "")
-        second = _strategy("Second", "threshold", "tau=0.3")
+        second = _strategy("Second", "threshold", "tau=0.2")
     with gr.Row():
         start = gr.Button("Decode", variant="primary")
         play, pause = gr.Button("Play"), gr.Button("Pause")
     step = gr.Slider(0, 1, value=0, step=1, label="Forward passes", elem_id="step")
     with gr.Row():
-        left, right = gr.HTML(elem_id="left"), gr.HTML(elem_id="right")
+        with gr.Column(min_width=300):
+            left = _html("left")
+        with gr.Column(min_width=300):
+            right = _html("right")
     traces, timer = gr.State(None), gr.Timer(SECONDS_PER_FRAME, active=False)
     shown = {"inputs": [traces, step], "outputs": [left, right]}
     gr.on(
@@ -128,16 +134,16 @@ def _decode_tab(shelf: Shelf) -> None:
 def _strategy(title: str, rule: str, parameters: str) -> list[gr.components.Component]:
     with gr.Column(min_width=300), gr.Accordion(title, open=True):
         with gr.Row():
-            chosen = gr.Dropdown([(f"{one.name}: {one.title}", one.name) for one in STRATEGIES], value=rule,
-                                 label="Unmasking strategy", min_width=200)  # fmt: skip
-            settings = gr.Textbox(parameters, label="Its parameters, as tau=0.8", max_length=200, min_width=120)
+            chosen = gr.Dropdown([one.name for one in STRATEGIES], value=rule, label="Unmasking strategy", scale=3)
+            settings = gr.Textbox(parameters, label="Its parameters", placeholder="tau=0.8", max_length=200, scale=2,
+                                  min_width=120)  # fmt: skip
         with gr.Row():
-            steps = gr.Slider(0, tracing.MOST_STEPS, value=0, step=1, label="Steps (0: one per token)", min_width=120)
-            block = gr.Dropdown([0, 4, 8, 16, 32], value=0, label="Block (0: none)", min_width=120)
+            steps = gr.Slider(0, tracing.MOST_STEPS, value=0, step=1, label="Steps (0: one per token)", scale=3)
+            block = gr.Dropdown([0, 4, 8, 16, 32], value=0, label="Block (0: none)", scale=2, min_width=120)
         with gr.Row():
-            canvas = gr.Radio(list(CANVAS_CHOICES), value="full", label="Canvas", min_width=200)
-            window = gr.Slider(0, 64, value=8, step=1, label="Window: masks past the block", min_width=120)
-            cache = gr.Radio(list(CACHES), value="none", label="Cache", min_width=200)
+            canvas = gr.Radio(list(CANVAS_CHOICES), value="full", label="Canvas", scale=3)
+            window = gr.Slider(0, 64, value=8, step=1, label="Window (masks)", scale=2, min_width=120)
+        cache = gr.Radio(list(CACHES), value="none", label="Cache")
     return [chosen, settings, steps, block, canvas, window, cache]
 
 
@@ -206,7 +212,7 @@ def _runs_tab(app: gr.Blocks, root: Path) -> None:
         second = gr.Dropdown([NONE], value=NONE, label="Compared with", elem_id="second-run")
     with gr.Row():
         show, again = gr.Button("Show the page", variant="primary"), gr.Button("Read the list again")
-    page = gr.HTML(elem_id="page")
+    page = _html("page")
     gr.on([app.load, again.click], partial(_choices, root), None, [first, second], **CHEAP)
     show.click(partial(_page, root), [first, second], page, trigger_mode="once", api_name="page", **DRAWING_JOB)
 
@@ -227,7 +233,7 @@ def _page(root: Path, first: str, second: str) -> str:
 
 
 def _model(shelf: Shelf, label: str, none: bool = False) -> gr.Dropdown:
-    choices = [(label_of(name), name) for name in shelf.names]
+    choices = [(f"{name} (planted)" if planted_in(name) else name, name) for name in shelf.names]
     return gr.Dropdown([*([(NONE, NONE)] if none else []), *choices], value=NONE if none else shelf.names[0],
                        label=label)  # fmt: skip
 
@@ -240,3 +246,5 @@ def _text(label: str, lines: int, **more: Any) -> gr.Textbox:
     return gr.Textbox(label=label, lines=lines, max_lines=12, max_length=MOST_CHARACTERS, **more)
 
 
+def _html(name: str) -> gr.HTML:
+    return gr.HTML(elem_id=name, apply_default_css=False)

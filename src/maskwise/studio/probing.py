@@ -61,13 +61,15 @@ class Ask:
 class Probed:
     """What a model makes of a question. `shown`: the prompt's tokens and the likeliest answers, as a run samples them.
 
-    attention: for masks, near and far context and the answer's own place the share in each layer.
+    right: the right answer as it was typed; its first token is what is asked, and is `shown["answer"]`. attention:
+    for masks, near and far context and the answer's own place the share in each layer.
     """
 
     prompt: Prompt
     shown: Sampled
     answer: Answer
     attention: dict[str, list[float]]
+    right: str = ""
 
 
 def draw_question(task: str, point: int, relevant: int) -> Drawn:
@@ -106,7 +108,7 @@ def probe(model: Model, asked: Ask) -> Probed:
         "answer": model.tokenizer.decode([prompt.answer_id]) if asked.answer else "",
         "correct": answer.token == prompt.answer_id,
     }  # fmt: skip
-    return Probed(prompt, sampled(model, prompt, record, logits[0].softmax(-1)), answer, attention)
+    return Probed(prompt, sampled(model, prompt, record, logits[0].softmax(-1)), answer, attention, asked.answer)
 
 
 def attributed(model: Model, found: Probed) -> Probed:

@@ -1,4 +1,7 @@
-"""Serving the studio to this machine alone. Imports nothing heavy: a port in use and a missing extra are said at once."""
+"""Serving the studio to this machine alone.
+
+Imports nothing heavy: a port in use and a missing extra are said at once.
+"""
 
 import os
 import socket
@@ -133,7 +136,7 @@ def guarded_app(models: Sequence[str], root: Path, port: int, dtype: str = "auto
     mounted = gr.mount_gradio_app(
         FastAPI(docs_url=None, redoc_url=None, openapi_url=None), app, "/", LOOPBACK, port, [], False, ssr_mode=False,
         show_error=False, mcp_server=False, pwa=False, enable_monitoring=False, max_file_size=1, theme=theme,
-        css=studio_style(),
+        head=f"<style>{studio_style()}</style>",
     )  # fmt: skip
     return Guard(mounted, port)
 
@@ -142,6 +145,7 @@ def serve(held: socket.socket, app: Guard) -> None:
     """Until Ctrl-C."""
     import uvicorn
 
-    config = uvicorn.Config(app, log_level="warning", access_log=False, limit_concurrency=256, timeout_keep_alive=5,
+    # Pages that are open when it ends are cut off; at a lower level uvicorn prints a traceback for each.
+    config = uvicorn.Config(app, log_level="critical", access_log=False, limit_concurrency=256, timeout_keep_alive=5,
                             timeout_graceful_shutdown=1, server_header=False, ws="none")  # fmt: skip
     uvicorn.Server(config).run(sockets=[held])

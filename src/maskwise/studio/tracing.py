@@ -1,4 +1,4 @@
-"""A decoding step by step: what stood on the canvas after each forward pass, who wrote it and how sure the model was."""
+"""A decoding step by step: the canvas after each forward pass, and how sure the model was of what it wrote."""
 
 from dataclasses import dataclass
 

@@ -67,6 +67,7 @@ def _side(side: Side) -> dict:
     return {
         "label": side.label,
         "prompt": shown_prompt(found.shown, side.label),
+        "right": found.right,
         "greedy": found.shown["top"][0][0],
         "sure": likelihood(found.answer.confidence),
         "entropy": number(found.answer.entropy),

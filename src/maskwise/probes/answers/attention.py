@@ -20,8 +20,7 @@ def watch(model: Model, prompts: Sequence[Prompt], near: int) -> list[Answer]:
     """Answers with evidence {group: [share in each layer]}."""
     logits, evidence = logits_and_shares(model, prompts, near)
     return [
-        replace(answer, evidence=shares)
-        for answer, shares in zip(answers_to(prompts, logits), evidence, strict=True)
+        replace(answer, evidence=shares) for answer, shares in zip(answers_to(prompts, logits), evidence, strict=True)
     ]
 
 

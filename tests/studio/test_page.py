@@ -1,0 +1,145 @@
+"""The page in a browser: every tab is used, hostile text is typed, and nothing is asked of other servers."""
+
+import shutil
+from importlib.util import find_spec
+
+import pytest
+from soak.studio import running_studio
+
+from helpers.report_runs import mask_probes, write_run
+
+CHROMIUM = shutil.which("chromium")
+HOSTILE = (
+    "<img src=x onerror='window.hit=1'><script>window.hit=1</script>${window.hit=1}"
+    "{{constructor.constructor('window.hit=1')()}}<iframe srcdoc='<script>parent.hit=1</script>'></iframe>"
+)
+SECONDS = 60_000
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(find_spec("gradio") is None, reason="no Gradio here: pip install maskwise[studio]"),
+    pytest.mark.skipif(
+        find_spec("playwright") is None or CHROMIUM is None,
+        reason="no browser here: pip install playwright, and Debian's package chromium (apt-get install chromium)",
+    ),
+]
+
+
+@pytest.fixture(scope="module")
+def address(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("studio")
+    write_run(folder / "runs" / "before", mask_probes([8, 9, 7, 8], [5, 6, 4, 5])[:2])
+    write_run(folder / "runs" / "after", mask_probes([8, 9, 7, 8], [8, 9, 7, 8])[:2])
+    with running_studio(folder) as (found, _):
+        yield found
+
+
+@pytest.fixture(scope="module")
+def browser():
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        # Without Chromium's own sandbox, which needs rights that containers do not give.
+        opened = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield opened
+        opened.close()
+
+
+@pytest.fixture
+def page(browser, address):
+    """The page as it is opened; afterwards: no error in its console, nothing asked of another server."""
+    opened = browser.new_page(viewport={"width": 1280, "height": 900})
+    opened.set_default_timeout(SECONDS)
+    asked, problems = [], []
+    opened.on("request", lambda request: asked.append(request.url))
+    opened.on("pageerror", lambda problem: problems.append(str(problem)))
+    opened.on("console", lambda said: problems.append(said.text) if said.type == "error" else None)
+    opened.goto(address)
+    opened.wait_for_selector("#probed .layers")
+    yield opened
+    assert [url for url in asked if not url.startswith((address, "data:", "blob:"))] == []
+    assert problems == [] and opened.evaluate("window.hit") is None
+    opened.close()
+
+
+def choose(page, label, option):
+    page.get_by_label(label, exact=True).click()
+    page.get_by_role("option", name=option, exact=True).last.click()
+
+
+def set_slider(page, name, value):
+    box = page.locator(f"#{name} input[type=number]")
+    box.fill(str(value))
+    box.press("Enter")
+
+
+def wait_for_text(page, place, text):
+    page.wait_for_function(
+        "([place, text]) => document.querySelector(place)?.innerText.includes(text)", arg=[place, text]
+    )
+
+
+def test_a_question_is_slid_typed_and_asked_of_a_second_model(page):
+    wait_for_text(page, "#probed", "of the largest")  # the attribution is there
+    set_slider(page, "masks", 150)
+    wait_for_text(page, "#probed", "goes to the 150 masks after it")
+    choose(page, "Beside it", "tiny-llada+distracted (planted)")
+    wait_for_text(page, "#probed", "planted on purpose")
+    page.wait_for_function("document.querySelectorAll('#probed .layers').length == 2")
+    page.locator("#context textarea").fill("The sky is blue.")
+    page.locator("#question textarea").fill("The sky is")
+    page.locator("#answer textarea, #answer input").first.fill(" blue")
+    wait_for_text(page, "#probed", "The right answer blue has a likelihood")
+    page.locator("#question textarea").fill("")
+    wait_for_text(page, "#probed", "the question is empty")
+
+
+def test_a_prompt_is_decoded_by_two_strategies_step_by_step(page):
+    page.get_by_role("tab", name="Decode").click()
+    page.get_by_role("button", name="Decode").click()
+    wait_for_text(page, "#left", "32 of 32 forward passes")
+    assert "5 of 5 forward passes, 32 of 32 tokens" in page.locator("#right").inner_text()
+    set_slider(page, "step", 3)
+    wait_for_text(page, "#left", "3 of 32 forward passes, 3 of 32 tokens")
+    assert page.locator("#left .token.new").count() == 1 and page.locator("#left .mask").count() == 29
+    page.get_by_role("button", name="Play").click()
+    wait_for_text(page, "#left", "6 of 32 forward passes")
+    page.get_by_role("button", name="Pause").click()
+    page.wait_for_timeout(1500)
+    stands = page.locator("#left").inner_text()
+    page.wait_for_timeout(1500)
+    assert page.locator("#left").inner_text() == stands
+    page.get_by_label("growing").first.check()
+    page.get_by_role("button", name="Decode").click()
+    wait_for_text(page, "#left", "canvas growing needs a block")
+
+
+def test_run_folders_are_shown_and_compared(page):
+    page.get_by_role("tab", name="Runs").click()
+    page.get_by_role("button", name="Show the page").click()
+    wait_for_text(page, "#page", "choose a run folder")
+    choose(page, "Run folder in runs", "before")
+    choose(page, "Compared with", "after")
+    page.get_by_role("button", name="Show the page").click()
+    shown = page.frame_locator("#page iframe")
+    shown.get_by_role("heading", name="Measured against").wait_for()
+
+
+def test_hostile_text_stays_text(page):
+    page.locator("#context textarea").fill(HOSTILE)
+    page.locator("#question textarea").fill(HOSTILE)
+    wait_for_text(page, "#probed .prompt", "window.hit=1")
+    page.get_by_role("tab", name="Decode").click()
+    page.locator("#prompt textarea").fill(HOSTILE)
+    page.get_by_role("button", name="Decode").click()
+    wait_for_text(page, "#right .canvas", "<img src=x onerror='window.hit=1'>")
+    assert page.locator("#probed img, #probed script, #right img, #right iframe").count() == 0
+
+
+def test_a_narrow_screen_is_not_scrolled_sideways(page):
+    page.set_viewport_size({"width": 390, "height": 844})
+    choose(page, "Beside it", "tiny-dream")
+    page.wait_for_function("document.querySelectorAll('#probed .layers').length == 2")
+    for tab in ("Probe", "Decode", "Runs"):
+        page.get_by_role("tab", name=tab).click()
+        assert page.evaluate("document.documentElement.scrollWidth") <= 390

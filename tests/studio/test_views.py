@@ -1,0 +1,87 @@
+"""What is shown is escaped, whoever wrote it."""
+
+import dataclasses
+import re
+from html.parser import HTMLParser
+
+import pytest
+
+from maskwise.errors import UserError
+from maskwise.probes.answers.plain import Answer
+from maskwise.studio.probing import Probed
+from maskwise.studio.tracing import Cell, Trace
+from maskwise.studio.views import Side, page_view, probed_view, problem_view, studio_style, trace_view
+from maskwise.tasks.prompts import Prompt
+
+HOSTILE = "<img src=x onerror=alert(1)>\"'><script>alert(1)</script>"
+SHOWN = {
+    "probe": "studio", "task": HOSTILE, "point": 0, "condition": {"masks": 3}, "answer": HOSTILE, "correct": True,
+    "tokens": [HOSTILE, "the", "<|mask|>"], "row": 2, "top": [[HOSTILE, 0.75], ["b", 0.0]], "probability": 0.75,
+    "attribution": [0.5, 1.0, 0.0],
+}  # fmt: skip
+ATTENTION = {"masks": [0.5, 0.25], "near": [0.25, 0.25], "far": [0.25, 0.25], "answer": [0.0, 0.25]}
+FOUND = Probed(Prompt((5, 6, 1), 2, 5, 3), SHOWN, Answer(5, 0.75, 0.5, 0.2877), ATTENTION, HOSTILE)
+TRACE = Trace("", 2, (
+    (Cell("", 0, None, True), Cell("", 0, None, True), Cell("", 0, None, False)),
+    (Cell(HOSTILE, 1, 0.9, True), Cell("", 0, None, True), Cell("", 0, None, False)),
+    (Cell(HOSTILE, 1, 0.9, True), Cell("b", 2, 0.1, True), Cell("c", 2, 0.4, True)),
+))  # fmt: skip
+
+
+class Reader(HTMLParser):
+    def __init__(self, page):
+        super().__init__()
+        self.tags, self.text, self.attributes = [], "", []
+        self.feed(page)
+
+    def handle_starttag(self, tag, attributes):
+        self.tags.append(tag)
+        self.attributes += attributes
+
+    def handle_data(self, data):
+        self.text += data
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        probed_view([Side(HOSTILE, FOUND), Side(HOSTILE, None)]),
+        trace_view(HOSTILE, HOSTILE, TRACE, 2),
+        problem_view(UserError(HOSTILE)),
+        page_view(f"<p>{HOSTILE}</p>"),
+    ],
+)
+def test_hostile_text_stays_text(page):
+    read = Reader(page)
+    assert not {"img", "script"} & set(read.tags) and not [name for name, _ in read.attributes if name.startswith("on")]
+    assert HOSTILE in read.text + "".join(value or "" for _, value in read.attributes)
+
+
+def test_a_report_is_shown_in_a_frame_that_may_do_nothing():
+    assert dict(Reader(page_view("<p>")).attributes)["sandbox"] == ""
+
+
+def test_the_answer_its_likelihood_and_the_attention_to_masks_are_told():
+    told = re.sub(r"\s+", " ", Reader(probed_view([Side("one", FOUND)])).text)
+    assert "with 75.0 %" in told and "0.29 nats" in told and "begins with" not in told
+    assert "37.5 % of the answer's attention goes to the 2 masks after it" in told
+    waiting = dataclasses.replace(FOUND, shown={key: SHOWN[key] for key in SHOWN if key != "attribution"})
+    assert "being computed" in probed_view([Side("one", waiting)]) and "being computed" not in told
+
+
+def test_a_frame_counts_its_passes_and_marks_each_token_with_its_step_and_confidence():
+    first, last = (Reader(trace_view("one", "so", TRACE, step)) for step in (1, 9))
+    assert "1 of 2 forward passes, 1 of 3 tokens, 1.00 per pass" in first.text
+    assert first.text.count("░") == 2 and first.text.count("·") == 2  # one of each in the legend
+    assert "2 of 2 forward passes, 3 of 3 tokens, 1.50 per pass" in last.text
+    assert [value for name, value in last.attributes if name == "title"] == [
+        "step 1, 90.0\u00a0%", "step 2, 10.0\u00a0%", "step 2, 40.0\u00a0%"]  # fmt: skip
+    styles = [value for name, value in last.attributes if name == "style"]
+    assert styles[:2] == ["--age: 0%; --sure: 90%", "--age: 100%; --sure: 10%"]
+
+
+def test_every_class_of_the_views_has_a_style():
+    css = studio_style()
+    for page in (probed_view([Side("one", FOUND)]), trace_view("one", "so", TRACE, 1)):
+        classes = {name for key, value in Reader(page).attributes if key == "class" for name in value.split()}
+        assert {name for name in classes if f".{name}" not in css} <= {"said", "old", "of-1"}
