@@ -31,7 +31,7 @@ CHEAP: dict[str, Any] = {"concurrency_limit": 8, "concurrency_id": "cheap", "sho
 
 def build_app(shelf: Shelf, root: Path) -> gr.Blocks:
     with gr.Blocks(analytics_enabled=False, title="maskwise studio", fill_width=True) as app:
-        gr.HTML("<h1 class="studio">maskwise studio</h1>", apply_default_css=False)
+        gr.HTML('<h1 class="studio">maskwise studio</h1>', apply_default_css=False)
         with gr.Tab("Probe"):
             _probe_tab(app, shelf)
         with gr.Tab("Decode"):
