@@ -65,7 +65,7 @@ def _command_page(name: str, command: Any) -> str:
     parts = [f"# maskwise {name}", command.help, f"```text\nmaskwise {name} {usage}\n```"]
     for kind, found in rows.items():
         if found:
-            parts.append("\n".join([f"| {kind} | | |", "|---|---|---|", *found]))
+            parts.append("\n".join([f"| {kind} | |", "|---|---|", *found]))
     if name == "diagnose":
         parts.append(_probes())
     return "\n\n".join(parts) + "\n"
@@ -76,7 +76,8 @@ def _row(names: str, about: str) -> str:
     from maskwise.cli.renamed import in_words
 
     told, _, more = in_words(about).partition("  [")
-    return f"| `{names.replace('|', '/')}` | {_cell(more.removesuffix(']'))} | {_cell(told)} |"
+    range_of = f" *({_cell(more.removesuffix(']'))})*" if more else ""
+    return f"| `{names.replace('|', '/')}` | {_cell(told)}{range_of} |"
 
 
 def _probes() -> str:
