@@ -200,7 +200,7 @@ def test_a_search_is_a_row_of_the_table_of_runs_and_a_part_of_a_model_card(whole
     assert texts[0] == "tiny-llada" and texts[4:6] == [best["setting"], fast["setting"]]
     assert row[1].order == best["quality"]["mean"] and "maskwise" in texts[-1]
     card = run_card_of(folder)
-    for told in (best["python"], f"| {best['setting']} |", "| seed | 0 |", "| max new tokens | 4 |", "torch version"):
+    for told in (best["python"], f"| {best['setting']}", "| seed | 0 |", "| max new tokens | 4 |", "torch version"):
         assert told in card
     assert str(folder) not in card
 

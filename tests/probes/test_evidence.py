@@ -57,6 +57,8 @@ LITTLE = with_parameters(
     },
     hotpotqa={"shares": SHARES},
     labelled_text={"shares": SHARES, "shots": 2},
+    generation_length={"canvases": (8, 16), "blocks": (8,), "questions": 2},
+    likelihood_masks={"mask_counts": (0, 8), "samples": 2, "questions": 2},
     nelbo={"draws": 3},
 )
 NOT_COHERENCE = tuple(probe.name for probe in PROBES if probe.group != "coherence")

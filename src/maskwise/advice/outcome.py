@@ -92,7 +92,7 @@ def ends_of(interval: Interval, request: Request) -> str:
 
 def _passes(found: Found, place: int) -> str:
     own, reference = found.passes[place], found.passes[0]
-    beside = "" if place == 0 else f" instead of {reference:.3g}"
+    beside = "" if f"{own:.3g}" == f"{reference:.3g}" else f" instead of {reference:.3g}"
     return f"{own:.3g}{beside} forward passes and {found.seconds[place]:.2g} s per question"
 
 

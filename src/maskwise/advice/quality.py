@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from maskwise.advice.questions import Question
 from maskwise.errors import UserError
+from maskwise.tasks.checkable import EXACT, first_match, is_right
 
 if TYPE_CHECKING:
     from maskwise.models.base import Model
@@ -51,11 +52,8 @@ class Quality:
 
     def of_text(self, text: str, answer: str) -> float:
         """Of one generated text; not of a judge."""
-        if self.kind == "exact":
-            return float(text.strip() == answer.strip())
-        if self.kind == "pattern":
-            found = first_match(self.said, text)
-            return float(found is not None and found == first_match(self.said, answer))
+        if self.kind in ("exact", "pattern"):
+            return float(is_right(text, answer, EXACT if self.kind == "exact" else self.said))
         assert self.function is not None
         return as_number(self.function(text, answer), self.said)
 
@@ -102,14 +100,6 @@ def check_quality(quality: Quality, questions: Sequence[Question]) -> None:
     elif quality.kind == "function":
         for question in questions:
             quality.of_text(question.answer or "", question.answer or "")
-
-
-def first_match(pattern: str, text: str) -> str | None:
-    """The first group of the first match, or all of it where the pattern has no group."""
-    found = re.search(pattern, text)
-    if found is None:
-        return None
-    return found[0] if found.re.groups == 0 else found[1]
 
 
 def find_function(name: str) -> Judge:

@@ -1,23 +1,19 @@
 """The questions of a search: a user's file, or the embedded ones, which the embedded models can answer. No torch."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import islice
 from typing import Any
 
 from maskwise.advice.settings import Space
 from maskwise.errors import UserError
 from maskwise.files import Records, read_records
-from maskwise.tasks.episodes import LETTERS, blocked, draw, draw_afresh, example_words, render
-from maskwise.tasks.rules import TASKS
-from maskwise.tasks.words import load_words
+from maskwise.tasks import checkable
+from maskwise.tasks.episodes import LETTERS
 
-RELEVANT, DISTRACTORS, HELD_OUT = 3, 6, 0.5
 PER_TASK = 10
 
 # What goes with the embedded questions: the answer is the letter that the model writes before the closing bracket, and
 # there the text stops. The masks after it are there to distract.
-EMBEDDED_PATTERN = r"^\s*([ABC])\]"
+EMBEDDED_PATTERN = checkable.EMBEDDED_PATTERN
 EMBEDDED_SPACE = Space(
     max_new_tokens=192, blocks=(8, 32), rules=("low-confidence",), steps=(24,), caches=("none", "dual")
 )
@@ -49,15 +45,4 @@ def read_questions(source: Records, answers: bool) -> list[Question]:
 
 def embedded_questions(seed: int = 0, per_task: int = PER_TASK) -> list[Question]:
     """Few-shot questions of the 16 tasks: 3 relevant examples, then 6 distractors, drawn for each question."""
-    words = load_words()
-    shown = example_words(words, HELD_OUT)
-
-    def questions() -> Iterator[Question]:
-        for task in TASKS:
-            episode = draw(task, words, RELEVANT, DISTRACTORS, per_task, seed, HELD_OUT)
-            for point, test in enumerate(islice(episode.tests, per_task)):
-                examples = "".join(map(render, blocked(draw_afresh(episode, shown, point), 0)))
-                before, bracket, letter = f"{test.asked}\n{test.answered}".partition("[")
-                yield Question(examples + before + bracket, letter)
-
-    return list(questions())
+    return [Question(one.asked, one.label) for one in checkable.embedded_questions(seed, per_task)]

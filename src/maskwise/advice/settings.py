@@ -9,6 +9,7 @@ from maskwise.decoding.options import CACHES, CANVASES, DecodingOptions
 from maskwise.decoding.strategies import STRATEGIES, find_strategy, parse_parameters
 from maskwise.errors import UserError
 from maskwise.nearest import did_you_mean
+from maskwise.terminal import counted
 
 DEFAULT = DecodingOptions()
 
@@ -67,7 +68,7 @@ class Setting:
         layout += [f"window {options.window}"] if options.window is not None else []
         parameters = [f"{name} {value:g}" for name, value in (options.parameters or {}).items()]
         pace = [" ".join([options.strategy.name, *parameters])]
-        pace += [] if options.strategy.adaptive else [f"{self.passes} steps"]
+        pace += [] if options.strategy.adaptive else [counted(self.passes, "step")]
         cache = [] if options.cache == "none" else [f"{options.cache} cache"]
         cache += [f"refresh {options.refresh}"] if options.refresh else []
         return ", ".join([*layout, *pace, *cache])

@@ -85,7 +85,7 @@ def diagnose(
     words: Annotated[Path | None, typer.Option(help="Word lists of your own: JSON, {category: [word, ...]}.")] = None,
     text: Annotated[Path | None, typer.Option(help="A text file for the probes that read prose.")] = None,
     data: Annotated[
-        list[str] | None, typer.Option(help="NAME=PATH of a data set for hotpotqa and labelled-text; repeatable.")
+        list[str] | None, typer.Option(help="NAME=PATH of a data set, such as hotpotqa, gsm8k, prompts; repeatable.")
     ] = None,
     batch_tokens: BatchTokens = None,
     exact: Annotated[bool, typer.Option("--exact", help="One prompt at a time: the same records to the byte.")] = False,

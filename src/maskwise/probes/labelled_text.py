@@ -9,7 +9,7 @@ from functools import partial
 from maskwise.probes.labelled import QUICK_SHARES, SHARES, by_share, data_units
 from maskwise.probes.probe import Probe, Setup, Unit, first_condition
 from maskwise.probes.section import Measure, Section
-from maskwise.tasks.datasets import HOTPOTQA, READERS
+from maskwise.tasks.datasets import READERS, has_labels
 
 NAME = "labelled-text"
 
@@ -24,7 +24,7 @@ PROBE = Probe(
     about="classification of texts, by the share of masks (--data)",
     units=units,
     one_pass=True,
-    takes=lambda data_set: data_set != HOTPOTQA,
+    takes=has_labels,
     parameters=SHARES | {"shots": 8},
     quick=QUICK_SHARES | {"shots": 4},
     baseline=first_condition,

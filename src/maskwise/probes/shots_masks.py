@@ -19,7 +19,7 @@ from maskwise.probes.probe import NO_MASK_TOKEN, Asker, Item, Probe, Setup, Unit
 from maskwise.probes.section import Measure, Point, Section, Shown
 from maskwise.records.record import Condition, Key, Record, still_to_ask
 from maskwise.scoring.intervals import correlation
-from maskwise.tasks.datasets import HOTPOTQA, READERS
+from maskwise.tasks.datasets import READERS, has_labels
 from maskwise.tasks.labelled import Labelled
 from maskwise.tasks.points import LABELS, SHAPES, Cloud, arranged, draw_cloud, exercise
 
@@ -171,7 +171,7 @@ PROBE = Probe(
     parameters={"shots": (5, 25), "masks": (1, 200), "clouds": 5},
     quick={"masks": (1, 100), "clouds": 2},
     not_causal=NO_MASK_TOKEN,
-    takes=lambda data_set: data_set != HOTPOTQA,
+    takes=has_labels,
     baseline=first_of_same,
     chance=None,
     extras={CORRELATION: shots_against_masks},

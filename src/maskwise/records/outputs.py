@@ -130,6 +130,8 @@ _RUN = {
     "published": Field(*LIST, "with --paper: what the paper published beside each measured value", False),
     "aup": Field(*OBJECT, "of coherence: area under accuracy against tokens per forward pass", False),
     "mechanism": Field(*OBJECT, "of mechanism: the paths by which masks act", False),
+    "end_flood": Field(*_or_null(OBJECT), "of generation-length: tokens by which answers end sooner", False),
+    "score_movement": Field(*OBJECT, "of likelihood-masks: by masks, the mean and the largest change in nats", False),
     "shots_against_masks": Field(*OBJECT, "of shots-masks: the correlation over tasks", False),
 }
 _TRAINED = {

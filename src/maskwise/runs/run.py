@@ -193,7 +193,7 @@ def diagnose(
         precision: few-shot probes ask as many points as each paired difference needs for +- so many points.
         seed: draws the examples and questions. chat: ask through the chat template.
         words: a JSON file of word lists. text: a text file for the probes that read prose.
-        data: paths of data sets by name, for hotpotqa and labelled-text.
+        data: paths of data sets by name, for hotpotqa, labelled-text, generation-length and likelihood-masks.
         batch_tokens: tokens per batch. exact: one prompt at a time, the same records to the byte.
         dtype, device, adapter, check_weights: as in `mw.open`; of a model given by name.
         command: a command line that asks the same, for the manifest.

@@ -5,6 +5,7 @@
     rotten-tomatoes   rt-polarity.pos and rt-polarity.neg, a sentence a line, Latin-1 (or UTF-8); or hub form
     mrpc              train.tsv and dev.tsv (GLUE), or msr_paraphrase_train.txt and _test.txt; or hub form
     rte, qnli         train.tsv and dev.tsv (GLUE); or hub form
+    gsm8k, prompts    questions whose generated answers are checked (see checkable.py)
     hotpotqa          a file: hotpot_dev_distractor_v1.json or hotpot_train_v1.1.json (see hotpot.py); or hub form
     any other name    a file with a header (.csv, .tsv), .jsonl, a .json list of objects, or .parquet; the text and the
                       label are called text and label, or input and output
@@ -24,6 +25,7 @@ from typing import Any
 
 from maskwise.errors import UserError
 from maskwise.randomness import python_random
+from maskwise.tasks.checkable import CHECKED, EXACT, read_checkable
 from maskwise.tasks.hotpot import SYSTEM, read_hotpotqa
 from maskwise.tasks.labelled import Labelled, lettered, tell_apart
 from maskwise.tasks.tables import SUFFIXES, broken, read_rows, read_text_leniently
@@ -83,6 +85,11 @@ PUBLISHED: dict[str, tuple[tuple[str, ...], tuple[Form, ...]]] = {
 READERS = tuple(PUBLISHED)
 
 
+def has_labels(name: str) -> bool:
+    """Is the data set of this name one of texts and labels?"""
+    return name != HOTPOTQA and name not in CHECKED
+
+
 @dataclass(frozen=True)
 class Dataset:
     """What may be shown as an example, and what is asked. `system` stands before all of it."""
@@ -95,6 +102,13 @@ class Dataset:
     @property
     def labels(self) -> list[str]:
         return sorted({exercise.label for exercise in (*self.shown, *self.tests)})
+
+
+@dataclass(frozen=True)
+class Checkable(Dataset):
+    """Questions whose answers are generated; `check` is what a right one is (checkable.py)."""
+
+    check: str = EXACT
 
 
 def with_distinct_labels(data: Dataset, tokenizer: Any) -> Dataset:
@@ -110,6 +124,9 @@ def read_dataset(name: str, path: str | Path) -> Dataset:
     path = Path(path)
     if not path.exists():
         raise UserError(f"no data at {path}: give the file or folder of {name}")
+    if name in CHECKED:
+        questions, check = read_checkable(name, path)
+        return Checkable(name, (), tuple(questions), check=check)
     if name == HOTPOTQA:
         shown, tests = _halves(read_hotpotqa(path))
     elif name not in PUBLISHED:

@@ -1,0 +1,102 @@
+"""What the probes over checkable questions share: the questions as token ids, and the layouts of a canvas."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import zip_longest
+from typing import Any
+
+from maskwise.models.chat import render_chat
+from maskwise.probes.probe import Asker, Setup
+from maskwise.records.record import Condition
+from maskwise.tasks.checkable import CHECKED, EMBEDDED, EMBEDDED_PATTERN, EXACT, embedded_questions
+from maskwise.tasks.datasets import Checkable
+from maskwise.tasks.labelled import Labelled
+from maskwise.tasks.rules import TASKS
+
+ONE_BLOCK = "one block"
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How a canvas of so many masks is filled. block 0: all of it at once."""
+
+    canvas: int
+    block: int = 0
+    grows: bool = False
+
+    @property
+    def condition(self) -> Condition:
+        named = f"growing by {self.block}" if self.grows else f"blocks of {self.block}" if self.block else ONE_BLOCK
+        return {"layout": named, "canvas": self.canvas}
+
+    @property
+    def shown(self) -> int:
+        """Masks that the model sees at first."""
+        return self.block if self.grows else self.canvas
+
+    def steps(self, tokens_per_step: int) -> int:
+        """The same number in every block, one at least."""
+        block = self.block or self.canvas
+        return self.canvas // block * max(1, block // tokens_per_step)
+
+
+def layouts(own: Mapping[str, Any]) -> list[Layout]:
+    """One block, then blocks, then a growing canvas; a block that does not cut the canvas is left out."""
+    cut = [(canvas, block) for block in own["blocks"] for canvas in own["canvases"]
+           if block < canvas and canvas % block == 0]  # fmt: skip
+    return [
+        *(Layout(canvas) for canvas in own["canvases"]),
+        *(Layout(canvas, block) for canvas, block in cut),
+        *(Layout(canvas, block, grows=True) for canvas, block in cut),
+    ]
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A question's tokens, the right answer's, and its text."""
+
+    ids: tuple[int, ...]
+    answer_ids: tuple[int, ...]
+    answer: str
+
+
+@dataclass(frozen=True)
+class AskedSet:
+    """Questions of one data set; `check` is what a right answer is (tasks/checkable.py)."""
+
+    name: str
+    questions: tuple[Asked, ...]
+    check: str = EXACT
+
+    @property
+    def longest(self) -> int:
+        return max(len(one.ids) for one in self.questions)
+
+    @property
+    def longest_answer(self) -> int:
+        return max(len(one.answer_ids) for one in self.questions)
+
+
+def asked_sets(setup: Setup) -> list[AskedSet]:
+    """The data sets given, at most `questions` of each, else the embedded ones, in turn from every task."""
+    most = min(setup.settings.points, setup.own["questions"])
+    given = [found for name, found in setup.data.items() if name in CHECKED and isinstance(found, Checkable)]
+    sets: list[tuple[str, Sequence[Labelled], str]] = [(one.name, one.tests[:most], one.check) for one in given]
+    sets = sets or [(EMBEDDED, _embedded(setup.settings.seed, most), EMBEDDED_PATTERN)]
+    return [AskedSet(name, tuple(_asked(setup.asker, one) for one in tests), check) for name, tests, check in sets]
+
+
+def _embedded(seed: int, count: int) -> Sequence[Labelled]:
+    per_task = -(-count // len(TASKS))
+    drawn = list(embedded_questions(seed, per_task))
+    by_task = [drawn[first : first + per_task] for first in range(0, len(drawn), per_task)]
+    return [one for turn in zip_longest(*by_task) for one in turn if one is not None][:count]
+
+
+def _asked(asker: Asker, question: Labelled) -> Asked:
+    text, chat = question.asked, asker.chat
+    if chat:
+        text = render_chat(asker.tokenizer, [{"role": "user", "content": text}], add_generation_prompt=True)
+    ids = asker.tokenizer(text, add_special_tokens=not chat)["input_ids"]
+    answer = asker.tokenizer(question.label, add_special_tokens=False)["input_ids"]
+    return Asked(tuple(ids), tuple(answer), question.label)

@@ -1,0 +1,175 @@
+"""generation-length (ours): what the size of the canvas does to generated answers, under several layouts of it.
+
+Checkable questions (tasks/checkable.py: a user's, GSM8K, or embedded ones) are answered by greedy decoding, the most
+confident first, on canvases of several sizes: all masks in one block, in blocks from left to right, and on a canvas
+that grows block by block. The known fault of instruction-tuned models is an early flood of end tokens on long canvases
+(described by Nie et al., arXiv 2502.09992, whose LLaDA-Instruct is decoded in blocks for it): answers end the sooner,
+the more masks there are. Condition: {"layout": "one block", "canvas": 256}; evidence {"length": tokens before the
+first end token, "ended": 0 or 1, "end_share": end tokens of the whole canvas, "end_step": the share of the steps after
+which the first end token was committed, where there is one}.
+"""
+
+from collections.abc import Collection, Iterator, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from maskwise.probes.checked import ONE_BLOCK, AskedSet, Layout, asked_sets, layouts
+from maskwise.probes.evidence import evidence_means
+from maskwise.probes.probe import NO_MASK_TOKEN, Asker, Item, Probe, Setup, Unit, first_of_same, slices
+from maskwise.probes.section import Entry, Measure, Point, Section, Shown
+from maskwise.records.record import Key, Record, still_to_ask
+from maskwise.scoring.intervals import bounded_mean
+from maskwise.tasks.checkable import CHECKED
+from maskwise.tasks.prompts import Prompt
+
+NAME = "generation-length"
+FLOOD = "end_flood"
+DECODING_COST = 4
+MOST_END = 0.5  # of the answers: a canvas on which fewer end is too short for them
+
+
+# What is asked
+
+
+def units(setup: Setup) -> Iterator[Unit]:
+    from maskwise.probes.answers.generation_length import write
+
+    own = setup.own
+    for asked in asked_sets(setup):
+        fitting = [layout for layout in layouts(own) if asked.longest + layout.canvas <= setup.model.window]
+        left_out = sorted({layout.canvas for layout in layouts(own)} - {layout.canvas for layout in fitting})
+        if not fitting:
+            setup.note(f"{NAME} was not run: no canvas fits after the prompts of {asked.name}")
+        elif left_out:
+            sizes = ", ".join(map(str, left_out))
+            setup.note(f"{NAME}: prompts of {asked.longest} tokens leave no room for canvases of {sizes} masks")
+        for layout in fitting:
+            make = partial(question_items, setup.asker, asked, layout)
+            answer = partial(write, layout=layout, asked=asked, tokens_per_step=own["tokens_per_step"])
+            for points in slices(len(asked.questions)):
+                yield Unit(points, 1, make, answer, DECODING_COST)
+
+
+def question_items(
+    asker: Asker, asked: AskedSet, layout: Layout, points: Sequence[int], done: Collection[Key]
+) -> Iterator[Item]:
+    assert asker.mask_id is not None
+    for key, point, condition in still_to_ask(NAME, asked.name, points, [layout.condition], done):
+        one = asked.questions[point]
+        masked = (*one.ids, *[asker.mask_id] * layout.canvas)
+        yield Item(key, condition, Prompt(masked, len(one.ids), one.answer_ids[0], layout.shown), one.answer.strip())
+
+
+# What is measured
+
+
+def measures(entry: Entry, group: Sequence[Record]) -> list[Entry]:
+    """An answer of many tokens, each of its own step, has no one confidence or entropy."""
+    kept = {key: value for key, value in entry.items() if key not in ("confidence", "entropy")}
+    return [kept | evidence_means(group)]
+
+
+def flood(records: Sequence[Record]) -> dict[str, Any] | None:
+    """How many tokens sooner answers end on the longest canvas than on the shortest that holds them, in one block.
+
+    Paired over questions; both lengths are cut at the shorter canvas, so that room alone does not count. None where
+    there are not two such canvases.
+    """
+    lengths = _lengths([record for record in records if record["condition"]["layout"] == ONE_BLOCK])
+    ended = {canvas: np.mean([length < canvas for length in found.values()]) for canvas, found in lengths.items()}
+    short = next((canvas for canvas in sorted(lengths) if ended[canvas] >= MOST_END), min(lengths, default=0))
+    most = max(lengths, default=0)
+    shared = sorted(lengths[short].keys() & lengths[most].keys()) if short != most else []
+    if not shared:
+        return None
+    lost = [float(min(lengths[short][one], short) - min(lengths[most][one], short)) for one in shared]
+    value, low, high = bounded_mean({"": np.array(lost)}, (-short, short))
+    return {"value": value, "low": low, "high": high, "n": len(lost), "short": short, "long": most}
+
+
+def _lengths(records: Sequence[Record]) -> dict[int, dict[tuple[str, int], int]]:
+    """{canvas: {question: tokens before the first end token}}"""
+    found: dict[int, dict[tuple[str, int], int]] = {}
+    for record in records:
+        of_canvas = found.setdefault(int(record["condition"]["canvas"]), {})
+        of_canvas[record["task"], record["point"]] = record["evidence"]["length"]
+    return found
+
+
+# How it is shown
+
+
+def _points(shown: Shown) -> list[Point]:
+    return [Point(str(e["condition"]["layout"]), e["condition"]["canvas"], e) for e in _one_block_first(shown)]
+
+
+def _one_block_first(shown: Shown) -> list[Entry]:
+    return sorted(shown.entries(NAME), key=lambda entry: entry["condition"]["layout"] != ONE_BLOCK)
+
+
+def flood_in_words(shown: Shown) -> list[str]:
+    """Names the fault where it is there, with what the other layouts do about it."""
+    found = shown.summary.get(FLOOD)
+    if found is None:
+        return ["whether end tokens flood long canvases cannot be told: it takes two canvases that hold the answers"]
+    entries = _one_block_first(shown)
+    most = max(entry["condition"]["canvas"] for entry in entries)
+    is_there = found["low"] is not None and found["low"] > 0
+    ends = "" if found["low"] is None else f", 95 % interval {found['low']:.1f} to {found['high']:.1f}"
+    named = "end tokens flood long canvases early" if is_there else "no early flood of end tokens was detected"
+    told = (
+        f"with {found['long']} masks in place of {found['short']} answers end {found['value']:.1f} tokens sooner{ends}"
+    )
+    lines = [f"{named} ({told})"]
+    for entry in entries:
+        if entry["condition"]["canvas"] == most:
+            when = entry.get("end_step")
+            first = "" if when is None else f", the first after {100 * when:.0f} % of the steps"
+            lines.append(
+                f"{entry['condition']['layout']}, {most} masks: {100 * entry['accuracy']:.0f} % right, answers of "
+                f"{entry['length']:.1f} tokens, {100 * entry['end_share']:.0f} % of the canvas end tokens{first}"
+            )
+    return lines
+
+
+PROBE = Probe(
+    name=NAME,
+    group="evidence",
+    about="generated answers on canvases of 64 to 1024 masks (--data gsm8k=, prompts=)",
+    units=units,
+    takes=lambda data_set: data_set in CHECKED,
+    parameters={"canvases": (64, 128, 256, 512, 1024), "blocks": (32,), "tokens_per_step": 8, "questions": 64},
+    quick={"canvases": (16, 64, 128), "blocks": (16,), "questions": 8},
+    not_causal=NO_MASK_TOKEN,
+    baseline=first_of_same,
+    measures=measures,
+    chance=None,
+    extras={FLOOD: flood},
+    columns={"accuracy": "accuracy", "length": "tokens", "ended": "ended", "end_share": "end tokens",
+             "end_step": "first at"},
+    sections=(
+        Section(
+            title="What does the size of the canvas do to its answers?",
+            question="The same questions are answered on canvases of more and more masks: all at once, in blocks, and "
+            "on a canvas that grows. An answer needs no more room than it has tokens. Does the rest change it?",
+            paper="Not in the paper. Instruction-tuned diffusion models are known to write end tokens early on long "
+            "canvases: LLaDA-Instruct is therefore decoded in blocks (arXiv 2502.09992).",
+            how_to_read="Level lines are what one would hope for. Where answers get shorter and wrong as the canvas "
+            "grows, end tokens flood it; blocks or a growing canvas that stay level are the remedy.",
+            x_label="Masks of the canvas",
+            at="{} masks",
+            points=_points,
+            measures=(
+                Measure("accuracy", "Right answers"),
+                Measure("length", "Tokens of the answer", "length_low", "length_high", percent=False, unit="tokens"),
+                Measure("end_share", "End tokens of the canvas", "end_share_low", "end_share_high"),
+            ),
+            caption="Line: mean over questions; band: 95 % interval.",
+            spread=True,
+            says=flood_in_words,
+            masks=lambda shown: "masks: as many as the canvas has, or one block of a growing one",
+        ),
+    ),
+)  # fmt: skip

@@ -1,0 +1,111 @@
+"""likelihood-masks (ours): how much the score of an answer moves with the masks that stand after it.
+
+The right answers of checkable questions (tasks/checkable.py) are scored as lm-eval scores options: the bound on their
+log-likelihood (decoding/likelihood.py), with more and more masks after them. The sets that are masked are the same for
+every number of masks. Condition: {"masks": 64}; the record's nll is in nats per token.
+"""
+
+from collections.abc import Collection, Iterator, Sequence
+from functools import partial
+
+import numpy as np
+
+from maskwise.probes.checked import AskedSet, asked_sets
+from maskwise.probes.probe import NO_MASK_TOKEN, Asker, Item, Probe, Setup, Unit, first_condition, slices, with_nll
+from maskwise.probes.section import Entry, Section, Shown, by_masks, in_nats
+from maskwise.records.record import Condition, Key, Record, still_to_ask
+from maskwise.tasks.checkable import CHECKED
+from maskwise.tasks.prompts import Prompt
+
+NAME = "likelihood-masks"
+MOVED = "score_movement"
+
+
+def units(setup: Setup) -> Iterator[Unit]:
+    from maskwise.probes.answers.likelihood_masks import score_answers
+
+    own = setup.own
+    for asked in asked_sets(setup):
+        room = setup.model.window - asked.longest - asked.longest_answer
+        counts = [count for count in own["mask_counts"] if count <= room]
+        if len(counts) < len(own["mask_counts"]):
+            setup.note(f"{NAME}: {asked.name} leaves room for {max(room, 0)} masks, more were not asked")
+        for count in counts:
+            make = partial(answer_items, setup.asker, asked, count)
+            answer = partial(score_answers, asked=asked, masks=count, samples=own["samples"], seed=setup.settings.seed)
+            for points in slices(len(asked.questions)):
+                yield Unit(points, 1, make, answer, own["samples"])
+
+
+def answer_items(
+    asker: Asker, asked: AskedSet, masks: int, points: Sequence[int], done: Collection[Key]
+) -> Iterator[Item]:
+    assert asker.mask_id is not None
+    conditions: list[Condition] = [{"masks": masks}]
+    for key, point, condition in still_to_ask(NAME, asked.name, points, conditions, done):
+        one = asked.questions[point]
+        ids = (*one.ids, *one.answer_ids, *[asker.mask_id] * masks)
+        yield Item(key, condition, Prompt(ids, len(one.ids), one.answer_ids[0], masks), one.answer.strip())
+
+
+def measures(entry: Entry, group: Sequence[Record]) -> list[Entry]:
+    """Only the likelihood was measured."""
+    kept = {key: value for key, value in entry.items() if key not in ("confidence", "entropy")}
+    return with_nll(kept, group)
+
+
+def movement(records: Sequence[Record]) -> dict[str, dict[str, float]]:
+    """{masks: {"mean", "largest"}}: absolute change of an answer's score from that without masks, nats per token."""
+    by_count: dict[int, dict[tuple[str, int], float]] = {}
+    for record in records:
+        by_count.setdefault(int(record["condition"]["masks"]), {})[record["task"], record["point"]] = record["nll"]
+    fewest = min(by_count)
+    found = {}
+    for count in sorted(by_count.keys() - {fewest}):
+        shared = by_count[count].keys() & by_count[fewest].keys()
+        moved = [abs(by_count[count][one] - by_count[fewest][one]) for one in shared]
+        if moved:
+            found[str(count)] = {"mean": float(np.mean(moved)), "largest": float(max(moved))}
+    return found
+
+
+def _in_words(shown: Shown) -> list[str]:
+    return [
+        f"with {count} masks after it the score of an answer moves by {moved['mean']:.2f} nats per token on average, "
+        f"by {moved['largest']:.2f} at most"
+        for count, moved in shown.summary.get(MOVED, {}).items()
+    ]
+
+
+PROBE = Probe(
+    name=NAME,
+    group="evidence",
+    about="the score of an answer, by the masks after it (--data gsm8k=, prompts=)",
+    units=units,
+    takes=lambda data_set: data_set in CHECKED,
+    parameters={"mask_counts": (0, 16, 64, 256, 1024), "samples": 16, "questions": 64},
+    quick={"mask_counts": (0, 64), "samples": 4, "questions": 8},
+    not_causal=NO_MASK_TOKEN,
+    baseline=first_condition,
+    measures=measures,
+    chance=None,
+    extras={MOVED: movement},
+    columns={"nll": "NLL (nats per token)"},
+    sections=(
+        Section(
+            title="Do masks after an answer change its score?",
+            question="Right answers are scored as options of a multiple-choice task are, with more and more masks "
+            "after them, which carry no information.",
+            paper="Not in the paper in this form; lm-eval scores without masks after an answer.",
+            how_to_read="A level line means that scores do not depend on the room after an answer. A movement as large "
+            "as the differences between options would change which one is chosen.",
+            x_label="Masks after the answer",
+            at="{} masks",
+            points=by_masks(NAME),
+            measures=(in_nats("nll", "NLL (nats per token)"),),
+            caption="Line: mean over answers; band: 95 % interval.",
+            spread=True,
+            says=_in_words,
+        ),
+    ),
+)

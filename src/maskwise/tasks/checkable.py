@@ -1,0 +1,118 @@
+"""Questions whose generated answers can be checked: a user's own file, GSM8K as published, and embedded ones.
+
+    prompts     a .jsonl file, each line with prompt and answer; with a pattern too, the same on every line
+    gsm8k       test.jsonl or train.jsonl as published (Cobbe et al., arXiv 2110.14168), or hub form: question, answer;
+                a folder that holds them is asked its test file
+    embedded    few-shot questions of the 16 tasks: 3 relevant examples, then 6 distractors, drawn for each question
+
+An answer is right if it is the given one, white space at its ends aside; if the pattern finds the same in both; of
+gsm8k, if its last number is the one after `####`.
+"""
+
+import re
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+
+from maskwise.errors import UserError
+from maskwise.tasks.episodes import blocked, draw, draw_afresh, example_words, render
+from maskwise.tasks.labelled import Labelled
+from maskwise.tasks.rules import TASKS
+from maskwise.tasks.tables import broken, read_rows
+from maskwise.tasks.words import load_words
+
+PROMPTS, GSM8K, EMBEDDED = "prompts", "gsm8k", "embedded"
+CHECKED = (PROMPTS, GSM8K)  # names that a user gives with --data
+EXACT, LAST_NUMBER = "exact", "last number"  # what `check` may be beside a pattern
+RELEVANT, DISTRACTORS, HELD_OUT = 3, 6, 0.5
+EMBEDDED_PATTERN = r"^\s*([ABC])\]"  # the letter that is written before the closing bracket
+NUMBER = re.compile(r"-?\d[\d,]*(?:\.\d+)?")
+FINAL = re.compile(r"####\s*(-?[\d,.]*\d)\s*$")
+
+
+def is_right(text: str, answer: str, check: str) -> bool:
+    """Of a generated text; `check` is EXACT, LAST_NUMBER or a pattern."""
+    if check == EXACT:
+        return text.strip() == answer.strip()
+    if check == LAST_NUMBER:
+        numbers = NUMBER.findall(text)
+        return bool(numbers) and _value(numbers[-1]) == _value(answer)
+    found = first_match(check, text)
+    return found is not None and found == first_match(check, answer)
+
+
+def first_match(pattern: str, text: str) -> str | None:
+    """The first group of the first match, or all of it where the pattern has no group."""
+    found = re.search(pattern, text)
+    if found is None:
+        return None
+    return found[0] if found.re.groups == 0 else found[1]
+
+
+def embedded_questions(seed: int, per_task: int) -> Iterator[Labelled]:
+    """Task by task; the answer is a letter and what follows it."""
+    words = load_words()
+    shown = example_words(words, HELD_OUT)
+    for task in TASKS:
+        episode = draw(task, words, RELEVANT, DISTRACTORS, per_task, seed, HELD_OUT)
+        for point, test in enumerate(islice(episode.tests, per_task)):
+            examples = "".join(map(render, blocked(draw_afresh(episode, shown, point), 0)))
+            before, bracket, letter = f"{test.asked}\n{test.answered}".partition("[")
+            yield Labelled(examples + before + bracket, letter)
+
+
+def read_checkable(name: str, path: Path) -> tuple[list[Labelled], str]:
+    """The questions of `prompts` or `gsm8k`, and how their answers are checked."""
+    rows = list(_gsm8k(path) if name == GSM8K else _questions(path))
+    if not rows:
+        raise UserError(f"{path} holds no question: give lines with {'question' if name == GSM8K else 'prompt'} and "
+                        "answer")  # fmt: skip
+    check = LAST_NUMBER if name == GSM8K else rows[0][1]
+    return [labelled for labelled, _ in rows], check
+
+
+def _gsm8k(path: Path) -> Iterator[tuple[Labelled, str]]:
+    for file in _gsm8k_files(path):
+        for number, row in read_rows(file):
+            question, answer = row.get("question"), row.get("answer")
+            final = FINAL.search(answer.strip()) if isinstance(answer, str) else None
+            if not isinstance(question, str) or final is None:
+                raise broken(file, number, "a question, and an answer that ends in #### and a number")
+            yield Labelled(f"Question: {question.strip()}\nAnswer:", f" {final[1].replace(',', '')}"), LAST_NUMBER
+
+
+def _gsm8k_files(path: Path) -> list[Path]:
+    if path.is_file():
+        return [path]
+    for place in (path, path / "main"):
+        found = [*sorted(place.glob("test.jsonl")), *sorted(place.glob("test-*.parquet"))]
+        if found:
+            return found
+    raise UserError(f"{path} has no test.jsonl or test-*.parquet: is it gsm8k as published?")
+
+
+def _questions(file: Path) -> Iterator[tuple[Labelled, str]]:
+    pattern = None
+    for number, row in read_rows(file):
+        prompt, answer, check = row.get("prompt"), row.get("answer"), row.get("pattern", EXACT)
+        if not (isinstance(prompt, str) and prompt and isinstance(answer, str) and answer.strip()):
+            raise broken(file, number, "a prompt and an answer, both text")
+        if pattern is None:
+            pattern = _checked_pattern(file, check)
+        if check != pattern:
+            raise broken(file, number, "the pattern of the lines before it")
+        if pattern != EXACT and first_match(pattern, answer) is None:
+            raise broken(file, number, f"an answer that its pattern matches, not {answer!r}")
+        yield Labelled(prompt, answer), pattern
+
+
+def _checked_pattern(file: Path, pattern: object) -> str:
+    try:
+        re.compile(pattern)  # type: ignore[call-overload]
+    except (re.error, TypeError) as problem:
+        raise UserError(f"{file}: the pattern {pattern!r} does not compile: {problem}") from None
+    return str(pattern)
+
+
+def _value(number: str) -> float:
+    return float(number.replace(",", ""))

@@ -1,0 +1,202 @@
+"""generation-length and likelihood-masks: models with a flood of end tokens planted and without; their questions."""
+
+import json
+from dataclasses import replace
+from itertools import pairwise
+
+import pytest
+import torch
+
+from helpers.known import hand_made, shipped_tokenizer, with_parameters
+from maskwise.decoding.loop import Generation
+from maskwise.errors import UserError
+from maskwise.probes.answers.generation_length import end_evidence
+from maskwise.probes.checked import Layout, layouts
+from maskwise.records.folder import read_run
+from maskwise.report.page import build
+from maskwise.report.readings import read_all
+from maskwise.runs.diagnose import diagnose
+from maskwise.runs.settings import QUICK, chosen_settings
+from maskwise.tasks.checkable import EXACT, LAST_NUMBER, is_right
+from maskwise.tasks.datasets import read_dataset
+
+QUESTIONS = {f"Say {word} twice:": f" {word} and {word} again" for word in ("otter", "zebra", "lemon", "tiger")}
+SMALL = with_parameters(
+    replace(QUICK, probes=("generation-length", "likelihood-masks")),
+    generation_length={"canvases": (16, 32, 64), "blocks": (16,), "tokens_per_step": 4},
+    likelihood_masks={"mask_counts": (0, 64), "samples": 4},
+)
+MANY = 48  # places after the prompt from which on the planted model writes end tokens
+
+
+def writer(floods: bool):
+    """Writes the right answer and end tokens after it; the planted one, surer still, ends after two tokens where the
+    canvas is long."""
+    tokenizer = shipped_tokenizer()
+    known = {
+        tuple(tokenizer(prompt)["input_ids"]): tokenizer(answer, add_special_tokens=False)["input_ids"]
+        for prompt, answer in QUESTIONS.items()
+    }
+
+    def body(net, batch, layout):
+        hidden = torch.zeros(batch.tokens, len(tokenizer))
+        for start, end in pairwise(batch.offsets.tolist()):
+            ids = tuple(batch.ids[start:end].tolist())
+            prompt = next(prompt for prompt in known if ids[: len(prompt)] == prompt)
+            room = len(ids) - len(prompt)
+            tokens = [*known[prompt], *[tokenizer.eos_token_id] * room][:room]
+            for place, token in enumerate(tokens):
+                hidden[start + len(prompt) + place, token] = 40.0
+                if floods and room >= MANY and place >= 2:
+                    hidden[start + len(prompt) + place, tokenizer.eos_token_id] = 50.0
+        return hidden
+
+    return with_config(hand_made(body, name="flooding" if floods else "writer"))
+
+
+def with_config(model):
+    """What decoding asks a network for: its end token, which the tokenizer names here."""
+    model.net.config = type("Config", (), {"eos_token_id": None})()
+    return model
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    file = tmp_path_factory.mktemp("data") / "prompts.jsonl"
+    lines = [json.dumps({"prompt": prompt, "answer": answer}) for prompt, answer in QUESTIONS.items()]
+    file.write_text("\n".join(lines))
+    return {"prompts": read_dataset("prompts", file)}
+
+
+@pytest.fixture(scope="module")
+def runs(data, tmp_path_factory):
+    """{planted: reading}"""
+    home = tmp_path_factory.mktemp("runs")
+    folders = [diagnose(writer(floods), SMALL, home / str(floods), data=data) for floods in (False, True)]
+    return dict(zip((False, True), read_all(folders), strict=True))
+
+
+def by_layout(reading, key):
+    found = {}
+    for entry in reading.entries("generation-length"):
+        found.setdefault(entry["condition"]["layout"], {})[entry["condition"]["canvas"]] = entry[key]
+    return found
+
+
+def test_a_planted_flood_is_named_and_a_growing_canvas_is_seen_to_be_the_remedy(runs):
+    reading = runs[True]
+    found = reading.summary["end_flood"]
+    assert found["low"] > 0 and (found["short"], found["long"], found["n"]) == (16, 64, 4)
+    accuracy, length, share = (by_layout(reading, key) for key in ("accuracy", "length", "end_share"))
+    assert accuracy["one block"] == {16: 1, 32: 1, 64: 0} and length["one block"][64] == 2
+    assert accuracy["blocks of 16"][64] == 0  # it sees all masks too
+    assert accuracy["growing by 16"] == {32: 1, 64: 1}
+    assert share["one block"][64] == pytest.approx(62 / 64)
+    assert "end tokens flood long canvases early" in page_of(reading)
+
+
+def page_of(reading):
+    return build([reading])[0]
+
+
+def test_without_the_flood_none_is_named_and_every_canvas_gives_the_same_answer(runs):
+    reading = runs[False]
+    found = reading.summary["end_flood"]
+    assert found["value"] == 0 and found["low"] < 0 < found["high"]
+    assert {value for sizes in by_layout(reading, "accuracy").values() for value in sizes.values()} == {1.0}
+    assert {value for sizes in by_layout(reading, "length").values() for value in sizes.values()} == {
+        by_layout(reading, "length")["one block"][16]
+    }
+    records = [record for record in reading.run.records if record["probe"] == "generation-length"]
+    assert all(QUESTIONS[prompt].strip() in {r["answer"] for r in records} for prompt in QUESTIONS)
+    assert {record["masks"] for record in records if record["condition"]["layout"] == "growing by 16"} == {16}
+
+
+def test_a_score_moves_with_the_masks_after_it_only_where_they_are_read(runs):
+    for floods, moves in ((False, False), (True, True)):
+        moved = runs[floods].summary["score_movement"]["64"]
+        assert (moved["mean"] > 1) == moves and (moved["largest"] >= moved["mean"])
+        entries = {e["condition"]["masks"]: e["nll"] for e in runs[floods].entries("likelihood-masks")}
+        assert (entries[64] - entries[0] > 1) == moves
+
+
+def test_where_end_tokens_stand_and_when_they_came():
+    made = Generation([5, 9, 7, 9], "", 4, [0, 3, 1, 2], [])
+    assert end_evidence(made, {9}) == {"length": 1, "ended": 1.0, "end_share": 0.5, "end_step": 0.5}
+    assert end_evidence(made, {8}) == {"length": 4, "ended": 0.0, "end_share": 0.0}
+
+
+def test_layouts_cut_the_canvas_and_take_the_same_steps_in_every_block():
+    found = layouts({"canvases": (16, 48, 50), "blocks": (16,)})
+    assert [(one.canvas, one.block, one.grows) for one in found] == [
+        (16, 0, False), (48, 0, False), (50, 0, False), (48, 16, False), (48, 16, True),
+    ]  # fmt: skip
+    assert Layout(48).steps(8) == 6 and Layout(48, 16).steps(8) == 6 and Layout(48, 16).steps(32) == 3
+
+
+def test_canvases_that_do_not_fit_are_noted_and_embedded_questions_are_asked_without_data(tmp_path):
+    tokenizer = shipped_tokenizer()
+
+    def body(net, batch, layout):
+        hidden = torch.zeros(batch.tokens, len(tokenizer))
+        hidden[:, tokenizer.eos_token_id] = 50.0
+        return hidden
+
+    settings = with_parameters(
+        replace(QUICK, probes=("generation-length",), points=2),
+        generation_length={"canvases": (16, 100_000), "blocks": (), "tokens_per_step": 16},
+    )
+    run = read_run(diagnose(with_config(hand_made(body, name="ends")), settings, tmp_path))
+    assert {record["task"] for record in run.records} == {"embedded"} and len(run.records) == 2
+    assert any("leave no room for canvases of 100000 masks" in note for note in run.manifest["notes"])
+
+
+def test_both_probes_are_left_out_of_all_presets_but_full():
+    for preset, asked in (("quick", False), ("default", False), ("paper", False), ("full", True)):
+        probes = chosen_settings(preset).probes
+        assert ("generation-length" in probes) == ("likelihood-masks" in probes) == asked
+
+
+def test_gsm8k_is_read_as_published_and_its_last_number_counts(tmp_path):
+    lines = [
+        {"question": "A crate holds 3 rows of 4 jars. How many jars?", "answer": "3*4 = <<3*4=12>>12 jars.\n#### 12"},
+        {"question": "A mill grinds 1,200 sacks. How many?", "answer": "It is 1200.\n#### 1,200"},
+    ]
+    (tmp_path / "test.jsonl").write_text("\n".join(map(json.dumps, lines)))
+    for path in (tmp_path, tmp_path / "test.jsonl"):
+        data = read_dataset("gsm8k", path)
+        assert [one.label for one in data.tests] == [" 12", " 1200"] and data.check == LAST_NUMBER
+        assert data.tests[0].asked.startswith("Question: A crate") and data.tests[0].asked.endswith("\nAnswer:")
+    assert is_right("3 rows of 4 are 12.", " 12", LAST_NUMBER) and is_right("#### 1,200", " 1200", LAST_NUMBER)
+    assert not is_right("12 of 13", " 12", LAST_NUMBER) and not is_right("none", " 12", LAST_NUMBER)
+    (tmp_path / "test.jsonl").write_text('{"question": "How many?", "answer": "twelve"}\n')
+    with pytest.raises(UserError, match=r"line 1 should hold a question, and an answer that ends in #### and a number"):
+        read_dataset("gsm8k", tmp_path)
+    with pytest.raises(UserError, match="is it gsm8k as published"):
+        read_dataset("gsm8k", tmp_path.parent)
+
+
+@pytest.mark.parametrize(
+    ("lines", "problem"),
+    [
+        ([{"prompt": "x"}], "line 1 should hold a prompt and an answer"),
+        ([{"prompt": "x", "answer": " "}], "line 1 should hold a prompt and an answer"),
+        ([{"prompt": "x", "answer": "y", "pattern": "("}], "does not compile"),
+        ([{"prompt": "x", "answer": "y", "pattern": "z"}], "line 1 should hold an answer that its pattern matches"),
+        (
+            [{"prompt": "x", "answer": "y"}, {"prompt": "x", "answer": "y", "pattern": "y"}],
+            "line 2 should hold the pat",
+        ),
+        ([], "line 1 should hold one JSON object"),
+    ],
+)
+def test_a_file_of_prompts_that_cannot_be_checked_is_refused(tmp_path, lines, problem):
+    file = tmp_path / "own.jsonl"
+    file.write_text("\n".join(map(json.dumps, lines)))
+    with pytest.raises(UserError, match=problem):
+        read_dataset("prompts", file)
+
+
+def test_answers_are_checked_as_said():
+    assert is_right(" otter\n", "otter", EXACT) and not is_right("otters", "otter", EXACT)
+    assert is_right("so: 7", "it is: 7", r": (\d)") and not is_right("so 7", "it is: 7", r": (\d)")
