@@ -129,6 +129,17 @@ def test_fillers_after_two_masks_are_counted_with_them(tmp_path: Path) -> None:
     assert panel.curves[1].x == (2, 100)
 
 
+def test_beside_what_masks_do_to_several_models_a_larger_effect_is_told(tmp_path: Path) -> None:
+    stops = ("filler", {"filler": ".", "fillers": 100}, 1, [0] * 4)
+    healthy, harmed = [*mask_probes(SAME, SAME)[:-1], stops], mask_probes(SAME, [5, 6, 4, 5])[:2]
+    told = found(tmp_path / "larger", (healthy, DIFFUSION), (harmed, PLANTED))
+    assert told.sentence.startswith("100 masks in place of 2 take tiny-llada+distracted (planted) 30.0")
+    assert told.beside.startswith(
+        "Larger than that: with 100 full stops after the closed answer the accuracy of tiny-ll"
+    )
+    assert found(tmp_path / "none", (harmed, DIFFUSION), (harmed, PLANTED)).beside == ""
+
+
 def test_a_model_without_masks_beside_one_with_them_is_not_the_finding(tmp_path: Path) -> None:
     """Whichever comes first: the sentence and the curve name the model that was asked."""
     runs = (position_probes([9] * 4, [6] * 4), AUTOREGRESSIVE), (mask_probes(SAME, [5, 6, 4, 5]), PLANTED)

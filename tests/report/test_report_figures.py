@@ -17,10 +17,7 @@ from maskwise.records.folder import Run
 from maskwise.report.figures import (
     CURVES,
     DASHES,
-    INK,
     MARKERS,
-    PAPER,
-    SOFT,
     VARIABLES,
     Curve,
     Mark,
@@ -131,13 +128,36 @@ def test_every_colour_has_a_light_and_a_dark_value() -> None:
         assert light == colour != dark
 
 
-def test_words_in_a_curves_colour_can_be_read() -> None:
-    def light(colour: str) -> float:
-        parts = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
-        linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
-        return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+def luminance(colour: str) -> float:
+    """Relative luminance, of WCAG 2."""
+    parts = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+    linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
 
-    assert all((light(PAPER) + 0.05) / (light(colour) + 0.05) >= 4.5 for colour in (*CURVES, SOFT, INK))
+
+def contrast(one: str, other: str) -> float:
+    dark, light = sorted((luminance(one), luminance(other)))
+    return (light + 0.05) / (dark + 0.05)
+
+
+def mixed(colour: str, paper: str, share: float) -> str:
+    channels = [(int(colour[i : i + 2], 16), int(paper[i : i + 2], 16)) for i in (1, 3, 5)]
+    return "#" + "".join(f"{round(share * over + (1 - share) * under):02x}" for over, under in channels)
+
+
+@pytest.mark.parametrize("mode", ["light", "dark"])
+def test_words_can_be_read(mode: str) -> None:
+    """WCAG AA, 4.5 : 1, of text on what lies under it, the colours of attribution at their strongest."""
+    css = resources.files("maskwise.report").joinpath("colours.css").read_text(encoding="utf-8")
+    parts = [dict(re.findall(r"--([\w-]+): (#[0-9a-f]{6})", part)) for part in css.split("@media")]
+    colours = parts[0] if mode == "light" else parts[0] | parts[1]
+    pairs = [(ink, paper) for ink in ("ink", "soft", "accent") for paper in ("paper", "wash", "card")]
+    pairs += [(name, paper) for name in colours if name.startswith("curve-") for paper in ("paper", "card")]
+    pairs += [("ink", "warn"), ("ink", "grid")]
+    found = {pair: contrast(colours[pair[0]], colours[pair[1]]) for pair in pairs}
+    for curve, share in (("curve-1", 0.5), ("curve-0", 0.28), ("curve-1", 0.28), ("curve-1", 0.07)):
+        found[curve, str(share)] = contrast(colours["ink"], mixed(colours[curve], colours["card"], share))
+    assert {pair: round(ratio, 2) for pair, ratio in found.items() if ratio < 4.5} == {}
 
 
 def test_curves_differ_in_more_than_colour() -> None:

@@ -10,8 +10,10 @@ import pytest
 from helpers.page_reader import Reader, read
 from helpers.report_runs import AUTOREGRESSIVE, DIFFUSION, GUESSING, KNOWN, Asked, position_probes, write_run
 from maskwise.errors import UserError
+from maskwise.probes import mechanism
 from maskwise.report.page import write_page
 from maskwise.report.readings import read_all
+from maskwise.report.sentences import first_finding
 
 HOSTILE = "<script>alert('x')</script>&\"quoted\" $\\frac{ {{ 7*7 }} [red]\x07\n日本"
 
@@ -102,10 +104,18 @@ def test_headings_are_findings_and_questions_stand_below_them(tmp_path: Path) ->
     assert "&lt;a&gt;: accuracy falls by 30.0" in write_report(runs, tmp_path / "two").read_text(encoding="utf-8")
 
 
-def test_a_section_without_a_baseline_keeps_its_question_as_heading(tmp_path: Path) -> None:
+def test_a_section_without_a_baseline_is_headed_by_what_it_shows_first(tmp_path: Path) -> None:
     page = write_report([write_run(tmp_path / "run", [*only("mask-count"), ("new-probe", {"x": 1}, 1, [5])])],
                         tmp_path / "page").read_text(encoding="utf-8")  # fmt: skip
-    assert ">New probe</h2>" in page
+    assert re.search(r">Accuracy: 50.0\s%[^<]*</h2>\s*<p class=\"question\"><strong>New probe</strong>", page)
+
+
+def test_a_heading_has_as_many_clauses_as_it_has_room_for() -> None:
+    (section,) = mechanism.PROBE.sections[:1]
+    assert section.says is not None
+    assert first_finding(section, ["a, b; c", "d"]) == "A, b; c"
+    assert first_finding(section, [f"a, {'b' * 130}, c"]) == "A"
+    assert first_finding(section, ["not run"]) == first_finding(section, []) == ""
 
 
 def test_figures_have_words_for_those_who_do_not_see_them(known: Path) -> None:

@@ -89,7 +89,7 @@ def _excluded(summary: dict[str, Any]) -> str:
 def _in_words(shown: Shown) -> list[str]:
     if NAME not in shown.summary:
         return ["not run"]
-    lines = [f"Excluded by the rule that {RULE}: {_excluded(shown.summary)}"]
+    lines = [f"Excluded: {_excluded(shown.summary)}", f"The rule: {RULE}"]
     return lines + [
         f"{name}: {over_all} over all tasks, {kept} over those kept" for name, over_all, kept in _rows(shown.summary)
     ]

@@ -56,7 +56,7 @@ class Number:
 
 @dataclass(frozen=True)
 class Finding:
-    """`beside`: of how many changes the sentence tells one. `caption` is that of the chart."""
+    """`beside`: of how many changes the sentence tells one, or a larger one. `caption` is that of the chart."""
 
     sentence: str
     panel: Panel | None
@@ -77,7 +77,7 @@ def finding(readings: Sequence[Reading], compared: bool = False) -> Finding:
         labelled = [(reading.label, curve) for reading, curve in told]
         verdicts = [verdict(told[0][0], reading) for reading, _ in told[1:]] if compared else []
         sentence = " ".join(filter(None, verdicts)) or about_masks(labelled)
-        return Finding(sentence, panel, MODELS_CAPTION, _of_models(told))
+        return Finding(sentence, panel, MODELS_CAPTION, _of_models(told), _larger_than_masks(readings))
     each = [(reading.label, by_size(effects_of(reading))[:1]) for reading in readings]
     return Finding(" ".join(_sentence(label, effect) for label, first in each for effect in first), None)
 
@@ -119,6 +119,19 @@ def _of_how_many(effects: Sequence[Effect]) -> str:
         f"The largest by the end of its interval nearest to zero, of {len(effects)} changes from a baseline, one "
         "for each section below. Each interval is for its change alone."
     )
+
+
+def _larger_than_masks(readings: Sequence[Reading]) -> str:
+    """The largest effect of several runs, where it is none of masks: the first sentence is about those."""
+    each = [(effect, reading.label) for reading in readings for effect in effects_of(reading)]
+    if not each:
+        return ""
+    first = by_size([effect for effect, _ in each])[0]
+    label = next(label for effect, label in each if effect is first)
+    if first.probe == MASK_COUNT or not first.detected:
+        return ""
+    sentence = _sentence(label, first)
+    return f"Larger than that: {sentence[0].lower()}{sentence[1:]}"
 
 
 def about_masks(told: Sequence[tuple[str, Sequence[Change]]]) -> str:

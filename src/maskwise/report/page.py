@@ -22,7 +22,7 @@ from maskwise.report.panels import in_order, panels
 from maskwise.report.published import PUBLISHED_HEAD, published_rows, setting_in_words
 from maskwise.report.readings import Reading, differing_settings, records_as_strangers_wrote_them
 from maskwise.report.sections import sections_for
-from maskwise.report.sentences import opening, what_this_run_shows
+from maskwise.report.sentences import first_finding, opening, what_this_run_shows
 from maskwise.report.templates import render
 from maskwise.report.tiles import Tile, tiles_of
 from maskwise.scoring.numbers import between, nats_between, number, percent, points_between
@@ -179,7 +179,7 @@ def _section_view(
         "id": f"{prefix}-{name}",
         "probe": section.name or probe,
         "title": section.title,
-        "heading": heading_of(probe, section, readings),
+        "heading": heading_of(probe, section, readings) or first_finding(section, shows),
         "question": section.question,
         "paper": section.paper,
         "how_to_read": section.how_to_read,

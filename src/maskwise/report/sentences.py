@@ -1,5 +1,6 @@
 """Plain sentences from numbers. Each says only what its interval allows: nothing about a score that covers zero."""
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -15,6 +16,7 @@ from maskwise.scoring.scores import NO_SKILL, Score, direction
 from maskwise.tasks.episodes import CHANCE
 
 FEW_TASKS = 8
+LONGEST_HEADING = 120  # characters
 UNMEASURED = "Not measured."
 GUESSING = f"guessing gives 33{NBSP}%, so there is no skill to lose"
 
@@ -162,6 +164,20 @@ def what_this_run_shows(section: Section, readings: Sequence[Reading]) -> list[s
 
     own = lines(section.says) if section.says else _line_per_curve(section, readings)
     return own + [line for name in section.claims for line in _verdict(name, section.relevant, readings)]
+
+
+def first_finding(section: Section, shows: Sequence[str]) -> str:
+    """The heading of a section without a change of accuracy: the first line of what it shows, with the measure's name;
+    of a long one the clauses that a heading has room for. Empty where nothing was measured."""
+    if not shows or shows[0].endswith("not run"):
+        return ""
+    line = shows[0] if section.says is not None else f"{section.measures[0].label}: {shows[0]}"
+    first, *more = re.split(r"(?=[,;] )", line)
+    for clause in more:
+        if len(first + clause) > LONGEST_HEADING:
+            break
+        first += clause
+    return f"{first[0].upper()}{first[1:]}"
 
 
 def _verdict(name: str, relevant: int | None, readings: Sequence[Reading]) -> list[str]:
