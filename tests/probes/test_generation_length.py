@@ -12,9 +12,11 @@ from maskwise.decoding.loop import Generation
 from maskwise.errors import UserError
 from maskwise.probes.answers.generation_length import end_evidence
 from maskwise.probes.checked import Layout, layouts
+from maskwise.probes.generation_length import flood_in_words
 from maskwise.records.folder import read_run
 from maskwise.report.page import build
 from maskwise.report.readings import read_all
+from maskwise.report.terminal import print_summary
 from maskwise.runs.diagnose import diagnose
 from maskwise.runs.settings import QUICK, chosen_settings
 from maskwise.tasks.checkable import EXACT, LAST_NUMBER, is_right
@@ -83,7 +85,7 @@ def by_layout(reading, key):
     return found
 
 
-def test_a_planted_flood_is_named_and_a_growing_canvas_is_seen_to_be_the_remedy(runs):
+def test_a_planted_flood_is_named_and_a_growing_canvas_is_seen_to_be_the_remedy(runs, capsys):
     reading = runs[True]
     found = reading.summary["end_flood"]
     assert found["low"] > 0 and (found["short"], found["long"], found["n"]) == (16, 64, 4)
@@ -93,6 +95,8 @@ def test_a_planted_flood_is_named_and_a_growing_canvas_is_seen_to_be_the_remedy(
     assert accuracy["growing by 16"] == {32: 1, 64: 1}
     assert share["one block"][64] == pytest.approx(62 / 64)
     assert "end tokens flood long canvases early" in page_of(reading)
+    print_summary(reading)
+    assert "generation-length: end tokens flood long canvases early" in capsys.readouterr().out
 
 
 def page_of(reading):
@@ -103,6 +107,7 @@ def test_without_the_flood_none_is_named_and_every_canvas_gives_the_same_answer(
     reading = runs[False]
     found = reading.summary["end_flood"]
     assert found["value"] == 0 and found["low"] < 0 < found["high"]
+    assert "no early flood of end tokens was detected" in flood_in_words(reading)[0]
     assert {value for sizes in by_layout(reading, "accuracy").values() for value in sizes.values()} == {1.0}
     assert {value for sizes in by_layout(reading, "length").values() for value in sizes.values()} == {
         by_layout(reading, "length")["one block"][16]

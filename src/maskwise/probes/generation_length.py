@@ -3,8 +3,8 @@
 Checkable questions (tasks/checkable.py: a user's, GSM8K, or embedded ones) are answered by greedy decoding, the most
 confident first, on canvases of several sizes: all masks in one block, in blocks from left to right, and on a canvas
 that grows block by block. The known fault of instruction-tuned models is an early flood of end tokens on long canvases
-(described by Nie et al., arXiv 2502.09992, whose LLaDA-Instruct is decoded in blocks for it): answers end the sooner,
-the more masks there are. Condition: {"layout": "one block", "canvas": 256}; evidence {"length": tokens before the
+(Nie et al., arXiv 2502.09992, give LLaDA-Instruct rules against end tokens, our forbid_end and late_end): answers end
+the sooner, the more masks there are. Condition: {"layout": "one block", "canvas": 256}; evidence {"length": tokens before the
 first end token, "ended": 0 or 1, "end_share": end tokens of the whole canvas, "end_step": the share of the steps after
 which the first end token was committed, where there is one}.
 """
@@ -18,7 +18,7 @@ import numpy as np
 from maskwise.probes.checked import ONE_BLOCK, AskedSet, Layout, asked_sets, layouts
 from maskwise.probes.evidence import evidence_means
 from maskwise.probes.probe import NO_MASK_TOKEN, Asker, Item, Probe, Setup, Unit, first_of_same, slices
-from maskwise.probes.section import Entry, Measure, Point, Section, Shown
+from maskwise.probes.section import Entry, Measure, Point, Section, Shown, TextTable
 from maskwise.records.record import Key, Record, still_to_ask
 from maskwise.scoring.intervals import bounded_mean
 from maskwise.tasks.checkable import CHECKED
@@ -109,20 +109,24 @@ def _one_block_first(shown: Shown) -> list[Entry]:
     return sorted(shown.entries(NAME), key=lambda entry: entry["condition"]["layout"] != ONE_BLOCK)
 
 
+def flood_named(found: dict[str, Any]) -> str:
+    """The fault by its name where the interval is above zero."""
+    is_there = found["low"] is not None and found["low"] > 0
+    return "end tokens flood long canvases early" if is_there else "no early flood of end tokens was detected"
+
+
 def flood_in_words(shown: Shown) -> list[str]:
-    """Names the fault where it is there, with what the other layouts do about it."""
+    """Whether the fault is there, and what each layout does on the longest canvas."""
     found = shown.summary.get(FLOOD)
     if found is None:
-        return ["whether end tokens flood long canvases cannot be told: it takes two canvases that hold the answers"]
+        return ["whether end tokens flood long canvases cannot be told: it takes two sizes of the canvas in one block"]
     entries = _one_block_first(shown)
     most = max(entry["condition"]["canvas"] for entry in entries)
-    is_there = found["low"] is not None and found["low"] > 0
     ends = "" if found["low"] is None else f", 95 % interval {found['low']:.1f} to {found['high']:.1f}"
-    named = "end tokens flood long canvases early" if is_there else "no early flood of end tokens was detected"
-    told = (
-        f"with {found['long']} masks in place of {found['short']} answers end {found['value']:.1f} tokens sooner{ends}"
-    )
-    lines = [f"{named} ({told})"]
+    lines = [
+        f"{flood_named(found)}: with {found['long']} masks in place of {found['short']} answers end "
+        f"{found['value']:.1f} tokens sooner{ends}"
+    ]
     for entry in entries:
         if entry["condition"]["canvas"] == most:
             when = entry.get("end_step")
@@ -132,6 +136,15 @@ def flood_in_words(shown: Shown) -> list[str]:
                 f"{entry['length']:.1f} tokens, {100 * entry['end_share']:.0f} % of the canvas end tokens{first}"
             )
     return lines
+
+
+def _flood_table(summary: dict[str, Any]) -> list[TextTable]:
+    found = summary.get(FLOOD)
+    if found is None:
+        return []
+    ends = "no interval" if found["low"] is None else f"{found['low']:.1f} to {found['high']:.1f}"
+    row = (f"{found['long']} masks in place of {found['short']}", f"{found['value']:.1f}", ends, str(found["n"]))
+    return [TextTable(f"{NAME}: {flood_named(found)}", ("one block", "tokens sooner", "95 % interval", "n"), [row])]
 
 
 PROBE = Probe(
@@ -149,13 +162,14 @@ PROBE = Probe(
     extras={FLOOD: flood},
     columns={"accuracy": "accuracy", "length": "tokens", "ended": "ended", "end_share": "end tokens",
              "end_step": "first at"},
+    tables=_flood_table,
     sections=(
         Section(
             title="What does the size of the canvas do to its answers?",
             question="The same questions are answered on canvases of more and more masks: all at once, in blocks, and "
             "on a canvas that grows. An answer needs no more room than it has tokens. Does the rest change it?",
             paper="Not in the paper. Instruction-tuned diffusion models are known to write end tokens early on long "
-            "canvases: LLaDA-Instruct is therefore decoded in blocks (arXiv 2502.09992).",
+            "canvases: LLaDA-Instruct was given rules against them (arXiv 2502.09992; forbid_end, late_end).",
             how_to_read="Level lines are what one would hope for. Where answers get shorter and wrong as the canvas "
             "grows, end tokens flood it; blocks or a growing canvas that stay level are the remedy.",
             x_label="Masks of the canvas",
