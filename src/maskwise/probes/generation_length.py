@@ -4,9 +4,9 @@ Checkable questions (tasks/checkable.py: a user's, GSM8K, or embedded ones) are 
 confident first, on canvases of several sizes: all masks in one block, in blocks from left to right, and on a canvas
 that grows block by block. The known fault of instruction-tuned models is an early flood of end tokens on long canvases
 (Nie et al., arXiv 2502.09992, give LLaDA-Instruct rules against end tokens, our forbid_end and late_end): answers end
-the sooner, the more masks there are. Condition: {"layout": "one block", "canvas": 256}; evidence {"length": tokens before the
-first end token, "ended": 0 or 1, "end_share": end tokens of the whole canvas, "end_step": the share of the steps after
-which the first end token was committed, where there is one}.
+the sooner, the more masks there are. Condition: {"layout": "one block", "canvas": 256}; evidence {"length": tokens
+before the first end token, "ended": 0 or 1, "end_share": end tokens of the whole canvas, "end_step": the share of the
+steps after which the first end token was committed, where there is one}.
 """
 
 from collections.abc import Collection, Iterator, Sequence
