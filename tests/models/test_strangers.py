@@ -6,6 +6,8 @@ import sys
 import time
 
 import pytest
+import torch
+from transformers import AutoModelForCausalLM, BitsAndBytesConfig, TorchAoConfig
 
 import maskwise as mw
 from helpers.checkpoints import byte_tokenizer, save
@@ -16,6 +18,7 @@ from maskwise.errors import UserError
 from maskwise.models import chat, configuration
 from maskwise.models.catalog import describe_checkpoint
 from maskwise.models.chat import render_chat
+from maskwise.models.locations import ZOO
 from maskwise.models.verify import code_from_elsewhere
 from maskwise.report.page import write_page
 from maskwise.report.readings import read_all
@@ -97,6 +100,34 @@ def test_a_quantised_checkpoint_names_the_package_it_needs(tmp_path, monkeypatch
     edit_config(save(tmp_path), quantization_config={"quant_method": method, "bits": 4})
     with pytest.raises(UserError, match=said):
         mw.open(tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("package, method", [("torchao", "int8"), ("bitsandbytes", "nf4"), ("bitsandbytes", "int8")])
+def test_a_quantised_checkpoint_opens_with_its_package(tmp_path, package, method):
+    """Its logits are the original's within what its bits hold; it is decoded, and it is not exported."""
+    pytest.importorskip(package, reason="not part of the extra dev: docs/how-to/my-model.md says what was run")
+    if package == "torchao":
+        from torchao.quantization import Int8WeightOnlyConfig
+
+        bits = TorchAoConfig(Int8WeightOnlyConfig())
+    else:
+        bits = BitsAndBytesConfig(load_in_4bit=method == "nf4", load_in_8bit=method == "int8",
+                                  bnb_4bit_quant_type="nf4", bnb_4bit_compute_dtype=torch.float32)  # fmt: skip
+    source, folder = ZOO / "tiny-llada", tmp_path / "quantised"
+    whole = mw.open("tiny-llada", device="cpu")
+    AutoModelForCausalLM.from_pretrained(source, quantization_config=bits, device_map={"": "cpu"}).save_pretrained(
+        folder
+    )
+    whole.tokenizer.save_pretrained(folder)
+    opened = mw.open(folder, device="cpu")
+    ids = whole.tokenizer("Once upon a time there was a")["input_ids"]
+    given = [[*ids, whole.mask_id]], [[len(ids)]]
+    ours, theirs = (model.predict(*given)[0].softmax(dim=-1) for model in (opened, whole))
+    assert 0 < (ours - theirs).abs().sum() < (0.5 if method == "nf4" else 0.1)
+    assert len(mw.generate(opened, "Once", 4)[0].ids) == 4
+    with pytest.raises(UserError, match="is quantised"):
+        mw.export(folder, tmp_path / "out", ZOO / "tiny-llada+ma")
 
 
 @pytest.fixture

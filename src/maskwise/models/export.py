@@ -58,6 +58,8 @@ def export(source: str | Path, out: str | Path, adapter: str | Path | None = Non
         raise UserError(f"{source} without an adapter is what it was: name one with --adapter")
     if gguf_in(folder) is not None:
         raise UserError(f"{source} is a GGUF file, which export does not write: convert it first and adapt that")
+    if read_settings(folder).get("quantization_config") is not None:
+        raise UserError(f"{source} is quantised, so nothing can be added to its weights: export with the original")
     out = Path(out)
     refuse_occupied(out)
     if not out.name:
