@@ -203,6 +203,9 @@ def test_a_search_is_a_row_of_the_table_of_runs_and_a_part_of_a_model_card(whole
     for told in (best["python"], f"| {best['setting']}", "| seed | 0 |", "| max new tokens | 4 |", "torch version"):
         assert told in card
     assert str(folder) not in card
+    drawn = CliRunner().invoke(app, ["report", str(folder), "--json"])
+    assert problem_of_output(json.loads(drawn.stdout), OUTPUTS["diagnose (several models), report"]) is None
+    assert json.loads(drawn.stdout)["searches"] == [found] and (folder / "advice.html").exists()
 
 
 @pytest.mark.parametrize(

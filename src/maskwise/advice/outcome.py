@@ -93,7 +93,8 @@ def ends_of(interval: Interval, request: Request) -> str:
 def _passes(found: Found, place: int) -> str:
     own, reference = found.passes[place], found.passes[0]
     beside = "" if f"{own:.3g}" == f"{reference:.3g}" else f" instead of {reference:.3g}"
-    return f"{own:.3g}{beside} forward passes and {found.seconds[place]:.2g} s per question"
+    noun = "pass" if own == 1 and not beside else "passes"
+    return f"{own:.3g}{beside} forward {noun} and {found.seconds[place]:.2g} s per question"
 
 
 def _name(found: Found, place: int) -> str:

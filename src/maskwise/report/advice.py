@@ -136,12 +136,14 @@ def _pick(search: Search, setting: str, letters: Mapping[str, str]) -> dict[str,
     """One setting under all the goals that it meets."""
     rows = [row for row in search.found["advice"] if row["setting"] == setting]
     row = rows[0]
+    gained = search.with_ends(row["to_reference"], signed=True)
+    gain = "" if setting == search.found["reference"] else f", {gained} from the reference"
     return {
         "goals": ", ".join(one["goal"] for one in rows),
         "letter": letters[setting],
         "setting": setting,
-        "numbers": f"quality {search.with_ends(row['quality'])}{' %' if search.is_share else ''}, "
-        f"{row['passes']:.3g} forward passes and {row['seconds']:.2g} s per question",
+        "numbers": f"quality {search.with_ends(row['quality'])}{' %' if search.is_share else ''}{gain}; per question "
+        f"{row['passes']:.3g} forward pass{'' if row['passes'] == 1 else 'es'} and {row['seconds']:.2g} s",
         "code": (
             ("command line", row["command"]),
             ("Python", row["python"]),

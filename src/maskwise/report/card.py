@@ -76,7 +76,7 @@ def card_of_search(search: Search) -> str:
         _table(("setting", f"quality{unit}", f"difference from reference{points}", "forward passes", "seconds"), rows),
         "In brackets: quality with its 95 % interval; differences are paired, and all of them together hold in 95 % of "
         "runs. Passes and seconds are per question.",
-        "Not tried: " + _text("; ".join(found["not_tried"])) + ".",
+        "Not tried: " + _text("; ".join(map(str, found["not_tried"]))) + ".",
         "### Settings of these numbers",
         _table(("setting", "value"), [(name.replace("_", " "), in_words(value)) for name, value in settings.items()]),
     ]  # fmt: skip

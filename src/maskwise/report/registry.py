@@ -126,14 +126,15 @@ def _search_row(search: Search) -> tuple[Cell, ...]:
     identity = search.manifest["identity"]
     asked = [found["quality"], f"{found['questions']['held_back']} questions", f"seed {identity['seed']}",
              identity["model"]["dtype"]]  # fmt: skip
+    named = found["model"] + (" (planted)" if search.manifest.get("planted") else "")
     return (
-        Cell(found["model"], "", found["model"]),
+        Cell(named, "", named),
         Cell(search.number(best["quality"]["mean"]), search.ends(best["quality"]), best["quality"]["mean"]),
         Cell("reference") if is_reference else
         Cell(search.number(gain["mean"], signed=True), search.ends(gain), gain["mean"]),
         Cell(f"{best['passes']:.3g}", f"{best['seconds']:.2g} s", best["passes"]),
         Cell(best["setting"], "", best["setting"]),
-        Cell(fast["setting"], f"{fast['passes']:.3g} passes", fast["setting"]),
+        Cell(fast["setting"], f"passes: {fast['passes']:.3g}", fast["setting"]),
         Cell(", ".join(asked), "", ", ".join(asked)),
         _versions(search.manifest),
     )  # fmt: skip
