@@ -23,8 +23,11 @@ from maskwise.models.gguf import read_gguf
 from maskwise.models.locations import ZOO
 from maskwise.models.opening import open as open_model
 from maskwise.probes.text import load_text
+from maskwise.report.advice import read_search, write_search
+from maskwise.report.card import card_of_search, run_card_of
 from maskwise.report.page import write_page
 from maskwise.report.readings import read_all
+from maskwise.report.registry import run_table, search_table, write_tables
 from maskwise.tasks.datasets import read_dataset
 from maskwise.tasks.words import load_words
 from maskwise.training.documents import read_documents, tokenize_rows
@@ -84,12 +87,17 @@ def readers() -> list[Reader]:
         Reader("words", _words, ("words.json",), lambda folder: load_words(folder / "words.json")),
         *(Reader(f"data {name}", _tables, (name,), _table(name)) for name in TABLES),
         Reader("hotpotqa", _tables, ("hotpot.json",), lambda folder: read_dataset("hotpotqa", folder / "hotpot.json")),
+        Reader("gsm8k", _checked, ("gsm8k.jsonl",), lambda folder: read_dataset("gsm8k", folder / "gsm8k.jsonl")),
+        Reader("checked", _checked, ("own.jsonl",), lambda folder: read_dataset("prompts", folder / "own.jsonl")),
+        Reader("search", _search, ("advice.json", "manifest.json"), _searched),
+        Reader("search page", _search, ("advice.json", "manifest.json"), _search_page, 1),
+        Reader("table of runs", _run, ("records.jsonl", "manifest.json"), _tabled, 4),
         Reader("run", _run, ("records.jsonl", "manifest.json"), lambda folder: read_all([folder]), 8),
         Reader("page", _run, ("records.jsonl", "manifest.json"), _page, 1),
         Reader("tuning run", _tuning, ("settings.json", "checkpoints/checkpoint-2/complete.json"), _tuned),
     ]  # fmt: skip
     # Where a package is not installed its readers end in one line, which says nothing of damage.
-    needs = {"data rows.parquet": "pyarrow", "page": "matplotlib"}
+    needs = {"data rows.parquet": "pyarrow", "page": "matplotlib", "search page": "matplotlib"}
     return [reader for reader in found if find_spec(needs.get(reader.name, "json")) is not None]
 
 
@@ -174,6 +182,36 @@ def _tables(folder: Path) -> None:
     (folder / "hotpot.json").write_text(json.dumps(entries))
 
 
+def _checked(folder: Path) -> None:
+    """Questions whose answers are checked: GSM8K's form, and a user's own."""
+    solved = [{"question": f"What is {n} and 1?", "answer": f"It is {n + 1}.\n#### {n + 1}"} for n in range(9)]
+    own = [PAIR | {"answer": f"it is {n}", "pattern": r"(\d)"} for n in range(9)]
+    for name, lines in (("gsm8k.jsonl", solved), ("own.jsonl", own)):
+        (folder / name).write_text("".join(json.dumps(line) + "\n" for line in lines))
+
+
+def _search(folder: Path) -> None:
+    """What advise leaves: three settings, two of them confirmed, one dropped."""
+    ends = {"mean": 0.5, "low": 0.25, "high": 0.75}
+    row = {"setting": "fixed", "quality": ends, "to_reference": ends, "to_best": ends, "passes": 4.0, "seconds": 0.5,
+           "frontier": True}  # fmt: skip
+    advised = row | {"options": {"max_new_tokens": 4}, "command": "maskwise", "python": "mw", "lm_eval": "--model"}
+    found = {
+        "model": "m", "quality": "exact match", "unit": "share", "sentence": "All equal.", "all_equal": True,
+        "questions": {"searched": 8, "held_back": 24, "embedded": False}, "winner": None, "reference": "fixed",
+        "advice": [advised | {"goal": goal} for goal in ("best", "within 1", "within 3")],
+        "confirmed": [row, row | {"setting": "growing", "frontier": False}],
+        "dropped": [{"setting": "window", "questions": 8, "quality": 0.5, "cost": 4.0, "passes": 4.0, "seconds": 0.5}],
+        "not_tried": ["sampling"], "cost": "little", "passes": 99, "seconds": 1.5, "device": "cpu", "folder": "x",
+    }  # fmt: skip
+    space = {"max_new_tokens": 4, "canvases": ["fixed"], "blocks": [2], "steps": None, "end_ids": []}
+    identity = {"model": {"name": "m", "fingerprint": "f", "dtype": "float32"}, "space": space, "budget": None,
+                "questions": {"count": 32, "hash": "h"}, "cost": "passes", "seed": 0}  # fmt: skip
+    manifest = {"command": "advise", "identity": identity, "planted": None, "versions": {"maskwise": "1"}, "plan": None}
+    (folder / "advice.json").write_text(json.dumps(found))
+    (folder / "manifest.json").write_text(json.dumps(manifest))
+
+
 def _run(folder: Path) -> None:
     """A few records of several probes, with their evidence."""
     conditions = [
@@ -212,6 +250,21 @@ def _tuning(folder: Path) -> None:
 
 
 # Calls
+
+
+def _searched(folder: Path) -> Any:
+    search = read_search(folder)
+    write_tables([search_table([search])], folder / "out")
+    return card_of_search(search)
+
+
+def _search_page(folder: Path) -> Any:
+    return write_search(read_search(folder), folder / "out")
+
+
+def _tabled(folder: Path) -> Any:
+    write_tables([run_table(read_all([folder]))], folder / "out")
+    return run_card_of(folder)
 
 
 def _opened(folder: Path) -> Any:

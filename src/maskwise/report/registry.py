@@ -121,23 +121,25 @@ def search_table(searches: Sequence[Search]) -> RunTable:
 
 def _search_row(search: Search) -> tuple[Cell, ...]:
     found, best, fast = search.found, search.found["advice"][0], search.found["advice"][-1]
-    gain = best["to_reference"]
-    is_reference = best["setting"] == found["reference"]
+    gain, is_reference = best["to_reference"], best["setting"] == found["reference"]
     identity = search.manifest["identity"]
-    asked = [found["quality"], f"{found['questions']['held_back']} questions", f"seed {identity['seed']}",
-             identity["model"]["dtype"]]  # fmt: skip
-    named = found["model"] + (" (planted)" if search.manifest.get("planted") else "")
+    asked = (f"{found['quality']}, {found['questions']['held_back']} questions, seed {identity['seed']}, "
+             f"{identity['model']['dtype']}")  # fmt: skip
     return (
-        Cell(named, "", named),
-        Cell(search.number(best["quality"]["mean"]), search.ends(best["quality"]), best["quality"]["mean"]),
+        _text_cell(f"{found['model']}{' (planted)' if search.manifest.get('planted') else ''}"),
+        Cell(search.number(best["quality"]["mean"]), search.ends(best["quality"]), float(best["quality"]["mean"])),
         Cell("reference") if is_reference else
-        Cell(search.number(gain["mean"], signed=True), search.ends(gain), gain["mean"]),
-        Cell(f"{best['passes']:.3g}", f"{best['seconds']:.2g} s", best["passes"]),
-        Cell(best["setting"], "", best["setting"]),
-        Cell(fast["setting"], f"passes: {fast['passes']:.3g}", fast["setting"]),
-        Cell(", ".join(asked), "", ", ".join(asked)),
+        Cell(search.number(gain["mean"], signed=True), search.ends(gain), float(gain["mean"])),
+        Cell(f"{best['passes']:.3g}", f"{best['seconds']:.2g} s", float(best["passes"])),
+        _text_cell(best["setting"]),
+        _text_cell(fast["setting"], f"passes: {fast['passes']:.3g}"),
+        _text_cell(asked),
         _versions(search.manifest),
     )  # fmt: skip
+
+
+def _text_cell(text: object, below: str = "") -> Cell:
+    return Cell(str(text), below, str(text))
 
 
 def _model(reading: Reading) -> Cell:
