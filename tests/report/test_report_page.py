@@ -101,7 +101,9 @@ def test_headings_are_findings_and_questions_stand_below_them(tmp_path: Path) ->
     ]
     assert "<strong>Do appended masks change the answer?</strong> The same question" in page
     runs = [write_run(tmp_path / name, only("mask-count"), DIFFUSION | {"name": name}) for name in ("<a>", "b")]
-    assert "&lt;a&gt;: accuracy falls by 30.0" in write_report(runs, tmp_path / "two").read_text(encoding="utf-8")
+    two = write_report(runs, tmp_path / "two").read_text(encoding="utf-8")
+    assert "&lt;a&gt;: accuracy falls by 30.0" in two
+    assert '<th scope="row">Mask tax' in two and '<th scope="row">Locality' not in two  # what no model was asked
 
 
 def test_a_section_without_a_baseline_is_headed_by_what_it_shows_first(tmp_path: Path) -> None:

@@ -26,6 +26,7 @@ from maskwise.report.sentences import first_finding, opening, what_this_run_show
 from maskwise.report.templates import render
 from maskwise.report.tiles import Tile, tiles_of
 from maskwise.scoring.numbers import between, nats_between, number, percent, points_between
+from maskwise.scoring.scores import NOT_MEASURED
 from maskwise.terminal import open_console
 
 KINDS = {family.name: family.title for family in FAMILIES}
@@ -98,6 +99,7 @@ def build(readings: Sequence[Reading], changes: Sequence[Row] = ()) -> tuple[str
             {"name": row[0]["name"], "meaning": row[0]["meaning"], "tiles": row}
             for row in zip(*(model["tiles"] for model in models), strict=True)
             if row[0]["name"].lower() not in {change.name.lower() for change in changes}
+            and {tile["interval"] for tile in row} != {NOT_MEASURED}
         ],
         topics=_topics(models),
         changes=[row for row in changes if set(row.values) != {"–"}],
