@@ -1,5 +1,7 @@
 """python -m soak.studio [--clients 20] [--seconds 60]: many people at the studio at once, without an error or growth.
 
+With --probe MODEL instead: the processor time of one probe, the answer and then the attribution.
+
 1. Start `maskwise studio` and connect the clients, each a session of its own; every client asks once, which warms up.
 2. Each asks again and again: three in four probe a question under another number of masks, one decodes.
 3. Nothing may fail, and the server's memory must be flat: at the end at most a tenth more than after a third.
@@ -125,11 +127,34 @@ def soak(clients: int, seconds: float, folder: Path) -> Outcome:
                    [round(gb, 3) for gb in memory])  # fmt: skip
 
 
+def probe_times(name: str) -> Iterator[dict[str, Any]]:
+    """Of a usual prompt, one with 200 masks behind it, and the longest: each asked twice, the second time measured."""
+    from maskwise.models.opening import open as open_model
+    from maskwise.studio.probing import Ask, attributed, draw_question, probe
+
+    model = open_model(name)
+    for relevant, distractors, masks in ((1, 10, 0), (1, 10, 200), (10, 40, 200)):
+        drawn = draw_question("animal-largest", 4, relevant)
+        asked = Ask(drawn.context, drawn.question, drawn.answer, "animal-largest", 4, relevant, distractors, 1.0, masks)
+        attributed(model, probe(model, asked))
+        began = time.process_time()
+        found = probe(model, asked)
+        answered = time.process_time()
+        attributed(model, found)
+        yield {"tokens": len(found.prompt.ids), "masks": masks, "answer_s": round(answered - began, 3),
+               "attribution_s": round(time.process_time() - answered, 3)}  # fmt: skip
+
+
 def main() -> None:
     given = argparse.ArgumentParser(prog="python -m soak.studio", description=(__doc__ or "").splitlines()[0])
     given.add_argument("--clients", type=int, default=20)
     given.add_argument("--seconds", type=float, default=60)
+    given.add_argument("--probe", metavar="MODEL")
     chosen = given.parse_args()
+    if chosen.probe:
+        for line in probe_times(chosen.probe):
+            sys.stdout.write(json.dumps(line) + "\n")
+        return
     with tempfile.TemporaryDirectory() as folder:
         outcome = soak(chosen.clients, chosen.seconds, Path(folder))
     sys.stdout.write(json.dumps(asdict(outcome) | {"flat": outcome.flat}) + "\n")

@@ -10,7 +10,7 @@ from helpers.references import dense_logits
 from maskwise.decoding.options import DecodingOptions
 from maskwise.decoding.prompts import text_ids
 from maskwise.errors import UserError
-from maskwise.studio.tracing import trace
+from maskwise.studio.tracing import decoding_options, trace
 
 PROMPT = "Once upon a time"
 
@@ -72,6 +72,19 @@ def test_a_token_that_is_masked_again_loses_its_step(model):
 def test_wrong_input_is_one_line(model, prompt, options, said):
     with pytest.raises(UserError, match=said):
         trace(model, prompt, DecodingOptions(**options))
+
+
+def test_controls_become_options():
+    plain = DecodingOptions(max_new_tokens=8)
+    assert decoding_options(8, "low-confidence", "", 0, 0, "full", 8, "none") == plain
+    found = decoding_options(8, "klass", "tau=0.5, eps=0.1", 0, 4, "window", 3, "dual")
+    assert found == DecodingOptions(max_new_tokens=8, rule="klass", parameters={"tau": 0.5, "eps": 0.1}, block=4,
+                                    canvas="window", window=3, cache="dual")  # fmt: skip
+    for controls, said in ((("threshold", "tau", 0, 0, "full", 8, "none"), "is not a parameter"),
+                           (("threshold", "", 4, 0, "full", 8, "none"), "leave steps out"),
+                           (("margin", "", 0, 0, "growing", 8, "none"), "needs a block")):  # fmt: skip
+        with pytest.raises(UserError, match=said):
+            decoding_options(8, *controls)
 
 
 def test_an_autoregressive_model_has_no_strategy():

@@ -8,7 +8,7 @@ from typing import Any
 import gradio as gr
 
 from maskwise.decoding.options import CACHES, DecodingOptions
-from maskwise.decoding.strategies import STRATEGIES, parse_parameters, strategy_named_by
+from maskwise.decoding.strategies import STRATEGIES
 from maskwise.errors import UserError
 from maskwise.models.locations import planted_in
 from maskwise.studio import probing, tracing
@@ -147,22 +147,10 @@ def _strategy(title: str, rule: str, parameters: str) -> list[gr.components.Comp
     return [chosen, settings, steps, block, canvas, window, cache]
 
 
-def decoding_options(
-    new: int, rule: str, parameters: str, steps: int, block: int, canvas: str, window: int, cache: str
-) -> DecodingOptions:
-    """Of one column of controls. Adaptive strategies have no number of steps; `full` is `fixed` or `blocks`."""
-    given = parse_parameters(parameters.replace(",", " ").split()) or None
-    return DecodingOptions(
-        max_new_tokens=new, rule=strategy_named_by(given, rule), parameters=given, steps=steps or None,
-        block=block or None, canvas=None if canvas == "full" else canvas, cache=cache,
-        window=window if canvas == "window" else None,
-    )  # fmt: skip
-
-
 def _decode(shelf: Shelf, model: str, prompt: str, new: int, *controls: Any) -> tuple[Any, ...]:
     half = len(controls) // 2
     try:
-        options = [decoding_options(new, *controls[:half]), decoding_options(new, *controls[half:])]
+        options = [tracing.decoding_options(new, *one) for one in (controls[:half], controls[half:])]
         opened = shelf.take(model)
         traces = [(_label(model, one), prompt, tracing.trace(opened, prompt, one)) for one in options]
     except UserError as problem:

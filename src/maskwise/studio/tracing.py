@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from maskwise.decoding.generate import Snapshot, decode
 from maskwise.decoding.options import DecodingOptions
 from maskwise.decoding.prompts import text_ids
+from maskwise.decoding.strategies import parse_parameters, strategy_named_by
 from maskwise.errors import UserError
 from maskwise.models.base import Model
 from maskwise.studio.sizes import check_text, check_whole
@@ -30,6 +31,18 @@ class Trace:
     text: str
     forwards: int
     frames: tuple[tuple[Cell, ...], ...]
+
+
+def decoding_options(
+    new: int, rule: str, parameters: str, steps: int, block: int, canvas: str, window: int, cache: str
+) -> DecodingOptions:
+    """Of one column of controls. Adaptive strategies have no number of steps; `full` is `fixed` or `blocks`."""
+    given = parse_parameters(parameters.replace(",", " ").split()) or None
+    return DecodingOptions(
+        max_new_tokens=new, rule=strategy_named_by(given, rule), parameters=given, steps=steps or None,
+        block=block or None, canvas=None if canvas == "full" else canvas, cache=cache,
+        window=window if canvas == "window" else None,
+    )  # fmt: skip
 
 
 def trace(model: Model, prompt: str, options: DecodingOptions) -> Trace:
