@@ -12,10 +12,10 @@ from maskwise.decoding.loop import Generation
 from maskwise.errors import UserError
 from maskwise.probes.answers.generation_length import end_evidence
 from maskwise.probes.checked import Layout, layouts
-from maskwise.probes.generation_length import flood_in_words
+from maskwise.probes.generation_length import PROBE, flood_in_words
 from maskwise.records.folder import read_run
-from maskwise.report.page import build
 from maskwise.report.readings import read_all
+from maskwise.report.sentences import what_this_run_shows
 from maskwise.report.terminal import print_summary
 from maskwise.runs.diagnose import diagnose
 from maskwise.runs.settings import QUICK, chosen_settings
@@ -94,13 +94,11 @@ def test_a_planted_flood_is_named_and_a_growing_canvas_is_seen_to_be_the_remedy(
     assert accuracy["blocks of 16"][64] == 0  # it sees all masks too
     assert accuracy["growing by 16"] == {32: 1, 64: 1}
     assert share["one block"][64] == pytest.approx(62 / 64)
-    assert "end tokens flood long canvases early" in page_of(reading)
+    shows = what_this_run_shows(PROBE.sections[0], [reading])
+    assert shows[0].startswith("end tokens flood long canvases early: with 64 masks in place of 16")
+    assert any(line.startswith("growing by 16, 64 masks: 100 % right") for line in shows)
     print_summary(reading)
     assert "generation-length: end tokens flood long canvases early" in capsys.readouterr().out
-
-
-def page_of(reading):
-    return build([reading])[0]
 
 
 def test_without_the_flood_none_is_named_and_every_canvas_gives_the_same_answer(runs):
