@@ -6,7 +6,22 @@ from pathlib import Path
 import torch
 from transformers import LlamaConfig, LlamaForCausalLM, Qwen2Config, Qwen2ForCausalLM
 
-from maskwise.models import DreamConfig, DreamModel, LLaDAConfig, LLaDAModelLM, LLaDAMoEConfig, LLaDAMoEModelLM
+from maskwise.models import (
+    DreamConfig,
+    DreamModel,
+    Fast_dLLM_QwenForCausalLM,
+    FastDLLMConfig,
+    LLaDA2Config,
+    LLaDA2MoeModelLM,
+    LLaDAConfig,
+    LLaDAModelLM,
+    LLaDAMoEConfig,
+    LLaDAMoEModelLM,
+    SDARConfig,
+    SDARForCausalLM,
+    SDARMoeConfig,
+    SDARMoeForCausalLM,
+)
 from maskwise.models.base import Model
 from maskwise.models.opening import as_model
 
@@ -42,6 +57,37 @@ def llada_moe_net(seed: int = 0, vocab: int = 64, **more) -> LLaDAMoEModelLM:
     return LLaDAMoEModelLM(LLaDAMoEConfig(**common_settings(vocab, **(settings | more)))).eval()
 
 
+def sdar_net(seed: int = 0, vocab: int = 64, **more) -> SDARForCausalLM:
+    torch.manual_seed(seed)
+    settings = {"mask_token_id": vocab - 1, "head_dim": 8}
+    return SDARForCausalLM(SDARConfig(**common_settings(vocab, **(settings | more)))).eval()
+
+
+def sdar_moe_net(seed: int = 0, vocab: int = 64, **more) -> SDARMoeForCausalLM:
+    torch.manual_seed(seed)
+    settings = {"mask_token_id": vocab - 1, "head_dim": 8, "moe_intermediate_size": 24, "num_experts": 6,
+                "num_experts_per_tok": 2}  # fmt: skip
+    return SDARMoeForCausalLM(SDARMoeConfig(**common_settings(vocab, **(settings | more)))).eval()
+
+
+def fast_dllm_net(seed: int = 0, vocab: int = 64, **more) -> Fast_dLLM_QwenForCausalLM:
+    torch.manual_seed(seed)
+    settings = {"mask_token_id": vocab - 1, "bd_size": 8}
+    return Fast_dLLM_QwenForCausalLM(FastDLLMConfig(**common_settings(vocab, **(settings | more)))).eval()
+
+
+def llada2_net(seed: int = 0, vocab: int = 64, **more) -> LLaDA2MoeModelLM:
+    """Three layers, the first without experts; 8 experts in 4 groups of which 2 are kept; biases that matter."""
+    torch.manual_seed(seed)
+    settings = {"mask_token_id": vocab - 1, "head_dim": 8, "moe_intermediate_size": 24, "num_experts": 8,
+                "num_experts_per_tok": 3, "n_group": 4, "topk_group": 2, "block_size": 8}  # fmt: skip
+    net = LLaDA2MoeModelLM(LLaDA2Config(**common_settings(vocab, layers=3, **(settings | more)))).eval()
+    for name, buffer in net.named_buffers():
+        if name.endswith("expert_bias"):
+            buffer.normal_(std=0.3)
+    return net
+
+
 def qwen_net(seed: int = 0, **more) -> Qwen2ForCausalLM:
     torch.manual_seed(seed)
     return Qwen2ForCausalLM(Qwen2Config(**common_settings(**more))).eval()
@@ -58,6 +104,22 @@ def tiny_llada(seed: int = 0, tokenizer=None, **more) -> Model:
 
 def tiny_dream(seed: int = 0, tokenizer=None, **more) -> Model:
     return as_model(dream_net(seed, **more), tokenizer, "tiny random Dream")
+
+
+def tiny_sdar(seed: int = 0, tokenizer=None, **more) -> Model:
+    return as_model(sdar_net(seed, **more), tokenizer, "tiny random SDAR")
+
+
+def tiny_sdar_moe(seed: int = 0, tokenizer=None, **more) -> Model:
+    return as_model(sdar_moe_net(seed, **more), tokenizer, "tiny random SDAR with experts")
+
+
+def tiny_fast_dllm(seed: int = 0, tokenizer=None, **more) -> Model:
+    return as_model(fast_dllm_net(seed, **more), tokenizer, "tiny random Fast-dLLM v2")
+
+
+def tiny_llada2(seed: int = 0, tokenizer=None, **more) -> Model:
+    return as_model(llada2_net(seed, **more), tokenizer, "tiny random LLaDA2")
 
 
 def tiny_llada_moe(seed: int = 0, tokenizer=None, **more) -> Model:

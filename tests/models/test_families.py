@@ -53,7 +53,7 @@ def test_each_class_of_a_family_is_a_name_of_the_package():
 
 def test_names_and_architectures_are_unique_and_each_masked_family_names_its_paper():
     names = [family.name for family in FAMILIES]
-    assert names == ["llada", "dream", "llada-moe", "ar", "wrapped"]
+    assert names == ["llada", "dream", "llada-moe", "llada2", "sdar", "sdar-moe", "fast-dllm-v2", "ar", "wrapped"]
     architectures = [family.architecture for family in FAMILIES if family.native]
     assert len(set(architectures)) == len(architectures)
     for family in FAMILIES:

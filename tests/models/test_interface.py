@@ -5,7 +5,18 @@ import torch
 from transformers import BertConfig, BertForMaskedLM
 
 import maskwise as mw
-from helpers.tiny import dream_net, llada_net, tiny_ar, tiny_dream, tiny_llada, tiny_llada_moe
+from helpers.tiny import (
+    dream_net,
+    llada_net,
+    tiny_ar,
+    tiny_dream,
+    tiny_fast_dllm,
+    tiny_llada,
+    tiny_llada2,
+    tiny_llada_moe,
+    tiny_sdar,
+    tiny_sdar_moe,
+)
 from maskwise.errors import UserError
 from maskwise.models.batch import Batch
 from maskwise.models.head import float_product
@@ -20,7 +31,8 @@ def tiny_wrapped():
     return mw.wrap(net, mask_id=63, head=net.cls)
 
 
-KINDS = [tiny_llada, tiny_dream, tiny_llada_moe, tiny_ar, tiny_wrapped]
+BLOCKWISE = [tiny_sdar, tiny_sdar_moe, tiny_fast_dllm, tiny_llada2]
+KINDS = [tiny_llada, tiny_dream, tiny_llada_moe, tiny_ar, tiny_wrapped, *BLOCKWISE]
 
 
 def sequences(seed=0, count=7, longest=40):

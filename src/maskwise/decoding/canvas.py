@@ -28,9 +28,17 @@ class Block:
 
 
 def plan(
-    prompts: Sequence[Sequence[int]], mask_id: int, new: int, canvas: str, block: int | None, window: int | None
+    prompts: Sequence[Sequence[int]],
+    mask_id: int,
+    new: int,
+    canvas: str,
+    block: int | None,
+    window: int | None,
+    seen: int | None = None,
 ) -> list[Block]:
-    """The blocks of a decoding, first to last."""
+    """The blocks of a decoding, first to last. seen: the blocks of a model that sees none after a token's own."""
+    if seen is not None:
+        return _plan_within(prompts, mask_id, new, block or seen, seen)
     width = new if canvas == "fixed" or block is None else block
     blocks = []
     for first in range(0, new, width) if new else [0]:
@@ -41,6 +49,26 @@ def plan(
             slots.append([*inside, *range(start, end)])
             past = {"growing": 0, "window": window or 0}.get(canvas, new)
             shown.append(min(end + past, len(prompt) + new))
+        blocks.append(Block(slots, shown))
+    return blocks
+
+
+def _plan_within(prompts: Sequence[Sequence[int]], mask_id: int, new: int, block: int, seen: int) -> list[Block]:
+    """Blocks that end where the model's own end, which are counted from the first token of the canvas.
+
+    `block` divides `seen`. What stands after the model's block cannot be seen and is not shown. A canvas that is full
+    before the others has no slots in their last block.
+    """
+    stages = max(-(-(len(prompt) % block + new) // block) for prompt in prompts)
+    blocks = []
+    for stage in range(max(stages, 1)):
+        slots, shown = [], []
+        for prompt in prompts:
+            inside = [place for place, token in enumerate(prompt) if token == mask_id] if stage == 0 else []
+            first = len(prompt) // block * block + stage * block
+            end = min(first + block, len(prompt) + new)
+            slots.append([*inside, *range(max(first, len(prompt)), end)])
+            shown.append(min(-(-end // seen) * seen, len(prompt) + new))
         blocks.append(Block(slots, shown))
     return blocks
 

@@ -3,12 +3,13 @@
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
 from pathlib import Path
 
 import torch
 
 from maskwise.decoding.autoregressive import continue_causal
-from maskwise.decoding.canvas import plan
+from maskwise.decoding.canvas import Block, plan
 from maskwise.decoding.loop import DecodingLoop, Generation, Snapshot, decoded_text
 from maskwise.decoding.options import OPTION_NAMES, DecodingOptions, SoftMask, describe_options
 from maskwise.decoding.prompts import Prompt, encode_prompts
@@ -145,12 +146,23 @@ def greedy_answers(model: Model, prompts: list[list[int]], length: int, masks: i
     new = length + masks
     options = check_request(model, prompts, DecodingOptions(max_new_tokens=new))
     loop = DecodingLoop(model, options, prompts, make_generator(model, None), None)
-    answer = plan(prompts, loop.mask_id, new, "blocks", length, None)[0]
     with _packed(model):
-        loop.fill(answer, list(range(len(prompts))))
+        for block in _answer_blocks(model, prompts, length, new):
+            loop.fill(block, [s for s, slots in enumerate(block.slots) if slots])
     loop.refuse_spoiled()
     starts = [len(prompt) for prompt in prompts]
     return [canvas[at : at + length] for canvas, at in zip(loop.sheet.canvases(), starts, strict=True)]
+
+
+def _answer_blocks(model: Model, prompts: list[list[int]], length: int, new: int) -> list[Block]:
+    """The first `length` of `new` masks: one block, or the model's own, where it sees none after a token's."""
+    assert model.mask_id is not None
+    if model.block is None:
+        return plan(prompts, model.mask_id, new, "blocks", length, None)[:1]
+    ends = [len(prompt) + length for prompt in prompts]
+    return [replace(block, slots=[[place for place in slots if place < end]
+                                  for slots, end in zip(block.slots, ends, strict=True)])
+            for block in plan(prompts, model.mask_id, new, "blocks", model.block, None, model.block)]  # fmt: skip
 
 
 def _packed(model: Model) -> AbstractContextManager[None]:

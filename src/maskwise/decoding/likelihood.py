@@ -9,11 +9,14 @@ uniform in 1..n and M uniform among the sets of that size. Then
     chain        another quantity: the sum over j of log p(a_j | prompt, a_1..a_j-1, the rest masked), n passes
 
 "exact" is the exact value of what monte-carlo estimates, not the exact likelihood. A one-token answer has one M and one
-forward pass, and all three agree. For an autoregressive model the chain rule is the likelihood, in one pass.
+forward pass, and all three agree. For an autoregressive model the chain rule is the likelihood, in one pass. For a
+block diffusion model, whose tokens see no later block, the log-likelihood is the sum over its blocks, each estimated so
+given those before it.
 """
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from math import comb, isnan
 from typing import Any
 
@@ -45,6 +48,16 @@ class Likelihood:
     forwards: int  # forward passes
     masks: int  # masks after the answer
     greedy: bool | None  # is the answer what greedy decoding gives? known without more passes if one token, or AR
+
+
+@dataclass(frozen=True)
+class _Part:
+    """Some tokens of a request's answer, given all before them."""
+
+    request: int
+    prompt: list[int]
+    answer: list[int]
+    masks: int  # that stand after them
 
 
 @dataclass(frozen=True)
@@ -122,20 +135,36 @@ def log_likelihoods(
     pairs = [encode_pair(model, prompt, answer) for prompt, answer in requests]
     for number, (prompt_ids, answer_ids) in enumerate(pairs):
         _check_pair(model, prompt_ids, answer_ids, masks, f"request {number + 1}")
-    methods = [_method(model, method, len(answer_ids), samples) for _, answer_ids in pairs]
+    parts = [part for number, pair in enumerate(pairs) for part in _parts(number, *pair, masks, model.block)]
+    methods = [_method(model, method, len(part.answer), samples) for part in parts]
     # Laid out one after the other as the passes take them in: all views of all requests would fill the memory.
     layouts = (
-        _lay_out(model, number, prompt_ids, answer_ids, chosen, samples, masks, seed)
-        for number, ((prompt_ids, answer_ids), chosen) in enumerate(zip(pairs, methods, strict=True))
+        _lay_out(model, number, part.prompt, part.answer, chosen, samples, part.masks, seed)
+        for number, (part, chosen) in enumerate(zip(parts, methods, strict=True))
     )
-    found = _read_all(model, layouts, len(pairs), on_pass)
-    for number, (total, _, _) in enumerate(found):
+    found = _read_all(model, layouts, len(parts), on_pass)
+    for part, (total, _, _) in zip(parts, found, strict=True):
         if isnan(total):
-            refuse_nonfinite_rows(model, [*pairs[number][0], *pairs[number][1]], f"request {number + 1}")
-    return [
-        Likelihood(total, len(answer), chosen, views, masks, likeliest if model.causal or len(answer) == 1 else None)
-        for (total, views, likeliest), (_, answer), chosen in zip(found, pairs, methods, strict=True)
-    ]
+            refuse_nonfinite_rows(model, [*part.prompt, *part.answer], f"request {part.request + 1}")
+    likelihoods = []
+    for number, own in groupby(zip(parts, methods, found, strict=True), key=lambda one: one[0].request):
+        _, chosen, read = zip(*own, strict=True)
+        totals, views, likeliest = zip(*read, strict=True)
+        n = len(pairs[number][1])
+        known = likeliest[0] if model.causal or n == 1 else None
+        told = max(chosen, key=METHODS[::-1].index)  # the least exact of the blocks'
+        likelihoods.append(Likelihood(sum(totals), n, told, sum(views), masks, known))
+    return likelihoods
+
+
+def _parts(request: int, prompt: list[int], answer: list[int], masks: int, block: int | None) -> list[_Part]:
+    """The answer as a whole, or the blocks of a model that sees none after a token's own."""
+    ends = [len(answer)]
+    if block is not None:
+        ends = [*range(block - len(prompt) % block, len(answer), block), len(answer)]
+    starts = [0, *ends[:-1]]
+    return [_Part(request, [*prompt, *answer[:start]], answer[start:end], masks if end == len(answer) else 0)
+            for start, end in zip(starts, ends, strict=True)]  # fmt: skip
 
 
 def _method(model: Model, method: str, n: int, samples: int) -> str:

@@ -82,7 +82,8 @@ def _schedule(options: DecodingOptions, masks: list[int], device: torch.device) 
     strategy, parameters = options.strategy, options.all_parameters
     if strategy.adaptive:
         return Schedule(None, [])
-    lengths = [options.steps // options.blocks if options.steps else n for n in masks]
+    # At most one step per mask: where blocks follow the model's own, the first and last may be short.
+    lengths = [min(options.steps // options.blocks, n) if options.steps else n for n in masks]
     longest = max(lengths)
     if strategy.times is not None:
         times = [_padded(strategy.times(steps, parameters), longest + 1) for steps in lengths]
@@ -125,13 +126,14 @@ class DecodingLoop:
         self.step = 0
         self.passes = Passes(model)
         self.kept: tuple[list[int], KeyValues] | None = None
+        self.filled: dict[int, int] = {}  # where the cache of each sequence ceases to hold final keys and values
 
     def run(self) -> list[Generation]:
         options = self.options
         working = list(range(len(self.prompts)))
         for block in plan(self.prompts, self.mask_id, options.max_new_tokens, options.chosen_canvas, options.block,
-                          options.window):  # fmt: skip
-            working = self.fill(block, working)
+                          options.window, self.model.block):  # fmt: skip
+            working = self.fill(block, [s for s in working if block.slots[s]])
             if not working:
                 break
         return self.generations()
@@ -198,10 +200,21 @@ class DecodingLoop:
             batch = replace(batch, ids=None, embeds=self.soft.show(self.model, batch.ids, frame.index))
         return self.model.hidden(batch, cache)
 
-    def store(self, lengths: list[int]) -> KeyValues:
-        """A cache for these lengths: the previous block's where it fits, because a block's first pass fills it anew."""
+    def store(self, lanes: "Lanes", copies: int) -> KeyValues:
+        """A cache for these lanes: the previous block's where it fits, because a block's first pass fills it anew.
+
+        Of a model that sees no later block, what stands before the previous block stays as it is: that pass begins
+        there, and computes the previous block's keys and values once more, from its last commit.
+        """
+        within = self.model.block is not None
+        canvases = self.sheet.lengths if within else lanes.block.shown
+        lengths = [canvases[s] for s in lanes.sequences] * copies
         if self.kept is None or self.kept[0] != lengths:
             self.kept = lengths, self.model.new_cache(lengths)
+            self.filled = {}
+        if within:
+            lanes.changed = self.filled
+            self.filled = {s: self.model.first_computed(lanes.block.slots[s][0]) for s in lanes.sequences}
         return self.kept[1]
 
     def _chance(self, schedule: Schedule, lanes: "Lanes", step: int, grid: Grid) -> Chance:
@@ -304,6 +317,7 @@ class Lanes:
         self.index = torch.arange(len(sequences), device=loop.model.device)  # the active lanes
         self.sequence = torch.tensor(sequences, dtype=torch.int64).to(loop.model.device)  # and their sequences
         self.cache: KeyValues | None = None
+        self.changed: dict[int, int] = {}  # a block's first pass begins there, 0 where nothing is said
         self.frames: dict[str, Frame] = {}
 
     def keep(self, stays: list[bool]) -> Tensor:
@@ -323,8 +337,7 @@ class Lanes:
         else:
             everything = step == 0 or (options.refresh is not None and step % options.refresh == 0)
             if self.cache is None:
-                shown = [self.block.shown[s] for s in self.sequences]
-                self.cache = self.loop.store(shown * (2 if options.guidance else 1))
+                self.cache = self.loop.store(self, 2 if options.guidance else 1)
         kind = "whole" if everything else options.cache
         if kind not in self.frames:
             self.frames[kind] = self._frame(kind)
@@ -344,5 +357,5 @@ class Lanes:
     def _span(self, sequence: int, kind: str) -> tuple[int, int]:
         slots, shown = self.block.slots[sequence], self.block.shown[sequence]
         if kind == "whole":
-            return 0, shown
-        return self.loop.model.first_row(slots[0]), shown if kind == "prefix" else slots[-1] + 1
+            return self.changed.get(sequence, 0), shown
+        return self.loop.model.first_computed(slots[0]), shown if kind == "prefix" else slots[-1] + 1

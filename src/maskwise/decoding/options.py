@@ -153,7 +153,7 @@ class DecodingOptions:
 
     @property
     def blocks(self) -> int:
-        return 1 if self.block is None else self.max_new_tokens // self.block
+        return 1 if self.block is None else -(-self.max_new_tokens // self.block)
 
     @property
     def approximate(self) -> bool:

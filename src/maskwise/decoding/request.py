@@ -44,8 +44,10 @@ def check_request(model: Model, prompts: Sequence[Sequence[int]], options: Decod
     """The options with the model's own end tokens filled in, or a UserError that says why they do not fit."""
     if model.mask_id is None:
         raise UserError(f"{model.name or model.kind} has no mask token: open a masked diffusion model or pass mask_id")
+    if model.block is not None:
+        options = _within_blocks(model.block, options)
     inside = [sum(token == model.mask_id for token in prompt) for prompt in prompts]
-    _check_length(options, masks_inside=bool(inside) and all(inside))
+    _check_length(options, bool(inside) and all(inside), model.block is not None)
     _check_steps(options, inside)
     if options.end_ids is None:
         options = replace(options, end_ids=end_tokens(model))
@@ -54,13 +56,24 @@ def check_request(model: Model, prompts: Sequence[Sequence[int]], options: Decod
     return options
 
 
-def _check_length(options: DecodingOptions, masks_inside: bool) -> None:
+def _within_blocks(seen: int, options: DecodingOptions) -> DecodingOptions:
+    """For a model that sees no block of `seen` tokens after a token's own: decoded block by block."""
+    if options.canvas in ("fixed", "window"):
+        raise UserError(f"the model sees no masks after its block of {seen} tokens: leave canvas {options.canvas} out")
+    if options.block is not None and seen % options.block:
+        raise UserError(
+            f"block {options.block} does not divide the model's blocks of {seen} tokens: choose one that does"
+        )
+    return options if options.block is not None or options.max_new_tokens == 0 else replace(options, block=seen)
+
+
+def _check_length(options: DecodingOptions, masks_inside: bool, any_length: bool) -> None:
     new, block = options.max_new_tokens, options.block
     if new < 0 or (new == 0 and not masks_inside):
         raise UserError(f"max_new_tokens {new} leaves nothing to generate: give 1 or more, or a prompt with masks")
     if block is not None and new == 0:
         raise UserError("without new tokens there is nothing to cut into blocks: leave block out")
-    if block is not None and (block < 1 or new % block):
+    if block is not None and (block < 1 or (new % block and not any_length)):
         raise UserError(f"block {block} does not divide max_new_tokens {new}: choose a block that does")
 
 

@@ -106,6 +106,7 @@ class PreparedQuestion:
 def refuse_autoregressive(model: Model) -> None:
     if model.mask_id is None:
         raise UserError(f"{model.name} is autoregressive: it has no masks that could distract it")
+    model.refuse_blocks("cures")
 
 
 def cures(

@@ -17,10 +17,18 @@ from maskwise.models.locations import embedded_models
 if TYPE_CHECKING:
     from maskwise.models.dream import DreamConfig as DreamConfig
     from maskwise.models.dream import DreamModel as DreamModel
+    from maskwise.models.fast_dllm import Fast_dLLM_QwenForCausalLM as Fast_dLLM_QwenForCausalLM
+    from maskwise.models.fast_dllm import FastDLLMConfig as FastDLLMConfig
     from maskwise.models.llada import LLaDAConfig as LLaDAConfig
     from maskwise.models.llada import LLaDAModelLM as LLaDAModelLM
+    from maskwise.models.llada2 import LLaDA2Config as LLaDA2Config
+    from maskwise.models.llada2 import LLaDA2MoeModelLM as LLaDA2MoeModelLM
     from maskwise.models.llada_moe import LLaDAMoEConfig as LLaDAMoEConfig
     from maskwise.models.llada_moe import LLaDAMoEModelLM as LLaDAMoEModelLM
+    from maskwise.models.sdar import SDARConfig as SDARConfig
+    from maskwise.models.sdar import SDARForCausalLM as SDARForCausalLM
+    from maskwise.models.sdar import SDARMoeConfig as SDARMoeConfig
+    from maskwise.models.sdar import SDARMoeForCausalLM as SDARMoeForCausalLM
 
 _CLASSES = {
     path.split(":")[1]: path

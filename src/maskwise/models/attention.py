@@ -205,10 +205,9 @@ def _to_grid(x: Tensor, places: Tensor | None, sequences: int, longest: int) -> 
     return x.view(sequences, longest, *x.shape[1:]).transpose(1, 2)
 
 
-def block_reach(length: int, block: int, device: torch.device) -> Tensor:
-    """[length, length], True where a key is in the query's block or in one before it."""
-    number = torch.arange(length, device=device) // block
-    return number[:, None] >= number[None, :]
+def block_reach(queries: Tensor, keys: Tensor, block: int) -> Tensor:
+    """Places [..., q] and [..., k] -> [..., q, k], True where a key is in the query's block or in one before it."""
+    return (queries // block)[..., :, None] >= (keys // block)[..., None, :]
 
 
 def _band(length: int, window: int, device: torch.device) -> Tensor:
@@ -233,4 +232,7 @@ def watched_weights(q: Tensor, k: Tensor, layout: Layout, scale: float, window: 
         exists = exists & (distance >= 0)
         if window:
             exists = exists & (distance < window)
+    elif layout.key_mask is not None and layout.key_mask.shape[2] > 1:  # who sees whom differs by query
+        rows = queries - layout.q_offsets[:-1].long()[owner]
+        exists = exists & layout.key_mask.expand(len(layout.q_offsets) - 1, -1, -1, -1)[owner, 0, rows]
     return scores.masked_fill(~exists[:, None, :], float("-inf")).softmax(dim=-1)

@@ -93,12 +93,14 @@ class Model(nn.Module):
         name: str = "",
         trained_window: int | None = None,
         family: Family = WRAPPED,
+        block: int | None = None,
     ) -> None:
         super().__init__()
         self.net = net
         self.family, self.name, self.tokenizer = family, name, tokenizer
         self.window, self.shift, self.causal, self.mask_id = window, shift, causal, mask_id
         self.trained_window = trained_window
+        self.block = block  # tokens see no block of so many tokens after their own; None: as `causal` says
         self._body = body
         self._own_head = head
 
@@ -228,7 +230,7 @@ class Model(nn.Module):
     @torch.no_grad()
     def hidden_of_groups(self, batch: Batch, groups: Sequence[RowGroup]) -> Tensor:
         """`hidden` where rows see only the keys of their group, in every layer; each row is in one group. [T, d]"""
-        if self.causal or not self.attention_readable:
+        if self.causal or self.block is not None or not self.attention_readable:
             raise UserError("attention can be cut in LLaDA and Dream models only: open a checkpoint of theirs")
         if sum(len(group.rows) for group in groups) != batch.tokens:
             raise ValueError("every row of the batch must be in exactly one group")
@@ -260,16 +262,17 @@ class Model(nn.Module):
         # Equal lengths are a dense grid already, and SDPA takes it as it is.
         q_even, k_even = batch.tokens == sequences * batch.longest, k_total == sequences * longest_k
         flash = batch.offsets.is_cuda and self.dtype in HALF_PRECISION and not (q_even and k_even)
-        if batch.block is not None:
-            if self.causal or not self.family.native or cache is not None:
-                raise UserError(f"attention over blocks is for LLaDA and Dream models: {self.name} is none")
-            flash = flash and batch.block == 1
+        block = self.block if batch.block is None else batch.block
+        if batch.block is not None and (self.causal or not self.family.native or cache is not None):
+            raise UserError(f"attention over blocks is for LLaDA and Dream models: {self.name} is none")
+        tokenwise = block == 1 and cache is None  # plain causal attention, which the kernels know
+        flash = flash and (block is None or tokenwise)
         layout = Layout(
             q_offsets=batch.offsets,
             k_offsets=k_offsets,
             longest_q=batch.longest,
             longest_k=longest_k,
-            causal=self.causal or batch.block == 1,
+            causal=self.causal or tokenwise,
             flash=flash,
             cache=cache,
             slots=None if cache is None else cache.offsets[:-1].long()[batch.owner] + batch.positions,
@@ -278,8 +281,10 @@ class Model(nn.Module):
             return layout
         place = torch.arange(longest_k, device=k_offsets.device)
         seen = None if k_even else (place < k_offsets.diff()[:, None])[:, None, None, :]
-        if batch.block is not None and batch.block > 1:  # made once, for all layers
-            reach = block_reach(longest_k, batch.block, place.device)[None, None]
+        if block is not None and not tokenwise:  # made once, for all layers
+            first = torch.zeros_like(batch.starts[:1]) if cache is None else batch.starts
+            queries = first[:, None] + torch.arange(batch.longest, device=place.device)
+            reach = block_reach(queries, place, block)[:, None]
             seen = reach if seen is None else seen & reach
         return replace(
             layout,
@@ -295,9 +300,23 @@ class Model(nn.Module):
         source = (position - 1).clamp(min=0) if self.shift else position
         return batch.offsets[:-1].long()[sequence] + source - batch.starts[sequence]
 
+    def refuse_blocks(self, what: str) -> None:
+        """For what is written for models that see every mask."""
+        if self.block is not None:
+            raise UserError(
+                f"{what} is for models that see every mask, and {self.name or self.kind} sees none after its block of "
+                f"{self.block} tokens: use generate or score"
+            )
+
     def first_row(self, start: int) -> int:
         """The first position a span must contain for the predictions from `start` on to be readable."""
         return max(start - 1, 0) if self.shift else start
+
+    def first_computed(self, start: int) -> int:
+        """The first position to compute where keys and values of all before it are kept, and those from `start` on
+        have changed: `start`'s block sees them, and the row that predicts `start` may stand before both."""
+        first = self.first_row(start)
+        return first if self.block is None else min(first, start // self.block * self.block)
 
     def flat_rows(self, batch: Batch, rows: Sequence[Sequence[int]]) -> Tensor:
         """`locate` for host lists, one list of positions a sequence, checked."""

@@ -23,9 +23,13 @@ SIZES = (
     "d_model", "n_layers", "n_heads", "n_kv_heads", "mlp_hidden_size", "embedding_size", "max_sequence_length",
     "hidden_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads", "intermediate_size", "head_dim",
     "max_position_embeddings", "vocab_size", "expert_intermediate_size", "num_experts", "num_experts_per_tok",
+    "moe_intermediate_size", "num_shared_experts", "n_group", "topk_group", "block_size", "bd_size",
 )  # fmt: skip
 LAYERS = ("n_layers", "num_hidden_layers", "num_experts")
-FACTORS = ("mlp_ratio", "rope_theta", "rms_norm_eps", "init_std", "initializer_range")
+FACTORS = (
+    "mlp_ratio", "rope_theta", "rms_norm_eps", "init_std", "initializer_range", "partial_rotary_factor",
+    "routed_scaling_factor",
+)  # fmt: skip
 LARGEST = 2**31  # of a size
 MOST_LAYERS = 1024  # laid out one by one, before a weight is read
 TOKENS = ("bos_token_id", "eos_token_id", "pad_token_id")  # one or several

@@ -66,6 +66,11 @@ class DreamConfig(PreTrainedConfig):
         kwargs.pop("attn_implementation", None)  # published files name a package; attention here is our own
         super().__post_init__(**kwargs)
 
+    @property
+    def attention_block(self) -> int | None:
+        """Tokens see no block of so many tokens after their own; None: they see everything."""
+        return None
+
     def to_dict(self) -> dict[str, Any]:
         """Writes `rope_theta` where the original code looks for it: without it that code would use 10000, silently."""
         fields = super().to_dict()
@@ -121,6 +126,19 @@ class DreamAttention(nn.Module, PackedAttention):
         return self.o_proj(attend(q, k, v, layout, self.head_dim**-0.5, store).flatten(1))
 
 
+class NormedAttention(DreamAttention):
+    """Queries and keys normed head by head, as in Qwen3."""
+
+    def __init__(self, config: DreamConfig) -> None:
+        super().__init__(config)
+        self.q_norm = RMSNorm(self.head_dim, config.rms_norm_eps)
+        self.k_norm = RMSNorm(self.head_dim, config.rms_norm_eps)
+
+    def heads(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        q, k, v = super().heads(x)
+        return self.q_norm(q), self.k_norm(k), v
+
+
 class DreamBlock(GradientCheckpointingLayer):
     def __init__(self, config: DreamConfig) -> None:
         super().__init__()
@@ -152,6 +170,9 @@ class DreamBody(nn.Module):
             x = layer(x, rotary, layout, layout.store(number))
         return self.norm(x)
 
+    def embed(self, ids: Tensor) -> Tensor:
+        return self.embed_tokens(ids)
+
     def forward(
         self,
         input_ids: Tensor | None = None,
@@ -159,8 +180,8 @@ class DreamBody(nn.Module):
         inputs_embeds: Tensor | None = None,
     ) -> BaseModelOutput:
         """The ordinary dense call over [B, L]; attention_mask [B, L] is nonzero at real tokens."""
-        x = self.embed_tokens(input_ids) if inputs_embeds is None else inputs_embeds
-        return BaseModelOutput(dense_pass(self.run, x, attention_mask))  # type: ignore[arg-type]
+        x = self.embed(input_ids) if inputs_embeds is None else inputs_embeds  # type: ignore[arg-type]
+        return BaseModelOutput(dense_pass(self.run, x, attention_mask, self.config.attention_block))  # type: ignore[arg-type]
 
 
 class DreamModel(PreTrainedModel):
@@ -175,9 +196,12 @@ class DreamModel(PreTrainedModel):
     def __init__(self, config: DreamConfig) -> None:
         config.refuse_unsupported()
         super().__init__(config)
-        self.model = DreamBody(config, self.block)
+        self.model = self.make_body(config)
         self.lm_head = nn.Linear(config.hidden_size, config.vocab_size, bias=False)
         self.post_init()
+
+    def make_body(self, config: DreamConfig) -> DreamBody:
+        return DreamBody(config, self.block)
 
     def _init_weights(self, module: nn.Module) -> None:
         initialise(module, self.config.initializer_range)

@@ -67,6 +67,12 @@ LLADA_MAPS = r"model\.transformer\.blocks\.\d+\.(?:attn_out|ff_out|ff_proj|k_pro
 ATTENTION_MAPS = r"model\.layers\.\d+\.self_attn\.(?:k_proj|o_proj|q_proj|v_proj)"
 LLAMA_MAPS = r"model\.layers\.\d+\.mlp\.(?:down_proj|gate_proj|up_proj)|" + ATTENTION_MAPS
 
+GATED = r"(?:down_proj|gate_proj|up_proj)"
+LLADA2_MAPS = (  # the experts that every token goes through, and not those that few do
+    r"model\.layers\.\d+\.attention\.(?:dense|query_key_value)|model\.layers\.\d+\.mlp\." + GATED
+    + r"|model\.layers\.\d+\.mlp\.shared_experts\." + GATED
+)  # fmt: skip
+
 LLAMA3_8B: dict[str, Any] = {
     "model_type": "llama",
     "vocab_size": 128256,
@@ -96,6 +102,23 @@ QWEN25_7B: dict[str, Any] = {
     "num_hidden_layers": 28,
     "num_attention_heads": 28,
     "num_key_value_heads": 4,
+}
+
+SDAR_1_7B: dict[str, Any] = {
+    "hidden_size": 2048,
+    "intermediate_size": 6144,
+    "num_hidden_layers": 28,
+    "num_attention_heads": 16,
+    "tie_word_embeddings": True,
+}
+SDAR_4B: dict[str, Any] = {"hidden_size": 2560, "intermediate_size": 9728, "tie_word_embeddings": True}
+FAST_1_5B: dict[str, Any] = {
+    "vocab_size": 151936,
+    "hidden_size": 1536,
+    "intermediate_size": 8960,
+    "num_attention_heads": 12,
+    "num_key_value_heads": 2,
+    "tie_word_embeddings": True,
 }
 
 LLADA = Family(
@@ -130,6 +153,11 @@ DREAM = Family(
     published=(
         Published("Dream-org/Dream-v0-Base-7B", 7615616512, 131072, {"num_key_value_heads": 4}),
         Published("Dream-org/Dream-v0-Instruct-7B", 7615616512, 131072, {"num_key_value_heads": 4}),
+        Published("Dream-org/Dream-Coder-v0-Base-7B", 7615616512, 131072, {"num_key_value_heads": 4}),
+        Published("Dream-org/Dream-Coder-v0-Instruct-7B", 7615616512, 131072, {"num_key_value_heads": 4}),
+        Published("apple/DiffuCoder-7B-Base", 7615616512, 131072, {"num_key_value_heads": 4}),
+        Published("apple/DiffuCoder-7B-Instruct", 7615616512, 131072, {"num_key_value_heads": 4}),
+        Published("apple/DiffuCoder-7B-cpGRPO", 7615616512, 131072, {"num_key_value_heads": 4}),
     ),
 )
 LLADA_MOE = Family(
@@ -145,6 +173,63 @@ LLADA_MOE = Family(
     published=(
         Published("inclusionAI/LLaDA-MoE-7B-A1B-Base", 7356880896, 8192),
         Published("inclusionAI/LLaDA-MoE-7B-A1B-Instruct", 7356880896, 8192),
+    ),
+)
+LLADA2 = Family(
+    name="llada2",
+    title="block diffusion (LLaDA2)",
+    reference="Bie et al., LLaDA2.0: Scaling Up Diffusion Language Models to 100B, arXiv 2512.15745",
+    architecture="LLaDA2MoeModelLM",
+    net_class="maskwise.models.llada2:LLaDA2MoeModelLM",
+    config_class="maskwise.models.llada2:LLaDA2Config",
+    mask_id=156895,
+    lora_targets=LLADA2_MAPS,
+    cuda_graphs=False,  # the host waits for the sizes of the experts' batches
+    published=(
+        Published("inclusionAI/LLaDA2.0-mini", 16255638528, 32768),
+        Published("inclusionAI/LLaDA2.1-mini", 16255638528, 32768),
+    ),
+)
+SDAR = Family(
+    name="sdar",
+    title="block diffusion (SDAR)",
+    reference="Cheng et al., SDAR: A Synergistic Diffusion-AutoRegression Paradigm, arXiv 2510.06303",
+    architecture="SDARForCausalLM",
+    net_class="maskwise.models.sdar:SDARForCausalLM",
+    config_class="maskwise.models.sdar:SDARConfig",
+    mask_id=151669,
+    lora_targets=LLAMA_MAPS,
+    published=(
+        Published("JetLM/SDAR-1.7B-Chat", 1720574976, 32768, SDAR_1_7B),
+        Published("JetLM/SDAR-4B-Chat", 4022468096, 32768, SDAR_4B),
+        Published("JetLM/SDAR-8B-Chat", 8190735360, 32768),
+    ),
+)
+SDAR_MOE = Family(
+    name="sdar-moe",
+    title="block diffusion (SDAR with experts)",
+    reference=SDAR.reference,
+    architecture="SDARMoeForCausalLM",
+    net_class="maskwise.models.sdar:SDARMoeForCausalLM",
+    config_class="maskwise.models.sdar:SDARMoeConfig",
+    mask_id=151669,
+    lora_targets=ATTENTION_MAPS,
+    cuda_graphs=False,
+    published=(Published("JetLM/SDAR-30B-A3B-Chat", 30532122624, 32768),),
+)
+FAST_DLLM = Family(
+    name="fast-dllm-v2",
+    title="block diffusion (Fast-dLLM v2)",
+    reference="Wu et al., Fast-dLLM v2: Efficient Block-Diffusion LLM, arXiv 2509.26328",
+    architecture="Fast_dLLM_QwenForCausalLM",
+    net_class="maskwise.models.fast_dllm:Fast_dLLM_QwenForCausalLM",
+    config_class="maskwise.models.fast_dllm:FastDLLMConfig",
+    shift=True,
+    mask_id=151665,
+    lora_targets=LLAMA_MAPS,
+    published=(
+        Published("Efficient-Large-Model/Fast_dLLM_v2_1.5B", 1543714304, 32768, FAST_1_5B),
+        Published("Efficient-Large-Model/Fast_dLLM_v2_7B", 7615616512, 32768, {"num_key_value_heads": 4}),
     ),
 )
 AUTOREGRESSIVE = Family(  # transformers' own causal language models
@@ -175,7 +260,7 @@ WRAPPED = Family(  # any other transformers model, handed to `mw.wrap` by the us
     canvas_cache=False,
 )
 
-FAMILIES = (LLADA, DREAM, LLADA_MOE, AUTOREGRESSIVE, WRAPPED)
+FAMILIES = (LLADA, DREAM, LLADA_MOE, LLADA2, SDAR, SDAR_MOE, FAST_DLLM, AUTOREGRESSIVE, WRAPPED)
 
 
 def imported(path: str) -> Any:

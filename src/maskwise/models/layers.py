@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from transformers import AutoConfig, AutoModel, AutoModelForCausalLM, PreTrainedConfig, PreTrainedModel
 
 from maskwise.errors import UserError
-from maskwise.models.attention import Layout
+from maskwise.models.attention import Layout, block_reach
 
 
 class RMSNorm(nn.Module):
@@ -66,7 +66,13 @@ class Rotary:
         self.cosine, self.sine = (angles.cos() * scaling).to(dtype), (angles.sin() * scaling).to(dtype)
 
     def turn(self, x: Tensor) -> Tensor:
-        """Turns [T, heads, D] by its position ("rotate half"), in the tables' precision, and gives back x's type."""
+        """Turns [T, heads, D] by its position ("rotate half"), in the tables' precision, and gives back x's type.
+
+        Where the tables are narrower than D, the first part is turned and the rest is left as it is.
+        """
+        width = self.cosine.shape[-1]
+        if width < x.shape[-1]:
+            return torch.cat((self.turn(x[..., :width]), x[..., width:]), dim=-1)
         first, second = x.chunk(2, dim=-1)
         return (x * self.cosine + torch.cat((-second, first), dim=-1) * self.sine).to(x.dtype)
 
@@ -92,14 +98,20 @@ class Frequencies:
         return self.made
 
 
-def dense_pass(run: Callable[[Tensor, Tensor, Layout], Tensor], x: Tensor, attention_mask: Tensor | None) -> Tensor:
+def dense_pass(
+    run: Callable[[Tensor, Tensor, Layout], Tensor], x: Tensor, attention_mask: Tensor | None, block: int | None = None
+) -> Tensor:
     """An ordinary padded call through `run`, which takes flat tokens: x [B, L, d] -> [B, L, d].
 
-    attention_mask [B, L] is nonzero at real tokens.
+    attention_mask [B, L] is nonzero at real tokens. block: tokens see no block of so many tokens after their own.
     """
     rows, length = x.shape[:2]
     offsets = torch.arange(0, (rows + 1) * length, length, dtype=torch.int32, device=x.device)
     key_mask = None if attention_mask is None else attention_mask.bool()[:, None, None, :]
+    if block is not None:
+        place = torch.arange(length, device=x.device)
+        reach = block_reach(place, place, block)[None, None]
+        key_mask = reach if key_mask is None else key_mask & reach
     layout = Layout(offsets, offsets, length, length, causal=False, flash=False, key_mask=key_mask)
     positions = torch.arange(length, device=x.device).repeat(rows)
     return run(x.flatten(0, 1), positions, layout).view_as(x)

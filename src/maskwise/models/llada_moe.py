@@ -6,14 +6,13 @@ Dream's, its logits at position i predict position i.
 
 from typing import Any
 
-import torch
-import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
 from transformers.modeling_layers import GradientCheckpointingLayer
 
 from maskwise.errors import UserError
 from maskwise.models.attention import Layout, Store
-from maskwise.models.dream import DreamAttention, DreamConfig, DreamModel
+from maskwise.models.dream import DreamConfig, NormedAttention
+from maskwise.models.experts import Experts, ExpertsModel, Router
 from maskwise.models.layers import GatedMLP, RMSNorm, Rotary, refuse_other_arithmetic, register
 
 # Fields of the original configuration that its code reads, and the one value of each that is written here.
@@ -55,56 +54,12 @@ class LLaDAMoEConfig(DreamConfig):
         super().refuse_unsupported()
 
 
-class LLaDAMoEAttention(DreamAttention):
-    def __init__(self, config: LLaDAMoEConfig) -> None:
-        super().__init__(config)
-        self.q_norm = RMSNorm(self.head_dim, config.rms_norm_eps)
-        self.k_norm = RMSNorm(self.head_dim, config.rms_norm_eps)
-
-    def heads(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        q, k, v = super().heads(x)
-        return self.q_norm(q), self.k_norm(k), v
-
-
-class Router(nn.Module):
-    """Not a linear map by its class: adapters are put on those."""
-
-    def __init__(self, width: int, experts: int) -> None:
-        super().__init__()
-        self.weight = nn.Parameter(torch.empty(experts, width))
-
-    def forward(self, x: Tensor) -> Tensor:
-        return F.linear(x, self.weight)
-
-
-class Experts(nn.Module):
-    """Each token goes through the experts the router finds likeliest, their outputs weighted by its probabilities."""
-
-    def __init__(self, config: LLaDAMoEConfig) -> None:
-        super().__init__()
-        self.at_once = config.num_experts_per_tok
-        self.gate = Router(config.hidden_size, config.num_experts)
-        self.experts = nn.ModuleList(
-            GatedMLP(config.hidden_size, config.expert_intermediate_size) for _ in range(config.num_experts)
-        )
-
-    def forward(self, x: Tensor) -> Tensor:
-        """x [T, d] -> [T, d]. Tokens are sorted by expert, so that each expert is one product over its own."""
-        chance, chosen = self.gate(x).float().softmax(dim=-1).topk(self.at_once)  # [T, k] each
-        order = chosen.flatten().argsort(stable=True)
-        sizes = chosen.flatten().bincount(minlength=len(self.experts)).tolist()  # the host waits here, once a layer
-        parts = x[order // self.at_once].split(sizes)
-        # Experts nobody chose are asked about nothing: their gradient is zero, and every process has all of them.
-        done = torch.cat([expert(part) for expert, part in zip(self.experts, parts, strict=True)])
-        apart = done[order.argsort()].unflatten(0, chosen.shape)  # [T, k, d], as they were chosen
-        return (apart * chance[..., None].to(x.dtype)).sum(dim=1)
-
-
 class LLaDAMoEBlock(GradientCheckpointingLayer):
     def __init__(self, config: LLaDAMoEConfig) -> None:
         super().__init__()
-        self.self_attn = LLaDAMoEAttention(config)
-        self.mlp = Experts(config)
+        self.self_attn = NormedAttention(config)
+        experts = [GatedMLP(config.hidden_size, config.expert_intermediate_size) for _ in range(config.num_experts)]
+        self.mlp = Experts(Router(config.hidden_size, config.num_experts, config.num_experts_per_tok), experts)
         self.input_layernorm = RMSNorm(config.hidden_size, config.rms_norm_eps)
         self.post_attention_layernorm = RMSNorm(config.hidden_size, config.rms_norm_eps)
 
@@ -114,15 +69,10 @@ class LLaDAMoEBlock(GradientCheckpointingLayer):
         return x + self.mlp(self.post_attention_layernorm(x))
 
 
-class LLaDAMoEModelLM(DreamModel):
+class LLaDAMoEModelLM(ExpertsModel):
     config_class = LLaDAMoEConfig
     _no_split_modules = ["LLaDAMoEBlock"]  # noqa: RUF012
     block = LLaDAMoEBlock
-
-    def _init_weights(self, module: nn.Module) -> None:
-        super()._init_weights(module)
-        if isinstance(module, Router):
-            nn.init.normal_(module.weight, std=self.config.initializer_range)
 
 
 register(LLaDAMoEConfig, LLaDAMoEModelLM)

@@ -128,6 +128,7 @@ def as_model(
         tokenizer=tokenizer,
         name=name,
         trained_window=family.trained_context_length(context_length),
+        block=getattr(net.config, "attention_block", None),
     )
     if not family.native:
         refuse_if_different(model, f"{type(net).__name__} does not fit the model interface")

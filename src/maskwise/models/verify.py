@@ -48,6 +48,7 @@ def verify(
     ours = open(name, dtype=dtype, device=device)
     if ours.mask_id is None:
         raise UserError(f"{name} is autoregressive and runs as transformers' own class: there is nothing to verify")
+    ours.refuse_blocks("verify")
     prompts = _prompts(ours)
     our_logits = [_our_logits(ours, prompt) for prompt in prompts]
     our_tokens, our_chat = _text_side(ours.tokenizer)

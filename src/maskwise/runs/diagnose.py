@@ -63,6 +63,7 @@ def diagnose(
     check(settings, probes)
     if model.tokenizer is None:
         raise UserError(f"{model.name or 'the model'} has no tokenizer, and the questions are text: give one")
+    model.refuse_blocks("diagnose")
     refuse_unasked(data or {}, settings, probes)
     settings, notes = fit_to_model(settings, model.causal, probes)
     check_letters(model.tokenizer)

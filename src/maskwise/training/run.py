@@ -123,6 +123,7 @@ def _run(
         raise UserError(
             f"{name} is autoregressive and has no mask token: turn it into a diffusion model first (convert)"
         )
+    model.refuse_blocks("tuning or training")
     base = fingerprint(model)
     work = prepare(model, data)
     del data  # its texts are not needed while the model is trained

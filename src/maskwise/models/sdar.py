@@ -1,0 +1,106 @@
+"""SDAR (Cheng et al., arXiv 2510.06303), dense or with experts: Qwen3 in which a token sees its block and those before.
+
+Parameter names and arithmetic are those of the published checkpoints (SDAR-1.7B, -4B, -8B and -30B-A3B, Base and Chat).
+The logits of position i predict position i. The blocks have 4 tokens where config.json states no `block_size`.
+"""
+
+from typing import Any
+
+from torch import Tensor
+from transformers.modeling_layers import GradientCheckpointingLayer
+
+from maskwise.errors import UserError
+from maskwise.models.attention import Layout, Store
+from maskwise.models.dream import DreamBlock, DreamConfig, DreamModel, NormedAttention
+from maskwise.models.experts import Experts, ExpertsModel, Router
+from maskwise.models.layers import GatedMLP, RMSNorm, Rotary, refuse_other_arithmetic, register
+
+ONLY = {"attention_bias": False, "use_sliding_window": False, "hidden_act": "silu"}
+
+
+class SDARConfig(DreamConfig):
+    model_type = "sdar"
+    default_theta = 1e6
+
+    vocab_size: int = 151936
+    hidden_size: int = 4096
+    intermediate_size: int = 12288
+    num_hidden_layers: int = 36
+    num_attention_heads: int = 32
+    num_key_value_heads: Any = 8
+    head_dim: Any = 128
+    max_position_embeddings: int = 32768
+    qkv_bias: bool = False
+    attention_bias: bool = False
+    block_size: int = 4
+
+    @property
+    def attention_block(self) -> int | None:
+        return self.block_size
+
+    def refuse_unsupported(self) -> None:
+        refuse_other_arithmetic(self, ONLY, "SDAR")
+        super().refuse_unsupported()
+
+
+class SDARMoeConfig(SDARConfig):
+    model_type = "sdar_moe"
+
+    hidden_size: int = 2048
+    intermediate_size: int = 6144
+    num_hidden_layers: int = 48
+    num_key_value_heads: Any = 4
+    moe_intermediate_size: int = 768
+    num_experts: int = 128
+    num_experts_per_tok: int = 8
+    norm_topk_prob: bool = True
+    decoder_sparse_step: int = 1
+    mlp_only_layers: Any = None
+
+    def refuse_unsupported(self) -> None:
+        refuse_other_arithmetic(self, {"norm_topk_prob": True, "decoder_sparse_step": 1}, "SDAR")
+        if self.mlp_only_layers:
+            raise UserError("SDAR layers without experts are not supported: open one of the published shape")
+        if self.num_experts_per_tok > self.num_experts:
+            raise UserError(
+                f"{self.num_experts_per_tok} experts a token of {self.num_experts}: download config.json again"
+            )
+        super().refuse_unsupported()
+
+
+class SDARBlock(DreamBlock):
+    def __init__(self, config: SDARConfig) -> None:
+        super().__init__(config)
+        self.self_attn = NormedAttention(config)
+
+
+class SDARForCausalLM(DreamModel):
+    config_class = SDARConfig
+    _no_split_modules = ["SDARBlock"]  # noqa: RUF012
+    block = SDARBlock
+
+
+class SDARMoeBlock(GradientCheckpointingLayer):
+    def __init__(self, config: SDARMoeConfig) -> None:
+        super().__init__()
+        self.self_attn = NormedAttention(config)
+        experts = [GatedMLP(config.hidden_size, config.moe_intermediate_size) for _ in range(config.num_experts)]
+        gate = Router(config.hidden_size, config.num_experts, config.num_experts_per_tok, normalised=True)
+        self.mlp = Experts(gate, experts)
+        self.input_layernorm = RMSNorm(config.hidden_size, config.rms_norm_eps)
+        self.post_attention_layernorm = RMSNorm(config.hidden_size, config.rms_norm_eps)
+
+    def forward(self, x: Tensor, rotary: Rotary, layout: Layout, store: Store | None) -> Tensor:
+        """x [T, d] -> [T, d]."""
+        x = x + self.self_attn(self.input_layernorm(x), rotary, layout, store)
+        return x + self.mlp(self.post_attention_layernorm(x))
+
+
+class SDARMoeForCausalLM(ExpertsModel):
+    config_class = SDARMoeConfig
+    _no_split_modules = ["SDARMoeBlock"]  # noqa: RUF012
+    block = SDARMoeBlock
+
+
+register(SDARConfig, SDARForCausalLM)
+register(SDARMoeConfig, SDARMoeForCausalLM)
