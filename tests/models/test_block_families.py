@@ -242,6 +242,12 @@ def test_other_arithmetic_is_refused_in_one_line(make, field, value):
         make(**{field: value})
 
 
+def test_a_model_without_a_mask_is_refused_with_the_reason(tmp_path):
+    (tmp_path / "config.json").write_text(json.dumps({"architectures": ["DiffusionGemmaForBlockDiffusion"]}))
+    with pytest.raises(UserError, match="random ones and has no mask"):
+        mw.open(tmp_path)
+
+
 # Decoding
 
 

@@ -129,6 +129,11 @@ def read_family(folder: Path, families: tuple[Family, ...] = FAMILIES) -> Family
     family = family_of_architecture(architecture, families)
     if family is not None:
         return family
+    if "DiffusionGemma" in architecture:
+        raise UserError(
+            f"{folder}: DiffusionGemma replaces tokens by random ones and has no mask, which everything here is about: "
+            "use transformers' own generate"
+        )
     if architecture not in MODEL_FOR_CAUSAL_LM_MAPPING_NAMES.values():
         known = ", ".join(family.architecture for family in families if family.architecture)
         raise UserError(f"{folder}: unknown architecture {architecture!r}; supported are {known} and "
