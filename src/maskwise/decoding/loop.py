@@ -82,8 +82,9 @@ def _schedule(options: DecodingOptions, masks: list[int], device: torch.device) 
     strategy, parameters = options.strategy, options.all_parameters
     if strategy.adaptive:
         return Schedule(None, [])
-    # At most one step per mask: where blocks follow the model's own, the first and last may be short.
-    lengths = [min(options.steps // options.blocks, n) if options.steps else n for n in masks]
+    lengths = [options.steps // options.blocks if options.steps else n for n in masks]
+    if strategy.times is None:  # at most one step per mask: the first and last of a model's own blocks may be short
+        lengths = [min(steps, n) for steps, n in zip(lengths, masks, strict=True)]
     longest = max(lengths)
     if strategy.times is not None:
         times = [_padded(strategy.times(steps, parameters), longest + 1) for steps in lengths]
