@@ -47,4 +47,5 @@ class SafeConsole(Console):
 
 
 def open_console(stderr: bool = False) -> SafeConsole:
-    return SafeConsole(stderr=stderr, highlight=False)
+    """In notebooks too it writes text: rich would ask for ipywidgets there."""
+    return SafeConsole(stderr=stderr, highlight=False, force_jupyter=False)

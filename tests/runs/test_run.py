@@ -96,6 +96,7 @@ def test_every_figure_of_the_page_can_be_drawn(run):
     for name in run.figures:
         figure = run.plot(name)
         assert isinstance(figure, Figure) and any(axis.lines for axis in figure.axes), name
+    assert figure._repr_png_().startswith(b"\x89PNG")  # what a notebook shows, without pyplot
     with pytest.raises(mw.UserError, match=r"no figure 'mask-cont': did you mean mask-count\? There are "):
         run.plot("mask-cont")
 

@@ -11,6 +11,7 @@ import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from markupsafe import escape
@@ -130,9 +131,22 @@ def inline(svg: str, prefix: str, label: str) -> str:
     return f'<svg role="img" aria-label="{escape(label)}" {view[0]}>' + svg[svg.index(">") + 1 :]
 
 
+@cache
+def _figure_class() -> "type[Figure]":
+    """Figures that a notebook shows: pyplot would teach notebooks that, but nothing here imports it."""
+    from matplotlib.figure import Figure
+
+    class ShownFigure(Figure):
+        def _repr_png_(self) -> bytes:
+            file = io.BytesIO()
+            self.savefig(file, format="png", dpi=120)
+            return file.getvalue()
+
+    return ShownFigure
+
+
 def draw(panels: Sequence[Panel], narrow: bool) -> "Figure":
     """Panels side by side, or one below the other where the page is narrow."""
-    from matplotlib.figure import Figure
     from matplotlib.layout_engine import ConstrainedLayoutEngine
 
     order = list(dict.fromkeys(curve.name for panel in panels for curve in panel.curves))
@@ -142,7 +156,7 @@ def draw(panels: Sequence[Panel], narrow: bool) -> "Figure":
     width = NARROW if narrow else FULL if is_full_width(panels) else WIDE
     legend_rows = 0 if direct else math.ceil((len(order) + 1) / _legend_columns(order, width))
     layout = ConstrainedLayoutEngine(h_pad=0.1 if rows > 1 else 0.05)
-    figure = Figure(figsize=(width, (2.55 if narrow else 3.1) * rows + 0.5 + 0.2 * legend_rows), layout=layout)
+    figure = _figure_class()(figsize=(width, (2.55 if narrow else 3.1) * rows + 0.5 + 0.2 * legend_rows), layout=layout)
     figure.set_facecolor(PAPER)
     axes = list(figure.subplots(rows, columns, squeeze=False).flatten())
     for axis, panel in zip(axes, panels, strict=False):
