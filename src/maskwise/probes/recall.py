@@ -300,7 +300,7 @@ RECALL_LOCALITY = ScoreRule(
         topic="Recall",
         claims={
             1: "It recalls near pairs better than distant ones.",
-            0: "No difference between near and distant pairs was detected.",
+            0: "No difference between near and distant pairs is certain.",
             -1: "It recalls distant pairs better than near ones.",
         },
         change=("moving the pair away", "costs", "raises"),

@@ -46,12 +46,16 @@ class Change:
 
 @dataclass(frozen=True)
 class Number:
-    """One of the numbers beside the chart. Where nothing was `detected` it is grey, and says how much it is at most."""
+    """One of the numbers beside the chart. Where nothing was `detected` it is grey, and says how much it is at most.
+
+    curve: the number of the curve whose end it is, where models are told apart by colour.
+    """
 
     value: str
     interval: str
     what: str
     detected: bool
+    curve: int | None = None
 
 
 @dataclass(frozen=True)
@@ -187,9 +191,10 @@ def _of_models(told: Sequence[tuple[Reading, Sequence[Change]]]) -> tuple[Number
     """What the most masks do to each model, the largest loss first; of two that were asked the same also the difference
     of these."""
     found = []
-    for reading, curve in sorted(told, key=lambda one: one[1][-1].points):
+    for style, (reading, curve) in sorted(enumerate(told), key=lambda one: one[1][1][-1].points):
         last = curve[-1]
-        found.append(_number(last.points, last.low, last.high, f"{reading.label}, {last.count} masks in place of 2"))
+        what = f"{reading.label}, {last.count} masks in place of 2"
+        found.append(replace(_number(last.points, last.low, last.high, what), curve=style))
     if len(told) == 2:
         first, second = (reading for reading, _ in told)
         apart = difference_of_changes(first, second)
