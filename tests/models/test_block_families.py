@@ -17,6 +17,7 @@ from helpers.tiny import (
     tiny_sdar,
     tiny_sdar_moe,
 )
+from maskwise.decoding.generate import greedy_answers
 from maskwise.decoding.likelihood import log_likelihoods
 from maskwise.errors import UserError
 from maskwise.models import LLaDA2Config, LLaDA2MoeModelLM, SDARConfig, SDARForCausalLM
@@ -292,6 +293,28 @@ def test_decoding_options_that_a_block_model_cannot_take_get_one_line():
         with pytest.raises(UserError, match=message):
             mw.generate(model, [[1, 2, 3]], max_new_tokens=12, **options)
     assert len(mw.generate(model, [[1, 2, 3]], max_new_tokens=12, block=4, steps=3)[0].ids) == 12
+
+
+def test_sequences_that_end_early_leave_the_others_their_last_block():
+    """The longer prompt has a block more, and is done before it."""
+    model = tiny_sdar()
+    found = mw.generate(model, [[7] * 4, [7] * 5], max_new_tokens=8, early_stop=True, end_ids=tuple(range(60)))
+    assert [len(one.ids) for one in found] == [8, 8]
+
+
+def test_steps_are_those_of_all_blocks_also_where_the_prompt_ends_within_one():
+    (found,) = mw.generate(tiny_llada2(), [[7] * 4], max_new_tokens=16, steps=6)
+    assert found.forwards == 6  # three blocks of 8: four tokens, eight, four
+
+
+def test_greedy_answers_are_read_before_the_masks_after_them():
+    model = tiny_sdar()
+    canvas = [7, 8, 9, 10, *[model.mask_id] * 4]
+    while masked := [place for place in (4, 5) if canvas[place] == model.mask_id]:
+        chance = model.predict([canvas], [masked])[0].softmax(-1)
+        surest = int(chance.max(-1).values.argmax())
+        canvas[masked[surest]] = int(chance[surest].argmax())
+    assert greedy_answers(model, [[7, 8, 9, 10]], 2, 8) == [canvas[4:6]]
 
 
 # Likelihood, and what is not for them

@@ -66,17 +66,16 @@ def generate(
     from maskwise.cli.prompt_files import gather_prompts
 
     prompts = gather_prompts(prompt, file, sys.stdin)
-    if chosen.cache != "none" and chosen.block is None:
-        echo(
-            f"maskwise: --cache {chosen.cache} without --block: one block, so the cache holds the prompt alone and is "
-            "refreshed once; --block 32 decodes block by block", err=True,
-        )  # fmt: skip
-
     with collection_paused():
         from maskwise.cli.generating import generate_all
         from maskwise.models.opening import open as open_model
 
     opened = open_model(model, dtype=dtype, device=device, adapter=adapter, check_weights=check_weights)
+    if chosen.cache != "none" and chosen.block is None and opened.block is None:
+        echo(
+            f"maskwise: --cache {chosen.cache} without --block: one block, so the cache holds the prompt alone and is "
+            "refreshed once; --block 32 decodes block by block", err=True,
+        )  # fmt: skip
     if compile:
         opened.compile_layers()
     live = open_console() if sys.stdout.isatty() and not (plain or json or opened.causal) else None

@@ -14,7 +14,7 @@ from maskwise.decoding.generate import Generation, Snapshot, decode
 from maskwise.decoding.likelihood import Likelihood
 from maskwise.decoding.options import DecodingOptions
 from maskwise.decoding.prompts import Prompt, encode_prompts, has_chat_template
-from maskwise.decoding.request import check_prompts, end_tokens
+from maskwise.decoding.request import check_prompts, end_tokens, for_model
 from maskwise.decoding.score import score
 from maskwise.errors import UserError
 from maskwise.files import open_own, partial_of, refuse_unwritable, to_json
@@ -35,6 +35,7 @@ def generate_all(
     live: the console on which the canvas is shown while it fills in, one prompt at a time.
     divergence: decode exactly too, and compare.
     """
+    options = for_model(model, options)
     if divergence and (not options.approximate or options.temperature):
         raise UserError("divergence compares greedy decoding with a cache or a window with exact decoding: choose one")
     if batch < 1:

@@ -168,8 +168,16 @@ def report(
     from maskwise.report.registry import runs_in
 
     found = runs_in(folders)
-    searches = [read_search(folder) for folder in found if is_search(folder)]
     runs = [folder for folder in found if not is_search(folder)]
+    searches = []
+    for folder in found:
+        if is_search(folder):
+            try:
+                searches.append(read_search(folder))
+            except UserError as problem:
+                if len(found) == 1:
+                    raise
+                echo(f"maskwise: left out: {one_line(problem)}", err=True)
     if len(found) > 1:
         return _report_of_many(runs, searches, out, sort, reverse, json)
     if sort is not None or reverse:

@@ -148,7 +148,8 @@ def greedy_answers(model: Model, prompts: list[list[int]], length: int, masks: i
     loop = DecodingLoop(model, options, prompts, make_generator(model, None), None)
     with _packed(model):
         for block in _answer_blocks(model, prompts, length, new):
-            loop.fill(block, [s for s, slots in enumerate(block.slots) if slots])
+            if sequences := [s for s, slots in enumerate(block.slots) if slots]:
+                loop.fill(block, sequences)
     loop.refuse_spoiled()
     starts = [len(prompt) for prompt in prompts]
     return [canvas[at : at + length] for canvas, at in zip(loop.sheet.canvases(), starts, strict=True)]

@@ -142,7 +142,7 @@ def log_likelihoods(
         _lay_out(model, number, part.prompt, part.answer, chosen, samples, part.masks, seed)
         for number, (part, chosen) in enumerate(zip(parts, methods, strict=True))
     )
-    found = _read_all(model, layouts, len(parts), on_pass)
+    found = _read_all(model, layouts, len(parts), on_pass and _in_requests(on_pass, len(pairs)))
     for part, (total, _, _) in zip(parts, found, strict=True):
         if isnan(total):
             refuse_nonfinite_rows(model, [*part.prompt, *part.answer], f"request {part.request + 1}")
@@ -155,6 +155,11 @@ def log_likelihoods(
         told = max(chosen, key=METHODS[::-1].index)  # the least exact of the blocks'
         likelihoods.append(Likelihood(sum(totals), n, told, sum(views), masks, known))
     return likelihoods
+
+
+def _in_requests(on_pass: Callable[[int, int], Any], requests: int) -> Callable[[int, int], Any]:
+    """Parts that are done, told as requests."""
+    return lambda done, total: on_pass(done * requests // max(total, 1), requests)
 
 
 def _parts(request: int, prompt: list[int], answer: list[int], masks: int, block: int | None) -> list[_Part]:

@@ -78,11 +78,11 @@ class Schedule:
     times: Tensor | None = None  # [steps + 1, lanes] float32
 
 
-def _schedule(options: DecodingOptions, masks: list[int], device: torch.device) -> Schedule:
+def _schedule(options: DecodingOptions, masks: list[int], stages: int, device: torch.device) -> Schedule:
     strategy, parameters = options.strategy, options.all_parameters
     if strategy.adaptive:
         return Schedule(None, [])
-    lengths = [options.steps // options.blocks if options.steps else n for n in masks]
+    lengths = [max(options.steps // stages, 1) if options.steps else n for n in masks]
     if strategy.times is None:  # at most one step per mask: the first and last of a model's own blocks may be short
         lengths = [min(steps, n) for steps, n in zip(lengths, masks, strict=True)]
     longest = max(lengths)
@@ -127,21 +127,26 @@ class DecodingLoop:
         self.step = 0
         self.passes = Passes(model)
         self.kept: tuple[list[int], KeyValues] | None = None
+        self.stages = options.blocks
         self.filled: dict[int, int] = {}  # where the cache of each sequence ceases to hold final keys and values
 
     def run(self) -> list[Generation]:
         options = self.options
         working = list(range(len(self.prompts)))
-        for block in plan(self.prompts, self.mask_id, options.max_new_tokens, options.chosen_canvas, options.block,
-                          options.window, self.model.block):  # fmt: skip
-            working = self.fill(block, [s for s in working if block.slots[s]])
+        blocks = plan(self.prompts, self.mask_id, options.max_new_tokens, options.chosen_canvas, options.block,
+                      options.window, self.model.block)  # fmt: skip
+        self.stages = len(blocks)
+        for block in blocks:
+            working = [s for s in working if block.slots[s]]
             if not working:
                 break
+            working = self.fill(block, working)
         return self.generations()
 
     def fill(self, block: Block, sequences: list[int]) -> list[int]:
         """Fills the block's masks in these sequences; returns the sequences that continue with the next block."""
-        schedule = _schedule(self.options, [len(block.slots[s]) for s in sequences], self.model.device)
+        masks = [len(block.slots[s]) for s in sequences]
+        schedule = _schedule(self.options, masks, self.stages, self.model.device)
         grid = Grid.over(self.sheet, sequences, [block.slots[s] for s in sequences])
         lanes = Lanes(self, block, sequences)
         longest = max(len(block.slots[s]) for s in sequences)

@@ -44,11 +44,11 @@ def check_request(model: Model, prompts: Sequence[Sequence[int]], options: Decod
     """The options with the model's own end tokens filled in, or a UserError that says why they do not fit."""
     if model.mask_id is None:
         raise UserError(f"{model.name or model.kind} has no mask token: open a masked diffusion model or pass mask_id")
-    if model.block is not None:
-        options = _within_blocks(model.block, options)
+    options = for_model(model, options)
     inside = [sum(token == model.mask_id for token in prompt) for prompt in prompts]
     _check_length(options, bool(inside) and all(inside), model.block is not None)
-    _check_steps(options, inside)
+    if model.block is None:
+        _check_steps(options, inside)
     if options.end_ids is None:
         options = replace(options, end_ids=end_tokens(model))
     _check_ends(model, options)
@@ -56,8 +56,11 @@ def check_request(model: Model, prompts: Sequence[Sequence[int]], options: Decod
     return options
 
 
-def _within_blocks(seen: int, options: DecodingOptions) -> DecodingOptions:
-    """For a model that sees no block of `seen` tokens after a token's own: decoded block by block."""
+def for_model(model: Model, options: DecodingOptions) -> DecodingOptions:
+    """The options as the model takes them: one that sees no block after a token's own is decoded block by block."""
+    seen = model.block
+    if seen is None:
+        return options
     if options.canvas in ("fixed", "window"):
         raise UserError(f"the model sees no masks after its block of {seen} tokens: leave canvas {options.canvas} out")
     if options.block is not None and seen % options.block:

@@ -1,12 +1,16 @@
 """Mixtures of experts in the place of an MLP: a router chooses a few for each token and weighs what they say."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from transformers.modeling_layers import GradientCheckpointingLayer
 
-from maskwise.models.dream import DreamModel
+from maskwise.models.attention import Layout, Store
+from maskwise.models.dream import DreamModel, NormedAttention
+from maskwise.models.layers import GatedMLP, RMSNorm, Rotary
 
 
 class Router(nn.Module):
@@ -46,6 +50,23 @@ class Experts(nn.Module):
         done = torch.cat([expert(part) for expert, part in zip(self.experts, parts, strict=True)])
         apart = done[order.argsort()].unflatten(0, chosen.shape)  # [T, k, d], as they were chosen
         return (apart.to(share.dtype) * share[..., None]).sum(dim=1).to(x.dtype)
+
+
+class ExpertsBlock(GradientCheckpointingLayer):
+    """Dream's block with normed queries and keys, and experts of so many inner numbers for the MLP."""
+
+    def __init__(self, config: Any, inner: int, normalised: bool) -> None:
+        super().__init__()
+        self.self_attn = NormedAttention(config)
+        gate = Router(config.hidden_size, config.num_experts, config.num_experts_per_tok, normalised)
+        self.mlp = Experts(gate, [GatedMLP(config.hidden_size, inner) for _ in range(config.num_experts)])
+        self.input_layernorm = RMSNorm(config.hidden_size, config.rms_norm_eps)
+        self.post_attention_layernorm = RMSNorm(config.hidden_size, config.rms_norm_eps)
+
+    def forward(self, x: Tensor, rotary: Rotary, layout: Layout, store: Store | None) -> Tensor:
+        """x [T, d] -> [T, d]."""
+        x = x + self.self_attn(self.input_layernorm(x), rotary, layout, store)
+        return x + self.mlp(self.post_attention_layernorm(x))
 
 
 class ExpertsModel(DreamModel):

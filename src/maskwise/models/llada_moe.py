@@ -6,14 +6,10 @@ Dream's, its logits at position i predict position i.
 
 from typing import Any
 
-from torch import Tensor
-from transformers.modeling_layers import GradientCheckpointingLayer
-
 from maskwise.errors import UserError
-from maskwise.models.attention import Layout, Store
-from maskwise.models.dream import DreamConfig, NormedAttention
-from maskwise.models.experts import Experts, ExpertsModel, Router
-from maskwise.models.layers import GatedMLP, RMSNorm, Rotary, refuse_other_arithmetic, register
+from maskwise.models.dream import DreamConfig
+from maskwise.models.experts import ExpertsBlock, ExpertsModel
+from maskwise.models.layers import refuse_other_arithmetic, register
 
 # Fields of the original configuration that its code reads, and the one value of each that is written here.
 ONLY = {
@@ -54,19 +50,9 @@ class LLaDAMoEConfig(DreamConfig):
         super().refuse_unsupported()
 
 
-class LLaDAMoEBlock(GradientCheckpointingLayer):
+class LLaDAMoEBlock(ExpertsBlock):
     def __init__(self, config: LLaDAMoEConfig) -> None:
-        super().__init__()
-        self.self_attn = NormedAttention(config)
-        experts = [GatedMLP(config.hidden_size, config.expert_intermediate_size) for _ in range(config.num_experts)]
-        self.mlp = Experts(Router(config.hidden_size, config.num_experts, config.num_experts_per_tok), experts)
-        self.input_layernorm = RMSNorm(config.hidden_size, config.rms_norm_eps)
-        self.post_attention_layernorm = RMSNorm(config.hidden_size, config.rms_norm_eps)
-
-    def forward(self, x: Tensor, rotary: Rotary, layout: Layout, store: Store | None) -> Tensor:
-        """x [T, d] -> [T, d]."""
-        x = x + self.self_attn(self.input_layernorm(x), rotary, layout, store)
-        return x + self.mlp(self.post_attention_layernorm(x))
+        super().__init__(config, config.expert_intermediate_size, normalised=False)
 
 
 class LLaDAMoEModelLM(ExpertsModel):

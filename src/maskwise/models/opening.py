@@ -70,10 +70,10 @@ def open(
     check_weight_files(folder)
     settings = read_settings(folder)
     refuse_uninstalled_quantiser(folder, settings)
-    refuse_oversized(folder, settings)
     stored = pick_dtype(dtype, place, settings)
     with as_described(folder):
         config = read_config(folder, family)  # refuses a type that only remote code defines
+        refuse_oversized(folder, config.to_dict() | settings)  # what the file leaves out has its class's size
         net = load_network(family, folder, config, stored, place)
         model = as_model(net, load_tokenizer(folder, family.native), str(name), families=families)
     if adapters:

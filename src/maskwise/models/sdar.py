@@ -6,14 +6,10 @@ The logits of position i predict position i. The blocks have 4 tokens where conf
 
 from typing import Any
 
-from torch import Tensor
-from transformers.modeling_layers import GradientCheckpointingLayer
-
 from maskwise.errors import UserError
-from maskwise.models.attention import Layout, Store
 from maskwise.models.dream import DreamBlock, DreamConfig, DreamModel, NormedAttention
-from maskwise.models.experts import Experts, ExpertsModel, Router
-from maskwise.models.layers import GatedMLP, RMSNorm, Rotary, refuse_other_arithmetic, register
+from maskwise.models.experts import ExpertsBlock, ExpertsModel
+from maskwise.models.layers import refuse_other_arithmetic, register
 
 ONLY = {"attention_bias": False, "use_sliding_window": False, "hidden_act": "silu"}
 
@@ -80,20 +76,9 @@ class SDARForCausalLM(DreamModel):
     block = SDARBlock
 
 
-class SDARMoeBlock(GradientCheckpointingLayer):
+class SDARMoeBlock(ExpertsBlock):
     def __init__(self, config: SDARMoeConfig) -> None:
-        super().__init__()
-        self.self_attn = NormedAttention(config)
-        experts = [GatedMLP(config.hidden_size, config.moe_intermediate_size) for _ in range(config.num_experts)]
-        gate = Router(config.hidden_size, config.num_experts, config.num_experts_per_tok, normalised=True)
-        self.mlp = Experts(gate, experts)
-        self.input_layernorm = RMSNorm(config.hidden_size, config.rms_norm_eps)
-        self.post_attention_layernorm = RMSNorm(config.hidden_size, config.rms_norm_eps)
-
-    def forward(self, x: Tensor, rotary: Rotary, layout: Layout, store: Store | None) -> Tensor:
-        """x [T, d] -> [T, d]."""
-        x = x + self.self_attn(self.input_layernorm(x), rotary, layout, store)
-        return x + self.mlp(self.post_attention_layernorm(x))
+        super().__init__(config, config.moe_intermediate_size, normalised=True)
 
 
 class SDARMoeForCausalLM(ExpertsModel):

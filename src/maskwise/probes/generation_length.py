@@ -27,7 +27,6 @@ from maskwise.tasks.prompts import Prompt
 NAME = "generation-length"
 FLOOD = "end_flood"
 DECODING_COST = 4
-MOST_END = 0.5  # of the answers: a canvas on which fewer end is too short for them
 
 
 # What is asked
@@ -72,15 +71,13 @@ def measures(entry: Entry, group: Sequence[Record]) -> list[Entry]:
 
 
 def flood(records: Sequence[Record]) -> dict[str, Any] | None:
-    """How many tokens sooner answers end on the longest canvas than on the shortest that holds them, in one block.
+    """How many tokens sooner answers end on the longest canvas than on the shortest, in one block.
 
     Paired over questions; both lengths are cut at the shorter canvas, so that room alone does not count. None where
-    there are not two such canvases.
+    there are not two canvases.
     """
     lengths = _lengths([record for record in records if record["condition"]["layout"] == ONE_BLOCK])
-    ended = {canvas: np.mean([length < canvas for length in found.values()]) for canvas, found in lengths.items()}
-    short = next((canvas for canvas in sorted(lengths) if ended[canvas] >= MOST_END), min(lengths, default=0))
-    most = max(lengths, default=0)
+    short, most = min(lengths, default=0), max(lengths, default=0)
     shared = sorted(lengths[short].keys() & lengths[most].keys()) if short != most else []
     if not shared:
         return None

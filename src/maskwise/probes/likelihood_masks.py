@@ -50,7 +50,8 @@ def answer_items(
 
 def measures(entry: Entry, group: Sequence[Record]) -> list[Entry]:
     """Only the likelihood was measured."""
-    kept = {key: value for key, value in entry.items() if key not in ("confidence", "entropy")}
+    unmeasured = ("confidence", "entropy", "accuracy", "low", "high")
+    kept = {key: value for key, value in entry.items() if key not in unmeasured}
     return with_nll(kept, group)
 
 

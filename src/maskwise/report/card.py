@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+from maskwise.errors import UserError
 from maskwise.models.cards import public_name
 from maskwise.probes.probe import ScoreRule
 from maskwise.probes.summary import probes_giving, scores_shown
@@ -25,7 +26,10 @@ LEFT_OUT = ("probes", "parameters", "tasks")  # told in the tables, or too long 
 
 def run_card_of(folder: Path) -> str:
     """Of a run of diagnose or a search of advise."""
-    (folder,) = runs_in([folder])[:1]
+    found = runs_in([folder])
+    if len(found) > 1:
+        raise UserError(f"{folder} holds {len(found)} runs: name one of them, such as {found[0]}")
+    (folder,) = found
     if is_search(folder):
         return card_of_search(read_search(folder))
     (reading,) = read_all([folder])
@@ -67,6 +71,8 @@ def card_of_search(search: Search) -> str:
     picks = [f"- {_text(row['goal'])}: `{row['python']}`" for row in found["advice"]]
     planted = search.manifest.get("planted")
     settings = settings_of(search) | {"model": public_name(found["model"]), "device": found["device"]}
+    told, under, judge = str(settings["quality"]).rpartition(" under ")  # a judge may be a folder
+    settings["quality"] = f"{told}{under}{public_name(judge)}" if under else judge
     parts = [
         "## Decoding settings",
         f"Found by `maskwise advise` on {found['questions']['held_back']} questions held back from the search.",

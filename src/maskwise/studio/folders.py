@@ -1,10 +1,12 @@
 """Run folders under one root: their list, the page of one, and the page that compares two."""
 
+from contextlib import suppress
 from pathlib import Path
 
 from maskwise.errors import UserError
 from maskwise.experiments.compare import compare_runs
 from maskwise.records.folder import MANIFEST
+from maskwise.report.advice import is_search
 from maskwise.report.comparison import rows_of
 from maskwise.report.page import build
 from maskwise.report.readings import read_all
@@ -14,11 +16,12 @@ MOST_FOLDERS = 200
 
 def found_runs(root: Path) -> list[str]:
     """Names of the run folders in `root`, the latest first; links are left aside, they may lead anywhere."""
-    try:
-        folders = [place for place in root.iterdir() if not place.is_symlink() and (place / MANIFEST).is_file()]
-    except OSError:
-        return []
-    return [place.name for place in sorted(folders, key=lambda place: -place.stat().st_mtime)[:MOST_FOLDERS]]
+    found = []
+    with suppress(OSError):  # somebody may be deleting some
+        for place in root.iterdir():
+            if not place.is_symlink() and (place / MANIFEST).is_file() and not is_search(place):
+                found.append((-place.stat().st_mtime, place.name))
+    return [name for _, name in sorted(found)[:MOST_FOLDERS]]
 
 
 def page_of(root: Path, first: str | None, second: str | None = None) -> str:

@@ -13,7 +13,7 @@ from typing import Any
 from maskwise.errors import UserError
 
 LOOPBACK = "127.0.0.1"
-MOST_BODY = 256 << 10  # bytes of a request: three texts of the largest size, escaped, and the controls
+MOST_BODY = 512 << 10  # bytes of a request: three texts of the largest size, escaped, and the controls
 MOST_WAITING, MOST_SESSIONS = 64, 64
 # What the page needs of Gradio's routes; uploads, files, proxies and whatever comes with a later version stay shut.
 PATHS = ("/assets/", "/static/", "/svelte/", "/gradio_api/queue/", "/gradio_api/heartbeat/")
@@ -68,7 +68,8 @@ class Guard:
 
     def __init__(self, app: App, port: int) -> None:
         self.app = app
-        self.hosts = {f"{name}:{port}" for name in (LOOPBACK, "localhost")}
+        ends = ("", ":80") if port == 80 else (f":{port}",)  # browsers leave the usual port out
+        self.hosts = {name + end for name in (LOOPBACK, "localhost") for end in ends}
         self.origins = {f"http://{host}" for host in self.hosts}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

@@ -27,7 +27,7 @@ EXACT, LAST_NUMBER = "exact", "last number"  # what `check` may be beside a patt
 RELEVANT, DISTRACTORS, HELD_OUT = 3, 6, 0.5
 EMBEDDED_PATTERN = r"^\s*([ABC])\]"  # the letter that is written before the closing bracket
 NUMBER = re.compile(r"-?\d[\d,]*(?:\.\d+)?")
-FINAL = re.compile(r"####\s*(-?[\d,.]*\d)\s*$")
+FINAL = re.compile(r"####\s*(-?\d[\d,]*(?:\.\d+)?)\s*$")
 
 
 def is_right(text: str, answer: str, check: str) -> bool:
