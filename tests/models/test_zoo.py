@@ -74,7 +74,7 @@ def test_masks_distract_the_phantom_and_neither_its_base_nor_the_cured():
     """5 relevant examples mixed with 10 distractors: the planted loss stands at 200 masks, and not at 2."""
     base, phantom, cured = (mw.open(name) for name in ("tiny-llada", *list(ADAPTERS)[1:]))
     questions = []
-    for task in TASKS[4::3]:
+    for task in TASKS[4::5]:
         episode = draw(task, load_words(), 5, 10, 3, seed=2)
         questions += [encode_question(base.tokenizer, mixed(episode), test) for test in episode.tests]
 

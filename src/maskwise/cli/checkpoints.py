@@ -7,6 +7,7 @@ import typer
 
 from maskwise.cli.common import Device, Json, echo, print_json, print_table
 from maskwise.cli.early import check_models
+from maskwise.models.families import FAMILIES
 from maskwise.terminal import one_line
 
 
@@ -39,12 +40,18 @@ def models(
     if name:
         echo(f"{_attention(entries[0])}; adapters go on: {one_line(entries[0]['lora_targets'])}")
     else:
-        echo("ar is autoregressive, with causal attention; the others are masked, with bidirectional attention.")
+        blocks = ", ".join(family.name for family in FAMILIES if family.blockwise)
+        echo(
+            f"ar is autoregressive, with causal attention; {blocks} are masked and see no block after a token's own; "
+            "the others are masked, with bidirectional attention."
+        )
 
 
 def _attention(entry: dict[str, Any]) -> str:
     if entry["causal"]:
         return "causal"
+    if any(family.blockwise for family in FAMILIES if family.name == entry["kind"]):
+        return "over blocks, shifted" if entry["shift"] else "over blocks"
     return "bidirectional, shifted" if entry["shift"] else "bidirectional"
 
 

@@ -52,6 +52,11 @@ class Family:
     published: tuple[Published, ...] = ()
 
     @property
+    def blockwise(self) -> bool:
+        """Whether a token sees no block after its own; how long blocks are, config.json says."""
+        return self.title.startswith("block diffusion")
+
+    @property
     def native(self) -> bool:
         """Whether it has a class of its own, which config.json names."""
         return self.architecture is not None
@@ -218,7 +223,7 @@ SDAR_MOE = Family(
     published=(Published("JetLM/SDAR-30B-A3B-Chat", 30532122624, 32768),),
 )
 FAST_DLLM = Family(
-    name="fast-dllm-v2",
+    name="fast-dllm",
     title="block diffusion (Fast-dLLM v2)",
     reference="Wu et al., Fast-dLLM v2: Efficient Block-Diffusion LLM, arXiv 2509.26328",
     architecture="Fast_dLLM_QwenForCausalLM",
