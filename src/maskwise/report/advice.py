@@ -1,6 +1,7 @@
 """A search of `maskwise advise` as a person sees it: read from its folder, drawn as a page of one file."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from string import ascii_uppercase
@@ -58,12 +59,19 @@ def read_search(folder: Path) -> Search:
         raise UserError(f"the search in {folder} has not ended: run the same maskwise advise again")
     remedy = "run the same maskwise advise again"
     search = Search(folder, read_json(folder / MANIFEST, remedy), read_json(folder / RESULT, remedy))
-    try:
+    with as_a_stranger_wrote_it(folder):
         _view(search)
+    return search
+
+
+@contextmanager
+def as_a_stranger_wrote_it(folder: Path) -> Iterator[None]:
+    """Pages and cards trust what advise writes; in a stranger's file any of it may be missing or something else."""
+    try:
+        yield
     except (LookupError, TypeError, ValueError, AttributeError) as problem:
         reason = f"{type(problem).__name__}: {problem}".splitlines()[0]
         raise UserError(f"{folder / RESULT} is not what maskwise advise writes ({reason})") from None
-    return search
 
 
 def write_search(search: Search, out: Path) -> Path:
