@@ -120,12 +120,11 @@ def _decode_tab(shelf: Shelf) -> None:
         with gr.Column(min_width=300):
             right = _html("right")
     traces, timer = gr.State(None), gr.Timer(SECONDS_PER_FRAME, active=False)
-    shown = {"inputs": [traces, step], "outputs": [left, right]}
     gr.on(
         [start.click, prompt.submit], partial(_decode, shelf), [model, prompt, new, *first, *second],
         [traces, step, left, right, timer], trigger_mode="once", api_name="decode", **MODEL_JOB,
     )  # fmt: skip
-    step.input(_frame, **shown, trigger_mode="always_last", **CHEAP)
+    step.input(_frame, [traces, step], [left, right], trigger_mode="always_last", **CHEAP)
     play.click(_rewind, [traces, step], [step, left, right, timer], **CHEAP)
     pause.click(lambda: gr.Timer(active=False), None, timer, **CHEAP)
     timer.tick(_advance, [traces, step], [step, left, right, timer], trigger_mode="once", **CHEAP)
