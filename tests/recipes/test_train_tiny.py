@@ -55,6 +55,7 @@ def test_what_is_learnt_is_what_is_examined(name):
     assert len(by_task) == 16 and sum(by_task) / 16 > 0.9
 
 
+@pytest.mark.slow
 def test_toy_run_saves_resumes_and_opens(english, tmp_path):
     folder = tmp_path / "tiny-qwen"
     scale = scale_of(KINDS["tiny-qwen"], "256x6", toy=True)

@@ -48,7 +48,7 @@ def drawn_blocks(draws, chances, blocks):
 @pytest.mark.parametrize(
     ("gain", "loss", "tasks", "wanted"),
     [
-        (0.1, 0.4, 16, 0.02),  # a large effect
+        pytest.param(0.1, 0.4, 16, 0.02, marks=pytest.mark.slow),  # a large effect
         pytest.param(0.15, 0.15, 5, 0.05, marks=pytest.mark.slow),  # none, five tasks
         pytest.param(0.0, 0.01, 16, 0.02, marks=pytest.mark.slow),  # rare and all of one sign
         pytest.param(0.0, 0.003, 5, 0.02, marks=pytest.mark.slow),
