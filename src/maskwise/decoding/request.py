@@ -63,7 +63,7 @@ def for_model(model: Model, options: DecodingOptions) -> DecodingOptions:
         return options
     if options.canvas in ("fixed", "window"):
         raise UserError(f"the model sees no masks after its block of {seen} tokens: leave canvas {options.canvas} out")
-    if options.block is not None and seen % options.block:
+    if options.block is not None and (options.block < 1 or seen % options.block):
         raise UserError(
             f"block {options.block} does not divide the model's blocks of {seen} tokens: choose one that does"
         )

@@ -40,6 +40,7 @@ class Family:
     body: str = NATIVE_BODY  # the function that computes hidden states (bodies.py)
     shift: bool = False  # the logits of position i come from hidden state i - 1
     causal: bool = False
+    blockwise: bool = False  # a token sees no block after its own; config.json says how long they are
     mask_id: int | None = None  # used where neither config.json nor the tokenizer has one
     length_field: str = "max_position_embeddings"
     # (configured, trained): checkpoints that state the first context length were trained on the second, shorter one.
@@ -50,11 +51,6 @@ class Family:
     attention_readable: bool = True
     canvas_cache: bool = True  # keys and values of a generation canvas can be kept between passes
     published: tuple[Published, ...] = ()
-
-    @property
-    def blockwise(self) -> bool:
-        """Whether a token sees no block after its own; how long blocks are, config.json says."""
-        return self.title.startswith("block diffusion")
 
     @property
     def native(self) -> bool:
@@ -185,6 +181,7 @@ LLADA2 = Family(
     title="block diffusion (LLaDA2)",
     reference="Bie et al., LLaDA2.0: Scaling Up Diffusion Language Models to 100B, arXiv 2512.15745",
     architecture="LLaDA2MoeModelLM",
+    blockwise=True,
     net_class="maskwise.models.llada2:LLaDA2MoeModelLM",
     config_class="maskwise.models.llada2:LLaDA2Config",
     mask_id=156895,
@@ -200,6 +197,7 @@ SDAR = Family(
     title="block diffusion (SDAR)",
     reference="Cheng et al., SDAR: A Synergistic Diffusion-AutoRegression Paradigm, arXiv 2510.06303",
     architecture="SDARForCausalLM",
+    blockwise=True,
     net_class="maskwise.models.sdar:SDARForCausalLM",
     config_class="maskwise.models.sdar:SDARConfig",
     mask_id=151669,
@@ -215,6 +213,7 @@ SDAR_MOE = Family(
     title="block diffusion (SDAR with experts)",
     reference=SDAR.reference,
     architecture="SDARMoeForCausalLM",
+    blockwise=True,
     net_class="maskwise.models.sdar:SDARMoeForCausalLM",
     config_class="maskwise.models.sdar:SDARMoeConfig",
     mask_id=151669,
@@ -227,6 +226,7 @@ FAST_DLLM = Family(
     title="block diffusion (Fast-dLLM v2)",
     reference="Wu et al., Fast-dLLM v2: Efficient Block-Diffusion LLM, arXiv 2509.26328",
     architecture="Fast_dLLM_QwenForCausalLM",
+    blockwise=True,
     net_class="maskwise.models.fast_dllm:Fast_dLLM_QwenForCausalLM",
     config_class="maskwise.models.fast_dllm:FastDLLMConfig",
     shift=True,
