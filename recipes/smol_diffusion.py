@@ -51,7 +51,9 @@ from maskwise.training.weights import make_trainable, save_trained_weights, trai
 from smol_data import SHARES, Sampler, draw_prompts, words_to_train_on
 
 TASKS = ("present-past", "singular-plural", "capitalize", "antonym", "country-capital", "landmark-country")
+PARTS = (1, 2, 4)  # into so many a row is cut, in turn: contexts of all lengths, and few masks after many of them
 WIDEN, WIDEN_SHARE = (1, 4, 16, 64), 0.4
+MASKS = (2, 200)  # with which a model is examined
 ALPHAS = (0.5, 0.75)  # of the interpolation with the teacher: teacher + alpha * (trained - teacher)
 LARGEST_ADAPTER = 8e6  # bytes
 
@@ -62,8 +64,9 @@ class Scale:
 
     teacher: str
     length: int  # tokens of a row
-    sampled: int  # rows, a multiple of `together`
-    together: int  # rows sampled at a time
+    document: int  # tokens of a sampled document, of which a row holds some whole ones
+    sampled: int  # documents, a multiple of `together`
+    together: int  # documents sampled at a time
     real: int  # rows of real text
     batch: int  # rows of a step
     block: int
@@ -71,14 +74,34 @@ class Scale:
     questions: int  # of a task and exam
     relevant: int = 10
     others: int = 40
-    recalls: int = 120
+    recalls: int = 240
     pairs: int = 30
-    context: int = 600  # tokens before the asked one of the other text
+    texts: int = 800  # next tokens asked of the other text
+    context: int = 600  # tokens before the asked one
 
 
-REAL = Scale("smollm2", 1024, 61440, 2048, 15360, 96, 32, 12, 24)
-TOY = Scale("tiny-qwen", 64, 8, 4, 4, 4, 8, 2, 2, relevant=2, others=3, recalls=3, pairs=5, context=20)
-RATES = {"control": 1e-4, "lora": 5e-4, "full": 1e-4}
+REAL = Scale("smollm2", 1024, 512, 49152, 4096, 6144, 48, 32, 12, 50)
+TOY = Scale("tiny-qwen", 64, 32, 16, 8, 4, 4, 8, 2, 2, relevant=2, others=3, recalls=3, pairs=5, texts=3, context=20)
+
+
+@dataclass(frozen=True)
+class Kind:
+    """One training: next tokens or masked diffusion, with LoRA or all weights."""
+
+    rate: float
+    epochs: int = 1
+    causal: bool = False
+    lora: bool = False
+    shift: bool = True
+
+
+KINDS = {
+    "control": Kind(1e-4, causal=True),
+    "lora": Kind(5e-4, epochs=2, lora=True),
+    "lora-fast": Kind(1e-3, epochs=2, lora=True),
+    "full": Kind(1e-4),
+    "no-shift": Kind(5e-4, epochs=2, lora=True, shift=False),
+}
 
 
 class OutOfTime(Exception):
@@ -97,20 +120,26 @@ class Clock:
 # Rows
 
 
-def read_real(path: Path, tokenizer: Any, tokens: int) -> Tensor:
-    """The ids of the first documents of a text, end to end, at least so many tokens where the text has them."""
+def read_real(path: Path, tokenizer: Any, tokens: int, kept: Path) -> Tensor:
+    """The ids of the first documents of a text, end to end, at least so many tokens where the text has them.
+
+    They are kept in a file: a minute's work of one core.
+    """
+    if kept.exists():
+        return torch.from_numpy(np.load(kept).astype(np.int64))
     ids: list[int] = []
     with (lzma.open if path.suffix == ".xz" else open)(path, "rt", encoding="utf-8") as file:
         while len(ids) < tokens and (text := file.read(1 << 22)):
             ids += tokenizer(text.replace("\f", tokenizer.eos_token), add_special_tokens=False)["input_ids"]
-    return torch.tensor(ids, dtype=torch.int64)
+    save_array(kept, torch.tensor(ids))
+    return torch.tensor(ids)
 
 
 def sample_rows(teacher: Model, real: Tensor, scale: Scale, state: Path, clock: Clock) -> None:
     """Writes rows.npy [n, length]; the parts that are there already are not drawn again."""
     parts, kinds = scale.sampled // scale.together, list(SHARES)
     draws = torch.Generator(teacher.device)
-    sampler = Sampler(teacher, scale.together, scale.length, draws)
+    sampler = Sampler(teacher, scale.together, scale.document, draws)
     for part in range(parts):
         file = state / f"sampled-{part}.npy"
         if file.exists():
@@ -120,13 +149,15 @@ def sample_rows(teacher: Model, real: Tensor, scale: Scale, state: Path, clock: 
         draws.manual_seed(part)
         counts = [int(scale.together * SHARES[kind]) for kind in kinds]
         counts[0] += scale.together - sum(counts)
-        prompts = [prompt[: scale.length // 2] for kind, count in zip(kinds, counts, strict=True)
+        prompts = [prompt[: scale.document // 2] for kind, count in zip(kinds, counts, strict=True)
                    for prompt in draw_prompts(count, kind, real, teacher.tokenizer, draw)]  # fmt: skip
         save_array(file, sampler.sample(prompts))
         seconds = time.monotonic() - began
-        print(f"sampled part {part + 1} of {parts}, {scale.together * scale.length / seconds:.0f} tokens/s", flush=True)
+        print(
+            f"sampled part {part + 1} of {parts}, {scale.together * scale.document / seconds:.0f} tokens/s", flush=True
+        )
         clock.check(seconds)
-    sampled = [np.load(state / f"sampled-{part}.npy") for part in range(parts)]
+    sampled = [np.load(state / f"sampled-{part}.npy").reshape(-1, scale.length) for part in range(parts)]
     count = min(scale.real, len(real) // scale.length)
     rows = np.concatenate([*sampled, real[: count * scale.length].view(count, scale.length).numpy().astype(np.uint16)])
     save_array(state / "rows.npy", torch.from_numpy(rows.astype(np.int64)))
@@ -139,26 +170,29 @@ def save_array(file: Path, rows: Tensor) -> None:
     partial.rename(file)
 
 
-def batches(rows: np.ndarray, batch: int, first: int, device: torch.device) -> Iterator[Tensor]:
-    """One pass over the rows in a fixed order, from step `first` on: int64 [batch, length]."""
-    order = np.random.default_rng(0).permutation(len(rows))
-    for step in range(first, len(rows) // batch):
-        yield torch.from_numpy(rows[order[step * batch : (step + 1) * batch]].astype(np.int64)).to(device)
+def batches(rows: np.ndarray, batch: int, first: int, steps: int, device: torch.device) -> Iterator[Tensor]:
+    """Passes over the rows, each in its own fixed order, from step `first` on: int64 [batch, length]."""
+    each = len(rows) // batch  # steps of a pass
+    for step in range(first, steps):
+        if step == first or step % each == 0:
+            order = np.random.default_rng(step // each).permutation(len(rows))
+        begin = step % each * batch
+        yield torch.from_numpy(rows[order[begin : begin + batch]].astype(np.int64)).to(device)
 
 
 # One training
 
 
 class Training:
-    """control: next tokens, causal; lora and full: masked diffusion. All read a Dream with the teacher's weights."""
+    """Next tokens or masked diffusion; both start from a Dream with the teacher's weights."""
 
-    def __init__(self, kind: str, model: Model, teacher: Model, scale: Scale, steps: int) -> None:
+    def __init__(self, kind: Kind, model: Model, teacher: Model, scale: Scale, steps: int) -> None:
         self.kind, self.model, self.teacher, self.scale, self.steps = kind, model, teacher, scale, steps
         self.settings = TrainSettings(steps=steps, widen=WIDEN, widen_share=WIDEN_SHARE, lora_rank=scale.rank,
-                                      lora_alpha=2 * scale.rank, full=kind != "lora")  # fmt: skip
-        make_trainable(model, self.settings, mask_row=kind == "lora")
+                                      lora_alpha=2 * scale.rank, full=not kind.lora)  # fmt: skip
+        make_trainable(model, self.settings, mask_row=kind.lora)
         self.trained = [parameter for parameter in model.net.parameters() if parameter.requires_grad]
-        self.optimiser = torch.optim.AdamW(self.trained, lr=RATES[kind], betas=(0.9, 0.95), weight_decay=0.0,
+        self.optimiser = torch.optim.AdamW(self.trained, lr=kind.rate, betas=(0.9, 0.95), weight_decay=0.0,
                                            fused=model.device.type == "cuda")  # fmt: skip
         self.draws = torch.Generator(model.device)
         self.done, self.losses = 0, []  # type: ignore[var-annotated]
@@ -169,7 +203,7 @@ class Training:
         """One update from rows [B, L]."""
         self.draws.manual_seed(self.done)  # so that a run that was stopped goes on with the draws it would have had
         for group in self.optimiser.param_groups:
-            group["lr"] = RATES[self.kind] * self.warmth()
+            group["lr"] = self.kind.rate * self.warmth()
         loss = self.loss(ids)
         loss.backward()
         torch.nn.utils.clip_grad_norm_(self.trained, 1.0)
@@ -186,19 +220,27 @@ class Training:
         return 0.1 + 0.45 * (1 + math.cos(math.pi * (self.done - warm) / max(1, self.steps - warm)))
 
     def loss(self, ids: Tensor) -> Tensor:
-        if self.kind == "control":
+        if self.kind.causal:
             weights = torch.full(ids.shape, 1 / ids.numel(), device=ids.device)
             return self.weighted(ids, ids, weights, torch.zeros_like(ids, dtype=torch.bool), 1)
+        ids = ids.view(-1, ids.shape[1] // PARTS[self.done % len(PARTS)])
         given, weights = self.noised(ids)
-        block = attention_block(self.settings, self.done)
-        return self.weighted(ids, given, weights, nothing_visible_after(given, self.mask_id), block)
+        taught = nothing_visible_after(given, self.mask_id)
+        taught[len(ids) // 2 :] = (
+            False  # under i.i.d. masks hardly a token is such a one, and the teacher need not read
+        )
+        return self.weighted(ids, given, weights, taught, attention_block(self.settings, self.done))
 
     def noised(self, ids: Tensor) -> tuple[Tensor, Tensor]:
-        half = len(ids) // 2
-        parts = (blockwise_grid(ids[:half], self.mask_id, self.scale.block, self.draws),
-                 nelbo_grid(ids[half:], self.mask_id, self.draws, least=0.02))  # fmt: skip
-        given, weights = (torch.cat(part) for part in zip(*parts, strict=True))
-        return given, weights / 2
+        """A quarter of the rows each: one block with masks at random, one block with its last tokens masked; half of
+        the rows: i.i.d. masks."""
+        quarter, block, draws = len(ids) // 4, self.scale.block, self.draws
+        mixed, ordered, loose = ids[:quarter], ids[quarter : 2 * quarter], ids[2 * quarter :]
+        parts = (blockwise_grid(mixed, self.mask_id, block, draws),
+                 blockwise_grid(ordered, self.mask_id, block, draws, in_order=True),
+                 nelbo_grid(loose, self.mask_id, draws, least=0.02))  # fmt: skip
+        given = torch.cat([part for part, _ in parts])
+        return given, torch.cat([weights * len(part) / len(ids) for part, weights in parts])
 
     @property
     def mask_id(self) -> int:
@@ -206,7 +248,8 @@ class Training:
         return self.model.mask_id
 
     def weighted(self, ids: Tensor, given: Tensor, weights: Tensor, taught: Tensor, block: int | None) -> Tensor:
-        """Sum of weights * CE, or KL to the teacher where `taught`; all [B, L]. The first token carries no loss."""
+        """Sum of weights * CE, or KL to the teacher where `taught`, in the first half of the rows alone; all [B, L].
+        The first token carries no loss."""
         asked = weights > 0
         asked[:, 0] = False
         cuda = ids.is_cuda
@@ -219,10 +262,10 @@ class Training:
         texts, kept = ((asked & flag).flatten().nonzero()[:, 0] for flag in (~taught, taught))
         targets, flat = ids.flatten(), weights.flatten()
         loss = linear_ce(hidden[texts - shift], head, targets[texts], flat[texts], self.mask_id)
-        if self.kind == "control" or not len(kept):
+        if self.kind.causal or not len(kept):
             return loss
         with torch.no_grad():
-            theirs = self.teacher.hidden(dense(ids, 1))[kept - 1]
+            theirs = self.teacher.hidden(dense(ids[: len(ids) // 2], 1))[kept - 1]
         return loss + linear_kl(hidden[kept - shift], head, theirs, self.teacher.head_weight, flat[kept], self.mask_id)
 
     def save(self, folder: Path) -> None:
@@ -257,20 +300,20 @@ def nothing_visible_after(given: Tensor, mask_id: int) -> Tensor:
     return place > last
 
 
-def train(kind: str, training: Training, rows: np.ndarray, state: Path, clock: Clock) -> None:
-    folder = state / kind
+def train(name: str, training: Training, rows: np.ndarray, state: Path, clock: Clock) -> None:
+    folder = state / name
     training.load(folder)
     began, first = time.monotonic(), training.done
     try:
-        for ids in batches(rows, training.scale.batch, first, training.model.device):
+        for ids in batches(rows, training.scale.batch, first, training.steps, training.model.device):
             training.step(ids)
             if training.done % 20 == 0:
                 loss = float(torch.stack([one.to(ids.device) for one in training.losses[-20:]]).mean())
                 if not math.isfinite(loss):
-                    raise SystemExit(f"{kind}: the loss is {loss} at step {training.done}")
+                    raise SystemExit(f"{name}: the loss is {loss} at step {training.done}")
                 seconds = time.monotonic() - began
                 speed = f"{(training.done - first) * ids.numel() / seconds:.0f} tokens/s"
-                print(f"{kind} step {training.done} of {training.steps}, loss {loss:.3f}, {speed}", flush=True)
+                print(f"{name} step {training.done} of {training.steps}, loss {loss:.3f}, {speed}", flush=True)
                 clock.check(10)
     finally:
         training.save(folder)
@@ -340,15 +383,15 @@ def text_questions(tokenizer: Any, path: Path, scale: Scale) -> list[Encoded]:
         text = "\n\n".join("\n".join(map(str, json.loads(line).values())) for line in text.splitlines())
     ids = tokenizer(text, add_special_tokens=False)["input_ids"]
     draw = random.Random("next token")
-    starts = [draw.randrange(len(ids) - scale.context) for _ in range(scale.recalls)]
+    starts = [draw.randrange(len(ids) - scale.context) for _ in range(scale.texts)]
     return [Encoded(tuple(ids[start : start + scale.context + 1]), scale.context) for start in starts]
 
 
 def examine(model: Model, exams: Exams, causal: bool) -> Found:
-    """Accuracy and nats with two masks, or autoregressively."""
+    """Accuracy and nats by number of masks, or autoregressively."""
     model.eval()
     with torch.compiler.set_stance("force_eager"):
-        return take(model.core, exams, None if causal else model.mask_id, model.shift or causal, causal, masks=[2])
+        return take(model.core, exams, None if causal else model.mask_id, model.shift or causal, causal, masks=MASKS)
 
 
 # Stages
@@ -362,16 +405,16 @@ def open_base(scale: Scale, state: Path, shift: bool, device: torch.device, wide
     return mw.open(folder, dtype="float32" if wide or device.type == "cpu" else "bfloat16", device=device)
 
 
-def report_interpolated(kind: str, training: Training, teacher: Model, exams: Exams, results: dict[str, Found]) -> None:
+def report_interpolated(name: str, training: Training, teacher: Model, exams: Exams, results: dict[str, Found]) -> None:
     """The exams of teacher + alpha * (trained - teacher). The mask's own row stays as it was trained."""
     model = training.model
     for alpha in ALPHAS:
-        if kind == "lora":
+        if training.kind.lora:
             scaled = [module.scaling for module in model.core.modules() if hasattr(module, "scaling")]
             before = [dict(one) for one in scaled]
             for one in scaled:
                 one["default"] *= alpha
-            results[f"{kind}, {alpha} of the way"] = examine(model, exams, causal=False)
+            results[f"{name}, {alpha} of the way"] = examine(model, exams, causal=False)
             for one, kept in zip(scaled, before, strict=True):
                 one.update(kept)
             continue
@@ -381,7 +424,7 @@ def report_interpolated(kind: str, training: Training, teacher: Model, exams: Ex
             for parameter, start in zip(model.core.parameters(), teacher.core.parameters(), strict=True):
                 parameter.lerp_(start.to(parameter.dtype), 1 - alpha)
             model.core.get_input_embeddings().weight[training.mask_id] = row[0]
-        results[f"{kind}, {alpha} of the way"] = examine(model, exams, causal=False)
+        results[f"{name}, {alpha} of the way"] = examine(model, exams, causal=False)
         with torch.no_grad():
             torch._foreach_copy_(list(model.core.parameters()), kept)
 
@@ -400,32 +443,32 @@ def run(options: argparse.Namespace) -> dict[str, Found]:
     teacher = open_base(scale, state, True, device, wide=False)
     teacher.requires_grad_(False)
     if not (state / "rows.npy").exists():
-        real = read_real(options.text, teacher.tokenizer, scale.real * scale.length)
+        real = read_real(options.text, teacher.tokenizer, scale.real * scale.length, state / "real.npy")
         sample_rows(teacher, real, scale, state, clock)
     rows = np.load(state / "rows.npy")
-    steps = len(rows) // scale.batch
     exams = make_exams(teacher.tokenizer, options.exams, options.other, scale)
     file = state / "results.json"
     results: dict[str, Found] = json.loads(file.read_text()) if file.exists() else {}
     if "teacher" not in results:
         results["teacher"] = examine(teacher, exams, causal=True)
-    for kind in ("control", "lora", "full"):
-        if kind in results:
+    for name in options.only.split(","):
+        if name in results:
             continue
+        kind = KINDS[name]
         clock.check(60)
         torch.compiler.reset()
-        model = open_base(scale, state, options.shift or kind == "control", device, wide=kind != "lora")
-        training = Training(kind, model, teacher, scale, steps)
-        train(kind, training, rows, state, clock)
-        results[kind] = examine(model, exams, causal=kind == "control")
-        if kind != "control":
-            report_interpolated(kind, training, teacher, exams, results)
-        if kind == "lora":
-            size = save_adapter(training, state / "adapter")
+        model = open_base(scale, state, kind.shift, device, wide=not kind.lora)
+        training = Training(kind, model, teacher, scale, kind.epochs * (len(rows) // scale.batch))
+        train(name, training, rows, state, clock)
+        results[name] = examine(model, exams, kind.causal)
+        if kind.lora:
+            size = save_adapter(training, state / name / "adapter")
             print(f"adapter of {size / 1e6:.1f} MB{', too large' if size > LARGEST_ADAPTER else ''}", flush=True)
-        if kind == "full":
-            model.core.save_pretrained(state / "full" / "model")
-            model.tokenizer.save_pretrained(state / "full" / "model")
+        if not kind.causal:
+            report_interpolated(name, training, teacher, exams, results)
+        if not kind.causal and not kind.lora:
+            model.core.save_pretrained(state / name / "model")
+            model.tokenizer.save_pretrained(state / name / "model")
         replace_file(file, [json.dumps(results)])
         print(table(results), flush=True)
     return results
@@ -438,7 +481,7 @@ def main(given: list[str] | None = None) -> None:
     parser.add_argument("--other", type=Path, required=True, help="a text that is not trained on")
     parser.add_argument("--state", type=Path, default=Path("scratch/smol"))
     parser.add_argument("--seconds", type=float, default=540, help="of this call")
-    parser.add_argument("--no-shift", dest="shift", action="store_false")
+    parser.add_argument("--only", default=",".join(KINDS), help="trainings in their order, as control,lora")
     parser.add_argument("--toy", action="store_true")
     options = parser.parse_args(given)
     try:

@@ -50,6 +50,18 @@ def test_blockwise_rows_have_a_clean_prefix_one_noised_block_and_masks_after_it(
     assert float((mean.mean(0) * ids.numel() - 1).abs().max()) < 0.15
 
 
+def test_blocks_in_order_have_their_last_tokens_masked():
+    draws = torch.Generator().manual_seed(0)
+    ids = torch.randint(3, 50, (12, 16), generator=draws)
+    drawn = [blockwise_grid(ids, MASK, 4, draws, in_order=True) for _ in range(200)]
+    for noised, weights in drawn:
+        asked = weights > 0
+        first = asked.float().argmax(1)
+        assert torch.equal(noised == MASK, torch.arange(16) >= first[:, None])  # nothing visible after the first mask
+        assert torch.equal(asked.sum(1), 4 - first % 4)  # the masks of the first one's block
+    assert float(torch.stack([weights for _, weights in drawn]).mean(0).sum()) == pytest.approx(1, abs=1e-3)
+
+
 def test_a_block_must_divide_the_row():
     with pytest.raises(ValueError, match="no whole number"):
         blockwise_grid(torch.zeros(2, 10, dtype=torch.int64), MASK, 4, torch.Generator())

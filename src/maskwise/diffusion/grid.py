@@ -22,10 +22,13 @@ def nelbo_grid(ids: Tensor, mask_id: int, draws: torch.Generator, least: float =
     return torch.where(masked, mask_id, ids), masked / t / ids.numel()
 
 
-def blockwise_grid(ids: Tensor, mask_id: int, block: int, draws: torch.Generator) -> tuple[Tensor, Tensor]:
+def blockwise_grid(
+    ids: Tensor, mask_id: int, block: int, draws: torch.Generator, in_order: bool = False
+) -> tuple[Tensor, Tensor]:
     """The blockwise NELBO: a clean prefix, one block with l of its tokens masked, masks after it; weight K B / l.
 
-    `block` divides L. Loss falls on the block alone.
+    `block` divides L. Loss falls on the block alone. The l tokens are random, or the block's last ones (`in_order`:
+    as where tokens are unmasked from left to right).
     """
     rows, length = ids.shape
     count = length // block
@@ -36,9 +39,10 @@ def blockwise_grid(ids: Tensor, mask_id: int, block: int, draws: torch.Generator
     amount = torch.randint(1, block + 1, (rows, 1), generator=draws, device=device)
     number = torch.arange(length, device=device) // block  # [L]
     inside, later = number == chosen, number > chosen
-    # The l smallest of a block's own random numbers are masked.
-    chance = torch.rand(rows, length, generator=draws, device=device).masked_fill(~inside, 2.0)
-    rank = chance.argsort(dim=1).argsort(dim=1)
-    masked = inside & (rank < amount)
+    if in_order:
+        masked = inside & (torch.arange(length, device=device) % block >= block - amount)
+    else:  # the l smallest of a block's own random numbers
+        chance = torch.rand(rows, length, generator=draws, device=device).masked_fill(~inside, 2.0)
+        masked = inside & (chance.argsort(dim=1).argsort(dim=1) < amount)
     weights = masked * (count * block / amount) / ids.numel()
     return torch.where(masked | later, mask_id, ids), weights
