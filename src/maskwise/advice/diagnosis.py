@@ -19,10 +19,10 @@ LARGEST_BLOCK = 32  # masks that a growing canvas may show at a time
 
 
 def advice(records: Sequence[Record]) -> str | None:
-    """None where masks were not asked about."""
+    """None where masks were not asked about, and of block diffusion models, whose canvas is not a choice."""
     one_step = main_records([record for record in records if record["probe"] == MASK_COUNT])
     counts = sorted({record["condition"]["masks"] for record in one_step})
-    if 2 not in counts or counts[-1] <= LARGEST_BLOCK:
+    if 2 not in counts or counts[-1] <= LARGEST_BLOCK or any("visible" in record for record in one_step):
         return None
     most = counts[-1]
     lost = paired_difference(_under(one_step, 2), _under(one_step, most))

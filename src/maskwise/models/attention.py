@@ -205,6 +205,21 @@ def _to_grid(x: Tensor, places: Tensor | None, sequences: int, longest: int) -> 
     return x.view(sequences, longest, *x.shape[1:]).transpose(1, 2)
 
 
+@dataclass(frozen=True)
+class Reach:
+    """Which keys a query may see, by their positions: everything (block None), or nothing after its own block.
+
+    Blocks have `block` tokens and are counted from position 0; with blocks of 1 a token sees what stands before it and
+    itself, which is causal attention.
+    """
+
+    block: int | None = None
+
+    def end(self, position: int, length: int) -> int:
+        """How many of the first `length` positions a query at this position sees."""
+        return length if self.block is None else min(length, (position // self.block + 1) * self.block)
+
+
 def block_reach(queries: Tensor, keys: Tensor, block: int) -> Tensor:
     """Places [..., q] and [..., k] -> [..., q, k], True where a key is in the query's block or in one before it."""
     return (queries // block)[..., :, None] >= (keys // block)[..., None, :]

@@ -18,7 +18,7 @@ from transformers import PreTrainedModel
 
 from maskwise.errors import UserError
 from maskwise.files import refuse_occupied
-from maskwise.models.attention import KeyValues, Layout, RowGroup, Watch, block_reach, grid_places, grouped_parts
+from maskwise.models.attention import KeyValues, Layout, Reach, RowGroup, Watch, block_reach, grid_places, grouped_parts
 from maskwise.models.batch import Batch, Mixture, passes
 from maskwise.models.families import WRAPPED, Family, imported
 from maskwise.models.head import float_product
@@ -282,9 +282,9 @@ class Model(nn.Module):
         place = torch.arange(longest_k, device=k_offsets.device)
         seen = None if k_even else (place < k_offsets.diff()[:, None])[:, None, None, :]
         if block is not None and not tokenwise:  # made once, for all layers
-            first = torch.zeros_like(batch.starts[:1]) if cache is None else batch.starts
+            first = torch.zeros_like(batch.starts[:1]) if cache is None and not batch.placed else batch.starts
             queries = first[:, None] + torch.arange(batch.longest, device=place.device)
-            reach = block_reach(queries, place, block)[:, None]
+            reach = block_reach(queries, place if cache is not None else first[:, None] + place, block)[:, None]
             seen = reach if seen is None else seen & reach
         return replace(
             layout,
@@ -299,6 +299,15 @@ class Model(nn.Module):
         """Flat rows of `hidden` from which the predictions of (sequence[i], position[i]) are read. [n], [n] -> [n]."""
         source = (position - 1).clamp(min=0) if self.shift else position
         return batch.offsets[:-1].long()[sequence] + source - batch.starts[sequence]
+
+    @property
+    def reach(self) -> Reach:
+        """Which keys a row may see, whatever the batch: all, those of its block and before, or those before it."""
+        return Reach(1 if self.causal else self.block)
+
+    def seen_by(self, row: int, length: int) -> int:
+        """How many of the first `length` positions the prediction of position `row` is made from."""
+        return self.reach.end(self.first_row(row), length)
 
     def refuse_blocks(self, what: str) -> None:
         """For what is written for models that see every mask."""

@@ -28,6 +28,7 @@ class Batch:
     moved: Tensor | None = None  # [T] positions in place of the tokens' own
     block: int | None = None  # tokens see no block of so many tokens after their own (1: causal); None: everything
     mixture: Mixture | None = None
+    placed: bool = False  # blocks are counted from position 0 and not from each span's first token
 
     @staticmethod
     def pack(sequences: Sequence[Sequence[int] | Tensor], device: torch.device | str = "cpu") -> "Batch":
@@ -37,7 +38,7 @@ class Batch:
     def spans(
         sequences: Sequence[Sequence[int] | Tensor], starts: Sequence[int], device: torch.device | str = "cpu"
     ) -> "Batch":
-        """Span s begins at position starts[s] of its sequence."""
+        """Span s begins at position starts[s] of its sequence, whose earlier tokens are in a cache or do not exist."""
         parts = [torch.as_tensor(part, dtype=torch.int64) for part in sequences]
         lengths = torch.tensor([0] + [len(part) for part in parts])
         return Batch(
@@ -46,6 +47,7 @@ class Batch:
             offsets=lengths.cumsum(0).to(torch.int32).to(device),
             starts=torch.tensor(starts, dtype=torch.int64).to(device),
             longest=int(lengths.max()),
+            placed=any(starts),
         )
 
     @property

@@ -9,6 +9,7 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 
+from maskwise.probes.blocks import sees_past_the_question
 from maskwise.probes.evidence import entry_per_target
 from maskwise.probes.few_shot import episodes
 from maskwise.probes.probe import Asker, Item, Probe, Setup, Unit, slices
@@ -50,7 +51,7 @@ def drawn(episode: Episode, orderings: int, point: int) -> tuple[list[Question],
 def units(setup: Setup) -> Iterator[Unit]:
     from maskwise.probes.answers.gradients import attribute
 
-    places: tuple[Place, ...] = ("right",) if setup.model.causal else setup.own["places"]
+    places: tuple[Place, ...] = setup.own["places"] if sees_past_the_question(setup) else ("right",)
     answer = partial(attribute, near=setup.own["near"])
     for episode, points in ordered_episodes(setup):
         make = partial(example_items, setup.asker, episode, setup.own["orderings"], places)

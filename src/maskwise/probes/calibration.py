@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from maskwise.probes.blocks import visible_counts
 from maskwise.probes.few_shot import context_of, few_shot_items
 from maskwise.probes.probe import Probe, Setup, Unit, Variant, first_condition, slices
 from maskwise.probes.section import K_EQUALS, MASKS_AT_THE_END, Section, Shown, TextTable, by_masks
@@ -35,7 +36,7 @@ RULE = "a task is excluded where more than half of its answers are right without
 def units(setup: Setup) -> Iterator[Unit]:
     settings, own = setup.settings, setup.own
     count = min(settings.points, own["questions"])
-    counts = (0,) if setup.model.causal else own["mask_counts"]
+    counts = (0,) if setup.model.causal else visible_counts(setup, NAME, own["mask_counts"])
     variants = [Variant(NAME, {"masks": k}, open=True, masks=k) for k in counts]
     seed = seed_of(NAME, settings.seed)
     for task in TASKS:

@@ -17,7 +17,7 @@ import numpy as np
 from maskwise.errors import UserError
 from maskwise.probes.evidence import evidence_means
 from maskwise.probes.paces import ITEMS, Pace, paces
-from maskwise.probes.probe import NO_MASK_TOKEN, Item, Probe, Setup, Unit, slices
+from maskwise.probes.probe import BY_BLOCKS, NO_MASK_TOKEN, Item, Probe, Setup, Unit, slices
 from maskwise.probes.section import Entry, Measure, Point, Section, Shown, TextTable
 from maskwise.records.record import Key, Record, condition_text, still_to_ask
 from maskwise.scoring.claims import Claim, by_point, judged
@@ -204,6 +204,7 @@ PROBE = Probe(
     parameters={"puzzles": 30},
     quick={"puzzles": 6},
     not_causal=NO_MASK_TOKEN,
+    not_blocks=BY_BLOCKS,
     measures=measures,
     chance=None,
     claims=claims,

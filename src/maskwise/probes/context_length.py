@@ -19,6 +19,9 @@ FEW, NO_MASKS = "2 masks", "no masks"
 def variants(setup: Setup) -> list[Variant]:
     share = setup.own["mask_share"]
     amounts: list[tuple[str, int | float]] = [(FEW, 2), (f"{share:.0%} masks", share)]
+    if setup.model.block is not None:
+        setup.note(f"{NAME}: masks worth a share of the length are not visible to an answer in a block; 2 masks are")
+        amounts = amounts[:1]
     if setup.model.causal:
         amounts = [(NO_MASKS, 0)]
     return [

@@ -21,6 +21,7 @@ from functools import partial
 
 import numpy as np
 
+from maskwise.probes.blocks import visible_counts
 from maskwise.probes.mask_count import MASK_TAX
 from maskwise.probes.probe import POINTS_PER_UNIT, Asker, Item, Probe, ScoreRule, Sentences, Setup, Unit
 from maskwise.probes.section import K_EQUALS, MASKS_AT_THE_END, Point, Section, Shown, named_curves
@@ -43,9 +44,8 @@ PLACES = {
 
 def units(setup: Setup) -> Iterator[Unit]:
     settings, own = setup.settings, setup.own
-    conditions: list[Condition] = [
-        {"examples": where, "masks": k} for k in ([0] if setup.model.causal else own["mask_counts"]) for where in PLACES
-    ]
+    counts = (0,) if setup.model.causal else visible_counts(setup, NAME, own["mask_counts"])
+    conditions: list[Condition] = [{"examples": where, "masks": k} for k in counts for where in PLACES]
     words = split_words(setup.words, settings.held_out) if settings.held_out else (setup.words, setup.words)
     count = RULES * min(settings.points, own["questions"])
     among = settings.distractors if own["among"] is None else own["among"]

@@ -5,7 +5,7 @@ Paper probe 10: 2, 4 and 6 steps, format B. Condition: {"steps": 2, "masks": 50}
 
 from collections.abc import Iterator
 
-from maskwise.probes.probe import NO_MASK_TOKEN, Probe, Setup, Unit, first_of_same
+from maskwise.probes.probe import BY_BLOCKS, NO_MASK_TOKEN, Probe, Setup, Unit, first_of_same
 from maskwise.probes.section import K_EQUALS, MASKS_AT_THE_END, Point, Section, Shown
 from maskwise.probes.unmasking import QUICK_STEP_MASKS, STEP_MASKS, beside_one_step, step_units
 
@@ -30,6 +30,7 @@ PROBE = Probe(
     paper={"points": 1000},
     quick=QUICK_STEP_MASKS | {"steps": (2, 4)},
     not_causal=NO_MASK_TOKEN,
+    not_blocks=BY_BLOCKS,
     baseline=first_of_same,
     sections=(
         Section(

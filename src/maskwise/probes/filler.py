@@ -10,6 +10,7 @@ the prompt is that of k masks but for the kind of the tokens 3 to k, so nothing 
 
 from collections.abc import Sequence
 
+from maskwise.probes.blocks import visible_counts
 from maskwise.probes.probe import Probe, Setup, Variant
 from maskwise.probes.section import Entry, Point, Section, Shown
 from maskwise.records.record import Condition, Record, condition_text
@@ -21,18 +22,20 @@ NAME, MASK_COUNT = "filler", "mask-count"
 
 
 END = "end token"
+CLOSED = 3  # the answer and `].`, which is one token or two
 
 
 def variants(setup: Setup) -> list[Variant]:
     text = setup.settings.filler
-    found = [Variant(NAME, {"filler": text, "fillers": n}, fillers=n) for n in setup.own["filler_counts"]]
+    after_bracket = visible_counts(setup, NAME, setup.own["filler_counts"], beside=CLOSED)
+    found = [Variant(NAME, {"filler": text, "fillers": n}, fillers=n) for n in after_bracket]
     for filler in setup.own["after_two_masks"]:
         token = filler_token(setup, filler)
         if token is not None:
             found += [
                 Variant(NAME, {"filler": filler, "fillers": k - 2, "format": "B"}, open=True, masks=2, fillers=k - 2,
                         filler_id=token)
-                for k in setup.own["mask_counts"]
+                for k in visible_counts(setup, NAME, setup.own["mask_counts"])
             ]  # fmt: skip
     return found
 

@@ -17,7 +17,7 @@ import numpy as np
 
 from maskwise.probes.checked import ONE_BLOCK, AskedSet, Layout, asked_sets, layouts
 from maskwise.probes.evidence import evidence_means
-from maskwise.probes.probe import NO_MASK_TOKEN, Asker, Item, Probe, Setup, Unit, first_of_same, slices
+from maskwise.probes.probe import BY_BLOCKS, NO_MASK_TOKEN, Asker, Item, Probe, Setup, Unit, first_of_same, slices
 from maskwise.probes.section import Entry, Measure, Point, Section, Shown, TextTable
 from maskwise.records.record import Key, Record, still_to_ask
 from maskwise.scoring.intervals import bounded_mean
@@ -153,6 +153,7 @@ PROBE = Probe(
     parameters={"canvases": (64, 128, 256, 512, 1024), "blocks": (32,), "tokens_per_step": 8, "questions": 64},
     quick={"canvases": (16, 64, 128), "blocks": (16,), "questions": 8},
     not_causal=NO_MASK_TOKEN,
+    not_blocks=BY_BLOCKS,
     baseline=first_of_same,
     measures=measures,
     chance=None,

@@ -10,6 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from maskwise.errors import UserError
+from maskwise.probes.blocks import sees_past_the_question
 from maskwise.probes.probe import Asker, Item, Probe, Setup, Unit, slices
 from maskwise.probes.section import Point, Shown
 from maskwise.randomness import python_random
@@ -63,7 +64,7 @@ def given_data(setup: Setup, probe: Probe) -> Iterator[tuple[Dataset, Labels]]:
 def data_units(setup: Setup, probe: Probe, shots: int, want: str) -> Iterator[Unit]:
     """Questions of the data sets given, under each share of masks. `want` says what to give with --data."""
     asker, own, settings = setup.asker, setup.own, setup.settings
-    shares = (0.0,) if setup.model.causal else own["shares"]
+    shares = own["shares"] if sees_past_the_question(setup) else (0.0,)
     if not any(probe.takes(name) for name in setup.data):
         setup.note(f"{probe.name} was not run for want of data: give it with --data {want}")
     for found, labels in given_data(setup, probe):

@@ -87,6 +87,7 @@ PROBE = Probe(
     parameters={"mask_counts": (0, 16, 64, 256, 1024), "samples": 16, "questions": 64},
     quick={"mask_counts": (0, 64), "samples": 4, "questions": 8},
     not_causal=NO_MASK_TOKEN,
+    not_blocks="masks after an answer of a block diffusion model are seen by its last block at most",
     baseline=first_condition,
     measures=measures,
     chance=None,

@@ -5,6 +5,7 @@ Paper probe 8, format B. Condition: {"location": 20, "masks": 50}.
 
 from collections.abc import Mapping, Sequence
 
+from maskwise.probes.blocks import visible_counts
 from maskwise.probes.location import LOCATIONS, NEARER_TO_THE_RIGHT, QUICK_LOCATIONS
 from maskwise.probes.probe import NO_MASK_TOKEN, Probe, Setup, Variant
 from maskwise.probes.section import Point, Section, Shown
@@ -18,7 +19,7 @@ NAME = "location-masks"
 def variants(setup: Setup) -> list[Variant]:
     return [
         Variant(NAME, {"location": at, "masks": k}, location=at, open=True, masks=k)
-        for k in setup.own["mask_counts"]
+        for k in visible_counts(setup, NAME, setup.own["mask_counts"])
         for at in setup.own["locations"]
     ]
 

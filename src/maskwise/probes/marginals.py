@@ -108,6 +108,7 @@ PROBE = Probe(
     parameters=GAP | {"distances": (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 40, 48, 56, 60, 62, 63, 64)},
     quick=QUICK_GAP,
     not_causal=NO_MASK_TOKEN,
+    not_blocks="the masks of its gap would stand in several blocks of a block diffusion model",
     measures=measured_besides,
     chance=None,
     claims=claims,

@@ -15,6 +15,7 @@ from maskwise.probes.attribution import (
     drawn,
     ordered_episodes,
 )
+from maskwise.probes.blocks import visible_counts
 from maskwise.probes.evidence import entry_per_target
 from maskwise.probes.probe import NO_MASK_TOKEN, Answerer, Asker, Item, Probe, Setup, Unit
 from maskwise.probes.published import EXPECTATIONS
@@ -38,8 +39,9 @@ def units(setup: Setup) -> Iterator[Unit]:
 
 def mask_units(setup: Setup, probe: str, answer: Answerer, cost: int) -> Iterator[Unit]:
     """Also for attention, which is asked the same."""
+    masks = max(visible_counts(setup, probe, [setup.own["masks"]], beside=1))
     for episode, points in ordered_episodes(setup):
-        make = partial(mask_items, probe, setup.asker, episode, setup.own["orderings"], setup.own["masks"])
+        make = partial(mask_items, probe, setup.asker, episode, setup.own["orderings"], masks)
         yield Unit(points, 1, make, answer, cost)
 
 

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from maskwise.probes.blocks import visible_counts
 from maskwise.probes.filler import NAME as FILLER
 from maskwise.probes.filler import filler_name, strictest
 from maskwise.probes.probe import NO_MASK_TOKEN, Probe, ScoreRule, Sentences, Setup, Variant
@@ -36,7 +37,8 @@ NAME = "mask-count"
 
 
 def variants(setup: Setup) -> list[Variant]:
-    return [Variant(NAME, {"masks": k}, open=True, masks=k) for k in setup.own["mask_counts"]]
+    counts = visible_counts(setup, NAME, setup.own["mask_counts"])
+    return [Variant(NAME, {"masks": k}, open=True, masks=k) for k in counts]
 
 
 def two_masks(condition: Condition, conditions: Sequence[Condition]) -> Condition:

@@ -301,6 +301,7 @@ PROBE = Probe(
     parameters={"mask_counts": (20, 200), "points": 100},
     quick={"mask_counts": (200,)},
     not_causal=NO_MASK_TOKEN,
+    not_blocks="attention is cut in models that see every token",
     baseline=_baseline,
     measures=with_nll,
     extras={SUMMARY: mechanism},

@@ -7,6 +7,7 @@ The score is that of the word's first token, so that passages are the same for e
 from collections.abc import Collection, Iterator, Sequence
 from functools import partial
 
+from maskwise.probes.blocks import visible_counts
 from maskwise.probes.probe import Asker, Item, Probe, Setup, Unit, slices, with_nll
 from maskwise.probes.section import Measure, Point, Section, Shown, in_nats
 from maskwise.probes.text import TASK, Passage, passages_of
@@ -21,7 +22,7 @@ def units(setup: Setup) -> Iterator[Unit]:
     chosen, wanted = passages_of(setup), setup.settings.passages
     if len(chosen) < wanted:
         setup.note(f"{NAME}: the text holds {len(chosen)} passages, {wanted} were asked for")
-    asked = conditions(setup.own["counts"], setup.model.causal)
+    asked = conditions(visible_counts(setup, NAME, setup.own["counts"], beside=1), setup.model.causal)
     for points in slices(len(chosen)):
         yield Unit(points, len(asked), partial(text_items, setup.asker, chosen, asked))
 

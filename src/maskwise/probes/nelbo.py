@@ -48,6 +48,7 @@ PROBE = Probe(
     group="evidence",
     about="the bound on the likelihood of prose",
     units=units,
+    not_blocks="the bound of a block diffusion model goes block by block: see maskwise score",
     parameters={"draws": 8},
     quick={"draws": 4},
     measures=with_nll,

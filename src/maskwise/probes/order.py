@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any
 
 from maskwise.probes.evidence import measured_besides
-from maskwise.probes.probe import NO_MASK_TOKEN, Item, Probe, Setup, Unit
+from maskwise.probes.probe import BY_BLOCKS, NO_MASK_TOKEN, Item, Probe, Setup, Unit
 from maskwise.probes.section import Measure, Point, Section, Shown, as_share
 from maskwise.probes.text import GAP, QUICK_GAP, TASK, Gap, gap_of, gap_pieces
 from maskwise.records.record import Key, Record, still_to_ask
@@ -95,6 +95,7 @@ PROBE = Probe(
     parameters=GAP | {"tokens": 32},
     quick=QUICK_GAP | {"tokens": 16},
     not_causal=NO_MASK_TOKEN,
+    not_blocks=BY_BLOCKS,
     measures=measured_besides,
     chance=None,
     claims=claims,

@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
+from maskwise.probes.blocks import sees_past_the_question
 from maskwise.probes.labelled import Labels, label_item, labels_of
 from maskwise.probes.probe import Asker, Item, Probe, Setup, Unit, slices
 from maskwise.probes.section import Entry, Measure, Point, Section, Shown
@@ -33,7 +34,7 @@ def units(setup: Setup) -> Iterator[Unit]:
         for shape in SHAPES
         for number in range(seed * own["clouds"], (seed + 1) * own["clouds"])
     ]
-    asked = conditions(own, setup.model.causal)
+    asked = conditions(own, not sees_past_the_question(setup))
     sizes = {(one["examples"], one["share"]): one for one in asked}
     sizes = {size: one for size, one in sizes.items() if fits(asker, clouds, labels, one, setup.model.window)}
     fit = [one for one in asked if (one["examples"], one["share"]) in sizes]
@@ -46,7 +47,11 @@ def units(setup: Setup) -> Iterator[Unit]:
 
 
 def conditions(own: Mapping[str, Any], causal: bool) -> list[Condition]:
-    """Each number of examples without masks at the end, and one number of them with; a causal model sees no masks."""
+    """Each number of examples without masks at the end, and one number of them with.
+
+    A causal model sees neither masks nor examples after the question; nor does a block diffusion model, but for those
+    of its block.
+    """
     asked = [(count, 0.0) for count in own["counts"]]
     asked += [(own["masked_examples"], share) for share in own["shares"] if not causal]
     return [

@@ -28,6 +28,7 @@ Preset = Literal["quick", "default", "full", "paper"]
 Group = Literal["context", "evidence", "coherence"]
 
 NO_MASK_TOKEN = "an autoregressive model has no mask token"
+BY_BLOCKS = "a block diffusion model decodes block by block, which this probe does not measure"
 POINTS_PER_UNIT = 100  # what is prepared, sorted by length and asked together
 
 
@@ -82,7 +83,7 @@ class Asker:
 @dataclass(frozen=True)
 class Setup:
     """What a probe plans its questions from. `own` holds the probe's parameters; `notes` takes what could not be run
-    as asked."""
+    as asked, `not_visible` the counts of each probe that no answer of a block diffusion model sees (blocks.py)."""
 
     model: "Model"
     asker: Asker
@@ -92,6 +93,7 @@ class Setup:
     data: Mapping[str, Dataset]
     notes: list[str]
     own: Mapping[str, Any] = field(default_factory=dict)
+    not_visible: dict[str, list[int]] = field(default_factory=dict)
 
     def note(self, line: str) -> None:
         if line not in self.notes:
@@ -222,7 +224,8 @@ class Probe:
     that prompts of it can be shown with the model's likeliest answers. gradients: it takes gradients of the answer, so
     that a run with it can show them token by token.
     parameters: the probe's own numbers; quick and paper: those that differ in the presets of these names.
-    not_causal: why an autoregressive model is not asked, empty if it is. takes: whether it asks about a data set given
+    not_causal: why an autoregressive model is not asked, empty if it is; not_blocks: likewise a block diffusion model,
+    whose answers see no token after their block. takes: whether it asks about a data set given
     with --data, by the set's name.
     baseline: which condition a condition is compared with. measures: the summary's entries for the records of one
     condition. chance: accuracy of guessing, None where no one number says it. points_per_question: so many consecutive
@@ -244,6 +247,7 @@ class Probe:
     quick: Mapping[str, Any] = field(default_factory=dict)
     paper: Mapping[str, Any] = field(default_factory=dict)
     not_causal: str = ""
+    not_blocks: str = ""
     takes: Callable[[str], bool] = lambda data_set: False
     baseline: Baseline = no_baseline
     measures: Callable[[Entry, Sequence[Record]], list[Entry]] = accuracy_alone

@@ -61,6 +61,7 @@ PROBE = Probe(
     parameters=LOCATIONS | PLACES,
     quick={"locations": (0, 15), "places": ("right", "left")},
     not_causal="an autoregressive model reads only what stands before the question, so it is always last",
+    not_blocks="a block diffusion model sees no context after the block of the question, so it is always last",
     baseline=nearest,
     scores=(LOCALITY, DISTANCE_NATS),
     claims=claims,

@@ -24,6 +24,7 @@ from typing import Any
 
 import numpy as np
 
+from maskwise.probes.blocks import visible_counts
 from maskwise.probes.probe import Asker, Item, Probe, ScoreRule, Sentences, Setup, Unit, slices
 from maskwise.probes.section import K_EQUALS, Entry, Measure, Point, Section, Shown, TextTable, as_share, in_nats
 from maskwise.records.record import Condition, Key, Record, still_to_ask
@@ -63,7 +64,14 @@ def units(setup: Setup) -> Iterator[Unit]:
 
     own, settings = setup.own, setup.settings
     words = recall_words(setup.asker.tokenizer, setup.words, settings.held_out, own["pairs"])
-    asked = conditions(own, setup.model.causal, words.tokens)
+    seen = {
+        "mask_counts": visible_counts(setup, NAME, own["mask_counts"]),
+        "filler_counts": visible_counts(setup, NAME, own["filler_counts"], beside=min(own["mask_counts"])),
+    }
+    asked = conditions({**own, **seen}, setup.model.causal, words.tokens)
+    if setup.model.block is not None:
+        setup.note(f"{NAME}: not asked with the question first, which would see no pair after its block")
+        asked = [condition for condition in asked if condition["question"] == LAST]
     make = partial(recall_items, setup.asker, asked, lambda n: list_of_point(words, own["pairs"], settings.seed, n),
                    settings.seed)  # fmt: skip
     for points in slices(settings.points * own["lists_per_point"]):

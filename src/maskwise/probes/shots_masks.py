@@ -171,6 +171,7 @@ PROBE = Probe(
     parameters={"shots": (5, 25), "masks": (1, 200), "clouds": 5},
     quick={"masks": (1, 100), "clouds": 2},
     not_causal=NO_MASK_TOKEN,
+    not_blocks="it asks what hundreds of masks cost, and a block diffusion model sees those of its block",
     takes=has_labels,
     baseline=first_of_same,
     chance=None,

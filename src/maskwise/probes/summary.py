@@ -44,6 +44,7 @@ def summarise(run: Run, probes: Sequence[Probe] = PROBES) -> dict[str, Any]:
         "model": run.manifest["model"]["name"],
         "out": str(run.folder),
         "settings": run.manifest["settings"],
+        **{name: run.manifest[name] for name in ("not_visible",) if name in run.manifest},
         "scores": scores_of(by_probe, probes, autoregressive),
         "probes": {
             name: entries(known.get(name, unknown_probe(name)), records)
@@ -209,6 +210,8 @@ def _entry(condition: Condition, group: Sequence[Record], listed: bool, points_p
         "confidence": float(np.mean([record["confidence"] for record in group])),
         "entropy": float(np.mean([record["entropy"] for record in group])),
     }
+    if all("visible" in record for record in group):
+        entry["visible"] = round(float(np.mean([record["visible"] for record in group])))
     return entry | (likelihoods(questions) if listed else {})
 
 

@@ -55,6 +55,7 @@ PROBE = Probe(
     parameters=GAP | {"distances": (1, 2, 4, 8, 16, 32), "samples": 32},
     quick=QUICK_GAP | {"samples": 8},
     not_causal=NO_MASK_TOKEN,
+    not_blocks="the masks of its gap would stand in several blocks of a block diffusion model",
     measures=measured_besides,
     chance=None,
     claims=claims,

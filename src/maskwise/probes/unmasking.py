@@ -9,7 +9,7 @@ from functools import partial
 
 from maskwise.probes.examples import labelled, one_context_per_task
 from maskwise.probes.few_shot import context_of, episodes
-from maskwise.probes.probe import NO_MASK_TOKEN, Asker, Item, Probe, Setup, Unit, first_of_same, slices
+from maskwise.probes.probe import BY_BLOCKS, NO_MASK_TOKEN, Asker, Item, Probe, Setup, Unit, first_of_same, slices
 from maskwise.probes.section import K_EQUALS, MASKS_AT_THE_END, Point, Section, Shown
 from maskwise.records.record import Condition, Key, Record, make_key
 from maskwise.scoring.claims import Claim, clearly_above_zero, contrast_claim
@@ -127,6 +127,7 @@ PROBE = Probe(
     paper={"points": 1000},
     quick=QUICK_STEP_MASKS,
     not_causal=NO_MASK_TOKEN,
+    not_blocks=BY_BLOCKS,
     baseline=first_of_same,
     claims=claims,
     beside=(MASK_COUNT,),

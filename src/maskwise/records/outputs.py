@@ -10,10 +10,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from maskwise.records.schema import (
+    BLOCK,
     COUNT,
     FLAG,
     MANIFEST,
     MODEL,
+    NOT_VISIBLE,
     NUMBER,
     OBJECT,
     OPTIONAL,
@@ -72,6 +74,7 @@ _LIKELIHOODS = {
 _ENTRY = {
     "condition": RECORD["condition"],
     "masks": Field(*COUNT, "masks that the model saw, mean of the records"),
+    "visible": Field(*COUNT, "of a block diffusion model: masks that the answers see, mean of the records", False),
     "n": Field(*COUNT, "records"),
     "accuracy": Field(*NUMBER_OR_NULL, "share of right answers, all tasks weighing the same"),
     "low": _ENDS["low"],
@@ -116,6 +119,7 @@ _RUN = {
     "model": Field(*TEXT, "the model's name"),
     "out": Field(*TEXT, "the run folder"),
     "settings": Field(*OBJECT, "as in manifest.json"),
+    "not_visible": NOT_VISIBLE,
     "scores": Field(*OBJECT, "each score by its name; locality_1 is that of one relevant example"),
     **_within("scores.*", _SCORE),
     "scores.*.over": Field(*TEXT, "of degradation: the mask counts", False),
@@ -186,13 +190,14 @@ FILES: Mapping[str, Schema] = {
     "records.jsonl of a run folder, each line": {**RECORD, **OPTIONAL},
     "manifest.json of a run folder": {
         "model": MANIFEST["model"],
-        **_within("model", MODEL),
+        **_within("model", {**MODEL, "block": BLOCK}),
         "settings": MANIFEST["settings"],
         **_within("settings", SETTINGS),
         "versions": MANIFEST["versions"],
         "command": Field(*TEXT_OR_NULL, "the command line that was run", False),
         "complete": MANIFEST["complete"],
         "notes": MANIFEST["notes"],
+        "not_visible": NOT_VISIBLE,
     },
     "sample.json of a run folder, each prompt": {
         **SAMPLED,

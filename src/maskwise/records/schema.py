@@ -87,12 +87,15 @@ RECORD: Mapping[str, Field] = {
     "nll": Field(*NUMBER, "negative log-likelihood of the answer's (first) token, in nats"),
 }
 OPTIONAL: Mapping[str, Field] = {
+    "offset": Field(*COUNT, "of a block diffusion model: the answer's place in its block", False),
+    "visible": Field(*COUNT, "of a block diffusion model: masks that the answer sees, its own included", False),
     "nll_allowed": Field(*NUMBER, "-log P(one of the listed answers), in nats: the format", False),
     "nll_choice": Field(*NUMBER, "-log P(the right one, given one of them), in nats: the content", False),
     "evidence": Field(
         "an object of numbers, texts and lists of numbers", _evidence, "what the probe measures beside", False
     ),
 }
+PLAIN_OPTIONAL = ("nll_allowed", "nll_choice", "offset", "visible")  # numbers alone
 SAMPLED: Mapping[str, Field] = {
     **{name: RECORD[name] for name in ("probe", "task", "point", "condition", "answer", "correct")},
     "tokens": Field("a list of texts", _texts, "of the prompt, as the model saw it"),
@@ -123,6 +126,20 @@ MODEL: Mapping[str, Field] = {
     "causal": Field(*FLAG, "does attention see the past alone?"),
     "dtype": Field(*TEXT, "of the weights"),
 }
+BLOCK = Field(
+    "a whole number, 1 or more",
+    lambda value: _count(value) and value > 0,
+    "tokens of a block; attention sees no block after a token's own",
+    False,
+)
+NOT_VISIBLE = Field(
+    "an object of lists of whole numbers",
+    lambda value: (
+        isinstance(value, dict) and all(isinstance(one, list) and all(map(_count, one)) for one in value.values())
+    ),
+    "by probe, the numbers of masks or fillers that no answer of a block diffusion model sees; they were not asked",
+    False,
+)
 SETTINGS: Mapping[str, Field] = {
     "preset": Field(*TEXT, "quick, default, full or paper"),
     "probes": Field("a list of names", _texts, "in the order in which they were asked"),
@@ -139,7 +156,11 @@ def problem_of_manifest(manifest: Any) -> str | None:
         return "it is not an object"
     found = _problem(manifest, MANIFEST)
     return (
-        found or _problem(manifest["model"], MODEL, "model.") or _problem(manifest["settings"], SETTINGS, "settings.")
+        found
+        or _problem(manifest["model"], MODEL, "model.")
+        or _problem(manifest["settings"], SETTINGS, "settings.")
+        or _problem_if_there(manifest["model"], {"block": BLOCK}, "model.")
+        or _problem_if_there(manifest, {"not_visible": NOT_VISIBLE})
     )
 
 
@@ -152,10 +173,7 @@ def problem_of_record(record: Any, model: str, probes: Collection[str], conditio
         return "it is not an object"
     if _is_plain(record, model, probes, condition_known):
         return None
-    found = _problem(record, RECORD)
-    for name, field in OPTIONAL.items():
-        if not found and name in record and not field.fits(record[name]):
-            found = _not(name, record[name], field.kind)
+    found = _problem(record, RECORD) or _problem_if_there(record, OPTIONAL)
     if found:
         return found
     if not _is_finite(record):
@@ -204,7 +222,10 @@ def _is_plain(record: dict[str, Any], model: str, probes: Collection[str], condi
         and type(get("nll_allowed", 0.0)) is type(get("nll_choice", 0.0)) is float
         and -math.inf < get("nll_allowed", 0.0) < math.inf
         and -math.inf < get("nll_choice", 0.0) < math.inf
-        and len(record) == len(RECORD) + ("nll_allowed" in record) + ("nll_choice" in record)
+        and type(get("offset", 0)) is type(get("visible", 0)) is int
+        and 0 <= get("offset", 0) < 2**63
+        and 0 <= get("visible", 0) < 2**63
+        and len(record) == len(RECORD) + sum(name in record for name in PLAIN_OPTIONAL)
         and (condition_known or _condition(get("condition")))
     )
 
@@ -225,6 +246,10 @@ def _problem(value: Mapping[str, Any], schema: Mapping[str, Field], within: str 
         if not field.fits(value[name]):
             return _not(within + name, value[name], field.kind)
     return None
+
+
+def _problem_if_there(value: Mapping[str, Any], schema: Mapping[str, Field], within: str = "") -> str | None:
+    return _problem(value, {name: field for name, field in schema.items() if name in value}, within)
 
 
 def _not(name: str, value: Any, wanted: str) -> str:

@@ -121,6 +121,7 @@ def _model_view(reading: Reading, scores: Sequence[Tile]) -> dict[str, Any]:
         KINDS.get(model["kind"], model["kind"]),
         f"{_short_count(model['parameters'])} parameters",
         f"context length {model['window']}",
+        *([f"blocks of {model['block']} tokens"] if "block" in model else []),
         str(model["dtype"]),
         *([f"{model['planted']} planted on purpose"] if model.get("planted") else []),
     ]
@@ -212,7 +213,9 @@ def _asked_line(probe: str, section: Section, reading: Reading) -> str:
     masks = section.masks(reading) if section.masks is not None else _masks_in_words(section, reading)
     each = f"{asked.fewest:,}" if asked.fewest == asked.most else f"{asked.fewest:,} to {asked.most:,}"
     tasks = f"{len(asked.tasks)} tasks with {each} test points each" if len(asked.tasks) > 1 else f"{each} test points"
-    return f"{tasks}; {masks}."
+    hidden = reading.manifest.get("not_visible", {}).get(probe, [])
+    beyond = f" Not visible to an answer, which sees no token after its block: {', '.join(map(str, hidden))}."
+    return f"{tasks}; {masks}.{beyond if hidden else ''}"
 
 
 def _masks_in_words(section: Section, reading: Reading) -> str:

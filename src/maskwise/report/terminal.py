@@ -50,6 +50,8 @@ def print_summary(reading: Reading) -> None:
         console.print(_text_table(TextTable(PUBLISHED_TITLE, PUBLISHED_HEAD, published_rows(summary)), 1))
     if summary.get("claims"):
         console.print(_claims(summary["claims"]))
+    for note in reading.manifest["notes"]:
+        console.print(Text(one_line(note), style="dim"))
 
 
 def _scores(reading: Reading, width: int) -> Table:

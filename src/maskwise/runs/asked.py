@@ -28,6 +28,8 @@ class _Described:
 
     window: int
     causal: bool
+    shift: bool
+    block: int | None
     vocab: int
     attention_readable: bool
 
@@ -53,7 +55,9 @@ def asked_ids(
     settings = settings_of(stored, record)
     model = manifest["model"]
     readable = next((family.attention_readable for family in FAMILIES if family.name == model["kind"]), True)
-    described = _Described(model["window"], model["causal"], len(tokenizer), readable)
+    described = _Described(
+        model["window"], model["causal"], model["shift"], model.get("block"), len(tokenizer), readable
+    )
     asker = Asker(tokenizer, model["mask_id"], filler_id(tokenizer, settings.filler), settings.chat)
     setup = Setup(cast(Model, described), asker, settings, words, text, data or {}, [])
     key = key_of(record)

@@ -19,6 +19,7 @@ from maskwise.models.base import Model
 from maskwise.models.fingerprint import fingerprint
 from maskwise.models.locations import planted_in
 from maskwise.probes import PROBES
+from maskwise.probes.blocks import on_grid
 from maskwise.probes.few_shot import few_shot_units
 from maskwise.probes.precision import blocks_in_all
 from maskwise.probes.probe import Asker, Item, Probe, Settings, Setup, Unit
@@ -63,9 +64,8 @@ def diagnose(
     check(settings, probes)
     if model.tokenizer is None:
         raise UserError(f"{model.name or 'the model'} has no tokenizer, and the questions are text: give one")
-    model.refuse_blocks("diagnose")
     refuse_unasked(data or {}, settings, probes)
-    settings, notes = fit_to_model(settings, model.causal, probes)
+    settings, notes = fit_to_model(settings, model.causal, probes, model.block)
     check_letters(model.tokenizer)
     asker = Asker(model.tokenizer, model.mask_id, filler_id(model.tokenizer, settings.filler), settings.chat)
     setup = Setup(
@@ -96,7 +96,7 @@ def plan(setup: Setup, probes: Sequence[Probe], blocks: int | None = None) -> li
     for probe in probes:
         if probe.units is not None:
             units += probe.units(own[probe.name])
-    return units
+    return [on_grid(setup, unit) for unit in units]
 
 
 def few_shot_plan(setup: Setup, probes: Sequence[Probe], points: int) -> list[Unit]:
@@ -114,7 +114,7 @@ def few_shot_plan(setup: Setup, probes: Sequence[Probe], points: int) -> list[Un
 
 def second_stage(setup: Setup, probes: Sequence[Probe], precision: float, records: Sequence[Record]) -> list[Unit]:
     """All the blocks that the first stage's records ask for. Those of a second stage that was begun decide nothing."""
-    return few_shot_plan(setup, probes, blocks_in_all(records, probes, precision))
+    return [on_grid(setup, unit) for unit in few_shot_plan(setup, probes, blocks_in_all(records, probes, precision))]
 
 
 def refuse_unasked(data: Mapping[str, Dataset], settings: Settings, probes: Sequence[Probe]) -> None:
@@ -215,6 +215,7 @@ def new_manifest(setup: Setup, command: str | None) -> dict[str, Any]:
             "mask_id": model.mask_id,
             "shift": model.shift,
             "causal": model.causal,
+            **({"block": model.block} if model.block is not None else {}),
             "dtype": str(model.dtype).removeprefix("torch."),
             "fingerprint": fingerprint(model),
         },
@@ -223,6 +224,7 @@ def new_manifest(setup: Setup, command: str | None) -> dict[str, Any]:
         "command": command,
         "complete": False,
         "notes": setup.notes,
+        **({"not_visible": setup.not_visible} if setup.not_visible else {}),
     }
 
 

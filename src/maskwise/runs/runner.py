@@ -125,10 +125,10 @@ def batch_budget(model: Model, asked: int | None) -> int:
 
 def check_fit(model: Model, items: Sequence[Item], or_else: str = "") -> None:
     """Refuses prompts the model cannot hold before anything is asked; `or_else` is a first remedy to name."""
-    longest = max(items, key=lambda item: len(item.prompt.ids), default=None)
+    longest = max(items, key=lambda item: item.prompt.start + len(item.prompt.ids), default=None)
     if longest is None:
         return
-    length = len(longest.prompt.ids)
+    length = longest.prompt.start + len(longest.prompt.ids)
     if length > model.window:
         probe, task, _, condition = longest.key
         raise UserError(
@@ -159,9 +159,19 @@ def _record(model: Model, item: Item, answer: Answer) -> Record:
             "entropy": round(answer.entropy, DIGITS),
             "nll": round(answer.nll, DIGITS),
         }
+        | _block_parts(model, item.prompt)
         | _likelihood_parts(answer)
         | ({} if answer.evidence is None else {"evidence": answer.evidence})
     )
+
+
+def _block_parts(model: Model, prompt: Prompt) -> Record:
+    """Where in its block the answer stands, and how many masks its prediction is made from."""
+    if model.block is None:
+        return {}
+    place, end = prompt.start + prompt.row, prompt.start + len(prompt.ids)
+    seen = prompt.ids[: model.seen_by(place, end) - prompt.start]
+    return {"offset": place % model.block, "visible": seen.count(model.mask_id)}
 
 
 def _likelihood_parts(answer: Answer) -> Record:

@@ -7,9 +7,8 @@ import torch
 from torch import Tensor
 
 from maskwise.models.base import Model
-from maskwise.models.batch import Batch
 from maskwise.probes.answers.gradients import embedding_gradients
-from maskwise.probes.answers.plain import DIGITS
+from maskwise.probes.answers.plain import DIGITS, answer_rows, pack
 from maskwise.probes.probe import Item, Probe, Unit
 from maskwise.records.record import Key, Record, condition_texts, key_of
 from maskwise.records.sample import MOST_PROMPTS, MOST_TOKENS, Sampled
@@ -93,8 +92,7 @@ def items_of(units: Sequence[Unit], wanted: dict[Key, Record]) -> Iterator[Item]
 @torch.inference_mode()
 def chances_of(model: Model, prompt: Prompt) -> Tensor:
     """The probability of every token in the answer's place, [V]."""
-    batch = Batch.pack([prompt.ids], model.device)
-    row = torch.tensor([prompt.row], device=model.device)
+    batch, row = pack(model, [prompt]), answer_rows(model, [prompt])
     return model.head(model.hidden(batch)[model.locate(batch, torch.zeros_like(row), row)])[0].softmax(-1).cpu()
 
 

@@ -103,9 +103,12 @@ def chosen_settings(
     return wanted
 
 
-def fit_to_model(settings: Settings, causal: bool, probes: Sequence[Probe] = PROBES) -> tuple[Settings, list[str]]:
+def fit_to_model(
+    settings: Settings, causal: bool, probes: Sequence[Probe] = PROBES, block: int | None = None
+) -> tuple[Settings, list[str]]:
     """The settings without the probes that make no sense for the model, and a note on each."""
     why = {probe.name: probe.not_causal for probe in probes if causal and probe.not_causal}
+    why |= {probe.name: probe.not_blocks for probe in probes if block is not None and probe.not_blocks}
     left_out = [name for name in settings.probes if name in why]
     kept = tuple(name for name in settings.probes if name not in why)
     if not kept:

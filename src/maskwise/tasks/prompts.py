@@ -44,6 +44,7 @@ class Prompt:
     masks: int
     parts: tuple[int, ...] = ()  # which question of the prompt each token belongs to, where somebody asks
     allowed: tuple[int, ...] = ()
+    start: int = 0  # the position of the first token, as if so many unseen ones stood before it
 
 
 def encode_question(

@@ -7,9 +7,8 @@ import torch
 from torch import Tensor
 
 from maskwise.models.base import Model
-from maskwise.models.batch import Batch
 from maskwise.probes.answers.gradients import mask_groups
-from maskwise.probes.answers.plain import Answer, answers_to
+from maskwise.probes.answers.plain import Answer, answers_to, pack
 from maskwise.tasks.prompts import Prompt
 
 GROUPS = ("answer", "masks", "near", "far")
@@ -33,8 +32,8 @@ def logits_and_shares(
 
     "answer" is the answer's own place and, for shifted models, the place before it, which does the looking.
     """
-    batch = Batch.pack([prompt.ids for prompt in prompts], model.device)
-    index = model.flat_rows(batch, [[prompt.row] for prompt in prompts])
+    batch = pack(model, prompts)
+    index = model.flat_rows(batch, [[prompt.start + prompt.row] for prompt in prompts])
     hidden, layers = model.hidden_and_attention(batch, index)  # L of [S, heads, longest]
     groups = torch.zeros(len(prompts), batch.longest, dtype=torch.int64)
     for number, prompt in enumerate(prompts):

@@ -13,8 +13,7 @@ import torch
 from torch import Tensor
 
 from maskwise.models.base import Model
-from maskwise.models.batch import Batch
-from maskwise.probes.answers.plain import Answer, answers_to
+from maskwise.probes.answers.plain import Answer, answer_rows, answers_to, pack
 from maskwise.tasks.prompts import Prompt
 
 # How it is answered
@@ -34,9 +33,8 @@ def attribute(model: Model, prompts: Sequence[Prompt], near: int) -> list[Answer
 def embedding_gradients(model: Model, prompts: Sequence[Prompt]) -> tuple[list[Answer], Tensor]:
     """The answers, and every token's normalised gradient norm, [T] float32 in the prompts' order."""
     device = model.device
-    batch = Batch.pack([prompt.ids for prompt in prompts], device)
-    rows = torch.tensor([prompt.row for prompt in prompts], device=device)
-    index = model.locate(batch, torch.arange(len(prompts), device=device), rows)
+    batch = pack(model, prompts)
+    index = model.locate(batch, torch.arange(len(prompts), device=device), answer_rows(model, prompts))
     assert batch.ids is not None
     with frozen(model), torch.enable_grad():
         embeds = model.embed(batch.ids).detach().requires_grad_()

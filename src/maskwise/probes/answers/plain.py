@@ -49,12 +49,22 @@ def ask(model: Model, prompts: Sequence[Prompt]) -> list[Answer]:
 
     Prompts that differ only in the answer that counts are one sequence.
     """
-    sequences = {ids: place for place, ids in enumerate(dict.fromkeys(prompt.ids for prompt in prompts))}
-    batch = Batch.pack(list(sequences), model.device)
-    which = torch.tensor([sequences[prompt.ids] for prompt in prompts], device=model.device)
-    rows = torch.tensor([prompt.row for prompt in prompts], device=model.device)
-    index = model.locate(batch, which, rows)
+    distinct = {(prompt.ids, prompt.start): prompt for prompt in prompts}
+    place = {key: number for number, key in enumerate(distinct)}
+    batch = pack(model, list(distinct.values()))
+    which = torch.tensor([place[prompt.ids, prompt.start] for prompt in prompts], device=model.device)
+    index = model.locate(batch, which, answer_rows(model, prompts))
     return answers_to(prompts, model.head(model.hidden(batch)[index]))
+
+
+def pack(model: Model, prompts: Sequence[Prompt]) -> Batch:
+    """The prompts as they are given to the model, each at the position at which it begins."""
+    return Batch.spans([prompt.ids for prompt in prompts], [prompt.start for prompt in prompts], model.device)
+
+
+def answer_rows(model: Model, prompts: Sequence[Prompt]) -> Tensor:
+    """[n] the position of each prompt's answer, for `Model.locate`."""
+    return torch.tensor([prompt.start + prompt.row for prompt in prompts], device=model.device)
 
 
 def answers_to(prompts: Sequence[Prompt], logits: Tensor) -> list[Answer]:

@@ -1,0 +1,60 @@
+"""What an answer of a block diffusion model sees, and what it is therefore asked.
+
+Such a model sees no token after the block in which the answer is predicted. Each prompt is moved on the grid of blocks,
+as if it were padded on the left, until the row that predicts its answer begins a block: the answer then sees as many of
+the tokens that follow as it ever can. Records say where in its block the answer stands ("offset") and how many masks it
+sees ("visible"). Counts of masks or fillers that no answer can see are not asked; the largest that can be seen is asked
+in their place, and the manifest lists them under "not_visible".
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from maskwise.probes.probe import Item, Setup, Unit
+from maskwise.records.record import Key
+from maskwise.tasks.prompts import Prompt
+
+
+def most_masks(block: int, shift: bool) -> int:
+    """Masks that an answer sees at most, its own among them; a shifted model reads it from the token before."""
+    return max(1, block - shift)
+
+
+def visible_counts(setup: Setup, probe: str, counts: Sequence[int], beside: int = 0) -> tuple[int, ...]:
+    """Those of the numbers of masks or fillers that an answer sees with `beside` tokens besides; all, of most models.
+
+    The largest number of a block model stands for those beyond it.
+    """
+    block = setup.model.block
+    if block is None:
+        return tuple(counts)
+    most = max(0, most_masks(block, setup.model.shift) - beside)
+    beyond = [count for count in counts if count > most]
+    if not beyond:
+        return tuple(counts)
+    known = setup.not_visible.setdefault(probe, [])
+    known += [count for count in beyond if count not in known]
+    listed = ", ".join(map(str, beyond))
+    setup.note(f"{probe}: {listed} masks or fillers are not visible: an answer sees at most {most}, those of its block "
+               f"of {block} tokens; asked with {most} instead")  # fmt: skip
+    return tuple(dict.fromkeys([count for count in counts if count <= most] + [most]))
+
+
+def sees_past_the_question(setup: Setup) -> bool:
+    """Whether a question may stand before its context, and masks worth a share of the length be seen."""
+    return not setup.model.causal and setup.model.block is None
+
+
+def on_grid(setup: Setup, unit: Unit) -> Unit:
+    """The unit with its prompts moved so that the row which predicts the answer begins a block."""
+    block, shift = setup.model.block, setup.model.shift
+    if block is None:
+        return unit
+
+    def moved(prompt: Prompt) -> Prompt:
+        return replace(prompt, start=(int(shift) - prompt.row) % block)
+
+    def items(points: Sequence[int], done: set[Key]) -> Iterator[Item]:
+        return (replace(item, prompt=moved(item.prompt)) for item in unit.items(points, done))
+
+    return replace(unit, items=items)

@@ -1,0 +1,140 @@
+"""Probes on block diffusion models: what an answer sees, what is asked of it, and what is said of the rest."""
+
+import json
+from dataclasses import replace
+
+import pytest
+import torch
+
+from helpers.known import SMALL, shipped_tokenizer
+from helpers.tiny import tiny_fast_dllm, tiny_llada, tiny_llada2, tiny_sdar
+from maskwise.errors import UserError
+from maskwise.models.attention import Reach
+from maskwise.models.batch import Batch
+from maskwise.probes import PROBES
+from maskwise.probes.blocks import most_masks
+from maskwise.probes.summary import summarise
+from maskwise.records.folder import read_run
+from maskwise.records.schema import problem_of_manifest, problem_of_record
+from maskwise.report.page import build
+from maskwise.report.readings import read_all
+from maskwise.report.terminal import print_summary
+from maskwise.runs.asked import asked_ids
+from maskwise.runs.diagnose import diagnose
+
+MODELS = [tiny_sdar, tiny_fast_dllm, tiny_llada2]  # blocks of 4, of 8 and shifted, of 8
+FEW = replace(SMALL, tasks=SMALL.tasks[:1], points=2, passages=2).changed("mask-count", mask_counts=(1, 2, 5, 20))
+
+
+def block_model(make):
+    return make(tokenizer=shipped_tokenizer(), vocab=2056, window=2048)
+
+
+@torch.no_grad()
+def left_padded(model, ids, start, row):
+    """The dense reference: the prediction of `row` in an ordinary padded call, `start` unseen tokens before the ids."""
+    padded = torch.tensor([[0] * start + list(ids)])
+    seen = torch.tensor([[0] * start + [1] * len(ids)])
+    logits = model.net(padded, attention_mask=seen).logits[0, start + row - int(model.shift)].float()
+    logits[model.mask_id] = -torch.inf
+    return logits
+
+
+@pytest.mark.parametrize(("reach", "ends"), [(Reach(), [6] * 6), (Reach(1), [1, 2, 3, 4, 5, 6]),
+                                             (Reach(4), [4, 4, 4, 4, 6, 6])])  # fmt: skip
+def test_what_a_query_sees_is_everything_the_past_or_its_block_and_those_before(reach, ends):
+    assert [reach.end(position, 6) for position in range(6)] == ends
+
+
+@pytest.mark.parametrize("make", [*MODELS, tiny_llada])
+@torch.no_grad()
+def test_a_prediction_changes_with_the_last_token_it_sees_and_with_none_after(make):
+    model = make()
+    ids = torch.randint(0, 60, (21,), generator=torch.Generator().manual_seed(3)).tolist()
+    for row in (5, 8, 9, 15):
+        end = model.seen_by(row, len(ids))
+        last, after = ids.copy(), ids[:end] + [7] * (len(ids) - end)
+        last[end - 1] += 1
+        whole, other, same = (found[0] for found in model.predict([ids, last, after], [[row]] * 3))
+        assert (whole - other).nan_to_num().abs().max() > 1e-3
+        torch.testing.assert_close(whole, same, atol=2e-5, rtol=1e-4)
+
+
+@pytest.mark.parametrize("make", MODELS)
+@torch.no_grad()
+def test_a_prompt_moved_on_the_grid_is_padded_on_the_left_by_tokens_nobody_sees(make):
+    model = make()
+    prompts = [torch.randint(0, 60, (length,), generator=torch.Generator().manual_seed(length)).tolist()
+               for length in (13, 21, 21)]  # fmt: skip
+    starts = [0, 3, 6]
+    batch = Batch.spans(prompts, starts)
+    rows = model.flat_rows(batch, [[start + 9] for start in starts])
+    logits = model.head(model.hidden(batch)[rows])
+    for found, ids, start in zip(logits, prompts, starts, strict=True):
+        torch.testing.assert_close(found, left_padded(model, ids, start, 9), atol=5e-5, rtol=1e-4)
+
+
+@pytest.mark.parametrize("make", MODELS)
+def test_records_are_the_dense_answers_at_the_start_of_a_block_with_every_mask_visible(make, tmp_path):
+    model = block_model(make)
+    run = read_run(diagnose(model, replace(FEW, probes=("location", "mask-count")), tmp_path))
+    most = most_masks(model.block, model.shift)
+    asked = [k for k in (1, 2, 5) if k <= most] + [most]
+    assert {r["condition"]["masks"] for r in run.records if r["probe"] == "mask-count"} == set(asked)
+    assert run.manifest["not_visible"] == {"mask-count": [k for k in (5, 20) if k > most]}
+    assert run.manifest["model"]["block"] == model.block and problem_of_manifest(run.manifest) is None
+    for record in run.records:
+        assert record["visible"] == record["masks"] and record["offset"] == int(model.shift)
+    for record in run.records[:: len(run.records) // 4]:
+        ids = asked_ids(run.manifest, record, model.tokenizer)
+        row = ids.index(model.mask_id)
+        p = left_padded(model, ids, (int(model.shift) - row) % model.block, row).softmax(-1)
+        assert record["predicted"] == model.tokenizer.decode([int(p.argmax())])
+        assert record["confidence"] == pytest.approx(float(p.max()), abs=1e-4)
+
+
+def test_counts_beyond_the_block_read_not_visible_in_the_terminal_and_on_the_page(tmp_path, capsys):
+    settings = replace(FEW, probes=("question-position", "mask-count"))
+    (reading,) = read_all([diagnose(block_model(tiny_llada2), settings, tmp_path)])
+    assert reading.summary["not_visible"] == {"mask-count": [20]}
+    assert [entry["visible"] for entry in reading.summary["probes"]["mask-count"]] == [1, 2, 5, 8]
+    print_summary(reading)
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "mask-count: 20 masks or fillers are not visible: an answer sees at most 8" in shown
+    assert "question-position was not run: a block diffusion model sees no context after the block" in shown
+    page = build([reading])[0]
+    assert "Not visible to an answer, which sees no token after its block: 20." in page and "blocks of 8 tokens" in page
+
+
+def test_every_probe_is_asked_or_says_why_not(tmp_path):
+    """Every mask and filler that is asked is visible; gradients and attention go to nothing after the block."""
+    names = tuple(probe.name for probe in PROBES)
+    settings = replace(FEW, probes=names, points=1, passages=1)
+    settings = settings.changed("recall", lists_per_point=1, distances=("near",)).changed("points", clouds=1)
+    run = read_run(diagnose(block_model(tiny_fast_dllm), settings, tmp_path))
+    asked = {record["probe"] for record in run.records}
+    told = " ".join(run.manifest["notes"])
+    assert {"location", "recall", "mask-count", "filler", "contrast", "natural-text", "attention", "points"} <= asked
+    assert {name for name in names if name not in asked and f"{name} was not run" not in told} == set()
+    for record in run.records:
+        assert record["visible"] == record["masks"] <= 7 and record["offset"] == 1
+        assert record["condition"].get("question", "right") == "right"
+        assert problem_of_record(record, run.manifest["model"]["name"], names) is None
+    summarise(run)
+
+
+def test_a_run_of_nothing_but_probes_that_do_not_apply_is_one_line(tmp_path):
+    with pytest.raises(UserError, match="question-position does not apply, a block diffusion model sees no context"):
+        diagnose(block_model(tiny_sdar), replace(FEW, probes=("question-position",)), tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("where", "name", "value"), [("model", "block", 0), ("", "not_visible", {"mask-count": "all"})]
+)
+def test_a_strangers_manifest_with_impossible_blocks_is_refused(where, name, value, tmp_path):
+    folder = diagnose(block_model(tiny_sdar), replace(FEW, probes=("mask-count",)), tmp_path)
+    manifest = json.loads((folder / "manifest.json").read_text())
+    (manifest[where] if where else manifest)[name] = value
+    (folder / "manifest.json").write_text(json.dumps(manifest))
+    with pytest.raises(UserError, match=name):
+        read_run(folder)
