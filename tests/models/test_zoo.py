@@ -8,7 +8,7 @@ import torch
 
 import maskwise as mw
 from maskwise.models.base import Model
-from maskwise.models.catalog import list_models
+from maskwise.models.catalog import describe_embedded, list_models
 from maskwise.models.locations import ZOO, embedded_models
 from maskwise.tasks.episodes import blocked, draw, mixed
 from maskwise.tasks.prompts import encode_question, opened
@@ -16,6 +16,7 @@ from maskwise.tasks.rules import TASKS
 from maskwise.tasks.words import load_words
 
 NAMES = ["tiny-dream", "tiny-llada", "tiny-qwen"]
+SMOL = "smol-diffusion"
 ADAPTERS = {  # and what each was trained on
     "tiny-llada+ma": "tiny-llada",
     "tiny-llada+distracted": "tiny-llada",
@@ -57,7 +58,18 @@ def test_each_answers_few_shot_questions_from_its_examples(name):
 
 
 def test_the_list_names_them_all():
-    assert {*NAMES, *ADAPTERS} == set(embedded_models())
+    assert {*NAMES, *ADAPTERS, SMOL} == set(embedded_models())
+
+
+def test_the_adapter_of_smol_diffusion_is_what_its_card_says_and_small():
+    """It is opened where the package with its base is installed (test_gguf.py)."""
+    weights = ZOO / SMOL / "adapter_model.safetensors"
+    checksum = hashlib.sha256(weights.read_bytes()).hexdigest()
+    assert checksum in (ZOO / SMOL / "README.md").read_text()
+    assert checksum == json.loads((ZOO / SMOL / "training.json").read_text())["sha256"]
+    assert weights.stat().st_size <= 8e6
+    facts = describe_embedded(SMOL)
+    assert (facts["kind"], facts["parameters"], facts["mask_id"], facts["shift"]) == ("dream", 134515008, 16, True)
 
 
 @pytest.mark.parametrize("name", ADAPTERS)

@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 
 import maskwise as mw
 import smol_diffusion
@@ -107,6 +108,24 @@ def test_exams_ask_what_the_context_shows(inputs, tmp_path):
     far, near = (tokenizer.decode(exams[name][0].ids) for name in ("words far", "words near"))
     assert far.index("in0x") < far.index("in1x") and near.index("in1x") < near.index("in0x")
     assert far.split("Q:")[-1] == near.split("Q:")[-1] and "in1x" not in tokenizer.decode(exams["words alone"][0].ids)
+
+
+def test_a_shortened_adapter_is_the_best_of_its_rank(tmp_path):
+    draws = torch.Generator().manual_seed(0)
+    down, up = torch.randn(4, 6, generator=draws), torch.randn(5, 4, generator=draws)
+    save_file(
+        {"x.lora_A.weight": down, "x.lora_B.weight": up, "row": torch.ones(3)}, tmp_path / "adapter_model.safetensors"
+    )
+    (tmp_path / "adapter_config.json").write_text(json.dumps({"r": 4, "lora_alpha": 8}))
+    lost = smol_diffusion.shorten_adapter(tmp_path, tmp_path / "short", 2)
+    short = load_file(tmp_path / "short" / "adapter_model.safetensors")
+    sizes = torch.linalg.svdvals(up @ down)
+    assert lost == pytest.approx(float(sizes[2:].square().sum() / sizes.square().sum()), rel=1e-4)
+    change = short["x.lora_B.weight"].float() @ short["x.lora_A.weight"].float()
+    assert torch.linalg.svdvals(change)[:2] == pytest.approx(sizes[:2], rel=5e-3)
+    assert float((up @ down - change).square().sum()) == pytest.approx(float(sizes[2:].square().sum()), rel=1e-2)
+    assert torch.equal(short["row"], torch.ones(3))
+    assert json.loads((tmp_path / "short" / "adapter_config.json").read_text()) == {"r": 2, "lora_alpha": 4}
 
 
 def losses_of(training, rows, stop=None):

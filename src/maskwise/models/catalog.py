@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from maskwise.models.families import AUTOREGRESSIVE, FAMILIES, Family, Published, family_of_architecture
-from maskwise.models.locations import embedded_models, locate_checkpoint, planted_in, read_object
+from maskwise.models.locations import BORROWED, embedded_models, locate_checkpoint, planted_in, read_object
 from maskwise.models.targets import in_a_layer, linear_targets, targets_pattern
 
 
@@ -41,8 +41,12 @@ def describe_published(known: Published, family: Family) -> dict[str, Any]:
 def describe_embedded(name: str) -> dict[str, Any]:
     """From config.json and the header of the weight file. Both are the package's own and need no checking."""
     folder = locate_checkpoint(name)[0]
-    settings, shapes = read_object(folder / "config.json"), stored_shapes(folder / "model.safetensors")
+    settings = read_object(folder / "config.json")
     family = family_of_architecture(settings["architectures"][0]) or AUTOREGRESSIVE
+    if folder.name in BORROWED:  # the weights may not be installed
+        shapes = read_object(folder / "shapes.json")
+    else:
+        shapes = stored_shapes(folder / "model.safetensors")
     maps = [weight.removesuffix(".weight") for weight, shape in shapes.items() if len(shape) == 2]
     return {
         "name": name,

