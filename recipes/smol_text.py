@@ -5,9 +5,9 @@ how fast it is written, all in one run.
     python recipes/smol_text.py [--prompts 8] [--tokens 64] [--threads 2]
 
 Prompts are beginnings of passages of maskwise's own prose. The teacher (SmolLM2-135M-Instruct, autoregressive) writes
-with transformers' generate, keys and values kept, one prompt at a time; smol-diffusion with `mw.generate`, one prompt at
-a time. Columns: nats per token of the text under the teacher, lower is more probable; the share of the text's 4-grams
-that stood in it before; tokens a second; forward passes a token.
+with transformers' generate, keys and values kept; smol-diffusion with `mw.generate`; both one prompt at a time. Columns
+are nats per token of the text under the teacher (lower is more probable), the share of the text's 4-grams that stood in
+it before, tokens a second, and forward passes a token.
 """
 
 import argparse
@@ -93,8 +93,8 @@ def line(name: str, teacher: Model, texts: list[Written]) -> str:
     spread = torch.tensor([nats(teacher, one) for one in texts])
     half = 1.96 * float(spread.std()) / len(texts) ** 0.5
     speed, passes = count / sum(one.seconds for one in texts), sum(one.passes for one in texts) / count
-    return (f"| {name} | {float(spread.mean()):.2f} +- {half:.2f} | {100 * mean(repeated(one.new) for one in texts):.0f} % | "
-            f"{speed:.1f} | {passes:.2f} |")  # fmt: skip
+    again = 100 * mean(repeated(one.new) for one in texts)
+    return f"| {name} | {float(spread.mean()):.2f} +- {half:.2f} | {again:.0f} % | {speed:.1f} | {passes:.2f} |"
 
 
 def main(given: list[str] | None = None) -> None:
