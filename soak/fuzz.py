@@ -93,7 +93,9 @@ def _run_case(case: int, reader: Reader, draw: random.Random, source: Path, fold
     except _Hang:
         found.hangs += 1
         _failed(found, case, f"{reader.name}: hang", f"{name}, {how}")
-    except Exception as problem:
+    except (KeyboardInterrupt, SystemExit):
+        raise
+    except BaseException as problem:  # a panic of Rust is no Exception
         place = traceback.extract_tb(problem.__traceback__)[-1]
         kind = f"{reader.name}: {type(problem).__name__} in {Path(place.filename).name}:{place.lineno}"
         _failed(found, case, kind, f"{name}, {how}: {str(problem)[:200]}")

@@ -20,7 +20,7 @@ from helpers.outputs import problem_of_output
 from maskwise.advice.folder import Answer, append_answers, gather_answers, read_answers
 from maskwise.cli import app
 from maskwise.errors import UserError
-from maskwise.records.outputs import OUTPUTS
+from maskwise.records.outputs import OUTPUTS, SEARCH
 from maskwise.report.advice import read_search
 from maskwise.report.card import run_card_of
 from maskwise.report.registry import runs_in, search_table
@@ -194,6 +194,7 @@ def test_a_search_is_a_row_of_the_table_of_runs_and_a_part_of_a_model_card(whole
     folder = Path(found["folder"])
     assert runs_in([folder.parent]) == [folder]
     search = read_search(folder)
+    assert problem_of_output(search.manifest, SEARCH, closed=False) is None
     (row,) = search_table([search]).rows
     texts = [cell.text for cell in row]
     best, fast = found["advice"][0], found["advice"][2]
@@ -209,14 +210,27 @@ def test_a_search_is_a_row_of_the_table_of_runs_and_a_part_of_a_model_card(whole
 
 
 @pytest.mark.parametrize(
-    "damage", [{"advice": []}, {"confirmed": [{"setting": 3}]}, {"dropped": None}, {"model": None}]
-)
+    "damage",
+    [
+        {"advice": []}, {"confirmed": [{"setting": 3}]}, {"confirmed": [7]}, {"confirmed": []}, {"dropped": None},
+        {"model": None}, {"passes": "many"}, {"seconds": []}, {"questions": {"searched": 8}}, {"unit": 1},
+    ],
+)  # fmt: skip
 def test_an_advice_file_of_a_stranger_is_one_line(whole, tmp_path, damage):
     for name in ("manifest.json", "advice.json"):
         (tmp_path / name).write_text((Path(whole[0]["folder"]) / name).read_text())
     written = json.loads((tmp_path / "advice.json").read_text())
     (tmp_path / "advice.json").write_text(json.dumps(written | damage))
     with pytest.raises(UserError, match="is not what maskwise advise writes"):
+        read_search(tmp_path)
+    for lost in ("passes", "quality"):
+        advice = [{name: value for name, value in row.items() if name != lost} for row in written["advice"]]
+        (tmp_path / "advice.json").write_text(json.dumps(written | {"advice": advice}))
+        with pytest.raises(UserError, match=rf"advice\[\].{lost} is missing"):
+            read_search(tmp_path)
+    manifest = json.loads((tmp_path / "manifest.json").read_text())
+    (tmp_path / "manifest.json").write_text(json.dumps(manifest | {"versions": [7]}))
+    with pytest.raises(UserError, match="versions is"):
         read_search(tmp_path)
     (tmp_path / "advice.json").unlink()
     with pytest.raises(UserError, match="has not ended"):

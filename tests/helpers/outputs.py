@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
-from maskwise.records.outputs import Schema
+from maskwise.records.outputs import Schema, problem_of
 
 
 def problem_of_output(value: Any, schema: Schema, closed: bool = True) -> str | None:
@@ -11,32 +11,9 @@ def problem_of_output(value: Any, schema: Schema, closed: bool = True) -> str | 
 
     closed: a field that the schema does not know is wrong too.
     """
-    for path, field in schema.items():
-        for holder in _holders(value, path):
-            name = path.rpartition(".")[2]
-            if name not in holder:
-                if field.always:
-                    return f"{path} is missing"
-            elif not field.fits(holder[name]):
-                return f"{path} is {holder[name]!r:.40}, not {field.kind}"
     found = set(_paths(value, schema)) - set(schema) if closed else set()
     strange = sorted(path for path in found if f"{path.rpartition('.')[0]}.*" not in schema)
-    return f"{strange[0]} is in no schema" if strange else None
-
-
-def _holders(value: Any, path: str) -> Iterator[dict[str, Any]]:
-    """The objects that hold, or should hold, the field of a path."""
-    first, dot, rest = path.partition(".")
-    if not dot:
-        if isinstance(value, dict):
-            yield value
-        return
-    each = first.endswith("[]")
-    name = first.removesuffix("[]")
-    inner = list(value.values()) if name == "*" else [value[name]] if name in value else []
-    for one in inner:
-        for entry in (one or []) if each else [one]:
-            yield from _holders(entry, rest)
+    return problem_of(value, schema) or (f"{strange[0]} is in no schema" if strange else None)
 
 
 def _paths(value: Any, schema: Schema, within: str = "") -> Iterator[str]:

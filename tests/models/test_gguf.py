@@ -204,6 +204,7 @@ HOSTILE = {
     "not UTF-8": header(fields=1, rest=struct.pack("<Q2sI", 2, b"\xff\xfe", 4) + bytes(64)),
     "no dimensions": header(tensors=1, rest=struct.pack("<Q1sI", 1, b"x", 0) + bytes(64)),
     "many dimensions": header(tensors=1, rest=struct.pack("<Q1sI", 1, b"x", 2**32 - 1) + bytes(64)),
+    "a name of two lines": header(tensors=1, rest=struct.pack("<Q3sI", 3, b"x\ny", 9) + bytes(64)),
     "huge shape": header(tensors=1, rest=struct.pack("<Q1sIQQQQIQ", 1, b"x", 4, *[2**62] * 4, 0, 0) + bytes(64)),
     "no numbers": header(tensors=1, rest=struct.pack("<Q1sIQIQ", 1, b"x", 1, 0, 0, 0) + bytes(64)),
     "part of a block": header(tensors=1, rest=struct.pack("<Q1sIQIQ", 1, b"x", 1, 33, 8, 0) + bytes(64)),

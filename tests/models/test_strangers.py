@@ -16,9 +16,10 @@ from helpers.tiny import edit_config
 from maskwise.decoding.prompts import encode_prompts
 from maskwise.errors import UserError
 from maskwise.models import chat, configuration
+from maskwise.models.cards import public_name
 from maskwise.models.catalog import describe_checkpoint
 from maskwise.models.chat import render_chat
-from maskwise.models.locations import ZOO
+from maskwise.models.locations import ZOO, refuse_unknown_model
 from maskwise.models.verify import code_from_elsewhere
 from maskwise.report.page import write_page
 from maskwise.report.readings import read_all
@@ -37,6 +38,45 @@ def test_sizes_are_bounded_before_anything_is_built(tmp_path, change):
         with pytest.raises(UserError, match=r"config.json"):
             read(tmp_path)
     assert time.monotonic() - began < 5
+
+
+@pytest.mark.parametrize("name", ["rope_theta", "max_sequence_length", "rms_norm_eps", "n_layers"])
+def test_null_is_not_taken_for_a_number(tmp_path, name):
+    edit_config(save(tmp_path), **{name: None})
+    with pytest.raises(UserError, match=name):
+        mw.open(tmp_path)
+
+
+def test_a_prefix_that_the_merges_lack_is_refused(tmp_path):
+    """The tokenizers library would cut more off a merge than it has, and panic."""
+    mw.open("tiny-llada").tokenizer.save_pretrained(save(tmp_path))
+    mw.open(tmp_path)
+    file = tmp_path / "tokenizer.json"
+    stored = json.loads(file.read_text())
+    for prefix in ("##", "a" * 5000):
+        stored["model"]["continuing_subword_prefix"] = prefix
+        file.write_text(json.dumps(stored))
+        with pytest.raises(UserError, match="continuing_subword_prefix"):
+            mw.open(tmp_path)
+
+
+@pytest.mark.parametrize("change", [{"r": 2**31}, {"rank_pattern": {"q_proj": 10**9}}])
+def test_a_rank_of_more_than_the_weights_is_refused_before_memory_is_taken(tmp_path, change):
+    for file in (ZOO / "tiny-llada+ma").iterdir():
+        (tmp_path / file.name).write_bytes(file.read_bytes())
+    file = tmp_path / "adapter_config.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | change))
+    with pytest.raises(UserError, match="larger than any weight of the adapter"):
+        mw.open("tiny-llada", adapter=tmp_path)
+
+
+@pytest.mark.parametrize("name", ["a" * 5000, "a/" * 3000, "a\x00b", "+" * 300, "tiny-llada+" + "a" * 5000])
+def test_a_name_that_no_file_has_is_one_line(name):
+    with pytest.raises(UserError, match="no model"):
+        refuse_unknown_model(name)
+    with pytest.raises(UserError, match="no model"):
+        mw.open(name)
+    assert isinstance(public_name(name), str)
 
 
 @pytest.mark.parametrize("change", [{"vocab_size": 2**30}, {"d_model": 2**20}, {"n_layers": 999}])
@@ -65,6 +105,13 @@ def test_a_chat_template_is_bounded(monkeypatch, template, said):
         render_chat(byte_tokenizer(template), TURNS)
     assert time.monotonic() - began < 5 and "\n" not in str(caught.value)
     assert sys.gettrace() is None or sys.gettrace() is not chat._Deadline._look
+
+
+def test_each_of_several_chat_templates_is_bounded():
+    tokenizer = byte_tokenizer("")
+    tokenizer.chat_template = {"default": "{{ 10 ** 10 ** 8 }}", "tools": ""}
+    with pytest.raises(UserError, match="computes powers"):
+        render_chat(tokenizer, TURNS)
 
 
 def test_an_ordinary_template_is_rendered_as_by_transformers():

@@ -48,7 +48,7 @@ def test_commands_print_what_the_schema_says(tmp_path, monkeypatch):
     for prompt in json.loads(Path("one/sample.json").read_text()):
         assert problem_of_output(prompt, schema_of("sample.json")) is None
     manifest = json.loads(Path("one/manifest.json").read_text())
-    assert problem_of_output(manifest, schema_of("manifest.json"), closed=False) is None
+    assert problem_of_output(manifest, schema_of("manifest.json of a run"), closed=False) is None
 
 
 def test_every_command_with_json_has_a_schema():

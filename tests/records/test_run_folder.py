@@ -202,6 +202,13 @@ def test_conditions_that_python_holds_equal_are_kept_apart(tmp_path):
         ("model", {"mask_id": "x"}, "model.mask_id is 'x'"),
         ("settings", {"probes": "all"}, "settings.probes is 'all'"),
         ("settings", {"tasks": None}, "settings.tasks is None"),
+        (None, {"command": 7}, "command is 7, not a text, or null"),
+        ("model", {"planted": []}, r"model.planted is \[\]"),
+        ("settings", {"relevant": 7}, "settings.relevant is 7, not a list of whole numbers"),
+        ("settings", {"distractors": "x"}, "settings.distractors is 'x'"),
+        ("settings", {"filler": 1.5}, "settings.filler is 1.5"),
+        ("settings", {"precision": {}}, r"settings.precision is \{\}"),
+        ("settings", {"parameters": {"order": None}}, "settings.parameters is"),
     ],
 )
 def test_a_manifest_of_other_types_is_refused(tmp_path, part, change, said):

@@ -1,14 +1,16 @@
 """Every reader of a stranger's files ends in a result or in one line."""
 
 import json
+import random
 import signal
 import subprocess
 import sys
 
 import pytest
 from soak.__main__ import run, table, totals
-from soak.fuzz import fuzz
+from soak.fuzz import Found, _run_case, fuzz
 from soak.parts import part_names
+from soak.readers import Reader
 from soak.records import cut_everywhere
 
 
@@ -23,6 +25,24 @@ def test_a_case_can_be_run_again():
     first, again = (fuzz(range(40), only="pairs", silent=True) for _ in range(2))
     assert (first.results, first.refusals) == (again.results, again.refusals)
     assert first.results and first.refusals and not first.failures
+
+
+def test_what_is_no_exception_is_a_failure_too(tmp_path):
+    """A panic of a library in Rust: the campaign counts it and goes on."""
+
+    class Panic(BaseException):
+        pass
+
+    def read(folder):
+        raise Panic("range end index")
+
+    for name in ("sound", "damaged"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "a.json").write_text("{}")
+    found, reader = Found(), Reader("mine", lambda folder: None, ("a.json",), read)
+    _run_case(7, reader, random.Random(0), tmp_path / "sound", tmp_path / "damaged", found)
+    ((kind, said),) = found.failures.items()
+    assert kind.startswith("mine: Panic in test_fuzz.py") and said.startswith("case 7: a.json")
 
 
 @pytest.mark.slow

@@ -1,5 +1,6 @@
 """Whole runs: the adapter, the settings beside it, the measures; and runs that are killed, cut short or refused."""
 
+import errno
 import json
 import os
 import pickle
@@ -287,6 +288,21 @@ def test_a_full_disk_is_one_line_and_the_last_checkpoint_is_kept(whole, checkpoi
     assert "\n" not in str(problem.value)
     assert [path.name for path in (out / "checkpoints").iterdir()] == ["checkpoint-2"]
     assert_same_run(run_small(checkpoint, pairs_file, out), whole[1])
+
+
+def test_no_room_for_the_folder_of_checkpoints_is_one_line(whole, checkpoint, pairs_file, tmp_path, monkeypatch):
+    make = os.mkdir
+
+    def full(path, *how, **named):
+        if str(path).endswith("checkpoints"):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)
+        make(path, *how, **named)
+
+    monkeypatch.setattr(os, "mkdir", full)
+    with pytest.raises(UserError, match=r"no space left on the disk\): nothing was begun"):
+        run_small(checkpoint, pairs_file, tmp_path / "out")
+    monkeypatch.undo()
+    assert_same_run(run_small(checkpoint, pairs_file, tmp_path / "out"), whole[1])
 
 
 def test_no_room_at_the_end_keeps_the_checkpoint_and_finishes_later(whole, checkpoint, pairs_file, tmp_path):

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from peft import PeftConfig, PeftModel, get_peft_model_state_dict
 from peft.tuners.tuners_utils import BaseTunerLayer
@@ -14,6 +15,8 @@ from maskwise.errors import UserError
 from maskwise.models.base import token_rows
 from maskwise.models.families import family_of_class
 from maskwise.models.locations import read_object
+
+RANKS = ("r", "init_r", "target_r")  # of LoRA and its kin: the sizes that PEFT lays out before it reads a weight
 
 
 def attach_adapters(
@@ -52,8 +55,11 @@ def attach_adapter(net: PreTrainedModel, folder: Path, mask_id: int | None = Non
         raise UserError(
             f"{folder / 'adapter_config.json'}: target_modules repeats a repetition, which may take for ever"
         )
+    _refuse_larger_ranks(folder, given, max((size for shape in stored.values() for size in shape), default=0))
     try:
         config = PeftConfig.from_pretrained(str(folder))
+        if config.is_prompt_learning:
+            raise UserError(f"the adapter in {folder} adds tokens to the prompt, which is not supported: use LoRA")
         config.task_type = None  # PEFT's class for causal models asks for methods that these have not
         model = PeftModel.from_pretrained(net, str(folder), config=config)
     except (ValueError, RuntimeError) as problem:
@@ -62,8 +68,6 @@ def attach_adapter(net: PreTrainedModel, folder: Path, mask_id: int | None = Non
         # A configuration it does not know.
         reason = _first_line(problem)
         raise UserError(f"{folder / 'adapter_config.json'} is not one PEFT reads ({reason}): save it again") from None
-    if model.active_peft_config.is_prompt_learning:
-        raise UserError(f"the adapter in {folder} adds tokens to the prompt, which is not supported: use LoRA")
     if isinstance(net.get_output_embeddings(), BaseTunerLayer) or _head_rows(net) - {mask_id}:
         raise UserError(f"the adapter in {folder} changes the output head, which is read past it: leave the head out")
     if token_rows(net.get_input_embeddings()) is not None and family_of_class(type(net)) is None:
@@ -75,6 +79,18 @@ def attach_adapter(net: PreTrainedModel, folder: Path, mask_id: int | None = Non
         odd = sorted(expected.items() ^ stored.items())[0][0]
         raise UserError(f"the adapter in {folder} is for another model: {odd} does not fit")
     return model
+
+
+def _refuse_larger_ranks(folder: Path, given: dict[str, Any], largest: int) -> None:
+    """A rank that no stored weight has would fill the memory before it is found not to fit."""
+    pattern = given.get("rank_pattern")
+    ranks = [(name, given.get(name)) for name in RANKS]
+    for name, rank in (*ranks, *(pattern.items() if isinstance(pattern, dict) else ())):
+        if isinstance(rank, int) and rank > largest:
+            raise UserError(
+                f"{folder / 'adapter_config.json'}: {name} is {rank}, larger than any weight of the adapter: save it "
+                "again"
+            )
 
 
 def _head_rows(net: PreTrainedModel) -> set[int | None]:

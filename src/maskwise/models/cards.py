@@ -1,6 +1,7 @@
 """Model cards: the README.md of an adapter, a trained checkpoint or an export. No card holds a path of this machine."""
 
 import re
+from os.path import abspath, exists
 from pathlib import Path, PureWindowsPath
 
 from maskwise.models.locations import split_name
@@ -10,8 +11,8 @@ def public_name(name: str) -> str:
     """A model's name without folders of this machine: OWNER/NAME and embedded names as they are, of a path its end."""
     base, adapter = split_name(name)
     if adapter is not None:
-        return f"{public_name(base)}+{Path(adapter).resolve().name}"
-    is_path = Path(name).exists() or name.count("/") != 1 or name.startswith((".", "/", "~"))
+        return f"{public_name(base)}+{Path(abspath(adapter)).name}"
+    is_path = exists(name) or name.count("/") != 1 or name.startswith((".", "/", "~"))
     return PureWindowsPath(name.rstrip("/")).name if is_path else name
 
 

@@ -22,8 +22,9 @@ class _TooLong(Exception):
 
 def render_chat(tokenizer: Any, turns: Sequence[dict[str, str]], what: str = "the chat template", **how: Any) -> str:
     """The turns as the tokenizer's chat template writes them; what it refuses, or cannot do in time, is one line."""
-    if isinstance(tokenizer.chat_template, str):
-        reason = _refusal(tokenizer.chat_template)
+    named = tokenizer.chat_template  # one template, or several by name
+    for template in named.values() if isinstance(named, dict) else [named]:
+        reason = _refusal(template) if isinstance(template, str) else None
         if reason:
             raise UserError(f"{what} {reason}: use another template, or none")
     try:

@@ -18,7 +18,7 @@ from maskwise.models.families import AUTOREGRESSIVE, FAMILIES, Family, family_of
 from maskwise.models.gguf_llama import gguf_in, llama_settings
 from maskwise.models.locations import read_object
 
-# Fields of config.json by what they must be; each may also be null or left out.
+# Fields of config.json by what they must be; each may also be left out, and null where its class gives it a meaning.
 SIZES = (
     "d_model", "n_layers", "n_heads", "n_kv_heads", "mlp_hidden_size", "embedding_size", "max_sequence_length",
     "hidden_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads", "intermediate_size", "head_dim",
@@ -143,6 +143,14 @@ def read_family(folder: Path, families: tuple[Family, ...] = FAMILIES) -> Family
 
 def read_config(folder: Path, family: Family) -> PreTrainedConfig:
     """A folder's configuration as its family reads it; code that comes with the checkpoint is never run."""
+    config = _read_config(folder, family)
+    for name in (*SIZES, *FACTORS):
+        if getattr(type(config), name, None) is not None and getattr(config, name) is None:
+            raise UserError(f"{folder / 'config.json'}: {name} is null, not a number: correct it or download it again")
+    return config
+
+
+def _read_config(folder: Path, family: Family) -> PreTrainedConfig:
     if family.native:
         assert family.config_class is not None
         return imported(family.config_class).from_pretrained(folder)

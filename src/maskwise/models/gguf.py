@@ -59,7 +59,7 @@ class GgufFile:
             opened.seek(stored.start)
             data = np.frombuffer(opened.read(stored.size), np.uint8)
         if len(data) != stored.size:
-            raise unreadable(self.path, f"{name} is cut short")
+            raise unreadable(self.path, f"{name!r} is cut short")
         return NUMBERS[stored.format.name](data).reshape(stored.shape)
 
 
@@ -178,7 +178,7 @@ def _read(path: Path, changed: int, size: int) -> GgufFile:
         if name in tensors:
             raise unreadable(path, f"{name!r} stands in it twice")
         if data + offset + length > size:
-            raise unreadable(path, f"{name} ends outside it")
+            raise unreadable(path, f"{name!r} ends outside it")
         tensors[name] = Stored(shape, form, data + offset, length)
     return GgufFile(path, fields, tensors)
 
@@ -187,12 +187,12 @@ def _described(cursor: _Cursor) -> tuple[str, tuple[int, ...], Format, int]:
     """Name, shape, format and offset of one tensor."""
     name, dimensions = cursor.text(), cursor.number("I")
     if not 1 <= dimensions <= MOST_DIMENSIONS:
-        raise unreadable(cursor.path, f"{name} has {dimensions} dimensions")
+        raise unreadable(cursor.path, f"{name!r} has {dimensions} dimensions")
     shape = tuple(cursor.number("Q") for _ in range(dimensions))[::-1]
     kind, offset = cursor.number("I"), cursor.number("Q")
     if kind not in FORMATS:
         known = ", ".join(form.name for form in FORMATS.values())
-        raise unreadable(cursor.path, f"{name} is stored in format {kind}; known are {known}")
+        raise unreadable(cursor.path, f"{name!r} is stored in format {kind}; known are {known}")
     if min(shape) < 1 or shape[-1] % FORMATS[kind].numbers:
-        raise unreadable(cursor.path, f"{name} has the shape {list(shape)}")
+        raise unreadable(cursor.path, f"{name!r} has the shape {list(shape)}")
     return name, shape, FORMATS[kind], offset

@@ -6,6 +6,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from importlib.util import find_spec
+from os.path import exists, isdir  # unlike Path's they take any text, such as one too long for a file's name
 from pathlib import Path
 from typing import Any
 
@@ -71,7 +72,7 @@ def locate_checkpoint(name: str) -> tuple[Path, tuple[Path, ...]]:
 
 def _folder_of(name: str, named_by: str) -> Path:
     """The folder of a name without an adapter's: here, embedded, or published."""
-    if Path(name).is_dir():
+    if isdir(name):
         if name in {*embedded_models(), *PACKAGED}:
             _say_once(f"{name} is the folder of that name here, not the model that maskwise knows by it")
         return Path(name)
@@ -79,7 +80,7 @@ def _folder_of(name: str, named_by: str) -> Path:
         return ZOO / name
     if name in PACKAGED:
         return _from_package(name)
-    if Path(name).exists():
+    if exists(name):
         raise UserError(f"{name} is a file: give the folder of a checkpoint")
     if is_hub_name(name):
         return _from_hub(name, named_by)
@@ -104,10 +105,10 @@ def _no_model(name: str) -> UserError:
 def refuse_unknown_model(name: str) -> None:
     """What can be said of a name at once: nothing is fetched, and of a folder only that it is there."""
     base, adapter = split_name(name)
-    if base in embedded_models() and not Path(base).is_dir():
+    if base in embedded_models() and not isdir(base):
         weights_folder(locate_checkpoint(base)[0])  # which may be in a package that is not installed
-    elif adapter is None and not Path(base).is_dir() and base not in {*PACKAGED, *BORROWED}:
-        if Path(base).exists():
+    elif adapter is None and not isdir(base) and base not in {*PACKAGED, *BORROWED}:
+        if exists(base):
             raise UserError(f"{base} is a file: give the folder of a checkpoint")
         if not is_hub_name(base):
             raise _no_model(base)
@@ -116,12 +117,12 @@ def refuse_unknown_model(name: str) -> None:
 def is_hub_name(name: str) -> bool:
     """OWNER/NAME as the hub spells it. A path whose first part is a folder here was mistyped: nothing is asked then."""
     owner = name.partition("/")[0]
-    return re.fullmatch(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*", name) is not None and not Path(owner).exists()
+    return re.fullmatch(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*", name) is not None and not exists(owner)
 
 
 def split_name(name: str) -> tuple[str, str | None]:
     """MODEL+FOLDER, with an adapter's folder, in its parts."""
-    if not Path(name).exists():
+    if not exists(name):
         for place, letter in enumerate(name):  # either part may have a + in its own name
             if letter == "+" and _is_adapter(Path(name[place + 1 :])):
                 return name[:place], name[place + 1 :]
@@ -133,11 +134,11 @@ def name_from_anywhere(name: str) -> str:
     base, adapter = split_name(name)
     if adapter is not None:
         return f"{name_from_anywhere(base)}+{Path(adapter).resolve()}"
-    return str(Path(name).resolve()) if Path(name).is_dir() else name
+    return str(Path(name).resolve()) if isdir(name) else name
 
 
 def _is_adapter(folder: Path) -> bool:
-    return (folder / "adapter_config.json").exists() and not (folder / "config.json").exists()
+    return exists(folder / "adapter_config.json") and not exists(folder / "config.json")
 
 
 def _base_of(adapter: Path) -> str:

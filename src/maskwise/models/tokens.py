@@ -43,7 +43,9 @@ def load_tokenizer(folder: Path, native: bool) -> Any:
         if tokenizer is not None:
             tokenizer.decode(tokenizer("Hello")["input_ids"])  # what it was given may surface only when it is used
         return tokenizer
-    except Exception as problem:  # the tokenizers library has no error of its own
+    except BaseException as problem:  # the tokenizers library has no error of its own
+        if not isinstance(problem, Exception) and type(problem).__name__ != "PanicException":  # Rust's, no Exception
+            raise
         reason = str(problem).strip().split("\n")[0]
         raise UserError(f"the tokenizer of {folder} cannot be read ({reason}): download it again") from None
 
@@ -68,3 +70,21 @@ def _refuse_broken(file: Path, needed: set[str]) -> None:
         content = None
     if not isinstance(content, dict) or not needed <= content.keys():
         raise UserError(f"{file} is corrupt or cut short: download it again")
+    if not _merges_fit(content.get("model")):
+        raise UserError(f"{file}: a merge does not begin with its continuing_subword_prefix: download it again")
+
+
+def _merges_fit(model: Any) -> bool:
+    """Does the second part of each merge of a BPE begin with the prefix? The tokenizers library cuts it off unseen."""
+    if not isinstance(model, dict):
+        return True
+    prefix, merges = model.get("continuing_subword_prefix"), model.get("merges")
+    if not isinstance(prefix, str) or not isinstance(merges, list):
+        return True
+    return all(second.startswith(prefix) for second in map(_second, merges) if isinstance(second, str))
+
+
+def _second(merge: Any) -> Any:
+    """Of "a b" or ["a", "b"]."""
+    parts = merge.split(" ") if isinstance(merge, str) else merge
+    return parts[1] if isinstance(parts, list) and len(parts) == 2 else None

@@ -1,41 +1,40 @@
 """What every file and every --json output holds, field by field.
 
-Tests hold the outputs against it (tests/helpers/outputs.py), and the site's page of fields is made of it
-(docs/pages.py). A field is named by its path: `a.b` is b of the object a, `a.*` each entry of the object a, `a[]` each
-entry of the list a. An object without fields here is open, and so is one with the field `*`: what it holds is said in
-words.
+Tests hold the outputs against it (tests/helpers/outputs.py), a stranger's search of advise is checked by it when it is
+read, and the site's page of fields is made of it (docs/pages.py). A field is named by its path: `a.b` is b of the
+object a, `a.*` each entry of the object a, `a[]` each entry of the list a. An object without fields here is open, and
+so is one with the field `*`: what it holds is said in words.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from maskwise.records.schema import (
     BLOCK,
     COUNT,
+    COUNT_OR_NULL,
     FLAG,
+    FLAG_OR_NULL,
     MANIFEST,
     MODEL,
     NOT_VISIBLE,
     NUMBER,
+    NUMBER_OR_NULL,
     OBJECT,
     OPTIONAL,
     RECORD,
     SAMPLED,
     SETTINGS,
     TEXT,
+    TEXT_OR_NULL,
     Field,
+    or_null,
 )
 
 Schema = Mapping[str, Field]
 
 
-def _or_null(kind: tuple[str, Any]) -> tuple[str, Any]:
-    words, fits = kind
-    return f"{words}, or null", lambda value: value is None or fits(value)
-
-
 LIST = ("a list", lambda value: isinstance(value, list))
-NUMBER_OR_NULL, TEXT_OR_NULL, COUNT_OR_NULL, FLAG_OR_NULL = map(_or_null, (NUMBER, TEXT, COUNT, FLAG))
 
 
 def _within(path: str, schema: Schema) -> dict[str, Field]:
@@ -63,7 +62,7 @@ _SCORE = _ENDS | {
 }
 _CHECKPOINT = {name: MODEL[name] for name in ("name", "kind", "parameters", "window", "mask_id", "shift", "causal")} | {
     "lora_targets": Field(*TEXT, "regular expression of the linear layers that adapters go on"),
-    "planted": Field(*TEXT, "the fault that was planted in it, to be found", False),
+    "planted": MODEL["planted"],
 }
 _LIKELIHOODS = {
     f"{name}{end}": Field(*NUMBER_OR_NULL, about, False)
@@ -134,7 +133,7 @@ _RUN = {
     "published": Field(*LIST, "with --paper: what the paper published beside each measured value", False),
     "aup": Field(*OBJECT, "of coherence: area under accuracy against tokens per forward pass", False),
     "mechanism": Field(*OBJECT, "of mechanism: the paths by which masks act", False),
-    "end_flood": Field(*_or_null(OBJECT), "of generation-length: tokens by which answers end sooner", False),
+    "end_flood": Field(*or_null(OBJECT), "of generation-length: tokens by which answers end sooner", False),
     "score_movement": Field(*OBJECT, "of likelihood-masks: by masks, the mean and the largest change in nats", False),
     "shots_against_masks": Field(*OBJECT, "of shots-masks: the correlation over tasks", False),
 }
@@ -148,8 +147,8 @@ _TRAINED = {
     "masks": Field(*OBJECT, "masks appended at evaluation"),
     "masks.few": Field(*COUNT, "..."),
     "masks.many": Field(*COUNT, "..."),
-    "before": Field(*_or_null(OBJECT), "the measures before; null where nothing was held out"),
-    "after": Field(*_or_null(OBJECT), "and after"),
+    "before": Field(*or_null(OBJECT), "the measures before; null where nothing was held out"),
+    "after": Field(*or_null(OBJECT), "and after"),
     "losses": Field(*LIST, "of every step that was logged"),
 }
 _TUNE_MEASURES = {
@@ -176,14 +175,70 @@ _TRACE = {
     "order": Field(*LIST, "the step at which each was committed"),
 }
 
+_INTERVAL = {"mean": Field(*NUMBER, "..."), "low": _ENDS["low"], "high": _ENDS["high"]}
 _CONFIRMED = {
     "setting": Field(*TEXT, "its name"),
     "quality": Field(*OBJECT, "mean, low, high"),
+    **_within("quality", _INTERVAL),
     "to_reference": Field(*OBJECT, "difference from the reference: mean, low, high"),
+    **_within("to_reference", _INTERVAL),
     "to_best": Field(*OBJECT, "difference from the best: mean, low, high"),
+    **_within("to_best", _INTERVAL),
     "passes": Field(*NUMBER, "forward passes per question"),
     "seconds": Field(*NUMBER, "per question"),
     "frontier": Field(*FLAG, "is no other both better and cheaper?"),
+}
+
+ADVICE: Schema = {
+    "model": Field(*TEXT, "the model's name"),
+    "quality": Field(*TEXT, "what a good answer is, in words"),
+    "unit": Field(*TEXT, "of the quality: share or value"),
+    "questions": Field(*OBJECT, "how many were asked"),
+    "questions.searched": Field(*COUNT, "in the search"),
+    "questions.held_back": Field(*COUNT, "to confirm what it found"),
+    "questions.embedded": Field(*FLAG, "are they those that come with the package?"),
+    "sentence": Field(*TEXT, "the finding"),
+    "all_equal": Field(*FLAG, "does no pair of settings differ?"),
+    "winner": Field(*TEXT_OR_NULL, "the best setting, if it is better than the reference beyond chance"),
+    "reference": Field(*TEXT, "the setting that the others are compared with"),
+    "advice": Field(*LIST, "best quality; fastest within 1 point; within 3"),
+    "advice[].goal": Field(*TEXT, "which of these"),
+    **_within("advice[]", _CONFIRMED),
+    "advice[].options": Field(*OBJECT, "of mw.generate, by name"),
+    "advice[].command": Field(*TEXT, "the same as a command line"),
+    "advice[].python": Field(*TEXT, "as Python"),
+    "advice[].lm_eval": Field(*TEXT, "as arguments of lm-eval"),
+    "confirmed": Field(*LIST, "the settings that answered the questions held back"),
+    **_within("confirmed[]", _CONFIRMED),
+    "dropped": Field(*LIST, "settings that the search dropped, the latest first"),
+    "dropped[].setting": Field(*TEXT, "its name"),
+    "dropped[].questions": Field(*COUNT, "how many it was asked"),
+    "dropped[].quality": Field(*NUMBER, "mean over these"),
+    "dropped[].cost": Field(*NUMBER, "what it was ranked by: forward passes or seconds"),
+    "dropped[].passes": Field(*NUMBER, "forward passes per question"),
+    "dropped[].seconds": Field(*NUMBER, "per question"),
+    "not_tried": Field(*LIST, "what was left out"),
+    "cost": Field(*TEXT, "what was said before it started"),
+    "passes": Field(*NUMBER, "forward passes in all"),
+    "seconds": Field(*NUMBER, "of decoding in all"),
+    "device": Field(*TEXT, "where"),
+    "folder": Field(*TEXT, "the folder of the search"),
+}
+SEARCH: Schema = {
+    "command": Field(*TEXT, "advise"),
+    "identity": Field(*OBJECT, "what must be the same for a search to go on"),
+    "identity.model": Field(*OBJECT, "the model that was asked"),
+    "identity.model.fingerprint": Field(*TEXT, "of its weights"),
+    "identity.model.dtype": MODEL["dtype"],
+    "identity.questions": Field(*OBJECT, "that were asked"),
+    "identity.questions.count": Field(*COUNT, "how many"),
+    "identity.questions.hash": Field(*TEXT, "of their texts"),
+    "identity.space": Field(*OBJECT, "the settings that were searched"),
+    "identity.cost": Field(*TEXT, "what settings are ranked by: passes or seconds"),
+    "identity.budget": Field(*NUMBER_OR_NULL, "seconds of decoding; null is no limit"),
+    "identity.seed": SETTINGS["seed"],
+    "versions": MANIFEST["versions"],
+    "planted": MODEL["planted"],
 }
 
 FILES: Mapping[str, Schema] = {
@@ -194,7 +249,7 @@ FILES: Mapping[str, Schema] = {
         "settings": MANIFEST["settings"],
         **_within("settings", SETTINGS),
         "versions": MANIFEST["versions"],
-        "command": Field(*TEXT_OR_NULL, "the command line that was run", False),
+        "command": MANIFEST["command"],
         "complete": MANIFEST["complete"],
         "notes": MANIFEST["notes"],
         "not_visible": NOT_VISIBLE,
@@ -216,6 +271,7 @@ FILES: Mapping[str, Schema] = {
         "counts": Field(*OBJECT, "examples used, held out and dropped; trained parameters"),
         "versions": MANIFEST["versions"],
     },
+    "manifest.json of a search of advise": SEARCH,
     "traces of generate --out, each line": _TRACE,
 }
 OUTPUTS: Mapping[str, Schema] = {
@@ -272,7 +328,7 @@ OUTPUTS: Mapping[str, Schema] = {
         **_within("reduction", _SCORE),
         "changes": Field(*OBJECT, "of each further model: what changed from the first"),
         **{
-            f"changes.*.{name}": Field(*_or_null(OBJECT), "value or difference with its interval")
+            f"changes.*.{name}": Field(*or_null(OBJECT), "value or difference with its interval")
             for name in (
                 "reduction",
                 "few_steps",
@@ -300,7 +356,7 @@ OUTPUTS: Mapping[str, Schema] = {
         "settings": Field(*OBJECT, "every option of decoding by name, the mask count, and whether it is approximate"),
         "generations": Field(*LIST, "one per prompt"),
         **_within("generations[]", _TRACE),
-        "divergence": Field(*_or_null(OBJECT), "with --divergence: tokens, agreement, first"),
+        "divergence": Field(*or_null(OBJECT), "with --divergence: tokens, agreement, first"),
         "seed": Field(*COUNT, "of the random numbers"),
     },
     "score": {
@@ -316,38 +372,7 @@ OUTPUTS: Mapping[str, Schema] = {
         "scores[].masks": Field(*COUNT, "masks after the answer"),
         "scores[].greedy": Field(*FLAG_OR_NULL, "is it what greedy decoding gives? null where not known"),
     },
-    "advise (also advice.json)": {
-        "model": Field(*TEXT, "the model's name"),
-        "quality": Field(*TEXT, "what a good answer is, in words"),
-        "unit": Field(*TEXT, "of the quality: share or value"),
-        "questions": Field(*OBJECT, "searched, held_back, embedded"),
-        "sentence": Field(*TEXT, "the finding"),
-        "all_equal": Field(*FLAG, "does no pair of settings differ?"),
-        "winner": Field(*TEXT_OR_NULL, "the best setting, if it is better than the reference beyond chance"),
-        "reference": Field(*TEXT, "the setting that the others are compared with"),
-        "advice": Field(*LIST, "best quality; fastest within 1 point; within 3"),
-        "advice[].goal": Field(*TEXT, "which of these"),
-        **_within("advice[]", _CONFIRMED),
-        "advice[].options": Field(*OBJECT, "of mw.generate, by name"),
-        "advice[].command": Field(*TEXT, "the same as a command line"),
-        "advice[].python": Field(*TEXT, "as Python"),
-        "advice[].lm_eval": Field(*TEXT, "as arguments of lm-eval"),
-        "confirmed": Field(*LIST, "the settings that answered the questions held back"),
-        **_within("confirmed[]", _CONFIRMED),
-        "dropped": Field(*LIST, "settings that the search dropped, the latest first"),
-        "dropped[].setting": Field(*TEXT, "its name"),
-        "dropped[].questions": Field(*COUNT, "how many it was asked"),
-        "dropped[].quality": Field(*NUMBER, "mean over these"),
-        "dropped[].cost": Field(*NUMBER, "what it was ranked by: forward passes or seconds"),
-        "dropped[].passes": Field(*NUMBER, "forward passes per question"),
-        "dropped[].seconds": Field(*NUMBER, "per question"),
-        "not_tried": Field(*LIST, "what was left out"),
-        "cost": Field(*TEXT, "what was said before it started"),
-        "passes": Field(*NUMBER, "forward passes in all"),
-        "seconds": Field(*NUMBER, "of decoding in all"),
-        "device": Field(*TEXT, "where"),
-        "folder": Field(*TEXT, "the folder of the search"),
-    },
+    "advise (also advice.json)": ADVICE,
     "tune (also result.json)": {
         **_TRAINED,
         "pairs": Field(*COUNT, "trained on"),
@@ -385,3 +410,36 @@ OUTPUTS: Mapping[str, Schema] = {
         "cures[].training": Field(*TEXT, "what it took"),
     },
 }
+
+
+def problem_of(value: Any, schema: Schema) -> str | None:
+    """What is wrong with a file that may be a stranger's, in words; None if nothing is.
+
+    Fields that the schema does not know are let pass. It names an object before what the object holds.
+    """
+    if not isinstance(value, dict):
+        return "it is not an object"
+    for path, field in schema.items():
+        name = path.rpartition(".")[2]
+        for holder in _holders(value, path):
+            if not isinstance(holder, dict):
+                return f"an entry of {path.rpartition('[]')[0]} is not an object"
+            if name not in holder:
+                if field.always:
+                    return f"{path} is missing"
+            elif not field.fits(holder[name]):
+                return f"{path} is {holder[name]!r:.40}, not {field.kind}"
+    return None
+
+
+def _holders(value: Any, path: str) -> Iterator[Any]:
+    """What holds, or should hold, the field of a path."""
+    first, dot, rest = path.partition(".")
+    if not dot or not isinstance(value, dict):
+        yield value
+        return
+    name = first.removesuffix("[]")
+    inner = list(value.values()) if name == "*" else [value[name]] if value.get(name) is not None else []
+    for one in inner:
+        for entry in one if first.endswith("[]") else [one]:
+            yield from _holders(entry, rest)

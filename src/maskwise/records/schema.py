@@ -1,6 +1,7 @@
 """What a manifest and a record must hold. Run folders may come from strangers: they are checked when they are read."""
 
 import math
+import sys
 from collections.abc import Callable, Collection, Mapping
 from typing import Any, NamedTuple
 
@@ -22,7 +23,7 @@ def _count(value: Any) -> bool:
 
 
 def _number(value: Any) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) < math.inf
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) <= sys.float_info.max
 
 
 def _share(value: Any) -> bool:
@@ -31,6 +32,14 @@ def _share(value: Any) -> bool:
 
 def _texts(value: Any) -> bool:
     return isinstance(value, list) and all(map(_text, value))
+
+
+def _counts(value: Any) -> bool:
+    return isinstance(value, list) and all(map(_count, value))
+
+
+def _objects(value: Any) -> bool:
+    return isinstance(value, dict) and all(isinstance(entry, dict) for entry in value.values())
 
 
 def _condition(value: Any) -> bool:
@@ -69,6 +78,14 @@ COUNT = ("a whole number, 0 or more", _count)
 NUMBER = ("a number", _number)
 FLAG = ("true or false", _flag)
 OBJECT = ("an object", lambda value: isinstance(value, dict))
+
+
+def or_null(kind: tuple[str, Test]) -> tuple[str, Test]:
+    words, fits = kind
+    return f"{words}, or null", lambda value: value is None or fits(value)
+
+
+TEXT_OR_NULL, COUNT_OR_NULL, NUMBER_OR_NULL, FLAG_OR_NULL = map(or_null, (TEXT, COUNT, NUMBER, FLAG))
 
 RECORD: Mapping[str, Field] = {
     "model": Field(*TEXT, "the model's name, as in the manifest"),
@@ -113,6 +130,7 @@ MANIFEST: Mapping[str, Field] = {
     ),
     "complete": Field(*FLAG, "was everything asked?"),
     "notes": Field("a list of texts", _texts, "what a reader must know: probes that do not apply, shorter contexts"),
+    "command": Field(*TEXT_OR_NULL, "the command line that was run", False),
 }
 MODEL: Mapping[str, Field] = {
     "name": Field(*TEXT, "its name or folder"),
@@ -125,6 +143,7 @@ MODEL: Mapping[str, Field] = {
     "shift": Field(*FLAG, "is position i predicted from hidden state i - 1?"),
     "causal": Field(*FLAG, "does attention see the past alone?"),
     "dtype": Field(*TEXT, "of the weights"),
+    "planted": Field(*TEXT_OR_NULL, "the fault that was planted in it, to be found", False),
 }
 BLOCK = Field(
     "a whole number, 1 or more",
@@ -147,6 +166,11 @@ SETTINGS: Mapping[str, Field] = {
     "points": Field(*COUNT, "test points per task"),
     "seed": Field(*COUNT, "draws the examples and questions"),
     "chat": Field(*FLAG, "was it asked through the chat template?"),
+    "relevant": Field("a list of whole numbers", _counts, "numbers of relevant examples that were asked", False),
+    "distractors": Field(*COUNT, "examples of other rules among them", False),
+    "filler": Field(*TEXT, "what stands in place of masks where they are compared with text", False),
+    "precision": Field(*NUMBER_OR_NULL, "the half-width in points that was asked for", False),
+    "parameters": Field("an object of objects", _objects, "each probe's own, by its name", False),
 }
 
 
@@ -242,8 +266,9 @@ def _is_finite(value: Any) -> bool:
 def _problem(value: Mapping[str, Any], schema: Mapping[str, Field], within: str = "") -> str | None:
     for name, field in schema.items():
         if name not in value:
-            return f"{within}{name} is missing"
-        if not field.fits(value[name]):
+            if field.always:
+                return f"{within}{name} is missing"
+        elif not field.fits(value[name]):
             return _not(within + name, value[name], field.kind)
     return None
 

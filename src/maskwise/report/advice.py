@@ -1,7 +1,6 @@
 """A search of `maskwise advise` as a person sees it: read from its folder, drawn as a page of one file."""
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from string import ascii_uppercase
@@ -12,11 +11,13 @@ from markupsafe import Markup
 from maskwise.errors import UserError
 from maskwise.files import read_json, replace_file
 from maskwise.records.folder import ADVISE, MANIFEST
+from maskwise.records.outputs import ADVICE, SEARCH, problem_of
 from maskwise.report import figures
 from maskwise.report.frontier import Frontier, Spot
 from maskwise.report.templates import render
 
 RESULT = "advice.json"
+GOALS = 3  # best quality, fastest within 1 point, fastest within 3
 
 
 @dataclass(frozen=True)
@@ -58,20 +59,24 @@ def read_search(folder: Path) -> Search:
     if not (folder / RESULT).exists():
         raise UserError(f"the search in {folder} has not ended: run the same maskwise advise again")
     remedy = "run the same maskwise advise again"
-    search = Search(folder, read_json(folder / MANIFEST, remedy), read_json(folder / RESULT, remedy))
-    with as_a_stranger_wrote_it(folder):
-        _view(search)
-    return search
+    manifest, found = read_json(folder / MANIFEST, remedy), read_json(folder / RESULT, remedy)
+    for file, wrong in ((MANIFEST, problem_of(manifest, SEARCH)), (RESULT, _problem(found))):
+        if wrong:
+            raise UserError(f"{folder / file} is not what maskwise advise writes: {wrong}")
+    return Search(folder, manifest, found)
 
 
-@contextmanager
-def as_a_stranger_wrote_it(folder: Path) -> Iterator[None]:
-    """Pages and cards trust what advise writes; in a stranger's file any of it may be missing or something else."""
-    try:
-        yield
-    except (LookupError, TypeError, ValueError, AttributeError) as problem:
-        reason = f"{type(problem).__name__}: {problem}".splitlines()[0]
-        raise UserError(f"{folder / RESULT} is not what maskwise advise writes ({reason})") from None
+def _problem(found: Any) -> str | None:
+    """Pages, tables and cards trust what advise writes; in a stranger's file any of it may be something else."""
+    wrong = problem_of(found, ADVICE)
+    if wrong:
+        return wrong
+    settings = [row["setting"] for row in found["confirmed"]]
+    if len(found["advice"]) != GOALS or not {row["setting"] for row in found["advice"]} <= set(settings):
+        return f"it does not advise {GOALS} of the settings that were confirmed"
+    if len(settings) > len(ascii_uppercase):
+        return f"{len(settings)} settings were confirmed, and at most {len(ascii_uppercase)} are"
+    return None
 
 
 def write_search(search: Search, out: Path) -> Path:
@@ -98,7 +103,8 @@ def frontier_of(search: Search) -> Frontier:
     spots = [Spot((float(one["passes"]), float(one["seconds"])), float(one["quality"])) for one in found["dropped"]]
     for letter, row in zip(ascii_uppercase, found["confirmed"], strict=False):
         quality = row["quality"]
-        ends = None if quality["low"] is None else (float(quality["low"]), float(quality["high"]))
+        low, high = quality["low"], quality["high"]
+        ends = None if low is None or high is None else (float(low), float(high))
         spots.append(Spot((float(row["passes"]), float(row["seconds"])), float(quality["mean"]), ends, letter,
                           bool(row["frontier"])))  # fmt: skip
     return Frontier(
@@ -111,9 +117,6 @@ def _view(search: Search) -> dict[str, Any]:
     """Everything that the template names, as text."""
     found, identity = search.found, search.manifest["identity"]
     letters = {row["setting"]: letter for row, letter in zip(found["confirmed"], ascii_uppercase, strict=False)}
-    frontier_of(search)
-    if len(found["advice"]) != 3:
-        raise ValueError("it does not advise three settings")
     fewest, most = (pick((row["questions"] for row in found["dropped"]), default=0) for pick in (min, max))
     return {
         "title": f"How to decode {found['model']}",

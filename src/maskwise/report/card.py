@@ -13,7 +13,7 @@ from maskwise.errors import UserError
 from maskwise.models.cards import public_name
 from maskwise.probes.probe import ScoreRule
 from maskwise.probes.summary import probes_giving, scores_shown
-from maskwise.report.advice import Search, as_a_stranger_wrote_it, in_words, is_search, read_search, settings_of
+from maskwise.report.advice import Search, in_words, is_search, read_search, settings_of
 from maskwise.report.readings import Reading, read_all, records_as_strangers_wrote_them
 from maskwise.report.registry import runs_in
 from maskwise.report.sentences import Sentence, meaning_of, score_sentence
@@ -60,11 +60,6 @@ def card_of_run(reading: Reading) -> str:
 
 
 def card_of_search(search: Search) -> str:
-    with as_a_stranger_wrote_it(search.folder):
-        return _card_of_search(search)
-
-
-def _card_of_search(search: Search) -> str:
     found = search.found
     unit, points = (" (%)", " (points)") if search.is_share else ("", "")
     rows = [

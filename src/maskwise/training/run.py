@@ -177,6 +177,7 @@ def begin(out: Path, description: dict[str, Any]) -> None:
     with saving(out / "settings.json", "nothing was begun"):
         drop_incomplete(out / "checkpoints")
         write_json(out / "settings.json", description)
+        (out / "checkpoints").mkdir(exist_ok=True)  # the Trainer would make it, with a traceback on a full disk
 
 
 def resume(trainer: RunTrainer, out: Path) -> None:
