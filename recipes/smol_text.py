@@ -55,7 +55,7 @@ def teacher_way(teacher: Model, tokens: int, sampled: bool) -> Callable[[list[in
         began = time.perf_counter()
         row = torch.tensor([given])
         out = core.generate(row, attention_mask=torch.ones_like(row), max_new_tokens=tokens, min_new_tokens=tokens,
-                            do_sample=sampled, temperature=1.0, top_k=0, pad_token_id=0)  # fmt: skip
+                            pad_token_id=0, do_sample=sampled, **({"top_k": 0} if sampled else {}))  # fmt: skip
         return Written(given, out[0, len(given) :].tolist(), time.perf_counter() - began, tokens)
 
     return write
