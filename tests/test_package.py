@@ -19,7 +19,7 @@ from typer.testing import CliRunner
 import maskwise
 from helpers.wheel import ROOT, build_wheel
 from maskwise.cli import app
-from maskwise.imports import collection_paused
+from maskwise.imports import collection_paused, command_imports
 
 HEAVY = ("torch", "transformers", "numpy", "peft", "matplotlib", "scipy", "sklearn", "jinja2")
 # Arrows point down only; folders of one level do not import each other.
@@ -141,6 +141,33 @@ def test_imports_pause_the_garbage_collector_and_leave_it_as_it_was():
         assert not gc.isenabled()
     finally:
         gc.enable()
+
+
+def test_a_commands_imports_leave_transformers_as_it_was():
+    from transformers import models, utils
+    from transformers.utils import import_utils
+
+    names = import_utils.define_import_structure(models.__file__)
+    assert utils.is_scipy_available()
+    with command_imports():
+        assert not utils.is_scipy_available()
+        import_utils.define_import_structure.cache_clear()
+        assert import_utils.define_import_structure(models.__file__) == names
+    assert utils.is_scipy_available() and hasattr(import_utils.create_import_structure_from_path, "cache_info")
+
+
+@pytest.mark.slow
+def test_generate_imports_no_scipy_and_every_class_of_transformers_can_still_be_had():
+    code = (
+        "import sys\n"
+        "from maskwise.imports import command_imports\n"
+        "with command_imports():\n"
+        "    import maskwise.cli.generating, maskwise.models.opening\n"
+        "assert 'scipy' not in sys.modules\n"
+        "from transformers import BertModel, DetrForObjectDetection, models\n"
+        "assert 'BertModel' in dir(models)\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
 
 
 def test_every_extra_is_a_package_that_something_needs_and_says_so():

@@ -7,7 +7,7 @@ from peft import LoraConfig, get_peft_model
 import maskwise as mw
 from helpers.tiny import tiny_dream, tiny_llada
 from maskwise.models.batch import Batch
-from maskwise.models.packing import packed_products
+from maskwise.models.packing import columnwise_products, packed_products
 
 MAKERS = [tiny_llada, lambda: tiny_llada(include_qkv_bias=True), tiny_dream, lambda: tiny_dream(qkv_bias=False)]
 RAGGED = [[5, 9, 63, 3], [7, 63], [1, 2, 3, 63, 63, 8]]
@@ -117,3 +117,30 @@ def test_a_packed_model_still_trains_and_goes_to_disk(tmp_path):
     model.core.save_pretrained(tmp_path)
     opened = mw.open(tmp_path, dtype="float32", device="cpu")
     assert torch.equal(opened.hidden(batch), model.hidden(batch))
+
+
+@pytest.mark.parametrize("make", MAKERS)
+def test_weights_by_column_give_the_same_hidden_states_and_are_put_back(make):
+    model, batch = make(), Batch.pack(RAGGED)
+    spread_biases(model)
+    head = model.core.get_output_embeddings()
+    maps = [one for one in model.core.modules() if type(one) is torch.nn.Linear and one is not head]
+    before = {name: weight.clone() for name, weight in model.core.state_dict().items()}
+    with torch.inference_mode():
+        plain = model.hidden(batch)
+        with pytest.raises(KeyboardInterrupt), columnwise_products(model.core):
+            assert maps and all(one.weight.t().is_contiguous() and not one.weight.is_contiguous() for one in maps)
+            torch.testing.assert_close(model.hidden(batch), plain, rtol=1e-5, atol=1e-5)
+            raise KeyboardInterrupt
+    after = model.core.state_dict()
+    assert all(torch.equal(after[name], before[name]) and after[name].is_contiguous() for name in before)
+    model.hidden(batch).sum().backward()  # the weights can still be trained
+    assert all(one.weight.grad is not None for one in maps)
+
+
+def test_generation_with_weights_by_column_is_token_for_token_the_same(monkeypatch):
+    def settings(openblas):
+        monkeypatch.setattr(torch.backends.mkl, "is_available", lambda: not openblas)
+        return mw.generate("tiny-llada", "Once upon a time", max_new_tokens=24)[0].sequence
+
+    assert settings(openblas=True) == settings(openblas=False)

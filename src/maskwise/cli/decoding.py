@@ -25,7 +25,7 @@ from maskwise.decoding.options import DecodingOptions
 from maskwise.decoding.strategies import STRATEGIES, parse_parameters, strategy_named_by
 from maskwise.errors import UserError
 from maskwise.files import partial_of, read_records, refuse_unwritable
-from maskwise.imports import collection_paused
+from maskwise.imports import command_imports
 from maskwise.terminal import open_console
 
 SPELLED = {
@@ -66,7 +66,7 @@ def generate(
     from maskwise.cli.prompt_files import gather_prompts
 
     prompts = gather_prompts(prompt, file, sys.stdin)
-    with collection_paused():
+    with command_imports():
         from maskwise.cli.generating import generate_all
         from maskwise.models.opening import open as open_model
 
@@ -120,7 +120,7 @@ def score(
     check_models([model], adapter, dtype)
     check_choice("method", method, ("auto", "monte-carlo", "exact", "chain"))
     records = read_records(data, {"prompt", "answer"})
-    with collection_paused():
+    with command_imports():
         from maskwise.cli.generating import score_all
         from maskwise.models.opening import open as open_model
 

@@ -1,15 +1,17 @@
-"""Query, key and value weights laid end to end, so that one product serves the three.
+"""Weights laid out for decoding, which multiplies the same ones with few rows, again and again.
 
-A decoding step over a short block reads every weight once and does little with it. Three small products and their sums
-then cost more than twice what one does.
+On a GPU a step over a short block reads every weight once and does little with it. Three small products, of query, key
+and value, and their sums then cost more than twice what one does: their weights are laid end to end. On a CPU they do
+not, but there OpenBLAS, the library of ARM builds of torch, is faster where the weights lie column by column.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from transformers import PreTrainedModel
 
 from maskwise.models.layers import Packed, PackedAttention
 
@@ -29,6 +31,32 @@ def packed_products(net: nn.Module) -> Iterator[None]:
     finally:
         for owner in owners:
             owner.packed = None
+
+
+@contextmanager
+def columnwise_products(net: PreTrainedModel) -> Iterator[None]:
+    """Inside, float32 weights of linear maps lie column by column; afterwards row by row again, as files have them.
+
+    Not the output head's: the last rows of a canvas are few, and a single row is slower so. Measured on a Neoverse N1
+    with 256 x 512 weights: 1.5 times as fast for 32 rows, 1.12 times for 129, the same for 1400, the same bits.
+    """
+    head = net.get_output_embeddings()
+    maps = [one for one in net.modules() if type(one) is nn.Linear and one is not head and _is_plain(one.weight)]
+    try:
+        _lay(maps, lambda weight: weight.t().contiguous().t())
+        yield
+    finally:
+        _lay(maps, Tensor.contiguous)
+
+
+def _is_plain(weight: Tensor) -> bool:
+    return type(weight) is nn.Parameter and weight.dtype == torch.float32
+
+
+@torch.inference_mode(False)  # weights made in inference mode could never be trained again
+def _lay(maps: Sequence[nn.Linear], layout: Callable[[Tensor], Tensor]) -> None:
+    for one in maps:
+        one.weight.data = layout(one.weight.detach())
 
 
 def _pack(maps: Sequence[nn.Module]) -> Packed | None:
