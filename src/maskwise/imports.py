@@ -35,7 +35,7 @@ def command_imports() -> Iterator[None]:
         from transformers import utils
         from transformers.utils import import_utils
 
-        read_names: Any = getattr(import_utils, "create_import_structure_from_path", None)  # keeps what it gave for a path
+        read_names: Any = getattr(import_utils, "create_import_structure_from_path", None)  # remembers what it read
         replaced.enter_context(_replaced(utils, "is_scipy_available", lambda: False))
         replaced.enter_context(
             _replaced(import_utils, "create_import_structure_from_path", lambda path: read_names(_folder_of(path)))
