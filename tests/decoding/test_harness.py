@@ -14,6 +14,8 @@ from lm_eval.tasks import TaskManager
 
 import maskwise as mw
 from helpers.checkpoints import CHAT, START, save
+from helpers.known import shipped_tokenizer
+from helpers.tiny import fast_dllm_net, sdar_net
 from maskwise.decoding import plugin
 from maskwise.decoding.harness import MaskwiseLM
 from maskwise.decoding.likelihood import encode_pair, log_likelihoods
@@ -309,3 +311,18 @@ def test_the_command_lm_eval_finds_the_model_by_its_name(folder, tmp_path):
     (written,) = (tmp_path / "out").glob("**/results_*.json")
     decoding = json.loads(written.read_text())["config"]["maskwise"]["decoding"]
     assert (decoding["rule"], decoding["parameters"], decoding["canvas"]) == ("threshold", {"tau": 0.5}, "growing")
+
+
+@pytest.mark.parametrize("make", [sdar_net, fast_dllm_net])
+def test_a_block_diffusion_model_is_scored_and_decoded_block_by_block(make, tmp_path):
+    make(vocab=2056).save_pretrained(tmp_path)
+    shipped_tokenizer().save_pretrained(tmp_path)
+    asked, model = MaskwiseLM(str(tmp_path), samples=8, masks=2, max_new_tokens=9), mw.open(tmp_path)
+    pairs = [*ASKED, ("one two", " three four five six seven eight nine")]  # over several blocks
+    ours = log_likelihoods(model, [encode_pair(model, *pair) for pair in pairs], samples=8, masks=2)
+    theirs = [found for found, _ in asked.loglikelihood(instances("loglikelihood", pairs))]
+    assert theirs == pytest.approx([one.log_likelihood for one in ours], abs=1e-4)
+    (text,) = asked.generate_until(instances("generate_until", [("one two", {"until": []})]))
+    (written,) = mw.generate(model, "one two", max_new_tokens=9)
+    assert text == asked._cut(written.ids, ())
+    assert asked.get_model_info()["maskwise"]["block"] == model.block

@@ -6,7 +6,7 @@ import pytest
 from typer.testing import CliRunner
 
 from helpers.outputs import problem_of_output
-from helpers.tiny import dream_net, llada_net, qwen_net
+from helpers.tiny import dream_net, fast_dllm_net, llada_net, qwen_net, sdar_net
 from maskwise.cli import app
 from maskwise.records.outputs import OUTPUTS
 
@@ -30,15 +30,49 @@ class Net(Qwen2ForCausalLM):
 """
 
 
+# transformers' Qwen2 and Qwen3 over blocks: Fast-dLLM v2's code makes its mask of a block size, SDAR's is given one.
+FAST_DLLM = """
+import torch
+from transformers import Qwen2Config, Qwen2ForCausalLM
+
+
+class Config(Qwen2Config):
+    model_type = "Fast_dLLM_Qwen"
+
+
+class Net(Qwen2ForCausalLM):
+    config_class = Config
+
+    def forward(self, input_ids, block_size=32):
+        block = torch.arange(input_ids.shape[1]) // block_size
+        return super().forward(input_ids, attention_mask=(block[:, None] >= block)[None, None])
+"""
+SDAR = """
+from transformers import Qwen3Config, Qwen3ForCausalLM
+
+
+class Config(Qwen3Config):
+    model_type = "sdar"
+
+
+class Net(Qwen3ForCausalLM):
+    config_class = Config
+"""
+
+
 @pytest.fixture
 def folder_with_code(tmp_path):
-    net = dream_net(rope_theta=1e4)
-    net.save_pretrained(tmp_path / "model")
-    (tmp_path / "model" / "original.py").write_text(ORIGINAL)
-    settings = json.loads((tmp_path / "model" / "config.json").read_text())
+    return with_code(dream_net(rope_theta=1e4), ORIGINAL, tmp_path / "model")
+
+
+def with_code(net, code, folder):
+    """The net in published form, with "original" code beside it."""
+    net.save_pretrained(folder)
+    (folder / "original.py").write_text(code)
+    settings = json.loads((folder / "config.json").read_text())
     settings["auto_map"] = {"AutoConfig": "original.Config", "AutoModel": "original.Net"}
-    (tmp_path / "model" / "config.json").write_text(json.dumps(settings))
-    return tmp_path / "model"
+    (folder / "config.json").write_text(json.dumps(settings))
+    return folder
 
 
 def run(*arguments):
@@ -54,6 +88,23 @@ def test_verify_finds_agreement(folder_with_code):
     assert found["positions"] == 48
     assert found["largest_logit_difference"] < 1e-4
     assert found["greedy_tokens_that_differ"] == 0
+
+
+CAUSAL = """
+    def forward(self, input_ids, attention_mask):
+        return super().forward(input_ids)
+"""
+
+
+@pytest.mark.parametrize(("make", "code", "other"), [(fast_dllm_net, FAST_DLLM, FAST_DLLM.replace(">=", "==")),
+                                                     (sdar_net, SDAR, SDAR + CAUSAL)])  # fmt: skip
+def test_verify_compares_block_models_over_more_than_two_blocks(make, code, other, tmp_path):
+    folder = with_code(make(), code, tmp_path / "model")
+    found = json.loads(run("verify", folder, "--json").stdout)
+    assert found["largest_logit_difference"] < 1e-4 and found["greedy_tokens_that_differ"] == 0
+    assert found["positions"] > 3 * 2 * 4
+    (folder / "original.py").write_text(other)
+    assert json.loads(run("verify", folder, "--json").stdout)["largest_logit_difference"] > 1e-2
 
 
 def test_verify_finds_a_difference(folder_with_code):

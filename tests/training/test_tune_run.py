@@ -25,6 +25,7 @@ from typer.testing import CliRunner
 
 import maskwise as mw
 from helpers.same import assert_same
+from helpers.tiny import sdar_net, tiny_sdar
 from helpers.tuning import SMALL, At, interrupt, run_small
 from maskwise.cli import app
 from maskwise.errors import UserError
@@ -521,3 +522,13 @@ def test_an_autoregressive_model_is_refused(pairs_file, tmp_path):
     word_tokenizer().save_pretrained(tmp_path / "ar")
     with pytest.raises(UserError, match="autoregressive"):
         run_small(tmp_path / "ar", pairs_file, tmp_path / "out")
+
+
+def test_a_block_diffusion_model_is_refused_by_its_config_before_any_weight_is_read(pairs_file, tmp_path):
+    sdar_net().save_pretrained(tmp_path / "sdar")
+    (tmp_path / "sdar" / "model.safetensors").unlink()
+    with pytest.raises(UserError, match="sees no mask appended after it, which no loss of tune or train fits"):
+        run_small(tmp_path / "sdar", pairs_file, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+    with pytest.raises(UserError, match="tiny random SDAR is a block diffusion model"):
+        tune(tiny_sdar(), pairs_file, tmp_path / "out", SMALL)

@@ -39,6 +39,8 @@ def models(
     print_table(table)
     if name:
         echo(f"{_attention(entries[0])}; adapters go on: {one_line(entries[0]['lora_targets'])}")
+        if "checked" in entries[0]:
+            echo(f"checked: {entries[0]['checked']}")
     else:
         blocks = ", ".join(family.name for family in FAMILIES if family.blockwise)
         echo(

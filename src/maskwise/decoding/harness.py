@@ -207,8 +207,8 @@ class MaskwiseLM(LM):
             "model_dtype": str(model.dtype).removeprefix("torch."),
             "maskwise": {
                 "pretrained": self.pretrained, "adapter": self.adapter, "kind": model.kind, "mask_id": model.mask_id,
-                "shift": model.shift, "window": model.window, "seed": self.seed, "check_greedy": self.check_greedy,
-                "likelihood": self.likelihood,
+                "shift": model.shift, "block": model.block, "window": model.window, "seed": self.seed,
+                "check_greedy": self.check_greedy, "likelihood": self.likelihood,
                 "decoding": None if model.causal else {name: options[name] for name in ARGUMENTS},
                 "max_new_tokens": self.max_new_tokens,
                 "masks_after_answer": sorted(self.masks_after_answer),

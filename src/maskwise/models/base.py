@@ -314,7 +314,7 @@ class Model(nn.Module):
         if self.block is not None:
             raise UserError(
                 f"{what} is for models that see every mask, and {self.name or self.kind} sees none after its block of "
-                f"{self.block} tokens: use generate or score"
+                f"{self.block} tokens: use diagnose, generate or score"
             )
 
     def first_row(self, start: int) -> int:

@@ -35,6 +35,7 @@ def describe_published(known: Published, family: Family) -> dict[str, Any]:
         "shift": family.shift,
         "causal": family.causal,
         "lora_targets": family.lora_targets or known.lora_targets,
+        **({"checked": family.checked} if family.checked else {}),
     }
 
 

@@ -35,6 +35,7 @@ class Family:
     title: str  # as reports print it
     reference: str = ""  # authors, title, arXiv number
     architecture: str | None = None  # the class config.json names; None: no class of its own
+    checked: str = ""  # what our class was held against (docs/results.md)
     net_class: str | None = None
     config_class: str | None = None
     body: str = NATIVE_BODY  # the function that computes hidden states (bodies.py)
@@ -112,7 +113,7 @@ SDAR_1_7B: dict[str, Any] = {
     "num_attention_heads": 16,
     "tie_word_embeddings": True,
 }
-SDAR_4B: dict[str, Any] = {"hidden_size": 2560, "intermediate_size": 9728, "tie_word_embeddings": True}
+SDAR_4B: dict[str, Any] = {"hidden_size": 2560, "intermediate_size": 9728}
 FAST_1_5B: dict[str, Any] = {
     "vocab_size": 151936,
     "hidden_size": 1536,
@@ -127,6 +128,7 @@ LLADA = Family(
     title="masked diffusion (LLaDA)",
     reference="Nie et al., Large Language Diffusion Models, arXiv 2502.09992",
     architecture="LLaDAModelLM",
+    checked="all 291 weight names of LLaDA-8B; logits of the original code at a small shape: equal",
     net_class="maskwise.models.llada:LLaDAModelLM",
     config_class="maskwise.models.llada:LLaDAConfig",
     mask_id=126336,
@@ -144,6 +146,7 @@ DREAM = Family(
     title="masked diffusion (Dream)",
     reference="Ye et al., Dream 7B: Diffusion Large Language Models, arXiv 2508.15487",
     architecture="DreamModel",
+    checked="all 339 weight names of Dream-7B; logits of the original code at a small shape: equal",
     net_class="maskwise.models.dream:DreamModel",
     config_class="maskwise.models.dream:DreamConfig",
     shift=True,
@@ -166,6 +169,7 @@ LLADA_MOE = Family(
     title="masked diffusion (LLaDA-MoE)",
     reference="Zhu et al., LLaDA-MoE: A Sparse MoE Diffusion Language Model, arXiv 2509.24389",
     architecture="LLaDAMoEModelLM",
+    checked="all weight names; logits of the original code at a small shape: within 7.8e-5",
     net_class="maskwise.models.llada_moe:LLaDAMoEModelLM",
     config_class="maskwise.models.llada_moe:LLaDAMoEConfig",
     mask_id=156895,
@@ -182,6 +186,7 @@ LLADA2 = Family(
     reference="Bie et al., LLaDA2.0: Scaling Up Diffusion Language Models to 100B, arXiv 2512.15745",
     architecture="LLaDA2MoeModelLM",
     blockwise=True,
+    checked="logits of the original code at a small shape: equal (2.0 and 2.1)",
     net_class="maskwise.models.llada2:LLaDA2MoeModelLM",
     config_class="maskwise.models.llada2:LLaDA2Config",
     mask_id=156895,
@@ -198,13 +203,14 @@ SDAR = Family(
     reference="Cheng et al., SDAR: A Synergistic Diffusion-AutoRegression Paradigm, arXiv 2510.06303",
     architecture="SDARForCausalLM",
     blockwise=True,
+    checked="all 399 weight names of SDAR-4B and -8B; logits of the original code at a small shape: within 8.6e-6",
     net_class="maskwise.models.sdar:SDARForCausalLM",
     config_class="maskwise.models.sdar:SDARConfig",
     mask_id=151669,
     lora_targets=LLAMA_MAPS,
     published=(
         Published("JetLM/SDAR-1.7B-Chat", 1720574976, 32768, SDAR_1_7B),
-        Published("JetLM/SDAR-4B-Chat", 4022468096, 32768, SDAR_4B),
+        Published("JetLM/SDAR-4B-Chat", 4411424256, 32768, SDAR_4B),
         Published("JetLM/SDAR-8B-Chat", 8190735360, 32768),
     ),
 )
@@ -214,6 +220,7 @@ SDAR_MOE = Family(
     reference=SDAR.reference,
     architecture="SDARMoeForCausalLM",
     blockwise=True,
+    checked="logits of transformers' Qwen3-MoE over blocks at a small shape: equal",
     net_class="maskwise.models.sdar:SDARMoeForCausalLM",
     config_class="maskwise.models.sdar:SDARMoeConfig",
     mask_id=151669,
@@ -227,6 +234,7 @@ FAST_DLLM = Family(
     reference="Wu et al., Fast-dLLM v2: Efficient Block-Diffusion LLM, arXiv 2509.26328",
     architecture="Fast_dLLM_QwenForCausalLM",
     blockwise=True,
+    checked="all 339 weight names of the 7B; logits of the original code at a small shape: equal",
     net_class="maskwise.models.fast_dllm:Fast_dLLM_QwenForCausalLM",
     config_class="maskwise.models.fast_dllm:FastDLLMConfig",
     shift=True,

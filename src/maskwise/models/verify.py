@@ -1,6 +1,7 @@
 """Numerical parity of our classes with the checkpoint's original code, on a checkpoint the user has."""
 
 import gc
+import inspect
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -12,6 +13,7 @@ from transformers import AutoTokenizer
 from transformers.dynamic_module_utils import get_class_from_dynamic_module
 
 from maskwise.errors import UserError
+from maskwise.models.attention import block_reach
 from maskwise.models.base import Model
 from maskwise.models.chat import render_chat
 from maskwise.models.configuration import read_settings
@@ -48,19 +50,18 @@ def verify(
     ours = open(name, dtype=dtype, device=device)
     if ours.mask_id is None:
         raise UserError(f"{name} is autoregressive and runs as transformers' own class: there is nothing to verify")
-    ours.refuse_blocks("verify")
     prompts = _prompts(ours)
     our_logits = [_our_logits(ours, prompt) for prompt in prompts]
     our_tokens, our_chat = _text_side(ours.tokenizer)
-    place, precision, mask_id = ours.device, ours.dtype, ours.mask_id
+    place, precision, mask_id, block = ours.device, ours.dtype, ours.mask_id, ours.block
     del ours
     gc.collect()
     running(folder, code_from_elsewhere(folder))
     # Code of the checkpoint's own: whatever it raises is its own business, and the user is told in one line.
     try:
         their_tokens, their_chat = _text_side(_original_tokenizer(folder))
-        net = _original_net(folder, entry, auto_map["AutoConfig"], precision, place)
-        their_logits = [_their_logits(net, prompt) for prompt in prompts]
+        net = _original_net(folder, entry, auto_map["AutoConfig"], precision, place, block)
+        their_logits = [_their_logits(net, prompt, block) for prompt in prompts]
     except Exception as problem:
         reason = (str(problem) or type(problem).__name__).splitlines()[0]
         raise UserError(
@@ -96,13 +97,17 @@ def code_from_elsewhere(folder: Path) -> list[str]:
 
 
 def _prompts(model: Model) -> list[list[int]]:
-    """Short sequences with masks behind them: real text where there is a tokenizer, spread-out ids otherwise."""
+    """Short sequences with masks behind them: real text where there is a tokenizer, spread-out ids otherwise.
+
+    Those of a block diffusion model are repeated until they fill two blocks.
+    """
     assert model.mask_id is not None
     if model.tokenizer is None:
         plain = [[(7 * i + 11 * s) % model.mask_id for i in range(12)] for s in range(len(TEXTS))]
     else:
         plain = [model.tokenizer(text)["input_ids"] for text in TEXTS]
-    return [ids + [model.mask_id] * MASKS for ids in plain]
+    times = [1 if model.block is None else -(-2 * model.block // len(ids)) for ids in plain]
+    return [ids * count + [model.mask_id] * MASKS for ids, count in zip(plain, times, strict=True)]
 
 
 def _our_logits(model: Model, prompt: list[int]) -> Tensor:
@@ -135,10 +140,12 @@ def _original_tokenizer(folder: Path) -> Any:
     return _remote_class(code, folder).from_pretrained(folder)
 
 
-def _original_net(folder: Path, entry: str, config_entry: str, dtype: torch.dtype, device: torch.device) -> Any:
+def _original_net(
+    folder: Path, entry: str, config_entry: str, dtype: torch.dtype, device: torch.device, block: int | None
+) -> Any:
     config = _remote_class(config_entry, folder).from_pretrained(folder)
-    # Published files may ask for an attention package the user need not have.
-    config._attn_implementation = "eager"
+    # Published files may ask for an attention package the user need not have. SDPA takes a mask of True and False.
+    config._attn_implementation = "eager" if block is None else "sdpa"
     return (
         _remote_class(entry, folder)
         .from_pretrained(folder, config=config, dtype=dtype, use_safetensors=True)
@@ -153,5 +160,13 @@ def _remote_class(entry: str, folder: Path) -> Any:
 
 
 @torch.no_grad()
-def _their_logits(net: Any, prompt: list[int]) -> Tensor:
-    return net(torch.tensor([prompt], device=net.device)).logits[0].float().cpu()
+def _their_logits(net: Any, prompt: list[int], block: int | None) -> Tensor:
+    """Code of block diffusion models makes its mask of a block size (Fast-dLLM v2), or wants one (LLaDA2, SDAR)."""
+    ids = torch.tensor([prompt], device=net.device)
+    seen: dict[str, Any] = {}
+    if block is not None and "block_size" in inspect.signature(net.forward).parameters:
+        seen = {"block_size": block}
+    elif block is not None:
+        places = torch.arange(len(prompt), device=net.device)
+        seen = {"attention_mask": block_reach(places, places, block)[None, None]}
+    return net(ids, **seen).logits[0].float().cpu()

@@ -20,6 +20,7 @@ from maskwise import __version__
 from maskwise.errors import UserError
 from maskwise.files import only_user_of, read_json, refuse_links, replace_file
 from maskwise.models.base import Model
+from maskwise.models.configuration import read_family
 from maskwise.models.fingerprint import fingerprint
 from maskwise.models.finite import refuse_nonfinite_rows
 from maskwise.models.locations import locate_checkpoint
@@ -109,6 +110,7 @@ def _run(
     processes.wait_for_everyone()
     if (out / "result.json").exists():
         return read_json(out / "result.json", "choose another --out")
+    refuse_block_models(model)
     reporters = check_reporters(place.report_to)
     with_tensorboard = _tensorboard(place.tensorboard) if reporters is None else "tensorboard" in reporters
     # A step of the usual size is less than half a unit in the last place of most half-precision weights.
@@ -123,7 +125,6 @@ def _run(
         raise UserError(
             f"{name} is autoregressive and has no mask token: turn it into a diffusion model first (convert)"
         )
-    model.refuse_blocks("tuning or training")
     base = fingerprint(model)
     work = prepare(model, data)
     del data  # its texts are not needed while the model is trained
@@ -162,6 +163,23 @@ def _run(
         result = finish(trainer, out, before, {"model": name, "out": str(out), **counts}, identity["data"])
         model.name = str(out) if settings.full else f"{name}+{out}"  # as what was written is called
         return result
+
+
+def refuse_block_models(model: str | Path | Model) -> None:
+    """By config.json alone, before any weight is read.
+
+    The views of the mask-agnostic loss would differ in the last block of an answer at most. And a block diffusion model
+    predicts a block from clean ones before it, where the losses here noise a whole answer or document.
+    """
+    if isinstance(model, Model):
+        name, over_blocks = model.name or model.kind, model.block is not None
+    else:
+        name, over_blocks = str(model), read_family(locate_checkpoint(str(model))[0]).blockwise
+    if over_blocks:
+        raise UserError(
+            f"{name} is a block diffusion model: it learns a block from clean blocks before it and sees no mask "
+            "appended after it, which no loss of tune or train fits; use diagnose, generate or score"
+        )
 
 
 def source_of(model: str | Path | Model) -> Path | None:
