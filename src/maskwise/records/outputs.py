@@ -10,14 +10,12 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from maskwise.records.schema import (
-    BLOCK,
     COUNT,
     COUNT_OR_NULL,
     FLAG,
     FLAG_OR_NULL,
     MANIFEST,
     MODEL,
-    NOT_VISIBLE,
     NUMBER,
     NUMBER_OR_NULL,
     OBJECT,
@@ -119,7 +117,7 @@ _RUN = {
     "model": Field(*TEXT, "the model's name"),
     "out": Field(*TEXT, "the run folder"),
     "settings": Field(*OBJECT, "as in manifest.json"),
-    "not_visible": NOT_VISIBLE,
+    "not_visible": MANIFEST["not_visible"],
     "scores": Field(*OBJECT, "each score by its name; locality_1 is that of one relevant example"),
     **_within("scores.*", _SCORE),
     "scores.*.over": Field(*TEXT, "of degradation: the mask counts", False),
@@ -246,14 +244,14 @@ FILES: Mapping[str, Schema] = {
     "records.jsonl of a run folder, each line": {**RECORD, **OPTIONAL},
     "manifest.json of a run folder": {
         "model": MANIFEST["model"],
-        **_within("model", {**MODEL, "block": BLOCK}),
+        **_within("model", MODEL),
         "settings": MANIFEST["settings"],
         **_within("settings", SETTINGS),
         "versions": MANIFEST["versions"],
         "command": MANIFEST["command"],
         "complete": MANIFEST["complete"],
         "notes": MANIFEST["notes"],
-        "not_visible": NOT_VISIBLE,
+        "not_visible": MANIFEST["not_visible"],
     },
     "sample.json of a run folder, each prompt": {
         **SAMPLED,

@@ -131,6 +131,14 @@ MANIFEST: Mapping[str, Field] = {
     "complete": Field(*FLAG, "was everything asked?"),
     "notes": Field("a list of texts", _texts, "what a reader must know: probes that do not apply, shorter contexts"),
     "command": Field(*TEXT_OR_NULL, "the command line that was run", False),
+    "not_visible": Field(
+        "an object of lists of whole numbers",
+        lambda value: (
+            isinstance(value, dict) and all(isinstance(one, list) and all(map(_count, one)) for one in value.values())
+        ),
+        "by probe, numbers of masks or fillers that no answer of a block diffusion model sees; they were not asked",
+        False,
+    ),
 }
 MODEL: Mapping[str, Field] = {
     "name": Field(*TEXT, "its name or folder"),
@@ -144,21 +152,13 @@ MODEL: Mapping[str, Field] = {
     "causal": Field(*FLAG, "does attention see the past alone?"),
     "dtype": Field(*TEXT, "of the weights"),
     "planted": Field(*TEXT_OR_NULL, "the fault that was planted in it, to be found", False),
-}
-BLOCK = Field(
-    "a whole number, 1 or more",
-    lambda value: _count(value) and value > 0,
-    "tokens of a block; attention sees no block after a token's own",
-    False,
-)
-NOT_VISIBLE = Field(
-    "an object of lists of whole numbers",
-    lambda value: (
-        isinstance(value, dict) and all(isinstance(one, list) and all(map(_count, one)) for one in value.values())
+    "block": Field(
+        "a whole number, 1 or more",
+        lambda value: _count(value) and value > 0,
+        "of a block diffusion model: tokens of a block; attention sees no block after a token's own",
+        False,
     ),
-    "by probe, the numbers of masks or fillers that no answer of a block diffusion model sees; they were not asked",
-    False,
-)
+}
 SETTINGS: Mapping[str, Field] = {
     "preset": Field(*TEXT, "quick, default, full or paper"),
     "probes": Field("a list of names", _texts, "in the order in which they were asked"),
@@ -180,11 +180,7 @@ def problem_of_manifest(manifest: Any) -> str | None:
         return "it is not an object"
     found = _problem(manifest, MANIFEST)
     return (
-        found
-        or _problem(manifest["model"], MODEL, "model.")
-        or _problem(manifest["settings"], SETTINGS, "settings.")
-        or _problem_if_there(manifest["model"], {"block": BLOCK}, "model.")
-        or _problem_if_there(manifest, {"not_visible": NOT_VISIBLE})
+        found or _problem(manifest["model"], MODEL, "model.") or _problem(manifest["settings"], SETTINGS, "settings.")
     )
 
 
@@ -197,7 +193,7 @@ def problem_of_record(record: Any, model: str, probes: Collection[str], conditio
         return "it is not an object"
     if _is_plain(record, model, probes, condition_known):
         return None
-    found = _problem(record, RECORD) or _problem_if_there(record, OPTIONAL)
+    found = _problem(record, {**RECORD, **OPTIONAL})
     if found:
         return found
     if not _is_finite(record):
@@ -271,10 +267,6 @@ def _problem(value: Mapping[str, Any], schema: Mapping[str, Field], within: str 
         elif not field.fits(value[name]):
             return _not(within + name, value[name], field.kind)
     return None
-
-
-def _problem_if_there(value: Mapping[str, Any], schema: Mapping[str, Field], within: str = "") -> str | None:
-    return _problem(value, {name: field for name, field in schema.items() if name in value}, within)
 
 
 def _not(name: str, value: Any, wanted: str) -> str:
