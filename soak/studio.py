@@ -136,11 +136,11 @@ def probe_times(name: str) -> Iterator[dict[str, Any]]:
     for relevant, distractors, masks in ((1, 10, 0), (1, 10, 200), (10, 40, 200)):
         drawn = draw_question("animal-largest", 4, relevant)
         asked = Ask(drawn.context, drawn.question, drawn.answer, "animal-largest", 4, relevant, distractors, 1.0, masks)
-        attributed(model, probe(model, asked))
+        attributed(probe(model, asked))
         began = time.process_time()
         found = probe(model, asked)
         answered = time.process_time()
-        attributed(model, found)
+        attributed(found)
         yield {"tokens": len(found.prompt.ids), "masks": masks, "answer_s": round(answered - began, 3),
                "attribution_s": round(time.process_time() - answered, 3)}  # fmt: skip
 

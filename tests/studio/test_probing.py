@@ -43,7 +43,7 @@ def test_a_drawn_question_is_the_one_that_diagnose_asks(model, relevant, share, 
 
 def test_the_answer_is_that_of_the_probes(model):
     asked = drawn_ask(distractors=4, masks=30)
-    found = attributed(model, probe(model, asked))
+    found = attributed(probe(model, asked))
     prompt = build_prompt(model, asked)
     (answer,) = ask(model, [prompt])
     assert found.prompt == prompt and prompt.masks == 31

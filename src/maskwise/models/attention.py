@@ -141,7 +141,7 @@ def attend(
         assert layout.slots is not None
         k, v = (kept.index_copy_(0, layout.slots, new.detach()) for kept, new in zip(store, (k, v), strict=True))
     if layout.watch is not None:
-        layout.watch.seen.append(watched_weights(q, k, layout, scale, window))
+        layout.watch.seen.append(watched_weights(q.detach(), k.detach(), layout, scale, window))
     if layout.flash:
         return _flash(q, k, v, layout, scale, window)
     return _padded(q, k, v, layout, scale, window)

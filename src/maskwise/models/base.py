@@ -414,13 +414,16 @@ class Model(nn.Module):
 
     # Evidence and speed
 
+    @torch.no_grad()
     def attention(self, batch: Batch, rows: Sequence[Sequence[int]]) -> list[Tensor]:
         """The attention that the rows predicting the asked positions pay, one float32 [n, heads, longest] a layer."""
         return self.hidden_and_attention(batch, self.flat_rows(batch, rows))[1]
 
-    @torch.no_grad()
     def hidden_and_attention(self, batch: Batch, index: Tensor) -> tuple[Tensor, list[Tensor]]:
-        """`hidden`, and from the same forward pass the attention that the rows index [n] (`flat_rows`) pay."""
+        """`hidden`, and from the same forward pass the attention that the rows index [n] (`flat_rows`) pay.
+
+        Gradients flow through the hidden states alone.
+        """
         if not self.attention_readable:
             raise UserError("attention weights of a wrapped model cannot be read: open a LLaDA, Dream or AR checkpoint")
         watch = Watch(index)

@@ -45,7 +45,11 @@ def take_sample(
 
 def attribution_of(model: Model, prompt: Prompt) -> list[float]:
     """Of each token the norm of the answer's gradient, of the largest in the prompt."""
-    return [round(norm, ATTRIBUTION_DIGITS) for norm in embedding_gradients(model, [prompt])[1].tolist()]
+    return rounded(embedding_gradients(model, [prompt])[1])
+
+
+def rounded(norms: Tensor) -> list[float]:
+    return [round(norm, ATTRIBUTION_DIGITS) for norm in norms.tolist()]
 
 
 def choose(records: Sequence[Record], probes: Sequence[str]) -> list[Record]:

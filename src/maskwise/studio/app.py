@@ -81,22 +81,20 @@ def _ask(
     shelf: Shelf, model: str, beside: str, context: str, question: str, answer: str, task: str, point: int,
     relevant: int, distractors: int, place: int, masks: int,
 ) -> Iterator[str]:  # fmt: skip
-    """The answers first, then the attributions, which take longer."""
+    """The answers first, one model after the other, then the attributions, which take longer."""
     try:
         asked = probing.Ask(context, question, answer, task, point, relevant, distractors, place / 100, masks)
         names = [model] if beside in (NONE, model) else [model, beside]
         sides = [Side(label_of(name), None) for name in names]
-        for step in (lambda side, opened: probing.probe(opened, asked), _attributed):
-            for number, name in enumerate(names):
-                sides[number] = Side(sides[number].label, step(sides[number], shelf.take(name)))
+        for number, name in enumerate(names):
+            sides[number] = Side(sides[number].label, probing.probe(shelf.take(name), asked))
+            yield probed_view(sides)
+        for number, side in enumerate(sides):
+            assert side.found is not None
+            sides[number] = Side(side.label, probing.attributed(side.found))
             yield probed_view(sides)
     except UserError as problem:
         yield problem_view(problem)
-
-
-def _attributed(side: Side, model: Any) -> probing.Probed:
-    assert side.found is not None
-    return probing.attributed(model, side.found)
 
 
 # Decode

@@ -1,14 +1,19 @@
 """One question to a model: what it answers, which tokens move the answer, and what the answer attends to."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
+
+from torch import Tensor
 
 from maskwise.errors import UserError
 from maskwise.models.base import Model
 from maskwise.probes.answers.attention import logits_and_shares
+from maskwise.probes.answers.gradients import gradient_norms, traced
 from maskwise.probes.answers.plain import Answer, answers_to
 from maskwise.probes.examples import one_context_per_task
 from maskwise.records.sample import Sampled
-from maskwise.runs.sample import attribution_of, sampled
+from maskwise.runs.sample import rounded, sampled
 from maskwise.studio.sizes import check_share, check_text, check_whole
 from maskwise.tasks.episodes import Episode, draw, draw_afresh, example_words, render
 from maskwise.tasks.prompts import Encoded, Prompt, encode_last_word, opened
@@ -62,7 +67,8 @@ class Probed:
     """What a model makes of a question. `shown`: the prompt's tokens and the likeliest answers, as a run samples them.
 
     right: the right answer as it was typed; its first token is what is asked, and is `shown["answer"]`. attention:
-    for masks, near and far context and the answer's own place the share in each layer.
+    for masks, near and far context and the answer's own place the share in each layer. gradients: of each token the
+    norm, [T], from what the forward pass kept; they can be asked once.
     """
 
     prompt: Prompt
@@ -70,6 +76,7 @@ class Probed:
     answer: Answer
     attention: dict[str, list[float]]
     right: str = ""
+    gradients: Callable[[], Tensor] | None = None
 
 
 def draw_question(task: str, point: int, relevant: int) -> Drawn:
@@ -97,9 +104,11 @@ def build_prompt(model: Model, asked: Ask) -> Prompt:
 
 
 def probe(model: Model, asked: Ask) -> Probed:
-    """From one forward pass: the answer's distribution and what it attends to."""
+    """From one forward pass: the answer's distribution and what it attends to. The pass keeps what gradients need."""
     prompt = build_prompt(model, asked)
-    logits, (attention,) = logits_and_shares(model, [prompt], NEAR)
+    with traced(model, [prompt]) as batch:
+        kept, (attention,) = logits_and_shares(model, [prompt], batch, NEAR)
+    logits, gradients = kept.detach(), partial(gradient_norms, model, [prompt], batch, kept)
     if not asked.answer:
         prompt = replace(prompt, answer_id=int(logits[0].argmax()))
     (answer,) = answers_to([prompt], logits)
@@ -108,12 +117,14 @@ def probe(model: Model, asked: Ask) -> Probed:
         "answer": model.tokenizer.decode([prompt.answer_id]) if asked.answer else "",
         "correct": answer.token == prompt.answer_id,
     }  # fmt: skip
-    return Probed(prompt, sampled(model, prompt, record, logits[0].softmax(-1)), answer, attention, asked.answer)
+    shown = sampled(model, prompt, record, logits[0].softmax(-1))
+    return Probed(prompt, shown, answer, attention, asked.answer, gradients)
 
 
-def attributed(model: Model, found: Probed) -> Probed:
-    """The same with every token's attribution, which takes a backward pass: about twice as long again."""
-    return replace(found, shown=found.shown | {"attribution": attribution_of(model, found.prompt)})
+def attributed(found: Probed) -> Probed:
+    """The same with every token's attribution, which takes a backward pass: somewhat longer than the forward one."""
+    assert found.gradients is not None
+    return replace(found, shown=found.shown | {"attribution": rounded(found.gradients())}, gradients=None)
 
 
 def _episode(task: str, point: int, relevant: int, distractors: int) -> Episode:

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from maskwise.models.base import Model
+from maskwise.models.batch import Batch
 from maskwise.probes.answers.gradients import mask_groups
 from maskwise.probes.answers.plain import Answer, answers_to, pack
 from maskwise.tasks.prompts import Prompt
@@ -15,24 +16,24 @@ GROUPS = ("answer", "masks", "near", "far")
 DIGITS = 5
 
 
+@torch.no_grad()
 def watch(model: Model, prompts: Sequence[Prompt], near: int) -> list[Answer]:
     """Answers with evidence {group: [share in each layer]}."""
-    logits, evidence = logits_and_shares(model, prompts, near)
+    logits, evidence = logits_and_shares(model, prompts, pack(model, prompts), near)
     return [
         replace(answer, evidence=shares) for answer, shares in zip(answers_to(prompts, logits), evidence, strict=True)
     ]
 
 
-@torch.no_grad()
 def logits_and_shares(
-    model: Model, prompts: Sequence[Prompt], near: int
+    model: Model, prompts: Sequence[Prompt], batch: Batch, near: int
 ) -> tuple[Tensor, list[dict[str, list[float]]]]:
     """Of one forward pass: the logits of the answer rows, [S, V], and for each prompt the share of attention that each
     group of tokens gets in each layer, means over the heads; the four groups add up to 1.
 
-    "answer" is the answer's own place and, for shifted models, the place before it, which does the looking.
+    "answer" is the answer's own place and, for shifted models, the place before it, which does the looking. batch: the
+    prompts, packed or traced (gradients.py).
     """
-    batch = pack(model, prompts)
     index = model.flat_rows(batch, [[prompt.start + prompt.row] for prompt in prompts])
     hidden, layers = model.hidden_and_attention(batch, index)  # L of [S, heads, longest]
     groups = torch.zeros(len(prompts), batch.longest, dtype=torch.int64)

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from maskwise.models.base import Model
+from maskwise.models.batch import Batch
 from maskwise.probes.answers.plain import Answer, answer_rows, answers_to, pack
 from maskwise.tasks.prompts import Prompt
 
@@ -32,19 +33,33 @@ def attribute(model: Model, prompts: Sequence[Prompt], near: int) -> list[Answer
 
 def embedding_gradients(model: Model, prompts: Sequence[Prompt]) -> tuple[list[Answer], Tensor]:
     """The answers, and every token's normalised gradient norm, [T] float32 in the prompts' order."""
-    device = model.device
+    with traced(model, prompts) as batch:
+        index = model.locate(batch, torch.arange(len(prompts), device=model.device), answer_rows(model, prompts))
+        logits = model.head(model.hidden(batch)[index])
+    return answers_to(prompts, logits.detach()), gradient_norms(model, prompts, batch, logits)
+
+
+@contextmanager
+def traced(model: Model, prompts: Sequence[Prompt]) -> Iterator[Batch]:
+    """The prompts as a batch of embeddings. Of logits computed from it inside, the gradients can be asked later."""
     batch = pack(model, prompts)
-    index = model.locate(batch, torch.arange(len(prompts), device=device), answer_rows(model, prompts))
     assert batch.ids is not None
     with frozen(model), torch.enable_grad():
-        embeds = model.embed(batch.ids).detach().requires_grad_()
-        logits = model.head(model.hidden(replace(batch, ids=None, embeds=embeds))[index])
-        # Sequences do not see each other, so the gradient of the sum holds each prompt's own.
-        (gradient,) = torch.autograd.grad(logits.max(-1).values.sum(), embeds)
+        yield replace(batch, ids=None, embeds=model.embed(batch.ids).detach().requires_grad_())
+
+
+def gradient_norms(model: Model, prompts: Sequence[Prompt], batch: Batch, logits: Tensor) -> Tensor:
+    """Of every token the norm of the gradient of its prompt's largest logit, over the largest in the prompt, [T].
+
+    batch: the `traced` one that the answers' logits [S, V] were computed from. They can be asked once.
+    """
+    assert batch.embeds is not None
+    # Sequences do not see each other, so the gradient of the sum holds each prompt's own.
+    (gradient,) = torch.autograd.grad(logits.max(-1).values.sum(), batch.embeds)
     norms = gradient.float().norm(dim=-1)
     norms[own_places(model, prompts)] = 0
     largest = norms.new_zeros(len(prompts)).scatter_reduce(0, batch.owner, norms, "amax")
-    return answers_to(prompts, logits.detach()), norms / largest.clamp(min=torch.finfo(norms.dtype).tiny)[batch.owner]
+    return norms / largest.clamp(min=torch.finfo(norms.dtype).tiny)[batch.owner]
 
 
 @contextmanager
