@@ -1,6 +1,32 @@
-"""Dense decoding loops, one prompt at a time, all logits, everything recomputed: what `generate` is held against."""
+"""Dense references: parts of networks from their published formulas, and decoding loops that recompute everything.
+
+What the classes and `generate` are held against: one sequence at a time, all logits.
+"""
 
 import torch
+
+# Parts of networks
+
+
+def rms_norm(x, weight, eps):
+    return x / torch.sqrt((x * x).mean(-1, keepdim=True) + eps) * weight
+
+
+def silu(x):
+    return x / (1 + torch.exp(-x))
+
+
+def linear(state, name, x):
+    out = x @ state[f"{name}.weight"].T
+    return out + state[f"{name}.bias"] if f"{name}.bias" in state else out
+
+
+def gated_mlp(state, name, x):
+    gated = silu(linear(state, f"{name}.gate_proj", x)) * linear(state, f"{name}.up_proj", x)
+    return linear(state, f"{name}.down_proj", gated)
+
+
+# Decoding loops
 
 
 def dense_logits(model, canvas):

@@ -4,9 +4,9 @@ import json
 
 import pytest
 import torch
-from torch.nn.functional import silu
 
 import maskwise as mw
+from helpers.references import gated_mlp, rms_norm
 from helpers.tiny import (
     fast_dllm_net,
     llada2_net,
@@ -28,10 +28,6 @@ MODELS = [tiny_sdar, tiny_sdar_moe, tiny_fast_dllm, tiny_llada2]
 
 
 # Dense references
-
-
-def norm(x, weight, eps):
-    return x / (x.pow(2).mean(-1, keepdim=True) + eps).sqrt() * weight
 
 
 def turned(x, theta, width):
@@ -60,19 +56,13 @@ def dense_heads(q, k, v, theta, width, block):
     return out.flatten(1)
 
 
-def gated(s, name, x):
-    return (silu(x @ s[f"{name}.gate_proj.weight"].T) * (x @ s[f"{name}.up_proj.weight"].T)) @ s[
-        f"{name}.down_proj.weight"
-    ].T
-
-
 def normalised_experts(s, name, x, config):
     """Qwen3's: the shares of the chosen experts are made to add up to one."""
     out = []
     for token in x:
         chance = (s[f"{name}.gate.weight"] @ token).softmax(-1)
         chosen = chance.argsort(descending=True)[: config.num_experts_per_tok].tolist()
-        out.append(sum(chance[e] / chance[chosen].sum() * gated(s, f"{name}.experts.{e}", token) for e in chosen))
+        out.append(sum(chance[e] / chance[chosen].sum() * gated_mlp(s, f"{name}.experts.{e}", token) for e in chosen))
     return torch.stack(out)
 
 
@@ -86,8 +76,8 @@ def grouped_experts(s, name, x, config):
         groups = sorted(range(config.n_group), key=worth.__getitem__)[-config.topk_group :]
         allowed = [e for e in range(config.num_experts) if e // size in groups]
         chosen = sorted(allowed, key=biased.tolist().__getitem__)[-config.num_experts_per_tok :]
-        told = sum(score[e] / score[chosen].sum() * gated(s, f"{name}.experts.{e}", token) for e in chosen)
-        out.append(told * config.routed_scaling_factor + gated(s, f"{name}.shared_experts", token))
+        told = sum(score[e] / score[chosen].sum() * gated_mlp(s, f"{name}.experts.{e}", token) for e in chosen)
+        out.append(told * config.routed_scaling_factor + gated_mlp(s, f"{name}.shared_experts", token))
     return torch.stack(out)
 
 
@@ -97,7 +87,7 @@ def dense_qwen(net, ids):
     x = s["model.embed_tokens.weight"][ids]
     for n in range(c.num_hidden_layers):
         b = f"model.layers.{n}"
-        h = norm(x, s[f"{b}.input_layernorm.weight"], c.rms_norm_eps)
+        h = rms_norm(x, s[f"{b}.input_layernorm.weight"], c.rms_norm_eps)
         q, k, v = (
             (h @ s[f"{b}.self_attn.{one}_proj.weight"].T + s.get(f"{b}.self_attn.{one}_proj.bias", 0)).unflatten(
                 -1, (-1, c.head_dim)
@@ -105,13 +95,15 @@ def dense_qwen(net, ids):
             for one in "qkv"
         )
         if f"{b}.self_attn.q_norm.weight" in s:
-            q, k = (norm(p, s[f"{b}.self_attn.{one}_norm.weight"], c.rms_norm_eps) for one, p in (("q", q), ("k", k)))
+            q, k = (
+                rms_norm(p, s[f"{b}.self_attn.{one}_norm.weight"], c.rms_norm_eps) for one, p in (("q", q), ("k", k))
+            )
         told = dense_heads(q, k, v, c.rope_parameters["rope_theta"], c.head_dim, c.attention_block)
         x = x + told @ s[f"{b}.self_attn.o_proj.weight"].T
-        h = norm(x, s[f"{b}.post_attention_layernorm.weight"], c.rms_norm_eps)
+        h = rms_norm(x, s[f"{b}.post_attention_layernorm.weight"], c.rms_norm_eps)
         experts = f"{b}.mlp.gate.weight" in s
-        x = x + (normalised_experts(s, f"{b}.mlp", h, c) if experts else gated(s, f"{b}.mlp", h))
-    return norm(x, s["model.norm.weight"], c.rms_norm_eps) @ s["lm_head.weight"].T
+        x = x + (normalised_experts(s, f"{b}.mlp", h, c) if experts else gated_mlp(s, f"{b}.mlp", h))
+    return rms_norm(x, s["model.norm.weight"], c.rms_norm_eps) @ s["lm_head.weight"].T
 
 
 def dense_llada2(net, ids):
@@ -119,16 +111,16 @@ def dense_llada2(net, ids):
     x = s["model.word_embeddings.weight"][ids]
     for n in range(c.num_hidden_layers):
         b = f"model.layers.{n}"
-        h = norm(x, s[f"{b}.input_layernorm.weight"], c.rms_norm_eps)
+        h = rms_norm(x, s[f"{b}.input_layernorm.weight"], c.rms_norm_eps)
         fused = (h @ s[f"{b}.attention.query_key_value.weight"].T).unflatten(-1, (-1, c.head_dim))
-        q = norm(fused[:, : c.num_attention_heads], s[f"{b}.attention.query_layernorm.weight"], c.rms_norm_eps)
+        q = rms_norm(fused[:, : c.num_attention_heads], s[f"{b}.attention.query_layernorm.weight"], c.rms_norm_eps)
         k, v = fused[:, c.num_attention_heads :].chunk(2, dim=1)
-        k = norm(k, s[f"{b}.attention.key_layernorm.weight"], c.rms_norm_eps)
+        k = rms_norm(k, s[f"{b}.attention.key_layernorm.weight"], c.rms_norm_eps)
         told = dense_heads(q, k, v, c.rope_parameters["rope_theta"], c.head_dim // 2, c.block_size)
         x = x + told @ s[f"{b}.attention.dense.weight"].T
-        h = norm(x, s[f"{b}.post_attention_layernorm.weight"], c.rms_norm_eps)
-        x = x + (gated(s, f"{b}.mlp", h) if n < c.first_k_dense_replace else grouped_experts(s, f"{b}.mlp", h, c))
-    return norm(x, s["model.norm.weight"], c.rms_norm_eps) @ s["lm_head.weight"].T
+        h = rms_norm(x, s[f"{b}.post_attention_layernorm.weight"], c.rms_norm_eps)
+        x = x + (gated_mlp(s, f"{b}.mlp", h) if n < c.first_k_dense_replace else grouped_experts(s, f"{b}.mlp", h, c))
+    return rms_norm(x, s["model.norm.weight"], c.rms_norm_eps) @ s["lm_head.weight"].T
 
 
 @pytest.mark.parametrize("make", NETS)

@@ -6,13 +6,10 @@ import pytest
 import torch
 from transformers import AutoModel, AutoModelForCausalLM
 
+from helpers.references import gated_mlp, linear, rms_norm, silu
 from helpers.tiny import dream_net, llada_moe_net, llada_net
 from maskwise.errors import UserError
 from maskwise.models import DreamConfig, DreamModel, LLaDAConfig, LLaDAModelLM, LLaDAMoEConfig, LLaDAMoEModelLM
-
-
-def rms_norm(x, weight, eps):
-    return x / torch.sqrt((x * x).mean(-1, keepdim=True) + eps) * weight
 
 
 def turn(x, theta):
@@ -35,15 +32,6 @@ def dense_attention(q, k, v, heads, kv_heads, theta):
         weights = (qh @ kh.T / math.sqrt(width)).softmax(-1)
         out.append(weights @ v[:, group * width : (group + 1) * width])
     return torch.cat(out, dim=-1)
-
-
-def silu(x):
-    return x / (1 + torch.exp(-x))
-
-
-def linear(state, name, x):
-    out = x @ state[f"{name}.weight"].T
-    return out + state[f"{name}.bias"] if f"{name}.bias" in state else out
 
 
 def dense_llada(net, ids):
@@ -71,8 +59,7 @@ def dense_dream(net, ids):
         a = dense_attention(q, k, v, c.num_attention_heads, c.num_key_value_heads, theta)
         x = x + linear(s, f"{b}.self_attn.o_proj", a)
         h = rms_norm(x, s[f"{b}.post_attention_layernorm.weight"], c.rms_norm_eps)
-        gated = silu(linear(s, f"{b}.mlp.gate_proj", h)) * linear(s, f"{b}.mlp.up_proj", h)
-        x = x + linear(s, f"{b}.mlp.down_proj", gated)
+        x = x + gated_mlp(s, f"{b}.mlp", h)
     return linear(s, "lm_head", rms_norm(x, s["model.norm.weight"], c.rms_norm_eps))
 
 
@@ -88,9 +75,7 @@ def dense_experts(state, name, x, at_once):
         chance = linear(state, f"{name}.gate", token).softmax(-1)
         told = torch.zeros_like(token)
         for expert in chance.argsort(descending=True)[:at_once].tolist():
-            e = f"{name}.experts.{expert}"
-            gated = silu(linear(state, f"{e}.gate_proj", token)) * linear(state, f"{e}.up_proj", token)
-            told += chance[expert] * linear(state, f"{e}.down_proj", gated)
+            told += chance[expert] * gated_mlp(state, f"{name}.experts.{expert}", token)
         out.append(told)
     return torch.stack(out)
 
