@@ -106,6 +106,31 @@ def test_counts_beyond_the_block_read_not_visible_in_the_terminal_and_on_the_pag
     assert "Not visible to an answer, which sees no token after its block: 20." in page and "blocks of 8 tokens" in page
 
 
+@pytest.mark.parametrize("make", [tiny_fast_dllm, tiny_llada2])
+def test_the_answer_stands_where_block_offset_says_and_sees_the_masks_of_its_block(make, tmp_path):
+    model = block_model(make)
+    run = read_run(diagnose(model, replace(FEW, probes=("block-offset",)), tmp_path))
+    conditions = {(r["condition"]["after"], r["condition"]["offset"], r["masks"]) for r in run.records}
+    assert conditions == {("2 masks", 0, 2), ("2 masks", 4, 2), ("to the end", 0, 8), ("to the end", 4, 4),
+                          ("to the end", 7, 1)}  # fmt: skip
+    for record in run.records:
+        offset = record["condition"]["offset"]
+        hidden = model.shift and offset == 0  # read from the last token of the block before
+        assert record["offset"] == offset and record["visible"] == (0 if hidden else record["masks"])
+        ids = asked_ids(run.manifest, record, model.tokenizer)
+        row = ids.index(model.mask_id)
+        p = left_padded(model, ids, (offset - row) % model.block, row).softmax(-1)
+        assert record["confidence"] == pytest.approx(float(p.max()), abs=1e-4)
+
+
+def test_models_without_blocks_are_not_asked_about_places_in_them(tmp_path):
+    model = tiny_llada(tokenizer=shipped_tokenizer(), vocab=2056, window=2048)
+    run = read_run(diagnose(model, replace(FEW, probes=("mask-count", "block-offset")), tmp_path))
+    assert run.manifest["settings"]["probes"] == ["mask-count"] and run.manifest["notes"] == []
+    with pytest.raises(UserError, match="no probe to run: block-offset is for block diffusion models"):
+        diagnose(model, replace(FEW, probes=("block-offset",)), tmp_path / "alone")
+
+
 def test_every_probe_is_asked_or_says_why_not(tmp_path):
     """Every mask and filler that is asked is visible; gradients and attention go to nothing after the block."""
     names = tuple(probe.name for probe in PROBES)
@@ -117,7 +142,8 @@ def test_every_probe_is_asked_or_says_why_not(tmp_path):
     assert {"location", "recall", "mask-count", "filler", "contrast", "natural-text", "attention", "points"} <= asked
     assert {name for name in names if name not in asked and f"{name} was not run" not in told} == set()
     for record in run.records:
-        assert record["visible"] == record["masks"] <= 7 and record["offset"] == 1
+        if record["probe"] != "block-offset":
+            assert record["visible"] == record["masks"] <= 7 and record["offset"] == 1
         assert record["condition"].get("question", "right") == "right"
         assert problem_of_record(record, run.manifest["model"]["name"], names) is None
     summarise(run)

@@ -7,6 +7,7 @@ report be drawn without it; what does lies in answers/.
 from maskwise.probes import (
     attention,
     attribution,
+    block_offset,
     calibration,
     coherence,
     context_length,
@@ -41,6 +42,7 @@ PROBES: tuple[Probe, ...] = (
     question_position.PROBE,
     recall.PROBE,
     mask_count.PROBE,
+    block_offset.PROBE,
     filler.PROBE,
     context_length.PROBE,
     location_masks.PROBE,

@@ -2,9 +2,10 @@
 
 Such a model sees no token after the block in which the answer is predicted. Each prompt is moved on the grid of blocks,
 as if it were padded on the left, until the row that predicts its answer begins a block: the answer then sees as many of
-the tokens that follow as it ever can. Records say where in its block the answer stands ("offset") and how many masks it
-sees ("visible"). Counts of masks or fillers that no answer can see are not asked; the largest that can be seen is asked
-in their place, and the manifest lists them under "not_visible".
+the tokens that follow as it ever can. A condition with an "offset" says where in its block the answer stands instead.
+Records state that place ("offset") and how many masks the answer sees ("visible"). Counts of masks or fillers that no
+answer can see are not asked; the largest that can be seen is asked in their place, and the manifest lists them under
+"not_visible".
 """
 
 from collections.abc import Iterator, Sequence
@@ -46,15 +47,16 @@ def sees_past_the_question(setup: Setup) -> bool:
 
 
 def on_grid(setup: Setup, unit: Unit) -> Unit:
-    """The unit with its prompts moved so that the row which predicts the answer begins a block."""
+    """The unit with its prompts moved so that the row which predicts the answer begins a block, or by "offset"."""
     block, shift = setup.model.block, setup.model.shift
     if block is None:
         return unit
 
-    def moved(prompt: Prompt) -> Prompt:
-        return replace(prompt, start=(int(shift) - prompt.row) % block)
+    def moved(item: Item) -> Prompt:
+        offset = int(item.condition.get("offset", shift))
+        return replace(item.prompt, start=(offset - item.prompt.row) % block)
 
     def items(points: Sequence[int], done: set[Key]) -> Iterator[Item]:
-        return (replace(item, prompt=moved(item.prompt)) for item in unit.items(points, done))
+        return (replace(item, prompt=moved(item)) for item in unit.items(points, done))
 
     return replace(unit, items=items)

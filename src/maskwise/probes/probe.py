@@ -225,8 +225,8 @@ class Probe:
     that a run with it can show them token by token.
     parameters: the probe's own numbers; quick and paper: those that differ in the presets of these names.
     not_causal: why an autoregressive model is not asked, empty if it is; not_blocks: likewise a block diffusion model,
-    whose answers see no token after their block. takes: whether it asks about a data set given
-    with --data, by the set's name.
+    whose answers see no token after their block. only_blocks: other models are not asked.
+    takes: whether it asks about a data set given with --data, by the set's name.
     baseline: which condition a condition is compared with. measures: the summary's entries for the records of one
     condition. chance: accuracy of guessing, None where no one number says it. points_per_question: so many consecutive
     points are one question asked several times, which intervals draw together. scores, claims, extras: further parts of
@@ -248,6 +248,7 @@ class Probe:
     paper: Mapping[str, Any] = field(default_factory=dict)
     not_causal: str = ""
     not_blocks: str = ""
+    only_blocks: bool = False
     takes: Callable[[str], bool] = lambda data_set: False
     baseline: Baseline = no_baseline
     measures: Callable[[Entry, Sequence[Record]], list[Entry]] = accuracy_alone

@@ -129,7 +129,7 @@ def _curve(probe: str, entries: list[dict[str, Any]]) -> Table:
         bar = 0 if accuracy is None or len(nats) > 1 else round(BAR * accuracy)  # with three columns of nats: no room
         table.add_row(
             *(Text(one_line(entry["condition"].get(key, ""))) for key in keys),
-            str(entry["masks"]),
+            _masks(entry),
             str(entry["n"]),
             percent(accuracy, 1),
             between(entry["low"], entry["high"], 1),
@@ -138,6 +138,12 @@ def _curve(probe: str, entries: list[dict[str, Any]]) -> Table:
             Text("━" * bar, style="blue"),
         )
     return table
+
+
+def _masks(entry: dict[str, Any]) -> str:
+    """Their number; of a block diffusion model also how many of them the answer sees, where those are fewer."""
+    seen, all_of_them = entry.get("visible", entry["masks"]), str(entry["masks"])
+    return all_of_them if seen == entry["masks"] else f"{seen} of {all_of_them} visible"
 
 
 def print_changes(labels: Sequence[str], rows: Sequence[Row]) -> None:
