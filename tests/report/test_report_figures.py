@@ -14,20 +14,8 @@ from hypothesis import strategies as st
 from helpers.report_runs import write_run
 from maskwise.probes import PROBES, mask_attribution
 from maskwise.records.folder import Run
-from maskwise.report.figures import (
-    CURVES,
-    DASHES,
-    MARKERS,
-    VARIABLES,
-    Curve,
-    Mark,
-    Panel,
-    apart,
-    draw,
-    inline,
-    pretty,
-    svg_and_png,
-)
+from maskwise.report.drawing import CURVES, DASHES, MARKERS, VARIABLES, drawing_style, inline, pretty
+from maskwise.report.figures import Curve, Mark, Panel, apart, draw, svg_and_png
 from maskwise.report.panels import panels
 from maskwise.report.readings import Asked, Reading, read_all
 from maskwise.report.sections import sections_for
@@ -100,6 +88,23 @@ def test_the_drawing_holds_the_numbers() -> None:
     assert bottom < 1 / 3 and top > 0.9
     assert "guessing (33 %)" in [text.get_text() for text in axis.texts]
     assert {"80 %", "50 %"} <= {text.get_text() for text in axis.texts}
+
+
+@pytest.mark.parametrize("spread", [True, False])
+@pytest.mark.parametrize(("count", "narrow"), [(1, False), (2, False), (4, False), (4, True)])
+def test_words_and_numbers_below_the_axes_keep_clear_of_each_other(count: int, narrow: bool, spread: bool) -> None:
+    x = (0, 1, 2, 5, 10, 20, 50, 100, 150, 200)
+    curves = tuple(Curve(name, i, x, (0.5,) * 10, (0.4,) * 10, (0.6,) * 10) for i, name in enumerate(("a", "b")))
+    label = "Distracting examples before the block (further right: nearer the question)"
+    with drawing_style():
+        figure = draw([Panel("", label, "Accuracy", curves, spread=spread) for _ in range(count)], narrow)
+        figure.canvas.draw()
+    for axis in figure.axes:
+        numbers = [tick.get_window_extent() for tick in axis.get_xticklabels()]
+        assert [tick.get_text() for tick in axis.get_xticklabels()][:: len(numbers) - 1] == ["0", "200"]
+        assert all(right.x0 - left.x1 > 3 for left, right in pairwise(numbers))  # of a hundred to an inch
+        words, line = axis.xaxis.label.get_window_extent(), axis.get_window_extent()
+        assert line.x0 <= words.x0 and words.x1 <= line.x1
 
 
 def test_panels_of_one_quantity_share_their_scale() -> None:

@@ -11,7 +11,8 @@ def test_models_are_opened_once_and_the_last_few_kept():
     assert shelf.names[0] == "tiny-dream" and len(set(shelf.names)) == len(shelf.names) > MOST_OPEN
     first = shelf.take("tiny-dream")
     assert shelf.take("tiny-dream") is first
-    for name in [name for name in shelf.names if name != "tiny-dream"][:MOST_OPEN]:
+    # smol-diffusion stands on the weights of a package that need not be installed.
+    for name in [name for name in shelf.names if name not in ("tiny-dream", "smol-diffusion")][:MOST_OPEN]:
         shelf.take(name)
     assert shelf.take("tiny-dream") is not first
 

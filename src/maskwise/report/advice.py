@@ -12,7 +12,7 @@ from maskwise.errors import UserError
 from maskwise.files import read_json, replace_file
 from maskwise.records.folder import ADVISE, MANIFEST
 from maskwise.records.outputs import ADVICE, SEARCH, problem_of
-from maskwise.report import figures
+from maskwise.report import drawing
 from maskwise.report.frontier import Frontier, Spot
 from maskwise.report.templates import render
 
@@ -84,7 +84,7 @@ def write_search(search: Search, out: Path) -> Path:
     chart = frontier_of(search)
     svg, png = chart.files()
     wide, narrow = (
-        Markup(figures.inline(chart.svg_for_page(is_narrow), prefix, f"{chart.title}. {search.found['sentence']}"))
+        Markup(drawing.inline(chart.svg_for_page(is_narrow), prefix, f"{chart.title}. {search.found['sentence']}"))
         for is_narrow, prefix in ((False, "w"), (True, "n"))
     )
     page = render("advice.html.jinja", **_view(search), wide=wide, narrow=narrow)
@@ -109,7 +109,7 @@ def frontier_of(search: Search) -> Frontier:
                           bool(row["frontier"])))  # fmt: skip
     return Frontier(
         tuple(spots), ("Forward passes per question", "Seconds per question"), "Quality", search.is_share,
-        f"{figures.pretty(found['model'], 60)}: quality against cost",
+        f"{drawing.pretty(found['model'], 60)}: quality against cost",
     )  # fmt: skip
 
 

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from maskwise.report.figures import CURVES, INK, NARROW, PAPER, SOFT, WIDE, drawing_style, figure_files, pretty, svg_of
+from maskwise.report.drawing import CURVES, INK, NARROW, PAPER, SOFT, WIDE, drawing_style, figure_files, pretty, svg_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

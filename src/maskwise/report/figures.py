@@ -1,42 +1,40 @@
-"""Drawing: panels of curves in, SVG and PNG out. What a panel shows is decided in sections.py; how it looks, here.
+"""Figures of curves: panels in, SVG and PNG out. What a panel shows is decided in sections.py.
 
 matplotlib is imported inside the functions, so that reading a summary never waits for it.
 """
 
-import io
 import math
 import re
 import textwrap
-import warnings
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from markupsafe import escape
-
+from maskwise.report.drawing import (
+    CURVES,
+    DASHES,
+    FULL,
+    INK,
+    MARKERS,
+    NARROW,
+    PAPER,
+    POINTS_PER_INCH,
+    SOFT,
+    WIDE,
+    drawing_style,
+    figure_class,
+    figure_files,
+    pretty,
+    svg_of,
+)
 from maskwise.tasks.episodes import CHANCE
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
-
-# Colours that readers with any of the three colour blindnesses can tell apart, dark enough to write in (4.5 : 1 on
-# white, after Okabe and Ito for the first three); the marker and the dash repeat the difference.
-# Each light colour is also a name: in the page it is replaced by a CSS variable, so one drawing serves light and dark.
-CURVES = ("#0072b2", "#c24e00", "#00805d", "#8a2be2", "#5a004b", "#780000", "#6b7280")
-MARKERS = ("o", "s", "^", "D", "v", "P", "X")
-DASHES = ("-", (0, (5, 1.6)), (0, (1.4, 1.2)), (0, (5, 1.4, 1.2, 1.4)), (0, (9, 2)), (0, (3, 1, 1, 1, 1, 1)), "-")
-INK, SOFT, GRID, PAPER = "#1b1f24", "#59616b", "#d9dde2", "#fffffe"
-VARIABLES = {colour: f"--curve-{i}" for i, colour in enumerate(CURVES)} | {
-    INK: "--ink",
-    SOFT: "--soft",
-    GRID: "--grid",
-    PAPER: "--paper",
-}
-POINTS_PER_INCH = 72
-WIDE, FULL, NARROW = 6.4, 10.4, 3.5  # inches; the page shows an inch as 100 pixels, so text has one size in all three
+BESIDE = 0.85  # inches of a panel that the numbers and the name of its y axis take
+LETTERS_PER_INCH = 14  # of a label; a browser's letters may be wider than matplotlib's
+MARGIN = 0.05  # of the x axis on either side of the curves
 
 
 @dataclass(frozen=True)
@@ -88,12 +86,6 @@ class Panel:
     marks: tuple[Mark, ...] = ()
 
 
-def pretty(name: str, longest: int = 34) -> str:
-    """A name fit for a figure: one line, no control characters, not longer than the figure can bear."""
-    line = " ".join("".join(c if c.isprintable() else " " for c in name).split())
-    return line if len(line) <= longest else line[: longest - 1] + "…"
-
-
 def is_full_width(panels: Sequence[Panel]) -> bool:
     return len(panels) > 2
 
@@ -104,45 +96,9 @@ def svg_and_png(panels: Sequence[Panel]) -> tuple[str, bytes]:
         return figure_files(draw(panels, narrow=False))
 
 
-def figure_files(figure: "Figure") -> tuple[str, bytes]:
-    """(SVG, PNG) of a finished drawing."""
-    svg = svg_of(figure)
-    figure.set_layout_engine("none")  # what was laid out for the SVG stays where it is
-    png = io.BytesIO()
-    figure.savefig(png, format="png", dpi=160)
-    return svg, png.getvalue()
-
-
 def narrow_svg(panels: Sequence[Panel]) -> str:
     with drawing_style():
         return svg_of(draw(panels, narrow=True))
-
-
-def inline(svg: str, prefix: str, label: str) -> str:
-    """An SVG file made part of the page: CSS variables for colours, ids made unique, `label` for screen readers."""
-    svg = svg[svg.index("<svg") :]
-    svg = re.sub(r'\bid="([^"]+)"', rf'id="{prefix}-\1"', svg)
-    svg = re.sub(r'href="#([^"]+)"', rf'href="#{prefix}-\1"', svg)
-    svg = re.sub(r"url\(#([^)]+)\)", rf"url(#{prefix}-\1)", svg)
-    for colour, variable in VARIABLES.items():
-        svg = svg.replace(colour, f"var({variable})")
-    view = re.search(r'viewBox="[^"]*"', svg)
-    assert view is not None
-    return f'<svg role="img" aria-label="{escape(label)}" {view[0]}>' + svg[svg.index(">") + 1 :]
-
-
-@cache
-def _figure_class() -> "type[Figure]":
-    """Figures that a notebook shows: pyplot would teach notebooks that, but nothing here imports it."""
-    from matplotlib.figure import Figure
-
-    class ShownFigure(Figure):
-        def _repr_png_(self) -> bytes:
-            file = io.BytesIO()
-            self.savefig(file, format="png", dpi=120)
-            return file.getvalue()
-
-    return ShownFigure
 
 
 def draw(panels: Sequence[Panel], narrow: bool) -> "Figure":
@@ -156,11 +112,11 @@ def draw(panels: Sequence[Panel], narrow: bool) -> "Figure":
     width = NARROW if narrow else FULL if is_full_width(panels) else WIDE
     legend_rows = 0 if direct else math.ceil((len(order) + 1) / _legend_columns(order, width))
     layout = ConstrainedLayoutEngine(h_pad=0.1 if rows > 1 else 0.05)
-    figure = _figure_class()(figsize=(width, (2.55 if narrow else 3.1) * rows + 0.5 + 0.2 * legend_rows), layout=layout)
+    figure = figure_class()(figsize=(width, (2.55 if narrow else 3.1) * rows + 0.5 + 0.2 * legend_rows), layout=layout)
     figure.set_facecolor(PAPER)
     axes = list(figure.subplots(rows, columns, squeeze=False).flatten())
     for axis, panel in zip(axes, panels, strict=False):
-        _draw_panel(axis, panel, inches=width / columns)
+        _draw_panel(axis, panel, inches=width / columns - BESIDE)
         if direct:
             _label_directly(axis, panel)
     for unused in axes[len(panels) :]:
@@ -178,6 +134,7 @@ def _columns(panels: Sequence[Panel]) -> int:
 
 
 def _draw_panel(axis: "Axes", panel: Panel, inches: float) -> None:
+    """inches: the width between the ends of the x axis."""
     if panel.spread:
         import numpy as np
 
@@ -221,12 +178,12 @@ def _draw_panel(axis: "Axes", panel: Panel, inches: float) -> None:
         axis.set_xticklabels([f"{x:g}" for x in axis.get_xticks()])
     axis.minorticks_off()
     axis.set_title(pretty(panel.title), loc="left")
-    axis.set_xlabel(textwrap.fill(panel.x_label, int(inches * 12.5)))
+    axis.set_xlabel(textwrap.fill(panel.x_label, int(inches * LETTERS_PER_INCH)))
     axis.set_ylabel(panel.y_label)
     if panel.percent:
         axis.yaxis.set_major_formatter(lambda value, _: f"{round(100 * value, 1):g} %")
     if not panel.x_names:
-        axis.margins(x=0.05)
+        axis.margins(x=MARGIN)
     if len(panel.curves) == 1 and not panel.scatter:
         _write_values(axis, panel)
 
@@ -266,17 +223,17 @@ def _write_values(axis: "Axes", panel: Panel) -> None:
 
 
 def _readable(ticks: list[float], spread: bool, inches: float) -> list[float]:
-    """The measured x values, less those too close to their right neighbour to be printed side by side."""
+    """The measured x values, less those too close to another to be printed side by side; both ends stay."""
     if len(ticks) < 3:
         return ticks
     place = [math.log1p(x) if spread else x for x in ticks]
     longest = max(len(f"{x:g}") for x in ticks)
-    gap = (place[-1] - place[0]) * (0.075 * longest + 0.1) / inches
+    gap = (1 + 2 * MARGIN) * (place[-1] - place[0]) * (0.075 * longest + 0.1) / inches
     kept = [len(ticks) - 1]
-    for i in range(len(ticks) - 2, -1, -1):
-        if place[kept[-1]] - place[i] >= gap:
+    for i in range(len(ticks) - 2, 0, -1):
+        if place[kept[-1]] - place[i] >= gap and place[i] - place[0] >= gap:
             kept.append(i)
-    return [ticks[i] for i in sorted(kept)]
+    return [ticks[i] for i in sorted([0, *kept])]
 
 
 def _share_heights(axes: Sequence["Axes"], panels: Sequence[Panel]) -> None:
@@ -364,49 +321,3 @@ def _legend(figure: "Figure", axes: Sequence["Axes"], order: list[str], width: f
         borderaxespad=0.2,
         columnspacing=1.4,
     )
-
-
-def svg_of(figure: "Figure") -> str:
-    out = io.StringIO()
-    figure.savefig(out, format="svg", metadata={"Date": None, "Creator": None, "Format": None, "Type": None})
-    return re.sub(r"\s*<metadata>.*?</metadata>", "", out.getvalue(), flags=re.DOTALL)
-
-
-@contextmanager
-def drawing_style() -> Iterator[None]:
-    """matplotlib's settings while we draw. Text stays text, never mathematics: a model may be called `$x`."""
-    import matplotlib
-
-    settings: Any = {
-        "svg.fonttype": "none",
-        "svg.hashsalt": "maskwise",
-        "text.parse_math": False,
-        "font.family": "sans-serif",
-        "font.size": 9,
-        "axes.titlesize": 9.5,
-        "axes.titleweight": "bold",
-        "axes.titlecolor": INK,
-        "axes.labelsize": 9,
-        "axes.labelcolor": SOFT,
-        "axes.edgecolor": GRID,
-        "axes.facecolor": "none",
-        "axes.grid": True,
-        "axes.axisbelow": True,
-        "axes.spines.top": False,
-        "axes.spines.right": False,
-        "axes.spines.left": False,
-        "grid.color": GRID,
-        "grid.linewidth": 0.6,
-        "xtick.color": GRID,
-        "ytick.color": GRID,
-        "xtick.labelcolor": SOFT,
-        "ytick.labelcolor": SOFT,
-        "ytick.major.size": 0,
-        "legend.fontsize": 8.5,
-        "legend.labelcolor": INK,
-        "text.color": INK,
-    }
-    with matplotlib.rc_context(settings), warnings.catch_warnings():
-        # A name in a script the font lacks still stands as text in the SVG; only the PNG shows boxes.
-        warnings.filterwarnings("ignore", message="Glyph .* missing from font")
-        yield

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from maskwise.report.figures import CURVES, FULL, GRID, INK, NARROW, PAPER, SOFT, drawing_style, figure_files, svg_of
+from maskwise.report.drawing import CURVES, FULL, GRID, INK, NARROW, PAPER, SOFT, drawing_style, figure_files, svg_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

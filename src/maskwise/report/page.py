@@ -13,7 +13,7 @@ from maskwise.errors import UserError
 from maskwise.files import refuse_links, replace_file
 from maskwise.models.families import FAMILIES
 from maskwise.probes.section import Measure, Section
-from maskwise.report import figures
+from maskwise.report import drawing, figures
 from maskwise.report.comparison import Row
 from maskwise.report.drill import prompts_by_probe, records_table, small_multiples
 from maskwise.report.effects import heading_of
@@ -91,8 +91,8 @@ def build(readings: Sequence[Reading], changes: Sequence[Row] = ()) -> tuple[str
             "caption": first.caption,
             "numbers": first.numbers,
             "beside": first.beside,
-            "wide": chart and Markup(figures.inline(chart[0], "fw", first.sentence)),
-            "narrow": first.panel and Markup(figures.inline(figures.narrow_svg([first.panel]), "fn", first.sentence)),
+            "wide": chart and Markup(drawing.inline(chart[0], "fw", first.sentence)),
+            "narrow": first.panel and Markup(drawing.inline(figures.narrow_svg([first.panel]), "fn", first.sentence)),
         },
         models=models,
         scores=[
@@ -189,8 +189,8 @@ def _section_view(
         "caption": section.caption,
         "shows": shows,
         "full": figures.is_full_width(drawn),
-        "wide": Markup(figures.inline(svg, f"{prefix}w", label)),
-        "narrow": Markup(figures.inline(figures.narrow_svg(drawn), f"{prefix}n", label)),
+        "wide": Markup(drawing.inline(svg, f"{prefix}w", label)),
+        "narrow": Markup(drawing.inline(figures.narrow_svg(drawn), f"{prefix}n", label)),
         "settings": _asked_lines(probe, section, readings),
         "tasks": [{"model": reading.label, "drawn": small_multiples(probe, section, reading)} for reading in readings],
         "table": _numbers(section, readings),

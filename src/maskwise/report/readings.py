@@ -13,7 +13,7 @@ from maskwise.probes import PROBES
 from maskwise.probes.probe import Probe
 from maskwise.probes.summary import summarise, unknown_probe
 from maskwise.records.folder import Run, read_run, uncollected
-from maskwise.report.figures import pretty
+from maskwise.report.drawing import pretty
 
 LONGEST_LABEL = 48
 

@@ -11,7 +11,7 @@ from rich.text import Text
 
 from maskwise.errors import UserError
 from maskwise.files import replace_file, to_json
-from maskwise.report import figures
+from maskwise.report import drawing
 from maskwise.report.bars import Chart
 from maskwise.report.templates import render
 from maskwise.terminal import one_line
@@ -65,7 +65,7 @@ def write_result(folder: Path, summary: dict[str, Any], result: Result) -> Path:
 def _page(result: Result) -> str:
     label = f"{result.title}. {' '.join(result.sentences)}"
     wide, narrow = (
-        Markup(figures.inline(result.chart.svg_for_page(narrow), prefix, label))
+        Markup(drawing.inline(result.chart.svg_for_page(narrow), prefix, label))
         for narrow, prefix in ((False, "w"), (True, "n"))
     )
     return render("result.html.jinja", result=result, wide=wide, narrow=narrow)
