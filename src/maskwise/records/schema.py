@@ -166,7 +166,12 @@ SETTINGS: Mapping[str, Field] = {
     "points": Field(*COUNT, "test points per task"),
     "seed": Field(*COUNT, "draws the examples and questions"),
     "chat": Field(*FLAG, "was it asked through the chat template?"),
-    "relevant": Field("a list of whole numbers", _counts, "numbers of relevant examples that were asked", False),
+    "relevant": Field(
+        "a list of whole numbers",
+        lambda value: _counts(value) or _count(value),  # one number in runs of version 0.1
+        "numbers of relevant examples that were asked",
+        False,
+    ),
     "distractors": Field(*COUNT, "examples of other rules among them", False),
     "filler": Field(*TEXT, "what stands in place of masks where they are compared with text", False),
     "precision": Field(*NUMBER_OR_NULL, "the half-width in points that was asked for", False),
