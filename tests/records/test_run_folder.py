@@ -204,7 +204,7 @@ def test_conditions_that_python_holds_equal_are_kept_apart(tmp_path):
         ("settings", {"tasks": None}, "settings.tasks is None"),
         (None, {"command": 7}, "command is 7, not a text, or null"),
         ("model", {"planted": []}, r"model.planted is \[\]"),
-        ("settings", {"relevant": 7}, "settings.relevant is 7, not a list of whole numbers"),
+        ("settings", {"relevant": "x"}, "settings.relevant is 'x', not a list of whole numbers"),
         ("settings", {"distractors": "x"}, "settings.distractors is 'x'"),
         ("settings", {"filler": 1.5}, "settings.filler is 1.5"),
         ("settings", {"precision": {}}, r"settings.precision is \{\}"),

@@ -162,7 +162,8 @@ def _score_cell(reading: Reading, rule: ScoreRule | None) -> Cell:
 
 def _settings(reading: Reading) -> Cell:
     settings = reading.manifest["settings"]
-    relevant = "/".join(map(str, settings["relevant"])) if settings.get("relevant") else None
+    asked = settings.get("relevant") or []  # one number in runs of version 0.1
+    relevant = "/".join(map(str, asked if isinstance(asked, list) else [asked])) or None
     told = [
         settings["preset"],
         f"{settings['points']} points",
