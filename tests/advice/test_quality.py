@@ -21,6 +21,7 @@ def test_each_measure_gives_what_its_name_says():
     assert last.of_text("well #### 7 #### 8", "#### 7") == 1 and last.of_text("7", "#### 7") == 0
     assert last.of_text("nothing", "nothing") == 0  # what is not found is not right
     assert chosen_quality(pattern="otter|zebra").of_text("a zebra", "zebra") == 1
+    assert chosen_quality(pattern="exact").of_text("an exact one", "exact") == 1  # a word like any other
     length = chosen_quality(function=lambda text, answer: len(text) / len(answer))
     assert length.of_text("ab", "abcd") == 0.5
 
@@ -38,6 +39,7 @@ def test_a_function_is_found_by_name_in_the_working_directory(tmp_path, monkeypa
     ("given", "said"),
     [
         ({}, "say how answers are judged"),
+        ({"pattern": "a{99999999999}"}, "does not compile"),
         ({"pattern": r"#### ([a-z]+)"}, "never matches its own answers"),
         ({"pattern": r"#### ([1-9])$"}, "does not match the answer of question 10"),
         ({"function": lambda text, answer: None}, "returned None: it must return a number"),

@@ -19,6 +19,7 @@ from maskwise.report.sentences import what_this_run_shows
 from maskwise.report.terminal import print_summary
 from maskwise.runs.diagnose import diagnose
 from maskwise.runs.settings import QUICK, chosen_settings
+from maskwise.tasks import checkable
 from maskwise.tasks.checkable import EXACT, LAST_NUMBER, is_right
 from maskwise.tasks.datasets import read_dataset
 
@@ -185,6 +186,10 @@ def test_gsm8k_is_read_as_published_and_its_last_number_counts(tmp_path):
         ([{"prompt": "x"}], "line 1 should hold a prompt and an answer"),
         ([{"prompt": "x", "answer": " "}], "line 1 should hold a prompt and an answer"),
         ([{"prompt": "x", "answer": "y", "pattern": "("}], "does not compile"),
+        ([{"prompt": "x", "answer": "y", "pattern": None}], "does not compile"),
+        ([{"prompt": "x", "answer": "y", "pattern": EXACT}], "does not compile"),
+        ([{"prompt": "x", "answer": "y", "pattern": "x{99999999999}"}], "does not compile"),
+        ([{"prompt": "x", "answer": "a" * 60 + "!", "pattern": "(a+)+$"}], "takes more than 0.2 s on one text"),
         ([{"prompt": "x", "answer": "y", "pattern": "z"}], "line 1 should hold an answer that its pattern matches"),
         (
             [{"prompt": "x", "answer": "y"}, {"prompt": "x", "answer": "y", "pattern": "y"}],
@@ -193,7 +198,8 @@ def test_gsm8k_is_read_as_published_and_its_last_number_counts(tmp_path):
         ([], "line 1 should hold one JSON object"),
     ],
 )
-def test_a_file_of_prompts_that_cannot_be_checked_is_refused(tmp_path, lines, problem):
+def test_a_file_of_prompts_that_cannot_be_checked_is_refused(tmp_path, monkeypatch, lines, problem):
+    monkeypatch.setattr(checkable, "MOST_SECONDS", 0.2)
     file = tmp_path / "own.jsonl"
     file.write_text("\n".join(map(json.dumps, lines)))
     with pytest.raises(UserError, match=problem):
@@ -203,3 +209,4 @@ def test_a_file_of_prompts_that_cannot_be_checked_is_refused(tmp_path, lines, pr
 def test_answers_are_checked_as_said():
     assert is_right(" otter\n", "otter", EXACT) and not is_right("otters", "otter", EXACT)
     assert is_right("so: 7", "it is: 7", r": (\d)") and not is_right("so 7", "it is: 7", r": (\d)")
+    assert is_right("an exact one", "exact", "exact") and is_right("the last number", "last number", "last number")

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from maskwise.advice.questions import Question
 from maskwise.errors import UserError
-from maskwise.tasks.checkable import EXACT, first_match, is_right
+from maskwise.tasks.checkable import EXACT, NO_PATTERN, first_match, is_right
 
 if TYPE_CHECKING:
     from maskwise.models.base import Model
@@ -71,7 +71,7 @@ def chosen_quality(
     if pattern is not None:
         try:
             re.compile(pattern)
-        except re.error as problem:
+        except NO_PATTERN as problem:
             raise UserError(f"the pattern {pattern!r} does not compile: {problem}") from None
         return Quality("pattern", pattern)
     if callable(function):

@@ -15,6 +15,7 @@ from itertools import islice
 from pathlib import Path
 
 from maskwise.errors import UserError
+from maskwise.interrupts import time_limit
 from maskwise.tasks.episodes import blocked, draw, draw_afresh, example_words, render
 from maskwise.tasks.labelled import Labelled
 from maskwise.tasks.rules import TASKS
@@ -23,7 +24,9 @@ from maskwise.tasks.words import load_words
 
 PROMPTS, GSM8K, EMBEDDED = "prompts", "gsm8k", "embedded"
 CHECKED = (PROMPTS, GSM8K)  # names that a user gives with --data
-EXACT, LAST_NUMBER = "exact", "last number"  # what `check` may be beside a pattern
+EXACT, LAST_NUMBER = "*exact*", "*last number*"  # what `check` may be beside a pattern: neither compiles as one
+NO_PATTERN = (re.error, OverflowError, RecursionError)  # what compiling one may raise
+MOST_SECONDS = 5  # of processor time for one search; most take microseconds
 RELEVANT, DISTRACTORS, HELD_OUT = 3, 6, 0.5
 EMBEDDED_PATTERN = r"^\s*([ABC])\]"  # the letter that is written before the closing bracket
 NUMBER = re.compile(r"-?\d[\d,]*(?:\.\d+)?")
@@ -42,8 +45,13 @@ def is_right(text: str, answer: str, check: str) -> bool:
 
 
 def first_match(pattern: str, text: str) -> str | None:
-    """The first group of the first match, or all of it where the pattern has no group."""
-    found = re.search(pattern, text)
+    """The first group of the first match, or all of it where the pattern has no group.
+
+    A pattern with repeats inside repeats can take years; its time is limited in the main thread (interrupts.py).
+    """
+    endless = f"the pattern {pattern!r} takes more than {MOST_SECONDS} s on one text: write it without nested repeats"
+    with time_limit(MOST_SECONDS, UserError(endless)):
+        found = re.search(pattern, text)
     if found is None:
         return None
     return found[0] if found.re.groups == 0 else found[1]
@@ -94,11 +102,11 @@ def _gsm8k_files(path: Path) -> list[Path]:
 def _questions(file: Path) -> Iterator[tuple[Labelled, str]]:
     pattern = None
     for number, row in read_rows(file):
-        prompt, answer, check = row.get("prompt"), row.get("answer"), row.get("pattern", EXACT)
+        prompt, answer = row.get("prompt"), row.get("answer")
         if not (isinstance(prompt, str) and prompt and isinstance(answer, str) and answer.strip()):
             raise broken(file, number, "a prompt and an answer, both text")
-        if pattern is None:
-            pattern = _checked_pattern(file, check)
+        check = _checked_pattern(file, row["pattern"]) if "pattern" in row else EXACT
+        pattern = check if pattern is None else pattern
         if check != pattern:
             raise broken(file, number, "the pattern of the lines before it")
         if pattern != EXACT and first_match(pattern, answer) is None:
@@ -109,7 +117,7 @@ def _questions(file: Path) -> Iterator[tuple[Labelled, str]]:
 def _checked_pattern(file: Path, pattern: object) -> str:
     try:
         re.compile(pattern)  # type: ignore[call-overload]
-    except (re.error, TypeError) as problem:
+    except (*NO_PATTERN, TypeError) as problem:
         raise UserError(f"{file}: the pattern {pattern!r} does not compile: {problem}") from None
     return str(pattern)
 
