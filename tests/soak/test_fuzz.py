@@ -5,10 +5,11 @@ import random
 import signal
 import subprocess
 import sys
+import time
 
 import pytest
 from soak.__main__ import run, table, totals
-from soak.fuzz import Found, _run_case, fuzz
+from soak.fuzz import Found, _ring, _run_case, fuzz
 from soak.parts import part_names
 from soak.readers import Reader
 from soak.records import cut_everywhere
@@ -27,6 +28,16 @@ def test_a_case_can_be_run_again():
     assert first.results and first.refusals and not first.failures
 
 
+def found_by(read, folder):
+    """What case 7 of a reader of one file ends in."""
+    for name in ("sound", "damaged"):
+        (folder / name).mkdir(exist_ok=True)
+        (folder / name / "a.json").write_text("{}")
+    found, reader = Found(), Reader("mine", lambda folder: None, ("a.json",), read)
+    _run_case(7, reader, random.Random(0), folder / "sound", folder / "damaged", found)
+    return found
+
+
 def test_what_is_no_exception_is_a_failure_too(tmp_path):
     """A panic of a library in Rust: the campaign counts it and goes on."""
 
@@ -36,13 +47,22 @@ def test_what_is_no_exception_is_a_failure_too(tmp_path):
     def read(folder):
         raise Panic("range end index")
 
-    for name in ("sound", "damaged"):
-        (tmp_path / name).mkdir()
-        (tmp_path / name / "a.json").write_text("{}")
-    found, reader = Found(), Reader("mine", lambda folder: None, ("a.json",), read)
-    _run_case(7, reader, random.Random(0), tmp_path / "sound", tmp_path / "damaged", found)
-    ((kind, said),) = found.failures.items()
+    ((kind, said),) = found_by(read, tmp_path).failures.items()
     assert kind.startswith("mine: Panic in test_fuzz.py") and said.startswith("case 7: a.json")
+
+
+def test_a_hang_is_a_case_that_computes_for_too_long(tmp_path, monkeypatch):
+    """By processor time: a machine that is busy with other things hangs nothing."""
+    monkeypatch.setattr("soak.fuzz.SECONDS_A_CASE", 0.2)
+    for bell in (signal.SIGPROF, signal.SIGALRM):
+        signal.signal(bell, _ring)
+
+    def computes(folder):
+        while True:
+            pass
+
+    assert found_by(computes, tmp_path).hangs == 1
+    assert found_by(lambda folder: time.sleep(0.4), tmp_path).hangs == 0
 
 
 @pytest.mark.slow
