@@ -218,7 +218,7 @@ def with_two_masks(condition: Condition) -> bool:
     return condition["question"] == LAST and condition["masks"] == 2 and condition["fillers"] == 0
 
 
-def same_number(before: Sequence[Record], after: Sequence[Record]) -> tuple[list[Record], list[Record]]:
+def same_number(before: Sequence[Record], after: Sequence[Record]) -> tuple[Sequence[Record], Sequence[Record]]:
     """The records of the main number of relevant examples that both hold: an unfinished run may lack the other's."""
     common = [number for number in numbers_in(before) if number in numbers_in(after)]
     if not common:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 from maskwise.probes.probe import Probe, Setup, Variant
 from maskwise.probes.section import Section, curve
+from maskwise.records.groups import values_of
 from maskwise.records.record import Condition, Record
 from maskwise.scoring.claims import Claim, contrast_claim
 from maskwise.scoring.contrasts import weights_of
@@ -41,8 +42,8 @@ def claims(records: Sequence[Record]) -> list[Claim]:
 
     Measured: the gap with the most distractors less the gap with the fewest, above zero.
     """
-    lengths = sorted({record["condition"]["distractors"] for record in records})
-    more = sorted({record["condition"]["masks"] for record in records} - {FEW, NO_MASKS})
+    lengths = values_of(records, "distractors")
+    more = [masks for masks in values_of(records, "masks") if masks not in (FEW, NO_MASKS)]
     if len(lengths) < 2 or not more:
         return []
     weighted: list[tuple[Condition, float]] = [

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from maskwise.probes.section import Entry, Shown
+from maskwise.records.groups import Records, conditions_of
 from maskwise.records.record import Condition, Record, condition_order
 
 PAPER_RELEVANT = 10
@@ -52,16 +53,19 @@ def main_of(relevant: Sequence[int]) -> int:
 
 def numbers_in(found: Iterable[Mapping[str, Any]]) -> list[Number]:
     """The numbers of records or entries, the main one first."""
-    return in_order(number_of(one["condition"]) for one in found)
+    asked = conditions_of(found) if isinstance(found, Records) else (one["condition"] for one in found)
+    return in_order(map(number_of, asked))
 
 
-def with_number(found: Sequence[dict[str, Any]], number: Number) -> list[dict[str, Any]]:
+def with_number(found: Sequence[dict[str, Any]], number: Number) -> Sequence[dict[str, Any]]:
     """The records or entries of one number, their conditions (also that of the baseline) no longer naming it."""
-    plain: dict[int, Condition] = {}  # records share their conditions, and so do these
-    return [_unnamed(one, plain) for one in found if number_of(one["condition"]) == number]
+    if isinstance(found, Records):
+        same = (group for group in found.groups if number_of(group.condition) == number)
+        return Records(group if number is None else group.under(unlabelled(group.condition)) for group in same)
+    return [_unnamed(one) for one in found if number_of(one["condition"]) == number]
 
 
-def main_records(records: Sequence[Record]) -> list[Record]:
+def main_records(records: Sequence[Record]) -> Sequence[Record]:
     return with_number(records, numbers_in(records)[0]) if records else []
 
 
@@ -79,14 +83,11 @@ def with_baselines(conditions: Iterable[Condition], baseline: Baseline) -> list[
     return found
 
 
-def _unnamed(one: dict[str, Any], known: dict[int, Condition]) -> dict[str, Any]:
-    condition = one["condition"]
-    if RELEVANT not in condition:
+def _unnamed(one: dict[str, Any]) -> dict[str, Any]:
+    if RELEVANT not in one["condition"]:
         return one
     paired = one.get("paired")
-    if id(condition) not in known:
-        known[id(condition)] = unlabelled(condition)
-    plain = {**one, "condition": known[id(condition)]}
+    plain = {**one, "condition": unlabelled(one["condition"])}
     if paired is not None:
         plain["paired"] = {**paired, "baseline": unlabelled(paired["baseline"])}
     return plain
@@ -117,4 +118,4 @@ class WithNumber:
         return self.shown.is_autoregressive
 
     def entries(self, probe: str) -> list[Entry]:
-        return with_number(self.shown.entries(probe), self.number)
+        return list(with_number(self.shown.entries(probe), self.number))

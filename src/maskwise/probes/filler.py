@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from maskwise.probes.blocks import visible_counts
 from maskwise.probes.probe import Probe, Setup, Variant
 from maskwise.probes.section import Entry, Point, Section, Shown
+from maskwise.records.groups import groups_of
 from maskwise.records.record import Condition, Record, condition_text
 from maskwise.scoring.claims import Claim, contrast_claim
 from maskwise.scoring.contrasts import weights_of
@@ -62,8 +63,9 @@ def claims(records: Sequence[Record]) -> list[Claim]:
     Measured at the largest number k of masks with a counterpart in fillers (two masks and k - 2 fillers in format B,
     else k fillers in format A): what k masks cost (2 masks less k) less what the fillers cost, question by question.
     """
-    masks = {r["condition"]["masks"] for r in records if r["probe"] == MASK_COUNT}
-    conditions = asked_once([r["condition"] for r in records if r["probe"] == NAME])
+    groups = groups_of(records)
+    masks = {group.condition["masks"] for group in groups if group.probe == MASK_COUNT}
+    conditions = asked_once([group.condition for group in groups if group.probe == NAME])
     for format, own_masks in (("B", 2), (None, 0)):
         asked = [c for c in conditions if c.get("format") == format]
         common = [n for n in {int(c["fillers"]) for c in asked} if n > 0 and n + own_masks in masks]

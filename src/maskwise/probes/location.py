@@ -12,7 +12,8 @@ import numpy as np
 
 from maskwise.probes.probe import Probe, ScoreRule, Sentences, Setup, Variant
 from maskwise.probes.section import Point, Section, Shown, curve
-from maskwise.records.record import Condition, Record, condition_text
+from maskwise.records.groups import conditions_of, groups_of
+from maskwise.records.record import Condition, Record
 from maskwise.scoring.claims import Claim, contrast_claim
 from maskwise.scoring.contrasts import weights_of
 from maskwise.scoring.numbers import percent
@@ -122,12 +123,12 @@ def fall(conditions: Sequence[Condition]) -> list[tuple[Condition, float]]:
 
 def places_asked(records: Sequence[Record]) -> list[Condition]:
     """The conditions of these records, each once."""
-    return list({condition_text(record["condition"]): record["condition"] for record in records}.values())
+    return conditions_of(records)
 
 
 def no_masks(records: Sequence[Record]) -> bool:
     """An autoregressive model: the paper's claims about diffusion models are not about it."""
-    return all(record["masks"] == 0 for record in records)
+    return not any(group.column("masks").any() for group in groups_of(records))
 
 
 # How it is shown

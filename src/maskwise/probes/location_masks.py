@@ -9,6 +9,7 @@ from maskwise.probes.blocks import visible_counts
 from maskwise.probes.location import LOCATIONS, NEARER_TO_THE_RIGHT, QUICK_LOCATIONS
 from maskwise.probes.probe import NO_MASK_TOKEN, Probe, Setup, Variant
 from maskwise.probes.section import Point, Section, Shown
+from maskwise.records.groups import values_of
 from maskwise.records.record import Condition, Record
 from maskwise.scoring.claims import Claim, contrast_claim
 from maskwise.scoring.contrasts import Weights, weights_of
@@ -34,8 +35,7 @@ def claims(records: Sequence[Record]) -> list[Claim]:
     Measured between the fewest masks and the most: the loss of accuracy, mean over all locations, above zero; and the
     loss at the location nearest to the question less that at the farthest, above zero.
     """
-    counts = sorted({record["condition"]["masks"] for record in records})
-    places = sorted({record["condition"]["location"] for record in records})
+    counts, places = values_of(records, "masks"), values_of(records, "location")
     if len(counts) < 2 or len(places) < 2:
         return []
 

@@ -17,6 +17,7 @@ from maskwise.probes.filler import NAME as FILLER
 from maskwise.probes.filler import filler_name, strictest
 from maskwise.probes.probe import NO_MASK_TOKEN, Probe, ScoreRule, Sentences, Setup, Variant
 from maskwise.probes.section import K_EQUALS, MASKS_AT_THE_END, Measure, Section, Shown, by_masks
+from maskwise.records.groups import values_of
 from maskwise.records.record import Condition, Record
 from maskwise.scoring.claims import Claim, contrast_claim
 from maskwise.scoring.contrasts import weights_of
@@ -94,7 +95,7 @@ def claims(records: Sequence[Record]) -> list[Claim]:
 
 
 def _counts(records: Sequence[Record]) -> list[int]:
-    return sorted({record["condition"]["masks"] for record in records})
+    return values_of(records, "masks")
 
 
 def _seen(shown: Shown) -> str:

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from maskwise.probes.extra_tokens import ANSWER, BOTH, CHANGES, CUTS, END, OTHERS, PLACES, WHOLE
-from maskwise.records.record import Condition, Record, condition_text
+from maskwise.records.record import Condition, Record
 from maskwise.scoring.contrasts import Answers, weights_of
 from maskwise.scoring.scores import Score, direction, mean_score
 
@@ -50,8 +50,8 @@ def mechanism(records: Sequence[Record]) -> dict[str, Any]:
     rounding.
     """
     answers = Answers(records)
-    units = [unit for unit, (field, _) in MEASURES.items() if all(field in record for record in records)]
-    found = [next(iter(group.values()))["condition"] for group in answers.of.values()]
+    units = [unit for unit, (field, _) in MEASURES.items() if all(group.has(field) for group in answers.of.values())]
+    found = [group.condition for group in answers.of.values()]
     changed = [condition for condition in found if condition != BASELINE]
     counts = sorted({tokens_and_count(condition) for condition in changed}, key=lambda one: (-one[1], one[0] != MASKS))
     changed.sort(key=lambda condition: (counts.index(tokens_and_count(condition)), _order(condition)))
@@ -132,12 +132,10 @@ def path_of(found: dict[str, Score]) -> str:
 
 
 def _largest_difference(answers: Answers, changed: Sequence[Condition]) -> float | None:
-    two = answers.of.get((NAME, condition_text(BASELINE)), {})
     found = [
-        abs(record["nll"] - two[point]["nll"])
+        float(abs(nats).max())
         for condition in changed
         if condition["attention"] == BOTH
-        for point, record in answers.of[NAME, condition_text(condition)].items()
-        if point in two
+        for nats in answers.sums(weights_of(NAME, _less(condition, BASELINE)), "nll").values()
     ]
     return max(found, default=None)

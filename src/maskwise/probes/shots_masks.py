@@ -17,6 +17,7 @@ from maskwise.probes.few_shot import episode_units
 from maskwise.probes.labelled import Labels, data_examples, given_data, label_item, labels_of, tests_that_fit
 from maskwise.probes.probe import NO_MASK_TOKEN, Asker, Item, Probe, Setup, Unit, Variant, first_of_same, slices
 from maskwise.probes.section import Measure, Point, Section, Shown
+from maskwise.records.groups import values_of
 from maskwise.records.record import Condition, Key, Record, still_to_ask
 from maskwise.scoring.intervals import correlation
 from maskwise.tasks.datasets import READERS, has_labels
@@ -106,8 +107,7 @@ def shots_against_masks(records: Sequence[Record]) -> dict[str, Any]:
     Both contain the accuracy at the most shots and fewest masks, whose sampling noise alone makes r negative. "apart"
     takes the gain from every second point and the change from the others, so that no answer is in both.
     """
-    shots = sorted({record["condition"]["shots"] for record in records})
-    masks = sorted({record["condition"]["extra masks"] for record in records})
+    shots, masks = values_of(records, "shots"), values_of(records, "extra masks")
     if len(shots) < 2 or len(masks) < 2:
         return {"together": correlation([], []), "apart": correlation([], []), "tasks": {}}
     corners = {"few": (shots[0], masks[0]), "many": (shots[-1], masks[0]), "masked": (shots[-1], masks[-1])}

@@ -1,12 +1,9 @@
 """From a run's records to its numbers, as the probes describe them: what `maskwise diagnose --json` prints."""
 
 import math
-from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
-
-import numpy as np
 
 from maskwise.probes import PROBES, calibration
 from maskwise.probes.examples import (
@@ -23,21 +20,22 @@ from maskwise.probes.probe import Probe, ScoreRule
 from maskwise.probes.published import published_beside
 from maskwise.probes.section import Entry, Shown
 from maskwise.records.folder import Run
-from maskwise.records.record import Condition, Record, condition_text, condition_texts
+from maskwise.records.groups import Group, as_group, groups_of, joined
+from maskwise.records.record import Condition, Record, condition_text
 from maskwise.scoring.changes import paired_difference, paired_nats
 from maskwise.scoring.claims import Claim, holm
-from maskwise.scoring.intervals import accuracy_interval, by_task, mean_over_tasks, rules_ends
+from maskwise.scoring.intervals import accuracy_interval, rules_ends, stratified_mean
 from maskwise.scoring.questions import by_question
 from maskwise.scoring.scores import LIKELIHOODS, Score, null_score
 
 NO_MASKS = "does not apply: no masks"
 
+ByProbe = Mapping[str, Sequence[Record]]
+
 
 def summarise(run: Run, probes: Sequence[Probe] = PROBES) -> dict[str, Any]:
     """Scores, every condition of every probe, and what the probes add of their own."""
-    by_probe: dict[str, list[Record]] = {probe: [] for probe in run.manifest["settings"]["probes"]}
-    for record in run.records:
-        by_probe.setdefault(record["probe"], []).append(record)
+    by_probe: ByProbe = {**dict.fromkeys(run.manifest["settings"]["probes"], ()), **run.by_probe}
     known = {probe.name: probe for probe in probes}
     autoregressive = run.manifest["model"]["mask_id"] is None
     summary: dict[str, Any] = {
@@ -80,7 +78,7 @@ def score_rules(probes: Sequence[Probe]) -> dict[str, tuple[ScoreRule, list[Prob
     return found
 
 
-def scores_of(by_probe: dict[str, list[Record]], probes: Sequence[Probe], autoregressive: bool) -> dict[str, Score]:
+def scores_of(by_probe: ByProbe, probes: Sequence[Probe], autoregressive: bool) -> dict[str, Score]:
     """Every score the probes know, for each number of relevant examples asked (probes/examples.py).
 
     Of several probes that give a score, the last one that was run counts.
@@ -92,7 +90,7 @@ def scores_of(by_probe: dict[str, list[Record]], probes: Sequence[Probe], autore
             found[name] = null_score(NO_MASKS)
             continue
         asked = [by_probe.get(probe.name, []) for probe in giving]
-        numbers = numbers_in(record for records in asked for record in records)
+        numbers = numbers_in(joined(*asked))
         found[name] = null_score()
         for number in numbers:
             records = [same for records in asked if (same := with_number(records, number))][-1]
@@ -100,7 +98,7 @@ def scores_of(by_probe: dict[str, list[Record]], probes: Sequence[Probe], autore
     return found
 
 
-def calibrated(by_probe: dict[str, list[Record]], probes: Sequence[Probe], autoregressive: bool) -> dict[str, Any]:
+def calibrated(by_probe: ByProbe, probes: Sequence[Probe], autoregressive: bool) -> dict[str, Any]:
     """Which tasks the calibration excludes, and the scores of the same tasks' probes without them."""
     records = by_probe[calibration.NAME]
     without = calibration.accuracy_without_examples(records)
@@ -150,7 +148,7 @@ def probes_giving(score: str, probes: Sequence[Probe]) -> list[Probe]:
     return rules[score if score in rules else score.rsplit("_", 1)[0]][1]
 
 
-def claims_of(by_probe: dict[str, list[Record]], probes: Sequence[Probe]) -> list[Claim]:
+def claims_of(by_probe: ByProbe, probes: Sequence[Probe]) -> list[Claim]:
     """The papers' claims that these records can judge, by Holm's procedure over all of them.
 
     Each is judged for every number of relevant examples asked (probes/examples.py), named as scores are. An unfinished
@@ -161,10 +159,10 @@ def claims_of(by_probe: dict[str, list[Record]], probes: Sequence[Probe]) -> lis
         own = by_probe.get(probe.name)
         if probe.claims is None or not own:
             continue
-        beside = [record for name in probe.beside for record in by_probe.get(name, [])]
         numbers = numbers_in(own)
         for number in numbers:
-            of_number = probe.claims([*with_number(own, number), *with_number(beside, number)])
+            beside = (with_number(by_probe.get(name, []), number) for name in probe.beside)
+            of_number = probe.claims(joined(with_number(own, number), *beside))
             found += [claim_of_number(claim, number, number == numbers[0]) for claim in of_number]
     return holm([claim for claim in found if claim["n"] and not math.isnan(claim["nothing"])])
 
@@ -178,12 +176,10 @@ def claim_of_number(claim: Claim, number: Number, is_main: bool) -> Claim:
 
 def entries(probe: Probe, records: Sequence[Record]) -> list[Entry]:
     """Accuracy and the other measures of each condition of a probe, and the paired difference from its baseline."""
-    groups: dict[str, list[Record]] = defaultdict(list)
-    for record, text in zip(records, condition_texts(records), strict=True):
-        groups[text].append(record)
-    listed = probe.chance is not None or all("nll_choice" in record for record in records)
+    groups = {condition_text(group.condition): group for group in groups_of(records)}
+    listed = probe.chance is not None or all(group.has("nll_choice") for group in groups.values())
     found = []
-    for condition, baseline in with_baselines([group[0]["condition"] for group in groups.values()], probe.baseline):
+    for condition, baseline in with_baselines([group.condition for group in groups.values()], probe.baseline):
         group = groups[condition_text(condition)]
         entry = _entry(condition, group, listed, probe.points_per_question)
         if baseline is not None:
@@ -195,23 +191,23 @@ def entries(probe: Probe, records: Sequence[Record]) -> list[Entry]:
     return found
 
 
-def _entry(condition: Condition, group: Sequence[Record], listed: bool, points_per_question: int) -> Entry:
+def _entry(condition: Condition, group: Group, listed: bool, points_per_question: int) -> Entry:
     """`listed`: the question has a list of answers, so the likelihood of the right one stands beside the accuracy."""
     questions = by_question(group, points_per_question)
     accuracy, low, high = accuracy_interval(questions)
     entry = {
         "condition": condition,
-        "masks": round(float(np.mean([record["masks"] for record in group]))),
+        "masks": round(float(group.column("masks").mean())),
         "n": len(group),
         "accuracy": accuracy,
         "low": low,
         "high": high,
-        **rules_ends(by_task((record["task"], record["correct"]) for record in questions)),
-        "confidence": float(np.mean([record["confidence"] for record in group])),
-        "entropy": float(np.mean([record["entropy"] for record in group])),
+        **rules_ends(as_group(questions).by_task("correct")),
+        "confidence": float(group.column("confidence").mean()),
+        "entropy": float(group.column("entropy").mean()),
     }
-    if all("visible" in record for record in group):
-        entry["visible"] = round(float(np.mean([record["visible"] for record in group])))
+    if group.has("visible"):
+        entry["visible"] = round(float(group.column("visible").mean()))
     return entry | (likelihoods(questions) if listed else {})
 
 
@@ -219,8 +215,9 @@ def likelihoods(group: Sequence[Record]) -> dict[str, float | None]:
     """NAME, NAME_low and NAME_high of the right answer's negative log-likelihood and of its two parts; records of
     earlier versions hold the whole alone."""
     found: dict[str, float | None] = {}
+    held = as_group(group)
     for name in LIKELIHOODS:
-        if all(name in record for record in group):
-            values = mean_over_tasks((record["task"], record[name]) for record in group)
+        if held.has(name):
+            values = stratified_mean(held.by_task(name))
             found |= dict(zip((name, f"{name}_low", f"{name}_high"), values, strict=True))
     return found

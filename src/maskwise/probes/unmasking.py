@@ -11,6 +11,7 @@ from maskwise.probes.examples import labelled, one_context_per_task
 from maskwise.probes.few_shot import context_of, episodes
 from maskwise.probes.probe import BY_BLOCKS, NO_MASK_TOKEN, Asker, Item, Probe, Setup, Unit, first_of_same, slices
 from maskwise.probes.section import K_EQUALS, MASKS_AT_THE_END, Point, Section, Shown
+from maskwise.records.groups import records_of, values_of
 from maskwise.records.record import Condition, Key, Record, make_key
 from maskwise.scoring.claims import Claim, clearly_above_zero, contrast_claim
 from maskwise.scoring.contrasts import weighted_sums, weights_of
@@ -70,11 +71,10 @@ def claims(records: Sequence[Record]) -> list[Claim]:
     above zero; it can be told only where masks take something away in one step, beyond its interval. And: surest first
     less random order, above zero.
     """
-    own = [record for record in records if record["probe"] == NAME]
-    one_step = [record for record in records if record["probe"] == MASK_COUNT]
+    own, one_step = (records_of(records, probe) for probe in (NAME, MASK_COUNT))
     found = []
-    counts = {record["condition"]["masks"] for record in one_step}
-    common = {record["condition"]["masks"] for record in own} & counts
+    counts = set(values_of(one_step, "masks"))
+    common = set(values_of(own, "masks")) & counts
     if common and 2 in counts and max(common) > 2:
         most = max(common)
         lost = weights_of(MASK_COUNT, [({"masks": 2}, 1.0), ({"masks": most}, -1.0)])
@@ -85,7 +85,7 @@ def claims(records: Sequence[Record]) -> list[Claim]:
                            gained | weights_of(MASK_COUNT, [({"masks": most}, -1.0)]),
                            enough=clearly_above_zero(weighted_sums(one_step, lost)))
         )  # fmt: skip
-    most = max(record["condition"]["masks"] for record in own)
+    most = values_of(own, "masks")[-1]
     both: list[tuple[Condition, float]] = [
         ({"order": order, "masks": most}, sign) for order, sign in (("confidence", 1.0), ("random", -1.0))
     ]

@@ -10,12 +10,14 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import count, repeat
 from pathlib import Path
 from typing import Any
 
 from maskwise.errors import UserError
 from maskwise.files import open_own, parse_json, replace_file, to_json
+from maskwise.records.groups import Group, Records, groups_of
 from maskwise.records.record import Condition, Record, condition_order, key_of
 from maskwise.records.schema import problem_of_manifest, problem_of_record
 
@@ -31,6 +33,14 @@ class Run:
     folder: Path
     manifest: dict[str, Any]
     records: list[Record]
+
+    @cached_property
+    def by_probe(self) -> dict[str, Records]:
+        """The records of each probe that gave any, grouped by condition."""
+        found: dict[str, list[Group]] = {}
+        for group in groups_of(self.records):
+            found.setdefault(group.probe, []).append(group)
+        return {probe: Records(groups) for probe, groups in found.items()}
 
 
 def read_run(folder: str | Path) -> Run:

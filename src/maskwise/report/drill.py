@@ -8,6 +8,7 @@ from typing import Any
 
 from maskwise.probes.examples import number_of, with_number
 from maskwise.probes.section import Point, Section
+from maskwise.records.groups import groups_of
 from maskwise.records.record import Record, condition_text, condition_texts
 from maskwise.records.sample import Sampled, read_sample
 from maskwise.report.panels import along
@@ -119,7 +120,7 @@ def small_multiples(probe: str, section: Section, reading: Reading) -> list[Smal
     """The accuracies of each task, on one scale of 0 to 100 %; none where the section draws no accuracies."""
     if "accuracy" not in [measure.key for measure in section.measures] or section.says is not None:
         return []
-    accuracy = accuracy_by_task(with_number(_of_probe(reading, probe), section.relevant))
+    accuracy = accuracy_by_task(with_number(reading.run.by_probe.get(probe, []), section.relevant))
     if len(accuracy) < 2:
         return []
     points = section.points(reading)
@@ -131,10 +132,11 @@ def small_multiples(probe: str, section: Section, reading: Reading) -> list[Smal
 
 
 def accuracy_by_task(records: Sequence[Record]) -> dict[str, dict[str, float]]:
-    answers: dict[str, dict[str, list[bool]]] = defaultdict(lambda: defaultdict(list))
-    for record, text in zip(records, condition_texts(records), strict=True):
-        answers[record["task"]][text].append(record["correct"])
-    return {task: {text: sum(right) / len(right) for text, right in of.items()} for task, of in answers.items()}
+    found: dict[str, dict[str, float]] = defaultdict(dict)
+    for group in groups_of(records):
+        for task, right in group.by_task("correct").items():
+            found[task][condition_text(group.condition)] = float(right.mean())
+    return found
 
 
 def _of_task(
@@ -157,10 +159,6 @@ def _of_task(
                     for p in (line[0], line[-1])]  # fmt: skip
             words.append(f"{name + ': ' if name else ''}{', '.join(dict.fromkeys(ends))}")
     return SmallMultiple(task, tuple(curves), "; ".join(words))
-
-
-def _of_probe(reading: Reading, probe: str) -> list[Record]:
-    return [record for record in reading.run.records if record["probe"] == probe]
 
 
 # Single records
@@ -186,7 +184,7 @@ class Records:
 def records_table(readings: Sequence[Reading]) -> Records:
     """A bounded choice: the conditions of all probes in turn, of each its first records."""
     several = len(readings) > 1
-    probes = tuple(dict.fromkeys(record["probe"] for reading in readings for record in reading.run.records))
+    probes = tuple(dict.fromkeys(probe for reading in readings for probe in reading.run.by_probe))
     head = (*(["model"] if several else []), "probe", "condition", "task", "point", "answered", "right answer", "is",
             "confidence", "NLL (nats)")  # fmt: skip
     chosen = [

@@ -10,6 +10,7 @@ from maskwise.probes.filler import filler_name, strictest
 from maskwise.probes.mask_count import NAME as MASK_COUNT
 from maskwise.probes.published import EXPECTATIONS
 from maskwise.probes.section import MASKS_AT_THE_END, Entry
+from maskwise.records.groups import values_of
 from maskwise.report.effects import Effect, by_size, effects_of
 from maskwise.report.figures import Curve, Mark, Panel
 from maskwise.report.panels import panels
@@ -213,7 +214,7 @@ def difference_of_changes(first: Reading, second: Reading) -> Change | None:
     sides = []
     for reading in (first, second):
         records = main_records(of_probe(reading.run, MASK_COUNT))
-        counts = sorted({record["condition"]["masks"] for record in records})
+        counts = values_of(records, "masks")
         if 2 not in counts or counts[-1] == 2:
             return None
         few, many = ([r for r in records if r["condition"]["masks"] == count] for count in (2, counts[-1]))

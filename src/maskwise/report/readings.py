@@ -1,12 +1,13 @@
 """What the report knows of each run: its manifest, its summary, and how much was asked."""
 
 import re
-from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from maskwise.errors import UserError
 from maskwise.probes import PROBES
@@ -99,20 +100,21 @@ def readings_of(runs: Sequence[Run], probes: Sequence[Probe] = PROBES) -> list[R
     readings = []
     for label, run in zip(labels, runs, strict=True):
         with uncollected(), records_as_strangers_wrote_them([run.folder]):
-            readings.append(Reading(label, run, summarise(run, probes), count_asked(run.records), probes))
+            readings.append(Reading(label, run, summarise(run, probes), count_asked(run), probes))
     return readings
 
 
-def count_asked(records: Sequence[dict[str, Any]]) -> dict[str, Asked]:
-    points: dict[str, dict[str, set[int]]] = defaultdict(lambda: defaultdict(set))
-    answers: dict[str, int] = defaultdict(int)
-    for record in records:
-        points[record["probe"]][record["task"]].add(record["point"])
-        answers[record["probe"]] += 1
-    return {
-        probe: Asked(tuple(sorted(tasks)), min(map(len, tasks.values())), max(map(len, tasks.values())), answers[probe])
-        for probe, tasks in points.items()
-    }
+def count_asked(run: Run) -> dict[str, Asked]:
+    found = {}
+    for probe, records in run.by_probe.items():
+        points: dict[str, np.ndarray] = {}
+        for group in records.groups:
+            for task, rows in group.rows.items():
+                own = group.points()[rows]
+                points[task] = np.union1d(points[task], own) if task in points else np.unique(own)
+        counts = [len(own) for own in points.values()]
+        found[probe] = Asked(tuple(sorted(points)), min(counts), max(counts), len(records))
+    return found
 
 
 def distinct_labels(named: Sequence[tuple[str, Path]]) -> list[str]:

@@ -12,6 +12,7 @@ import numpy as np
 
 from maskwise.errors import UserError
 from maskwise.records.folder import Run
+from maskwise.records.groups import as_group, conditions_of, paired
 from maskwise.records.record import Condition, Record, condition_text
 from maskwise.scoring.intervals import (
     by_task,
@@ -50,9 +51,10 @@ def paired_difference(group: Sequence[Record], baseline: Sequence[Record]) -> di
 def paired_nats(group: Sequence[Record], baseline: Sequence[Record]) -> dict[str, dict[str, float | None]]:
     """The same for the negative log-likelihood of the right answer and its two parts, in nats."""
     found = {}
+    here, before = as_group(group), as_group(baseline)
     for field in LIKELIHOODS:
-        if all(field in record for record in (*group, *baseline)):
-            strata = paired_values(group, baseline, field)
+        if here.has(field) and before.has(field):
+            strata = paired_values(here, before, field)
             if strata:
                 ends = dict(zip(("difference", "low", "high"), stratified_mean(strata), strict=True))
                 found[field] = ends | rules_ends(strata)
@@ -61,12 +63,8 @@ def paired_nats(group: Sequence[Record], baseline: Sequence[Record]) -> dict[str
 
 def paired_values(group: Sequence[Record], baseline: Sequence[Record], field: str) -> dict[str, np.ndarray]:
     """What each point gave less what it gave under the baseline, by task."""
-    before = {(record["task"], record["point"]): float(record[field]) for record in baseline}
-    return by_task(
-        (record["task"], float(record[field]) - before[key])
-        for record in group
-        if (key := (record["task"], record["point"])) in before
-    )
+    tables = paired([as_group(group), as_group(baseline)], field)
+    return {task: table[:, 0] - table[:, 1] for task, table in tables.items()}
 
 
 def check_pairs(before: Run, after: Run) -> None:
@@ -80,8 +78,8 @@ def check_pairs(before: Run, after: Run) -> None:
             )
 
 
-def of_probe(run: Run, probe: str) -> list[Record]:
-    return [record for record in run.records if record["probe"] == probe]
+def of_probe(run: Run, probe: str) -> Sequence[Record]:
+    return run.by_probe.get(probe, [])
 
 
 def reduction(before: Sequence[Record], after: Sequence[Record], group: str | None = None) -> Score:
@@ -152,8 +150,8 @@ def mean_change(before: Sequence[Record], after: Sequence[Record], field: str) -
 
 def common_conditions(before: Sequence[Record], after: Sequence[Record]) -> list[Condition]:
     """The conditions both were asked under."""
-    asked = {condition_text(record["condition"]) for record in after}
-    found = {condition_text(record["condition"]): record["condition"] for record in before}
+    asked = set(map(condition_text, conditions_of(after)))
+    found = {condition_text(condition): condition for condition in conditions_of(before)}
     return [condition for text, condition in sorted(found.items()) if text in asked]
 
 

@@ -24,7 +24,7 @@ from typing import Any, Literal
 import numpy as np
 import scipy  # scipy.stats, which takes a second to import, is imported when it is first used
 
-from maskwise.records.record import Record, condition_texts
+from maskwise.records.record import Record
 from maskwise.scoring.contrasts import Answers, Weights
 from maskwise.scoring.intervals import Bounds, bounded_mean, effective_points, mean_error, points_of, stratified_mean
 from maskwise.scoring.scores import LEAST_SKILL
@@ -151,10 +151,9 @@ def contrast_claim(
     Nothing can be told where the best of the conditions is less than .05 above chance.
     """
     most, least = (sum(max(0.0, sign * weight) for weight in weights.values()) for sign in (1, -1))
-    known = zip(records, condition_texts(records), strict=True)
-    answers = Answers([one for one, text in known if (one["probe"], text) in weights])
+    answers = Answers(records)
     found = judged(name, claim, measure, answers.sums(weights, "correct"), "points", bounds=(-least, most),
-                   enough=enough and best_accuracy(records, weights) - chance >= LEAST_SKILL)  # fmt: skip
+                   enough=enough and best_accuracy(answers, weights) - chance >= LEAST_SKILL)  # fmt: skip
     for key, field in (("nats", "nll"), ("nats_content", "nll_choice")):
         strata = answers.sums(weights, field)
         if strata:
@@ -163,12 +162,9 @@ def contrast_claim(
     return found
 
 
-def best_accuracy(records: Sequence[Record], weights: Weights) -> float:
+def best_accuracy(answers: Answers, weights: Weights) -> float:
     """Of the conditions that count, the highest accuracy."""
-    right: dict[tuple[str, str], list[bool]] = defaultdict(list)
-    for record, text in zip(records, condition_texts(records), strict=True):
-        right[record["probe"], text].append(record["correct"])
-    return max((float(np.mean(right[key])) for key in weights if right[key]), default=0.0)
+    return max((float(answers.of[key].column("correct").mean()) for key in weights if key in answers.of), default=0.0)
 
 
 def clearly_above_zero(strata: Strata) -> bool:

@@ -14,6 +14,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 import scipy  # scipy.stats, which takes a second to import, is imported when it is first used
 
+from maskwise.records.groups import as_group
 from maskwise.records.record import Record
 from maskwise.tasks.rules import NUMBER_RULES
 
@@ -219,7 +220,7 @@ def mean_over_tasks(values: Iterable[tuple[str, float]]) -> tuple[float, float |
 
 def accuracy_interval(group: Sequence[Record]) -> tuple[float, float, float]:
     """(mean over tasks, low, high): the primary interval of the accuracy; "correct" may be a share (questions.py)."""
-    strata = by_task((record["task"], record["correct"]) for record in group)
+    strata = as_group(group).by_task("correct")
     accuracy, low, high = share_interval(means_of(strata), points_of(strata), variances_of(strata))
     return float(accuracy), float(low), float(high)
 

@@ -15,7 +15,8 @@ import numpy as np
 import scipy  # scipy.stats, which takes a second to import, is imported when it is first used
 
 from maskwise.randomness import numpy_generator
-from maskwise.records.record import Condition, Record, condition_text, condition_texts
+from maskwise.records.groups import Group, Records, as_group, groups_of, paired
+from maskwise.records.record import Condition, Record, condition_text
 from maskwise.scoring.intervals import (
     SAME,
     TAILS,
@@ -60,17 +61,11 @@ def score(
 
 def tables(records: Sequence[Record], conditions: Sequence[Condition], field: str = "correct") -> Tables:
     """The points that were asked under all of these conditions, by task."""
-    columns = {condition_text(condition): column for column, condition in enumerate(conditions)}
-    rows: dict[tuple[str, int], list[float]] = defaultdict(lambda: [np.nan] * len(conditions))
-    for record, text in zip(records, condition_texts(records), strict=True):
-        column = columns.get(text)
-        if column is not None:
-            rows[record["task"], record["point"]][column] = record.get(field, np.nan)
-    found: dict[str, list[list[float]]] = defaultdict(list)
-    for (task, _), row in sorted(rows.items()):
-        if not any(value != value for value in row):  # nan is not itself
-            found[task].append(row)
-    return {task: np.array(listed, dtype=float) for task, listed in found.items()}
+    groups: dict[str, list[Group]] = defaultdict(list)
+    for group in groups_of(records):
+        groups[condition_text(group.condition)].append(group)
+    sides = [as_group(Records(groups[condition_text(condition)])) for condition in conditions]
+    return dict(sorted(paired(sides, field).items()))
 
 
 # Scores that are formulas over accuracies
