@@ -105,6 +105,12 @@ def test_rows_without_a_value_are_last_in_either_direction() -> None:
     assert [row[0].text for row in table.sorted_by("x", reverse=True).rows] == ["a", "d", "c", "b"]
 
 
+def test_a_run_of_version_0_1_has_one_number_of_examples(tmp_path: Path) -> None:
+    folders = [write_run(tmp_path / str(n), relevant=n, distractors=40) for n in (5, [1, 10])]
+    texts = [[cell.text for cell in row] for row in run_table(read_all(folders)).rows]
+    assert any("5 of 40" in text for text in texts[0]) and any("1/10 of 40" in text for text in texts[1])
+
+
 def test_a_wrong_column_or_folder_is_one_line(runs: Path, tmp_path: Path) -> None:
     for given, wanted in (
         ([str(runs), "--sort", "mask_taxx"], "did you mean mask_tax"),

@@ -3,6 +3,7 @@
 import math
 import sys
 from collections.abc import Callable, Collection, Mapping
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 from maskwise.files import to_json
@@ -227,31 +228,32 @@ def problem_of_sampled(prompt: Any, probes: Collection[str]) -> str | None:
     return None
 
 
+_PLAIN = itemgetter(*RECORD)
+
+
 def _is_plain(record: dict[str, Any], model: str, probes: Collection[str], condition_known: bool) -> bool:
     """The same question for the records of which a run has a million, in one expression; False is not yet a problem."""
-    get = record.get
-    confidence, nll, entropy = get("confidence"), get("nll"), get("entropy")
+    try:
+        own, probe, task, point, condition, masks, predicted, answer, correct, confidence, entropy, nll = _PLAIN(record)
+    except KeyError:
+        return False
+    allowed, choice = record.get("nll_allowed", 0.0), record.get("nll_choice", 0.0)
     return (
-        get("model") == model
-        and type(get("probe")) is str
-        and record["probe"] in probes
-        and type(get("task")) is type(get("predicted")) is type(get("answer")) is str
-        and type(get("point")) is type(get("masks")) is int
-        and 0 <= record["point"] < 2**63
-        and 0 <= record["masks"] < 2**63
-        and type(get("correct")) is bool
-        and type(confidence) is type(nll) is type(entropy) is float
+        own == model
+        and type(probe) is type(task) is type(predicted) is type(answer) is str
+        and probe in probes
+        and type(point) is type(masks) is int
+        and 0 <= point < 2**63
+        and 0 <= masks < 2**63
+        and type(correct) is bool
+        and type(confidence) is type(nll) is type(entropy) is type(allowed) is type(choice) is float
         and 0 <= confidence <= 1
         and -math.inf < nll < math.inf
         and -math.inf < entropy < math.inf
-        and type(get("nll_allowed", 0.0)) is type(get("nll_choice", 0.0)) is float
-        and -math.inf < get("nll_allowed", 0.0) < math.inf
-        and -math.inf < get("nll_choice", 0.0) < math.inf
-        and type(get("offset", 0)) is type(get("visible", 0)) is int
-        and 0 <= get("offset", 0) < 2**63
-        and 0 <= get("visible", 0) < 2**63
-        and len(record) == len(RECORD) + sum(name in record for name in PLAIN_OPTIONAL)
-        and (condition_known or _condition(get("condition")))
+        and -math.inf < allowed < math.inf
+        and -math.inf < choice < math.inf
+        and len(record) == len(RECORD) + ("nll_allowed" in record) + ("nll_choice" in record)
+        and (condition_known or _condition(condition))
     )
 
 
