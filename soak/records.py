@@ -16,6 +16,8 @@ from maskwise.records.folder import read_run
 from soak.commands import ROOT
 from soak.readers import _run as write_small_run
 
+MILLION = 1_000_000  # records that must be reported in 30 s of CPU time and 1 GB
+
 
 def cut_everywhere() -> dict[str, Any]:
     """records.jsonl cut after every byte is read up to its last whole line; manifest.json cut anywhere is refused."""
@@ -110,6 +112,7 @@ def many_records(number: int) -> dict[str, Any]:
         seconds = time.monotonic() - began
         assert done.returncode == 0, done.stderr[-1000:]
         memory, processor = map(float, done.stderr.rsplit("USED ", 1)[1].split())
+        assert number < MILLION or (processor < 30 and memory < 1), f"{processor} s of CPU time, {memory} GB"
         shutil.rmtree(folder)
     return {"records": written, "wall_seconds": round(seconds, 1), "cpu_seconds": processor, "gb": memory}
 
