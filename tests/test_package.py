@@ -123,6 +123,11 @@ def test_help_says_types_and_ranges_in_words_within_80_columns(command):
     assert "{" not in told.splitlines()[0]
 
 
+def test_the_list_of_commands_cuts_no_line_short():
+    told = CliRunner().invoke(app, ["--help"], prog_name="maskwise", env={"COLUMNS": "80"}).stdout
+    assert "..." not in told.partition("Commands:")[2] and max(map(len, told.splitlines())) <= 80
+
+
 @pytest.mark.parametrize("module", ["maskwise", "maskwise.cli"])
 def test_launchers_run_the_command_line_as_a_module(module):
     done = subprocess.run([sys.executable, "-m", module, "--version"], capture_output=True, text=True)

@@ -1,5 +1,6 @@
 """The command line: each command is a few lines that call the library; heavy imports wait until they are needed."""
 
+from collections.abc import Callable
 from typing import Annotated, Any
 
 import typer
@@ -49,12 +50,28 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-COMMANDS = (
-    models, convert, verify, diagnose, report, run_card, advise, generate, score, compare, export, train, tune, toy,
-    cures, studio,
-)  # fmt: skip
-for command in COMMANDS:
-    app.command(cls=ListsProbes if command is diagnose else CommandWithOldNames)(with_kinds(command))
+# In the list of commands a line of 80 columns has room for so much; each command's own help says more.
+COMMANDS: dict[Callable[..., None], str] = {
+    models: "List the models: embedded, published, or of a folder.",
+    convert: "Turn an autoregressive checkpoint into a masked diffusion one.",
+    verify: "Compare our classes with the checkpoint's own code.",
+    diagnose: "Measure context locality and sensitivity to appended masks.",
+    report: "Draw the report again from run folders.",
+    run_card: "Write what a run measured for a model card.",
+    advise: "Find the settings to decode with, from your own questions.",
+    generate: "Continue prompts, or fill in the masks inside them.",
+    score: "Say how likely given answers are, in nats.",
+    compare: "Did tuning help, and what did it cost?",
+    export: "Merge an adapter into its checkpoint.",
+    train: "Train a masked diffusion model on documents.",
+    tune: "Tune a model to ignore appended masks.",
+    toy: "Show what parallel decoding makes of two coupled tokens.",
+    cures: "Compare mitigations of the sensitivity to masks.",
+    studio: "Open a page to try models by hand.",
+}
+for command, short_help in COMMANDS.items():
+    cls = ListsProbes if command is diagnose else CommandWithOldNames
+    app.command(cls=cls, short_help=short_help)(with_kinds(command))
 
 
 def _version(asked: bool) -> None:
