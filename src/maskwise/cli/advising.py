@@ -1,5 +1,6 @@
 """The command that says which decoding settings to use."""
 
+import textwrap
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -98,11 +99,11 @@ def print_advice(search: "Search", page: Path) -> None:
     """What was confirmed, the finding, the three settings, and what was not tried."""
     found = search.found
     asked = found["questions"]
+    echo(wrapped(f"{found['model']}: quality is {found['quality']}"))
     echo(
-        f"{one_line(found['model'])}: quality is {one_line(found['quality'])}\n"
         f"{asked['searched']} questions searched, {asked['held_back']} held back, {found['passes']:,} forward passes "
-        f"in {found['seconds']:.0f} s\n\n"
-        "On the questions held back: quality, difference from the reference, passes, seconds"
+        f"in {found['seconds']:.0f} s\n\nOn the questions held back:\n"
+        f"    {'quality':24} {'difference from reference':26} {'passes':>7} {'seconds':>8}"
     )
     for row in found["confirmed"]:
         is_reference = row["setting"] == found["reference"]
@@ -110,15 +111,20 @@ def print_advice(search: "Search", page: Path) -> None:
         echo(f"{'*' if row['frontier'] else ' '} {one_line(row['setting'])}")
         echo(f"    {search.with_ends(row['quality']):24} {beside:26} {row['passes']:7.1f} {row['seconds']:8.2g}")
     echo(
-        "* on the frontier: none is as good with fewer passes. All differences together hold in 95 % of runs.\n\n"
-        f"{one_line(found['sentence'])}"
+        "* on the frontier: none is as good with fewer passes.\n"
+        f"  All differences together hold in 95 % of runs.\n\n{wrapped(found['sentence'])}"
     )
     for setting in dict.fromkeys(row["setting"] for row in found["advice"]):
         same = [row for row in found["advice"] if row["setting"] == setting]
         goals, row = ", ".join(row["goal"] for row in same), same[0]
-        echo(f"\n{one_line(goals)}: {one_line(setting)}")
+        echo("\n" + wrapped(f"{goals}: {setting}"))
         for written in (row["command"], row["python"], f"lm_eval {row['lm_eval']}"):
             echo(f"  {one_line(written)}")
     echo(f"\ndropped in the search: {len(found['dropped'])} settings (--json lists them)")
-    echo(f"not tried: {one_line('; '.join(found['not_tried']))}\nfolder: {one_line(search.folder)}")
-    echo(f"page: {one_line(page)}")
+    echo(wrapped(f"not tried: {'; '.join(found['not_tried'])}"))
+    echo(f"folder: {one_line(search.folder)}\npage: {one_line(page)}")
+
+
+def wrapped(text: str) -> str:
+    """Prose in 80 columns; what is meant to be copied stays on one line."""
+    return textwrap.fill(one_line(text), 80, break_long_words=False, break_on_hyphens=False)
