@@ -12,7 +12,7 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from maskwise.errors import UserError
-from maskwise.models.base import token_rows
+from maskwise.models.embeddings import token_rows
 from maskwise.models.families import family_of_class
 from maskwise.models.locations import read_object
 

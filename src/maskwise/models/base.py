@@ -4,12 +4,10 @@ A caller asks for "the prediction of position i". Which hidden state it is read 
 for Dream and autoregressive models) is decided here, in `Model.locate`, and nowhere else.
 """
 
-import re
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -17,11 +15,12 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from maskwise.errors import UserError
-from maskwise.files import refuse_occupied
 from maskwise.models.attention import KeyValues, Layout, Reach, RowGroup, Watch, block_reach, grid_places, grouped_parts
 from maskwise.models.batch import Batch, Mixture, passes
+from maskwise.models.embeddings import embed_ids, stored_weight, without_adapter
 from maskwise.models.families import WRAPPED, Family, imported
 from maskwise.models.head import float_product
+from maskwise.models.saving import push, save
 from maskwise.models.targets import linear_targets
 from maskwise.terminal import one_line
 
@@ -34,36 +33,6 @@ WORTH_COMPILING = 10**9  # parameters
 HALF_PRECISION = (torch.bfloat16, torch.float16)
 
 Body = Callable[[PreTrainedModel, Batch, Layout], Tensor]
-
-
-def without_adapter(net: Any) -> PreTrainedModel:
-    """The transformers model inside PEFT's wrapper, where there is one."""
-    return net.get_base_model() if hasattr(net, "peft_config") else net
-
-
-def token_rows(module: nn.Module) -> Any:
-    """PEFT's layer around embeddings or a head in which an adapter replaces some tokens' rows, or None."""
-    return getattr(module, "token_adapter", None)  # by its name: importing PEFT takes longer than opening a model
-
-
-def stored_weight(module: nn.Module) -> Tensor:
-    """The weight of embeddings or a head, without an adapter's rows: PEFT would copy it whole at each call."""
-    layer = token_rows(module)
-    return (module if layer is None else layer.base_layer).weight  # type: ignore[return-value]
-
-
-def embed_ids(net: PreTrainedModel, ids: Tensor) -> Tensor:
-    """Input embeddings of ids of any shape, with an adapter's own rows where it has some."""
-    embeddings = net.get_input_embeddings()
-    layer = token_rows(embeddings)
-    if layer is None:
-        return embeddings(ids)
-    found = layer.base_layer(ids)
-    for adapter in layer.active_adapters:
-        rows = layer.trainable_tokens_delta[adapter].to(found.dtype)
-        for place, token in enumerate(layer.token_indices[adapter]):
-            found = torch.where((ids == token)[..., None], rows[place], found)
-    return found
 
 
 class Model(nn.Module):
@@ -123,17 +92,7 @@ class Model(nn.Module):
         >>> "model.safetensors" in mw.open("tiny-llada").save_pretrained("saved")
         True
         """
-        refuse_occupied(Path(folder))
-        try:
-            if hasattr(self.net, "peft_config"):  # PEFT would ask the hub whether the vocabulary was changed
-                self.net.save_pretrained(str(folder), save_embedding_layers=False)  # type: ignore[operator]
-            else:
-                self.core.save_pretrained(folder)
-            if self.tokenizer is not None:
-                self.tokenizer.save_pretrained(folder)
-        except OSError as problem:
-            raise UserError(f"cannot write to {folder}: {problem.strerror}; choose another folder") from None
-        return sorted(file.name for file in Path(folder).iterdir())
+        return save(self, folder)
 
     def push_to_hub(
         self, repo_id: str, private: bool | None = None, commit_message: str = "Written by maskwise",
@@ -147,22 +106,7 @@ class Model(nn.Module):
         >>> "config.json" in mw.open("tiny-llada").push_to_hub("me/my-llada", dry_run=True)
         True
         """
-        if re.fullmatch(r"[\w.-]+/[\w.-]+", repo_id) is None:
-            raise UserError(f"{repo_id!r} is not a name on the hub: write it like OWNER/NAME")
-        with TemporaryDirectory() as place:
-            files = self.save_pretrained(Path(place) / "model")
-            if not dry_run:
-                from huggingface_hub import HfApi
-                from huggingface_hub.errors import HfHubHTTPError, LocalTokenNotFoundError
-
-                try:
-                    hub = HfApi()
-                    hub.create_repo(repo_id, private=private, exist_ok=True)
-                    hub.upload_folder(repo_id=repo_id, folder_path=Path(place) / "model", commit_message=commit_message)
-                except (HfHubHTTPError, LocalTokenNotFoundError, OSError) as problem:
-                    reason = str(problem).strip().splitlines()[0]
-                    raise UserError(f"{repo_id} could not be uploaded ({reason}): see hf auth login") from None
-        return files
+        return push(self, repo_id, private, commit_message, dry_run)
 
     # What the model is
 

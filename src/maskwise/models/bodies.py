@@ -8,8 +8,8 @@ from transformers.masking_utils import sdpa_mask
 
 from maskwise.errors import UserError
 from maskwise.models.attention import Layout, attend, grid_places
-from maskwise.models.base import embed_ids
 from maskwise.models.batch import Batch
+from maskwise.models.embeddings import embed_ids
 
 RAGGED = "maskwise_ragged"
 

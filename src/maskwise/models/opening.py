@@ -10,7 +10,7 @@ from transformers import PreTrainedModel
 
 from maskwise.errors import UserError
 from maskwise.models import register_families
-from maskwise.models.base import Model, without_adapter
+from maskwise.models.base import Model
 from maskwise.models.batch import Batch
 from maskwise.models.bodies import RAGGED, largest_difference, padded_body
 from maskwise.models.configuration import (
@@ -23,6 +23,7 @@ from maskwise.models.configuration import (
     refuse_own_attention,
     refuse_uninstalled_quantiser,
 )
+from maskwise.models.embeddings import without_adapter
 from maskwise.models.families import AUTOREGRESSIVE, FAMILIES, WRAPPED, Family, family_of_class, imported
 from maskwise.models.finite import refuse_nonfinite_weights
 from maskwise.models.locations import locate_checkpoint
