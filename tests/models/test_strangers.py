@@ -139,11 +139,11 @@ def test_a_pattern_of_nested_repetitions_is_refused(tmp_path):
 
 @pytest.mark.parametrize(
     "method, said",
-    [("bitsandbytes", "install bitsandbytes"), ("gptq", "install gptqmodel"), ("awq", "install gptqmodel"),
+    [("bitsandbytes", "install bitsandbytes"), ("gptq", "install gptqmodel and optimum"), ("awq", "install gptqmodel"),
      ("torchao", "install torchao"), ("mine", "only bitsandbytes"), (None, "is quantised"), ([], "is quantised")],
 )  # fmt: skip
 def test_a_quantised_checkpoint_names_the_package_it_needs(tmp_path, monkeypatch, method, said):
-    monkeypatch.setattr(configuration, "find_spec", lambda name: None)
+    monkeypatch.setattr(configuration, "find_spec", lambda name: (name, method) == ("gptqmodel", "gptq"))
     edit_config(save(tmp_path), quantization_config={"quant_method": method, "bits": 4})
     with pytest.raises(UserError, match=said):
         mw.open(tmp_path)

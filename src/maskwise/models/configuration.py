@@ -96,12 +96,12 @@ def as_described(folder: Path) -> Iterator[None]:
         ) from problem
 
 
-# quant_method of a quantised checkpoint: the packages of which one must be installed for transformers to load it.
+# quant_method of a quantised checkpoint: the packages that must be installed for transformers to load it.
 QUANTISERS = {
     "bitsandbytes": ("bitsandbytes",),
     "bitsandbytes_4bit": ("bitsandbytes",),
     "bitsandbytes_8bit": ("bitsandbytes",),
-    "gptq": ("gptqmodel",),
+    "gptq": ("gptqmodel", "optimum"),
     "awq": ("gptqmodel",),
     "torchao": ("torchao",),
 }
@@ -117,9 +117,9 @@ def refuse_uninstalled_quantiser(folder: Path, settings: dict[str, Any]) -> None
         raise UserError(
             f"{folder} is quantised ({_short(method)}), and only {', '.join(QUANTISERS)} are known: use the original"
         )
-    if not any(find_spec(package) for package in QUANTISERS[method]):
+    if not all(find_spec(package) for package in QUANTISERS[method]):
         raise UserError(
-            f"{folder} is quantised with {method}: install {' or '.join(QUANTISERS[method])}, or use the original"
+            f"{folder} is quantised with {method}: install {' and '.join(QUANTISERS[method])}, or use the original"
         )
 
 
