@@ -125,7 +125,7 @@ class Clock:
 def read_real(path: Path, tokenizer: Any, tokens: int, kept: Path) -> Tensor:
     """The ids of the first documents of a text, end to end, at least so many tokens where the text has them.
 
-    They are kept in a file: a minute's work of one core.
+    They are kept in a file, whatever the text is called the next time: a minute's work of one core.
     """
     if kept.exists():
         return torch.from_numpy(np.load(kept).astype(np.int64))
@@ -228,9 +228,8 @@ class Training:
         ids = ids.view(-1, ids.shape[1] // PARTS[self.done % len(PARTS)])
         given, weights = self.noised(ids)
         taught = nothing_visible_after(given, self.mask_id)
-        taught[len(ids) // 2 :] = (
-            False  # under i.i.d. masks hardly a token is such a one, and the teacher need not read
-        )
+        # Under i.i.d. masks hardly a token is such a one, and the teacher need not read them.
+        taught[len(ids) // 2 :] = False
         return self.weighted(ids, given, weights, taught, attention_block(self.settings, self.done))
 
     def noised(self, ids: Tensor) -> tuple[Tensor, Tensor]:
@@ -508,6 +507,8 @@ def main(given: list[str] | None = None) -> None:
     parser.add_argument("--only", default=",".join(KINDS), help="trainings in their order, as control,lora")
     parser.add_argument("--toy", action="store_true")
     options = parser.parse_args(given)
+    if unknown := set(options.only.split(",")) - KINDS.keys():
+        parser.error(f"--only {', '.join(sorted(unknown))}: choose among {', '.join(KINDS)}")
     try:
         run(options)
     except OutOfTime:

@@ -24,7 +24,8 @@ def collection_paused() -> Iterator[None]:
 
 @contextmanager
 def command_imports() -> Iterator[None]:
-    """For a command that opens a model, in a process of its own: transformers without what no command of ours uses.
+    """For a command that opens a model, in a process of its own: transformers without what no command of ours uses,
+    for as long as the process lives.
 
     Its losses of object detection import scipy.optimize where scipy is installed, so here it is told that it is not.
     It reads the names in all its model files twice, for `transformers` and for `transformers.models`: here once.

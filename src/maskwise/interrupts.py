@@ -45,4 +45,4 @@ def time_limit(seconds: float, problem: Exception) -> Iterator[None]:
         yield
     finally:
         signal.setitimer(signal.ITIMER_VIRTUAL, 0)
-        signal.signal(signal.SIGVTALRM, before)
+        signal.signal(signal.SIGVTALRM, before or signal.SIG_DFL)

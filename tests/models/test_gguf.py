@@ -137,6 +137,14 @@ def test_an_embedded_adapter_on_a_packaged_model_opens_by_name_and_is_exported_w
     torch.testing.assert_close(merged.predict([ids], [[10, 11]])[0], found, rtol=1e-4, atol=1e-4)
 
 
+def test_folders_called_like_what_is_embedded_do_not_take_its_place(borrowing, tmp_path, monkeypatch):
+    (tmp_path / "elsewhere" / "smollm2-dream").mkdir(parents=True)
+    (tmp_path / "elsewhere" / "smollm2").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    assert mw.open("dreamt", device="cpu").kind == "dream"
+    assert mw.open(mw.export("dreamt", "merged"), device="cpu").mask_id == 16
+
+
 def test_a_packaged_model_that_is_missing_is_one_line_for_what_is_built_on_it(borrowing, monkeypatch):
     def missing(name):
         raise UserError(f"{name} is not installed")

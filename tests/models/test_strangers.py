@@ -60,13 +60,17 @@ def test_a_prefix_that_the_merges_lack_is_refused(tmp_path):
             mw.open(tmp_path)
 
 
-@pytest.mark.parametrize("change", [{"r": 2**31}, {"rank_pattern": {"q_proj": 10**9}}])
-def test_a_rank_of_more_than_the_weights_is_refused_before_memory_is_taken(tmp_path, change):
+TOO_LARGE, COPIED = "larger than any weight of the adapter", "copies layers"
+
+
+@pytest.mark.parametrize("change, said", [({"r": 2**31}, TOO_LARGE), ({"rank_pattern": {"q_proj": 10**9}}, TOO_LARGE),
+                                          ({"layer_replication": [[0, 2]] * 10**5}, COPIED)])  # fmt: skip
+def test_an_adapter_of_more_than_its_weights_is_refused_before_memory_is_taken(tmp_path, change, said):
     for file in (ZOO / "tiny-llada+ma").iterdir():
         (tmp_path / file.name).write_bytes(file.read_bytes())
     file = tmp_path / "adapter_config.json"
     file.write_text(json.dumps(json.loads(file.read_text()) | change))
-    with pytest.raises(UserError, match="larger than any weight of the adapter"):
+    with pytest.raises(UserError, match=said):
         mw.open("tiny-llada", adapter=tmp_path)
 
 

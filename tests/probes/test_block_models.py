@@ -15,12 +15,13 @@ from maskwise.probes import PROBES
 from maskwise.probes.blocks import most_masks
 from maskwise.probes.summary import summarise
 from maskwise.records.folder import read_run
-from maskwise.records.schema import problem_of_manifest, problem_of_record
+from maskwise.records.schema import _is_plain, problem_of_manifest, problem_of_record
 from maskwise.report.page import build
 from maskwise.report.readings import read_all
 from maskwise.report.terminal import print_summary
 from maskwise.runs.asked import asked_ids
 from maskwise.runs.diagnose import diagnose
+from maskwise.runs.settings import DEFAULT, fit_to_model
 
 MODELS = [tiny_sdar, tiny_fast_dllm, tiny_llada2]  # blocks of 4, of 8 and shifted, of 8
 FEW = replace(SMALL, tasks=SMALL.tasks[:1], points=2, passages=2).changed("mask-count", mask_counts=(1, 2, 5, 20))
@@ -83,8 +84,10 @@ def test_records_are_the_dense_answers_at_the_start_of_a_block_with_every_mask_v
     assert {r["condition"]["masks"] for r in run.records if r["probe"] == "mask-count"} == set(asked)
     assert run.manifest["not_visible"] == {"mask-count": [k for k in (5, 20) if k > most]}
     assert run.manifest["model"]["block"] == model.block and problem_of_manifest(run.manifest) is None
+    name, probes = run.manifest["model"]["name"], {"location", "mask-count"}
     for record in run.records:
         assert record["visible"] == record["masks"] and record["offset"] == int(model.shift)
+        assert _is_plain(record, name, probes, False) and not _is_plain(record | {"offset": -1}, name, probes, False)
     for record in run.records[:: len(run.records) // 4]:
         ids = asked_ids(run.manifest, record, model.tokenizer)
         row = ids.index(model.mask_id)
@@ -126,7 +129,9 @@ def test_the_answer_stands_where_block_offset_says_and_sees_the_masks_of_its_blo
 def test_models_without_blocks_are_not_asked_about_places_in_them(tmp_path):
     model = tiny_llada(tokenizer=shipped_tokenizer(), vocab=2056, window=2048)
     run = read_run(diagnose(model, replace(FEW, probes=("mask-count", "block-offset")), tmp_path))
-    assert run.manifest["settings"]["probes"] == ["mask-count"] and run.manifest["notes"] == []
+    assert run.manifest["settings"]["probes"] == ["mask-count"]
+    assert run.manifest["notes"] == ["block-offset was not run: it is for block diffusion models"]
+    assert fit_to_model(DEFAULT, causal=False)[1] == []  # named by the preset alone
     with pytest.raises(UserError, match="no probe to run: block-offset is for block diffusion models"):
         diagnose(model, replace(FEW, probes=("block-offset",)), tmp_path / "alone")
 

@@ -55,6 +55,8 @@ def attach_adapter(net: PreTrainedModel, folder: Path, mask_id: int | None = Non
         raise UserError(
             f"{folder / 'adapter_config.json'}: target_modules repeats a repetition, which may take for ever"
         )
+    if given.get("layer_replication") is not None:  # PEFT would copy layers as often as a small file says
+        raise UserError(f"the adapter in {folder} copies layers (layer_replication), which is not supported: use LoRA")
     _refuse_larger_ranks(folder, given, max((size for shape in stored.values() for size in shape), default=0))
     try:
         config = PeftConfig.from_pretrained(str(folder))

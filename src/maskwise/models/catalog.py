@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from maskwise.models.families import AUTOREGRESSIVE, FAMILIES, Family, Published, family_of_architecture
-from maskwise.models.locations import BORROWED, embedded_models, locate_checkpoint, planted_in, read_object
+from maskwise.models.locations import embedded_models, is_borrowing, locate_checkpoint, planted_in, read_object
 from maskwise.models.targets import in_a_layer, linear_targets, targets_pattern
 
 
@@ -44,7 +44,7 @@ def describe_embedded(name: str) -> dict[str, Any]:
     folder = locate_checkpoint(name)[0]
     settings = read_object(folder / "config.json")
     family = family_of_architecture(settings["architectures"][0]) or AUTOREGRESSIVE
-    if folder.name in BORROWED:  # the weights may not be installed
+    if is_borrowing(folder):  # the weights may not be installed
         shapes = read_object(folder / "shapes.json")
     else:
         shapes = stored_shapes(folder / "model.safetensors")

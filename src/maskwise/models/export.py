@@ -23,9 +23,8 @@ from maskwise.files import only_user_of, refuse_occupied, replace_file
 from maskwise.models.adapters import trained_rows
 from maskwise.models.cards import merged_card
 from maskwise.models.configuration import read_settings
-from maskwise.models.convert import convert
 from maskwise.models.gguf_llama import gguf_in
-from maskwise.models.locations import BORROWED, locate_checkpoint, weights_folder
+from maskwise.models.locations import is_borrowing, locate_checkpoint
 from maskwise.models.networks import weight_files
 from maskwise.models.opening import open, stored_dtype
 from maskwise.terminal import open_console
@@ -69,9 +68,10 @@ def export(source: str | Path, out: str | Path, adapter: str | Path | None = Non
     if not out.name:
         raise UserError(f"--out {out} has no name of its own: name a new folder")
     with ExitStack() as held:
-        if weights_folder(folder) != folder:  # a package has them: written as a checkpoint first
-            made = Path(held.enter_context(TemporaryDirectory()))
-            folder = convert(BORROWED[folder.name], made / folder.name)
+        if is_borrowing(folder):  # a package has the weights: written beside their configuration first
+            base = open(folder, dtype=stored_dtype(read_settings(folder)), device="cpu")
+            folder = Path(held.enter_context(TemporaryDirectory())) / folder.name
+            base.save_pretrained(folder)
         return _write_export(str(source), folder, adapters, out)
 
 

@@ -35,7 +35,7 @@ BORROWED = {"smollm2-dream": "smollm2"}
 
 
 def embedded_models() -> list[str]:
-    """Names of the models that come with the package, adapters as BASE+NAME."""
+    """Names of the models and adapters that come with the package."""
     names = []
     for folder in sorted(ZOO.iterdir()) if ZOO.exists() else []:
         if (folder / "model.safetensors").exists() or (folder / "adapter_model.safetensors").exists():
@@ -61,8 +61,9 @@ def locate_checkpoint(name: str) -> tuple[Path, tuple[Path, ...]]:
     while True:
         if len(adapters) > MOST_ADAPTERS:
             raise UserError(f"{name} is more than {MOST_ADAPTERS} adapters deep: export some of them into their base")
-        base, own = split_name(name)
-        folder = Path(own) if own is not None else _folder_of(base, named_by)
+        embedded = bool(adapters) and adapters[0].parent == ZOO  # its base is too, whatever is called so here
+        base, own = (name, None) if embedded else split_name(name)
+        folder = ZOO / name if embedded else Path(own) if own is not None else _folder_of(base, named_by)
         if not _is_adapter(folder):
             return folder, tuple(adapters)
         adapters.insert(0, folder)
@@ -73,7 +74,7 @@ def locate_checkpoint(name: str) -> tuple[Path, tuple[Path, ...]]:
 def _folder_of(name: str, named_by: str) -> Path:
     """The folder of a name without an adapter's: here, embedded, or published."""
     if isdir(name):
-        if name in {*embedded_models(), *PACKAGED}:
+        if name in {*embedded_models(), *PACKAGED, *BORROWED}:
             _say_once(f"{name} is the folder of that name here, not the model that maskwise knows by it")
         return Path(name)
     if name in {*embedded_models(), *BORROWED}:
@@ -151,8 +152,12 @@ def _base_of(adapter: Path) -> str:
 
 def weights_folder(folder: Path) -> Path:
     """Where the weights and the tokenizer of a checkpoint lie: beside its config.json, or in a package."""
-    borrowed = BORROWED.get(folder.name) if folder.parent == ZOO else None
-    return folder if borrowed is None else _from_package(borrowed)
+    return _from_package(BORROWED[folder.name]) if is_borrowing(folder) else folder
+
+
+def is_borrowing(folder: Path) -> bool:
+    """Whether it is a configuration of the zoo without weights of its own."""
+    return folder.parent == ZOO and folder.name in BORROWED
 
 
 def _from_package(name: str) -> Path:

@@ -117,7 +117,8 @@ def data_items(
 
 def longest_that_fits(model: "Model", shares: Sequence[float], masks: int) -> int:
     """How many tokens a prompt may have so that it fits the context length with the largest share of masks on top."""
-    return int((model.window - masks) / (1 + max(shares)))
+    moved = (model.block or 1) - 1  # at most, so that the answer begins a block
+    return int((model.window - moved - masks) / (1 + max(shares)))
 
 
 def by_share(probe: str, shown: Shown) -> list[Point]:

@@ -83,7 +83,7 @@ def distance_nats(records: Sequence[Record]) -> Score:
 
 def near_and_far_conditions(records: Sequence[Record]) -> list[Condition]:
     """For each side asked, the condition with the block nearest to the question, then the one farthest from it."""
-    conditions = places_asked(records)
+    conditions = conditions_of(records)
     ends: list[Condition] = []
     for side in ("right", "left"):
         asked = [c for c in conditions if c.get("question", "right") == side]
@@ -101,7 +101,7 @@ def claims(records: Sequence[Record]) -> list[Claim]:
 
     Measured: the fall from the nearest place to the farthest along the straight line fitted to all places, above zero.
     """
-    conditions = places_asked(records)
+    conditions = conditions_of(records)
     if len(conditions) < 2 or no_masks(records):
         return []
     return [
@@ -119,11 +119,6 @@ def fall(conditions: Sequence[Condition]) -> list[tuple[Condition, float]]:
     centred = distances - distances.mean()
     weights = -centred / (centred**2).sum() * np.ptp(distances)
     return list(zip(by_distance, weights.tolist(), strict=True))
-
-
-def places_asked(records: Sequence[Record]) -> list[Condition]:
-    """The conditions of these records, each once."""
-    return conditions_of(records)
 
 
 def no_masks(records: Sequence[Record]) -> bool:

@@ -36,7 +36,8 @@ def units(setup: Setup) -> Iterator[Unit]:
     ]
     asked = conditions(own, not sees_past_the_question(setup))
     sizes = {(one["examples"], one["share"]): one for one in asked}
-    sizes = {size: one for size, one in sizes.items() if fits(asker, clouds, labels, one, setup.model.window)}
+    room = setup.model.window - (setup.model.block or 1) + 1  # a prompt is moved until its answer begins a block
+    sizes = {size: one for size, one in sizes.items() if fits(asker, clouds, labels, one, room)}
     fit = [one for one in asked if (one["examples"], one["share"]) in sizes]
     if len(fit) < len(asked):
         most = max((one["examples"] for one in fit), default=0)

@@ -13,10 +13,10 @@ from maskwise.probes.location import (
     moved_away,
     nearest,
     nearest_first,
-    places_asked,
 )
 from maskwise.probes.probe import Probe, Setup, Variant
 from maskwise.probes.section import Section, named_curves
+from maskwise.records.groups import conditions_of
 from maskwise.records.record import Record
 from maskwise.scoring.claims import Claim, contrast_claim
 from maskwise.scoring.contrasts import weights_of
@@ -41,7 +41,7 @@ def claims(records: Sequence[Record]) -> list[Claim]:
     """
     found = []
     for place, name in PLACE_NAMES.items():
-        asked = [condition for condition in places_asked(records) if condition["question"] == place]
+        asked = [condition for condition in conditions_of(records) if condition["question"] == place]
         if len(asked) > 1:
             nearest_one, *others = nearest_first(asked)
             weighted = [(nearest_one, 1.0), *((other, -1 / len(others)) for other in others)]

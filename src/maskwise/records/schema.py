@@ -113,7 +113,7 @@ OPTIONAL: Mapping[str, Field] = {
         "an object of numbers, texts and lists of numbers", _evidence, "what the probe measures beside", False
     ),
 }
-PLAIN_OPTIONAL = ("nll_allowed", "nll_choice", "offset", "visible")  # numbers alone
+PLAIN_OPTIONAL = {"nll_allowed", "nll_choice", "offset", "visible"}  # numbers alone
 SAMPLED: Mapping[str, Field] = {
     **{name: RECORD[name] for name in ("probe", "task", "point", "condition", "answer", "correct")},
     "tokens": Field("a list of texts", _texts, "of the prompt, as the model saw it"),
@@ -238,13 +238,16 @@ def _is_plain(record: dict[str, Any], model: str, probes: Collection[str], condi
     except KeyError:
         return False
     allowed, choice = record.get("nll_allowed", 0.0), record.get("nll_choice", 0.0)
+    offset, visible = record.get("offset", 0), record.get("visible", 0)
     return (
         own == model
         and type(probe) is type(task) is type(predicted) is type(answer) is str
         and probe in probes
-        and type(point) is type(masks) is int
+        and type(point) is type(masks) is type(offset) is type(visible) is int
         and 0 <= point < 2**63
         and 0 <= masks < 2**63
+        and 0 <= offset < 2**63
+        and 0 <= visible < 2**63
         and type(correct) is bool
         and type(confidence) is type(nll) is type(entropy) is type(allowed) is type(choice) is float
         and 0 <= confidence <= 1
@@ -252,7 +255,7 @@ def _is_plain(record: dict[str, Any], model: str, probes: Collection[str], condi
         and -math.inf < entropy < math.inf
         and -math.inf < allowed < math.inf
         and -math.inf < choice < math.inf
-        and len(record) == len(RECORD) + ("nll_allowed" in record) + ("nll_choice" in record)
+        and len(record) == len(RECORD) + len(PLAIN_OPTIONAL & record.keys())
         and (condition_known or _condition(condition))
     )
 

@@ -106,8 +106,8 @@ def chosen_settings(
 def fit_to_model(
     settings: Settings, causal: bool, probes: Sequence[Probe] = PROBES, block: int | None = None
 ) -> tuple[Settings, list[str]]:
-    """The settings without the probes that make no sense for the model, and a note on each; none on those that are
-    for block diffusion models alone."""
+    """The settings without the probes that make no sense for the model, and a note on each; none on those for block
+    diffusion models alone that only the preset named."""
     why = {probe.name: probe.not_causal for probe in probes if causal and probe.not_causal}
     why |= {probe.name: probe.not_blocks for probe in probes if block is not None and probe.not_blocks}
     left_out = [name for name in settings.probes if name in why]
@@ -117,7 +117,10 @@ def fit_to_model(
         raise UserError(f"no probe to run: {settings.probes[0]} is for block diffusion models")
     if not kept:
         raise UserError(f"no probe to run: {left_out[0]} does not apply, {why[left_out[0]]}")
-    return replace(settings, probes=kept), [f"{name} was not run: {why[name]}" for name in left_out]
+    if settings.probes not in [one.probes for one in (QUICK, DEFAULT, FULL, PAPER)]:
+        why |= dict.fromkeys(only_blocks, "it is for block diffusion models")
+    notes = [f"{name} was not run: {why[name]}" for name in settings.probes if name in why]
+    return replace(settings, probes=kept), notes
 
 
 def check(settings: Settings, probes: Sequence[Probe] = PROBES) -> None:
