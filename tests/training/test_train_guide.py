@@ -15,7 +15,7 @@ from maskwise.cli import app
 @pytest.mark.slow
 def test_two_commands_make_a_diffusion_model_of_an_autoregressive_one(tmp_path, monkeypatch):
     page = (ROOT / "docs" / "how-to" / "train.md").read_text()
-    commands = re.findall(r"^maskwise (.*)$", page, flags=re.MULTILINE)
+    commands = re.findall(r"^maskwise (.*)$", page, flags=re.MULTILINE)[:2]
     assert [command.split()[0] for command in commands] == ["convert", "train"]
     (tmp_path / "README.md").write_text((ROOT / "README.md").read_text())
     monkeypatch.chdir(tmp_path)
