@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
-from maskwise.records.outputs import Schema, problem_of
+from maskwise.records.paths import Schema, problem_of
 
 
 def problem_of_output(value: Any, schema: Schema, closed: bool = True) -> str | None:

@@ -1,14 +1,12 @@
 """What every file and every --json output holds, field by field.
 
 Tests hold the outputs against it (tests/helpers/outputs.py), a stranger's search of advise is checked by it when it is
-read, and the site's page of fields is made of it (docs/pages.py). A field is named by its path: `a.b` is b of the
-object a, `a.*` each entry of the object a, `a[]` each entry of the list a. An object without fields here is open, and
-so is one with the field `*`: what it holds is said in words.
+read, and the site's page of fields is made of it (docs/pages.py). Fields are named by their paths (paths.py).
 """
 
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Mapping
 
+from maskwise.records.paths import Schema, maybe, within
 from maskwise.records.schema import (
     COUNT,
     COUNT_OR_NULL,
@@ -29,19 +27,7 @@ from maskwise.records.schema import (
     or_null,
 )
 
-Schema = Mapping[str, Field]
-
-
 LIST = ("a list", lambda value: isinstance(value, list))
-
-
-def _within(path: str, schema: Schema) -> dict[str, Field]:
-    return {f"{path}.{name}": field for name, field in schema.items()}
-
-
-def _maybe(schema: Schema) -> dict[str, Field]:
-    return {name: field._replace(always=False) for name, field in schema.items()}
-
 
 _ENDS = {
     "value": Field(*NUMBER_OR_NULL, "null where it cannot be told"),
@@ -119,14 +105,14 @@ _RUN = {
     "settings": Field(*OBJECT, "as in manifest.json"),
     "not_visible": MANIFEST["not_visible"],
     "scores": Field(*OBJECT, "each score by its name; locality_1 is that of one relevant example"),
-    **_within("scores.*", _SCORE),
+    **within("scores.*", _SCORE),
     "scores.*.over": Field(*TEXT, "of degradation: the mask counts", False),
     "scores.*.allowed": Field(*OBJECT, "of nats: the part of the format, a score", False),
     "scores.*.choice": Field(*OBJECT, "of nats: the part of the content, a score", False),
     "probes": Field(*OBJECT, "each probe's conditions; some probes add measures of their own"),
-    **_within("probes.*[]", _ENTRY),
+    **within("probes.*[]", _ENTRY),
     "claims": Field(*LIST, "the papers' claims, judged", False),
-    **_within("claims[]", _CLAIM),
+    **within("claims[]", _CLAIM),
     "calibration": Field(*OBJECT, "rule, without_examples, excluded, scores", False),
     "precision": Field(*OBJECT, "with --precision: wanted, first_stage, second_stage, asked, half_width, worst", False),
     "published": Field(*LIST, "with --paper: what the paper published beside each measured value", False),
@@ -178,11 +164,11 @@ _INTERVAL = {"mean": Field(*NUMBER, "..."), "low": _ENDS["low"], "high": _ENDS["
 _CONFIRMED = {
     "setting": Field(*TEXT, "its name"),
     "quality": Field(*OBJECT, "mean, low, high"),
-    **_within("quality", _INTERVAL),
+    **within("quality", _INTERVAL),
     "to_reference": Field(*OBJECT, "difference from the reference: mean, low, high"),
-    **_within("to_reference", _INTERVAL),
+    **within("to_reference", _INTERVAL),
     "to_best": Field(*OBJECT, "difference from the best: mean, low, high"),
-    **_within("to_best", _INTERVAL),
+    **within("to_best", _INTERVAL),
     "passes": Field(*NUMBER, "forward passes per question"),
     "seconds": Field(*NUMBER, "per question"),
     "frontier": Field(*FLAG, "is no other both better and cheaper?"),
@@ -202,13 +188,13 @@ ADVICE: Schema = {
     "reference": Field(*TEXT, "the setting that the others are compared with"),
     "advice": Field(*LIST, "best quality; fastest within 1 point; within 3"),
     "advice[].goal": Field(*TEXT, "which of these"),
-    **_within("advice[]", _CONFIRMED),
+    **within("advice[]", _CONFIRMED),
     "advice[].options": Field(*OBJECT, "of mw.generate, by name"),
     "advice[].command": Field(*TEXT, "the same as a command line"),
     "advice[].python": Field(*TEXT, "as Python"),
     "advice[].lm_eval": Field(*TEXT, "as arguments of lm-eval"),
     "confirmed": Field(*LIST, "the settings that answered the questions held back"),
-    **_within("confirmed[]", _CONFIRMED),
+    **within("confirmed[]", _CONFIRMED),
     "dropped": Field(*LIST, "settings that the search dropped, the latest first"),
     "dropped[].setting": Field(*TEXT, "its name"),
     "dropped[].questions": Field(*COUNT, "how many it was asked"),
@@ -244,9 +230,9 @@ FILES: Mapping[str, Schema] = {
     "records.jsonl of a run folder, each line": {**RECORD, **OPTIONAL},
     "manifest.json of a run folder": {
         "model": MANIFEST["model"],
-        **_within("model", MODEL),
+        **within("model", MODEL),
         "settings": MANIFEST["settings"],
-        **_within("settings", SETTINGS),
+        **within("settings", SETTINGS),
         "versions": MANIFEST["versions"],
         "command": MANIFEST["command"],
         "complete": MANIFEST["complete"],
@@ -274,12 +260,12 @@ FILES: Mapping[str, Schema] = {
     "traces of generate --out, each line": _TRACE,
 }
 OUTPUTS: Mapping[str, Schema] = {
-    "models": {"models": Field(*LIST, "one entry per model"), **_within("models[]", _CHECKPOINT)},
+    "models": {"models": Field(*LIST, "one entry per model"), **within("models[]", _CHECKPOINT)},
     "convert": {
         "source": Field(*TEXT, "the checkpoint that was converted"),
         "out": Field(*TEXT, "the folder that was written"),
         "model": Field(*OBJECT, "what it holds now"),
-        **_within("model", _CHECKPOINT),
+        **within("model", _CHECKPOINT),
     },
     "verify": {
         "model": Field(*TEXT, "the checkpoint"),
@@ -296,7 +282,7 @@ OUTPUTS: Mapping[str, Schema] = {
     "diagnose (several models), report": {
         "report": Field(*TEXT, "the page"),
         "runs": Field(*LIST, "each run as diagnose prints it"),
-        **_within("runs[]", _RUN),
+        **within("runs[]", _RUN),
         "table": Field(*TEXT, "of report, several folders: the page with one table", False),
         "searches": Field(*LIST, "of report: each search as advise prints it", False),
     },
@@ -324,7 +310,7 @@ OUTPUTS: Mapping[str, Schema] = {
         "models.*.intervals": Field(*OBJECT, "[low, high] of the scores"),
         "models.*.out": Field(*TEXT, "the run folder"),
         "reduction": Field(*OBJECT, "1 - degradation after / before, of the second model"),
-        **_within("reduction", _SCORE),
+        **within("reduction", _SCORE),
         "changes": Field(*OBJECT, "of each further model: what changed from the first"),
         **{
             f"changes.*.{name}": Field(*or_null(OBJECT), "value or difference with its interval")
@@ -354,7 +340,7 @@ OUTPUTS: Mapping[str, Schema] = {
         "model": Field(*TEXT, "the model's name"),
         "settings": Field(*OBJECT, "every option of decoding by name, the mask count, and whether it is approximate"),
         "generations": Field(*LIST, "one per prompt"),
-        **_within("generations[]", _TRACE),
+        **within("generations[]", _TRACE),
         "divergence": Field(*or_null(OBJECT), "with --divergence: tokens, agreement, first"),
         "seed": Field(*COUNT, "of the random numbers"),
     },
@@ -375,13 +361,13 @@ OUTPUTS: Mapping[str, Schema] = {
     "tune (also result.json)": {
         **_TRAINED,
         "pairs": Field(*COUNT, "trained on"),
-        **_maybe(_within("before", _TUNE_MEASURES) | _within("after", _TUNE_MEASURES)),
+        **maybe(within("before", _TUNE_MEASURES) | within("after", _TUNE_MEASURES)),
     },
     "train (also result.json)": {
         **_TRAINED,
         "tokens": Field(*COUNT, "of all rows"),
         "rows": Field(*COUNT, "trained on"),
-        **_maybe(_within("before", _TRAIN_MEASURES) | _within("after", _TRAIN_MEASURES)),
+        **maybe(within("before", _TRAIN_MEASURES) | within("after", _TRAIN_MEASURES)),
     },
     "toy (also toy.json)": {
         "marginals": Field(*OBJECT, "P(A) and P(B) of the model in one parallel step"),
@@ -409,36 +395,3 @@ OUTPUTS: Mapping[str, Schema] = {
         "cures[].training": Field(*TEXT, "what it took"),
     },
 }
-
-
-def problem_of(value: Any, schema: Schema) -> str | None:
-    """What is wrong with a file that may be a stranger's, in words; None if nothing is.
-
-    Fields that the schema does not know are let pass. It names an object before what the object holds.
-    """
-    if not isinstance(value, dict):
-        return "it is not an object"
-    for path, field in schema.items():
-        name = path.rpartition(".")[2]
-        for holder in _holders(value, path):
-            if not isinstance(holder, dict):
-                return f"an entry of {path.rpartition('[]')[0]} is not an object"
-            if name not in holder:
-                if field.always:
-                    return f"{path} is missing"
-            elif not field.fits(holder[name]):
-                return f"{path} is {holder[name]!r:.40}, not {field.kind}"
-    return None
-
-
-def _holders(value: Any, path: str) -> Iterator[Any]:
-    """What holds, or should hold, the field of a path."""
-    first, dot, rest = path.partition(".")
-    if not dot or not isinstance(value, dict):
-        yield value
-        return
-    name = first.removesuffix("[]")
-    inner = list(value.values()) if name == "*" else [value[name]] if value.get(name) is not None else []
-    for one in inner:
-        for entry in one if first.endswith("[]") else [one]:
-            yield from _holders(entry, rest)

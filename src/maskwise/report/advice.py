@@ -11,7 +11,8 @@ from markupsafe import Markup
 from maskwise.errors import UserError
 from maskwise.files import read_json, replace_file
 from maskwise.records.folder import ADVISE, MANIFEST
-from maskwise.records.outputs import ADVICE, SEARCH, problem_of
+from maskwise.records.outputs import ADVICE, SEARCH
+from maskwise.records.paths import problem_of
 from maskwise.report import drawing
 from maskwise.report.frontier import Frontier, Spot
 from maskwise.report.templates import render
