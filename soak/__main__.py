@@ -3,7 +3,7 @@
 FOLDER/soak.json (--out FOLDER) holds what is done and its totals; it is written after every part, and started again
 the campaign goes on with the parts it does not hold, those that failed last. After M minutes no part is begun, and
 those that have not ended two minutes later are stopped and begun again the next time. The full figures: --fuzz 1000000
---kills 200 --prompts 10000 --records 1000000.
+--kills 200 --prompts 10000 --records 1000000. Other fuzz cases, and nothing else: --only fuzz --seed 1.
 """
 
 import argparse
@@ -24,7 +24,7 @@ from maskwise.files import replace_file, to_json
 from soak.parts import part_names
 
 SECONDS_TO_END = 120  # for parts under way when the time is over
-SECONDS_A_PART = 1500  # one that takes longer hangs
+SECONDS_A_PART = 1500  # unless said otherwise; one that takes longer hangs
 
 # What the parts of a kind add up to, and what is the largest of them.
 SUMS = ("cases", "results", "refusals", "tracebacks", "hangs", "kills", "runs", "writes", "kill", "torn", "completed",
@@ -40,19 +40,27 @@ def main() -> None:
         given.add_argument(f"--{name}", type=int, default=number)
     given.add_argument("--processes", type=int, default=1, help="parts that run side by side")
     given.add_argument("--minutes", type=float, default=float("inf"), help="after which it stops by itself")
+    given.add_argument("--part-seconds", type=float, default=SECONDS_A_PART, help="a part that takes longer hangs")
     given.add_argument("--only", help="kinds of parts with commas between them, for example fuzz,disks")
+    given.add_argument("--seed", type=int, default=0, help="of the fuzz cases")
     given.add_argument("--out", type=Path, default=Path("runs/soak"))
     asked = given.parse_args()
     asked.out.mkdir(parents=True, exist_ok=True)
-    names = part_names(asked.fuzz, asked.kills, asked.prompts, asked.records)
+    names = part_names(asked.fuzz, asked.kills, asked.prompts, asked.records, asked.seed)
     if asked.only:
         names = [name for name in names if name.split()[0] in asked.only.split(",")]
-    done = run(names, asked.out / "soak.json", asked.processes, 60 * asked.minutes)
+    done = run(names, asked.out / "soak.json", asked.processes, 60 * asked.minutes, asked.part_seconds)
     print(table(names, done))
     sys.exit(1 if any("failed" in done.get(name, {}) for name in names) else 0)
 
 
-def run(names: Sequence[str], file: Path, processes: int = 1, seconds: float = float("inf")) -> Done:
+def run(
+    names: Sequence[str],
+    file: Path,
+    processes: int = 1,
+    seconds: float = float("inf"),
+    part_seconds: float = SECONDS_A_PART,
+) -> Done:
     """Runs the parts that the file does not hold yet, then those that failed; returns all that are done."""
     done: Done = json.loads(file.read_text())["parts"] if file.exists() else {}
     left = [name for name in names if name not in done] + [name for name in names if "failed" in done.get(name, {})]
@@ -62,7 +70,7 @@ def run(names: Sequence[str], file: Path, processes: int = 1, seconds: float = f
         try:
             while running or (left and time.monotonic() < over):
                 while left and len(running) < processes and time.monotonic() < over:
-                    running.append(_Part(left.pop(0), Path(made)))
+                    running.append(_Part(left.pop(0), Path(made), part_seconds))
                 time.sleep(0.05)
                 for part in [part for part in running if part.has_ended()]:
                     running.remove(part)
@@ -80,8 +88,9 @@ def run(names: Sequence[str], file: Path, processes: int = 1, seconds: float = f
 class _Part:
     """A part under way, in a process that leads a group of its own: what it started ends with it."""
 
-    def __init__(self, name: str, folder: Path) -> None:
-        self.name, self.began = name, time.monotonic()
+    def __init__(self, name: str, folder: Path, seconds: float) -> None:
+        self.name, self.began, self.seconds = name, time.monotonic(), seconds
+        self.hung = False
         self.file = folder / f"{name.replace(' ', '-')}.json"
         self.errors = tempfile.TemporaryFile()  # noqa: SIM115
         line = [sys.executable, "-m", "soak.parts", name, str(self.file)]
@@ -92,7 +101,8 @@ class _Part:
         )
 
     def has_ended(self) -> bool:
-        if time.monotonic() - self.began > SECONDS_A_PART:
+        if time.monotonic() - self.began > self.seconds and self.process.poll() is None:
+            self.hung = True
             self.stop()
         return self.process.poll() is not None
 
@@ -105,6 +115,8 @@ class _Part:
         took = {"seconds": round(time.monotonic() - self.began, 1)}
         if self.file.exists():
             return json.loads(self.file.read_text()) | took
+        if self.hung:
+            return {"failed": f"the part did not end in {self.seconds:g} s", "hangs": 1} | took
         self.errors.seek(0)
         said = self.errors.read().decode(errors="replace")[-2000:]
         return {"failed": f"the part ended with status {self.process.returncode}: {said}"} | took

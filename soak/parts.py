@@ -12,8 +12,8 @@ SHARES = {"diagnose": 4, "tune": 8, "train": 8, "export": 2}  # parts that a com
 PAIRS = 6  # times that one of two processes is killed, for each command
 
 
-def part_names(fuzz: int, kills: int, prompts: int, records: int) -> list[str]:
-    """The longest first, then what fills the time that is left."""
+def part_names(fuzz: int, kills: int, prompts: int, records: int, seed: int = 0) -> list[str]:
+    """The longest first, then what fills the time that is left. seed: of the fuzz cases, named where it is not 0."""
     commands = list(SHARES)
     named = [f"prompts {prompts}", f"records {records}", "torn", "sockets"]
     named += [f"ranks {command} {seed}" for seed in range(PAIRS) for command in ("diagnose", "tune", "train")]
@@ -21,7 +21,8 @@ def part_names(fuzz: int, kills: int, prompts: int, records: int) -> list[str]:
     named += [f"kills {commands[n % 4]} {n // 4} {min(KILLS, kills - first)}" for n, first in enumerate(each)]
     for kind in ("writes", "disks"):
         named += [f"{kind} {command} {share}" for command in commands for share in range(SHARES[command])]
-    return named + [f"fuzz {first} {min(first + CASES, fuzz)}" for first in range(0, fuzz, CASES)]
+    seeded = f" {seed}" if seed else ""
+    return named + [f"fuzz {first} {min(first + CASES, fuzz)}{seeded}" for first in range(0, fuzz, CASES)]
 
 
 def run_part(name: str) -> dict[str, Any]:
@@ -29,10 +30,10 @@ def run_part(name: str) -> dict[str, Any]:
     return _WORK[kind](*given)
 
 
-def _fuzz(first: str, last: str) -> dict[str, Any]:
+def _fuzz(first: str, last: str, seed: str = "0") -> dict[str, Any]:
     from soak.fuzz import fuzz
 
-    found = fuzz(range(int(first), int(last)), silent=True)
+    found = fuzz(range(int(first), int(last)), seed=int(seed), silent=True)
     assert found.memory < 2, f"{found.memory:.2f} GB"
     return found.summary() | ({"failed": f"{len(found.failures)} kinds"} if found.failures else {})
 

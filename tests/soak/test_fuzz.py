@@ -10,7 +10,7 @@ import time
 import pytest
 from soak.__main__ import run, table, totals
 from soak.fuzz import Found, _ring, _run_case, fuzz
-from soak.parts import part_names
+from soak.parts import _fuzz, part_names
 from soak.readers import Reader
 from soak.records import cut_everywhere
 
@@ -83,6 +83,25 @@ def test_a_campaign_goes_on_where_it_stopped(tmp_path):
         "parts": 2, "failures": 1, "seconds": 0, "cases": 9, "slowest_seconds": 2.0
     }  # fmt: skip
     assert "FAILED fuzz x y" in table(list(done["parts"]), done["parts"])
+
+
+def test_a_part_that_does_not_end_is_stopped_and_counted_as_a_hang(tmp_path):
+    done = run(["torn"], tmp_path / "soak.json", part_seconds=0.5)
+    assert done["torn"]["failed"] == "the part did not end in 0.5 s" and totals(done)["torn"]["hangs"] == 1
+
+
+def test_another_seed_is_another_campaign():
+    asked = {"fuzz": 50_000, "kills": 0, "prompts": 9, "records": 8}
+    known, other = ({name for name in part_names(**asked, seed=n) if name.startswith("fuzz")} for n in (0, 3))
+    assert "fuzz 40000 50000" in known and "fuzz 40000 50000 3" in other and not known & other
+    first, second = (fuzz(range(40), seed=n, only="pairs", silent=True) for n in (0, 3))
+    assert first.results != second.results
+
+
+@pytest.mark.slow
+def test_a_part_runs_the_cases_of_its_seed():
+    found = {seed: _fuzz("0", "60", seed) for seed in ("0", "3")}
+    assert all(one["cases"] == 60 for one in found.values()) and found["0"]["results"] != found["3"]["results"]
 
 
 def test_the_parts_cover_what_was_asked():
