@@ -7,7 +7,9 @@
    turn. A quarter of them have a clean prefix, one block of 32 tokens with masks at random and masks after it; a
    quarter the same with the block masked from some token on; half have i.i.d. masks. Attention goes over blocks of 1,
    4, 16 and 64 tokens in the first 40 % of the steps, then it is bidirectional. In rows with a prefix, masked tokens
-   with nothing visible to their right learn the teacher's distribution, all others the text's token.
+   with nothing visible to their right learn the teacher's distribution, all others the text's token. So do a quarter of
+   the prefix's own tokens, each read at the row before it: the answer stands there to be seen, and the model learns not
+   to look, but to go on reading the prefix as the teacher does. Without this it forgets recall ("no-prefix").
 3. The exams of every model, and of the diffusion models interpolated with the teacher: few-shot tasks in words
    (function-vectors data), alone and among 40 pairs of another task, recall, the next token of a text not trained on.
 
@@ -95,15 +97,18 @@ class Kind:
     causal: bool = False
     lora: bool = False
     shift: bool = True
+    prefix: float = 0.0  # weight of the teacher's distribution at the tokens of clean prefixes
 
 
 KINDS = {
+    "lora": Kind(5e-4, epochs=2, lora=True, prefix=1.0),
     "control": Kind(1e-4, causal=True),
-    "lora": Kind(5e-4, epochs=2, lora=True),
-    "lora-fast": Kind(1e-3, epochs=2, lora=True),
-    "full": Kind(1e-4),
-    "no-shift": Kind(5e-4, epochs=2, lora=True, shift=False),
+    "full": Kind(1e-4, prefix=1.0),
+    "no-shift": Kind(5e-4, lora=True, shift=False),
+    "lora-no-prefix": Kind(5e-4, epochs=2, lora=True),
+    "lora-fast-no-prefix": Kind(1e-3, epochs=2, lora=True),
 }
+PREFIX_SHARE = 0.25  # of the tokens of clean prefixes, drawn anew at each step
 
 
 class OutOfTime(Exception):
@@ -230,6 +235,12 @@ class Training:
         taught = nothing_visible_after(given, self.mask_id)
         # Under i.i.d. masks hardly a token is such a one, and the teacher need not read them.
         taught[len(ids) // 2 :] = False
+        if self.kind.prefix:
+            kept = in_clean_prefix(given, self.mask_id)
+            kept &= torch.rand(ids.shape, generator=self.draws, device=ids.device) < PREFIX_SHARE
+            kept[len(ids) // 2 :] = False
+            taught |= kept
+            weights = weights + kept * self.kind.prefix / kept.sum().clamp(min=1)
         return self.weighted(ids, given, weights, taught, attention_block(self.settings, self.done))
 
     def noised(self, ids: Tensor) -> tuple[Tensor, Tensor]:
@@ -299,6 +310,13 @@ def nothing_visible_after(given: Tensor, mask_id: int) -> Tensor:
     place = torch.arange(given.shape[1], device=given.device)
     last = torch.where(given != mask_id, place, -1).amax(dim=1, keepdim=True)
     return place > last
+
+
+def in_clean_prefix(given: Tensor, mask_id: int) -> Tensor:
+    """[B, L] True where a token and all before it are visible, but for the first token, which no row predicts."""
+    clean = (given != mask_id).int().cumprod(dim=1).bool()
+    clean[:, 0] = False
+    return clean
 
 
 def train(name: str, training: Training, rows: np.ndarray, state: Path, clock: Clock) -> None:

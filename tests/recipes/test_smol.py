@@ -12,6 +12,7 @@ from safetensors.torch import load_file, save_file
 
 import maskwise as mw
 import smol_diffusion
+import smol_probes
 from helpers.tiny import tiny_dream
 from maskwise.diffusion import Noised, nelbo_call, teach
 from maskwise.models.base import Batch
@@ -95,6 +96,24 @@ def test_the_recipe_runs_at_toy_size_and_goes_on_where_it_stopped(inputs, tmp_pa
     assert adapted.mask_id == mw.open(tmp_path / "state" / "full" / "model", device="cpu").mask_id
 
 
+@pytest.mark.slow
+def test_the_probes_run_at_toy_size(inputs, tmp_path, capsys):
+    base = tmp_path / "state" / "base"
+    mw.convert("tiny-qwen", base)
+    found = smol_probes.main([*inputs[2:], "--model", str(base), "--out", str(tmp_path / "out"), "--tune", "--toy"])
+    assert set(found) == {"teacher", "before", "tuned"}
+    assert set(found["before"]) == {f"{exam.split('|')[0]}|{condition}" for exam in found["teacher"]
+                                    for condition in smol_probes.CONDITIONS}  # fmt: skip
+    lines = capsys.readouterr().out.splitlines()
+    table = lines[lines.index(next(line for line in lines if line.startswith("| exam"))) :]
+    assert len({line.count("|") for line in table}) == 1 and len(table) == 2 + 3 * len(found["teacher"])
+
+
+def test_pairs_of_the_cure_are_documents_of_rules_cut_before_an_answer():
+    made = smol_probes.pairs()
+    assert len(made) == 1200 and made == smol_probes.pairs() and all(pair["prompt"] and pair["answer"] for pair in made)
+
+
 def test_exams_ask_what_the_context_shows(inputs, tmp_path):
     tokenizer = mw.open("tiny-qwen", device="cpu").tokenizer
     exams = smol_diffusion.make_exams(tokenizer, tmp_path / "exams", tmp_path / "other.txt", smol_diffusion.TOY)
@@ -150,6 +169,24 @@ def test_a_training_that_was_stopped_goes_on_to_the_same_losses(tmp_path):
     resumed = new_training()
     resumed.load(tmp_path)
     assert losses_of(resumed, rows) == pytest.approx(whole, rel=1e-5) and len(whole) == 6
+
+
+def test_the_prefix_is_read_as_the_teacher_reads_it():
+    """Where attention is causal the untrained model is its teacher and the prefix costs nothing; then it does."""
+    given = torch.tensor([[5, 6, 63, 8], [63, 6, 7, 8], [5, 6, 7, 8]])
+    wanted = [[False, True, False, False], [False] * 4, [False, True, True, True]]
+    assert smol_diffusion.in_clean_prefix(given, 63).tolist() == wanted
+    ids = torch.from_numpy(np.random.default_rng(1).integers(1, 60, (8, 32)))
+    kind, costs = smol_diffusion.KINDS["full"], []
+    for done in (0, 5):  # over blocks of one token, and bidirectional
+        losses = []
+        for prefix in (0.0, 1.0):
+            training = new_training()
+            training.kind, training.done = replace(kind, prefix=prefix), done
+            training.draws.manual_seed(0)
+            losses.append(float(training.loss(ids)))
+        costs.append(losses[1] - losses[0])
+    assert costs[0] == pytest.approx(0, abs=1e-5) and costs[1] > 1e-3
 
 
 def test_the_loss_is_that_of_the_library(tmp_path):
