@@ -26,6 +26,7 @@ import torch
 
 from benchmarks.attribution import attribution
 from benchmarks.decode import decoding
+from benchmarks.experts import experts
 from benchmarks.fused_head import fused_head
 from benchmarks.growth import probe_growth, step_over_pairs, step_over_tokens
 from benchmarks.likelihood import likelihood
@@ -57,6 +58,7 @@ ROWS: dict[str, Callable[[Bench], Iterable[Line]]] = {
     "j": partial(training_step, what="lora"),
     "j-135m": partial(training_step, what="full"),
     "k": startup,
+    "l": experts,
 }
 LONGEST_ROW = 300  # seconds, compilation included; the measuring itself takes less than two minutes
 HEADINGS = ("row", "case", "ours", "plain", "unit", "ratio", "MFU", "plain MFU", "GiB", "plain GiB", "bar", "met")

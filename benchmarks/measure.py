@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from maskwise.models.base import Model
+from maskwise.models.experts import Experts
 
 GIB = 2**30
 RATIOS = {"s": 1, "GiB": 1, "1/s": -1}  # plain / ours, or the other way round: above 1 ours is better
@@ -98,12 +99,19 @@ def matrix_ceiling(device: torch.device) -> float:
 
 
 def forward_flops(model: Model, lengths: list[int], head_rows: int) -> float:
-    """Floating-point operations a forward pass cannot do without: linear maps, attention, the head's rows."""
+    """Floating-point operations a forward pass cannot do without: linear maps, attention, the head's rows.
+
+    Of experts those count that a token goes through, of keys those that a row may see.
+    """
     config, head = model.core.config, model.core.get_output_embeddings()
     maps = sum(m.weight.numel() for m in model.core.modules() if isinstance(m, torch.nn.Linear) and m is not head)
+    for mixture in (m for m in model.core.modules() if isinstance(m, Experts)):
+        of_one = sum(weight.numel() for weight in mixture.experts[0].parameters())
+        maps -= (len(mixture.experts) - config.num_experts_per_tok) * of_one
     width = config.num_attention_heads * (getattr(config, "head_dim", None) or
                                           config.hidden_size // config.num_attention_heads)  # fmt: skip
-    attention = 4 * width * config.num_hidden_layers * sum(length**2 for length in lengths)
+    pairs = sum(model.reach.end(row, length) for length in lengths for row in range(length))
+    attention = 4 * width * config.num_hidden_layers * pairs
     return 2.0 * maps * sum(lengths) + attention + 2.0 * head_rows * model.head_weight.numel()
 
 

@@ -6,13 +6,13 @@ import torch
 from transformers import PreTrainedModel
 
 from benchmarks.measure import Bench
-from maskwise.models import DreamConfig, DreamModel, LLaDAConfig, LLaDAModelLM
+from maskwise.models import DreamConfig, DreamModel, LLaDA2Config, LLaDA2MoeModelLM, LLaDAConfig, LLaDAModelLM
 from maskwise.models.base import Model
 from maskwise.models.locations import locate_checkpoint
 from maskwise.models.opening import as_model
 from maskwise.models.tokens import load_tokenizer
 
-NAMES = {"llada": "LLaDA-8B", "dream": "Dream-7B", "smol": "SmolLM2-135M as a Dream"}
+NAMES = {"llada": "LLaDA-8B", "dream": "Dream-7B", "smol": "SmolLM2-135M as a Dream", "llada2": "LLaDA2-mini"}
 LLADA = {"d_model": 4096, "n_layers": 32, "n_heads": 32, "n_kv_heads": 32, "mlp_hidden_size": 12288,
          "vocab_size": 126464, "max_sequence_length": 4096, "mask_token_id": 126336,
          "eos_token_id": 126081}  # fmt: skip
@@ -27,20 +27,25 @@ TOY_LLADA = {"d_model": 32, "n_layers": 2, "n_heads": 4, "n_kv_heads": 2, "mlp_h
              "max_sequence_length": 4096, "eos_token_id": 0}  # fmt: skip
 TOY_DREAM = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2,
              "intermediate_size": 48, "max_position_embeddings": 4096, "eos_token_id": 0}  # fmt: skip
+LLADA2 = {"mask_token_id": 156895, "eos_token_id": 156892}  # the rest is the class's own
+TOY_LLADA2 = TOY_DREAM | {"num_hidden_layers": 3, "head_dim": 8, "moe_intermediate_size": 16, "num_experts": 8,
+                          "num_experts_per_tok": 2, "n_group": 4, "topk_group": 2, "block_size": 4}  # fmt: skip
 
 
 def make_model(bench: Bench, kind: str) -> Model:
-    """kind "llada", "dream" or "smol", a small Dream; the model's name says which shape it is."""
+    """kind "llada", "dream", "llada2" or "smol", a small Dream; the model's name says which shape it is."""
     make_room(bench)
     tokenizer = load_tokenizer(locate_checkpoint("tiny-llada")[0], native=True)
     words = {"vocab_size": len(tokenizer), "mask_token_id": tokenizer.mask_token_id}
     config: LLaDAConfig | DreamConfig
     if kind == "llada":
         config = LLaDAConfig(**(LLADA if bench.full else TOY_LLADA | words))
+    elif kind == "llada2":
+        config = LLaDA2Config(**(LLADA2 if bench.full else TOY_LLADA2 | words))
     else:
         tied = {"qkv_bias": False, "tie_word_embeddings": True} if kind == "smol" else {}
         config = DreamConfig(**((SMOL if kind == "smol" else DREAM) if bench.full else TOY_DREAM | words | tied))
-    net_class = LLaDAModelLM if kind == "llada" else DreamModel
+    net_class = {"llada": LLaDAModelLM, "llada2": LLaDA2MoeModelLM}.get(kind, DreamModel)
     dtype, spread = (torch.bfloat16, 0.02) if bench.full else (torch.float32, 0.3)
     if kind == "smol":
         dtype = torch.float32  # as all weights are held while they are trained
@@ -63,6 +68,8 @@ def filled_there(
                 weight.fill_(1.0)  # norms
             else:
                 weight.normal_(0.0, spread, generator=draws)
+        for values in net.buffers():  # biases of routers
+            values.zero_()
     return net
 
 

@@ -33,9 +33,8 @@ class Passes:
     """The passes of one decoding. What `hidden` gives is good until the next one."""
 
     def __init__(self, model: Model) -> None:
-        self.device = model.device
-        # A pass that waits for the device cannot be recorded: experts do, and a stranger's model may.
-        self.records = model.device.type == "cuda" and model.family.cuda_graphs
+        self.model, self.device = model, model.device
+        self.records = model.device.type == "cuda"
         self.pool = torch.cuda.graph_pool_handle() if self.records else None
         self.cache: KeyValues | None = None
         self.repeats: dict[tuple[int, int, int], _Repeat] = {}
@@ -54,7 +53,7 @@ class Passes:
             repeat.frame.refill(frame)
             repeat.shown = frame
         repeat.times += 1
-        if self.records and repeat.times == UNRECORDED + 1:
+        if self.records and repeat.times == UNRECORDED + 1 and self.model.recordable:
             repeat.recorded = self._record(partial(run, repeat.frame, cache))
         return run(repeat.frame, cache) if repeat.recorded is None else repeat.recorded()
 

@@ -20,6 +20,7 @@ from maskwise.models.batch import Batch, Mixture, passes
 from maskwise.models.embeddings import embed_ids, stored_weight, without_adapter
 from maskwise.models.families import WRAPPED, Family, imported
 from maskwise.models.head import float_product
+from maskwise.models.layers import MayWait
 from maskwise.models.saving import push, save
 from maskwise.models.targets import linear_targets
 from maskwise.terminal import one_line
@@ -374,6 +375,13 @@ class Model(nn.Module):
         with torch.compiler.set_stance("force_eager"):  # a compiled layer cannot hand out what it saw
             hidden = self._body(self.core, batch, replace(self._layout(batch, None), watch=watch))
         return hidden, watch.seen
+
+    @property
+    def recordable(self) -> bool:
+        """Whether passes, such as the last one, can be recorded as CUDA graphs: none waits for the device."""
+        return self.family.cuda_graphs and not any(
+            module.waits for module in self.core.modules() if isinstance(module, MayWait)
+        )
 
     def compile_for_long_work(self) -> None:
         """Compiles the layers of a large model on CUDA, which takes half a minute and pays after minutes of work."""

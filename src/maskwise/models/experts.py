@@ -1,6 +1,7 @@
 """Mixtures of experts in the place of an MLP: a router chooses a few for each token and weighs what they say."""
 
 from collections.abc import Sequence
+from operator import attrgetter
 from typing import Any
 
 import torch
@@ -9,8 +10,13 @@ from torch import Tensor, nn
 from transformers.modeling_layers import GradientCheckpointingLayer
 
 from maskwise.models.attention import Layout, Store
-from maskwise.models.dream import DreamModel, NormedAttention
-from maskwise.models.layers import GatedMLP, RMSNorm, Rotary
+from maskwise.models.dream import DreamBody, DreamModel, NormedAttention
+from maskwise.models.layers import GatedMLP, MayWait, RMSNorm, Rotary
+from maskwise.models.packing import end_to_end
+
+GROUPED = (torch.float32, torch.bfloat16, torch.float16)
+HOOKS, HOOKS_BEFORE = attrgetter("_forward_hooks"), attrgetter("_forward_pre_hooks")
+WITH_KERNEL = (9, 10)  # major compute capabilities
 
 
 class Router(nn.Module):
@@ -32,24 +38,115 @@ class Router(nn.Module):
         return chance.to(x.dtype), chosen
 
 
-class Experts(nn.Module):
-    """Each token goes through the experts its router chose; their outputs are added in the precision of the shares."""
+Stacks = tuple[Tensor, Tensor]  # of all E experts: gate above up [E, 2 * inner, d], and down [E, d, inner]
+
+
+class Experts(nn.Module, MayWait):
+    """Each token goes through the experts its router chose; their outputs are added in the precision of the shares.
+
+    Published names: `experts.N.gate_proj.weight` and so on. The weights of all experts lie in two pieces of memory, of
+    which those are parts (`lay_out`), so that one grouped product over the sorted tokens stands for a loop over them.
+    """
 
     def __init__(self, gate: nn.Module, experts: Sequence[nn.Module]) -> None:
         super().__init__()
         self.gate = gate
         self.experts = nn.ModuleList(experts)
+        self.stacks: Stacks | None = None
+        self.places: list[int] = []  # the addresses of the weights in the stacks
+        self.grouped: Stacks | None = None  # where the next pass reads them
 
     def forward(self, x: Tensor) -> Tensor:
-        """x [T, d] -> [T, d]. Tokens are sorted by expert, so that each expert is one product over its own."""
+        """x [T, d] -> [T, d]."""
         share, chosen = self.gate(x)  # [T, k] each
-        order = chosen.flatten().argsort(stable=True)
-        sizes = chosen.flatten().bincount(minlength=len(self.experts)).tolist()  # the host waits here, once a layer
-        parts = x[order // chosen.shape[1]].split(sizes)
-        # Experts nobody chose are asked about nothing: their gradient is zero, and every process has all of them.
-        done = torch.cat([expert(part) for expert, part in zip(self.experts, parts, strict=True)])
-        apart = done[order.argsort()].unflatten(0, chosen.shape)  # [T, k, d], as they were chosen
+        picks = chosen.flatten()
+        order = picks.argsort(stable=True)  # by expert
+        asked = x[order // chosen.shape[1]]
+        if self.grouped is not None and asked.dtype == self.grouped[0].dtype:
+            done = _together(asked, picks[order], *self.grouped)
+        else:
+            done = self._one_by_one(asked, picks)
+        place = torch.empty_like(order).scatter_(0, order, torch.arange(len(order), device=order.device))
+        apart = done[place].unflatten(0, chosen.shape)  # [T, k, d], as they were chosen: always added in one order
         return (apart.to(share.dtype) * share[..., None]).sum(dim=1).to(x.dtype)
+
+    def _one_by_one(self, asked: Tensor, picks: Tensor) -> Tensor:
+        """The same, a product for each expert; picks as they were chosen."""
+        sizes = picks.bincount(minlength=len(self.experts)).tolist()  # the host waits here, once a layer
+        # Experts nobody chose are asked about nothing: their gradient is zero, and every process has all of them.
+        return torch.cat([expert(part) for expert, part in zip(self.experts, asked.split(sizes), strict=True)])
+
+    def lay_out(self) -> None:
+        """Before a pass: puts the weights end to end, unless they lie there already or have to stay apart.
+
+        They stay apart where a map is more than a weight (adapted, quantised, spread over processes, watched by a
+        hook), where they learn, so that each has its own gradient, and where there is no grouped product for them.
+        """
+        maps = [one for expert in self.experts._modules.values() for one in expert._modules.values()]  # type: ignore[union-attr]
+        if any(map(HOOKS, maps)) or any(map(HOOKS_BEFORE, maps)) or (torch.is_grad_enabled() and _learn(maps)):
+            self.grouped = None
+            return
+        if self.stacks is None or _places(maps) != self.places:
+            self.stacks = self.grouped = None  # frees what they held before more is taken
+            self.stacks = _stacked(maps)  # type: ignore[arg-type]
+            self.places = _places(maps)
+        self.grouped = None if self.stacks is None or _would_be_cast(self.stacks[0]) else self.stacks
+
+    @property
+    def waits(self) -> bool:
+        return self.grouped is None or not _has_kernel(self.grouped[0])
+
+    def _apply(self, *arguments: Any, **named: Any) -> "Experts":
+        """Where the weights are moved or cast, what they were parts of is let go."""
+        self.stacks = self.grouped = None
+        return super()._apply(*arguments, **named)
+
+
+def _places(maps: Sequence[Any]) -> list[int]:
+    """The addresses of the maps' weights, 0 where one has none of its own. In one go: there are hundreds per layer."""
+    return [0 if (weight := one._parameters.get("weight")) is None else weight.data_ptr() for one in maps]
+
+
+def _learn(maps: Sequence[Any]) -> bool:
+    return any(weight.requires_grad for one in maps for weight in one.parameters())
+
+
+def _together(asked: Tensor, picks: Tensor, gate_up: Tensor, down: Tensor) -> Tensor:
+    """asked [n, d] sorted by its experts picks [n] -> what they say of it [n, d], without waiting for the device."""
+    ends = torch.searchsorted(picks, torch.arange(len(down), device=picks.device), right=True, out_int32=True)
+    gate, up = F.grouped_mm(asked, gate_up.transpose(1, 2), offs=ends).chunk(2, dim=-1)
+    return F.grouped_mm(F.silu(gate) * up, down.transpose(1, 2), offs=ends)
+
+
+def _stacked(maps: Sequence[nn.Module]) -> Stacks | None:
+    """maps: gate, up and down of each expert in turn."""
+    plain = [one for one in maps if type(one) is nn.Linear and type(one.weight) is nn.Parameter]
+    if len(plain) < len(maps) or not all(_can_be_grouped(one.weight) for one in plain):
+        return None
+    gates, downs = [one.weight for pair in zip(plain[::3], plain[1::3], strict=True) for one in pair], plain[2::3]
+    whole = end_to_end(gates), end_to_end([one.weight for one in downs])
+    return whole[0].unflatten(0, (len(downs), -1)), whole[1].unflatten(0, (len(downs), -1))
+
+
+def _can_be_grouped(weight: Tensor) -> bool:
+    """What torch's grouped product takes: these types, and rows that begin at multiples of 16 bytes."""
+    aligned = weight.dim() == 2 and weight.shape[1] * weight.element_size() % 16 == 0
+    return aligned and weight.dtype in GROUPED and not weight.is_meta
+
+
+def _would_be_cast(stack: Tensor) -> bool:
+    """By autocast, in every pass anew."""
+    kind = stack.device.type
+    return torch.is_autocast_enabled(kind) and torch.get_autocast_dtype(kind) != stack.dtype
+
+
+def _has_kernel(stack: Tensor) -> bool:
+    """Whether the grouped product is one kernel, of Hopper and Blackwell; elsewhere torch loops over the groups."""
+    return (
+        stack.is_cuda
+        and stack.dtype == torch.bfloat16
+        and torch.cuda.get_device_capability(stack.device)[0] in WITH_KERNEL
+    )
 
 
 class ExpertsBlock(GradientCheckpointingLayer):
@@ -69,8 +166,21 @@ class ExpertsBlock(GradientCheckpointingLayer):
         return x + self.mlp(self.post_attention_layernorm(x))
 
 
+class ExpertsBody(DreamBody):
+    """Looks where the weights of its experts lie before it runs, outside the layers, which may be compiled."""
+
+    def run(self, x: Tensor, positions: Tensor, layout: Layout) -> Tensor:
+        for layer in self.layers:
+            if isinstance(layer.mlp, Experts):
+                layer.mlp.lay_out()
+        return super().run(x, positions, layout)
+
+
 class ExpertsModel(DreamModel):
     """Random weights for the routers too."""
+
+    def make_body(self, config: Any) -> DreamBody:
+        return ExpertsBody(config, self.block)
 
     def _init_weights(self, module: nn.Module) -> None:
         super()._init_weights(module)

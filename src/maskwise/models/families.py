@@ -48,7 +48,7 @@ class Family:
     trained_length: tuple[int, int] | None = None
     lora_targets: str | None = None  # a regular expression; None: the linear maps of the layers, found in the network
     layers_compile: bool = False  # torch.compile of the layers pays on long work
-    cuda_graphs: bool = True  # passes can be recorded: nothing in them waits for the device
+    cuda_graphs: bool = True  # passes can be recorded, unless a module says that it waits for the device
     attention_readable: bool = True
     canvas_cache: bool = True  # keys and values of a generation canvas can be kept between passes
     published: tuple[Published, ...] = ()
@@ -174,7 +174,6 @@ LLADA_MOE = Family(
     config_class="maskwise.models.llada_moe:LLaDAMoEConfig",
     mask_id=156895,
     lora_targets=ATTENTION_MAPS,  # experts are left out: hundreds of maps per layer, each seen by few tokens
-    cuda_graphs=False,  # the host waits for the sizes of the experts' batches
     published=(
         Published("inclusionAI/LLaDA-MoE-7B-A1B-Base", 7356880896, 8192),
         Published("inclusionAI/LLaDA-MoE-7B-A1B-Instruct", 7356880896, 8192),
@@ -191,7 +190,6 @@ LLADA2 = Family(
     config_class="maskwise.models.llada2:LLaDA2Config",
     mask_id=156895,
     lora_targets=LLADA2_MAPS,
-    cuda_graphs=False,  # the host waits for the sizes of the experts' batches
     published=(
         Published("inclusionAI/LLaDA2.0-mini", 16255638528, 32768),
         Published("inclusionAI/LLaDA2.1-mini", 16255638528, 32768),
@@ -225,7 +223,6 @@ SDAR_MOE = Family(
     config_class="maskwise.models.sdar:SDARMoeConfig",
     mask_id=151669,
     lora_targets=ATTENTION_MAPS,
-    cuda_graphs=False,
     published=(Published("JetLM/SDAR-30B-A3B-Chat", 30532122624, 32768),),
 )
 FAST_DLLM = Family(

@@ -44,6 +44,15 @@ class PackedAttention:
     packed: Packed | None = None
 
 
+class MayWait:
+    """Marks a module whose passes may wait for the device."""
+
+    @property
+    def waits(self) -> bool:
+        """Whether the next one will."""
+        raise NotImplementedError
+
+
 def products(x: Tensor, maps: Sequence[nn.Linear], packed: Packed | None) -> Sequence[Tensor]:
     """x [T, d] through each of the maps, in one product where they are packed (packing.py)."""
     if packed is None:

@@ -7,14 +7,14 @@ of position i predict position i.
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 from transformers.modeling_layers import GradientCheckpointingLayer
 
 from maskwise.errors import UserError
 from maskwise.models.attention import Layout, Store, attend
 from maskwise.models.dream import DreamBody, DreamConfig
-from maskwise.models.experts import Experts, ExpertsModel, Router
+from maskwise.models.experts import Experts, ExpertsBody, ExpertsModel, Router
+from maskwise.models.head import float_product
 from maskwise.models.layers import (
     Frequencies,
     GatedMLP,
@@ -101,7 +101,7 @@ class GroupRouter(Router):
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """x [T, d] -> shares in float32 and numbers of the chosen experts, [T, k] each."""
-        scores = F.linear(x.float(), self.weight.float()).sigmoid()
+        scores = float_product(x, self.weight).sigmoid()
         by_group = (scores + self.expert_bias).unflatten(-1, (self.groups, -1))  # [T, groups, experts]
         best = by_group.topk(2, dim=-1)[0].sum(dim=-1).topk(self.groups_kept, dim=-1)[1]
         kept = torch.zeros(by_group.shape[:2], dtype=torch.bool, device=x.device).scatter(1, best, True)
@@ -154,7 +154,7 @@ class LLaDA2Block(GradientCheckpointingLayer):
         return x + self.mlp(self.post_attention_layernorm(x))
 
 
-class LLaDA2Body(DreamBody):
+class LLaDA2Body(ExpertsBody):
     """Dream's, with other names and the first layers without experts."""
 
     def __init__(self, config: LLaDA2Config) -> None:
