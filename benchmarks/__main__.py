@@ -34,6 +34,7 @@ from benchmarks.measure import Bench, Line, matrix_ceiling
 from benchmarks.mechanism import cut_attention
 from benchmarks.opening import opening
 from benchmarks.probe import long_prompts, short_prompts
+from benchmarks.short import short_generations
 from benchmarks.startup import startup
 from benchmarks.step import tuning_step
 from benchmarks.training_step import training_step
@@ -59,6 +60,7 @@ ROWS: dict[str, Callable[[Bench], Iterable[Line]]] = {
     "j-135m": partial(training_step, what="full"),
     "k": startup,
     "l": experts,
+    "m": short_generations,
 }
 LONGEST_ROW = 300  # seconds, compilation included; the measuring itself takes less than two minutes
 HEADINGS = ("row", "case", "ours", "plain", "unit", "ratio", "MFU", "plain MFU", "GiB", "plain GiB", "bar", "met")

@@ -164,15 +164,6 @@ class Frame:
             max(lengths),
         )
 
-    def copy(self) -> "Frame":
-        return Frame(self.index.clone(), self.offsets.clone(), self.starts.clone(), self.longest)
-
-    def refill(self, other: "Frame") -> None:
-        """Takes over the spans of a frame of the same shape, in place."""
-        self.index.copy_(other.index)
-        self.offsets.copy_(other.offsets)
-        self.starts.copy_(other.starts)
-
     def batch(self, sheet: Sheet) -> Batch:
         return Batch(sheet.ids[self.index], None, self.offsets, self.starts, self.longest)
 

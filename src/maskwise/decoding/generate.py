@@ -2,7 +2,7 @@
 
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, closing, nullcontext
 from dataclasses import replace
 from pathlib import Path
 
@@ -149,7 +149,7 @@ def greedy_answers(model: Model, prompts: list[list[int]], length: int, masks: i
     new = length + masks
     options = check_request(model, prompts, DecodingOptions(max_new_tokens=new))
     loop = DecodingLoop(model, options, prompts, make_generator(model, None), None)
-    with _weights_laid_out(model, length):
+    with _weights_laid_out(model, length), closing(loop.passes):
         for block in _answer_blocks(model, prompts, length, new):
             if sequences := [s for s, slots in enumerate(block.slots) if slots]:
                 loop.fill(block, sequences)

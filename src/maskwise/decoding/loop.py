@@ -6,6 +6,7 @@ host looks at the canvas between steps only when it has to: with an adaptive str
 """
 
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 from itertools import accumulate
 from typing import Any
@@ -136,11 +137,12 @@ class DecodingLoop:
         blocks = plan(self.prompts, self.mask_id, options.max_new_tokens, options.chosen_canvas, options.block,
                       options.window, self.model.block)  # fmt: skip
         self.stages = len(blocks)
-        for block in blocks:
-            working = [s for s in working if block.slots[s]]
-            if not working:
-                break
-            working = self.fill(block, working)
+        with closing(self.passes):
+            for block in blocks:
+                working = [s for s in working if block.slots[s]]
+                if not working:
+                    break
+                working = self.fill(block, working)
         return self.generations()
 
     def fill(self, block: Block, sequences: list[int]) -> list[int]:
@@ -190,21 +192,16 @@ class DecodingLoop:
     def _look(self, lanes: "Lanes", grid: Grid, step: int) -> Tensor:
         """Logits of the grid's rows. -> [S, W, V]."""
         frame, cache, members = lanes.reading(step)
-        hidden = self.passes.hidden(frame, cache, self._pass)
         batch = frame.batch(self.sheet)
+        if self.soft is not None and batch.ids is not None:
+            batch = replace(batch, ids=None, embeds=self.soft.show(self.model, batch.ids, frame.index))
+        hidden = self.passes.hidden(batch, cache)
         shape = (*grid.open.shape, -1)
         logits = [self.model.head(hidden[frame.rows(self.model, batch, m, grid)]).view(shape) for m in members]
         seen = logits[0] if len(logits) == 1 else guide(logits[0], logits[1], self.options.guidance, self.mask_id)
         if self.options.forbid_end:
             seen[..., self.end_ids[0]] = float("-inf")
         return seen
-
-    def _pass(self, frame: Frame, cache: KeyValues | None) -> Tensor:
-        """Hidden states of what the frame shows of the canvases now. -> [T, d]."""
-        batch = frame.batch(self.sheet)
-        if self.soft is not None and batch.ids is not None:
-            batch = replace(batch, ids=None, embeds=self.soft.show(self.model, batch.ids, frame.index))
-        return self.model.hidden(batch, cache)
 
     def store(self, lanes: "Lanes", copies: int) -> KeyValues:
         """A cache for these lanes: the previous block's where it fits, because a block's first pass fills it anew.
@@ -216,7 +213,7 @@ class DecodingLoop:
         canvases = self.sheet.lengths if within else lanes.block.shown
         lengths = [canvases[s] for s in lanes.sequences] * copies
         if self.kept is None or self.kept[0] != lengths:
-            self.kept = lengths, self.model.new_cache(lengths)
+            self.kept = lengths, self.passes.new_cache(lengths)
             self.filled = {}
         if within:
             lanes.changed = self.filled

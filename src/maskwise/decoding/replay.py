@@ -1,69 +1,239 @@
-"""Forward passes that come back: the same number of tokens over one sheet, step after step, block after block.
+"""Forward passes that come back: as many tokens over the same cache, step after step, one generation after another.
 
-Such a pass is given tensors that stay where they are, refilled when its spans move. On CUDA it can then be recorded: a
-short pass waits for its thousand launches and not for arithmetic, and as a CUDA graph it is launched as one.
+Such a pass is given tensors that stay where they are, refilled before it. On CUDA it can then be recorded: a short pass
+waits for its thousand launches and not for arithmetic, and as a CUDA graph it is launched as one. The graphs, and the
+caches they write to, are kept with the model for the next generation of the same lengths. A graph reads weights by
+their addresses: new values in the same place are seen, and where anything else about the network changes, all go.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
+from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from maskwise.decoding.canvas import Frame
 from maskwise.models.attention import KeyValues
 from maskwise.models.base import Model
+from maskwise.models.batch import Batch
+from maskwise.models.layers import Frequencies
 
 LONGEST = 4096  # tokens; a longer pass hides its launches, and recorded would only hold on to memory
 UNRECORDED = 2  # times a pass is taken as it is, so that one that does not come back costs nothing
+MOST_KEPT = 8  # sets of recordings, one for each list of lengths, and passes of a set
+SHARE_KEPT = 16  # at most this part of the device's memory is held on to between generations
 
-Pass = Callable[[Frame, KeyValues | None], Tensor]
+Pass = Callable[[], Tensor]
+Recorder = Callable[[Pass], tuple[Pass, int]]  # gives the pass to be called from then on, and the bytes it holds
+Shape = tuple[int, int, int, bool]
 
 
 @dataclass
 class _Repeat:
-    frame: Frame  # tensors of its own
-    shown: Frame  # the frame whose contents they hold
+    batch: Batch  # tensors of its own
+    shown: Tensor | None = None  # the offsets of the batch whose spans they hold
     times: int = 0
-    recorded: Callable[[], Tensor] | None = None
+    recorded: Pass | None = None
+    bytes: int = 0
+
+
+@dataclass
+class Recordings:
+    """Passes over one cache, or over none, by their shapes, the least recently used first."""
+
+    lengths: tuple[int, ...] | None  # of the cache's canvases
+    record: Recorder | None
+    cache: KeyValues | None = None
+    repeats: dict[Shape, _Repeat] = field(default_factory=dict)
+    new: bool = False  # something was recorded since they were taken
+
+    @property
+    def bytes(self) -> int:
+        stored = [] if self.cache is None else [part.nbytes for layer in self.cache.layers for part in layer]
+        return sum(stored) + sum(repeat.bytes for repeat in self.repeats.values())
+
+    def keep_recorded(self) -> bool:
+        """Forgets the passes that were not recorded and the oldest of many; whether any are left."""
+        recorded = [(shape, repeat) for shape, repeat in self.repeats.items() if repeat.recorded is not None]
+        self.repeats = dict(recorded[-MOST_KEPT:])
+        return bool(self.repeats)
+
+
+class Kept:
+    """The recordings kept with a model. Whoever decodes takes them out, so no two decodings ever share them."""
+
+    def __init__(self, recorder: Callable[[], Recorder] | None, budget: int) -> None:
+        """recorder: makes one for each set of recordings; None: nothing is recorded. budget: bytes."""
+        self.recorder, self.budget = recorder, budget
+        self.state: tuple[Any, ...] = ()  # of the network they were recorded with
+        self.sets: dict[tuple[int, ...] | None, Recordings] = {}  # the least recently used first
+
+    def take(self, state: tuple[Any, ...], lengths: tuple[int, ...] | None) -> Recordings | None:
+        if state != self.state:
+            self.sets.clear()
+        return self.sets.pop(lengths, None)
+
+    def give_back(self, state: tuple[Any, ...], used: Recordings) -> None:
+        if state != self.state:
+            self.sets.clear()
+        self.state = state
+        self.sets.pop(used.lengths, None)
+        self.sets[used.lengths] = used
+        while len(self.sets) > MOST_KEPT or sum(one.bytes for one in self.sets.values()) > self.budget:
+            del self.sets[next(iter(self.sets))]
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> "Kept":
+        return Kept(self.recorder, self.budget)  # a copied network has other weights
+
+
+def kept_with(model: Model) -> Kept:
+    if model.recordings is None:
+        model.recordings = _for_device(model.device)
+    return model.recordings
+
+
+def _for_device(device: torch.device) -> Kept:
+    if device.type != "cuda":
+        return Kept(None, 0)
+    budget = torch.cuda.get_device_properties(device).total_memory // SHARE_KEPT
+    return Kept(partial(graph_recorder, device), budget)
 
 
 class Passes:
     """The passes of one decoding. What `hidden` gives is good until the next one."""
 
     def __init__(self, model: Model) -> None:
-        self.model, self.device = model, model.device
-        self.records = model.device.type == "cuda"
-        self.pool = torch.cuda.graph_pool_handle() if self.records else None
-        self.cache: KeyValues | None = None
-        self.repeats: dict[tuple[int, int, int], _Repeat] = {}
+        self.model = model
+        self.kept = kept_with(model)
+        self.used: Recordings | None = None
+        self.state: tuple[Any, ...] = ()
 
-    def hidden(self, frame: Frame, cache: KeyValues | None, run: Pass) -> Tensor:
-        """Hidden states of the frame's tokens, [T, d], as `run` makes them: one and the same for the whole decoding."""
-        if len(frame.index) > LONGEST:
-            return run(frame, cache)
-        if cache is not self.cache:
-            self.cache, self.repeats = cache, {}
-        shape = (len(frame.index), len(frame.starts), frame.longest)
-        if shape not in self.repeats:
-            self.repeats[shape] = _Repeat(frame.copy(), frame)
-        repeat = self.repeats[shape]
-        if repeat.shown is not frame:
-            repeat.frame.refill(frame)
-            repeat.shown = frame
+    def new_cache(self, lengths: Sequence[int]) -> KeyValues:
+        """A cache as the model makes it, empty; passes over the one before are over."""
+        used = self._turn_to(tuple(lengths))
+        if used.cache is None:
+            used.cache = self.model.new_cache(lengths)
+        else:
+            torch._foreach_zero_([part for layer in used.cache.layers for part in layer])
+        return used.cache
+
+    def hidden(self, batch: Batch, cache: KeyValues | None) -> Tensor:
+        """Hidden states of the batch's tokens, [T, d]. cache: None, or the last one that `new_cache` gave."""
+        if batch.tokens > LONGEST:
+            return self.model.hidden(batch, cache)
+        used = self._turn_to(None) if cache is None else self.used
+        assert used is not None and used.cache is cache
+        shape = (batch.tokens, len(batch.starts), batch.longest, batch.embeds is None)
+        repeat = used.repeats.pop(shape, None) or _Repeat(_copy(batch))
+        used.repeats[shape] = repeat
+        _refill(repeat, batch)
         repeat.times += 1
-        if self.records and repeat.times == UNRECORDED + 1 and self.model.recordable:
-            repeat.recorded = self._record(partial(run, repeat.frame, cache))
-        return run(repeat.frame, cache) if repeat.recorded is None else repeat.recorded()
+        run = partial(self.model.hidden, repeat.batch, cache)
+        if repeat.recorded is None and used.record and repeat.times > UNRECORDED and self.model.recordable:
+            repeat.recorded, repeat.bytes = used.record(run)
+            used.new = True
+        return run() if repeat.recorded is None else repeat.recorded()
 
-    def _record(self, run: Callable[[], Tensor]) -> Callable[[], Tensor]:
-        graph = torch.cuda.CUDAGraph()
-        with torch.cuda.device(self.device), torch.cuda.graph(graph, self.pool, capture_error_mode="thread_local"):
+    def _turn_to(self, lengths: tuple[int, ...] | None) -> Recordings:
+        """The recordings of these lengths; those in use go back, unless they are what is asked for."""
+        if self.used is not None and self.used.lengths == lengths and lengths is None:
+            return self.used
+        self.close()
+        if self.kept.recorder is None:
+            self.used = Recordings(lengths, None)
+            return self.used
+        self.state = network_state(self.model)
+        self.used = self.kept.take(self.state, lengths) or Recordings(lengths, self.kept.recorder())
+        for repeat in self.used.repeats.values():
+            repeat.shown = None
+        return self.used
+
+    def close(self) -> None:
+        """Keeps what was recorded with the model."""
+        used, self.used = self.used, None
+        if used is None or not used.keep_recorded():
+            return
+        if used.new:  # the first pass may have laid weights elsewhere
+            self.state = network_state(self.model)
+        used.new = False
+        self.kept.give_back(self.state, used)
+
+
+def _copy(batch: Batch) -> Batch:
+    return replace(
+        batch,
+        ids=None if batch.ids is None else batch.ids.clone(),
+        embeds=None if batch.embeds is None else batch.embeds.clone(),
+        offsets=batch.offsets.clone(),
+        starts=batch.starts.clone(),
+    )
+
+
+def _refill(repeat: _Repeat, batch: Batch) -> None:
+    """What the batch says now, in the tensors of the pass. Batches of the same spans share their offsets."""
+    own = repeat.batch
+    for kept, given in ((own.ids, batch.ids), (own.embeds, batch.embeds)):
+        if kept is not None and given is not None:
+            kept.copy_(given)
+    if repeat.shown is not batch.offsets:
+        own.offsets.copy_(batch.offsets)
+        own.starts.copy_(batch.starts)
+        repeat.shown = batch.offsets
+
+
+def graph_recorder(device: torch.device) -> Recorder:
+    """Records CUDA graphs that share a pool of memory: they never run at the same time."""
+    pool = torch.cuda.graph_pool_handle()
+
+    def record(run: Pass) -> tuple[Pass, int]:
+        graph, before = torch.cuda.CUDAGraph(), torch.cuda.memory_reserved(device)
+        with torch.cuda.device(device), torch.cuda.graph(graph, pool, capture_error_mode="thread_local"):
             out = run()
 
         def replay() -> Tensor:
             graph.replay()
             return out
 
-        return replay
+        return replay, max(torch.cuda.memory_reserved(device) - before, 0)
+
+    return record
+
+
+# What a recording depends on
+
+TORCHS_OWN = frozenset(vars(nn.Module())) - {"training"}
+
+
+def network_state(model: Model) -> tuple[Any, ...]:
+    """Where every weight lies and how it is used: two equal states mean that a recording reads what a pass would."""
+    kind = model.device.type
+    settings = (model.block, model.causal, torch.is_autocast_enabled(kind), torch.get_autocast_dtype(kind),
+                torch.get_float32_matmul_precision(), torch.are_deterministic_algorithms_enabled(),
+                torch.backends.cuda.flash_sdp_enabled(), torch.backends.cuda.mem_efficient_sdp_enabled(),
+                torch.backends.cuda.math_sdp_enabled(), torch.backends.cuda.cudnn_sdp_enabled())  # fmt: skip
+    return (*settings, *(part for module in model.net.modules() for part in _module_state(module)))
+
+
+def _module_state(module: nn.Module) -> Iterator[Any]:
+    yield type(module)
+    yield len(module._forward_hooks) + len(module._forward_pre_hooks)
+    yield module._compiled_call_impl is None
+    for tensors in (module._parameters, module._buffers):
+        for tensor in tensors.values():
+            yield None if tensor is None else tensor.data_ptr()
+    if type(module) is not nn.Linear:  # of which a model with experts has thousands
+        yield from (_plain(value) for name, value in vars(module).items() if name not in TORCHS_OWN)
+
+
+def _plain(value: Any) -> Any:
+    """A module's own attribute as something that can be compared, such as an adapter's scale; None where it cannot."""
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    if isinstance(value, Tensor):
+        return value.data_ptr()
+    if isinstance(value, list | tuple):
+        return tuple(map(_plain, value))
+    if isinstance(value, dict):
+        return tuple((key, _plain(one)) for key, one in value.items())
+    return _plain(value.made) if isinstance(value, Frequencies) else None

@@ -73,6 +73,12 @@ class Model(nn.Module):
         self.block = block  # tokens see no block of so many tokens after their own; None: as `causal` says
         self._body = body
         self._own_head = head
+        self.recordings: Any = None  # what decoding keeps here: CUDA graphs of its passes, and their caches
+
+    def _apply(self, *arguments: Any, **named: Any) -> "Model":
+        """Where the weights are moved or cast, what was recorded with them is let go."""
+        self.recordings = None
+        return super()._apply(*arguments, **named)
 
     # At home in transformers
 
