@@ -9,6 +9,7 @@ import tomllib
 import zipfile
 from collections.abc import Iterator
 from graphlib import TopologicalSorter
+from importlib import metadata
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -19,7 +20,7 @@ from typer.testing import CliRunner
 import maskwise
 from helpers.wheel import ROOT, build_wheel
 from maskwise.cli import app
-from maskwise.imports import collection_paused, command_imports
+from maskwise.imports import Deferred, collection_paused, command_imports, lean_transformers
 
 HEAVY = ("torch", "transformers", "numpy", "peft", "matplotlib", "scipy", "sklearn", "jinja2")
 # Arrows point down only; folders of one level do not import each other.
@@ -148,29 +149,70 @@ def test_imports_pause_the_garbage_collector_and_leave_it_as_it_was():
         gc.enable()
 
 
+def test_outside_a_command_transformers_is_imported_as_it_is():
+    from transformers import utils
+
+    with command_imports():
+        assert utils.is_scipy_available() and utils.is_torch_distributed_available() and not gc.isenabled()
+    assert gc.get_freeze_count() == 0
+
+
 def test_a_commands_imports_leave_transformers_as_it_was():
-    from transformers import models, utils
+    from transformers import PreTrainedModel, models, utils  # noqa: F401  (all of it, before anything is deferred)
     from transformers.utils import import_utils
 
     names = import_utils.define_import_structure(models.__file__)
-    assert utils.is_scipy_available()
-    with command_imports():
-        assert not utils.is_scipy_available()
+    assert utils.is_scipy_available() and utils.is_torch_distributed_available()
+    with lean_transformers():
+        assert not utils.is_scipy_available() and not utils.is_torch_distributed_available()
         import_utils.define_import_structure.cache_clear()
         assert import_utils.define_import_structure(models.__file__) == names
-    assert utils.is_scipy_available() and hasattr(import_utils.create_import_structure_from_path, "cache_info")
+        listed = metadata.packages_distributions()
+    assert utils.is_scipy_available() and utils.is_torch_distributed_available()
+    assert hasattr(import_utils.create_import_structure_from_path, "cache_info")
+    assert dict(listed) == metadata.packages_distributions() and listed.get("no_such_package", []) == []
+
+
+def test_a_deferred_module_is_imported_by_the_first_question_it_cannot_answer(tmp_path, monkeypatch):
+    (tmp_path / "heavy_module.py").write_text("import sys\nsys.heavy = True\nvalue = 3\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(sys, "heavy", False, raising=False)
+    monkeypatch.setitem(sys.modules, "heavy_module", Deferred("heavy_module"))
+    import heavy_module
+
+    assert not hasattr(heavy_module, "__file__") and not sys.heavy
+    assert heavy_module.value == 3 and sys.heavy
+    with pytest.raises(AttributeError, match="no_such_name"):
+        _ = heavy_module.no_such_name
+    import heavy_module as again
+
+    assert again is not heavy_module and again.value == 3
+
+
+GENERATE = "import sys; sys.argv = ['maskwise', 'generate', 'tiny-llada', 'hi', '-n', '2']\n" \
+    "from maskwise.start import main\n" \
+    "try: main()\nexcept SystemExit as stop: assert not stop.code\n"  # fmt: skip
+
+
+def test_generate_imports_nothing_for_training_sharding_or_compiling():
+    code = GENERATE + (
+        "for name in ('scipy', 'sympy', 'triton', 'torch._dynamo.convert_frame', 'torch.distributed.tensor'):\n"
+        "    assert name not in sys.modules, name\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
 
 
 @pytest.mark.slow
-def test_generate_imports_no_scipy_and_every_class_of_transformers_can_still_be_had():
-    code = (
-        "import sys\n"
-        "from maskwise.imports import command_imports\n"
-        "with command_imports():\n"
-        "    import maskwise.cli.generating, maskwise.models.opening\n"
-        "assert 'scipy' not in sys.modules\n"
-        "from transformers import BertModel, DetrForObjectDetection, models\n"
+def test_what_generate_does_not_import_can_still_be_had():
+    code = GENERATE + (
+        "import torch\n"
+        "from transformers import BertModel, DetrForObjectDetection, Trainer, masking_utils, models\n"
         "assert 'BertModel' in dir(models)\n"
+        "with masking_utils.TransformGetItemToIndex(): pass\n"
+        "doubled = torch.compile(lambda x: 2 * x, backend='eager')\n"
+        "assert doubled(torch.ones(1)).item() == 2 and 'torch._dynamo.convert_frame' in sys.modules\n"
+        "assert isinstance(torch.distributed.tensor.DTensor, type) and torch.distributed.fsdp.fully_shard\n"
+        "assert sys.modules['torch._dynamo'] is torch._dynamo and torch._dynamo.__file__\n"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
 

@@ -1,9 +1,14 @@
 """Importing torch and transformers sooner."""
 
 import gc
-from collections.abc import Iterator
+import os
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from functools import cached_property
+from importlib import import_module
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 
@@ -22,26 +27,131 @@ def collection_paused() -> Iterator[None]:
             gc.enable()
 
 
-@contextmanager
-def command_imports() -> Iterator[None]:
-    """For a command that opens a model, in a process of its own: transformers without what no command of ours uses,
-    for as long as the process lives.
+class Process:
+    """Whose it is: `maskwise.start.main` says that it runs a command and nothing else."""
 
-    Its losses of object detection import scipy.optimize where scipy is installed, so here it is told that it is not.
-    It reads the names in all its model files twice, for `transformers` and for `transformers.models`: here once.
-    Measured on a Neoverse N1: 3.3 instead of 4.5 s of processor time after torch. A later transformers in which these
-    functions are called otherwise is imported as it is.
+    runs_a_command = False
+
+
+@contextmanager
+def command_imports(compiled: bool = False) -> Iterator[None]:
+    """What a command that opens a model imports, sooner, where the process is its own.
+
+    compiled: the command compiles the model, for which everything is imported as it is.
     """
     with collection_paused(), ExitStack() as replaced:
+        lean = Process.runs_a_command and not compiled
+        if lean:
+            replaced.enter_context(lean_transformers())
+        yield
+        if lean and "triton" not in sys.modules:  # which complains of what the collector does not free at the end
+            gc.freeze()  # what was imported stays: else the collector walks over it once more at the end, for .6 s
+
+
+@contextmanager
+def lean_transformers() -> Iterator[None]:
+    """transformers without what is used by those alone who train, shard or compile, for as long as the process lives.
+    What a later transformers does otherwise is imported as it is.
+
+    Its losses of object detection import scipy.optimize, its sharding torch.distributed.tensor with sympy: it is told
+    that neither is there, of the second only in a process that no launcher started. Decorators for compiled models
+    import torch._dynamo, which waits for its first real use. The list of installed packages is made when a package is
+    looked for in it, and the names in all model files read once, not for `transformers` and `transformers.models`.
+    """
+    with ExitStack() as replaced:
+        for module in (_Compiler("torch._dynamo"), _ItemToIndex("torch._dynamo._trace_wrapped_higher_order_op")):
+            sys.modules.setdefault(module.__name__, module)
+        from importlib import metadata
+
+        listed = metadata.packages_distributions
+        replaced.enter_context(_replaced(metadata, "packages_distributions", lambda: _Distributions(listed)))
         from transformers import utils
         from transformers.utils import import_utils
 
         read_names: Any = getattr(import_utils, "create_import_structure_from_path", None)  # remembers what it read
-        replaced.enter_context(_replaced(utils, "is_scipy_available", lambda: False))
         replaced.enter_context(
             _replaced(import_utils, "create_import_structure_from_path", lambda path: read_names(_folder_of(path)))
         )
+        replaced.enter_context(_replaced(utils, "is_scipy_available", lambda: False))
+        if "WORLD_SIZE" not in os.environ:
+            for holder in (utils, import_utils):
+                replaced.enter_context(_replaced(holder, "is_torch_distributed_available", lambda: False))
+            _leave_to_be_found("torch.distributed", ("tensor", "fsdp", "checkpoint"))
         yield
+
+
+def _leave_to_be_found(package: str, names: Sequence[str]) -> None:
+    """Modules that other packages take for imported, as they are after `import transformers`: PEFT one of these."""
+    parent = import_module(package)
+    for name in names:
+        if not hasattr(parent, name):
+            setattr(parent, name, Deferred(f"{package}.{name}"))
+
+
+class Deferred(ModuleType):
+    """Stands for a module until something is asked of it that it cannot answer itself."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):  # what inspect and the like ask of every module there is
+            raise AttributeError(name)
+        return getattr(self.real, name)
+
+    @cached_property
+    def real(self) -> ModuleType:
+        if sys.modules.get(self.__name__) is self:
+            del sys.modules[self.__name__]
+        return import_module(self.__name__)
+
+
+class _Compiler(Deferred):
+    """torch._dynamo with decorators that do nothing, as without a compiler they do."""
+
+    @property  # asked for where a module in this package is imported
+    def __path__(self) -> Any:  # type: ignore[override]
+        return self.real.__path__
+
+    def allow_in_graph(self, function: Any) -> Any:
+        return function
+
+    def assume_constant_result(self, function: Any) -> Any:
+        return function
+
+    def disable(self, function: Any = None, recursive: bool = True, *, reason: str | None = None, **more: Any) -> Any:
+        if more:  # torch itself, at the first call of what follows
+            return self.real.disable(function, recursive, reason=reason, **more)
+        from torch import _disable_dynamo  # torch's own way to wait for the first call
+
+        return _disable_dynamo(function, recursive)
+
+
+class _ItemToIndex(Deferred):
+    """The module of torch._dynamo with a class that attention masks are made with."""
+
+    def TransformGetItemToIndex(self) -> Any:
+        return self.real.TransformGetItemToIndex()
+
+
+class _Distributions(Mapping[str, list[str]]):
+    """Which distributions each installed package belongs to, by importlib.metadata.
+
+    Two are asked for by whoever imports transformers: they bear their package's name.
+    """
+
+    def __init__(self, list_all: Callable[[], Mapping[str, list[str]]]) -> None:
+        self._list_all = list_all
+
+    @cached_property
+    def every(self) -> Mapping[str, list[str]]:
+        return self._list_all()
+
+    def __getitem__(self, package: str) -> list[str]:
+        return [package] if package in ("torch", "accelerate") else self.every[package]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.every)
+
+    def __len__(self) -> int:
+        return len(self.every)
 
 
 def _folder_of(path: str | Path) -> Path:

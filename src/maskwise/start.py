@@ -2,12 +2,14 @@
 
 import sys
 
+from maskwise.imports import Process
 from maskwise.interrupts import note_interrupts, was_interrupted
 
 
 def main() -> None:
     try:
         note_interrupts()
+        Process.runs_a_command = True
         from maskwise.cli import app
 
         app()

@@ -21,7 +21,7 @@ class Space:
     Strategies that commit a given number of tokens are tried with each of `steps`; adaptive ones decide themselves.
     """
 
-    max_new_tokens: int = DEFAULT.max_new_tokens
+    max_new_tokens: int = 128  # twice what `generate` writes: an answer with its reasoning
     canvases: tuple[str, ...] = CANVASES
     blocks: tuple[int, ...] = (8, 32)
     rules: tuple[str, ...] = ("low-confidence", "threshold:tau=0.9", "threshold:tau=0.7", "entropy-bound:gamma=0.1")

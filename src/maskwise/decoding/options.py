@@ -45,7 +45,7 @@ class DecodingOptions:
     """How text is generated. What can be checked without a model is checked when the value is made."""
 
     max_new_tokens: int = field(
-        default=128,
+        default=64,
         metadata=_about("Masks appended to the prompt: the length of the generation canvas.", short="n", at_least=0),
     )
     steps: int | None = field(

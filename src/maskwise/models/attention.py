@@ -1,17 +1,11 @@
 """Attention over ragged batches: S sequences laid end to end, every query seeing the keys of its own sequence only."""
 
-import inspect
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
-from torch.nn.attention.varlen import varlen_attn
-
-# Fewer heads of keys than of queries: torch 2.11 takes them as they come, later ones want to be told.
-GROUPED: dict[str, Any] = {"enable_gqa": True} if "enable_gqa" in inspect.signature(varlen_attn).parameters else {}
 
 Store = tuple[Tensor, Tensor]  # keys and values of one layer, [sum of lengths, heads, head_dim] each
 
@@ -143,27 +137,11 @@ def attend(
     if layout.watch is not None:
         layout.watch.seen.append(watched_weights(q.detach(), k.detach(), layout, scale, window))
     if layout.flash:
-        return _flash(q, k, v, layout, scale, window)
+        from maskwise.models.flash import flash
+
+        longest = layout.longest_q, layout.longest_k
+        return flash(q, k, v, layout.q_offsets, layout.k_offsets, longest, layout.causal, scale, window)
     return _padded(q, k, v, layout, scale, window)
-
-
-def _flash(q: Tensor, k: Tensor, v: Tensor, layout: Layout, scale: float, window: int | None) -> Tensor:
-    """Torch's own kernel for ragged batches, on CUDA in half precision."""
-    reach = (-1 if window is None else window - 1, 0) if layout.causal else (-1, -1)
-    out = varlen_attn(
-        q,
-        k,
-        v,
-        layout.q_offsets,
-        layout.k_offsets,
-        layout.longest_q,
-        layout.longest_k,
-        scale=scale,
-        window_size=reach,
-        **GROUPED,
-    )
-    assert isinstance(out, Tensor)  # a pair only when asked for
-    return out
 
 
 def _repeat_heads(x: Tensor, heads: int) -> Tensor:

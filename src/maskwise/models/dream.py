@@ -18,6 +18,7 @@ from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 from maskwise.errors import UserError
 from maskwise.models.attention import Layout, Store, attend
 from maskwise.models.layers import (
+    Embedding,
     Frequencies,
     GatedMLP,
     PackedAttention,
@@ -158,7 +159,7 @@ class DreamBody(nn.Module):
         super().__init__()
         self.config = config
         self.frequencies = Frequencies(config.inverse_frequencies)
-        self.embed_tokens = nn.Embedding(config.vocab_size, config.hidden_size)
+        self.embed_tokens = Embedding(config.vocab_size, config.hidden_size)
         self.layers = nn.ModuleList(block(config) for _ in range(config.num_hidden_layers))
         self.norm = RMSNorm(config.hidden_size, config.rms_norm_eps)
 

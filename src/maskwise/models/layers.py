@@ -12,6 +12,14 @@ from maskwise.errors import UserError
 from maskwise.models.attention import Layout, block_reach
 
 
+class Embedding(nn.Embedding):
+    """Not drawn where its weights are read afterwards: on meta tensors torch imports torch._dynamo for it."""
+
+    def reset_parameters(self) -> None:
+        if not self.weight.is_meta:
+            super().reset_parameters()
+
+
 class RMSNorm(nn.Module):
     """Root-mean-square norm, computed in float32 and rounded to the input's type before the weight is applied."""
 

@@ -14,6 +14,7 @@ from transformers.modeling_outputs import BaseModelOutput, MaskedLMOutput
 
 from maskwise.models.attention import Layout, Store, attend
 from maskwise.models.layers import (
+    Embedding,
     Frequencies,
     PackedAttention,
     RMSNorm,
@@ -130,7 +131,7 @@ class LLaDABody(nn.Module):
         self.frequencies = Frequencies(config.inverse_frequencies)
         self.transformer = nn.ModuleDict(
             {
-                "wte": nn.Embedding(config.embedding_size, config.d_model),
+                "wte": Embedding(config.embedding_size, config.d_model),
                 "blocks": nn.ModuleList(LLaDABlock(config) for _ in range(config.n_layers)),
                 "ln_f": RMSNorm(config.d_model, config.rms_norm_eps),
             }

@@ -16,6 +16,7 @@ from maskwise.models.dream import DreamBody, DreamConfig
 from maskwise.models.experts import Experts, ExpertsBody, ExpertsModel, Router
 from maskwise.models.head import float_product
 from maskwise.models.layers import (
+    Embedding,
     Frequencies,
     GatedMLP,
     RMSNorm,
@@ -161,7 +162,7 @@ class LLaDA2Body(ExpertsBody):
         nn.Module.__init__(self)
         self.config = config
         self.frequencies = Frequencies(config.inverse_frequencies)
-        self.word_embeddings = nn.Embedding(config.vocab_size, config.hidden_size)
+        self.word_embeddings = Embedding(config.vocab_size, config.hidden_size)
         self.layers = nn.ModuleList(
             LLaDA2Block(config, number < config.first_k_dense_replace) for number in range(config.num_hidden_layers)
         )

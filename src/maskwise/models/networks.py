@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
-from transformers import AutoModelForCausalLM, LlamaForCausalLM, PreTrainedConfig, PreTrainedModel
+from transformers import AutoModelForCausalLM, PreTrainedConfig, PreTrainedModel
 from transformers.utils.logging import disable_progress_bar, get_verbosity, set_verbosity, set_verbosity_error
 
 from maskwise.errors import UserError
@@ -64,7 +64,8 @@ def load_network(
     """Straight onto the device, without remote code; missing, unexpected or wrongly shaped weights are refused."""
     assert family.net_class is not None
     gguf = gguf_in(weights_folder(folder))
-    net_class: Any = imported(family.net_class) if gguf is None or family.native else LlamaForCausalLM
+    as_llama = gguf is not None and not family.native
+    net_class: Any = imported("transformers:LlamaForCausalLM" if as_llama else family.net_class)
     if not sys.stderr.isatty():
         disable_progress_bar()  # in a log or a pipe the bar is noise
     loud = get_verbosity()
