@@ -27,6 +27,7 @@ import torch
 from benchmarks.attribution import attribution
 from benchmarks.decode import decoding
 from benchmarks.experts import experts
+from benchmarks.fewer_bits import fewer_bits
 from benchmarks.fused_head import fused_head
 from benchmarks.growth import probe_growth, step_over_pairs, step_over_tokens
 from benchmarks.likelihood import likelihood
@@ -61,6 +62,8 @@ ROWS: dict[str, Callable[[Bench], Iterable[Line]]] = {
     "k": startup,
     "l": experts,
     "m": short_generations,
+    "n": partial(fewer_bits, kind="fp8"),
+    "n-int4": partial(fewer_bits, kind="int4"),
 }
 LONGEST_ROW = 300  # seconds, compilation included; the measuring itself takes less than two minutes
 HEADINGS = ("row", "case", "ours", "plain", "unit", "ratio", "MFU", "plain MFU", "GiB", "plain GiB", "bar", "met")

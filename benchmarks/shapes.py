@@ -23,7 +23,7 @@ SMOL = {"hidden_size": 576, "num_hidden_layers": 30, "num_attention_heads": 9, "
         "intermediate_size": 1536, "vocab_size": 49152, "max_position_embeddings": 8192, "mask_token_id": 16,
         "eos_token_id": 2, "qkv_bias": False, "tie_word_embeddings": True}  # fmt: skip
 # The embedded tokenizer is used everywhere, so a toy's vocabulary is as large as that one's.
-TOY_LLADA = {"d_model": 32, "n_layers": 2, "n_heads": 4, "n_kv_heads": 2, "mlp_hidden_size": 48,
+TOY_LLADA = {"d_model": 64, "n_layers": 2, "n_heads": 4, "n_kv_heads": 2, "mlp_hidden_size": 64,
              "max_sequence_length": 4096, "eos_token_id": 0}  # fmt: skip
 TOY_DREAM = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2,
              "intermediate_size": 48, "max_position_embeddings": 4096, "eos_token_id": 0}  # fmt: skip

@@ -10,6 +10,9 @@ from maskwise.terminal import open_console, safe_json, safe_text
 
 ModelName = Annotated[str, typer.Argument(help="A checkpoint folder, embedded or published name.")]
 Dtype = Annotated[str, typer.Option(help="auto, float32, bfloat16 or float16.")]
+Weights = Annotated[
+    str | None, typer.Option(help="Quantise the layers' maps: fp8 (H100, L40S and later) or int4 (for small cards).")
+]
 Device = Annotated[str | None, typer.Option(help="cpu, cuda, ...")]
 Adapter = Annotated[str | None, typer.Option(help="A PEFT adapter to put on the model.")]
 Compile = Annotated[bool, typer.Option("--compile", help="Compile the layers: pays on a GPU after a minute of work.")]

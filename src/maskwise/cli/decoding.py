@@ -16,6 +16,7 @@ from maskwise.cli.common import (
     Dtype,
     Json,
     ModelName,
+    Weights,
     echo,
     print_json,
 )
@@ -49,6 +50,7 @@ def generate(
     out: Annotated[Path | None, typer.Option(help="A .jsonl file for the traces, written whole.")] = None,
     plain: Annotated[bool, typer.Option("--plain", help="Only the new text, at the end.")] = False,
     dtype: Dtype = "auto",
+    weights: Weights = None,
     device: Device = None,
     adapter: Adapter = None,
     check_weights: CheckWeights = True,
@@ -61,7 +63,7 @@ def generate(
     if knob:
         echo("maskwise: --knob is now called --parameter", err=True)
     chosen = decoding_options(options, knob or [])
-    check_models([model], adapter, dtype)
+    check_models([model], adapter, dtype, weights)
     refuse_unwritable(out)
     from maskwise.cli.prompt_files import gather_prompts
 
@@ -70,7 +72,9 @@ def generate(
         from maskwise.cli.generating import generate_all
         from maskwise.models.opening import open as open_model
 
-    opened = open_model(model, dtype=dtype, device=device, adapter=adapter, check_weights=check_weights)
+    opened = open_model(
+        model, dtype=dtype, device=device, adapter=adapter, check_weights=check_weights, weights=weights
+    )
     if chosen.cache != "none" and chosen.block is None and opened.block is None:
         echo(
             f"maskwise: --cache {chosen.cache} without --block: one block, so the cache holds the prompt alone and is "
@@ -110,6 +114,7 @@ def score(
     masks: Annotated[int, typer.Option(min=0, help="Masks after the answer.")] = 0,
     seed: Annotated[int, typer.Option(min=0, max=LARGEST_SEED, help="Draws the masked sets.")] = 0,
     dtype: Dtype = "auto",
+    weights: Weights = None,
     device: Device = None,
     adapter: Adapter = None,
     check_weights: CheckWeights = True,
@@ -117,14 +122,16 @@ def score(
     json: Json = False,
 ) -> None:
     """Say how likely given answers are, in nats; every line states the estimator and the forward passes it took."""
-    check_models([model], adapter, dtype)
+    check_models([model], adapter, dtype, weights)
     check_choice("method", method, ("auto", "monte-carlo", "exact", "chain"))
     records = read_records(data, {"prompt", "answer"})
     with command_imports(compiled=compile):
         from maskwise.cli.generating import score_all
         from maskwise.models.opening import open as open_model
 
-    opened = open_model(model, dtype=dtype, device=device, adapter=adapter, check_weights=check_weights)
+    opened = open_model(
+        model, dtype=dtype, device=device, adapter=adapter, check_weights=check_weights, weights=weights
+    )
     if compile:
         opened.compile_layers()
     found = score_all(opened, records, method, samples, masks, seed)

@@ -8,16 +8,21 @@ from maskwise.models.locations import refuse_unknown_model
 from maskwise.nearest import did_you_mean
 
 DTYPES = ("auto", "float32", "bfloat16", "float16")
+WEIGHTS = ("fp8", "int4")
 
 
-def check_models(names: Iterable[str], adapter: str | None = None, dtype: str = "auto") -> None:
-    """Refuses a model or adapter that is not there, and an unknown dtype. Whether it opens is found out later."""
+def check_models(
+    names: Iterable[str], adapter: str | None = None, dtype: str = "auto", weights: str | None = None
+) -> None:
+    """Refuses a model or adapter that is not there, and unknown types. Whether it opens is found out later."""
     for name in names:
         refuse_unknown_model(name)
     if adapter is not None and not (Path(adapter) / "adapter_config.json").exists():
         raise UserError(f"{adapter} has no adapter_config.json: give the folder that `maskwise tune` or PEFT wrote")
     if dtype not in DTYPES:
         raise UserError(f"unknown dtype {dtype!r}{did_you_mean(dtype, DTYPES)}")
+    if weights is not None:
+        check_choice("weights", weights, WEIGHTS)
 
 
 def check_data(file: Path) -> None:

@@ -15,6 +15,7 @@ from maskwise.cli.common import (
     Dtype,
     Json,
     ModelName,
+    Weights,
     echo,
     print_json,
     print_table,
@@ -90,6 +91,7 @@ def diagnose(
     batch_tokens: BatchTokens = None,
     exact: Annotated[bool, typer.Option("--exact", help="One prompt at a time: the same records to the byte.")] = False,
     dtype: Dtype = "auto",
+    weights: Weights = None,
     device: Device = None,
     check_weights: CheckWeights = True,
     adapter: Adapter = None,
@@ -110,7 +112,7 @@ def diagnose(
     preset: Preset = "quick" if quick else "full" if full else "paper" if paper else "default"
     wanted = chosen_settings(preset, probes, points, whole_numbers(relevant), distractors, precision, seed, chat)
 
-    check_models(names, adapter, dtype)
+    check_models(names, adapter, dtype, weights)
     from maskwise.probes.text import load_text
     from maskwise.tasks.datasets import read_datasets
     from maskwise.tasks.words import load_words
@@ -126,7 +128,9 @@ def diagnose(
         locate_checkpoint(name)
     folders = []
     for name in names:
-        opened = open_model(name, dtype=dtype, device=own_device(device), adapter=adapter, check_weights=check_weights)
+        opened = open_model(
+            name, dtype=dtype, device=own_device(device), adapter=adapter, check_weights=check_weights, weights=weights
+        )
         opened.compile_for_long_work()
         folders.append(run_probes(opened, wanted, out, listed, prose, batch_tokens, sets, command_line(), exact=exact))
         del opened  # before the next one is read

@@ -21,6 +21,7 @@ from maskwise.models.embeddings import embed_ids, stored_weight, without_adapter
 from maskwise.models.families import WRAPPED, Family, imported
 from maskwise.models.head import float_product
 from maskwise.models.layers import MayWait
+from maskwise.models.quantise import parameter_count
 from maskwise.models.saving import push, save
 from maskwise.models.targets import linear_targets
 from maskwise.terminal import one_line
@@ -73,6 +74,7 @@ class Model(nn.Module):
         self.block = block  # tokens see no block of so many tokens after their own; None: as `causal` says
         self._body = body
         self._own_head = head
+        self.weights: str | None = None  # fp8 or int4, where the layers' maps were quantised (quantise.py)
         self.recordings: Any = None  # what decoding keeps here: CUDA graphs of its passes, and their caches
 
     def _apply(self, *arguments: Any, **named: Any) -> "Model":
@@ -155,7 +157,7 @@ class Model(nn.Module):
 
     @property
     def parameter_count(self) -> int:
-        return sum(p.numel() for p in self.core.parameters())
+        return parameter_count(self.core)
 
     @property
     def lora_targets(self) -> str:

@@ -43,7 +43,8 @@ class GatedMLP(nn.Module):
         return self.down_proj(F.silu(self.gate_proj(x)) * self.up_proj(x))
 
 
-Packed = tuple[Tensor, Tensor | None]  # the weights of several linear maps end to end, and their biases
+# The weights of several linear maps end to end, and their biases; or what multiplies with them, if they are quantised.
+Packed = tuple[Tensor, Tensor | None] | Callable[[Tensor], Tensor]
 
 
 class PackedAttention:
@@ -61,11 +62,12 @@ class MayWait:
         raise NotImplementedError
 
 
-def products(x: Tensor, maps: Sequence[nn.Linear], packed: Packed | None) -> Sequence[Tensor]:
+def products(x: Tensor, maps: Sequence[Any], packed: Packed | None) -> Sequence[Tensor]:
     """x [T, d] through each of the maps, in one product where they are packed (packing.py)."""
     if packed is None:
         return [one(x) for one in maps]
-    return F.linear(x, *packed).split([one.out_features for one in maps], dim=-1)
+    whole = packed(x) if callable(packed) else F.linear(x, *packed)
+    return whole.split([one.out_features for one in maps], dim=-1)
 
 
 class Rotary:

@@ -42,6 +42,7 @@ def open(
     adapter: str | Path | None = None,
     families: tuple[Family, ...] = FAMILIES,
     check_weights: bool = True,
+    weights: str | None = None,
 ) -> Model:
     """Opens a checkpoint folder, an embedded model or a published name, optionally with a PEFT adapter on it.
 
@@ -53,6 +54,7 @@ def open(
         adapter: the folder of a PEFT adapter.
         families: FAMILIES and any of your own, families=(*FAMILIES, mine).
         check_weights: look for NaN and infinity in one pass over all weights.
+        weights: fp8 or int4 quantises the layers' linear maps, with the adapter merged into them.
 
     Returns:
         The model, in evaluation mode.
@@ -72,18 +74,50 @@ def open(
     settings = read_settings(folder)
     refuse_uninstalled_quantiser(folder, settings)
     stored = pick_dtype(dtype, place, settings)
+    if weights is not None:
+        stored = _quantisable(weights, name, settings, dtype, stored, place)
     with as_described(folder):
         config = read_config(folder, family)  # refuses a type that only remote code defines
         refuse_oversized(folder, config.to_dict() | settings)  # what the file leaves out has its class's size
-        net = load_network(family, folder, config, stored, place)
+        net = load_network(family, folder, config, stored, place if weights is None else torch.device("cpu"))
         model = as_model(net, load_tokenizer(folder, family.native), str(name), families=families)
     if adapters:
         from maskwise.models.adapters import attach_adapters
 
         model.net = attach_adapters(model.core, adapters, model.mask_id)
+    if weights is not None:
+        _quantise(model, weights, place)
     if check_weights:
         refuse_nonfinite_weights(model)
     return model.eval()
+
+
+def _quantisable(
+    weights: str, name: str | Path, settings: dict[str, Any], dtype: str | torch.dtype, stored: torch.dtype,
+    device: torch.device,
+) -> torch.dtype:  # fmt: skip
+    """The type of what is not quantised; refuses what cannot be, before anything is read."""
+    from maskwise.models.quantise import refuse_unfit
+
+    refuse_unfit(weights, device)
+    if settings.get("quantization_config") is not None:
+        raise UserError(f"{name} is quantised already: leave --weights {weights} out")
+    if device.type != "cuda":
+        return stored
+    if dtype != "auto" and stored != torch.bfloat16:
+        raise UserError(f"--weights {weights} goes with bfloat16 on CUDA: leave --dtype out")
+    return torch.bfloat16
+
+
+def _quantise(model: Model, weights: str, device: torch.device) -> None:
+    from maskwise.models.quantise import quantise
+
+    if model.net is not model.core:
+        from maskwise.models.adapters import merged
+
+        model.net = merged(model.net)  # type: ignore[arg-type]
+    quantise(model.core, weights, device)
+    model.weights = weights
 
 
 def opened_model(
@@ -92,12 +126,14 @@ def opened_model(
     device: str | torch.device | None = None,
     adapter: str | Path | None = None,
     check_weights: bool = True,
+    weights: str | None = None,
 ) -> Model:
     """A model as it is, or the one of this name opened. Of an open model nothing can be chosen any more."""
     if not isinstance(model, Model):
-        return open(model, dtype, device, adapter, check_weights=check_weights)
-    if dtype != "auto" or adapter is not None or (device is not None and torch.device(device) != model.device):
-        raise UserError("the model is open already: give dtype, device and adapter to mw.open, or a name here")
+        return open(model, dtype, device, adapter, check_weights=check_weights, weights=weights)
+    chosen = dtype != "auto" or adapter is not None or weights is not None
+    if chosen or (device is not None and torch.device(device) != model.device):
+        raise UserError("the model is open already: give dtype, device, adapter and weights to mw.open, or a name here")
     return model
 
 

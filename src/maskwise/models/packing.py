@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from maskwise.models.layers import Packed, PackedAttention
+from maskwise.models.quantise import Float8Linear
 
 
 @contextmanager
@@ -62,9 +63,15 @@ def _lay(maps: Sequence[nn.Linear], layout: Callable[[Tensor], Tensor]) -> None:
 
 
 def _pack(maps: Sequence[nn.Module]) -> Packed | None:
-    """None where a map is more than a weight: adapted, quantised, spread over processes, watched by a hook."""
+    """None where a map is more than a weight: adapted, spread over processes, watched by a hook, in 4 bits."""
+    if any(one._forward_hooks or one._forward_pre_hooks for one in maps):
+        return None
+    quantised = [one for one in maps if type(one) is Float8Linear and one.bias is None]
+    if len(quantised) == len(maps):
+        weight, scale = end_to_end([one.weight for one in quantised]), end_to_end([one.scale for one in quantised])
+        return Float8Linear(weight, scale, None, (len(weight), weight.shape[1])).forward
     plain = [one for one in maps if type(one) is nn.Linear and type(one.weight) is nn.Parameter]
-    if len(plain) < len(maps) or any(one._forward_hooks or one._forward_pre_hooks for one in plain):
+    if len(plain) < len(maps):
         return None
     biases = [one.bias for one in plain if one.bias is not None]
     return end_to_end([one.weight for one in plain]), end_to_end(biases) if biases else None

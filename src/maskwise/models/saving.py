@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
 def save(model: "Model", folder: str | Path) -> list[str]:
     """The network, or the adapter on it, and the tokenizer; returns the names of the files."""
+    if model.weights is not None:
+        raise UserError(f"{model.name} was quantised to {model.weights} when it was opened: open it without to save it")
     refuse_occupied(Path(folder))
     try:
         if hasattr(model.net, "peft_config"):  # PEFT would ask the hub whether the vocabulary was changed

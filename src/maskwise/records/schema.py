@@ -152,6 +152,7 @@ MODEL: Mapping[str, Field] = {
     "shift": Field(*FLAG, "is position i predicted from hidden state i - 1?"),
     "causal": Field(*FLAG, "does attention see the past alone?"),
     "dtype": Field(*TEXT, "of the weights"),
+    "weights": Field(*TEXT, "fp8 or int4, where the layers' maps were quantised at opening", False),
     "planted": Field(*TEXT_OR_NULL, "the fault that was planted in it, to be found", False),
     "block": Field(
         "a whole number, 1 or more",

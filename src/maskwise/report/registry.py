@@ -171,6 +171,7 @@ def _settings(reading: Reading) -> Cell:
         f"seed {settings['seed']}",
         *(["chat"] if settings["chat"] else []),
         str(reading.manifest["model"]["dtype"]),
+        *([reading.manifest["model"]["weights"]] if "weights" in reading.manifest["model"] else []),
     ]
     return Cell(", ".join(told), "", ", ".join(told))
 

@@ -217,6 +217,7 @@ def new_manifest(setup: Setup, command: str | None) -> dict[str, Any]:
             "causal": model.causal,
             **({"block": model.block} if model.block is not None else {}),
             "dtype": str(model.dtype).removeprefix("torch."),
+            **({"weights": model.weights} if model.weights is not None else {}),
             "fingerprint": fingerprint(model),
         },
         "settings": json.loads(json.dumps(stored)) | given | data,

@@ -179,6 +179,7 @@ def diagnose(
     device: str | None = None,
     adapter: str | Path | None = None,
     check_weights: bool = True,
+    weights: str | None = None,
     command: str | None = None,
 ) -> Run:
     """Measures how a model uses its context and what appended masks do to it. Called again, it resumes.
@@ -195,7 +196,7 @@ def diagnose(
         words: a JSON file of word lists. text: a text file for the probes that read prose.
         data: paths of data sets by name, for hotpotqa, labelled-text, generation-length and likelihood-masks.
         batch_tokens: tokens per batch. exact: one prompt at a time, the same records to the byte.
-        dtype, device, adapter, check_weights: as in `mw.open`; of a model given by name.
+        dtype, device, adapter, check_weights, weights: as in `mw.open`; of a model given by name.
         command: a command line that asks the same, for the manifest.
 
     Returns:
@@ -219,7 +220,7 @@ def diagnose(
 
     listed, prose = load_words(Path(words) if words else None), load_text(Path(text) if text else None)
     sets = read_datasets([f"{name}={path}" for name, path in (data or {}).items()])
-    opened = opened_model(model, dtype, own_device(device), adapter, check_weights)
+    opened = opened_model(model, dtype, own_device(device), adapter, check_weights, weights)
     opened.compile_for_long_work()
     place = None if out is None else Path(out)
     folder = ask_probes(opened, settings, place, listed, prose, batch_tokens, sets, command, exact=exact)
