@@ -82,7 +82,8 @@ def end_to_end(parts: Sequence[Tensor]) -> Tensor:
     whole = _joined(parts)
     if whole is None:
         with torch.inference_mode(False):  # weights made in inference mode could never be trained again
-            whole = torch.cat([part.detach() for part in parts])
+            kind, plain = parts[0].dtype, torch.uint8 if parts[0].element_size() == 1 else parts[0].dtype
+            whole = torch.cat([part.detach().view(plain) for part in parts]).view(kind)  # float8 as bytes
             for part, place in zip(parts, whole.split([len(part) for part in parts]), strict=True):
                 part.data = place
     return whole

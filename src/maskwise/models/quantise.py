@@ -26,7 +26,7 @@ FEW_ROWS = 64  # for more, the int4 product takes longer than one with the weigh
 LEAST_ROWS = 16  # fewer are filled up: kernels for scaled products are made for no less
 NEEDS = {"fp8": (8, 9), "int4": (8, 0)}  # compute capability
 CARDS = {"fp8": "Ada or Hopper, such as L40S, H100", "int4": "Ampere, such as A100, RTX 30"}
-TOLERANCE = 2e-2  # between a product and its reference in bf16, relative to the size of the result
+TOLERANCE = 5e-2  # between a product and its reference, relative: fp8 products add up in few bits
 
 
 class QuantisedLinear(nn.Module):
