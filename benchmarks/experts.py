@@ -20,6 +20,7 @@ from benchmarks.measure import (
     tolerance,
 )
 from benchmarks.shapes import make_model, random_ids
+from maskwise.models.attention import attend
 from maskwise.models.base import Model
 from maskwise.models.batch import Batch
 from maskwise.models.experts import Experts
@@ -62,6 +63,21 @@ def same_products(bench: Bench, model: Model) -> None:
             check_close("experts", ours, module(x), tolerance(bench))
 
 
+def same_attention(bench: Bench, model: Model, lengths: list[int]) -> None:
+    """Attention over blocks as passes without gradients take it, against a mask over all keys."""
+    config, draws = model.core.config, torch.Generator(bench.device).manual_seed(0)
+    batch = Batch.pack(random_ids(lengths, model), bench.device)
+    shapes = ((batch.tokens, heads, config.head_dim)
+              for heads in (config.num_attention_heads, *[config.num_key_value_heads] * 2))  # fmt: skip
+    q, k, v = (torch.randn(s, generator=draws, device=bench.device).to(model.dtype) for s in shapes)
+    with torch.no_grad():
+        ours = attend(q, k, v, model._layout(batch, None), config.head_dim**-0.5)
+    with torch.enable_grad():
+        layout = model._layout(batch, None)
+    assert layout.blocks is None
+    check_close("attention", ours, attend(q, k, v, layout, config.head_dim**-0.5), 1e-2 if bench.full else 1e-6)
+
+
 def block_of_steps(bench: Bench, model: Model, prompt: list[int]) -> tuple[float, list[list[int]]]:
     """Seconds of the second block, its first pass included, and the canvas after it."""
     new, block = (NEW, BLOCK) if bench.full else (TOY_NEW, TOY_BLOCK)
@@ -89,6 +105,7 @@ def experts(bench: Bench) -> Iterator[Line]:
     def probe() -> Timing:
         return timed(bench.device, lambda: answers(model, prompts))
 
+    same_attention(bench, model, [130, 70, 1, 64] if bench.full else TOY_LENGTHS)
     same_products(bench, model)
     ours, found = probe(), answers(model, prompts)
     with one_by_one(model):

@@ -7,6 +7,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from maskwise.models.block_attention import Blocks, later_in_block, merged
+
 Store = tuple[Tensor, Tensor]  # keys and values of one layer, [sum of lengths, heads, head_dim] each
 
 
@@ -75,6 +77,7 @@ class Layout:
     slots: Tensor | None = None  # [T] where the batch's tokens lie in the cache
     watch: Watch | None = None
     parts: tuple[Part, ...] = ()
+    blocks: Blocks | None = None  # with flash: tokens see what stands before them and the rest of their block
 
     def store(self, layer: int) -> Store | None:
         """Handed to each layer from outside: a layer that knew its own number would be compiled once a layer."""
@@ -136,6 +139,11 @@ def attend(
         k, v = (kept.index_copy_(0, layout.slots, new.detach()) for kept, new in zip(store, (k, v), strict=True))
     if layout.watch is not None:
         layout.watch.seen.append(watched_weights(q.detach(), k.detach(), layout, scale, window))
+    if layout.blocks is not None:
+        from maskwise.models.flash import causal_flash
+
+        before = causal_flash(q, k, v, layout.q_offsets, layout.longest_q, scale)
+        return merged(*before, *later_in_block(q, k, v, layout.blocks, scale))
     if layout.flash:
         from maskwise.models.flash import flash
 

@@ -17,6 +17,7 @@ from transformers import PreTrainedModel
 from maskwise.errors import UserError
 from maskwise.models.attention import KeyValues, Layout, Reach, RowGroup, Watch, block_reach, grid_places, grouped_parts
 from maskwise.models.batch import Batch, Mixture, passes
+from maskwise.models.block_attention import block_places
 from maskwise.models.embeddings import embed_ids, stored_weight, without_adapter
 from maskwise.models.families import WRAPPED, Family, imported
 from maskwise.models.head import float_product
@@ -208,18 +209,25 @@ class Model(nn.Module):
         offsets = torch.tensor([0, *lengths], dtype=torch.int32).cumsum(0, dtype=torch.int32)
         return KeyValues(offsets.to(self.device), max(lengths), total, list(zip(keys, values, strict=True)))
 
-    def _layout(self, batch: Batch, cache: KeyValues | None) -> Layout:
+    def _layout(self, batch: Batch, cache: KeyValues | None, watched: bool = False) -> Layout:
         k_offsets, longest_k = (batch.offsets, batch.longest) if cache is None else (cache.offsets, cache.longest)
         k_total = batch.tokens if cache is None else cache.total
         sequences = len(batch.offsets) - 1
         # Equal lengths are a dense grid already, and SDPA takes it as it is.
         q_even, k_even = batch.tokens == sequences * batch.longest, k_total == sequences * longest_k
-        flash = batch.offsets.is_cuda and self.dtype in HALF_PRECISION and not (q_even and k_even)
+        half = batch.offsets.is_cuda and self.dtype in HALF_PRECISION
+        flash = half and not (q_even and k_even)
         block = self.block if batch.block is None else batch.block
         if batch.block is not None and (self.causal or not self.family.native or cache is not None):
             raise UserError(f"attention over blocks is for LLaDA and Dream models: {self.name} is none")
         tokenwise = block == 1 and cache is None  # plain causal attention, which the kernels know
         flash = flash and (block is None or tokenwise)
+        first = torch.zeros_like(batch.starts[:1]) if cache is None and not batch.placed else batch.starts
+        blocks = None
+        if block is not None and not tokenwise and cache is None and half and not (watched or torch.is_grad_enabled()):
+            # Gradients do not flow through the sums between which the two parts of this attention are weighted.
+            blocks = block_places(batch.offsets, first.expand(sequences), block, batch.tokens)
+            flash = True
         layout = Layout(
             q_offsets=batch.offsets,
             k_offsets=k_offsets,
@@ -228,6 +236,7 @@ class Model(nn.Module):
             causal=self.causal or tokenwise,
             flash=flash,
             cache=cache,
+            blocks=blocks,
             slots=None if cache is None else cache.offsets[:-1].long()[batch.owner] + batch.positions,
         )
         if flash:
@@ -235,7 +244,6 @@ class Model(nn.Module):
         place = torch.arange(longest_k, device=k_offsets.device)
         seen = None if k_even else (place < k_offsets.diff()[:, None])[:, None, None, :]
         if block is not None and not tokenwise:  # made once, for all layers
-            first = torch.zeros_like(batch.starts[:1]) if cache is None and not batch.placed else batch.starts
             queries = first[:, None] + torch.arange(batch.longest, device=place.device)
             reach = block_reach(queries, place if cache is not None else first[:, None] + place, block)[:, None]
             seen = reach if seen is None else seen & reach
@@ -381,7 +389,7 @@ class Model(nn.Module):
             raise UserError("attention weights of a wrapped model cannot be read: open a LLaDA, Dream or AR checkpoint")
         watch = Watch(index)
         with torch.compiler.set_stance("force_eager"):  # a compiled layer cannot hand out what it saw
-            hidden = self._body(self.core, batch, replace(self._layout(batch, None), watch=watch))
+            hidden = self._body(self.core, batch, replace(self._layout(batch, None, watched=True), watch=watch))
         return hidden, watch.seen
 
     @property

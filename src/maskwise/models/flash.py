@@ -7,7 +7,7 @@ import inspect
 from typing import Any
 
 from torch import Tensor
-from torch.nn.attention.varlen import varlen_attn
+from torch.nn.attention.varlen import AuxRequest, varlen_attn
 
 # Fewer heads of keys than of queries: torch 2.11 takes them as they come, later ones want to be told.
 GROUPED: dict[str, Any] = {"enable_gqa": True} if "enable_gqa" in inspect.signature(varlen_attn).parameters else {}
@@ -22,3 +22,12 @@ def flash(
     out = varlen_attn(q, k, v, q_offsets, k_offsets, *longest, scale=scale, window_size=reach, **GROUPED)
     assert isinstance(out, Tensor)  # a pair only when asked for
     return out
+
+
+def causal_flash(q: Tensor, k: Tensor, v: Tensor, offsets: Tensor, longest: int, scale: float) -> tuple[Tensor, Tensor]:
+    """Causal attention [T, H, D], and the logarithm of the sum of exponentials of each row and head [T, H]."""
+    out, sums = varlen_attn(
+        q, k, v, offsets, offsets, longest, longest, return_aux=AuxRequest(lse=True), scale=scale,
+        window_size=(-1, 0), **GROUPED,
+    )  # fmt: skip
+    return out, sums.t()  # the kernel gives them head by head
