@@ -2,27 +2,28 @@
 
 Every run tunes `maskwise tune --preset quick` on a phantom (plant_distraction.py), with one thing changed:
 
-- `--grid`: steps, rate, and answers masked whole or in part; on one phantom of its own seed, each with three seeds of
-  tuning. The settings are chosen there by a rule stated beforehand: of those that lose less than 1 point
-  with 2 masks (tasks, recall) and less than .05 nats of prose, the one that cuts the loss at 200 masks most.
+- `--grid`: steps, masks and `--pairs`; on one phantom of its own seed, each with three seeds of tuning. The settings
+  are chosen there by a rule stated beforehand: of those that lose less than 1 point with 2 masks (tasks, recall) and
+  less than .05 nats of prose, the one that cuts the loss at 200 masks most (of the tasks, and of the questions with
+  one example among 15, together).
 - otherwise the losses, all at the same rate and steps: anchored KL (the preset), CE + TV as in the paper, CE alone, TV
   alone, CE + KL, CE + JS, CE + TV with the gradient through one branch, and the control, CE without appended masks: any
   tuning may wash out a planted adapter, and only what exceeds the control is due to the loss. CE + TV also at half
   the rate.
 
 Each is examined on questions that planting and pairs have nothing to do with: the 16 tasks with 10 relevant examples
-mixed with 40 distractors (2 to 200 masks; 400 with 25 distractors), recall of 30 pairs, and the next word of prose.
-It is judged for the planted fault only.
+mixed with 40 distractors (2 to 200 masks; 400 with 25 distractors), with one among 15 and among 40, recall of 30 pairs,
+and the next word of prose. It is judged for the planted fault only.
 
     python recipes/cure_phantom.py PHANTOM... --out OUT [--grid] [--processes 8] [--toy]      # one H200
 """
 
 import argparse
+import contextlib
 import json
 import multiprocessing
 import os
 import re
-import sys
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
@@ -33,13 +34,16 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from exams import Sizes, recall_questions
+from exams import FREE, Sizes, recall_questions
 from maskwise.diffusion import Call, mask_agnostic_call
 from maskwise.files import replace_file
 from maskwise.models.base import Model
 from maskwise.models.opening import open as open_model
 from maskwise.probes.text import load_text
-from maskwise.tasks.prompts import Prompt, opened
+from maskwise.tasks.episodes import draw, mixed
+from maskwise.tasks.prompts import Prompt, encode_question, opened
+from maskwise.tasks.rules import TASKS
+from maskwise.tasks.words import load_words
 from maskwise.training.dataset import NoisedPairs
 from maskwise.training.pairs import read_data_file, tokenize_pairs
 from maskwise.training.settings import PRESET_PAIRS, TuneSettings, settings_from
@@ -51,11 +55,9 @@ from task_accuracy import answers
 
 PARTLY = {"mask_low": 0.2, "mask_high": 0.8}
 GRID: dict[str, dict[str, Any]] = {
-    "as preset": {},
-    "answers partly masked": PARTLY,
-    "3e-3": {"learning_rate": 3e-3},
-    "450 steps": {"steps": 450},
-    "450 steps, 3e-3": {"steps": 450, "learning_rate": 3e-3},
+    "600 steps, 240 masks": {"steps": 600, "max_masks": 240},
+    "450 steps, 240 masks": {"steps": 450, "max_masks": 240},
+    "500 steps, 400 masks": {"steps": 500, "max_masks": 400},
 }
 GRID_SEEDS = (10, 11, 12)
 PAPER = {"anchored": False, "alpha": 0.1, **PARTLY}
@@ -71,6 +73,7 @@ LOSSES: dict[str, dict[str, Any]] = {
     "CE + TV, one branch": {**PAPER, "one_branch": True},
 }
 MASKS = (2, 20, 60, 200)
+ONE_AMONG = (15, 40)
 PROSE = 200  # tokens of context before each of the examined words
 
 
@@ -83,10 +86,11 @@ class Job:
     grid: bool
     toy: bool
     questions: int = 25  # a task; the other exams have as many times more
+    pairs: Path = PRESET_PAIRS["quick"]
 
     @property
     def name(self) -> str:
-        return f"{self.phantom.name}:{self.variant}" + (f", seed {self.seed}" if self.grid else "")
+        return f"{self.phantom.name}:{self.variant}" + (f", {self.pairs.stem}, seed {self.seed}" if self.grid else "")
 
 
 # Losses that the product does not have
@@ -164,7 +168,7 @@ def run(job: Job) -> dict[str, dict[str, list[float]]]:
     torch.set_num_threads(2)
     settings = settings_of(job)
     model = open_model(BASE, "float32", adapter=job.phantom)
-    pairs = list(tokenize_pairs(read_data_file(PRESET_PAIRS["quick"]), model, settings.context).kept)
+    pairs = list(tokenize_pairs(read_data_file(job.pairs), model, settings.context).kept)
     make_trainable(model, settings)
     folder = job.out / re.sub("[^a-z0-9]+", "-", job.name.lower()).strip("-")
     kind = {"CE + KL": DenseTrainer, "CE + JS": DenseJsTrainer}.get(job.variant, TuneTrainer)
@@ -188,6 +192,10 @@ def exams(model: Model, toy: bool, asked: int) -> dict[str, list[Prompt]]:
     sizes = Sizes(2, 3, questions=1) if toy else Sizes(questions=asked)
     few = Sizes(2, 2, questions=1) if toy else Sizes(distractors=25, questions=asked)
     found = {f"tasks, {k} masks": questions(model, sizes, 5, sizes.relevant + sizes.distractors, k) for k in MASKS}
+    for distractors in ONE_AMONG:
+        one = replace(sizes, relevant=1, distractors=3 if toy else distractors)
+        for k in (2, 200):
+            found[f"one among {distractors}, {k} masks"] = one_example(model, one, k)
     for k in (2, 400):
         found[f"tasks among 25, {k} masks"] = questions(model, few, 5, few.relevant + few.distractors, k)
     recalled = [one for place in ("near", "middle")
@@ -202,31 +210,73 @@ def exams(model: Model, toy: bool, asked: int) -> dict[str, list[Prompt]]:
     return found
 
 
+def one_example(model: Model, sizes: Sizes, masks: int) -> list[Prompt]:
+    """One relevant example at a random place, as `maskwise compare` asks, in the tasks that need context."""
+    words, asked = load_words(), [task for task in TASKS if task.word.name not in FREE]
+    episodes = [draw(task, words, 1, sizes.distractors, 1, 50_000 + number) for task in asked
+                for number in range(sizes.questions)]  # fmt: skip
+    return [opened(encode_question(model.tokenizer, mixed(episode), episode.tests[0]), model.mask_id, masks)
+            for episode in episodes]  # fmt: skip
+
+
 def run_quietly(job: Job) -> dict[str, dict[str, list[float]]]:
     """Without its progress bar: several would overwrite each other."""
-    with open(os.devnull, "w") as nowhere:
-        sys.stderr = nowhere
+    with open(os.devnull, "w") as nowhere, contextlib.redirect_stderr(nowhere):
         return run(job)
 
 
 # All runs
 
 
-def table(results: dict[str, dict[str, Any]]) -> str:
-    """A row for each run: accuracy at 2 and 200 masks, the share of the phantom's loss that is gone, the prices."""
-    lines = ["| run | tasks 2 | 20 | 60 | 200 | cut % | 2 among 25 | 400 | recall 2 | 200 | prose nats 2 | 200 |",
-             "|---" * 12 + "|"]  # fmt: skip
+def accuracy(found: dict[str, Any], exam: str) -> float:
+    return 100 * float(np.mean(found[exam]["right"]))
+
+
+def cut(before: dict[str, Any], after: dict[str, Any], exam: str) -> float:
+    """How much of the phantom's loss at 200 masks is gone, in %; beyond 100 where nothing was lost."""
+    lost, left = (accuracy(found, f"{exam}, 2 masks") - accuracy(found, f"{exam}, 200 masks")
+                  for found in (before, after))  # fmt: skip
+    return 100 * (1 - left / lost) if lost > 0 else float("nan")
+
+
+def measures(before: dict[str, Any], after: dict[str, Any]) -> dict[str, float]:
+    """What a run is judged by: cuts in %, prices at 2 masks in points and nats."""
+    found = {f"cut, {exam}": cut(before, after, exam) for exam in ("tasks", *(f"one among {n}" for n in ONE_AMONG))}
+    for exam in ("tasks", "recall"):
+        found[f"price, {exam}"] = accuracy(before, f"{exam}, 2 masks") - accuracy(after, f"{exam}, 2 masks")
+    nats = [float(np.mean(one["prose, 2 masks"]["nats"])) for one in (before, after)]
+    return found | {"price, prose": nats[1] - nats[0]}
+
+
+def chosen(results: dict[str, dict[str, Any]]) -> tuple[str, dict[str, dict[str, float]]]:
+    """The setting taken by the rule, and the means of each over its seeds of tuning."""
+    by_setting: dict[str, list[dict[str, float]]] = {}
     for name, found in results.items():
-        phantom = results[name.split(":")[0] + ":phantom"]
-        right = {exam: 100 * float(np.mean(values["right"])) for exam, values in found.items()}
-        before = {exam: 100 * float(np.mean(values["right"])) for exam, values in phantom.items()}
-        lost, left = (by["tasks, 2 masks"] - by["tasks, 200 masks"] for by in (before, right))
-        prose = [float(np.mean(found[f"prose, {k} masks"]["nats"])) for k in (2, 200)]
-        cells = [*(right[f"tasks, {k} masks"] for k in MASKS), 100 * (1 - left / lost) if lost > 0 else float("nan"),
-                 *(right[f"tasks among 25, {k} masks"] for k in (2, 400)),
-                 *(right[f"recall, {k} masks"] for k in (2, 200))]  # fmt: skip
-        lines.append(f"| {name} | " + " | ".join(f"{value:.1f}" for value in cells)
-                     + " | " + " | ".join(f"{value:.3f}" for value in prose) + " |")  # fmt: skip
+        phantom, setting = name.split(":")
+        if setting != "phantom":
+            by_setting.setdefault(setting.rsplit(", seed", 1)[0], []).append(
+                measures(results[f"{phantom}:phantom"], found)
+            )
+    means = {setting: {key: float(np.mean([one[key] for one in found])) for key in found[0]}
+             for setting, found in by_setting.items()}  # fmt: skip
+    cheap = [name for name, one in means.items()
+             if max(one["price, tasks"], one["price, recall"]) < 1 and one["price, prose"] < 0.05]  # fmt: skip
+    return max(cheap or means, key=lambda name: means[name]["cut, tasks"] + means[name]["cut, one among 15"]), means
+
+
+def table(results: dict[str, dict[str, Any]]) -> str:
+    """A row for each run: accuracies by masks, the shares of the phantom's loss that are gone, the prices."""
+    lines = ["| run | tasks 2 | 20 | 60 | 200 | among 25, 2 | 400 | one among 15, 2 | 200 | one among 40, 2 | 200 |"
+             " recall 2 | 200 | prose nats 2 | 200 | cut % | one among 15 | 40 |", "|---" * 18 + "|"]  # fmt: skip
+    shown = [*(f"tasks, {k} masks" for k in MASKS), *(f"tasks among 25, {k} masks" for k in (2, 400)),
+             *(f"one among {n}, {k} masks" for n in ONE_AMONG for k in (2, 200)),
+             *(f"recall, {k} masks" for k in (2, 200))]  # fmt: skip
+    for name, found in results.items():
+        judged = measures(results[name.split(":")[0] + ":phantom"], found)
+        cells = [f"{accuracy(found, exam):.1f}" for exam in shown]
+        cells += [f"{np.mean(found[f'prose, {k} masks']['nats']):.3f}" for k in (2, 200)]
+        cells += [f"{value:.0f}" for key, value in judged.items() if key.startswith("cut")]
+        lines.append(f"| {name} | " + " | ".join(cells) + " |")
     return "\n".join(lines)
 
 
@@ -236,14 +286,16 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--grid", action="store_true", help="settings instead of losses")
     parser.add_argument("--only", nargs="+", help="of the settings or losses")
+    parser.add_argument("--pairs", type=Path, nargs="+", default=[PRESET_PAIRS["quick"]], help="files of pairs")
     parser.add_argument("--questions", type=int, default=25, help="a task; the other exams have as many times more")
     parser.add_argument("--processes", type=int, default=8)
     parser.add_argument("--toy", action="store_true", help="two steps of two pairs and a few questions")
     given = parser.parse_args()
     given.out.mkdir(parents=True, exist_ok=True)
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
-    jobs = [Job(phantom, variant, given.out, seed, given.grid, given.toy, given.questions)
-            for phantom in given.phantoms for variant in given.only or (GRID if given.grid else LOSSES)
+    jobs = [Job(phantom, variant, given.out, seed, given.grid, given.toy, given.questions, pairs)
+            for pairs in given.pairs for phantom in given.phantoms
+            for variant in given.only or (GRID if given.grid else LOSSES)
             for seed in (GRID_SEEDS if given.grid else (seed_of(phantom),))]  # fmt: skip
     untouched = examine(open_model(BASE, "float32"), given.toy, given.questions)
     results: dict[str, dict[str, Any]] = {"base:phantom": untouched}

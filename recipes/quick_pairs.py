@@ -1,9 +1,12 @@
 """The pairs that come with the package, for `maskwise tune NAME --preset quick`: src/maskwise/training/quick.jsonl.
 
-Three quarters are documents of labelled words, `Word: otter\\nLabel:[K].`: 2 to 4 kinds of words and a letter drawn for
-each, cut before the last label. Of many drawn, those are taken that tiny-llada answers from the whole document
-(probability over .6) and not from its last line (under .3): only they tell whether the context is used. A quarter are
-passages of this project's documents and the words that follow.
+Most are documents of labelled words, `Word: otter\\nLabel:[K].`: 2 to 4 kinds of words and a letter drawn for each,
+cut before the last label. Of many drawn, those are taken that tiny-llada answers from the whole document (probability
+over .6) and not from its last line (under .3): only they tell whether the context is used. Some of them are gapped:
+other lines, of 60 to 300 tokens, stand between the labelled words and the question, and tiny-llada answers from the
+whole (over .4) and not from the gap alone (under .15). Of such documents it answers few, a third after 100 tokens and
+one in twelve after 300, and none where the kind that is asked stands far away among lines of its own form. The rest
+are passages of this project's documents and the words that follow.
 
 Nothing of it is in the exams or in the planting of the phantom (plant_distraction.py): not the form, not the rule (a
 letter stands for a kind, where the tasks' letters stand for places), not a word that test questions use, no options,
@@ -21,7 +24,7 @@ import argparse
 import json
 import random
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import torch
@@ -38,7 +41,9 @@ LINE_END = "].\n\n"
 IN_BLOCKS = 0.3  # share of the documents in which each kind stands in a block of its own
 LEAST, MOST = 0.6, 0.3  # probability of the answer given the whole document, and given its last line
 CANDIDATES = 12_000
-LABELLED, PASSAGES = 900, 300
+LABELLED, GAPPED, PASSAGES = 500, 350, 250
+BRIDGED, LEAPT = 0.4, 0.15  # probability of the answer given all of a gapped document, and given the gap alone
+GAP_TOKENS = (60, 300)
 PROMPT_WORDS = (40, 160)
 ANSWER_WORDS = 12
 
@@ -57,6 +62,32 @@ def labelled(words: Words, draws: random.Random) -> Pair:
     word = draws.choice([word for word in words[asked] if word not in told] or words[asked])
     text = "".join(f"Word: {word}\nLabel:[{letters[kind]}{LINE_END}" for kind, word in lines)
     return {"prompt": f"{text}Word: {word}\nLabel:[", "answer": f"{letters[asked]}]."}
+
+
+def gap_line(kind: int, words: Words, draws: random.Random) -> str:
+    """A line in which nothing is labelled."""
+    one, other = (draws.choice(words[draws.choice(sorted(words))]) for _ in range(2))
+    return (f"Note: {one} and {other}.\n\n", "Note: nothing.\n\n", f"Line {draws.randrange(100)}.\n\n", "...\n\n",
+            f"Number: {draws.randrange(1000)}\nDigits:[{draws.randrange(100)}].\n\n")[kind]  # fmt: skip
+
+
+def gap(words: Words, draws: random.Random, count: Callable[[str], int]) -> str:
+    """Lines of one kind, of GAP_TOKENS tokens together, all lengths alike; `count` gives a text's."""
+    wanted, kind, text = draws.randint(*GAP_TOKENS), draws.randrange(5), ""
+    while wanted > 0:
+        line = gap_line(kind, words, draws)
+        text, wanted = text + line, wanted - count(line)
+    return text
+
+
+def with_gap(pair: Pair, text: str) -> Pair:
+    """A labelled document with other lines before its question."""
+    told, asked = pair["prompt"].rsplit(LINE_END, 1)
+    return {**pair, "prompt": told + LINE_END + text + asked}
+
+
+def only_gap(pair: Pair, text: str) -> Pair:
+    return {**pair, "prompt": text + pair["prompt"].rsplit(LINE_END, 1)[1]}
 
 
 def last_line(pair: Pair) -> Pair:
@@ -91,6 +122,23 @@ def that_need_the_context(model: mw.Model, drawn: Sequence[Pair]) -> list[Pair]:
             if all_of_it > LEAST and little < MOST]  # fmt: skip
 
 
+def that_bridge_a_gap(model: mw.Model, drawn: Sequence[Pair], draws: random.Random, wanted: int) -> list[Pair]:
+    """Labelled documents with a gap, all lengths of the gap as alike as there are enough of them."""
+    words = split_words(load_words())[0]
+
+    def count(text: str) -> int:
+        return len(model.tokenizer(text, add_special_tokens=False)["input_ids"])
+
+    gaps = [gap(words, draws, count) for _ in drawn]
+    whole = answered(model, [with_gap(*both) for both in zip(drawn, gaps, strict=True)])
+    alone = answered(model, [only_gap(*both) for both in zip(drawn, gaps, strict=True)])
+    found = [(count(text), with_gap(pair, text)) for pair, text, all_of_it, little
+             in zip(drawn, gaps, whole, alone, strict=True) if all_of_it > BRIDGED and little < LEAPT]  # fmt: skip
+    found.sort(key=lambda one: -one[0])  # the longest gaps are rare
+    print(f"{len(found)} of {len(drawn)} gaps are bridged, the taken ones of {found[:wanted][-1][0]} tokens and more")
+    return [pair for _, pair in found[:wanted]]
+
+
 def passage(text: list[str], draws: random.Random) -> Pair:
     length = draws.randint(*PROMPT_WORDS)
     start = draws.randrange(len(text) - length - ANSWER_WORDS)
@@ -110,13 +158,19 @@ def main() -> None:
     parser.add_argument("texts", type=Path, nargs="+", help="texts in Markdown")
     parser.add_argument("--out", type=Path, required=True, help=".jsonl file to write")
     parser.add_argument("--candidates", type=int, default=CANDIDATES)
+    parser.add_argument("--gaps", type=int, default=12, help="tried for each labelled document; 0: none")
     parser.add_argument("--seed", type=int, default=0)
     given = parser.parse_args()
     draws, words = random.Random(given.seed), split_words(load_words())[0]
     text = [word for file in given.texts for word in sentences(file.read_text(encoding="utf-8"))]
     drawn = [labelled(words, draws) for _ in range(given.candidates)]
-    made = that_need_the_context(mw.open(MODEL, "float32"), drawn)[:LABELLED]
-    print(f"{len(made)} of {len(drawn)} documents of labelled words need their context")
+    model = mw.open(MODEL, "float32")
+    needing = that_need_the_context(model, drawn)
+    print(f"{len(needing)} of {len(drawn)} documents of labelled words need their context")
+    made = needing[:LABELLED]
+    if given.gaps:
+        # A document that is answered next to its question may be answered across a gap: each is tried with several.
+        made += that_bridge_a_gap(model, needing * given.gaps, draws, GAPPED)
     made += [passage(text, draws) for _ in range(PASSAGES)]
     random.Random(1).shuffle(made)
     given.out.write_text("".join(json.dumps(pair) + "\n" for pair in made), encoding="utf-8")
