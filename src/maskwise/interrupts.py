@@ -1,10 +1,13 @@
 """Ctrl-C, remembered: some imports turn it into an ImportError of their own. And a limit for what may never end."""
 
 import signal
+import sys
 import threading
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from types import FrameType
+from typing import Any
 
 _pressed: list[int] = []
 
@@ -25,17 +28,20 @@ def was_interrupted(problem: BaseException) -> bool:
     return isinstance(problem, KeyboardInterrupt) or (bool(_pressed) and isinstance(problem, Exception))
 
 
-@contextmanager
-def time_limit(seconds: float, problem: Exception) -> Iterator[None]:
+def time_limit(seconds: float, problem: Exception) -> AbstractContextManager[None]:
     """Raises `problem` once what is inside has taken so much processor time.
 
-    It interrupts what asks for signals now and then: Python code and regular expressions. Only the main thread of a
-    process gets signals, and Windows has no such timer: elsewhere nothing is limited.
+    In the main thread by a signal, which Python code and regular expressions ask for now and then. Other threads get no
+    signals, and Windows has no such timer: there it looks at the clock before each line of Python, so that a single
+    operation goes on to its end.
     """
-    if threading.current_thread() is not threading.main_thread() or not hasattr(signal, "setitimer"):
-        yield
-        return
+    if threading.current_thread() is threading.main_thread() and hasattr(signal, "setitimer"):
+        return _alarm(seconds, problem)
+    return _Clock(seconds, problem)
 
+
+@contextmanager
+def _alarm(seconds: float, problem: Exception) -> Iterator[None]:
     def stop(number: int, frame: FrameType | None) -> None:
         raise problem
 
@@ -46,3 +52,23 @@ def time_limit(seconds: float, problem: Exception) -> Iterator[None]:
     finally:
         signal.setitimer(signal.ITIMER_VIRTUAL, 0)
         signal.signal(signal.SIGVTALRM, before or signal.SIG_DFL)
+
+
+class _Clock:
+    """A trace function of this thread: called before each line of the frames that begin under it."""
+
+    def __init__(self, seconds: float, problem: Exception) -> None:
+        self.end, self.problem = time.thread_time() + seconds, problem
+
+    def __enter__(self) -> None:
+        self.before = sys.gettrace()
+        sys.settrace(self._look)
+
+    def __exit__(self, *problem: object) -> None:
+        sys.settrace(self.before)
+
+    def _look(self, frame: FrameType, event: str, argument: Any) -> Any:
+        leaving = frame.f_code is _Clock.__exit__.__code__
+        if not leaving and time.thread_time() > self.end:
+            raise self.problem
+        return self._look

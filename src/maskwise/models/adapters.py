@@ -15,6 +15,7 @@ from maskwise.errors import UserError
 from maskwise.models.embeddings import token_rows
 from maskwise.models.families import family_of_class
 from maskwise.models.locations import read_object
+from maskwise.models.targets import refuse_endless_patterns
 
 RANKS = ("r", "init_r", "target_r")  # of LoRA and its kin: the sizes that PEFT lays out before it reads a weight
 
@@ -31,7 +32,12 @@ def attach_adapters(
 
 def merged(net: PreTrainedModel | PeftModel) -> PreTrainedModel:
     """The network with its adapter, where it has one, added to its weights in their own precision."""
-    return net.merge_and_unload() if isinstance(net, PeftModel) else net  # type: ignore[operator]
+    if not isinstance(net, PeftModel):
+        return net
+    try:
+        return net.merge_and_unload()  # type: ignore[operator]
+    except (ValueError, NotImplementedError):  # so does PEFT answer for gptq and for awq
+        raise UserError("an adapter cannot be merged into these quantised weights: use the original") from None
 
 
 def attach_adapter(net: PreTrainedModel, folder: Path, mask_id: int | None = None) -> PeftModel:
@@ -50,11 +56,7 @@ def attach_adapter(net: PreTrainedModel, folder: Path, mask_id: int | None = Non
             stored = {key: tuple(file.get_slice(key).get_shape()) for key in file.keys()}  # noqa: SIM118
     except (SafetensorError, OSError) as problem:
         raise UserError(f"{weights} is corrupt or cut short ({problem}): copy it again") from None
-    targets = given.get("target_modules")
-    if isinstance(targets, str) and re.search(r"[*+}]\)+[*+{]", targets):
-        raise UserError(
-            f"{folder / 'adapter_config.json'}: target_modules repeats a repetition, which may take for ever"
-        )
+    refuse_endless_patterns(given, [name for name, _ in net.named_modules()], folder / "adapter_config.json")
     if given.get("layer_replication") is not None:  # PEFT would copy layers as often as a small file says
         raise UserError(f"the adapter in {folder} copies layers (layer_replication), which is not supported: use LoRA")
     _refuse_larger_ranks(folder, given, max((size for shape in stored.values() for size in shape), default=0))

@@ -157,8 +157,16 @@ class Model(nn.Module):
         return self.head_weight.shape[0]
 
     @property
+    def stored_quantised(self) -> bool:
+        return getattr(getattr(self.core, "config", None), "quantization_config", None) is not None
+
+    @property
     def parameter_count(self) -> int:
-        return parameter_count(self.core)
+        """Of a quantised model those of the original: its own parameters are fewer, or several in one number."""
+        net: nn.Module = self.core
+        if self.stored_quantised and self.family.net_class is not None:
+            net = imported("maskwise.models.networks:network_without_weights")(self.core.config, self.family)
+        return parameter_count(net)
 
     @property
     def lora_targets(self) -> str:

@@ -1,16 +1,14 @@
 """Chat templates are programs of a stranger: they are rendered in transformers' sandbox, and here in bounded time."""
 
-import sys
-import time
 from collections.abc import Sequence
 from functools import lru_cache
-from types import FrameType
 from typing import Any
 
 from jinja2 import TemplateError, nodes
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from maskwise.errors import UserError
+from maskwise.interrupts import time_limit
 
 SECONDS = 10
 LARGEST_NUMBER = 10**6  # in a template; real ones count messages
@@ -28,7 +26,7 @@ def render_chat(tokenizer: Any, turns: Sequence[dict[str, str]], what: str = "th
         if reason:
             raise UserError(f"{what} {reason}: use another template, or none")
     try:
-        with _Deadline(SECONDS):
+        with time_limit(SECONDS, _TooLong()):
             written = tokenizer.apply_chat_template(list(turns), tokenize=False, **how)
     except _TooLong:
         raise UserError(f"{what} takes more than {SECONDS} seconds: use another template, or none") from None
@@ -55,22 +53,3 @@ def _refusal(template: str) -> str | None:
         return "computes powers"
     numbers = (constant.value for constant in tree.find_all(nodes.Const) if isinstance(constant.value, int | float))
     return "counts beyond a million" if any(abs(number) > LARGEST_NUMBER for number in numbers) else None
-
-
-class _Deadline:
-    """Raises _TooLong in this thread when time is up, between two lines of Python: templates are compiled to those."""
-
-    def __init__(self, seconds: float) -> None:
-        self.end = time.monotonic() + seconds
-
-    def __enter__(self) -> None:
-        self.before = sys.gettrace()
-        sys.settrace(self._look)
-
-    def __exit__(self, *problem: object) -> None:
-        sys.settrace(self.before)
-
-    def _look(self, frame: FrameType, event: str, argument: Any) -> Any:
-        if time.monotonic() > self.end:
-            raise _TooLong
-        return self._look

@@ -1,9 +1,9 @@
 """A checkpoint's configuration: config.json read and checked, and what it says of family, shift and mask."""
 
 import json
+import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -88,39 +88,12 @@ def as_described(folder: Path) -> Iterator[None]:
     except torch.OutOfMemoryError:
         raise UserError(f"{folder} does not fit into the memory: use a smaller --dtype or another --device") from None
     except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RuntimeError, OSError, MemoryError,
-            AssertionError, ImportError, NotImplementedError, StrictDataclassError) as problem:  # fmt: skip
+            AssertionError, ImportError, NotImplementedError, StrictDataclassError, re.error) as problem:  # fmt: skip
         reason = (str(problem).strip() or type(problem).__name__).splitlines()[0][:200]
         raise UserError(
             f"{folder} cannot be opened as its config.json describes it ({type(problem).__name__}: {reason}): correct "
             "it or download it again"
         ) from problem
-
-
-# quant_method of a quantised checkpoint: the packages that must be installed for transformers to load it.
-QUANTISERS = {
-    "bitsandbytes": ("bitsandbytes",),
-    "bitsandbytes_4bit": ("bitsandbytes",),
-    "bitsandbytes_8bit": ("bitsandbytes",),
-    "gptq": ("gptqmodel", "optimum"),
-    "awq": ("gptqmodel",),
-    "torchao": ("torchao",),
-}
-
-
-def refuse_uninstalled_quantiser(folder: Path, settings: dict[str, Any]) -> None:
-    """Quantised weights are loaded by transformers with the package that wrote them, and by nothing else."""
-    found = settings.get("quantization_config")
-    if found is None:
-        return
-    method = found.get("quant_method") if isinstance(found, dict) else None
-    if not isinstance(method, str) or method not in QUANTISERS:
-        raise UserError(
-            f"{folder} is quantised ({_short(method)}), and only {', '.join(QUANTISERS)} are known: use the original"
-        )
-    if not all(find_spec(package) for package in QUANTISERS[method]):
-        raise UserError(
-            f"{folder} is quantised with {method}: install {' and '.join(QUANTISERS[method])}, or use the original"
-        )
 
 
 def read_family(folder: Path, families: tuple[Family, ...] = FAMILIES) -> Family:

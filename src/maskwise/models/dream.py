@@ -192,6 +192,7 @@ class DreamModel(PreTrainedModel):
     _no_split_modules = ["DreamBlock"]  # noqa: RUF012
     block: Callable[[Any], nn.Module] = DreamBlock
     _supports_sdpa = True
+    supports_tp_plan = supports_pp_plan = False  # transformers would look for plans in the body, which has none
     _tied_weights_keys = {"lm_head.weight": "model.embed_tokens.weight"}  # noqa: RUF012
 
     def __init__(self, config: DreamConfig) -> None:

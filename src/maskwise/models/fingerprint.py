@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from maskwise.models.base import Model
-from maskwise.models.finite import stored_tensors
+from maskwise.models.finite import stored_tensors, stored_weights
 
 LANES = 1 << 20  # 8-byte words that are summed together: bounds the memory, whatever the size of a weight
 # Where and by what a configuration was written, and how it is run.
@@ -19,9 +19,9 @@ NOT_THE_MODEL = ("_name_or_path", "transformers_version", "dtype", "torch_dtype"
 def fingerprint(model: Model) -> str:
     """Twelve letters that change with any byte of a weight, and with the configuration, adapters or tokenizer."""
     digest = hashlib.sha256()
-    for name, weight in model.named_parameters():
+    for name, weight in stored_weights(model):
         digest.update(f"{name} {weight.dtype} {tuple(weight.shape)}".encode())
-        for part in stored_tensors(weight.detach()):
+        for part in stored_tensors(weight):
             digest.update(checksums(part).cpu().numpy().tobytes())
     described = [_fields(getattr(model.core, "config", None))]
     described += [_fields(adapter) for adapter in getattr(model.net, "peft_config", {}).values()]

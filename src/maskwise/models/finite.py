@@ -5,7 +5,7 @@ its largest value to torch, and so is plus infinity.
 """
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
@@ -19,7 +19,7 @@ from maskwise.models.batch import Batch
 def nonfinite_weights(model: nn.Module) -> list[str]:
     """Names of the weights that hold NaN or infinity: one pass over all of them, and one wait for the device."""
     names, ends = [], []
-    parts = [(name, part) for name, weight in model.named_parameters() for part in stored_tensors(weight.detach())]
+    parts = [(name, part) for name, weight in stored_weights(model) for part in stored_tensors(weight)]
     for name, values in parts:
         if values.is_floating_point() and values.numel() and not values.is_meta:
             values = values.to_local() if is_sharded(values) else values  # type: ignore[attr-defined]  # no waiting for other processes
@@ -30,6 +30,18 @@ def nonfinite_weights(model: nn.Module) -> list[str]:
         return []
     finite = torch.stack([pair.to(ends[0].device) for pair in ends]).isfinite().all(dim=1)
     return list(dict.fromkeys(name for name, fine in zip(names, finite.tolist(), strict=True) if not fine))
+
+
+def stored_weights(model: nn.Module) -> Iterator[tuple[str, Tensor]]:
+    """The parameters, then what else a checkpoint holds: a map that gptq, awq or bitsandbytes quantised has its numbers
+    or its scales in buffers, or in a state of its own.
+    """
+    for name, weight in model.named_parameters():
+        yield name, weight.detach()
+    known = {name for name, _ in model.named_parameters(remove_duplicate=False)}
+    for name, value in model.state_dict().items():
+        if name not in known and isinstance(value, Tensor):
+            yield name, value
 
 
 def stored_tensors(weight: Tensor) -> list[Tensor]:

@@ -164,6 +164,7 @@ class LLaDAModelLM(PreTrainedModel):
     supports_gradient_checkpointing = True
     _no_split_modules = ["LLaDABlock"]  # noqa: RUF012
     _supports_sdpa = True
+    supports_tp_plan = supports_pp_plan = False  # transformers would look for plans in the body, which has none
 
     def __init__(self, config: LLaDAConfig) -> None:
         config.refuse_unsupported()

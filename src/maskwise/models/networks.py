@@ -1,6 +1,7 @@
 """Networks of a family: loaded from a checkpoint's weight files, or laid out without weights."""
 
 import sys
+from contextlib import redirect_stdout
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from maskwise.files import is_plain_name
 from maskwise.models.families import Family, imported
 from maskwise.models.gguf_llama import gguf_in, llama_weights
 from maskwise.models.locations import read_object, weights_folder
+from maskwise.models.quantised_files import complete_quantisation
 
 WHOLE, INDEX = "model.safetensors", "model.safetensors.index.json"
 
@@ -70,20 +72,24 @@ def load_network(
         disable_progress_bar()  # in a log or a pipe the bar is noise
     loud = get_verbosity()
     set_verbosity_error()  # its own table of what does not fit would stand before our one line
-    source = {"config": config, "state_dict": llama_weights(gguf)} if gguf is not None else {}
+    source: dict[str, Any] = {"config": config, "state_dict": llama_weights(gguf)} if gguf is not None else {}
+    if getattr(config, "quantization_config", None) is not None:
+        complete_quantisation(folder, config.quantization_config, stored_shapes(folder))
+        source = {"config": config}
     try:
-        net, report = net_class.from_pretrained(
-            folder if gguf is None else None,
-            **source,
-            dtype=dtype,
-            device_map={"": device},
-            attn_implementation="eager",  # every class has it; which attention runs is decided in bodies.py
-            use_safetensors=True,
-            local_files_only=True,
-            trust_remote_code=False,
-            output_loading_info=True,
-            ignore_mismatched_sizes=True,
-        )
+        with redirect_stdout(sys.stderr):  # gptqmodel prints what it does, and stdout is for results
+            net, report = net_class.from_pretrained(
+                folder if gguf is None else None,
+                **source,
+                dtype=dtype,
+                device_map={"": device},
+                attn_implementation="eager",  # every class has it; which attention runs is decided in bodies.py
+                use_safetensors=True,
+                local_files_only=True,
+                trust_remote_code=False,
+                output_loading_info=True,
+                ignore_mismatched_sizes=True,
+            )
     finally:
         set_verbosity(loud)
     for what, key in (
@@ -96,6 +102,15 @@ def load_network(
             more = f" and {len(names) - 3} more" if len(names) > 3 else ""
             raise UserError(f"{folder} does not fit its config.json: {what} weights {', '.join(names[:3])}{more}")
     return net
+
+
+def stored_shapes(folder: Path) -> dict[str, tuple[int, ...]]:
+    """Of all tensors in the weight files."""
+    shapes: dict[str, tuple[int, ...]] = {}
+    for file in weight_files(folder):
+        with safe_open(folder / file, framework="pt") as opened:
+            shapes |= {name: tuple(opened.get_slice(name).get_shape()) for name in opened.keys()}  # noqa: SIM118
+    return shapes
 
 
 def check_weight_files(folder: Path) -> None:

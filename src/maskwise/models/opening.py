@@ -21,13 +21,13 @@ from maskwise.models.configuration import (
     read_family,
     read_settings,
     refuse_own_attention,
-    refuse_uninstalled_quantiser,
 )
 from maskwise.models.embeddings import without_adapter
 from maskwise.models.families import AUTOREGRESSIVE, FAMILIES, WRAPPED, Family, family_of_class, imported
 from maskwise.models.finite import refuse_nonfinite_weights
 from maskwise.models.locations import locate_checkpoint
 from maskwise.models.networks import check_weight_files, load_network, refuse_oversized
+from maskwise.models.quantised_files import refuse_uninstalled_quantiser
 from maskwise.models.tokens import load_tokenizer
 
 register_families()  # with transformers' Auto classes, for whoever uses them next
@@ -81,6 +81,8 @@ def open(
         refuse_oversized(folder, config.to_dict() | settings)  # what the file leaves out has its class's size
         net = load_network(family, folder, config, stored, place if weights is None else torch.device("cpu"))
         model = as_model(net, load_tokenizer(folder, family.native), str(name), families=families)
+        if model.stored_quantised:  # sizes that its package does not check; and its kernels lay the weights out at first use
+            model.eval().predict([[0, 0]], [[1]])
     if adapters:
         from maskwise.models.adapters import attach_adapters
 

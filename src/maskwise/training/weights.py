@@ -15,6 +15,7 @@ from maskwise.models.adapters import merged
 from maskwise.models.base import Model
 from maskwise.models.export import beside_the_weights
 from maskwise.models.locations import name_from_anywhere
+from maskwise.models.targets import is_linear
 from maskwise.training.settings import RunSettings
 
 
@@ -29,6 +30,8 @@ def make_trainable(model: Model, settings: RunSettings, mask_row: bool = False) 
             f"the output head of {model.name} has a bias, which the fused loss leaves out: it cannot be tuned"
         )
     if settings.full:
+        if model.stored_quantised:
+            raise UserError(f"{model.name} is quantised, so its weights cannot be trained: leave out --full")
         model.net.requires_grad_(True)
         return
     pattern = settings.targets or model.lora_targets
@@ -64,7 +67,7 @@ def _check_targets(model: Model, pattern: str) -> None:
     for name, module in matched:
         if module is head:
             raise UserError(f"targets {pattern!r} match the output head {name}: leave it out")
-        if not isinstance(module, torch.nn.Linear):
+        if not is_linear(module):
             raise UserError(f"targets {pattern!r} match {name}, which is no linear map: leave it out")
 
 

@@ -1,0 +1,69 @@
+"""Quantised checkpoints: transformers loads them with the package that wrote them. What it does not check is here."""
+
+import re
+from collections.abc import Mapping
+from importlib.util import find_spec
+from math import ceil, prod
+from pathlib import Path
+from typing import Any
+
+from maskwise.errors import UserError
+from maskwise.models.targets import refuse_endless_patterns
+
+# quant_method of a quantised checkpoint: the packages that must be installed for transformers to load it.
+QUANTISERS = {
+    "bitsandbytes": ("bitsandbytes",),
+    "bitsandbytes_4bit": ("bitsandbytes",),
+    "bitsandbytes_8bit": ("bitsandbytes",),
+    "gptq": ("gptqmodel", "optimum"),
+    "awq": ("gptqmodel",),
+    "torchao": ("torchao",),
+}
+
+
+def refuse_uninstalled_quantiser(folder: Path, settings: dict[str, Any]) -> None:
+    """Quantised weights are loaded by transformers with the package that wrote them, and by nothing else."""
+    found = settings.get("quantization_config")
+    if found is None:
+        return
+    method = found.get("quant_method") if isinstance(found, dict) else None
+    if not isinstance(method, str) or method not in QUANTISERS:
+        raise UserError(
+            f"{folder} is quantised ({str(method)[:40]!r}); only {', '.join(QUANTISERS)} are known: use the original"
+        )
+    if not all(find_spec(package) for package in QUANTISERS[method]):
+        raise UserError(
+            f"{folder} is quantised with {method}: install {' and '.join(QUANTISERS[method])}, or use the original"
+        )
+
+
+def complete_quantisation(folder: Path, given: dict[str, Any], shapes: Mapping[str, tuple[int, ...]]) -> None:
+    """Checks `quantization_config` against the shapes in the weight files, and adds what optimum cannot find itself."""
+    refuse_endless_patterns(given, list(shapes), folder / "config.json")
+    if given["quant_method"] == "gptq" or (given["quant_method"] == "awq" and given.get("version", "gemm") == "gemm"):
+        _refuse_other_packing(folder, given, shapes)
+    if given["quant_method"] == "gptq":  # optimum knows some names of layers, and LLaDA's is none of them
+        matches = (re.fullmatch(r"(.+?)\.\d+\..*\bqweight", name) for name in shapes)
+        if first := next(filter(None, matches), None):
+            given.setdefault("block_name_to_quantize", first[1])
+
+
+def _refuse_other_packing(folder: Path, given: dict[str, Any], shapes: Mapping[str, tuple[int, ...]]) -> None:
+    """gptqmodel does not compare them, and computes with numbers that are none."""
+    bits, group = given.get("bits"), given.get("group_size")
+    for name, shape in shapes.items():
+        scales = shapes.get(name.removesuffix("qweight") + "scales")
+        if name.endswith(".qweight") and scales is not None and not _is_packed(shape, scales, bits, group):
+            said = f"bits {str(bits)[:20]} and group_size {str(group)[:20]}"
+            raise UserError(
+                f"{folder} does not fit its config.json: {name} is not packed with {said}: correct it or download it "
+                "again"
+            )
+
+
+def _is_packed(shape: tuple[int, ...], scales: tuple[int, ...], bits: Any, group: Any) -> bool:
+    """A map [in, out] is in x out numbers of so many bits, and a row of `out` scales for each group of inputs."""
+    if type(bits) is not int or type(group) is not int or bits < 1 or len(scales) != 2 or min(scales) < 1:
+        return False
+    inputs = prod(shape) * 32 // (bits * scales[1])
+    return scales[0] == (ceil(inputs / group) if group > 0 else 1)
