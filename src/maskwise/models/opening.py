@@ -81,7 +81,7 @@ def open(
         refuse_oversized(folder, config.to_dict() | settings)  # what the file leaves out has its class's size
         net = load_network(family, folder, config, stored, place if weights is None else torch.device("cpu"))
         model = as_model(net, load_tokenizer(folder, family.native), str(name), families=families)
-        if model.stored_quantised:  # sizes that its package does not check; and its kernels lay the weights out at first use
+        if model.stored_quantised:  # packages check few sizes, and lay the weights out at the first pass
             model.eval().predict([[0, 0]], [[1]])
     if adapters:
         from maskwise.models.adapters import attach_adapters
