@@ -13,9 +13,10 @@ import torch
 from peft import LoraConfig, get_peft_model
 
 import maskwise as mw
-from helpers.tiny import tiny_dream, tiny_llada, tiny_sdar
+from helpers.tiny import tiny_dream, tiny_llada, tiny_llada_moe, tiny_sdar
 from maskwise.decoding import replay
 from maskwise.decoding.canvas import Frame, Sheet
+from maskwise.models.experts import Experts
 
 PROMPTS = [[3, 4, 5, 6, 7], [8, 9, 10]]
 
@@ -162,6 +163,24 @@ def test_a_scaled_and_a_merged_adapter_are_recorded_anew():
     model.net = model.net.merge_and_unload()
     decoded(model)
     assert again.recorded == 3 * once
+
+
+@torch.no_grad()
+def test_the_state_of_experts_is_where_they_lie():
+    model = tiny_llada_moe()
+    first = replay.network_state(model)
+    decoded(model)
+    state = replay.network_state(model)  # other than the first: rotary frequencies are made by the first pass
+    assert replay.network_state(model) == state != first
+    module = next(module for module in model.core.modules() if isinstance(module, Experts))
+    expert, model.before = module.experts[2], module.stacks  # which stay, lest new ones come to lie in their place
+    expert.up_proj.weight.mul_(2)
+    assert replay.network_state(model) == state
+    expert.up_proj.weight = torch.nn.Parameter(expert.up_proj.weight.clone())
+    changed = replay.network_state(model)
+    assert changed != state
+    expert.up_proj.register_forward_hook(lambda *_: None)
+    assert replay.network_state(model) not in (state, changed)
 
 
 def test_new_values_in_the_same_place_need_no_new_recording():

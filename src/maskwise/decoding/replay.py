@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from maskwise.models.attention import KeyValues
 from maskwise.models.base import Model
 from maskwise.models.batch import Batch
+from maskwise.models.experts import Experts
 from maskwise.models.layers import Frequencies
 
 LONGEST = 4096  # tokens; a longer pass hides its launches, and recorded would only hold on to memory
@@ -212,7 +213,19 @@ def network_state(model: Model) -> tuple[Any, ...]:
                 torch.get_float32_matmul_precision(), torch.are_deterministic_algorithms_enabled(),
                 torch.backends.cuda.flash_sdp_enabled(), torch.backends.cuda.mem_efficient_sdp_enabled(),
                 torch.backends.cuda.math_sdp_enabled(), torch.backends.cuda.cudnn_sdp_enabled())  # fmt: skip
-    return (*settings, *(part for module in model.net.modules() for part in _module_state(module)))
+    return (*settings, *(part for module in _modules(model.net) for part in _module_state(module)))
+
+
+def _modules(module: nn.Module) -> Iterator[nn.Module]:
+    """All modules, but for experts that lie in one piece of memory: those say themselves where that is."""
+    yield module
+    laid = False
+    if isinstance(module, Experts):
+        module.lay_out()
+        laid = module.grouped is not None
+    for name, child in module.named_children():
+        if not (laid and name == "experts"):
+            yield from _modules(child)
 
 
 def _module_state(module: nn.Module) -> Iterator[Any]:
