@@ -218,11 +218,11 @@ def network_state(model: Model) -> tuple[Any, ...]:
 
 def _modules(module: nn.Module) -> Iterator[nn.Module]:
     """All modules, but for experts that lie in one piece of memory: those say themselves where that is."""
-    yield module
     laid = False
     if isinstance(module, Experts):
-        module.lay_out()
+        module.lay_out()  # before its state is told
         laid = module.grouped is not None
+    yield module
     for name, child in module.named_children():
         if not (laid and name == "experts"):
             yield from _modules(child)
