@@ -25,6 +25,7 @@ from maskwise.models.layers import MayWait
 from maskwise.models.quantise import parameter_count
 from maskwise.models.saving import push, save
 from maskwise.models.targets import linear_targets
+from maskwise.models.turns import Turns
 from maskwise.terminal import one_line
 
 if TYPE_CHECKING:  # decoding stands above models: the one method that needs it finds it when it is called
@@ -44,6 +45,8 @@ class Model(nn.Module):
     net: the model itself, a `PreTrainedModel`, or PEFT's wrapper of it; `core` is the `PreTrainedModel` in either case.
     tokenizer: a `PreTrainedTokenizerBase`, or None. window: the context length. trained_window: that of training, where
     it is shorter than the configured one. mask_id: the mask's token, None of an autoregressive model.
+
+    Threads that ask or decode with one model take turns, a forward pass or a whole decoding at a time.
 
     >>> import maskwise as mw
     >>> model = mw.open("tiny-llada")
@@ -77,6 +80,7 @@ class Model(nn.Module):
         self._own_head = head
         self.weights: str | None = None  # fp8 or int4, where the layers' maps were quantised (quantise.py)
         self.recordings: Any = None  # what decoding keeps here: CUDA graphs of its passes, and their caches
+        self.turns = Turns()  # held by a forward pass, and by a whole decoding
 
     def _apply(self, *arguments: Any, **named: Any) -> "Model":
         """Where the weights are moved or cast, what was recorded with them is let go."""
@@ -179,7 +183,8 @@ class Model(nn.Module):
         """Final hidden states after the last norm, [T, d]."""
         if batch.mixture is not None:
             batch = self._mixed(batch, batch.mixture)
-        return self._body(self.core, batch, self._layout(batch, cache))
+        with self.turns:
+            return self._body(self.core, batch, self._layout(batch, cache))
 
     def _mixed(self, batch: Batch, mixture: Mixture) -> Batch:
         """The batch as embeddings, with the mixtures in their places; gradients flow to every token's embedding."""
@@ -199,7 +204,7 @@ class Model(nn.Module):
         flash = batch.offsets.is_cuda and self.dtype in HALF_PRECISION
         layout = Layout(batch.offsets, batch.offsets, batch.longest, batch.longest, causal=False, flash=flash,
                         parts=grouped_parts(groups, flash))  # fmt: skip
-        with torch.compiler.set_stance("force_eager"):  # or layers are compiled anew for every number of parts
+        with self.turns, torch.compiler.set_stance("force_eager"):  # or layers are compiled for every number of parts
             return self._body(self.core, batch, layout)
 
     def embed(self, ids: Tensor) -> Tensor:
@@ -396,7 +401,7 @@ class Model(nn.Module):
         if not self.attention_readable:
             raise UserError("attention weights of a wrapped model cannot be read: open a LLaDA, Dream or AR checkpoint")
         watch = Watch(index)
-        with torch.compiler.set_stance("force_eager"):  # a compiled layer cannot hand out what it saw
+        with self.turns, torch.compiler.set_stance("force_eager"):  # a compiled layer cannot hand out what it saw
             hidden = self._body(self.core, batch, replace(self._layout(batch, None, watched=True), watch=watch))
         return hidden, watch.seen
 
