@@ -16,7 +16,9 @@ from typer.testing import CliRunner
 
 import maskwise as mw
 from helpers.checkpoints import save
+from helpers.known import shipped_tokenizer
 from helpers.outputs import problem_of_output
+from helpers.tiny import tiny_sdar
 from maskwise.advice.folder import Answer, append_answers, gather_answers, read_answers
 from maskwise.cli import app
 from maskwise.errors import UserError
@@ -60,6 +62,19 @@ def whole(model, tmp_path_factory):
 
 def numbers(found: dict) -> list:
     return [(row["setting"], row["quality"], row["to_reference"], row["passes"]) for row in found["confirmed"]]
+
+
+def test_a_block_diffusion_model_is_searched_over_its_blocks(tmp_path):
+    tokenizer = shipped_tokenizer()
+    model = tiny_sdar(tokenizer=tokenizer, vocab=len(tokenizer), mask_token_id=tokenizer.mask_token_id)
+    found = mw.advise(model, KINDS, function=lambda text, answer: float(len(text)), out=tmp_path / "found",
+                      max_new_tokens=8, blocks=[2, 3], steps=[4], rules="low-confidence", caches="none")  # fmt: skip
+    names = {row["setting"] for row in found["confirmed"]} | {found["reference"]}
+    assert found["reference"] == "blocks canvas, block 4, low-confidence, 4 steps"
+    assert all(name.startswith(("blocks canvas, block 4", "blocks canvas, block 2")) for name in names)
+    for row in found["advice"]:
+        made = mw.generate(model, [KINDS[0]["prompt"]], **row["options"])
+        assert len(made[0].ids) == 8
 
 
 def test_a_search_states_its_cost_and_gives_three_settings_that_run(whole, model):

@@ -9,7 +9,7 @@ import typer
 from maskwise.advice.plan import FASTEST_PASS, asked_at_most, fit_plan, most_passes
 from maskwise.advice.questions import EMBEDDED_SPACE
 from maskwise.advice.selection import Plan, fewest_questions
-from maskwise.advice.settings import Setting, Space, cached_variants, not_tried, settings_in
+from maskwise.advice.settings import Setting, Space, cached_variants, not_tried, settings_in, within_blocks
 from maskwise.cli import app
 from maskwise.cli.decoding import decoding_options
 from maskwise.decoding.harness import decoding_options as lm_eval_options
@@ -97,3 +97,14 @@ def test_texts_that_stop_at_a_token_say_so_in_python_and_on_the_command_line():
     assert DecodingOptions(**eval(setting.python().replace("mw.generate(model, prompts, ", "dict("))) == setting.options
     assert "--early-stop" in setting.command("m") and "--end-id 382 --end-id 7" in setting.command("m")
     assert "end" not in setting.lm_eval("m")
+
+
+def test_a_model_with_blocks_of_its_own_searches_those_and_what_divides_them():
+    space = within_blocks(Space(max_new_tokens=64, blocks=(8, 24, 32, 64)), 32)
+    settings = settings_in(space)
+    assert {(one.options.canvas, one.options.block) for one in settings} == {("blocks", 32), ("blocks", 8)}
+    assert settings[0].name == "blocks canvas, block 32, low-confidence, 64 steps"  # the reference
+    assert {one.options.cache for one in cached_variants(space, settings[0])} == {"prefix", "dual"}
+    assert "canvases fixed, growing, window" in "; ".join(not_tried(space))
+    short = settings_in(within_blocks(Space(max_new_tokens=16, blocks=(4, 8)), 32))
+    assert {one.options.block for one in short} == {None, 4, 8} and short[0].options.canvas is None

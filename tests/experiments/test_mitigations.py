@@ -7,7 +7,7 @@ from typer.testing import CliRunner
 
 from helpers.known import TASK_NAMES, distracted, known_model, known_path, shipped_tokenizer
 from helpers.outputs import problem_of_output
-from helpers.tiny import tiny_ar, tiny_llada
+from helpers.tiny import tiny_ar, tiny_llada, tiny_sdar
 from maskwise.cli import app
 from maskwise.decoding.generate import generate
 from maskwise.errors import UserError
@@ -24,7 +24,9 @@ from maskwise.experiments.mitigations import (
     compare_mitigations,
     describe_training,
     first_tokens,
+    for_blocks,
     model_for,
+    passes_over_blocks,
 )
 from maskwise.records.outputs import OUTPUTS
 from maskwise.report.mitigations import cures_result, frontier, what_it_shows
@@ -199,3 +201,39 @@ def test_training_is_told_from_the_settings_beside_the_adapter(tmp_path):
     settings["identity"]["settings"]["steps"] = 30
     (tmp_path / "settings.json").write_text(json.dumps(settings))
     assert describe_training(tmp_path) == "30 steps of 12 pairs"
+
+
+def small_sdar():
+    tokenizer = shipped_tokenizer()
+    return tiny_sdar(tokenizer=tokenizer, vocab=len(tokenizer), window=1200, mask_token_id=tokenizer.mask_token_id)
+
+
+@pytest.mark.parametrize("mitigation", MITIGATIONS, ids=lambda one: one.name)
+@pytest.mark.parametrize("block", [4, 32])
+def test_on_blocks_a_mitigation_takes_the_passes_that_are_said_or_is_left_out(mitigation, block):
+    chosen = for_blocks(mitigation, block)
+    if mitigation.biased or mitigation.options.get("canvas"):
+        assert chosen is None
+        return
+    assert chosen.options.get("block") in (None, {4: 2, 32: 8}[block])
+    if block == 4:
+        model = small_sdar()
+        for length in (4, 6):
+            made = generate(model, [[5] * length], MASKS, **chosen.options)[0]
+            assert made.forwards == passes_over_blocks(chosen.options, length, block)
+            assert first_tokens(model, [[5] * length], chosen.options, MASKS) == [made.ids[0]]
+
+
+def test_a_block_model_is_compared_by_what_applies_to_it():
+    model = small_sdar()
+    found = compare_mitigations(model, exam=Exam(points=1, relevant=1, distractors=1, tasks=TASKS[:2]))
+    assert problem_of_output(found, OUTPUTS["cures (also cures.json)"]) is None
+    assert found["block"] == 4
+    had = {entry["cure"]: entry for entry in found["cures"]}
+    assert [name for name, entry in had.items() if entry["accuracy"] is not None] == [
+        "baseline", "40-step unmasking", "small blocks", "soft masking",
+    ]  # fmt: skip
+    assert had["baseline"]["tokens_per_pass"] == pytest.approx(4, abs=0.1)
+    assert had["window"]["why"] == "masks after a block are not seen" and "why" not in had["mask-agnostic tuning"]
+    result = cures_result(found)
+    assert "its block of 4" in result.facts and any("not seen" in cell for row in result.rows for cell in row)

@@ -337,9 +337,7 @@ def test_the_bound_of_a_block_model_is_exact_in_small_blocks():
     assert sampled.log_likelihood == pytest.approx(exact.log_likelihood, abs=0.3)
 
 
-def test_what_is_written_for_models_that_see_every_mask_says_so(tmp_path):
+def test_what_is_written_for_models_that_see_every_mask_says_so():
     model = tiny_llada2()
-    with pytest.raises(UserError, match="cures is for models that see every mask, and tiny random LLaDA2 sees none"):
-        mw.cures(model, points=1)
     with pytest.raises(UserError, match="LLaDA and Dream models only"):
         model.hidden_of_groups(Batch.pack([[1, 2, 3]]), [])

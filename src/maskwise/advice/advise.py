@@ -102,9 +102,10 @@ def advise_on(
     """`advise` with everything checked and opened. name, adapter: what the user calls the model."""
     if model.mask_id is None:
         raise UserError(f"{name} is autoregressive: it has no canvas, block or unmasking strategy to choose")
-    model.refuse_blocks("advise")
     if model.tokenizer is None:
         raise UserError(f"{name} has no tokenizer, and the questions are text: give one")
+    if model.block is not None:
+        request = request.within_blocks(model.block)
     if request.embedded:
         request = request.ending_at(embedded_ends(model.tokenizer))
     identity = {"model": described(model), **request.identity}

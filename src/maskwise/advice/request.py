@@ -16,7 +16,7 @@ from maskwise.advice.questions import (
     embedded_questions,
     read_questions,
 )
-from maskwise.advice.settings import Setting, Space, as_words, settings_in
+from maskwise.advice.settings import Setting, Space, as_words, settings_in, within_blocks
 from maskwise.errors import UserError
 from maskwise.files import Records, to_json
 from maskwise.nearest import did_you_mean
@@ -38,6 +38,11 @@ class Request:
     def ending_at(self, end_ids: tuple[int, ...]) -> "Request":
         """The same with texts that stop at these tokens."""
         space = replace(self.space, end_ids=end_ids)
+        return replace(self, space=space, settings=settings_in(space))
+
+    def within_blocks(self, seen: int) -> "Request":
+        """The same for a model that sees nothing after its block of so many tokens."""
+        space = within_blocks(self.space, seen)
         return replace(self, space=space, settings=settings_in(space))
 
     @property

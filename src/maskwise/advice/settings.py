@@ -113,6 +113,17 @@ def settings_in(space: Space) -> list[Setting]:
     return [Setting(options) for options in found]
 
 
+def within_blocks(space: Space, seen: int) -> Space:
+    """The space as a model searches it that sees nothing after its block of so many tokens.
+
+    Only the canvas of blocks is left: its own first, then those of the space that divide it. What is shorter than one
+    block has no layout to choose.
+    """
+    blocks = (seen, *(block for block in space.blocks if block != seen and seen % block == 0))
+    canvases = ("blocks",) if _fits(space, seen) else ("fixed", "blocks")
+    return replace(space, canvases=canvases, blocks=blocks)
+
+
 def cached_variants(space: Space, setting: Setting) -> list[Setting]:
     """The same with each cache. Without blocks a cache holds the prompt alone and is refreshed once: it is left out."""
     if setting.options.block is None:

@@ -14,6 +14,7 @@ from typing import Any
 
 from torch import Tensor
 
+from maskwise.decoding.canvas import plan
 from maskwise.decoding.generate import Snapshot, generate
 from maskwise.decoding.softmask import SoftMask
 from maskwise.errors import UserError
@@ -37,6 +38,7 @@ from maskwise.tasks.rules import TASKS, Task
 from maskwise.tasks.words import load_words
 
 MASKS, STEPS, BLOCK, WINDOW = 200, 40, 10, 20
+NOT_SEEN = "masks after a block are not seen"
 BLOCKS: dict[str, Any] = {"steps": STEPS, "block": BLOCK}
 
 
@@ -106,7 +108,6 @@ class PreparedQuestion:
 def refuse_autoregressive(model: Model) -> None:
     if model.mask_id is None:
         raise UserError(f"{model.name} is autoregressive: it has no masks that could distract it")
-    model.refuse_blocks("cures")
 
 
 def cures(
@@ -160,14 +161,15 @@ def compare_mitigations(
     """The object that `maskwise cures --json` prints. `advance` is called with the number of questions answered.
 
     Without a tuned model the mitigations that need one have no accuracy; nor has a bias on keys in a wrapped model,
-    whose attention cannot be changed.
+    whose attention cannot be changed, nor what a model cannot do that sees no masks after its block.
     """
     refuse_autoregressive(model)
     questions = draw_questions(model, exam)
+    mitigations = {one.name: for_blocks(one, model.block) for one in MITIGATIONS}
     if model.device.type == "cpu":
         model, tuned = Remembering(model), Remembering(tuned) if tuned is not None else None
     reference: list[Record] = []
-    used = {one.name: found for one in MITIGATIONS if (found := model_for(one, model, tuned)) is not None}
+    used = {name: found for name, one in mitigations.items() if one and (found := model_for(one, model, tuned))}
     by_name: dict[str, list[Record]] = {name: [] for name in used}
     # On a CPU a batch saves nothing, and it waits for its slowest answer.
     budget = batch_budget(model, None) if model.device.type == "cuda" else 1
@@ -175,18 +177,55 @@ def compare_mitigations(
         batch = questions[first:last]
         reference += answer(model, batch, {"steps": 1}, masks=2)
         advance(len(batch))
-        for mitigation in MITIGATIONS:
-            if mitigation.name in used:
+        for mitigation in mitigations.values():
+            if mitigation is not None and mitigation.name in used:
                 ask = biased_answers if mitigation.biased else partial(answer, options=mitigation.options, masks=MASKS)
                 by_name[mitigation.name] += ask(used[mitigation.name], batch)
                 advance(len(batch))
     return {
         "model": model.name,
         "masks": MASKS,
+        **({"block": model.block} if model.block is not None else {}),
         "n": len(questions),
         "two_masks": _accuracy(reference),
-        "cures": [_entry(one, by_name.get(one.name), by_name[BASELINE.name], training) for one in MITIGATIONS],
+        "cures": [
+            _entry(mitigations[one.name] or one, by_name.get(one.name), by_name[BASELINE.name], training)
+            | _within(mitigations[one.name], questions, model.block)
+            for one in MITIGATIONS
+        ],
     }
+
+
+def for_blocks(mitigation: Mitigation, block: int | None) -> Mitigation | None:
+    """The mitigation for a model that sees no masks after its block of so many tokens; None where it changes nothing.
+
+    Small blocks divide the model's own.
+    """
+    if block is None:
+        return mitigation
+    if mitigation.biased or mitigation.options.get("canvas") in ("growing", "window"):
+        return None
+    if "block" not in mitigation.options:
+        return mitigation
+    divisors = [size for size in range(1, min(block - 1, BLOCK) + 1) if block % size == 0]
+    return replace(mitigation, options={**mitigation.options, "block": divisors[-1]}) if divisors else None
+
+
+def _within(mitigation: Mitigation | None, questions: Sequence[PreparedQuestion], block: int | None) -> dict[str, Any]:
+    """What differs where the model has blocks of its own: its speed, and why there is no accuracy."""
+    if block is None:
+        return {}
+    if mitigation is None:
+        return {"why": NOT_SEEN}
+    passes = [passes_over_blocks(mitigation.options, len(question.prompt), block) for question in questions]
+    return {"tokens_per_pass": MASKS * len(passes) / sum(passes)}
+
+
+def passes_over_blocks(options: Mapping[str, Any], length: int, block: int) -> int:
+    """Forward passes for MASKS tokens after a prompt of this length: a pass at least for each block."""
+    blocks = plan([[0] * length], -1, MASKS, "blocks", options.get("block"), None, block)
+    each = max(options["steps"] // len(blocks), 1)
+    return sum(min(each, len(one.slots[0])) for one in blocks)
 
 
 def model_for(mitigation: Mitigation, model: Model, tuned: Model | None) -> Model | None:

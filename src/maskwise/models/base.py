@@ -283,14 +283,6 @@ class Model(nn.Module):
         """How many of the first `length` positions the prediction of position `row` is made from."""
         return self.reach.end(self.first_row(row), length)
 
-    def refuse_blocks(self, what: str) -> None:
-        """For what is written for models that see every mask."""
-        if self.block is not None:
-            raise UserError(
-                f"{what} is for models that see every mask, and {self.name or self.kind} sees none after its block of "
-                f"{self.block} tokens: use diagnose, generate or score"
-            )
-
     def first_row(self, start: int) -> int:
         """The first position a span must contain for the predictions from `start` on to be readable."""
         return max(start - 1, 0) if self.shift else start

@@ -380,6 +380,7 @@ OUTPUTS: Mapping[str, Schema] = {
     "cures (also cures.json)": {
         "model": Field(*TEXT, "the model's name"),
         "masks": Field(*COUNT, "of the canvas"),
+        "block": Field(*COUNT, "of a block diffusion model: tokens of a block, whose masks alone are seen", False),
         "n": Field(*COUNT, "questions"),
         "two_masks": Field(*OBJECT, "the reference: accuracy with two masks, low, high"),
         "cures": Field(*LIST, "each mitigation; the first is the baseline"),
@@ -391,7 +392,8 @@ OUTPUTS: Mapping[str, Schema] = {
         "cures[].difference": Field(*NUMBER_OR_NULL, "from the baseline, over the same questions"),
         "cures[].difference_low": _ENDS["low"],
         "cures[].difference_high": _ENDS["high"],
-        "cures[].tokens_per_pass": Field(*NUMBER, "200 / steps"),
+        "cures[].tokens_per_pass": Field(*NUMBER, "200 / forward passes"),
         "cures[].training": Field(*TEXT, "what it took"),
+        "cures[].why": Field(*TEXT, "why it could not be had, where no adapter would help", False),
     },
 }

@@ -18,7 +18,8 @@ def cures_result(found: dict[str, Any]) -> Result:
     return Result(
         name="cures",
         title=f"What mitigates the sensitivity of {found['model']} to appended masks",
-        facts=f"{found['masks']} masks · {found['n']} questions · greedy decoding, the answer is the first token",
+        facts=f"{found['masks']} masks{_seen(found)} · {found['n']} questions · greedy decoding, the answer is the "
+        "first token",
         sentences=what_it_shows(found),
         chart=_chart(found),
         head=("mitigation", "accuracy", "difference\nfrom baseline", "tokens per\nforward pass", "trained"),
@@ -29,6 +30,10 @@ def cures_result(found: dict[str, Any]) -> Result:
             "as fast and more accurate, nor faster and as accurate.",
         ),
     )
+
+
+def _seen(found: dict[str, Any]) -> str:
+    return f", of which a token sees those in its block of {found['block']}" if "block" in found else ""
 
 
 def in_order(cures: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -52,7 +57,7 @@ def _rows(found: dict[str, Any]) -> list[tuple[str, ...]]:
     for entry in in_order(found["cures"]):
         speed = f"{entry['tokens_per_pass']:g}{' *' if entry['cure'] in best else ''}"
         if entry["accuracy"] is None:
-            rows.append((entry["cure"], "", "", speed, NEEDS_ADAPTER))
+            rows.append((entry["cure"], "", "", speed, entry.get("why") or NEEDS_ADAPTER))
         else:
             trained = "no" if entry["training"] == "none" else "yes"
             rows.append((entry["cure"], _right(entry), _against(entry), speed, trained))
