@@ -10,6 +10,7 @@ from transformers import AutoConfig, AutoModel, AutoModelForCausalLM, PreTrained
 
 from maskwise.errors import UserError
 from maskwise.models.attention import Layout, block_reach
+from maskwise.models.quantise import Float8Weights, float8_product
 
 
 class Embedding(nn.Embedding):
@@ -43,8 +44,7 @@ class GatedMLP(nn.Module):
         return self.down_proj(F.silu(self.gate_proj(x)) * self.up_proj(x))
 
 
-# The weights of several linear maps end to end, and their biases; or what multiplies with them, if they are quantised.
-Packed = tuple[Tensor, Tensor | None] | Callable[[Tensor], Tensor]
+Packed = tuple[Tensor, Tensor | None] | Float8Weights  # weights of several linear maps end to end, and their biases
 
 
 class PackedAttention:
@@ -66,7 +66,7 @@ def products(x: Tensor, maps: Sequence[Any], packed: Packed | None) -> Sequence[
     """x [T, d] through each of the maps, in one product where they are packed (packing.py)."""
     if packed is None:
         return [one(x) for one in maps]
-    whole = packed(x) if callable(packed) else F.linear(x, *packed)
+    whole = float8_product(x, *packed) if isinstance(packed, Float8Weights) else F.linear(x, *packed)
     return whole.split([one.out_features for one in maps], dim=-1)
 
 

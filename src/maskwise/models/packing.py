@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from maskwise.models.layers import Packed, PackedAttention
-from maskwise.models.quantise import Float8Linear
+from maskwise.models.quantise import Float8Linear, Float8Weights
 
 
 @contextmanager
@@ -68,8 +68,9 @@ def _pack(maps: Sequence[nn.Module]) -> Packed | None:
         return None
     quantised = [one for one in maps if type(one) is Float8Linear and one.bias is None]
     if len(quantised) == len(maps):
-        weight, scale = end_to_end([one.weight for one in quantised]), end_to_end([one.scale for one in quantised])
-        return Float8Linear(weight, scale, None, (len(weight), weight.shape[1])).forward
+        return Float8Weights(
+            end_to_end([one.weight for one in quantised]), end_to_end([one.scale for one in quantised])
+        )
     plain = [one for one in maps if type(one) is nn.Linear and type(one.weight) is nn.Parameter]
     if len(plain) < len(maps):
         return None

@@ -10,7 +10,7 @@ import warnings
 from abc import abstractmethod
 from collections.abc import Callable
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -79,22 +79,33 @@ class Float8Linear(QuantisedLinear):
         return Float8Linear(rows, scale[:, 0].contiguous(), bias, (len(weight), weight.shape[1]))
 
     def product(self, rows: Tensor) -> Tensor:
-        if not rows.is_cuda:
-            return self.reference(rows)
-        few = len(rows) < LEAST_ROWS
-        given, scale = _rounded_there(F.pad(rows, (0, 0, 0, LEAST_ROWS - len(rows))) if few else rows)
-        out = torch._scaled_mm(
-            given, self.weight.t(), scale, self.scale[None], out_dtype=rows.dtype, use_fast_accum=True
-        )
-        return out[: len(rows)] if few else out
-
-    def reference(self, rows: Tensor) -> Tensor:
-        """The same from the rounded numbers, in float32."""
-        given, scale = rounded_rows(rows)
-        return ((given.float() @ self.weight.float().t()) * scale * self.scale).to(rows.dtype)
+        return float8_product(rows, self.weight, self.scale)
 
     def written_out(self, dtype: torch.dtype) -> Tensor:
         return (self.weight.float() * self.scale[:, None]).to(dtype)
+
+
+class Float8Weights(NamedTuple):
+    """Those of several maps end to end."""
+
+    weight: Tensor  # [out, in]
+    scale: Tensor  # [out]
+
+
+def float8_product(rows: Tensor, weight: Tensor, scale: Tensor) -> Tensor:
+    """rows [n, in], weight [out, in] in E4M3, scale [out] -> [n, out] in the type of the rows."""
+    if not rows.is_cuda:
+        return float8_reference(rows, weight, scale)
+    few = len(rows) < LEAST_ROWS
+    given, row_scale = _rounded_there(F.pad(rows, (0, 0, 0, LEAST_ROWS - len(rows))) if few else rows)
+    out = torch._scaled_mm(given, weight.t(), row_scale, scale[None], out_dtype=rows.dtype, use_fast_accum=True)
+    return out[: len(rows)] if few else out
+
+
+def float8_reference(rows: Tensor, weight: Tensor, scale: Tensor) -> Tensor:
+    """The same from the rounded numbers, in float32."""
+    given, row_scale = rounded_rows(rows)
+    return ((given.float() @ weight.float().t()) * row_scale * scale).to(rows.dtype)
 
 
 def rounded_rows(x: Tensor) -> tuple[Tensor, Tensor]:
@@ -231,7 +242,7 @@ def works(kind: str, like: Tensor) -> bool:
 
 def _expected(quantised: QuantisedLinear, one: nn.Linear, rows: Tensor) -> Tensor:
     if isinstance(quantised, Float8Linear):
-        return quantised.reference(rows)
+        return float8_reference(rows, quantised.weight, quantised.scale)
     return rows.float() @ from_groups(*rounded_groups(one.weight.detach())).t()
 
 
