@@ -130,10 +130,18 @@ def soak(clients: int, seconds: float, folder: Path) -> Outcome:
 def probe_times(name: str) -> Iterator[dict[str, Any]]:
     """Of a usual prompt, one with 200 masks behind it, and the longest: each asked twice, the second time measured."""
     from maskwise.models.opening import open as open_model
-    from maskwise.studio.probing import Ask, attributed, draw_question, probe
+    from maskwise.studio.probing import (
+        MOST_DISTRACTORS,
+        MOST_MASKS,
+        MOST_RELEVANT,
+        Ask,
+        attributed,
+        draw_question,
+        probe,
+    )
 
     model = open_model(name)
-    for relevant, distractors, masks in ((1, 10, 0), (1, 10, 200), (10, 40, 200)):
+    for relevant, distractors, masks in ((1, 10, 0), (1, 10, 200), (MOST_RELEVANT, MOST_DISTRACTORS, MOST_MASKS)):
         drawn = draw_question("animal-largest", 4, relevant)
         asked = Ask(drawn.context, drawn.question, drawn.answer, "animal-largest", 4, relevant, distractors, 1.0, masks)
         attributed(probe(model, asked))

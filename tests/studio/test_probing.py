@@ -11,7 +11,18 @@ from maskwise.models.batch import Batch
 from maskwise.probes.answers.gradients import embedding_gradients
 from maskwise.probes.answers.plain import ask
 from maskwise.runs.sample import chances_of
-from maskwise.studio.probing import NEAR, TASK_NAMES, Ask, attributed, build_prompt, draw_question, probe
+from maskwise.studio.probing import (
+    MOST_DISTRACTORS,
+    MOST_MASKS,
+    MOST_RELEVANT,
+    NEAR,
+    TASK_NAMES,
+    Ask,
+    attributed,
+    build_prompt,
+    draw_question,
+    probe,
+)
 from maskwise.tasks.episodes import blocked, draw, draw_afresh, example_words
 from maskwise.tasks.prompts import encode_question, opened
 from maskwise.tasks.rules import TASKS
@@ -69,6 +80,14 @@ def test_attention_shares_are_the_sums_over_the_models_own_weights(model):
     assert len(prompt.ids) > NEAR and min(found.attention["far"]) > 0
 
 
+@pytest.mark.parametrize("name", ["tiny-llada", "tiny-dream"])
+def test_all_sliders_at_their_ends_stay_below_1200_tokens(name):
+    model = mw.open(name)
+    for task in TASK_NAMES:
+        asked = drawn_ask(task, relevant=MOST_RELEVANT, distractors=MOST_DISTRACTORS, masks=MOST_MASKS)
+        assert len(build_prompt(model, asked).ids) < 1200
+
+
 def test_typed_text_is_asked_as_it_is(model):
     found = probe(model, Ask("The sky is blue.", "The sky is", masks=3))
     ids = tuple(model.tokenizer("The sky is blue.\n\nThe sky is")["input_ids"])
@@ -97,7 +116,7 @@ def test_an_autoregressive_model_reads_the_text_alone():
         ({"question": None}, "question is not text"),
         ({"task": "no-such"}, "no task 'no-such'"),
         ({"point": 100}, "question: 100"),
-        ({"relevant": 17}, "relevant examples: 17"),
+        ({"relevant": 11}, "relevant examples: 11"),
         ({"context": "word " * 3000}, "context length"),
     ],
 )

@@ -1,13 +1,14 @@
 """Attention over ragged batches: S sequences laid end to end, every query seeing the keys of its own sequence only."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from maskwise.models.block_attention import Blocks, later_in_block, merged
+from maskwise.models.kept import KeptAttention
 
 Store = tuple[Tensor, Tensor]  # keys and values of one layer, [sum of lengths, heads, head_dim] each
 
@@ -61,6 +62,8 @@ class Layout:
 
     `pad_q`, `pad_k` say where each flat token goes in a padded [S * longest] grid; None where nothing needs padding.
     With `parts`, which together hold every row once, rows see the keys of their part only and the rest is not read.
+    `last` is the layout of the last layer where of each sequence one row is asked for: the keys are the same, the
+    queries are `rows` [S] of the batch, and nothing but those is computed from there on.
     """
 
     q_offsets: Tensor  # [S+1] int32
@@ -78,10 +81,33 @@ class Layout:
     watch: Watch | None = None
     parts: tuple[Part, ...] = ()
     blocks: Blocks | None = None  # with flash: tokens see what stands before them and the rest of their block
+    rows: Tensor | None = None
+    last: "Layout | None" = None
+
+    def of_layer(self, layer: int, layers: int) -> "Layout":
+        return self.last if self.last is not None and layer == layers - 1 else self
+
+    def picked(self, x: Tensor) -> Tensor:
+        """The rows that are computed, of x [T, ..]."""
+        return x if self.rows is None else x[self.rows]
 
     def store(self, layer: int) -> Store | None:
         """Handed to each layer from outside: a layer that knew its own number would be compiled once a layer."""
         return None if self.cache is None else self.cache.layers[layer]
+
+
+def asking_rows(layout: Layout, rows: Tensor) -> Layout:
+    """The layout with a last layer that computes rows [S] alone, one of each sequence in their order, by flat places.
+
+    As it was where queries of a sequence see different keys.
+    """
+    mask, between = layout.key_mask, layout.causal or layout.blocks is not None or bool(layout.parts)
+    if between or layout.cache is not None or (mask is not None and mask.shape[2] > 1):
+        return layout
+    first = torch.arange(len(rows) + 1, dtype=torch.int32, device=rows.device)
+    watch = None if layout.watch is None else Watch(first[:-1].long(), layout.watch.seen)
+    last = replace(layout, q_offsets=first, longest_q=1, pad_q=None, watch=watch, rows=rows)
+    return replace(layout, last=last)
 
 
 def grid_places(offsets: Tensor, longest: int, total: int) -> Tensor:
@@ -171,17 +197,30 @@ def _padded(q: Tensor, k: Tensor, v: Tensor, layout: Layout, scale: float, windo
     key_mask = layout.key_mask
     if key_mask is not None and key_mask.is_floating_point():
         key_mask = key_mask.to(q.dtype)  # as SDPA wants it
-    out = F.scaled_dot_product_attention(
-        grid_q,
-        grid_k,
-        grid_v,
-        attn_mask=band if layout.causal else key_mask,
-        is_causal=layout.causal and band is None,
-        scale=scale,
-        enable_gqa=grouped,
-    )
+    if _pays_to_keep_weights(grid_q, grid_k) and not layout.causal and key_mask is None:
+        flat_heads = (grid.flatten(0, 1).contiguous() for grid in (grid_q, grid_k, grid_v))
+        out = KeptAttention.apply(*flat_heads, scale).unflatten(0, (sequences, heads))
+    else:
+        out = F.scaled_dot_product_attention(
+            grid_q,
+            grid_k,
+            grid_v,
+            attn_mask=band if layout.causal else key_mask,
+            is_causal=layout.causal and band is None,
+            scale=scale,
+            enable_gqa=grouped,
+        )
     flat = out.transpose(1, 2).reshape(sequences * layout.longest_q, heads, -1)
     return flat if layout.pad_q is None else flat[layout.pad_q]
+
+
+def _pays_to_keep_weights(q: Tensor, k: Tensor) -> bool:
+    """Whether gradients will be asked for on a CPU: torch's kernel computes the weights anew for them, 35 % more work.
+
+    q [S, H, Q, D], k [S, H, K, D]. At most 64 MiB of weights are kept a layer.
+    """
+    weights = q.shape[:-1].numel() * k.shape[-2]
+    return q.requires_grad and q.device.type == "cpu" and q.dtype == torch.float32 and weights <= 2**24
 
 
 def _to_grid(x: Tensor, places: Tensor | None, sequences: int, longest: int) -> Tensor:

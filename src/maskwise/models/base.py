@@ -15,7 +15,17 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from maskwise.errors import UserError
-from maskwise.models.attention import KeyValues, Layout, Reach, RowGroup, Watch, block_reach, grid_places, grouped_parts
+from maskwise.models.attention import (
+    KeyValues,
+    Layout,
+    Reach,
+    RowGroup,
+    Watch,
+    asking_rows,
+    block_reach,
+    grid_places,
+    grouped_parts,
+)
 from maskwise.models.batch import Batch, Mixture, passes
 from maskwise.models.block_attention import block_places
 from maskwise.models.embeddings import embed_ids, stored_weight, without_adapter
@@ -385,13 +395,33 @@ class Model(nn.Module):
         """The attention that the rows predicting the asked positions pay, one float32 [n, heads, longest] a layer."""
         return self.hidden_and_attention(batch, self.flat_rows(batch, rows))[1]
 
+    def asked_rows(self, batch: Batch, index: Tensor, watch: Watch | None = None) -> Tensor:
+        """Rows index [S] of `hidden`, one of each sequence in their order; where it can, the last layer computes no
+        others. watch: records the attention that these rows pay. -> [S, d]"""
+        if batch.mixture is not None:
+            batch = self._mixed(batch, batch.mixture)
+        layout = replace(self._layout(batch, None), watch=watch)
+        if getattr(getattr(self.core, "model", None), "takes_last_rows", False):
+            layout = asking_rows(layout, index)
+        hidden = self._body(self.core, batch, layout)
+        return hidden[index] if layout.last is None else hidden
+
+    def asked_rows_and_attention(self, batch: Batch, index: Tensor) -> tuple[Tensor, list[Tensor]]:
+        """`asked_rows`, and from the same forward pass the attention that they pay in each layer, [S, heads, longest].
+
+        Gradients flow through the hidden states alone.
+        """
+        self._refuse_unreadable_attention()
+        watch = Watch(index)
+        with torch.compiler.set_stance("force_eager"):  # a compiled layer cannot hand out what it saw
+            return self.asked_rows(batch, index, watch), watch.seen
+
     def hidden_and_attention(self, batch: Batch, index: Tensor) -> tuple[Tensor, list[Tensor]]:
         """`hidden`, and from the same forward pass the attention that the rows index [n] (`flat_rows`) pay.
 
         Gradients flow through the hidden states alone.
         """
-        if not self.attention_readable:
-            raise UserError("attention weights of a wrapped model cannot be read: open a LLaDA, Dream or AR checkpoint")
+        self._refuse_unreadable_attention()
         watch = Watch(index)
         with self.turns, torch.compiler.set_stance("force_eager"):  # a compiled layer cannot hand out what it saw
             hidden = self._body(self.core, batch, replace(self._layout(batch, None, watched=True), watch=watch))
@@ -403,6 +433,10 @@ class Model(nn.Module):
         return self.family.cuda_graphs and not any(
             module.waits for module in self.core.modules() if isinstance(module, MayWait)
         )
+
+    def _refuse_unreadable_attention(self) -> None:
+        if not self.attention_readable:
+            raise UserError("attention weights of a wrapped model cannot be read: open a LLaDA, Dream or AR checkpoint")
 
     def compile_for_long_work(self) -> None:
         """Compiles the layers of a large model on CUDA, which takes half a minute and pays after minutes of work."""

@@ -115,15 +115,15 @@ class DreamAttention(nn.Module, PackedAttention):
         self.v_proj = nn.Linear(config.hidden_size, kv_width, bias=config.qkv_bias)
         self.o_proj = nn.Linear(q_width, config.hidden_size, bias=False)
 
-    def heads(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Queries [T, H, D], keys and values [T, G, D] of x [T, d]."""
+    def heads(self, x: Tensor, rows: Tensor | None = None) -> tuple[Tensor, Tensor, Tensor]:
+        """Queries [T, H, D], or of these rows, keys and values [T, G, D] of x [T, d]."""
         maps = (self.q_proj, self.k_proj, self.v_proj)
-        q, k, v = (part.unflatten(-1, (-1, self.head_dim)) for part in products(x, maps, self.packed))
+        q, k, v = (part.unflatten(-1, (-1, self.head_dim)) for part in products(x, maps, self.packed, rows))
         return q, k, v
 
     def forward(self, x: Tensor, rotary: Rotary, layout: Layout, store: Store | None) -> Tensor:
-        q, k, v = self.heads(x)
-        q, k = rotary.turn(q), rotary.turn(k)
+        q, k, v = self.heads(x, layout.rows)
+        q, k = rotary.turn(q, layout.rows), rotary.turn(k)
         return self.o_proj(attend(q, k, v, layout, self.head_dim**-0.5, store).flatten(1))
 
 
@@ -135,8 +135,8 @@ class NormedAttention(DreamAttention):
         self.q_norm = RMSNorm(self.head_dim, config.rms_norm_eps)
         self.k_norm = RMSNorm(self.head_dim, config.rms_norm_eps)
 
-    def heads(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        q, k, v = super().heads(x)
+    def heads(self, x: Tensor, rows: Tensor | None = None) -> tuple[Tensor, Tensor, Tensor]:
+        q, k, v = super().heads(x, rows)
         return self.q_norm(q), self.k_norm(k), v
 
 
@@ -149,8 +149,8 @@ class DreamBlock(GradientCheckpointingLayer):
         self.post_attention_layernorm = RMSNorm(config.hidden_size, config.rms_norm_eps)
 
     def forward(self, x: Tensor, rotary: Rotary, layout: Layout, store: Store | None) -> Tensor:
-        """x [T, d] -> [T, d]."""
-        x = x + self.self_attn(self.input_layernorm(x), rotary, layout, store)
+        """x [T, d] -> [T, d], or the rows of the layout."""
+        x = layout.picked(x) + self.self_attn(self.input_layernorm(x), rotary, layout, store)
         return x + self.mlp(self.post_attention_layernorm(x))
 
 
@@ -162,13 +162,14 @@ class DreamBody(nn.Module):
         self.embed_tokens = Embedding(config.vocab_size, config.hidden_size)
         self.layers = nn.ModuleList(block(config) for _ in range(config.num_hidden_layers))
         self.norm = RMSNorm(config.hidden_size, config.rms_norm_eps)
+        self.takes_last_rows = isinstance(self.layers[-1], DreamBlock)
 
     def run(self, x: Tensor, positions: Tensor, layout: Layout) -> Tensor:
-        """x [T, d] embeddings, positions [T] -> final hidden states [T, d]."""
+        """x [T, d] embeddings, positions [T] -> final hidden states [T, d], or of the layout's last rows."""
         # The original rounds the tables to the model's type before it multiplies; so do we.
         rotary = Rotary(positions, *self.frequencies.on(x.device), x.dtype)
         for number, layer in enumerate(self.layers):
-            x = layer(x, rotary, layout, layout.store(number))
+            x = layer(x, rotary, layout.of_layer(number, len(self.layers)), layout.store(number))
         return self.norm(x)
 
     def embed(self, ids: Tensor) -> Tensor:

@@ -62,8 +62,10 @@ class MayWait:
         raise NotImplementedError
 
 
-def products(x: Tensor, maps: Sequence[Any], packed: Packed | None) -> Sequence[Tensor]:
-    """x [T, d] through each of the maps, in one product where they are packed (packing.py)."""
+def products(x: Tensor, maps: Sequence[Any], packed: Packed | None, rows: Tensor | None = None) -> Sequence[Tensor]:
+    """x [T, d] through each of the maps, in one product where they are packed (packing.py); rows: of the first map."""
+    if rows is not None:
+        return [maps[0](x[rows]), *(one(x) for one in maps[1:])]
     if packed is None:
         return [one(x) for one in maps]
     whole = float8_product(x, *packed) if isinstance(packed, Float8Weights) else F.linear(x, *packed)
@@ -84,16 +86,18 @@ class Rotary:
         angles = torch.cat((angles, angles), dim=-1)[:, None, :]
         self.cosine, self.sine = (angles.cos() * scaling).to(dtype), (angles.sin() * scaling).to(dtype)
 
-    def turn(self, x: Tensor) -> Tensor:
+    def turn(self, x: Tensor, rows: Tensor | None = None) -> Tensor:
         """Turns [T, heads, D] by its position ("rotate half"), in the tables' precision, and gives back x's type.
 
-        Where the tables are narrower than D, the first part is turned and the rest is left as it is.
+        rows: where x holds these rows of the batch alone. Where the tables are narrower than D, the first part is
+        turned and the rest is left as it is.
         """
         width = self.cosine.shape[-1]
         if width < x.shape[-1]:
-            return torch.cat((self.turn(x[..., :width]), x[..., width:]), dim=-1)
+            return torch.cat((self.turn(x[..., :width], rows), x[..., width:]), dim=-1)
+        cosine, sine = (self.cosine, self.sine) if rows is None else (self.cosine[rows], self.sine[rows])
         first, second = x.chunk(2, dim=-1)
-        return (x * self.cosine + torch.cat((-second, first), dim=-1) * self.sine).to(x.dtype)
+        return (x * cosine + torch.cat((-second, first), dim=-1) * sine).to(x.dtype)
 
 
 def default_inverse_frequencies(theta: float, head_dim: int) -> Tensor:

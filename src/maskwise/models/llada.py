@@ -113,11 +113,12 @@ class LLaDABlock(GradientCheckpointingLayer, PackedAttention):
         self.ff_out = nn.Linear(config.mlp_hidden_size, width, bias=bias)
 
     def forward(self, x: Tensor, rotary: Rotary, layout: Layout, store: Store | None) -> Tensor:
-        """x [T, d] -> [T, d]."""
-        maps = (self.q_proj, self.k_proj, self.v_proj)
-        q, k, v = (part.unflatten(-1, (-1, self.head_dim)) for part in products(self.attn_norm(x), maps, self.packed))
-        q, k = rotary.turn(q), rotary.turn(k)
-        x = x + self.attn_out(attend(q, k, v, layout, self.head_dim**-0.5, store).flatten(1))
+        """x [T, d] -> [T, d], or the rows of the layout."""
+        maps, rows = (self.q_proj, self.k_proj, self.v_proj), layout.rows
+        made = products(self.attn_norm(x), maps, self.packed, rows)
+        q, k, v = (part.unflatten(-1, (-1, self.head_dim)) for part in made)
+        q, k = rotary.turn(q, rows), rotary.turn(k)
+        x = layout.picked(x) + self.attn_out(attend(q, k, v, layout, self.head_dim**-0.5, store).flatten(1))
         normed = self.ff_norm(x)
         return x + self.ff_out(F.silu(self.ff_proj(normed)) * self.up_proj(normed))
 
@@ -136,15 +137,16 @@ class LLaDABody(nn.Module):
                 "ln_f": RMSNorm(config.d_model, config.rms_norm_eps),
             }
         )
+        self.takes_last_rows = True
         if not config.weight_tying:
             self.transformer["ff_out"] = nn.Linear(config.d_model, config.embedding_size, bias=config.include_bias)
 
     def run(self, x: Tensor, positions: Tensor, layout: Layout) -> Tensor:
-        """x [T, d] embeddings, positions [T] -> final hidden states [T, d]."""
+        """x [T, d] embeddings, positions [T] -> final hidden states [T, d], or of the layout's last rows."""
         rotary = Rotary(positions, *self.frequencies.on(x.device))
         blocks: Any = self.transformer["blocks"]
         for layer, block in enumerate(blocks):
-            x = block(x, rotary, layout, layout.store(layer))
+            x = block(x, rotary, layout.of_layer(layer, len(blocks)), layout.store(layer))
         return self.transformer["ln_f"](x)
 
     def forward(

@@ -20,7 +20,8 @@ from maskwise.tasks.prompts import Encoded, Prompt, encode_last_word, opened
 from maskwise.tasks.rules import TASKS
 from maskwise.tasks.words import load_words
 
-MOST_MASKS, MOST_RELEVANT, MOST_DISTRACTORS, MOST_POINTS = 200, 16, 40, 100
+# Of an embedded model all of them together make less than 1200 tokens, which two cores answer and colour in a second.
+MOST_MASKS, MOST_RELEVANT, MOST_DISTRACTORS, MOST_POINTS = 200, 10, 30, 100
 HELD_OUT = 0.5  # as in maskwise diagnose: the same questions
 NEAR = 50  # tokens that count as the nearest context
 TASK_NAMES = [task.name for task in TASKS]

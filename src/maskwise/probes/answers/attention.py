@@ -35,7 +35,7 @@ def logits_and_shares(
     prompts, packed or traced (gradients.py).
     """
     index = model.flat_rows(batch, [[prompt.start + prompt.row] for prompt in prompts])
-    hidden, layers = model.hidden_and_attention(batch, index)  # L of [S, heads, longest]
+    rows, layers = model.asked_rows_and_attention(batch, index)  # [S, d] and L of [S, heads, longest]
     groups = torch.zeros(len(prompts), batch.longest, dtype=torch.int64)
     for number, prompt in enumerate(prompts):
         groups[number, : len(prompt.ids)] = torch.tensor(mask_groups(model, prompt, near))
@@ -44,4 +44,4 @@ def logits_and_shares(
         [seen.new_zeros(len(prompts), len(GROUPS)).scatter_add(1, places, seen.mean(1)) for seen in layers]
     )  # [L, S, groups]
     by_prompt = shares.permute(1, 2, 0).cpu().double().round(decimals=DIGITS).tolist()
-    return model.head(hidden[index]), [dict(zip(GROUPS, table, strict=True)) for table in by_prompt]
+    return model.head(rows), [dict(zip(GROUPS, table, strict=True)) for table in by_prompt]

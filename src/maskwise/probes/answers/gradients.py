@@ -35,7 +35,7 @@ def embedding_gradients(model: Model, prompts: Sequence[Prompt]) -> tuple[list[A
     """The answers, and every token's normalised gradient norm, [T] float32 in the prompts' order."""
     with traced(model, prompts) as batch:
         index = model.locate(batch, torch.arange(len(prompts), device=model.device), answer_rows(model, prompts))
-        logits = model.head(model.hidden(batch)[index])
+        logits = model.head(model.asked_rows(batch, index))
     return answers_to(prompts, logits.detach()), gradient_norms(model, prompts, batch, logits)
 
 
