@@ -24,11 +24,14 @@ from maskwise.models.quantise import (
     QuantisedLinear,
     as_quantised,
     from_groups,
+    packed_order,
     parameter_count,
     quantise,
     rounded_groups,
     rounded_rows,
+    unpacked,
     works,
+    written_from_tiles,
 )
 
 CPU = torch.device("cpu")
@@ -129,6 +132,26 @@ def test_shapes_that_no_product_takes_are_known():
     assert works("fp8", torch.empty(48, 128)) and works("int4", torch.empty(48, 128))
     assert not works("fp8", torch.empty(48, 24)) and not works("fp8", torch.empty(40, 128))
     assert not works("int4", torch.empty(48, 96))
+
+
+@pytest.mark.parametrize("tiles", [2, 8])
+def test_an_unknown_packing_is_found_out_and_undone(tiles):
+    shuffle = torch.randperm(128 * tiles, generator=torch.Generator().manual_seed(0))
+
+    def pack(numbers):
+        """Tiles of 8 x 16 * tiles, each in an order of its own making, eight numbers in a word."""
+        cut = numbers.unflatten(0, (-1, 8)).unflatten(2, (-1, 16 * tiles)).transpose(1, 2).flatten(2)
+        shifted = cut[..., shuffle].unflatten(-1, (-1, 8)) << torch.arange(0, 32, 4, dtype=torch.int32)
+        return shifted.sum(dim=-1).to(torch.int32)
+
+    numbers = torch.randint(0, 16, (24, 16 * tiles * 3), generator=torch.Generator().manual_seed(1), dtype=torch.int32)
+    order = packed_order(pack, tiles, CPU)
+    assert torch.equal(unpacked(pack(numbers), order, numbers.shape[1]), numbers)
+    weight = linear(64 * tiles, 24).weight
+    numbers, scale = rounded_groups(weight)
+    torch.testing.assert_close(written_from_tiles(pack(numbers), order, scale), from_groups(numbers, scale))
+    with pytest.raises(RuntimeError, match="not laid out in tiles"):
+        packed_order(lambda numbers: pack(numbers) & 7, tiles, CPU)
 
 
 # Networks

@@ -128,10 +128,14 @@ def _rounded_there(rows: Tensor) -> tuple[Tensor, Tensor]:
 class Int4Linear(QuantisedLinear):
     """weight packed as torch's product wants it, scale [in / 64, out, 2]: a number q of 0..15 is (q - 8) s + z."""
 
+    order: Tensor | None = None  # of the packed numbers, on CUDA
+
     @staticmethod
     def of(weight: Tensor, bias: Tensor | None) -> "Int4Linear":
         numbers, scale = rounded_groups(weight)
-        return Int4Linear(_packed(numbers), scale, bias, (len(weight), weight.shape[1]))
+        made = Int4Linear(_packed(numbers), scale, bias, (len(weight), weight.shape[1]))
+        made.order = _order_there(_tiles(made.in_features), weight.device) if weight.is_cuda else None
+        return made
 
     def product(self, rows: Tensor) -> Tensor:
         if not rows.is_cuda:
@@ -141,11 +145,12 @@ class Int4Linear(QuantisedLinear):
         return torch._weight_int4pack_mm(rows, self.weight, GROUP, self.scale)
 
     def written_out(self, dtype: torch.dtype) -> Tensor:
-        """The product with unit vectors, a few at a time: each has one summand, so nothing is lost."""
-        multiply = torch._weight_int4pack_mm if self.weight.is_cuda else torch.ops.aten._weight_int4pack_mm_for_cpu
-        units = torch.eye(self.in_features, dtype=self.scale.dtype, device=self.scale.device)
-        columns = [multiply(some, self.weight, GROUP, self.scale) for some in units.split(4096)]
-        return torch.cat(columns).t().to(dtype)
+        if self.order is not None:
+            write = written_from_tiles if torch.compiler.is_compiling() else _written_in_one()
+            return write(self.weight, self.order, self.scale).to(dtype)
+        # The product with unit vectors: each has one summand, so nothing is lost.
+        units = torch.eye(self.in_features, dtype=self.scale.dtype)
+        return torch.ops.aten._weight_int4pack_mm_for_cpu(units, self.weight, GROUP, self.scale).t().to(dtype)
 
 
 def rounded_groups(weight: Tensor) -> tuple[Tensor, Tensor]:
@@ -166,10 +171,55 @@ def from_groups(numbers: Tensor, scale: Tensor) -> Tensor:
 
 
 def _packed(numbers: Tensor) -> Tensor:
-    tiles = next(size for size in (8, 4, 2) if numbers.shape[1] % (16 * size) == 0)
+    tiles = _tiles(numbers.shape[1])
     if not numbers.is_cuda:
         return torch.ops.aten._convert_weight_to_int4pack_for_cpu(numbers, tiles)
     return torch._convert_weight_to_int4pack((numbers[:, ::2] << 4 | numbers[:, 1::2]).to(torch.uint8), tiles)
+
+
+def _tiles(inner: int) -> int:
+    """How many times 16 inputs torch's packing takes together."""
+    return next(size for size in (8, 4, 2) if inner % (16 * size) == 0)
+
+
+def packed_order(pack: Callable[[Tensor], Tensor], tiles: int, device: torch.device) -> Tensor:
+    """Where the numbers of a tile of 8 x 16 * tiles come to lie in its packed nibbles, [128 * tiles]: found by packing.
+
+    The layout is the kernel's own affair, so it is asked: the places are packed, four bits of them at a time.
+    """
+    places = torch.arange(128 * tiles, device=device, dtype=torch.int32).view(8, 16 * tiles)
+    found = sum(_nibbles(pack(places >> shift & 15).flatten()) << shift for shift in (0, 4, 8))
+    order = torch.as_tensor(found, device=device).argsort()
+    if not torch.equal(torch.as_tensor(found)[order], places.flatten()):
+        raise RuntimeError("the packed weights are not laid out in tiles")
+    return order
+
+
+@cache
+def _order_there(tiles: int, device: torch.device) -> Tensor:
+    return packed_order(_packed, tiles, device)
+
+
+def _nibbles(words: Tensor) -> Tensor:
+    """int32 [n] -> the eight numbers of 0..15 in each, [8 n], the lowest bits first."""
+    return (words[:, None] >> torch.arange(0, 32, 4, device=words.device, dtype=torch.int32) & 15).flatten()
+
+
+def unpacked(packed: Tensor, order: Tensor, inner: int) -> Tensor:
+    """The numbers [n, k] of packed tiles."""
+    tiles = packed.view(-1, len(order) // 8)[:, order // 8] >> (order % 8 * 4).to(torch.int32) & 15
+    width = len(order) // 8
+    return tiles.view(-1, inner // width, 8, width).transpose(1, 2).reshape(-1, inner)
+
+
+def written_from_tiles(packed: Tensor, order: Tensor, scale: Tensor) -> Tensor:
+    """The weight [n, k] in the type of its scale."""
+    return from_groups(unpacked(packed, order, len(scale) * GROUP), scale).to(scale.dtype)
+
+
+@cache
+def _written_in_one() -> Callable[[Tensor, Tensor, Tensor], Tensor]:
+    return torch.compile(written_from_tiles, dynamic=True)
 
 
 # A network
@@ -232,10 +282,11 @@ def works(kind: str, like: Tensor) -> bool:
     draws = torch.Generator().manual_seed(0)
     one = nn.Linear(inner, outer, bias=False, device="meta")
     one.weight = nn.Parameter(torch.randn(outer, inner, generator=draws).to(like))
-    rows = torch.randn(33, inner, generator=draws).to(like)
+    rows = torch.randn(FEW_ROWS + 1, inner, generator=draws).to(like)
     try:
         quantised = as_quantised(kind, one)
-        return all(_close(quantised.product(some), _expected(quantised, one, some)) for some in (rows[:1], rows))
+        several = (rows[:1], rows[:33], rows)
+        return all(_close(quantised.product(some), _expected(quantised, one, some)) for some in several)
     except RuntimeError:
         return False
 
