@@ -400,10 +400,11 @@ class Model(nn.Module):
         others. watch: records the attention that these rows pay. -> [S, d]"""
         if batch.mixture is not None:
             batch = self._mixed(batch, batch.mixture)
-        layout = replace(self._layout(batch, None), watch=watch)
+        layout = replace(self._layout(batch, None, watched=watch is not None), watch=watch)
         if getattr(getattr(self.core, "model", None), "takes_last_rows", False):
             layout = asking_rows(layout, index)
-        hidden = self._body(self.core, batch, layout)
+        with self.turns:
+            hidden = self._body(self.core, batch, layout)
         return hidden[index] if layout.last is None else hidden
 
     def asked_rows_and_attention(self, batch: Batch, index: Tensor) -> tuple[Tensor, list[Tensor]]:
@@ -413,7 +414,7 @@ class Model(nn.Module):
         """
         self._refuse_unreadable_attention()
         watch = Watch(index)
-        with torch.compiler.set_stance("force_eager"):  # a compiled layer cannot hand out what it saw
+        with self.turns, torch.compiler.set_stance("force_eager"):  # a compiled layer cannot hand out what it saw
             return self.asked_rows(batch, index, watch), watch.seen
 
     def hidden_and_attention(self, batch: Batch, index: Tensor) -> tuple[Tensor, list[Tensor]]:
