@@ -27,6 +27,8 @@ WRONG = {
     "genrate tiny-llada hi": "generate",
     "score tiny-llada --data missing.jsonl": "cannot read missing.jsonl",
     "score tiny-llada --data missing.jsonl --method exat": "did you mean exact?",
+    "generate tiny-llada hi -n -3": "max_new_tokens -3 leaves nothing to generate",
+    "generate tiny-llada hi --block 0": "block 0 holds no token",
     "score tiny-llada --data missing.jsonl --samples 0": "'--samples'",
     "tune tiny-llada --data missing.jsonl": "there is no data file missing.jsonl",
     "tune tiny-llada --data missing.jsonl --steps 0": "steps is 0: it must be at least 1",

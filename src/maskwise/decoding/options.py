@@ -133,6 +133,7 @@ class DecodingOptions:
         if self.end_ids is not None:
             object.__setattr__(self, "end_ids", tuple(self.end_ids))
         self.strategy.complete(self.parameters)
+        self._check_length()
         self._check_canvas()
         self._check_cache()
         self._check_sampling()
@@ -175,6 +176,12 @@ class DecodingOptions:
             "soft_mask": None if self.soft_mask is None else asdict(self.soft_mask),
             "end_ids": None if self.end_ids is None else list(self.end_ids),
         }
+
+    def _check_length(self) -> None:
+        if self.max_new_tokens < 0:
+            raise UserError(f"max_new_tokens {self.max_new_tokens} leaves nothing to generate: give 1 or more")
+        if self.block is not None and self.block < 1:
+            raise UserError(f"block {self.block} holds no token: give 1 or more, or leave block out")
 
     def _check_canvas(self) -> None:
         if self.chosen_canvas not in CANVASES:

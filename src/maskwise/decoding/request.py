@@ -63,7 +63,7 @@ def for_model(model: Model, options: DecodingOptions) -> DecodingOptions:
         return options
     if options.canvas in ("fixed", "window"):
         raise UserError(f"the model sees no masks after its block of {seen} tokens: leave canvas {options.canvas} out")
-    if options.block is not None and (options.block < 1 or seen % options.block):
+    if options.block is not None and seen % options.block:
         raise UserError(
             f"block {options.block} does not divide the model's blocks of {seen} tokens: choose one that does"
         )
@@ -72,11 +72,11 @@ def for_model(model: Model, options: DecodingOptions) -> DecodingOptions:
 
 def _check_length(options: DecodingOptions, masks_inside: bool, any_length: bool) -> None:
     new, block = options.max_new_tokens, options.block
-    if new < 0 or (new == 0 and not masks_inside):
+    if new == 0 and not masks_inside:
         raise UserError(f"max_new_tokens {new} leaves nothing to generate: give 1 or more, or a prompt with masks")
     if block is not None and new == 0:
         raise UserError("without new tokens there is nothing to cut into blocks: leave block out")
-    if block is not None and (block < 1 or (new % block and not any_length)):
+    if block is not None and new % block and not any_length:
         raise UserError(f"block {block} does not divide max_new_tokens {new}: choose a block that does")
 
 
