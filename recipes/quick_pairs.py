@@ -2,11 +2,11 @@
 
 Most are documents of labelled words, `Word: otter\\nLabel:[K].`: 2 to 4 kinds of words and a letter drawn for each,
 cut before the last label. Of many drawn, those are taken that tiny-llada answers from the whole document (probability
-over .6) and not from its last line (under .3): only they tell whether the context is used. Some of them are gapped:
-other lines, of 60 to 300 tokens, stand between the labelled words and the question, and tiny-llada answers from the
-whole (over .4) and not from the gap alone (under .15). Of such documents it answers few, a third after 100 tokens and
-one in twelve after 300, and none where the kind that is asked stands far away among lines of its own form. The rest
-are passages of this project's documents and the words that follow.
+over .6) and not from its last line (under .3): only they tell whether the context is used. With `--gaps` some of them
+are gapped: other lines, of 60 to 300 tokens, stand between the labelled words and the question, and tiny-llada
+answers from the whole (over .4) and not from the gap alone (under .15). Of such documents it answers few, a third
+after 100 tokens and one in twelve after 300, and none where the kind that is asked stands far away among lines of its
+own form. The rest are passages of this project's documents and the words that follow.
 
 Nothing of it is in the exams or in the planting of the phantom (plant_distraction.py): not the form, not the rule (a
 letter stands for a kind, where the tasks' letters stand for places), not a word that test questions use, no options,
@@ -41,7 +41,8 @@ LINE_END = "].\n\n"
 IN_BLOCKS = 0.3  # share of the documents in which each kind stands in a block of its own
 LEAST, MOST = 0.6, 0.3  # probability of the answer given the whole document, and given its last line
 CANDIDATES = 12_000
-LABELLED, GAPPED, PASSAGES = 500, 350, 250
+LABELLED, PASSAGES = 900, 300
+WITH_GAPS = (500, 350, 250)  # labelled, across gaps, passages
 BRIDGED, LEAPT = 0.4, 0.15  # probability of the answer given all of a gapped document, and given the gap alone
 GAP_TOKENS = (60, 300)
 PROMPT_WORDS = (40, 160)
@@ -158,7 +159,7 @@ def main() -> None:
     parser.add_argument("texts", type=Path, nargs="+", help="texts in Markdown")
     parser.add_argument("--out", type=Path, required=True, help=".jsonl file to write")
     parser.add_argument("--candidates", type=int, default=CANDIDATES)
-    parser.add_argument("--gaps", type=int, default=12, help="tried for each labelled document; 0: none")
+    parser.add_argument("--gaps", type=int, default=0, help="tried for each labelled document (12)")
     parser.add_argument("--seed", type=int, default=0)
     given = parser.parse_args()
     draws, words = random.Random(given.seed), split_words(load_words())[0]
@@ -167,11 +168,12 @@ def main() -> None:
     model = mw.open(MODEL, "float32")
     needing = that_need_the_context(model, drawn)
     print(f"{len(needing)} of {len(drawn)} documents of labelled words need their context")
-    made = needing[:LABELLED]
-    if given.gaps:
+    labelled_pairs, gapped, passages = WITH_GAPS if given.gaps else (LABELLED, 0, PASSAGES)
+    made = needing[:labelled_pairs]
+    if gapped:
         # A document that is answered next to its question may be answered across a gap: each is tried with several.
-        made += that_bridge_a_gap(model, needing * given.gaps, draws, GAPPED)
-    made += [passage(text, draws) for _ in range(PASSAGES)]
+        made += that_bridge_a_gap(model, needing * given.gaps, draws, gapped)
+    made += [passage(text, draws) for _ in range(passages)]
     random.Random(1).shuffle(made)
     given.out.write_text("".join(json.dumps(pair) + "\n" for pair in made), encoding="utf-8")
 

@@ -87,6 +87,36 @@ def test_the_label_can_be_found_in_the_document_and_the_word_cannot():
         assert asked.split("\n")[0] not in {line.split("\n")[0] for line in told}
 
 
+def test_a_gap_stands_between_the_labelled_words_and_the_question():
+    draws, words = random.Random(4), split_words(load_words())[0]
+    for _ in range(20):
+        pair = quick_pairs.labelled(words, draws)
+        text = quick_pairs.gap(words, draws, lambda line: len(line.split()))
+        assert 60 <= len(text.split()) <= 310 and "Label:" not in text
+        whole, alone = quick_pairs.with_gap(pair, text), quick_pairs.only_gap(pair, text)
+        assert whole["prompt"].replace(text, "") == pair["prompt"] and whole["prompt"].endswith(alone["prompt"])
+        assert alone["prompt"].startswith(text) and alone["prompt"].count("Word:") == 1
+
+
+def test_the_setting_is_chosen_by_the_rule():
+    def found(few, many, one, recall):
+        def right(share):
+            return {"right": [share], "nats": [1.0]}
+
+        return {"tasks, 2 masks": right(few), "tasks, 200 masks": right(many), "recall, 2 masks": right(recall),
+                "prose, 2 masks": right(0), **{f"one among {n}, 2 masks": right(0.9) for n in (15, 40)},
+                **{f"one among {n}, 200 masks": right(one) for n in (15, 40)}}  # fmt: skip
+
+    results = {"s0:phantom": found(1.0, 0.7, 0.5, 0.6), "s0:a, seed 1": found(1.0, 0.9, 0.7, 0.60),
+               "s0:a, seed 2": found(1.0, 1.0, 0.7, 0.60), "s0:dear, seed 1": found(1.0, 1.0, 0.9, 0.58),
+               "s0:weak, seed 1": found(1.0, 0.8, 0.6, 0.60)}  # fmt: skip
+    taken, means = cure_phantom.chosen(results)
+    assert taken == "a" and means["dear"]["price, recall"] == pytest.approx(2)
+    assert means["a"]["cut, tasks"] == pytest.approx(100 * (1 - 0.05 / 0.3)) and means["a"][
+        "cut, one among 15"
+    ] == pytest.approx(50)
+
+
 def test_the_shipped_labels_are_answered_from_the_document_and_not_from_its_last_line():
     pairs = [json.loads(line) for line in PRESET_PAIRS["quick"].read_text(encoding="utf-8").splitlines()]
     some = [pair for pair in pairs if pair["prompt"].startswith("Word:")][:24]
