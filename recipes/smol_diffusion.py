@@ -32,7 +32,7 @@ import math
 import random
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -46,7 +46,7 @@ from exams import Exams, Found, place_of, table, take
 from maskwise.diffusion import blockwise_grid, linear_ce, linear_kl, nelbo_grid
 from maskwise.files import replace_file
 from maskwise.models.base import Batch, Model
-from maskwise.tasks.prompts import Encoded
+from maskwise.tasks.prompts import Encoded, opened
 from maskwise.tasks.words import load_words, split_words
 from maskwise.training.rows import attention_block
 from maskwise.training.settings import TrainSettings
@@ -98,6 +98,7 @@ class Kind:
     lora: bool = False
     shift: bool = True
     prefix: float = 0.0  # weight of the teacher's distribution at the tokens of clean prefixes
+    block: int | None = None  # attention over blocks of so many tokens to the end, instead of bidirectional
 
 
 KINDS = {
@@ -105,6 +106,7 @@ KINDS = {
     "control": Kind(1e-4, causal=True),
     "full": Kind(1e-4, prefix=1.0),
     "no-shift": Kind(5e-4, lora=True, shift=False),
+    "block-32": Kind(5e-4, epochs=2, lora=True, prefix=1.0, block=32),
     "lora-no-prefix": Kind(5e-4, epochs=2, lora=True),
     "lora-fast-no-prefix": Kind(1e-3, epochs=2, lora=True),
 }
@@ -195,7 +197,8 @@ class Training:
 
     def __init__(self, kind: Kind, model: Model, teacher: Model, scale: Scale, steps: int) -> None:
         self.kind, self.model, self.teacher, self.scale, self.steps = kind, model, teacher, scale, steps
-        self.settings = TrainSettings(steps=steps, widen=WIDEN, widen_share=WIDEN_SHARE, lora_rank=scale.rank,
+        widen = tuple(size for size in WIDEN if kind.block is None or size < kind.block)
+        self.settings = TrainSettings(steps=steps, widen=widen, widen_share=WIDEN_SHARE, lora_rank=scale.rank,
                                       lora_alpha=2 * scale.rank, full=not kind.lora)  # fmt: skip
         make_trainable(model, self.settings, mask_row=kind.lora)
         self.trained = [parameter for parameter in model.net.parameters() if parameter.requires_grad]
@@ -241,7 +244,7 @@ class Training:
             kept[len(ids) // 2 :] = False
             taught |= kept
             weights = weights + kept * self.kind.prefix / kept.sum().clamp(min=1)
-        return self.weighted(ids, given, weights, taught, attention_block(self.settings, self.done))
+        return self.weighted(ids, given, weights, taught, attention_block(self.settings, self.done) or self.kind.block)
 
     def noised(self, ids: Tensor) -> tuple[Tensor, Tensor]:
         """A quarter of the rows each: one block with masks at random, one block with its last tokens masked; half of
@@ -406,11 +409,30 @@ def text_questions(tokenizer: Any, path: Path, scale: Scale) -> list[Encoded]:
     return [Encoded(tuple(ids[start : start + scale.context + 1]), scale.context) for start in starts]
 
 
-def examine(model: Model, exams: Exams, causal: bool) -> Found:
+def examine(model: Model, exams: Exams, kind: Kind) -> Found:
     """Accuracy and nats by number of masks, or autoregressively."""
     model.eval()
+    causal = kind.causal
     with torch.compiler.set_stance("force_eager"):
+        if kind.block:
+            return {name: {str(count): over_blocks(model, questions, count, kind.block) for count in MASKS}
+                    for name, questions in exams.items()}  # fmt: skip
         return take(model.core, exams, None if causal else model.mask_id, model.shift or causal, causal, masks=MASKS)
+
+
+@torch.no_grad()
+def over_blocks(model: Model, questions: list[Encoded], masks: int, block: int, size: int = 32) -> list[float]:
+    """[accuracy, nats] of one exam, each token seeing the blocks before its own, and its own."""
+    right, nats = [], []
+    for first in range(0, len(questions), size):
+        prompts = [opened(question, model.mask_id, masks) for question in questions[first : first + size]]
+        batch = replace(Batch.pack([torch.tensor(prompt.ids) for prompt in prompts], model.device), block=block)
+        rows = model.flat_rows(batch, [[prompt.row] for prompt in prompts])  # the shift is in them
+        logits = model.hidden(batch)[rows].float() @ model.head_weight.float().t()  # the mask's too, as `take` has it
+        wanted = torch.tensor([prompt.answer_id for prompt in prompts], device=model.device)
+        right.append((logits.argmax(-1) == wanted).float())
+        nats.append(torch.nn.functional.cross_entropy(logits, wanted, reduction="none"))
+    return [round(float(torch.cat(found).mean()), 4) for found in (right, nats)]
 
 
 # Stages
@@ -433,7 +455,7 @@ def report_interpolated(name: str, training: Training, teacher: Model, exams: Ex
             before = [dict(one) for one in scaled]
             for one in scaled:
                 one["default"] *= alpha
-            results[f"{name}, {alpha} of the way"] = examine(model, exams, causal=False)
+            results[f"{name}, {alpha} of the way"] = examine(model, exams, training.kind)
             for one, kept in zip(scaled, before, strict=True):
                 one.update(kept)
             continue
@@ -443,7 +465,7 @@ def report_interpolated(name: str, training: Training, teacher: Model, exams: Ex
             for parameter, start in zip(model.core.parameters(), teacher.core.parameters(), strict=True):
                 parameter.lerp_(start.to(parameter.dtype), 1 - alpha)
             model.core.get_input_embeddings().weight[training.mask_id] = row[0]
-        results[f"{name}, {alpha} of the way"] = examine(model, exams, causal=False)
+        results[f"{name}, {alpha} of the way"] = examine(model, exams, training.kind)
         with torch.no_grad():
             torch._foreach_copy_(list(model.core.parameters()), kept)
 
@@ -489,7 +511,7 @@ def run(options: argparse.Namespace) -> dict[str, Found]:
     file = state / "results.json"
     results: dict[str, Found] = json.loads(file.read_text()) if file.exists() else {}
     if "teacher" not in results:
-        results["teacher"] = examine(teacher, exams, causal=True)
+        results["teacher"] = examine(teacher, exams, KINDS["control"])
     for name in options.only.split(","):
         if name in results:
             continue
@@ -499,7 +521,7 @@ def run(options: argparse.Namespace) -> dict[str, Found]:
         model = open_base(scale, state, kind.shift, device, wide=not kind.lora)
         training = Training(kind, model, teacher, scale, kind.epochs * (len(rows) // scale.batch))
         train(name, training, rows, state, clock)
-        results[name] = examine(model, exams, kind.causal)
+        results[name] = examine(model, exams, kind)
         if kind.lora:
             size = save_adapter(training, state / name / "adapter")
             lost = shorten_adapter(state / name / "adapter", state / name / "adapter-short", scale.kept_rank)

@@ -133,11 +133,11 @@ def main(given: list[str] | None = None) -> dict[str, Any]:
     options = parser.parse_args(given)
     options.out.mkdir(parents=True, exist_ok=True)
     options.state.mkdir(parents=True, exist_ok=True)
-    scale = TOY if options.toy else replace(REAL, questions=100, recalls=600, texts=1600)
+    scale = TOY if options.toy else REAL
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    teacher = open_base(scale, options.state, True, device, wide=True)
+    teacher = open_base(scale, options.state, True, device, wide=False)
     exams = make_exams(teacher.tokenizer, options.exams, options.other, scale)
-    model = mw.open(options.model, "float32", device, adapter=options.adapter)
+    model = mw.open(options.model, "bfloat16" if device.type == "cuda" else "float32", device, adapter=options.adapter)
     results = {"teacher": examine(teacher, exams, causal=True), "before": examine(model, exams)}
     if options.tune:
         settings = TUNING | ({"steps": 2, "batch": 2, "warmup": 0} if options.toy else {})

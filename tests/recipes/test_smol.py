@@ -16,6 +16,7 @@ import smol_probes
 from helpers.tiny import tiny_dream
 from maskwise.diffusion import Noised, nelbo_call, teach
 from maskwise.models.base import Batch
+from maskwise.tasks.prompts import Encoded
 from smol_data import FORMATS, RULES, Sampler, chat_prompt, draw_prompts, few_shot_prompt, words_to_train_on
 
 
@@ -127,6 +128,15 @@ def test_exams_ask_what_the_context_shows(inputs, tmp_path):
     far, near = (tokenizer.decode(exams[name][0].ids) for name in ("words far", "words near"))
     assert far.index("in0x") < far.index("in1x") and near.index("in1x") < near.index("in0x")
     assert far.split("Q:")[-1] == near.split("Q:")[-1] and "in1x" not in tokenizer.decode(exams["words alone"][0].ids)
+
+
+def test_over_one_block_an_exam_is_read_as_bidirectionally_and_over_blocks_of_one_causally():
+    model = tiny_dream(mask_token_id=63)
+    draw = np.random.default_rng(3)
+    questions = [Encoded(tuple(draw.integers(1, 60, 9 + n % 4).tolist()), 7) for n in range(40)]
+    for block, causal in ((64, False), (1, True)):
+        wanted = smol_diffusion.take(model.core, {"x": questions}, 63, model.shift, causal, masks=(2,))["x"]["2"]
+        assert smol_diffusion.over_blocks(model, questions, 2, block) == pytest.approx(wanted, abs=2e-4)
 
 
 def test_a_shortened_adapter_is_the_best_of_its_rank(tmp_path):
