@@ -92,8 +92,7 @@ def decoded(model, prompts=PROMPTS, **more):
     return [one.sequence for one in mw.generate(model, prompts, **(OPTIONS | more))]
 
 
-@pytest.mark.parametrize("make", [tiny_llada, tiny_dream, tiny_sdar])
-@pytest.mark.parametrize("cache", ["none", "prefix", "dual"])
+@pytest.mark.parametrize(("make", "cache"), [(tiny_llada, "none"), (tiny_dream, "dual"), (tiny_sdar, "prefix")])
 def test_the_next_generation_of_the_same_lengths_records_nothing_and_gives_the_same_tokens(make, cache):
     model, plain = make(), make()
     again = recording(model)

@@ -231,3 +231,29 @@ def test_on_a_cpu_nothing_can_be_recorded():
     model = tiny_llada_moe()
     model.hidden(Batch.pack(RAGGED))
     assert not model.recordable
+
+
+def test_an_adapter_on_attention_learns_the_same_through_grouped_products():
+    """Experts are frozen then, so their products are grouped, with and without gradient checkpointing."""
+    found = {}
+    for how in ("loop", "grouped", "checkpointed"):
+        model = tiny_llada_moe()
+        model.net = get_peft_model(model.core, LoraConfig(target_modules=model.lora_targets, init_lora_weights=False))
+        for name, weight in model.net.named_parameters():
+            if "lora_" in name:
+                nn.init.normal_(weight, std=0.1, generator=torch.Generator().manual_seed(len(name)))
+        mixtures = [module for module in model.core.modules() if isinstance(module, Experts)]
+        for module in mixtures if how == "loop" else []:
+            module.lay_out = lambda: None
+        if how == "checkpointed":
+            model.train()
+            model.core.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
+        batch = Batch.pack(RAGGED)
+        logits = model(batch, model.flat_rows(batch, [[1], [0], [5]]))
+        logits[:, :60].square().sum().backward()
+        assert all((module.grouped is None) == (how == "loop") for module in mixtures)
+        found[how] = [weight.grad for name, weight in model.net.named_parameters() if "lora_" in name]
+    for how in ("grouped", "checkpointed"):
+        for ours, loop in zip(found[how], found["loop"], strict=True):
+            torch.testing.assert_close(ours, loop, rtol=1e-4, atol=1e-5)
+    assert all(gradient.abs().sum() > 0 for gradient in found["loop"])

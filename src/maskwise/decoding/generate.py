@@ -54,6 +54,7 @@ def generate(
     early_stop: bool = DEFAULT.early_stop,
     end_ids: Sequence[int] | None = DEFAULT.end_ids,
     soft_mask: SoftMask | bool | None = DEFAULT.soft_mask,
+    edit: float | None = DEFAULT.edit,
     chat: bool | None = DEFAULT.chat,
     on_step: OnStep = None,
     knobs: Mapping[str, float] | None = None,

@@ -25,6 +25,8 @@ from maskwise.models.attention import KeyValues
 from maskwise.models.base import Model
 from maskwise.models.finite import refuse_nonfinite_rows, rows_are_finite
 
+PASSES_AFTER = 16  # over a block without masks, while tokens are edited
+
 
 @dataclass(frozen=True)
 class Generation:
@@ -153,6 +155,7 @@ class DecodingLoop:
         lanes = Lanes(self, block, sequences)
         longest = max(len(block.slots[s]) for s in sequences)
         memory: Memory | None = None
+        editing = Editing(len(sequences), self.model.device)
         stopped: set[int] = set()
         step = 0
         while lanes.active:
@@ -162,7 +165,8 @@ class DecodingLoop:
             self.spoiled[lanes.sequence] |= (grid.open & ~rows_are_finite(logits, tokens)).any(dim=1)
             state = self._state(schedule, lanes, step, grid, memory, chance)
             choice = self.strategy.pick(rows, state, self.parameters)
-            asked, grid = grid.places, self._write(lanes, grid, tokens, choice.flip)
+            edits = None if self.options.edit is None else self._edits(grid, rows, editing)
+            asked, grid = grid.places, self._write(lanes, grid, tokens, choice.flip, edits)
             memory = choice.memory
             if self.soft is not None and self.options.soft_mask is not None:
                 for places in self._both(grid.places):
@@ -175,12 +179,15 @@ class DecodingLoop:
                 self.on_step(Snapshot(self.step, self.sheet, len(self.prompts), block.shown, rows, asked))
             self.clock[lanes.sequence] += 1
             self.step, step = self.step + 1, step + 1
-            stays = _stays(schedule, lanes.active, step, grid, [sequences[lane] in stopped for lane in lanes.active])
+            again = None if edits is None else editing.goes_on(edits)
+            over = [sequences[lane] in stopped for lane in lanes.active]
+            stays = _stays(schedule, lanes.active, step, grid, again, over)
             if not all(stays):
                 kept = lanes.keep(stays)
-                grid = grid.keep(kept)
+                grid, editing = grid.keep(kept), editing.keep(kept)
                 memory = None if memory is None else Memory(memory.log_p[kept], memory.calm[kept])
-            if lanes.active and schedule.lengths is None and step >= longest:
+            most = longest if self.options.edit is None else longest + PASSES_AFTER
+            if lanes.active and schedule.lengths is None and step >= most:
                 raise UserError(
                     f"strategy {self.strategy.name} commits no token in some steps: it must always commit one"
                 )
@@ -254,12 +261,20 @@ class DecodingLoop:
             memory=memory,
         )
 
-    def _write(self, lanes: "Lanes", grid: Grid, tokens: Tensor, flip: Tensor) -> Grid:
+    def _edits(self, grid: Grid, rows: Rows, editing: "Editing") -> Tensor:
+        """Rows that hold a token and get another one, [S, W]."""
+        assert self.options.edit is not None
+        editing.count(grid.open)
+        held = ~grid.open & (grid.places < len(self.sheet.ids) - 1)
+        sure = log_confidence(rows.logits, rows.tokens).exp() > self.options.edit
+        return held & sure & (rows.tokens != self.sheet.ids[grid.places])
+
+    def _write(self, lanes: "Lanes", grid: Grid, tokens: Tensor, flip: Tensor, edits: Tensor | None) -> Grid:
         flip = flip & (grid.places < len(self.sheet.ids) - 1)
+        commit, remask = flip & grid.open, flip & ~grid.open
+        commit = commit if edits is None else commit | edits
         for places in self._both(grid.places):
-            self.sheet.turn(
-                places, tokens, flip & grid.open, flip & ~grid.open, self.mask_id, self.clock[lanes.sequence]
-            )
+            self.sheet.turn(places, tokens, commit, remask, self.mask_id, self.clock[lanes.sequence])
         return replace(grid, open=grid.open ^ flip)
 
     def _both(self, places: Tensor) -> list[Tensor]:
@@ -298,12 +313,39 @@ class DecodingLoop:
         return generations
 
 
-def _stays(schedule: Schedule, active: list[int], step: int, grid: Grid, stopped: list[bool]) -> list[bool]:
-    """Which lanes go on after `step` steps of the block."""
+class Editing:
+    """Token editing: a block is read again after its last mask, until a pass changes nothing, 16 times at most.
+
+    As in LLaDA2.1's published loop, which edits the active block alone: the blocks before it, and what a cache holds of
+    them, stay.
+    """
+
+    def __init__(self, lanes: int, device: torch.device) -> None:
+        self.after = torch.zeros(lanes, dtype=torch.int64, device=device)  # [S] passes that began without a mask
+        self.began_open = self.after < 0  # [S] whether the last one began with any
+
+    def count(self, open: Tensor) -> None:
+        """Before a pass. open [S, W]."""
+        self.began_open = open.any(dim=-1)
+        self.after = self.after + (~self.began_open)
+
+    def goes_on(self, edits: Tensor) -> Tensor:
+        """After it: whether there is to be another, with what it edited [S, W] -> [S]."""
+        return self.began_open | (edits.any(dim=-1) & (self.after < PASSES_AFTER))
+
+    def keep(self, lanes: Tensor) -> "Editing":
+        self.after = self.after[lanes]
+        return self
+
+
+def _stays(
+    schedule: Schedule, active: list[int], step: int, grid: Grid, again: Tensor | None, stopped: list[bool]
+) -> list[bool]:
+    """Which lanes go on after `step` steps of the block. again [S]: those that are read again for edits."""
     if schedule.lengths is not None:
         going = [step < schedule.lengths[lane] for lane in active]
     else:
-        going = grid.open.any(dim=-1).tolist()
+        going = (grid.open.any(dim=-1) if again is None else again).tolist()
     return [go and not stop for go, stop in zip(going, stopped, strict=True)]
 
 

@@ -122,6 +122,14 @@ class DecodingOptions:
             True,
         ),
     )
+    edit: float | None = field(
+        default=None,
+        metadata=_about(
+            "Token editing: replace a committed token of the active block where another has a probability above this; "
+            "for adaptive strategies. LLaDA2.1 was trained for it (its code: 0.9, threshold 0.95).",
+            True,
+        ),
+    )
     chat: bool | None = field(
         default=None,
         metadata=_about("Put text prompts through the tokenizer's chat template; when left out, where there is one."),
@@ -220,6 +228,13 @@ class DecodingOptions:
             raise UserError(f"strategy {strategy.name} decides itself how many tokens a step commits: leave steps out")
         if self.steps is not None and self.steps < 1:
             raise UserError(f"steps {self.steps} leave no time to fill anything in: give 1 or more, or leave steps out")
+        if self.edit is not None and not 0 <= self.edit <= 1:
+            raise UserError(f"edit {self.edit} is outside 0..1: give the probability above which a token is replaced")
+        if self.edit is not None and not strategy.adaptive:
+            raise UserError(
+                f"edit goes with a strategy that decides itself how many tokens a step commits, such as threshold, not "
+                f"with {strategy.name}"
+            )
         if self.late_end and strategy.time_function is not None:
             raise UserError(f"late_end needs a strategy that ranks tokens; {strategy.name} draws for each at random")
 
