@@ -2,6 +2,7 @@
 
 import copy
 import json
+import re
 import resource
 from dataclasses import replace
 
@@ -12,7 +13,9 @@ from helpers.known import SMALL
 from helpers.tiny import tiny_llada
 from maskwise.errors import UserError
 from maskwise.models.fingerprint import fingerprint
+from maskwise.probes import PROBES
 from maskwise.probes.probe import Asker, Setup
+from maskwise.records.conditions import CONDITIONS, EVIDENCE
 from maskwise.records.folder import append, gather, read_run, start_run, write_manifest
 from maskwise.records.record import condition_order
 from maskwise.runs.diagnose import diagnose, folder_name, new_manifest
@@ -186,8 +189,8 @@ def test_a_record_counts_once_and_two_answers_to_one_question_are_refused(tmp_pa
 
 
 def test_conditions_that_python_holds_equal_are_kept_apart(tmp_path):
-    start_run(tmp_path, MANIFEST)
-    found = [record(0, condition={"masks": value}) for value in (1, 1.0, "1")]
+    start_run(tmp_path, MANIFEST | {"settings": MANIFEST["settings"] | {"probes": ["mine"]}})
+    found = [record(0, probe="mine", condition={"masks": value}) for value in (1, 1.0, "1")]
     append(tmp_path, 0, found)
     assert [str(r["condition"]["masks"]) for r in read_run(tmp_path).records] == ["1", "1.0", "1"]
 
@@ -257,3 +260,31 @@ def test_a_folder_that_cannot_be_made_is_one_line(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(UserError, match="cannot make the run folder"):
         start_run(tmp_path / "file" / "run", MANIFEST)
+
+
+RECALLED = {"question": "right", "distance": "near", "masks": 2, "fillers": 0}
+
+
+@pytest.mark.parametrize(
+    "probe, changes, said",
+    [
+        ("location", {"condition": {}}, "condition.location is missing"),
+        ("location", {"condition": {"location": "x"}}, "condition.location is 'x', not a whole number"),
+        ("location", {"condition": {"location": 1, "y": 2}}, "condition has a field 'y'"),
+        ("recall", {"condition": RECALLED}, "evidence.pairs is missing"),
+        ("recall", {"condition": RECALLED, "evidence": {"pairs": 0}}, "evidence.pairs is 0, not a whole number, 1"),
+        ("order", {"condition": {"rule": "x"}, "evidence": {"tau": "y"}}, "evidence.tau is 'y', not a number"),
+    ],
+)
+def test_a_record_has_what_its_probe_counts_on(tmp_path, probe, changes, said):
+    """Also where another probe, here a user's own, has records of the same condition."""
+    record = {"model": "m", "task": "t", "point": 0, "masks": 2, "predicted": "A", "answer": "A", "correct": True,
+              "confidence": 0.5, "entropy": 0.5, "nll": 0.5} | changes  # fmt: skip
+    start_run(tmp_path, MANIFEST | {"settings": MANIFEST["settings"] | {"probes": ["mine", probe]}})
+    append(tmp_path, 0, [record | {"probe": "mine"}, record | {"probe": probe}])
+    with pytest.raises(UserError, match=re.escape(f"line 2 is not a record of this run: {said}")):
+        read_run(tmp_path)
+
+
+def test_every_probe_says_what_its_records_hold():
+    assert set(CONDITIONS) == {probe.name for probe in PROBES} and set(EVIDENCE) < set(CONDITIONS)

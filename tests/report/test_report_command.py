@@ -88,5 +88,5 @@ def test_records_without_what_their_probe_measures_are_one_line(tmp_path: Path) 
     for number, asked in enumerate(strange):
         folder = write_run(tmp_path / str(number), [asked])
         result = CliRunner().invoke(app, ["report", str(folder)])
-        assert result.exit_code == 2 and "do not hold what their probes measure" in result.stderr
+        assert result.exit_code == 2 and "line 1 is not a record of this run: condition has a field" in result.stderr
         assert result.stderr.count("\n") == 1 and str(folder) in result.stderr

@@ -100,7 +100,7 @@ def _counts(records: Sequence[Record]) -> list[int]:
 
 def _seen(shown: Shown) -> str:
     entries = sorted(shown.entries(NAME), key=lambda entry: entry["masks"])
-    few, many = next(entry for entry in entries if entry["masks"] == 2), entries[-1]
+    few, many = next((entry for entry in entries if entry["masks"] == 2), entries[0]), entries[-1]
     return (
         f"{percent(few['accuracy'])} of its answers are right with {few['masks']} masks, "
         f"{percent(many['accuracy'])} with {many['masks']}"

@@ -137,7 +137,7 @@ def error_of(record: Record) -> str | None:
     offset = record["evidence"]["offset"]
     if record["correct"]:
         return None
-    return NO_VALUE if offset is None else next(kind for kind, holds in ERRORS.items() if holds(offset))
+    return NO_VALUE if offset is None else next((kind for kind, holds in ERRORS.items() if holds(offset)), NO_VALUE)
 
 
 def _share(group: Sequence[Record], kind: str) -> dict[str, float]:

@@ -78,6 +78,7 @@ TEXT = ("a text", _text)
 COUNT = ("a whole number, 0 or more", _count)
 NUMBER = ("a number", _number)
 FLAG = ("true or false", _flag)
+NUMBERS = ("a list of numbers", lambda value: isinstance(value, list) and all(map(_number, value)))
 OBJECT = ("an object", lambda value: isinstance(value, dict))
 
 
@@ -185,9 +186,11 @@ def problem_of_manifest(manifest: Any) -> str | None:
     """What is wrong with a manifest, in words; None if nothing is."""
     if not isinstance(manifest, dict):
         return "it is not an object"
-    found = _problem(manifest, MANIFEST)
+    found = problem_within(manifest, MANIFEST)
     return (
-        found or _problem(manifest["model"], MODEL, "model.") or _problem(manifest["settings"], SETTINGS, "settings.")
+        found
+        or problem_within(manifest["model"], MODEL, "model.")
+        or problem_within(manifest["settings"], SETTINGS, "settings.")
     )
 
 
@@ -200,7 +203,7 @@ def problem_of_record(record: Any, model: str, probes: Collection[str], conditio
         return "it is not an object"
     if _is_plain(record, model, probes, condition_known):
         return None
-    found = _problem(record, {**RECORD, **OPTIONAL})
+    found = problem_within(record, {**RECORD, **OPTIONAL})
     if found:
         return found
     if not _is_finite(record):
@@ -216,7 +219,7 @@ def problem_of_sampled(prompt: Any, probes: Collection[str]) -> str | None:
     """What is wrong with a prompt of a run's sample, in words; None if nothing is."""
     if not isinstance(prompt, dict):
         return "it is not an object"
-    found = _problem(prompt, SAMPLED)
+    found = problem_within(prompt, SAMPLED)
     if found:
         return found
     if prompt["probe"] not in probes:
@@ -270,7 +273,8 @@ def _is_finite(value: Any) -> bool:
     return True
 
 
-def _problem(value: Mapping[str, Any], schema: Mapping[str, Field], within: str = "") -> str | None:
+def problem_within(value: Mapping[str, Any], schema: Mapping[str, Field], within: str = "") -> str | None:
+    """What is wrong with an object of these fields, in words; None if nothing is."""
     for name, field in schema.items():
         if name not in value:
             if field.always:

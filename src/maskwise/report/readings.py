@@ -63,18 +63,12 @@ class Reading:
 
 @contextmanager
 def records_as_strangers_wrote_them(folders: Sequence[Path]) -> Iterator[None]:
-    """Probes trust the conditions and the evidence of their own records; those of a stranger's folder may lack any."""
+    """Each record has the fields that its probe counts on (records/conditions.py). Those of a stranger's folder may be
+    too large to be drawn or summed, or lack all records of a condition. Errors of other kinds are ours.
+    """
     try:
         yield
-    except (
-        LookupError,
-        TypeError,
-        ValueError,
-        AttributeError,
-        ArithmeticError,
-        RuntimeError,
-        StopIteration,
-    ) as problem:
+    except (LookupError, ValueError, ArithmeticError, StopIteration) as problem:
         listed = ", ".join(map(str, folders))
         reason = f"{type(problem).__name__}: {problem}".splitlines()[0]
         raise UserError(
