@@ -218,3 +218,18 @@ def test_the_loss_is_that_of_the_library(tmp_path):
     call = nelbo_call(training.model, examples, block=4, taught=taught, count=1)
     torch.testing.assert_close(found, training.model(call.batch, call.index, call.loss), rtol=1e-4, atol=1e-5)
     assert len(taught.rows) and len(taught.others)
+
+
+def test_another_text_is_read_anew_and_the_same_one_is_not(tmp_path):
+    tokenizer, kept = mw.open("tiny-qwen", device="cpu").tokenizer, tmp_path / "real.npy"
+    first, second, renamed = (tmp_path / name for name in ("a.txt", "b.txt", "c.txt"))
+    first.write_text("Once upon a time.")
+    second.write_text("It was another text.")
+    renamed.write_text("It was another text.")
+    read = [smol_diffusion.read_real(text, tokenizer, 99, kept).tolist() for text in (first, first, second)]
+    assert read[0] == read[1] == tokenizer("Once upon a time.", add_special_tokens=False)["input_ids"] != read[2]
+    assert read[2] == tokenizer("It was another text.", add_special_tokens=False)["input_ids"]
+    written = kept.stat().st_mtime_ns
+    for text in (renamed, tmp_path / "not at hand.txt"):
+        assert smol_diffusion.read_real(text, tokenizer, 99, kept).tolist() == read[2]
+    assert kept.stat().st_mtime_ns == written
