@@ -17,7 +17,7 @@ from typing import Any
 
 from maskwise.errors import UserError
 from maskwise.files import open_own, parse_json, replace_file, to_json
-from maskwise.records.conditions import problem_of_condition, problem_of_evidence
+from maskwise.records.conditions import EVIDENCE, problem_of_condition, problem_of_evidence
 from maskwise.records.groups import Group, Records, groups_of
 from maskwise.records.record import Condition, Record, condition_order, key_of
 from maskwise.records.schema import problem_of_manifest, problem_of_record
@@ -232,7 +232,10 @@ class _Reader:
         if known is None:
             known = self.conditions[_identity(record["condition"])] = record["condition"]
         condition = record["condition"] = known
-        self._refuse_unfit(file, number, record)
+        place = record["probe"], id(condition)
+        if place not in self.fitting or record["probe"] in EVIDENCE:
+            self._refuse_unfit(file, number, record)
+            self.fitting.add(place)
         asked = self.points[record["probe"], record["task"], id(condition)]
         if record["point"] not in asked:
             asked.add(record["point"])
@@ -241,13 +244,11 @@ class _Reader:
             raise _bad_line(file, number, "its question was answered before, in another way")
 
     def _refuse_unfit(self, file: Path, number: int, record: Record) -> None:
-        """What its probe counts on; a condition is looked at once."""
-        probe, place = record["probe"], (record["probe"], id(record["condition"]))
-        problem = None if place in self.fitting else problem_of_condition(probe, record["condition"])
-        problem = problem or problem_of_evidence(probe, record)
+        """A record without what its probe counts on."""
+        problem = problem_of_condition(record["probe"], record["condition"])
+        problem = problem or problem_of_evidence(record["probe"], record)
         if problem:
             raise _bad_line(file, number, problem)
-        self.fitting.add(place)
 
     def _known_condition(self, record: Any) -> Condition | None:
         """The condition of an earlier record that is the same, and was checked with it."""
