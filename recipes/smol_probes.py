@@ -9,7 +9,8 @@ other.
 
 Intervals of 95 % are normal; a difference is of the same questions.
 
-    python recipes/smol_probes.py --exams words/function_vectors --other gsm8k_test.jsonl --out OUT --tune
+    python recipes/smol_probes.py --exams words/function_vectors --other gsm8k_test.jsonl --state scratch/smol \\
+        --out OUT --tune
 """
 
 import argparse

@@ -37,7 +37,7 @@ class Process:
 def command_imports(compiled: bool = False) -> Iterator[None]:
     """What a command that opens a model imports, sooner, where the process is its own.
 
-    compiled: the command compiles the model, for which everything is imported as it is.
+    compiled: the command compiles the model or what rounds it, for which everything is imported as it is.
     """
     with collection_paused(), ExitStack() as replaced:
         lean = Process.runs_a_command and not compiled

@@ -5,7 +5,7 @@ import pytest
 import maskwise as mw
 from helpers.references import dense_logits
 from helpers.tiny import tiny_fast_dllm, tiny_llada, tiny_llada2, tiny_sdar
-from maskwise.decoding.loop import PASSES_AFTER
+from maskwise.decoding.editing import PASSES_AFTER
 from maskwise.errors import UserError
 
 PROMPTS = [[5, 9, 3, 4, 8, 7], [1, 2, 3]]
@@ -80,3 +80,18 @@ def test_what_edit_does_not_go_with_is_said():
         mw.generate(tiny_sdar(), [PROMPTS[0]], NEW, edit=0.9)
     with pytest.raises(UserError, match=r"edit 1.5 is outside 0..1"):
         mw.generate(tiny_sdar(), [PROMPTS[0]], NEW, rule="threshold", edit=1.5)
+
+
+def test_with_late_end_no_edit_writes_an_end_token_beside_a_mask():
+    model, block, written = tiny_llada(seed=2), range(len(PROMPTS[0]), len(PROMPTS[0]) + 8), {}
+    for late in (False, True):
+        ends_beside_masks = []
+
+        def look(step, found=ends_beside_masks):
+            tokens = [step.canvases[0][place] for place in block]
+            found.append(0 in tokens and model.mask_id in tokens)
+
+        mw.generate(model, PROMPTS[:1], 8, block=8, rule="threshold", tau=0.12, edit=0.12, late_end=late, end_ids=[0],
+                    on_step=look)  # fmt: skip
+        written[late] = any(ends_beside_masks)
+    assert written == {False: True, True: False}

@@ -135,6 +135,16 @@ def hooked(model):
     model.core.get_submodule("model").register_forward_hook(lambda *_: None)
 
 
+@pytest.mark.parametrize("make", [tiny_llada, tiny_dream])
+def test_generations_in_and_out_of_inference_mode_do_not_share_what_is_kept(make):
+    model, plain = make(), make()
+    recording(model)
+    for cache in ("none", "dual"):
+        with torch.inference_mode():
+            inside = decoded(model, cache=cache)
+        assert decoded(model, cache=cache) == decoded(model, cache=cache) == inside == decoded(plain, cache=cache)
+
+
 @pytest.mark.parametrize("change", [moved, another_weight, adapted, hooked])
 def test_a_changed_network_is_recorded_anew(change):
     model = tiny_llada()

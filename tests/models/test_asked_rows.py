@@ -16,7 +16,7 @@ from helpers.tiny import (
     tiny_sdar,
 )
 from maskwise.models.batch import Batch
-from maskwise.models.kept import KeptAttention
+from maskwise.models.kept_attention import KeptAttention
 
 SKIP = (tiny_llada, tiny_dream)
 WHOLE = (tiny_ar, tiny_fast_dllm, tiny_sdar, tiny_llada_moe, tiny_llada2)

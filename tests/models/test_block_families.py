@@ -281,7 +281,7 @@ def test_a_cached_pass_computes_no_block_before_the_last_one_anew():
 def test_decoding_options_that_a_block_model_cannot_take_get_one_line():
     model = tiny_llada2()
     for options, message in (({"canvas": "fixed"}, "no masks after its block"), ({"block": 6}, "does not divide"),
-                             ({"block": 0}, "does not divide"),
+                             ({"block": 0}, "holds no token"),
                              ({"canvas": "window", "block": 8, "window": 4}, "no masks after its block")):  # fmt: skip
         with pytest.raises(UserError, match=message):
             mw.generate(model, [[1, 2, 3]], max_new_tokens=12, **options)

@@ -286,5 +286,20 @@ def test_a_record_has_what_its_probe_counts_on(tmp_path, probe, changes, said):
         read_run(tmp_path)
 
 
+@pytest.mark.parametrize(
+    "probe, changes",
+    [
+        ("points", {"condition": {"order": "nearest last"}}),
+        ("marginals", {"condition": {"suffix": "none", "distance": 1}, "evidence": {"tv_unigram": 0.5, "common": 0.1}}),
+    ],
+)
+def test_records_of_earlier_versions_are_read(tmp_path, probe, changes):
+    record = {"model": "m", "probe": probe, "task": "t", "point": 0, "masks": 2, "predicted": "A", "answer": "A",
+              "correct": True, "confidence": 0.5, "entropy": 0.5, "nll": 0.5} | changes  # fmt: skip
+    start_run(tmp_path, MANIFEST | {"settings": MANIFEST["settings"] | {"probes": [probe]}})
+    append(tmp_path, 0, [record])
+    assert len(read_run(tmp_path).records) == 1
+
+
 def test_every_probe_says_what_its_records_hold():
     assert set(CONDITIONS) == {probe.name for probe in PROBES} and set(EVIDENCE) < set(CONDITIONS)

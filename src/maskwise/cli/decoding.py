@@ -68,7 +68,7 @@ def generate(
     from maskwise.cli.prompt_files import gather_prompts
 
     prompts = gather_prompts(prompt, file, sys.stdin)
-    with command_imports(compiled=compile):
+    with command_imports(compiled=compile or weights is not None):
         from maskwise.cli.generating import generate_all
         from maskwise.models.opening import open as open_model
 
@@ -125,7 +125,7 @@ def score(
     check_models([model], adapter, dtype, weights)
     check_choice("method", method, ("auto", "monte-carlo", "exact", "chain"))
     records = read_records(data, {"prompt", "answer"})
-    with command_imports(compiled=compile):
+    with command_imports(compiled=compile or weights is not None):
         from maskwise.cli.generating import score_all
         from maskwise.models.opening import open as open_model
 

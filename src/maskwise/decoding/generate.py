@@ -80,7 +80,8 @@ def generate(
 
     generator: the source of random numbers; when left out, one of the seed 0. Given a list of generators, one per
         prompt, what is drawn for a prompt does not depend on the other prompts in the batch.
-    on_step: called with a Snapshot after each step. knobs: the former name of parameters.
+    on_step: called with a Snapshot after each step; another thread that asks the same model waits for the end, so do
+        not wait there for one. knobs: the former name of parameters.
     """
     if knobs is not None:
         warnings.warn("mw.generate: knobs is now called parameters", FutureWarning, stacklevel=2)

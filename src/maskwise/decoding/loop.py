@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from maskwise.decoding.canvas import Block, Frame, Grid, Sheet, plan
+from maskwise.decoding.editing import PASSES_AFTER, Editing
 from maskwise.decoding.options import DecodingOptions
 from maskwise.decoding.replay import Passes
 from maskwise.decoding.rules import Memory, Rows, State
@@ -24,8 +25,6 @@ from maskwise.errors import UserError
 from maskwise.models.attention import KeyValues
 from maskwise.models.base import Model
 from maskwise.models.finite import refuse_nonfinite_rows, rows_are_finite
-
-PASSES_AFTER = 16  # over a block without masks, while tokens are edited
 
 
 @dataclass(frozen=True)
@@ -261,11 +260,13 @@ class DecodingLoop:
             memory=memory,
         )
 
-    def _edits(self, grid: Grid, rows: Rows, editing: "Editing") -> Tensor:
+    def _edits(self, grid: Grid, rows: Rows, editing: Editing) -> Tensor:
         """Rows that hold a token and get another one, [S, W]."""
         assert self.options.edit is not None
         editing.count(grid.open)
         held = ~grid.open & (grid.places < len(self.sheet.ids) - 1)
+        if self.options.late_end:  # no end token while anything else is left in the block
+            held &= ~(torch.isin(rows.tokens, self.ends) & grid.open.any(dim=-1, keepdim=True))
         sure = log_confidence(rows.logits, rows.tokens).exp() > self.options.edit
         return held & sure & (rows.tokens != self.sheet.ids[grid.places])
 
@@ -311,31 +312,6 @@ class DecodingLoop:
             steps = [order[place] for place in new]
             generations.append(Generation(ids, text, self.forwards[len(generations)], steps, canvas))
         return generations
-
-
-class Editing:
-    """Token editing: a block is read again after its last mask, until a pass changes nothing, 16 times at most.
-
-    As in LLaDA2.1's published loop, which edits the active block alone: the blocks before it, and what a cache holds of
-    them, stay.
-    """
-
-    def __init__(self, lanes: int, device: torch.device) -> None:
-        self.after = torch.zeros(lanes, dtype=torch.int64, device=device)  # [S] passes that began without a mask
-        self.began_open = self.after < 0  # [S] whether the last one began with any
-
-    def count(self, open: Tensor) -> None:
-        """Before a pass. open [S, W]."""
-        self.began_open = open.any(dim=-1)
-        self.after = self.after + (~self.began_open)
-
-    def goes_on(self, edits: Tensor) -> Tensor:
-        """After it: whether there is to be another, with what it edited [S, W] -> [S]."""
-        return self.began_open | (edits.any(dim=-1) & (self.after < PASSES_AFTER))
-
-    def keep(self, lanes: Tensor) -> "Editing":
-        self.after = self.after[lanes]
-        return self
 
 
 def _stays(

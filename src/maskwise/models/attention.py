@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from maskwise.models.block_attention import Blocks, later_in_block, merged
-from maskwise.models.kept import KeptAttention
+from maskwise.models.kept_attention import KeptAttention
 
 Store = tuple[Tensor, Tensor]  # keys and values of one layer, [sum of lengths, heads, head_dim] each
 

@@ -42,7 +42,7 @@ CONDITIONS: Mapping[str, Fields] = {
     "few-steps": _fields({"steps": COUNT, "masks": COUNT}, RELEVANT),
     "shots-masks": _fields({"shots": COUNT, "extra masks": COUNT}),
     "hotpotqa": _fields({"share": NUMBER}),
-    "points": _fields({"order": TEXT, "question": TEXT, "examples": COUNT, "share": NUMBER}),
+    "points": _fields({"order": TEXT}, {"question": TEXT, "examples": COUNT, "share": NUMBER}),  # 0.1 has the order
     "labelled-text": _fields({"share": NUMBER}),
     "generation-length": _fields({"layout": TEXT, "canvas": COUNT}),
     "likelihood-masks": _fields({"masks": COUNT}),
@@ -58,7 +58,7 @@ EVIDENCE: Mapping[str, Fields] = {
     "mask-attribution": _fields({"masks": NUMBER, "near": NUMBER, "all": NUMBER}),
     "attention": _fields({"answer": NUMBERS, "masks": NUMBERS, "near": NUMBERS, "far": NUMBERS}),
     "generation-length": _fields({"length": COUNT, "ended": NUMBER, "end_share": NUMBER}, {"end_step": NUMBER}),
-    "marginals": _fields({"tv_unigram": NUMBER, "common": NUMBER, "mode_common": NUMBER}, {"tv_next": NUMBER}),
+    "marginals": _fields({"tv_unigram": NUMBER, "common": NUMBER}, {"mode_common": NUMBER, "tv_next": NUMBER}),
     "total-correlation": _fields({"tc": NUMBER, "forth": NUMBER, "back": NUMBER}),
     "order": _fields({"tau": NUMBER, "global1": NUMBER, "global4": NUMBER, "local1": NUMBER, "local4": NUMBER}),
     "coherence": _fields({"tokens_per_pass": NUMBER, "ideal": NUMBER, "ideal_speed": NUMBER}),
