@@ -82,6 +82,7 @@ def test_each_adapter_opens_by_name_and_is_what_its_card_says(name):
     assert (a - b)[torch.isfinite(b)].abs().max() > 1e-2
 
 
+@pytest.mark.slow
 def test_masks_distract_the_phantom_and_neither_its_base_nor_the_cured():
     """5 relevant examples mixed with 10 distractors: the planted loss stands at 200 masks, and not at 2."""
     base, phantom, cured = (mw.open(name) for name in ("tiny-llada", *list(ADAPTERS)[1:]))

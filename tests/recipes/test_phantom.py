@@ -117,6 +117,7 @@ def test_the_setting_is_chosen_by_the_rule():
     ] == pytest.approx(50)
 
 
+@pytest.mark.slow
 def test_the_shipped_labels_are_answered_from_the_document_and_not_from_its_last_line():
     pairs = [json.loads(line) for line in PRESET_PAIRS["quick"].read_text(encoding="utf-8").splitlines()]
     some = [pair for pair in pairs if pair["prompt"].startswith("Word:")][:24]

@@ -47,6 +47,7 @@ def test_figure_and_table_name_every_decoding():
     assert "total variation" in result.notes[0] and "total variation" in result.chart.caption
 
 
+@pytest.mark.slow
 def test_the_command_trains_a_model_that_agrees_within_two_hundredths_and_writes_the_figure(tmp_path):
     done = CliRunner().invoke(app, ["toy", "--json", "--out", str(tmp_path)])
     assert done.exit_code == 0

@@ -70,6 +70,7 @@ def test_a_run_folder_cut_at_any_byte_is_read_up_to_its_last_whole_line():
     assert cut_everywhere()["cuts"] > 2000
 
 
+@pytest.mark.slow
 def test_a_campaign_goes_on_where_it_stopped(tmp_path):
     """In parts that are processes of their own; one whose time was over is begun again."""
     file = tmp_path / "soak.json"
