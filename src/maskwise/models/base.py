@@ -15,23 +15,13 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from maskwise.errors import UserError
-from maskwise.models.attention import (
-    KeyValues,
-    Layout,
-    Reach,
-    RowGroup,
-    Watch,
-    asking_rows,
-    block_reach,
-    grid_places,
-    grouped_parts,
-)
+from maskwise.models.attention import KeyValues, Layout, Reach, RowGroup, Watch, asking_rows, grouped_parts
 from maskwise.models.batch import Batch, Mixture, passes
-from maskwise.models.block_attention import block_places
 from maskwise.models.embeddings import embed_ids, stored_weight, without_adapter
 from maskwise.models.families import WRAPPED, Family, imported
 from maskwise.models.head import float_product
 from maskwise.models.layers import MayWait
+from maskwise.models.layouts import layout_of
 from maskwise.models.quantise import parameter_count
 from maskwise.models.saving import push, save
 from maskwise.models.targets import linear_targets
@@ -211,7 +201,7 @@ class Model(nn.Module):
             raise UserError("attention can be cut in LLaDA and Dream models only: open a checkpoint of theirs")
         if sum(len(group.rows) for group in groups) != batch.tokens:
             raise ValueError("every row of the batch must be in exactly one group")
-        flash = batch.offsets.is_cuda and self.dtype in HALF_PRECISION
+        flash = self._has_ragged_kernels(batch)
         layout = Layout(batch.offsets, batch.offsets, batch.longest, batch.longest, causal=False, flash=flash,
                         parts=grouped_parts(groups, flash))  # fmt: skip
         with self.turns, torch.compiler.set_stance("force_eager"):  # or layers are compiled for every number of parts
@@ -233,49 +223,13 @@ class Model(nn.Module):
         return KeyValues(offsets.to(self.device), max(lengths), total, list(zip(keys, values, strict=True)))
 
     def _layout(self, batch: Batch, cache: KeyValues | None, watched: bool = False) -> Layout:
-        k_offsets, longest_k = (batch.offsets, batch.longest) if cache is None else (cache.offsets, cache.longest)
-        k_total = batch.tokens if cache is None else cache.total
-        sequences = len(batch.offsets) - 1
-        # Equal lengths are a dense grid already, and SDPA takes it as it is.
-        q_even, k_even = batch.tokens == sequences * batch.longest, k_total == sequences * longest_k
-        half = batch.offsets.is_cuda and self.dtype in HALF_PRECISION
-        flash = half and not (q_even and k_even)
-        block = self.block if batch.block is None else batch.block
         if batch.block is not None and (self.causal or not self.family.native or cache is not None):
             raise UserError(f"attention over blocks is for LLaDA and Dream models: {self.name} is none")
-        tokenwise = block == 1 and cache is None  # plain causal attention, which the kernels know
-        flash = flash and (block is None or tokenwise)
-        first = torch.zeros_like(batch.starts[:1]) if cache is None and not batch.placed else batch.starts
-        blocks = None
-        if block is not None and not tokenwise and cache is None and half and not (watched or torch.is_grad_enabled()):
-            # Gradients do not flow through the sums between which the two parts of this attention are weighted.
-            blocks = block_places(batch.offsets, first.expand(sequences), block, batch.tokens)
-            flash = True
-        layout = Layout(
-            q_offsets=batch.offsets,
-            k_offsets=k_offsets,
-            longest_q=batch.longest,
-            longest_k=longest_k,
-            causal=self.causal or tokenwise,
-            flash=flash,
-            cache=cache,
-            blocks=blocks,
-            slots=None if cache is None else cache.offsets[:-1].long()[batch.owner] + batch.positions,
-        )
-        if flash:
-            return layout
-        place = torch.arange(longest_k, device=k_offsets.device)
-        seen = None if k_even else (place < k_offsets.diff()[:, None])[:, None, None, :]
-        if block is not None and not tokenwise:  # made once, for all layers
-            queries = first[:, None] + torch.arange(batch.longest, device=place.device)
-            reach = block_reach(queries, place if cache is not None else first[:, None] + place, block)[:, None]
-            seen = reach if seen is None else seen & reach
-        return replace(
-            layout,
-            pad_q=None if q_even else grid_places(batch.offsets, batch.longest, batch.tokens),
-            pad_k=None if k_even else grid_places(k_offsets, longest_k, k_total),
-            key_mask=seen,
-        )
+        block = self.block if batch.block is None else batch.block
+        return layout_of(batch, cache, block, self.causal, self._has_ragged_kernels(batch), watched)
+
+    def _has_ragged_kernels(self, batch: Batch) -> bool:
+        return batch.offsets.is_cuda and self.dtype in HALF_PRECISION
 
     # Which hidden state predicts which position
 

@@ -1,5 +1,6 @@
 """What the families share: the norm, rotary positions, the dense call of a stack of blocks, registration."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -53,13 +54,13 @@ class PackedAttention:
     packed: Packed | None = None
 
 
-class MayWait:
-    """Marks a module whose passes may wait for the device."""
+class MayWait(ABC):
+    """A module whose passes may wait for the device."""
 
     @property
+    @abstractmethod
     def waits(self) -> bool:
         """Whether the next one will."""
-        raise NotImplementedError
 
 
 def products(x: Tensor, maps: Sequence[Any], packed: Packed | None, rows: Tensor | None = None) -> Sequence[Tensor]:

@@ -1,0 +1,60 @@
+"""How the tokens of a batch are laid out for attention: which kernel takes them, what is padded, what each may see."""
+
+from dataclasses import replace
+
+import torch
+
+from maskwise.models.attention import KeyValues, Layout, block_reach, grid_places
+from maskwise.models.batch import Batch
+from maskwise.models.block_attention import block_places
+
+
+def layout_of(
+    batch: Batch, cache: KeyValues | None, block: int | None, causal: bool, half: bool, weights_asked: bool
+) -> Layout:
+    """block: tokens see no block of so many tokens after their own. half: on CUDA in half precision, for which there
+    are kernels for ragged batches. weights_asked: somebody reads the attention weights of this pass."""
+    k_offsets, longest_k = (batch.offsets, batch.longest) if cache is None else (cache.offsets, cache.longest)
+    k_total = batch.tokens if cache is None else cache.total
+    sequences = len(batch.offsets) - 1
+    # Equal lengths are a dense grid already, and SDPA takes it as it is.
+    q_even, k_even = batch.tokens == sequences * batch.longest, k_total == sequences * longest_k
+    tokenwise = block == 1 and cache is None  # plain causal attention, which the kernels know
+    flash = half and not (q_even and k_even) and (block is None or tokenwise)
+    first = torch.zeros_like(batch.starts[:1]) if cache is None and not batch.placed else batch.starts
+    blocks = None
+    if (
+        block is not None
+        and not tokenwise
+        and cache is None
+        and half
+        and not (weights_asked or torch.is_grad_enabled())
+    ):
+        # Gradients do not flow through the sums between which the two parts of this attention are weighted.
+        blocks = block_places(batch.offsets, first.expand(sequences), block, batch.tokens)
+        flash = True
+    layout = Layout(
+        q_offsets=batch.offsets,
+        k_offsets=k_offsets,
+        longest_q=batch.longest,
+        longest_k=longest_k,
+        causal=causal or tokenwise,
+        flash=flash,
+        cache=cache,
+        blocks=blocks,
+        slots=None if cache is None else cache.offsets[:-1].long()[batch.owner] + batch.positions,
+    )
+    if flash:
+        return layout
+    place = torch.arange(longest_k, device=k_offsets.device)
+    seen = None if k_even else (place < k_offsets.diff()[:, None])[:, None, None, :]
+    if block is not None and not tokenwise:  # made once, for all layers
+        queries = first[:, None] + torch.arange(batch.longest, device=place.device)
+        reach = block_reach(queries, place if cache is not None else first[:, None] + place, block)[:, None]
+        seen = reach if seen is None else seen & reach
+    return replace(
+        layout,
+        pad_q=None if q_even else grid_places(batch.offsets, batch.longest, batch.tokens),
+        pad_k=None if k_even else grid_places(k_offsets, longest_k, k_total),
+        key_mask=seen,
+    )
