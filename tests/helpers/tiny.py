@@ -11,6 +11,8 @@ from maskwise.models import (
     DreamModel,
     Fast_dLLM_QwenForCausalLM,
     FastDLLMConfig,
+    ILLaDAConfig,
+    ILLaDAForCausalLM,
     LLaDA2Config,
     LLaDA2MoeModelLM,
     LLaDAConfig,
@@ -49,6 +51,11 @@ def common_settings(vocab: int = 64, width: int = 32, layers: int = 2, window: i
 def dream_net(seed: int = 0, vocab: int = 64, **more) -> DreamModel:
     torch.manual_seed(seed)
     return DreamModel(DreamConfig(**common_settings(vocab, **({"mask_token_id": vocab - 1} | more)))).eval()
+
+
+def illada_net(seed: int = 0, vocab: int = 64, **more) -> ILLaDAForCausalLM:
+    torch.manual_seed(seed)
+    return ILLaDAForCausalLM(ILLaDAConfig(**common_settings(vocab, **({"mask_token_id": vocab - 1} | more)))).eval()
 
 
 def llada_moe_net(seed: int = 0, vocab: int = 64, **more) -> LLaDAMoEModelLM:
@@ -104,6 +111,10 @@ def tiny_llada(seed: int = 0, tokenizer=None, **more) -> Model:
 
 def tiny_dream(seed: int = 0, tokenizer=None, **more) -> Model:
     return as_model(dream_net(seed, **more), tokenizer, "tiny random Dream")
+
+
+def tiny_illada(seed: int = 0, tokenizer=None, **more) -> Model:
+    return as_model(illada_net(seed, **more), tokenizer, "tiny random iLLaDA")
 
 
 def tiny_sdar(seed: int = 0, tokenizer=None, **more) -> Model:

@@ -13,7 +13,7 @@ from transformers import AutoConfig
 from typer.testing import CliRunner
 
 import maskwise as mw
-from helpers.tiny import dream_net, edit_config, llada_moe_net, llada_net, qwen_net, tiny_dream
+from helpers.tiny import dream_net, edit_config, illada_net, llada_moe_net, llada_net, qwen_net, tiny_dream
 from maskwise.cli import app
 from maskwise.errors import UserError
 from maskwise.models.catalog import describe_checkpoint, describe_embedded, describe_folder, describe_published
@@ -22,7 +22,7 @@ from maskwise.models.locations import embedded_models, locate_checkpoint
 from maskwise.models.networks import network_without_weights
 from maskwise.models.targets import linear_targets
 
-NETS = {"llada": llada_net, "dream": dream_net, "llada-moe": llada_moe_net, "ar": qwen_net}
+NETS = {"llada": llada_net, "illada": illada_net, "dream": dream_net, "llada-moe": llada_moe_net, "ar": qwen_net}
 PUBLISHED = [(family, known) for family in FAMILIES for known in family.published]
 
 
@@ -53,7 +53,18 @@ def test_each_class_of_a_family_is_a_name_of_the_package():
 
 def test_names_and_architectures_are_unique_and_each_masked_family_names_its_paper():
     names = [family.name for family in FAMILIES]
-    assert names == ["llada", "dream", "llada-moe", "llada2", "sdar", "sdar-moe", "fast-dllm", "ar", "wrapped"]
+    assert names == [
+        "llada",
+        "illada",
+        "dream",
+        "llada-moe",
+        "llada2",
+        "sdar",
+        "sdar-moe",
+        "fast-dllm",
+        "ar",
+        "wrapped",
+    ]
     architectures = [family.architecture for family in FAMILIES if family.native]
     assert len(set(architectures)) == len(architectures)
     for family in FAMILIES:
@@ -207,7 +218,9 @@ def test_a_family_from_outside_is_opened_and_described_by_an_extended_tuple(mirr
 
 def test_a_family_from_outside_is_unknown_without_the_tuple(mirror_folder):
     for look in (mw.open, lambda folder: describe_checkpoint(str(folder))):
-        with pytest.raises(UserError, match=r"unknown architecture 'MirrorModelLM'; supported are LLaDAModelLM, Dream"):
+        with pytest.raises(
+            UserError, match=r"unknown architecture 'MirrorModelLM'; supported are LLaDAModelLM, IL"
+        ):
             look(mirror_folder)
 
 

@@ -11,6 +11,7 @@ from helpers.tiny import (
     tiny_ar,
     tiny_dream,
     tiny_fast_dllm,
+    tiny_illada,
     tiny_llada,
     tiny_llada2,
     tiny_llada_moe,
@@ -32,7 +33,7 @@ def tiny_wrapped():
 
 
 BLOCKWISE = [tiny_sdar, tiny_sdar_moe, tiny_fast_dllm, tiny_llada2]
-KINDS = [tiny_llada, tiny_dream, tiny_llada_moe, tiny_ar, tiny_wrapped, *BLOCKWISE]
+KINDS = [tiny_llada, tiny_illada, tiny_dream, tiny_llada_moe, tiny_ar, tiny_wrapped, *BLOCKWISE]
 
 
 def sequences(seed=0, count=7, longest=40):
@@ -89,7 +90,7 @@ def test_only_causal_models_are_blind_to_the_future(make):
         assert (before - after)[torch.isfinite(before)].abs().max() > 1e-3
 
 
-@pytest.mark.parametrize("make", [tiny_llada, tiny_dream, tiny_llada_moe, tiny_wrapped])
+@pytest.mark.parametrize("make", [make for make in KINDS if make is not tiny_ar])
 def test_the_mask_never_gets_probability(make):
     model = make()
     for logits in model.predict(sequences(), [[1]] * 7):
@@ -136,7 +137,7 @@ def test_a_fused_loss_is_refused_where_the_head_is_more_than_a_product():
             model(batch, torch.tensor([0]), lambda rows, weight: rows.sum())
 
 
-@pytest.mark.parametrize("make", [tiny_llada, tiny_dream, tiny_llada_moe])
+@pytest.mark.parametrize("make", [tiny_llada, tiny_illada, tiny_dream, tiny_llada_moe])
 def test_a_cache_refreshed_everywhere_equals_none_and_a_stale_one_only_there(make):
     model = make()
     canvases = [ids for ids in sequences(longest=30) if len(ids) > 8]
@@ -157,7 +158,7 @@ def test_a_cache_refreshed_everywhere_equals_none_and_a_stale_one_only_there(mak
     assert (partly - again).abs().max() > 1e-3
 
 
-@pytest.mark.parametrize("make", [tiny_llada, tiny_dream, tiny_llada_moe, tiny_ar])
+@pytest.mark.parametrize("make", [tiny_llada, tiny_illada, tiny_dream, tiny_llada_moe, tiny_ar])
 def test_attention_weights_are_a_distribution_over_the_rows_own_sequence(make):
     model, batch = make(), sequences(count=4)
     packed = Batch.pack(batch)

@@ -1,15 +1,27 @@
-"""LLaDA, LLaDA-MoE and Dream against a second, dense implementation written here from the published description."""
+"""The bidirectional families against a second, dense implementation written here from the published description."""
 
+import json
 import math
 
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 from transformers import AutoModel, AutoModelForCausalLM
 
+import maskwise as mw
 from helpers.references import gated_mlp, linear, rms_norm, silu
-from helpers.tiny import dream_net, llada_moe_net, llada_net
+from helpers.tiny import dream_net, illada_net, llada_moe_net, llada_net
 from maskwise.errors import UserError
-from maskwise.models import DreamConfig, DreamModel, LLaDAConfig, LLaDAModelLM, LLaDAMoEConfig, LLaDAMoEModelLM
+from maskwise.models import (
+    DreamConfig,
+    DreamModel,
+    ILLaDAConfig,
+    ILLaDAForCausalLM,
+    LLaDAConfig,
+    LLaDAModelLM,
+    LLaDAMoEConfig,
+    LLaDAMoEModelLM,
+)
 
 
 def turn(x, theta):
@@ -128,6 +140,49 @@ def test_dream_equals_the_dense_reference(shape):
         torch.testing.assert_close(logits, dense_dream(net, row), atol=1e-4, rtol=0)
 
 
+@pytest.mark.parametrize("shape", [{}, {"tie_word_embeddings": False, "num_key_value_heads": 4, "rope_theta": 100.0}],
+                         ids=str)  # fmt: skip
+@torch.no_grad()
+def test_illada_equals_the_dense_reference(shape):
+    """Dream's, without biases."""
+    net = illada_net(seed=3, **shape)
+    assert not any(name.endswith("bias") for name in net.state_dict())
+    ids = torch.randint(0, 64, (2, 11), generator=torch.Generator().manual_seed(1))
+    for row, logits in zip(ids, net(ids).logits, strict=True):
+        torch.testing.assert_close(logits, dense_dream(net, row), atol=1e-4, rtol=0)
+
+
+@pytest.mark.parametrize("stored", [True, False])
+def test_illada_opens_from_files_of_its_published_form(stored, tmp_path):
+    """The mask is named nowhere; the tied head is stored beside the embedding or left out."""
+    net = illada_net(seed=3)
+    net.save_pretrained(tmp_path)
+    weights = load_file(tmp_path / "model.safetensors")
+    assert "lm_head.weight" not in weights
+    if stored:
+        weights["lm_head.weight"] = weights["model.embed_tokens.weight"].clone()
+        save_file(weights, tmp_path / "model.safetensors", metadata={"format": "pt"})
+    shape = {name: getattr(net.config, name) for name in (
+        "vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads",
+        "num_key_value_heads", "max_position_embeddings")}  # fmt: skip
+    published = {"architectures": ["ILLaDAForCausalLM"], "model_type": "illada", "attention_bias": False,
+                 "attention_dropout": 0.0, "auto_map": {"AutoConfig": "configuration_illada.ILLaDAConfig",
+                 "AutoModelForCausalLM": "modeling_illada.ILLaDAForCausalLM"}, "hidden_act": "silu",
+                 "layer_norm_eps": None, "mlp_bias": False, "resid_pdrop": 0.0, "rms_norm_eps": 1e-5,
+                 "rope_scaling": None, "rope_theta": 5e5, "tie_word_embeddings": True, "torch_dtype": "bfloat16",
+                 "use_cache": False} | shape  # fmt: skip
+    (tmp_path / "config.json").write_text(json.dumps(published))
+    model = mw.open(tmp_path, dtype="float32", device="cpu")
+    assert (model.kind, model.mask_id, model.shift, model.block) == ("illada", 5, False, None)
+    ids = [7, 8, 5, 9, 5]
+    dense = dense_dream(net, torch.tensor(ids)).detach()
+    dense[:, 5] = -torch.inf
+    torch.testing.assert_close(model.predict([ids], [list(range(5))])[0], dense, atol=1e-4, rtol=0)
+    (tmp_path / "config.json").write_text(json.dumps(published | {"layer_norm_eps": 1e-5}))
+    with pytest.raises(UserError, match="layer_norm_eps"):
+        mw.open(tmp_path)
+
+
 @pytest.mark.parametrize("shape", [{}, {"num_experts_per_tok": 6, "num_key_value_heads": 4}, {"num_experts_per_tok": 1,
                                    "rope_theta": 100.0, "tie_word_embeddings": True}], ids=str)  # fmt: skip
 @torch.no_grad()
@@ -141,7 +196,7 @@ def test_llada_moe_equals_the_dense_reference(shape):
         torch.testing.assert_close(logits, dense_llada_moe(net, row), atol=1e-4, rtol=0)
 
 
-@pytest.mark.parametrize("make", [llada_net, dream_net, llada_moe_net])
+@pytest.mark.parametrize("make", [llada_net, illada_net, dream_net, llada_moe_net])
 @torch.no_grad()
 def test_the_dense_call_ignores_padding(make):
     net = make()
@@ -166,6 +221,19 @@ def test_full_8b_names_and_shapes_are_the_published_ones():
              "attn_out": (d, d), "ff_proj": (ff, d), "up_proj": (ff, d), "ff_out": (d, ff)}  # fmt: skip
     for n in range(32):
         expected |= {f"model.transformer.blocks.{n}.{name}.weight": shape for name, shape in block.items()}
+    assert len(expected) == 291
+    assert shapes == expected
+
+
+def test_full_illada_names_and_shapes_are_those_of_its_code():
+    shapes = shapes_of(ILLaDAForCausalLM, ILLaDAConfig())
+    d, kv, ff, vocab = 4096, 1024, 14336, 155136
+    expected = {"model.embed_tokens.weight": (vocab, d), "lm_head.weight": (vocab, d), "model.norm.weight": (d,)}
+    layer = {"self_attn.q_proj": (d, d), "self_attn.k_proj": (kv, d), "self_attn.v_proj": (kv, d),
+             "self_attn.o_proj": (d, d), "mlp.gate_proj": (ff, d), "mlp.up_proj": (ff, d), "mlp.down_proj": (d, ff),
+             "input_layernorm": (d,), "post_attention_layernorm": (d,)}  # fmt: skip
+    for n in range(32):
+        expected |= {f"model.layers.{n}.{name}.weight": shape for name, shape in layer.items()}
     assert len(expected) == 291
     assert shapes == expected
 
@@ -201,7 +269,7 @@ def test_full_moe_names_and_shapes_are_the_published_ones():
     assert sum(map(math.prod, shapes.values())) == 7_356_880_896
 
 
-@pytest.mark.parametrize("make", [llada_net, dream_net, llada_moe_net])
+@pytest.mark.parametrize("make", [llada_net, illada_net, dream_net, llada_moe_net])
 def test_auto_classes_know_them(make, tmp_path):
     net = make()
     net.save_pretrained(tmp_path, max_shard_size="10KB")

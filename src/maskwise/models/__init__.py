@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from maskwise.models.dream import DreamModel as DreamModel
     from maskwise.models.fast_dllm import Fast_dLLM_QwenForCausalLM as Fast_dLLM_QwenForCausalLM
     from maskwise.models.fast_dllm import FastDLLMConfig as FastDLLMConfig
+    from maskwise.models.illada import ILLaDAConfig as ILLaDAConfig
+    from maskwise.models.illada import ILLaDAForCausalLM as ILLaDAForCausalLM
     from maskwise.models.llada import LLaDAConfig as LLaDAConfig
     from maskwise.models.llada import LLaDAModelLM as LLaDAModelLM
     from maskwise.models.llada2 import LLaDA2Config as LLaDA2Config

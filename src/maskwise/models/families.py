@@ -141,6 +141,22 @@ LLADA = Family(
         Published("GSAI-ML/LLaDA-1.5", 8015581184, 4096, {"mlp_hidden_size": 12288}),
     ),
 )
+ILLADA = Family(
+    name="illada",
+    title="masked diffusion (iLLaDA)",
+    reference="Nie et al., Improved Large Language Diffusion Models, arXiv 2606.25331",
+    architecture="ILLaDAForCausalLM",
+    checked="logits of the original code at a small shape: equal; no weight index at hand, its names are that code's",
+    net_class="maskwise.models.illada:ILLaDAForCausalLM",
+    config_class="maskwise.models.illada:ILLaDAConfig",
+    mask_id=5,
+    lora_targets=LLAMA_MAPS,
+    layers_compile=True,
+    published=(
+        Published("GSAI-ML/iLLaDA-8B-Base", 7615025152, 8192),
+        Published("GSAI-ML/iLLaDA-8B-Instruct", 7615025152, 8192),
+    ),
+)
 DREAM = Family(
     name="dream",
     title="masked diffusion (Dream)",
@@ -270,7 +286,7 @@ WRAPPED = Family(  # any other transformers model, handed to `mw.wrap` by the us
     canvas_cache=False,
 )
 
-FAMILIES = (LLADA, DREAM, LLADA_MOE, LLADA2, SDAR, SDAR_MOE, FAST_DLLM, AUTOREGRESSIVE, WRAPPED)
+FAMILIES = (LLADA, ILLADA, DREAM, LLADA_MOE, LLADA2, SDAR, SDAR_MOE, FAST_DLLM, AUTOREGRESSIVE, WRAPPED)
 
 
 def imported(path: str) -> Any:
