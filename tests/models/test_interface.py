@@ -213,6 +213,26 @@ def test_compiled_layers_change_nothing(make):
         assert_close(a, b)
 
 
+@pytest.mark.slow  # a quarter of a minute
+def test_layers_with_experts_are_not_compiled_anew_for_other_choices_of_experts():
+    from torch._dynamo.utils import counters
+
+    model = tiny_llada2()
+    batches = [Batch.pack(sequences(count=count, seed=count)) for count in (3, 4, 5, 6)]
+    rows = [model.flat_rows(batch, [[1]] * (len(batch.offsets) - 1)) for batch in batches]
+    plain = [model(*given).detach() for given in zip(batches, rows, strict=True)]
+    for layer in model.core.model.layers:
+        layer.compile(dynamic=True, backend="eager")  # as compile_layers does, without a minute of compiling
+    for learn in (False, True):  # weights that learn have a product for each expert
+        for number, given in enumerate(zip(batches, rows, strict=True)):
+            if number == 2:
+                counters.clear()
+            with torch.set_grad_enabled(learn):
+                assert_close(model(*given).detach(), plain[number])
+        assert all(layer.mlp.grouped is None for layer in model.core.model.layers[1:]) == learn
+        assert counters["frames"]["total"] == 0
+
+
 @pytest.mark.parametrize("make", KINDS)
 def test_adapter_targets_never_touch_the_head_and_take_gradients(make):
     from peft import LoraConfig, get_peft_model

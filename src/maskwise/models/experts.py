@@ -7,6 +7,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch._compile import _disable_dynamo  # torch.compiler.disable would import the compiler at once
 from transformers.modeling_layers import GradientCheckpointingLayer
 
 from maskwise.models.attention import Layout, Store
@@ -63,13 +64,15 @@ class Experts(nn.Module, MayWait):
         order = picks.argsort(stable=True)  # by expert
         asked = x[order // chosen.shape[1]]
         if self.grouped is not None and asked.dtype == self.grouped[0].dtype:
-            done = _together(asked, picks[order], *self.grouped)
+            together = _uncompiled if torch.compiler.is_compiling() and asked.dtype != torch.bfloat16 else _together
+            done = together(asked, picks[order], *self.grouped)
         else:
             done = self._one_by_one(asked, picks)
         place = torch.empty_like(order).scatter_(0, order, torch.arange(len(order), device=order.device))
         apart = done[place].unflatten(0, chosen.shape)  # [T, k, d], as they were chosen: always added in one order
         return (apart.to(share.dtype) * share[..., None]).sum(dim=1).to(x.dtype)
 
+    @_disable_dynamo  # in a compiled layer it would be compiled again and again: each expert's number of rows changes
     def _one_by_one(self, asked: Tensor, picks: Tensor) -> Tensor:
         """The same, a product for each expert; picks as they were chosen."""
         sizes = picks.bincount(minlength=len(self.experts)).tolist()  # the host waits here, once a layer
@@ -116,6 +119,9 @@ def _together(asked: Tensor, picks: Tensor, gate_up: Tensor, down: Tensor) -> Te
     ends = torch.searchsorted(picks, torch.arange(len(down), device=picks.device), right=True, out_int32=True)
     gate, up = F.grouped_mm(asked, gate_up.transpose(1, 2), offs=ends).chunk(2, dim=-1)
     return F.grouped_mm(F.silu(gate) * up, down.transpose(1, 2), offs=ends)
+
+
+_uncompiled = _disable_dynamo(_together)  # torch 2.11 to 2.13 compile the grouped product of bf16 alone
 
 
 def _stacked(maps: Sequence[nn.Module]) -> Stacks | None:

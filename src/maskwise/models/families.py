@@ -190,6 +190,7 @@ LLADA_MOE = Family(
     config_class="maskwise.models.llada_moe:LLaDAMoEConfig",
     mask_id=156895,
     lora_targets=ATTENTION_MAPS,  # experts are left out: hundreds of maps per layer, each seen by few tokens
+    layers_compile=True,
     published=(
         Published("inclusionAI/LLaDA-MoE-7B-A1B-Base", 7356880896, 8192),
         Published("inclusionAI/LLaDA-MoE-7B-A1B-Instruct", 7356880896, 8192),
@@ -206,6 +207,7 @@ LLADA2 = Family(
     config_class="maskwise.models.llada2:LLaDA2Config",
     mask_id=156895,
     lora_targets=LLADA2_MAPS,
+    layers_compile=True,
     published=(
         Published("inclusionAI/LLaDA2.0-mini", 16255638528, 32768),
         Published("inclusionAI/LLaDA2.1-mini", 16255638528, 32768),
@@ -239,6 +241,7 @@ SDAR_MOE = Family(
     config_class="maskwise.models.sdar:SDARMoeConfig",
     mask_id=151669,
     lora_targets=ATTENTION_MAPS,
+    layers_compile=True,
     published=(Published("JetLM/SDAR-30B-A3B-Chat", 30532122624, 32768),),
 )
 FAST_DLLM = Family(
