@@ -9,6 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from maskwise.cli import app
+from maskwise.models.families import FAMILIES
 from maskwise.nearest import did_you_mean, nearest
 
 WRONG = {
@@ -120,8 +121,11 @@ def test_the_table_of_models_can_be_copied_at_80_columns():
     done = CliRunner().invoke(app, ["models"], env={"COLUMNS": "80"})
     lines = done.stdout.splitlines()
     names = [entry["name"] for entry in json.loads(CliRunner().invoke(app, ["models", "--json"]).stdout)["models"]]
-    assert [line.split()[0] for line in lines[1:-1]] == names
-    assert max(len(line) for line in lines[:-1]) <= 80
+    table = lines[1 : 1 + len(names)]
+    assert [line.split()[0] for line in table] == names
+    assert max(map(len, table)) <= 80
+    checked = {line.split()[0] for line in lines[lines.index("Checked, of each kind of our own:") + 1 :]}
+    assert checked == {family.name for family in FAMILIES if family.native}
 
 
 @pytest.mark.parametrize(

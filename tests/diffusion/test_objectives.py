@@ -13,6 +13,7 @@ from helpers.tiny import tiny_dream, tiny_llada
 from maskwise.diffusion import (
     Draw,
     anchored_call,
+    block_diffusion,
     blockwise,
     draw_noise,
     last_to_first,
@@ -143,6 +144,26 @@ def test_blocks_add_up_and_a_short_last_block_keeps_its_own_size():
     values = draws_of(None, ids=torch.arange(10))
     exact = 2 * enumerated(4) + enumerated(2)
     assert abs(float(values.mean()) - exact) < 4 * float(values.std()) / math.sqrt(len(values))
+
+
+def test_block_diffusion_is_exact_on_the_grid_of_positions():
+    """Places 3 to 8 lie in three blocks of four: the last token of one, all of another, the first of a third."""
+    generator, ids, places = torch.Generator().manual_seed(0), torch.arange(20, 30), torch.arange(3, 9)
+    values, seen = [], set()
+    for _ in range(3000):
+        noised = block_diffusion(ids, MASK, 4, generator, places)
+        block = int(noised.rows[0]) // 4
+        first = max(3, 4 * block)
+        assert len(noised.ids) == min(4 * block + 4, 10) and torch.equal(noised.ids[:first], ids[:first])
+        assert sorted(noised.rows.tolist()) == (noised.ids == MASK).nonzero()[:, 0].tolist()
+        assert set((noised.rows // 4).tolist()) == {block} and set(noised.rows.tolist()) <= set(places.tolist())
+        assert torch.equal(noised.targets, ids[noised.rows])
+        values.append(float(noised.weights[0]) * pattern_cost(tuple(int(row) - first for row in noised.rows)))
+        seen.add(block)
+    exact = 2 * enumerated(1) + enumerated(4)
+    assert seen == {0, 1, 2}
+    assert abs(sum(values) / 3000 - exact) < 4 * float(torch.tensor(values).std()) / math.sqrt(3000)
+    assert set(block_diffusion(ids, MASK, 4, generator, weighted=False).weights.tolist()) == {1.0}
 
 
 @pytest.mark.parametrize("ablation", ["forced", "clipped"])

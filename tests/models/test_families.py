@@ -218,9 +218,7 @@ def test_a_family_from_outside_is_opened_and_described_by_an_extended_tuple(mirr
 
 def test_a_family_from_outside_is_unknown_without_the_tuple(mirror_folder):
     for look in (mw.open, lambda folder: describe_checkpoint(str(folder))):
-        with pytest.raises(
-            UserError, match=r"unknown architecture 'MirrorModelLM'; supported are LLaDAModelLM, IL"
-        ):
+        with pytest.raises(UserError, match=r"unknown architecture 'MirrorModelLM'; supported are LLaDAModelLM, IL"):
             look(mirror_folder)
 
 

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 import maskwise as mw
 from helpers.same import assert_same
-from helpers.tiny import qwen_net
+from helpers.tiny import fast_dllm_net, llada2_net, qwen_net, sdar_net
 from helpers.tuning import At, interrupt, save_checkpoint, word_tokenizer
 from maskwise.cli import app
 from maskwise.diffusion import nelbo_call
@@ -46,6 +46,41 @@ def ar_checkpoint(tmp_path_factory):
 
 def run_small(model, text, out, settings=SMALL, callbacks=None):
     return train(str(model), text, out, settings, device="cpu", tensorboard=False, callbacks=callbacks)
+
+
+# Block diffusion models
+
+
+@pytest.mark.parametrize("make", [sdar_net, fast_dllm_net, llada2_net])
+def test_a_block_diffusion_model_learns_blocks_from_clean_ones(make, text_file, tmp_path):
+    make(vocab=32, window=128).save_pretrained(tmp_path / "base")
+    word_tokenizer().save_pretrained(tmp_path / "base")
+    block = 4 if make is sdar_net else 8
+    settings = replace(SMALL, objective="blockwise", block=block, steps=12, learning_rate=3e-2)
+    result = run_small(tmp_path / "base", text_file, tmp_path / "out", settings)
+    assert result["after"]["nelbo"] < result["before"]["nelbo"] and "mask_tax" not in result["after"]
+    tuned = mw.open(tmp_path / "base", adapter=tmp_path / "out", device="cpu")
+    assert tuned.block == block and len(mw.generate(tuned, [[5, 6]], max_new_tokens=6)[0].ids) <= 6
+
+
+def test_a_block_diffusion_models_loss_is_that_of_its_own_dense_call(tmp_path):
+    sdar_net(vocab=32, mask_token_id=1).save_pretrained(tmp_path)
+    model = mw.open(tmp_path, device="cpu")
+    rows = [(Piece(torch.arange(5, 13)), Piece(torch.arange(9, 14))), (Piece(torch.arange(6, 17)),)]
+    data = NoisedRows(rows, SMALL, model.mask_id, 1, block=4)
+    batch = collate_rows([data.item(0, 3), data.item(1, 3)])
+    call = nelbo_call(model, batch["examples"], count=2)
+    singles = [plain_loss(model, one) for one in batch["examples"]]
+    torch.testing.assert_close(model(call.batch, call.index, call.loss), sum(singles) / 2, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("changes", [{}, {"objective": "blockwise", "block": 8}, {"objective": "blockwise",
+                                     "widen": (1, 4)}], ids=str)  # fmt: skip
+def test_other_losses_are_refused_for_block_diffusion_models_before_weights_are_read(changes, text_file, tmp_path):
+    sdar_net(vocab=32).save_pretrained(tmp_path / "base")
+    (tmp_path / "base" / "model.safetensors").unlink()
+    with pytest.raises(UserError, match="use --objective blockwise --block 4, without --widen"):
+        run_small(tmp_path / "base", text_file, tmp_path / "out", replace(SMALL, **changes))
 
 
 # The loss

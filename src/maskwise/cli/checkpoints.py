@@ -47,6 +47,10 @@ def models(
             f"ar is autoregressive, with causal attention; {blocks} are masked and see no block after a token's own; "
             "the others are masked, with bidirectional attention."
         )
+        echo("Checked, of each kind of our own:")
+        for family in FAMILIES:
+            if family.checked:
+                echo(f"  {family.name:9} {family.checked}")
 
 
 def _attention(entry: dict[str, Any]) -> str:

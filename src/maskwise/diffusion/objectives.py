@@ -7,6 +7,7 @@ The noise is drawn here, on the host, from an explicit generator; the loss is co
                     linear schedule the objective of LLaDA (Nie et al., arXiv 2502.09992)
     blockwise       Sun, Wen and Wang, Why mask diffusion does not work, arXiv 2510.03289 (names the strategy; the
                     objective is our reading of it)
+    block_diffusion Arriola et al., Block Diffusion, arXiv 2503.09573
     soft_masks      Hersche et al., Soft-Masked Diffusion Language Models, arXiv 2510.17206
 """
 
@@ -142,6 +143,32 @@ def _mask_block(size: int, generator: torch.Generator, ablation: BlockAblation |
     return torch.randperm(size, generator=generator)[:amount], size / amount
 
 
+def block_diffusion(
+    ids: Tensor,
+    mask_id: int,
+    block: int,
+    generator: torch.Generator,
+    places: Tensor | None = None,
+    weighted: bool = True,
+) -> Noised:
+    """One draw of the exact NELBO of a model whose tokens see no block after their own, counted from position 0.
+
+    Of the K blocks that hold places, one is drawn, l ~ U{1..n} of its n places are masked, and the loss has weight
+    K * n / l. What stands before is clean, and what stands after is left out: nobody sees it. `places` and `weighted`
+    are those of `nelbo`.
+    """
+    places = torch.arange(len(ids)) if places is None else places
+    owner = places // block
+    blocks = owner.unique()
+    chosen = blocks[torch.randint(len(blocks), (), generator=generator)]
+    active = places[owner == chosen]
+    masked, weight = _mask_block(len(active), generator, None)
+    rows = active[masked]
+    noised = ids[: (int(chosen) + 1) * block].clone()
+    noised[rows] = mask_id
+    return Noised(noised, rows, ids[rows], torch.full((len(rows),), len(blocks) * weight if weighted else 1.0))
+
+
 def last_to_first(progress: float, count: int) -> int:
     """The curriculum over blocks: which of `count` blocks to train at `progress` in [0, 1), the last one first."""
     return count - 1 - int(progress * count)
@@ -154,7 +181,7 @@ def nelbo_call(
     taught: Taught | None = None,
     count: int | None = None,
 ) -> Call:
-    """The mean over examples of their weighted cross-entropies; for `nelbo` and `blockwise` alike.
+    """The mean over examples of their weighted cross-entropies; for `nelbo`, `blockwise` and `block_diffusion` alike.
 
     count: what their sum is divided by, instead of their number.
     block: attention reaches no block of so many tokens after a token's own (`Batch.block`).

@@ -15,6 +15,7 @@ from maskwise.diffusion import (
     Polynomial,
     Schedule,
     Views,
+    block_diffusion,
     blockwise,
     mask_agnostic,
     nelbo,
@@ -29,9 +30,13 @@ SCHEDULES: dict[str, Schedule] = {
 }  # fmt: skip
 
 
-def noise_piece(piece: Piece, settings: TrainSettings, mask_id: int, generator: torch.Generator) -> Noised:
-    """One draw of the objective on a document."""
+def noise_piece(
+    piece: Piece, settings: TrainSettings, mask_id: int, generator: torch.Generator, block: int | None = None
+) -> Noised:
+    """One draw of the objective on a document. block: of a block diffusion model, which has one objective."""
     ids, places = piece.ids.long(), piece.places
+    if block is not None:
+        return block_diffusion(ids, mask_id, block, generator, places=places, weighted=settings.weighted)
     if settings.objective == "blockwise":
         return blockwise(ids, mask_id, settings.block, generator, places=places, weighted=settings.weighted)
     schedule = SCHEDULES[settings.schedule]
@@ -50,14 +55,16 @@ class NoisedRows(Epochs):
     """index -> {"micro", "row", "examples", "clean", "soft"}: a row's pieces noised, as they were, and which get soft
     masks. The weights of a row's losses are divided by the number of its tokens that carry loss."""
 
-    def __init__(self, rows: Sequence[Row], settings: TrainSettings, mask_id: int, world: int) -> None:
+    def __init__(
+        self, rows: Sequence[Row], settings: TrainSettings, mask_id: int, world: int, block: int | None = None
+    ) -> None:
         super().__init__(len(rows), settings, world)
-        self.rows, self.settings, self.mask_id = rows, settings, mask_id
+        self.rows, self.settings, self.mask_id, self.block = rows, settings, mask_id, block
 
     def item(self, number: int, micro: int) -> dict[str, Any]:
         row, settings = self.rows[number], self.settings
         generator = torch_generator("noise", settings.seed, number, micro)
-        drawn = [noise_piece(piece, settings, self.mask_id, generator) for piece in row]
+        drawn = [noise_piece(piece, settings, self.mask_id, generator, self.block) for piece in row]
         count = sum(piece.count for piece in row)
         examples = [Noised(one.ids, one.rows, one.targets, one.weights / count) for one in drawn]
         soft = torch.rand(len(row), generator=generator) < settings.soft_share
@@ -99,6 +106,15 @@ def held_out_noise(rows: Sequence[Row], seed: int, mask_id: int) -> list[Noised]
         noised[masked] = mask_id
         drawn.append(Noised(noised, masked, ids[masked], torch.full((amount,), count / amount)))
     return drawn
+
+
+def held_out_blocks(rows: Sequence[Row], seed: int, mask_id: int, block: int) -> list[Noised]:
+    """`held_out_noise` for a block diffusion model: one fixed draw of its own NELBO for each piece."""
+    pieces = [piece for row in rows for piece in row]
+    return [
+        block_diffusion(piece.ids.long(), mask_id, block, torch_generator("held out", seed, number), piece.places)
+        for number, piece in enumerate(pieces)
+    ]
 
 
 def held_out_prefixes(rows: Sequence[Row], settings: TrainSettings, mask_id: int, window: int) -> list[Views]:

@@ -20,7 +20,7 @@ from maskwise import __version__
 from maskwise.errors import UserError
 from maskwise.files import only_user_of, read_json, refuse_links, replace_file
 from maskwise.models.base import Model
-from maskwise.models.configuration import read_family
+from maskwise.models.configuration import read_config, read_family
 from maskwise.models.fingerprint import fingerprint
 from maskwise.models.finite import refuse_nonfinite_rows
 from maskwise.models.locations import locate_checkpoint
@@ -39,7 +39,7 @@ from maskwise.training.folder import (
     write_json,
 )
 from maskwise.training.pairs import DataFile
-from maskwise.training.settings import DECAYS, RunSettings, check_reporters
+from maskwise.training.settings import DECAYS, RunSettings, TrainSettings, check_reporters
 from maskwise.training.trainer import RunTrainer
 from maskwise.training.weights import make_trainable, save_trained_weights, trained_weights
 
@@ -110,7 +110,7 @@ def _run(
     processes.wait_for_everyone()
     if (out / "result.json").exists():
         return read_json(out / "result.json", "choose another --out")
-    refuse_block_models(model)
+    refuse_block_models(model, settings)
     reporters = check_reporters(place.report_to)
     with_tensorboard = _tensorboard(place.tensorboard) if reporters is None else "tensorboard" in reporters
     # A step of the usual size is less than half a unit in the last place of most half-precision weights.
@@ -165,20 +165,29 @@ def _run(
         return result
 
 
-def refuse_block_models(model: str | Path | Model) -> None:
-    """By config.json alone, before any weight is read.
+def refuse_block_models(model: str | Path | Model, settings: RunSettings) -> None:
+    """All losses but the one that fits them, by config.json alone, before any weight is read.
 
-    The views of the mask-agnostic loss would differ in the last block of an answer at most. And a block diffusion model
-    predicts a block from clean ones before it, where the losses here noise a whole answer or document.
+    A block diffusion model predicts a block from clean ones before it, where the other losses noise a whole answer or
+    document. And the views of the mask-agnostic loss would differ in the last block of an answer at most.
     """
     if isinstance(model, Model):
-        name, over_blocks = model.name or model.kind, model.block is not None
+        name, block = model.name or model.kind, model.block
     else:
-        name, over_blocks = str(model), read_family(locate_checkpoint(str(model))[0]).blockwise
-    if over_blocks:
+        folder = locate_checkpoint(str(model))[0]
+        family = read_family(folder)
+        name, block = str(model), read_config(folder, family).attention_block if family.blockwise else None
+    if block is None:
+        return
+    if not isinstance(settings, TrainSettings):
         raise UserError(
-            f"{name} is a block diffusion model: it learns a block from clean blocks before it and sees no mask "
-            "appended after it, which no loss of tune or train fits; use diagnose, generate or score"
+            f"{name} is a block diffusion model: an answer sees no mask appended after its block, so that there is "
+            f"nothing to tune; use train --objective blockwise --block {block}"
+        )
+    if (settings.objective, settings.block, settings.widen) != ("blockwise", block, ()):
+        raise UserError(
+            f"{name} is a block diffusion model and learns a block from clean blocks before it: use --objective "
+            f"blockwise --block {block}, without --widen"
         )
 
 

@@ -20,7 +20,14 @@ from maskwise.terminal import counted, one_line
 from maskwise.training.documents import read_documents, tokenize_rows
 from maskwise.training.evaluation import mean_scores
 from maskwise.training.pairs import DataFile
-from maskwise.training.rows import NoisedRows, attention_block, collate_rows, held_out_noise, held_out_prefixes
+from maskwise.training.rows import (
+    NoisedRows,
+    attention_block,
+    collate_rows,
+    held_out_blocks,
+    held_out_noise,
+    held_out_prefixes,
+)
 from maskwise.training.run import Place, Work, arguments_for, before_and_after, run, source_of, split
 from maskwise.training.settings import Setting, TrainSettings, check_reporters, train_settings
 from maskwise.training.trainer import RunTrainer
@@ -75,14 +82,17 @@ def train(
         held_out, training = split(rows.kept, chosen)
         teacher = None if chosen.teacher is None else open_teacher(chosen.teacher, opened)
         kept = HeldOut(
-            held_out_noise(held_out, chosen.seed, mask_id),
+            held_out_noise(held_out, chosen.seed, mask_id)
+            if opened.block is None
+            else held_out_blocks(held_out, chosen.seed, mask_id, opened.block),
             sum(piece.count for row in held_out for piece in row),
-            held_out_prefixes(held_out, chosen, mask_id, opened.window),
+            # A block diffusion model sees no masks after a block: there is no tax on them.
+            held_out_prefixes(held_out, chosen, mask_id, opened.window) if opened.block is None else [],
         )
 
         def make_trainer() -> DiffusionTrainer:
             arguments = arguments_for(opened, chosen, Path(out), bool(held_out))
-            dataset = NoisedRows(training, chosen, mask_id, arguments.world_size)
+            dataset = NoisedRows(training, chosen, mask_id, arguments.world_size, opened.block)
             return DiffusionTrainer(opened, arguments, chosen, dataset, kept, teacher, source)
 
         counts = {"tokens": rows.tokens, "rows": len(training), "held_out": len(held_out), "dropped": rows.dropped}
@@ -136,7 +146,7 @@ def measure_held_out(model: Model, call_model: Callable[..., Any], held_out: Hel
 
 @torch.no_grad()
 def mean_nelbo(model: Model, call_model: Callable[..., Any], noised: Sequence[Noised], tokens: int) -> float:
-    """Nats per token, with bidirectional attention."""
+    """Nats per token, with the model's own attention."""
     some: list[Noised] = []
     total, size = 0.0, 0
     for number, one in enumerate(noised):
