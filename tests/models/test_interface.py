@@ -1,5 +1,7 @@
 """The promises of the model interface, for every family."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 from transformers import BertConfig, BertForMaskedLM
@@ -15,6 +17,7 @@ from helpers.tiny import (
     tiny_llada,
     tiny_llada2,
     tiny_llada_moe,
+    tiny_nemotron,
     tiny_sdar,
     tiny_sdar_moe,
 )
@@ -32,7 +35,7 @@ def tiny_wrapped():
     return mw.wrap(net, mask_id=63, head=net.cls)
 
 
-BLOCKWISE = [tiny_sdar, tiny_sdar_moe, tiny_fast_dllm, tiny_llada2]
+BLOCKWISE = [tiny_sdar, tiny_sdar_moe, tiny_fast_dllm, tiny_llada2, tiny_nemotron]
 KINDS = [tiny_llada, tiny_illada, tiny_dream, tiny_llada_moe, tiny_ar, tiny_wrapped, *BLOCKWISE]
 
 
@@ -111,7 +114,7 @@ def test_dreams_first_row_reads_its_own_state_and_the_row_after_the_last_exists(
 def test_embeddings_do_what_their_ids_do_and_take_gradients(make):
     model, batch = make(), Batch.pack(sequences(count=3))
     embeds = model.embed(batch.ids).detach().requires_grad_()
-    by_embeds = Batch(None, embeds, batch.offsets, batch.starts, batch.longest)
+    by_embeds = replace(batch, embeds=embeds)
     assert_close(model.hidden(by_embeds).detach(), model.hidden(batch).detach())
     index = model.flat_rows(batch, [[1], [1], [1]])
     model(by_embeds, index)[:, 5].sum().backward()

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from helpers.known import SMALL, shipped_tokenizer
-from helpers.tiny import tiny_fast_dllm, tiny_llada, tiny_llada2, tiny_sdar
+from helpers.tiny import tiny_fast_dllm, tiny_llada, tiny_llada2, tiny_nemotron, tiny_sdar
 from maskwise.errors import UserError
 from maskwise.models.attention import Reach
 from maskwise.models.batch import Batch
@@ -23,7 +23,7 @@ from maskwise.runs.asked import asked_ids
 from maskwise.runs.diagnose import diagnose
 from maskwise.runs.settings import DEFAULT, fit_to_model
 
-MODELS = [tiny_sdar, tiny_fast_dllm, tiny_llada2]  # blocks of 4, of 8 and shifted, of 8
+MODELS = [tiny_sdar, tiny_fast_dllm, tiny_llada2, tiny_nemotron]  # blocks of 4, of 8 and shifted, of 8, of 8
 FEW = replace(SMALL, tasks=SMALL.tasks[:1], points=2, passages=2).changed("mask-count", mask_counts=(1, 2, 5, 20))
 
 

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 import maskwise as mw
 from helpers.same import assert_same
-from helpers.tiny import fast_dllm_net, llada2_net, qwen_net, sdar_net
+from helpers.tiny import fast_dllm_net, llada2_net, nemotron_net, qwen_net, sdar_net
 from helpers.tuning import At, interrupt, save_checkpoint, word_tokenizer
 from maskwise.cli import app
 from maskwise.diffusion import nelbo_call
@@ -51,7 +51,7 @@ def run_small(model, text, out, settings=SMALL, callbacks=None):
 # Block diffusion models
 
 
-@pytest.mark.parametrize("make", [sdar_net, fast_dllm_net, llada2_net])
+@pytest.mark.parametrize("make", [sdar_net, fast_dllm_net, llada2_net, nemotron_net])
 def test_a_block_diffusion_model_learns_blocks_from_clean_ones(make, text_file, tmp_path):
     make(vocab=32, window=128).save_pretrained(tmp_path / "base")
     word_tokenizer().save_pretrained(tmp_path / "base")

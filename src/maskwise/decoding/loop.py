@@ -200,7 +200,7 @@ class DecodingLoop:
         frame, cache, members = lanes.reading(step)
         batch = frame.batch(self.sheet)
         if self.soft is not None and batch.ids is not None:
-            batch = replace(batch, ids=None, embeds=self.soft.show(self.model, batch.ids, frame.index))
+            batch = replace(batch, embeds=self.soft.show(self.model, batch.ids, frame.index))
         hidden = self.passes.hidden(batch, cache)
         shape = (*grid.open.shape, -1)
         logits = [self.model.head(hidden[frame.rows(self.model, batch, m, grid)]).view(shape) for m in members]

@@ -63,6 +63,8 @@ def for_model(model: Model, options: DecodingOptions) -> DecodingOptions:
         return options
     if options.canvas in ("fixed", "window"):
         raise UserError(f"the model sees no masks after its block of {seen} tokens: leave canvas {options.canvas} out")
+    if options.edit is not None and model.family.causal_context:
+        raise UserError(f"{model.name or model.kind} reads a block without masks from left to right: leave edit out")
     if options.block is not None and seen % options.block:
         raise UserError(
             f"block {options.block} does not divide the model's blocks of {seen} tokens: choose one that does"

@@ -262,7 +262,7 @@ class Remembering(Model):
         self.last: tuple[tuple[list[int], list[int]], Tensor] | None = None
 
     def hidden(self, batch: Batch, cache: KeyValues | None = None) -> Tensor:
-        if cache is not None or batch.ids is None:
+        if cache is not None or batch.ids is None or batch.embeds is not None:
             return super().hidden(batch, cache)
         read = batch.ids.tolist(), batch.offsets.tolist()
         if self.last is None or self.last[0] != read:

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from maskwise.models.llada2 import LLaDA2MoeModelLM as LLaDA2MoeModelLM
     from maskwise.models.llada_moe import LLaDAMoEConfig as LLaDAMoEConfig
     from maskwise.models.llada_moe import LLaDAMoEModelLM as LLaDAMoEModelLM
+    from maskwise.models.nemotron import NemotronLabsDiffusionConfig as NemotronLabsDiffusionConfig
+    from maskwise.models.nemotron import NemotronLabsDiffusionModel as NemotronLabsDiffusionModel
     from maskwise.models.sdar import SDARConfig as SDARConfig
     from maskwise.models.sdar import SDARForCausalLM as SDARForCausalLM
     from maskwise.models.sdar import SDARMoeConfig as SDARMoeConfig

@@ -192,7 +192,7 @@ class Model(nn.Module):
         embeds = self.embed(batch.ids)
         sums = (mixture.shares[..., None] * self.embed(mixture.tokens).float()).sum(dim=-2)
         embeds = embeds.index_copy(0, mixture.places, sums.to(embeds.dtype))
-        return replace(batch, ids=None, embeds=embeds, mixture=None)
+        return replace(batch, embeds=embeds, mixture=None)
 
     @torch.no_grad()
     def hidden_of_groups(self, batch: Batch, groups: Sequence[RowGroup]) -> Tensor:
@@ -226,7 +226,12 @@ class Model(nn.Module):
         if batch.block is not None and (self.causal or not self.family.native or cache is not None):
             raise UserError(f"attention over blocks is for LLaDA and Dream models: {self.name} is none")
         block = self.block if batch.block is None else batch.block
-        return layout_of(batch, cache, block, self.causal, self._has_ragged_kernels(batch), watched)
+        masked = None
+        if self.family.causal_context and batch.block is None:
+            if batch.ids is None:
+                raise ValueError(f"{self.kind} is read by where its masks stand: keep the ids beside the embeddings")
+            masked = batch.ids.eq(self.mask_id)  # type: ignore[arg-type]
+        return layout_of(batch, cache, block, self.causal, self._has_ragged_kernels(batch), watched, masked)
 
     def _has_ragged_kernels(self, batch: Batch) -> bool:
         return batch.offsets.is_cuda and self.dtype in HALF_PRECISION

@@ -21,7 +21,7 @@ class Batch:
     """S sequences, or one contiguous span of each, laid end to end: T tokens, no padding."""
 
     ids: Tensor | None  # [T] int64
-    embeds: Tensor | None  # [T, d], used instead of ids
+    embeds: Tensor | None  # [T, d], used instead of the ids' own
     offsets: Tensor  # [S+1] int32, boundaries in the flat list
     starts: Tensor  # [S] int64, the place of each span's first token in its sequence
     longest: int

@@ -16,7 +16,10 @@ RAGGED = "maskwise_ragged"
 
 def native_body(net: PreTrainedModel, batch: Batch, layout: Layout) -> Tensor:
     """Our own classes: flat tokens all the way through."""
-    x = embed_ids(net, batch.ids) if batch.ids is not None else batch.embeds
+    x = batch.embeds
+    if x is None:
+        assert batch.ids is not None
+        x = embed_ids(net, batch.ids)
     return net.model.run(x, batch.positions, layout)  # type: ignore[operator, union-attr]
 
 
@@ -25,7 +28,7 @@ def causal_body(net: PreTrainedModel, batch: Batch, layout: Layout) -> Tensor:
     # A four-dimensional mask is handed on untouched, so no [T, T] mask is ever built; ours looks at the layout instead.
     untouched = torch.ones(1, 1, 1, 1, dtype=torch.bool, device=batch.offsets.device)
     return net.base_model(
-        input_ids=None if batch.ids is None else batch.ids[None],
+        input_ids=None if batch.embeds is not None or batch.ids is None else batch.ids[None],
         inputs_embeds=None if batch.embeds is None else batch.embeds[None],
         position_ids=batch.positions[None],
         attention_mask=untouched,

@@ -39,6 +39,7 @@ ONLY = {"hidden_act": "silu", "use_sliding_window": False, "use_mrope": False}
 class DreamConfig(PreTrainedConfig):
     model_type = "Dream"
     default_theta = 1e6
+    own_rope_parameters = frozenset[str]()  # read by the family's classes alone
 
     vocab_size: int = 152064
     hidden_size: int = 3584
@@ -100,7 +101,7 @@ class DreamConfig(PreTrainedConfig):
             num_attention_heads=self.num_attention_heads,
             head_dim=self.head_dim,
             max_position_embeddings=self.max_position_embeddings,
-            rope_parameters=dict(rope),
+            rope_parameters={name: value for name, value in rope.items() if name not in self.own_rope_parameters},
         )
         return ROPE_INIT_FUNCTIONS[rope["rope_type"]](twin, torch.device("cpu"))
 
@@ -168,6 +169,9 @@ class DreamBody(nn.Module):
         """x [T, d] embeddings, positions [T] -> final hidden states [T, d], or of the layout's last rows."""
         # The original rounds the tables to the model's type before it multiplies; so do we.
         rotary = Rotary(positions, *self.frequencies.on(x.device), x.dtype)
+        return self.through_layers(x, rotary, layout)
+
+    def through_layers(self, x: Tensor, rotary: Rotary, layout: Layout) -> Tensor:
         for number, layer in enumerate(self.layers):
             x = layer(x, rotary, layout.of_layer(number, len(self.layers)), layout.store(number))
         return self.norm(x)

@@ -42,6 +42,7 @@ class Family:
     shift: bool = False  # the logits of position i come from hidden state i - 1
     causal: bool = False
     blockwise: bool = False  # a token sees no block after its own; config.json says how long they are
+    causal_context: bool = False  # with blockwise: a block that holds no mask is read causally
     mask_id: int | None = None  # used where neither config.json nor the tokenizer has one
     length_field: str = "max_position_embeddings"
     # (configured, trained): checkpoints that state the first context length were trained on the second, shorter one.
@@ -68,6 +69,8 @@ class Family:
 LLADA_MAPS = r"model\.transformer\.blocks\.\d+\.(?:attn_out|ff_out|ff_proj|k_proj|q_proj|up_proj|v_proj)"
 ATTENTION_MAPS = r"model\.layers\.\d+\.self_attn\.(?:k_proj|o_proj|q_proj|v_proj)"
 LLAMA_MAPS = r"model\.layers\.\d+\.mlp\.(?:down_proj|gate_proj|up_proj)|" + ATTENTION_MAPS
+
+NEMOTRON_MAPS = LLAMA_MAPS.replace("model", "encoder")
 
 GATED = r"(?:down_proj|gate_proj|up_proj)"
 LLADA2_MAPS = (  # the experts that every token goes through, and not those that few do
@@ -122,6 +125,8 @@ FAST_1_5B: dict[str, Any] = {
     "num_key_value_heads": 2,
     "tie_word_embeddings": True,
 }
+
+NEMOTRON_3B: dict[str, Any] = {"hidden_size": 3072, "intermediate_size": 9216, "num_hidden_layers": 26}
 
 LLADA = Family(
     name="llada",
@@ -261,6 +266,24 @@ FAST_DLLM = Family(
         Published("Efficient-Large-Model/Fast_dLLM_v2_7B", 7615616512, 32768, {"num_key_value_heads": 4}),
     ),
 )
+NEMOTRON = Family(
+    name="nemotron",
+    title="block diffusion (Nemotron-Labs-Diffusion)",
+    reference="Fu et al., Nemotron-Labs-Diffusion: A Tri-Mode Language Model, NVIDIA technical report, 2026",
+    architecture="NemotronLabsDiffusionModel",
+    blockwise=True,
+    causal_context=True,
+    checked="logits of transformers' Ministral 3 under its masks at a small shape: equal; no weight index at hand",
+    net_class="maskwise.models.nemotron:NemotronLabsDiffusionModel",
+    config_class="maskwise.models.nemotron:NemotronLabsDiffusionConfig",
+    mask_id=100,
+    lora_targets=NEMOTRON_MAPS,
+    published=(
+        Published("nvidia/Nemotron-Labs-Diffusion-3B", 3831659520, 262144, NEMOTRON_3B),
+        Published("nvidia/Nemotron-Labs-Diffusion-8B-Base", 8489553920, 262144),
+        Published("nvidia/Nemotron-Labs-Diffusion-8B", 8489553920, 262144),
+    ),
+)
 AUTOREGRESSIVE = Family(  # transformers' own causal language models
     name="ar",
     title="autoregressive",
@@ -289,7 +312,7 @@ WRAPPED = Family(  # any other transformers model, handed to `mw.wrap` by the us
     canvas_cache=False,
 )
 
-FAMILIES = (LLADA, ILLADA, DREAM, LLADA_MOE, LLADA2, SDAR, SDAR_MOE, FAST_DLLM, AUTOREGRESSIVE, WRAPPED)
+FAMILIES = (LLADA, ILLADA, DREAM, LLADA_MOE, LLADA2, SDAR, SDAR_MOE, FAST_DLLM, NEMOTRON, AUTOREGRESSIVE, WRAPPED)
 
 
 def imported(path: str) -> Any:

@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import torch
+from torch import Tensor
 
 from maskwise.models.attention import KeyValues, Layout, block_reach, grid_places
 from maskwise.models.batch import Batch
@@ -10,10 +11,17 @@ from maskwise.models.block_attention import block_places
 
 
 def layout_of(
-    batch: Batch, cache: KeyValues | None, block: int | None, causal: bool, half: bool, weights_asked: bool
+    batch: Batch,
+    cache: KeyValues | None,
+    block: int | None,
+    causal: bool,
+    half: bool,
+    weights_asked: bool,
+    masked: Tensor | None = None,
 ) -> Layout:
     """block: tokens see no block of so many tokens after their own. half: on CUDA in half precision, for which there
-    are kernels for ragged batches. weights_asked: somebody reads the attention weights of this pass."""
+    are kernels for ragged batches. weights_asked: somebody reads the attention weights of this pass. masked [T]: the
+    masks, where a block without any is read causally."""
     k_offsets, longest_k = (batch.offsets, batch.longest) if cache is None else (cache.offsets, cache.longest)
     k_total = batch.tokens if cache is None else cache.total
     sequences = len(batch.offsets) - 1
@@ -26,6 +34,7 @@ def layout_of(
     if (
         block is not None
         and not tokenwise
+        and masked is None
         and cache is None
         and half
         and not (weights_asked or torch.is_grad_enabled())
@@ -49,8 +58,12 @@ def layout_of(
     place = torch.arange(longest_k, device=k_offsets.device)
     seen = None if k_even else (place < k_offsets.diff()[:, None])[:, None, None, :]
     if block is not None and not tokenwise:  # made once, for all layers
-        queries = first[:, None] + torch.arange(batch.longest, device=place.device)
-        reach = block_reach(queries, place if cache is not None else first[:, None] + place, block)[:, None]
+        keys = place if cache is not None else first[:, None] + place
+        if masked is None:
+            queries = first[:, None] + torch.arange(batch.longest, device=place.device)
+            reach = block_reach(queries, keys, block)[:, None]
+        else:
+            reach = _reach_by_masks(batch, first.expand(sequences), keys, block, masked)[:, None]
         seen = reach if seen is None else seen & reach
     return replace(
         layout,
@@ -58,3 +71,21 @@ def layout_of(
         pad_k=None if k_even else grid_places(k_offsets, longest_k, k_total),
         key_mask=seen,
     )
+
+
+def _reach_by_masks(batch: Batch, first: Tensor, keys: Tensor, block: int, masked: Tensor) -> Tensor:
+    """[S, longest, longest_k], True where a key stands before the query, or in its block and that holds a mask.
+
+    first [S]: the position of each sequence's first token; keys [.., longest_k]: the positions of the keys.
+    """
+    grid = block_places(batch.offsets, first, block, batch.tokens)
+    line = grid.places // block
+    holds = torch.zeros(grid.count, dtype=torch.int32, device=line.device)
+    holds = holds.scatter_reduce(0, line, masked.to(torch.int32), "amax")
+    position = torch.arange(batch.tokens, device=line.device) + (first - batch.offsets[:-1])[batch.owner]
+    end = torch.where(holds[line] > 0, (position // block + 1) * block, position + 1)
+    places = grid_places(batch.offsets, batch.longest, batch.tokens)
+    # Padding sees everything: a query that saw nothing would have no number for its attention.
+    ends = torch.full((len(first) * batch.longest,), torch.iinfo(torch.int64).max, device=line.device)
+    ends = ends.index_copy(0, places, end).view(len(first), batch.longest)
+    return keys.expand(len(first), -1)[:, None, :] < ends[..., None]

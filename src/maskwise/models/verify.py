@@ -50,6 +50,8 @@ def verify(
     ours = open(name, dtype=dtype, device=device)
     if ours.mask_id is None:
         raise UserError(f"{name} is autoregressive and runs as transformers' own class: there is nothing to verify")
+    if ours.family.causal_context:
+        raise UserError(f"{name}: its code reads clean text and a block in passes of their own, which verify does not")
     prompts = _prompts(ours)
     our_logits = [_our_logits(ours, prompt) for prompt in prompts]
     our_tokens, our_chat = _text_side(ours.tokenizer)

@@ -45,7 +45,7 @@ def traced(model: Model, prompts: Sequence[Prompt]) -> Iterator[Batch]:
     batch = pack(model, prompts)
     assert batch.ids is not None
     with frozen(model), torch.enable_grad():
-        yield replace(batch, ids=None, embeds=model.embed(batch.ids).detach().requires_grad_())
+        yield replace(batch, embeds=model.embed(batch.ids).detach().requires_grad_())
 
 
 def gradient_norms(model: Model, prompts: Sequence[Prompt], batch: Batch, logits: Tensor) -> Tensor:
