@@ -249,7 +249,7 @@ class Model(nn.Module):
         return Reach(1 if self.causal else self.block)
 
     def seen_by(self, row: int, length: int) -> int:
-        """How many of the first `length` positions the prediction of position `row` is made from."""
+        """How many of the first `length` positions the prediction of position `row`, a mask, is made from."""
         return self.reach.end(self.first_row(row), length)
 
     def first_row(self, start: int) -> int:
