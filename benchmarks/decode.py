@@ -29,8 +29,8 @@ class Enough(Exception):
 
 
 def our_steps(bench: Bench, model: Model, prompts: list[list[int]], new: int, block: int, canvas: str, cache: str,
-              first: int, last: int) -> tuple[float, list[list[int]]]:  # fmt: skip
-    """Seconds of the steps first..last - 1, and the canvases after them."""
+              first: int, last: int, at_once: int = 1) -> tuple[float, list[list[int]]]:  # fmt: skip
+    """Seconds of the steps first..last - 1 of `at_once` tokens each, and the canvases after them."""
     marks: list[float] = []
     canvases: list[list[int]] = []
 
@@ -43,7 +43,7 @@ def our_steps(bench: Bench, model: Model, prompts: list[list[int]], new: int, bl
             raise Enough
 
     with suppress(Enough):
-        generate(model, prompts, new, block=block, canvas=canvas, cache=cache, on_step=look)
+        generate(model, prompts, new, new // at_once, block, canvas=canvas, cache=cache, on_step=look)
     return marks[1] - marks[0], canvases
 
 

@@ -85,7 +85,7 @@ def block_of_steps(bench: Bench, model: Model, prompt: list[int]) -> tuple[float
 
 
 def decoding_lines(bench: Bench, model: Model) -> Iterator[Line]:
-    (prompt,) = random_ids([1024 if bench.full else 20], model, seed=1)  # whole blocks of the model
+    (prompt,) = random_ids([1024 if bench.full else 24], model, seed=1)  # whole blocks of the model
     block_of_steps(bench, model, prompt)
     ours, canvas = block_of_steps(bench, model, prompt)
     with one_by_one(model):

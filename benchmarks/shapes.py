@@ -29,7 +29,7 @@ TOY_DREAM = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4
              "intermediate_size": 48, "max_position_embeddings": 4096, "eos_token_id": 0}  # fmt: skip
 LLADA2 = {"mask_token_id": 156895, "eos_token_id": 156892}  # the rest is the class's own
 TOY_LLADA2 = TOY_DREAM | {"num_hidden_layers": 3, "head_dim": 8, "moe_intermediate_size": 16, "num_experts": 8,
-                          "num_experts_per_tok": 2, "n_group": 4, "topk_group": 2, "block_size": 4}  # fmt: skip
+                          "num_experts_per_tok": 2, "n_group": 4, "topk_group": 2, "block_size": 8}  # fmt: skip
 
 
 def make_model(bench: Bench, kind: str) -> Model:
