@@ -6,6 +6,7 @@ import pytest
 import torch
 
 import maskwise as mw
+from helpers.tiny import tiny_llada2, tiny_nemotron
 from maskwise.errors import UserError
 from maskwise.models.batch import Batch
 from maskwise.probes.answers.gradients import embedding_gradients
@@ -23,6 +24,7 @@ from maskwise.studio.probing import (
     draw_question,
     probe,
 )
+from maskwise.studio.views import Side, probed_view
 from maskwise.tasks.episodes import blocked, draw, draw_afresh, example_words
 from maskwise.tasks.prompts import encode_question, opened
 from maskwise.tasks.rules import TASKS
@@ -123,3 +125,16 @@ def test_an_autoregressive_model_reads_the_text_alone():
 def test_wrong_input_is_one_line_that_names_it(model, change, said):
     with pytest.raises(UserError, match=said):
         probe(model, dataclasses.replace(drawn_ask(), **change))
+
+
+@pytest.mark.parametrize("make", [tiny_llada2, tiny_nemotron])
+def test_a_block_diffusion_model_answers_at_a_blocks_start_and_masks_after_the_block_are_not_visible(make, model):
+    over_blocks = make(tokenizer=model.tokenizer, vocab=2056, window=2048, mask_token_id=model.mask_id)
+    few, many = (attributed(probe(over_blocks, drawn_ask(masks=masks))) for masks in (7, 20))
+    assert (few.prompt.start + few.prompt.row) % 8 == 0 and (few.visible, many.visible) == (8, 8)
+    plain = ask(over_blocks, [many.prompt])[0]
+    assert few.answer.token == many.answer.token == plain.token
+    assert [few.answer.nll, many.answer.nll] == pytest.approx([plain.nll] * 2, abs=1e-4)
+    assert all(norm == 0 for norm in many.shown["attribution"][many.prompt.row + 8 :])
+    assert "not visible" not in probed_view([Side("few", few)])
+    assert "13 of them are not visible: they stand after its block." in probed_view([Side("many", many)])

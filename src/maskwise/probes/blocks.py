@@ -10,7 +10,9 @@ answer can see are not asked; the largest that can be seen is asked in their pla
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from typing import Any
 
+from maskwise.models.base import Model
 from maskwise.probes.probe import Item, Setup, Unit
 from maskwise.records.record import Key
 from maskwise.tasks.prompts import Prompt
@@ -46,17 +48,29 @@ def sees_past_the_question(setup: Setup) -> bool:
     return not setup.model.causal and setup.model.block is None
 
 
+def moved_on_grid(model: Model, prompt: Prompt, offset: Any = None) -> Prompt:
+    """The prompt moved so that the row which predicts its answer begins a block, or so that the answer stands at this
+    place of its block; as it is, of a model without blocks."""
+    if model.block is None:
+        return prompt
+    place = int(model.shift) if offset is None else int(offset)
+    return replace(prompt, start=(place - prompt.row) % model.block)
+
+
+def visible_masks(model: Model, prompt: Prompt) -> int:
+    """How many masks the prediction of the answer is made from, its own among them."""
+    end = model.seen_by(prompt.start + prompt.row, prompt.start + len(prompt.ids))
+    return prompt.ids[: end - prompt.start].count(model.mask_id)  # type: ignore[arg-type]
+
+
 def on_grid(setup: Setup, unit: Unit) -> Unit:
     """The unit with its prompts moved so that the row which predicts the answer begins a block, or by "offset"."""
-    block, shift = setup.model.block, setup.model.shift
-    if block is None:
+    model = setup.model
+    if model.block is None:
         return unit
 
-    def moved(item: Item) -> Prompt:
-        offset = int(item.condition.get("offset", shift))
-        return replace(item.prompt, start=(offset - item.prompt.row) % block)
-
     def items(points: Sequence[int], done: set[Key]) -> Iterator[Item]:
-        return (replace(item, prompt=moved(item)) for item in unit.items(points, done))
+        for item in unit.items(points, done):
+            yield replace(item, prompt=moved_on_grid(model, item.prompt, item.condition.get("offset")))
 
     return replace(unit, items=items)

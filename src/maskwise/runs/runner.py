@@ -20,6 +20,7 @@ from maskwise.errors import UserError
 from maskwise.models.base import Model
 from maskwise.models.finite import refuse_nonfinite_rows
 from maskwise.probes.answers.plain import DIGITS, Answer, ask
+from maskwise.probes.blocks import visible_masks
 from maskwise.probes.probe import Answerer, Item
 from maskwise.records.folder import append
 from maskwise.records.record import Record
@@ -169,9 +170,7 @@ def _block_parts(model: Model, prompt: Prompt) -> Record:
     """Where in its block the answer stands, and how many masks its prediction is made from."""
     if model.block is None:
         return {}
-    place, end = prompt.start + prompt.row, prompt.start + len(prompt.ids)
-    seen = prompt.ids[: model.seen_by(place, end) - prompt.start]
-    return {"offset": place % model.block, "visible": seen.count(model.mask_id)}
+    return {"offset": (prompt.start + prompt.row) % model.block, "visible": visible_masks(model, prompt)}
 
 
 def _likelihood_parts(answer: Answer) -> Record:

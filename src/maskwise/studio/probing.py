@@ -11,6 +11,7 @@ from maskwise.models.base import Model
 from maskwise.probes.answers.attention import logits_and_shares
 from maskwise.probes.answers.gradients import gradient_norms, traced
 from maskwise.probes.answers.plain import Answer, answers_to
+from maskwise.probes.blocks import moved_on_grid, visible_masks
 from maskwise.probes.examples import one_context_per_task
 from maskwise.records.sample import Sampled
 from maskwise.runs.sample import rounded, sampled
@@ -77,6 +78,7 @@ class Probed:
     answer: Answer
     attention: dict[str, list[float]]
     right: str = ""
+    visible: int | None = None  # masks that a block diffusion model sees, the answer's own among them
     gradients: Callable[[], Tensor] | None = None
 
 
@@ -91,7 +93,7 @@ def draw_question(task: str, point: int, relevant: int) -> Drawn:
 
 def build_prompt(model: Model, asked: Ask) -> Prompt:
     """The text up to the answer and then masks, the first of them in the answer's place; of an autoregressive model
-    the text alone."""
+    the text alone; of a block diffusion model with the answer where `diagnose` has it, at a block's start."""
     if model.tokenizer is None:
         raise UserError(f"{model.name or model.kind} has no tokenizer, so it reads no text: choose another model")
     examples = _episode(asked.task, asked.point, asked.relevant, asked.distractors).distractors
@@ -99,8 +101,8 @@ def build_prompt(model: Model, asked: Ask) -> Prompt:
     before = round(asked.place * len(others))
     text = "\n\n".join(part for part in [*others[:before], asked.context, *others[before:], asked.question] if part)
     encoded = _encode(model, text, asked.answer)
-    prompt = opened(encoded, model.mask_id, 1 + asked.masks)
-    model.check_sequence(prompt.ids, "the prompt with its masks")
+    prompt = moved_on_grid(model, opened(encoded, model.mask_id, 1 + asked.masks))
+    model.check_sequence([0] * prompt.start + list(prompt.ids), "the prompt with its masks")
     return prompt
 
 
@@ -119,7 +121,8 @@ def probe(model: Model, asked: Ask) -> Probed:
         "correct": answer.token == prompt.answer_id,
     }  # fmt: skip
     shown = sampled(model, prompt, record, logits[0].softmax(-1))
-    return Probed(prompt, shown, answer, attention, asked.answer, gradients)
+    visible = None if model.block is None else visible_masks(model, prompt)
+    return Probed(prompt, shown, answer, attention, asked.answer, visible, gradients)
 
 
 def attributed(found: Probed) -> Probed:

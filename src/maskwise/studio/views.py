@@ -73,6 +73,7 @@ def _side(side: Side) -> dict:
         "entropy": number(found.answer.entropy),
         "nll": number(found.answer.nll),
         "masks": found.prompt.masks,
+        "unseen": 0 if found.visible is None else found.prompt.masks - found.visible,
         "to_masks": percent(mean, 1) if found.prompt.masks > 1 else None,
         "layers": [[round(100 * share, 1) for share in shares] for shares in layers],
         "attended": list(ATTENDED.values()),
