@@ -24,14 +24,14 @@ from maskwise.models.quantise import (
     QuantisedLinear,
     as_quantised,
     from_groups,
-    packed_order,
+    paired,
     parameter_count,
     quantise,
     rounded_groups,
     rounded_rows,
-    unpacked,
+    unpaired,
     works,
-    written_from_tiles,
+    written_from_pairs,
 )
 
 CPU = torch.device("cpu")
@@ -134,24 +134,13 @@ def test_shapes_that_no_product_takes_are_known():
     assert not works("int4", torch.empty(48, 96))
 
 
-@pytest.mark.parametrize("tiles", [2, 8])
-def test_an_unknown_packing_is_found_out_and_undone(tiles):
-    shuffle = torch.randperm(128 * tiles, generator=torch.Generator().manual_seed(0))
-
-    def pack(numbers):
-        """Tiles of 8 x 16 * tiles, each in an order of its own making, eight numbers in a word."""
-        cut = numbers.unflatten(0, (-1, 8)).unflatten(2, (-1, 16 * tiles)).transpose(1, 2).flatten(2)
-        shifted = cut[..., shuffle].unflatten(-1, (-1, 8)) << torch.arange(0, 32, 4, dtype=torch.int32)
-        return shifted.sum(dim=-1).to(torch.int32)
-
-    numbers = torch.randint(0, 16, (24, 16 * tiles * 3), generator=torch.Generator().manual_seed(1), dtype=torch.int32)
-    order = packed_order(pack, tiles, CPU)
-    assert torch.equal(unpacked(pack(numbers), order, numbers.shape[1]), numbers)
-    weight = linear(64 * tiles, 24).weight
-    numbers, scale = rounded_groups(weight)
-    torch.testing.assert_close(written_from_tiles(pack(numbers), order, scale), from_groups(numbers, scale))
-    with pytest.raises(RuntimeError, match="not laid out in tiles"):
-        packed_order(lambda numbers: pack(numbers) & 7, tiles, CPU)
+def test_two_numbers_a_byte_are_the_same_numbers_again():
+    numbers, scale = rounded_groups(linear(192, 24).weight)
+    pairs = paired(numbers)
+    assert pairs.shape == (3, 24, 32) and pairs.dtype == torch.uint8 and pairs.is_contiguous()
+    assert pairs[1, 5, 7] == numbers[5, 64 + 7] + 16 * numbers[5, 64 + 32 + 7]
+    assert torch.equal(unpaired(pairs), numbers)
+    assert torch.equal(written_from_pairs(pairs, scale), from_groups(numbers, scale))
 
 
 # Networks

@@ -2,14 +2,16 @@
 
 fp8: E4M3 numbers with a scale for each output, times rows that are rounded the same way with a scale each (torch's
 row-wise scaled product). int4: 4-bit numbers with a scale and an offset for each group of 64 inputs (torch's int4
-product). Embeddings, norms and the output head stay as they are. On a CPU fp8 is computed from the rounded numbers in
-float32: the same result, and no faster.
+product on a CPU, our own on CUDA). Embeddings, norms and the output head stay as they are. On a CPU fp8 is computed
+from the rounded numbers in float32: the same result, and no faster. On CUDA few rows have kernels of their own
+(few_rows.py), where there is Triton.
 """
 
 import warnings
 from abc import abstractmethod
 from collections.abc import Callable
 from functools import cache
+from importlib.util import find_spec
 from typing import Any, NamedTuple
 
 import torch
@@ -22,7 +24,9 @@ from maskwise.models.targets import in_a_layer
 
 FLOAT8, LARGEST = torch.float8_e4m3fn, 448.0  # its largest number
 GROUP = 64
-FEW_ROWS = 64  # for more, the int4 product takes longer than one with the weight written out
+FEW_ROWS = 64  # at most so many go through the kernels for few rows
+TRITON = find_spec("triton") is not None
+HALF = (torch.bfloat16, torch.float16)
 LEAST_ROWS = 16  # fewer are filled up: kernels for scaled products are made for no less
 NEEDS = {"fp8": (8, 9), "int4": (8, 0)}  # compute capability
 CARDS = {"fp8": "Ada or Hopper, such as L40S, H100", "int4": "Ampere, such as A100, RTX 30"}
@@ -96,6 +100,11 @@ def float8_product(rows: Tensor, weight: Tensor, scale: Tensor) -> Tensor:
     """rows [n, in], weight [out, in] in E4M3, scale [out] -> [n, out] in the type of the rows."""
     if not rows.is_cuda:
         return float8_reference(rows, weight, scale)
+    if TRITON and len(rows) <= FEW_ROWS:
+        from maskwise.models.few_rows import float8_few_rows
+
+        given, row_scale = _rounded_there(rows)
+        return float8_few_rows(given, row_scale, weight, scale, rows.dtype)
     few = len(rows) < LEAST_ROWS
     given, row_scale = _rounded_there(F.pad(rows, (0, 0, 0, LEAST_ROWS - len(rows))) if few else rows)
     out = torch._scaled_mm(given, weight.t(), row_scale, scale[None], out_dtype=rows.dtype, use_fast_accum=True)
@@ -126,28 +135,27 @@ def _rounded_there(rows: Tensor) -> tuple[Tensor, Tensor]:
 
 
 class Int4Linear(QuantisedLinear):
-    """weight packed as torch's product wants it, scale [in / 64, out, 2]: a number q of 0..15 is (q - 8) s + z."""
-
-    order: Tensor | None = None  # of the packed numbers, on CUDA
+    """scale [in / 64, out, 2]: a number q of 0..15 is (q - 8) s + z. weight: as torch packs it, on CUDA as `paired`."""
 
     @staticmethod
     def of(weight: Tensor, bias: Tensor | None) -> "Int4Linear":
         numbers, scale = rounded_groups(weight)
-        made = Int4Linear(_packed(numbers), scale, bias, (len(weight), weight.shape[1]))
-        made.order = _order_there(_tiles(made.in_features), weight.device) if weight.is_cuda else None
-        return made
+        packed = paired(numbers) if weight.is_cuda else _packed(numbers)
+        return Int4Linear(packed, scale, bias, (len(weight), weight.shape[1]))
 
     def product(self, rows: Tensor) -> Tensor:
         if not rows.is_cuda:
             return torch.ops.aten._weight_int4pack_mm_for_cpu(rows, self.weight, GROUP, self.scale)
-        if len(rows) > FEW_ROWS:
-            return F.linear(rows, self.written_out(rows.dtype))
-        return torch._weight_int4pack_mm(rows, self.weight, GROUP, self.scale)
+        if TRITON and len(rows) <= FEW_ROWS and rows.dtype == self.scale.dtype and rows.dtype in HALF:
+            from maskwise.models.few_rows import int4_few_rows
+
+            return int4_few_rows(rows, self.weight, self.scale)
+        return F.linear(rows, self.written_out(rows.dtype))
 
     def written_out(self, dtype: torch.dtype) -> Tensor:
-        if self.order is not None:
-            write = written_from_tiles if torch.compiler.is_compiling() else _written_in_one()
-            return write(self.weight, self.order, self.scale).to(dtype)
+        if self.weight.is_cuda:
+            write = written_from_pairs if torch.compiler.is_compiling() else _written_in_one()
+            return write(self.weight, self.scale).to(dtype)
         # The product with unit vectors: each has one summand, so nothing is lost.
         units = torch.eye(self.in_features, dtype=self.scale.dtype)
         return torch.ops.aten._weight_int4pack_mm_for_cpu(units, self.weight, GROUP, self.scale).t().to(dtype)
@@ -171,10 +179,7 @@ def from_groups(numbers: Tensor, scale: Tensor) -> Tensor:
 
 
 def _packed(numbers: Tensor) -> Tensor:
-    tiles = _tiles(numbers.shape[1])
-    if not numbers.is_cuda:
-        return torch.ops.aten._convert_weight_to_int4pack_for_cpu(numbers, tiles)
-    return torch._convert_weight_to_int4pack((numbers[:, ::2] << 4 | numbers[:, 1::2]).to(torch.uint8), tiles)
+    return torch.ops.aten._convert_weight_to_int4pack_for_cpu(numbers, _tiles(numbers.shape[1]))
 
 
 def _tiles(inner: int) -> int:
@@ -182,44 +187,28 @@ def _tiles(inner: int) -> int:
     return next(size for size in (8, 4, 2) if inner % (16 * size) == 0)
 
 
-def packed_order(pack: Callable[[Tensor], Tensor], tiles: int, device: torch.device) -> Tensor:
-    """Where the numbers of a tile of 8 x 16 * tiles come to lie in its packed nibbles, [128 * tiles]: found by packing.
+def paired(numbers: Tensor) -> Tensor:
+    """Numbers of 0..15 [n, k] two a byte, [k / 64, n, 32]: number i of a group of 64 below, number i + 32 above.
 
-    The layout is the kernel's own affair, so it is asked: the places are packed, four bits of them at a time.
+    Group by group, so that a tile of the product, some outputs by one group, lies in one piece.
     """
-    places = torch.arange(128 * tiles, device=device, dtype=torch.int32).view(8, 16 * tiles)
-    found = sum(_nibbles(pack(places >> shift & 15).flatten()) << shift for shift in (0, 4, 8))
-    order = torch.as_tensor(found, device=device).argsort()
-    if not torch.equal(torch.as_tensor(found)[order], places.flatten()):
-        raise RuntimeError("the packed weights are not laid out in tiles")
-    return order
+    low, high = numbers.unflatten(1, (-1, GROUP)).transpose(0, 1).chunk(2, dim=-1)
+    return (low | high << 4).to(torch.uint8).contiguous()
 
 
-@cache
-def _order_there(tiles: int, device: torch.device) -> Tensor:
-    return packed_order(_packed, tiles, device)
+def unpaired(pairs: Tensor) -> Tensor:
+    """The numbers [n, k]."""
+    return torch.cat((pairs & 15, pairs >> 4), dim=-1).transpose(0, 1).flatten(1)
 
 
-def _nibbles(words: Tensor) -> Tensor:
-    """int32 [n] -> the eight numbers of 0..15 in each, [8 n], the lowest bits first."""
-    return (words[:, None] >> torch.arange(0, 32, 4, device=words.device, dtype=torch.int32) & 15).flatten()
-
-
-def unpacked(packed: Tensor, order: Tensor, inner: int) -> Tensor:
-    """The numbers [n, k] of packed tiles."""
-    tiles = packed.view(-1, len(order) // 8)[:, order // 8] >> (order % 8 * 4).to(torch.int32) & 15
-    width = len(order) // 8
-    return tiles.view(-1, inner // width, 8, width).transpose(1, 2).reshape(-1, inner)
-
-
-def written_from_tiles(packed: Tensor, order: Tensor, scale: Tensor) -> Tensor:
+def written_from_pairs(pairs: Tensor, scale: Tensor) -> Tensor:
     """The weight [n, k] in the type of its scale."""
-    return from_groups(unpacked(packed, order, len(scale) * GROUP), scale).to(scale.dtype)
+    return from_groups(unpaired(pairs), scale).to(scale.dtype)
 
 
 @cache
-def _written_in_one() -> Callable[[Tensor, Tensor, Tensor], Tensor]:
-    return torch.compile(written_from_tiles, dynamic=True)
+def _written_in_one() -> Callable[[Tensor, Tensor], Tensor]:
+    return torch.compile(written_from_pairs, dynamic=True)
 
 
 # A network

@@ -1,0 +1,170 @@
+"""Products of few rows with a large weight of few bits, as Triton kernels that keep the card's memory busy.
+
+A decoding step multiplies the few rows of a block with every weight: it takes as long as reading the weights does.
+Libraries' kernels are made for many rows and leave most of the card idle. Here the weights' rows are the left side of
+the product, so that few tokens fill its tiles, and the inner dimension is split over programs. A second kernel adds
+their sums, always in the same order: the same input gives the same bits. Imported on CUDA only; the tests hold the
+kernels against dense products in Triton's interpreter.
+"""
+
+from typing import NamedTuple
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+
+class Tiles(NamedTuple):
+    """Of one program: outputs, inputs at a time; over how many programs the inner dimension is split."""
+
+    out: int
+    inner: int
+    split: int
+    warps: int
+    stages: int
+
+
+PROGRAMS = 264  # two for each multiprocessor of a large card
+SUMMED = 1024
+GROUP = 64  # inputs that share a scale, of int4 weights
+BASES = {torch.bfloat16: 0x4300, torch.float16: 0x6400}  # bits of 128 and 1024: their lowest ones count units
+
+
+def float8_tiles(outer: int, inner: int) -> Tiles:
+    out, step = 128, 128
+    return Tiles(out, step, _split(-(-outer // out), -(-inner // step)), warps=4, stages=4)
+
+
+def _split(tiles: int, steps: int) -> int:
+    return max(1, min(PROGRAMS // tiles, steps))
+
+
+@torch.library.custom_op("maskwise::float8_few_rows", mutates_args=())
+def float8_few_rows(rows: Tensor, row_scale: Tensor, weight: Tensor, scale: Tensor, dtype: torch.dtype) -> Tensor:
+    """rows [n, in] and weight [out, in] in E4M3, row_scale [n, 1] and scale [out] in float32 -> [n, out]."""
+    rows, weight = rows.contiguous(), weight.contiguous()
+    n, inner = rows.shape
+    outer = len(weight)
+    tiles = float8_tiles(outer, inner)
+    out = rows.new_empty(n, outer, dtype=dtype)
+    sums = rows.new_empty(tiles.split, n, outer, dtype=torch.float32)
+    _float8_sums[(triton.cdiv(outer, tiles.out), tiles.split)](
+        rows, weight, sums, n, outer, inner, tiles.split, ROWS=max(16, triton.next_power_of_2(n)), OUT=tiles.out,
+        IN=tiles.inner, EVEN=inner % tiles.inner == 0, num_warps=tiles.warps, num_stages=tiles.stages,
+    )  # fmt: skip
+    _added[(triton.cdiv(outer, SUMMED), n)](
+        sums, row_scale, scale, out, n, outer, SPLIT=tiles.split, SCALED=True, BLOCK=SUMMED, num_warps=4
+    )
+    return out
+
+
+@float8_few_rows.register_fake
+def _(rows: Tensor, row_scale: Tensor, weight: Tensor, scale: Tensor, dtype: torch.dtype) -> Tensor:
+    return rows.new_empty(len(rows), len(weight), dtype=dtype)
+
+
+@triton.jit(do_not_specialize=["n", "split"])
+def _float8_sums(
+    rows, weight, sums, n, outer, inner, split,
+    ROWS: tl.constexpr, OUT: tl.constexpr, IN: tl.constexpr, EVEN: tl.constexpr,
+):  # fmt: skip
+    """Each program's part of the inner sum of its outputs. -> sums [split, n, outer]."""
+    part = tl.program_id(1)
+    column = tl.program_id(0) * OUT + tl.arange(0, OUT)
+    row, lane = tl.arange(0, ROWS), tl.arange(0, IN)
+    # What lies past the last output or row is read from there and not written.
+    weights = weight + tl.minimum(column, outer - 1).to(tl.int64)[:, None] * inner + lane[None, :]
+    given = rows + tl.minimum(row, n - 1)[None, :] * inner + lane[:, None]
+    total = tl.zeros((OUT, ROWS), tl.float32)
+    steps = tl.cdiv(inner, IN)
+    for step in range(part * steps // split, (part + 1) * steps // split):
+        if EVEN:
+            w = tl.load(weights + step * IN, eviction_policy="evict_first")
+            x = tl.load(given + step * IN, eviction_policy="evict_last")
+        else:
+            inside = step * IN + lane < inner
+            w = tl.load(weights + step * IN, mask=inside[None, :], other=0.0)
+            x = tl.load(given + step * IN, mask=inside[:, None], other=0.0)
+        total = tl.dot(w, x, total)
+    place = (part * n + row)[None, :] * outer + column[:, None]
+    tl.store(sums + place, total, mask=(row < n)[None, :] & (column < outer)[:, None])
+
+
+@triton.jit(do_not_specialize=["n"])
+def _added(sums, row_scale, scale, out, n, outer, SPLIT: tl.constexpr, SCALED: tl.constexpr, BLOCK: tl.constexpr):
+    """The parts of a row added and scaled."""
+    row = tl.program_id(1)
+    column = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    inside = column < outer
+    total = tl.zeros((BLOCK,), tl.float32)
+    for part in tl.static_range(SPLIT):
+        total += tl.load(sums + (part * n + row) * outer + column, mask=inside, other=0.0)
+    if SCALED:
+        total = total * tl.load(row_scale + row) * tl.load(scale + column, mask=inside, other=0.0)
+    tl.store(out + row * outer + column, total.to(out.dtype.element_ty), mask=inside)
+
+
+def int4_tiles(outer: int, inner: int) -> Tiles:
+    out = 64
+    return Tiles(out, GROUP, _split(-(-outer // out), inner // GROUP), warps=4, stages=6)
+
+
+@torch.library.custom_op("maskwise::int4_few_rows", mutates_args=())
+def int4_few_rows(rows: Tensor, weight: Tensor, scale: Tensor) -> Tensor:
+    """rows [n, in], weight [in / 64, out, 32] of two numbers a byte, scale [in / 64, out, 2] -> [n, out].
+
+    rows and scale in one type, bf16 or float16. The low half of a byte is number i of the group, the high one i + 32.
+    """
+    rows, weight = rows.contiguous(), weight.contiguous()
+    n, inner = rows.shape
+    outer = weight.shape[1]
+    tiles = int4_tiles(outer, inner)
+    out = rows.new_empty(n, outer)
+    sums = rows.new_empty(tiles.split, n, outer, dtype=torch.float32)
+    _int4_sums[(triton.cdiv(outer, tiles.out), tiles.split)](
+        rows, weight, scale, sums, n, outer, inner, tiles.split, ROWS=max(16, triton.next_power_of_2(n)),
+        OUT=tiles.out, BASE=BASES[rows.dtype], HALF=GROUP // 2, num_warps=tiles.warps, num_stages=tiles.stages,
+    )  # fmt: skip
+    _added[(triton.cdiv(outer, SUMMED), n)](
+        sums, sums, sums, out, n, outer, SPLIT=tiles.split, SCALED=False, BLOCK=SUMMED, num_warps=4
+    )
+    return out
+
+
+@int4_few_rows.register_fake
+def _(rows: Tensor, weight: Tensor, scale: Tensor) -> Tensor:
+    return rows.new_empty(len(rows), weight.shape[1])
+
+
+@triton.jit(do_not_specialize=["n", "split"])
+def _int4_sums(
+    rows, weight, scale, sums, n, outer, inner, split,
+    ROWS: tl.constexpr, OUT: tl.constexpr, BASE: tl.constexpr, HALF: tl.constexpr,
+):  # fmt: skip
+    part = tl.program_id(1)
+    column = tl.program_id(0) * OUT + tl.arange(0, OUT)
+    there = tl.minimum(column, outer - 1).to(tl.int64)
+    row, lane = tl.arange(0, ROWS), tl.arange(0, HALF)
+    given = rows + tl.minimum(row, n - 1)[None, :] * inner + lane[:, None]
+    total = tl.zeros((OUT, ROWS), tl.float32)
+    groups = inner // (2 * HALF)
+    for group in range(part * groups // split, (part + 1) * groups // split):
+        place = group * outer + there
+        pairs = tl.load(weight + place[:, None] * HALF + lane[None, :], eviction_policy="evict_first")
+        low = tl.load(given + group * 2 * HALF, eviction_policy="evict_last")
+        high = tl.load(given + group * 2 * HALF + HALF, eviction_policy="evict_last")
+        size, offset = tl.load(scale + 2 * place), tl.load(scale + 2 * place + 1)
+        total = tl.dot(_written(pairs & 15, size, offset, BASE), low, total)
+        total = tl.dot(_written(pairs >> 4, size, offset, BASE), high, total)
+    place = (part * n + row)[None, :] * outer + column[:, None]
+    tl.store(sums + place, total, mask=(row < n)[None, :] & (column < outer)[:, None])
+
+
+@triton.jit
+def _written(q, size, offset, BASE: tl.constexpr):
+    """(q - 8) size + offset for numbers q of 0..15, which are put into the lowest bits of a power of two."""
+    kind: tl.constexpr = size.dtype
+    base = tl.full((1, 1), BASE, tl.int16)
+    centred = (q.to(tl.int16) | base).to(kind, bitcast=True) - (base + 8).to(kind, bitcast=True)
+    return tl.fma(centred, tl.broadcast_to(size[:, None], q.shape), tl.broadcast_to(offset[:, None], q.shape))
