@@ -75,8 +75,8 @@ def compare_int4(n: int, outer: int, groups: int, split: int, tile: int) -> None
 
 def compiles() -> None:
     """The operators say what they give before they run."""
-    ones, numbers8 = torch.ones(3, 1, device=DEVICE), numbers(3, 64, seed=0).to(DEVICE)
-    of_float8 = (numbers8, ones, numbers(20, 64, seed=2).to(DEVICE), torch.ones(20, device=DEVICE), torch.float16)
+    small, numbers8 = torch.full((3, 1), 1e-4, device=DEVICE), numbers(3, 64, seed=0).to(DEVICE)
+    of_float8 = (numbers8, small, numbers(20, 64, seed=2).to(DEVICE), torch.ones(20, device=DEVICE), torch.float16)
     scale = torch.ones(1, 20, 2, device=DEVICE, dtype=torch.float16)
     pairs = torch.randint(0, 256, (1, 20, 32), device=DEVICE, dtype=torch.uint8)
     of_int4 = (torch.ones(3, 64, device=DEVICE, dtype=torch.float16), pairs, scale)
