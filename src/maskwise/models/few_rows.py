@@ -25,19 +25,24 @@ class Tiles(NamedTuple):
     stages: int
 
 
-PROGRAMS = 264  # two for each multiprocessor of a large card
-SUMMED = 1024
+ENOUGH, MOST = 96, 264  # programs that keep the memory of a large card busy, and that run there at the same time
+BLOCK = 1024
 GROUP = 64  # inputs that share a scale, of int4 weights
 BASES = {torch.bfloat16: 0x4300, torch.float16: 0x6400}  # bits of 128 and 1024: their lowest ones count units
 
 
 def float8_tiles(outer: int, inner: int) -> Tiles:
     out, step = 128, 128
-    return Tiles(out, step, _split(-(-outer // out), -(-inner // step)), warps=4, stages=4)
+    return Tiles(out, step, _split(-(-outer // out), -(-inner // step)), warps=4, stages=5)
+
+
+def int4_tiles(outer: int, inner: int) -> Tiles:
+    out = 64
+    return Tiles(out, GROUP, _split(-(-outer // out), inner // GROUP), warps=4, stages=6)
 
 
 def _split(tiles: int, steps: int) -> int:
-    return max(1, min(PROGRAMS // tiles, steps))
+    return 1 if tiles >= ENOUGH else min(MOST // tiles, steps)
 
 
 @torch.library.custom_op("maskwise::float8_few_rows", mutates_args=())
@@ -47,16 +52,13 @@ def float8_few_rows(rows: Tensor, row_scale: Tensor, weight: Tensor, scale: Tens
     n, inner = rows.shape
     outer = len(weight)
     tiles = float8_tiles(outer, inner)
-    out = rows.new_empty(n, outer, dtype=dtype)
-    sums = rows.new_empty(tiles.split, n, outer, dtype=torch.float32)
-    _float8_sums[(triton.cdiv(outer, tiles.out), tiles.split)](
-        rows, weight, sums, n, outer, inner, tiles.split, ROWS=max(16, triton.next_power_of_2(n)), OUT=tiles.out,
-        IN=tiles.inner, EVEN=inner % tiles.inner == 0, num_warps=tiles.warps, num_stages=tiles.stages,
+    parts = _room(rows, tiles.split, outer, dtype)
+    _float8_parts[(triton.cdiv(outer, tiles.out), tiles.split)](
+        rows, row_scale, weight, scale, parts, n, outer, inner, tiles.split,
+        ROWS=max(16, triton.next_power_of_2(n)), OUT=tiles.out, IN=tiles.inner, EVEN=inner % tiles.inner == 0,
+        num_warps=tiles.warps, num_stages=tiles.stages,
     )  # fmt: skip
-    _added[(triton.cdiv(outer, SUMMED), n)](
-        sums, row_scale, scale, out, n, outer, SPLIT=tiles.split, SCALED=True, BLOCK=SUMMED, num_warps=4
-    )
-    return out
+    return _added(parts, dtype)
 
 
 @float8_few_rows.register_fake
@@ -65,17 +67,18 @@ def _(rows: Tensor, row_scale: Tensor, weight: Tensor, scale: Tensor, dtype: tor
 
 
 @triton.jit(do_not_specialize=["n", "split"])
-def _float8_sums(
-    rows, weight, sums, n, outer, inner, split,
+def _float8_parts(
+    rows, row_scale, weight, scale, parts, n, outer, inner, split,
     ROWS: tl.constexpr, OUT: tl.constexpr, IN: tl.constexpr, EVEN: tl.constexpr,
 ):  # fmt: skip
-    """Each program's part of the inner sum of its outputs. -> sums [split, n, outer]."""
+    """Each program's part of the inner sum of its outputs. -> parts [split, n, outer]."""
     part = tl.program_id(1)
     column = tl.program_id(0) * OUT + tl.arange(0, OUT)
     row, lane = tl.arange(0, ROWS), tl.arange(0, IN)
     # What lies past the last output or row is read from there and not written.
-    weights = weight + tl.minimum(column, outer - 1).to(tl.int64)[:, None] * inner + lane[None, :]
-    given = rows + tl.minimum(row, n - 1)[None, :] * inner + lane[:, None]
+    of_weight, of_rows = tl.minimum(column, outer - 1).to(tl.int64), tl.minimum(row, n - 1)
+    weights = weight + of_weight[:, None] * inner + lane[None, :]
+    given = rows + of_rows[None, :] * inner + lane[:, None]
     total = tl.zeros((OUT, ROWS), tl.float32)
     steps = tl.cdiv(inner, IN)
     for step in range(part * steps // split, (part + 1) * steps // split):
@@ -87,27 +90,9 @@ def _float8_sums(
             w = tl.load(weights + step * IN, mask=inside[None, :], other=0.0)
             x = tl.load(given + step * IN, mask=inside[:, None], other=0.0)
         total = tl.dot(w, x, total)
+    total = total * tl.load(row_scale + of_rows)[None, :] * tl.load(scale + of_weight)[:, None]
     place = (part * n + row)[None, :] * outer + column[:, None]
-    tl.store(sums + place, total, mask=(row < n)[None, :] & (column < outer)[:, None])
-
-
-@triton.jit(do_not_specialize=["n"])
-def _added(sums, row_scale, scale, out, n, outer, SPLIT: tl.constexpr, SCALED: tl.constexpr, BLOCK: tl.constexpr):
-    """The parts of a row added and scaled."""
-    row = tl.program_id(1)
-    column = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    inside = column < outer
-    total = tl.zeros((BLOCK,), tl.float32)
-    for part in tl.static_range(SPLIT):
-        total += tl.load(sums + (part * n + row) * outer + column, mask=inside, other=0.0)
-    if SCALED:
-        total = total * tl.load(row_scale + row) * tl.load(scale + column, mask=inside, other=0.0)
-    tl.store(out + row * outer + column, total.to(out.dtype.element_ty), mask=inside)
-
-
-def int4_tiles(outer: int, inner: int) -> Tiles:
-    out = 64
-    return Tiles(out, GROUP, _split(-(-outer // out), inner // GROUP), warps=4, stages=6)
+    tl.store(parts + place, total.to(parts.dtype.element_ty), mask=(row < n)[None, :] & (column < outer)[:, None])
 
 
 @torch.library.custom_op("maskwise::int4_few_rows", mutates_args=())
@@ -120,16 +105,13 @@ def int4_few_rows(rows: Tensor, weight: Tensor, scale: Tensor) -> Tensor:
     n, inner = rows.shape
     outer = weight.shape[1]
     tiles = int4_tiles(outer, inner)
-    out = rows.new_empty(n, outer)
-    sums = rows.new_empty(tiles.split, n, outer, dtype=torch.float32)
-    _int4_sums[(triton.cdiv(outer, tiles.out), tiles.split)](
-        rows, weight, scale, sums, n, outer, inner, tiles.split, ROWS=max(16, triton.next_power_of_2(n)),
-        OUT=tiles.out, BASE=BASES[rows.dtype], HALF=GROUP // 2, num_warps=tiles.warps, num_stages=tiles.stages,
+    parts = _room(rows, tiles.split, outer, rows.dtype)
+    _int4_parts[(triton.cdiv(outer, tiles.out), tiles.split)](
+        rows, weight, scale, parts, n, outer, inner, tiles.split,
+        ROWS=max(16, triton.next_power_of_2(n)), OUT=tiles.out, HALF=GROUP // 2, BASE=BASES[rows.dtype],
+        num_warps=tiles.warps, num_stages=tiles.stages,
     )  # fmt: skip
-    _added[(triton.cdiv(outer, SUMMED), n)](
-        sums, sums, sums, out, n, outer, SPLIT=tiles.split, SCALED=False, BLOCK=SUMMED, num_warps=4
-    )
-    return out
+    return _added(parts, rows.dtype)
 
 
 @int4_few_rows.register_fake
@@ -138,33 +120,59 @@ def _(rows: Tensor, weight: Tensor, scale: Tensor) -> Tensor:
 
 
 @triton.jit(do_not_specialize=["n", "split"])
-def _int4_sums(
-    rows, weight, scale, sums, n, outer, inner, split,
-    ROWS: tl.constexpr, OUT: tl.constexpr, BASE: tl.constexpr, HALF: tl.constexpr,
+def _int4_parts(
+    rows, weight, scale, parts, n, outer, inner, split,
+    ROWS: tl.constexpr, OUT: tl.constexpr, HALF: tl.constexpr, BASE: tl.constexpr,
 ):  # fmt: skip
+    """As `_float8_parts`, a group of 2 * HALF inputs at a time."""
     part = tl.program_id(1)
     column = tl.program_id(0) * OUT + tl.arange(0, OUT)
-    there = tl.minimum(column, outer - 1).to(tl.int64)
     row, lane = tl.arange(0, ROWS), tl.arange(0, HALF)
+    of_weight = tl.minimum(column, outer - 1).to(tl.int64)
     given = rows + tl.minimum(row, n - 1)[None, :] * inner + lane[:, None]
     total = tl.zeros((OUT, ROWS), tl.float32)
     groups = inner // (2 * HALF)
     for group in range(part * groups // split, (part + 1) * groups // split):
-        place = group * outer + there
-        pairs = tl.load(weight + place[:, None] * HALF + lane[None, :], eviction_policy="evict_first")
+        here = group * outer + of_weight
+        pairs = tl.load(weight + here[:, None] * HALF + lane[None, :], eviction_policy="evict_first")
         low = tl.load(given + group * 2 * HALF, eviction_policy="evict_last")
         high = tl.load(given + group * 2 * HALF + HALF, eviction_policy="evict_last")
-        size, offset = tl.load(scale + 2 * place), tl.load(scale + 2 * place + 1)
-        total = tl.dot(_written(pairs & 15, size, offset, BASE), low, total)
-        total = tl.dot(_written(pairs >> 4, size, offset, BASE), high, total)
+        size, offset = tl.load(scale + 2 * here), tl.load(scale + 2 * here + 1)
+        total = tl.dot(_written_out(pairs & 15, size, offset, BASE), low, total)
+        total = tl.dot(_written_out(pairs >> 4, size, offset, BASE), high, total)
     place = (part * n + row)[None, :] * outer + column[:, None]
-    tl.store(sums + place, total, mask=(row < n)[None, :] & (column < outer)[:, None])
+    tl.store(parts + place, total.to(parts.dtype.element_ty), mask=(row < n)[None, :] & (column < outer)[:, None])
 
 
 @triton.jit
-def _written(q, size, offset, BASE: tl.constexpr):
-    """(q - 8) size + offset for numbers q of 0..15, which are put into the lowest bits of a power of two."""
+def _written_out(q, size, offset, BASE: tl.constexpr):
+    """(q - 8) size + offset for numbers q of 0..15, as floats: the last bits of a power of two."""
     kind: tl.constexpr = size.dtype
     base = tl.full((1, 1), BASE, tl.int16)
     centred = (q.to(tl.int16) | base).to(kind, bitcast=True) - (base + 8).to(kind, bitcast=True)
     return tl.fma(centred, tl.broadcast_to(size[:, None], q.shape), tl.broadcast_to(offset[:, None], q.shape))
+
+
+def _room(rows: Tensor, split: int, outer: int, dtype: torch.dtype) -> Tensor:
+    """For the parts of the sums, [split, n, outer]; in float32, unless one is all."""
+    return rows.new_empty(split, len(rows), outer, dtype=torch.float32 if split > 1 else dtype)
+
+
+def _added(parts: Tensor, dtype: torch.dtype) -> Tensor:
+    """[split, n, outer] -> [n, outer]."""
+    split, n, outer = parts.shape
+    if split == 1:
+        return parts[0]
+    out = parts.new_empty(n, outer, dtype=dtype)
+    _add[(triton.cdiv(n * outer, BLOCK),)](parts, out, n * outer, SPLIT=split, SIZE=BLOCK, num_warps=4)
+    return out
+
+
+@triton.jit
+def _add(parts, out, numbers, SPLIT: tl.constexpr, SIZE: tl.constexpr):
+    place = tl.program_id(0) * SIZE + tl.arange(0, SIZE)
+    inside = place < numbers
+    total = tl.zeros((SIZE,), tl.float32)
+    for part in tl.static_range(SPLIT):
+        total += tl.load(parts + part * numbers + place, mask=inside, other=0.0)
+    tl.store(out + place, total.to(out.dtype.element_ty), mask=inside)
