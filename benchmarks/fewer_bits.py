@@ -15,7 +15,7 @@ PROBE_BAR, STEP_BAR = 1.35, {"fp8": 1.4, "int4": None}
 
 
 def decoding_step(bench: Bench, model: Model) -> float:
-    """Seconds, layers not compiled: a short pass is a CUDA graph anyway."""
+    """Seconds a step of a block, the pass that fills its cache included."""
     new, block = (NEW, BLOCK) if bench.full else (TOY_NEW, TOY_BLOCK)
     (prompt,) = random_ids([1000 if bench.full else 20], model, seed=1)
     for _ in range(2):  # the first one records
@@ -26,6 +26,11 @@ def decoding_step(bench: Bench, model: Model) -> float:
 def held(model: Model) -> float:
     """GiB of weights."""
     return sum(weight.numel() * weight.element_size() for weight in model.parameters()) / GIB
+
+
+def step_line(bench: Bench, case: str, ours: float, plain: float, least: float | None) -> Line:
+    return Line("n", case, "s", ours, plain, bar="" if least is None else f"ratio >= {least}",
+                met=plain / ours >= least if bench.full and least is not None else None)  # fmt: skip
 
 
 def fewer_bits(bench: Bench, kind: str) -> Iterator[Line]:
@@ -42,7 +47,7 @@ def fewer_bits(bench: Bench, kind: str) -> Iterator[Line]:
     compiled = bench.full and kind == "fp8"
     if compiled:
         model.compile_layers()  # as `diagnose` does it
-    plain = probe()
+    plain, compiled_step = probe(), decoding_step(bench, model) if compiled else None
     model = make_model(bench, "llada")  # the same weights, layers not compiled
     quantise(model.core, kind, bench.device)
     if bench.full:
@@ -52,10 +57,8 @@ def fewer_bits(bench: Bench, kind: str) -> Iterator[Line]:
     yield Line("n", f"{name}, logits: relative difference; plain: bf16 in another batch", "share",
                difference(found, expected), noise)  # fmt: skip
     yield bound(bench, "n", f"{name}, weights held / bf16's", "share", held(model) / weights, 0.6)
-    least, ours = STEP_BAR[kind], decoding_step(bench, model)
-    yield Line("n", f"{name} against bf16, batch 1, cache dual, a decoding step", "s", ours, step,
-               bar="" if least is None else f"ratio >= {least}",
-               met=step / ours >= least if bench.full and least is not None else None)  # fmt: skip
+    case = f"{name} against bf16, batch 1, cache dual, a decoding step"
+    yield step_line(bench, f"{case}, layers not compiled", decoding_step(bench, model), step, STEP_BAR[kind])
     yield line(bench, "n", f"{name}, layers not compiled, against bf16, {len(prompts)} prompts", probe(), plain, flops)
     if kind == "int4":
         peak = torch.cuda.max_memory_allocated() / GIB if bench.full else None
@@ -63,4 +66,6 @@ def fewer_bits(bench: Bench, kind: str) -> Iterator[Line]:
         return
     if compiled:
         model.compile_layers()
+    if compiled_step is not None:
+        yield step_line(bench, case, decoding_step(bench, model), compiled_step, STEP_BAR[kind])
     yield line(bench, "n", f"{name} against bf16, {len(prompts)} prompts", probe(), plain, flops, PROBE_BAR)
