@@ -101,9 +101,10 @@ def float8_product(rows: Tensor, weight: Tensor, scale: Tensor) -> Tensor:
     if not rows.is_cuda:
         return float8_reference(rows, weight, scale)
     if TRITON and len(rows) <= FEW_ROWS:
-        from maskwise.models.few_rows import float8_few_rows
+        from maskwise.models.few_rows import float8_few_rows, rounded
 
-        given, row_scale = _rounded_there(rows)
+        # In a compiled layer rounding joins what comes before it.
+        given, row_scale = rounded_rows(rows) if torch.compiler.is_compiling() else rounded(rows)
         return float8_few_rows(given, row_scale, weight, scale, rows.dtype)
     few = len(rows) < LEAST_ROWS
     given, row_scale = _rounded_there(F.pad(rows, (0, 0, 0, LEAST_ROWS - len(rows))) if few else rows)
