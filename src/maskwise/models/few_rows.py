@@ -26,6 +26,7 @@ class Tiles(NamedTuple):
 
 
 BLOCK = 1024
+LARGE = (9, 10)  # major compute capabilities, with 227 KiB of shared memory
 GROUP = 64  # inputs that share a scale, of int4 weights
 BASES = {torch.bfloat16: 0x4300, torch.float16: 0x6400}  # bits of 128 and 1024: their lowest ones count units
 
@@ -43,6 +44,12 @@ def int4_tiles(outer: int, inner: int) -> Tiles:
 
 def _split(outer: int, out: int, steps: int, programs: int) -> int:
     return max(1, min(programs // triton.cdiv(outer, out), steps))
+
+
+def _stages(tiles: Tiles, like: Tensor) -> int:
+    """How many steps are fetched ahead: fewer on cards with less shared memory than Hopper."""
+    large = like.is_cuda and torch.cuda.get_device_capability(like.device)[0] in LARGE
+    return tiles.stages if large else min(tiles.stages, 3)
 
 
 def rounded(rows: Tensor) -> tuple[Tensor, Tensor]:
@@ -76,7 +83,7 @@ def float8_few_rows(rows: Tensor, row_scale: Tensor, weight: Tensor, scale: Tens
     _float8_parts[(triton.cdiv(outer, tiles.out), tiles.split)](
         rows, row_scale, weight, scale, parts, n, outer, inner, tiles.split,
         ROWS=max(16, triton.next_power_of_2(n)), OUT=tiles.out, IN=tiles.inner, EVEN=inner % tiles.inner == 0,
-        num_warps=tiles.warps, num_stages=tiles.stages,
+        num_warps=tiles.warps, num_stages=_stages(tiles, rows),
     )  # fmt: skip
     return _added(parts, dtype)
 
@@ -129,7 +136,7 @@ def int4_few_rows(rows: Tensor, weight: Tensor, scale: Tensor) -> Tensor:
     _int4_parts[(triton.cdiv(outer, tiles.out), tiles.split)](
         rows, weight, scale, parts, n, outer, inner, tiles.split,
         ROWS=max(16, triton.next_power_of_2(n)), OUT=tiles.out, HALF=GROUP // 2, BASE=BASES[rows.dtype],
-        num_warps=tiles.warps, num_stages=tiles.stages,
+        num_warps=tiles.warps, num_stages=_stages(tiles, rows),
     )  # fmt: skip
     return _added(parts, rows.dtype)
 
