@@ -14,6 +14,8 @@ from maskwise.models.batch import Batch
 from maskwise.models.experts import Experts
 from maskwise.models.layers import GatedMLP
 from maskwise.models.packing import columnwise_products
+from maskwise.probes.answers.gradients import gradient_norms, traced
+from maskwise.tasks.prompts import Prompt
 
 NETS = [llada_moe_net, sdar_moe_net, llada2_net]
 RAGGED = [[5, 9, 63, 3], [7, 63], [1, 2, 3, 63, 63, 8, 4, 4, 9]]
@@ -257,3 +259,14 @@ def test_an_adapter_on_attention_learns_the_same_through_grouped_products():
         for ours, loop in zip(found[how], found["loop"], strict=True):
             torch.testing.assert_close(ours, loop, rtol=1e-4, atol=1e-5)
     assert all(gradient.abs().sum() > 0 for gradient in found["loop"])
+
+
+@pytest.mark.parametrize("make", [tiny_llada_moe, tiny_sdar_moe, tiny_llada2])
+def test_attribution_needs_no_loop_over_experts(make):
+    """Gradients go to the embeddings alone."""
+    model = make()
+    prompt = Prompt((*range(5, 20), 63), 15, 7, 1)
+    with traced(model, [prompt]) as batch:
+        logits = model.head(model.hidden(batch)[-1:])
+    assert all(one.grouped is not None for one in model.core.modules() if isinstance(one, Experts))
+    assert gradient_norms(model, [prompt], batch, logits).max() > 0

@@ -5,6 +5,7 @@ import sys
 
 import pytest
 import torch
+from peft import LoraConfig, get_peft_model
 from torch import nn
 from transformers import AutoModelForCausalLM, BitsAndBytesConfig, TorchAoConfig
 
@@ -14,6 +15,7 @@ from helpers.quantised_files import GROUP, quantise, restored, rounded, tensors_
 from helpers.tiny import dream_net, edit_config, llada_net, tiny_llada
 from maskwise.errors import UserError
 from maskwise.models import quantised_files, targets
+from maskwise.models.adapters import merged
 from maskwise.models.configuration import read_settings
 from maskwise.models.fingerprint import fingerprint
 from maskwise.models.finite import nonfinite_weights
@@ -198,3 +200,23 @@ def test_packed_checkpoints_give_the_logits_of_the_weights_they_stand_for(tmp_pa
     make_trainable(packed, TuneSettings())
     with pytest.raises(UserError, match="cannot be merged"):
         make_trainable(packed, TuneSettings())
+
+
+@pytest.mark.parametrize("said", ["gptq_v3", "GPTQ", 2])
+def test_a_layout_of_gptq_that_nobody_knows_is_refused(tmp_path, said):
+    """The package takes it for its own second layout, whose zero points are others."""
+    given = {"quant_method": "gptq", "bits": 4, "group_size": 16, "checkpoint_format": said}
+    with pytest.raises(UserError, match="is none of gptq, gptq_v2"):
+        complete_quantisation(tmp_path, given, {})
+    for known in ({"checkpoint_format": "gptq_v2"}, {}):
+        complete_quantisation(tmp_path, {"quant_method": "gptq", "bits": 4, "group_size": 16} | known, {})
+
+
+def test_an_adapter_is_not_rounded_into_quantised_weights():
+    net = llada_net()
+    adapted = get_peft_model(net, LoraConfig(r=2, target_modules=linear_targets(net)))
+    net.config.quantization_config = {"quant_method": "bitsandbytes"}
+    with pytest.raises(UserError, match="cannot be merged into quantised weights without rounding"):
+        merged(adapted)
+    net.config.quantization_config = None
+    assert merged(adapted) is net

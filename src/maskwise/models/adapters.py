@@ -34,10 +34,9 @@ def merged(net: PreTrainedModel | PeftModel) -> PreTrainedModel:
     """The network with its adapter, where it has one, added to its weights in their own precision."""
     if not isinstance(net, PeftModel):
         return net
-    try:
-        return net.merge_and_unload()  # type: ignore[operator]
-    except (ValueError, NotImplementedError):  # so does PEFT answer for gptq and for awq
-        raise UserError("an adapter cannot be merged into these quantised weights: use the original") from None
+    if getattr(net.config, "quantization_config", None) is not None:  # PEFT would round the sum, or not know how to add
+        raise UserError("an adapter cannot be merged into quantised weights without rounding it: use the original")
+    return net.merge_and_unload()  # type: ignore[operator]
 
 
 def attach_adapter(net: PreTrainedModel, folder: Path, mask_id: int | None = None) -> PeftModel:

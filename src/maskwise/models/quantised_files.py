@@ -19,6 +19,7 @@ QUANTISERS = {
     "awq": ("gptqmodel",),
     "torchao": ("torchao",),
 }
+GPTQ_FORMATS = ("gptq", "gptq_v2", "marlin", "bitblas")
 
 
 def refuse_uninstalled_quantiser(folder: Path, settings: dict[str, Any]) -> None:
@@ -40,6 +41,12 @@ def refuse_uninstalled_quantiser(folder: Path, settings: dict[str, Any]) -> None
 def complete_quantisation(folder: Path, given: dict[str, Any], shapes: Mapping[str, tuple[int, ...]]) -> None:
     """Checks `quantization_config` against the shapes in the weight files, and adds what optimum cannot find itself."""
     refuse_endless_patterns(given, list(shapes), folder / "config.json")
+    if given["quant_method"] == "gptq" and given.get("checkpoint_format", GPTQ_FORMATS[0]) not in GPTQ_FORMATS:
+        said = str(given["checkpoint_format"])[:40]
+        raise UserError(
+            f"{folder / 'config.json'}: checkpoint_format {said!r} is none of {', '.join(GPTQ_FORMATS)}: correct it or "
+            "download it again"
+        )
     if given["quant_method"] == "gptq" or (given["quant_method"] == "awq" and given.get("version", "gemm") == "gemm"):
         _refuse_other_packing(folder, given, shapes)
     if given["quant_method"] == "gptq":  # optimum knows some names of layers, and LLaDA's is none of them
