@@ -108,7 +108,7 @@ KINDS = {
     "control": Kind(1e-4, causal=True),
     "full": Kind(1e-4, prefix=1.0),
     "no-shift": Kind(5e-4, lora=True, shift=False),
-    "block-32": Kind(5e-4, epochs=2, lora=True, prefix=1.0, block=32),
+    "block-32": Kind(5e-4, lora=True, prefix=1.0, block=32),
     "lora-no-prefix": Kind(5e-4, epochs=2, lora=True),
     "lora-fast-no-prefix": Kind(1e-3, epochs=2, lora=True),
 }

@@ -63,6 +63,24 @@ def test_views_differ_in_masks_alone_and_fit_the_context():
         assert (views.rows >= len(pair.prompt)).all() and int((~shown).sum()) == len(views.rows) >= 1
 
 
+def test_anchored_pairs_have_masks_after_the_first_view_alone_and_held_ones_few():
+    anchored = replace(SMALL, anchored=True, curriculum=0, steps=60)
+    plain, held = (NoisedPairs(PAIRS, replace(anchored, held=share), MASK, world=1) for share in (0.0, 0.3))
+    both = NoisedPairs(PAIRS, replace(anchored, anchored=False), MASK, world=1)
+    changed = 0
+    for number in range(len(plain)):
+        lengths = [PAIRS[data[number]["pair"]].length for data in (plain, held)]
+        first, second, other = (data[number]["views"] for data in (plain, held, both))
+        assert [len(first.second), len(second.second)] == lengths
+        assert torch.equal(first.first, other.first)  # only what is held is drawn otherwise
+        if not torch.equal(first.first, second.first):
+            changed += 1
+            assert len(second.first) - lengths[1] <= 4
+        assert torch.equal(first.rows, second.rows) and torch.equal(first.second, second.second)
+    # a held pair may draw the number of masks that it had
+    assert 0.15 < changed / len(plain) < 0.4
+
+
 def test_the_curriculum_is_a_straight_line_from_one_in_micro_batches():
     assert [largest_mask_count(SMALL, micro) for micro in (0, 1, 3, 7, 8, 100)] == [1, 2, 5, 10, 10, 10]
     assert largest_mask_count(replace(SMALL, curriculum=0), 0) == 10
@@ -108,6 +126,8 @@ def test_presets_are_the_papers_and_changes_are_checked():
         ({"targets": "("}, "not a regular expression"),
         ({"mask_low": 0.9}, "0 < low <= high < 1"),
         ({"many": 1}, "more masks than few"),
+        ({"held": 0.5}, "need --anchored"),
+        ({"held": 1.0, "anchored": True}, "below 1"),
     ]:
         with pytest.raises(UserError, match=said):
             settings_from("paper-base", change)

@@ -10,7 +10,18 @@ import torch
 from safetensors.torch import load_file
 
 import maskwise as mw
-from helpers.tiny import tiny_dream, tiny_llada
+from helpers.tiny import (
+    tiny_ar,
+    tiny_dream,
+    tiny_fast_dllm,
+    tiny_illada,
+    tiny_llada,
+    tiny_llada2,
+    tiny_llada_moe,
+    tiny_nemotron,
+    tiny_sdar,
+    tiny_sdar_moe,
+)
 from maskwise.errors import UserError
 from maskwise.models.base import Model
 from maskwise.models.export import export
@@ -52,6 +63,22 @@ def test_a_pattern_of_ones_own_is_used():
     model = tiny_llada()
     make_trainable(model, TuneSettings(targets=r".*\.q_proj", lora_rank=2))
     assert all(re.search(r"\.q_proj\.lora_", name) for name in trained_weights(model))
+
+
+EVERY_FAMILY = (tiny_llada, tiny_dream, tiny_illada, tiny_sdar, tiny_sdar_moe, tiny_fast_dllm, tiny_nemotron,
+                tiny_llada2, tiny_llada_moe, tiny_ar)  # fmt: skip
+
+
+@pytest.mark.parametrize("make", EVERY_FAMILY)
+def test_attention_alone_is_adapted(make):
+    model = make()
+    make_trainable(model, TuneSettings(targets="attention", lora_rank=2))
+    adapted = {name.split(".lora_")[0].rpartition(".")[2] for name in trained_weights(model)}
+    assert adapted in (
+        {"q_proj", "k_proj", "v_proj", "attn_out"},
+        {"q_proj", "k_proj", "v_proj", "o_proj"},
+        {"query_key_value", "dense"},
+    )
 
 
 def test_the_same_seed_starts_the_same_adapter_and_leaves_the_random_state_alone():

@@ -53,6 +53,12 @@ def targets_pattern(names: Iterable[str]) -> str:
     return "|".join(rf"{parent}\.(?:{'|'.join(sorted(last))})" for parent, last in sorted(by_parent.items()))
 
 
+def is_attention(name: str) -> bool:
+    """By its name: LLaDA's blocks hold the maps of attention and MLP side by side."""
+    *parents, last = name.split(".")
+    return "attn" in name or "attention" in parents or last in ("q_proj", "k_proj", "v_proj")
+
+
 MOST_SECONDS = 5  # of processor time; patterns in use take milliseconds
 
 

@@ -14,10 +14,12 @@ from typing import Any
 import torch
 from torch.utils.data import Dataset
 
-from maskwise.diffusion import Views, draw_noise, mask_agnostic, pad_visibly
+from maskwise.diffusion import Draw, Views, draw_noise, mask_agnostic, pad_visibly
 from maskwise.randomness import torch_generator
 from maskwise.training.pairs import Pair
 from maskwise.training.settings import RunSettings, TuneSettings
+
+HELD_MASKS = 4
 
 
 def largest_mask_count(settings: TuneSettings, micro: int) -> int:
@@ -69,9 +71,16 @@ class NoisedPairs(Epochs):
         most = min(settings.context - pair.length, largest_mask_count(settings, micro))
         generator = torch_generator("noise", settings.seed, number, micro)
         draw = draw_noise(len(pair.answer), most, generator, settings.mask_low, settings.mask_high)
-        draw = replace(draw, l2=0) if settings.anchored else draw
+        draw = anchored(draw, most, settings.held, generator) if settings.anchored else draw
         prompt, answer = torch.tensor(pair.prompt), torch.tensor(pair.answer)
         return mask_agnostic(prompt, answer, draw, self.mask_id, settings.alpha, settings.beta)
+
+
+def anchored(draw: Draw, most_masks: int, held: float, generator: torch.Generator) -> Draw:
+    """No masks after the second view; after the first, in a share of the draws, 0..HELD_MASKS in place of many."""
+    if float(torch.rand((), generator=generator)) < held:
+        draw = replace(draw, l1=int(torch.randint(min(HELD_MASKS, most_masks) + 1, (), generator=generator)))
+    return replace(draw, l2=0)
 
 
 class Collator:

@@ -10,6 +10,8 @@ from typing import Any, TypeVar
 from maskwise.errors import UserError
 from maskwise.nearest import did_you_mean
 
+ATTENTION = "attention"  # in the place of a regular expression
+
 
 def _option(default: Any, help: str, *flags: str, at_least: float | None = None, type: Any = None) -> Any:
     """A setting that `maskwise tune` or `train` takes: its help, and its spelling where it is not --its-name.
@@ -43,7 +45,9 @@ class RunSettings:
     lora_rank: int = _option(64, "Rank of the adapter.", at_least=1)
     lora_alpha: int = _option(128, "Scale of the adapter.", at_least=1)
     lora_dropout: float = _option(0.0, "Dropout before the adapter, below 1.", at_least=0)
-    targets: str | None = _option(None, "Regular expression of the linear layers to adapt; else the family's own.")
+    targets: str | None = _option(
+        None, "Linear layers to adapt: attention, or a regular expression; else the family's own."
+    )
     # How
     bf16: bool | None = _option(None, "Autocast; on CUDA by default.", "--bf16/--no-bf16")
     gradient_checkpointing: bool = _option(
@@ -69,6 +73,8 @@ class TuneSettings(RunSettings):
     one_branch: bool = _option(False, "Gradient through the first view only.", "--one-branch")
     # the second view has no masks appended, and is what the model said before tuning
     anchored: bool = _option(False, "Match the untuned model's answers without masks.", "--anchored/--both-views")
+    # so that what the model says with few masks stays as it is
+    held: float = _option(0.0, "Share of anchored pairs with at most 4 masks appended, below 1.", at_least=0)
     mask_low: float = 0.2  # p ~ U(mask_low, mask_high)
     mask_high: float = 0.8
     # The views
@@ -120,7 +126,9 @@ PRESETS = {
         alpha=0.0,
         mask_low=0.95,  # an answer's one telling token is masked nearly always
         mask_high=0.99,
-        steps=600,
+        held=0.3,
+        targets=ATTENTION,
+        steps=700,
         batch=2,
         accumulation=1,
         learning_rate=2e-3,
@@ -205,6 +213,8 @@ def check(settings: TuneSettings) -> TuneSettings:
         (0 < settings.mask_low <= settings.mask_high < 1, "mask_low and mask_high must satisfy 0 < low <= high < 1"),
         (not (settings.anchored and settings.full), "anchored tuning needs an adapter: leave out full"),
         (not (settings.anchored and settings.one_branch), "anchored tuning has one branch: leave out one_branch"),
+        (settings.held < 1, f"held is {settings.held}: it must be below 1"),
+        (settings.anchored or not settings.held, "held pairs need --anchored: give both, or neither"),
         (settings.text_piece >= 4, f"text_piece is {settings.text_piece}: it must be at least 4"),
     ]
     _check_rules([*rules, *_run_rules(settings)])

@@ -15,8 +15,8 @@ from maskwise.models.adapters import merged
 from maskwise.models.base import Model
 from maskwise.models.export import beside_the_weights
 from maskwise.models.locations import name_from_anywhere
-from maskwise.models.targets import is_linear
-from maskwise.training.settings import RunSettings
+from maskwise.models.targets import is_attention, is_linear, targets_pattern
+from maskwise.training.settings import ATTENTION, RunSettings
 
 
 def make_trainable(model: Model, settings: RunSettings, mask_row: bool = False) -> None:
@@ -34,7 +34,7 @@ def make_trainable(model: Model, settings: RunSettings, mask_row: bool = False) 
             raise UserError(f"{model.name} is quantised, so its weights cannot be trained: leave out --full")
         model.net.requires_grad_(True)
         return
-    pattern = settings.targets or model.lora_targets
+    pattern = _attention_maps(model) if settings.targets == ATTENTION else settings.targets or model.lora_targets
     _check_targets(model, pattern)
     with torch.random.fork_rng():
         torch.manual_seed(settings.seed)
@@ -57,6 +57,13 @@ def _mask_row(model: Model) -> dict[str, list[int]]:
     name = next(name for name, module in model.core.named_modules() if module is embeddings)
     assert model.mask_id is not None
     return {name: [model.mask_id]}
+
+
+def _attention_maps(model: Model) -> str:
+    own = [name for name, _ in model.core.named_modules() if re.fullmatch(model.lora_targets, name)]
+    if not (found := [name for name in own if is_attention(name)]):
+        raise UserError(f"no map of {model.name} is named as attention's: give --targets a regular expression")
+    return targets_pattern(found)
 
 
 def _check_targets(model: Model, pattern: str) -> None:
