@@ -270,3 +270,16 @@ def test_attribution_needs_no_loop_over_experts(make):
         logits = model.head(model.hidden(batch)[-1:])
     assert all(one.grouped is not None for one in model.core.modules() if isinstance(one, Experts))
     assert gradient_norms(model, [prompt], batch, logits).max() > 0
+
+
+def test_the_router_counts_the_two_best_and_keeps_the_best_groups_as_topk_does():
+    from maskwise.models.llada2 import among_the_best, sum_of_two_best
+
+    values = torch.randn(50, 8, 6, generator=torch.Generator().manual_seed(0))
+    values[0, 0] = 1.0  # the best one twice
+    worth = sum_of_two_best(values)
+    torch.testing.assert_close(worth, values.topk(2, dim=-1).values.sum(dim=-1), rtol=0, atol=0)
+    best = worth.topk(3, dim=-1).indices
+    assert torch.equal(among_the_best(worth, 3), torch.zeros(50, 8, dtype=torch.bool).scatter(1, best, True))
+    assert among_the_best(torch.ones(1, 4), 2).tolist() == [[True, True, False, False]]
+    assert among_the_best(torch.tensor([[0.0, -torch.inf, 2.0]]), 3).all()

@@ -173,8 +173,12 @@ class DreamBody(nn.Module):
 
     def through_layers(self, x: Tensor, rotary: Rotary, layout: Layout) -> Tensor:
         for number, layer in enumerate(self.layers):
+            self.prepare(layer)
             x = layer(x, rotary, layout.of_layer(number, len(self.layers)), layout.store(number))
         return self.norm(x)
+
+    def prepare(self, layer: Any) -> None:
+        """Before a layer runs, while a GPU is busy with the one before."""
 
     def embed(self, ids: Tensor) -> Tensor:
         return self.embed_tokens(ids)

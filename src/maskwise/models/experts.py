@@ -1,6 +1,7 @@
 """Mixtures of experts in the place of an MLP: a router chooses a few for each token and weighs what they say."""
 
 from collections.abc import Sequence
+from importlib.util import find_spec
 from operator import attrgetter
 from typing import Any
 
@@ -17,6 +18,7 @@ from maskwise.models.packing import end_to_end
 
 GROUPED = (torch.float32, torch.bfloat16, torch.float16)
 HOOKS, HOOKS_BEFORE = attrgetter("_forward_hooks"), attrgetter("_forward_pre_hooks")
+TRITON = find_spec("triton") is not None
 WITH_KERNEL = (9, 10)  # major compute capabilities
 
 
@@ -69,6 +71,10 @@ class Experts(nn.Module, MayWait):
         else:
             done = self._one_by_one(asked, picks)
         place = torch.empty_like(order).scatter_(0, order, torch.arange(len(order), device=order.device))
+        if done.is_cuda and TRITON and not (torch.is_grad_enabled() and (done.requires_grad or share.requires_grad)):
+            from maskwise.models.expert_sums import expert_sums
+
+            return expert_sums(done, place, share).to(x.dtype)
         apart = done[place].unflatten(0, chosen.shape)  # [T, k, d], as they were chosen: always added in one order
         return (apart.to(share.dtype) * share[..., None]).sum(dim=1).to(x.dtype)
 
@@ -173,13 +179,10 @@ class ExpertsBlock(GradientCheckpointingLayer):
 
 
 class ExpertsBody(DreamBody):
-    """Looks where the weights of its experts lie before it runs, outside the layers, which may be compiled."""
-
-    def run(self, x: Tensor, positions: Tensor, layout: Layout) -> Tensor:
-        for layer in self.layers:
-            if isinstance(layer.mlp, Experts):
-                layer.mlp.lay_out()
-        return super().run(x, positions, layout)
+    def prepare(self, layer: Any) -> None:
+        """Looks where the weights of its experts lie, outside the layer, which may be compiled."""
+        if isinstance(layer.mlp, Experts):
+            layer.mlp.lay_out()
 
 
 class ExpertsModel(DreamModel):

@@ -104,13 +104,30 @@ class GroupRouter(Router):
         """x [T, d] -> shares in float32 and numbers of the chosen experts, [T, k] each."""
         scores = float_product(x, self.weight).sigmoid()
         by_group = (scores + self.expert_bias).unflatten(-1, (self.groups, -1))  # [T, groups, experts]
-        best = by_group.topk(2, dim=-1)[0].sum(dim=-1).topk(self.groups_kept, dim=-1)[1]
-        kept = torch.zeros(by_group.shape[:2], dtype=torch.bool, device=x.device).scatter(1, best, True)
+        kept = among_the_best(sum_of_two_best(by_group), self.groups_kept)
         chosen = by_group.masked_fill(~kept[..., None], float("-inf")).flatten(1).topk(self.at_once, dim=-1)[1]
         share = scores.gather(1, chosen)
         if self.at_once > 1:
             share = share / (share.sum(dim=-1, keepdim=True) + 1e-20)
         return share * self.scale, chosen
+
+
+# Of few numbers: torch's topk takes a fifth of a millisecond for 20,000 rows, these join the operations around them.
+
+
+def sum_of_two_best(values: Tensor) -> Tensor:
+    """[.., n] -> [..]."""
+    best, where = values.max(dim=-1, keepdim=True)
+    others = values.masked_fill(torch.arange(values.shape[-1], device=values.device) == where, float("-inf"))
+    return best[..., 0] + others.amax(dim=-1)
+
+
+def among_the_best(values: Tensor, count: int) -> Tensor:
+    """[T, n] -> [T, n], True at the `count` largest of each row; of equal ones the first."""
+    place = torch.arange(values.shape[1], device=values.device)
+    mine, other = values[:, :, None], values[:, None, :]
+    ahead = (other > mine) | ((other == mine) & (place < place[:, None]))
+    return ahead.sum(dim=-1) < count
 
 
 class SharedExperts(Experts):

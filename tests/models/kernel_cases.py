@@ -1,23 +1,25 @@
-"""Holds the Triton kernels for few rows against dense products; started by test_few_rows.py in a process of its own."""
+"""Holds the Triton kernels against plain arithmetic; started by test_kernels.py in a process of its own."""
 
 import importlib.util
 import sys
+from pathlib import Path
 
 import torch
 
+FOLDER = Path(sys.argv[1])
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 FLOAT8 = torch.float8_e4m3fn
 
 
-def load(path: str):
-    """The file on its own: the other imports of its package take seconds."""
-    spec = importlib.util.spec_from_file_location("few_rows", path)
+def load(name: str):
+    """A file on its own: the other imports of its package take seconds."""
+    spec = importlib.util.spec_from_file_location(name, FOLDER / f"{name}.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
 
 
-kernels = load(sys.argv[1])
+kernels, sums = load("few_rows"), load("expert_sums")
 
 
 def numbers(*shape: int, seed: int) -> torch.Tensor:
@@ -85,6 +87,22 @@ def compare_int4(n: int, outer: int, groups: int, split: int, tile: int) -> None
     assert torch.equal(torch.ops.maskwise.int4_few_rows(given[0][:1].clone(), *given[1:]), found[:1])
 
 
+def compare_sums(tokens: int, chosen: int, width: int, said_type: torch.dtype, share_type: torch.dtype) -> None:
+    """Against the sum token by token, each product rounded to the type of the shares."""
+    draws = torch.Generator().manual_seed(0)
+    said = torch.randn(tokens * chosen, width, generator=draws).to(said_type)
+    place = torch.randperm(tokens * chosen, generator=draws)
+    share = torch.rand(tokens, chosen, generator=draws).to(share_type)
+    found = sums.expert_sums(said.to(DEVICE), place.to(DEVICE), share.to(DEVICE)).cpu()
+    for token in range(tokens):
+        expected = torch.zeros(width)
+        for number in range(chosen):
+            row = said[place[token * chosen + number]]
+            expected += (row.to(share_type) * share[token, number]).to(share_type).float()
+        torch.testing.assert_close(found[token], expected.to(said_type), rtol=1e-3 if said_type.itemsize == 2 else 1e-6,
+                                   atol=1e-6)  # fmt: skip
+
+
 def compiles() -> None:
     """The operators say what they give before they run."""
     small, numbers8 = torch.full((3, 1), 1e-4, device=DEVICE), numbers(3, 64, seed=0).to(DEVICE)
@@ -92,7 +110,10 @@ def compiles() -> None:
     scale = torch.ones(1, 20, 2, device=DEVICE, dtype=torch.float16)
     pairs = torch.randint(0, 256, (1, 20, 32), device=DEVICE, dtype=torch.uint8)
     of_int4 = (torch.ones(3, 64, device=DEVICE, dtype=torch.float16), pairs, scale)
-    for operator, given in ((kernels.float8_few_rows, of_float8), (kernels.int4_few_rows, of_int4)):
+    half = torch.ones(6, 20, device=DEVICE, dtype=torch.float16)
+    of_sums = (half, torch.arange(6, device=DEVICE), torch.ones(3, 2, device=DEVICE))
+    operators = kernels.float8_few_rows, kernels.int4_few_rows, sums.expert_sums
+    for operator, given in zip(operators, (of_float8, of_int4, of_sums), strict=True):
         torch.library.opcheck(operator, given, test_utils="test_faketensor")
         with torch.inference_mode():
             assert operator(*given).shape == (3, 20) and operator(*given).dtype == torch.float16
@@ -106,5 +127,9 @@ compare_rounding()
 more = [(1, 16, 1, 1, 16), (33, 40, 5, 3, 32), (6, 17, 4, 2, 16)]
 for case in more:
     compare_int4(*case)
+for case in ((1, 1, 16), (7, 3, 20)):
+    compare_sums(*case, torch.float32, torch.float32)
+    compare_sums(*case, torch.float16, torch.float32)
+    compare_sums(*case, torch.float16, torch.float16)
 compiles()
 print(f"{len(cases) + len(more)} cases agree on {DEVICE}")
