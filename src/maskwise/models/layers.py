@@ -34,17 +34,6 @@ class RMSNorm(nn.Module):
         return self.weight * F.rms_norm(x, x.shape[-1:], eps=self.eps).to(x.dtype)  # autocast would widen it
 
 
-class GatedMLP(nn.Module):
-    def __init__(self, width: int, inner: int) -> None:
-        super().__init__()
-        self.gate_proj = nn.Linear(width, inner, bias=False)
-        self.up_proj = nn.Linear(width, inner, bias=False)
-        self.down_proj = nn.Linear(inner, width, bias=False)
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.down_proj(F.silu(self.gate_proj(x)) * self.up_proj(x))
-
-
 Packed = tuple[Tensor, Tensor | None] | Float8Weights  # weights of several linear maps end to end, and their biases
 
 
@@ -52,6 +41,35 @@ class PackedAttention:
     """Marks a module whose maps q_proj, k_proj and v_proj can be packed (packing.py)."""
 
     packed: Packed | None = None
+
+
+class PackedGate(ABC):
+    """A module with an MLP, whose first two maps can be packed."""
+
+    packed_gate: Packed | None = None
+
+    @abstractmethod
+    def gate_and_up(self) -> tuple[Any, Any]:
+        """The maps."""
+
+    def gated(self, x: Tensor) -> Tensor:
+        """x [T, d] -> [T, inner]."""
+        gate, up = products(x, self.gate_and_up(), self.packed_gate)
+        return F.silu(gate) * up
+
+
+class GatedMLP(nn.Module, PackedGate):
+    def __init__(self, width: int, inner: int) -> None:
+        super().__init__()
+        self.gate_proj = nn.Linear(width, inner, bias=False)
+        self.up_proj = nn.Linear(width, inner, bias=False)
+        self.down_proj = nn.Linear(inner, width, bias=False)
+
+    def gate_and_up(self) -> tuple[Any, Any]:
+        return self.gate_proj, self.up_proj
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.down_proj(self.gated(x))
 
 
 class MayWait(ABC):

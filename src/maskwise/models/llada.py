@@ -17,6 +17,7 @@ from maskwise.models.layers import (
     Embedding,
     Frequencies,
     PackedAttention,
+    PackedGate,
     RMSNorm,
     Rotary,
     default_inverse_frequencies,
@@ -94,7 +95,7 @@ class LLaDAConfig(PreTrainedConfig):
         refuse_other_arithmetic(self, ONLY, "LLaDA")
 
 
-class LLaDABlock(GradientCheckpointingLayer, PackedAttention):
+class LLaDABlock(GradientCheckpointingLayer, PackedAttention, PackedGate):
     def __init__(self, config: LLaDAConfig) -> None:
         super().__init__()
         width = config.d_model
@@ -112,6 +113,9 @@ class LLaDABlock(GradientCheckpointingLayer, PackedAttention):
         self.up_proj = nn.Linear(width, config.mlp_hidden_size, bias=bias)
         self.ff_out = nn.Linear(config.mlp_hidden_size, width, bias=bias)
 
+    def gate_and_up(self) -> tuple[Any, Any]:
+        return self.ff_proj, self.up_proj
+
     def forward(self, x: Tensor, rotary: Rotary, layout: Layout, store: Store | None) -> Tensor:
         """x [T, d] -> [T, d], or the rows of the layout."""
         maps, rows = (self.q_proj, self.k_proj, self.v_proj), layout.rows
@@ -119,8 +123,7 @@ class LLaDABlock(GradientCheckpointingLayer, PackedAttention):
         q, k, v = (part.unflatten(-1, (-1, self.head_dim)) for part in made)
         q, k = rotary.turn(q, rows), rotary.turn(k)
         x = layout.picked(x) + self.attn_out(attend(q, k, v, layout, self.head_dim**-0.5, store).flatten(1))
-        normed = self.ff_norm(x)
-        return x + self.ff_out(F.silu(self.ff_proj(normed)) * self.up_proj(normed))
+        return x + self.ff_out(self.gated(self.ff_norm(x)))
 
 
 class LLaDABody(nn.Module):

@@ -1,8 +1,9 @@
 """Weights laid out for decoding, which multiplies the same ones with few rows, again and again.
 
 On a GPU a step over a short block reads every weight once and does little with it. Three small products, of query, key
-and value, and their sums then cost more than twice what one does: their weights are laid end to end. On a CPU they do
-not, but there OpenBLAS, the library of ARM builds of torch, is faster where the weights lie column by column.
+and value, and their sums then cost more than twice what one does, and an MLP's two first ones a tenth more: their
+weights are laid end to end. On a CPU they do not, but there OpenBLAS, the library of ARM builds of torch, is faster
+where the weights lie column by column.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -13,25 +14,32 @@ import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
-from maskwise.models.layers import Packed, PackedAttention
+from maskwise.models.layers import Packed, PackedAttention, PackedGate
 from maskwise.models.quantise import Float8Linear, Float8Weights
 
 
 @contextmanager
 def packed_products(net: nn.Module) -> Iterator[None]:
-    """Inside, layers that are PackedAttention (LLaDA's, Dream's) take one product for three.
+    """Inside, attention (LLaDA's, Dream's) takes one product for query, key and value, an MLP one for gate and up.
 
     The weights stay where they were laid, as parameters of their own in one piece of memory, so the next time nothing
     moves. They are looked at anew each time: an adapter may have been put on a map, or another weight in its place.
+    Experts lie end to end as they are.
     """
-    owners: list[Any] = [module for module in net.modules() if isinstance(module, PackedAttention)]
-    for owner in owners:
-        owner.packed = _pack([owner.q_proj, owner.k_proj, owner.v_proj])
+    owners = [one for name, one in net.named_modules() if "experts" not in name.split(".")]
+    attentions: list[Any] = [one for one in owners if isinstance(one, PackedAttention)]
+    gates = [one for one in owners if isinstance(one, PackedGate)]
+    for one in attentions:
+        one.packed = _pack([one.q_proj, one.k_proj, one.v_proj])
+    for one in gates:
+        one.packed_gate = _pack(one.gate_and_up())
     try:
         yield
     finally:
-        for owner in owners:
-            owner.packed = None
+        for one in attentions:
+            one.packed = None
+        for one in gates:
+            one.packed_gate = None
 
 
 @contextmanager
