@@ -233,6 +233,14 @@ def test_attention_is_read_within_reach():
         torch.testing.assert_close(weights.sum(-1), torch.ones(2, 4))
 
 
+def test_attention_of_a_clean_block_goes_to_what_stands_before():
+    model, ids = tiny_nemotron(), [*range(1, 12), 63]
+    for weights in model.attention(Batch.pack([ids]), [[5, 9]]):
+        assert (weights[0, :, 6:] == 0).all() and (weights[0, :, :6] > 0).all()  # its block holds no mask
+        assert (weights[1] > 0).all()
+        torch.testing.assert_close(weights.sum(-1), torch.ones(2, 4))
+
+
 # Files
 
 

@@ -12,12 +12,14 @@ from typer.testing import CliRunner
 import maskwise as mw
 from helpers.tiny import dream_net, edit_config, llada_moe_net, llada_net, tiny_llada
 from maskwise.cli import app
+from maskwise.cli.early import WEIGHTS
 from maskwise.errors import UserError
 from maskwise.models.batch import Batch
 from maskwise.models.fingerprint import fingerprint
 from maskwise.models.opening import as_model
 from maskwise.models.packing import packed_products
 from maskwise.models.quantise import (
+    NEEDS,
     Float8Linear,
     Float8Weights,
     Int4Linear,
@@ -265,3 +267,7 @@ def test_commands_take_the_option():
     for command in (["generate", "tiny-llada"], ["diagnose", "tiny-llada"], ["score", "tiny-llada", "--data", "x"]):
         refused = run(app, [*command, "--weights", "fp4"])
         assert refused.exit_code != 0 and "unknown weights 'fp4'" in refused.output
+
+
+def test_the_command_line_knows_the_same_kinds_without_torch():
+    assert list(WEIGHTS) == list(NEEDS)
