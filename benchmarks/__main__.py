@@ -27,6 +27,7 @@ import torch
 from benchmarks.attribution import attribution
 from benchmarks.decode import decoding
 from benchmarks.experts import experts
+from benchmarks.few_rows import few_rows
 from benchmarks.fewer_bits import fewer_bits
 from benchmarks.fused_head import fused_head
 from benchmarks.growth import probe_growth, step_over_pairs, step_over_tokens
@@ -64,6 +65,7 @@ ROWS: dict[str, Callable[[Bench], Iterable[Line]]] = {
     "m": short_generations,
     "n": partial(fewer_bits, kind="fp8"),
     "n-int4": partial(fewer_bits, kind="int4"),
+    "o": few_rows,
 }
 LONGEST_ROW = 300  # seconds, compilation included; the measuring itself takes less than two minutes
 HEADINGS = ("row", "case", "ours", "plain", "unit", "ratio", "MFU", "plain MFU", "GiB", "plain GiB", "bar", "met")

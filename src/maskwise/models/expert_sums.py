@@ -1,7 +1,8 @@
 """What a token's experts say, added up, as one Triton kernel: every row is read once, and nothing else is.
 
-Compiled by torch the same sum recomputes the shares for every number: 1.3 ms a layer at LLaDA2-mini's shape, where
-reading the rows takes .2. Imported on CUDA only; the tests hold the kernel against PyTorch in Triton's interpreter.
+Compiled by torch the same sum recomputes the shares for every number: 1.3 ms a layer of LLaDA2-mini with 20,000 tokens
+on an H200, where reading the rows at the card's bandwidth takes .15. Imported on CUDA only; the tests hold the kernel
+against PyTorch in Triton's interpreter.
 """
 
 import torch
