@@ -10,12 +10,14 @@ answer can see are not asked; the largest that can be seen is asked in their pla
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from maskwise.models.base import Model
 from maskwise.probes.probe import Item, Setup, Unit
 from maskwise.records.record import Key
 from maskwise.tasks.prompts import Prompt
+
+if TYPE_CHECKING:  # probes are listed without torch
+    from maskwise.models.base import Model
 
 
 def most_masks(block: int, shift: bool) -> int:
@@ -48,7 +50,7 @@ def sees_past_the_question(setup: Setup) -> bool:
     return not setup.model.causal and setup.model.block is None
 
 
-def moved_on_grid(model: Model, prompt: Prompt, offset: Any = None) -> Prompt:
+def moved_on_grid(model: "Model", prompt: Prompt, offset: Any = None) -> Prompt:
     """The prompt moved so that the row which predicts its answer begins a block, or so that the answer stands at this
     place of its block; as it is, of a model without blocks."""
     if model.block is None:
@@ -57,7 +59,7 @@ def moved_on_grid(model: Model, prompt: Prompt, offset: Any = None) -> Prompt:
     return replace(prompt, start=(place - prompt.row) % model.block)
 
 
-def visible_masks(model: Model, prompt: Prompt) -> int:
+def visible_masks(model: "Model", prompt: Prompt) -> int:
     """How many masks the prediction of the answer is made from, its own among them."""
     end = model.seen_by(prompt.start + prompt.row, prompt.start + len(prompt.ids))
     return prompt.ids[: end - prompt.start].count(model.mask_id)  # type: ignore[arg-type]
