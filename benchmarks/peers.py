@@ -34,7 +34,7 @@ from benchmarks.decode import BLOCK, NEW, Enough, our_steps
 from benchmarks.likelihood import SAMPLES
 from benchmarks.measure import GIB, Bench, difference, synchronize, timed
 from benchmarks.probe import LONG, TOY_LONG, probe_units, prompts_of
-from benchmarks.shapes import LLADA, TOY_LLADA, make_model, random_ids
+from benchmarks.shapes import LLADA, make_model, random_ids
 from benchmarks.step import adapted, half, trained
 from benchmarks.training_step import ROWS, TOY_ROWS, noised_rows, our_loss
 from maskwise.decoding.generate import generate
@@ -96,13 +96,13 @@ def sizes(bench: Bench) -> tuple[int, int, int]:
     return (31 * BLOCK, NEW, BLOCK) if bench.full else (24, 24, 8)
 
 
-def shape_of(bench: Bench, model: Model) -> dict[str, Any]:
-    return LLADA if bench.full else TOY_LLADA | {"vocab_size": model.vocab, "mask_token_id": model.mask_id}
+def shape_of(model: Model) -> dict[str, Any]:
+    return {name: getattr(model.core.config, name) for name in LLADA}
 
 
-def same_for_all(bench: Bench) -> tuple[Model, dict[str, Tensor]]:
+def same_for_all(bench: Bench, toy_layers: int = 2) -> tuple[Model, dict[str, Tensor]]:
     """Our LLaDA and its weights; the mask is never its own best guess, which only some engines exclude."""
-    model = make_model(bench, "llada")
+    model = make_model(bench, "llada", toy_layers)
     with torch.no_grad():
         model.head_weight[model.mask_id] = 0.0
     return model, dict(model.core.state_dict())
@@ -207,7 +207,7 @@ def llada_engines(report: Report, model: Model, weights: dict[str, Tensor]) -> l
     """LLaDA's own code, Fast-dLLM's and dllm's; Fast-dLLM's takes one prompt at a time."""
     bench = report.bench
     _, new, block = sizes(bench)
-    shape, mask = shape_of(bench, model), model.mask_id
+    shape, mask = shape_of(model), model.mask_id
     own, _, own_modelling = peer_code.llada(report.peers)
     fast, fast_modelling = peer_code.fast_dllm(report.peers)
     plain_sampler, cached_sampler, cached_modelling, _ = peer_code.dllm(report.peers)
@@ -366,7 +366,7 @@ def with_our_adapter(report: Report, model: Model) -> nn.Module:
     base = {name.removeprefix("base_model.model.").replace(".base_layer", ""): value for name, value in every.items()
             if "lora_" not in name}  # fmt: skip
     told: Any = model.net.peft_config["default"]  # type: ignore[index, union-attr]
-    net = peer_code.llada_net(modelling, shape_of(report.bench, model), base).requires_grad_(False)
+    net = peer_code.llada_net(modelling, shape_of(model), base).requires_grad_(False)
     adapter = LoraConfig(r=told.r, lora_alpha=told.lora_alpha, lora_dropout=0.0, target_modules=told.target_modules)
     net = get_peft_model(net, adapter)  # type: ignore[arg-type]
     net.load_state_dict({name: value for name, value in every.items() if "lora_" in name}, strict=False)
@@ -432,7 +432,7 @@ def dinfer(report: Report, size: int) -> None:
     compiled anew for every place of a block, so the first block is timed, which costs what any other does."""
     bench = report.bench
     model, weights = same_for_all(bench)
-    net = peer_code.llada_net(peer_code.dinfer(report.peers)[-1], shape_of(bench, model), weights)
+    net = peer_code.llada_net(peer_code.dinfer(report.peers)[-1], shape_of(model), weights)
     compare_logits(report, model, "dInfer", net)
     prompts = random_ids([sizes(bench)[0]] * size, model)
     if bench.full:

@@ -32,14 +32,17 @@ TOY_LLADA2 = TOY_DREAM | {"num_hidden_layers": 3, "head_dim": 8, "moe_intermedia
                           "num_experts_per_tok": 2, "n_group": 4, "topk_group": 2, "block_size": 8}  # fmt: skip
 
 
-def make_model(bench: Bench, kind: str) -> Model:
-    """kind "llada", "dream", "llada2" or "smol", a small Dream; the model's name says which shape it is."""
+def make_model(bench: Bench, kind: str, toy_layers: int = 2) -> Model:
+    """kind "llada", "dream", "llada2" or "smol", a small Dream; the model's name says which shape it is.
+
+    toy_layers: of a toy LLaDA.
+    """
     make_room(bench)
     tokenizer = load_tokenizer(locate_checkpoint("tiny-llada")[0], native=True)
     words = {"vocab_size": len(tokenizer), "mask_token_id": tokenizer.mask_token_id}
     config: LLaDAConfig | DreamConfig
     if kind == "llada":
-        config = LLaDAConfig(**(LLADA if bench.full else TOY_LLADA | words))
+        config = LLaDAConfig(**(LLADA if bench.full else TOY_LLADA | words | {"n_layers": toy_layers}))
     elif kind == "llada2":
         config = LLaDA2Config(**(LLADA2 if bench.full else TOY_LLADA2 | words))
     else:

@@ -7,7 +7,7 @@ import torch
 from benchmarks.measure import Bench
 from torch import nn
 
-from benchmarks import peer_code, peers
+from benchmarks import peer_code, peer_counts, peers
 
 BENCH = Bench(torch.device("cpu"), False, 1.0)
 
@@ -80,3 +80,17 @@ def test_an_unknown_part_is_refused(tmp_path, monkeypatch, capsys):
     with pytest.raises(SystemExit):
         peers.main()
     assert "no part vllm: there are llada, " in capsys.readouterr().err
+
+
+def test_what_a_step_asks_of_the_host_is_counted():
+    def run(look):
+        x = torch.arange(6.0)
+        for step in range(20):
+            look(step)
+            y = (x * 2 + 1).view(2, 3)  # two operations and a view
+            x[x > 3] = float(y.sum().item())  # a comparison, a sum, a write by a mask, and two waits
+            x.tolist()  # a wait
+
+    operations, waits = peer_counts.a_step(run)
+    assert (operations, waits) == (5, 3)
+    assert torch.ones(2).tolist() == [1, 1]
