@@ -1,8 +1,10 @@
 """Weights in fewer bits: the products against dense arithmetic on the rounded numbers, and models opened with them.
 
-Here on a CPU; the kernels of CUDA are held against the same references when a model is opened there (`works`), and by
-row n of benchmarks/.
+Here on a CPU; the kernels of CUDA are held against the same references when a model is opened there (`works`), by
+test_kernels.py, and by row n of benchmarks/.
 """
+
+import subprocess
 
 import pytest
 import torch
@@ -14,6 +16,7 @@ from helpers.tiny import dream_net, edit_config, llada_moe_net, llada_net, tiny_
 from maskwise.cli import app
 from maskwise.cli.early import WEIGHTS
 from maskwise.errors import UserError
+from maskwise.models import quantise as quantise_module
 from maskwise.models.batch import Batch
 from maskwise.models.fingerprint import fingerprint
 from maskwise.models.opening import as_model
@@ -32,6 +35,7 @@ from maskwise.models.quantise import (
     rounded_groups,
     rounded_rows,
     unpaired,
+    with_or_without_kernels,
     works,
     written_from_pairs,
 )
@@ -136,6 +140,35 @@ def test_shapes_that_no_product_takes_are_known():
     assert not works("int4", torch.empty(48, 96))
 
 
+@pytest.fixture
+def kernels_on(monkeypatch):
+    monkeypatch.setattr("maskwise.models.quantise.KERNELS", True)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [RuntimeError("no C compiler"), subprocess.CalledProcessError(1, "gcc"), ValueError("pointer"), OSError("cache")],
+)
+def test_where_kernels_fail_torchs_own_products_are_taken(error, kernels_on):
+    def agree():
+        if quantise_module.KERNELS:
+            raise error
+        return True
+
+    with pytest.warns(UserWarning, match="without our kernels") as said:
+        assert with_or_without_kernels(agree)
+    assert str(error) in str(said[0].message) and not quantise_module.KERNELS
+    assert with_or_without_kernels(agree)  # and nothing more is said
+    assert len(said) == 1
+
+
+def test_kernels_that_give_other_numbers_are_left_and_those_not_at_fault_are_kept(kernels_on):
+    assert not with_or_without_kernels(lambda: False) and quantise_module.KERNELS  # wrong with and without them
+    with pytest.warns(UserWarning, match="other numbers"):
+        assert with_or_without_kernels(lambda: not quantise_module.KERNELS)
+    assert not quantise_module.KERNELS
+
+
 def test_two_numbers_a_byte_are_the_same_numbers_again():
     numbers, scale = rounded_groups(linear(192, 24).weight)
     pairs = paired(numbers)
@@ -178,7 +211,9 @@ def test_query_key_and_value_in_one_product_are_the_same():
     before = model.hidden(batch)
     with packed_products(model.core):
         owner = next(module for module in model.core.modules() if hasattr(module, "packed"))
+        gated = [module for module in model.core.modules() if hasattr(module, "packed_gate")]
         assert type(owner.packed) is Float8Weights
+        assert gated and all(type(module.packed_gate) is Float8Weights for module in gated)
         torch.testing.assert_close(model.hidden(batch), before)
     assert owner.q_proj.weight.untyped_storage().data_ptr() == owner.v_proj.weight.untyped_storage().data_ptr()
     torch.testing.assert_close(model.hidden(batch), before)

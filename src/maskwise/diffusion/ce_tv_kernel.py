@@ -25,9 +25,10 @@ def ce_tv_kernel(
     grad = logits if out == logits.dtype else torch.empty_like(logits, dtype=out)
     ce, tv = (torch.empty(rows, dtype=torch.float32, device=logits.device) for _ in range(2))
     block = min(BLOCK, triton.next_power_of_2(width))
-    _ce_tv_rows[(rows,)](
-        logits, grad, targets, ce_weights, tv_weights, ce, tv, rows, width, BLOCK_SIZE=block, num_warps=8
-    )
+    with torch.cuda.device_of(logits):  # Triton launches on the current device
+        _ce_tv_rows[(rows,)](
+            logits, grad, targets, ce_weights, tv_weights, ce, tv, rows, width, BLOCK_SIZE=block, num_warps=8
+        )
     return ce, tv, grad
 
 

@@ -15,14 +15,13 @@ With p = softmax(z), a target t and s = sign(p1 - p2):
     d sum|p1-p2| / dz2 = -p2 * (s - <s, p2>)        with <s, p2> = <s, p1> - sum|p1 - p2|
 """
 
-from functools import cache
-from importlib.util import find_spec
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from maskwise.errors import UserError
+from maskwise.kernels import TRITON
 
 LOGIT_BYTES = {"cpu": 64 << 20, "cuda": 256 << 20}
 VOCABULARY_SLICE = 8192
@@ -221,7 +220,7 @@ def _ce_tv_in_place(
     logits: Tensor, targets: Tensor, ce_weights: Tensor, tv_weights: Tensor, out: torch.dtype
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Weighted (CE1 + CE2)/2 and sum_v |p1 - p2|, each [n], of `logits` [2n, V], which become their own gradient."""
-    if logits.is_cuda and logits.dtype == torch.float32 and _has_triton():
+    if logits.is_cuda and logits.dtype == torch.float32 and TRITON:
         from maskwise.diffusion.ce_tv_kernel import ce_tv_kernel
 
         return ce_tv_kernel(logits, targets, ce_weights, tv_weights, out)
@@ -277,11 +276,6 @@ def _factor(weight: Tensor, hidden: Tensor) -> Tensor:
     if weight.is_cuda and weight.dtype == hidden.dtype == torch.bfloat16:
         return weight
     return weight.to(torch.promote_types(torch.promote_types(weight.dtype, hidden.dtype), torch.float32))
-
-
-@cache
-def _has_triton() -> bool:
-    return find_spec("triton") is not None
 
 
 def _logit_dtype(factor: Tensor) -> torch.dtype:

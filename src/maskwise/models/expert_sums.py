@@ -12,23 +12,24 @@ from torch import Tensor
 
 
 @torch.library.custom_op("maskwise::expert_sums", mutates_args=())
-def expert_sums(said: Tensor, place: Tensor, share: Tensor) -> Tensor:
-    """said [T * k, d], place [T * k] of each token's rows in it, share [T, k] -> [T, d] in the type of `said`.
+def expert_sums(said: Tensor, place: Tensor, share: Tensor, dtype: torch.dtype) -> Tensor:
+    """said [T * k, d], place [T * k] of each token's rows in it, share [T, k] -> [T, d] in `dtype`.
 
     Products are rounded to the type of the shares and added in float32, in the order of the choice.
     """
     said, place, share = said.contiguous(), place.contiguous(), share.contiguous()
     tokens, width = len(share), said.shape[1]
-    out = said.new_empty(tokens, width)
-    _sums[(tokens,)](
-        said, place, share, out, width, CHOSEN=share.shape[1], SIZE=triton.next_power_of_2(width), num_warps=4
-    )
+    out = said.new_empty(tokens, width, dtype=dtype)
+    with torch.cuda.device_of(said):  # Triton launches on the current device
+        _sums[(tokens,)](
+            said, place, share, out, width, CHOSEN=share.shape[1], SIZE=triton.next_power_of_2(width), num_warps=4
+        )
     return out
 
 
 @expert_sums.register_fake
-def _(said: Tensor, place: Tensor, share: Tensor) -> Tensor:
-    return said.new_empty(len(share), said.shape[1])
+def _(said: Tensor, place: Tensor, share: Tensor, dtype: torch.dtype) -> Tensor:
+    return said.new_empty(len(share), said.shape[1], dtype=dtype)
 
 
 @triton.jit

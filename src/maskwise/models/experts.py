@@ -1,16 +1,17 @@
 """Mixtures of experts in the place of an MLP: a router chooses a few for each token and weighs what they say."""
 
+import warnings
 from collections.abc import Sequence
-from importlib.util import find_spec
 from operator import attrgetter
 from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from torch._compile import _disable_dynamo  # torch.compiler.disable would import the compiler at once
+from torch._compile import _disable_dynamo  # private; the public torch.compiler.disable imports the compiler at once
 from transformers.modeling_layers import GradientCheckpointingLayer
 
+from maskwise.kernels import TRITON, close, first_line, kernel_errors
 from maskwise.models.attention import Layout, Store
 from maskwise.models.dream import DreamBody, DreamModel, NormedAttention
 from maskwise.models.layers import GatedMLP, MayWait, RMSNorm, Rotary
@@ -18,8 +19,8 @@ from maskwise.models.packing import end_to_end
 
 GROUPED = (torch.float32, torch.bfloat16, torch.float16)
 HOOKS, HOOKS_BEFORE = attrgetter("_forward_hooks"), attrgetter("_forward_pre_hooks")
-TRITON = find_spec("triton") is not None
 WITH_KERNEL = (9, 10)  # major compute capabilities
+SUMS_TOLERANCE = 1e-2  # between a sum and its reference, relative: bf16 has 8 bits
 
 
 class Router(nn.Module):
@@ -58,6 +59,7 @@ class Experts(nn.Module, MayWait):
         self.stacks: Stacks | None = None
         self.places: list[int] = []  # the addresses of the weights in the stacks
         self.grouped: Stacks | None = None  # where the next pass reads them
+        self.summed: torch.dtype | None = None  # what is said in this type has a kernel that adds it up
 
     def forward(self, x: Tensor) -> Tensor:
         """x [T, d] -> [T, d]."""
@@ -71,12 +73,12 @@ class Experts(nn.Module, MayWait):
         else:
             done = self._one_by_one(asked, picks)
         place = torch.empty_like(order).scatter_(0, order, torch.arange(len(order), device=order.device))
-        if done.is_cuda and TRITON and not (torch.is_grad_enabled() and (done.requires_grad or share.requires_grad)):
+        learns = torch.is_grad_enabled() and (done.requires_grad or share.requires_grad)
+        if done.dtype == self.summed and share.dtype in (done.dtype, torch.float32) and not learns:
             from maskwise.models.expert_sums import expert_sums
 
-            return expert_sums(done, place, share).to(x.dtype)
-        apart = done[place].unflatten(0, chosen.shape)  # [T, k, d], as they were chosen: always added in one order
-        return (apart.to(share.dtype) * share[..., None]).sum(dim=1).to(x.dtype)
+            return expert_sums(done, place, share, x.dtype)
+        return _sums(done, place, share, x.dtype)
 
     @_disable_dynamo  # in a compiled layer it would be compiled again and again: each expert's number of rows changes
     def _one_by_one(self, asked: Tensor, picks: Tensor) -> Tensor:
@@ -92,6 +94,7 @@ class Experts(nn.Module, MayWait):
         hook), where they learn, so that each has its own gradient, and where there is no grouped product for them.
         """
         maps = [one for expert in self.experts._modules.values() for one in expert._modules.values()]  # type: ignore[union-attr]
+        self.summed = _summed(next(maps[0].parameters()))  # type: ignore[union-attr]
         if any(map(HOOKS, maps)) or any(map(HOOKS_BEFORE, maps)) or (torch.is_grad_enabled() and _learn(maps)):
             self.grouped = None
             return
@@ -107,7 +110,7 @@ class Experts(nn.Module, MayWait):
 
     def _apply(self, *arguments: Any, **named: Any) -> "Experts":
         """Where the weights are moved or cast, what they were parts of is let go."""
-        self.stacks = self.grouped = None
+        self.stacks = self.grouped = self.summed = None
         return super()._apply(*arguments, **named)
 
 
@@ -128,6 +131,56 @@ def _together(asked: Tensor, picks: Tensor, gate_up: Tensor, down: Tensor) -> Te
 
 
 _uncompiled = _disable_dynamo(_together)  # torch 2.11 to 2.13 compile the grouped product of bf16 alone
+
+
+def _sums(said: Tensor, place: Tensor, share: Tensor, dtype: torch.dtype) -> Tensor:
+    """said [T * k, d], place [T * k] of each token's rows in it, share [T, k] -> [T, d] in `dtype`."""
+    apart = said[place].unflatten(0, share.shape)  # [T, k, d], as they were chosen: always added in one order
+    return (apart.to(share.dtype) * share[..., None]).sum(dim=1).to(dtype)
+
+
+def _summed(weight: Tensor) -> torch.dtype | None:
+    """The type in which experts of such weights speak, if the kernel adds it up right on their device."""
+    if not (weight.is_cuda and TRITON):
+        return None
+    said = torch.get_autocast_dtype("cuda") if torch.is_autocast_enabled("cuda") else weight.dtype
+    # The shares are in the type of the hidden states, or in float32.
+    fine = said in GROUPED and all(_sums_agree(weight.device, said, share) for share in {said, torch.float32})
+    return said if fine else None
+
+
+_found: dict[tuple[torch.device, torch.dtype, torch.dtype], bool] = {}
+
+
+@_disable_dynamo
+def _sums_agree(device: torch.device, said: torch.dtype, share: torch.dtype) -> bool:
+    """Whether the kernel gives what PyTorch gives; tried once, and not while a graph is recorded."""
+    key = device, said, share
+    if key not in _found:
+        if torch.cuda.is_current_stream_capturing():
+            return False
+        _found[key] = _try_sums(*key)
+    return _found[key]
+
+
+@torch.no_grad()
+def _try_sums(device: torch.device, said: torch.dtype, share: torch.dtype) -> bool:
+    draws = torch.Generator().manual_seed(0)
+    tokens, chosen, width = 33, 8, 200
+    rows = torch.randn(tokens * chosen, width, generator=draws).to(device, said)
+    place = torch.randperm(tokens * chosen, generator=draws).to(device)
+    shares = torch.rand(tokens, chosen, generator=draws).to(device, share)
+    try:
+        from maskwise.models.expert_sums import expert_sums
+
+        found = [expert_sums(rows, place, shares, dtype) for dtype in {said, share}]
+        fine = all(close(one, _sums(rows, place, shares, one.dtype), SUMS_TOLERANCE) for one in found)
+        why = "gives other sums"
+    except kernel_errors() as error:
+        fine, why = False, f"fails: {first_line(error)}"
+    if not fine:
+        warnings.warn(f"experts are added up by PyTorch, more slowly: the kernel for it {why}", stacklevel=2)
+    return fine
 
 
 def _stacked(maps: Sequence[nn.Module]) -> Stacks | None:

@@ -3,8 +3,9 @@
 A decoding step multiplies the few rows of a block with every weight: it takes as long as reading the weights does.
 Libraries' kernels are made for many rows and leave most of the card idle. Here the weights' rows are the left side of
 the product, so that few tokens fill its tiles, and the inner dimension is split over programs. A second kernel adds
-their sums, always in the same order: the same input gives the same bits. Imported on CUDA only; the tests hold the
-kernels against dense products in Triton's interpreter.
+their sums, always in the same order: the same input gives the same bits. Triton launches on the current device, so
+each launch makes its tensors' the current one. Imported on CUDA only; the tests hold the kernels against dense products
+in Triton's interpreter.
 """
 
 from typing import NamedTuple
@@ -57,7 +58,9 @@ def rounded(rows: Tensor) -> tuple[Tensor, Tensor]:
     rows = rows.contiguous()
     n, width = rows.shape
     out, scale = torch.empty_like(rows, dtype=torch.float8_e4m3fn), rows.new_empty(n, 1, dtype=torch.float32)
-    _round[(n,)](rows, out, scale, width, SIZE=triton.next_power_of_2(width), num_warps=8 if width <= 8192 else 16)
+    warps = 8 if width <= 8192 else 16
+    with torch.cuda.device_of(rows):
+        _round[(n,)](rows, out, scale, width, SIZE=triton.next_power_of_2(width), num_warps=warps)
     return out, scale
 
 
@@ -66,9 +69,13 @@ def _round(rows, out, scale, width, SIZE: tl.constexpr):
     row, lane = tl.program_id(0), tl.arange(0, SIZE)
     inside = lane < width
     x = tl.load(rows + row * width + lane, mask=inside, other=0.0).to(tl.float32)
-    size = tl.div_rn(tl.maximum(tl.max(tl.abs(x), 0), 1e-12), 448.0)
+    # Without their sign the bits of floats are in the order of the floats, and NaN, which tl.max would drop, above all.
+    bits = x.to(tl.int32, bitcast=True) & 0x7FFFFFFF
+    largest = tl.max(bits, 0).to(tl.float32, bitcast=True)
+    size = tl.div_rn(tl.maximum(largest, 1e-12, propagate_nan=tl.PropagateNan.ALL), 448.0)
     tl.store(scale + row, size)
-    kept = tl.minimum(tl.maximum(tl.div_rn(x, size), -448.0), 448.0)
+    kept = tl.maximum(tl.div_rn(x, size), -448.0, propagate_nan=tl.PropagateNan.ALL)
+    kept = tl.minimum(kept, 448.0, propagate_nan=tl.PropagateNan.ALL)
     tl.store(out + row * width + lane, kept.to(out.dtype.element_ty), mask=inside)
 
 
@@ -80,11 +87,12 @@ def float8_few_rows(rows: Tensor, row_scale: Tensor, weight: Tensor, scale: Tens
     outer = len(weight)
     tiles = float8_tiles(outer, inner)
     parts = _room(rows, tiles.split, outer, dtype)
-    _float8_parts[(triton.cdiv(outer, tiles.out), tiles.split)](
-        rows, row_scale, weight, scale, parts, n, outer, inner, tiles.split,
-        ROWS=max(16, triton.next_power_of_2(n)), OUT=tiles.out, IN=tiles.inner, EVEN=inner % tiles.inner == 0,
-        num_warps=tiles.warps, num_stages=_stages(tiles, rows),
-    )  # fmt: skip
+    with torch.cuda.device_of(rows):
+        _float8_parts[(triton.cdiv(outer, tiles.out), tiles.split)](
+            rows, row_scale, weight, scale, parts, n, outer, inner, tiles.split,
+            ROWS=max(16, triton.next_power_of_2(n)), OUT=tiles.out, IN=tiles.inner, EVEN=inner % tiles.inner == 0,
+            num_warps=tiles.warps, num_stages=_stages(tiles, rows),
+        )  # fmt: skip
     return _added(parts, dtype)
 
 
@@ -133,11 +141,12 @@ def int4_few_rows(rows: Tensor, weight: Tensor, scale: Tensor) -> Tensor:
     outer = weight.shape[1]
     tiles = int4_tiles(outer, inner)
     parts = _room(rows, tiles.split, outer, rows.dtype)
-    _int4_parts[(triton.cdiv(outer, tiles.out), tiles.split)](
-        rows, weight, scale, parts, n, outer, inner, tiles.split,
-        ROWS=max(16, triton.next_power_of_2(n)), OUT=tiles.out, HALF=GROUP // 2, BASE=BASES[rows.dtype],
-        num_warps=tiles.warps, num_stages=_stages(tiles, rows),
-    )  # fmt: skip
+    with torch.cuda.device_of(rows):
+        _int4_parts[(triton.cdiv(outer, tiles.out), tiles.split)](
+            rows, weight, scale, parts, n, outer, inner, tiles.split,
+            ROWS=max(16, triton.next_power_of_2(n)), OUT=tiles.out, HALF=GROUP // 2, BASE=BASES[rows.dtype],
+            num_warps=tiles.warps, num_stages=_stages(tiles, rows),
+        )  # fmt: skip
     return _added(parts, rows.dtype)
 
 
@@ -191,7 +200,8 @@ def _added(parts: Tensor, dtype: torch.dtype) -> Tensor:
     if split == 1:
         return parts[0]
     out = parts.new_empty(n, outer, dtype=dtype)
-    _add[(triton.cdiv(n * outer, BLOCK),)](parts, out, n * outer, SPLIT=split, SIZE=BLOCK, num_warps=4)
+    with torch.cuda.device_of(parts):
+        _add[(triton.cdiv(n * outer, BLOCK),)](parts, out, n * outer, SPLIT=split, SIZE=BLOCK, num_warps=4)
     return out
 
 

@@ -1,7 +1,7 @@
 """Weights laid out for decoding, which multiplies the same ones with few rows, again and again.
 
 On a GPU a step over a short block reads every weight once and does little with it. Three small products, of query, key
-and value, and their sums then cost more than twice what one does, and an MLP's two first ones a tenth more: their
+and value, and their sums then cost more than twice what one does, and an MLP's two first ones a sixth more: their
 weights are laid end to end. On a CPU they do not, but there OpenBLAS, the library of ARM builds of torch, is faster
 where the weights lie column by column.
 """

@@ -4,14 +4,13 @@ fp8: E4M3 numbers with a scale for each output, times rows that are rounded the 
 row-wise scaled product). int4: 4-bit numbers with a scale and an offset for each group of 64 inputs (torch's int4
 product on a CPU, our own on CUDA). Embeddings, norms and the output head stay as they are. On a CPU fp8 is computed
 from the rounded numbers in float32: the same result, and no faster. On CUDA few rows have kernels of their own
-(few_rows.py), where there is Triton.
+(few_rows.py), where Triton is there and works.
 """
 
 import warnings
 from abc import abstractmethod
 from collections.abc import Callable
 from functools import cache
-from importlib.util import find_spec
 from typing import Any, NamedTuple
 
 import torch
@@ -20,12 +19,14 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from maskwise.errors import UserError
+from maskwise.kernels import TRITON, close, first_line, kernel_errors
 from maskwise.models.targets import in_a_layer
 
 FLOAT8, LARGEST = torch.float8_e4m3fn, 448.0  # its largest number
 GROUP = 64
 FEW_ROWS = 64  # at most so many go through the kernels for few rows
-TRITON = find_spec("triton") is not None
+TRIED_ROWS = (1, 32, 33, FEW_ROWS + 1)  # every size of the kernels' tiles, 16, 32 and 64 rows, and torch's product
+KERNELS = TRITON  # switched off for the rest of the process where they fail and torch's own operators do not (`works`)
 HALF = (torch.bfloat16, torch.float16)
 LEAST_ROWS = 16  # fewer are filled up: kernels for scaled products are made for no less
 NEEDS = {"fp8": (8, 9), "int4": (8, 0)}  # compute capability
@@ -100,7 +101,7 @@ def float8_product(rows: Tensor, weight: Tensor, scale: Tensor) -> Tensor:
     """rows [n, in], weight [out, in] in E4M3, scale [out] -> [n, out] in the type of the rows."""
     if not rows.is_cuda:
         return float8_reference(rows, weight, scale)
-    if TRITON and len(rows) <= FEW_ROWS:
+    if KERNELS and len(rows) <= FEW_ROWS:
         from maskwise.models.few_rows import float8_few_rows, rounded
 
         # In a compiled layer rounding joins what comes before it.
@@ -132,7 +133,7 @@ def _rounded_in_one() -> Callable[[Tensor], tuple[Tensor, Tensor]]:
 
 def _rounded_there(rows: Tensor) -> tuple[Tensor, Tensor]:
     """On a GPU: one kernel instead of six, of which a short pass would see little else."""
-    return rounded_rows(rows) if torch.compiler.is_compiling() else _rounded_in_one()(rows)
+    return _rounded_in_one()(rows) if KERNELS and not torch.compiler.is_compiling() else rounded_rows(rows)
 
 
 class Int4Linear(QuantisedLinear):
@@ -147,7 +148,7 @@ class Int4Linear(QuantisedLinear):
     def product(self, rows: Tensor) -> Tensor:
         if not rows.is_cuda:
             return torch.ops.aten._weight_int4pack_mm_for_cpu(rows, self.weight, GROUP, self.scale)
-        if TRITON and len(rows) <= FEW_ROWS and rows.dtype == self.scale.dtype and rows.dtype in HALF:
+        if KERNELS and len(rows) <= FEW_ROWS and rows.dtype == self.scale.dtype and rows.dtype in HALF:
             from maskwise.models.few_rows import int4_few_rows
 
             return int4_few_rows(rows, self.weight, self.scale)
@@ -155,7 +156,7 @@ class Int4Linear(QuantisedLinear):
 
     def written_out(self, dtype: torch.dtype) -> Tensor:
         if self.weight.is_cuda:
-            write = written_from_pairs if torch.compiler.is_compiling() else _written_in_one()
+            write = _written_in_one() if KERNELS and not torch.compiler.is_compiling() else written_from_pairs
             return write(self.weight, self.scale).to(dtype)
         # The product with unit vectors: each has one summand, so nothing is lost.
         units = torch.eye(self.in_features, dtype=self.scale.dtype)
@@ -265,39 +266,55 @@ def as_quantised(kind: str, one: nn.Linear) -> QuantisedLinear:
 
 @torch.no_grad()
 def works(kind: str, like: Tensor) -> bool:
-    """Whether weights of this shape can be taken and one and several rows give what they should, on this device."""
+    """Whether weights of this shape can be taken and one and several rows give what they should, on this device.
+
+    Widths of several maps end to end (packing.py) are not tried: the kernels take them in the same tiles, only more of
+    them (a sum that is split no longer is written in the output's type at once), and torch's product asks for nothing
+    but multiples of 16, which such widths are.
+    """
     outer, inner = like.shape
     if outer % 16 or inner % (16 if kind == "fp8" else GROUP):
         return False
     draws = torch.Generator().manual_seed(0)
     one = nn.Linear(inner, outer, bias=False, device="meta")
     one.weight = nn.Parameter(torch.randn(outer, inner, generator=draws).to(like))
-    rows = torch.randn(FEW_ROWS + 1, inner, generator=draws).to(like)
-    try:
+    rows = torch.randn(max(TRIED_ROWS), inner, generator=draws).to(like)
+
+    def agree() -> bool:
         quantised = as_quantised(kind, one)
-        several = (rows[:1], rows[:33], rows)
-        return all(_close(quantised.product(some), _expected(quantised, one, some)) for some in several)
-    except _kernel_errors():
-        return False
+        several = [rows[:count] for count in TRIED_ROWS]
+        return all(close(quantised.product(some), _expected(quantised, one, some), TOLERANCE) for some in several)
+
+    return with_or_without_kernels(agree) if like.is_cuda else _tried(agree)[0]
 
 
-def _kernel_errors() -> tuple[type[Exception], ...]:
-    """What torch and Triton raise where a kernel cannot be had; asked only then."""
-    if not TRITON:
-        return (RuntimeError,)
-    from triton.errors import TritonError
+def with_or_without_kernels(agree: Callable[[], bool]) -> bool:
+    """Whether products agree with their references, if need be without Triton, which then is used no more."""
+    global KERNELS
+    fine, why = _tried(agree)
+    if fine or not KERNELS:
+        return fine
+    KERNELS = False
+    fine, _ = _tried(agree)
+    if fine:
+        warnings.warn(f"products of few rows go on without our kernels, more slowly: {why}", stacklevel=3)
+    else:  # it was not for them
+        KERNELS = True
+    return fine
 
-    return RuntimeError, TritonError
+
+def _tried(agree: Callable[[], bool]) -> tuple[bool, str]:
+    """Whether it is so, and if not, why."""
+    try:
+        return agree(), "they give other numbers"
+    except kernel_errors() as error:
+        return False, first_line(error)
 
 
 def _expected(quantised: QuantisedLinear, one: nn.Linear, rows: Tensor) -> Tensor:
     if isinstance(quantised, Float8Linear):
         return float8_reference(rows, quantised.weight, quantised.scale)
     return rows.float() @ from_groups(*rounded_groups(one.weight.detach())).t()
-
-
-def _close(found: Tensor, expected: Tensor) -> bool:
-    return bool((found.float() - expected.float()).norm() <= TOLERANCE * expected.float().norm())
 
 
 def parameter_count(net: nn.Module) -> int:

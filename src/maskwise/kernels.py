@@ -1,0 +1,31 @@
+"""What all Triton kernels ask before they are used: whether there is Triton, and whether it does what it should."""
+
+from importlib.util import find_spec
+from subprocess import CalledProcessError
+
+from torch import Tensor
+
+TRITON = find_spec("triton") is not None
+
+
+def kernel_errors() -> tuple[type[Exception], ...]:
+    """What torch and Triton raise where a kernel cannot be had; asked only then.
+
+    RuntimeError: torch, and Triton without a C compiler; CalledProcessError: one that fails, say without Python.h;
+    OSError: a cache that cannot be written; ValueError: a pointer Triton cannot use.
+    """
+    plain = (RuntimeError, CalledProcessError, OSError, ValueError)
+    if not TRITON:
+        return plain
+    from triton.errors import TritonError
+
+    return (*plain, TritonError)
+
+
+def first_line(error: Exception) -> str:
+    return str(error).strip().partition("\n")[0] or type(error).__name__
+
+
+def close(found: Tensor, expected: Tensor, tolerance: float) -> bool:
+    """Whether they differ by at most this part of what was expected, in the norm."""
+    return bool((found.float() - expected.float()).norm() <= tolerance * expected.float().norm())
