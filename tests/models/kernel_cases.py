@@ -5,7 +5,9 @@ functions under torch's operators, whose first call imports the compiler, which 
 """
 
 import importlib.util
+import subprocess
 import sys
+import warnings
 from pathlib import Path
 
 import torch
@@ -22,12 +24,20 @@ def load(name: str):
     spec = importlib.util.spec_from_file_location(name, FOLDER / f"{name}.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
+    sys.modules[f"maskwise.models.{name}"] = module  # an operator is registered once
     return module
 
 
 kernels, sums = load("few_rows"), load("expert_sums")
 operators = kernels.float8_few_rows, kernels.int4_few_rows, sums.expert_sums
 float8_few_rows, int4_few_rows, expert_sums = [one._init_fn for one in operators] if FEW else operators
+
+
+def agree(found: torch.Tensor, expected: torch.Tensor, rtol: float, atol: float) -> None:
+    """torch.testing would import a second's worth of other packages."""
+    assert found.dtype == expected.dtype and found.shape == expected.shape
+    wrong = (found - expected).abs() > atol + rtol * expected.abs()
+    assert not wrong.any() and found.isfinite().all(), f"{int(wrong.sum())} of {wrong.numel()} differ"
 
 
 def numbers(*shape: int, seed: int) -> torch.Tensor:
@@ -47,7 +57,7 @@ def compare_float8(n: int, outer: int, inner: int, split: int, tile: int) -> Non
     given = [x.to(DEVICE) for x in (rows, row_scale, weight, scale)]
     found = float8_few_rows(*given, torch.float32)
     expected = (rows.double() * row_scale) @ (weight.double() * scale[:, None]).t()
-    torch.testing.assert_close(found.cpu().double(), expected, rtol=1e-5, atol=1e-6 * float(expected.abs().max()))
+    agree(found.cpu().double(), expected, rtol=1e-5, atol=1e-6 * float(expected.abs().max()))
     assert not found[n // 2].any() and not found[:, outer // 2].any()
     assert torch.equal(found, float8_few_rows(*given, torch.float32)), "other bits"
     alone = float8_few_rows(given[0][:1].clone(), given[1][:1], *given[2:], torch.float32)
@@ -69,7 +79,7 @@ def compare_rounding() -> None:
     x = torch.randn(5, 100, generator=torch.Generator().manual_seed(0)) * torch.logspace(-3, 3, 5)[:, None]
     x[2] = 0
     found, scale = (y.cpu() for y in kernels.rounded(x.to(DEVICE)))
-    torch.testing.assert_close(scale, x.abs().amax(dim=1, keepdim=True).clamp(min=1e-12) / 448)
+    agree(scale, x.abs().amax(dim=1, keepdim=True).clamp(min=1e-12) / 448, rtol=1e-6, atol=0)
     rounded = (x / scale).to(FLOAT8).float()
     wrong = found.float() != rounded
     if DEVICE == "cpu":  # Triton's interpreter forgets to carry where a number is rounded up to a power of two
@@ -101,7 +111,7 @@ def compare_int4(n: int, outer: int, groups: int, split: int, tile: int) -> None
     size, offset = scale.double().transpose(0, 1)[..., None].unbind(2)
     expected = rows.double() @ ((q - 8) * size + offset).flatten(1).t()
     size = float(expected.abs().mean())
-    torch.testing.assert_close(found.cpu().double(), expected, rtol=DIGITS, atol=DIGITS * size)
+    agree(found.cpu().double(), expected, rtol=DIGITS, atol=DIGITS * size)
     assert not found[:, outer // 2].any() and torch.equal(found, int4_few_rows(*given))
     assert torch.equal(int4_few_rows(given[0][:1].clone(), *given[1:]), found[:1])
 
@@ -120,7 +130,7 @@ def compare_sums(tokens: int, chosen: int, width: int, *types: torch.dtype) -> N
             row = said[place[token * chosen + number]]
             expected += (row.to(share_type) * share[token, number]).to(share_type).float()
         rtol = 1e-6 if out == torch.float32 else DIGITS  # where a product lies between two numbers, either may be kept
-        torch.testing.assert_close(found[token], expected.to(out), rtol=rtol, atol=1e-6)
+        agree(found[token], expected.to(out), rtol=rtol, atol=1e-6)
 
 
 def compiles() -> None:
@@ -138,8 +148,37 @@ def compiles() -> None:
             assert operator(*given).shape == (3, 20) and operator(*given).dtype == torch.float16
 
 
-of_float8 = [(33, 70, 100, 3, 32), (1, 48, 128, 1, 16), (5, 16, 16, 1, 16), (17, 33, 200, 2, 16)]
-of_int4 = [(33, 40, 5, 3, 32), (1, 16, 1, 1, 16), (6, 17, 4, 2, 16)]
+@torch.no_grad()
+def experts_use_what_was_tried() -> None:
+    """The sums in their place; and what is said where they fail or are wrong."""
+    from maskwise.models import experts
+    from maskwise.models.layers import GatedMLP
+
+    mixture = experts.Experts(experts.Router(16, 5, 2), [GatedMLP(16, 24) for _ in range(5)]).requires_grad_(False)
+    for seed, weight in enumerate(mixture.parameters()):
+        weight.normal_(generator=torch.Generator().manual_seed(seed))
+    mixture, x = mixture.to(DEVICE), torch.randn(7, 16, generator=torch.Generator().manual_seed(0)).to(DEVICE)
+    expected = mixture(x)
+    mixture.summed = torch.float32
+    agree(mixture(x), expected, rtol=1e-4, atol=1e-4)
+    assert mixture.to(DEVICE).summed is None, "weights that moved are looked at anew"
+
+    def failing(*_):
+        raise subprocess.CalledProcessError(1, "gcc")
+
+    right, given = sums.expert_sums, (torch.device(DEVICE), HALF, torch.float32)
+    assert experts._try_sums(*given)
+    for wrong, why in ((failing, "gcc"), (lambda *all_: right(*all_) * 1.1, "other sums")):
+        sums.expert_sums = wrong
+        with warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("always")
+            assert not experts._try_sums(*given)
+        assert why in str(said[-1].message), said
+    sums.expert_sums = right
+
+
+of_float8 = [(17, 40, 100, 2, 32), (1, 48, 128, 1, 16), (5, 16, 16, 1, 16), (33, 70, 200, 3, 32)]
+of_int4 = [(17, 40, 3, 2, 32), (1, 16, 1, 1, 16), (33, 17, 5, 3, 16)]
 of_sums = [(7, 3, 20), (1, 1, 16)]
 types = [(HALF, torch.float32, HALF), (HALF, torch.float32, torch.float32), (HALF, HALF, HALF), (torch.float32,) * 3]
 if FEW:
@@ -156,4 +195,5 @@ nan_stays_in_its_row()
 if not FEW:
     widened_exactly()
     compiles()
+    experts_use_what_was_tried()
 print(f"{len(of_float8) + len(of_int4) + len(of_sums)} cases agree on {DEVICE}")
