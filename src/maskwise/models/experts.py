@@ -166,7 +166,7 @@ def _sums_agree(device: torch.device, said: torch.dtype, share: torch.dtype) -> 
 @torch.no_grad()
 def _try_sums(device: torch.device, said: torch.dtype, share: torch.dtype) -> bool:
     draws = torch.Generator().manual_seed(0)
-    tokens, chosen, width = 33, 8, 200
+    tokens, chosen, width = 33, 8, 2000  # a multiple of 16, as models have it, and less than the power of two above
     rows = torch.randn(tokens * chosen, width, generator=draws).to(device, said)
     place = torch.randperm(tokens * chosen, generator=draws).to(device)
     shares = torch.rand(tokens, chosen, generator=draws).to(device, share)
