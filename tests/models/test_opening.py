@@ -25,6 +25,7 @@ import maskwise as mw
 from helpers.tiny import dream_net, edit_config, llada_moe_net, llada_net, llama_net, qwen_net, tiny_ar, tiny_dream
 from maskwise.cli import app
 from maskwise.errors import UserError
+from maskwise.models.adapters import merged
 from maskwise.models.fingerprint import fingerprint
 from maskwise.models.locations import ZOO, locate_checkpoint
 
@@ -118,10 +119,26 @@ def test_an_adapter_is_put_on(llada_folder, tmp_path):
     tuned = mw.open(llada_folder, adapter=tmp_path / "adapter")
     before, after = (model.predict([[1, 2, 3]], [[1]])[0][0, :63] for model in (base, tuned))
     assert (before - after).abs().max() > 1e-2
-    merged = tuned.net.merge_and_unload()
+    plain = tuned.net.merge_and_unload()
     torch.testing.assert_close(
-        merged(torch.tensor([[1, 2, 3]], device=tuned.device)).logits[0, 1, :63].cpu(), after, atol=1e-4, rtol=1e-4
+        plain(torch.tensor([[1, 2, 3]], device=tuned.device)).logits[0, 1, :63].cpu(), after, atol=1e-4, rtol=1e-4
     )
+
+
+def test_an_adapter_that_cannot_be_merged_is_refused_in_one_line(llada_folder, tmp_path):
+    """An aLoRA adapter acts on tokens after its invocation tokens: no sum of weights is the same."""
+    base = mw.open(llada_folder)
+    config = LoraConfig(r=2, target_modules=base.lora_targets, alora_invocation_tokens=[1], task_type="CAUSAL_LM")
+    config.task_type = None  # as adapters are opened here
+    adapted = get_peft_model(llada_net(), config)
+    adapted.save_pretrained(tmp_path / "adapter")
+    with pytest.raises(
+        UserError, match=r"cannot be merged into the weights \(aLoRA does not support merging"
+    ) as refused:
+        merged(adapted)
+    assert "\n" not in str(refused.value)
+    with pytest.raises(UserError, match="is switched on by tokens"):  # opened, it would change nothing
+        mw.open(llada_folder, adapter=tmp_path / "adapter")
 
 
 def test_an_adapter_of_pefts_causal_type_opens_and_one_on_the_head_is_refused(tmp_path):

@@ -11,7 +11,7 @@ import pytest
 import maskwise as mw
 from helpers.checkpoints import byte_tokenizer, save
 from helpers.report_runs import write_run
-from helpers.tiny import edit_config
+from helpers.tiny import dream_net, edit_config, llada2_net, nemotron_net, qwen_net, sdar_net
 from maskwise.decoding.prompts import encode_prompts
 from maskwise.errors import UserError
 from maskwise.models import chat, targets
@@ -43,6 +43,34 @@ def test_sizes_are_bounded_before_anything_is_built(tmp_path, change):
 def test_null_is_not_taken_for_a_number(tmp_path, name):
     edit_config(save(tmp_path), **{name: None})
     with pytest.raises(UserError, match=name):
+        mw.open(tmp_path)
+
+
+YARN = {"rope_type": "yarn", "rope_theta": 1e4, "factor": 4.0, "original_max_position_embeddings": 32}
+LLAMA3 = {**YARN, "rope_type": "llama3", "low_freq_factor": 1.0, "high_freq_factor": 4.0}
+PLAIN_ROPE = {"rope_type": "default", "rope_theta": 1e4}
+
+
+@pytest.mark.parametrize(("make", "rope", "name", "values"), [
+    (nemotron_net, YARN, "llama_4_scaling_beta", ("x", [1], {}, -1, 1e300, True)),
+    (nemotron_net, PLAIN_ROPE, "original_max_position_embeddings", ("a", -1, 0)),
+    (nemotron_net, YARN, "factor", (0, -1, "4", 0.5)), (dream_net, YARN, "factor", (0, [2], 1e300)),
+    (sdar_net, YARN, "beta_slow", (0, "x")), (qwen_net, YARN, "factor", (0, "x")),
+    (qwen_net, LLAMA3, "low_freq_factor", (0,)), (llada2_net, PLAIN_ROPE, "rope_theta", (0, "x", -1.0)),
+])  # fmt: skip
+def test_numbers_of_rotary_positions_are_checked_in_every_family(tmp_path, make, rope, name, values):
+    make().save_pretrained(tmp_path)
+    edit_config(tmp_path, rope_parameters=rope)
+    assert mw.open(tmp_path).predict([[1, 2, 3]], [[2]])[0][:, :63].isfinite().all()
+    for value in values:
+        edit_config(tmp_path, rope_parameters=rope | {name: value})
+        with pytest.raises(UserError, match=rf"^[^\n]*config.json[^\n]*{name}[^\n]*$"):
+            mw.open(tmp_path)
+
+
+def test_numbers_of_rotary_positions_are_checked_for_each_type_of_layer(tmp_path):
+    edit_config(save(tmp_path), rope_scaling={"full_attention": {"rope_type": "yarn", "factor": 0}})
+    with pytest.raises(UserError, match=r"rope_scaling\.full_attention\.factor is 0, not a number from 1"):
         mw.open(tmp_path)
 
 

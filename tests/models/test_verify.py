@@ -6,7 +6,7 @@ import pytest
 from typer.testing import CliRunner
 
 from helpers.outputs import problem_of_output
-from helpers.tiny import dream_net, fast_dllm_net, llada_net, qwen_net, sdar_net
+from helpers.tiny import dream_net, fast_dllm_net, llada_net, nemotron_net, qwen_net, sdar_net
 from maskwise.cli import app
 from maskwise.records.outputs import OUTPUTS
 
@@ -125,6 +125,16 @@ def test_verify_says_when_there_is_no_code_or_it_breaks(folder_with_code, tmp_pa
     plain = run("verify", tmp_path / "plain")
     assert plain.exit_code == 2
     assert "nothing to verify" in plain.stderr
+
+
+@pytest.mark.parametrize(("make", "reason"), [(nemotron_net, "in passes of their own"), (qwen_net, "autoregressive")])
+def test_verify_refuses_by_the_configuration_before_a_weight_is_read(make, reason, tmp_path):
+    folder = with_code(make(), ORIGINAL, tmp_path / "model")
+    (folder / "model.safetensors").write_bytes(b"")
+    refused = run("verify", folder)
+    assert refused.exit_code == 2
+    (line,) = refused.stderr.splitlines()
+    assert reason in line
 
 
 def test_models_lists_published_names_and_folders(tmp_path):

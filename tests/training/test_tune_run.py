@@ -233,6 +233,19 @@ def test_a_run_whose_draws_followed_another_law_is_not_continued(checkpoint, pai
         run_small(checkpoint, pairs_file, out)
 
 
+def test_a_setting_that_did_not_exist_when_a_run_began_counts_as_its_default(checkpoint, pairs_file, tmp_path):
+    out = tmp_path / "out"
+    run_small(checkpoint, pairs_file, out)
+    stored = json.loads((out / "settings.json").read_text())
+    del stored["identity"]["settings"]["held"]
+    (out / "settings.json").write_text(json.dumps(stored))
+    assert run_small(checkpoint, pairs_file, out) == json.loads((out / "result.json").read_text())
+    del stored["identity"]["settings"]["steps"]
+    (out / "settings.json").write_text(json.dumps(stored))
+    with pytest.raises(UserError, match=r"settings.steps is 930 there and"):
+        run_small(checkpoint, pairs_file, out)
+
+
 KILLED = """
 import os, signal, sys
 from pathlib import Path

@@ -36,7 +36,10 @@ def merged(net: PreTrainedModel | PeftModel) -> PreTrainedModel:
         return net
     if getattr(net.config, "quantization_config", None) is not None:  # PEFT would round the sum, or not know how to add
         raise UserError("an adapter cannot be merged into quantised weights without rounding it: use the original")
-    return net.merge_and_unload()  # type: ignore[operator]
+    try:
+        return net.merge_and_unload()  # type: ignore[operator]
+    except (NotImplementedError, ValueError, RuntimeError) as problem:  # PEFT cannot merge every kind of adapter
+        raise UserError(f"the adapter cannot be merged into the weights ({_first_line(problem)}): use LoRA") from None
 
 
 def attach_adapter(net: PreTrainedModel, folder: Path, mask_id: int | None = None) -> PeftModel:
@@ -58,6 +61,8 @@ def attach_adapter(net: PreTrainedModel, folder: Path, mask_id: int | None = Non
     refuse_endless_patterns(given, [name for name, _ in net.named_modules()], folder / "adapter_config.json")
     if given.get("layer_replication") is not None:  # PEFT would copy layers as often as a small file says
         raise UserError(f"the adapter in {folder} copies layers (layer_replication), which is not supported: use LoRA")
+    if given.get("alora_invocation_tokens"):  # its layers are not given where they are, and would do nothing
+        raise UserError(f"the adapter in {folder} is switched on by tokens (aLoRA), which is not supported: use LoRA")
     _refuse_larger_ranks(folder, given, max((size for shape in stored.values() for size in shape), default=0))
     try:
         config = PeftConfig.from_pretrained(str(folder))

@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -30,9 +30,30 @@ FACTORS = (
     "mlp_ratio", "rope_theta", "rms_norm_eps", "init_std", "initializer_range", "partial_rotary_factor",
     "routed_scaling_factor",
 )  # fmt: skip
+# Of rotary positions, in an object of their own; there rope_theta and partial_rotary_factor may stand too.
+ROPE_FACTORS = ("attention_factor", "beta_fast", "beta_slow", "low_freq_factor", "high_freq_factor")
+ROPE_FROM_ONE = ("factor", "original_max_position_embeddings")
+ROPE_FROM_ZERO = ("llama_4_scaling_beta", "mscale", "mscale_all_dim")
 LARGEST = 2**31  # of a size
 MOST_LAYERS = 1024  # laid out one by one, before a weight is read
 TOKENS = ("bos_token_id", "eos_token_id", "pad_token_id")  # one or several
+
+Kind = tuple[tuple[str, ...], str, Callable[[Any], bool]]  # names of fields, what each must be, whether a value is
+
+
+def _is_whole(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _is_number(value: Any) -> bool:
+    return _is_whole(value) or isinstance(value, float)
+
+
+def _is_positive(value: Any) -> bool:
+    return _is_number(value) and 0 < value < 1e18
+
+
+FROM_ONE = ("a number from 1 to 1e18", lambda v: _is_positive(v) and v >= 1)
 
 
 def read_settings(folder: Path) -> dict[str, Any]:
@@ -51,28 +72,41 @@ def read_settings(folder: Path) -> dict[str, Any]:
 
 def _check_numbers(file: Path, settings: dict[str, Any]) -> None:
     """A value of the wrong type would surface far from here, as an error of torch."""
-
-    def whole(value: Any) -> bool:
-        return isinstance(value, int) and not isinstance(value, bool)
-
-    kinds: list[tuple[tuple[str, ...], str, Callable[[Any], bool]]] = [
-        (SIZES, "a whole number, 1 or more", lambda v: whole(v) and v >= 1),
+    kinds: list[Kind] = [
+        (SIZES, "a whole number, 1 or more", lambda v: _is_whole(v) and v >= 1),
         (SIZES, f"at most {LARGEST}", lambda v: v <= LARGEST),
         (LAYERS, f"at most {MOST_LAYERS}", lambda v: v <= MOST_LAYERS),
-        (FACTORS, "a positive number below 1e18", lambda v: (whole(v) or isinstance(v, float)) and 0 < v < 1e18),
-        (TOKENS, "a token's number", lambda v: all(whole(one) for one in (v if isinstance(v, list) else [v]))),
-        (("mask_token_id",), "a token's number", whole),
+        (FACTORS, "a positive number below 1e18", _is_positive),
+        (TOKENS, "a token's number", lambda v: all(_is_whole(one) for one in (v if isinstance(v, list) else [v]))),
+        (("mask_token_id",), "a token's number", _is_whole),
         (("shift",), "true or false", lambda v: isinstance(v, bool)),
         (("rope_parameters", "rope_scaling"), "an object", lambda v: isinstance(v, dict)),
         (("hidden_act",), "an activation that transformers knows", lambda v: isinstance(v, str) and v in ACT2FN),
         (("architectures",), "a list of names", lambda v: isinstance(v, list) and all(isinstance(n, str) for n in v)),
         (("dtype", "torch_dtype"), "a type of torch", lambda v: isinstance(getattr(torch, str(v), None), torch.dtype)),
+        (("original_max_position_embeddings",), *FROM_ONE),
     ]
+    _check_kinds(file, settings, kinds)
+    rope_kinds: list[Kind] = [
+        (FACTORS + ROPE_FACTORS, "a positive number below 1e18", _is_positive),
+        (ROPE_FROM_ONE, *FROM_ONE),
+        (ROPE_FROM_ZERO, "a number from 0 to 1e18", lambda v: _is_positive(v) or (_is_number(v) and v == 0)),
+    ]
+    for name in ("rope_parameters", "rope_scaling"):
+        rope = settings.get(name) or {}
+        layer_types = {f"{name}.{inner}": part for inner, part in rope.items() if isinstance(part, dict)}
+        for part_name, part in {name: rope, **layer_types}.items():
+            _check_kinds(file, part, rope_kinds, f"{part_name}.")
+
+
+def _check_kinds(file: Path, settings: dict[str, Any], kinds: Sequence[Kind], prefix: str = "") -> None:
     for names, wanted, fits in kinds:
         for name in names:
             value = settings.get(name)
             if value is not None and not fits(value):
-                raise UserError(f"{file}: {name} is {_short(value)}, not {wanted}: correct it or download it again")
+                raise UserError(
+                    f"{file}: {prefix}{name} is {_short(value)}, not {wanted}: correct it or download it again"
+                )
 
 
 def _short(value: Any) -> str:

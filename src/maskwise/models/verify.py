@@ -16,7 +16,7 @@ from maskwise.errors import UserError
 from maskwise.models.attention import block_reach
 from maskwise.models.base import Model
 from maskwise.models.chat import render_chat
-from maskwise.models.configuration import read_settings
+from maskwise.models.configuration import read_family, read_settings
 from maskwise.models.locations import locate_checkpoint, read_object
 from maskwise.models.opening import open
 
@@ -47,11 +47,13 @@ def verify(
     entry = auto_map.get("AutoModelForCausalLM") or auto_map.get("AutoModel")
     if entry is None:
         raise UserError(f"{folder} carries no code of its own (no auto_map in config.json): there is nothing to verify")
-    ours = open(name, dtype=dtype, device=device)
-    if ours.mask_id is None:
+    family = read_family(folder)
+    if family.causal:
         raise UserError(f"{name} is autoregressive and runs as transformers' own class: there is nothing to verify")
-    if ours.family.causal_context:
+    if family.causal_context:
         raise UserError(f"{name}: its code reads clean text and a block in passes of their own, which verify does not")
+    ours = open(name, dtype=dtype, device=device)
+    assert ours.mask_id is not None
     prompts = _prompts(ours)
     our_logits = [_our_logits(ours, prompt) for prompt in prompts]
     our_tokens, our_chat = _text_side(ours.tokenizer)

@@ -29,8 +29,11 @@ def write_json(path: Path, value: Any) -> None:
     replace_file(path, [to_json(value, indent=2)])
 
 
-def refuse_other_run(out: Path, description: dict[str, Any]) -> None:
-    """`out` must be new, empty, or hold a run of exactly this description."""
+def refuse_other_run(out: Path, description: dict[str, Any], defaults: dict[str, Any]) -> None:
+    """`out` must be new, empty, or hold a run of exactly this description.
+
+    defaults: what counts where the folder does not name a setting, which it was begun before.
+    """
     stored = out / "settings.json"
     if not stored.exists():
         # A kill while the first file was written leaves its first half, and nothing else.
@@ -40,6 +43,7 @@ def refuse_other_run(out: Path, description: dict[str, Any]) -> None:
         before = _flat(read_json(stored, "choose another --out")["identity"])
     except (KeyError, TypeError, AttributeError, RecursionError):
         raise UserError(f"{stored} is not what a tuning run wrote: choose another --out") from None
+    before = _flat(parse_json(to_json(defaults))) | before
     now = _flat(parse_json(to_json(description)))
     for name in sorted(before.keys() | now.keys()):
         if before.get(name) != now.get(name):

@@ -106,7 +106,7 @@ def _run(
         "seeds": LAW,
     }
     if processes.is_main_process:  # the others would see what it is about to write
-        refuse_other_run(out, identity)
+        refuse_other_run(out, identity, {"settings": asdict(type(settings)())})
     processes.wait_for_everyone()
     if (out / "result.json").exists():
         return read_json(out / "result.json", "choose another --out")
