@@ -5,9 +5,9 @@ for letters, which it cannot), with 2 to 200 masks from the answer's place on, a
 few-shot tasks in words with 10 examples alone, among 40 pairs of another task, before them and after them; recall;
 the next token. The teacher, autoregressive, is asked each once. `--tune` writes pairs out of smol_data.py's rules (no
 exam's) and this project's text, tunes as `maskwise tune --anchored` does, and examines the tuned model beside the
-other. `--looks 24` asks instead what moves the answers of so many questions an exam, and where the answer's row looks:
-attribution (a token's gradient norm over the largest) and attention (means over layers and heads), of masks, of the
-nearest 64 other tokens and of those farther.
+other. `--attribution 24` measures instead, for so many questions an exam, how much the answer depends on masks, on the
+nearest 64 other tokens and on those farther: attribution (a token's gradient norm over the largest) and attention
+(means over layers and heads).
 
 Intervals of 95 % are normal; a difference is of the same questions.
 
@@ -44,9 +44,9 @@ PAIRS = {"few-shot": 900, "prose": 300}
 PROMPT_WORDS, ANSWER_WORDS = (40, 300), 12
 TUNING: dict[str, Any] = {"steps": 300, "batch": 8, "learning_rate": 5e-4, "max_masks": 240, "context": 1024}
 
-LOOKED, LOOKED_MASKS, NEAR = ("words alone", "words among others", "next token"), (20, 200), 64
+ATTRIBUTED, ATTRIBUTED_MASKS, NEAR = ("words alone", "words among others", "next token"), (20, 200), 64
 
-Looks = dict[str, list[dict[str, float]]]  # exam and masks, a dict for each question
+Attributions = dict[str, list[dict[str, float]]]  # exam and masks, a dict for each question
 Answers = dict[str, dict[str, list[float]]]  # exam and condition, {"right": [n], "nats": [n]}
 
 
@@ -94,20 +94,22 @@ def pairs(seed: int = 0) -> list[dict[str, str]]:
     return made
 
 
-# What moves an answer
+# Attribution and attention
 
 
-def looks(model: Model, exams: Exams, count: int) -> Looks:
+def attributions(model: Model, exams: Exams, count: int) -> Attributions:
     """Of some questions of each exam with few and many masks: attribution and attention of masks, near and far."""
-    found: Looks = {}
-    for exam in LOOKED:
-        for masks in LOOKED_MASKS:
-            asked = exams[exam][:: max(1, len(exams[exam]) // count)][:count]
-            found[f"{exam}|{masks} masks"] = [look(model, opened(one, model.mask_id, masks)) for one in asked]
+    found: Attributions = {}
+    for exam in ATTRIBUTED:
+        for masks in ATTRIBUTED_MASKS:
+            questions = exams[exam][:: max(1, len(exams[exam]) // count)][:count]
+            found[f"{exam}|{masks} masks"] = [
+                attribution_of(model, opened(one, model.mask_id, masks)) for one in questions
+            ]
     return found
 
 
-def look(model: Model, prompt: Prompt) -> dict[str, float]:
+def attribution_of(model: Model, prompt: Prompt) -> dict[str, float]:
     _, norms = embedding_gradients(model, [prompt])
     sums, sizes = group_sums(norms, [mask_groups(model, prompt, NEAR)])
     means = (sums / sizes.clamp(min=1))[0].tolist()
@@ -118,7 +120,7 @@ def look(model: Model, prompt: Prompt) -> dict[str, float]:
     } | {f"attention, {group}": float(np.mean(shares[group])) for group in GROUPS}
 
 
-def looks_table(found: Looks) -> str:
+def attribution_table(found: Attributions) -> str:
     names = [f"{what}, {group}" for what in ("attribution", "attention") for group in GROUPS[1:]]
     rows = [["exam", *names], ["---"] * (1 + len(names))]
     for exam, answered in found.items():
@@ -170,7 +172,12 @@ def main(given: list[str] | None = None) -> dict[str, Any]:
     parser.add_argument("--state", type=Path, required=True, help="folder of smol_diffusion.py, or an empty one")
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--tune", action="store_true")
-    parser.add_argument("--looks", type=int, help="questions an exam, of what moves the answers alone")
+    parser.add_argument(
+        "--attribution",
+        type=int,
+        metavar="N",
+        help="attribution and attention of N questions an exam, and nothing else",
+    )
     parser.add_argument("--toy", action="store_true", help="two questions a task, two steps")
     options = parser.parse_args(given)
     options.out.mkdir(parents=True, exist_ok=True)
@@ -180,11 +187,11 @@ def main(given: list[str] | None = None) -> dict[str, Any]:
     teacher = open_base(scale, options.state, True, device, wide=False)
     exams = make_exams(teacher.tokenizer, options.exams, options.other, scale)
     model = mw.open(options.model, "bfloat16" if device.type == "cuda" else "float32", device, adapter=options.adapter)
-    if options.looks:
-        looked = looks(model.eval(), exams, options.looks)
-        replace_file(options.out / "looks.json", [json.dumps(looked)])
-        print(looks_table(looked), flush=True)
-        return looked
+    if options.attribution:
+        attributed = attributions(model.eval(), exams, options.attribution)
+        replace_file(options.out / "attribution.json", [json.dumps(attributed)])
+        print(attribution_table(attributed), flush=True)
+        return attributed
     results = {"teacher": examine(teacher, exams, causal=True), "before": examine(model, exams)}
     if options.tune:
         settings = TUNING | ({"steps": 2, "batch": 2, "warmup": 0} if options.toy else {})

@@ -108,11 +108,11 @@ def test_the_probes_run_at_toy_size(inputs, tmp_path, capsys):
     lines = capsys.readouterr().out.splitlines()
     table = lines[lines.index(next(line for line in lines if line.startswith("| exam"))) :]
     assert len({line.count("|") for line in table}) == 1 and len(table) == 2 + 3 * len(found["teacher"])
-    looked = smol_probes.main(
-        [*inputs[2:], "--model", str(base), "--out", str(tmp_path / "out"), "--looks", "2", "--toy"]
+    attributed = smol_probes.main(
+        [*inputs[2:], "--model", str(base), "--out", str(tmp_path / "out"), "--attribution", "2", "--toy"]
     )
-    assert {key.split("|")[0] for key in looked} == set(smol_probes.LOOKED)
-    for one in (one for answered in looked.values() for one in answered):
+    assert {key.split("|")[0] for key in attributed} == set(smol_probes.ATTRIBUTED)
+    for one in (one for answered in attributed.values() for one in answered):
         assert sum(value for name, value in one.items() if name.startswith("attention")) == pytest.approx(1, abs=1e-3)
         assert 0 < one["attribution, masks"] <= 1 and 0 < one["attribution, near"] <= 1
 
