@@ -150,9 +150,9 @@ class Pipeline:
 def keep_config(init: Any) -> Any:
     @wraps(init)
     def kept(self: Any, *given: Any, **named: Any) -> None:
-        told = signature(init).bind(self, *given, **named)
-        told.apply_defaults()
-        self.config = SimpleNamespace(**told.arguments)
+        bound = signature(init).bind(self, *given, **named)
+        bound.apply_defaults()
+        self.config = SimpleNamespace(**bound.arguments)
         init(self, *given, **named)
 
     return kept

@@ -3,8 +3,8 @@
     python -m benchmarks.peer_counts --peers FOLDER
 
 Counted on a CPU, at a toy width and all of LLaDA-8B's 32 layers, nothing compiled, in steps within a block, where the
-cache is full. FOLDER is that of benchmarks/peers.py. Operations that only look at the same numbers otherwise do not
-count. A wait is a number, a list or a size that the host reads from a tensor.
+cache is full. FOLDER is that of benchmarks/peers. Operations that only look at the same numbers otherwise do not count.
+A wait is a number, a list or a size that the host reads from a tensor.
 """
 
 import argparse
@@ -22,7 +22,10 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from benchmarks import peer_code
 from benchmarks.decode import Enough
 from benchmarks.measure import Bench
-from benchmarks.peers import Engine, Report, dinfer_engine, llada_engines, same_for_all, shape_of, sizes
+from benchmarks.peers.dinfer import dinfer_engine
+from benchmarks.peers.harness import Engine, same_for_all, shape_of, sizes
+from benchmarks.peers.llada import llada_engines
+from benchmarks.peers.report import Report
 from benchmarks.shapes import random_ids
 from maskwise.decoding.generate import generate
 from maskwise.models.base import Model

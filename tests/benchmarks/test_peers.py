@@ -1,13 +1,18 @@
 """`python -m benchmarks.peers` as far as it goes without other software's code."""
 
+import json
 import sys
 
 import pytest
 import torch
 from benchmarks.measure import Bench
+from benchmarks.peers.__main__ import main
+from benchmarks.peers.harness import between_passes, window
+from benchmarks.peers.llada import padded
+from benchmarks.peers.report import Report, show
 from torch import nn
 
-from benchmarks import peer_code, peer_counts, peers
+from benchmarks import peer_code, peer_counts
 
 BENCH = Bench(torch.device("cpu"), False, 1.0)
 
@@ -20,14 +25,14 @@ def test_a_run_is_stopped_after_the_passes_that_are_timed():
             seen.append(number)
             net(torch.zeros(1, 2))
 
-    assert peers.between_passes(BENCH, net, run, 2, 5) > 0
+    assert between_passes(BENCH, net, run, 2, 5) > 0
     assert seen == [0, 1, 2, 3, 4, 5] and not net._forward_pre_hooks
 
 
 def test_a_run_that_ends_too_early_is_no_measurement():
     net = nn.Linear(2, 2)
     with pytest.raises(AssertionError, match="only 1 passes"):
-        peers.between_passes(BENCH, net, lambda: net(torch.zeros(1, 2)), 0, 3)
+        between_passes(BENCH, net, lambda: net(torch.zeros(1, 2)), 0, 3)
     assert not net._forward_pre_hooks
 
 
@@ -36,13 +41,13 @@ def test_a_run_that_ends_too_early_is_no_measurement():
     ("none", 1, 2, 1, (1, 5)),
 ])  # fmt: skip
 def test_a_cached_block_is_timed_with_the_pass_that_fills_its_cache(cache, at_once, batch, block, steps):
-    assert peers.window(BENCH, cache, at_once, batch, block) == steps
+    assert window(BENCH, cache, at_once, batch, block) == steps
 
 
 def test_prompts_are_padded_at_the_left_and_need_no_mask_where_they_are_equal():
-    ids, seen = peers.padded([[1, 2, 3], [4]], 9, torch.device("cpu"))
+    ids, seen = padded([[1, 2, 3], [4]], 9, torch.device("cpu"))
     assert ids.tolist() == [[1, 2, 3], [9, 9, 4]] and seen.tolist() == [[1, 1, 1], [0, 0, 1]]
-    assert peers.padded([[1], [2]], 9, torch.device("cpu"))[1] is None
+    assert padded([[1], [2]], 9, torch.device("cpu"))[1] is None
 
 
 def test_a_file_is_imported_without_running_its_package(tmp_path, monkeypatch):
@@ -60,14 +65,14 @@ def test_a_file_is_imported_without_running_its_package(tmp_path, monkeypatch):
 
 
 def test_a_part_that_fails_is_said_and_shown_beside_the_others(tmp_path, capsys):
-    report = peers.Report(BENCH, tmp_path, tmp_path / "out.jsonl", turns=False)
+    report = Report(BENCH, tmp_path, tmp_path / "out.jsonl", turns=False)
     with report.attempt("one"):
         raise ImportError("no module named flash")
     report.add("step", "ours", 0.002, "s", batch=1, cache="dual", at_once=4)
     report.add("step", "theirs", 0.004, "s", batch=1, cache="dual", at_once=4)
-    found = [peers.json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
+    found = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
     capsys.readouterr()
-    peers.show(found)
+    show(found)
     assert capsys.readouterr().out.splitlines() == [
         "step, batch 1, cache dual, tokens 4, ms: ours 2, theirs 4",
         "failed: one: ImportError: no module named flash",
@@ -78,7 +83,7 @@ def test_an_unknown_part_is_refused(tmp_path, monkeypatch, capsys):
     given = ["benchmarks.peers", "--peers", str(tmp_path), "--out", str(tmp_path / "out"), "--parts", "vllm"]
     monkeypatch.setattr(sys, "argv", given)
     with pytest.raises(SystemExit):
-        peers.main()
+        main()
     assert "no part vllm: there are llada, " in capsys.readouterr().err
 
 

@@ -1,0 +1,1 @@
+"""Other software's own code beside ours: `python -m benchmarks.peers`."""
