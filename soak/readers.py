@@ -292,6 +292,6 @@ def _table(name: str) -> Callable[[Path], Any]:
 
 
 def _tuned(folder: Path) -> Any:
-    refuse_other_run(folder, IDENTITY)
+    refuse_other_run(folder, IDENTITY, {})
     refuse_other_base(folder, "abc")
     return newest_whole(folder / "checkpoints", lambda line: None)
