@@ -60,6 +60,7 @@ def exact_nelbo(table: torch.Tensor) -> float:
     return total
 
 
+@pytest.mark.slow
 def test_the_nelbo_is_an_upper_bound_that_a_trained_model_approaches():
     generator = torch.Generator().manual_seed(0)
     table = torch.zeros(27, 3, 3, requires_grad=True)

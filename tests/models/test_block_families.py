@@ -268,6 +268,7 @@ def test_published_configurations_are_read_with_their_blocks(tmp_path):
     assert SDARConfig().attention_block == 4 and SDARConfig(block_size=16).attention_block == 16
 
 
+@pytest.mark.slow  # builds networks of the published shapes
 def test_full_names_and_shapes_are_the_published_ones():
     with torch.device("meta"):
         mini = {name: tuple(tensor.shape) for name, tensor in LLaDA2MoeModelLM(LLaDA2Config()).state_dict().items()}

@@ -66,7 +66,14 @@ def test_names_and_architectures_are_unique_and_each_masked_family_names_its_pap
             assert family.blockwise == (getattr(config, "attention_block", None) is not None)
 
 
-@pytest.mark.parametrize("family, known", PUBLISHED, ids=[known.name for _, known in PUBLISHED])
+def published_cases():
+    """Networks with hundreds of experts take seconds to build, even without weights."""
+    for family, known in PUBLISHED:
+        marks = [pytest.mark.slow] if known.parameters > 15e9 else []
+        yield pytest.param(family, known, id=known.name, marks=marks)
+
+
+@pytest.mark.parametrize("family, known", published_cases())
 def test_what_is_stated_of_a_published_checkpoint_is_true_of_its_network(family, known):
     settings = dict(known.settings)
     config = imported(family.config_class)(**settings) if family.native else AutoConfig.for_model(**settings)

@@ -204,7 +204,7 @@ def test_gradient_checkpointing_changes_nothing():
     torch.testing.assert_close(grads[0], grads[1])
 
 
-@pytest.mark.parametrize("make", [tiny_llada, tiny_dream])
+@pytest.mark.parametrize("make", [pytest.param(tiny_llada, marks=pytest.mark.slow), tiny_dream])
 def test_compiled_layers_change_nothing(make):
     model, batch = make(), sequences(count=3)
     packed = Batch.pack(batch)

@@ -254,6 +254,7 @@ run_small(*map(Path, sys.argv[1:4]), callbacks=[At(3, lambda _: os.kill(os.getpi
 """
 
 
+@pytest.mark.slow  # two processes; a killed training run is among the quick ones
 def test_a_killed_process_resumes_on_the_same_trajectory(whole, checkpoint, pairs_file, tmp_path):
     out = tmp_path / "out"
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}  # where `helpers` is found
@@ -459,6 +460,7 @@ def test_settings_that_should_not_matter_do_not(whole, checkpoint, pairs_file, t
     )
 
 
+@pytest.mark.slow
 def test_bfloat16_is_close_and_other_objectives_are_not_the_same(checkpoint, pairs_file, tmp_path):
     losses = {}
     variants = {
