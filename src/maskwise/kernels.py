@@ -22,10 +22,6 @@ def kernel_errors() -> tuple[type[Exception], ...]:
     return (*plain, TritonError)
 
 
-def first_line(error: Exception) -> str:
-    return str(error).strip().partition("\n")[0] or type(error).__name__
-
-
 def close(found: Tensor, expected: Tensor, tolerance: float) -> bool:
     """Whether they differ by at most this part of what was expected, in the norm."""
     return bool((found.float() - expected.float()).norm() <= tolerance * expected.float().norm())

@@ -159,6 +159,10 @@ def tiny_ar(seed: int = 0, tokenizer=None, **more) -> Model:
     return as_model(qwen_net(seed, **more), tokenizer, "tiny random Qwen2")
 
 
+BLOCKWISE = (tiny_sdar, tiny_sdar_moe, tiny_fast_dllm, tiny_llada2, tiny_nemotron)
+EVERY_FAMILY = (tiny_llada, tiny_illada, tiny_dream, tiny_llada_moe, tiny_ar, *BLOCKWISE)
+
+
 def edit_config(folder: Path, **changes) -> None:
     """Changes fields of a saved checkpoint's config.json."""
     file = folder / "config.json"

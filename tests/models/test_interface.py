@@ -8,18 +8,15 @@ from transformers import BertConfig, BertForMaskedLM
 
 import maskwise as mw
 from helpers.tiny import (
+    EVERY_FAMILY,
     dream_net,
     llada_net,
     tiny_ar,
     tiny_dream,
-    tiny_fast_dllm,
     tiny_illada,
     tiny_llada,
     tiny_llada2,
     tiny_llada_moe,
-    tiny_nemotron,
-    tiny_sdar,
-    tiny_sdar_moe,
 )
 from maskwise.errors import UserError
 from maskwise.models.batch import Batch
@@ -35,8 +32,7 @@ def tiny_wrapped():
     return mw.wrap(net, mask_id=63, head=net.cls)
 
 
-BLOCKWISE = [tiny_sdar, tiny_sdar_moe, tiny_fast_dllm, tiny_llada2, tiny_nemotron]
-KINDS = [tiny_llada, tiny_illada, tiny_dream, tiny_llada_moe, tiny_ar, tiny_wrapped, *BLOCKWISE]
+KINDS = [*EVERY_FAMILY, tiny_wrapped]
 
 
 def sequences(seed=0, count=7, longest=40):

@@ -10,18 +10,7 @@ import torch
 from safetensors.torch import load_file
 
 import maskwise as mw
-from helpers.tiny import (
-    tiny_ar,
-    tiny_dream,
-    tiny_fast_dllm,
-    tiny_illada,
-    tiny_llada,
-    tiny_llada2,
-    tiny_llada_moe,
-    tiny_nemotron,
-    tiny_sdar,
-    tiny_sdar_moe,
-)
+from helpers.tiny import EVERY_FAMILY, tiny_dream, tiny_llada
 from maskwise.errors import UserError
 from maskwise.models.base import Model
 from maskwise.models.export import export
@@ -63,10 +52,6 @@ def test_a_pattern_of_ones_own_is_used():
     model = tiny_llada()
     make_trainable(model, TuneSettings(targets=r".*\.q_proj", lora_rank=2))
     assert all(re.search(r"\.q_proj\.lora_", name) for name in trained_weights(model))
-
-
-EVERY_FAMILY = (tiny_llada, tiny_dream, tiny_illada, tiny_sdar, tiny_sdar_moe, tiny_fast_dllm, tiny_nemotron,
-                tiny_llada2, tiny_llada_moe, tiny_ar)  # fmt: skip
 
 
 @pytest.mark.parametrize("make", EVERY_FAMILY)

@@ -11,7 +11,7 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from maskwise.errors import UserError
+from maskwise.errors import UserError, first_line
 from maskwise.models.embeddings import token_rows
 from maskwise.models.families import family_of_class
 from maskwise.models.locations import read_object
@@ -39,7 +39,7 @@ def merged(net: PreTrainedModel | PeftModel) -> PreTrainedModel:
     try:
         return net.merge_and_unload()  # type: ignore[operator]
     except (NotImplementedError, ValueError, RuntimeError) as problem:  # PEFT cannot merge every kind of adapter
-        raise UserError(f"the adapter cannot be merged into the weights ({_first_line(problem)}): use LoRA") from None
+        raise UserError(f"the adapter cannot be merged into the weights ({first_line(problem)}): use LoRA") from None
 
 
 def attach_adapter(net: PreTrainedModel, folder: Path, mask_id: int | None = None) -> PeftModel:
@@ -71,10 +71,10 @@ def attach_adapter(net: PreTrainedModel, folder: Path, mask_id: int | None = Non
         config.task_type = None  # PEFT's class for causal models asks for methods that these have not
         model = PeftModel.from_pretrained(net, str(folder), config=config)
     except (ValueError, RuntimeError) as problem:
-        raise UserError(f"the adapter in {folder} is for another model: {_first_line(problem)}") from None
+        raise UserError(f"the adapter in {folder} is for another model: {first_line(problem)}") from None
     except (LookupError, TypeError, AttributeError, ImportError, ArithmeticError, re.error) as problem:
         # A configuration it does not know.
-        reason = _first_line(problem)
+        reason = first_line(problem)
         raise UserError(f"{folder / 'adapter_config.json'} is not one PEFT reads ({reason}): save it again") from None
     if isinstance(net.get_output_embeddings(), BaseTunerLayer) or _head_rows(net) - {mask_id}:
         raise UserError(f"the adapter in {folder} changes the output head, which is read past it: leave the head out")
@@ -115,7 +115,3 @@ def trained_rows(net: PreTrainedModel) -> tuple[str, list[int], Tensor] | None:
         return None
     name = next(name for name, module in net.named_modules() if module is embeddings)
     return f"{name}.weight", list(layer.token_indices["default"]), layer.trainable_tokens_delta["default"].detach()
-
-
-def _first_line(problem: Exception) -> str:
-    return (str(problem).strip() or type(problem).__name__).splitlines()[0]

@@ -11,7 +11,8 @@ from torch import Tensor, nn
 from torch._compile import _disable_dynamo  # private; the public torch.compiler.disable imports the compiler at once
 from transformers.modeling_layers import GradientCheckpointingLayer
 
-from maskwise.kernels import TRITON, close, first_line, kernel_errors
+from maskwise.errors import first_line
+from maskwise.kernels import TRITON, close, kernel_errors
 from maskwise.models.attention import Layout, Store
 from maskwise.models.dream import DreamBody, DreamModel, NormedAttention
 from maskwise.models.layers import GatedMLP, MayWait, RMSNorm, Rotary

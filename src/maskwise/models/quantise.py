@@ -18,8 +18,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
-from maskwise.errors import UserError
-from maskwise.kernels import TRITON, close, first_line, kernel_errors
+from maskwise.errors import UserError, first_line
+from maskwise.kernels import TRITON, close, kernel_errors
 from maskwise.models.targets import in_a_layer
 
 FLOAT8, LARGEST = torch.float8_e4m3fn, 448.0  # its largest number
