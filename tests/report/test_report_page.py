@@ -10,6 +10,7 @@ import pytest
 from helpers.page_reader import Reader, read
 from helpers.report_runs import AUTOREGRESSIVE, DIFFUSION, GUESSING, KNOWN, Asked, position_probes, write_run
 from maskwise.errors import UserError
+from maskwise.models.locations import planted_in
 from maskwise.probes import mechanism
 from maskwise.report.page import write_page
 from maskwise.report.readings import read_all
@@ -71,6 +72,12 @@ def test_it_opens_with_the_finding_then_three_sentences_and_the_scores(known: Pa
     assert "Appended masks lower its accuracy. 80 % of its answers are right with 2 masks, 50 % with 100" in opening
     assert "Degradation 38 %" in opening
     assert "only 4 tasks could be averaged. 400 answers" in opening
+
+
+def test_a_planted_fault_is_named_in_plain_words(tmp_path: Path) -> None:
+    model = DIFFUSION | {"planted": planted_in("tiny-llada+distracted+ma")}
+    words = draw(tmp_path, write_run(tmp_path / "run", only("mask-count"), model)).words
+    assert "float32 · planted on purpose: sensitivity to appended masks, later reduced by tuning" in words
 
 
 def test_a_section_has_all_its_parts(known: Path) -> None:

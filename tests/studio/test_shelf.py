@@ -24,4 +24,6 @@ def test_no_other_name_is_opened(name):
 
 
 def test_a_planted_fault_is_called_planted():
-    assert "planted on purpose" in label_of("tiny-llada+distracted") and label_of("tiny-llada") == "tiny-llada"
+    phantom = "tiny-llada+distracted"
+    assert label_of(phantom) == f"{phantom} (planted on purpose: sensitivity to appended masks)"
+    assert label_of("tiny-llada") == "tiny-llada"

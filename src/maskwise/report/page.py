@@ -124,7 +124,7 @@ def _model_view(reading: Reading, scores: Sequence[Tile]) -> dict[str, Any]:
         *([f"blocks of {model['block']} tokens"] if "block" in model else []),
         str(model["dtype"]),
         *([f"{model['weights']} weights"] if "weights" in model else []),
-        *([f"{model['planted']} planted on purpose"] if model.get("planted") else []),
+        *([f"planted on purpose: {model['planted']}"] if model.get("planted") else []),
     ]
     return {
         "label": reading.label,

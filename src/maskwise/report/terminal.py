@@ -28,7 +28,7 @@ def print_summary(reading: Reading) -> None:
     """On standard output. Names come from data: they are never read as markup, nor obeyed by the terminal."""
     console, summary = open_console(), reading.summary
     planted = reading.manifest["model"].get("planted")
-    told = one_line(summary["model"]) + (f" ({one_line(planted)}: planted)" if planted else "")
+    told = one_line(summary["model"]) + (f" (planted: {one_line(planted)})" if planted else "")
     console.print(Text(f"\n{told}", style="bold"))
     console.print(_scores(reading, console.width))
     if "precision" in summary:

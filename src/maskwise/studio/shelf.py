@@ -36,4 +36,4 @@ class Shelf:
 def label_of(name: str) -> str:
     """A planted fault is called planted wherever it is shown."""
     planted = planted_in(name)
-    return f"{name} ({planted}: planted on purpose)" if planted else name
+    return f"{name} (planted on purpose: {planted})" if planted else name
