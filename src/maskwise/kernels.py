@@ -1,9 +1,13 @@
 """What all Triton kernels ask before they are used: whether there is Triton, and whether it does what it should."""
 
+import warnings
+from collections.abc import Callable
 from importlib.util import find_spec
 from subprocess import CalledProcessError
 
 from torch import Tensor
+
+from maskwise.errors import first_line
 
 TRITON = find_spec("triton") is not None
 
@@ -25,3 +29,14 @@ def kernel_errors() -> tuple[type[Exception], ...]:
 def close(found: Tensor, expected: Tensor, tolerance: float) -> bool:
     """Whether they differ by at most this part of what was expected, in the norm."""
     return bool((found.float() - expected.float()).norm() <= tolerance * expected.float().norm())
+
+
+def works_here(agree: Callable[[], bool], otherwise: str) -> bool:
+    """Whether a kernel gives what it should; if not, a warning says what is done instead, and why."""
+    try:
+        fine, why = agree(), "gives other numbers"
+    except kernel_errors() as error:
+        fine, why = False, f"fails: {first_line(error)}"
+    if not fine:
+        warnings.warn(f"{otherwise}, more slowly: the kernel for it {why}", stacklevel=3)
+    return fine

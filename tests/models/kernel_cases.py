@@ -28,9 +28,11 @@ def load(name: str):
     return module
 
 
-kernels, sums = load("few_rows"), load("expert_sums")
-operators = kernels.float8_few_rows, kernels.int4_few_rows, sums.expert_sums
-float8_few_rows, int4_few_rows, expert_sums = [one._init_fn for one in operators] if FEW else operators
+kernels, sums, split = load("few_rows"), load("expert_sums"), load("few_rows_attention")
+operators = kernels.float8_parts, kernels.int4_parts, sums.expert_sums, split.few_rows_attention
+plain = [one._init_fn for one in operators] if FEW else operators
+kernels.float8_parts, kernels.int4_parts, expert_sums, few_rows_attention = plain
+float8_few_rows, int4_few_rows = kernels.float8_few_rows, kernels.int4_few_rows
 
 
 def agree(found: torch.Tensor, expected: torch.Tensor, rtol: float, atol: float) -> None:
@@ -142,10 +144,41 @@ def compiles() -> None:
     of_int4 = (torch.ones(3, 64, device=DEVICE, dtype=torch.float16), pairs, scale)
     said = torch.ones(6, 20, device=DEVICE)
     of_sums = (said, torch.arange(6, device=DEVICE), torch.ones(3, 2, device=DEVICE), torch.float16)
-    for operator, given in zip(operators, (of_float8, of_int4, of_sums), strict=True):
+    q, ends = torch.ones(3, 2, 16, device=DEVICE, dtype=torch.float16), torch.tensor([0, 3], device=DEVICE).int()
+    of_attention = q, q[:, :1].contiguous(), q[:, :1].contiguous(), ends, ends, 3, 3, 1.0
+    for operator, given in zip(operators, (of_float8, of_int4, of_sums, of_attention), strict=True):
         torch.library.opcheck(operator, given, test_utils="test_faketensor")
+    calls = [(float8_few_rows, of_float8), (int4_few_rows, of_int4), (expert_sums, of_sums)]
+    for call, given in calls:
         with torch.inference_mode():
-            assert operator(*given).shape == (3, 20) and operator(*given).dtype == torch.float16
+            assert call(*given).shape == (3, 20) and call(*given).dtype == torch.float16
+    added = torch.compile(kernels._added, backend="aot_eager", fullgraph=True)
+    parts = torch.randn(3, 5, 20, generator=torch.Generator().manual_seed(0)).to(DEVICE)
+    agree(added(parts, torch.float32), kernels._added(parts, torch.float32), rtol=1e-6, atol=1e-6)
+
+
+def compare_attention(heads: int, groups: int, width: int, rows: list[int], keys: list[int]) -> None:
+    """Against softmax written out, sequence by sequence; parts of 32 keys, 16 at a time, tiles of 16 rows."""
+    split.PART, split.KEYS, split.MOST_ROWS = 32, 16, 16
+    draws = torch.Generator().manual_seed(0)
+    q = 3 * torch.randn(sum(rows), heads, width, generator=draws).to(HALF)
+    k, v = (torch.randn(sum(keys), groups, width, generator=draws).to(HALF) for _ in range(2))
+    ends = [torch.tensor([0, *counts]).cumsum(0).int() for counts in (rows, keys)]
+
+    def attended(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, ends: list[torch.Tensor]) -> torch.Tensor:
+        longest = [int(one.diff().max()) for one in ends]
+        return few_rows_attention(*(x.to(DEVICE) for x in (q, k, v, *ends)), *longest, 0.3).cpu()
+
+    found = attended(q, k, v, ends)
+    assert torch.equal(found, attended(q, k, v, ends)), "other bits"
+    for asked, seen in zip(*(torch.stack((one[:-1], one[1:]), dim=1).tolist() for one in ends), strict=True):
+        mine = q[slice(*asked)], k[slice(*seen)], v[slice(*seen)]
+        wide = [x.double().repeat_interleave(heads // x.shape[1], dim=1) for x in mine]
+        weights = (torch.einsum("qhd,khd->hqk", wide[0], wide[1]) * 0.3).softmax(dim=-1)
+        expected = torch.einsum("hqk,khd->qhd", weights, wide[2])
+        agree(found[slice(*asked)].double(), expected, rtol=DIGITS, atol=DIGITS)
+        alone = attended(*mine, [torch.tensor([0, len(x)]).int() for x in mine[:2]])
+        assert torch.equal(alone, found[slice(*asked)]), "a sequence depends on the others"
 
 
 @torch.no_grad()
@@ -168,7 +201,7 @@ def experts_use_what_was_tried() -> None:
 
     right, given = sums.expert_sums, (torch.device(DEVICE), HALF, torch.float32)
     assert experts._try_sums(*given)
-    for wrong, why in ((failing, "gcc"), (lambda *all_: right(*all_) * 1.1, "other sums")):
+    for wrong, why in ((failing, "gcc"), (lambda *all_: right(*all_) * 1.1, "other numbers")):
         sums.expert_sums = wrong
         with warnings.catch_warnings(record=True) as said:
             warnings.simplefilter("always")
@@ -180,9 +213,10 @@ def experts_use_what_was_tried() -> None:
 of_float8 = [(17, 40, 100, 2, 32), (1, 48, 128, 1, 16), (5, 16, 16, 1, 16), (33, 70, 200, 3, 32)]
 of_int4 = [(17, 40, 3, 2, 32), (1, 16, 1, 1, 16), (33, 17, 5, 3, 16)]
 of_sums = [(7, 3, 20), (1, 1, 16)]
+of_attention = [(6, 2, 16, [6, 1, 3], [33, 5, 100]), (2, 2, 32, [20], [70]), (3, 3, 16, [1], [20])]
 types = [(HALF, torch.float32, HALF), (HALF, torch.float32, torch.float32), (HALF, HALF, HALF), (torch.float32,) * 3]
 if FEW:
-    of_float8, of_int4, of_sums = of_float8[:1], of_int4[:1], of_sums[:1]
+    of_float8, of_int4, of_sums, of_attention = of_float8[:1], of_int4[:1], of_sums[:1], of_attention[:1]
 for case in of_float8:
     compare_float8(*case)
 for case in of_int4:
@@ -190,10 +224,12 @@ for case in of_int4:
 for case in of_sums:
     for kinds in types:
         compare_sums(*case, *kinds)
+for case in of_attention:
+    compare_attention(*case)
 compare_rounding()
 nan_stays_in_its_row()
 if not FEW:
     widened_exactly()
     compiles()
     experts_use_what_was_tried()
-print(f"{len(of_float8) + len(of_int4) + len(of_sums)} cases agree on {DEVICE}")
+print(f"{len(of_float8) + len(of_int4) + len(of_sums) + len(of_attention)} cases agree on {DEVICE}")

@@ -81,6 +81,7 @@ class Layout:
     watch: Watch | None = None
     parts: tuple[Part, ...] = ()
     blocks: Blocks | None = None  # with flash: tokens see what stands before them and the rest of their block
+    few: bool = False  # few queries over a cache's many keys, which are split over the card
     rows: Tensor | None = None
     last: "Layout | None" = None
 
@@ -170,6 +171,11 @@ def attend(
 
         before = causal_flash(q, k, v, layout.q_offsets, layout.longest_q, scale)
         return merged(*before, *later_in_block(q, k, v, layout.blocks, scale))
+    if layout.few:
+        from maskwise.models.few_rows_attention import few_rows_attention
+
+        longest = layout.longest_q, layout.longest_k
+        return few_rows_attention(q, k, v, layout.q_offsets, layout.k_offsets, *longest, scale)
     if layout.flash:
         from maskwise.models.flash import flash
 

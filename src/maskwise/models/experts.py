@@ -1,6 +1,5 @@
 """Mixtures of experts in the place of an MLP: a router chooses a few for each token and weighs what they say."""
 
-import warnings
 from collections.abc import Sequence
 from operator import attrgetter
 from typing import Any
@@ -11,8 +10,7 @@ from torch import Tensor, nn
 from torch._compile import _disable_dynamo  # private; the public torch.compiler.disable imports the compiler at once
 from transformers.modeling_layers import GradientCheckpointingLayer
 
-from maskwise.errors import first_line
-from maskwise.kernels import TRITON, close, kernel_errors
+from maskwise.kernels import TRITON, close, works_here
 from maskwise.models.attention import Layout, Store
 from maskwise.models.dream import DreamBody, DreamModel, NormedAttention
 from maskwise.models.layers import GatedMLP, MayWait, RMSNorm, Rotary
@@ -171,17 +169,14 @@ def _try_sums(device: torch.device, said: torch.dtype, share: torch.dtype) -> bo
     rows = torch.randn(tokens * chosen, width, generator=draws).to(device, said)
     place = torch.randperm(tokens * chosen, generator=draws).to(device)
     shares = torch.rand(tokens, chosen, generator=draws).to(device, share)
-    try:
+
+    def agree() -> bool:
         from maskwise.models.expert_sums import expert_sums
 
         found = [expert_sums(rows, place, shares, dtype) for dtype in {said, share}]
-        fine = all(close(one, _sums(rows, place, shares, one.dtype), SUMS_TOLERANCE) for one in found)
-        why = "gives other sums"
-    except kernel_errors() as error:
-        fine, why = False, f"fails: {first_line(error)}"
-    if not fine:
-        warnings.warn(f"experts are added up by PyTorch, more slowly: the kernel for it {why}", stacklevel=2)
-    return fine
+        return all(close(one, _sums(rows, place, shares, one.dtype), SUMS_TOLERANCE) for one in found)
+
+    return works_here(agree, "experts are added up by PyTorch")
 
 
 def _stacked(maps: Sequence[nn.Module]) -> Stacks | None:

@@ -2,12 +2,13 @@
 
 A decoding step multiplies the few rows of a block with every weight: it takes as long as reading the weights does.
 Libraries' kernels are made for many rows and leave most of the card idle. Here the weights' rows are the left side of
-the product, so that few tokens fill its tiles, and the inner dimension is split over programs. A second kernel adds
-their sums, always in the same order: the same input gives the same bits. Triton launches on the current device, so
-each launch makes its tensors' the current one. Imported on CUDA only; the tests hold the kernels against dense products
-in Triton's interpreter.
+the product, so that few tokens fill its tiles, and the inner dimension is split over programs. Their sums are added by
+a second kernel, in a compiled layer by the one that reads them, always in the same order: the same input gives the same
+bits. Triton launches on the current device, so each launch makes its tensors' the current one. Imported on CUDA only;
+the tests hold the kernels against dense products in Triton's interpreter.
 """
 
+from functools import reduce
 from typing import NamedTuple
 
 import torch
@@ -79,9 +80,14 @@ def _round(rows, out, scale, width, SIZE: tl.constexpr):
     tl.store(out + row * width + lane, kept.to(out.dtype.element_ty), mask=inside)
 
 
-@torch.library.custom_op("maskwise::float8_few_rows", mutates_args=())
 def float8_few_rows(rows: Tensor, row_scale: Tensor, weight: Tensor, scale: Tensor, dtype: torch.dtype) -> Tensor:
     """rows [n, in] and weight [out, in] in E4M3, row_scale [n, 1] and scale [out] in float32 -> [n, out]."""
+    return _added(float8_parts(rows, row_scale, weight, scale, dtype), dtype)
+
+
+@torch.library.custom_op("maskwise::float8_parts", mutates_args=())
+def float8_parts(rows: Tensor, row_scale: Tensor, weight: Tensor, scale: Tensor, dtype: torch.dtype) -> Tensor:
+    """-> [split, n, out], whose sum is the product."""
     rows, weight = rows.contiguous(), weight.contiguous()
     n, inner = rows.shape
     outer = len(weight)
@@ -93,12 +99,12 @@ def float8_few_rows(rows: Tensor, row_scale: Tensor, weight: Tensor, scale: Tens
             ROWS=max(16, triton.next_power_of_2(n)), OUT=tiles.out, IN=tiles.inner, EVEN=inner % tiles.inner == 0,
             num_warps=tiles.warps, num_stages=_stages(tiles, rows),
         )  # fmt: skip
-    return _added(parts, dtype)
+    return parts
 
 
-@float8_few_rows.register_fake
+@float8_parts.register_fake
 def _(rows: Tensor, row_scale: Tensor, weight: Tensor, scale: Tensor, dtype: torch.dtype) -> Tensor:
-    return rows.new_empty(len(rows), len(weight), dtype=dtype)
+    return _room(rows, float8_tiles(len(weight), rows.shape[1]).split, len(weight), dtype)
 
 
 @triton.jit(do_not_specialize=["n", "split"])
@@ -130,12 +136,17 @@ def _float8_parts(
     tl.store(parts + place, total.to(parts.dtype.element_ty), mask=(row < n)[None, :] & (column < outer)[:, None])
 
 
-@torch.library.custom_op("maskwise::int4_few_rows", mutates_args=())
 def int4_few_rows(rows: Tensor, weight: Tensor, scale: Tensor) -> Tensor:
     """rows [n, in], weight [in / 64, out, 32] of two numbers a byte, scale [in / 64, out, 2] -> [n, out].
 
     rows and scale in one type, bf16 or float16. The low half of a byte is number i of the group, the high one i + 32.
     """
+    return _added(int4_parts(rows, weight, scale), rows.dtype)
+
+
+@torch.library.custom_op("maskwise::int4_parts", mutates_args=())
+def int4_parts(rows: Tensor, weight: Tensor, scale: Tensor) -> Tensor:
+    """-> [split, n, out], whose sum is the product."""
     rows, weight = rows.contiguous(), weight.contiguous()
     n, inner = rows.shape
     outer = weight.shape[1]
@@ -147,12 +158,13 @@ def int4_few_rows(rows: Tensor, weight: Tensor, scale: Tensor) -> Tensor:
             ROWS=max(16, triton.next_power_of_2(n)), OUT=tiles.out, HALF=GROUP // 2, BASE=BASES[rows.dtype],
             num_warps=tiles.warps, num_stages=_stages(tiles, rows),
         )  # fmt: skip
-    return _added(parts, rows.dtype)
+    return parts
 
 
-@int4_few_rows.register_fake
+@int4_parts.register_fake
 def _(rows: Tensor, weight: Tensor, scale: Tensor) -> Tensor:
-    return rows.new_empty(len(rows), weight.shape[1])
+    outer = weight.shape[1]
+    return _room(rows, int4_tiles(outer, rows.shape[1]).split, outer, rows.dtype)
 
 
 @triton.jit(do_not_specialize=["n", "split"])
@@ -199,6 +211,8 @@ def _added(parts: Tensor, dtype: torch.dtype) -> Tensor:
     split, n, outer = parts.shape
     if split == 1:
         return parts[0]
+    if torch.compiler.is_compiling():
+        return reduce(torch.add, parts.unbind()).to(dtype)
     out = parts.new_empty(n, outer, dtype=dtype)
     with torch.cuda.device_of(parts):
         _add[(triton.cdiv(n * outer, BLOCK),)](parts, out, n * outer, SPLIT=split, SIZE=BLOCK, num_warps=4)

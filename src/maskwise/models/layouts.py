@@ -8,6 +8,9 @@ from torch import Tensor
 from maskwise.models.attention import KeyValues, Layout, block_reach, grid_places
 from maskwise.models.batch import Batch
 from maskwise.models.block_attention import block_places
+from maskwise.models.split_keys import keys_can_be_split
+
+FEW_ROWS = 64  # of a sequence: with more there is enough to do without splitting the keys
 
 
 def layout_of(
@@ -42,18 +45,20 @@ def layout_of(
         # Gradients do not flow through the sums between which the two parts of this attention are weighted.
         blocks = block_places(batch.offsets, first.expand(sequences), block, batch.tokens)
         flash = True
+    few = half and cache is not None and block is None and batch.longest <= FEW_ROWS and keys_can_be_split(cache)
     layout = Layout(
         q_offsets=batch.offsets,
         k_offsets=k_offsets,
         longest_q=batch.longest,
         longest_k=longest_k,
         causal=causal or tokenwise,
-        flash=flash,
+        flash=flash and not few,
+        few=few,
         cache=cache,
         blocks=blocks,
         slots=None if cache is None else cache.offsets[:-1].long()[batch.owner] + batch.positions,
     )
-    if flash:
+    if flash or few:
         return layout
     place = torch.arange(longest_k, device=k_offsets.device)
     seen = None if k_even else (place < k_offsets.diff()[:, None])[:, None, None, :]
