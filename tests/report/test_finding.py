@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from helpers.report_runs import AUTOREGRESSIVE, DIFFUSION, GUESSING, KNOWN, mask_probes, position_probes, write_run
+from maskwise.report.effects import effects_of
 from maskwise.report.figures import Mark
 from maskwise.report.finding import finding
 from maskwise.report.readings import read_all
@@ -57,6 +58,22 @@ def test_three_numbers_have_intervals_and_say_where_nothing_was_detected(tmp_pat
     assert not stops.detected and stops.interval.startswith(
         "nothing detected: at most 8.8\u00a0points (95\u00a0% interval"
     )
+
+
+def test_a_run_too_small_to_tell_says_so(tmp_path: Path) -> None:
+    """Ten questions: neither no change nor one of 40 points is excluded, so no sentence says how much it is at most."""
+    small, other = mask_probes([5], [4]), mask_probes([4], [5])
+    alone = found(tmp_path / "one", (small, DIFFUSION))
+    assert alone.sentence.startswith("This run is too small to tell what changes the accuracy of tiny-llada: each 95")
+    assert not any(number.detected for number in alone.numbers)
+    assert all(number.interval.startswith("too few questions to tell (95") for number in alone.numbers)
+    folders = [write_run(tmp_path / asked[0][0] / str(n), asked, DIFFUSION) for n, asked in enumerate((small, other))]
+    beside, compared = finding(read_all(folders)), finding(read_all(folders), compared=True)
+    assert beside.sentence.startswith("Too few questions to tell whether 100 masks in place of 2 change the")
+    assert compared.sentence.startswith("Too few questions to tell whether 100 masks in place of 2 take more or less")
+    assert "at most" not in f"{alone} {beside} {compared}"
+    headings = [effect.heading for effect in effects_of(read_all(folders)[0])]
+    assert headings and all(heading.startswith("Too few questions to tell whether accuracy") for heading in headings)
 
 
 def test_two_models_are_told_by_their_paired_difference(tmp_path: Path) -> None:

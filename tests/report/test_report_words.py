@@ -102,6 +102,12 @@ def test_where_no_answer_differed_the_page_says_what_it_cannot_have_seen() -> No
     )
 
 
+def test_a_score_known_to_no_better_than_half_of_the_skill_is_not_called_undetected() -> None:
+    (tax,) = (tile for tile in tiles(reading(mask_tax=(0.1, -0.4, 0.84))) if tile.name == "Mask tax")
+    assert tax.interval.replace(NBSP, " ").startswith("too few questions to tell; 95 % interval −40 to 84 %")
+    assert not tax.detected
+
+
 def test_an_autoregressive_model_has_no_masks() -> None:
     assert opening(reading(model={"mask_id": None}))[1].claim == "Not applicable: it has no masks."
     assert {tile.interval for tile in tiles(reading())} == {"no skill above guessing to lose", "not measured"}

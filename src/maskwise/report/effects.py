@@ -9,6 +9,10 @@ from maskwise.report.readings import Reading
 from maskwise.report.sections import sections_for
 from maskwise.scoring.numbers import NBSP, percent, tenths
 
+# Points: about what LLaDA loses to 200 masks in the paper (23 and 27). An interval that includes zero and as much as
+# this says nothing, and "at most" would sound as if it did.
+LARGE = 25.0
+TOO_FEW = "too few questions to tell"
 ROUNDED = 0.0005  # accuracies that belong to other points than the paired difference does are not told with it
 
 
@@ -43,6 +47,10 @@ class Effect:
         return max(abs(self.low), abs(self.high))
 
     @property
+    def undecided(self) -> bool:
+        return undecided(self.low, self.high)
+
+    @property
     def verb(self) -> str:
         return "falls" if self.points < 0 else "rises"
 
@@ -67,7 +75,14 @@ class Effect:
     def heading(self) -> str:
         if self.detected:
             return f"Accuracy {self.verb} by {self.amount} {self.words}"
+        if self.undecided:
+            return f"{TOO_FEW.capitalize()} whether accuracy changes {self.words} ({self.interval}{NBSP}points)"
         return f"No change of accuracy detected {self.words}: at most {tenths(self.at_most)}{NBSP}points"
+
+
+def undecided(low: float, high: float) -> bool:
+    """Whether an interval, in points, includes no change and a large one: the run is too small to tell them apart."""
+    return low <= 0 <= high and max(-low, high) >= LARGE
 
 
 def effects_of(reading: Reading) -> list[Effect]:

@@ -11,7 +11,7 @@ from maskwise.probes.mask_count import NAME as MASK_COUNT
 from maskwise.probes.published import EXPECTATIONS
 from maskwise.probes.section import MASKS_AT_THE_END, Entry
 from maskwise.records.groups import values_of
-from maskwise.report.effects import Effect, by_size, effects_of
+from maskwise.report.effects import TOO_FEW, Effect, by_size, effects_of, undecided
 from maskwise.report.figures import Curve, Mark, Panel
 from maskwise.report.panels import panels
 from maskwise.report.readings import Reading, differing_settings
@@ -47,7 +47,8 @@ class Change:
 
 @dataclass(frozen=True)
 class Number:
-    """One of the numbers beside the chart. Where nothing was `detected` it is grey, and says how much it is at most.
+    """One of the numbers beside the chart. Where nothing was `detected` it is grey, and says how much it is at most, or
+    that there are too few questions to tell.
 
     curve: the number of the curve whose end it is, where models are told apart by colour.
     """
@@ -106,6 +107,11 @@ def largest_effect(label: str, effects: Sequence[Effect]) -> str:
     if effects[0].detected:
         return _sentence(label, effects[0])
     most = max(effect.at_most for effect in effects)
+    if any(effect.undecided for effect in effects):
+        return (
+            f"This run is too small to tell what changes the accuracy of {label}: each 95{NBSP}% interval includes "
+            f"zero, the widest reaches {tenths(most)}{NBSP}points."
+        )
     return f"Nothing was detected in {label}: its accuracy changes by at most {tenths(most)}{NBSP}points."
 
 
@@ -114,6 +120,9 @@ def _sentence(label: str, effect: Effect) -> str:
     if effect.detected:
         change = f"{effect.verb} by {effect.amount}{effect.ends} ({effect.interval})"
         return f"{words} the accuracy of {label} {change}."
+    if effect.undecided:
+        untold = f"whether the accuracy of {label} changes {effect.words}"
+        return f"{TOO_FEW.capitalize()} {untold} ({effect.interval}{NBSP}points)."
     return f"{words} no change was detected in {label} (at most {tenths(effect.at_most)}{NBSP}points)."
 
 
@@ -152,6 +161,11 @@ def verdict(first: Reading, second: Reading) -> str:
     if apart is None:
         return ""
     masks = f"{apart.count} masks in place of 2"
+    if undecided(apart.low, apart.high):
+        return (
+            f"{TOO_FEW.capitalize()} whether {masks} take more or less from {second.label} than from {first.label} "
+            f"(95{NBSP}% interval {tenths(apart.low)} to {tenths(apart.high)}{NBSP}points, paired)."
+        )
     if not apart.detected:
         most = tenths(max(abs(apart.low), abs(apart.high)))
         return (
@@ -168,6 +182,9 @@ def verdict(first: Reading, second: Reading) -> str:
 
 def _in_words(label: str, last: Change) -> str:
     many = f"{last.count} masks in place of 2"
+    if undecided(last.low, last.high):
+        interval = f"95{NBSP}% interval {tenths(last.low)} to {tenths(last.high)}{NBSP}points"
+        return f"{TOO_FEW} whether {many} change the accuracy of {label} ({interval})"
     if not last.detected:
         return f"with {many} no change was detected in {label} (at most {tenths(-last.low)}{NBSP}points lost)"
     verb = "take" if last.points < 0 else "give"
@@ -236,7 +253,9 @@ def _number(points: float, low: float, high: float, what: str) -> Number:
     detected = not low <= 0 <= high
     value = f"{tenths(points)}{NBSP}points" if points <= 0 else f"+{tenths(points)}{NBSP}points"
     interval = f"95{NBSP}% interval {tenths(low)} to {tenths(high)}"
-    if not detected:
+    if undecided(low, high):
+        interval = f"{TOO_FEW} ({interval}{NBSP}points)"
+    elif not detected:
         interval = f"nothing detected: at most {tenths(max(abs(low), abs(high)))}{NBSP}points ({interval})"
     return Number(value, interval, what, detected)
 

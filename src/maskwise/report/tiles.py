@@ -5,16 +5,20 @@ from dataclasses import dataclass
 
 from maskwise.probes.probe import ScoreRule
 from maskwise.probes.summary import scores_shown
+from maskwise.report.effects import TOO_FEW
 from maskwise.report.readings import Reading
 from maskwise.report.sentences import meaning_of, nothing_differed
 from maskwise.scoring.numbers import NBSP, digits_of, number, parts_in_words, percent, score_interval, score_value
 from maskwise.scoring.scores import NOT_MEASURED, Score, direction, null_score
 
+LARGE_SHARE = 0.5  # an interval that includes zero and half of the skill says nothing (see effects.LARGE)
+
 
 @dataclass(frozen=True)
 class Tile:
     """A score: its number, its interval in words, and the same for the little drawing, which nats have not: on a scale
-    of -100 % .. 100 %. One whose interval includes zero was not `detected`: it is grey and says how much it is at most.
+    of -100 % .. 100 %. One whose interval includes zero was not `detected`: it is grey and says how much it is at most,
+    or that there are too few questions to tell.
     """
 
     name: str
@@ -57,13 +61,16 @@ def score_tile(rule: ScoreRule, reading: Reading) -> Tile:
         return Tile(rule.title, value, "no interval", meaning, None)
     marks = (score["low"], score["value"], score["high"]) if rule.unit == "share" else None
     detected = direction(score) != 0
-    told = ["" if detected else f"nothing detected: at most {_at_most(score, rule.unit)}",
+    told = ["" if detected else _nothing_detected(score, rule.unit),
             f"95{NBSP}% interval {score_interval(score, rule.unit)}", nothing_differed(score),
             parts_in_words(score)]  # fmt: skip
     return Tile(rule.title, value, "; ".join(filter(None, told)), meaning, marks, detected)
 
 
-def _at_most(score: Score, unit: str) -> str:
-    """The end of the interval farther from zero, without its sign."""
+def _nothing_detected(score: Score, unit: str) -> str:
+    """With the end of the interval farther from zero, without its sign."""
     most = max(abs(score["low"]), abs(score["high"]))
-    return percent(most, digits_of(score)) if unit == "share" else f"{number(most)}{NBSP}nats"
+    if unit == "share" and most >= LARGE_SHARE:
+        return TOO_FEW
+    shown = percent(most, digits_of(score)) if unit == "share" else f"{number(most)}{NBSP}nats"
+    return f"nothing detected: at most {shown}"
