@@ -13,10 +13,12 @@ from helpers.tiny import (
     llada_net,
     tiny_ar,
     tiny_dream,
+    tiny_fast_dllm,
     tiny_illada,
     tiny_llada,
     tiny_llada2,
     tiny_llada_moe,
+    tiny_sdar,
 )
 from maskwise.errors import UserError
 from maskwise.models.batch import Batch
@@ -200,12 +202,18 @@ def test_gradient_checkpointing_changes_nothing():
     torch.testing.assert_close(grads[0], grads[1])
 
 
-@pytest.mark.parametrize("make", [pytest.param(tiny_llada, marks=pytest.mark.slow), tiny_dream])
+SLOW_TO_COMPILE = (tiny_llada, tiny_sdar, tiny_fast_dllm)
+
+
+@pytest.mark.parametrize("make", [tiny_dream, *(pytest.param(make, marks=pytest.mark.slow) for make in SLOW_TO_COMPILE)])
 def test_compiled_layers_change_nothing(make):
     model, batch = make(), sequences(count=3)
     packed = Batch.pack(batch)
     plain, seen = model.predict(batch, [[1]] * 3), model.attention(packed, [[1]] * 3)
+    assert model.family.layers_compile
     model.compile_layers()
+    compiled = [module for module in model.core.modules() if module._compiled_call_impl is not None]
+    assert len(compiled) == model.core.config.num_hidden_layers
     for a, b in zip(model.predict(batch, [[1]] * 3), plain, strict=True):
         assert_close(a, b)
     for a, b in zip(model.attention(packed, [[1]] * 3), seen, strict=True):

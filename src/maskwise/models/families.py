@@ -229,6 +229,7 @@ SDAR = Family(
     config_class="maskwise.models.sdar:SDARConfig",
     mask_id=151669,
     lora_targets=LLAMA_MAPS,
+    layers_compile=True,
     published=(
         Published("JetLM/SDAR-1.7B-Chat", 1720574976, 32768, SDAR_1_7B),
         Published("JetLM/SDAR-4B-Chat", 4411424256, 32768, SDAR_4B),
@@ -261,6 +262,7 @@ FAST_DLLM = Family(
     shift=True,
     mask_id=151665,
     lora_targets=LLAMA_MAPS,
+    layers_compile=True,
     published=(
         Published("Efficient-Large-Model/Fast_dLLM_v2_1.5B", 1543714304, 32768, FAST_1_5B),
         Published("Efficient-Large-Model/Fast_dLLM_v2_7B", 7615616512, 32768, {"num_key_value_heads": 4}),
