@@ -255,6 +255,7 @@ DAMAGE = [
     (lambda f: edit_config(f, n_heads=0), "n_heads is 0, not a whole number"),
     (lambda f: edit_config(f, n_layers=2.0), "n_layers is 2.0, not a whole number"),
     (lambda f: edit_config(f, rope_theta="a"), 'rope_theta is "a", not a positive number'),
+    (lambda f: edit_config(f, rope_theta=1e-300), "rope_theta is 1e-300, not a number from 1 to 1e18"),
     (lambda f: edit_config(f, mask_token_id="z"), 'mask_token_id is "z", not a token\'s number'),
     (lambda f: edit_config(f, mask_token_id=[1, 2]), "not a token's number: correct it"),
     (lambda f: edit_config(f, dtype="float99"), 'dtype is "float99", not a type of torch'),

@@ -56,7 +56,7 @@ PLAIN_ROPE = {"rope_type": "default", "rope_theta": 1e4}
     (nemotron_net, PLAIN_ROPE, "original_max_position_embeddings", ("a", -1, 0)),
     (nemotron_net, YARN, "factor", (0, -1, "4", 0.5)), (dream_net, YARN, "factor", (0, [2], 1e300)),
     (sdar_net, YARN, "beta_slow", (0, "x")), (qwen_net, YARN, "factor", (0, "x")),
-    (qwen_net, LLAMA3, "low_freq_factor", (0,)), (llada2_net, PLAIN_ROPE, "rope_theta", (0, "x", -1.0)),
+    (qwen_net, LLAMA3, "low_freq_factor", (0,)), (llada2_net, PLAIN_ROPE, "rope_theta", (0, "x", -1.0, 1e-300)),
 ])  # fmt: skip
 def test_numbers_of_rotary_positions_are_checked_in_every_family(tmp_path, make, rope, name, values):
     make().save_pretrained(tmp_path)

@@ -32,7 +32,8 @@ FACTORS = (
 )  # fmt: skip
 # Of rotary positions, in an object of their own; there rope_theta and partial_rotary_factor may stand too.
 ROPE_FACTORS = ("attention_factor", "beta_fast", "beta_slow", "low_freq_factor", "high_freq_factor")
-ROPE_FROM_ONE = ("factor", "original_max_position_embeddings")
+# A base below 1 turns every pair faster than a radian per token; a tiny one by infinity, and all logits are NaN.
+ROPE_FROM_ONE = ("rope_theta", "factor", "original_max_position_embeddings")
 ROPE_FROM_ZERO = ("llama_4_scaling_beta", "mscale", "mscale_all_dim")
 LARGEST = 2**31  # of a size
 MOST_LAYERS = 1024  # laid out one by one, before a weight is read
@@ -84,7 +85,7 @@ def _check_numbers(file: Path, settings: dict[str, Any]) -> None:
         (("hidden_act",), "an activation that transformers knows", lambda v: isinstance(v, str) and v in ACT2FN),
         (("architectures",), "a list of names", lambda v: isinstance(v, list) and all(isinstance(n, str) for n in v)),
         (("dtype", "torch_dtype"), "a type of torch", lambda v: isinstance(getattr(torch, str(v), None), torch.dtype)),
-        (("original_max_position_embeddings",), *FROM_ONE),
+        (("rope_theta", "original_max_position_embeddings"), *FROM_ONE),
     ]
     _check_kinds(file, settings, kinds)
     rope_kinds: list[Kind] = [
