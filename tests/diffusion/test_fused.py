@@ -181,6 +181,20 @@ def test_autocast_does_not_round_the_products():
     assert relative(leaves[0].grad, gradients[0]) < 2e-5
 
 
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="rounds on CUDA alone: needs a CUDA device")
+def test_autocast_on_cuda_rounds_the_factors_and_not_the_sums():
+    inputs = [x.cuda() for x in case(7)]
+    leaves = [x.clone().requires_grad_() for x in inputs[:3]]
+    with torch.autocast("cuda", dtype=torch.bfloat16):
+        result = linear_ce_tv(*leaves, *inputs[3:])
+    result.loss.backward()
+    rounded = [x.bfloat16().float() for x in inputs[:3]]
+    values, gradients = dense(*(x.cpu() for x in (*rounded, *inputs[3:])), None)
+    assert relative(result.loss.cpu(), values[0]) < 1e-5
+    for leaf, wanted in zip(leaves, gradients, strict=True):
+        assert leaf.grad.dtype == torch.float32 and relative(leaf.grad.cpu(), wanted) < 1e-2
+
+
 def test_one_view_is_plain_cross_entropy():
     h, _, weight, targets, weights, _ = case(8)
     leaves = [x.clone().requires_grad_() for x in (h, weight)]

@@ -1,8 +1,9 @@
-"""The element-wise part of `linear_ce_tv` as one Triton kernel: three reads, one write of the logits, no temporaries.
+"""The element-wise part of `linear_ce_tv` and `linear_ce` as one Triton kernel each: three or two reads of the logits,
+one write, no temporaries.
 
 Plain PyTorch passes over the logits about a dozen times (largest, subtract, exp, sum, divide, difference, sign...),
 which on CUDA costs a good part of the matrix products. Imported on CUDA only; the PyTorch path stays the reference,
-and the tests hold this kernel against it in Triton's interpreter.
+and the tests hold these kernels against it in Triton's interpreter.
 """
 
 import torch
@@ -30,6 +31,45 @@ def ce_tv_kernel(
             logits, grad, targets, ce_weights, tv_weights, ce, tv, rows, width, BLOCK_SIZE=block, num_warps=8
         )
     return ce, tv, grad
+
+
+def ce_kernel(logits: Tensor, targets: Tensor, weights: Tensor, out: torch.dtype) -> tuple[Tensor, Tensor]:
+    """Logits [n, V] float32 -> weighted ce [n] and the gradient [n, V] in `out`, as above."""
+    rows, width = logits.shape
+    grad = logits if out == logits.dtype else torch.empty_like(logits, dtype=out)
+    ce = torch.empty(rows, dtype=torch.float32, device=logits.device)
+    block = min(BLOCK, triton.next_power_of_2(width))
+    with torch.cuda.device_of(logits):
+        _ce_rows[(rows,)](logits, grad, targets, weights, ce, width, BLOCK_SIZE=block, num_warps=8)
+    return ce, grad
+
+
+@triton.jit
+def _ce_rows(logits, grad, targets, weights, ce, width, BLOCK_SIZE: tl.constexpr):
+    row = tl.program_id(0).to(tl.int64)
+    lanes = tl.arange(0, BLOCK_SIZE)
+    target, weight = tl.load(targets + row), tl.load(weights + row)
+    picked = tl.load(logits + row * width + target)
+
+    # Read 1: as in `_ce_tv_rows`.
+    top = tl.full((BLOCK_SIZE,), FLOOR, tl.float32)
+    sums = tl.zeros((BLOCK_SIZE,), tl.float32)
+    for start in range(0, width, BLOCK_SIZE):
+        column = start + lanes
+        z = tl.load(logits + row * width + column, mask=column < width, other=-float("inf"))
+        higher = tl.maximum(top, z)
+        sums = sums * tl.exp(top - higher) + tl.exp(z - higher)
+        top = higher
+    largest = tl.max(top, 0)
+    total = tl.sum(sums * tl.exp(top - largest), 0)
+    tl.store(ce + row, weight * (tl.log(total) - (picked - largest)))
+
+    # Read 2: the gradient.
+    for start in range(0, width, BLOCK_SIZE):
+        column = start + lanes
+        inside = column < width
+        p = tl.exp(tl.load(logits + row * width + column, mask=inside, other=-float("inf")) - largest) / total
+        tl.store(grad + row * width + column, weight * (p - tl.where(column == target, 1.0, 0.0)), mask=inside)
 
 
 @triton.jit

@@ -6,7 +6,8 @@ weight, and is forgotten. What lives at any time is one chunk of logits and the 
 
 On the CPU the logits are float64: as tuning succeeds the two views draw together, and the sign of p1 - p2 drowns in
 float32 rounding (at a relative distance of 1e-3 between the views the gradient is off by 1 %). The products with the
-gradients need no such care and stay float32. On CUDA bfloat16 factors are multiplied as they are and summed in float32.
+gradients need no such care and stay float32. On CUDA bfloat16 factors are multiplied as they are and summed in float32,
+and under bfloat16 autocast all factors are rounded to it, as those of every other product.
 
 With p = softmax(z), a target t and s = sign(p1 - p2):
 
@@ -101,7 +102,7 @@ def compare_views(
 
 
 def _full_precision(weight: Tensor) -> torch.autocast:
-    """Under autocast the products with the head would be rounded to half precision."""
+    """Under autocast what the products give would be rounded to half precision."""
     return torch.autocast(device_type=weight.device.type, enabled=False)
 
 
@@ -132,8 +133,8 @@ class _FusedHead(torch.autograd.Function):
     ) -> tuple[Tensor, Tensor, Tensor]:
         wants_weight = grad_enabled and ctx.needs_input_grad[0]
         wants_views = grad_enabled and any(ctx.needs_input_grad[7:])
+        factor = _factor(weight, views[0])
         with _full_precision(weight):
-            factor = _factor(weight, views[0])
             sums, view_grads, weight_grad = _sweep(
                 views, factor, targets, ce_weights, tv_weights, mask_id, chunk, wants_views, wants_weight
             )
@@ -210,6 +211,10 @@ def _sweep(
 
 def _ce_in_place(logits: Tensor, targets: Tensor, weights: Tensor, out: torch.dtype) -> tuple[Tensor, Tensor]:
     """Weighted cross-entropy [n] of `logits` [n, V], which become the gradient with respect to themselves."""
+    if logits.is_cuda and logits.dtype == torch.float32 and TRITON:
+        from maskwise.diffusion.ce_tv_kernel import ce_kernel
+
+        return ce_kernel(logits, targets, weights, out)
     log_sum, picked = _softmax_in_place(logits, targets)
     logits.mul_(weights[:, None])
     logits[torch.arange(len(targets), device=logits.device), targets] -= weights
@@ -272,9 +277,11 @@ def _product(left: Tensor, right: Tensor) -> Tensor:
 
 
 def _factor(weight: Tensor, hidden: Tensor) -> Tensor:
-    """The weight in the type of the products: bfloat16 stays on CUDA, anything else narrow becomes float32."""
-    if weight.is_cuda and weight.dtype == hidden.dtype == torch.bfloat16:
-        return weight
+    """The weight in the type of the products: on CUDA bfloat16 where both have it or autocast asks for it; else float32
+    or wider."""
+    rounds = torch.is_autocast_enabled("cuda") and torch.get_autocast_dtype("cuda") == torch.bfloat16
+    if weight.is_cuda and (rounds or weight.dtype == hidden.dtype == torch.bfloat16):
+        return weight.to(torch.bfloat16)
     return weight.to(torch.promote_types(torch.promote_types(weight.dtype, hidden.dtype), torch.float32))
 
 
