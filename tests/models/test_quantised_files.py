@@ -6,6 +6,7 @@ import sys
 import pytest
 import torch
 from peft import LoraConfig, get_peft_model
+from safetensors.torch import save_file
 from torch import nn
 from transformers import AutoModelForCausalLM, BitsAndBytesConfig, TorchAoConfig
 
@@ -20,8 +21,8 @@ from maskwise.models.configuration import read_settings
 from maskwise.models.fingerprint import fingerprint
 from maskwise.models.finite import nonfinite_weights
 from maskwise.models.locations import ZOO
-from maskwise.models.networks import stored_shapes
-from maskwise.models.quantised_files import complete_quantisation
+from maskwise.models.networks import first_zero_points, stored_shapes
+from maskwise.models.quantised_files import complete_quantisation, refuse_other_zero_points
 from maskwise.models.targets import linear_targets
 from maskwise.training.settings import TuneSettings
 from maskwise.training.weights import make_trainable
@@ -206,10 +207,29 @@ def test_packed_checkpoints_give_the_logits_of_the_weights_they_stand_for(tmp_pa
 def test_a_layout_of_gptq_that_nobody_knows_is_refused(tmp_path, said):
     """The package takes it for its own second layout, whose zero points are others."""
     given = {"quant_method": "gptq", "bits": 4, "group_size": 16, "checkpoint_format": said}
-    with pytest.raises(UserError, match="is none of gptq, gptq_v2"):
-        complete_quantisation(tmp_path, given, {})
+    other_name = {"quant_method": "gptq", "bits": 4, "group_size": 16, "format": said}
+    for one in (given, other_name):
+        with pytest.raises(UserError, match="is none of gptq, gptq_v2"):
+            complete_quantisation(tmp_path, one, {})
     for known in ({"checkpoint_format": "gptq_v2"}, {}):
         complete_quantisation(tmp_path, {"quant_method": "gptq", "bits": 4, "group_size": 16} | known, {})
+
+
+def test_the_wrong_layout_of_two_is_refused_where_the_zero_points_tell_them_apart(tmp_path):
+    """Symmetric weights have one zero point, 8 of 4 bits, which the first layout stores as 7. Others may have any."""
+    numbers, zeros, scales = rounded(torch.randn(16, 64, generator=torch.Generator().manual_seed(0)))
+    given = {"quant_method": "gptq", "bits": 4, "group_size": GROUP, "sym": True}
+    for right, wrong, shift in (("gptq", "gptq_v2", 0), ("gptq_v2", "gptq", 1)):
+        stored = tensors_of("gptq", numbers, torch.full_like(zeros, 8 + shift), scales)  # which takes 1 off
+        save_file({"layers.0.qzeros": stored["qzeros"]}, tmp_path / "model.safetensors")
+        found = first_zero_points(tmp_path)
+        refuse_other_zero_points(tmp_path, given | {"checkpoint_format": right}, found)
+        refuse_other_zero_points(tmp_path, given | {"checkpoint_format": wrong, "sym": False}, found)
+        with pytest.raises(UserError, match=f"checkpoint_format is {wrong}, but .* are those of {right}: correct it"):
+            refuse_other_zero_points(tmp_path, given | {"checkpoint_format": wrong}, found)
+    mixed = tensors_of("gptq", numbers, zeros, scales)["qzeros"].unique().tolist()
+    for known in ("gptq", "gptq_v2"):
+        refuse_other_zero_points(tmp_path, given | {"checkpoint_format": known}, mixed)
 
 
 def test_an_adapter_is_not_rounded_into_quantised_weights():

@@ -16,7 +16,7 @@ from maskwise.files import is_plain_name
 from maskwise.models.families import Family, imported
 from maskwise.models.gguf_llama import gguf_in, llama_weights
 from maskwise.models.locations import read_object, weights_folder
-from maskwise.models.quantised_files import complete_quantisation
+from maskwise.models.quantised_files import complete_quantisation, refuse_other_zero_points
 
 WHOLE, INDEX = "model.safetensors", "model.safetensors.index.json"
 
@@ -75,6 +75,7 @@ def load_network(
     source: dict[str, Any] = {"config": config, "state_dict": llama_weights(gguf)} if gguf is not None else {}
     if getattr(config, "quantization_config", None) is not None:
         complete_quantisation(folder, config.quantization_config, stored_shapes(folder))
+        refuse_other_zero_points(folder, config.quantization_config, first_zero_points(folder))
         source = {"config": config}
     try:
         with redirect_stdout(sys.stderr):  # gptqmodel prints what it does, and stdout is for results
@@ -111,6 +112,16 @@ def stored_shapes(folder: Path) -> dict[str, tuple[int, ...]]:
         with safe_open(folder / file, framework="pt") as opened:
             shapes |= {name: tuple(opened.get_slice(name).get_shape()) for name in opened.keys()}  # noqa: SIM118
     return shapes
+
+
+def first_zero_points(folder: Path) -> list[int]:
+    """Which words the first `qzeros` in the weight files holds; none where there is none."""
+    for file in weight_files(folder):
+        with safe_open(folder / file, framework="pt") as opened:
+            for name in opened.keys():  # noqa: SIM118
+                if name.endswith(".qzeros"):
+                    return opened.get_tensor(name).unique().tolist()
+    return []
 
 
 def check_weight_files(folder: Path) -> None:

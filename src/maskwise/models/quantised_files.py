@@ -1,7 +1,7 @@
 """Quantised checkpoints: transformers loads them with the package that wrote them. What it does not check is here."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from importlib.util import find_spec
 from math import ceil, prod
 from pathlib import Path
@@ -41,8 +41,8 @@ def refuse_uninstalled_quantiser(folder: Path, settings: dict[str, Any]) -> None
 def complete_quantisation(folder: Path, given: dict[str, Any], shapes: Mapping[str, tuple[int, ...]]) -> None:
     """Checks `quantization_config` against the shapes in the weight files, and adds what optimum cannot find itself."""
     refuse_endless_patterns(given, list(shapes), folder / "config.json")
-    if given["quant_method"] == "gptq" and given.get("checkpoint_format", GPTQ_FORMATS[0]) not in GPTQ_FORMATS:
-        said = str(given["checkpoint_format"])[:40]
+    if given["quant_method"] == "gptq" and _gptq_format(given) not in GPTQ_FORMATS:
+        said = str(_gptq_format(given))[:40]
         raise UserError(
             f"{folder / 'config.json'}: checkpoint_format {said!r} is none of {', '.join(GPTQ_FORMATS)}: correct it or "
             "download it again"
@@ -53,6 +53,29 @@ def complete_quantisation(folder: Path, given: dict[str, Any], shapes: Mapping[s
         matches = (re.fullmatch(r"(.+?)\.\d+\..*\bqweight", name) for name in shapes)
         if first := next(filter(None, matches), None):
             given.setdefault("block_name_to_quantize", first[1])
+
+
+def _gptq_format(given: Mapping[str, Any]) -> Any:
+    """As transformers reads it: the older name first."""
+    return next((given[name] for name in ("checkpoint_format", "format") if given.get(name) is not None), "gptq")
+
+
+def refuse_other_zero_points(folder: Path, given: Mapping[str, Any], zeros: Iterable[int]) -> None:
+    """Refuses gptq for gptq_v2 and the other way round, where that can be told; `zeros`: int32 words of one `qzeros`.
+
+    They differ in the zero points alone, which the first stores less 1. Those of symmetric weights are all the middle
+    of the range, so that a file of the wrong one shows; any zero point of asymmetric weights may be meant.
+    """
+    said, bits, symmetric = _gptq_format(given), given.get("bits"), given.get("sym", True)
+    if given["quant_method"] != "gptq" or said not in ("gptq", "gptq_v2") or bits not in (2, 4, 8) or not symmetric:
+        return
+    middle = 1 << bits - 1
+    other, stored = ("gptq_v2", middle) if said == "gptq" else ("gptq", middle - 1)
+    if {word % 2**32 for word in zeros} == {sum(stored << place for place in range(0, 32, bits))}:
+        raise UserError(
+            f"{folder / 'config.json'}: checkpoint_format is {said}, but the zero points in the weights are those of "
+            f"{other}: correct it or download it again"
+        )
 
 
 def _refuse_other_packing(folder: Path, given: dict[str, Any], shapes: Mapping[str, tuple[int, ...]]) -> None:
