@@ -35,7 +35,7 @@ def read_rate(bench: Bench) -> float:
     """TB/s of a large sum."""
     size = 2**31 if bench.full else 2**20
     numbers = torch.ones(size // 4, device=bench.device)
-    return size / timed(bench.device, numbers.sum, repeats=5).seconds / 1e12
+    return size / seconds_each(bench, [numbers.sum] * 4) / 1e12
 
 
 @torch.no_grad()

@@ -93,15 +93,16 @@ def decoded(model, prompts=PROMPTS, **more):
 
 
 @pytest.mark.parametrize(("make", "cache"), [(tiny_llada, "none"), (tiny_dream, "dual"), (tiny_sdar, "prefix")])
-def test_the_next_generation_of_the_same_lengths_records_nothing_and_gives_the_same_tokens(make, cache):
+def test_later_generations_of_the_same_lengths_record_nothing_and_give_the_same_tokens(make, cache):
     model, plain = make(), make()
-    again = recording(model)
-    assert decoded(model, cache=cache) == decoded(plain, cache=cache)
-    once = again.recorded
-    assert once > 0
-    for prompts in ([[5, 9, 4, 4, 8], [60, 2, 1]], PROMPTS):
+    again, counts = recording(model), []
+    for prompts in (PROMPTS, PROMPTS, PROMPTS, [[5, 9, 4, 4, 8], [60, 2, 1]], PROMPTS):
         assert decoded(model, prompts, cache=cache) == decoded(plain, prompts, cache=cache)
-        assert again.recorded == once
+        counts.append(again.recorded)
+    once = counts[-1]
+    assert counts[0] > 0 and counts[2:] == [once] * 3
+    # With a cache the passes that open a block come back too seldom to be recorded in the first generation.
+    assert (counts[0] < once) == (cache != "none")
     assert decoded(model, [[1, 2]], cache=cache) == decoded(plain, [[1, 2]], cache=cache)
     assert again.recorded > once  # another length
 

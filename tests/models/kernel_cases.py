@@ -29,10 +29,12 @@ def load(name: str):
 
 
 kernels, sums, split = load("few_rows"), load("expert_sums"), load("few_rows_attention")
-operators = kernels.float8_parts, kernels.int4_parts, sums.expert_sums, split.few_rows_attention
+operators = (
+    kernels.float8_parts, kernels.int4_parts, kernels.half_parts, sums.expert_sums, split.few_rows_attention,
+)  # fmt: skip
 plain = [one._init_fn for one in operators] if FEW else operators
-kernels.float8_parts, kernels.int4_parts, expert_sums, few_rows_attention = plain
-float8_few_rows, int4_few_rows = kernels.float8_few_rows, kernels.int4_few_rows
+kernels.float8_parts, kernels.int4_parts, kernels.half_parts, expert_sums, few_rows_attention = plain
+float8_few_rows, int4_few_rows, half_few_rows = kernels.float8_few_rows, kernels.int4_few_rows, kernels.half_few_rows
 
 
 def agree(found: torch.Tensor, expected: torch.Tensor, rtol: float, atol: float) -> None:
@@ -64,6 +66,17 @@ def compare_float8(n: int, outer: int, inner: int, split: int, tile: int) -> Non
     assert torch.equal(found, float8_few_rows(*given, torch.float32)), "other bits"
     alone = float8_few_rows(given[0][:1].clone(), given[1][:1], *given[2:], torch.float32)
     assert torch.equal(alone, found[:1]), "a row depends on the others"
+
+
+def compare_half(n: int, outer: int, inner: int, split: int, tile: int) -> None:
+    kernels.half_tiles = lambda *_: kernels.Tiles(tile, 32, split, 4, 2)
+    draws = torch.Generator().manual_seed(0)
+    rows, weight = (torch.randn(count, inner, generator=draws).to(HALF) for count in (n, outer))
+    given = rows.to(DEVICE), weight.to(DEVICE)
+    found, expected = half_few_rows(*given), rows.double() @ weight.double().t()
+    agree(found.cpu().double(), expected, rtol=DIGITS, atol=DIGITS * float(expected.abs().mean()))
+    assert torch.equal(found, half_few_rows(*given)), "other bits"
+    assert torch.equal(half_few_rows(given[0][:1].clone(), given[1]), found[:1]), "a row depends on the others"
 
 
 def widened_exactly() -> None:
@@ -142,13 +155,16 @@ def compiles() -> None:
     scale = torch.ones(1, 20, 2, device=DEVICE, dtype=torch.float16)
     pairs = torch.randint(0, 256, (1, 20, 32), device=DEVICE, dtype=torch.uint8)
     of_int4 = (torch.ones(3, 64, device=DEVICE, dtype=torch.float16), pairs, scale)
+    of_half = of_int4[0], torch.ones(20, 64, device=DEVICE, dtype=torch.float16)
     said = torch.ones(6, 20, device=DEVICE)
     of_sums = (said, torch.arange(6, device=DEVICE), torch.ones(3, 2, device=DEVICE), torch.float16)
     q, ends = torch.ones(3, 2, 16, device=DEVICE, dtype=torch.float16), torch.tensor([0, 3], device=DEVICE).int()
     of_attention = q, q[:, :1].contiguous(), q[:, :1].contiguous(), ends, ends, 3, 3, 1.0
-    for operator, given in zip(operators, (of_float8, of_int4, of_sums, of_attention), strict=True):
+    for operator, given in zip(operators, (of_float8, of_int4, of_half, of_sums, of_attention), strict=True):
         torch.library.opcheck(operator, given, test_utils="test_faketensor")
-    calls = [(float8_few_rows, of_float8), (int4_few_rows, of_int4), (expert_sums, of_sums)]
+    calls = [
+        (float8_few_rows, of_float8), (int4_few_rows, of_int4), (half_few_rows, of_half), (expert_sums, of_sums),
+    ]  # fmt: skip
     for call, given in calls:
         with torch.inference_mode():
             assert call(*given).shape == (3, 20) and call(*given).dtype == torch.float16
@@ -219,6 +235,7 @@ if FEW:
     of_float8, of_int4, of_sums, of_attention = of_float8[:1], of_int4[:1], of_sums[:1], of_attention[:1]
 for case in of_float8:
     compare_float8(*case)
+    compare_half(*case)
 for case in of_int4:
     compare_int4(*case)
 for case in of_sums:

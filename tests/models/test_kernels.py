@@ -63,3 +63,33 @@ def test_on_cuda_the_kernels_are_taken_and_give_what_dense_products_give():
     mixture.lay_out()
     assert mixture.summed == torch.bfloat16
     close(mixture(x), without)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="takes the branches for CUDA: needs a CUDA device")
+@pytest.mark.parametrize("compiled", [False, True], ids=["plain", "compiled"])
+@torch.no_grad()
+def test_on_cuda_a_pass_of_few_rows_over_a_cache_gives_what_torchs_kernels_give(compiled, monkeypatch):
+    from helpers.tiny import tiny_llada
+    from maskwise.models import few, layouts, packing
+    from maskwise.models.batch import Batch
+
+    model = tiny_llada(width=128, mlp_hidden_size=256, window=1024)
+    model.core.to("cuda", torch.bfloat16)
+    if compiled:
+        model.compile_layers()
+    lengths, rows = [700, 340], 6
+    ids = torch.randint(60, (sum(lengths),), generator=torch.Generator().manual_seed(0)).tolist()
+    canvases = [ids[: lengths[0]], ids[lengths[0] :]]
+
+    def last_rows():
+        cache = model.new_cache(lengths)
+        model.hidden(Batch.pack(canvases, model.device), cache)
+        spans = Batch.spans([one[-rows:] for one in canvases], [n - rows for n in lengths], model.device)
+        return model.hidden(spans, cache)
+
+    with packing.packed_products(model.net):
+        found = last_rows()
+    assert few._found and all(few._found.values())
+    monkeypatch.setattr(layouts, "splits_keys", lambda _: False)
+    expected = last_rows()
+    assert (found - expected).float().norm() < 5e-2 * expected.float().norm()  # rounded anew in each of two layers

@@ -54,11 +54,14 @@ class Recordings:
         stored = [] if self.cache is None else [part.nbytes for layer in self.cache.layers for part in layer]
         return sum(stored) + sum(repeat.bytes for repeat in self.repeats.values())
 
-    def keep_recorded(self) -> bool:
-        """Forgets the passes that were not recorded and the oldest of many; whether any are left."""
-        recorded = [(shape, repeat) for shape, repeat in self.repeats.items() if repeat.recorded is not None]
-        self.repeats = dict(recorded[-MOST_KEPT:])
-        return bool(self.repeats)
+    def forget_the_oldest(self) -> bool:
+        """Of many passes, those not recorded first; whether recorded ones are left. The others are still counted: the
+        pass that opens a block comes back only so many times in a generation."""
+        recorded = [shape for shape, repeat in self.repeats.items() if repeat.recorded is not None]
+        others = [shape for shape in self.repeats if shape not in recorded]
+        kept = {*[*others, *recorded][-MOST_KEPT:]}
+        self.repeats = {shape: repeat for shape, repeat in self.repeats.items() if shape in kept}
+        return bool(recorded)
 
 
 class Kept:
@@ -153,7 +156,7 @@ class Passes:
     def close(self) -> None:
         """Keeps what was recorded with the model."""
         used, self.used = self.used, None
-        if used is None or not used.keep_recorded():
+        if used is None or not used.forget_the_oldest():
             return
         if used.new:  # the first pass may have laid weights elsewhere
             self.state = network_state(self.model)

@@ -24,6 +24,7 @@ from maskwise.models.layers import (
     PackedAttention,
     RMSNorm,
     Rotary,
+    back,
     default_inverse_frequencies,
     dense_pass,
     initialise,
@@ -125,7 +126,8 @@ class DreamAttention(nn.Module, PackedAttention):
     def forward(self, x: Tensor, rotary: Rotary, layout: Layout, store: Store | None) -> Tensor:
         q, k, v = self.heads(x, layout.rows)
         q, k = rotary.turn(q, layout.rows), rotary.turn(k)
-        return self.o_proj(attend(q, k, v, layout, self.head_dim**-0.5, store).flatten(1))
+        attended = attend(q, k, v, layout, self.head_dim**-0.5, store).flatten(1)
+        return back(attended, self.o_proj, self.few_rows)
 
 
 class NormedAttention(DreamAttention):

@@ -1,4 +1,4 @@
-"""Products of few rows with a large weight of few bits, as Triton kernels that keep the card's memory busy.
+"""Products of few rows with a large weight, in 16, 8 and 4 bits, as Triton kernels that keep the card's memory busy.
 
 A decoding step multiplies the few rows of a block with every weight: it takes as long as reading the weights does.
 Libraries' kernels are made for many rows and leave most of the card idle. Here the weights' rows are the left side of
@@ -36,8 +36,12 @@ BASES = {torch.bfloat16: 0x4300, torch.float16: 0x6400}  # bits of 128 and 1024:
 # The fastest, or within 3 % of it, of those measured on an H200 (132 multiprocessors) for the shapes of LLaDA-8B.
 
 
+def half_tiles(outer: int, inner: int) -> Tiles:
+    return Tiles(64, 128, _split(outer, 64, inner // 128, programs=264), warps=4, stages=4)
+
+
 def float8_tiles(outer: int, inner: int) -> Tiles:
-    return Tiles(128, 128, _split(outer, 128, inner // 128, programs=132), warps=8, stages=5)
+    return Tiles(64, 128, _split(outer, 64, inner // 128, programs=264), warps=4, stages=6)
 
 
 def int4_tiles(outer: int, inner: int) -> Tiles:
@@ -80,6 +84,22 @@ def _round(rows, out, scale, width, SIZE: tl.constexpr):
     tl.store(out + row * width + lane, kept.to(out.dtype.element_ty), mask=inside)
 
 
+def half_few_rows(rows: Tensor, weight: Tensor) -> Tensor:
+    """rows [n, in] and weight [out, in] in one type, bf16 or float16 -> [n, out]."""
+    return _added(half_parts(rows, weight), rows.dtype)
+
+
+@torch.library.custom_op("maskwise::half_parts", mutates_args=())
+def half_parts(rows: Tensor, weight: Tensor) -> Tensor:
+    """-> [split, n, out], whose sum is the product."""
+    return _parts_of(rows, None, weight, None, half_tiles(len(weight), rows.shape[1]), rows.dtype)
+
+
+@half_parts.register_fake
+def _(rows: Tensor, weight: Tensor) -> Tensor:
+    return _room(rows, half_tiles(len(weight), rows.shape[1]).split, len(weight), rows.dtype)
+
+
 def float8_few_rows(rows: Tensor, row_scale: Tensor, weight: Tensor, scale: Tensor, dtype: torch.dtype) -> Tensor:
     """rows [n, in] and weight [out, in] in E4M3, row_scale [n, 1] and scale [out] in float32 -> [n, out]."""
     return _added(float8_parts(rows, row_scale, weight, scale, dtype), dtype)
@@ -88,18 +108,7 @@ def float8_few_rows(rows: Tensor, row_scale: Tensor, weight: Tensor, scale: Tens
 @torch.library.custom_op("maskwise::float8_parts", mutates_args=())
 def float8_parts(rows: Tensor, row_scale: Tensor, weight: Tensor, scale: Tensor, dtype: torch.dtype) -> Tensor:
     """-> [split, n, out], whose sum is the product."""
-    rows, weight = rows.contiguous(), weight.contiguous()
-    n, inner = rows.shape
-    outer = len(weight)
-    tiles = float8_tiles(outer, inner)
-    parts = _room(rows, tiles.split, outer, dtype)
-    with torch.cuda.device_of(rows):
-        _float8_parts[(triton.cdiv(outer, tiles.out), tiles.split)](
-            rows, row_scale, weight, scale, parts, n, outer, inner, tiles.split,
-            ROWS=max(16, triton.next_power_of_2(n)), OUT=tiles.out, IN=tiles.inner, EVEN=inner % tiles.inner == 0,
-            num_warps=tiles.warps, num_stages=_stages(tiles, rows),
-        )  # fmt: skip
-    return parts
+    return _parts_of(rows, row_scale, weight, scale, float8_tiles(len(weight), rows.shape[1]), dtype)
 
 
 @float8_parts.register_fake
@@ -107,10 +116,26 @@ def _(rows: Tensor, row_scale: Tensor, weight: Tensor, scale: Tensor, dtype: tor
     return _room(rows, float8_tiles(len(weight), rows.shape[1]).split, len(weight), dtype)
 
 
+def _parts_of(
+    rows: Tensor, row_scale: Tensor | None, weight: Tensor, scale: Tensor | None, tiles: Tiles, dtype: torch.dtype
+) -> Tensor:
+    rows, weight = rows.contiguous(), weight.contiguous()
+    n, inner = rows.shape
+    outer = len(weight)
+    parts = _room(rows, tiles.split, outer, dtype)
+    with torch.cuda.device_of(rows):
+        _parts[(triton.cdiv(outer, tiles.out), tiles.split)](
+            rows, row_scale, weight, scale, parts, n, outer, inner, tiles.split,
+            ROWS=max(16, triton.next_power_of_2(n)), OUT=tiles.out, IN=tiles.inner, EVEN=inner % tiles.inner == 0,
+            SCALED=scale is not None, num_warps=tiles.warps, num_stages=_stages(tiles, rows),
+        )  # fmt: skip
+    return parts
+
+
 @triton.jit(do_not_specialize=["n", "split"])
-def _float8_parts(
+def _parts(
     rows, row_scale, weight, scale, parts, n, outer, inner, split,
-    ROWS: tl.constexpr, OUT: tl.constexpr, IN: tl.constexpr, EVEN: tl.constexpr,
+    ROWS: tl.constexpr, OUT: tl.constexpr, IN: tl.constexpr, EVEN: tl.constexpr, SCALED: tl.constexpr,
 ):  # fmt: skip
     """Each program's part of the inner sum of its outputs. -> parts [split, n, outer]."""
     part = tl.program_id(1)
@@ -131,7 +156,8 @@ def _float8_parts(
             w = tl.load(weights + step * IN, mask=inside[None, :], other=0.0)
             x = tl.load(given + step * IN, mask=inside[:, None], other=0.0)
         total = tl.dot(w, x, total)
-    total = total * tl.load(row_scale + of_rows)[None, :] * tl.load(scale + of_weight)[:, None]
+    if SCALED:
+        total = total * tl.load(row_scale + of_rows)[None, :] * tl.load(scale + of_weight)[:, None]
     place = (part * n + row)[None, :] * outer + column[:, None]
     tl.store(parts + place, total.to(parts.dtype.element_ty), mask=(row < n)[None, :] & (column < outer)[:, None])
 
@@ -172,7 +198,7 @@ def _int4_parts(
     rows, weight, scale, parts, n, outer, inner, split,
     ROWS: tl.constexpr, OUT: tl.constexpr, HALF: tl.constexpr, BASE: tl.constexpr,
 ):  # fmt: skip
-    """As `_float8_parts`, a group of 2 * HALF inputs at a time."""
+    """As `_parts`, a group of 2 * HALF inputs at a time."""
     part = tl.program_id(1)
     column = tl.program_id(0) * OUT + tl.arange(0, OUT)
     row, lane = tl.arange(0, ROWS), tl.arange(0, HALF)

@@ -11,6 +11,7 @@ from transformers import AutoConfig, AutoModel, AutoModelForCausalLM, PreTrained
 
 from maskwise.errors import UserError
 from maskwise.models.attention import Layout, block_reach
+from maskwise.models.few import FEW_ROWS
 from maskwise.models.quantise import Float8Weights, float8_product
 
 
@@ -41,12 +42,14 @@ class PackedAttention:
     """Marks a module whose maps q_proj, k_proj and v_proj can be packed (packing.py)."""
 
     packed: Packed | None = None
+    few_rows = False  # the map after them may take the kernel for few rows
 
 
 class PackedGate(ABC):
     """A module with an MLP, whose first two maps can be packed."""
 
     packed_gate: Packed | None = None
+    few_rows = False
 
     @abstractmethod
     def gate_and_up(self) -> tuple[Any, Any]:
@@ -69,7 +72,7 @@ class GatedMLP(nn.Module, PackedGate):
         return self.gate_proj, self.up_proj
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.down_proj(self.gated(x))
+        return back(self.gated(x), self.down_proj, self.few_rows)
 
 
 class MayWait(ABC):
@@ -89,6 +92,20 @@ def products(x: Tensor, maps: Sequence[Any], packed: Packed | None, rows: Tensor
         return [one(x) for one in maps]
     whole = float8_product(x, *packed) if isinstance(packed, Float8Weights) else F.linear(x, *packed)
     return whole.split([one.out_features for one in maps], dim=-1)
+
+
+def back(x: Tensor, one: Any, few_rows: bool) -> Tensor:
+    """x [T, inner] through the map back to the width of the hidden states.
+
+    Few rows there, with few outputs, are a product that does not fill the card: where decoding says so it is split by a
+    kernel of our own. In a compiled layer its parts are added by what reads them.
+    """
+    plain = type(one) is nn.Linear and one.bias is None and not (one._forward_hooks or one._forward_pre_hooks)
+    if few_rows and plain and len(x) <= FEW_ROWS and x.dtype == one.weight.dtype:
+        from maskwise.models.few_rows import half_few_rows
+
+        return half_few_rows(x, one.weight)
+    return one(x)
 
 
 class Rotary:

@@ -8,9 +8,9 @@ from torch import Tensor
 from maskwise.models.attention import KeyValues, Layout, block_reach, grid_places
 from maskwise.models.batch import Batch
 from maskwise.models.block_attention import block_places
-from maskwise.models.split_keys import keys_can_be_split
+from maskwise.models.few import FEW_ROWS, splits_keys
 
-FEW_ROWS = 64  # of a sequence: with more there is enough to do without splitting the keys
+FEW_SEQUENCES = 4  # the heads of more of them fill a card: on an H200 with 8 torch's own kernel takes .74 of ours' time
 
 
 def layout_of(
@@ -45,7 +45,8 @@ def layout_of(
         # Gradients do not flow through the sums between which the two parts of this attention are weighted.
         blocks = block_places(batch.offsets, first.expand(sequences), block, batch.tokens)
         flash = True
-    few = half and cache is not None and block is None and batch.longest <= FEW_ROWS and keys_can_be_split(cache)
+    few = cache is not None and block is None and batch.longest <= FEW_ROWS and sequences <= FEW_SEQUENCES
+    few = few and half and splits_keys(cache)  # type: ignore[arg-type]
     layout = Layout(
         q_offsets=batch.offsets,
         k_offsets=k_offsets,

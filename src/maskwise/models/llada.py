@@ -20,6 +20,7 @@ from maskwise.models.layers import (
     PackedGate,
     RMSNorm,
     Rotary,
+    back,
     default_inverse_frequencies,
     dense_pass,
     initialise,
@@ -122,8 +123,9 @@ class LLaDABlock(GradientCheckpointingLayer, PackedAttention, PackedGate):
         made = products(self.attn_norm(x), maps, self.packed, rows)
         q, k, v = (part.unflatten(-1, (-1, self.head_dim)) for part in made)
         q, k = rotary.turn(q, rows), rotary.turn(k)
-        x = layout.picked(x) + self.attn_out(attend(q, k, v, layout, self.head_dim**-0.5, store).flatten(1))
-        return x + self.ff_out(self.gated(self.ff_norm(x)))
+        attended = attend(q, k, v, layout, self.head_dim**-0.5, store).flatten(1)
+        x = layout.picked(x) + back(attended, self.attn_out, self.few_rows)
+        return x + back(self.gated(self.ff_norm(x)), self.ff_out, self.few_rows)
 
 
 class LLaDABody(nn.Module):

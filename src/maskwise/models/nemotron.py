@@ -18,7 +18,7 @@ from transformers.modeling_outputs import BaseModelOutput
 from maskwise.errors import UserError
 from maskwise.models.attention import Layout, Store, attend
 from maskwise.models.dream import DreamAttention, DreamBlock, DreamBody, DreamConfig, DreamModel
-from maskwise.models.layers import Rotary, dense_pass, refuse_other_arithmetic, register
+from maskwise.models.layers import Rotary, back, dense_pass, refuse_other_arithmetic, register
 
 ONLY = {"attention_bias": False, "mlp_bias": False, "sliding_window": None}
 PARADIGMS = ("bidirectional", "block_diff")  # the second names how it is trained
@@ -76,7 +76,8 @@ class NemotronAttention(DreamAttention):
         assert isinstance(rotary, GrowingRotary)
         q, k, v = self.heads(x, layout.rows)
         q, k = rotary.turn(q, layout.rows) * layout.picked(rotary.growth), rotary.turn(k)
-        return self.o_proj(attend(q, k, v, layout, self.head_dim**-0.5, store).flatten(1))
+        attended = attend(q, k, v, layout, self.head_dim**-0.5, store).flatten(1)
+        return back(attended, self.o_proj, self.few_rows)
 
 
 class NemotronBlock(DreamBlock):

@@ -2,8 +2,9 @@
 
 On a GPU a step over a short block reads every weight once and does little with it. Three small products, of query, key
 and value, and their sums then cost more than twice what one does, and an MLP's two first ones a sixth more: their
-weights are laid end to end. On a CPU they do not, but there OpenBLAS, the library of ARM builds of torch, is faster
-where the weights lie column by column.
+weights are laid end to end. The maps that follow them have a kernel that splits their sums (layers.py, `back`). On a
+CPU none of this pays, but there OpenBLAS, the library of ARM builds of torch, is faster where the weights lie column
+by column.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -14,6 +15,7 @@ import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
+from maskwise.models.few import splits_sums
 from maskwise.models.layers import Packed, PackedAttention, PackedGate
 from maskwise.models.quantise import Float8Linear, Float8Weights
 
@@ -31,15 +33,17 @@ def packed_products(net: nn.Module) -> Iterator[None]:
     gates = [one for one in owners if isinstance(one, PackedGate)]
     for one in attentions:
         one.packed = _pack([one.q_proj, one.k_proj, one.v_proj])
+        one.few_rows = _may_be_split(one.packed)
     for one in gates:
         one.packed_gate = _pack(one.gate_and_up())
+        one.few_rows = _may_be_split(one.packed_gate)
     try:
         yield
     finally:
         for one in attentions:
-            one.packed = None
+            one.packed, one.few_rows = None, False
         for one in gates:
-            one.packed_gate = None
+            one.packed_gate, one.few_rows = None, False
 
 
 @contextmanager
@@ -84,6 +88,11 @@ def _pack(maps: Sequence[nn.Module]) -> Packed | None:
         return None
     biases = [one.bias for one in plain if one.bias is not None]
     return end_to_end([one.weight for one in plain]), end_to_end(biases) if biases else None
+
+
+def _may_be_split(packed: Packed | None) -> bool:
+    """Whether the map that follows packed ones, of the same kind as they, may take the kernel for few rows."""
+    return packed is not None and not isinstance(packed, Float8Weights) and splits_sums(packed[0])
 
 
 def end_to_end(parts: Sequence[Tensor]) -> Tensor:
