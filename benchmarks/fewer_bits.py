@@ -1,26 +1,46 @@
 """Row n: weights in fp8 or int4 against bf16 of the same model: time, memory, and what rounding does to the logits."""
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
 import torch
 
 from benchmarks.decode import BLOCK, NEW, TOY_BLOCK, TOY_NEW, our_steps
 from benchmarks.experts import LENGTHS, TOY_LENGTHS, answers
+from benchmarks.few_rows import read_rate
 from benchmarks.measure import GIB, Bench, Line, Timing, bound, difference, forward_flops, line, timed
 from benchmarks.shapes import make_model, random_ids
 from maskwise.models.base import Model
 from maskwise.models.quantise import quantise
 
 PROBE_BAR, STEP_BAR = 1.35, {"fp8": 1.4, "int4": None}
+STEP_TO_READING = 1.5
 
 
-def decoding_step(bench: Bench, model: Model) -> float:
-    """Seconds a step of a block, the pass that fills its cache included."""
+class Step(NamedTuple):
+    """Seconds a step of a block."""
+
+    whole: float  # with its share of the pass that fills the block's cache
+    later: float  # of those after it
+
+
+def decoding_step(bench: Bench, model: Model) -> Step:
     new, block = (NEW, BLOCK) if bench.full else (TOY_NEW, TOY_BLOCK)
     (prompt,) = random_ids([1000 if bench.full else 20], model, seed=1)
-    for _ in range(2):  # the first one records
-        spent, _ = our_steps(bench, model, [prompt], new, block, "blocks", "dual", block, 2 * block)
-    return spent / block
+
+    def spent(first: int) -> float:
+        return our_steps(bench, model, [prompt], new, block, "blocks", "dual", first, 2 * block)[0]
+
+    for _ in range(3):  # until all passes are recorded
+        whole = spent(block)
+    return Step(whole / block, spent(block + 1) / (block - 1))
+
+
+def read_weights(bench: Bench, model: Model) -> float:
+    """Seconds to read what a step reads, all weights but the embedding's, at the rate of a large sum."""
+    embedding = model.core.get_input_embeddings().weight
+    total = sum(one.numel() * one.element_size() for one in model.parameters() if one is not embedding)
+    return total / read_rate(bench) / 1e12
 
 
 def held(model: Model) -> float:
@@ -48,6 +68,10 @@ def fewer_bits(bench: Bench, kind: str) -> Iterator[Line]:
     if compiled:
         model.compile_layers()  # as `diagnose` does it
     plain, compiled_step = probe(), decoding_step(bench, model) if compiled else None
+    if compiled_step is not None:
+        ratio = compiled_step.later / read_weights(bench, model)
+        yield bound(bench, "n", f"{model.name}, bf16, a step after the first of its block / reading its weights", "x",
+                    ratio, STEP_TO_READING)  # fmt: skip
     model = make_model(bench, "llada")  # the same weights, layers not compiled
     quantise(model.core, kind, bench.device)
     if bench.full:
@@ -58,7 +82,8 @@ def fewer_bits(bench: Bench, kind: str) -> Iterator[Line]:
                difference(found, expected), noise)  # fmt: skip
     yield bound(bench, "n", f"{name}, weights held / bf16's", "share", held(model) / weights, 0.6)
     case = f"{name} against bf16, batch 1, cache dual, a decoding step"
-    yield step_line(bench, f"{case}, layers not compiled", decoding_step(bench, model), step, STEP_BAR[kind])
+    bar = None if compiled else STEP_BAR[kind]
+    yield step_line(bench, f"{case}, layers not compiled", decoding_step(bench, model).whole, step.whole, bar)
     yield line(bench, "n", f"{name}, layers not compiled, against bf16, {len(prompts)} prompts", probe(), plain, flops)
     if kind == "int4":
         peak = torch.cuda.max_memory_allocated() / GIB if bench.full else None
@@ -67,5 +92,7 @@ def fewer_bits(bench: Bench, kind: str) -> Iterator[Line]:
     if compiled:
         model.compile_layers()
     if compiled_step is not None:
-        yield step_line(bench, case, decoding_step(bench, model), compiled_step, STEP_BAR[kind])
+        found_step = decoding_step(bench, model)
+        yield step_line(bench, case, found_step.whole, compiled_step.whole, STEP_BAR[kind])
+        yield step_line(bench, f"{case} after the first of its block", found_step.later, compiled_step.later, None)
     yield line(bench, "n", f"{name} against bf16, {len(prompts)} prompts", probe(), plain, flops, PROBE_BAR)
