@@ -9,6 +9,7 @@ import pytest
 
 import maskwise as mw
 from helpers.wheel import ROOT
+from maskwise.models.interface import ModelInterface
 
 NAMES = (
     "open wrap convert export generate score diagnose advise compare cures tune train toy read_run Model Run UserError"
@@ -74,7 +75,7 @@ def public_objects() -> dict[str, object]:
     found: dict[str, object] = {"diagnose": mw.diagnose}
     for name in sorted(PUBLIC - {"UserError"}):
         found[name] = getattr(mw, name)
-    for cls in (mw.Run, mw.Model):
+    for cls in (mw.Run, mw.Model, ModelInterface):
         own = {name: member for name, member in vars(cls).items() if not name.startswith("_")}
         found |= {f"{cls.__name__}.{name}": member for name, member in own.items() if hasattr(member, "__doc__")}
     return found

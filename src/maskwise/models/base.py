@@ -1,31 +1,21 @@
-"""The model interface: hidden states of a ragged batch, and logits of the rows that are asked for.
-
-A caller asks for "the prediction of position i". Which hidden state it is read from (its own for LLaDA, the one before
-for Dream and autoregressive models) is decided here, in `Model.locate`, and nowhere else.
-"""
+"""A model as users hold it: the model interface, and what is built on it for convenience."""
 
 import warnings
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
-from transformers import PreTrainedModel
 
 from maskwise.errors import UserError
-from maskwise.models.attention import KeyValues, Layout, Reach, RowGroup, Watch, asking_rows, grouped_parts
-from maskwise.models.batch import Batch, Mixture, passes
-from maskwise.models.embeddings import embed_ids, stored_weight, without_adapter
-from maskwise.models.families import WRAPPED, Family, imported
-from maskwise.models.head import float_product
-from maskwise.models.layers import MayWait
-from maskwise.models.layouts import layout_of
+from maskwise.models.batch import Batch, passes
+from maskwise.models.embeddings import stored_weight
+from maskwise.models.families import imported
+from maskwise.models.interface import ModelInterface
 from maskwise.models.quantise import parameter_count
 from maskwise.models.saving import push, save
 from maskwise.models.targets import linear_targets
-from maskwise.models.turns import Turns
 from maskwise.terminal import one_line
 
 if TYPE_CHECKING:  # decoding stands above models: the one method that needs it finds it when it is called
@@ -34,12 +24,9 @@ if TYPE_CHECKING:  # decoding stands above models: the one method that needs it 
 
 TOKENS_A_PASS = 16384  # what `predict` puts into one forward pass
 WORTH_COMPILING = 10**9  # parameters
-HALF_PRECISION = (torch.bfloat16, torch.float16)
-
-Body = Callable[[PreTrainedModel, Batch, Layout], Tensor]
 
 
-class Model(nn.Module):
+class Model(ModelInterface):
     """A transformers model with the model interface.
 
     net: the model itself, a `PreTrainedModel`, or PEFT's wrapper of it; `core` is the `PreTrainedModel` in either case.
@@ -53,39 +40,6 @@ class Model(nn.Module):
     >>> type(model.net).__mro__[1].__name__, model.kind, model.window
     ('PreTrainedModel', 'llada', 1536)
     """
-
-    def __init__(
-        self,
-        net: nn.Module,
-        body: Body,
-        *,
-        window: int,
-        shift: bool,
-        causal: bool = False,
-        mask_id: int | None = None,
-        tokenizer: Any = None,
-        head: Callable[[Tensor], Tensor] | None = None,
-        name: str = "",
-        trained_window: int | None = None,
-        family: Family = WRAPPED,
-        block: int | None = None,
-    ) -> None:
-        super().__init__()
-        self.net = net
-        self.family, self.name, self.tokenizer = family, name, tokenizer
-        self.window, self.shift, self.causal, self.mask_id = window, shift, causal, mask_id
-        self.trained_window = trained_window
-        self.block = block  # tokens see no block of so many tokens after their own; None: as `causal` says
-        self._body = body
-        self._own_head = head
-        self.weights: str | None = None  # fp8 or int4, where the layers' maps were quantised (quantise.py)
-        self.recordings: Any = None  # what decoding keeps here: CUDA graphs of its passes, and their caches
-        self.turns = Turns()  # held by a forward pass, and by a whole decoding
-
-    def _apply(self, *arguments: Any, **named: Any) -> "Model":
-        """Where the weights are moved or cast, what was recorded with them is let go."""
-        self.recordings = None
-        return super()._apply(*arguments, **named)
 
     # At home in transformers
 
@@ -122,197 +76,7 @@ class Model(nn.Module):
         """
         return push(self, repo_id, private, commit_message, dry_run)
 
-    # What the model is
-
-    @property
-    def kind(self) -> str:
-        """The name of its family."""
-        return self.family.name
-
-    @property
-    def attention_readable(self) -> bool:
-        """Whether `attention` can be asked for."""
-        return self.family.attention_readable
-
-    @property
-    def core(self) -> PreTrainedModel:
-        """The transformers model, without PEFT around it."""
-        return without_adapter(self.net)
-
-    @property
-    def device(self) -> torch.device:
-        return stored_weight(self.core.get_input_embeddings()).device
-
-    @property
-    def dtype(self) -> torch.dtype:
-        return stored_weight(self.core.get_input_embeddings()).dtype
-
-    @property
-    def head_weight(self) -> Tensor:
-        """[V, d]. The row of a mask that an adapter trains is the base model's, which no logit is read from."""
-        return stored_weight(self.core.get_output_embeddings())
-
-    @property
-    def _head_bias(self) -> Tensor | None:
-        return getattr(self.core.get_output_embeddings(), "bias", None)
-
-    @property
-    def vocab(self) -> int:
-        return self.head_weight.shape[0]
-
-    @property
-    def stored_quantised(self) -> bool:
-        return getattr(getattr(self.core, "config", None), "quantization_config", None) is not None
-
-    @property
-    def parameter_count(self) -> int:
-        """Of a quantised model those of the original: its own parameters are fewer, or several in one number."""
-        net: nn.Module = self.core
-        if self.stored_quantised and self.family.net_class is not None:
-            net = imported("maskwise.models.networks:network_without_weights")(self.core.config, self.family)
-        return parameter_count(net)
-
-    @property
-    def lora_targets(self) -> str:
-        """A regular expression that matches the layers' linear maps in full, and never the output head."""
-        return self.family.lora_targets or linear_targets(self.core)
-
-    # Hidden states
-
-    def hidden(self, batch: Batch, cache: KeyValues | None = None) -> Tensor:
-        """Final hidden states after the last norm, [T, d]."""
-        if batch.mixture is not None:
-            batch = self._mixed(batch, batch.mixture)
-        with self.turns:
-            return self._body(self.core, batch, self._layout(batch, cache))
-
-    def _mixed(self, batch: Batch, mixture: Mixture) -> Batch:
-        """The batch as embeddings, with the mixtures in their places; gradients flow to every token's embedding."""
-        assert batch.ids is not None
-        embeds = self.embed(batch.ids)
-        sums = (mixture.shares[..., None] * self.embed(mixture.tokens).float()).sum(dim=-2)
-        embeds = embeds.index_copy(0, mixture.places, sums.to(embeds.dtype))
-        return replace(batch, embeds=embeds, mixture=None)
-
-    @torch.no_grad()
-    def hidden_of_groups(self, batch: Batch, groups: Sequence[RowGroup]) -> Tensor:
-        """`hidden` where rows see only the keys of their group, in every layer; each row is in one group. [T, d]"""
-        if self.causal or self.block is not None or not self.attention_readable:
-            raise UserError("attention can be cut in LLaDA and Dream models only: open a checkpoint of theirs")
-        if sum(len(group.rows) for group in groups) != batch.tokens:
-            raise ValueError("every row of the batch must be in exactly one group")
-        flash = self._has_ragged_kernels(batch)
-        layout = Layout(batch.offsets, batch.offsets, batch.longest, batch.longest, causal=False, flash=flash,
-                        parts=grouped_parts(groups, flash))  # fmt: skip
-        with self.turns, torch.compiler.set_stance("force_eager"):  # or layers are compiled for every number of parts
-            return self._body(self.core, batch, layout)
-
-    def embed(self, ids: Tensor) -> Tensor:
-        """Input embeddings, [n] -> [n, d]; a batch takes them instead of ids."""
-        return embed_ids(self.core, ids)
-
-    def new_cache(self, lengths: Sequence[int]) -> KeyValues:
-        """An empty store of keys and values for S canvases of these lengths."""
-        if self.causal or not self.family.canvas_cache:
-            raise UserError(f"{self.name or self.kind} takes no canvas cache: use cache='none'")
-        config, total = self.core.config, sum(lengths)
-        head_dim = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
-        shape = (2, config.num_hidden_layers, total, config.num_key_value_heads, head_dim)
-        keys, values = torch.zeros(shape, dtype=self.dtype, device=self.device)
-        offsets = torch.tensor([0, *lengths], dtype=torch.int32).cumsum(0, dtype=torch.int32)
-        return KeyValues(offsets.to(self.device), max(lengths), total, list(zip(keys, values, strict=True)))
-
-    def _layout(self, batch: Batch, cache: KeyValues | None, watched: bool = False) -> Layout:
-        if batch.block is not None and (self.causal or not self.family.native or cache is not None):
-            raise UserError(f"attention over blocks is for LLaDA and Dream models: {self.name} is none")
-        block = self.block if batch.block is None else batch.block
-        masked = None
-        if self.family.causal_context and batch.block is None:
-            if batch.ids is None:
-                raise ValueError(f"{self.kind} is read by where its masks stand: keep the ids beside the embeddings")
-            masked = batch.ids.eq(self.mask_id)  # type: ignore[arg-type]
-        return layout_of(batch, cache, block, self.causal, self._has_ragged_kernels(batch), watched, masked)
-
-    def _has_ragged_kernels(self, batch: Batch) -> bool:
-        return batch.offsets.is_cuda and self.dtype in HALF_PRECISION
-
-    # Which hidden state predicts which position
-
-    def locate(self, batch: Batch, sequence: Tensor, position: Tensor) -> Tensor:
-        """Flat rows of `hidden` from which the predictions of (sequence[i], position[i]) are read. [n], [n] -> [n]."""
-        source = (position - 1).clamp(min=0) if self.shift else position
-        return batch.offsets[:-1].long()[sequence] + source - batch.starts[sequence]
-
-    @property
-    def reach(self) -> Reach:
-        """Which keys a row may see, whatever the batch: all, those of its block and before, or those before it."""
-        return Reach(1 if self.causal else self.block)
-
-    def seen_by(self, row: int, length: int) -> int:
-        """How many of the first `length` positions the prediction of position `row`, a mask, is made from."""
-        return self.reach.end(self.first_row(row), length)
-
-    def first_row(self, start: int) -> int:
-        """The first position a span must contain for the predictions from `start` on to be readable."""
-        return max(start - 1, 0) if self.shift else start
-
-    def first_computed(self, start: int) -> int:
-        """The first position to compute where keys and values of all before it are kept, and those from `start` on
-        have changed: `start`'s block sees them, and the row that predicts `start` may stand before both."""
-        first = self.first_row(start)
-        return first if self.block is None else min(first, start // self.block * self.block)
-
-    def flat_rows(self, batch: Batch, rows: Sequence[Sequence[int]]) -> Tensor:
-        """`locate` for host lists, one list of positions a sequence, checked."""
-        if len(rows) != len(batch.offsets) - 1:
-            raise UserError(f"{len(batch.offsets) - 1} sequences but {len(rows)} lists of rows: give one list each")
-        lengths, starts = batch.offsets.diff().tolist(), batch.starts.tolist()
-        for length, start, asked in zip(lengths, starts, rows, strict=True):
-            self._check_rows(start, start + length, asked)
-        return self.locate_all(batch, [torch.tensor(asked, dtype=torch.int64) for asked in rows])
-
-    def locate_all(self, batch: Batch, rows: Sequence[Tensor]) -> Tensor:
-        """`locate` for one tensor of positions a sequence, on the host, without waiting for the device."""
-        owner = torch.repeat_interleave(torch.arange(len(rows)), torch.tensor([len(asked) for asked in rows]))
-        device = batch.offsets.device
-        return self.locate(batch, owner.to(device), torch.cat(list(rows)).to(device))
-
-    def _check_rows(self, start: int, stop: int, asked: Sequence[int]) -> None:
-        last = stop if self.shift else stop - 1
-        for row in asked:
-            if self.causal and row == 0:
-                raise UserError("row 0 of a causal model has nothing before it: ask for rows from 1 on")
-            if not start <= row <= last or (row == start > 0 and self.shift):
-                raise UserError(f"row {row} is outside {start}..{last}: a sequence of {stop} tokens has no such row")
-
-    # Logits
-
-    def head(self, rows: Tensor) -> Tensor:
-        """Float32 logits of hidden rows, the mask token's at minus infinity. [n, d] -> [n, V]."""
-        if self._own_head is not None:
-            logits = self._own_head(rows).float()
-        else:
-            logits = float_product(rows, self.head_weight)
-            logits = logits if self._head_bias is None else logits + self._head_bias.float()
-        if self.mask_id is None:
-            return logits
-        forbidden = torch.full((1,), self.mask_id, device=logits.device)  # filled there: no copy from the host
-        return logits.index_fill(1, forbidden, float("-inf")) if logits.requires_grad else logits.index_fill_(
-            1, forbidden, float("-inf")
-        )  # fmt: skip
-
-    def forward(self, batch: Batch, index: Tensor, loss: Callable[[Tensor, Tensor], Any] | None = None) -> Any:
-        """Everything trained runs in here, so that DDP, FSDP2 and checkpointing see it.
-
-        index [n] (from `locate` or `flat_rows`) picks hidden rows; without a loss their logits come back, with one the
-        value of loss(rows [n, d], head_weight [V, d]).
-        """
-        if loss is not None and (self._own_head is not None or self._head_bias is not None):
-            raise UserError(
-                f"{self.name}: its head is more than a product, so no fused loss fits it: train it elsewhere"
-            )
-        rows = self.hidden(batch)[index]
-        return self.head(rows) if loss is None else loss(rows, self.head_weight)
+    # The simple call
 
     @torch.no_grad()
     def predict(self, sequences: Sequence[Sequence[int]], rows: Sequence[Sequence[int]]) -> list[Tensor]:
@@ -347,56 +111,24 @@ class Model(nn.Module):
                 stacklevel=3,
             )
 
-    # Evidence and speed
-
-    @torch.no_grad()
-    def attention(self, batch: Batch, rows: Sequence[Sequence[int]]) -> list[Tensor]:
-        """The attention that the rows predicting the asked positions pay, one float32 [n, heads, longest] a layer."""
-        return self.hidden_and_attention(batch, self.flat_rows(batch, rows))[1]
-
-    def asked_rows(self, batch: Batch, index: Tensor, watch: Watch | None = None) -> Tensor:
-        """Rows index [S] of `hidden`, one of each sequence in their order; where it can, the last layer computes no
-        others. watch: records the attention that these rows pay. -> [S, d]"""
-        if batch.mixture is not None:
-            batch = self._mixed(batch, batch.mixture)
-        layout = replace(self._layout(batch, None, watched=watch is not None), watch=watch)
-        if getattr(getattr(self.core, "model", None), "takes_last_rows", False):
-            layout = asking_rows(layout, index)
-        with self.turns:
-            hidden = self._body(self.core, batch, layout)
-        return hidden[index] if layout.last is None else hidden
-
-    def asked_rows_and_attention(self, batch: Batch, index: Tensor) -> tuple[Tensor, list[Tensor]]:
-        """`asked_rows`, and from the same forward pass the attention that they pay in each layer, [S, heads, longest].
-
-        Gradients flow through the hidden states alone.
-        """
-        self._refuse_unreadable_attention()
-        watch = Watch(index)
-        with self.turns, torch.compiler.set_stance("force_eager"):  # a compiled layer cannot hand out what it saw
-            return self.asked_rows(batch, index, watch), watch.seen
-
-    def hidden_and_attention(self, batch: Batch, index: Tensor) -> tuple[Tensor, list[Tensor]]:
-        """`hidden`, and from the same forward pass the attention that the rows index [n] (`flat_rows`) pay.
-
-        Gradients flow through the hidden states alone.
-        """
-        self._refuse_unreadable_attention()
-        watch = Watch(index)
-        with self.turns, torch.compiler.set_stance("force_eager"):  # a compiled layer cannot hand out what it saw
-            hidden = self._body(self.core, batch, replace(self._layout(batch, None, watched=True), watch=watch))
-        return hidden, watch.seen
+    # Size, targets of adapters, speed
 
     @property
-    def recordable(self) -> bool:
-        """Whether passes, such as the last one, can be recorded as CUDA graphs: none waits for the device."""
-        return self.family.cuda_graphs and not any(
-            module.waits for module in self.core.modules() if isinstance(module, MayWait)
-        )
+    def stored_quantised(self) -> bool:
+        return getattr(getattr(self.core, "config", None), "quantization_config", None) is not None
 
-    def _refuse_unreadable_attention(self) -> None:
-        if not self.attention_readable:
-            raise UserError("attention weights of a wrapped model cannot be read: open a LLaDA, Dream or AR checkpoint")
+    @property
+    def parameter_count(self) -> int:
+        """Of a quantised model those of the original: its own parameters are fewer, or several in one number."""
+        net: nn.Module = self.core
+        if self.stored_quantised and self.family.net_class is not None:
+            net = imported("maskwise.models.networks:network_without_weights")(self.core.config, self.family)
+        return parameter_count(net)
+
+    @property
+    def lora_targets(self) -> str:
+        """A regular expression that matches the layers' linear maps in full, and never the output head."""
+        return self.family.lora_targets or linear_targets(self.core)
 
     def compile_for_long_work(self) -> None:
         """Compiles the layers of a large model on CUDA, which takes half a minute and pays after minutes of work."""
