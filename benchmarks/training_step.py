@@ -13,7 +13,7 @@ from benchmarks.step import adapted, gradient, half, trained
 from maskwise.diffusion import Noised, nelbo, nelbo_call
 from maskwise.models.base import Model
 
-ROWS = {"lora": (4, 1024), "full": (64, 1024)}  # rows of a micro-batch, tokens of a row
+ROWS = {"lora": (4, 1024), "full": (48, 1024)}  # rows of a micro-batch, tokens of a row
 TOY_ROWS = (3, 12)
 BARS = {"lora": 0.6, "full": 0.4}  # MFU
 
