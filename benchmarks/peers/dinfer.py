@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from benchmarks import peer_code
+from benchmarks.decode import our_steps
 from benchmarks.peers.harness import (
     AT_ONCE,
     Engine,
@@ -17,6 +18,7 @@ from benchmarks.peers.harness import (
     shape_of,
     sizes,
     time_decoding,
+    time_ours,
 )
 from benchmarks.peers.report import Report
 from benchmarks.shapes import random_ids
@@ -73,5 +75,11 @@ def dinfer(report: Report, size: int) -> None:
     began = time.perf_counter()
     between_passes(bench, net, lambda: engine.run(prompts, 4), 0, 2)
     report.add("to compile", "dInfer", time.perf_counter() - began, "s", batch=size)
+    at_onces = AT_ONCE if size < 32 else (4, 1)
+    if bench.full:
+        _, new, block = sizes(bench)
+        model.compile_layers()
+        our_steps(bench, model, prompts, new, block, "blocks", "dual", block, block + 2)
     report.wait()
-    time_decoding(report, engine, prompts, AT_ONCE if size < 32 else (4, 1))
+    time_decoding(report, engine, prompts, at_onces)
+    time_ours(report, model, prompts, "dual", at_onces, ", beside dInfer")

@@ -25,6 +25,10 @@ if TYPE_CHECKING:  # decoding stands above models: the one method that needs it 
 TOKENS_A_PASS = 16384  # what `predict` puts into one forward pass
 WORTH_COMPILING = 10**9  # parameters
 
+# Of the layers' code, which all share: with and without a cache, gradients, packed weights, few rows, for one sequence
+# and several. At torch's own 8 the next kind of pass would not be compiled at all.
+RECOMPILATIONS = 64
+
 
 class Model(ModelInterface):
     """A transformers model with the model interface.
@@ -138,6 +142,8 @@ class Model(ModelInterface):
 
     def compile_layers(self) -> None:
         """One switch: torch.compile of each layer in place."""
+        limits = torch._dynamo.config
+        limits.recompile_limit = max(limits.recompile_limit, RECOMPILATIONS)
         for module in self.core.modules():
             if type(module).__name__ in (self.core._no_split_modules or ()):
                 module.compile(dynamic=True)
