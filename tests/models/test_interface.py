@@ -21,6 +21,7 @@ from helpers.tiny import (
     tiny_sdar,
 )
 from maskwise.errors import UserError
+from maskwise.models.base import RECOMPILATIONS
 from maskwise.models.batch import Batch
 from maskwise.models.head import float_product
 from maskwise.models.opening import as_model
@@ -214,6 +215,7 @@ def test_compiled_layers_change_nothing(make):
     model.compile_layers()
     compiled = [module for module in model.core.modules() if module._compiled_call_impl is not None]
     assert len(compiled) == model.core.config.num_hidden_layers
+    assert torch._dynamo.config.recompile_limit >= RECOMPILATIONS
     for a, b in zip(model.predict(batch, [[1]] * 3), plain, strict=True):
         assert_close(a, b)
     for a, b in zip(model.attention(packed, [[1]] * 3), seen, strict=True):
