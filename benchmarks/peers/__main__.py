@@ -7,7 +7,7 @@ code is run as it lies there (benchmarks/peer_code.py says on what stand-ins), o
 take only checkouts that you trust.
 
 Random weights are never sure, so every engine is told how many tokens a step commits. Each part has a process of its
-own and compiles while others do; they measure one after the other.
+own. All compile at the same time, and when all have, they measure one after the other.
 """
 
 import argparse
@@ -16,7 +16,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -29,7 +29,7 @@ from benchmarks.peers.dinfer import dinfer
 from benchmarks.peers.llada import all_of_llada, many_prompts
 from benchmarks.peers.llada2 import llada2
 from benchmarks.peers.lora import lora
-from benchmarks.peers.report import Report, show
+from benchmarks.peers.report import Report, ready_file, show
 
 PARTS: dict[str, Callable[[Report], None]] = {
     "llada": all_of_llada,
@@ -62,13 +62,15 @@ def main() -> int:
             PARTS[parts[0]](report)
         return 0
     given.out.unlink(missing_ok=True)
+    ready_file(given.out).unlink(missing_ok=True)
     apart(parts, given)
+    ready_file(given.out).unlink(missing_ok=True)
     show([json.loads(line) for line in given.out.read_text(encoding="utf-8").splitlines()])
     return 0
 
 
 def apart(parts: list[str], given: argparse.Namespace) -> None:
-    """All start at once, as compiling is most of it; each is told when its turn has come to measure."""
+    """On CUDA all start at once, as compiling is most of it; each is told when its turn has come to measure."""
     deadline = time.monotonic() + given.limit
     command = [
         sys.executable,
@@ -84,12 +86,22 @@ def apart(parts: list[str], given: argparse.Namespace) -> None:
     few = os.environ | {"TORCHINDUCTOR_COMPILE_THREADS": "4"}
     at_once = torch.cuda.is_available()
     waiting = [subprocess.Popen([*command, part], stdin=subprocess.PIPE, env=few) for part in parts if at_once]
+    wait_for_all(waiting, ready_file(given.out), deadline)
     for number, part in enumerate(parts):
         process = waiting[number] if at_once else subprocess.Popen([*command, part], stdin=subprocess.PIPE, env=few)
         print(f"{part}, {given.limit - deadline + time.monotonic():.0f} s", flush=True)
         with suppress(subprocess.TimeoutExpired):
             process.communicate(b"go\n", timeout=max(deadline - time.monotonic(), 0.1))
         process.kill()
+
+
+def wait_for_all(processes: Sequence[subprocess.Popen], ready: Path, deadline: float) -> None:
+    """Until each has compiled or is over: who measures while others compile measures their noise."""
+    while time.monotonic() < deadline:
+        compiled = len(ready.read_text(encoding="utf-8").splitlines()) if ready.exists() else 0
+        if compiled >= sum(process.poll() is None for process in processes):
+            return
+        time.sleep(0.2)
 
 
 if __name__ == "__main__":

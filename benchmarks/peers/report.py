@@ -39,10 +39,17 @@ class Report:
             torch.cuda.empty_cache()
 
     def wait(self) -> None:
-        """Until the parts before this one are over: the card is then this one's alone."""
+        """Says that this part has compiled; until the parts before it are over: the card is then this one's alone."""
         torch.cuda.empty_cache()
         if self.turns:
+            with ready_file(self.out).open("a", encoding="utf-8") as file:
+                file.write("ready\n")
             sys.stdin.readline()
+
+
+def ready_file(out: Path) -> Path:
+    """A line for each part that has compiled."""
+    return out.with_name(f"{out.name}.ready")
 
 
 def show(found: list[dict[str, Any]]) -> None:

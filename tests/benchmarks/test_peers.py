@@ -1,15 +1,17 @@
 """`python -m benchmarks.peers` as far as it goes without other software's code."""
 
 import json
+import subprocess
 import sys
+import time
 
 import pytest
 import torch
 from benchmarks.measure import Bench
-from benchmarks.peers.__main__ import main
+from benchmarks.peers.__main__ import main, wait_for_all
 from benchmarks.peers.harness import between_passes, window
 from benchmarks.peers.llada import padded
-from benchmarks.peers.report import Report, show
+from benchmarks.peers.report import Report, ready_file, show
 from torch import nn
 
 from benchmarks import peer_code, peer_counts
@@ -77,6 +79,20 @@ def test_a_part_that_fails_is_said_and_shown_beside_the_others(tmp_path, capsys)
         "step, batch 1, cache dual, tokens 4, ms: ours 2, theirs 4",
         "failed: one: ImportError: no module named flash",
     ]
+
+
+def test_measuring_begins_when_all_have_compiled_or_are_over(tmp_path):
+    ready = ready_file(tmp_path / "out.jsonl")
+    compiling = f"import time; time.sleep(0.5); open({str(ready)!r}, 'a').write('ready' + chr(10)); input()"
+    parts = [subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE) for code in (compiling, "")]
+    try:
+        wait_for_all(parts, ready, time.monotonic() + 60)
+        assert ready.read_text() == "ready\n" and parts[0].poll() is None
+        ready.unlink()
+        wait_for_all(parts, ready, time.monotonic() + 0.3)  # not for ever
+    finally:
+        for one in parts:
+            one.communicate(b"go\n")
 
 
 def test_an_unknown_part_is_refused(tmp_path, monkeypatch, capsys):
