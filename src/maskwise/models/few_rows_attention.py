@@ -2,8 +2,8 @@
 
 A decoding step with a cache asks for some 32 rows over a thousand keys and more. Kernels made for as many queries as
 keys give a head to one program, which leaves most of the card idle. Here each program takes a part of the keys of one
-head; a second kernel weighs the parts. Parts have a fixed size, so a sequence's numbers do not depend on the others of
-its batch, and the sequences may differ in length. Imported on CUDA only; the tests hold the kernels against softmax
+head; a second kernel weighs the parts. Parts have a fixed size up to 10,240 keys, so there a sequence's numbers do not
+depend on the others of its batch, and the sequences may differ in length. Imported on CUDA only; the tests hold the kernels against softmax
 written out, in Triton's interpreter.
 """
 
@@ -13,6 +13,7 @@ import triton.language as tl
 from torch import Tensor
 
 PART = 320  # keys of a program: with 32 heads four parts fill the 132 multiprocessors of an H200
+MOST_PARTS = 32  # each is as large as the output and in float32; beyond that they grow
 KEYS, MOST_ROWS = 64, 64  # at a time
 WARPS, STAGES, STAGES_SMALL = 4, 3, 2
 HEADS = 8  # of a program that weighs the parts
@@ -26,7 +27,8 @@ def few_rows_attention(
     """q [T, H, D], k and v [K, G, D], offsets [S+1]: every query sees all keys of its sequence -> [T, H, D]."""
     q, k, v = q.contiguous(), k.contiguous(), v.contiguous()
     tokens, heads, width = q.shape
-    groups, parts = k.shape[1], triton.cdiv(longest_k, PART)
+    groups, size = k.shape[1], max(PART, KEYS * triton.cdiv(longest_k, MOST_PARTS * KEYS))
+    parts = triton.cdiv(longest_k, size)
     rows = longest_q * (heads // groups)
     tile = min(MOST_ROWS, max(16, triton.next_power_of_2(rows)))
     tiles = triton.cdiv(rows, tile)
@@ -35,8 +37,8 @@ def few_rows_attention(
     large = q.is_cuda and torch.cuda.get_device_capability(q.device)[0] in LARGE
     with torch.cuda.device_of(q):  # Triton launches on the current device
         _of_a_part[(parts, groups * tiles, len(q_offsets) - 1)](
-            q, k, v, q_offsets, k_offsets, out, sums, scale * 1.4426950408889634, tokens, tiles,
-            HEADS=heads, GROUPS=groups, WIDTH=width, ROWS=tile, KEYS=KEYS, PART=PART,
+            q, k, v, q_offsets, k_offsets, out, sums, scale * 1.4426950408889634, tokens, tiles, size,
+            HEADS=heads, GROUPS=groups, WIDTH=width, ROWS=tile, KEYS=KEYS,
             num_warps=WARPS, num_stages=STAGES if large else STAGES_SMALL,
         )  # fmt: skip
         if parts == 1:
@@ -55,11 +57,10 @@ def _(
     return torch.empty_like(q, memory_format=torch.contiguous_format)
 
 
-@triton.jit(do_not_specialize=["tokens", "tiles"])
+@triton.jit(do_not_specialize=["tokens", "tiles", "size"])
 def _of_a_part(
-    q, k, v, q_offsets, k_offsets, out, sums, scale, tokens, tiles,
+    q, k, v, q_offsets, k_offsets, out, sums, scale, tokens, tiles, size,
     HEADS: tl.constexpr, GROUPS: tl.constexpr, WIDTH: tl.constexpr, ROWS: tl.constexpr, KEYS: tl.constexpr,
-    PART: tl.constexpr,
 ):  # fmt: skip
     """Attention to a part of a sequence's keys [parts, T, H, D], and log2 of its sum of exponentials [parts, T, H]."""
     SHARING: tl.constexpr = HEADS // GROUPS  # heads that read the same keys
@@ -75,8 +76,8 @@ def _of_a_part(
 
     start = tl.load(k_offsets + sequence)
     end = tl.load(k_offsets + sequence + 1)
-    begin = start + part * PART
-    end = tl.minimum(end, begin + PART)
+    begin = start + part * size
+    end = tl.minimum(end, begin + size)
     largest = tl.full((ROWS,), float("-inf"), tl.float32)
     total = tl.zeros((ROWS,), tl.float32)
     said = tl.zeros((ROWS, WIDTH), tl.float32)
