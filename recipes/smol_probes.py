@@ -7,7 +7,7 @@ the next token. The teacher, autoregressive, is asked each once. `--tune` writes
 exam's) and this project's text, tunes as `maskwise tune --anchored` does, and examines the tuned model beside the
 other. `--attribution 24` measures instead, for so many questions an exam, how much the answer depends on masks, on the
 nearest 64 other tokens and on those farther: attribution (a token's gradient norm over the largest) and attention
-(means over layers and heads).
+(means over layers and heads). `--fewer-bits` asks the model instead as it is and with weights in fp8 and int4.
 
 Intervals of 95 % are normal; a difference is of the same questions.
 
@@ -19,6 +19,7 @@ import argparse
 import json
 import random
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -129,6 +130,25 @@ def attribution_table(found: Attributions) -> str:
     return "\n".join("| " + " | ".join(cells) + " |" for cells in rows)
 
 
+# Weights in fewer bits
+
+
+def compared(found: dict[str, Answers]) -> str:
+    """Accuracy as it is, and with each kind of weights its paired change, and that of nats."""
+    kinds = list(found)[1:]
+    heads = ["exam", "%", *(f"{kind}, {what}" for kind in kinds for what in ("change", "answers that change", "nats"))]
+    rows = [heads, ["---"] * len(heads)]
+    for exam, plain in found["plain"].items():
+        right, nats = np.array(plain["right"], float), np.array(plain["nats"])
+        cells = [exam.replace("|", ", "), percent(right)]
+        for kind in kinds:
+            other = np.array(found[kind][exam]["right"], float)
+            moved = np.array(found[kind][exam]["nats"]) - nats
+            cells += [percent(other - right), f"{100 * np.mean(other != right):.1f}", in_nats(moved)]
+        rows.append(cells)
+    return "\n".join("| " + " | ".join(cells) + " |" for cells in rows)
+
+
 # Tables
 
 
@@ -178,6 +198,7 @@ def main(given: list[str] | None = None) -> dict[str, Any]:
         metavar="N",
         help="attribution and attention of N questions an exam, and nothing else",
     )
+    parser.add_argument("--fewer-bits", action="store_true", help="with weights in fp8 and int4, and nothing else")
     parser.add_argument("--toy", action="store_true", help="two questions a task, two steps")
     options = parser.parse_args(given)
     options.out.mkdir(parents=True, exist_ok=True)
@@ -186,7 +207,16 @@ def main(given: list[str] | None = None) -> dict[str, Any]:
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     teacher = open_base(scale, options.state, True, device, wide=False)
     exams = make_exams(teacher.tokenizer, options.exams, options.other, scale)
-    model = mw.open(options.model, "bfloat16" if device.type == "cuda" else "float32", device, adapter=options.adapter)
+    opening = partial(mw.open, options.model, "bfloat16" if device.type == "cuda" else "float32", device)
+    if options.fewer_bits:
+        kinds = {"plain": None, "fp8": "fp8", "int4": "int4"}
+        asked = {
+            kind: examine(opening(adapter=options.adapter, weights=weights), exams) for kind, weights in kinds.items()
+        }
+        replace_file(options.out / "fewer_bits.json", [json.dumps(asked)])
+        print(compared(asked), flush=True)
+        return asked
+    model = opening(adapter=options.adapter)
     if options.attribution:
         attributed = attributions(model.eval(), exams, options.attribution)
         replace_file(options.out / "attribution.json", [json.dumps(attributed)])

@@ -115,6 +115,13 @@ def test_the_probes_run_at_toy_size(inputs, tmp_path, capsys):
     for one in (one for answered in attributed.values() for one in answered):
         assert sum(value for name, value in one.items() if name.startswith("attention")) == pytest.approx(1, abs=1e-3)
         assert 0 < one["attribution, masks"] <= 1 and 0 < one["attribution, near"] <= 1
+    capsys.readouterr()
+    bits = smol_probes.main(
+        [*inputs[2:], "--model", str(base), "--out", str(tmp_path / "out"), "--fewer-bits", "--toy"]
+    )
+    assert bits["plain"] == found["before"] and bits["fp8"] != bits["plain"] != bits["int4"]
+    table = [line for line in capsys.readouterr().out.splitlines() if line.startswith("|")]
+    assert len({line.count("|") for line in table}) == 1 and len(table) == 2 + len(found["before"])
 
 
 def test_pairs_of_the_cure_are_documents_of_rules_cut_before_an_answer():

@@ -1,10 +1,10 @@
 """The layers' linear maps in fewer bits, made when a model is opened: fp8 for speed on new cards, int4 for small ones.
 
 fp8: E4M3 numbers with a scale for each output, times rows that are rounded the same way with a scale each (torch's
-row-wise scaled product). int4: 4-bit numbers with a scale and an offset for each group of 64 inputs (torch's int4
-product on a CPU, our own on CUDA). Embeddings, norms and the output head stay as they are. On a CPU fp8 is computed
-from the rounded numbers in float32: the same result, and no faster. On CUDA few rows have kernels of their own
-(few_rows.py), where Triton is there and works.
+row-wise scaled product). int4: 4-bit numbers with a scale and an offset for each group of 64 inputs, written out before
+a product. Embeddings, norms and the output head stay as they are. On a CPU fp8 is computed from the rounded numbers in
+float32: the same result, and no faster. On CUDA few rows have kernels of their own (few_rows.py), where Triton is there
+and works.
 """
 
 import warnings
@@ -137,30 +137,25 @@ def _rounded_there(rows: Tensor) -> tuple[Tensor, Tensor]:
 
 
 class Int4Linear(QuantisedLinear):
-    """scale [in / 64, out, 2]: a number q of 0..15 is (q - 8) s + z. weight: as torch packs it, on CUDA as `paired`."""
+    """weight [in / 64, out, 32], `paired`; scale [in / 64, out, 2]: a number q of 0..15 is (q - 8) s + z."""
 
     @staticmethod
     def of(weight: Tensor, bias: Tensor | None) -> "Int4Linear":
         numbers, scale = rounded_groups(weight)
-        packed = paired(numbers) if weight.is_cuda else _packed(numbers)
-        return Int4Linear(packed, scale, bias, (len(weight), weight.shape[1]))
+        return Int4Linear(paired(numbers), scale, bias, (len(weight), weight.shape[1]))
 
     def product(self, rows: Tensor) -> Tensor:
-        if not rows.is_cuda:
-            return torch.ops.aten._weight_int4pack_mm_for_cpu(rows, self.weight, GROUP, self.scale)
-        if KERNELS and len(rows) <= FEW_ROWS and rows.dtype == self.scale.dtype and rows.dtype in HALF:
+        few = rows.is_cuda and len(rows) <= FEW_ROWS
+        if KERNELS and few and rows.dtype == self.scale.dtype and rows.dtype in HALF:
             from maskwise.models.few_rows import int4_few_rows
 
             return int4_few_rows(rows, self.weight, self.scale)
         return F.linear(rows, self.written_out(rows.dtype))
 
     def written_out(self, dtype: torch.dtype) -> Tensor:
-        if self.weight.is_cuda:
-            write = _written_in_one() if KERNELS and not torch.compiler.is_compiling() else written_from_pairs
-            return write(self.weight, self.scale).to(dtype)
-        # The product with unit vectors: each has one summand, so nothing is lost.
-        units = torch.eye(self.in_features, dtype=self.scale.dtype)
-        return torch.ops.aten._weight_int4pack_mm_for_cpu(units, self.weight, GROUP, self.scale).t().to(dtype)
+        compiled = KERNELS and self.weight.is_cuda and not torch.compiler.is_compiling()
+        write = _written_in_one() if compiled else written_from_pairs
+        return write(self.weight, self.scale).to(dtype)
 
 
 def rounded_groups(weight: Tensor) -> tuple[Tensor, Tensor]:
@@ -178,15 +173,6 @@ def from_groups(numbers: Tensor, scale: Tensor) -> Tensor:
     """What `rounded_groups` stands for, [n, k] float32."""
     wide = scale.float().transpose(0, 1)[..., None]  # [n, k / 64, 2, 1]
     return ((numbers.unflatten(1, (-1, GROUP)).float() - 8) * wide[:, :, 0] + wide[:, :, 1]).flatten(1)
-
-
-def _packed(numbers: Tensor) -> Tensor:
-    return torch.ops.aten._convert_weight_to_int4pack_for_cpu(numbers, _tiles(numbers.shape[1]))
-
-
-def _tiles(inner: int) -> int:
-    """How many times 16 inputs torch's packing takes together."""
-    return next(size for size in (8, 4, 2) if inner % (16 * size) == 0)
 
 
 def paired(numbers: Tensor) -> Tensor:
