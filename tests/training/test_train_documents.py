@@ -72,6 +72,65 @@ def test_in_a_chat_the_assistants_turns_carry_the_loss(tmp_path):
         rows_of(longer, 16, chat=template)
 
 
+HEADER = "<|start_header_id|>{}<|end_header_id|>\n\n"
+TEMPLATES = {
+    # as LLaDA-8B-Instruct's: a turn of the assistant is opened behind every chat, whatever is asked
+    "llada": "{% for m in messages %}{{ bos_token if loop.first }}{{ '<|start_header_id|>' + m.role + "
+    "'<|end_header_id|>\n\n' + m.content | trim + '<|eot_id|>' }}{% endfor %}"
+    "{{ '<|start_header_id|>assistant<|end_header_id|>\n\n' }}",
+    # as Dream's: a system turn of its own, a turn opened where it is asked for, a line break behind every turn
+    "dream": "{% if messages[0].role != 'system' %}{{ '<|im_start|>system\nHelp.<|im_end|>\n' }}{% endif %}"
+    "{% for m in messages %}{{ '<|im_start|>' + m.role + '\n' + m.content + '<|im_end|>\n' }}{% endfor %}"
+    "{{ '<|im_start|>assistant\n' if add_generation_prompt }}",
+    # as LLaDA2's: other words for the roles
+    "llada2": "{% for m in messages %}{{ '<role>' + ('ASSISTANT' if m.role == 'assistant' else 'HUMAN') + '</role>' + "
+    "m.content + '<|role_end|>' }}{% endfor %}{{ '<role>ASSISTANT</role>' if add_generation_prompt }}",
+    # opens no turn: the model writes the header itself
+    "never": "{% for m in messages %}[{{ m.role[0] }}]{{ m.content }}<|im_end|>{{ '\n' }}{% endfor %}",
+}
+ANSWERS = {
+    "llada": "{}<|eot_id|>", "dream": "{}<|im_end|>\n", "llada2": "{}<|role_end|>", "never": "[a]{}<|im_end|>\n",
+}  # fmt: skip
+ENDS = {
+    "llada": HEADER.format("assistant") + "no<|eot_id|>", "dream": "assistant\nno<|im_end|>\n",
+    "llada2": "<role>ASSISTANT</role>no<|role_end|>", "never": "[a]no<|im_end|>\n",
+}  # fmt: skip
+
+
+def chat_tokenizer(template):
+    """One token each for the starts and ends of turns of all these templates; the others are bytes."""
+    tokenizer = byte_tokenizer(template, starts=True)
+    names = ("<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>", "<|im_start|>", "<|role_end|>")
+    tokenizer.add_special_tokens({"additional_special_tokens": [*names]})
+    return tokenizer
+
+
+@pytest.mark.parametrize("kind", TEMPLATES)
+@pytest.mark.parametrize("turns", [2, 4])
+def test_the_loss_of_a_chat_is_on_the_answers_and_their_ends_alone(tmp_path, kind, turns):
+    said = [("user", "hi"), ("assistant", "yes"), ("user", "or"), ("assistant", "no")][-turns:]
+    messages = [{"role": role, "content": content} for role, content in said]
+    chats = write(tmp_path / "a.jsonl", 10 * (json.dumps({"messages": messages}) + "\n"))
+    tokenizer = chat_tokenizer(TEMPLATES[kind])
+    piece, *_ = tokenize_rows(read_documents(chats), model_of(tokenizer, vocab=300, window=128), 128, "documents").kept[
+        0
+    ]
+    text = tokenizer.apply_chat_template(messages, tokenize=False)
+    written = text.removesuffix(HEADER.format("assistant"))  # in LLaDA's only
+    assert piece.ids.tolist() == tokenizer(written, add_special_tokens=False)["input_ids"]
+    answers = [content for role, content in said if role == "assistant"]
+    wanted = "".join(ANSWERS[kind].format(answer) for answer in answers)
+    assert tokenizer.decode(piece.ids[piece.places].tolist()) == wanted
+    assert tokenizer.decode(piece.ids.tolist()).endswith(ENDS[kind])
+
+
+def test_a_template_that_always_opens_a_turn_must_end_them_with_a_token(tmp_path):
+    messages = [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "yes"}]
+    chat = write(tmp_path / "a.jsonl", json.dumps({"messages": messages}) + "\n")
+    with pytest.raises(UserError, match="opens a turn behind every chat, and no token of the tokenizer ends one"):
+        rows_of(chat, chat="{% for m in messages %}[{{ m.role }}]{{ m.content }}{% endfor %}[assistant]")
+
+
 REFUSED = {
     "no text": ("a.txt", " \n\f\n", "is empty: it needs lines with text or messages"),
     "short": ("a.txt", "abc", "4 tokens, less than a row of 8"),

@@ -16,7 +16,7 @@ from maskwise.errors import UserError
 from maskwise.files import Records
 from maskwise.models.base import Model
 from maskwise.models.chat import render_chat
-from maskwise.training.pairs import DataFile, Entry, check_messages, end_of_text, read_data
+from maskwise.training.pairs import DataFile, Entry, check_messages, end_of_text, end_of_turn, read_data
 
 FORMS = "lines with text or messages"
 TEXTS_AT_ONCE = 256
@@ -124,6 +124,7 @@ def pack(pieces: Sequence[Piece], context: int) -> tuple[list[Row], int]:
 
 def _pieces(data: DataFile, model: Model) -> Iterator[Piece]:
     end = end_of_text(model)
+    closing = _closing(model) if any(_plain(entry) is None for entry in data.entries) else None
     for start in range(0, len(data.entries), TEXTS_AT_ONCE):
         entries = data.entries[start : start + TEXTS_AT_ONCE]
         plain = [_plain(entry) for entry in entries]
@@ -132,7 +133,7 @@ def _pieces(data: DataFile, model: Model) -> Iterator[Piece]:
         for entry, text in zip(entries, plain, strict=True):
             if text is None:
                 assert isinstance(entry.content, dict)
-                piece = _chat(entry.content["messages"], model, entry.where)
+                piece = _chat(entry.content["messages"], model, closing, entry.where)
             else:
                 piece = Piece(torch.tensor([*next(tokenised), end], dtype=torch.int32))
             _check_ids(piece.ids, model, entry.where)
@@ -153,7 +154,31 @@ def _check_ids(ids: Tensor, model: Model, where: str) -> None:
         raise UserError(f"{where} contains the mask token, which the model never predicts: delete it")
 
 
-def _chat(messages: Sequence[dict[str, str]], model: Model, where: str) -> Piece:
+def _closing(model: Model) -> str | None:
+    """The end of turn after which a finished chat is cut; None where the template writes nothing behind it.
+
+    LLaDA's template opens another turn of the assistant behind every chat, whether it is asked to or not.
+    """
+    tokenizer = model.tokenizer
+    if not tokenizer.chat_template:
+        return None
+    said = "maskwise"
+    chat = [{"role": role, "content": said} for role in ("user", "assistant", "user")]
+    finished = render_chat(tokenizer, chat[:2])
+    if render_chat(tokenizer, chat[:2], add_generation_prompt=True) != finished:
+        return None  # it opens a turn where it is asked to
+    if render_chat(tokenizer, chat).startswith(finished):
+        return None  # it opens none
+    end = str(tokenizer.decode([end_of_turn(model)]))
+    if end not in finished[finished.rfind(said) :]:
+        raise UserError(
+            f"the chat template of {model.name} opens a turn behind every chat, and no token of the tokenizer ends "
+            "one: use another template, or write text instead of messages"
+        )
+    return end
+
+
+def _chat(messages: Sequence[dict[str, str]], model: Model, closing: str | None, where: str) -> Piece:
     """The chat as its template writes it; each of the assistant's turns carries loss to its end."""
     tokenizer = model.tokenizer
     if not tokenizer.chat_template:
@@ -166,6 +191,8 @@ def _chat(messages: Sequence[dict[str, str]], model: Model, where: str) -> Piece
             continue
         for turns, opened, answer in ((messages[:number], True, False), (messages[: number + 1], False, True)):
             text = render_chat(tokenizer, turns, f"{where}: the chat template", add_generation_prompt=opened)
+            if answer and closing is not None:
+                text = text[: text.rfind(closing) + len(closing)]
             if not text.startswith(written):
                 raise UserError(f"{where}: the chat template rewrites earlier turns; keep the last answer alone")
             more = tokenizer(text[len(written) :], add_special_tokens=False)["input_ids"]
