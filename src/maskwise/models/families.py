@@ -201,6 +201,10 @@ LLADA_MOE = Family(
         Published("inclusionAI/LLaDA-MoE-7B-A1B-Instruct", 7356880896, 8192),
     ),
 )
+LLADA2_FLASH = {
+    "hidden_size": 4096, "num_hidden_layers": 32, "num_attention_heads": 32, "intermediate_size": 9216,
+    "moe_intermediate_size": 1024,
+}  # fmt: skip
 LLADA2 = Family(
     name="llada2",
     title="block diffusion (LLaDA2)",
@@ -216,6 +220,8 @@ LLADA2 = Family(
     published=(
         Published("inclusionAI/LLaDA2.0-mini", 16255638528, 32768),
         Published("inclusionAI/LLaDA2.1-mini", 16255638528, 32768),
+        Published("inclusionAI/LLaDA2.0-flash", 102889697280, 32768, LLADA2_FLASH),
+        Published("inclusionAI/LLaDA2.1-flash", 102889697280, 32768, LLADA2_FLASH),
     ),
 )
 SDAR = Family(

@@ -181,8 +181,8 @@ def refuse_block_models(model: str | Path | Model, settings: RunSettings) -> Non
         return
     if not isinstance(settings, TrainSettings):
         raise UserError(
-            f"{name} is a block diffusion model: an answer sees no mask appended after its block, so that there is "
-            f"nothing to tune; use train --objective blockwise --block {block}"
+            f"{name} is a block diffusion model: an answer sees no mask after its block of {block}, so that the "
+            f"views of the mask-agnostic loss would hardly differ; use train --objective blockwise --block {block}"
         )
     if (settings.objective, settings.block, settings.widen) != ("blockwise", block, ()):
         raise UserError(
