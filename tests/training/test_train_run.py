@@ -74,13 +74,35 @@ def test_a_block_diffusion_models_loss_is_that_of_its_own_dense_call(tmp_path):
     torch.testing.assert_close(model(call.batch, call.index, call.loss), sum(singles) / 2, rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize("changes", [{}, {"objective": "blockwise", "block": 8}, {"objective": "blockwise",
-                                     "widen": (1, 4)}], ids=str)  # fmt: skip
-def test_other_losses_are_refused_for_block_diffusion_models_before_weights_are_read(changes, text_file, tmp_path):
+@pytest.mark.parametrize(
+    ("changes", "remedy"),
+    [
+        ({"block": None}, "before it: use --objective blockwise"),
+        ({"objective": "soft-mask", "widen": (1, 4), "block": None}, "use --objective blockwise, leave --widen out"),
+        ({"objective": "blockwise", "block": 8}, "leave --block out, or say 4"),
+        ({"objective": "blockwise", "widen": (1, 4)}, "before it: leave --widen out"),
+    ],
+    ids=str,
+)
+def test_other_losses_are_refused_for_block_diffusion_models_before_weights_are_read(
+    changes, remedy, text_file, tmp_path
+):
     sdar_net(vocab=32).save_pretrained(tmp_path / "base")
     (tmp_path / "base" / "model.safetensors").unlink()
-    with pytest.raises(UserError, match="use --objective blockwise --block 4, without --widen"):
+    with pytest.raises(UserError, match=f"learns a block of 4 tokens.*{remedy}$"):
         run_small(tmp_path / "base", text_file, tmp_path / "out", replace(SMALL, **changes))
+
+
+@pytest.mark.parametrize("opened", [False, True])
+def test_the_block_is_the_models_own_where_nobody_says(opened, checkpoint, text_file, tmp_path):
+    sdar_net(vocab=32, window=128).save_pretrained(tmp_path / "base")
+    word_tokenizer().save_pretrained(tmp_path / "base")
+    for name, model, block in (("own", tmp_path / "base", 4), ("none", checkpoint, 32)):
+        model = mw.open(model, device="cpu") if opened else str(model)
+        mw.train(model, text_file, tmp_path / name, objective="blockwise", steps=1, batch=2, context=24, many=10,
+                 held_out=0, lora_rank=2, warmup=0, device="cpu", tensorboard=False)  # fmt: skip
+        stored = json.loads((tmp_path / name / "settings.json").read_text())["identity"]
+        assert stored["settings"]["block"] == block
 
 
 # The loss

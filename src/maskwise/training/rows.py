@@ -38,6 +38,7 @@ def noise_piece(
     if block is not None:
         return block_diffusion(ids, mask_id, block, generator, places=places, weighted=settings.weighted)
     if settings.objective == "blockwise":
+        assert settings.block is not None
         return blockwise(ids, mask_id, settings.block, generator, places=places, weighted=settings.weighted)
     schedule = SCHEDULES[settings.schedule]
     return nelbo(ids, mask_id, generator, schedule, places=places, weighted=settings.weighted)

@@ -171,24 +171,33 @@ def refuse_block_models(model: str | Path | Model, settings: RunSettings) -> Non
     A block diffusion model predicts a block from clean ones before it, where the other losses noise a whole answer or
     document. And the views of the mask-agnostic loss would differ in the last block of an answer at most.
     """
-    if isinstance(model, Model):
-        name, block = model.name or model.kind, model.block
-    else:
-        folder = locate_checkpoint(str(model))[0]
-        family = read_family(folder)
-        name, block = str(model), read_config(folder, family).attention_block if family.blockwise else None
+    name, block = (model.name or model.kind) if isinstance(model, Model) else str(model), block_of(model)
     if block is None:
         return
     if not isinstance(settings, TrainSettings):
         raise UserError(
             f"{name} is a block diffusion model: an answer sees no mask after its block of {block}, so that the "
-            f"views of the mask-agnostic loss would hardly differ; use train --objective blockwise --block {block}"
+            "views of the mask-agnostic loss would hardly differ; use train --objective blockwise"
         )
-    if (settings.objective, settings.block, settings.widen) != ("blockwise", block, ()):
+    remedies = (
+        (settings.objective != "blockwise", "use --objective blockwise"),
+        (settings.block not in (None, block), f"leave --block out, or say {block}"),
+        (bool(settings.widen), "leave --widen out"),
+    )
+    if asked := [remedy for wrong, remedy in remedies if wrong]:
         raise UserError(
-            f"{name} is a block diffusion model and learns a block from clean blocks before it: use --objective "
-            f"blockwise --block {block}, without --widen"
+            f"{name} is a block diffusion model and learns a block of {block} tokens from clean blocks before it: "
+            f"{', '.join(asked)}"
         )
+
+
+def block_of(model: str | Path | Model) -> int | None:
+    """Tokens of a block of a block diffusion model, by config.json alone; None of any other model."""
+    if isinstance(model, Model):
+        return model.block
+    folder = locate_checkpoint(str(model))[0]
+    family = read_family(folder)
+    return read_config(folder, family).attention_block if family.blockwise else None
 
 
 def source_of(model: str | Path | Model) -> Path | None:

@@ -11,6 +11,7 @@ from maskwise.errors import UserError
 from maskwise.nearest import did_you_mean
 
 ATTENTION = "attention"  # in the place of a regular expression
+BLOCK = 32  # tokens of a block where neither the user nor the model says
 
 
 def _option(default: Any, help: str, *flags: str, at_least: float | None = None, type: Any = None) -> Any:
@@ -101,7 +102,9 @@ class TrainSettings(RunSettings):
     weighted: bool = _option(
         True, "By the schedule's weight (1/t), or each masked token once.", "--weighted/--unweighted"
     )
-    block: int = _option(32, "Tokens of a block (blockwise).", at_least=1)
+    block: int | None = _option(
+        None, f"Tokens of a block (blockwise); else a block diffusion model's own, or {BLOCK}.", at_least=1
+    )
     soft_share: float = _option(0.5, "Share of documents with soft masks (soft-mask), 0 to 1.")
     teacher: str | None = _option(None, "Autoregressive model with the same tokenizer to distil from.")
     widen: tuple[int, ...] = _option(
@@ -246,7 +249,7 @@ def check_training(settings: TrainSettings) -> TrainSettings:
 def _check_numbers(settings: RunSettings) -> None:
     for one in fields(settings):
         least, value = one.metadata.get("at_least"), getattr(settings, one.name)
-        if least is not None and value < least:
+        if least is not None and value is not None and value < least:
             wanted = f"be at least {least}" if least else "not be negative"
             raise UserError(f"{one.name} is {value}: it must {wanted}")
 

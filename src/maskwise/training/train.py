@@ -28,8 +28,8 @@ from maskwise.training.rows import (
     held_out_noise,
     held_out_prefixes,
 )
-from maskwise.training.run import Place, Work, arguments_for, before_and_after, run, source_of, split
-from maskwise.training.settings import Setting, TrainSettings, check_reporters, train_settings
+from maskwise.training.run import Place, Work, arguments_for, before_and_after, block_of, run, source_of, split
+from maskwise.training.settings import BLOCK, Setting, TrainSettings, check_reporters, train_settings
 from maskwise.training.trainer import RunTrainer
 
 TOKENS_PER_PASS = 8192
@@ -72,6 +72,8 @@ def train(
     chosen = train_settings(changes) if settings is None else settings
     if settings is not None and changes:
         raise UserError(f"settings and {next(iter(changes))} exclude each other: put it into the settings")
+    if chosen.objective == "blockwise" and chosen.block is None:
+        chosen = replace(chosen, block=block_of(model) or BLOCK)
 
     def prepare(opened: Model, data_file: DataFile) -> Work:
         assert opened.mask_id is not None
