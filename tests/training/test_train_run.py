@@ -27,7 +27,7 @@ from maskwise.training.rows import (
     held_out_prefixes,
 )
 from maskwise.training.run import split
-from maskwise.training.settings import TrainSettings, check_training, train_settings
+from maskwise.training.settings import OBJECTIVES, TrainSettings, check_training, train_settings
 from maskwise.training.train import train
 
 SMALL = TrainSettings(
@@ -269,11 +269,23 @@ def test_the_command_and_the_library_take_the_same_settings(checkpoint, text_fil
         ({"block": 0}, "block is 0"),
         ({"objective": "soft-mask", "teacher": "x"}, "takes no teacher"),
         ({"nonsense": 1}, "no setting 'nonsense'"),
+        ({"objective": "blockwise", "schedule": "cosine"}, "--schedule is of the objective nelbo and soft-mask: leave"),
+        ({"block": 4}, "--block is of the objective blockwise: leave it out for nelbo"),
+        ({"objective": "blockwise", "soft_share": 0.1}, "--soft-share is of the objective soft-mask: leave it out for"),
+        ({"widen_share": 0.5}, "--widen-share needs --widen"),
     ],
 )
 def test_settings_that_cannot_work_are_refused(changes, reason):
     with pytest.raises(UserError, match=reason):
         train_settings(changes)
+
+
+def test_settings_that_nobody_gave_are_never_refused():
+    """The command line gives None for each of them."""
+    unsaid = dict.fromkeys(asdict(SMALL))
+    assert [train_settings(unsaid | {"objective": name}).objective for name in OBJECTIVES] == [*OBJECTIVES]
+    assert train_settings({"objective": "soft-mask", "schedule": "cosine", "soft_share": 0.1}).soft_share == 0.1
+    assert train_settings({"objective": "blockwise", "block": 8, "widen": (1,), "widen_share": 0.3}).block == 8
 
 
 def test_models_and_teachers_that_do_not_fit_are_one_line(

@@ -159,6 +159,7 @@ DECAYS = {"constant": "constant_with_warmup", "linear": "linear", "cosine": "cos
 
 SCHEDULES = ("linear", "cosine", "polynomial", "geometric")
 OBJECTIVES = ("nelbo", "blockwise", "soft-mask")
+OBJECTIVES_OF = {"schedule": ("nelbo", "soft-mask"), "block": ("blockwise",), "soft_share": ("soft-mask",)}
 ROWS = ("documents", "full")
 
 
@@ -193,8 +194,17 @@ def settings_from(preset: str, changes: Mapping[str, Setting]) -> TuneSettings:
 
 
 def train_settings(changes: Mapping[str, Setting]) -> TrainSettings:
-    """The defaults with the changes that are not None."""
-    return check_training(_changed(TrainSettings(), changes))
+    """The defaults with the changes that are not None; a change that would have no effect is refused."""
+    settings = check_training(_changed(TrainSettings(), changes))
+    given = [name for name, value in changes.items() if value is not None]
+    _check_rules([
+        (settings.objective in objectives or name not in given,
+         f"--{name.replace('_', '-')} is of the objective {' and '.join(objectives)}: leave it out for "
+         f"{settings.objective}")
+        for name, objectives in OBJECTIVES_OF.items()
+    ])  # fmt: skip
+    _check_rules([(bool(settings.widen) or "widen_share" not in given, "--widen-share needs --widen: give both")])
+    return settings
 
 
 S = TypeVar("S", bound=RunSettings)
