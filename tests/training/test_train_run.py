@@ -28,7 +28,7 @@ from maskwise.training.rows import (
 )
 from maskwise.training.run import split
 from maskwise.training.settings import OBJECTIVES, TrainSettings, check_training, train_settings
-from maskwise.training.train import train
+from maskwise.training.train import summary_lines, train
 
 SMALL = TrainSettings(
     steps=6, batch=2, accumulation=2, context=24, save_every=2, eval_every=3, many=10, learning_rate=1e-2, lora_rank=2,
@@ -180,6 +180,22 @@ def test_measures_are_those_of_the_opened_model(checkpoint, text_file, tmp_path)
     assert result["after"]["next_few"] == pytest.approx(sum(few) / len(few), rel=1e-4)
     assert result["after"]["mask_tax"] == pytest.approx((sum(many) - sum(few)) / len(few), rel=1e-3, abs=1e-5)
     assert json.loads((tmp_path / "out" / "result.json").read_text()) == result
+
+
+@pytest.mark.parametrize("many", [10, 5000])
+def test_the_number_of_masks_that_is_told_is_the_one_that_was_appended(checkpoint, text_file, tmp_path, many):
+    settings = replace(SMALL, many=many, steps=1, eval_every=0)
+    result = run_small(checkpoint, text_file, tmp_path / "out", settings)
+    model = mw.open(checkpoint, device="cpu")
+    held_out, _ = split(tokenize_rows(read_documents(text_file), model, 24, "documents").kept, settings)
+    views = held_out_prefixes(held_out, settings, model.mask_id, model.window)
+    appended = [len(view.second) - int(view.rows) - 1 for view in views]
+    assert result["masks"] == {"few": 2, "many": max(appended), "many_least": min(appended)}
+    told = "10" if many == 10 else f"{min(appended)} to {max(appended)}"
+    assert (told == "10") == (len(set(appended)) == 1) and max(appended) <= model.window
+    table = summary_lines(result)[1:-2]
+    assert table[3].startswith(f"next token's NLL, {told} masks ") and len({len(line) for line in table}) == 1
+    assert f"many {told}." in (tmp_path / "out" / "README.md").read_text()
 
 
 # Whole runs

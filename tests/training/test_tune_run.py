@@ -197,7 +197,7 @@ def test_the_command_speaks_json_alone_and_a_finished_run_is_not_repeated(checkp
     first = CliRunner().invoke(app, arguments.split())
     assert first.exit_code == 0, first.output
     result = json.loads(first.stdout)
-    assert result["steps"] == 2 and result["masks"] == {"few": 2, "many": 10}
+    assert result["steps"] == 2 and result["masks"] == {"few": 2, "many": 10, "many_least": 10}
     assert list((tmp_path / "out" / "logs").glob("events.*"))
     again = CliRunner().invoke(app, arguments.split())
     assert json.loads(again.stdout) == result

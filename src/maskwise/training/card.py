@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from maskwise.models.cards import card, licence_of, public_name
+from maskwise.training.evaluation import many_masks
 from maskwise.training.settings import PRESETS, RunSettings, TrainSettings, TuneSettings
 
 MEASURES = {
@@ -62,7 +63,7 @@ def _settings(settings: RunSettings) -> str:
 def _measures(result: dict[str, Any]) -> str:
     before, after, masks = result["before"], result["after"], result["masks"]
     lines = [f"| {label} | {before[key]:.4f} | {after[key]:.4f} |" for key, label in MEASURES.items() if key in before]
-    note = f"Few masks are {masks['few']}, many {masks['many']}."
+    note = f"Few masks are {masks['few']}, many {many_masks(masks)}."
     return "\n".join(["| measure | before | after |", "|---|---|---|", *lines, "", note])
 
 

@@ -11,7 +11,7 @@ from maskwise.diffusion import Draw, Views, compare_views, draw_noise, mask_agno
 from maskwise.models.base import Model
 from maskwise.randomness import torch_generator
 from maskwise.training.pairs import Pair
-from maskwise.training.settings import TuneSettings
+from maskwise.training.settings import RunSettings, TuneSettings
 
 PAIRS_PER_PASS = 8
 
@@ -36,6 +36,19 @@ def held_out_views(pairs: Sequence[Pair], settings: TuneSettings, mask_id: int) 
         view = mask_agnostic(torch.tensor(pair.prompt), torch.tensor(pair.answer), draw, mask_id)
         views.append(_without_row(view, pair.length - 1))
     return views
+
+
+def masks_used(views: Sequence[Views], settings: RunSettings) -> dict[str, int]:
+    """How many masks are appended: few, and the most and the least that many are where not all of them fit."""
+    many = [settings.few + len(view.second) - len(view.first) for view in views] or [settings.many]
+    return {"few": settings.few, "many": max(many), "many_least": min(many)}
+
+
+def many_masks(masks: dict[str, int]) -> str:
+    """The number of many masks in words."""
+    most = masks["many"]
+    least = masks.get("many_least", most)
+    return str(most) if least == most else f"{least} to {most}"
 
 
 def _without_row(view: Views, row: int) -> Views:

@@ -29,6 +29,7 @@ from maskwise.models.opening import pick_device
 from maskwise.processes import one_line_if_left_alone
 from maskwise.randomness import LAW, torch_generator
 from maskwise.training.card import trained_card
+from maskwise.training.evaluation import masks_used
 from maskwise.training.folder import (
     drop_incomplete,
     newest_whole,
@@ -290,7 +291,7 @@ def finish(
     result = {
         **about,
         "steps": trainer.state.global_step,
-        "masks": {"few": trainer.run_settings.few, "many": trainer.run_settings.many},
+        "masks": masks_used(trainer.compared, trainer.run_settings),
         "before": before,
         "after": after,
         "losses": [entry["loss"] for entry in log],
@@ -314,8 +315,10 @@ def before_and_after(result: dict[str, Any], where: str, labels: dict[str, str])
     before, after = result["before"], result["after"]
     if not before:
         return []
-    rows = [f"{label:28} {before[key]:8.4f} {after[key]:8.4f}" for key, label in labels.items() if key in before]
-    return [f"{'on ' + where:28} {'before':>8} {'after':>8}", *rows]
+    labels = {key: label for key, label in labels.items() if key in before}
+    width = max(28, *map(len, labels.values()))
+    rows = [f"{label:{width}} {before[key]:8.4f} {after[key]:8.4f}" for key, label in labels.items()]
+    return [f"{'on ' + where:{width}} {'before':>8} {'after':>8}", *rows]
 
 
 def is_main_process() -> bool:

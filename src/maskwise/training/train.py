@@ -18,7 +18,7 @@ from maskwise.models.fingerprint import fingerprint
 from maskwise.models.opening import open as open_model
 from maskwise.terminal import counted, one_line
 from maskwise.training.documents import read_documents, tokenize_rows
-from maskwise.training.evaluation import mean_scores
+from maskwise.training.evaluation import many_masks, mean_scores
 from maskwise.training.pairs import DataFile
 from maskwise.training.rows import (
     NoisedRows,
@@ -196,6 +196,10 @@ class DiffusionTrainer(RunTrainer):
     def scores(self, call_model: Callable[..., Any]) -> dict[str, float]:
         return measure_held_out(self.tuned, call_model, self.kept)
 
+    @property
+    def compared(self) -> Sequence[Views]:
+        return self.kept.prefixes
+
     def written(self, inputs: dict[str, Any]) -> dict[str, Any]:
         examples = [{name: value.tolist() for name, value in vars(one).items()} for one in inputs["examples"]]
         return {"rows": inputs["rows"], "examples": examples}
@@ -203,7 +207,7 @@ class DiffusionTrainer(RunTrainer):
 
 def summary_lines(result: dict[str, Any]) -> list[str]:
     """What a person reads at the end: the measures before and after, and what to do next."""
-    few, many, out = result["masks"]["few"], result["masks"]["many"], one_line(result["out"])
+    few, many, out = result["masks"]["few"], many_masks(result["masks"]), one_line(result["out"])
     names = {
         "nelbo": "NELBO (nats per token)",
         "next_few": f"next token's NLL, {few} masks",

@@ -85,6 +85,11 @@ class RunTrainer(Trainer, ABC):
         """A micro-batch as JSON."""
 
     @property
+    @abstractmethod
+    def compared(self) -> Sequence[Views]:
+        """The held-out examples that are measured with few and with many masks appended."""
+
+    @property
     def tuned(self) -> Model:
         """The model inside whatever trains it (DDP wraps it, FSDP2 shards it in place)."""
         assert isinstance(self.model, Model)
@@ -214,6 +219,10 @@ class TuneTrainer(RunTrainer):
 
     def scores(self, call_model: Callable[..., Any]) -> dict[str, float]:
         return measure(self.tuned, call_model, self.held_out)
+
+    @property
+    def compared(self) -> Sequence[Views]:
+        return self.held_out
 
     def written(self, inputs: dict[str, Any]) -> dict[str, Any]:
         views = [{name: value.tolist() for name, value in vars(view).items()} for view in inputs["views"]]

@@ -12,7 +12,7 @@ from maskwise.files import Records
 from maskwise.models.base import Model
 from maskwise.terminal import counted, one_line, open_console
 from maskwise.training.dataset import Collator, NoisedPairs
-from maskwise.training.evaluation import held_out_views
+from maskwise.training.evaluation import held_out_views, many_masks
 from maskwise.training.pairs import DataFile, Pair, end_of_text, read_data, tokenize_pairs
 from maskwise.training.run import Place, Work, arguments_for, before_and_after, is_main_process, run, source_of, split
 from maskwise.training.settings import PRESET_PAIRS, Setting, TuneSettings, check_reporters, settings_from
@@ -113,7 +113,7 @@ def make_trainer(
 
 def summary_lines(result: dict[str, Any]) -> list[str]:
     """What a person reads at the end: the measures before and after, and what to do next."""
-    few, many, out = result["masks"]["few"], result["masks"]["many"], one_line(result["out"])
+    few, many, out = result["masks"]["few"], many_masks(result["masks"]), one_line(result["out"])
     names = {
         "ce": "cross-entropy (nats)",
         "tv": f"TV between {few} and {many} masks",
