@@ -98,8 +98,8 @@ def apart(parts: list[str], given: argparse.Namespace) -> None:
 def wait_for_all(processes: Sequence[subprocess.Popen], ready: Path, deadline: float) -> None:
     """Until each has compiled or is over: who measures while others compile measures their noise."""
     while time.monotonic() < deadline:
-        compiled = len(ready.read_text(encoding="utf-8").splitlines()) if ready.exists() else 0
-        if compiled >= sum(process.poll() is None for process in processes):
+        compiled = ready.read_text(encoding="utf-8").split() if ready.exists() else []
+        if all(process.poll() is not None or str(process.pid) in compiled for process in processes):
             return
         time.sleep(0.2)
 

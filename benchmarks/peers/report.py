@@ -1,6 +1,7 @@
 """Figures as they come, and the table of them."""
 
 import json
+import os
 import sys
 import traceback
 from collections.abc import Iterator
@@ -43,12 +44,12 @@ class Report:
         torch.cuda.empty_cache()
         if self.turns:
             with ready_file(self.out).open("a", encoding="utf-8") as file:
-                file.write("ready\n")
+                file.write(f"{os.getpid()}\n")
             sys.stdin.readline()
 
 
 def ready_file(out: Path) -> Path:
-    """A line for each part that has compiled."""
+    """A line for each part that has compiled: the number of its process."""
     return out.with_name(f"{out.name}.ready")
 
 

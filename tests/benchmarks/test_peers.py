@@ -83,11 +83,11 @@ def test_a_part_that_fails_is_said_and_shown_beside_the_others(tmp_path, capsys)
 
 def test_measuring_begins_when_all_have_compiled_or_are_over(tmp_path):
     ready = ready_file(tmp_path / "out.jsonl")
-    compiling = f"import time; time.sleep(0.5); open({str(ready)!r}, 'a').write('ready' + chr(10)); input()"
+    compiling = f"import os, time; time.sleep(0.5); open({str(ready)!r}, 'a').write(f'{{os.getpid()}}'); input()"
     parts = [subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE) for code in (compiling, "")]
     try:
         wait_for_all(parts, ready, time.monotonic() + 60)
-        assert ready.read_text() == "ready\n" and parts[0].poll() is None
+        assert ready.read_text() == str(parts[0].pid) and parts[0].poll() is None
         ready.unlink()
         wait_for_all(parts, ready, time.monotonic() + 0.3)  # not for ever
     finally:

@@ -107,6 +107,16 @@ def test_later_generations_of_the_same_lengths_record_nothing_and_give_the_same_
     assert again.recorded > once  # another length
 
 
+@pytest.mark.parametrize("cache", ["none", "prefix"])
+def test_a_growing_canvas_is_recorded_block_by_block_and_kept(cache):
+    model, plain = tiny_llada(), tiny_llada()
+    again, counts, options = recording(model), [], {"canvas": "growing", "cache": cache, "max_new_tokens": 12}
+    for _ in range(5):
+        assert decoded(model, **options) == decoded(plain, **options)
+        counts.append(again.recorded)
+    assert counts[0] >= 12 // OPTIONS["block"] and counts[-1] == counts[-2]
+
+
 def test_soft_masks_and_guidance_have_recordings_of_their_own():
     model, plain = tiny_llada(), tiny_llada()
     again, counts = recording(model), []

@@ -182,17 +182,20 @@ def test_autocast_does_not_round_the_products():
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="rounds on CUDA alone: needs a CUDA device")
-def test_autocast_on_cuda_rounds_the_factors_and_not_the_sums():
-    inputs = [x.cuda() for x in case(7)]
-    leaves = [x.clone().requires_grad_() for x in inputs[:3]]
+def test_autocast_on_cuda_rounds_the_factors_of_one_view_and_not_of_two():
+    h, _, weight, targets, weights, _ = (x.cuda() for x in case(7))
+    leaves = [x.clone().requires_grad_() for x in (h, weight)]
+    wide = [x.bfloat16().double().requires_grad_() for x in (h, weight)]
     with torch.autocast("cuda", dtype=torch.bfloat16):
-        result = linear_ce_tv(*leaves, *inputs[3:])
-    result.loss.backward()
-    rounded = [x.bfloat16().float() for x in inputs[:3]]
-    values, gradients = dense(*(x.cpu() for x in (*rounded, *inputs[3:])), None)
-    assert relative(result.loss.cpu(), values[0]) < 1e-5
-    for leaf, wanted in zip(leaves, gradients, strict=True):
-        assert leaf.grad.dtype == torch.float32 and relative(leaf.grad.cpu(), wanted) < 1e-2
+        loss = linear_ce(*leaves, targets, weights)
+        exact = linear_ce_tv(*(x.cuda() for x in case(7))).loss
+    loss.backward()
+    rows = torch.nn.functional.cross_entropy(wide[0] @ wide[1].T, targets, reduction="none")
+    (weights.double() * rows).sum().backward()
+    assert relative(loss, (weights.double() * rows).sum()) < 1e-5
+    for leaf, wanted in zip(leaves, wide, strict=True):
+        assert leaf.grad.dtype == torch.float32 and relative(leaf.grad, wanted.grad) < 1e-2
+    assert relative(exact.cpu(), dense(*case(7), None)[0][0]) < 1e-5
 
 
 def test_one_view_is_plain_cross_entropy():

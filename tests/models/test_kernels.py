@@ -87,9 +87,10 @@ def test_on_cuda_a_pass_of_few_rows_over_a_cache_gives_what_torchs_kernels_give(
         spans = Batch.spans([one[-rows:] for one in canvases], [n - rows for n in lengths], model.device)
         return model.hidden(spans, cache)
 
+    few._found.clear()
     with packing.packed_products(model.net):
         found = last_rows()
-    assert few._found and all(few._found.values())
+    assert {key[0] for key in few._found} == {"attention", "products"} and all(few._found.values())
     monkeypatch.setattr(layouts, "splits_keys", lambda _: False)
     expected = last_rows()
     assert (found - expected).float().norm() < 5e-2 * expected.float().norm()  # rounded anew in each of two layers

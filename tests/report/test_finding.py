@@ -7,7 +7,7 @@ import pytest
 from helpers.report_runs import AUTOREGRESSIVE, DIFFUSION, GUESSING, KNOWN, mask_probes, position_probes, write_run
 from maskwise.report.effects import effects_of
 from maskwise.report.figures import Mark
-from maskwise.report.finding import finding
+from maskwise.report.finding import finding, largest_effect
 from maskwise.report.readings import read_all
 
 PLANTED = DIFFUSION | {"name": "tiny-llada+distracted", "planted": "sensitivity to appended masks"}
@@ -74,6 +74,17 @@ def test_a_run_too_small_to_tell_says_so(tmp_path: Path) -> None:
     assert "at most" not in f"{alone} {beside} {compared}"
     headings = [effect.heading for effect in effects_of(read_all(folders)[0])]
     assert headings and all(heading.startswith("Too few questions to tell whether accuracy") for heading in headings)
+
+
+def test_one_change_that_cannot_be_told_does_not_speak_for_the_others(tmp_path: Path) -> None:
+    tight, wide = (
+        effects_of(read_all([write_run(tmp_path / name, asked, DIFFUSION)])[0])
+        for name, asked in (("many", mask_probes(SAME, SAME)), ("few", mask_probes([5], [4])))
+    )
+    sentence = largest_effect("tiny-llada", [*tight, *wide])
+    all_of_them = len(tight) + len(wide)
+    assert sentence.startswith("Nothing was detected in tiny-llada, but this run is too small to tell")
+    assert f"{sum(one.undecided for one in wide)} of {all_of_them} changes" in sentence
 
 
 def test_two_models_are_told_by_their_paired_difference(tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ from maskwise.models.layers import Frequencies
 
 LONGEST = 4096  # tokens; a longer pass hides its launches, and recorded would only hold on to memory
 UNRECORDED = 2  # times a pass is taken as it is, so that one that does not come back costs nothing
-MOST_KEPT = 8  # sets of recordings, one for each list of lengths, and passes of a set
+MOST_KEPT = 32  # sets of recordings, one for each list of lengths, and passes of a set: a growing canvas has many
 SHARE_KEPT = 16  # at most this part of the device's memory is held on to between generations
 
 Pass = Callable[[], Tensor]
@@ -55,8 +55,8 @@ class Recordings:
         return sum(stored) + sum(repeat.bytes for repeat in self.repeats.values())
 
     def forget_the_oldest(self) -> bool:
-        """Of many passes, those not recorded first; whether recorded ones are left. The others are still counted: the
-        pass that opens a block comes back only so many times in a generation."""
+        """Of many passes, those not recorded first; whether recorded ones are left. The others are still counted, for
+        the pass that opens a block may come back only twice in a generation."""
         recorded = [shape for shape, repeat in self.repeats.items() if repeat.recorded is not None]
         others = [shape for shape in self.repeats if shape not in recorded]
         kept = {*[*others, *recorded][-MOST_KEPT:]}
@@ -151,6 +151,8 @@ class Passes:
         self.used = self.kept.take(self.state, lengths) or Recordings(lengths, self.kept.recorder())
         for repeat in self.used.repeats.values():
             repeat.shown = None
+            # Another thread may decode now, and the first pass of a thread makes what no recording may make.
+            repeat.times = min(repeat.times, UNRECORDED - 1)
         return self.used
 
     def close(self) -> None:

@@ -23,6 +23,7 @@ def ce_tv_kernel(
     The gradient overwrites the logits where the types agree.
     """
     rows, width = len(targets), logits.shape[1]
+    targets, ce_weights, tv_weights = targets.contiguous(), ce_weights.contiguous(), tv_weights.contiguous()
     grad = logits if out == logits.dtype else torch.empty_like(logits, dtype=out)
     ce, tv = (torch.empty(rows, dtype=torch.float32, device=logits.device) for _ in range(2))
     block = min(BLOCK, triton.next_power_of_2(width))
@@ -36,6 +37,7 @@ def ce_tv_kernel(
 def ce_kernel(logits: Tensor, targets: Tensor, weights: Tensor, out: torch.dtype) -> tuple[Tensor, Tensor]:
     """Logits [n, V] float32 -> weighted ce [n] and the gradient [n, V] in `out`, as above."""
     rows, width = logits.shape
+    targets, weights = targets.contiguous(), weights.contiguous()
     grad = logits if out == logits.dtype else torch.empty_like(logits, dtype=out)
     ce = torch.empty(rows, dtype=torch.float32, device=logits.device)
     block = min(BLOCK, triton.next_power_of_2(width))

@@ -6,8 +6,9 @@ weight, and is forgotten. What lives at any time is one chunk of logits and the 
 
 On the CPU the logits are float64: as tuning succeeds the two views draw together, and the sign of p1 - p2 drowns in
 float32 rounding (at a relative distance of 1e-3 between the views the gradient is off by 1 %). The products with the
-gradients need no such care and stay float32. On CUDA bfloat16 factors are multiplied as they are and summed in float32,
-and under bfloat16 autocast all factors are rounded to it, as those of every other product.
+gradients need no such care and stay float32. On CUDA bfloat16 factors are multiplied as they are and summed in float32.
+Under bfloat16 autocast the cross-entropy of one view rounds its factors to it, as every other product does; two views,
+whose difference is wanted, keep their precision.
 
 With p = softmax(z), a target t and s = sign(p1 - p2):
 
@@ -16,13 +17,14 @@ With p = softmax(z), a target t and s = sign(p1 - p2):
     d sum|p1-p2| / dz2 = -p2 * (s - <s, p2>)        with <s, p2> = <s, p1> - sum|p1 - p2|
 """
 
+from functools import cache
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from maskwise.errors import UserError
-from maskwise.kernels import TRITON
+from maskwise.kernels import TRITON, close, works_here
 
 LOGIT_BYTES = {"cpu": 64 << 20, "cuda": 256 << 20}
 VOCABULARY_SLICE = 8192
@@ -133,7 +135,7 @@ class _FusedHead(torch.autograd.Function):
     ) -> tuple[Tensor, Tensor, Tensor]:
         wants_weight = grad_enabled and ctx.needs_input_grad[0]
         wants_views = grad_enabled and any(ctx.needs_input_grad[7:])
-        factor = _factor(weight, views[0])
+        factor = _factor(weight, views[0], may_round=tv_weights is None)
         with _full_precision(weight):
             sums, view_grads, weight_grad = _sweep(
                 views, factor, targets, ce_weights, tv_weights, mask_id, chunk, wants_views, wants_weight
@@ -211,7 +213,7 @@ def _sweep(
 
 def _ce_in_place(logits: Tensor, targets: Tensor, weights: Tensor, out: torch.dtype) -> tuple[Tensor, Tensor]:
     """Weighted cross-entropy [n] of `logits` [n, V], which become the gradient with respect to themselves."""
-    if logits.is_cuda and logits.dtype == torch.float32 and TRITON:
+    if _has_kernels(logits):
         from maskwise.diffusion.ce_tv_kernel import ce_kernel
 
         return ce_kernel(logits, targets, weights, out)
@@ -225,7 +227,7 @@ def _ce_tv_in_place(
     logits: Tensor, targets: Tensor, ce_weights: Tensor, tv_weights: Tensor, out: torch.dtype
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Weighted (CE1 + CE2)/2 and sum_v |p1 - p2|, each [n], of `logits` [2n, V], which become their own gradient."""
-    if logits.is_cuda and logits.dtype == torch.float32 and TRITON:
+    if _has_kernels(logits):
         from maskwise.diffusion.ce_tv_kernel import ce_tv_kernel
 
         return ce_tv_kernel(logits, targets, ce_weights, tv_weights, out)
@@ -243,6 +245,36 @@ def _ce_tv_in_place(
     p2.mul_(sign.neg_().add_((half + tv_weights * lean2)[:, None]))
     logits[torch.arange(len(logits), device=logits.device), targets.repeat(2)] -= half.repeat(2)
     return half * (ce1 + ce2), tv_weights * variation, logits.to(out)
+
+
+def _has_kernels(logits: Tensor) -> bool:
+    return logits.is_cuda and logits.dtype == torch.float32 and TRITON and _kernels_work(logits.device)
+
+
+@cache
+def _kernels_work(device: torch.device) -> bool:
+    """Whether the kernels give what PyTorch gives, tried once on each device."""
+    return works_here(lambda: kernels_agree(device), "cross-entropy is left to PyTorch")
+
+
+def kernels_agree(device: torch.device) -> bool:
+    from maskwise.diffusion.ce_tv_kernel import ce_kernel, ce_tv_kernel
+
+    draws = torch.Generator().manual_seed(0)
+    logits, weights = torch.randn(8, 500, generator=draws), torch.rand(4, generator=draws)
+    targets = torch.randint(500, (4,), generator=draws)
+    there, given = logits.to(device), (targets.to(device), weights.to(device))
+    pairs = [
+        (
+            ce_kernel(there[:4].clone(), *given, torch.float32),
+            _ce_in_place(logits[:4].double(), targets, weights.double(), torch.float64),
+        ),
+        (
+            ce_tv_kernel(there.clone(), *given, given[1], torch.float32),
+            _ce_tv_in_place(logits.double(), targets, weights.double(), weights.double(), torch.float64),
+        ),
+    ]
+    return all(close(a.cpu(), b, 1e-4) for found, wanted in pairs for a, b in zip(found, wanted, strict=True))
 
 
 def _softmax_in_place(logits: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
@@ -276,10 +308,11 @@ def _product(left: Tensor, right: Tensor) -> Tensor:
     return torch.mm(left, right)
 
 
-def _factor(weight: Tensor, hidden: Tensor) -> Tensor:
-    """The weight in the type of the products: on CUDA bfloat16 where both have it or autocast asks for it; else float32
-    or wider."""
-    rounds = torch.is_autocast_enabled("cuda") and torch.get_autocast_dtype("cuda") == torch.bfloat16
+def _factor(weight: Tensor, hidden: Tensor, may_round: bool = False) -> Tensor:
+    """The weight in the type of the products: on CUDA bfloat16 where both have it, or where autocast asks for it and
+    the caller may round; else float32 or wider."""
+    asked = torch.is_autocast_enabled("cuda") and torch.get_autocast_dtype("cuda") == torch.bfloat16
+    rounds = may_round and asked and weight.dtype == torch.float32
     if weight.is_cuda and (rounds or weight.dtype == hidden.dtype == torch.bfloat16):
         return weight.to(torch.bfloat16)
     return weight.to(torch.promote_types(torch.promote_types(weight.dtype, hidden.dtype), torch.float32))

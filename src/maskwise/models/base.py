@@ -141,7 +141,7 @@ class Model(ModelInterface):
             self.compile_layers()
 
     def compile_layers(self) -> None:
-        """One switch: torch.compile of each layer in place."""
+        """One switch: torch.compile of each layer in place; raises torch's limit of recompilations in this process."""
         limits = torch._dynamo.config
         limits.recompile_limit = max(limits.recompile_limit, RECOMPILATIONS)
         for module in self.core.modules():

@@ -127,7 +127,7 @@ class DreamAttention(nn.Module, PackedAttention):
         q, k, v = self.heads(x, layout.rows)
         q, k = rotary.turn(q, layout.rows), rotary.turn(k)
         attended = attend(q, k, v, layout, self.head_dim**-0.5, store).flatten(1)
-        return back(attended, self.o_proj, self.few_rows)
+        return back(attended, self.o_proj, self.split_out)
 
 
 class NormedAttention(DreamAttention):

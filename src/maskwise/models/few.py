@@ -40,7 +40,7 @@ def _works(what: str, like: Tensor, width: int, agree: Callable[[Tensor, int], b
     if key not in _found:
         if not TRITON or torch.cuda.is_current_stream_capturing():
             return False
-        _found[key] = works_here(lambda: agree(like, width), f"{what} of few rows are left to PyTorch")
+        _found[key] = works_here(lambda: agree(like, width), f"{what} of few rows: left to PyTorch")
     return _found[key]
 
 

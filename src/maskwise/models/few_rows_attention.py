@@ -2,9 +2,9 @@
 
 A decoding step with a cache asks for some 32 rows over a thousand keys and more. Kernels made for as many queries as
 keys give a head to one program, which leaves most of the card idle. Here each program takes a part of the keys of one
-head; a second kernel weighs the parts. The sequences of a batch may differ in length. Parts have a fixed size up to
-10,240 keys, so there a sequence's numbers do not depend on the others of its batch. Imported on CUDA only; the tests
-hold the kernels against softmax written out, in Triton's interpreter.
+head; a second kernel weighs the parts. The sequences of a batch may differ in length, and up to 10,240 keys all have
+parts of one size, whatever the others are. Imported on CUDA only; the tests hold the kernels against softmax written
+out, in Triton's interpreter.
 """
 
 import torch

@@ -42,14 +42,14 @@ class PackedAttention:
     """Marks a module whose maps q_proj, k_proj and v_proj can be packed (packing.py)."""
 
     packed: Packed | None = None
-    few_rows = False  # the map after them may take the kernel for few rows
+    split_out = False  # the map after them may take the kernel for few rows
 
 
 class PackedGate(ABC):
     """A module with an MLP, whose first two maps can be packed."""
 
     packed_gate: Packed | None = None
-    few_rows = False
+    split_down = False  # as above
 
     @abstractmethod
     def gate_and_up(self) -> tuple[Any, Any]:
@@ -72,7 +72,7 @@ class GatedMLP(nn.Module, PackedGate):
         return self.gate_proj, self.up_proj
 
     def forward(self, x: Tensor) -> Tensor:
-        return back(self.gated(x), self.down_proj, self.few_rows)
+        return back(self.gated(x), self.down_proj, self.split_down)
 
 
 class MayWait(ABC):
@@ -100,8 +100,9 @@ def back(x: Tensor, one: Any, few_rows: bool) -> Tensor:
     Few rows there, with few outputs, are a product that does not fill the card: where decoding says so it is split by a
     kernel of our own. In a compiled layer its parts are added by what reads them.
     """
-    plain = type(one) is nn.Linear and one.bias is None and not (one._forward_hooks or one._forward_pre_hooks)
-    if few_rows and plain and len(x) <= FEW_ROWS and x.dtype == one.weight.dtype:
+    plain = type(one) is nn.Linear and type(one.weight) is nn.Parameter and one.bias is None
+    watched = plain and (one._forward_hooks or one._forward_pre_hooks)
+    if few_rows and plain and not watched and 0 < len(x) <= FEW_ROWS and x.dtype == one.weight.dtype:
         from maskwise.models.few_rows import half_few_rows
 
         return half_few_rows(x, one.weight)

@@ -77,7 +77,7 @@ class NemotronAttention(DreamAttention):
         q, k, v = self.heads(x, layout.rows)
         q, k = rotary.turn(q, layout.rows) * layout.picked(rotary.growth), rotary.turn(k)
         attended = attend(q, k, v, layout, self.head_dim**-0.5, store).flatten(1)
-        return back(attended, self.o_proj, self.few_rows)
+        return back(attended, self.o_proj, self.split_out)
 
 
 class NemotronBlock(DreamBlock):

@@ -119,8 +119,8 @@ def first_zero_points(folder: Path) -> list[int]:
     for file in weight_files(folder):
         with safe_open(folder / file, framework="pt") as opened:
             for name in opened.keys():  # noqa: SIM118
-                if name.endswith(".qzeros"):
-                    return opened.get_tensor(name).unique().tolist()
+                if name.endswith(".qzeros") and (zeros := opened.get_tensor(name)).dtype == torch.int32:
+                    return zeros.unique().tolist()
     return []
 
 

@@ -33,17 +33,17 @@ def packed_products(net: nn.Module) -> Iterator[None]:
     gates = [one for one in owners if isinstance(one, PackedGate)]
     for one in attentions:
         one.packed = _pack([one.q_proj, one.k_proj, one.v_proj])
-        one.few_rows = _may_be_split(one.packed)
+        one.split_out = _may_be_split(one.packed)
     for one in gates:
         one.packed_gate = _pack(one.gate_and_up())
-        one.few_rows = _may_be_split(one.packed_gate)
+        one.split_down = _may_be_split(one.packed_gate)
     try:
         yield
     finally:
         for one in attentions:
-            one.packed, one.few_rows = None, False
+            one.packed, one.split_out = None, False
         for one in gates:
-            one.packed_gate, one.few_rows = None, False
+            one.packed_gate, one.split_down = None, False
 
 
 @contextmanager

@@ -20,11 +20,11 @@ from transformers import PreTrainedModel
 
 from maskwise.errors import UserError, first_line
 from maskwise.kernels import TRITON, close, kernel_errors
+from maskwise.models.few import FEW_ROWS
 from maskwise.models.targets import in_a_layer
 
 FLOAT8, LARGEST = torch.float8_e4m3fn, 448.0  # its largest number
 GROUP = 64
-FEW_ROWS = 64  # at most so many go through the kernels for few rows
 TRIED_ROWS = (1, 32, 33, FEW_ROWS + 1)  # every size of the kernels' tiles, 16, 32 and 64 rows, and torch's product
 KERNELS = TRITON  # switched off for the rest of the process where they fail and torch's own operators do not (`works`)
 HALF = (torch.bfloat16, torch.float16)

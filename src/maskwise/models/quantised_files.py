@@ -67,7 +67,9 @@ def refuse_other_zero_points(folder: Path, given: Mapping[str, Any], zeros: Iter
     of the range, so that a file of the wrong one shows; any zero point of asymmetric weights may be meant.
     """
     said, bits, symmetric = _gptq_format(given), given.get("bits"), given.get("sym", True)
-    if given["quant_method"] != "gptq" or said not in ("gptq", "gptq_v2") or bits not in (2, 4, 8) or not symmetric:
+    if given["quant_method"] != "gptq" or said not in ("gptq", "gptq_v2") or not symmetric:
+        return
+    if type(bits) is not int or bits not in (2, 4, 8):
         return
     middle = 1 << bits - 1
     other, stored = ("gptq_v2", middle) if said == "gptq" else ("gptq", middle - 1)

@@ -107,10 +107,16 @@ def largest_effect(label: str, effects: Sequence[Effect]) -> str:
     if effects[0].detected:
         return _sentence(label, effects[0])
     most = max(effect.at_most for effect in effects)
-    if any(effect.undecided for effect in effects):
+    undecided = sum(effect.undecided for effect in effects)
+    if undecided == len(effects):
         return (
             f"This run is too small to tell what changes the accuracy of {label}: each 95{NBSP}% interval includes "
-            f"zero, the widest reaches {tenths(most)}{NBSP}points."
+            f"zero, one reaches {tenths(most)}{NBSP}points."
+        )
+    if undecided:
+        return (
+            f"Nothing was detected in {label}, but this run is too small to tell {undecided} of {len(effects)} "
+            f"changes: an interval reaches {tenths(most)}{NBSP}points."
         )
     return f"Nothing was detected in {label}: its accuracy changes by at most {tenths(most)}{NBSP}points."
 
