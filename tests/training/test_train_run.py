@@ -28,7 +28,7 @@ from maskwise.training.rows import (
 )
 from maskwise.training.run import split
 from maskwise.training.settings import OBJECTIVES, TrainSettings, check_training, train_settings
-from maskwise.training.train import summary_lines, train
+from maskwise.training.train import completed, summary_lines, train
 
 SMALL = TrainSettings(
     steps=6, batch=2, accumulation=2, context=24, save_every=2, eval_every=3, many=10, learning_rate=1e-2, lora_rank=2,
@@ -199,6 +199,20 @@ def test_the_number_of_masks_that_is_told_is_the_one_that_was_appended(checkpoin
 
 
 # Whole runs
+
+
+@pytest.mark.parametrize(
+    ("changes", "warmup"), [({"steps": 1}, 0), ({"steps": 50}, 5), ({"steps": 400}, 20), ({"steps": 4, "warmup": 3}, 3)]
+)
+def test_the_warm_up_fits_the_steps_where_nobody_says(checkpoint, changes, warmup):
+    assert completed(train_settings(changes), checkpoint).warmup == warmup
+    assert completed(TrainSettings(**changes), checkpoint).warmup == warmup
+
+
+def test_one_step_by_the_defaults_learns(checkpoint, text_file, tmp_path):
+    mw.train(str(checkpoint), text_file, tmp_path, steps=1, context=24, held_out=0, device="cpu", tensorboard=False)
+    weights = load_file(tmp_path / "adapter_model.safetensors")
+    assert all(bool(value.any()) for name, value in weights.items() if "lora_B" in name)
 
 
 WAYS = {

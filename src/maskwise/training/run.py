@@ -258,7 +258,7 @@ def training_arguments(settings: RunSettings, folder: Path, on_cpu: bool, evalua
         gradient_accumulation_steps=settings.accumulation,
         learning_rate=settings.learning_rate,
         lr_scheduler_type=DECAYS[settings.decay],
-        warmup_steps=settings.warmup,
+        warmup_steps=settings.warmup or 0,
         max_grad_norm=settings.clip,
         weight_decay=settings.weight_decay,
         bf16=not on_cpu if settings.bf16 is None else settings.bf16,

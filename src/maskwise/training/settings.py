@@ -12,6 +12,7 @@ from maskwise.nearest import did_you_mean
 
 ATTENTION = "attention"  # in the place of a regular expression
 BLOCK = 32  # tokens of a block where neither the user nor the model says
+WARMUP = 20  # steps of the warm-up of a training that is long enough, where the user does not say
 
 
 def _option(default: Any, help: str, *flags: str, at_least: float | None = None, type: Any = None) -> Any:
@@ -37,7 +38,7 @@ class RunSettings:
     batch: int = _option(8, "Examples per micro-batch and process.", at_least=1)
     accumulation: int = _option(1, "Micro-batches per step.", at_least=1)
     learning_rate: float = _option(1e-4, "Learning rate, over 0.", "--learning-rate", "--lr")
-    warmup: int = _option(0, "Steps until the full learning rate.", at_least=0)
+    warmup: int | None = _option(0, "Steps until the full learning rate.", at_least=0)
     decay: str = _option("constant", "Of the learning rate after the warm-up: constant, linear or cosine.")
     clip: float = _option(1.0, "Largest norm of the gradient, over 0.")
     weight_decay: float = _option(0.0, "Weight decay.", at_least=0)
@@ -118,7 +119,9 @@ class TrainSettings(RunSettings):
     batch: int = _option(8, "Rows per micro-batch and process.", at_least=1)
     learning_rate: float = _default(RunSettings, "learning_rate", 3e-4)
     decay: str = _default(RunSettings, "decay", "cosine")
-    warmup: int = _default(RunSettings, "warmup", 20)
+    warmup: int | None = _option(
+        None, f"Steps until the full learning rate; else a tenth of --steps, at most {WARMUP}.", at_least=0
+    )
     many: int = _default(RunSettings, "many", 100)
 
 

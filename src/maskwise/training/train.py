@@ -29,7 +29,7 @@ from maskwise.training.rows import (
     held_out_prefixes,
 )
 from maskwise.training.run import Place, Work, arguments_for, before_and_after, block_of, run, source_of, split
-from maskwise.training.settings import BLOCK, Setting, TrainSettings, check_reporters, train_settings
+from maskwise.training.settings import BLOCK, WARMUP, Setting, TrainSettings, check_reporters, train_settings
 from maskwise.training.trainer import RunTrainer
 
 TOKENS_PER_PASS = 8192
@@ -72,8 +72,7 @@ def train(
     chosen = train_settings(changes) if settings is None else settings
     if settings is not None and changes:
         raise UserError(f"settings and {next(iter(changes))} exclude each other: put it into the settings")
-    if chosen.objective == "blockwise" and chosen.block is None:
-        chosen = replace(chosen, block=block_of(model) or BLOCK)
+    chosen = completed(chosen, model)
 
     def prepare(opened: Model, data_file: DataFile) -> Work:
         assert opened.mask_id is not None
@@ -104,6 +103,16 @@ def train(
 
     place = Place(Path(out), dtype, device, tensorboard, callbacks or [], check_weights, check_reporters(report_to))
     return run(model, chosen, lambda: read_documents(data), prepare, place)
+
+
+def completed(settings: TrainSettings, model: str | Path | Model) -> TrainSettings:
+    """The settings with what the model and the number of steps say where the user does not."""
+    block, warmup = settings.block, settings.warmup
+    if block is None and settings.objective == "blockwise":
+        block = block_of(model) or BLOCK
+    if warmup is None:  # the rate of the first step of a warm-up is 0: one step would learn nothing
+        warmup = min(WARMUP, settings.steps // 10)
+    return replace(settings, block=block, warmup=warmup)
 
 
 def open_teacher(name: str, model: Model) -> Model:
