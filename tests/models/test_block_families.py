@@ -422,5 +422,5 @@ def test_the_bound_of_a_block_model_is_exact_in_small_blocks():
 
 def test_what_is_written_for_models_that_see_every_mask_says_so():
     model = tiny_llada2()
-    with pytest.raises(UserError, match="LLaDA and Dream models only"):
+    with pytest.raises(UserError, match="LLaDA-MoE and Dream models only"):
         model.hidden_of_groups(Batch.pack([[1, 2, 3]]), [])

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from helpers.tiny import qwen_net, tiny_ar, tiny_dream, tiny_llada
+from helpers.tiny import qwen_net, tiny_ar, tiny_dream, tiny_illada, tiny_llada, tiny_llada_moe
 from maskwise.errors import UserError
 from maskwise.models.attention import attend
 from maskwise.models.batch import Batch
@@ -43,7 +43,7 @@ def test_blocks_of_one_are_the_autoregressive_model():
     torch.testing.assert_close(wide.hidden(replace(batch, block=1)), causal.hidden(batch), rtol=1e-4, atol=1e-4)
 
 
-@pytest.mark.parametrize("make", [tiny_llada, tiny_dream])
+@pytest.mark.parametrize("make", [tiny_llada, tiny_illada, tiny_llada_moe, tiny_dream])
 def test_one_block_is_bidirectional_and_batches_change_nothing(make):
     model = make()
     sequences = [list(range(1, 12)), list(range(20, 25)), list(range(30, 39))]
@@ -56,5 +56,5 @@ def test_one_block_is_bidirectional_and_batches_change_nothing(make):
 
 
 def test_a_causal_model_takes_no_blocks():
-    with pytest.raises(UserError, match="over blocks"):
+    with pytest.raises(UserError, match="over blocks is for LLaDA, iLLaDA, LLaDA-MoE and Dream models"):
         tiny_ar().hidden(replace(Batch.pack([[1, 2, 3]]), block=2))

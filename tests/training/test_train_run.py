@@ -9,6 +9,7 @@ import torch
 import torch.nn.functional as F
 from datasets import Dataset
 from safetensors.torch import load_file, save_file
+from transformers import BertConfig, BertForMaskedLM
 from typer.testing import CliRunner
 
 import maskwise as mw
@@ -291,8 +292,8 @@ def test_the_command_and_the_library_take_the_same_settings(checkpoint, text_fil
         ({"objective": "next"}, "unknown objective 'next': choose one of nelbo, blockwise, soft-mask"),
         ({"schedule": "log"}, "unknown schedule"),
         ({"rows": "both"}, "unknown rows"),
-        ({"widen": (4, 1)}, "widen is 4,1"),
-        ({"widen": (0, 1)}, "widen is 0,1"),
+        ({"widen": (4, 1)}, "--widen takes rising numbers of at least 1 token separated by commas, such as 1,4,16,64"),
+        ({"widen": (0, 1)}, "--widen takes rising numbers"),
         ({"widen_share": 0.0}, "widen_share"),
         ({"soft_share": 1.5}, "soft_share"),
         ({"context": 4}, "context is 4: it must be at least 8"),
@@ -333,3 +334,27 @@ def test_models_and_teachers_that_do_not_fit_are_one_line(
     assert "lower --context" in refused(checkpoint, replace(SMALL, context=4096))
     short = save_checkpoint(tmp_path / "other", lambda **more: qwen_net(**{**more, "vocab": 32}))
     assert "convert" in refused(short)
+
+
+def test_a_wrapped_network_that_cannot_be_trained_so_is_one_line(text_file, tmp_path):
+    tokenizer = word_tokenizer()
+    net = BertForMaskedLM(BertConfig(vocab_size=32, hidden_size=16, num_hidden_layers=1, num_attention_heads=2))
+    for changes, reason in (
+        ({}, "has a bias, which the fused loss leaves out: it cannot be trained"),
+        ({"widen": (1, 4)}, "is for LLaDA, iLLaDA, LLaDA-MoE and Dream models: leave --widen out"),
+    ):
+        with pytest.raises(UserError, match=reason):
+            train(
+                mw.wrap(net, tokenizer, head=net.cls), text_file, tmp_path / "out", replace(SMALL, full=True, **changes)
+            )
+
+
+@pytest.mark.parametrize(("data", "named"), [(None, "None"), (5, "of the type int")])
+def test_what_is_no_data_is_one_line_before_a_model_is_opened(data, named, tmp_path):
+    with pytest.raises(UserError, match=f"the data is {named}: give a file, or a list of objects with text"):
+        mw.train("no-such-model", data, tmp_path / "out", steps=1)
+
+
+def test_widen_that_is_no_number_is_told_what_it_takes(checkpoint, text_file, tmp_path):
+    done = CliRunner().invoke(app, f"train {checkpoint} --data {text_file} --out {tmp_path / 'out'} --widen a".split())
+    assert done.exit_code == 2 and "--widen takes rising numbers of at least 1 token" in done.stderr

@@ -10,6 +10,7 @@ from importlib import import_module
 from typing import Any
 
 NATIVE_BODY = "maskwise.models.bodies:native_body"
+MASKED_DIFFUSION = "LLaDA, iLLaDA, LLaDA-MoE and Dream models"  # whose attention is bidirectional; for messages
 
 
 @dataclass(frozen=True)

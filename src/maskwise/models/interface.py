@@ -16,7 +16,7 @@ from maskwise.errors import UserError
 from maskwise.models.attention import KeyValues, Layout, Reach, RowGroup, Watch, asking_rows, grouped_parts
 from maskwise.models.batch import Batch, Mixture
 from maskwise.models.embeddings import embed_ids, stored_weight, without_adapter
-from maskwise.models.families import WRAPPED, Family
+from maskwise.models.families import MASKED_DIFFUSION, WRAPPED, Family
 from maskwise.models.head import float_product
 from maskwise.models.layers import MayWait
 from maskwise.models.layouts import layout_of
@@ -129,7 +129,7 @@ class ModelInterface(nn.Module):
     def hidden_of_groups(self, batch: Batch, groups: Sequence[RowGroup]) -> Tensor:
         """`hidden` where rows see only the keys of their group, in every layer; each row is in one group. [T, d]"""
         if self.causal or self.block is not None or not self.attention_readable:
-            raise UserError("attention can be cut in LLaDA and Dream models only: open a checkpoint of theirs")
+            raise UserError(f"attention can be cut in {MASKED_DIFFUSION} only: open a checkpoint of theirs")
         if sum(len(group.rows) for group in groups) != batch.tokens:
             raise ValueError("every row of the batch must be in exactly one group")
         flash = self._has_ragged_kernels(batch)
@@ -155,7 +155,7 @@ class ModelInterface(nn.Module):
 
     def _layout(self, batch: Batch, cache: KeyValues | None, watched: bool = False) -> Layout:
         if batch.block is not None and (self.causal or not self.family.native or cache is not None):
-            raise UserError(f"attention over blocks is for LLaDA and Dream models: {self.name} is none")
+            raise UserError(f"attention over blocks is for {MASKED_DIFFUSION}: {self.name} is none of them")
         block = self.block if batch.block is None else batch.block
         masked = None
         if self.family.causal_context and batch.block is None:

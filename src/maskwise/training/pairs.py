@@ -65,8 +65,13 @@ def read_data(
     """`read_data_file`, or the same of what a JSON lines file would hold: a list of dicts, a datasets.Dataset."""
     if isinstance(source, str | Path):
         return read_data_file(Path(source), check, cut, forms)
+    try:
+        items = iter(source)
+    except TypeError:
+        what = "None" if source is None else f"of the type {type(source).__name__}"
+        raise UserError(f"the data is {what}: give a file, or a list of {forms.replace('lines', 'objects')}") from None
     entries, content = [], hashlib.sha256()
-    for number, given in enumerate(source, 1):
+    for number, given in enumerate(items, 1):
         where = f"item {number}"
         item = dict(given) if isinstance(given, Mapping) else given
         (check or _check_form)(item, where)

@@ -249,7 +249,7 @@ def check_training(settings: TrainSettings) -> TrainSettings:
     rules += [
         (0 <= settings.soft_share <= 1, f"soft_share is {settings.soft_share}: it must be in 0..1"),
         (0 < settings.widen_share <= 1, f"widen_share is {settings.widen_share}: it must be over 0 and at most 1"),
-        (rising, f"widen is {','.join(map(str, settings.widen))}: give rising numbers of tokens, such as 1,4,16,64"),
+        (rising, "--widen takes rising numbers of at least 1 token separated by commas, such as 1,4,16,64"),
         (
             not (settings.teacher and settings.objective == "soft-mask"),
             "soft-mask takes no teacher: use another objective",

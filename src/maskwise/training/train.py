@@ -14,6 +14,7 @@ from maskwise.diffusion import Noised, SoftShape, Views, nelbo_call, soft_masks,
 from maskwise.errors import UserError
 from maskwise.files import Records
 from maskwise.models.base import Model
+from maskwise.models.families import MASKED_DIFFUSION
 from maskwise.models.fingerprint import fingerprint
 from maskwise.models.opening import open as open_model
 from maskwise.terminal import counted, one_line
@@ -78,7 +79,7 @@ def train(
         assert opened.mask_id is not None
         mask_id, source = opened.mask_id, source_of(model)
         if chosen.widen and not opened.family.native:
-            raise UserError(f"attention over blocks is for LLaDA and Dream models: leave --widen out for {opened.name}")
+            raise UserError(f"attention over blocks is for {MASKED_DIFFUSION}: leave --widen out for {opened.name}")
         rows = tokenize_rows(data_file, opened, chosen.context, chosen.rows)
         held_out, training = split(rows.kept, chosen)
         teacher = None if chosen.teacher is None else open_teacher(chosen.teacher, opened)

@@ -27,7 +27,7 @@ def make_trainable(model: Model, settings: RunSettings, mask_row: bool = False) 
     model.net = merged(model.net)  # type: ignore[arg-type]
     if getattr(model.core.get_output_embeddings(), "bias", None) is not None:
         raise UserError(
-            f"the output head of {model.name} has a bias, which the fused loss leaves out: it cannot be tuned"
+            f"the output head of {model.name} has a bias, which the fused loss leaves out: it cannot be trained"
         )
     if settings.full:
         if model.stored_quantised:
