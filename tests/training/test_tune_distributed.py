@@ -1,4 +1,7 @@
-"""Two real processes (gloo) give the gradient of one: under DDP through a whole run, under FSDP2 through `forward`."""
+"""Two real processes (gloo) give the gradient of one: under DDP through a whole run, under FSDP2 through `forward`.
+
+`tune` and `train` both; of `train` each objective that calls the model in another way.
+"""
 
 import io
 import json
@@ -15,11 +18,16 @@ import torch.multiprocessing as spawning
 from transformers import TrainerCallback
 
 import maskwise as mw
+from helpers.tiny import qwen_net
+from helpers.tuning import word_tokenizer
 from maskwise.diffusion import mask_agnostic_call
 from maskwise.training.dataset import NoisedPairs
+from maskwise.training.documents import read_documents, tokenize_rows
 from maskwise.training.pairs import read_data_file, tokenize_pairs
+from maskwise.training.rows import NoisedRows, collate_rows
+from maskwise.training.run import arguments_for
 from maskwise.training.settings import TrainSettings, TuneSettings
-from maskwise.training.train import train
+from maskwise.training.train import DiffusionTrainer, HeldOut, open_teacher, train
 from maskwise.training.tune import tune
 from maskwise.training.weights import load_trained_weights, make_trainable, save_trained_weights, trained_weights
 
@@ -35,6 +43,12 @@ TRAIN_TWO = TrainSettings(
     lora_alpha=4, held_out=4, clip=1e9, objective="soft-mask", warmup=0,
 )  # fmt: skip
 TRAIN_ONE = replace(TRAIN_TWO, batch=4)
+WAYS: dict[str, dict[str, Any]] = {  # of training all weights under FSDP2
+    "nelbo": {"objective": "nelbo"},
+    "soft-mask": {"objective": "soft-mask", "soft_share": 0.8},
+    "teacher": {"objective": "nelbo", "teacher": "..."},
+    "widen": {"objective": "nelbo", "widen": (4,)},
+}
 
 
 class Gradients(TrainerCallback):
@@ -74,7 +88,37 @@ def sharded_gradients(checkpoint: Path, data: Path, rank: int, folder: Path) -> 
     return found
 
 
-def work(rank: int, port: int, checkpoint: Path, data: Path, text: Path, folder: Path) -> None:
+def training_gradients(
+    way: str, settings: TrainSettings, checkpoint: Path, teacher: Path, text: Path, out: Path, ranks: int, rank: int = 0
+) -> dict[str, torch.Tensor]:
+    """Of the first micro-batch's loss as the trainer computes it; where ranks are several, of all weights sharded."""
+    from torch.distributed.fsdp import fully_shard
+
+    settings = replace(settings, full=True, **WAYS[way])
+    model = mw.open(checkpoint, device="cpu")
+    model.core.get_output_embeddings().weight.data *= 30  # or a random network is too unsure for any soft mask
+    make_trainable(model, settings)
+    taught = None if settings.teacher is None else open_teacher(str(teacher), model)
+    dataset = NoisedRows(
+        tokenize_rows(read_documents(text), model, settings.context, settings.rows).kept, settings, model.mask_id, ranks
+    )
+    trainer = DiffusionTrainer(
+        model, arguments_for(model, settings, out, False), settings, dataset, HeldOut([], 0, []), taught, None
+    )
+    if ranks > 1:
+        for layer in model.core.model.layers:
+            fully_shard(layer)
+        fully_shard(model)
+    own = range(settings.batch * rank, settings.batch * (rank + 1))
+    loss, _ = trainer.loss_of(model, collate_rows([dataset[place] for place in own]))
+    loss.backward()
+    found = {name: p.grad for name, p in model.named_parameters() if p.grad is not None}
+    return {name: grad.full_tensor() if ranks > 1 else grad for name, grad in found.items()}
+
+
+def work(
+    rank: int, port: int, checkpoint: Path, dream: Path, teacher: Path, data: Path, text: Path, folder: Path
+) -> None:
     os.environ |= {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2",
                    "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}  # fmt: skip
     os.environ["CUDA_VISIBLE_DEVICES"] = ""  # accelerate's barrier would want a card for each process
@@ -84,17 +128,28 @@ def work(rank: int, port: int, checkpoint: Path, data: Path, text: Path, folder:
     callbacks = [Gradients(folder / f"ddp-train-{rank}.pt")]
     train(str(checkpoint), text, folder / "ddp-train", TRAIN_TWO, device="cpu", tensorboard=False, callbacks=callbacks)
     torch.save(sharded_gradients(checkpoint, data, rank, folder / "sharded"), folder / f"fsdp-{rank}.pt")
+    for way in WAYS:
+        found = training_gradients(way, TRAIN_TWO, dream, teacher, text, folder / "sharded-train", 2, rank)
+        torch.save(found, folder / f"fsdp-train-{way}-{rank}.pt")
     torch.distributed.destroy_process_group()
 
 
 @pytest.fixture(scope="module")
-def folder(checkpoint, pairs_file, text_file, tmp_path_factory) -> Path:
+def teacher(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("teacher")
+    qwen_net(vocab=32, window=128).save_pretrained(folder)
+    word_tokenizer().save_pretrained(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def folder(checkpoint, dream_checkpoint, teacher, pairs_file, text_file, tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("two")
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
     assert str(Path(__file__).parent) in sys.path  # the children find this module there
-    spawning.spawn(work, (port, checkpoint, pairs_file, text_file, folder), nprocs=2)
+    spawning.spawn(work, (port, checkpoint, dream_checkpoint, teacher, pairs_file, text_file, folder), nprocs=2)
     return folder
 
 
@@ -144,6 +199,17 @@ def test_fsdp2_shards_have_the_gradient_of_one_process(folder, checkpoint, pairs
     wanted = {name: p.grad for name, p in model.named_parameters() if p.requires_grad}
     for rank in range(2):
         close(torch.load(folder / f"fsdp-{rank}.pt"), wanted)
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_fsdp2_shards_have_the_training_gradient_of_one_process(
+    folder, dream_checkpoint, teacher, text_file, tmp_path, way
+):
+    wanted = training_gradients(way, TRAIN_ONE, dream_checkpoint, teacher, text_file, tmp_path, 1)
+    for rank in range(2):
+        close(torch.load(folder / f"fsdp-train-{way}-{rank}.pt"), wanted)
+    plain = torch.load(folder / "fsdp-train-nelbo-0.pt")
+    assert way == "nelbo" or any(float((plain[n] - wanted[n]).abs().max()) > 0.1 for n in plain)
 
 
 def test_an_optimisers_state_is_read_to_the_device_that_accelerate_names():
