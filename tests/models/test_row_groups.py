@@ -103,5 +103,5 @@ def test_what_cannot_be_cut_is_refused():
     with pytest.raises(ValueError, match="exactly one group"):
         tiny_llada().hidden_of_groups(batch, [RowGroup(everything[:2], everything)])
     for model in (tiny_ar(), known_model(uniform)):
-        with pytest.raises(UserError, match="cut in LLaDA and Dream"):
+        with pytest.raises(UserError, match="cut in LLaDA, iLLaDA, LLaDA-MoE and Dream models only"):
             model.hidden_of_groups(batch, [RowGroup(everything, everything)])

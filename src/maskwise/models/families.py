@@ -110,6 +110,10 @@ QWEN25_7B: dict[str, Any] = {
     "num_key_value_heads": 4,
 }
 
+LLADA2_FLASH = {
+    "hidden_size": 4096, "num_hidden_layers": 32, "num_attention_heads": 32, "intermediate_size": 9216,
+    "moe_intermediate_size": 1024,
+}  # fmt: skip
 SDAR_1_7B: dict[str, Any] = {
     "hidden_size": 2048,
     "intermediate_size": 6144,
@@ -202,10 +206,6 @@ LLADA_MOE = Family(
         Published("inclusionAI/LLaDA-MoE-7B-A1B-Instruct", 7356880896, 8192),
     ),
 )
-LLADA2_FLASH = {
-    "hidden_size": 4096, "num_hidden_layers": 32, "num_attention_heads": 32, "intermediate_size": 9216,
-    "moe_intermediate_size": 1024,
-}  # fmt: skip
 LLADA2 = Family(
     name="llada2",
     title="block diffusion (LLaDA2)",
