@@ -94,6 +94,7 @@ def test_a_search_states_its_cost_and_gives_three_settings_that_run(whole, model
     assert len(names) == 3 and sum("dual cache" in name for name in names) == 1  # one has blocks
 
 
+@pytest.mark.slow
 def test_a_killed_search_goes_on_where_it_was(whole, model, tmp_path):
     found, graded, _ = whole
     with pytest.raises(KeyboardInterrupt):

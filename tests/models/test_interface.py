@@ -203,10 +203,8 @@ def test_gradient_checkpointing_changes_nothing():
     torch.testing.assert_close(grads[0], grads[1])
 
 
-SLOW_TO_COMPILE = [pytest.param(make, marks=pytest.mark.slow) for make in (tiny_llada, tiny_sdar, tiny_fast_dllm)]
-
-
-@pytest.mark.parametrize("make", [tiny_dream, *SLOW_TO_COMPILE])
+@pytest.mark.slow
+@pytest.mark.parametrize("make", [tiny_dream, tiny_llada, tiny_sdar, tiny_fast_dllm])
 def test_compiled_layers_change_nothing(make):
     model, batch = make(), sequences(count=3)
     packed = Batch.pack(batch)

@@ -23,6 +23,7 @@ def rows(model) -> torch.Tensor:
     return model.predict([[5, 9, 12, model.mask_id]], [[3]])[0]
 
 
+@pytest.mark.slow
 def test_auto_classes_open_an_export_after_import_maskwise_models(tmp_path):
     """In a new process, where nothing of ours was imported before, and our import comes first, as isort puts it."""
     folder = export("tiny-llada+ma", tmp_path / "merged")

@@ -51,6 +51,7 @@ def test_prompts_know_the_letters_where_they_stand():
             assert prompt.allowed == letter_ids(tokenizer) and prompt.allowed[place] == prompt.answer_id
 
 
+@pytest.mark.slow
 def test_records_of_few_shot_questions_hold_both_parts_and_add_up(tmp_path):
     run = read_run(diagnose(tiny(), FEW_SHOT.changed("points", points=2), tmp_path))
     for record in run.records:

@@ -8,6 +8,7 @@ import torch
 from losses import LOSSES, Job, differences, main, number, of_pair
 
 
+@pytest.mark.slow
 def test_three_losses_of_the_small_model(tmp_path, capsys):
     main(["--distracted", "--toy", "--seeds", "1", "--processes", "1", "--out", str(tmp_path)])
     table = json.loads((tmp_path / "losses.json").read_text())

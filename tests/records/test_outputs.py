@@ -36,6 +36,7 @@ def check_lines(start: str, file: Path) -> None:
         assert problem_of_output(json.loads(line), schema_of(start)) is None
 
 
+@pytest.mark.slow
 def test_commands_print_what_the_schema_says(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     Path("pairs.jsonl").write_text(PAIRS)

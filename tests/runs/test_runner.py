@@ -142,6 +142,7 @@ def test_exact_records_are_equal_to_the_byte(tmp_path):
         diagnose(small_model(), few, tmp_path / "both", batch_tokens=9, exact=True)
 
 
+@pytest.mark.slow
 def test_the_same_random_orders_for_any_batch_size(tmp_path, decoded):
     assert_same_run(diagnose(small_model(), DECODED, tmp_path, batch_tokens=1), decoded)
     orders = {record["probe"] for record in read_run(decoded).records}

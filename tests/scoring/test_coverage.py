@@ -70,7 +70,7 @@ def covered(low, truth, high):
     return float(np.mean((low <= truth) & (truth <= high)))
 
 
-@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("shape", [*SHAPES[:2], *(pytest.param(shape, marks=pytest.mark.slow) for shape in SHAPES[2:])])
 def test_shares_and_paired_differences_hold_the_truth_of_these_tasks(shape):
     draws, (rules, points) = np.random.default_rng(7), shape
     counts = np.full(2 * rules, float(points))
@@ -148,7 +148,7 @@ def tax_held(draws, shape, spreads, levels, runs):
     return hits
 
 
-@pytest.mark.parametrize("shape", SHAPES[:2])
+@pytest.mark.parametrize("shape", [SHAPES[0], pytest.param(SHAPES[1], marks=pytest.mark.slow)])
 def test_scores_hold_the_truth_of_these_tasks(shape):
     """Four cells, among them the one that covers least (95.6 % in 8000 runs). 500 runs have a standard error of 0.9
     points; the draws are fixed."""
