@@ -118,7 +118,7 @@ def test_vectorised_strategy_equals_the_plain_one(name, situation, with_held, la
     logits[..., 0] = float("-inf")  # the mask token
     tokens = sharpen(logits, 0.0, None, None).argmax(-1)
     if seed % 2:  # sampled tokens need not be the likeliest ones
-        tokens = propose(sharpen(logits, 1.0, None, None), 1.0, chance)
+        tokens = propose(sharpen(logits, 1.0, None, None), 1.0, chance)[0]
     is_open = torch.rand(sequences, width, generator=chance) < 0.7
     held = (torch.rand(sequences, width, generator=chance) < 0.3) & is_open if with_held else torch.zeros_like(is_open)
     draws = torch.rand(sequences, width, generator=chance)
@@ -242,7 +242,7 @@ def test_dream_alg_temp_draws_rows_by_softmax_of_their_probability():
 def test_sampling_follows_the_tempered_and_filtered_distribution():
     logits = torch.tensor([1.0, 0.5, 0.0, -1.0]).expand(1, 40000, 4)
     sharpened = sharpen(logits, 0.7, 3, None)
-    tokens = propose(sharpened, 0.7, torch.Generator().manual_seed(0))
+    tokens = propose(sharpened, 0.7, torch.Generator().manual_seed(0))[0]
     expected = (torch.tensor([1.0, 0.5, 0.0, float("-inf")]) / 0.7).softmax(-1)
     torch.testing.assert_close(tokens[0].bincount(minlength=4) / 40000, expected, atol=0.01, rtol=0)
 

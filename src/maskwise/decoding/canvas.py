@@ -15,6 +15,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from maskwise.decoding.end_of_step import narrowed, turn
 from maskwise.models.base import Model
 from maskwise.models.batch import Batch
 
@@ -104,10 +105,9 @@ class Sheet:
         flat = tensor.tolist()
         return [flat[start : start + length] for start, length in zip(self.starts, self.lengths, strict=True)]
 
-    def turn(self, places: Tensor, tokens: Tensor, commit: Tensor, remask: Tensor, mask_id: int, step: Tensor) -> None:
-        """Writes the committed tokens, and masks where rows are masked again. All [S, W], step [S, 1]."""
-        for sheet, committed, masked in ((self.ids, tokens, mask_id), (self.order, step, -1)):
-            sheet[places] = torch.where(commit, committed, torch.where(remask, masked, sheet[places]))
+    def turn(self, places: Tensor, tokens: Tensor, flip: Tensor, open: Tensor, mask_id: int, step: Tensor) -> Tensor:
+        """Writes tokens where open rows flip, masks where others do. All [S, W], step [S, 1] -> open after it."""
+        return turn(self.ids, self.order, places, tokens, flip, open, step, mask_id)
 
 
 @dataclass(frozen=True)
@@ -138,8 +138,7 @@ class Grid:
         """The open rows moved to the front, in their order, and the grid cut to `width` columns."""
         if width == self.open.shape[1]:
             return self
-        front = (~self.open).byte().argsort(dim=-1, stable=True)[:, :width]
-        return Grid(self.places.gather(1, front), self.positions.gather(1, front), self.open.gather(1, front))
+        return Grid(*narrowed(self.places, self.positions, self.open, width))
 
 
 @dataclass(frozen=True)
@@ -169,5 +168,4 @@ class Frame:
 
     def rows(self, model: Model, batch: Batch, members: Tensor, grid: Grid) -> Tensor:
         """Hidden rows that speak of the grid's positions, [S * W]. members [S]: each lane's sequence in the batch."""
-        sequence = members[:, None].expand_as(grid.positions).flatten()
-        return model.locate(batch, sequence, grid.positions.flatten())
+        return model.locate(batch, members[:, None], grid.positions).flatten()

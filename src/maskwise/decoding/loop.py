@@ -19,12 +19,12 @@ from maskwise.decoding.editing import PASSES_AFTER, Editing
 from maskwise.decoding.options import DecodingOptions
 from maskwise.decoding.replay import Passes
 from maskwise.decoding.rules import Memory, Rows, State
-from maskwise.decoding.sampling import Chance, OneEach, guide, log_confidence, propose, sharpen, uniform
+from maskwise.decoding.sampling import Chance, OneEach, guide, propose, sharpen, uniform
 from maskwise.decoding.softmask import SoftSheet
 from maskwise.errors import UserError
 from maskwise.models.attention import KeyValues
 from maskwise.models.base import Model
-from maskwise.models.finite import refuse_nonfinite_rows, rows_are_finite
+from maskwise.models.finite import refuse_nonfinite_rows
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class Snapshot:
     @property
     def confidences(self) -> list[dict[int, float]]:
         """Of each canvas the probability that this step gave to the token it proposed at each position it asked of."""
-        chances = log_confidence(self.rows.logits, self.rows.tokens).exp().flatten().tolist()
+        chances = self.rows.log_p.exp().flatten().tolist()
         by_place = dict(zip(self.places.flatten().tolist(), chances, strict=True))
         spans = list(zip(self.sheet.starts, self.sheet.lengths, strict=True))[: self.sequences]
         return [
@@ -124,8 +124,7 @@ class DecodingLoop:
         self.whole = Grid.over(self.sheet, range(len(prompts)), everything)  # [S, longest canvas]
         self.prompt_lengths = torch.tensor([[len(prompt)] for prompt in prompts]).to(model.device)
         self.forwards = [0] * len(prompts)
-        self.clock = torch.zeros(len(prompts), 1, dtype=torch.int64, device=model.device)  # steps of each sequence
-        self.spoiled = torch.zeros(len(prompts), dtype=torch.bool, device=model.device)  # by logits that are not finite
+        self.spoiled = torch.zeros(len(prompts), device=model.device)  # not finite after logits that are not
         self.step = 0
         self.passes = Passes(model)
         self.kept: tuple[list[int], KeyValues] | None = None
@@ -160,12 +159,12 @@ class DecodingLoop:
         while lanes.active:
             logits = self._look(lanes, grid, step)
             chance = self._chance(schedule, lanes, step, grid)
-            rows, tokens = self._propose(logits, grid, chance)
-            self.spoiled[lanes.sequence] |= (grid.open & ~rows_are_finite(logits, tokens)).any(dim=1)
+            rows = self._propose(logits, grid, chance)
+            self.spoiled.index_add_(0, lanes.sequence, _spoiled(logits, rows))
             state = self._state(schedule, lanes, step, grid, memory, chance)
             choice = self.strategy.pick(rows, state, self.parameters)
             edits = None if self.options.edit is None else self._edits(grid, rows, editing)
-            asked, grid = grid.places, self._write(lanes, grid, tokens, choice.flip, edits)
+            asked, grid = grid.places, self._write(lanes, grid, rows.tokens, choice.flip, edits)
             memory = choice.memory
             if self.soft is not None and self.options.soft_mask is not None:
                 for places in self._both(grid.places):
@@ -176,7 +175,7 @@ class DecodingLoop:
                 stopped |= self._stop_ended()
             if self.on_step is not None:
                 self.on_step(Snapshot(self.step, self.sheet, len(self.prompts), block.shown, rows, asked))
-            self.clock[lanes.sequence] += 1
+            lanes.clock += 1
             self.step, step = self.step + 1, step + 1
             again = None if edits is None else editing.goes_on(edits)
             over = [sequences[lane] in stopped for lane in lanes.active]
@@ -241,12 +240,13 @@ class DecodingLoop:
         widths = [schedule.left[lane][step - 1] for lane in lanes.active]
         return OneEach(generators, widths, (grid.open.cumsum(dim=1) - 1).clamp(min=0))
 
-    def _propose(self, logits: Tensor, grid: Grid, chance: Chance) -> tuple[Rows, Tensor]:
+    def _propose(self, logits: Tensor, grid: Grid, chance: Chance) -> Rows:
         options = self.options
         sharpened = sharpen(logits, options.temperature, options.top_k, options.top_p)
-        tokens = propose(sharpened, options.temperature, chance)
+        tokens, known = propose(sharpened, options.temperature, chance)
+        judged = sharpened if self.strategy.filtered else logits
         held = torch.isin(tokens, self.ends) & grid.open if options.late_end else None
-        return Rows(sharpened if self.strategy.filtered else logits, tokens, grid.open, held), tokens
+        return Rows(judged, tokens, grid.open, held, known if judged is sharpened else None)
 
     def _state(
         self, schedule: Schedule, lanes: "Lanes", step: int, grid: Grid, memory: Memory | None, chance: Chance
@@ -267,16 +267,16 @@ class DecodingLoop:
         held = ~grid.open & (grid.places < len(self.sheet.ids) - 1)
         if self.options.late_end:  # no end token while anything else is left in the block
             held &= ~(torch.isin(rows.tokens, self.ends) & grid.open.any(dim=-1, keepdim=True))
-        sure = log_confidence(rows.logits, rows.tokens).exp() > self.options.edit
+        sure = rows.log_p.exp() > self.options.edit
         return held & sure & (rows.tokens != self.sheet.ids[grid.places])
 
     def _write(self, lanes: "Lanes", grid: Grid, tokens: Tensor, flip: Tensor, edits: Tensor | None) -> Grid:
-        flip = flip & (grid.places < len(self.sheet.ids) - 1)
-        commit, remask = flip & grid.open, flip & ~grid.open
-        commit = commit if edits is None else commit | edits
+        open = grid.open
         for places in self._both(grid.places):
-            self.sheet.turn(places, tokens, commit, remask, self.mask_id, self.clock[lanes.sequence])
-        return replace(grid, open=grid.open ^ flip)
+            open = self.sheet.turn(places, tokens, flip, grid.open, self.mask_id, lanes.clock)
+            if edits is not None:  # rows that hold a token and get another
+                self.sheet.turn(places, tokens, edits, edits, self.mask_id, lanes.clock)
+        return replace(grid, open=open)
 
     def _both(self, places: Tensor) -> list[Tensor]:
         """The places themselves, and with guidance those of the unconditional copies."""
@@ -292,13 +292,14 @@ class DecodingLoop:
         new_end = torch.isin(sheet.ids[places], self.ends) & (self.whole.positions >= self.prompt_lengths)
         ended = (new_end & (masked.cumsum(dim=1) == 0)).any(dim=1)
         fill = masked & ended[:, None] & (places < len(sheet.ids) - 1)
-        sheet.turn(places, self.ends[:1], fill, torch.zeros_like(fill), self.mask_id, self.clock)
+        taken = torch.tensor(self.forwards) // (2 if self.options.guidance else 1) - 1  # this step's number
+        sheet.turn(places, self.ends[:1], fill, masked, self.mask_id, taken[:, None].to(places.device))
         return {s for s, over in enumerate(ended.tolist()) if over}
 
     def refuse_spoiled(self) -> None:
         """Waits for the device once, at the end, where the canvases are read anyway."""
-        for prompt, spoiled in zip(self.prompts, self.spoiled.tolist(), strict=True):
-            if spoiled:
+        for prompt, fine in zip(self.prompts, self.spoiled.isfinite().tolist(), strict=True):
+            if not fine:
                 refuse_nonfinite_rows(self.model, [*prompt, self.mask_id], f"prompt {self.prompts.index(prompt) + 1}")
 
     def generations(self) -> list[Generation]:
@@ -312,6 +313,12 @@ class DecodingLoop:
             steps = [order[place] for place in new]
             generations.append(Generation(ids, text, self.forwards[len(generations)], steps, canvas))
         return generations
+
+
+def _spoiled(logits: Tensor, rows: Rows) -> Tensor:
+    """A number of each sequence, not finite where an open row's logits are not. [S]"""
+    seen = logits.gather(-1, rows.tokens[..., None])[..., 0] if rows.known is None else rows.known
+    return torch.where(rows.open, seen, 0.0).sum(dim=1)
 
 
 def _stays(
@@ -337,6 +344,8 @@ class Lanes:
         self.active = list(range(len(sequences)))
         self.index = torch.arange(len(sequences), device=loop.model.device)  # the active lanes
         self.sequence = torch.tensor(sequences, dtype=torch.int64).to(loop.model.device)  # and their sequences
+        taken = torch.tensor([[loop.forwards[s]] for s in sequences]) // (2 if loop.options.guidance else 1)
+        self.clock = taken.to(loop.model.device)  # [S, 1] steps that the active lanes' sequences have taken
         self.cache: KeyValues | None = None
         self.changed: dict[int, int] = {}  # a block's first pass begins there, 0 where nothing is said
         self.frames: dict[str, Frame] = {}
@@ -346,7 +355,7 @@ class Lanes:
         kept = [place for place, stay in enumerate(stays) if stay]
         self.active = [self.active[place] for place in kept]
         places = torch.tensor(kept, dtype=torch.int64).to(self.index.device)
-        self.index, self.sequence = self.index[places], self.sequence[places]
+        self.index, self.sequence, self.clock = self.index[places], self.sequence[places], self.clock[places]
         self.frames = {}
         return places
 

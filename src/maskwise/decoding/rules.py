@@ -17,6 +17,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from maskwise.decoding.end_of_step import best_rows, ranks
 from maskwise.decoding.sampling import entropy, log_confidence, log_margin
 from maskwise.decoding.strategies import Parameters
 
@@ -29,10 +30,16 @@ class Rows:
     tokens: Tensor  # [S, W] the token each row would take
     open: Tensor  # [S, W] bool, still masked
     held: Tensor | None = None  # [S, W] bool, open rows committed only when nothing else is left (end tokens)
+    known: Tensor | None = None  # [S, W] the log-probability of the tokens, where whoever chose them knows it
+
+    @property
+    def log_p(self) -> Tensor:
+        """Log-probability of the proposed tokens, [S, W]."""
+        return log_confidence(self.logits, self.tokens) if self.known is None else self.known
 
     def confidence(self) -> Tensor:
-        """Log-probability of the proposed tokens; minus infinity where held."""
-        return self.unless_held(log_confidence(self.logits, self.tokens))
+        """The same; minus infinity where held."""
+        return self.unless_held(self.log_p)
 
     def margin(self) -> Tensor:
         """Logarithm of the difference between the probabilities of the two likeliest tokens."""
@@ -101,22 +108,10 @@ def remdm_times(steps: int, parameters: Parameters) -> list[float]:
 # Selection
 
 
-def ranks(score: Tensor, open: Tensor) -> Tensor:
-    """The place of each row when its sequence is sorted by score, best first, ties to the left, closed rows last.
-
-    An open row at minus infinity still stands before every closed one.
-    """
-    lowest = torch.finfo(score.dtype).min
-    score = score.clamp(min=lowest).masked_fill(~open, float("-inf"))
-    order = score.argsort(dim=-1, descending=True, stable=True)
-    places = torch.arange(score.shape[-1], device=score.device).expand_as(order)
-    return torch.empty_like(order).scatter_(-1, order, places)
-
-
 def best(score: Tensor, rows: Rows, state: State) -> Choice:
     """The `count` rows of the highest score."""
     assert state.count is not None
-    return Choice((ranks(score, rows.open) < state.count[:, None]) & rows.open)
+    return Choice(best_rows(score, rows.open, state.count))
 
 
 def _passing(passes: Tensor, place: Tensor, rows: Rows) -> Choice:
@@ -226,7 +221,7 @@ def dream_origin(rows: Rows, state: State, parameters: Parameters) -> Choice:
 
 
 def dream_maskgit_plus(rows: Rows, state: State, parameters: Parameters) -> Choice:
-    return best(_ordering(log_confidence(rows.logits, rows.tokens), rows, state, parameters), rows, state)
+    return best(_ordering(rows.log_p, rows, state, parameters), rows, state)
 
 
 def dream_topk_margin(rows: Rows, state: State, parameters: Parameters) -> Choice:

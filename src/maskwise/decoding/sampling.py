@@ -9,6 +9,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from maskwise.decoding.end_of_step import likeliest
+
 
 @dataclass(frozen=True)
 class OneEach:
@@ -34,10 +36,12 @@ def sharpen(logits: Tensor, temperature: float, top_k: int | None, top_p: float 
     return logits
 
 
-def propose(sharpened: Tensor, temperature: float, chance: Chance) -> Tensor:
-    """One token per row: the likeliest, or with a temperature a sample (Gumbel trick). [S, W, V] -> [S, W]."""
-    scores = gumbel(sharpened, chance) if temperature > 0 else sharpened
-    return scores.argmax(dim=-1)
+def propose(sharpened: Tensor, temperature: float, chance: Chance) -> tuple[Tensor, Tensor | None]:
+    """One token per row: the likeliest, or with a temperature a sample (Gumbel trick). [S, W, V] -> [S, W].
+
+    Beside it the tokens' log-probabilities, where they come with the choice (end_of_step.py).
+    """
+    return (gumbel(sharpened, chance).argmax(dim=-1), None) if temperature > 0 else likeliest(sharpened)
 
 
 def gumbel(sharpened: Tensor, chance: Chance) -> Tensor:

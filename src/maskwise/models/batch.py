@@ -59,7 +59,8 @@ class Batch:
     @property
     def owner(self) -> Tensor:
         """[T] the sequence each token belongs to."""
-        return torch.repeat_interleave(self.offsets.diff().long(), output_size=self.tokens)
+        places = torch.arange(self.tokens, dtype=torch.int32, device=self.offsets.device)
+        return torch.searchsorted(self.offsets[1:], places, right=True)
 
     @property
     def positions(self) -> Tensor:

@@ -172,7 +172,7 @@ class ModelInterface(nn.Module):
     def locate(self, batch: Batch, sequence: Tensor, position: Tensor) -> Tensor:
         """Flat rows of `hidden` from which the predictions of (sequence[i], position[i]) are read. [n], [n] -> [n]."""
         source = (position - 1).clamp(min=0) if self.shift else position
-        return batch.offsets[:-1].long()[sequence] + source - batch.starts[sequence]
+        return (batch.offsets[:-1] - batch.starts)[sequence] + source
 
     @property
     def reach(self) -> Reach:
@@ -227,10 +227,11 @@ class ModelInterface(nn.Module):
             logits = logits if self._head_bias is None else logits + self._head_bias.float()
         if self.mask_id is None:
             return logits
-        forbidden = torch.full((1,), self.mask_id, device=logits.device)  # filled there: no copy from the host
-        return logits.index_fill(1, forbidden, float("-inf")) if logits.requires_grad else logits.index_fill_(
-            1, forbidden, float("-inf")
-        )  # fmt: skip
+        if logits.requires_grad:
+            forbidden = torch.full((1,), self.mask_id, device=logits.device)  # filled there: no copy from the host
+            return logits.index_fill(1, forbidden, float("-inf"))
+        logits.select(1, self.mask_id).fill_(float("-inf"))
+        return logits
 
     def forward(self, batch: Batch, index: Tensor, loss: Callable[[Tensor, Tensor], Any] | None = None) -> Any:
         """Everything trained runs in here, so that DDP, FSDP2 and checkpointing see it.

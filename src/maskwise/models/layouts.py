@@ -57,7 +57,7 @@ def layout_of(
         few=few,
         cache=cache,
         blocks=blocks,
-        slots=None if cache is None else cache.offsets[:-1].long()[batch.owner] + batch.positions,
+        slots=None if cache is None else _slots(batch, cache),
     )
     if flash or few:
         return layout
@@ -77,6 +77,12 @@ def layout_of(
         pad_k=None if k_even else grid_places(k_offsets, longest_k, k_total),
         key_mask=seen,
     )
+
+
+def _slots(batch: Batch, cache: KeyValues) -> Tensor:
+    """Where the batch's tokens lie in the cache, [T]."""
+    shift = cache.offsets[:-1] + batch.starts - batch.offsets[:-1]
+    return torch.arange(batch.tokens, device=shift.device) + shift[batch.owner]
 
 
 def _reach_by_masks(batch: Batch, first: Tensor, keys: Tensor, block: int, masked: Tensor) -> Tensor:
