@@ -1,5 +1,6 @@
 """A ragged batch: the tokens of several sequences in one flat list, and their boundaries."""
 
+from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -39,7 +40,7 @@ class Batch:
         sequences: Sequence[Sequence[int] | Tensor], starts: Sequence[int], device: torch.device | str = "cpu"
     ) -> "Batch":
         """Span s begins at position starts[s] of its sequence, whose earlier tokens are in a cache or do not exist."""
-        parts = [torch.as_tensor(part, dtype=torch.int64) for part in sequences]
+        parts = [_ids(part) for part in sequences]
         lengths = torch.tensor([0] + [len(part) for part in parts])
         return Batch(
             ids=torch.cat(parts).to(device),
@@ -68,6 +69,13 @@ class Batch:
         if self.moved is not None:
             return self.moved
         return torch.arange(self.tokens, device=self.offsets.device) + (self.starts - self.offsets[:-1])[self.owner]
+
+
+def _ids(sequence: Sequence[int] | Tensor) -> Tensor:
+    """Of a list by way of an array, four times as fast as torch does it: a pass of a probe has tens of thousands."""
+    if isinstance(sequence, Tensor):
+        return sequence.to(torch.int64)
+    return torch.frombuffer(array("q", sequence), dtype=torch.int64) if len(sequence) else torch.empty(0).long()
 
 
 def passes(lengths: Sequence[int], budget: int) -> list[tuple[int, int]]:

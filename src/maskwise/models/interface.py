@@ -204,7 +204,10 @@ class ModelInterface(nn.Module):
 
     def locate_all(self, batch: Batch, rows: Sequence[Tensor]) -> Tensor:
         """`locate` for one tensor of positions a sequence, on the host, without waiting for the device."""
-        owner = torch.repeat_interleave(torch.arange(len(rows)), torch.tensor([len(asked) for asked in rows]))
+        # A list, because torch spreads the repeating of few numbers over all cores, which takes milliseconds.
+        owner = torch.tensor(
+            [number for number, asked in enumerate(rows) for _ in range(len(asked))], dtype=torch.int64
+        )
         device = batch.offsets.device
         return self.locate(batch, owner.to(device), torch.cat(list(rows)).to(device))
 
