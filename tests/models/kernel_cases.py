@@ -28,12 +28,14 @@ def load(name: str):
     return module
 
 
-kernels, sums, split = load("few_rows"), load("expert_sums"), load("few_rows_attention")
+kernels, mixing, split = load("few_rows"), load("expert_kernels"), load("few_rows_attention")
 operators = (
-    kernels.float8_parts, kernels.int4_parts, kernels.half_parts, sums.expert_sums, split.few_rows_attention,
+    kernels.float8_parts, kernels.int4_parts, kernels.half_parts, split.few_rows_attention,
+    mixing.choose_experts, mixing.spread_rows, mixing.gated, mixing.expert_sums,
 )  # fmt: skip
 plain = [one._init_fn for one in operators] if FEW else operators
-kernels.float8_parts, kernels.int4_parts, kernels.half_parts, expert_sums, few_rows_attention = plain
+kernels.float8_parts, kernels.int4_parts, kernels.half_parts, few_rows_attention = plain[:4]
+choose_experts, spread_rows, gated, expert_sums = plain[4:]
 float8_few_rows, int4_few_rows, half_few_rows = kernels.float8_few_rows, kernels.int4_few_rows, kernels.half_few_rows
 
 
@@ -131,6 +133,54 @@ def compare_int4(n: int, outer: int, groups: int, split: int, tile: int) -> None
     assert torch.equal(int4_few_rows(given[0][:1].clone(), *given[1:]), found[:1])
 
 
+def compare_choice(tokens: int, experts: int, groups: int, kept: int, count: int, biased: bool) -> None:
+    """Against sorting, token by token; the first has ties alone, one more has no number among its logits."""
+    draws = torch.Generator().manual_seed(0)
+    logits = torch.cat((torch.full((1, experts), 0.3), 2 * torch.randn(tokens, experts, generator=draws)))
+    bias = torch.randint(0, 2, (experts,), generator=draws) / 8 if biased else None
+    given = (None if bias is None else bias.to(DEVICE)), count, groups, kept, count > 1, 2.5
+    share, chosen = (x.cpu() for x in choose_experts(logits.to(DEVICE), *given))
+    assert share.dtype == torch.float32 and chosen.dtype == torch.int64
+    scores = logits.double().sigmoid() if biased else logits.double().softmax(dim=-1)
+    worth = (scores + bias if biased else scores).tolist()
+    for token in range(tokens + 1):
+        size = experts // groups
+        parts = [range(group * size, (group + 1) * size) for group in range(groups)]
+        best = {
+            group: sum(sorted((worth[token][e] for e in part), reverse=True)[:2]) for group, part in enumerate(parts)
+        }
+        inside = [e for group in sorted(best, key=lambda group: -best[group])[:kept] for e in parts[group]]
+        expected = sorted(inside, key=lambda e: (-worth[token][e], e))[:count]
+        assert chosen[token].tolist() == expected, (token, chosen[token], expected)
+        shares = scores[token, expected] / (scores[token, expected].sum() if count > 1 else 1) * 2.5
+        agree(share[token].double(), shares, rtol=2e-6, atol=0)
+    logits[1, 1] = torch.nan
+    share, chosen = (x.cpu() for x in choose_experts(logits.to(DEVICE), *given))
+    assert share[1].isnan().any() and share[[0, *range(2, tokens + 1)]].isfinite().all()
+    assert chosen.min() >= 0 and chosen.max() < experts and all(len(set(row)) == count for row in chosen.tolist())
+
+
+def compare_spread(tokens: int, chosen: int, width: int, kind: torch.dtype) -> None:
+    draws = torch.Generator().manual_seed(0)
+    x, place = torch.randn(tokens, width, generator=draws).to(kind), torch.randperm(tokens * chosen, generator=draws)
+    expected = torch.empty(tokens * chosen, width, dtype=kind)
+    for number, to in enumerate(place.tolist()):
+        expected[to] = x[number // chosen]
+    assert torch.equal(spread_rows(x.to(DEVICE), place.to(DEVICE)).cpu(), expected)
+
+
+def compare_gated(count: int, inner: int, kind: torch.dtype) -> None:
+    """Both steps rounded to the type; where one lies between two numbers, either may be kept."""
+    both = (4 * torch.randn(count, 2 * inner, generator=torch.Generator().manual_seed(0))).to(kind)
+    both[0, :2] = torch.tensor([100.0, -100.0])
+    found = gated(both.to(DEVICE)).cpu()
+    gate, up = both[:, :inner], both[:, inner:]
+    opened = (gate.double() / (1 + (-gate.double()).exp())).to(kind)
+    expected = (opened.double() * up.double()).to(kind)
+    agree(found, expected, rtol=1e-6 if kind == torch.float32 else 2 * DIGITS, atol=1e-30)
+    assert kind == torch.float32 or (found == expected).float().mean() > 0.99
+
+
 def compare_sums(tokens: int, chosen: int, width: int, *types: torch.dtype) -> None:
     """Against the sum token by token, each product rounded to the type of the shares; types: said, shares, sums."""
     said_type, share_type, out = types
@@ -138,14 +188,26 @@ def compare_sums(tokens: int, chosen: int, width: int, *types: torch.dtype) -> N
     said = torch.randn(tokens * chosen, width, generator=draws).to(said_type)
     place = torch.randperm(tokens * chosen, generator=draws)
     share = torch.rand(tokens, chosen, generator=draws).to(share_type)
-    found = expert_sums(said.to(DEVICE), place.to(DEVICE), share.to(DEVICE), out).cpu()
-    for token in range(tokens):
-        expected = torch.zeros(width)
-        for number in range(chosen):
-            row = said[place[token * chosen + number]]
-            expected += (row.to(share_type) * share[token, number]).to(share_type).float()
-        rtol = 1e-6 if out == torch.float32 else DIGITS  # where a product lies between two numbers, either may be kept
-        agree(found[token], expected.to(out), rtol=rtol, atol=1e-6)
+    others = [torch.randn(tokens, width, generator=draws).to(out) for _ in range(2)]
+    for beside in ([], others[:1], others):
+        given = said.to(DEVICE), place.to(DEVICE), share.to(DEVICE), out, [one.to(DEVICE) for one in beside]
+        found = expert_sums(*given).cpu()
+        for token in range(tokens):
+            expected = torch.zeros(width)
+            for number in range(chosen):
+                row = said[place[token * chosen + number]]
+                expected += (row.to(share_type) * share[token, number]).to(share_type).float()
+            expected = sum((one[token] for one in beside), expected.to(out))
+            rtol = 1e-6 if out == torch.float32 else DIGITS  # between two numbers, either may be kept
+            agree(found[token], expected, rtol=rtol, atol=rtol * len(beside) + 1e-6)
+
+
+def nothing_gives_nothing() -> None:
+    none = torch.zeros(0, 6, device=DEVICE)
+    place = torch.zeros(0, dtype=torch.int64, device=DEVICE)
+    assert [x.shape for x in choose_experts(none, None, 2, 1, 1, True, 1.0)] == [(0, 2)] * 2
+    assert spread_rows(none, place).shape == (0, 6) and gated(none).shape == (0, 3)
+    assert expert_sums(none, place, none[:, :2], HALF, [none]).shape == (0, 6)
 
 
 def compiles() -> None:
@@ -157,10 +219,13 @@ def compiles() -> None:
     of_int4 = (torch.ones(3, 64, device=DEVICE, dtype=torch.float16), pairs, scale)
     of_half = of_int4[0], torch.ones(20, 64, device=DEVICE, dtype=torch.float16)
     said = torch.ones(6, 20, device=DEVICE)
-    of_sums = (said, torch.arange(6, device=DEVICE), torch.ones(3, 2, device=DEVICE), torch.float16)
+    place, other = torch.arange(6, device=DEVICE), torch.ones(3, 20, device=DEVICE, dtype=torch.float16)
+    of_sums = said, place, torch.ones(3, 2, device=DEVICE), torch.float16, [other]
+    of_choice = said, torch.ones(20, device=DEVICE), 3, 4, 2, True, 1.0
     q, ends = torch.ones(3, 2, 16, device=DEVICE, dtype=torch.float16), torch.tensor([0, 3], device=DEVICE).int()
     of_attention = q, q[:, :1].contiguous(), q[:, :1].contiguous(), ends, ends, 3, 3, 1.0
-    for operator, given in zip(operators, (of_float8, of_int4, of_half, of_sums, of_attention), strict=True):
+    of_experts = of_choice, (said[:3], place), (said,), of_sums
+    for operator, given in zip(operators, (of_float8, of_int4, of_half, of_attention, *of_experts), strict=True):
         torch.library.opcheck(operator, given, test_utils="test_faketensor")
     calls = [
         (float8_few_rows, of_float8), (int4_few_rows, of_int4), (half_few_rows, of_half), (expert_sums, of_sums),
@@ -200,48 +265,81 @@ def compare_attention(heads: int, groups: int, width: int, rows: list[int], keys
 
 @torch.no_grad()
 def experts_use_what_was_tried() -> None:
-    """The sums in their place; and what is said where they fail or are wrong."""
+    """The kernels in their place; and what is said where they fail or are wrong."""
+    from maskwise.kernels import works_here
     from maskwise.models import experts
     from maskwise.models.layers import GatedMLP
 
+    sys.modules["maskwise.models"].expert_kernels = mixing  # as an import of it would do
     mixture = experts.Experts(experts.Router(16, 5, 2), [GatedMLP(16, 24) for _ in range(5)]).requires_grad_(False)
     for seed, weight in enumerate(mixture.parameters()):
         weight.normal_(generator=torch.Generator().manual_seed(seed))
     mixture, x = mixture.to(DEVICE), torch.randn(7, 16, generator=torch.Generator().manual_seed(0)).to(DEVICE)
-    expected = mixture(x)
-    mixture.summed = torch.float32
-    agree(mixture(x), expected, rtol=1e-4, atol=1e-4)
-    assert mixture.to(DEVICE).summed is None, "weights that moved are looked at anew"
+    assert experts._agree(torch.device(DEVICE), HALF)
+    names = ("choose_experts", "spread_rows", "gated", "expert_sums")
+    right, used = {name: getattr(mixing, name) for name in names}, []
+    for grouped in (False, True):
+        if grouped:
+            mixture.lay_out()
+        mixture._use(None)
+        expected = mixture(x, x), mixture(x)
+        mixture._use(torch.float32)
+        for name in names:
+            setattr(mixing, name, lambda *given, name=name: used.append(name) or right[name](*given))
+        agree(mixture(x, x), expected[0], rtol=1e-4, atol=1e-4)
+        agree(mixture(x), expected[1], rtol=1e-4, atol=1e-4)
+        assert set(used) == {*names} - ({"gated"} if not grouped else set())
+        used.clear()
+        with torch.enable_grad():
+            mixture(x, x)
+        assert not used
+        vars(mixing).update(right)
+        compiled = torch.compile(mixture, backend="aot_eager", dynamic=True)
+        agree(compiled(x, x), expected[0], rtol=1e-4, atol=1e-4)
+    assert mixture.to(DEVICE).kernels is None and not mixture.gate.kernel, "weights that moved are looked at anew"
 
     def failing(*_):
         raise subprocess.CalledProcessError(1, "gcc")
 
-    right, given = sums.expert_sums, (torch.device(DEVICE), HALF, torch.float32)
-    assert experts._try_sums(*given)
-    for wrong, why in ((failing, "gcc"), (lambda *all_: right(*all_) * 1.1, "other numbers")):
-        sums.expert_sums = wrong
+    def off(name):
+        def wrong(*given):
+            out = right[name](*given)
+            return (out[0] * 1.1, out[1]) if isinstance(out, tuple) else out * 1.1
+
+        return wrong
+
+    for name, wrong, why in (("gated", failing, "gcc"), *((name, off(name), "other numbers") for name in names)):
+        setattr(mixing, name, wrong)
         with warnings.catch_warnings(record=True) as said:
             warnings.simplefilter("always")
-            assert not experts._try_sums(*given)
+            assert not works_here(lambda: experts._agree(torch.device(DEVICE), HALF), "experts: by PyTorch")
         assert why in str(said[-1].message), said
-    sums.expert_sums = right
+        vars(mixing).update(right)
 
 
 of_float8 = [(17, 40, 100, 2, 32), (1, 48, 128, 1, 16), (5, 16, 16, 1, 16), (33, 70, 200, 3, 32)]
 of_int4 = [(17, 40, 3, 2, 32), (1, 16, 1, 1, 16), (33, 17, 5, 3, 16)]
+of_choice = [(5, 15, 5, 2, 3, True), (4, 11, 1, 1, 3, False), (3, 64, 4, 4, 1, True), (2, 256, 8, 4, 8, True)]
 of_sums = [(7, 3, 20), (1, 1, 16)]
 of_attention = [(6, 2, 16, [6, 1, 3], [33, 5, 100]), (2, 2, 32, [20, 1], [270, 20]), (3, 3, 16, [1], [20])]
 types = [(HALF, torch.float32, HALF), (HALF, torch.float32, torch.float32), (HALF, HALF, HALF), (torch.float32,) * 3]
 if FEW:
     of_float8, of_int4, of_sums, of_attention = of_float8[:1], of_int4[:1], of_sums[:1], of_attention[:1]
+    of_choice = of_choice[:2]
 for case in of_float8:
     compare_float8(*case)
     compare_half(*case)
 for case in of_int4:
     compare_int4(*case)
+for case in of_choice:
+    compare_choice(*case)
 for case in of_sums:
+    for kind in (HALF, torch.float32):
+        compare_spread(*case, kind)
+        compare_gated(case[0] * case[1], case[2], kind)
     for kinds in types:
         compare_sums(*case, *kinds)
+nothing_gives_nothing()
 for case in of_attention:
     compare_attention(*case)
 compare_rounding()
@@ -250,4 +348,5 @@ if not FEW:
     widened_exactly()
     compiles()
     experts_use_what_was_tried()
-print(f"{len(of_float8) + len(of_int4) + len(of_sums) + len(of_attention)} cases agree on {DEVICE}")
+counted = of_float8, of_int4, of_choice, of_sums, of_attention
+print(f"{sum(map(len, counted))} cases agree on {DEVICE}")

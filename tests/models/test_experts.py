@@ -273,7 +273,7 @@ def test_attribution_needs_no_loop_over_experts(make):
 
 
 def test_the_router_counts_the_two_best_and_keeps_the_best_groups_as_topk_does():
-    from maskwise.models.llada2 import among_the_best, sum_of_two_best
+    from maskwise.models.routing import among_the_best, sum_of_two_best
 
     values = torch.randn(50, 8, 6, generator=torch.Generator().manual_seed(0))
     values[0, 0] = 1.0  # the best one twice

@@ -14,7 +14,7 @@ MODELS = Path(find_spec("maskwise").origin).parent / "models"
 
 
 @pytest.mark.parametrize(
-    ("cases", "count"), [("few", 4), pytest.param("all", 12, marks=pytest.mark.slow)], ids=["few", "all"]
+    ("cases", "count"), [("few", 6), pytest.param("all", 16, marks=pytest.mark.slow)], ids=["few", "all"]
 )
 def test_the_kernels_give_what_plain_arithmetic_gives(cases, count):
     interpreted = {} if torch.cuda.is_available() else {"TRITON_INTERPRET": "1"}
@@ -27,8 +27,7 @@ def test_the_kernels_give_what_plain_arithmetic_gives(cases, count):
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="takes the branches for CUDA: needs a CUDA device")
 @torch.no_grad()
 def test_on_cuda_the_kernels_are_taken_and_give_what_dense_products_give():
-    from maskwise.models import experts, quantise
-    from maskwise.models.layers import GatedMLP
+    from maskwise.models import quantise
 
     draws = torch.Generator().manual_seed(0)
 
@@ -52,17 +51,49 @@ def test_on_cuda_the_kernels_are_taken_and_give_what_dense_products_give():
         )
         close(int4.product(rows), rows.float() @ dense.t())
 
-    torch.manual_seed(0)
-    mixture = experts.Experts(experts.Router(64, 5, 2), [GatedMLP(64, 32) for _ in range(5)])
-    for weight in mixture.parameters():
-        weight.normal_(std=0.2)
-    mixture = mixture.to("cuda", torch.bfloat16).requires_grad_(False)
-    x = drawn(33, 64)
-    without = mixture(x)
-    assert mixture.summed is None
-    mixture.lay_out()
-    assert mixture.summed == torch.bfloat16
-    close(mixture(x), without)
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="takes the branches for CUDA: needs a CUDA device")
+@pytest.mark.parametrize("shared", [False, True], ids=["experts", "shared"])
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32])
+@torch.no_grad()
+def test_on_cuda_experts_take_the_kernels_and_give_what_pytorch_gives(dtype, shared):
+    from maskwise.models import experts
+    from maskwise.models.layers import GatedMLP
+    from maskwise.models.llada2 import LLaDA2Config, SharedExperts
+
+    torch.compiler.reset()  # torch compiles a function a few times, and then no more
+    if shared:
+        mixture = SharedExperts(LLaDA2Config(
+            hidden_size=64, moe_intermediate_size=32, num_experts=12, num_experts_per_tok=3, n_group=4, topk_group=2
+        ))  # fmt: skip
+    else:
+        mixture = experts.Experts(experts.Router(64, 5, 2), [GatedMLP(64, 32) for _ in range(5)])
+    draws = torch.Generator().manual_seed(0)
+    for tensor in (*mixture.parameters(), *mixture.buffers()):
+        tensor.normal_(std=0.2, generator=draws)
+    mixture = mixture.to("cuda", dtype).requires_grad_(False)
+
+    def close(found, expected):
+        assert found.dtype == dtype
+        assert (found.float() - expected.float()).norm() < 1e-2 * expected.float().norm()
+
+    for count in (33, 1, 2000):
+        x = torch.randn(count, 64, generator=draws).to("cuda", dtype)
+        mixture.to(dtype)
+        assert mixture.kernels is None
+        without = mixture(x, x)
+        mixture.lay_out()
+        assert mixture.kernels == dtype and mixture.gate.kernel and mixture.grouped is not None
+        close(mixture(x, x), without)
+        with torch.enable_grad():
+            close(mixture(x, x), without)
+        close(torch.compile(mixture, dynamic=True)(x, x), without)
+        if not mixture.waits:
+            graph = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(graph):
+                recorded = mixture(x, x)
+            graph.replay()
+            assert torch.equal(recorded, mixture(x, x))
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="takes the branches for CUDA: needs a CUDA device")

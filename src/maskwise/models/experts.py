@@ -15,30 +15,13 @@ from maskwise.models.attention import Layout, Store
 from maskwise.models.dream import DreamBody, DreamModel, NormedAttention
 from maskwise.models.layers import GatedMLP, MayWait, RMSNorm, Rotary
 from maskwise.models.packing import end_to_end
+from maskwise.models.routing import Router, choice
 
 GROUPED = (torch.float32, torch.bfloat16, torch.float16)
 HOOKS, HOOKS_BEFORE = attrgetter("_forward_hooks"), attrgetter("_forward_pre_hooks")
 WITH_KERNEL = (9, 10)  # major compute capabilities
-SUMS_TOLERANCE = 1e-2  # between a sum and its reference, relative: bf16 has 8 bits
-
-
-class Router(nn.Module):
-    """The experts of largest softmax probability. Not a linear map by its class: adapters are put on those.
-
-    Published names: `weight` [experts, width].
-    """
-
-    def __init__(self, width: int, experts: int, at_once: int, normalised: bool = False) -> None:
-        super().__init__()
-        self.at_once, self.normalised = at_once, normalised
-        self.weight = nn.Parameter(torch.empty(experts, width))
-
-    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """x [T, d] -> the shares of the chosen experts in x's type, and their numbers, [T, k] each."""
-        chance, chosen = F.linear(x, self.weight).float().softmax(dim=-1).topk(self.at_once)
-        if self.normalised:
-            chance = chance / chance.sum(dim=-1, keepdim=True)
-        return chance.to(x.dtype), chosen
+TOLERANCE = 1e-2  # between a kernel and PyTorch, relative: bf16 has 8 bits
+FEW_EXPERTS = 2**15  # their numbers have 16 bits, and are sorted in a quarter of the time that 64 take
 
 
 Stacks = tuple[Tensor, Tensor]  # of all E experts: gate above up [E, 2 * inner, d], and down [E, d, inner]
@@ -58,30 +41,33 @@ class Experts(nn.Module, MayWait):
         self.stacks: Stacks | None = None
         self.places: list[int] = []  # the addresses of the weights in the stacks
         self.grouped: Stacks | None = None  # where the next pass reads them
-        self.summed: torch.dtype | None = None  # what is said in this type has a kernel that adds it up
+        self.kernels: torch.dtype | None = None  # experts that speak in this type have those of expert_kernels.py
 
-    def forward(self, x: Tensor) -> Tensor:
-        """x [T, d] -> [T, d]."""
+    def forward(self, x: Tensor, *beside: Tensor) -> Tensor:
+        """x [T, d] -> [T, d], to which at most two others of that shape are added in turn."""
         share, chosen = self.gate(x)  # [T, k] each
-        picks = chosen.flatten()
-        order = picks.argsort(stable=True)  # by expert
-        asked = x[order // chosen.shape[1]]
+        picks = chosen.flatten().to(torch.int16 if len(self.experts) < FEW_EXPERTS else torch.int64)
+        picks, order = picks.sort(stable=True)  # by expert
+        place = torch.empty_like(order).scatter_(0, order, torch.arange(len(order), device=order.device))
+        fast = self._fast(x, share, *beside)
+        asked = _kernels().spread_rows(x, place) if fast else x[order // chosen.shape[1]]
         if self.grouped is not None and asked.dtype == self.grouped[0].dtype:
             together = _uncompiled if torch.compiler.is_compiling() and asked.dtype != torch.bfloat16 else _together
-            done = together(asked, picks[order], *self.grouped)
+            done = together(asked, picks, *self.grouped, fast)
         else:
             done = self._one_by_one(asked, picks)
-        place = torch.empty_like(order).scatter_(0, order, torch.arange(len(order), device=order.device))
-        learns = torch.is_grad_enabled() and (done.requires_grad or share.requires_grad)
-        if done.dtype == self.summed and share.dtype in (done.dtype, torch.float32) and not learns:
-            from maskwise.models.expert_sums import expert_sums
+        sums = _kernels().expert_sums if fast and done.dtype == self.kernels else _sums
+        return sums(done, place, share, x.dtype, list(beside))
 
-            return expert_sums(done, place, share, x.dtype)
-        return _sums(done, place, share, x.dtype)
+    def _fast(self, x: Tensor, share: Tensor, *beside: Tensor) -> bool:
+        """For these types, and without gradients."""
+        tried = (self.kernels, torch.float32)
+        fits = x.dtype in tried and share.dtype in tried and all(one.dtype in (x.dtype, self.kernels) for one in beside)
+        return self.kernels is not None and fits and not torch.is_grad_enabled()
 
     @_disable_dynamo  # in a compiled layer it would be compiled again and again: each expert's number of rows changes
     def _one_by_one(self, asked: Tensor, picks: Tensor) -> Tensor:
-        """The same, a product for each expert; picks as they were chosen."""
+        """The same, a product for each expert."""
         sizes = picks.bincount(minlength=len(self.experts)).tolist()  # the host waits here, once a layer
         # Experts nobody chose are asked about nothing: their gradient is zero, and every process has all of them.
         return torch.cat([expert(part) for expert, part in zip(self.experts, asked.split(sizes), strict=True)])
@@ -93,7 +79,7 @@ class Experts(nn.Module, MayWait):
         hook), where they learn, so that each has its own gradient, and where there is no grouped product for them.
         """
         maps = [one for expert in self.experts._modules.values() for one in expert._modules.values()]  # type: ignore[union-attr]
-        self.summed = _summed(next(maps[0].parameters()))  # type: ignore[union-attr]
+        self._use(_with_kernels(next(maps[0].parameters())))  # type: ignore[union-attr]
         if any(map(HOOKS, maps)) or any(map(HOOKS_BEFORE, maps)) or (torch.is_grad_enabled() and _learn(maps)):
             self.grouped = None
             return
@@ -109,8 +95,13 @@ class Experts(nn.Module, MayWait):
 
     def _apply(self, *arguments: Any, **named: Any) -> "Experts":
         """Where the weights are moved or cast, what they were parts of is let go."""
-        self.stacks = self.grouped = self.summed = None
+        self.stacks = self.grouped = None
+        self._use(None)
         return super()._apply(*arguments, **named)
+
+    def _use(self, kernels: torch.dtype | None) -> None:
+        self.kernels = kernels
+        self.gate.kernel = kernels is not None  # type: ignore[assignment]
 
 
 def _places(maps: Sequence[Any]) -> list[int]:
@@ -122,61 +113,99 @@ def _learn(maps: Sequence[Any]) -> bool:
     return any(weight.requires_grad for one in maps for weight in one.parameters())
 
 
-def _together(asked: Tensor, picks: Tensor, gate_up: Tensor, down: Tensor) -> Tensor:
+def _together(asked: Tensor, picks: Tensor, gate_up: Tensor, down: Tensor, fast: bool) -> Tensor:
     """asked [n, d] sorted by its experts picks [n] -> what they say of it [n, d], without waiting for the device."""
-    ends = torch.searchsorted(picks, torch.arange(len(down), device=picks.device), right=True, out_int32=True)
-    gate, up = F.grouped_mm(asked, gate_up.transpose(1, 2), offs=ends).chunk(2, dim=-1)
-    return F.grouped_mm(F.silu(gate) * up, down.transpose(1, 2), offs=ends)
+    experts = torch.arange(len(down), device=picks.device, dtype=picks.dtype)
+    ends = torch.searchsorted(picks, experts, right=True, out_int32=True)
+    both = F.grouped_mm(asked, gate_up.transpose(1, 2), offs=ends)
+    return F.grouped_mm(_kernels().gated(both) if fast else _gated(both), down.transpose(1, 2), offs=ends)
 
 
 _uncompiled = _disable_dynamo(_together)  # torch 2.11 to 2.13 compile the grouped product of bf16 alone
 
 
-def _sums(said: Tensor, place: Tensor, share: Tensor, dtype: torch.dtype) -> Tensor:
-    """said [T * k, d], place [T * k] of each token's rows in it, share [T, k] -> [T, d] in `dtype`."""
+# What the kernels do, in PyTorch's operations
+
+
+def _gated(both: Tensor) -> Tensor:
+    """both [n, 2 * inner], a gate beside its up -> [n, inner]."""
+    gate, up = both.chunk(2, dim=-1)
+    return F.silu(gate) * up
+
+
+def _sums(said: Tensor, place: Tensor, share: Tensor, dtype: torch.dtype, beside: list[Tensor]) -> Tensor:
+    """said [T * k, d], place [T * k] of each token's rows in it, share [T, k] -> [T, d] in `dtype`, beside added."""
     apart = said[place].unflatten(0, share.shape)  # [T, k, d], as they were chosen: always added in one order
-    return (apart.to(share.dtype) * share[..., None]).sum(dim=1).to(dtype)
+    return sum(beside, (apart.to(share.dtype) * share[..., None]).sum(dim=1).to(dtype))
 
 
-def _summed(weight: Tensor) -> torch.dtype | None:
-    """The type in which experts of such weights speak, if the kernel adds it up right on their device."""
+def _kernels() -> Any:
+    from maskwise.models import expert_kernels
+
+    return expert_kernels
+
+
+def _with_kernels(weight: Tensor) -> torch.dtype | None:
+    """The type in which experts of such weights speak, if the kernels are right for it on their device."""
     if not (weight.is_cuda and TRITON):
         return None
     said = torch.get_autocast_dtype("cuda") if torch.is_autocast_enabled("cuda") else weight.dtype
-    # The shares are in the type of the hidden states, or in float32.
-    fine = said in GROUPED and all(_sums_agree(weight.device, said, share) for share in {said, torch.float32})
-    return said if fine else None
+    return said if said in GROUPED and _kernels_agree(weight.device, said) else None
 
 
-_found: dict[tuple[torch.device, torch.dtype, torch.dtype], bool] = {}
+_found: dict[tuple[torch.device, torch.dtype], bool] = {}
 
 
 @_disable_dynamo
-def _sums_agree(device: torch.device, said: torch.dtype, share: torch.dtype) -> bool:
-    """Whether the kernel gives what PyTorch gives; tried once, and not while a graph is recorded."""
-    key = device, said, share
+def _kernels_agree(device: torch.device, said: torch.dtype) -> bool:
+    """Whether the kernels give what PyTorch gives; tried once, and not while a graph is recorded."""
+    key = device, said
     if key not in _found:
         if torch.cuda.is_current_stream_capturing():
             return False
-        _found[key] = _try_sums(*key)
+        _found[key] = works_here(lambda: _agree(*key), "experts are chosen, gated and added up by PyTorch")
     return _found[key]
 
 
 @torch.no_grad()
-def _try_sums(device: torch.device, said: torch.dtype, share: torch.dtype) -> bool:
-    draws = torch.Generator().manual_seed(0)
-    tokens, chosen, width = 33, 8, 2000  # a multiple of 16, as models have it, and less than the power of two above
-    rows = torch.randn(tokens * chosen, width, generator=draws).to(device, said)
-    place = torch.randperm(tokens * chosen, generator=draws).to(device)
-    shares = torch.rand(tokens, chosen, generator=draws).to(device, share)
+def _agree(device: torch.device, said: torch.dtype) -> bool:
+    """Widths are multiples of 16, as models have them, and less than the power of two above; groups too."""
+    kernels, draws = _kernels(), torch.Generator().manual_seed(0)
+    tokens, count, width, experts = 33, 4, 2000, 60
 
-    def agree() -> bool:
-        from maskwise.models.expert_sums import expert_sums
+    def drawn(*shape: int) -> Tensor:
+        return torch.randn(*shape, generator=draws).to(device, said)
 
-        found = [expert_sums(rows, place, shares, dtype) for dtype in {said, share}]
-        return all(close(one, _sums(rows, place, shares, one.dtype), SUMS_TOLERANCE) for one in found)
+    place = torch.randperm(tokens * count, generator=draws).to(device)
+    # Far from ties, where either expert would be right: steps of a sixtieth, and a bias of one or none.
+    logits = torch.stack([torch.randperm(experts, generator=draws) / experts for _ in range(tokens)]).to(device)
+    bias = torch.zeros(experts, device=device)
+    bias[::7] = 1
 
-    return works_here(agree, "experts are added up by PyTorch")
+    def chooses(*given: Any) -> bool:
+        mine, other = (torch.zeros_like(logits).scatter(1, chosen, share) for share, chosen in
+                       (kernels.choose_experts(logits, *given), choice(logits, *given)))  # fmt: skip
+        return close(mine, other, TOLERANCE)
+
+    def spreads(x: Tensor) -> bool:
+        out = kernels.spread_rows(x, place)
+        return torch.equal(out[place], x.repeat_interleave(count, dim=0))
+
+    def adds(share: torch.dtype, out: torch.dtype, *beside: Tensor) -> bool:
+        shares = torch.rand(tokens, count, generator=draws).to(device, share)
+        given = drawn(tokens * count, width), place, shares, out, list(beside)
+        return close(kernels.expert_sums(*given), _sums(*given), TOLERANCE)
+
+    both, others = drawn(tokens, 2 * 240), [drawn(tokens, width) for _ in range(2)]
+    return (
+        chooses(None, count, 1, 1, True, 1.0)
+        and chooses(bias, count, 5, 2, True, 2.5)
+        and all(spreads(drawn(tokens, width).to(kind)) for kind in {said, torch.float32})
+        and close(kernels.gated(both), _gated(both), TOLERANCE)
+        and adds(said, said)
+        and adds(torch.float32, said, *others)
+        and adds(torch.float32, torch.float32, *others[:1])
+    )
 
 
 def _stacked(maps: Sequence[nn.Module]) -> Stacks | None:
@@ -224,7 +253,7 @@ class ExpertsBlock(GradientCheckpointingLayer):
     def forward(self, x: Tensor, rotary: Rotary, layout: Layout, store: Store | None) -> Tensor:
         """x [T, d] -> [T, d]."""
         x = x + self.self_attn(self.input_layernorm(x), rotary, layout, store)
-        return x + self.mlp(self.post_attention_layernorm(x))
+        return self.mlp(self.post_attention_layernorm(x), x)
 
 
 class ExpertsBody(DreamBody):

@@ -13,7 +13,7 @@ from transformers.modeling_layers import GradientCheckpointingLayer
 from maskwise.errors import UserError
 from maskwise.models.attention import Layout, Store, attend
 from maskwise.models.dream import DreamBody, DreamConfig
-from maskwise.models.experts import Experts, ExpertsBody, ExpertsModel, Router
+from maskwise.models.experts import Experts, ExpertsBody, ExpertsModel
 from maskwise.models.head import float_product
 from maskwise.models.layers import (
     Embedding,
@@ -25,6 +25,7 @@ from maskwise.models.layers import (
     refuse_other_arithmetic,
     register,
 )
+from maskwise.models.routing import Router
 
 # Fields of the original configuration that its code reads, and the one value of each that is written here.
 ONLY = {
@@ -102,32 +103,8 @@ class GroupRouter(Router):
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """x [T, d] -> shares in float32 and numbers of the chosen experts, [T, k] each."""
-        scores = float_product(x, self.weight).sigmoid()
-        by_group = (scores + self.expert_bias).unflatten(-1, (self.groups, -1))  # [T, groups, experts]
-        kept = among_the_best(sum_of_two_best(by_group), self.groups_kept)
-        chosen = by_group.masked_fill(~kept[..., None], float("-inf")).flatten(1).topk(self.at_once, dim=-1)[1]
-        share = scores.gather(1, chosen)
-        if self.at_once > 1:
-            share = share / (share.sum(dim=-1, keepdim=True) + 1e-20)
-        return share * self.scale, chosen
-
-
-# Of few numbers: torch's topk takes a fifth of a millisecond for 20,000 rows, these join the operations around them.
-
-
-def sum_of_two_best(values: Tensor) -> Tensor:
-    """[.., n] -> [..]."""
-    best, where = values.max(dim=-1, keepdim=True)
-    others = values.masked_fill(torch.arange(values.shape[-1], device=values.device) == where, float("-inf"))
-    return best[..., 0] + others.amax(dim=-1)
-
-
-def among_the_best(values: Tensor, count: int) -> Tensor:
-    """[T, n] -> [T, n], True at the `count` largest of each row; of equal ones the first."""
-    place = torch.arange(values.shape[1], device=values.device)
-    mine, other = values[:, :, None], values[:, None, :]
-    ahead = (other > mine) | ((other == mine) & (place < place[:, None]))
-    return ahead.sum(dim=-1) < count
+        logits = float_product(x, self.weight)
+        return self.choose(logits, self.expert_bias, self.groups, self.groups_kept, self.at_once > 1, self.scale)
 
 
 class SharedExperts(Experts):
@@ -138,8 +115,8 @@ class SharedExperts(Experts):
         super().__init__(GroupRouter(config), [GatedMLP(config.hidden_size, inner) for _ in range(config.num_experts)])
         self.shared_experts = GatedMLP(config.hidden_size, inner * config.num_shared_experts)
 
-    def forward(self, x: Tensor) -> Tensor:
-        return super().forward(x) + self.shared_experts(x)
+    def forward(self, x: Tensor, *beside: Tensor) -> Tensor:
+        return super().forward(x, self.shared_experts(x), *beside)
 
 
 class LLaDA2Attention(nn.Module):
@@ -169,7 +146,8 @@ class LLaDA2Block(GradientCheckpointingLayer):
     def forward(self, x: Tensor, rotary: Rotary, layout: Layout, store: Store | None) -> Tensor:
         """x [T, d] -> [T, d]."""
         x = x + self.attention(self.input_layernorm(x), rotary, layout, store)
-        return x + self.mlp(self.post_attention_layernorm(x))
+        normed = self.post_attention_layernorm(x)
+        return self.mlp(normed, x) if isinstance(self.mlp, Experts) else x + self.mlp(normed)
 
 
 class LLaDA2Body(ExpertsBody):
