@@ -194,3 +194,13 @@ def test_an_adapter_that_leads_to_no_model_is_refused_in_one_line(tmp_path, conf
     (tmp_path / "adapter_config.json").write_text(config.replace("SELF", tmp_path.as_posix()))
     with pytest.raises(UserError, match=said):
         mw.open(tmp_path)
+
+
+@pytest.mark.parametrize("make", EVERY_FAMILY)
+def test_all_weights_of_every_family_are_written_so_that_they_open_again(make, tmp_path):
+    """Also what is no weight: LLaDA2 chooses experts by biases that no gradient reaches."""
+    model = make()
+    make_trainable(model, TuneSettings(full=True))
+    save_trained_weights(model, tmp_path, trained_weights(model), None)
+    asked = ([[5, 6, 7, 8, 9, 10]], [[2, 4]])
+    assert torch.equal(mw.open(tmp_path, device="cpu").predict(*asked)[0], model.predict(*asked)[0])
