@@ -5,11 +5,13 @@ from collections.abc import Callable
 from importlib.util import find_spec
 from subprocess import CalledProcessError
 
+import torch
 from torch import Tensor
 
 from maskwise.errors import first_line
 
 TRITON = find_spec("triton") is not None
+LARGE = (9, 10)  # major compute capabilities, with 227 KiB of shared memory
 
 
 def kernel_errors() -> tuple[type[Exception], ...]:
@@ -24,6 +26,11 @@ def kernel_errors() -> tuple[type[Exception], ...]:
     from triton.errors import TritonError
 
     return (*plain, TritonError)
+
+
+def has_large_tiles(like: Tensor) -> bool:
+    """Whether the tensor is on a card that can fetch many tiles ahead."""
+    return like.is_cuda and torch.cuda.get_device_capability(like.device)[0] in LARGE
 
 
 def close(found: Tensor, expected: Tensor, tolerance: float) -> bool:

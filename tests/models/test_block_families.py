@@ -378,6 +378,29 @@ def test_sequences_that_end_early_leave_the_others_their_last_block():
     assert [len(one.ids) for one in found] == [8, 8]
 
 
+@pytest.mark.parametrize("cache", ["none", "prefix", "dual"])
+def test_the_growing_canvas_shows_nothing_of_the_models_block_after_the_active_one(cache):
+    model, prompt = tiny_llada2(), [7, 8, 9]
+    canvas = [*prompt, *[model.mask_id] * 12]
+    for first in range(2, len(canvas), 2):  # blocks of 2 on the model's grid of 8
+        end = min(first + 2, len(canvas))
+        while masked := [place for place in range(first, end) if canvas[place] == model.mask_id]:
+            chance = model.predict([canvas[:end]], [masked])[0].softmax(-1)
+            surest = int(chance.max(-1).values.argmax())
+            canvas[masked[surest]] = int(chance[surest].argmax())
+    (grown,) = mw.generate(model, [prompt], 12, canvas="growing", block=2, cache=cache)
+    (shown,) = mw.generate(model, [prompt], 12, block=2)
+    assert grown.sequence == canvas != shown.sequence
+
+
+@pytest.mark.parametrize("steps", [3, 6])
+def test_a_sequence_takes_the_same_steps_beside_one_with_more_blocks(steps):
+    model, prompts = tiny_llada2(), [[7] * 8, [7] * 9]  # two blocks of 8, and three
+    together = mw.generate(model, prompts, max_new_tokens=16, steps=steps)
+    alone = [mw.generate(model, [prompt], max_new_tokens=16, steps=steps)[0] for prompt in prompts]
+    assert [(one.ids, one.forwards) for one in together] == [(one.ids, one.forwards) for one in alone]
+
+
 def test_steps_are_those_of_all_blocks_also_where_the_prompt_ends_within_one():
     (found,) = mw.generate(tiny_llada2(), [[7] * 4], max_new_tokens=16, steps=6)
     assert found.forwards == 6  # three blocks of 8: four tokens, eight, four

@@ -304,6 +304,7 @@ def test_the_command_and_the_library_take_the_same_settings(checkpoint, text_fil
         ({"block": 4}, "--block is of the objective blockwise: leave it out for nelbo"),
         ({"objective": "blockwise", "soft_share": 0.1}, "--soft-share is of the objective soft-mask: leave it out for"),
         ({"widen_share": 0.5}, "--widen-share needs --widen"),
+        ({"full": True, "lora_rank": 8}, "--lora-rank is of an adapter: leave it out for --full"),
     ],
 )
 def test_settings_that_cannot_work_are_refused(changes, reason):

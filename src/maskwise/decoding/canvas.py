@@ -39,7 +39,7 @@ def plan(
 ) -> list[Block]:
     """The blocks of a decoding, first to last. seen: the blocks of a model that sees none after a token's own."""
     if seen is not None:
-        return _plan_within(prompts, mask_id, new, block or seen, seen)
+        return _plan_within(prompts, mask_id, new, block or seen, 1 if canvas == "growing" else seen)
     width = new if canvas == "fixed" or block is None else block
     blocks = []
     for first in range(0, new, width) if new else [0]:
@@ -57,8 +57,9 @@ def plan(
 def _plan_within(prompts: Sequence[Sequence[int]], mask_id: int, new: int, block: int, seen: int) -> list[Block]:
     """Blocks that end where the model's own end, which are counted from the first token of the canvas.
 
-    `block` divides `seen`. What stands after the model's block cannot be seen and is not shown. A canvas that is full
-    before the others has no slots in their last block.
+    `block` divides them. What stands after the model's block cannot be seen and is not shown: the canvas is shown up to
+    a multiple of `seen`, which is the model's block, or 1 where nothing past the active block exists yet. A canvas that
+    is full before the others has no slots in their last block.
     """
     stages = max(-(-(len(prompt) % block + new) // block) for prompt in prompts)
     blocks = []

@@ -80,11 +80,12 @@ class Schedule:
     times: Tensor | None = None  # [steps + 1, lanes] float32
 
 
-def _schedule(options: DecodingOptions, masks: list[int], stages: int, device: torch.device) -> Schedule:
+def _schedule(options: DecodingOptions, masks: list[int], stages: list[int], device: torch.device) -> Schedule:
+    """masks and stages: of each lane, in this block and of blocks in all."""
     strategy, parameters = options.strategy, options.all_parameters
     if strategy.adaptive:
         return Schedule(None, [])
-    lengths = [max(options.steps // stages, 1) if options.steps else n for n in masks]
+    lengths = [max(options.steps // blocks, 1) if options.steps else n for n, blocks in zip(masks, stages, strict=True)]
     if strategy.times is None:  # at most one step per mask: the first and last of a model's own blocks may be short
         lengths = [min(steps, n) for steps, n in zip(lengths, masks, strict=True)]
     longest = max(lengths)
@@ -128,7 +129,7 @@ class DecodingLoop:
         self.step = 0
         self.passes = Passes(model)
         self.kept: tuple[list[int], KeyValues] | None = None
-        self.stages = options.blocks
+        self.stages = [options.blocks] * len(prompts)  # the blocks of each sequence: on a model's own grid some have one more
         self.filled: dict[int, int] = {}  # where the cache of each sequence ceases to hold final keys and values
 
     def run(self) -> list[Generation]:
@@ -136,7 +137,7 @@ class DecodingLoop:
         working = list(range(len(self.prompts)))
         blocks = plan(self.prompts, self.mask_id, options.max_new_tokens, options.chosen_canvas, options.block,
                       options.window, self.model.block)  # fmt: skip
-        self.stages = len(blocks)
+        self.stages = [sum(bool(block.slots[s]) for block in blocks) for s in working]
         with closing(self.passes):
             for block in blocks:
                 working = [s for s in working if block.slots[s]]
@@ -148,7 +149,7 @@ class DecodingLoop:
     def fill(self, block: Block, sequences: list[int]) -> list[int]:
         """Fills the block's masks in these sequences; returns the sequences that continue with the next block."""
         masks = [len(block.slots[s]) for s in sequences]
-        schedule = _schedule(self.options, masks, self.stages, self.model.device)
+        schedule = _schedule(self.options, masks, [self.stages[s] for s in sequences], self.model.device)
         grid = Grid.over(self.sheet, sequences, [block.slots[s] for s in sequences])
         lanes = Lanes(self, block, sequences)
         longest = max(len(block.slots[s]) for s in sequences)
@@ -214,8 +215,10 @@ class DecodingLoop:
         Of a model that sees no later block, what stands before the previous block stays as it is: that pass begins
         there, and computes the previous block's keys and values once more, from its last commit.
         """
-        within = self.model.block is not None
-        canvases = self.sheet.lengths if within else lanes.block.shown
+        within, options = self.model.block is not None, self.options
+        # A key that does not exist yet, but would be seen, must not lie in the cache.
+        grows = options.chosen_canvas == "growing" and options.block != self.model.block
+        canvases = self.sheet.lengths if within and not grows else lanes.block.shown
         lengths = [canvases[s] for s in lanes.sequences] * copies
         if self.kept is None or self.kept[0] != lengths:
             self.kept = lengths, self.passes.new_cache(lengths)

@@ -16,6 +16,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from maskwise.kernels import has_large_tiles
+
 
 class Tiles(NamedTuple):
     """Of one program: outputs, inputs at a time; over how many programs the inner dimension is split."""
@@ -28,7 +30,6 @@ class Tiles(NamedTuple):
 
 
 BLOCK = 1024
-LARGE = (9, 10)  # major compute capabilities, with 227 KiB of shared memory
 GROUP = 64  # inputs that share a scale, of int4 weights
 BASES = {torch.bfloat16: 0x4300, torch.float16: 0x6400}  # bits of 128 and 1024: their lowest ones count units
 
@@ -54,8 +55,7 @@ def _split(outer: int, out: int, steps: int, programs: int) -> int:
 
 def _stages(tiles: Tiles, like: Tensor) -> int:
     """How many steps are fetched ahead: fewer on cards with less shared memory than Hopper."""
-    large = like.is_cuda and torch.cuda.get_device_capability(like.device)[0] in LARGE
-    return tiles.stages if large else min(tiles.stages, 3)
+    return tiles.stages if has_large_tiles(like) else min(tiles.stages, 3)
 
 
 def rounded(rows: Tensor) -> tuple[Tensor, Tensor]:

@@ -12,12 +12,13 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from maskwise.kernels import has_large_tiles
+
 PART = 320  # keys of a program: with 32 heads four parts fill the 132 multiprocessors of an H200
 MOST_PARTS = 32  # each is as large as the output and in float32; beyond that they grow
 KEYS, MOST_ROWS = 64, 64  # at a time
 WARPS, STAGES, STAGES_SMALL = 4, 3, 2
 HEADS = 8  # of a program that weighs the parts
-LARGE = (9, 10)  # major compute capabilities, with 227 KiB of shared memory
 
 
 @torch.library.custom_op("maskwise::few_rows_attention", mutates_args=())
@@ -34,12 +35,11 @@ def few_rows_attention(
     tiles = triton.cdiv(rows, tile)
     out = q.new_empty(parts, tokens, heads, width, dtype=torch.float32 if parts > 1 else q.dtype)
     sums = q.new_empty(parts, tokens, heads, dtype=torch.float32)
-    large = q.is_cuda and torch.cuda.get_device_capability(q.device)[0] in LARGE
     with torch.cuda.device_of(q):  # Triton launches on the current device
         _of_a_part[(parts, groups * tiles, len(q_offsets) - 1)](
             q, k, v, q_offsets, k_offsets, out, sums, scale * 1.4426950408889634, tokens, tiles, size,
             HEADS=heads, GROUPS=groups, WIDTH=width, ROWS=tile, KEYS=KEYS,
-            num_warps=WARPS, num_stages=STAGES if large else STAGES_SMALL,
+            num_warps=WARPS, num_stages=STAGES if has_large_tiles(q) else STAGES_SMALL,
         )  # fmt: skip
         if parts == 1:
             return out[0]

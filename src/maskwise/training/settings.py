@@ -164,6 +164,7 @@ SCHEDULES = ("linear", "cosine", "polynomial", "geometric")
 OBJECTIVES = ("nelbo", "blockwise", "soft-mask")
 OBJECTIVES_OF = {"schedule": ("nelbo", "soft-mask"), "block": ("blockwise",), "soft_share": ("soft-mask",)}
 ROWS = ("documents", "full")
+OF_ADAPTERS = ("lora_rank", "lora_alpha", "lora_dropout", "targets")
 
 
 REPORTERS = ("wandb", "tensorboard", "mlflow")
@@ -190,7 +191,7 @@ Setting = bool | int | float | str | tuple[int, ...] | None  # the value of one,
 
 
 def settings_from(preset: str, changes: Mapping[str, Setting]) -> TuneSettings:
-    """A preset with the changes that are not None."""
+    """A preset with the changes that are not None; one that would have no effect is refused."""
     if preset not in PRESETS:
         raise UserError(f"unknown preset {preset!r}{did_you_mean(preset, PRESETS)}")
     return check(_changed(PRESETS[preset], changes))
@@ -218,7 +219,13 @@ def _changed(settings: S, changes: Mapping[str, Any]) -> S:
     for name in changes:
         if name not in known:
             raise UserError(f"there is no setting {name!r}{did_you_mean(name, known)}")
-    return replace(settings, **{name: value for name, value in changes.items() if value is not None})
+    given = {name: value for name, value in changes.items() if value is not None}
+    changed = replace(settings, **given)
+    _check_rules([
+        (not changed.full or name not in given, f"--{name.replace('_', '-')} is of an adapter: leave it out for --full")
+        for name in OF_ADAPTERS
+    ])  # fmt: skip
+    return changed
 
 
 def check(settings: TuneSettings) -> TuneSettings:
