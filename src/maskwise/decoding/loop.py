@@ -129,7 +129,7 @@ class DecodingLoop:
         self.step = 0
         self.passes = Passes(model)
         self.kept: tuple[list[int], KeyValues] | None = None
-        self.stages = [options.blocks] * len(prompts)  # the blocks of each sequence: on a model's own grid some have one more
+        self.stages = [options.blocks] * len(prompts)  # of each sequence; on a model's grid some have one more
         self.filled: dict[int, int] = {}  # where the cache of each sequence ceases to hold final keys and values
 
     def run(self) -> list[Generation]:
