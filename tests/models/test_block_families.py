@@ -32,6 +32,8 @@ from maskwise.models import (
     SDARForCausalLM,
 )
 from maskwise.models.batch import Batch
+from maskwise.models.configuration import read_config
+from maskwise.models.families import SDAR
 
 DENSE = [sdar_net, sdar_moe_net, fast_dllm_net, llada2_net]
 NETS = [*DENSE, nemotron_net]
@@ -316,6 +318,18 @@ def test_full_nemotron_names_and_shapes_are_those_of_its_code():
 def test_other_arithmetic_is_refused_in_one_line(make, field, value):
     with pytest.raises(UserError, match="experts a token" if field.startswith("num") else field):
         make(**{field: value})
+
+
+@pytest.mark.parametrize("factor", [0.1, 0.4, 1.5])  # of 8 numbers a head: none, three, twelve
+def test_a_part_of_a_head_that_cannot_be_turned_is_refused(factor):
+    with pytest.raises(UserError, match="numbers a head, which must be even"):
+        llada2_net(partial_rotary_factor=factor)
+
+
+def test_a_mask_outside_the_vocabulary_is_told_from_the_configuration_alone(tmp_path):
+    sdar_net(mask_token_id=64).config.save_pretrained(tmp_path)
+    with pytest.raises(UserError, match=r"no mask token \(64 is outside 0..63\)"):
+        read_config(tmp_path, SDAR)
 
 
 def test_a_model_without_a_mask_is_refused_with_the_reason(tmp_path):

@@ -155,6 +155,9 @@ def read_config(folder: Path, family: Family) -> PreTrainedConfig:
     for name in (*SIZES, *FACTORS):
         if getattr(type(config), name, None) is not None and getattr(config, name) is None:
             raise UserError(f"{folder / 'config.json'}: {name} is null, not a number: correct it or download it again")
+    stated, known = getattr(config, "mask_token_id", None), getattr(config, "embedding_size", None) or config.vocab_size
+    if not family.causal and stated is not None:
+        _refuse_outside(stated, known)  # before any weight is read
     return config
 
 
@@ -191,11 +194,15 @@ def find_mask_id(net: PreTrainedModel, tokenizer: Any, family: Family) -> int | 
         found = tokenizer.mask_token_id
     if found is None:
         found = family.mask_id
-    known = net.get_input_embeddings().weight.shape[0]  # type: ignore
-    if found is None or not 0 <= found < known:
-        raise UserError(f"no mask token ({found} is outside 0..{known - 1}): set mask_token_id in config.json or "
+    known: int = net.get_input_embeddings().weight.shape[0]  # type: ignore
+    return _refuse_outside(found, known)
+
+
+def _refuse_outside(mask_id: int | None, known: int) -> int:
+    if mask_id is None or not 0 <= mask_id < known:
+        raise UserError(f"no mask token ({mask_id} is outside 0..{known - 1}): set mask_token_id in config.json or "
                         "mask_token in the tokenizer")  # fmt: skip
-    return found
+    return mask_id
 
 
 def refuse_own_attention(net: PreTrainedModel) -> None:

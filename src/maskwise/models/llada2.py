@@ -80,6 +80,12 @@ class LLaDA2Config(DreamConfig):
         refuse_other_arithmetic(self, ONLY, "LLaDA2")
         if self.rope_parameters["rope_type"] != "default":
             raise UserError("LLaDA2 with scaled rotary positions is not supported: open one of the published shape")
+        turned = int(self.head_dim * self.partial_rotary_factor)
+        if turned % 2 or not 2 <= turned <= self.head_dim:
+            raise UserError(
+                f"partial_rotary_factor {self.partial_rotary_factor} turns {turned} of {self.head_dim} numbers a head, "
+                "which must be even: download config.json again"
+            )
         in_group, kept = self.num_experts // self.n_group, self.topk_group * self.num_experts // self.n_group
         if self.num_experts % self.n_group or in_group < 2 or not self.num_experts_per_tok <= kept <= self.num_experts:
             raise UserError(
