@@ -51,7 +51,8 @@ def test_the_wheel_holds_every_module_and_data_file(tmp_path):
     modules = sorted(
         name.removesuffix(".py").removesuffix("/__init__").replace("/", ".") for name in packed if name.endswith(".py")
     )
-    kernels = ("diffusion.ce_tv_kernel", "models.expert_kernels", "models.few_rows", "models.few_rows_attention")
+    kernels = ("decoding.step_kernels", "diffusion.ce_tv_kernel", "models.expert_kernels", "models.few_rows",
+               "models.few_rows_attention")  # fmt: skip
     left_out = {f"maskwise.{name}" for name in kernels}  # need a package that exists for CUDA machines alone
     left_out |= {"maskwise.studio.app"} if find_spec("gradio") is None else set()
     code = f"import sys, importlib; sys.path.insert(0, {str(tmp_path / 'site')!r})\n" + "\n".join(

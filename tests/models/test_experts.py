@@ -283,3 +283,18 @@ def test_the_router_counts_the_two_best_and_keeps_the_best_groups_as_topk_does()
     assert torch.equal(among_the_best(worth, 3), torch.zeros(50, 8, dtype=torch.bool).scatter(1, best, True))
     assert among_the_best(torch.ones(1, 4), 2).tolist() == [[True, True, False, False]]
     assert among_the_best(torch.tensor([[0.0, -torch.inf, 2.0]]), 3).all()
+
+
+@pytest.mark.parametrize("make", [tiny_llada_moe, tiny_sdar_moe, tiny_llada2])
+@torch.no_grad()
+def test_a_hook_sees_what_the_experts_say_without_the_residual(make):
+    model = make()
+    batch = Batch.pack(RAGGED)
+    expected = model.hidden(batch)
+    mlp, seen = model.core.model.layers[-1].mlp, []
+    assert isinstance(mlp, Experts)
+    mlp.register_forward_hook(lambda module, given, out: seen.append((given[0], out)))
+    torch.testing.assert_close(model.hidden(batch), expected)
+    ((normed, said),) = seen
+    mlp._forward_hooks.clear()
+    torch.testing.assert_close(said, mlp(normed))

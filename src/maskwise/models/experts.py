@@ -239,6 +239,13 @@ def _has_kernel(stack: Tensor) -> bool:
     )
 
 
+def with_residual(mlp: nn.Module, normed: Tensor, x: Tensor) -> Tensor:
+    """x + mlp(normed), all [T, d]: in the experts' own sum, unless a hook is to see what they say alone."""
+    if isinstance(mlp, Experts) and not (mlp._forward_hooks or mlp._forward_pre_hooks):
+        return mlp(normed, x)
+    return x + mlp(normed)
+
+
 class ExpertsBlock(GradientCheckpointingLayer):
     """Dream's block with normed queries and keys, and experts of so many inner numbers for the MLP."""
 
@@ -253,7 +260,7 @@ class ExpertsBlock(GradientCheckpointingLayer):
     def forward(self, x: Tensor, rotary: Rotary, layout: Layout, store: Store | None) -> Tensor:
         """x [T, d] -> [T, d]."""
         x = x + self.self_attn(self.input_layernorm(x), rotary, layout, store)
-        return self.mlp(self.post_attention_layernorm(x), x)
+        return with_residual(self.mlp, self.post_attention_layernorm(x), x)
 
 
 class ExpertsBody(DreamBody):

@@ -13,7 +13,7 @@ from transformers.modeling_layers import GradientCheckpointingLayer
 from maskwise.errors import UserError
 from maskwise.models.attention import Layout, Store, attend
 from maskwise.models.dream import DreamBody, DreamConfig
-from maskwise.models.experts import Experts, ExpertsBody, ExpertsModel
+from maskwise.models.experts import Experts, ExpertsBody, ExpertsModel, with_residual
 from maskwise.models.head import float_product
 from maskwise.models.layers import (
     Embedding,
@@ -152,8 +152,7 @@ class LLaDA2Block(GradientCheckpointingLayer):
     def forward(self, x: Tensor, rotary: Rotary, layout: Layout, store: Store | None) -> Tensor:
         """x [T, d] -> [T, d]."""
         x = x + self.attention(self.input_layernorm(x), rotary, layout, store)
-        normed = self.post_attention_layernorm(x)
-        return self.mlp(normed, x) if isinstance(self.mlp, Experts) else x + self.mlp(normed)
+        return with_residual(self.mlp, self.post_attention_layernorm(x), x)
 
 
 class LLaDA2Body(ExpertsBody):
