@@ -11,7 +11,7 @@ from torch import Tensor
 
 from maskwise.kernels import TRITON, works_here
 
-WIDEST = 8192  # rows: the kernels hold those of a sequence at once
+WIDEST = 512  # rows: the kernels hold those of a sequence at once, and compare each with all
 TOLERANCE = 1e-4  # between two ways to add up a row's probabilities
 
 _found: dict[torch.device, bool] = {}
@@ -30,7 +30,7 @@ def ranks(score: Tensor, open: Tensor) -> Tensor:
     An open row at minus infinity still stands before every closed one. [S, W] each.
     """
     lowest = torch.finfo(score.dtype).min
-    score = score.clamp(min=lowest).masked_fill(~open, float("-inf"))
+    score = score.nan_to_num(torch.inf, torch.inf, lowest).masked_fill(~open, float("-inf"))
     order = score.argsort(dim=-1, descending=True, stable=True)
     places = torch.arange(score.shape[-1], device=score.device).expand_as(order)
     return torch.empty_like(order).scatter_(-1, order, places)
@@ -39,7 +39,7 @@ def ranks(score: Tensor, open: Tensor) -> Tensor:
 def best_rows(score: Tensor, open: Tensor, count: Tensor) -> Tensor:
     """score and open [S, W], count [S] -> [S, W], True at the `count` open rows of the highest score, ties to the left.
 
-    No number stands before all others.
+    NaN counts as infinity, and minus infinity as the lowest finite number.
     """
     kernels = _kernels(score) if score.dtype == torch.float32 and open.shape[1] <= WIDEST else None
     if kernels is not None:
@@ -120,5 +120,8 @@ def _rows_agree(device: torch.device) -> bool:
     open = turn(ids, order, places, tokens, of([[0, 1, 0, 1], [0, 0, 0, 0]]).bool(), open, steps, 8)
     fine = fine and ids.tolist() == [8, 9, 12, 16, 9, 9, 9] and order.tolist() == [-1, -1, 3, 4, -1, -1, -1]
     moved = [one.tolist() for one in narrowed(places, tokens, open, 3)]
+    wide = torch.arange(WIDEST, device=device)[None]  # the largest size that is compiled
+    chosen = best_rows(wide.float(), wide >= 0, of([[3]])[0])
+    fine = fine and narrowed(wide, wide, chosen, 3)[0].tolist() == [[WIDEST - 3, WIDEST - 2, WIDEST - 1]]
     kept = [[True, True, False], [True, True, False]]
     return fine and moved == [[[4, 0, 2], [1, 5, 6]], [[10, 11, 12], [14, 17, 15]], kept]

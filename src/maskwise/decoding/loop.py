@@ -125,7 +125,7 @@ class DecodingLoop:
         self.whole = Grid.over(self.sheet, range(len(prompts)), everything)  # [S, longest canvas]
         self.prompt_lengths = torch.tensor([[len(prompt)] for prompt in prompts]).to(model.device)
         self.forwards = [0] * len(prompts)
-        self.spoiled = torch.zeros(len(prompts), device=model.device)  # not finite after logits that are not
+        self.finite = torch.zeros(len(prompts), device=model.device)  # sums, of which only whether they are counts
         self.step = 0
         self.passes = Passes(model)
         self.kept: tuple[list[int], KeyValues] | None = None
@@ -160,8 +160,8 @@ class DecodingLoop:
         while lanes.active:
             logits = self._look(lanes, grid, step)
             chance = self._chance(schedule, lanes, step, grid)
-            rows = self._propose(logits, grid, chance)
-            self.spoiled.index_add_(0, lanes.sequence, _spoiled(logits, rows))
+            rows, known = self._propose(logits, grid, chance)
+            self.finite.index_add_(0, lanes.sequence, _finite(logits, rows, known))
             state = self._state(schedule, lanes, step, grid, memory, chance)
             choice = self.strategy.pick(rows, state, self.parameters)
             edits = None if self.options.edit is None else self._edits(grid, rows, editing)
@@ -243,13 +243,14 @@ class DecodingLoop:
         widths = [schedule.left[lane][step - 1] for lane in lanes.active]
         return OneEach(generators, widths, (grid.open.cumsum(dim=1) - 1).clamp(min=0))
 
-    def _propose(self, logits: Tensor, grid: Grid, chance: Chance) -> Rows:
+    def _propose(self, logits: Tensor, grid: Grid, chance: Chance) -> tuple[Rows, Tensor | None]:
+        """The rows, and beside them the log-probabilities of the tokens among those they were chosen from, if known."""
         options = self.options
         sharpened = sharpen(logits, options.temperature, options.top_k, options.top_p)
         tokens, known = propose(sharpened, options.temperature, chance)
         judged = sharpened if self.strategy.filtered else logits
         held = torch.isin(tokens, self.ends) & grid.open if options.late_end else None
-        return Rows(judged, tokens, grid.open, held, known if judged is sharpened else None)
+        return Rows(judged, tokens, grid.open, held, known if judged is sharpened else None), known
 
     def _state(
         self, schedule: Schedule, lanes: "Lanes", step: int, grid: Grid, memory: Memory | None, chance: Chance
@@ -301,7 +302,7 @@ class DecodingLoop:
 
     def refuse_spoiled(self) -> None:
         """Waits for the device once, at the end, where the canvases are read anyway."""
-        for prompt, fine in zip(self.prompts, self.spoiled.isfinite().tolist(), strict=True):
+        for prompt, fine in zip(self.prompts, self.finite.isfinite().tolist(), strict=True):
             if not fine:
                 refuse_nonfinite_rows(self.model, [*prompt, self.mask_id], f"prompt {self.prompts.index(prompt) + 1}")
 
@@ -318,9 +319,9 @@ class DecodingLoop:
         return generations
 
 
-def _spoiled(logits: Tensor, rows: Rows) -> Tensor:
+def _finite(logits: Tensor, rows: Rows, known: Tensor | None) -> Tensor:
     """A number of each sequence, not finite where an open row's logits are not. [S]"""
-    seen = logits.gather(-1, rows.tokens[..., None])[..., 0] if rows.known is None else rows.known
+    seen = logits.gather(-1, rows.tokens[..., None])[..., 0] if known is None else known
     return torch.where(rows.open, seen, 0.0).sum(dim=1)
 
 

@@ -13,6 +13,7 @@ from torch import Tensor
 TOKENS = 8192  # of a vocabulary, for each program: with 32 rows of 126,464 tokens there are 512 programs
 SMALLEST = 64  # rows are padded to so many, and beyond to powers of two: each size is compiled anew
 FLIPS = 128  # rows of a program that writes
+LOWEST: tl.constexpr = tl.constexpr(torch.finfo(torch.float32).min)
 
 
 def likeliest(logits: Tensor) -> tuple[Tensor, Tensor]:
@@ -69,8 +70,9 @@ def best_rows(score: Tensor, open: Tensor, count: Tensor) -> Tensor:
     flip = torch.empty_like(open, memory_format=torch.contiguous_format)
     with torch.cuda.device_of(open):
         _best_rows[(sequences * width,)](
-            score.contiguous(), open.contiguous(), count.contiguous(), flip, width, SIZE=_padded(width), num_warps=1
-        )
+            score.expand_as(open).contiguous(), open.contiguous(), count.contiguous(), flip, width,
+            SIZE=_padded(width), num_warps=1,
+        )  # fmt: skip
     return flip
 
 
@@ -89,8 +91,8 @@ def _best_rows(score, open, count, flip, width, SIZE: tl.constexpr):
 
 @triton.jit
 def _ordered(score):
-    """Scores that can be compared: no number stands before all others, as in a sort."""
-    return tl.where(score == score, score, float("inf"))
+    """Scores that can be compared: NaN as plus infinity, minus infinity as the lowest finite number."""
+    return tl.where(score == score, tl.maximum(score, LOWEST), float("inf"))
 
 
 def turn(
@@ -98,12 +100,12 @@ def turn(
 ) -> Tensor:
     """Writes to the sheet ids and order [T+1] where rows [S, W] flip; step [S, 1]. -> open after it, [S, W]."""
     step = step.expand(len(places), 1).contiguous()
-    after = torch.empty_like(open, memory_format=torch.contiguous_format)
+    after = torch.empty_like(places, dtype=torch.bool, memory_format=torch.contiguous_format)
     with torch.cuda.device_of(ids):
         _turn[(triton.cdiv(places.numel(), FLIPS),)](
-            ids, order, places.contiguous(), tokens.expand_as(places).contiguous(), flip.contiguous(),
-            open.contiguous(), step, after, mask_id, len(ids) - 1, places.shape[1], places.numel(),
-            SIZE=FLIPS, num_warps=1,
+            ids, order, places.contiguous(), tokens.expand_as(places).contiguous(),
+            flip.expand_as(places).contiguous(), open.expand_as(places).contiguous(), step, after,
+            mask_id, len(ids) - 1, places.shape[1], places.numel(), SIZE=FLIPS, num_warps=1,
         )  # fmt: skip
     return after
 

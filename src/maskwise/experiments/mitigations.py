@@ -203,7 +203,7 @@ def for_blocks(mitigation: Mitigation, block: int | None) -> Mitigation | None:
     """
     if block is None:
         return mitigation
-    if mitigation.biased or mitigation.options.get("canvas") in ("growing", "window"):
+    if mitigation.biased or mitigation.options.get("canvas") == "window":
         return None
     if "block" not in mitigation.options:
         return mitigation

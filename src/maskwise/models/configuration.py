@@ -155,9 +155,9 @@ def read_config(folder: Path, family: Family) -> PreTrainedConfig:
     for name in (*SIZES, *FACTORS):
         if getattr(type(config), name, None) is not None and getattr(config, name) is None:
             raise UserError(f"{folder / 'config.json'}: {name} is null, not a number: correct it or download it again")
-    stated, known = getattr(config, "mask_token_id", None), getattr(config, "embedding_size", None) or config.vocab_size
+    stated = getattr(config, "mask_token_id", None)
     if not family.causal and stated is not None:
-        _refuse_outside(stated, known)  # before any weight is read
+        _refuse_outside(stated, getattr(config, "embedding_size", None) or config.vocab_size)  # before weights are read
     return config
 
 

@@ -39,7 +39,7 @@ def choose_experts(
 
     Of equal ones the first is chosen.
     """
-    logits = logits.contiguous()
+    logits, bias = logits.contiguous(), None if bias is None else bias.contiguous()
     tokens, experts = logits.shape
     share, chosen = _room_for_choice(logits, count)
     group, size = triton.next_power_of_2(groups), triton.next_power_of_2(experts // groups)

@@ -240,8 +240,10 @@ def _has_kernel(stack: Tensor) -> bool:
 
 
 def with_residual(mlp: nn.Module, normed: Tensor, x: Tensor) -> Tensor:
-    """x + mlp(normed), all [T, d]: in the experts' own sum, unless a hook is to see what they say alone."""
-    if isinstance(mlp, Experts) and not (mlp._forward_hooks or mlp._forward_pre_hooks):
+    """x + mlp(normed), all [T, d]: in the experts' own sum, unless gradients are asked for or a hook is to see what
+    they say alone."""
+    watched = mlp._forward_hooks or mlp._forward_pre_hooks
+    if isinstance(mlp, Experts) and not (watched or torch.is_grad_enabled()):
         return mlp(normed, x)
     return x + mlp(normed)
 

@@ -170,7 +170,10 @@ class ModelInterface(nn.Module):
     # Which hidden state predicts which position
 
     def locate(self, batch: Batch, sequence: Tensor, position: Tensor) -> Tensor:
-        """Flat rows of `hidden` from which the predictions of (sequence[i], position[i]) are read. [n], [n] -> [n]."""
+        """Flat rows of `hidden` from which the predictions of (sequence[i], position[i]) are read. [n], [n] -> [n].
+
+        Or of any shapes that broadcast.
+        """
         source = (position - 1).clamp(min=0) if self.shift else position
         return (batch.offsets[:-1] - batch.starts)[sequence] + source
 
