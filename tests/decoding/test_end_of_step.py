@@ -26,9 +26,11 @@ def test_kernels_that_fail_are_named_and_left(monkeypatch):
     class OnCard:  # what `_kernels` asks of a tensor
         is_cuda, device = True, torch.device("cuda", 7)
 
-    monkeypatch.setattr(end_of_step, "_found", {})
     monkeypatch.setattr(end_of_step, "agree", lambda device: False)
     with pytest.warns(UserWarning, match="the end of a step is left to PyTorch, more slowly: the kernel for it gives"):
         assert end_of_step._kernels(OnCard()) is None
-    monkeypatch.setattr(end_of_step, "_found", {OnCard.device: True})
+    monkeypatch.setattr(end_of_step, "agree", lambda device: True)
+    assert end_of_step._kernels(OnCard()) is None, "tried once"
+    end_of_step._kernels_work.cache_clear()
     assert end_of_step._kernels(OnCard()).__name__ == "maskwise.decoding.step_kernels"
+    end_of_step._kernels_work.cache_clear()

@@ -4,6 +4,7 @@ Shapes: S sequences, W rows of each, V tokens. On CUDA kernels of our own take t
 (step_kernels.py), where they give the same: that is tried once on each device.
 """
 
+from functools import cache
 from types import ModuleType
 
 import torch
@@ -13,8 +14,6 @@ from maskwise.kernels import TRITON, works_here
 
 WIDEST = 512  # rows: the kernels hold those of a sequence at once, and compare each with all
 TOLERANCE = 1e-4  # between two ways to add up a row's probabilities
-
-_found: dict[torch.device, bool] = {}
 
 
 def likeliest(logits: Tensor) -> tuple[Tensor, Tensor | None]:
@@ -75,15 +74,16 @@ def narrowed(places: Tensor, positions: Tensor, open: Tensor, width: int) -> tup
 
 def _kernels(like: Tensor) -> ModuleType | None:
     """The kernels, where they work on the tensor's device."""
-    if not (like.is_cuda and TRITON):
-        return None
-    if like.device not in _found:
-        _found[like.device] = works_here(lambda: agree(like.device), "the end of a step is left to PyTorch")
-    if not _found[like.device]:
+    if not (like.is_cuda and TRITON and _kernels_work(like.device)):
         return None
     from maskwise.decoding import step_kernels
 
     return step_kernels
+
+
+@cache
+def _kernels_work(device: torch.device) -> bool:
+    return works_here(lambda: agree(device), "the end of a step is left to PyTorch")
 
 
 @torch.no_grad()

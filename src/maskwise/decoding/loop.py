@@ -296,9 +296,14 @@ class DecodingLoop:
         new_end = torch.isin(sheet.ids[places], self.ends) & (self.whole.positions >= self.prompt_lengths)
         ended = (new_end & (masked.cumsum(dim=1) == 0)).any(dim=1)
         fill = masked & ended[:, None] & (places < len(sheet.ids) - 1)
-        taken = torch.tensor(self.forwards) // (2 if self.options.guidance else 1) - 1  # this step's number
-        sheet.turn(places, self.ends[:1], fill, masked, self.mask_id, taken[:, None].to(places.device))
+        now = self.steps_taken(range(len(self.prompts))) - 1  # this step is counted already
+        sheet.turn(places, self.ends[:1], fill, masked, self.mask_id, now)
         return {s for s, over in enumerate(ended.tolist()) if over}
+
+    def steps_taken(self, sequences: Sequence[int]) -> Tensor:
+        """[S, 1]"""
+        taken = torch.tensor([[self.forwards[s]] for s in sequences]) // (2 if self.options.guidance else 1)
+        return taken.to(self.model.device)
 
     def refuse_spoiled(self) -> None:
         """Waits for the device once, at the end, where the canvases are read anyway."""
@@ -348,8 +353,7 @@ class Lanes:
         self.active = list(range(len(sequences)))
         self.index = torch.arange(len(sequences), device=loop.model.device)  # the active lanes
         self.sequence = torch.tensor(sequences, dtype=torch.int64).to(loop.model.device)  # and their sequences
-        taken = torch.tensor([[loop.forwards[s]] for s in sequences]) // (2 if loop.options.guidance else 1)
-        self.clock = taken.to(loop.model.device)  # [S, 1] steps that the active lanes' sequences have taken
+        self.clock = loop.steps_taken(sequences)  # [S, 1] of the active lanes
         self.cache: KeyValues | None = None
         self.changed: dict[int, int] = {}  # a block's first pass begins there, 0 where nothing is said
         self.frames: dict[str, Frame] = {}

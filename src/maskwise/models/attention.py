@@ -7,6 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from maskwise.models.batch import owners
 from maskwise.models.block_attention import Blocks, later_in_block, merged
 from maskwise.models.kept_attention import KeptAttention
 
@@ -114,7 +115,7 @@ def asking_rows(layout: Layout, rows: Tensor) -> Layout:
 def grid_places(offsets: Tensor, longest: int, total: int) -> Tensor:
     """Flat token -> its place in a right-padded [S * longest] grid. offsets [S+1] -> [total] int64."""
     starts = offsets[:-1].long()
-    owner = torch.repeat_interleave(offsets.diff().long(), output_size=total)
+    owner = owners(offsets, total)
     return torch.arange(total, device=offsets.device) - starts[owner] + owner * longest
 
 

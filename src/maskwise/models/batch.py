@@ -60,8 +60,7 @@ class Batch:
     @property
     def owner(self) -> Tensor:
         """[T] the sequence each token belongs to."""
-        places = torch.arange(self.tokens, dtype=torch.int32, device=self.offsets.device)
-        return torch.searchsorted(self.offsets[1:], places, right=True)
+        return owners(self.offsets, self.tokens)
 
     @property
     def positions(self) -> Tensor:
@@ -69,6 +68,11 @@ class Batch:
         if self.moved is not None:
             return self.moved
         return torch.arange(self.tokens, device=self.offsets.device) + (self.starts - self.offsets[:-1])[self.owner]
+
+
+def owners(offsets: Tensor, total: int) -> Tensor:
+    """Boundaries [S+1] int32 -> [total], the sequence each flat token belongs to; two kernels on a device."""
+    return torch.searchsorted(offsets[1:], torch.arange(total, dtype=torch.int32, device=offsets.device), right=True)
 
 
 def _ids(sequence: Sequence[int] | Tensor) -> Tensor:

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from maskwise.models.batch import owners
+
 
 @dataclass(frozen=True)
 class Blocks:
@@ -22,7 +24,7 @@ class Blocks:
 def block_places(offsets: Tensor, first: Tensor, size: int, total: int) -> Blocks:
     """offsets [S+1]; first [S]: the position of each sequence's first token. Blocks are counted from position 0."""
     lengths, skipped = offsets.diff().long(), first // size
-    owner = torch.repeat_interleave(lengths, output_size=total)
+    owner = owners(offsets, total)
     counts = ((first + lengths - 1) // size - skipped + 1) * (lengths > 0)
     position = torch.arange(total, device=offsets.device) + (first - offsets[:-1])[owner]
     line = (counts.cumsum(0) - counts - skipped)[owner] + position // size
