@@ -7,7 +7,8 @@ code is run as it lies there (benchmarks/peer_code.py says on what stand-ins), o
 take only checkouts that you trust.
 
 Random weights are never sure, so every engine is told how many tokens a step commits. Each part has a process of its
-own. All compile at the same time, and when all have, they measure one after the other.
+own. All compile at the same time, and when all have, they measure one after the other: `--parts` names those that the
+card's memory holds together (an H200: llada and the batch of 32 each alone).
 """
 
 import argparse
