@@ -5,6 +5,7 @@ test_kernels.py, and by row n of benchmarks/.
 """
 
 import subprocess
+from dataclasses import replace
 
 import pytest
 import torch
@@ -12,6 +13,7 @@ from torch import nn
 from typer.testing import CliRunner
 
 import maskwise as mw
+from helpers.known import SMALL
 from helpers.tiny import dream_net, edit_config, llada_moe_net, llada_net, tiny_llada
 from maskwise.cli import app
 from maskwise.cli.early import WEIGHTS
@@ -39,6 +41,8 @@ from maskwise.models.quantise import (
     works,
     written_from_pairs,
 )
+from maskwise.records.folder import read_run
+from maskwise.runs.diagnose import diagnose
 
 CPU = torch.device("cpu")
 KINDS = ["fp8", "int4"]
@@ -293,6 +297,17 @@ def test_what_is_not_finite_is_found_after_rounding(bad, tmp_path):
     for kind in KINDS:
         with pytest.raises(UserError, match="NaN or infinity"):
             mw.open(tmp_path / "model", device="cpu", weights=kind)
+
+
+def test_a_run_says_that_its_figures_include_the_rounding(tmp_path):
+    few = replace(SMALL, tasks=SMALL.tasks[:1], points=1, probes=("mask-count",)).changed(
+        "mask-count", mask_counts=(1, 2)
+    )
+    for kind in (None, "int4"):
+        run = read_run(diagnose(mw.open("tiny-llada", device="cpu", weights=kind), few, tmp_path / str(kind)))
+        assert run.manifest["notes"] == [
+            "the figures include what rounding to int4 does: a run without --weights has none of it"
+        ] * (kind is not None)
 
 
 def test_commands_take_the_option():

@@ -66,6 +66,11 @@ def diagnose(
         raise UserError(f"{model.name or 'the model'} has no tokenizer, and the questions are text: give one")
     refuse_unasked(data or {}, settings, probes)
     settings, notes = fit_to_model(settings, model.causal, probes, model.block)
+    if model.weights is not None:
+        notes = [
+            *notes,
+            f"the figures include what rounding to {model.weights} does: a run without --weights has none of it",
+        ]
     check_letters(model.tokenizer)
     asker = Asker(model.tokenizer, model.mask_id, filler_id(model.tokenizer, settings.filler), settings.chat)
     setup = Setup(
