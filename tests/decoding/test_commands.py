@@ -51,6 +51,9 @@ def test_a_cache_without_a_block_says_what_it_does(folder, model):
     """And does it: there is one block, so nothing but the prompt is read from the cache, which the first pass fills."""
     done = run("generate", folder, "hello", "-n", 8, "--cache", "prefix")
     assert "--cache prefix without --block: one block, so the cache holds the prompt alone" in done.stderr
+    assert "once; --block 4 decodes block by block" in done.stderr
+    told = run("generate", folder, "hello", "-n", 7, "--cache", "prefix").stderr
+    assert "without --block" in told and "block by block" not in told  # no block of several tokens divides 7
     assert done.stdout == safe_text(generate(model, ["hello"], 8, block=8, cache="prefix")[0].text) + "\n"
     assert "without --block" not in run("generate", folder, "hello", "-n", 8, "--cache", "prefix", "--block", 4).stderr
 

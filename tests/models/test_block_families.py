@@ -314,10 +314,18 @@ def test_full_nemotron_names_and_shapes_are_those_of_its_code():
     (llada2_net, "score_function", "softmax"), (llada2_net, "use_qk_norm", False), (sdar_net, "attention_bias", True),
     (sdar_moe_net, "norm_topk_prob", False), (llada2_net, "num_experts_per_tok", 5), (sdar_moe_net, "num_experts", 1),
     (nemotron_net, "dlm_paradigm", "autoregressive"), (nemotron_net, "sliding_window", 64),
+    (fast_dllm_net, "use_sliding_window", True), (nemotron_net, "hidden_act", "gelu"),
 ])  # fmt: skip
 def test_other_arithmetic_is_refused_in_one_line(make, field, value):
     with pytest.raises(UserError, match="experts a token" if field.startswith("num") else field):
         make(**{field: value})
+
+
+@pytest.mark.parametrize("make, family", [(fast_dllm_net, "Fast-dLLM v2"), (nemotron_net, "Nemotron-Labs-Diffusion"),
+                                          (llada2_net, "LLaDA2"), (sdar_net, "SDAR")])  # fmt: skip
+def test_a_refusal_names_the_family_that_was_opened(make, family):
+    with pytest.raises(UserError, match=f"^{family} configuration hidden_act='gelu' is not supported"):
+        make(hidden_act="gelu")
 
 
 @pytest.mark.parametrize("factor", [0.1, 0.4, 1.5])  # of 8 numbers a head: none, three, twelve

@@ -78,7 +78,7 @@ def generate(
     if chosen.cache != "none" and chosen.block is None and opened.block is None:
         echo(
             f"maskwise: --cache {chosen.cache} without --block: one block, so the cache holds the prompt alone and is "
-            "refreshed once; --block 32 decodes block by block", err=True,
+            f"refreshed once{_a_block_to_try(chosen.max_new_tokens)}", err=True,
         )  # fmt: skip
     if compile:
         opened.compile_layers()
@@ -96,6 +96,12 @@ def generate(
     if divergence:
         found = result["divergence"]
         echo(f"{found['agreement']:.1%} of {found['tokens']} tokens are those of exact decoding", err=True)
+
+
+def _a_block_to_try(new: int) -> str:
+    """In a sentence: the largest power of two up to 32 that makes several blocks of so many tokens."""
+    fitting = [size for size in (32, 16, 8, 4) if new % size == 0 and size < new]
+    return f"; --block {fitting[0]} decodes block by block" if fitting else ""
 
 
 def decoding_options(values: dict[str, Any], knobs: list[str]) -> DecodingOptions:

@@ -39,6 +39,7 @@ ONLY = {"hidden_act": "silu", "use_sliding_window": False, "use_mrope": False}
 
 class DreamConfig(PreTrainedConfig):
     model_type = "Dream"
+    family = "Dream"  # as messages call it
     default_theta = 1e6
     own_rope_parameters = frozenset[str]()  # read by the family's classes alone
 
@@ -82,7 +83,7 @@ class DreamConfig(PreTrainedConfig):
         return fields
 
     def refuse_unsupported(self) -> None:
-        refuse_other_arithmetic(self, ONLY, "Dream")
+        refuse_other_arithmetic(self, ONLY, self.family)
         rope = self.rope_parameters["rope_type"]
         if rope not in ROPE_TYPES:
             raise UserError(f"rotary positions of type {rope!r} are not supported: use one of {', '.join(ROPE_TYPES)}")

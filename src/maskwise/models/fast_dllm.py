@@ -10,6 +10,7 @@ from maskwise.models.layers import register
 
 class FastDLLMConfig(DreamConfig):
     model_type = "Fast_dLLM_Qwen"
+    family = "Fast-dLLM v2"
 
     max_position_embeddings: int = 32768
     bd_size: int = 32

@@ -17,6 +17,7 @@ ONLY = {"attention_bias": False, "mlp_bias": False, "layer_norm_eps": None}
 
 class ILLaDAConfig(DreamConfig):
     model_type = "illada"
+    family = "iLLaDA"
     default_theta = 5e5
 
     vocab_size: int = 155136
@@ -31,7 +32,7 @@ class ILLaDAConfig(DreamConfig):
     tie_word_embeddings: bool = True
 
     def refuse_unsupported(self) -> None:
-        refuse_other_arithmetic(self, ONLY, "iLLaDA")
+        refuse_other_arithmetic(self, ONLY, self.family)
         super().refuse_unsupported()
 
 

@@ -46,6 +46,7 @@ ONLY = {
 
 class LLaDA2Config(DreamConfig):
     model_type = "llada2_moe"
+    family = "LLaDA2"
     default_theta = 6e5
 
     vocab_size: int = 157184
@@ -77,7 +78,7 @@ class LLaDA2Config(DreamConfig):
         return default_inverse_frequencies(self.rope_parameters["rope_theta"], turned), 1.0
 
     def refuse_unsupported(self) -> None:
-        refuse_other_arithmetic(self, ONLY, "LLaDA2")
+        refuse_other_arithmetic(self, ONLY, self.family)
         if self.rope_parameters["rope_type"] != "default":
             raise UserError("LLaDA2 with scaled rotary positions is not supported: open one of the published shape")
         turned = int(self.head_dim * self.partial_rotary_factor)

@@ -24,6 +24,7 @@ ONLY = {
 
 class LLaDAMoEConfig(DreamConfig):
     model_type = "lladamoe"
+    family = "LLaDA-MoE"
     default_theta = 5e4
 
     vocab_size: int = 157184
@@ -40,7 +41,7 @@ class LLaDAMoEConfig(DreamConfig):
     moe_layer_freq: Any = None  # 1 for each layer that has experts
 
     def refuse_unsupported(self) -> None:
-        refuse_other_arithmetic(self, ONLY, "LLaDA-MoE")
+        refuse_other_arithmetic(self, ONLY, self.family)
         if any(kind != 1 for kind in self.moe_layer_freq or []):
             raise UserError("LLaDA-MoE layers without experts are not supported: open one of the published shape")
         if self.num_experts_per_tok > self.num_experts:

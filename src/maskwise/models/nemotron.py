@@ -26,6 +26,7 @@ PARADIGMS = ("bidirectional", "block_diff")  # the second names how it is traine
 
 class NemotronLabsDiffusionConfig(DreamConfig):
     model_type = "nemotron_labs_diffusion"
+    family = "Nemotron-Labs-Diffusion"
     default_theta = 1e6
     own_rope_parameters = frozenset({"llama_4_scaling_beta"})
     ignore_keys_at_rope_validation = {"llama_4_scaling_beta"}  # noqa: RUF012
@@ -49,7 +50,7 @@ class NemotronLabsDiffusionConfig(DreamConfig):
         return self.block_size
 
     def refuse_unsupported(self) -> None:
-        refuse_other_arithmetic(self, ONLY, "Nemotron-Labs-Diffusion")
+        refuse_other_arithmetic(self, ONLY, self.family)
         if self.dlm_paradigm not in PARADIGMS:
             raise UserError(
                 f"dlm_paradigm={self.dlm_paradigm!r} is not supported: open a checkpoint that was trained for diffusion"

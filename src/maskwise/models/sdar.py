@@ -16,6 +16,7 @@ ONLY = {"attention_bias": False, "use_sliding_window": False, "hidden_act": "sil
 
 class SDARConfig(DreamConfig):
     model_type = "sdar"
+    family = "SDAR"
     default_theta = 1e6
 
     vocab_size: int = 151936
@@ -35,7 +36,7 @@ class SDARConfig(DreamConfig):
         return self.block_size
 
     def refuse_unsupported(self) -> None:
-        refuse_other_arithmetic(self, ONLY, "SDAR")
+        refuse_other_arithmetic(self, ONLY, self.family)
         super().refuse_unsupported()
 
 
@@ -54,7 +55,7 @@ class SDARMoeConfig(SDARConfig):
     mlp_only_layers: Any = None
 
     def refuse_unsupported(self) -> None:
-        refuse_other_arithmetic(self, {"norm_topk_prob": True, "decoder_sparse_step": 1}, "SDAR")
+        refuse_other_arithmetic(self, {"norm_topk_prob": True, "decoder_sparse_step": 1}, self.family)
         if self.mlp_only_layers:
             raise UserError("SDAR layers without experts are not supported: open one of the published shape")
         if self.num_experts_per_tok > self.num_experts:
