@@ -1,8 +1,13 @@
-"""The one exception a user may see: a line that names the problem and the remedy; and the first line of others."""
+"""The one exception a user may see: a line that names the problem and the remedy; the one warning; and the first line of
+other exceptions."""
 
 
 class UserError(Exception):
     """Bad input. The command line prints it as one line and exits with status 2."""
+
+
+class UserNotice(UserWarning):
+    """What a user should know of a result. The command line prints it as one line, and goes on."""
 
 
 def first_line(problem: Exception) -> str:

@@ -8,7 +8,7 @@ from subprocess import CalledProcessError
 import torch
 from torch import Tensor
 
-from maskwise.errors import first_line
+from maskwise.errors import UserNotice, first_line
 
 TRITON = find_spec("triton") is not None
 LARGE = (9, 10)  # major compute capabilities, with 227 KiB of shared memory
@@ -45,5 +45,5 @@ def works_here(agree: Callable[[], bool], otherwise: str) -> bool:
     except kernel_errors() as error:
         fine, why = False, f"fails: {first_line(error)}"
     if not fine:
-        warnings.warn(f"{otherwise}, more slowly: the kernel for it {why}", stacklevel=3)
+        warnings.warn(f"{otherwise}, more slowly: the kernel for it {why}", UserNotice, stacklevel=3)
     return fine

@@ -1,7 +1,10 @@
 """What the command `maskwise` runs: it imports the rest itself, so that Ctrl-C during the imports is one line too."""
 
 import sys
+import warnings
+from typing import TextIO
 
+from maskwise.errors import UserNotice
 from maskwise.imports import Process
 from maskwise.interrupts import note_interrupts, was_interrupted
 
@@ -10,6 +13,7 @@ def main() -> None:
     try:
         note_interrupts()
         Process.runs_a_command = True
+        show_notices_as_lines()
         from maskwise.cli import app
 
         app()
@@ -18,3 +22,20 @@ def main() -> None:
             raise
         sys.stderr.write("maskwise: interrupted\n")
         sys.exit(2)
+
+
+def show_notices_as_lines() -> None:
+    """Our own warnings as the command's other lines on standard error; those of other packages stay as they are."""
+    as_python_does = warnings.showwarning
+
+    def show(
+        message: Warning | str, category: type[Warning], filename: str, lineno: int, file: TextIO | None = None,
+        line: str | None = None,
+    ) -> None:  # fmt: skip
+        if not issubclass(category, UserNotice):
+            return as_python_does(message, category, filename, lineno, file, line)
+        from maskwise.terminal import one_line
+
+        (file or sys.stderr).write(f"maskwise: {one_line(message)}\n")
+
+    warnings.showwarning = show

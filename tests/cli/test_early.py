@@ -128,6 +128,24 @@ def test_the_table_of_models_can_be_copied_at_80_columns():
     assert checked == {family.name for family in FAMILIES if family.native}
 
 
+def test_our_own_warnings_are_lines_of_the_command_and_those_of_others_as_python_shows_them():
+    code = """
+import sys, warnings
+from maskwise.errors import UserNotice
+from maskwise.start import main
+sys.argv = ["maskwise", "--version"]
+try:
+    main()
+except SystemExit:
+    warnings.warn("maps keep\\ntheir precision", UserNotice)
+    warnings.warn("of another package")
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    first, second, *_ = done.stderr.splitlines()
+    assert first == "maskwise: maps keep\\ntheir precision"
+    assert second.endswith("UserWarning: of another package")
+
+
 @pytest.mark.parametrize(
     ("shell", "said"), [("bash", "complete -o default"), ("zsh", "#compdef"), ("fish", "complete")]
 )

@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from maskwise.decoding import end_of_step
+from maskwise.errors import UserNotice
 
 pytest.importorskip("triton")
 
@@ -27,7 +28,7 @@ def test_kernels_that_fail_are_named_and_left(monkeypatch):
         is_cuda, device = True, torch.device("cuda", 7)
 
     monkeypatch.setattr(end_of_step, "agree", lambda device: False)
-    with pytest.warns(UserWarning, match="the end of a step is left to PyTorch, more slowly: the kernel for it gives"):
+    with pytest.warns(UserNotice, match="the end of a step is left to PyTorch, more slowly: the kernel for it gives"):
         assert end_of_step._kernels(OnCard()) is None
     monkeypatch.setattr(end_of_step, "agree", lambda device: True)
     assert end_of_step._kernels(OnCard()) is None, "tried once"

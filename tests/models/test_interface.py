@@ -20,7 +20,7 @@ from helpers.tiny import (
     tiny_llada_moe,
     tiny_sdar,
 )
-from maskwise.errors import UserError
+from maskwise.errors import UserError, UserNotice
 from maskwise.models.base import RECOMPILATIONS
 from maskwise.models.batch import Batch
 from maskwise.models.head import float_product
@@ -336,5 +336,5 @@ def test_row_zero_of_a_causal_model_is_an_error():
 
 def test_published_dream_warns_beyond_the_length_it_was_trained_on():
     model = tiny_dream(window=131072)
-    with pytest.warns(UserWarning, match="trained on 2048"):
+    with pytest.warns(UserNotice, match="trained on 2048"):
         model.predict([[1] * 2049], [[1]])

@@ -17,7 +17,7 @@ from helpers.known import SMALL
 from helpers.tiny import dream_net, edit_config, llada_moe_net, llada_net, tiny_llada
 from maskwise.cli import app
 from maskwise.cli.early import WEIGHTS
-from maskwise.errors import UserError
+from maskwise.errors import UserError, UserNotice
 from maskwise.models import quantise as quantise_module
 from maskwise.models.batch import Batch
 from maskwise.models.fingerprint import fingerprint
@@ -159,7 +159,7 @@ def test_where_kernels_fail_torchs_own_products_are_taken(error, kernels_on):
             raise error
         return True
 
-    with pytest.warns(UserWarning, match="without our kernels") as said:
+    with pytest.warns(UserNotice, match="without our kernels") as said:
         assert with_or_without_kernels(agree)
     assert str(error) in str(said[0].message) and not quantise_module.KERNELS
     assert with_or_without_kernels(agree)  # and nothing more is said
@@ -203,7 +203,7 @@ def test_a_network_has_its_layers_maps_quantised_and_nothing_else(kind):
 @torch.no_grad()
 def test_a_shape_that_cannot_be_taken_keeps_its_weights_and_that_is_said():
     net = llada_net(d_model=64, mlp_hidden_size=72)
-    with pytest.warns(UserWarning, match=r"fp8: maps from 64 to 72, 72 to 64 numbers keep their precision"):
+    with pytest.warns(UserNotice, match=r"fp8: maps from 64 to 72, 72 to 64 numbers keep their precision"):
         quantise(net, "fp8", CPU)
     assert sum(isinstance(one, Float8Linear) for one in net.modules()) == 4 * net.config.n_layers
 

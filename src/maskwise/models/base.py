@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from maskwise.errors import UserError
+from maskwise.errors import UserError, UserNotice
 from maskwise.models.batch import Batch, passes
 from maskwise.models.embeddings import stored_weight
 from maskwise.models.families import imported
@@ -112,6 +112,7 @@ class Model(ModelInterface):
         if self.trained_window and len(sequence) > self.trained_window:
             warnings.warn(
                 f"{what} has {len(sequence)} tokens; {one_line(self.name)} was trained on {self.trained_window}",
+                UserNotice,
                 stacklevel=3,
             )
 

@@ -18,7 +18,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
-from maskwise.errors import UserError, first_line
+from maskwise.errors import UserError, UserNotice, first_line
 from maskwise.kernels import TRITON, close, kernel_errors
 from maskwise.models.few import FEW_ROWS
 from maskwise.models.targets import in_a_layer
@@ -229,7 +229,7 @@ def quantise(net: PreTrainedModel, kind: str, device: torch.device) -> None:
         raise UserError(f"--weights {kind}: no map of this model has a shape the product takes: leave it out")
     if left:
         shapes = ", ".join(f"{inner} to {outer}" for outer, inner in left)
-        warnings.warn(f"--weights {kind}: maps from {shapes} numbers keep their precision", stacklevel=3)
+        warnings.warn(f"--weights {kind}: maps from {shapes} numbers keep their precision", UserNotice, stacklevel=3)
 
 
 def refuse_unfit(kind: str, device: torch.device) -> None:
@@ -283,7 +283,7 @@ def with_or_without_kernels(agree: Callable[[], bool]) -> bool:
     KERNELS = False
     fine, _ = _tried(agree)
     if fine:
-        warnings.warn(f"products of few rows go on without our kernels, more slowly: {why}", stacklevel=3)
+        warnings.warn(f"products of few rows go on without our kernels, more slowly: {why}", UserNotice, stacklevel=3)
     else:  # it was not for them
         KERNELS = True
     return fine
