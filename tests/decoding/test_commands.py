@@ -292,6 +292,8 @@ def test_autoregressive_models_generate_and_score_by_the_same_commands(tmp_path)
     found = json.loads(run("generate", ar, "hello", "-n", 4, "--json").stdout)
     assert found["settings"]["kind"] == "autoregressive" and found["generations"][0]["order"] == [0, 1, 2, 3]
     assert "applies to masked models only" in run("generate", ar, "hello", "--rule", "threshold", status=2).stderr
+    told = run("generate", ar, "hello", "--cache", "dual", status=2).stderr
+    assert "masked models only" in told and "without --block" not in told
 
 
 def test_score_takes_a_file_a_list_or_a_dataset_and_a_name_or_a_model(folder, model, tmp_path):

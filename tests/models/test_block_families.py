@@ -15,6 +15,7 @@ from helpers.tiny import (
     sdar_moe_net,
     sdar_net,
     tiny_fast_dllm,
+    tiny_llada,
     tiny_llada2,
     tiny_nemotron,
     tiny_sdar,
@@ -22,6 +23,8 @@ from helpers.tiny import (
 )
 from maskwise.decoding.generate import greedy_answers
 from maskwise.decoding.likelihood import log_likelihoods
+from maskwise.decoding.options import DecodingOptions
+from maskwise.decoding.request import is_approximate
 from maskwise.errors import UserError
 from maskwise.models import (
     LLaDA2Config,
@@ -423,9 +426,22 @@ def test_a_sequence_takes_the_same_steps_beside_one_with_more_blocks(steps):
     assert [(one.ids, one.forwards) for one in together] == [(one.ids, one.forwards) for one in alone]
 
 
-def test_steps_are_those_of_all_blocks_also_where_the_prompt_ends_within_one():
-    (found,) = mw.generate(tiny_llada2(), [[7] * 4], max_new_tokens=16, steps=6)
-    assert found.forwards == 6  # three blocks of 8: four tokens, eight, four
+@pytest.mark.parametrize("make", [tiny_sdar, tiny_llada2])  # blocks of 4 and of 8
+def test_as_many_steps_as_asked_for_are_taken_wherever_in_a_block_the_prompt_ends(make):
+    model, prompts = make(), [[7] * length for length in range(3, 11)]
+    for steps in (6, 7, 11, 16):
+        assert [one.forwards for one in mw.generate(model, prompts, 16, steps=steps)] == [steps] * len(prompts)
+    assert mw.generate(model, [[7] * 2], 16, steps=1)[0].forwards == len(range(0, 18, model.block))  # one a block
+    with pytest.raises(UserError, match="17 steps for 16 masks"):
+        mw.generate(model, prompts, 16, steps=17)
+
+
+def test_a_cache_is_called_approximate_where_it_can_change_a_token():
+    model = tiny_llada2()  # blocks of 8
+    for cache, block in (("prefix", None), ("prefix", 4), ("dual", None), ("dual", 8)):
+        assert not is_approximate(model, DecodingOptions(16, cache=cache, block=block))
+    assert is_approximate(model, DecodingOptions(16, cache="dual", block=4))
+    assert is_approximate(tiny_llada(), DecodingOptions(16, cache="prefix", block=4))
 
 
 def test_greedy_answers_are_read_before_the_masks_after_them():

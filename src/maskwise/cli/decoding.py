@@ -75,7 +75,7 @@ def generate(
     opened = open_model(
         model, dtype=dtype, device=device, adapter=adapter, check_weights=check_weights, weights=weights
     )
-    if chosen.cache != "none" and chosen.block is None and opened.block is None:
+    if chosen.cache != "none" and chosen.block is None and opened.block is None and not opened.causal:
         echo(
             f"maskwise: --cache {chosen.cache} without --block: one block, so the cache holds the prompt alone and is "
             f"refreshed once{_a_block_to_try(chosen.max_new_tokens)}", err=True,

@@ -14,7 +14,7 @@ from maskwise.decoding.generate import Generation, Snapshot, decode
 from maskwise.decoding.likelihood import Likelihood
 from maskwise.decoding.options import DecodingOptions
 from maskwise.decoding.prompts import Prompt, encode_prompts, has_chat_template
-from maskwise.decoding.request import check_prompts, end_tokens, for_model
+from maskwise.decoding.request import check_prompts, end_tokens, for_model, is_approximate
 from maskwise.decoding.score import score
 from maskwise.errors import UserError
 from maskwise.files import open_own, partial_of, refuse_unwritable, to_json
@@ -36,7 +36,7 @@ def generate_all(
     divergence: decode exactly too, and compare.
     """
     options = for_model(model, options)
-    if divergence and (not options.approximate or options.temperature):
+    if divergence and (not is_approximate(model, options) or options.temperature):
         raise UserError("divergence compares greedy decoding with a cache or a window with exact decoding: choose one")
     if batch < 1:
         raise UserError(f"batch {batch} holds no prompt: give 1 or more")
@@ -139,7 +139,7 @@ def _settings(model: Model, options: DecodingOptions) -> dict[str, Any]:
             option.name: settings[option.name] for option in fields(options) if not option.metadata["masked_only"]
         }
         return shared | {"kind": "autoregressive"}
-    return settings | {"masks": options.max_new_tokens, "approximate": options.approximate}
+    return settings | {"masks": options.max_new_tokens, "approximate": is_approximate(model, options)}
 
 
 def _begin(partial: Path) -> None:

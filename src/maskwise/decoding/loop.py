@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from maskwise.decoding.canvas import Block, Frame, Grid, Sheet, plan
+from maskwise.decoding.canvas import Block, Frame, Grid, Sheet, plan, spread_steps
 from maskwise.decoding.editing import PASSES_AFTER, Editing
 from maskwise.decoding.options import DecodingOptions
 from maskwise.decoding.replay import Passes
@@ -80,14 +80,18 @@ class Schedule:
     times: Tensor | None = None  # [steps + 1, lanes] float32
 
 
-def _schedule(options: DecodingOptions, masks: list[int], stages: list[int], device: torch.device) -> Schedule:
-    """masks and stages: of each lane, in this block and of blocks in all."""
+def _steps_of_blocks(options: DecodingOptions, masks: list[int], own_grid: bool) -> list[int]:
+    """A sequence's steps in each of its blocks, whose masks these are; on a model's own grid blocks may be short."""
+    if options.steps is None:
+        return masks
+    return spread_steps(options.steps, masks) if own_grid else [options.steps // len(masks)] * len(masks)
+
+
+def _schedule(options: DecodingOptions, masks: list[int], lengths: list[int], device: torch.device) -> Schedule:
+    """masks and lengths: those of each lane in this block, and its steps, unless the strategy is adaptive."""
     strategy, parameters = options.strategy, options.all_parameters
     if strategy.adaptive:
         return Schedule(None, [])
-    lengths = [max(options.steps // blocks, 1) if options.steps else n for n, blocks in zip(masks, stages, strict=True)]
-    if strategy.times is None:  # at most one step per mask: the first and last of a model's own blocks may be short
-        lengths = [min(steps, n) for steps, n in zip(lengths, masks, strict=True)]
     longest = max(lengths)
     if strategy.times is not None:
         times = [_padded(strategy.times(steps, parameters), longest + 1) for steps in lengths]
@@ -129,7 +133,6 @@ class DecodingLoop:
         self.step = 0
         self.passes = Passes(model)
         self.kept: tuple[list[int], KeyValues] | None = None
-        self.stages = [options.blocks] * len(prompts)  # of each sequence; on a model's grid some have one more
         self.filled: dict[int, int] = {}  # where the cache of each sequence ceases to hold final keys and values
 
     def run(self) -> list[Generation]:
@@ -137,19 +140,23 @@ class DecodingLoop:
         working = list(range(len(self.prompts)))
         blocks = plan(self.prompts, self.mask_id, options.max_new_tokens, options.chosen_canvas, options.block,
                       options.window, self.model.block)  # fmt: skip
-        self.stages = [sum(bool(block.slots[s]) for block in blocks) for s in working]
+        masks = [[len(block.slots[s]) for block in blocks if block.slots[s]] for s in working]
+        steps = [_steps_of_blocks(options, counts, self.model.block is not None) for counts in masks]
         with closing(self.passes):
-            for block in blocks:
+            for number, block in enumerate(blocks):
                 working = [s for s in working if block.slots[s]]
                 if not working:
                     break
-                working = self.fill(block, working)
+                working = self.fill(block, working, [steps[s][number] for s in working])
         return self.generations()
 
-    def fill(self, block: Block, sequences: list[int]) -> list[int]:
-        """Fills the block's masks in these sequences; returns the sequences that continue with the next block."""
+    def fill(self, block: Block, sequences: list[int], steps: list[int] | None = None) -> list[int]:
+        """Fills the block's masks in these sequences; returns the sequences that continue with the next block.
+
+        steps: of each sequence; by default one for each mask.
+        """
         masks = [len(block.slots[s]) for s in sequences]
-        schedule = _schedule(self.options, masks, [self.stages[s] for s in sequences], self.model.device)
+        schedule = _schedule(self.options, masks, steps or masks, self.model.device)
         grid = Grid.over(self.sheet, sequences, [block.slots[s] for s in sequences])
         lanes = Lanes(self, block, sequences)
         longest = max(len(block.slots[s]) for s in sequences)

@@ -47,8 +47,7 @@ def check_request(model: Model, prompts: Sequence[Sequence[int]], options: Decod
     options = for_model(model, options)
     inside = [sum(token == model.mask_id for token in prompt) for prompt in prompts]
     _check_length(options, bool(inside) and all(inside), model.block is not None)
-    if model.block is None:
-        _check_steps(options, inside)
+    _check_steps(options, inside, model.block is not None)
     if options.end_ids is None:
         options = replace(options, end_ids=end_tokens(model))
     _check_ends(model, options)
@@ -72,6 +71,14 @@ def for_model(model: Model, options: DecodingOptions) -> DecodingOptions:
     return options if options.block is not None or options.max_new_tokens == 0 else replace(options, block=seen)
 
 
+def is_approximate(model: Model, options: DecodingOptions) -> bool:
+    """Does a cache or a window change what the model sees? A block before a model's own never changes again: its keys
+    and values are final, and only a cache of what stands right of a part of a block is not."""
+    if model.block is None:
+        return options.approximate
+    return options.cache == "dual" and options.block not in (None, model.block)
+
+
 def _check_length(options: DecodingOptions, masks_inside: bool, any_length: bool) -> None:
     new, block = options.max_new_tokens, options.block
     if new == 0 and not masks_inside:
@@ -82,9 +89,9 @@ def _check_length(options: DecodingOptions, masks_inside: bool, any_length: bool
         raise UserError(f"block {block} does not divide max_new_tokens {new}: choose a block that does")
 
 
-def _check_steps(options: DecodingOptions, inside: Sequence[int]) -> None:
-    """inside: the number of masks inside each prompt."""
-    steps, blocks = options.steps, options.blocks
+def _check_steps(options: DecodingOptions, inside: Sequence[int], own_grid: bool) -> None:
+    """inside: the number of masks inside each prompt. own_grid: blocks of any length share the steps."""
+    steps, blocks = options.steps, 1 if own_grid else options.blocks
     if steps is None:
         return
     if steps % blocks:

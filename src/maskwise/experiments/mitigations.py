@@ -14,7 +14,7 @@ from typing import Any
 
 from torch import Tensor
 
-from maskwise.decoding.canvas import plan
+from maskwise.decoding.canvas import plan, spread_steps
 from maskwise.decoding.generate import Snapshot, generate
 from maskwise.decoding.softmask import SoftMask
 from maskwise.errors import UserError
@@ -224,8 +224,7 @@ def _within(mitigation: Mitigation | None, questions: Sequence[PreparedQuestion]
 def passes_over_blocks(options: Mapping[str, Any], length: int, block: int) -> int:
     """Forward passes for MASKS tokens after a prompt of this length: a pass at least for each block."""
     blocks = plan([[0] * length], -1, MASKS, "blocks", options.get("block"), None, block)
-    each = max(options["steps"] // len(blocks), 1)
-    return sum(min(each, len(one.slots[0])) for one in blocks)
+    return sum(spread_steps(options["steps"], [len(one.slots[0]) for one in blocks]))
 
 
 def model_for(mitigation: Mitigation, model: Model, tuned: Model | None) -> Model | None:
