@@ -1,5 +1,5 @@
-"""The one exception a user may see: a line that names the problem and the remedy; the one warning; and the first line of
-other exceptions."""
+"""The one exception a user may see: a line that names the problem and the remedy; the one warning; and the first line
+of other exceptions."""
 
 
 class UserError(Exception):
