@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 
 import maskwise as mw
 from helpers.checkpoints import CHAT, END, MASK, TURN_END, save
+from helpers.outputs import problem_of_output
 from maskwise.cli import app
 from maskwise.cli.generating import generate_all
 from maskwise.cli.live_canvas import LiveCanvas
@@ -21,7 +22,8 @@ from maskwise.decoding.likelihood import encode_pair, log_likelihoods
 from maskwise.decoding.options import DecodingOptions
 from maskwise.decoding.prompts import encode_prompts
 from maskwise.decoding.request import end_tokens
-from maskwise.errors import UserError
+from maskwise.errors import UserError, UserNotice
+from maskwise.records.outputs import OUTPUTS
 from maskwise.terminal import safe_text
 
 
@@ -326,6 +328,18 @@ def test_score_names_the_estimator_and_the_passes(folder, model, tmp_path):
     assert numbers[2] == pytest.approx(sum(numbers[:2]), abs=2e-4)
     assert total.split()[1:4] == ["5", "total", "5"] and total.endswith(f"{numbers[2] / 5:.4f} nats per token")
     assert max(map(len, (head, *lines, total))) <= 80
+
+
+def test_score_of_a_block_diffusion_model_states_the_visible_masks(folder, tmp_path):
+    save(tmp_path / "sdar", "sdar", block_size=8)
+    data = tmp_path / "data.jsonl"
+    data.write_text('{"prompt": "the", "answer": " b"}\n')  # five tokens of eight
+    with pytest.warns(UserNotice, match="of 20 masks after the answer at most 3 are visible"):
+        found = json.loads(run("score", tmp_path / "sdar", "--data", data, "--masks", 20, "--json").stdout)
+    assert [(line["masks"], line["visible"]) for line in found["scores"]] == [(20, 3)]
+    assert problem_of_output(found, OUTPUTS["score"], closed=False) is None
+    plain = json.loads(run("score", folder, "--data", data, "--masks", 20, "--json").stdout)
+    assert "visible" not in plain["scores"][0]
 
 
 @pytest.mark.parametrize(

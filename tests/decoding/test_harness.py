@@ -19,6 +19,7 @@ from helpers.tiny import fast_dllm_net, sdar_net
 from maskwise.decoding import plugin
 from maskwise.decoding.harness import MaskwiseLM
 from maskwise.decoding.likelihood import encode_pair, log_likelihoods
+from maskwise.errors import UserNotice
 from maskwise.tasks.episodes import draw, mixed, render
 from maskwise.tasks.lm_eval import FOLDER
 from maskwise.tasks.prompts import encode_question, opened
@@ -319,10 +320,14 @@ def test_a_block_diffusion_model_is_scored_and_decoded_block_by_block(make, tmp_
     shipped_tokenizer().save_pretrained(tmp_path)
     asked, model = MaskwiseLM(str(tmp_path), samples=8, masks=2, max_new_tokens=9), mw.open(tmp_path)
     pairs = [*ASKED, ("one two", " three four five six seven eight nine")]  # over several blocks
-    ours = log_likelihoods(model, [encode_pair(model, *pair) for pair in pairs], samples=8, masks=2)
-    theirs = [found for found, _ in asked.loglikelihood(instances("loglikelihood", pairs))]
+    with pytest.warns(UserNotice, match="of 2 masks after the answer at least 0 and at most 2 are visible"):
+        theirs = [found for found, _ in asked.loglikelihood(instances("loglikelihood", pairs))]
+    with pytest.warns(UserNotice):
+        ours = log_likelihoods(model, [encode_pair(model, *pair) for pair in pairs], samples=8, masks=2)
     assert theirs == pytest.approx([one.log_likelihood for one in ours], abs=1e-4)
     (text,) = asked.generate_until(instances("generate_until", [("one two", {"until": []})]))
     (written,) = mw.generate(model, "one two", max_new_tokens=9)
     assert text == asked._cut(written.ids, ())
-    assert asked.get_model_info()["maskwise"]["block"] == model.block
+    told = asked.get_model_info()["maskwise"]
+    assert told["block"] == model.block
+    assert told["masks_after_answer"] == [2] and told["visible_after_answer"] == sorted({one.visible for one in ours})

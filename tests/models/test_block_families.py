@@ -1,6 +1,8 @@
 """Block diffusion models: the classes against dense references, what a token sees, files, and decoding by blocks."""
 
 import json
+import warnings
+from itertools import pairwise
 
 import pytest
 import torch
@@ -25,7 +27,7 @@ from maskwise.decoding.generate import greedy_answers
 from maskwise.decoding.likelihood import log_likelihoods
 from maskwise.decoding.options import DecodingOptions
 from maskwise.decoding.request import is_approximate
-from maskwise.errors import UserError
+from maskwise.errors import UserError, UserNotice
 from maskwise.models import (
     LLaDA2Config,
     LLaDA2MoeModelLM,
@@ -471,6 +473,28 @@ def test_a_likelihood_is_the_sum_over_the_blocks(make):
     found = log_likelihoods(model, [(prompt, answer), (prompt, answer[:1])], "chain")
     assert found[0].log_likelihood == pytest.approx(by_hand, abs=1e-4) and found[0].tokens == 15
     assert found[1].greedy is not None and found[1].forwards == 1
+
+
+@pytest.mark.parametrize("make", MODELS)
+def test_a_likelihood_says_how_many_of_the_masks_after_the_answer_are_visible(make):
+    """By trial: those that change it."""
+    model = make()
+    pair, most = ([5, 9, 3, 7, 2], [11, 4]), model.block + 2
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserNotice)
+        found = [log_likelihoods(model, [pair], "chain", masks=masks)[0] for masks in range(most + 1)]
+    changed = [abs(one.log_likelihood - before.log_likelihood) > 1e-5 for before, one in pairwise(found)]
+    visible = changed.count(True)
+    assert changed == [True] * visible + [False] * (most - visible) and 0 < visible < most
+    assert [one.visible for one in found] == [min(one.masks, visible) for one in found]
+    said = f"of {most} masks after the answer at most {visible} are visible: the model sees none after the answer's"
+    with pytest.warns(UserNotice, match=f"{said} block of {model.block} tokens"):
+        log_likelihoods(model, [pair], "chain", masks=most)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", UserNotice)
+        log_likelihoods(model, [pair], "chain", masks=visible)  # all are seen, and nothing is said
+    with pytest.warns(UserNotice, match=f"at least {visible - 1} and at most {visible} are visible"):
+        log_likelihoods(model, [pair, ([1, *pair[0]], pair[1])], "chain", masks=visible)
 
 
 def test_the_bound_of_a_block_model_is_exact_in_small_blocks():

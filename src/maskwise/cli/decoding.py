@@ -3,7 +3,7 @@
 import sys
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -28,6 +28,9 @@ from maskwise.errors import UserError
 from maskwise.files import partial_of, read_records, refuse_unwritable
 from maskwise.imports import command_imports
 from maskwise.terminal import open_console
+
+if TYPE_CHECKING:
+    from maskwise.decoding.likelihood import Likelihood
 
 SPELLED = {
     "rule": Spelling(str, "--rule", f"One of {', '.join(strategy.name for strategy in STRATEGIES)}."),
@@ -142,7 +145,7 @@ def score(
         opened.compile_layers()
     found = score_all(opened, records, method, samples, masks, seed)
     if json:
-        lines = [record | asdict(one) for record, one in zip(records, found, strict=True)]
+        lines = [record | _fields(one) for record, one in zip(records, found, strict=True)]
         settings = {"method": method, "samples": samples, "masks": masks, "seed": seed}
         return print_json({"model": model, "settings": settings, "scores": lines})
     echo(f"{'log-likelihood':>14}  {'tokens':>6}  {'estimator':11}  {'passes':>6}  {'masks':>5}  answer")
@@ -152,6 +155,11 @@ def score(
     total, tokens = sum(one.log_likelihood for one in found), sum(one.tokens for one in found)
     passes = sum(one.forwards for one in found)
     echo(f"{total:14.4f}  {tokens:6}  {'total':11}  {passes:6}  {'':5}  {total / tokens:.4f} nats per token")
+
+
+def _fields(found: "Likelihood") -> dict[str, Any]:
+    """Without what is said of block diffusion models alone."""
+    return {name: value for name, value in asdict(found).items() if name != "visible" or value is not None}
 
 
 def shortened(text: str, longest: int) -> str:

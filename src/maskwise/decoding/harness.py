@@ -75,6 +75,7 @@ class MaskwiseLM(LM):
         self.check_greedy, self.max_new_tokens = check_greedy, max_new_tokens
         self.pretrained, self.adapter, self.seed = pretrained, adapter, seed
         self.masks_after_answer: set[int] = set()
+        self.visible_after_answer: set[int] = set()  # of these, of a block diffusion model
         self.masks_of_greedy_check: set[int] = set()
         self.masks_generated: set[int] = set()
         self._device = self.model.device
@@ -121,6 +122,7 @@ class MaskwiseLM(LM):
         found = log_likelihoods(self.model, pairs, seed=self.seed, **self.likelihood)
         if not self.model.causal:
             self.masks_after_answer.add(masks)
+            self.visible_after_answer.update(one.visible for one in found if one.visible is not None)
         answers = [one.greedy for one in found]
         open_questions = [n for n, known in enumerate(answers) if known is None] if greedy and self.check_greedy else []
         for length in dict.fromkeys(len(pairs[number][1]) for number in open_questions):
@@ -212,6 +214,7 @@ class MaskwiseLM(LM):
                 "decoding": None if model.causal else {name: options[name] for name in ARGUMENTS},
                 "max_new_tokens": self.max_new_tokens,
                 "masks_after_answer": sorted(self.masks_after_answer),
+                **({"visible_after_answer": sorted(self.visible_after_answer)} if model.block is not None else {}),
                 "masks_of_greedy_check": sorted(self.masks_of_greedy_check),
                 "masks_generated": sorted(self.masks_generated),
             },

@@ -14,6 +14,7 @@ block diffusion model, whose tokens see no later block, the log-likelihood is th
 given those before it.
 """
 
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
@@ -26,7 +27,7 @@ from torch import Tensor
 from maskwise.decoding.prompts import text_ids
 from maskwise.decoding.request import end_tokens
 from maskwise.decoding.sampling import log_confidence
-from maskwise.errors import UserError
+from maskwise.errors import UserError, UserNotice
 from maskwise.files import is_writable
 from maskwise.models.base import TOKENS_A_PASS, Model
 from maskwise.models.batch import Batch
@@ -48,6 +49,7 @@ class Likelihood:
     forwards: int  # forward passes
     masks: int  # masks after the answer
     greedy: bool | None  # is the answer what greedy decoding gives? known without more passes if one token, or AR
+    visible: int | None = None  # of a block diffusion model: how many of the masks its last token is predicted from
 
 
 @dataclass(frozen=True)
@@ -153,8 +155,31 @@ def log_likelihoods(
         n = len(pairs[number][1])
         known = likeliest[0] if model.causal or n == 1 else None
         told = max(chosen, key=METHODS[::-1].index)  # the least exact of the blocks'
-        likelihoods.append(Likelihood(sum(totals), n, told, sum(views), masks, known))
+        visible = _visible_masks(model, len(pairs[number][0]) + n, masks)
+        likelihoods.append(Likelihood(sum(totals), n, told, sum(views), masks, known, visible))
+    _warn_of_hidden_masks(model, likelihoods, masks)
     return likelihoods
+
+
+def _visible_masks(model: Model, end: int, masks: int) -> int | None:
+    """How many of the masks from position `end` on, after an answer, its last token is predicted from: the most of its
+    tokens."""
+    if model.block is None:
+        return None
+    return max(0, model.seen_by(end - 1, end + masks) - end)
+
+
+def _warn_of_hidden_masks(model: Model, found: Sequence[Likelihood], masks: int) -> None:
+    seen = [one.visible for one in found if one.visible is not None]
+    if not seen or min(seen) == masks:
+        return
+    least = f"at least {min(seen)} and " if min(seen) < max(seen) else ""
+    warnings.warn(
+        f"of {masks} masks after the answer {least}at most {max(seen)} are visible: the model sees none after the "
+        f"answer's block of {model.block} tokens",
+        UserNotice,
+        stacklevel=4,  # above torch.no_grad's own frame
+    )
 
 
 def _in_requests(on_pass: Callable[[int, int], Any], requests: int) -> Callable[[int, int], Any]:

@@ -38,7 +38,8 @@ def score(
         on_pass: called with (answers done, answers in all) after each forward pass.
 
     Returns:
-        One `Likelihood` per answer: log_likelihood, tokens, method, forwards, masks, greedy.
+        One `Likelihood` per answer: log_likelihood, tokens, method, forwards, masks, greedy; of a block diffusion model
+        also visible, how many of the masks are seen.
 
     >>> import maskwise as mw
     >>> [found] = mw.score("tiny-llada", [{"prompt": "Once upon a", "answer": " time"}])

@@ -356,6 +356,7 @@ OUTPUTS: Mapping[str, Schema] = {
         "scores[].method": Field(*TEXT, "the estimator"),
         "scores[].forwards": Field(*COUNT, "forward passes it took"),
         "scores[].masks": Field(*COUNT, "masks after the answer"),
+        "scores[].visible": Field(*COUNT, "of a block diffusion model: those of them that are seen", False),
         "scores[].greedy": Field(*FLAG_OR_NULL, "is it what greedy decoding gives? null where not known"),
     },
     "advise (also advice.json)": ADVICE,
