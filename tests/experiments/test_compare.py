@@ -236,3 +236,36 @@ def test_an_unfinished_run_is_compared_in_what_both_were_asked(tmp_path):
     folders = [write_run(tmp_path / "whole", one + ten, **SEED), write_run(tmp_path / "begun", one, TUNED, **SEED)]
     change = compare_runs(folders)[0]["changes"]["tiny-llada+ma"]
     assert change["accuracy_k2"]["value"] == change["accuracy_most_masks"]["value"] == 0
+
+
+def test_what_a_block_model_was_not_asked_is_not_compared(tmp_path):
+    """200 masks against 32 at most: means are over the shared counts, as the changes are, and values say which masks
+    they are of."""
+
+    def counts(*asked):
+        return [("mask-count", {"masks": masks}, masks, [right] * 4) for masks, right in asked]
+
+    before = write_run(tmp_path / "before", counts((2, 8), (20, 6), (200, 2)), **SEED)
+    after = write_run(tmp_path / "after", counts((2, 8), (20, 4), (32, 4)), TUNED | {"block": 32}, **SEED)
+    for folder in (before, after):  # confidence 0.5 with shared counts, 0.9 with the others
+        kept = [json.loads(line) for line in (folder / "records.jsonl").read_text().splitlines()]
+        for record in kept:
+            record |= {"confidence": 0.9, "entropy": 0.75} if record["masks"] > 20 else {}
+        (folder / "records.jsonl").write_text("".join(json.dumps(record) + "\n" for record in kept))
+    result, _ = compare_runs([before, after])
+    models, change = list(result["models"].values()), result["changes"]["tiny-llada+ma"]
+    assert [m["most_masks"] for m in models] == [200, 32]
+    for name in ("confidence", "entropy"):
+        assert [m[name] for m in models] == [{"confidence": 0.5, "entropy": 0.25}[name]] * 2
+        assert change[name]["value"] == 0
+    assert [m["degradation"] for m in models] == pytest.approx([0.25, 0.5])
+    assert change["reduction"]["value"] == pytest.approx(1 - 0.5 / 0.25)
+    assert [m["mask_tax"] for m in models] == pytest.approx([(0.8 - right) / (0.8 - 1 / 3) for right in (0.6, 0.4)])
+    told = {row.name: row for row in rows_of(result["models"], result["changes"])}
+    assert told["Accuracy, most masks"].values == ("20.0\u00a0% (200\u00a0masks)", "40.0\u00a0% (32\u00a0masks)")
+    assert told["Lost to most masks"].values == (
+        "60.0\u00a0points (200\u00a0masks)",
+        "40.0\u00a0points (32\u00a0masks)",
+    )
+    assert "over the mask counts asked of all" in told["Degradation"].meaning
+    assert told["Accuracy, most masks"].changes == told["Lost to most masks"].changes == ("–",)

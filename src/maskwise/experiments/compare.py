@@ -15,7 +15,7 @@ from maskwise.models.base import Model
 from maskwise.models.locations import locate_checkpoint
 from maskwise.models.opening import open as open_model
 from maskwise.probes.examples import main_records, numbers_in, with_number
-from maskwise.probes.mask_count import degradation
+from maskwise.probes.mask_count import degradation, mask_tax
 from maskwise.probes.probe import Preset, Settings
 from maskwise.probes.recall import LAST
 from maskwise.records.folder import MANIFEST, Run
@@ -27,10 +27,11 @@ from maskwise.runs.diagnose import diagnose
 from maskwise.runs.runner import own_device
 from maskwise.runs.settings import check, chosen_settings
 from maskwise.scoring.changes import accuracy_change, check_pairs, loss_cut, mean_change, of_probe, reduction
-from maskwise.scoring.scores import Score
+from maskwise.scoring.scores import Score, null_score
 
 PROBES = ("location", "mask-count", "location-masks", "few-steps", "recall", "nelbo")
 SCORES = ("degradation", "mask_tax", "locality")
+OTHER_MOST = "the most masks are not as many in both"
 
 
 def compare_settings(preset: Settings, points: int | None, seed: int, chat: bool) -> Settings:
@@ -139,9 +140,11 @@ def compare_runs(folders: Sequence[Path]) -> tuple[dict[str, Any], list[Reading]
     for run in runs[1:]:
         check_pairs(runs[0], run)
     with records_as_strangers_wrote_them(folders):
-        models = {reading.label: figures_of(reading) for reading in readings}
+        shared = shared_counts(readings)
+        models = {reading.label: figures_of(reading, shared) for reading in readings}
         changes = {
-            reading.label: changes_between(runs[0], run) for reading, run in zip(readings[1:], runs[1:], strict=True)
+            reading.label: changes_between(runs[0], run, shared)
+            for reading, run in zip(readings[1:], runs[1:], strict=True)
         }
     result = {
         "models": models,
@@ -152,10 +155,28 @@ def compare_runs(folders: Sequence[Path]) -> tuple[dict[str, Any], list[Reading]
     return result, readings
 
 
-def figures_of(reading: Reading) -> dict[str, Any]:
-    """A model's own numbers; null where they were not measured or do not apply."""
-    scores = reading.summary["scores"]
+def shared_counts(readings: Sequence[Reading]) -> set[int]:
+    """The mask counts that every model was asked with: a block diffusion model sees none beyond its block."""
+    asked = [{entry["masks"] for entry in reading.entries("mask-count")} for reading in readings]
+    return set.intersection(*filter(None, asked)) if any(asked) else set()
+
+
+def with_counts(found: Sequence[dict[str, Any]], counts: set[int]) -> Sequence[dict[str, Any]]:
+    return found if all(one["masks"] in counts for one in found) else [one for one in found if one["masks"] in counts]
+
+
+def figures_of(reading: Reading, shared: set[int]) -> dict[str, Any]:
+    """A model's own numbers; null where they were not measured or do not apply.
+
+    What is taken over mask counts is taken over the shared ones, as the changes are. Only the accuracy with the most
+    masks is that with the model's own most.
+    """
     counts = main_records(reading.entries("mask-count"))
+    alike = with_counts(counts, shared)
+    scores = reading.summary["scores"]
+    if len(alike) < len(counts):
+        records = with_counts(main_records(of_probe(reading.run, "mask-count")), shared)
+        scores = scores | {"degradation": degradation(records), "mask_tax": mask_tax(records)}
     held_out = reading.entries("nelbo")
     steps = few_steps_of(reading.run)
     recalled = [entry["accuracy"] for entry in reading.entries("recall") if with_two_masks(entry["condition"])]
@@ -169,8 +190,8 @@ def figures_of(reading: Reading) -> dict[str, Any]:
         "recall": _mean(recalled),
         "most_masks": max((e["masks"] for e in counts), default=None),
         "nelbo": held_out[0]["nll"] if held_out else None,
-        "confidence": _mean([e["confidence"] for e in counts]),
-        "entropy": _mean([e["entropy"] for e in counts]),
+        "confidence": _mean([e["confidence"] for e in alike]),
+        "entropy": _mean([e["entropy"] for e in alike]),
         "few_steps": steps,
         "few_steps_degradation": _mean([s["value"] for s in steps.values() if s["value"] is not None]),
         "multi_step_accuracy": _mean([e["accuracy"] for e in reading.entries("few-steps")]),
@@ -193,23 +214,28 @@ def by_steps(records: Sequence[Record]) -> dict[str, list[Record]]:
     }
 
 
-def changes_between(before: Run, after: Run) -> dict[str, Any]:
-    """What is different after, each with a paired 95 % interval."""
+def changes_between(before: Run, after: Run, shared: set[int]) -> dict[str, Any]:
+    """What is different after, each with a paired 95 % interval; over mask counts: over the shared ones."""
     pairs = {probe: same_number(of_probe(before, probe), of_probe(after, probe)) for probe in PROBES}
     then, now = (by_steps(side) for side in pairs["few-steps"])
-    most = min((max((r["masks"] for r in side), default=0) for side in pairs["mask-count"]), default=0)
+    own = pairs["mask-count"]
+    most = {max((r["masks"] for r in side), default=0) for side in own}
+    same_most = len(most) == 1
+    counts = with_counts(own[0], shared), with_counts(own[1], shared)
     return {
-        "reduction": reduction(*pairs["mask-count"]),
+        "reduction": reduction(*counts),
         "few_steps": {steps: reduction(then[steps], now[steps]) for steps in then if steps in now},
         "few_steps_reduction": reduction(*pairs["few-steps"], group="steps"),
-        "mask_loss": loss_cut(*pairs["mask-count"]),
+        "mask_loss": loss_cut(*own) if same_most else null_score(OTHER_MOST),
         "recall": accuracy_change(*pairs["recall"], keep=with_two_masks),
-        "accuracy_k2": accuracy_change(*pairs["mask-count"], keep=lambda c: c["masks"] == 2),
-        "accuracy_most_masks": accuracy_change(*pairs["mask-count"], keep=lambda c: c["masks"] == most),
+        "accuracy_k2": accuracy_change(*own, keep=lambda c: c["masks"] == 2),
+        "accuracy_most_masks": (
+            accuracy_change(*own, keep=lambda c: c["masks"] in most) if same_most else null_score(OTHER_MOST)
+        ),
         "multi_step_accuracy": accuracy_change(*pairs["few-steps"], keep=lambda c: True),
         "nelbo": mean_change(*pairs["nelbo"], field="nll"),
-        "confidence": mean_change(*pairs["mask-count"], field="confidence"),
-        "entropy": mean_change(*pairs["mask-count"], field="entropy"),
+        "confidence": mean_change(*counts, field="confidence"),
+        "entropy": mean_change(*counts, field="entropy"),
     }
 
 

@@ -1,7 +1,7 @@
 """A comparison of models as a person reads it: a row for each measure, with the change from the first model."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from maskwise.scoring.numbers import NBSP, between, number, percent, points, signed
@@ -35,7 +35,22 @@ def rows_of(models: dict[str, dict[str, Any]], changes: dict[str, dict[str, Any]
     def in_points(value: float) -> str:
         return points(value).removeprefix("+")
 
-    most = next(iter(models.values()))["most_masks"]
+    most = {found["most_masks"] for found in models.values()} - {None}
+
+    def with_most(name: str, meaning: str, key: str, show: Callable[[float], str],
+                  show_change: Callable[[float], str]) -> Row:  # fmt: skip
+        """Each value says with how many masks, where that is not the same for all models."""
+        if len(most) < 2:
+            return row(name.format(*most or ["most"]), meaning, key, show, key, show_change)
+        plain = row(name.format("most"), meaning, key, show, key, show_change)
+        values = (
+            value if found[key] is None else f"{value} ({found['most_masks']}{NBSP}masks)"
+            for value, found in zip(plain.values, models.values(), strict=True)
+        )
+        return replace(plain, values=tuple(values))
+
+    shared = ", over the mask counts asked of all" if len(most) > 1 else ""
+    mean = f"mean{shared}" if shared else "mean over mask counts"
     steps = list(dict.fromkeys(count for found in models.values() for count in found["few_steps"]))
     nothing = null_score()
     few = [
@@ -45,24 +60,23 @@ def rows_of(models: dict[str, dict[str, Any]], changes: dict[str, dict[str, Any]
         for count in steps
     ]  # fmt: skip
     return [
-        row("Degradation", "from the best to the worst number of masks, of the best accuracy", "degradation",
-            tenths, "reduction", share_gone),
+        row("Degradation", f"from the best to the worst number of masks, of the best accuracy{shared}",
+            "degradation", tenths, "reduction", share_gone),
         *few,
         row("Degradation, mean of these", "over the numbers of steps", "few_steps_degradation", tenths,
             "few_steps_reduction", share_gone),
         row("Multi-step accuracy", "mean over those steps and masks", "multi_step_accuracy", tenths,
             "multi_step_accuracy", points),
-        row("Mask tax", "share of its skill lost to masks beyond the second", "mask_tax", tenths),
+        row("Mask tax", f"share of its skill lost to masks beyond the second{shared}", "mask_tax", tenths),
         row("Locality", "share of its skill lost when the examples stand far", "locality", tenths),
         row("Accuracy, 2 masks", "k = 2", "accuracy_k2", tenths, "accuracy_k2", points),
-        row(f"Accuracy, {most or 'most'} masks", "at the most masks", "accuracy_most_masks", tenths,
-            "accuracy_most_masks", points),
-        row(f"Lost to {most or 'most'} masks", "accuracy with 2 masks less that with the most", "mask_loss", in_points,
-            "mask_loss", share_gone),
+        with_most("Accuracy, {} masks", "at the most masks", "accuracy_most_masks", tenths, points),
+        with_most("Lost to {} masks", "accuracy with 2 masks less that with the most", "mask_loss", in_points,
+                  share_gone),
         row("Recall, 2 masks", "of pairs, mean over distances", "recall", tenths, "recall", points),
         row("Held-out NELBO", "nats per token of prose; lower is better", "nelbo", number, "nelbo"),
-        row("Confidence", "probability of its answers, mean over mask counts", "confidence", number, "confidence"),
-        row("Entropy", "nats, mean over mask counts", "entropy", number, "entropy"),
+        row("Confidence", f"probability of its answers, {mean}", "confidence", number, "confidence"),
+        row("Entropy", f"nats, {mean}", "entropy", number, "entropy"),
     ]  # fmt: skip
 
 

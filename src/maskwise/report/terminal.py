@@ -150,14 +150,18 @@ def print_changes(labels: Sequence[str], rows: Sequence[Row]) -> None:
     """A comparison on standard output: each measure of each model, and the change from the first.
 
     Where there is no room for it on one line, an interval stands below the change: an end of it alone on a line would
-    be read as another number.
+    be read as another number. So does the number of masks that a value is of.
     """
     console = open_console()
+
+    def fitted(cell: str) -> str:
+        return cell if console.width >= WIDE else cell.replace(" (", "\n(", 1)
+
     table = Table(box=None, pad_edge=False, header_style="dim")
     changed = ["change"] if len(labels) == 2 else [f"change: {label}" for label in labels[1:]]
     for name in ("", *labels, *changed):
         table.add_column(Text(one_line(name)))
     for row in rows:
-        told = (change if console.width >= WIDE else change.replace(" (", "\n(", 1) for change in row.changes)
-        table.add_row(row.name, *(Text(value, style="bold") for value in row.values), *map(Text, told))
+        values = (Text(fitted(value), style="bold") for value in row.values)
+        table.add_row(row.name, *values, *(Text(fitted(change)) for change in row.changes))
     console.print(table)
