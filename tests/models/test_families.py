@@ -13,7 +13,17 @@ from transformers import AutoConfig
 from typer.testing import CliRunner
 
 import maskwise as mw
-from helpers.tiny import dream_net, edit_config, illada_net, llada_moe_net, llada_net, qwen_net, tiny_dream
+from helpers.tiny import (
+    dream_net,
+    edit_config,
+    fast_dllm_net,
+    illada_net,
+    llada_moe_net,
+    llada_net,
+    qwen_net,
+    sdar_net,
+    tiny_dream,
+)
 from maskwise.cli import app
 from maskwise.errors import UserError
 from maskwise.models.catalog import describe_checkpoint, describe_embedded, describe_folder, describe_published
@@ -64,6 +74,8 @@ def test_names_and_architectures_are_unique_and_each_masked_family_names_its_pap
             assert "arXiv" in family.reference or "technical report" in family.reference
             config = imported(family.config_class)()
             assert family.blockwise == (getattr(config, "attention_block", None) is not None)
+            assert family.block == getattr(config, "attention_block", None)
+            assert not family.blockwise or getattr(config, family.block_field) == family.block
 
 
 def published_cases():
@@ -82,6 +94,7 @@ def test_what_is_stated_of_a_published_checkpoint_is_true_of_its_network(family,
     assert stated["parameters"] == sum(parameter.numel() for parameter in net.parameters())
     assert stated["window"] == config.max_position_embeddings
     assert stated["lora_targets"] == linear_targets(net)
+    assert stated.get("block") == getattr(config, "attention_block", None)
     assert family.causal or stated["mask_id"] < net.get_input_embeddings().weight.shape[0]
     assert describe_checkpoint(known.name) == stated
 
@@ -107,6 +120,17 @@ def test_stated_adapter_targets_are_the_same_with_an_adapter_on_the_model():
     before = model.lora_targets
     model.net = get_peft_model(model.core, LoraConfig(r=2, target_modules=before))
     assert model.lora_targets == before
+
+
+@pytest.mark.parametrize("make, field", [(sdar_net, "block_size"), (fast_dllm_net, "bd_size")])
+def test_the_blocks_of_a_folder_are_those_of_its_config_and_messages_say_where_they_stand(make, field, tmp_path):
+    make().save_pretrained(tmp_path)
+    edit_config(tmp_path, **{field: 16})
+    assert describe_checkpoint(str(tmp_path))["block"] == mw.open(tmp_path).block == 16
+    told = CliRunner().invoke(app, ["models", str(tmp_path)]).stdout
+    assert f"\nover blocks of 16{', shifted' if make is fast_dllm_net else ''}; adapters" in told
+    with pytest.raises(UserError, match=rf"blocks of 16 tokens \({field} of its config.json\): choose one that does"):
+        mw.generate(mw.open(tmp_path), [[1, 2]], 12, block=6)
 
 
 # What config.json says comes first

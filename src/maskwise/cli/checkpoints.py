@@ -42,10 +42,10 @@ def models(
         if "checked" in entries[0]:
             echo(f"checked: {entries[0]['checked']}")
     else:
-        blocks = ", ".join(family.name for family in FAMILIES if family.blockwise)
+        blocks = ", ".join(f"{family.name} ({family.block})" for family in FAMILIES if family.blockwise)
         echo(
-            f"ar is autoregressive, with causal attention; {blocks} are masked and see no block after a token's own; "
-            "the others are masked, with bidirectional attention."
+            f"ar is autoregressive, with causal attention; {blocks} are masked and see no block (of so many tokens) "
+            "after a token's own; the others are masked, with bidirectional attention."
         )
         echo("Checked, of each kind of our own:")
         for family in FAMILIES:
@@ -56,8 +56,8 @@ def models(
 def _attention(entry: dict[str, Any]) -> str:
     if entry["causal"]:
         return "causal"
-    if any(family.blockwise for family in FAMILIES if family.name == entry["kind"]):
-        return "over blocks, shifted" if entry["shift"] else "over blocks"
+    if "block" in entry:
+        return f"over blocks of {entry['block']}{', shifted' if entry['shift'] else ''}"
     return "bidirectional, shifted" if entry["shift"] else "bidirectional"
 
 

@@ -66,7 +66,8 @@ def for_model(model: Model, options: DecodingOptions) -> DecodingOptions:
         raise UserError(f"{model.name or model.kind} reads a block without masks from left to right: leave edit out")
     if options.block is not None and seen % options.block:
         raise UserError(
-            f"block {options.block} does not divide the model's blocks of {seen} tokens: choose one that does"
+            f"block {options.block} does not divide the model's blocks of {seen} tokens "
+            f"({model.family.block_field} of its config.json): choose one that does"
         )
     return options if options.block is not None or options.max_new_tokens == 0 else replace(options, block=seen)
 

@@ -35,6 +35,7 @@ def describe_published(known: Published, family: Family) -> dict[str, Any]:
         "shift": family.shift,
         "causal": family.causal,
         "lora_targets": family.lora_targets or known.lora_targets,
+        **_block(known.settings.get(family.block_field, family.block)),
         **({"checked": family.checked} if family.checked else {}),
     }
 
@@ -58,6 +59,7 @@ def describe_embedded(name: str) -> dict[str, Any]:
         "shift": settings.get("shift", family.shift),
         "causal": family.causal,
         "lora_targets": family.lora_targets or targets_pattern(filter(in_a_layer, maps)),
+        **_block(settings.get(family.block_field, family.block) if family.blockwise else None),
         **({"planted": planted} if (planted := planted_in(name)) else {}),
     }
 
@@ -98,4 +100,10 @@ def _described(name: str, folder: Path, family: Family) -> dict[str, Any]:
         "shift": find_shift(config, family),
         "causal": family.causal,
         "lora_targets": family.lora_targets or linear_targets(net),
+        **_block(getattr(config, "attention_block", None)),
     }
+
+
+def _block(length: int | None) -> dict[str, int]:
+    """Of a block diffusion model."""
+    return {} if length is None else {"block": length}

@@ -47,6 +47,7 @@ _SCORE = _ENDS | {
 _CHECKPOINT = {name: MODEL[name] for name in ("name", "kind", "parameters", "window", "mask_id", "shift", "causal")} | {
     "lora_targets": Field(*TEXT, "regular expression of the linear layers that adapters go on"),
     "planted": MODEL["planted"],
+    "block": MODEL["block"],
     "checked": Field(*TEXT, "of a published checkpoint: what our class was held against", False),
 }
 _LIKELIHOODS = {
