@@ -26,6 +26,7 @@ WRONG = {
     "generate LLaDA-8B-Base hi": "did you mean GSAI-ML/LLaDA-8B-Base?",
     "generate tiny-llada hi --adapter nowhere": "nowhere has no adapter_config.json",
     "genrate tiny-llada hi": "generate",
+    "generate inclusionAI/LLaDA2.0-mini hi --weights int4": "--weights int4 is not written for models with experts",
     "score tiny-llada --data missing.jsonl": "cannot read missing.jsonl",
     "score tiny-llada --data missing.jsonl --method exat": "did you mean exact?",
     "generate tiny-llada hi -n -3": "max_new_tokens -3 leaves nothing to generate",

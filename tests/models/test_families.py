@@ -73,6 +73,7 @@ def test_names_and_architectures_are_unique_and_each_masked_family_names_its_pap
             assert imported(family.net_class).config_class is imported(family.config_class)
             assert "arXiv" in family.reference or "technical report" in family.reference
             config = imported(family.config_class)()
+            assert family.experts == hasattr(config, "num_experts")
             assert family.blockwise == (getattr(config, "attention_block", None) is not None)
             assert family.block == getattr(config, "attention_block", None)
             assert not family.blockwise or getattr(config, family.block_field) == family.block

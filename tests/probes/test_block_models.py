@@ -5,9 +5,12 @@ from dataclasses import replace
 
 import pytest
 import torch
+from typer.testing import CliRunner
 
+import maskwise as mw
 from helpers.known import SMALL, shipped_tokenizer
-from helpers.tiny import tiny_fast_dllm, tiny_llada, tiny_llada2, tiny_nemotron, tiny_sdar
+from helpers.tiny import edit_config, tiny_fast_dllm, tiny_llada, tiny_llada2, tiny_nemotron, tiny_sdar
+from maskwise.cli import app
 from maskwise.errors import UserError
 from maskwise.models.attention import Reach
 from maskwise.models.batch import Batch
@@ -159,6 +162,17 @@ def test_every_probe_is_asked_or_says_why_not(tmp_path):
 def test_a_run_of_nothing_but_probes_that_do_not_apply_is_one_line(tmp_path):
     with pytest.raises(UserError, match="question-position does not apply, a block diffusion model sees no context"):
         diagnose(block_model(tiny_sdar), replace(FEW, probes=("question-position",)), tmp_path)
+
+
+def test_it_is_told_from_config_json_alone(tmp_path):
+    tiny_sdar().core.config.save_pretrained(tmp_path)  # no weights, so it cannot be opened
+    edit_config(tmp_path, architectures=["SDARForCausalLM"])
+    with pytest.raises(UserError, match="mechanism does not apply, attention is cut in models that see every token"):
+        mw.diagnose(tmp_path, "mechanism")
+    done = CliRunner().invoke(app, ["diagnose", str(tmp_path), "--probes", "mechanism"])
+    assert done.exit_code == 2 and "mechanism does not apply" in done.stderr
+    with pytest.raises(UserError, match=r"lacks model.safetensors"):
+        mw.diagnose(tmp_path, "mask-count")
 
 
 @pytest.mark.parametrize(

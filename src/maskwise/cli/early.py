@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from maskwise.errors import UserError
-from maskwise.models.locations import refuse_unknown_model
+from maskwise.models.locations import refuse_published_experts, refuse_unknown_model
 from maskwise.nearest import did_you_mean
 
 DTYPES = ("auto", "float32", "bfloat16", "float16")
@@ -17,6 +17,8 @@ def check_models(
     """Refuses a model or adapter that is not there, and unknown types. Whether it opens is found out later."""
     for name in names:
         refuse_unknown_model(name)
+        if weights is not None:
+            refuse_published_experts(name, weights)
     if adapter is not None and not (Path(adapter) / "adapter_config.json").exists():
         raise UserError(f"{adapter} has no adapter_config.json: give the folder that `maskwise tune` or PEFT wrote")
     if dtype not in DTYPES:

@@ -119,13 +119,13 @@ def diagnose(
 
     listed, prose, sets = load_words(words), load_text(text), read_datasets(data or [])
     with collection_paused():
-        from maskwise.models.locations import locate_checkpoint
         from maskwise.models.opening import open as open_model
         from maskwise.runs.diagnose import diagnose as run_probes
+        from maskwise.runs.diagnose import refuse_inapplicable
         from maskwise.runs.runner import join_crew, own_device
 
-    for name in names:  # a mistyped one is refused before the others are asked
-        locate_checkpoint(name)
+    for name in names:  # before the others are asked
+        refuse_inapplicable(name, wanted)
     folders = []
     for name in names:
         opened = open_model(

@@ -16,6 +16,7 @@ from maskwise.models.families import FAMILIES
 from maskwise.nearest import nearest
 from maskwise.terminal import one_line
 
+NOT_FOR_EXPERTS = "--weights {} is not written for models with experts: leave it out"
 ZOO = Path(__file__).parent / "zoo"
 MOST_ADAPTERS = 8  # on one model: adapters that name each other as their base would go on for ever
 
@@ -86,6 +87,13 @@ def _folder_of(name: str, named_by: str) -> Path:
     if is_hub_name(name):
         return _from_hub(name, named_by)
     raise _no_model(name)
+
+
+def refuse_published_experts(name: str, weights: str) -> None:
+    """Refuses --weights of a published checkpoint with experts before it is fetched."""
+    known = {published.name for family in FAMILIES if family.experts for published in family.published}
+    if split_name(name)[0] in known:
+        raise UserError(NOT_FOR_EXPERTS.format(weights))
 
 
 @cache

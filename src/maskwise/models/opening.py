@@ -25,8 +25,9 @@ from maskwise.models.configuration import (
 from maskwise.models.embeddings import without_adapter
 from maskwise.models.families import AUTOREGRESSIVE, FAMILIES, WRAPPED, Family, family_of_class, imported
 from maskwise.models.finite import refuse_nonfinite_weights
-from maskwise.models.locations import locate_checkpoint
-from maskwise.models.networks import check_weight_files, load_network, refuse_oversized
+from maskwise.models.gguf_llama import gguf_in
+from maskwise.models.locations import locate_checkpoint, refuse_published_experts, weights_folder
+from maskwise.models.networks import check_weight_files, load_network, refuse_oversized, stored_shapes
 from maskwise.models.quantised_files import refuse_uninstalled_quantiser
 from maskwise.models.tokens import load_tokenizer
 
@@ -66,6 +67,8 @@ def open(
     torch.Size([1, 2048])
     """
     place = pick_device(device)
+    if weights is not None:
+        refuse_published_experts(str(name), weights)
     folder, adapters = locate_checkpoint(str(name))
     if adapter is not None:
         name, adapters = f"{name}+{adapter}", (*adapters, Path(adapter))
@@ -75,7 +78,7 @@ def open(
     refuse_uninstalled_quantiser(folder, settings)
     stored = pick_dtype(dtype, place, settings)
     if weights is not None:
-        stored = _quantisable(weights, name, settings, dtype, stored, place)
+        stored = _quantisable(weights, name, folder, settings, dtype, stored, place)
     with as_described(folder):
         config = read_config(folder, family)  # refuses a type that only remote code defines
         refuse_oversized(folder, config.to_dict() | settings)  # what the file leaves out has its class's size
@@ -95,13 +98,15 @@ def open(
 
 
 def _quantisable(
-    weights: str, name: str | Path, settings: dict[str, Any], dtype: str | torch.dtype, stored: torch.dtype,
-    device: torch.device,
+    weights: str, name: str | Path, folder: Path, settings: dict[str, Any], dtype: str | torch.dtype,
+    stored: torch.dtype, device: torch.device,
 ) -> torch.dtype:  # fmt: skip
     """The type of what is not quantised; refuses what cannot be, before anything is read."""
-    from maskwise.models.quantise import refuse_unfit
+    from maskwise.models.quantise import refuse_experts, refuse_unfit
 
     refuse_unfit(weights, device)
+    if gguf_in(weights_folder(folder)) is None:  # of GGUF files a Llama's alone are read
+        refuse_experts(weights, stored_shapes(folder))
     if settings.get("quantization_config") is not None:
         raise UserError(f"{name} is quantised already: leave --weights {weights} out")
     if device.type != "cuda":

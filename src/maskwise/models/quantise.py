@@ -9,7 +9,7 @@ and works.
 
 import warnings
 from abc import abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -21,6 +21,7 @@ from transformers import PreTrainedModel
 from maskwise.errors import UserError, UserNotice, first_line
 from maskwise.kernels import TRITON, close, kernel_errors
 from maskwise.models.few import FEW_ROWS
+from maskwise.models.locations import NOT_FOR_EXPERTS
 from maskwise.models.targets import in_a_layer
 
 FLOAT8, LARGEST = torch.float8_e4m3fn, 448.0  # its largest number
@@ -208,8 +209,7 @@ def quantise(net: PreTrainedModel, kind: str, device: torch.device) -> None:
     A shape that the product cannot take, or for which it is found wrong, keeps its weights, and a warning says so.
     """
     refuse_unfit(kind, device)
-    if any("experts" in name.split(".") for name, _ in net.named_modules()):
-        raise UserError(f"--weights {kind} is not written for models with experts: leave it out")
+    refuse_experts(kind, (name for name, _ in net.named_modules()))
     head = net.get_output_embeddings()
     maps = {name: one for name, one in net.named_modules() if type(one) is nn.Linear and in_a_layer(name)}
     able: dict[tuple[int, ...], bool] = {}
@@ -243,6 +243,12 @@ def refuse_unfit(kind: str, device: torch.device) -> None:
         )
     if device.type not in ("cuda", "cpu"):
         raise UserError(f"--weights {kind} is for CUDA and CPU, not {device.type}: leave it out")
+
+
+def refuse_experts(kind: str, names: Iterable[str]) -> None:
+    """names: of a network's modules or weights."""
+    if any("experts" in name.split(".") for name in names):
+        raise UserError(NOT_FOR_EXPERTS.format(kind))
 
 
 def as_quantised(kind: str, one: nn.Linear) -> QuantisedLinear:

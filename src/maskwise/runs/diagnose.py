@@ -16,8 +16,9 @@ from maskwise import __version__
 from maskwise.errors import UserError
 from maskwise.files import only_user_of
 from maskwise.models.base import Model
+from maskwise.models.configuration import read_family
 from maskwise.models.fingerprint import fingerprint
-from maskwise.models.locations import planted_in
+from maskwise.models.locations import locate_checkpoint, planted_in
 from maskwise.probes import PROBES
 from maskwise.probes.blocks import on_grid
 from maskwise.probes.few_shot import few_shot_units
@@ -92,6 +93,13 @@ def diagnose(
     further = None if settings.precision is None else partial(second_stage, setup, asked, settings.precision)
     run_units(model, units, folder, manifest, 1 if exact else batch_budget(model, batch_tokens), further, asked)
     return folder
+
+
+def refuse_inapplicable(model: str | Path | Model, settings: Settings) -> None:
+    """Refuses settings no probe of which applies to the model, by its config.json, before weights are read."""
+    if not isinstance(model, Model):
+        family = read_family(locate_checkpoint(str(model))[0])
+        fit_to_model(settings, family.causal, block=family.block)
 
 
 def plan(setup: Setup, probes: Sequence[Probe], blocks: int | None = None) -> list[Unit]:

@@ -214,12 +214,14 @@ def diagnose(
     from maskwise.models.opening import opened_model
     from maskwise.probes.text import load_text
     from maskwise.runs.diagnose import diagnose as ask_probes
+    from maskwise.runs.diagnose import refuse_inapplicable
     from maskwise.runs.runner import own_device
     from maskwise.tasks.datasets import read_datasets
     from maskwise.tasks.words import load_words
 
     listed, prose = load_words(Path(words) if words else None), load_text(Path(text) if text else None)
     sets = read_datasets([f"{name}={path}" for name, path in (data or {}).items()])
+    refuse_inapplicable(model, settings)
     opened = opened_model(model, dtype, own_device(device), adapter, check_weights, weights)
     opened.compile_for_long_work()
     place = None if out is None else Path(out)
