@@ -15,6 +15,7 @@ from maskwise.probes import mechanism
 from maskwise.report.page import write_page
 from maskwise.report.readings import read_all
 from maskwise.report.sentences import first_finding
+from maskwise.report.tiles import asked_differently
 
 HOSTILE = "<script>alert('x')</script>&\"quoted\" $\\frac{ {{ 7*7 }} [red]\x07\n日本"
 
@@ -202,6 +203,37 @@ def test_models_stand_side_by_side(tmp_path: Path) -> None:
     assert "tiny-llada" in mask_figure and "tiny-qwen" not in mask_figure
     assert "tiny-qwen: mask-count was not run: no masks" in words
     assert "Not quite alike" not in words
+
+
+def test_models_that_were_not_asked_alike_say_so_side_by_side(tmp_path: Path) -> None:
+    """A block diffusion model sees fewer masks: claims name each model's own, and rows of scores what differs."""
+
+    def masks(most: int) -> list[Asked]:
+        return [("mask-count", {"masks": k}, k, [right] * 4) for k, right in ((2, 8), (20, 7), (most, 5))]
+
+    block = DIFFUSION | {"name": "lab/blocks", "block": 32}
+    blocks = write_run(tmp_path / "a", masks(32), model=block)
+    words = draw(tmp_path, blocks, write_run(tmp_path / "b", masks(200))).words
+    claim = r"appended masks lower the accuracy: blocks \(2 masks less 32\) [^:]*: \w[^;]*; "
+    assert re.search(claim + r"tiny-llada \(2 masks less 200\) ", words)
+    scores = words[words.index("Scores side by side") :]
+    for name in ("Mask tax", "Degradation"):
+        assert (
+            "Not asked alike: masks 2, 20, 32 (blocks); 2, 20, 200 (tiny-llada)" in scores[scores.index(name) :][:400]
+        )
+    assert "(k = " not in scores[scores.index("Degradation") :][:400]
+    same = write_run(tmp_path / "c", masks(32), model=block | {"name": "lab/same"})
+    alike = draw(tmp_path, blocks, same).words
+    assert "Not asked alike" not in alike and "(k = 2, 20, 32)" in alike[alike.index("Scores side by side") :]
+    assert "appended masks lower the accuracy (2 masks less 32): blocks" in alike
+
+    def recall(*questions: str) -> list[Asked]:
+        return [("recall", {"question": question, "distance": distance, "masks": 2, "fillers": 0}, 2, [right] * 4)
+                for question in questions for distance, right in (("near", 9), ("far", 6))]  # fmt: skip
+
+    runs = write_run(tmp_path / "d", recall("right"), model=block), write_run(tmp_path / "e", recall("left", "right"))
+    found = asked_differently(["recall_locality"] * 2, read_all(runs))
+    assert found == "Not asked alike: question last (blocks); first, last (tiny-llada)"
 
 
 def test_what_is_true_of_all_models_is_said_once(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 import hashlib
 import shlex
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,7 @@ from maskwise.report.readings import Reading, differing_settings, records_as_str
 from maskwise.report.sections import sections_for
 from maskwise.report.sentences import first_finding, opening, what_this_run_shows
 from maskwise.report.templates import render
-from maskwise.report.tiles import Tile, tiles_of
+from maskwise.report.tiles import Tile, asked_differently, tiles_of
 from maskwise.scoring.numbers import between, nats_between, number, percent, points_between
 from maskwise.scoring.scores import NOT_MEASURED
 from maskwise.terminal import open_console
@@ -83,6 +84,7 @@ def build(readings: Sequence[Reading], changes: Sequence[Row] = ()) -> tuple[str
         drawings |= {"finding.svg": chart[0].encode(), "finding.png": chart[1]}
     labels = [reading.label for reading in readings]
     models = [_model_view(reading, found) for reading, found in zip(readings, tiles_of(readings), strict=True)]
+    compared = [row for row in changes if set(row.values) != {"–"}]
     page = render(
         "page.html.jinja",
         title=labels[0] if len(labels) == 1 else "Side by side: " + ", ".join(labels),
@@ -96,13 +98,18 @@ def build(readings: Sequence[Reading], changes: Sequence[Row] = ()) -> tuple[str
         },
         models=models,
         scores=[
-            {"name": row[0]["name"], "meaning": row[0]["meaning"], "tiles": row}
+            {
+                "name": row[0]["name"],
+                "meaning": _meaning_for_all(row),
+                "tiles": row,
+                "apart": asked_differently([tile["score"] for tile in row], readings),
+            }
             for row in zip(*(model["tiles"] for model in models), strict=True)
-            if row[0]["name"].lower() not in {change.name.lower() for change in changes}
+            if row[0]["name"].lower() not in {change.name.lower() for change in compared}
             and {tile["interval"] for tile in row} != {NOT_MEASURED}
         ],
         topics=_topics(models),
-        changes=[row for row in changes if set(row.values) != {"–"}],
+        changes=compared,
         sections=shown,
         records=records_table(readings),
         published_head=PUBLISHED_HEAD,
@@ -167,8 +174,17 @@ def _tile_view(tile: Tile) -> dict[str, Any]:
 
         low, value, high = map(place, tile.marks)
         bar = {"low": low, "value": value, "high": high, "left": place(start), "zero": place(0), "right": place(1)}
-    return {"name": tile.name, "value": tile.value, "interval": tile.interval, "meaning": tile.meaning, "bar": bar,
-            "detected": tile.detected}  # fmt: skip
+    return asdict(tile) | {"meaning": _with_over(tile.meaning, tile.over), "plain": tile.meaning, "bar": bar}
+
+
+def _with_over(meaning: str, over: str) -> str:
+    return f"{meaning} ({over})" if over else meaning
+
+
+def _meaning_for_all(row: Sequence[dict[str, Any]]) -> str:
+    """What a score is; over which conditions it goes only where that is the same for all models that have it."""
+    over = {tile["over"] for tile in row if tile["over"]}
+    return _with_over(row[0]["plain"], over.pop() if len(over) == 1 else "")
 
 
 def _section_view(

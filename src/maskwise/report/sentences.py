@@ -181,7 +181,10 @@ def first_finding(section: Section, shows: Sequence[str]) -> str:
 
 
 def _verdict(name: str, relevant: int | None, readings: Sequence[Reading]) -> list[str]:
-    """What becomes of a claim with one number of relevant examples: one line, with all models that can judge it."""
+    """What becomes of a claim with one number of relevant examples: one line, with all models that can judge it.
+
+    Each model has its own measure where these differ: a block diffusion model sees fewer masks.
+    """
     found = [
         (reading.label, claim)
         for reading in readings
@@ -193,8 +196,12 @@ def _verdict(name: str, relevant: int | None, readings: Sequence[Reading]) -> li
     first = found[0][1]
     if len(readings) == 1:
         return [f"{first['verdict']}: {first['claim']} ({first['measure']}: {verdict_number(first)})"]
-    each = "; ".join(f"{label} {verdict_number(claim)}: {claim['verdict']}" for label, claim in found)
-    return [f"{first['claim']} ({first['measure']}): {each}"]
+    measures = {claim["measure"] for _, claim in found}
+    if len(measures) == 1:
+        each = "; ".join(f"{label} {verdict_number(claim)}: {claim['verdict']}" for label, claim in found)
+        return [f"{first['claim']} ({first['measure']}): {each}"]
+    own = (f"{label} ({claim['measure']}) {verdict_number(claim)}: {claim['verdict']}" for label, claim in found)
+    return [f"{first['claim']}: {'; '.join(own)}"]
 
 
 def _line_per_curve(section: Section, readings: Sequence[Reading]) -> list[str]:
