@@ -15,7 +15,8 @@ from maskwise.errors import UserError
 from maskwise.models.attention import Reach
 from maskwise.models.batch import Batch
 from maskwise.probes import PROBES
-from maskwise.probes.blocks import most_masks
+from maskwise.probes.blocks import most_masks, visible_counts
+from maskwise.probes.probe import Asker, Setup
 from maskwise.probes.summary import summarise
 from maskwise.records.folder import read_run
 from maskwise.records.schema import _is_plain, problem_of_manifest, problem_of_record
@@ -25,6 +26,7 @@ from maskwise.report.terminal import print_summary
 from maskwise.runs.asked import asked_ids
 from maskwise.runs.diagnose import diagnose
 from maskwise.runs.settings import DEFAULT, fit_to_model
+from maskwise.tasks.words import load_words
 
 MODELS = [tiny_sdar, tiny_fast_dllm, tiny_llada2, tiny_nemotron]  # blocks of 4, of 8 and shifted, of 8, of 8
 FEW = replace(SMALL, tasks=SMALL.tasks[:1], points=2, passages=2).changed("mask-count", mask_counts=(1, 2, 5, 20))
@@ -108,10 +110,19 @@ def test_counts_beyond_the_block_read_not_visible_in_the_terminal_and_on_the_pag
     assert [entry["visible"] for entry in reading.summary["probes"]["mask-count"]] == [1, 2, 5, 8]
     print_summary(reading)
     shown = " ".join(capsys.readouterr().out.split())
-    assert "mask-count: 20 masks or fillers are not visible: an answer sees at most 8" in shown
+    assert "20 masks or fillers are not visible: an answer sees at most 8, its own mask included, of its block" in shown
     assert "question-position was not run: a block diffusion model sees no context after the block" in shown
     page = build([reading])[0]
     assert "Not visible to an answer, which sees no token after its block: 20." in page and "blocks of 8 tokens" in page
+
+
+def test_a_note_says_whether_the_answers_own_mask_is_counted():
+    asker = Asker(None, 0, 0, False)
+    setup = Setup(block_model(tiny_llada2), asker, FEW, load_words(), "", {}, [])
+    for beside, most, said in ((0, 8, "its own mask included"), (1, 7, "besides its own mask"),
+                               (3, 5, "besides 3 other tokens, its own mask among them")):  # fmt: skip
+        assert visible_counts(setup, "filler", [2, 20], beside) == (2, most)
+        assert f"an answer sees at most {most}, {said}, of its block of 8 tokens" in setup.notes[-1]
 
 
 @pytest.mark.parametrize("make", [tiny_fast_dllm, tiny_llada2])

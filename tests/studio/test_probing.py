@@ -130,11 +130,12 @@ def test_wrong_input_is_one_line_that_names_it(model, change, said):
 @pytest.mark.parametrize("make", [tiny_llada2, tiny_nemotron])
 def test_a_block_diffusion_model_answers_at_a_blocks_start_and_masks_after_the_block_are_not_visible(make, model):
     over_blocks = make(tokenizer=model.tokenizer, vocab=2056, window=2048, mask_token_id=model.mask_id)
-    few, many = (attributed(probe(over_blocks, drawn_ask(masks=masks))) for masks in (7, 20))
+    few, one_more, many = (attributed(probe(over_blocks, drawn_ask(masks=masks))) for masks in (7, 8, 20))
     assert (few.prompt.start + few.prompt.row) % 8 == 0 and (few.visible, many.visible) == (8, 8)
     plain = ask(over_blocks, [many.prompt])[0]
     assert few.answer.token == many.answer.token == plain.token
     assert [few.answer.nll, many.answer.nll] == pytest.approx([plain.nll] * 2, abs=1e-4)
     assert all(norm == 0 for norm in many.shown["attribution"][many.prompt.row + 8 :])
     assert "not visible" not in probed_view([Side("few", few)])
+    assert "1 of them is not visible: it stands after its block." in probed_view([Side("one more", one_more)])
     assert "13 of them are not visible: they stand after its block." in probed_view([Side("many", many)])

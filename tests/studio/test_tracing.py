@@ -7,10 +7,11 @@ import torch
 
 import maskwise as mw
 from helpers.references import dense_logits
+from helpers.tiny import tiny_llada2
 from maskwise.decoding.options import DecodingOptions
 from maskwise.decoding.prompts import text_ids
 from maskwise.errors import UserError
-from maskwise.studio.tracing import decoding_options, trace
+from maskwise.studio.tracing import decoding_options, in_words, trace
 
 PROMPT = "Once upon a time"
 
@@ -50,6 +51,15 @@ def test_a_canvas_shows_so_many_places_at_first(model, canvas, window, cache, se
     found = trace(model, PROMPT, options)
     assert [cell.shown for cell in found.frames[0]] == [True] * seen + [False] * (8 - seen)
     assert all(cell.shown and cell.step for cell in found.frames[-1])
+
+
+def test_the_words_over_a_trace_say_how_the_model_is_decoded(model):
+    plain, blocks = (decoding_options(8, "threshold", "tau=0.8", 0, block, "full", 0, "none") for block in (0, 4))
+    assert in_words(model, plain) == "threshold, tau=0.8, canvas fixed"
+    assert in_words(model, blocks) == "threshold, tau=0.8, canvas blocks of 4"
+    assert in_words(tiny_llada2(), plain) == "threshold, tau=0.8, canvas blocks of 8"  # the model's own
+    cached = decoding_options(8, "low-confidence", "", 0, 0, "full", 0, "prefix")
+    assert in_words(model, cached) == "low-confidence, canvas fixed, cache prefix"
 
 
 def test_a_token_that_is_masked_again_loses_its_step(model):

@@ -40,8 +40,11 @@ def visible_counts(setup: Setup, probe: str, counts: Sequence[int], beside: int 
     known = setup.not_visible.setdefault(probe, [])
     known += [count for count in beyond if count not in known]
     listed = ", ".join(map(str, beyond))
-    setup.note(f"{probe}: {listed} masks or fillers are not visible: an answer sees at most {most}, those of its block "
-               f"of {block} tokens; asked with {most} instead")  # fmt: skip
+    own = "its own mask included"
+    if beside:
+        own = "besides its own mask" if beside == 1 else f"besides {beside} other tokens, its own mask among them"
+    setup.note(f"{probe}: {listed} masks or fillers are not visible: an answer sees at most {most}, {own}, of its "
+               f"block of {block} tokens; asked with {most} instead")  # fmt: skip
     return tuple(dict.fromkeys([count for count in counts if count <= most] + [most]))
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import gradio as gr
 
-from maskwise.decoding.options import CACHES, DecodingOptions
+from maskwise.decoding.options import CACHES
 from maskwise.decoding.strategies import STRATEGIES
 from maskwise.errors import UserError
 from maskwise.models.locations import planted_in
@@ -149,17 +149,14 @@ def _decode(shelf: Shelf, model: str, prompt: str, new: int, *controls: Any) -> 
     try:
         options = [tracing.decoding_options(new, *one) for one in (controls[:half], controls[half:])]
         opened = shelf.take(model)
-        traces = [(_label(model, one), prompt, tracing.trace(opened, prompt, one)) for one in options]
+        traces = [
+            (f"{label_of(model)}, {tracing.in_words(opened, one)}", prompt, tracing.trace(opened, prompt, one))
+            for one in options
+        ]
     except UserError as problem:
         return None, gr.skip(), problem_view(problem), "", gr.Timer(active=False)
     last = _longest(traces)
     return traces, gr.Slider(maximum=last, value=last), *_frame(traces, last), gr.Timer(active=False)
-
-
-def _label(model: str, options: DecodingOptions) -> str:
-    told = [f"{name}={value:g}" for name, value in options.all_parameters.items()]
-    return ", ".join([label_of(model), options.strategy.name, *told, f"canvas {options.chosen_canvas}",
-                      *([f"cache {options.cache}"] if options.cache != "none" else [])])  # fmt: skip
 
 
 def _longest(traces: Any) -> int:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from maskwise.decoding.generate import Snapshot, decode
 from maskwise.decoding.options import DecodingOptions
 from maskwise.decoding.prompts import text_ids
+from maskwise.decoding.request import for_model
 from maskwise.decoding.strategies import parse_parameters, strategy_named_by
 from maskwise.errors import UserError
 from maskwise.models.base import Model
@@ -43,6 +44,15 @@ def decoding_options(
         block=block or None, canvas=None if canvas == "full" else canvas, cache=cache,
         window=window if canvas == "window" else None,
     )  # fmt: skip
+
+
+def in_words(model: Model, options: DecodingOptions) -> str:
+    """Strategy, canvas and cache as this model is decoded with them."""
+    taken = for_model(model, options)
+    named = [f"{name}={value:g}" for name, value in taken.all_parameters.items()]
+    block = f" of {taken.block}" if taken.chosen_canvas == "blocks" else ""
+    cache = [f"cache {taken.cache}"] if taken.cache != "none" else []
+    return ", ".join([taken.strategy.name, *named, f"canvas {taken.chosen_canvas}{block}", *cache])
 
 
 def trace(model: Model, prompt: str, options: DecodingOptions) -> Trace:
