@@ -1,8 +1,11 @@
 """The comparison of mitigations, on models whose weakness is known and against plain decoding."""
 
 import json
+import re
+from io import StringIO
 
 import pytest
+from rich.console import Console
 from typer.testing import CliRunner
 
 from helpers.known import TASK_NAMES, distracted, known_model, known_path, shipped_tokenizer
@@ -166,7 +169,7 @@ def test_mitigations_are_sorted_and_those_no_other_beats_are_marked():
     assert frontier([*rows, entry("biased", 0.7, 200.0)]) == {"biased"}
     result = cures_result(found)
     assert [row[0] for row in result.rows] == ["two masks only", "baseline", "window", "slow", "tuned"]
-    assert [row[3] for row in result.rows] == ["", "200 *", "5 *", "5", "5"]
+    assert [row[3] for row in result.rows] == ["", "200 *", "5 *", "5", ""]  # what was not run has no speed
     assert [bar.name for bar in result.chart.bars if bar.marked] == ["baseline", "window"] and result.chart.dots
 
 
@@ -235,4 +238,25 @@ def test_a_block_model_is_compared_by_what_applies_to_it():
     assert had["baseline"]["tokens_per_pass"] == pytest.approx(4, abs=0.1)
     assert had["window"]["why"] == "masks after a block are not seen" and "why" not in had["mask-agnostic tuning"]
     result = cures_result(found)
-    assert "its block of 4" in result.facts and any("not seen" in cell for row in result.rows for cell in row)
+    assert "its block of 4" in result.facts
+    assert result.sentences[0].startswith("With 200 masks, of which at most 4 are visible, instead of two, ")
+    assert result.sentences[-1] == (
+        "Not run: window, biased mask keys (masks after a block are not seen); mask-agnostic tuning, tuning + growing "
+        "canvas (needs --adapter)."
+    )
+    rows = {row[0]: row[1:] for row in result.rows}
+    assert rows["window"] == rows["biased mask keys"] == ("not run", "", "", "")
+    speeds = [cell.removesuffix(" *") for _, _, _, cell, _ in result.rows if cell]
+    assert all(re.fullmatch(r"\d(\.\d\d?)?", speed) for speed in speeds), speeds
+    assert [bar.note for bar in result.chart.bars[1:]] == [f"{speed} tokens per forward pass" for speed in speeds]
+
+
+def test_the_table_of_a_block_model_keeps_names_and_numbers_whole_in_80_columns():
+    found = compare_mitigations(small_sdar(), exam=Exam(points=1, relevant=1, distractors=1, tasks=TASKS[:2]))
+    result = cures_result(found)
+    page = StringIO()
+    Console(file=page, width=80).print(result.table())
+    shown = page.getvalue()
+    assert max(map(len, shown.splitlines())) <= 80 and "…" not in shown
+    for row in result.rows:
+        assert set(row[0].split()) <= set(shown.split()) and all(cell in shown for cell in row[1:])

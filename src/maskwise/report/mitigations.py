@@ -11,7 +11,8 @@ from maskwise.report.bars import Bar, Chart
 from maskwise.report.results import Result
 from maskwise.scoring.numbers import percent, points, points_between
 
-NEEDS_ADAPTER, BASELINE = "needs --adapter", "baseline"
+NEEDS_ADAPTER, FIXED_ATTENTION = "needs --adapter", "the model's attention cannot be changed"
+BASELINE, NOT_RUN = "baseline", "not run"
 
 
 def cures_result(found: dict[str, Any]) -> Result:
@@ -37,8 +38,12 @@ def _seen(found: dict[str, Any]) -> str:
 
 
 def in_order(cures: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The fastest first, of equally fast ones the most accurate; those that were not measured last."""
-    return sorted(cures, key=lambda e: (e["accuracy"] is None, -e["tokens_per_pass"], -(e["accuracy"] or 0.0)))
+    """The fastest first, of equally fast ones the most accurate; last those that were not run, in their own order."""
+    run = [entry for entry in cures if entry["accuracy"] is not None]
+    return [
+        *sorted(run, key=lambda entry: (-entry["tokens_per_pass"], -entry["accuracy"])),
+        *(entry for entry in cures if entry["accuracy"] is None),
+    ]
 
 
 def frontier(cures: Sequence[dict[str, Any]]) -> set[str]:
@@ -55,13 +60,17 @@ def _rows(found: dict[str, Any]) -> list[tuple[str, ...]]:
     two, best = found["two_masks"], frontier(found["cures"])
     rows: list[tuple[str, ...]] = [("two masks only", _right(two), "", "", "no")]
     for entry in in_order(found["cures"]):
-        speed = f"{entry['tokens_per_pass']:g}{' *' if entry['cure'] in best else ''}"
         if entry["accuracy"] is None:
-            rows.append((entry["cure"], "", "", speed, entry.get("why") or NEEDS_ADAPTER))
+            rows.append((entry["cure"], NOT_RUN, "", "", ""))
         else:
+            speed = f"{_speed(entry)}{' *' if entry['cure'] in best else ''}"
             trained = "no" if entry["training"] == "none" else "yes"
             rows.append((entry["cure"], _right(entry), _against(entry), speed, trained))
     return rows
+
+
+def _speed(entry: dict[str, Any]) -> str:
+    return f"{entry['tokens_per_pass']:.3g}"
 
 
 def _right(entry: dict[str, Any]) -> str:
@@ -83,7 +92,7 @@ def _chart(found: dict[str, Any]) -> Chart:
     for entry in in_order(found["cures"]):
         if entry["accuracy"] is not None:
             trained = "" if entry["training"] == "none" else ", trained"
-            note = f"{entry['tokens_per_pass']:g} tokens per forward pass{trained}"
+            note = f"{_speed(entry)} tokens per forward pass{trained}"
             marked = entry["cure"] in best
             bars.append(Bar(entry["cure"], (entry["accuracy"],), (entry["low"], entry["high"]), note, marked))
     title = f"{found['model']}: accuracy with {found['masks']} masks under each mitigation"
@@ -92,21 +101,22 @@ def _chart(found: dict[str, Any]) -> Chart:
 
 
 def what_it_shows(found: dict[str, Any]) -> list[str]:
-    """What the masks cost, which mitigations bring it back, and what training the trained ones took."""
+    """What the masks cost, which mitigations bring it back, what training the trained ones took, what was not run."""
     measured = [entry for entry in found["cures"] if entry["accuracy"] is not None]
     baseline, two = measured[0], found["two_masks"]
     lost = two["accuracy"] - baseline["accuracy"]
     helped = [entry for entry in measured[1:] if entry["difference_low"] > 0]
     best = max(measured, key=lambda entry: entry["accuracy"])
+    visible = f", of which at most {found['block']} are visible," if "block" in found else ""
     sentences = [
-        f"With {found['masks']} masks instead of two, accuracy is {percent(baseline['accuracy'])} instead "
+        f"With {found['masks']} masks{visible} instead of two, accuracy is {percent(baseline['accuracy'])} instead "
         f"of {percent(two['accuracy'])} ({points(-lost)})."
     ]
     if helped:
         names = ", ".join(entry["cure"] for entry in helped)
         sentences.append(
             f"Significantly above the baseline (95 % interval above zero): {names}; the highest accuracy is that of "
-            f"{best['cure']} ({percent(best['accuracy'])}, {best['tokens_per_pass']:g} tokens per forward pass)."
+            f"{best['cure']} ({percent(best['accuracy'])}, {_speed(best)} tokens per forward pass)."
         )
     else:
         sentences.append(
@@ -114,4 +124,15 @@ def what_it_shows(found: dict[str, Any]) -> list[str]:
             "questions."
         )
     trained = next((entry["training"] for entry in measured if entry["training"] != "none"), None)
-    return [*sentences, *([f"The trained mitigations took {trained}."] if trained else [])]
+    return [*sentences, *([f"The trained mitigations took {trained}."] if trained else []), *_not_run(found)]
+
+
+def _not_run(found: dict[str, Any]) -> list[str]:
+    """Which mitigations were not run and why, said here because a reason would take the table's width."""
+    reasons: dict[str, list[str]] = {}
+    for entry in found["cures"]:
+        if entry["accuracy"] is None:
+            without = FIXED_ATTENTION if entry["training"] == "none" else NEEDS_ADAPTER
+            reasons.setdefault(entry.get("why") or without, []).append(entry["cure"])
+    told = "; ".join(f"{', '.join(names)} ({why})" for why, names in reasons.items())
+    return [f"Not run: {told}."] if told else []
