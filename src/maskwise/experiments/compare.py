@@ -161,11 +161,14 @@ def shared_counts(readings: Sequence[Reading]) -> set[int]:
     return set.intersection(*filter(None, asked)) if any(asked) else set()
 
 
-def with_counts(found: Sequence[dict[str, Any]], counts: set[int]) -> Sequence[dict[str, Any]]:
-    return found if all(one["masks"] in counts for one in found) else [one for one in found if one["masks"] in counts]
+def with_counts(found: Sequence[dict[str, Any]], counts: set[int] | None) -> Sequence[dict[str, Any]]:
+    """Records or entries with these mask counts; None: all."""
+    if counts is None or all(one["masks"] in counts for one in found):
+        return found
+    return [one for one in found if one["masks"] in counts]
 
 
-def figures_of(reading: Reading, shared: set[int]) -> dict[str, Any]:
+def figures_of(reading: Reading, shared: set[int] | None = None) -> dict[str, Any]:
     """A model's own numbers; null where they were not measured or do not apply.
 
     What is taken over mask counts is taken over the shared ones, as the changes are. Only the accuracy with the most
@@ -214,7 +217,7 @@ def by_steps(records: Sequence[Record]) -> dict[str, list[Record]]:
     }
 
 
-def changes_between(before: Run, after: Run, shared: set[int]) -> dict[str, Any]:
+def changes_between(before: Run, after: Run, shared: set[int] | None = None) -> dict[str, Any]:
     """What is different after, each with a paired 95 % interval; over mask counts: over the shared ones."""
     pairs = {probe: same_number(of_probe(before, probe), of_probe(after, probe)) for probe in PROBES}
     then, now = (by_steps(side) for side in pairs["few-steps"])

@@ -1,8 +1,10 @@
 """A run's summary on the terminal: the scores, then each probe's curve with its mask counts."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
+from rich.console import Console, ConsoleOptions, RenderResult
 from rich.table import Table
 from rich.text import Text
 
@@ -16,12 +18,66 @@ from maskwise.scoring.numbers import between, number, parts_in_words, percent, s
 from maskwise.terminal import one_line, open_console
 
 BAR = 20
+INTERVAL = "95 % interval"
+SECONDARY = (("in format", "in content"), ("NLL",), (INTERVAL,))  # what a narrow terminal leaves out, the first first
+WIDEST = 10_000  # columns, in which a table is as wide as it likes
 WIDE = 110  # columns of a terminal that hold the meaning of a score beside it
 NATS = {
     "nll": "NLL",
     "nll_allowed": "in format",
     "nll_choice": "in content",
 }  # the second and third add up to the first
+
+
+@dataclass(frozen=True)
+class Fitting:
+    """A table of conditions and what was measured under them, fitted to the terminal's width.
+
+    The columns of the conditions tell the rows apart and are never cut. Where there is no room the bars are shortened,
+    then heads take two lines, then measures are left out, group by group (`leave_out`), and named below the table.
+    """
+
+    title: str
+    conditions: Mapping[str, Sequence[str]]
+    measures: Mapping[str, Sequence[str]]
+    leave_out: Sequence[Sequence[str]]
+    bars: Sequence[float] = ()  # shares
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        widest = options.update_width(WIDEST)
+        for table in self._layouts():
+            if console.measure(table, options=widest).maximum <= options.max_width:
+                break
+        yield table
+
+    def _layouts(self) -> Iterator[Table]:
+        """From the whole table to the narrowest; the last may fold its conditions."""
+        for bar in (BAR, BAR // 2) if self.bars else ():
+            yield self._table(bar)
+        yield self._table()
+        yield self._table(two_lines=True)
+        gone: list[str] = []
+        for names in self.leave_out:
+            gone += names
+            yield self._table(two_lines=True, gone=gone)
+
+    def _table(self, bar: int = 0, two_lines: bool = False, gone: Sequence[str] = ()) -> Table:
+        table = _table(self.title)
+        if gone:
+            table.caption, table.caption_justify = Text(f"no room for: {', '.join(gone)}", style="dim"), "left"
+        measures = {name: cells for name, cells in self.measures.items() if name not in gone}
+        for name in self.conditions:
+            right = name == "masks"
+            table.add_column(Text(one_line(name)), justify="right" if right else "left", overflow="fold")
+        for name in measures:
+            head = name.replace(" ", "\n", 1) if two_lines and name != INTERVAL else name
+            table.add_column(Text(head), justify="right", no_wrap=True)
+        if bar:
+            table.add_column("", no_wrap=True)
+        drawn = [[Text("━" * round(bar * share), style="blue") for share in self.bars]] if bar else []
+        for row in zip(*self.conditions.values(), *measures.values(), *drawn, strict=True):
+            table.add_row(*(cell if isinstance(cell, Text) else Text(cell) for cell in row))
+        return table
 
 
 def print_summary(reading: Reading) -> None:
@@ -73,15 +129,18 @@ def _scores(reading: Reading, width: int) -> Table:
     return table
 
 
-def _measures(probe: str, columns: Mapping[str, str], entries: list[dict[str, Any]]) -> Table:
+def _measures(probe: str, columns: Mapping[str, str], entries: list[dict[str, Any]]) -> Fitting:
     """A row per condition with what the probe measures; the accuracy of the first token would say little."""
     keys = list(entries[0]["condition"])
-    rows = []
-    for entry in entries:
-        values = [entry.get(key) for key in columns]
-        numbers = ["" if value is None else f"{value:.3f}" for value in values]
-        rows.append((*(str(entry["condition"][key]) for key in keys), str(entry["n"]), *numbers))
-    return _text_table(TextTable(probe, (*keys, "n", *columns.values()), rows), len(keys))
+    measures = {"n": [str(entry["n"]) for entry in entries]} | {
+        name: ["" if (value := entry.get(key)) is None else f"{value:.3f}" for entry in entries]
+        for key, name in columns.items()
+    }
+    return Fitting(probe, _conditions(keys, entries), measures, leave_out=tuple([name] for name in [*measures][:1:-1]))
+
+
+def _conditions(keys: Sequence[str], entries: list[dict[str, Any]]) -> dict[str, list[str]]:
+    return {key: [one_line(entry["condition"].get(key, "")) for entry in entries] for key in keys}
 
 
 def _claims(claims: list[dict[str, Any]]) -> Table:
@@ -97,7 +156,7 @@ def _text_table(found: TextTable, names: int = 1) -> Table:
     """The first `names` columns are text, the others numbers."""
     table = _table(found.title)
     for place, name in enumerate(found.head):
-        table.add_column(Text(one_line(name)), justify="left" if place < names else "right")
+        table.add_column(Text(one_line(name)), justify="left" if place < names else "right", overflow="fold")
     for row in found.rows:
         table.add_row(*(Text(one_line(cell)) for cell in row))
     return table
@@ -109,35 +168,26 @@ def _table(title: str) -> Table:
     )
 
 
-def _curve(probe: str, entries: list[dict[str, Any]]) -> Table:
+def _curve(probe: str, entries: list[dict[str, Any]]) -> Fitting:
     """A row per condition. The columns are what the probe varied; what it held fixed is in the title."""
     keys = list(dict.fromkeys(key for entry in entries for key in entry["condition"] if key != "masks"))
     fixed = [key for key in keys if len({entry["condition"].get(key) for entry in entries}) == 1 and len(entries) > 1]
-    keys = [key for key in keys if key not in fixed]
     nats = [key for key in NATS if any(key in entry for entry in entries)]
     with_evidence = any("evidence" in entry for entry in entries)
-    title = ", ".join([probe, *(f"{key} {entries[0]['condition'][key]}" for key in fixed)])
-    table = _table(title)
-    for key in keys:
-        table.add_column(Text(one_line(key)))
-    more = [*(NATS[key] for key in nats), *(["measured"] if with_evidence else [])]
-    for name in ["masks", "n", "accuracy", "95 % interval", *more]:
-        table.add_column(name, justify="right", no_wrap=True)
-    table.add_column("", no_wrap=True)
-    for entry in entries:
-        accuracy = entry["accuracy"]
-        bar = 0 if accuracy is None or len(nats) > 1 else round(BAR * accuracy)  # with three columns of nats: no room
-        table.add_row(
-            *(Text(one_line(entry["condition"].get(key, ""))) for key in keys),
-            _masks(entry),
-            str(entry["n"]),
-            percent(accuracy, 1),
-            between(entry["low"], entry["high"], 1),
-            *(number(entry.get(key)) for key in nats),
-            *([number(entry.get("evidence"))] if with_evidence else []),
-            Text("━" * bar, style="blue"),
-        )
-    return table
+    measures = {
+        "n": [str(entry["n"]) for entry in entries],
+        "accuracy": [percent(entry["accuracy"], 1) for entry in entries],
+        INTERVAL: [between(entry["low"], entry["high"], 1) for entry in entries],
+        **{NATS[key]: [number(entry.get(key)) for entry in entries] for key in nats},
+        **({"measured": [number(entry.get("evidence")) for entry in entries]} if with_evidence else {}),
+    }
+    return Fitting(
+        ", ".join([probe, *(f"{key} {entries[0]['condition'][key]}" for key in fixed)]),
+        _conditions([key for key in keys if key not in fixed], entries) | {"masks": list(map(_masks, entries))},
+        measures,
+        leave_out=tuple(found for names in SECONDARY if (found := [name for name in names if name in measures])),
+        bars=[] if len(nats) > 1 else [entry["accuracy"] or 0.0 for entry in entries],  # with three of nats: no room
+    )
 
 
 def _masks(entry: dict[str, Any]) -> str:
