@@ -1,12 +1,14 @@
 """Block diffusion models: the classes against dense references, what a token sees, files, and decoding by blocks."""
 
 import json
+import re
 import warnings
 from itertools import pairwise
 
 import pytest
 import torch
 from transformers import DynamicCache, Ministral3Config, Ministral3ForCausalLM
+from typer.testing import CliRunner
 
 import maskwise as mw
 from helpers.references import gated_mlp, rms_norm
@@ -23,6 +25,7 @@ from helpers.tiny import (
     tiny_sdar,
     tiny_sdar_moe,
 )
+from maskwise.cli import app
 from maskwise.decoding.generate import greedy_answers
 from maskwise.decoding.likelihood import log_likelihoods
 from maskwise.decoding.options import DecodingOptions
@@ -436,6 +439,19 @@ def test_as_many_steps_as_asked_for_are_taken_wherever_in_a_block_the_prompt_end
     assert mw.generate(model, [[7] * 2], 16, steps=1)[0].forwards == len(range(0, 18, model.block))  # one a block
     with pytest.raises(UserError, match="17 steps for 16 masks"):
         mw.generate(model, prompts, 16, steps=17)
+
+
+@pytest.mark.parametrize("given, told", [
+    (["--block", "3"], r"block 3 does not divide the model's blocks of 4 tokens \(block_size of its config.json\)"),
+    (["--canvas", "fixed"], "sees no masks after its block of 4 tokens: leave canvas fixed out"),
+])  # fmt: skip
+def test_the_command_refuses_what_the_configuration_tells_before_it_looks_for_weights(given, told, tmp_path):
+    sdar_net().config.save_pretrained(tmp_path)
+    config = json.loads((tmp_path / "config.json").read_text())
+    (tmp_path / "config.json").write_text(json.dumps(config | {"architectures": ["SDARForCausalLM"]}))
+    done = CliRunner().invoke(app, ["generate", str(tmp_path), "hello", "-n", "12", *given])
+    assert done.exit_code == 2 and re.search(told, done.stderr)
+    assert "model.safetensors" in CliRunner().invoke(app, ["generate", str(tmp_path), "hello", "-n", "12"]).stderr
 
 
 def test_a_cache_is_called_approximate_where_it_can_change_a_token():

@@ -73,8 +73,10 @@ def generate(
     prompts = gather_prompts(prompt, file, sys.stdin)
     with command_imports(compiled=compile or weights is not None):
         from maskwise.cli.generating import generate_all
+        from maskwise.decoding.request import refuse_by_configuration
         from maskwise.models.opening import open as open_model
 
+    refuse_by_configuration(model, chosen)
     opened = open_model(
         model, dtype=dtype, device=device, adapter=adapter, check_weights=check_weights, weights=weights
     )

@@ -8,6 +8,9 @@ import torch
 from maskwise.decoding.options import DecodingOptions
 from maskwise.errors import UserError
 from maskwise.models.base import Model
+from maskwise.models.configuration import read_config, read_family
+from maskwise.models.families import Family
+from maskwise.models.locations import locate_checkpoint
 from maskwise.models.tokens import TURN_ENDS
 from maskwise.randomness import torch_generator
 
@@ -57,19 +60,32 @@ def check_request(model: Model, prompts: Sequence[Sequence[int]], options: Decod
 
 def for_model(model: Model, options: DecodingOptions) -> DecodingOptions:
     """The options as the model takes them: one that sees no block after a token's own is decoded block by block."""
-    seen = model.block
-    if seen is None:
+    if model.block is None:
         return options
+    _check_blocks(model.family, model.block, model.name or model.kind, options)
+    return options if options.block is not None or options.max_new_tokens == 0 else replace(options, block=model.block)
+
+
+def refuse_by_configuration(name: str, options: DecodingOptions) -> None:
+    """Refuses options that do not go with a checkpoint's own blocks, by its config.json, before weights are read."""
+    folder = locate_checkpoint(name)[0]
+    family = read_family(folder)
+    seen = read_config(folder, family).attention_block if family.blockwise else None
+    if seen is not None:
+        _check_blocks(family, seen, name, options)
+
+
+def _check_blocks(family: Family, seen: int, name: str, options: DecodingOptions) -> None:
+    """seen: tokens of a block after which the model sees nothing."""
     if options.canvas in ("fixed", "window"):
         raise UserError(f"the model sees no masks after its block of {seen} tokens: leave canvas {options.canvas} out")
-    if options.edit is not None and model.family.causal_context:
-        raise UserError(f"{model.name or model.kind} reads a block without masks from left to right: leave edit out")
+    if options.edit is not None and family.causal_context:
+        raise UserError(f"{name} reads a block without masks from left to right: leave edit out")
     if options.block is not None and seen % options.block:
         raise UserError(
             f"block {options.block} does not divide the model's blocks of {seen} tokens "
-            f"({model.family.block_field} of its config.json): choose one that does"
+            f"({family.block_field} of its config.json): choose one that does"
         )
-    return options if options.block is not None or options.max_new_tokens == 0 else replace(options, block=seen)
 
 
 def is_approximate(model: Model, options: DecodingOptions) -> bool:
