@@ -8,7 +8,7 @@ import torch
 from maskwise.decoding.options import DecodingOptions
 from maskwise.errors import UserError
 from maskwise.models.base import Model
-from maskwise.models.configuration import read_config, read_family
+from maskwise.models.configuration import as_described, read_config, read_family
 from maskwise.models.families import Family
 from maskwise.models.locations import locate_checkpoint
 from maskwise.models.tokens import TURN_ENDS
@@ -70,8 +70,9 @@ def refuse_by_configuration(name: str, options: DecodingOptions) -> None:
     """Refuses options that do not go with a checkpoint's own blocks, by its config.json, before weights are read."""
     folder = locate_checkpoint(name)[0]
     family = read_family(folder)
-    seen = read_config(folder, family).attention_block if family.blockwise else None
-    if seen is not None:
+    if family.blockwise:
+        with as_described(folder):
+            seen = read_config(folder, family).attention_block
         _check_blocks(family, seen, name, options)
 
 
