@@ -49,8 +49,8 @@ def rows_of(models: dict[str, dict[str, Any]], changes: dict[str, dict[str, Any]
         )
         return replace(plain, values=tuple(values))
 
-    shared = ", over the mask counts asked of all" if len(most) > 1 else ""
-    mean = f"mean{shared}" if shared else "mean over mask counts"
+    shared = " over the mask counts asked of all" if len(most) > 1 else ""
+    mean = f"mean{shared or ' over mask counts'}"
     steps = list(dict.fromkeys(count for found in models.values() for count in found["few_steps"]))
     nothing = null_score()
     few = [
