@@ -2,6 +2,7 @@
 
 import sys
 import warnings
+from contextlib import suppress
 from typing import TextIO
 
 from maskwise.errors import UserNotice
@@ -36,6 +37,8 @@ def show_notices_as_lines() -> None:
             return as_python_does(message, category, filename, lineno, file, line)
         from maskwise.terminal import one_line
 
-        (file or sys.stderr).write(f"maskwise: {one_line(message)}\n")
+        if (out := file or sys.stderr) is not None:  # it may be closed
+            with suppress(OSError):
+                out.write(f"maskwise: {one_line(message)}\n")
 
     warnings.showwarning = show

@@ -334,7 +334,7 @@ def test_score_of_a_block_diffusion_model_states_the_visible_masks(folder, tmp_p
     save(tmp_path / "sdar", "sdar", block_size=8)
     data = tmp_path / "data.jsonl"
     data.write_text('{"prompt": "the", "answer": " b"}\n')  # five tokens of eight
-    with pytest.warns(UserNotice, match="of 20 masks after the answer at most 3 are visible"):
+    with pytest.warns(UserNotice, match="visible masks after an answer: 3 of 20"):
         found = json.loads(run("score", tmp_path / "sdar", "--data", data, "--masks", 20, "--json").stdout)
     assert [(line["masks"], line["visible"]) for line in found["scores"]] == [(20, 3)]
     assert problem_of_output(found, OUTPUTS["score"], closed=False) is None

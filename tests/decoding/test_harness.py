@@ -320,7 +320,7 @@ def test_a_block_diffusion_model_is_scored_and_decoded_block_by_block(make, tmp_
     shipped_tokenizer().save_pretrained(tmp_path)
     asked, model = MaskwiseLM(str(tmp_path), samples=8, masks=2, max_new_tokens=9), mw.open(tmp_path)
     pairs = [*ASKED, ("one two", " three four five six seven eight nine")]  # over several blocks
-    with pytest.warns(UserNotice, match="of 2 masks after the answer at least 0 and at most 2 are visible"):
+    with pytest.warns(UserNotice, match="visible masks after an answer: 0 to 2 of 2"):
         theirs = [found for found, _ in asked.loglikelihood(instances("loglikelihood", pairs))]
     with pytest.warns(UserNotice):
         ours = log_likelihoods(model, [encode_pair(model, *pair) for pair in pairs], samples=8, masks=2)

@@ -211,13 +211,14 @@ def test_entropy_and_margin_of_known_distributions():
 @settings(max_examples=50)
 @given(masks=st.lists(st.integers(1, 9), min_size=1, max_size=8), steps=st.integers(1, 90))
 def test_blocks_share_the_steps_by_their_masks(masks, steps):
-    given = spread_steps(steps, masks)
-    assert sum(given) == max(steps, len(masks)) and min(given) >= 1
-    assert steps > sum(masks) or all(one <= most for one, most in zip(given, masks, strict=True))
+    shares = spread_steps(steps, masks)
+    assert sum(shares) == max(steps, len(masks)) and min(shares) >= 1
+    assert steps > sum(masks) or all(one <= most for one, most in zip(shares, masks, strict=True))
     even = spread_steps(steps * len(masks), [7] * len(masks))
     assert even == [steps] * len(masks)  # what divides into blocks of one length is divided so
 
 
+@settings(max_examples=50)
 @given(masks=st.integers(1, 60), steps=st.integers(1, 60))
 def test_schedules_commit_every_mask_once(masks, steps):
     even = even_counts(masks, steps, {})

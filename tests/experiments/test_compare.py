@@ -267,5 +267,20 @@ def test_what_a_block_model_was_not_asked_is_not_compared(tmp_path):
         "60.0\u00a0points (200\u00a0masks)",
         "40.0\u00a0points (32\u00a0masks)",
     )
-    assert "over the mask counts asked of all" in told["Degradation"].meaning
+    assert told["Degradation"].meaning.endswith(", over 2, 20 masks")
     assert told["Accuracy, most masks"].changes == told["Lost to most masks"].changes == ("–",)
+
+
+def test_a_model_with_too_few_counts_in_common_leaves_the_others_theirs(tmp_path):
+    def counts(*asked):
+        return [("mask-count", {"masks": masks}, masks, [right] * 4) for masks, right in asked]
+
+    before = write_run(tmp_path / "before", counts((2, 8), (20, 6), (200, 2)), **SEED)
+    after = write_run(tmp_path / "after", counts((2, 8), (20, 7), (200, 6)), TUNED, **SEED)
+    short = write_run(tmp_path / "short", counts((2, 8), (4, 6)), TUNED | {"name": "short", "block": 4}, **SEED)
+    result, _ = compare_runs([before, after, short])
+    assert [m["degradation"] for m in result["models"].values()] == pytest.approx([0.75, 0.25, 0.25])
+    assert [m["mask_counts"] for m in result["models"].values()] == [[2, 20, 200]] * 2 + [[2, 4]]
+    assert result["reduction"]["value"] == pytest.approx(1 - 0.25 / 0.75)
+    told = {row.name: row for row in rows_of(result["models"], result["changes"])}
+    assert told["Degradation"].meaning.endswith(", each over its own mask counts")

@@ -26,6 +26,7 @@ from helpers.tiny import (
     tiny_sdar_moe,
 )
 from maskwise.cli import app
+from maskwise.cli.generating import generate_all
 from maskwise.decoding.generate import greedy_answers
 from maskwise.decoding.likelihood import log_likelihoods
 from maskwise.decoding.options import DecodingOptions
@@ -459,6 +460,9 @@ def test_a_cache_is_called_approximate_where_it_can_change_a_token():
     for cache, block in (("prefix", None), ("prefix", 4), ("dual", None), ("dual", 8)):
         assert not is_approximate(model, DecodingOptions(16, cache=cache, block=block))
     assert is_approximate(model, DecodingOptions(16, cache="dual", block=4))
+    assert not is_approximate(model, DecodingOptions(16, cache="dual", block=4, canvas="growing"))
+    with pytest.raises(UserError, match="this cache is exact for a block diffusion model: leave divergence out"):
+        generate_all(model, ["x"], 1, DecodingOptions(16, cache="prefix"), 0, None, None, divergence=True)
     assert is_approximate(tiny_llada(), DecodingOptions(16, cache="prefix", block=4))
 
 
@@ -503,13 +507,13 @@ def test_a_likelihood_says_how_many_of_the_masks_after_the_answer_are_visible(ma
     visible = changed.count(True)
     assert changed == [True] * visible + [False] * (most - visible) and 0 < visible < most
     assert [one.visible for one in found] == [min(one.masks, visible) for one in found]
-    said = f"of {most} masks after the answer at most {visible} are visible: the model sees none after the answer's"
-    with pytest.warns(UserNotice, match=f"{said} block of {model.block} tokens"):
+    said = f"visible masks after an answer: {visible} of {most}; a token sees none after its block of {model.block}"
+    with pytest.warns(UserNotice, match=said):
         log_likelihoods(model, [pair], "chain", masks=most)
     with warnings.catch_warnings():
         warnings.simplefilter("error", UserNotice)
         log_likelihoods(model, [pair], "chain", masks=visible)  # all are seen, and nothing is said
-    with pytest.warns(UserNotice, match=f"at least {visible - 1} and at most {visible} are visible"):
+    with pytest.warns(UserNotice, match=f"visible masks after an answer: {visible - 1} to {visible} of"):
         log_likelihoods(model, [pair, ([1, *pair[0]], pair[1])], "chain", masks=visible)
 
 

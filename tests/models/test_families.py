@@ -75,8 +75,8 @@ def test_names_and_architectures_are_unique_and_each_masked_family_names_its_pap
             config = imported(family.config_class)()
             assert family.experts == hasattr(config, "num_experts")
             assert family.blockwise == (getattr(config, "attention_block", None) is not None)
-            assert family.block == getattr(config, "attention_block", None)
-            assert not family.blockwise or getattr(config, family.block_field) == family.block
+            assert family.default_block == getattr(config, "attention_block", None)
+            assert not family.blockwise or getattr(config, family.block_field) == family.default_block
 
 
 def published_cases():

@@ -42,7 +42,7 @@ def models(
         if "checked" in entries[0]:
             echo(f"checked: {entries[0]['checked']}")
     else:
-        blocks = ", ".join(f"{family.name} ({family.block})" for family in FAMILIES if family.blockwise)
+        blocks = ", ".join(f"{family.name} ({family.default_block})" for family in FAMILIES if family.blockwise)
         echo(
             f"ar is autoregressive, with causal attention; {blocks} are masked and see no block (of so many tokens) "
             "after a token's own; the others are masked, with bidirectional attention."

@@ -104,7 +104,7 @@ def generate(
 
 
 def _a_block_to_try(new: int) -> str:
-    """In a sentence: the largest power of two up to 32 that makes several blocks of so many tokens."""
+    """In a sentence: the largest of 32, 16, 8 and 4 that makes several blocks of so many tokens."""
     fitting = [size for size in (32, 16, 8, 4) if new % size == 0 and size < new]
     return f"; --block {fitting[0]} decodes block by block" if fitting else ""
 

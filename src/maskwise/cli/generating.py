@@ -36,7 +36,9 @@ def generate_all(
     divergence: decode exactly too, and compare.
     """
     options = for_model(model, options)
-    if divergence and (not is_approximate(model, options) or options.temperature):
+    if divergence and options.approximate and not is_approximate(model, options):
+        raise UserError("this cache is exact for a block diffusion model: leave divergence out")
+    if divergence and (not options.approximate or options.temperature):
         raise UserError("divergence compares greedy decoding with a cache or a window with exact decoding: choose one")
     if batch < 1:
         raise UserError(f"batch {batch} holds no prompt: give 1 or more")

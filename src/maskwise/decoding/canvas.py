@@ -77,7 +77,7 @@ def _plan_within(prompts: Sequence[Sequence[int]], mask_id: int, new: int, block
 
 
 def spread_steps(steps: int, masks: Sequence[int]) -> list[int]:
-    """Steps for each block of so many masks: one, and of those left its share of the masks that are left.
+    """Steps for each block of so many masks: one each, the others in proportion to the block's other masks.
 
     They add up to `steps`, or to one a block where those are more. No block has more steps than masks, unless there are
     more steps than masks in all.

@@ -173,12 +173,11 @@ def _warn_of_hidden_masks(model: Model, found: Sequence[Likelihood], masks: int)
     seen = [one.visible for one in found if one.visible is not None]
     if not seen or min(seen) == masks:
         return
-    least = f"at least {min(seen)} and " if min(seen) < max(seen) else ""
+    told = str(max(seen)) if min(seen) == max(seen) else f"{min(seen)} to {max(seen)}"
     warnings.warn(
-        f"of {masks} masks after the answer {least}at most {max(seen)} are visible: the model sees none after the "
-        f"answer's block of {model.block} tokens",
+        f"visible masks after an answer: {told} of {masks}; a token sees none after its block of {model.block}",
         UserNotice,
-        stacklevel=4,  # above torch.no_grad's own frame
+        stacklevel=4,
     )
 
 

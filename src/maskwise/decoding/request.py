@@ -90,11 +90,12 @@ def _check_blocks(family: Family, seen: int, name: str, options: DecodingOptions
 
 
 def is_approximate(model: Model, options: DecodingOptions) -> bool:
-    """Does a cache or a window change what the model sees? A block before a model's own never changes again: its keys
-    and values are final, and only a cache of what stands right of a part of a block is not."""
+    """Does a cache or a window change what the model sees? Where it sees no later block, keys and values of finished
+    blocks are final: only those right of the active part of a block are not."""
     if model.block is None:
         return options.approximate
-    return options.cache == "dual" and options.block not in (None, model.block)
+    cut = options.block not in (None, model.block) and options.chosen_canvas != "growing"
+    return options.cache == "dual" and cut
 
 
 def _check_length(options: DecodingOptions, masks_inside: bool, any_length: bool) -> None:

@@ -143,8 +143,7 @@ def compare_runs(folders: Sequence[Path]) -> tuple[dict[str, Any], list[Reading]
         shared = shared_counts(readings)
         models = {reading.label: figures_of(reading, shared) for reading in readings}
         changes = {
-            reading.label: changes_between(runs[0], run, shared)
-            for reading, run in zip(readings[1:], runs[1:], strict=True)
+            reading.label: changes_between(runs[0], run) for reading, run in zip(readings[1:], runs[1:], strict=True)
         }
     result = {
         "models": models,
@@ -155,10 +154,12 @@ def compare_runs(folders: Sequence[Path]) -> tuple[dict[str, Any], list[Reading]
     return result, readings
 
 
-def shared_counts(readings: Sequence[Reading]) -> set[int]:
-    """The mask counts that every model was asked with: a block diffusion model sees none beyond its block."""
+def shared_counts(readings: Sequence[Reading]) -> set[int] | None:
+    """The mask counts that every model was asked with: a block diffusion model sees none beyond its block. None where
+    they are too few to say anything over them."""
     asked = [{entry["masks"] for entry in reading.entries("mask-count")} for reading in readings]
-    return set.intersection(*filter(None, asked)) if any(asked) else set()
+    shared = set.intersection(*filter(None, asked)) if any(asked) else set()
+    return shared if len(shared) > 1 else None
 
 
 def with_counts(found: Sequence[dict[str, Any]], counts: set[int] | None) -> Sequence[dict[str, Any]]:
@@ -171,8 +172,8 @@ def with_counts(found: Sequence[dict[str, Any]], counts: set[int] | None) -> Seq
 def figures_of(reading: Reading, shared: set[int] | None = None) -> dict[str, Any]:
     """A model's own numbers; null where they were not measured or do not apply.
 
-    What is taken over mask counts is taken over the shared ones, as the changes are. Only the accuracy with the most
-    masks is that with the model's own most.
+    What is taken over mask counts is taken over the shared ones. Only the accuracy with the most masks is that with the
+    model's own most.
     """
     counts = main_records(reading.entries("mask-count"))
     alike = with_counts(counts, shared)
@@ -192,6 +193,7 @@ def figures_of(reading: Reading, shared: set[int] | None = None) -> dict[str, An
         "mask_loss": None if at_two is None or at_most is None else at_two - at_most,
         "recall": _mean(recalled),
         "most_masks": max((e["masks"] for e in counts), default=None),
+        "mask_counts": sorted(e["masks"] for e in alike),
         "nelbo": held_out[0]["nll"] if held_out else None,
         "confidence": _mean([e["confidence"] for e in alike]),
         "entropy": _mean([e["entropy"] for e in alike]),
@@ -217,16 +219,15 @@ def by_steps(records: Sequence[Record]) -> dict[str, list[Record]]:
     }
 
 
-def changes_between(before: Run, after: Run, shared: set[int] | None = None) -> dict[str, Any]:
-    """What is different after, each with a paired 95 % interval; over mask counts: over the shared ones."""
+def changes_between(before: Run, after: Run) -> dict[str, Any]:
+    """What is different after, each with a paired 95 % interval; over mask counts: over those of both."""
     pairs = {probe: same_number(of_probe(before, probe), of_probe(after, probe)) for probe in PROBES}
     then, now = (by_steps(side) for side in pairs["few-steps"])
     own = pairs["mask-count"]
     most = {max((r["masks"] for r in side), default=0) for side in own}
     same_most = len(most) == 1
-    counts = with_counts(own[0], shared), with_counts(own[1], shared)
     return {
-        "reduction": reduction(*counts),
+        "reduction": reduction(*own),
         "few_steps": {steps: reduction(then[steps], now[steps]) for steps in then if steps in now},
         "few_steps_reduction": reduction(*pairs["few-steps"], group="steps"),
         "mask_loss": loss_cut(*own) if same_most else null_score(OTHER_MOST),
@@ -237,8 +238,8 @@ def changes_between(before: Run, after: Run, shared: set[int] | None = None) -> 
         ),
         "multi_step_accuracy": accuracy_change(*pairs["few-steps"], keep=lambda c: True),
         "nelbo": mean_change(*pairs["nelbo"], field="nll"),
-        "confidence": mean_change(*counts, field="confidence"),
-        "entropy": mean_change(*counts, field="entropy"),
+        "confidence": mean_change(*own, field="confidence"),
+        "entropy": mean_change(*own, field="entropy"),
     }
 
 

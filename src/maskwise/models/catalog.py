@@ -1,6 +1,7 @@
 """What `maskwise models` prints. Embedded and published models are described without torch, from files and tables."""
 
 import json
+from collections.abc import Mapping
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -35,7 +36,7 @@ def describe_published(known: Published, family: Family) -> dict[str, Any]:
         "shift": family.shift,
         "causal": family.causal,
         "lora_targets": family.lora_targets or known.lora_targets,
-        **_block(known.settings.get(family.block_field, family.block)),
+        **_block(family, known.settings),
         **({"checked": family.checked} if family.checked else {}),
     }
 
@@ -59,7 +60,7 @@ def describe_embedded(name: str) -> dict[str, Any]:
         "shift": settings.get("shift", family.shift),
         "causal": family.causal,
         "lora_targets": family.lora_targets or targets_pattern(filter(in_a_layer, maps)),
-        **_block(settings.get(family.block_field, family.block) if family.blockwise else None),
+        **_block(family, settings),
         **({"planted": planted} if (planted := planted_in(name)) else {}),
     }
 
@@ -100,10 +101,10 @@ def _described(name: str, folder: Path, family: Family) -> dict[str, Any]:
         "shift": find_shift(config, family),
         "causal": family.causal,
         "lora_targets": family.lora_targets or linear_targets(net),
-        **_block(getattr(config, "attention_block", None)),
+        **({} if (block := getattr(config, "attention_block", None)) is None else {"block": block}),
     }
 
 
-def _block(length: int | None) -> dict[str, int]:
-    """Of a block diffusion model."""
-    return {} if length is None else {"block": length}
+def _block(family: Family, settings: Mapping[str, Any]) -> dict[str, int]:
+    """Of a block diffusion model, by its configuration."""
+    return {"block": settings.get(family.block_field, family.default_block)} if family.blockwise else {}

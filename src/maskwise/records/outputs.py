@@ -308,6 +308,7 @@ OUTPUTS: Mapping[str, Schema] = {
                 "multi_step_accuracy": "mean over numbers of steps",
             }.items()
         },
+        "models.*.mask_counts": Field(*LIST, "that degradation, mask_tax, confidence and entropy are over"),
         "models.*.few_steps": Field(*OBJECT, "degradation by number of steps, scores"),
         "models.*.intervals": Field(*OBJECT, "[low, high] of the scores"),
         "models.*.out": Field(*TEXT, "the run folder"),

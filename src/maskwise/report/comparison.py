@@ -49,8 +49,8 @@ def rows_of(models: dict[str, dict[str, Any]], changes: dict[str, dict[str, Any]
         )
         return replace(plain, values=tuple(values))
 
-    shared = " over the mask counts asked of all" if len(most) > 1 else ""
-    mean = f"mean{shared or ' over mask counts'}"
+    counts = {tuple(found["mask_counts"]) for found in models.values()} - {()}
+    over = f"over {', '.join(map(str, *counts))} masks" if len(counts) == 1 else "each over its own mask counts"
     steps = list(dict.fromkeys(count for found in models.values() for count in found["few_steps"]))
     nothing = null_score()
     few = [
@@ -60,14 +60,14 @@ def rows_of(models: dict[str, dict[str, Any]], changes: dict[str, dict[str, Any]
         for count in steps
     ]  # fmt: skip
     return [
-        row("Degradation", f"from the best to the worst number of masks, of the best accuracy{shared}",
+        row("Degradation", f"from the best to the worst number of masks, of the best accuracy, {over}",
             "degradation", tenths, "reduction", share_gone),
         *few,
         row("Degradation, mean of these", "over the numbers of steps", "few_steps_degradation", tenths,
             "few_steps_reduction", share_gone),
         row("Multi-step accuracy", "mean over those steps and masks", "multi_step_accuracy", tenths,
             "multi_step_accuracy", points),
-        row("Mask tax", f"share of its skill lost to masks beyond the second{shared}", "mask_tax", tenths),
+        row("Mask tax", f"share of its skill lost to masks beyond the second, {over}", "mask_tax", tenths),
         row("Locality", "share of its skill lost when the examples stand far", "locality", tenths),
         row("Accuracy, 2 masks", "k = 2", "accuracy_k2", tenths, "accuracy_k2", points),
         with_most("Accuracy, {} masks", "at the most masks", "accuracy_most_masks", tenths, points),
@@ -75,8 +75,8 @@ def rows_of(models: dict[str, dict[str, Any]], changes: dict[str, dict[str, Any]
                   share_gone),
         row("Recall, 2 masks", "of pairs, mean over distances", "recall", tenths, "recall", points),
         row("Held-out NELBO", "nats per token of prose; lower is better", "nelbo", number, "nelbo"),
-        row("Confidence", f"probability of its answers, {mean}", "confidence", number, "confidence"),
-        row("Entropy", f"nats, {mean}", "entropy", number, "entropy"),
+        row("Confidence", f"mean probability of its answers, {over}", "confidence", number, "confidence"),
+        row("Entropy", f"mean, nats, {over}", "entropy", number, "entropy"),
     ]  # fmt: skip
 
 

@@ -107,7 +107,8 @@ def what_it_shows(found: dict[str, Any]) -> list[str]:
     lost = two["accuracy"] - baseline["accuracy"]
     helped = [entry for entry in measured[1:] if entry["difference_low"] > 0]
     best = max(measured, key=lambda entry: entry["accuracy"])
-    visible = f", of which at most {found['block']} are visible," if "block" in found else ""
+    most = found.get("block", found["masks"])
+    visible = f", of which at most {most} are visible," if most < found["masks"] else ""
     sentences = [
         f"With {found['masks']} masks{visible} instead of two, accuracy is {percent(baseline['accuracy'])} instead "
         f"of {percent(two['accuracy'])} ({points(-lost)})."

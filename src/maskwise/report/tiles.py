@@ -62,21 +62,21 @@ def asked_differently(scores: Sequence[str], readings: Sequence[Reading]) -> str
     asked = {label: found for label, found in behind.items() if found}
     told = []
     for name in dict.fromkeys(name for found in asked.values() for name in found):
-        own = {label: found.get(name, "none") for label, found in asked.items()}
-        if len(set(own.values())) > 1:
-            told.append(f"{name} " + "; ".join(f"{values} ({label})" for label, values in own.items()))
+        own = {label: found.get(name, ["none"]) for label, found in asked.items()}
+        if len({frozenset(values) for values in own.values()}) > 1:
+            told.append(f"{name} " + "; ".join(f"{', '.join(values)} ({label})" for label, values in own.items()))
     return f"Not asked alike: {'. '.join(told)}" if told else ""
 
 
-def _conditions_behind(score: str, reading: Reading) -> dict[str, str]:
-    """The values of each part of the conditions in words: {"masks": "2, 20, 200"}; of the last probe that was run."""
+def _conditions_behind(score: str, reading: Reading) -> dict[str, list[str]]:
+    """The values of each part of the conditions in words: {"masks": ["2", "20"]}; of the last probe that was run."""
     if reading.summary["scores"].get(score, null_score())["value"] is None:
         return {}
     run = [probe.name for probe in probes_giving(score, reading.probes) if reading.entries(probe.name)]
     conditions = [entry["condition"] for entry in reading.entries(run[-1])]
     names = [name for name in dict.fromkeys(name for one in conditions for name in one) if name != RELEVANT]
-    return {"probe": run[-1]} | {
-        name: ", ".join(str(WORDS.get(value, value)) for value in dict.fromkeys(one.get(name) for one in conditions))
+    return {"probe": run[-1:]} | {
+        name: [str(WORDS.get(value, value)) for value in dict.fromkeys(one.get(name) for one in conditions)]
         for name in names
     }
 

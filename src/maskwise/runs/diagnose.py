@@ -99,7 +99,7 @@ def refuse_inapplicable(model: str | Path | Model, settings: Settings) -> None:
     """Refuses settings no probe of which applies to the model, by its config.json, before weights are read."""
     if not isinstance(model, Model):
         family = read_family(locate_checkpoint(str(model))[0])
-        fit_to_model(settings, family.causal, block=family.block)
+        fit_to_model(settings, family.causal, block=family.default_block)  # which probes apply is the same in any block
 
 
 def plan(setup: Setup, probes: Sequence[Probe], blocks: int | None = None) -> list[Unit]:
