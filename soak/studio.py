@@ -80,7 +80,7 @@ def ask(client: Any, number: int, turn: int) -> None:
         question = f"The number after {number} is"
         found = client.predict("tiny-llada", "none", "", question, "", "animal-largest", 0, 1, 4, 50, masks,
                                api_name="/probe")  # fmt: skip
-        expected = f"goes to the {masks} masks"
+        expected = f"goes to the {masks} {'mask' if masks == 1 else 'masks'}"
     if expected not in found:
         raise RuntimeError(f"expected {expected!r}, found {found[:300]!r}")
 
