@@ -50,9 +50,8 @@ def answer_items(
 
 def measures(entry: Entry, group: Sequence[Record]) -> list[Entry]:
     """Only the likelihood was measured."""
-    unmeasured = ("confidence", "entropy", "accuracy", "low", "high")
-    kept = {key: value for key, value in entry.items() if key not in unmeasured}
-    return with_nll(kept, group)
+    kept = {key: value for key, value in entry.items() if key not in ("confidence", "entropy")}
+    return with_nll(kept | {"accuracy": None, "low": None, "high": None}, group)
 
 
 def movement(records: Sequence[Record]) -> dict[str, dict[str, float]]:

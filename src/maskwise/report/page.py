@@ -249,14 +249,16 @@ def _numbers(section: Section, readings: Sequence[Reading]) -> dict[str, list[An
     extras = [key for key in names if any(key in entry for _, entry in entries)]
     drawn = [measure for measure in section.measures if measure.key not in (*names, "accuracy")]
     several = len(readings) > 1
-    tested = any("paired" in entry for _, entry in entries)
+    judged = any(entry["accuracy"] is not None for _, entry in entries)  # a probe may measure likelihoods alone
+    tested = judged and any("paired" in entry for _, entry in entries)
     in_nats = any("nll" in entry.get("paired", {}) for _, entry in entries)
     ruled = any(entry.get("rules_low") is not None for _, entry in entries)
     head = [
         *(["model"] if several else []),
         *conditions,
         *(measure.label for measure in drawn),
-        *["masks", "answers", "right", "95 % interval"],
+        *["masks", "answers"],
+        *(["right", "95 % interval"] if judged else []),
         *(["new rules"] if ruled else []),
         *(["against the baseline (points)"] if tested else []),
         *(["against the baseline (nats)"] if in_nats else []),
@@ -269,8 +271,7 @@ def _numbers(section: Section, readings: Sequence[Reading]) -> dict[str, list[An
             *(_with_interval(entry, measure) for measure in drawn),
             str(entry["masks"]),
             f"{entry['n']:,}",
-            percent(entry["accuracy"], 1),
-            between(entry["low"], entry["high"], 1),
+            *([percent(entry["accuracy"], 1), between(entry["low"], entry["high"], 1)] if judged else []),
             *([between(entry.get("rules_low"), entry.get("rules_high"), 1)] if ruled else []),
             *([_points_from_baseline(entry)] if tested else []),
             *([_nats_from_baseline(entry)] if in_nats else []),
