@@ -9,7 +9,7 @@ from benchmarks import plain
 from benchmarks.measure import Bench, Line, bound, check_close, forward_flops, line, timed
 from benchmarks.probe import LONG, TOY_LONG, probe_units, prompts_of
 from benchmarks.shapes import make_model
-from maskwise.models.base import Model
+from maskwise.models.model import Model
 from maskwise.probes.answers.gradients import embedding_gradients, own_rows
 from maskwise.probes.answers.plain import Answer
 from maskwise.tasks.prompts import Prompt

@@ -14,9 +14,9 @@ from benchmarks.shapes import make_model, random_ids
 from maskwise.decoding import replay
 from maskwise.decoding.canvas import Frame, Sheet
 from maskwise.decoding.generate import Snapshot, generate
-from maskwise.models.base import Model
 from maskwise.models.batch import Batch
-from maskwise.models.packing import packed_products
+from maskwise.models.families.packing import packed_products
+from maskwise.models.model import Model
 
 # canvas, cache, bar
 WAYS = (("blocks", "none", 1.1), ("blocks", "prefix", 3.5), ("blocks", "dual", 6.0), ("growing", "none", None))

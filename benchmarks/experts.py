@@ -20,10 +20,10 @@ from benchmarks.measure import (
     tolerance,
 )
 from benchmarks.shapes import make_model, random_ids
-from maskwise.models.attention import attend
-from maskwise.models.base import Model
+from maskwise.models.attention.ragged import attend
 from maskwise.models.batch import Batch
-from maskwise.models.experts import Experts
+from maskwise.models.families.experts import Experts
+from maskwise.models.model import Model
 
 LENGTHS = [1140 + 15 * number for number in range(16)]  # as the prompts of row a
 TOY_LENGTHS = [20, 17]

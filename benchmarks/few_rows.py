@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from benchmarks.measure import Bench, Line, check_close, timed
-from maskwise.models.quantise import as_quantised
+from maskwise.models.families.quantise import as_quantised
 
 SHAPES = ((12288, 4096), (4096, 4096), (24576, 4096), (4096, 12288))  # of LLaDA-8B, as decoding packs its maps
 ROWS, CYCLED = 32, 300 * 2**20  # bytes of the smallest copies

@@ -10,8 +10,8 @@ from benchmarks.experts import LENGTHS, TOY_LENGTHS, answers
 from benchmarks.few_rows import read_rate
 from benchmarks.measure import GIB, Bench, Line, Timing, bound, difference, forward_flops, line, timed
 from benchmarks.shapes import make_model, random_ids
-from maskwise.models.base import Model
-from maskwise.models.quantise import quantise
+from maskwise.models.families.quantise import quantise
+from maskwise.models.model import Model
 
 PROBE_BAR, STEP_BAR = 1.35, {"fp8": 1.4, "int4": None}
 STEP_TO_READING = 1.5

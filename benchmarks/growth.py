@@ -9,7 +9,7 @@ from benchmarks import plain
 from benchmarks.measure import Bench, Line, Timing, forward_flops, timed
 from benchmarks.shapes import make_model, random_ids
 from benchmarks.step import adapted, our_loss, trained, views_of
-from maskwise.models.base import Model
+from maskwise.models.model import Model
 from maskwise.probes.answers.plain import ask
 from maskwise.tasks.prompts import Prompt
 

@@ -10,7 +10,7 @@ from benchmarks import plain
 from benchmarks.measure import Bench, Line, Timing, check_close, timed, tolerance
 from benchmarks.shapes import make_model, random_ids
 from maskwise.decoding.likelihood import log_likelihoods as score
-from maskwise.models.base import Model
+from maskwise.models.model import Model
 
 SAMPLES = 128
 AT_ONCE = 32  # noised copies of one request in a plain pass

@@ -9,8 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from maskwise.models.base import Model
-from maskwise.models.experts import Experts
+from maskwise.models.families.experts import Experts
+from maskwise.models.model import Model
 
 GIB = 2**30
 RATIOS = {"s": 1, "GiB": 1, "1/s": -1}  # plain / ours, or the other way round: above 1 ours is better

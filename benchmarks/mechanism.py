@@ -9,10 +9,10 @@ from torch import Tensor
 from benchmarks import plain
 from benchmarks.measure import Bench, Line, bound, check_close, forward_flops, line, timed, tolerance
 from benchmarks.shapes import make_model
-from maskwise.models.base import Model
+from maskwise.models.model import Model
 from maskwise.probes.answers.mechanism import ask_changed
 from maskwise.probes.extra_tokens import ANSWER, BIASED, BOTH, ONE_POSITION, OTHERS, ChangedPrompt
-from maskwise.probes.mechanism import items
+from maskwise.probes.library.mechanism import items
 from maskwise.probes.paths import conditions
 from maskwise.probes.probe import Asker
 from maskwise.tasks.episodes import draw

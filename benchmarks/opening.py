@@ -13,9 +13,9 @@ from safetensors.torch import load_file
 from benchmarks.measure import GIB, Bench, Line, bound, check_close, synchronize
 from benchmarks.shapes import make_model, random_ids
 from maskwise.models import LLaDAConfig, LLaDAModelLM
-from maskwise.models.base import Model
-from maskwise.models.opening import as_model
-from maskwise.models.opening import open as open_model
+from maskwise.models.checkpoints.opening import as_model
+from maskwise.models.checkpoints.opening import open as open_model
+from maskwise.models.model import Model
 
 
 def own_memory() -> int:

@@ -28,7 +28,7 @@ from benchmarks.peers.llada import llada_engines
 from benchmarks.peers.report import Report
 from benchmarks.shapes import random_ids
 from maskwise.decoding.generate import generate
-from maskwise.models.base import Model
+from maskwise.models.model import Model
 
 BENCH = Bench(torch.device("cpu"), False, 1.0)
 LAYERS, FIRST, LAST = 32, 2, 6  # the steps counted

@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
 from maskwise.models import LLaDAModelLM
-from maskwise.models.base import Model
+from maskwise.models.model import Model
 
 
 class Layer(NamedTuple):

@@ -12,7 +12,7 @@ import torch
 from benchmarks import plain
 from benchmarks.measure import Bench, Line, bound, check_close, forward_flops, line, timed, tolerance
 from benchmarks.shapes import make_model
-from maskwise.models.base import Model
+from maskwise.models.model import Model
 from maskwise.probes.answers.plain import ask
 from maskwise.probes.few_shot import few_shot_items
 from maskwise.probes.probe import Asker, Unit, Variant

@@ -13,9 +13,9 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 from helpers.tiny import dream_net, llada_net, qwen_net
-from maskwise.models.base import Model
 from maskwise.models.batch import Batch
-from maskwise.models.opening import as_model
+from maskwise.models.checkpoints.opening import as_model
+from maskwise.models.model import Model
 
 
 def sequences(count: int = 9, longest: int = 200) -> list[list[int]]:

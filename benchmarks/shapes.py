@@ -7,10 +7,10 @@ from transformers import PreTrainedModel
 
 from benchmarks.measure import Bench
 from maskwise.models import DreamConfig, DreamModel, LLaDA2Config, LLaDA2MoeModelLM, LLaDAConfig, LLaDAModelLM
-from maskwise.models.base import Model
-from maskwise.models.locations import locate_checkpoint
-from maskwise.models.opening import as_model
-from maskwise.models.tokens import load_tokenizer
+from maskwise.models.checkpoints.locations import locate_checkpoint
+from maskwise.models.checkpoints.opening import as_model
+from maskwise.models.checkpoints.tokenizer import load_tokenizer
+from maskwise.models.model import Model
 
 NAMES = {"llada": "LLaDA-8B", "dream": "Dream-7B", "smol": "SmolLM2-135M as a Dream", "llada2": "LLaDA2-mini"}
 LLADA = {"d_model": 4096, "n_layers": 32, "n_heads": 32, "n_kv_heads": 32, "mlp_hidden_size": 12288,

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from benchmarks.measure import Bench, Line, bound, timed
 from benchmarks.shapes import make_model, random_ids
 from maskwise.decoding.generate import generate
-from maskwise.models.base import Model
+from maskwise.models.model import Model
 
 CACHES = ("none", "dual")
 

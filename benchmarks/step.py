@@ -11,7 +11,7 @@ from benchmarks import plain
 from benchmarks.measure import Bench, Line, bound, check_close, forward_flops, line, timed
 from benchmarks.shapes import make_model, random_ids
 from maskwise.diffusion import Views, draw_noise, mask_agnostic, mask_agnostic_call
-from maskwise.models.base import Model
+from maskwise.models.model import Model
 from maskwise.training.settings import TuneSettings
 from maskwise.training.weights import make_trainable
 

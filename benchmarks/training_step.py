@@ -11,7 +11,7 @@ from benchmarks.measure import Bench, Line, bound, check_close, forward_flops, l
 from benchmarks.shapes import make_model, random_ids
 from benchmarks.step import adapted, gradient, half, trained
 from maskwise.diffusion import Noised, nelbo, nelbo_call
-from maskwise.models.base import Model
+from maskwise.models.model import Model
 
 ROWS = {"lora": (4, 1024), "full": (48, 1024)}  # rows of a micro-batch, tokens of a row
 TOY_ROWS = (3, 12)

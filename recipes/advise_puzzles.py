@@ -19,7 +19,7 @@ from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
 import maskwise as mw
-from maskwise.models.base import Model
+from maskwise.models.model import Model
 from maskwise.probes.paces import ITEMS
 from maskwise.tasks.coherence import NAMES, Name, make_puzzle
 from puzzles import MASK, SEPARATOR, START, WORDS, draw_line, train

@@ -28,11 +28,11 @@ from torch import Tensor
 
 from maskwise.decoding.generate import generate
 from maskwise.diffusion import Noised, blockwise, nelbo
-from maskwise.files import replace_file
-from maskwise.models.base import Model
-from maskwise.models.llada import LLaDAConfig
+from maskwise.models.families.llada import LLaDAConfig
+from maskwise.models.model import Model
 from maskwise.probes.answers.order import global_arness, kendall_tau
-from maskwise.report.figures import Curve, Panel, svg_and_png
+from maskwise.report.figures.curves import Curve, Panel, svg_and_png
+from maskwise.support.files import replace_file
 from maskwise.tasks.markov import Chain, small_chain
 from small_llada import train_small
 

@@ -36,16 +36,16 @@ from torch import Tensor
 
 from exams import FREE, Sizes, recall_questions
 from maskwise.diffusion import Call, mask_agnostic_call
-from maskwise.files import replace_file
-from maskwise.models.base import Model
-from maskwise.models.opening import open as open_model
+from maskwise.models.checkpoints.opening import open as open_model
+from maskwise.models.model import Model
 from maskwise.probes.text import load_text
+from maskwise.support.files import replace_file
 from maskwise.tasks.episodes import draw, mixed
 from maskwise.tasks.prompts import Prompt, encode_question, opened
 from maskwise.tasks.rules import TASKS
 from maskwise.tasks.words import load_words
-from maskwise.training.dataset import NoisedPairs
-from maskwise.training.pairs import read_data_file, tokenize_pairs
+from maskwise.training.data.dataset import NoisedPairs
+from maskwise.training.data.pairs import read_data_file, tokenize_pairs
 from maskwise.training.settings import PRESET_PAIRS, TuneSettings, settings_from
 from maskwise.training.trainer import TuneTrainer
 from maskwise.training.tune import make_trainer

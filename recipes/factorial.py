@@ -35,8 +35,8 @@ from torch import Tensor
 from corpus import ANSWER, Corpus, Mix, load_zoo_tokenizer, read_english_ids
 from exams import MASKS, Exams, recall_questions
 from maskwise.diffusion import nelbo_grid
-from maskwise.files import replace_file
-from maskwise.randomness import seed_of, torch_generator
+from maskwise.support.files import replace_file
+from maskwise.support.randomness import seed_of, torch_generator
 from maskwise.tasks.contrast import CONTRAST_TASKS, RULES, draw_contrast
 from maskwise.tasks.prompts import encode_question, opened
 from maskwise.tasks.words import load_words, split_words

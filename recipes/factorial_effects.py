@@ -29,7 +29,7 @@ import numpy as np
 from scipy import stats
 
 from factorial import FACTORS
-from maskwise.report.drawing import CURVES, INK, PAPER, SOFT, drawing_style, svg_of
+from maskwise.report.figures.drawing import CURVES, INK, PAPER, SOFT, drawing_style, svg_of
 from maskwise.tasks.contrast import RULES
 
 BAND = (0.6, 0.9)

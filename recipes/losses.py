@@ -36,17 +36,17 @@ import torch
 from torch import Tensor
 
 import tune_cpu
-from maskwise.files import replace_file
-from maskwise.models.base import Model
-from maskwise.models.opening import open as open_model
+from maskwise.models.checkpoints.opening import open as open_model
+from maskwise.models.model import Model
 from maskwise.probes.probe import Settings as ProbeSettings
-from maskwise.progress import progress_bar
 from maskwise.records.folder import read_run
 from maskwise.runs.diagnose import diagnose
 from maskwise.runs.settings import DEFAULT, QUICK
 from maskwise.scoring.intervals import mean_over_tasks
+from maskwise.support.files import replace_file
+from maskwise.support.progress import progress_bar
+from maskwise.training.data.pairs import read_data_file, tokenize_pairs
 from maskwise.training.evaluation import held_out_views
-from maskwise.training.pairs import read_data_file, tokenize_pairs
 from maskwise.training.settings import TuneSettings
 from maskwise.training.tune import tune
 

@@ -37,9 +37,9 @@ import maskwise as mw
 from corpus import ANSWER, Corpus, Tokens, read_english_ids
 from corpus_recall import FORMS, WORDS_A_CALL, RecallWords
 from exams import Sizes
-from maskwise.files import replace_file
-from maskwise.models.base import Model
 from maskwise.models.batch import Batch
+from maskwise.models.model import Model
+from maskwise.support.files import replace_file
 from maskwise.tasks.episodes import draw, mixed
 from maskwise.tasks.prompts import Prompt, encode_question, opened
 from maskwise.tasks.rules import TASKS

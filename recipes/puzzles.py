@@ -4,7 +4,7 @@
    place of one of them (any), or shuffles them. A small LLaDA learns to fill in the answer (the
    NELBO: one to four of its tokens masked).
 2. Every decoding rule writes the answers of new lines at several speeds, tokens drawn at temperature 1, exactly as
-   the probe `coherence` does with a language model (`maskwise.probes.coherence`).
+   the probe `coherence` does with a language model (`maskwise.probes.library.coherence`).
 3. Two tables: the share solved with one, two and four tokens a step beside the closed form, over the rules that do not
    look at what was drawn; and for every rule the area under accuracy against tokens per forward pass (AUP) beside that
    of perfect marginals.
@@ -24,12 +24,12 @@ from rich.progress import track
 from scipy import stats
 
 from maskwise.diffusion import Noised, blockwise
-from maskwise.files import replace_file
-from maskwise.models.base import Model
-from maskwise.models.llada import LLaDAConfig
+from maskwise.models.families.llada import LLaDAConfig
+from maskwise.models.model import Model
 from maskwise.probes.answers.puzzles import solve
-from maskwise.probes.coherence import BLIND, areas
+from maskwise.probes.library.coherence import BLIND, areas
 from maskwise.probes.paces import ITEMS, Pace, paces
+from maskwise.support.files import replace_file
 from maskwise.tasks.coherence import NAMES, Asked, Name, closed_form, make_puzzle
 from maskwise.tasks.prompts import Prompt
 from small_llada import train_small

@@ -1,4 +1,4 @@
-"""The pairs that come with the package, for `maskwise tune NAME --preset quick`: src/maskwise/training/quick.jsonl.
+"""The pairs of `maskwise tune NAME --preset quick`: src/maskwise/training/data/quick.jsonl.
 
 Most are documents of labelled words, `Word: otter\\nLabel:[K].`: 2 to 4 kinds of words and a letter drawn for each,
 cut before the last label. Of many drawn, those are taken that tiny-llada answers from the whole document (probability
@@ -17,7 +17,7 @@ The file that ships was drawn on an H200 from the documents as they stood in Nov
 differ. A CPU takes half an hour.
 
     python recipes/quick_pairs.py docs/how-to/*.md docs/concepts/*.md docs/*.md \\
-        --out src/maskwise/training/quick.jsonl
+        --out src/maskwise/training/data/quick.jsonl
 """
 
 import argparse

@@ -7,9 +7,9 @@ from rich.console import Console
 from rich.progress import track
 
 from maskwise.diffusion import Noised, nelbo_call
-from maskwise.models.base import Model
-from maskwise.models.llada import LLaDAConfig, LLaDAModelLM
-from maskwise.models.opening import as_model
+from maskwise.models.checkpoints.opening import as_model
+from maskwise.models.families.llada import LLaDAConfig, LLaDAModelLM
+from maskwise.models.model import Model
 
 RATE = 3e-3
 

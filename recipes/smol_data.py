@@ -17,8 +17,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from maskwise.models.base import Model
-from maskwise.models.layers import Rotary
+from maskwise.models.families.layers import Rotary
+from maskwise.models.model import Model
 from maskwise.tasks.words import load_words, split_words
 
 SHARES = {"prose": 0.4, "chat": 0.3, "few-shot": 0.3}

@@ -46,11 +46,11 @@ from torch import Tensor
 import maskwise as mw
 from exams import Exams, Found, place_of, table, take
 from maskwise.diffusion import blockwise_grid, linear_ce, linear_kl, nelbo_grid
-from maskwise.files import replace_file
-from maskwise.models.base import Batch, Model
+from maskwise.models.model import Batch, Model
+from maskwise.support.files import replace_file
 from maskwise.tasks.prompts import Encoded, opened
 from maskwise.tasks.words import load_words, split_words
-from maskwise.training.rows import attention_block
+from maskwise.training.data.rows import attention_block
 from maskwise.training.settings import TrainSettings
 from maskwise.training.weights import make_trainable, save_trained_weights, trained_weights
 from smol_data import SHARES, Sampler, draw_prompts, words_to_train_on

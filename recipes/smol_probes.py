@@ -28,11 +28,11 @@ import torch
 
 import maskwise as mw
 from exams import Exams
-from maskwise.files import replace_file
-from maskwise.models.base import Model
+from maskwise.models.model import Model
 from maskwise.probes.answers.attention import GROUPS, watch
 from maskwise.probes.answers.gradients import embedding_gradients, group_sums, mask_groups
 from maskwise.probes.text import load_text
+from maskwise.support.files import replace_file
 from maskwise.tasks.prompts import Encoded, Prompt, opened
 from smol_data import FORMATS, RULES, words_to_train_on
 from smol_diffusion import REAL, TOY, make_exams, open_base

@@ -20,7 +20,7 @@ from typing import Any
 import torch
 
 import maskwise as mw
-from maskwise.models.base import Model
+from maskwise.models.model import Model
 from maskwise.probes.text import load_text, passages
 
 WORDS = 24  # of a prompt

@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from maskwise.models import LLaDAModelLM
-from maskwise.models.layers import Rotary
+from maskwise.models.families.layers import Rotary
 from maskwise.tasks.prompts import Prompt
 from muon import Muon
 from task_accuracy import ROWS_A_PASS, padded

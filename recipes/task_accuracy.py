@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
-from maskwise.models.attention import Layout
+from maskwise.models.attention.ragged import Layout
 from maskwise.tasks.episodes import blocked, draw
 from maskwise.tasks.prompts import Prompt, encode_question, opened
 from maskwise.tasks.rules import TASKS

@@ -30,7 +30,7 @@ from pathlib import Path
 from threading import Thread
 
 from exams import table
-from maskwise.files import replace_file
+from maskwise.support.files import replace_file
 
 RECIPE = Path(__file__).parent / "train_tiny.py"
 KEPT = ("config.json", "generation_config.json", "model.safetensors", "training.json", "README.md",

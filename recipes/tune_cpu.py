@@ -24,7 +24,7 @@ from transformers import PreTrainedTokenizerFast
 
 from maskwise.diffusion import Noised, nelbo_call
 from maskwise.models import LLaDAConfig, LLaDAModelLM
-from maskwise.models.opening import as_model
+from maskwise.models.checkpoints.opening import as_model
 from maskwise.training.settings import TuneSettings
 from maskwise.training.tune import summary_lines, tune
 

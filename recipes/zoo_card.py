@@ -10,7 +10,7 @@ from transformers import PreTrainedModel, Qwen2Config, Qwen2ForCausalLM
 
 import maskwise as mw
 from exams import table_by_masks
-from maskwise.files import replace_file
+from maskwise.support.files import replace_file
 
 WHAT = {
     "tiny-qwen": "An autoregressive model of the Qwen2 class, trained to predict the next token.",

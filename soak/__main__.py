@@ -20,7 +20,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from maskwise.files import replace_file, to_json
+from maskwise.support.files import replace_file, to_json
 from soak.parts import part_names
 
 SECONDS_TO_END = 120  # for parts under way when the time is over

@@ -16,7 +16,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from maskwise.errors import UserError
+from maskwise.support.errors import UserError
 from soak.mutate import damage
 from soak.readers import Reader, readers
 

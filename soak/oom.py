@@ -18,9 +18,9 @@ from typing import Any
 import torch
 
 from maskwise.cli import app
-from maskwise.files import to_json
 from maskwise.records.folder import read_run
 from maskwise.records.record import Record, key_of
+from maskwise.support.files import to_json
 
 SHARES = (0.5, 0.35, 0.25, 0.15, 0.1)  # of the memory that the first run took
 NUMBERS = ("confidence", "entropy", "nll")

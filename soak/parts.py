@@ -93,7 +93,7 @@ _WORK: dict[str, Callable[..., dict[str, Any]]] = {
 
 
 def main(name: str, file: Path) -> None:
-    from maskwise.files import replace_file, to_json
+    from maskwise.support.files import replace_file, to_json
 
     try:
         found = run_part(name)

@@ -18,21 +18,21 @@ from maskwise.cli.prompt_files import read_prompts, read_records
 from maskwise.decoding.prompts import encode_prompts
 from maskwise.experiments.mitigations import describe_training
 from maskwise.models import LLaDAConfig, LLaDAModelLM
-from maskwise.models.catalog import describe_checkpoint
-from maskwise.models.gguf import read_gguf
-from maskwise.models.locations import ZOO
-from maskwise.models.opening import open as open_model
+from maskwise.models.checkpoints.catalog import describe_checkpoint
+from maskwise.models.checkpoints.gguf import read_gguf
+from maskwise.models.checkpoints.locations import ZOO
+from maskwise.models.checkpoints.opening import open as open_model
 from maskwise.probes.text import load_text
-from maskwise.report.advice import read_search, write_search
-from maskwise.report.card import card_of_search, run_card_of
-from maskwise.report.page import write_page
+from maskwise.report.pages.advice import read_search, write_search
+from maskwise.report.pages.page import write_page
+from maskwise.report.pages.registry import run_table, search_table, write_tables
 from maskwise.report.readings import read_all
-from maskwise.report.registry import run_table, search_table, write_tables
+from maskwise.report.words.card import card_of_search, run_card_of
 from maskwise.tasks.datasets import read_dataset
 from maskwise.tasks.words import load_words
-from maskwise.training.documents import read_documents, tokenize_rows
+from maskwise.training.data.documents import read_documents, tokenize_rows
+from maskwise.training.data.pairs import read_data_file, tokenize_pairs
 from maskwise.training.folder import newest_whole, refuse_other_base, refuse_other_run, vouch
-from maskwise.training.pairs import read_data_file, tokenize_pairs
 from soak.mutate import wild_text
 
 

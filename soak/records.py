@@ -11,8 +11,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-from maskwise.errors import UserError
 from maskwise.records.folder import read_run
+from maskwise.support.errors import UserError
 from soak.commands import ROOT
 from soak.readers import _run as write_small_run
 

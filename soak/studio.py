@@ -129,7 +129,7 @@ def soak(clients: int, seconds: float, folder: Path) -> Outcome:
 
 def probe_times(name: str) -> Iterator[dict[str, Any]]:
     """Of a usual prompt, one with 200 masks behind it, and the longest: each asked twice, the second time measured."""
-    from maskwise.models.opening import open as open_model
+    from maskwise.models.checkpoints.opening import open as open_model
     from maskwise.studio.probing import (
         MOST_DISTRACTORS,
         MOST_MASKS,

@@ -10,15 +10,15 @@ import pytest
 
 import maskwise as mw
 from helpers.tiny import llada_net, tiny_llada
-from maskwise.errors import UserError
-from maskwise.files import is_plain_name, only_user_of
-from maskwise.models.fingerprint import LANES, checksums, fingerprint
-from maskwise.models.networks import weight_files
+from maskwise.models.checkpoints.fingerprint import LANES, checksums, fingerprint
+from maskwise.models.checkpoints.networks import weight_files
+from maskwise.support.errors import UserError
+from maskwise.support.files import is_plain_name, only_user_of
 
 HOLDER = """
 import sys, time
 from pathlib import Path
-from maskwise.files import only_user_of
+from maskwise.support.files import only_user_of
 with only_user_of(Path(sys.argv[1])):
     print("held", flush=True)
     time.sleep(60)

@@ -7,8 +7,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from maskwise.errors import UserError
-from maskwise.interrupts import time_limit
+from maskwise.support.errors import UserError
+from maskwise.support.interrupts import time_limit
 
 
 def test_a_search_that_would_take_years_is_stopped():

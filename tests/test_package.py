@@ -2,12 +2,12 @@
 
 import ast
 import gc
+import importlib
 import re
 import subprocess
 import sys
 import tomllib
 import zipfile
-from collections.abc import Iterator
 from graphlib import TopologicalSorter
 from importlib import metadata
 from importlib.util import find_spec
@@ -20,20 +20,24 @@ from typer.testing import CliRunner
 import maskwise
 from helpers.wheel import ROOT, build_wheel
 from maskwise.cli import app
-from maskwise.imports import Deferred, collection_paused, command_imports, lean_transformers
+from maskwise.support.imports import Deferred, collection_paused, command_imports, lean_transformers
+from maskwise.support.moved import MOVED
 
 HEAVY = ("torch", "transformers", "numpy", "peft", "matplotlib", "scipy", "sklearn", "jinja2")
-# Arrows point down only; folders of one level do not import each other.
+# Imports point down only, those for type hints included; packages of one level do not import each other.
 LEVELS = [
     {"cli"},
     {"studio"},
     {"experiments", "advice"},
     {"runs"},
     {"report"},
-    {"probes", "training"},
-    {"scoring", "decoding"},
-    {"records", "tasks", "diffusion"},
+    {"lm_eval"},
+    {"probes"},
+    {"training", "decoding", "scoring"},
+    {"diffusion", "tasks"},
     {"models"},
+    {"records", "kernels"},
+    {"support"},
 ]
 
 
@@ -51,9 +55,8 @@ def test_the_wheel_holds_every_module_and_data_file(tmp_path):
     modules = sorted(
         name.removesuffix(".py").removesuffix("/__init__").replace("/", ".") for name in packed if name.endswith(".py")
     )
-    kernels = ("decoding.step_kernels", "diffusion.ce_tv_kernel", "models.expert_kernels", "models.few_rows",
-               "models.few_rows_attention")  # fmt: skip
-    left_out = {f"maskwise.{name}" for name in kernels}  # need a package that exists for CUDA machines alone
+    kernels = ("decoding_step", "linear_ce_tv", "experts", "small_batch_linear", "split_attention")
+    left_out = {f"maskwise.kernels.{name}" for name in kernels}  # need a package that exists for CUDA machines alone
     left_out |= {"maskwise.studio.app"} if find_spec("gradio") is None else set()
     code = f"import sys, importlib; sys.path.insert(0, {str(tmp_path / 'site')!r})\n" + "\n".join(
         f"assert importlib.import_module({m!r}).__file__.startswith({str(tmp_path)!r}), {m!r}"
@@ -79,8 +82,10 @@ def test_help_and_version_import_nothing_heavy():
 
 def test_a_report_is_drawn_without_torch():
     """Seconds of imports, for nothing: it reads records and draws them."""
-    modules = "import maskwise.report.page, maskwise.report.readings, maskwise.report.terminal, maskwise.runs.settings"
-    code = f"import sys; {modules}; print([m for m in ('torch', 'transformers') if m in sys.modules])"
+    modules = (
+        "maskwise.report.pages.page, maskwise.report.readings, maskwise.report.words.terminal, maskwise.runs.settings"
+    )
+    code = f"import sys, {modules}; print([m for m in ('torch', 'transformers') if m in sys.modules])"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
 
 
@@ -237,18 +242,10 @@ def test_ci_runs_the_readmes_test_command_and_more():
     assert check.split()[1:] == ["lint", "test", "slow"]
 
 
-def statements(node: ast.AST) -> Iterator[ast.AST]:
-    """All that is executed: not what stands under TYPE_CHECKING."""
-    for child in ast.iter_child_nodes(node):
-        if not (isinstance(child, ast.If) and "TYPE_CHECKING" in ast.dump(child.test)):
-            yield child
-            yield from statements(child)
-
-
 def imported_packages(file: Path) -> set[str]:
-    """The packages that any import in a file names, wherever it stands, those for type hints alone left out."""
+    """The packages that any import in a file names, wherever it stands."""
     names = []
-    for node in statements(ast.parse(file.read_text(encoding="utf-8"))):
+    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
         if isinstance(node, ast.ImportFrom):
             names += [f"{node.module}.{alias.name}" for alias in node.names]
         elif isinstance(node, ast.Import):
@@ -268,10 +265,9 @@ def test_arrows_between_packages_point_down_only():
 
 
 def modules_imported(file: Path, modules: set[str]) -> set[str]:
-    """Our modules that a file imports, wherever the import stands, those for type hints alone left out."""
-
+    """Our modules that a file imports, wherever the import stands."""
     found = set()
-    for node in statements(ast.parse(file.read_text(encoding="utf-8"))):
+    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
         if isinstance(node, ast.ImportFrom):
             for alias in node.names:
                 inner = f"{node.module}.{alias.name}"
@@ -282,8 +278,26 @@ def modules_imported(file: Path, modules: set[str]) -> set[str]:
 
 
 def test_no_module_imports_itself_by_way_of_others():
+    """Those for type hints included; the package's own public names, imported on first use, are not a module's."""
     source = ROOT / "src"
     files = {".".join(f.relative_to(source).with_suffix("").parts).removesuffix(".__init__"): f
              for f in (source / "maskwise").rglob("*.py")}  # fmt: skip
+    del files["maskwise"]
     graph = {name: modules_imported(file, set(files)) - {name} for name, file in files.items()}
     TopologicalSorter(graph).prepare()  # raises CycleError and names the circle
+
+
+@pytest.mark.parametrize("old", sorted(MOVED))
+def test_a_module_that_moved_can_still_be_imported_by_its_old_name(old):
+    assert importlib.import_module(old) is importlib.import_module(MOVED[old])
+    assert importlib.import_module(old).__spec__.name == MOVED[old]
+
+
+def test_old_names_work_in_a_process_of_their_own():
+    """Entry points of stale installs, `parent_library` of saved adapters, and the folder of lm-eval's tasks."""
+    code = (
+        "import maskwise.decoding.plugin, maskwise.decoding.harness, maskwise.models.llada as llada; llada.LLaDAModelLM"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+    done = subprocess.run([sys.executable, "-m", "maskwise.tasks.lm_eval"], capture_output=True, text=True, check=True)
+    assert (Path(done.stdout.strip()) / "maskwise.yaml").exists()

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from maskwise.progress import progress_bar
+from maskwise.support.progress import progress_bar
 
 
 @pytest.mark.parametrize(

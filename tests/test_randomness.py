@@ -9,7 +9,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from maskwise.randomness import (
+from maskwise.support.randomness import (
     number_repeats,
     numpy_generator,
     python_random,
@@ -94,7 +94,7 @@ def test_repeated_prompts_are_numbered():
 
 def test_seeds_need_neither_torch_nor_numpy():
     code = (
-        "import sys, maskwise.randomness as r; r.seed_of(1, 'a'); r.python_random(2); "
+        "import sys, maskwise.support.randomness as r; r.seed_of(1, 'a'); r.python_random(2); "
         "print({'torch', 'numpy'} & {*sys.modules})"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

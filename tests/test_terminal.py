@@ -16,8 +16,8 @@ from helpers.report_runs import DIFFUSION, mask_probes, write_run
 from helpers.tiny import tiny_llada
 from maskwise.cli import app
 from maskwise.cli.live_canvas import LiveCanvas
-from maskwise.files import to_json
-from maskwise.terminal import SafeConsole, one_line, safe_json, safe_text
+from maskwise.support.files import to_json
+from maskwise.support.terminal import SafeConsole, one_line, safe_json, safe_text
 
 EVIL = "\x1b]0;owned\x07\x1b[2J\x9b31m\u202etxt\x7f\nmaskwise: all is well\r"
 OBEYED = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\u2028\u2029]")

@@ -22,7 +22,7 @@ from benchmarks.peers.harness import (
 )
 from benchmarks.peers.report import Report
 from benchmarks.shapes import random_ids
-from maskwise.models.base import Model
+from maskwise.models.model import Model
 
 
 def dinfer_engine(report: Report, model: Model, cache: str, net: Any) -> Engine:

@@ -15,7 +15,7 @@ from benchmarks.measure import Bench, difference, synchronize
 from benchmarks.peers.report import Report
 from benchmarks.shapes import LLADA, make_model, random_ids
 from maskwise.decoding.generate import generate
-from maskwise.models.base import Model
+from maskwise.models.model import Model
 
 AT_ONCE = (4, 2, 1)  # tokens a step commits
 WARM_UP = 2  # generations of ours: the pass that opens a block is recorded in the second

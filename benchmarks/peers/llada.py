@@ -26,7 +26,7 @@ from benchmarks.peers.report import Report
 from benchmarks.probe import LONG, TOY_LONG, probe_units, prompts_of
 from benchmarks.shapes import random_ids
 from maskwise.decoding.likelihood import log_likelihoods
-from maskwise.models.base import Model
+from maskwise.models.model import Model
 from maskwise.probes.answers.plain import ask
 
 UNEQUAL = [1000, 968, 1031, 985, 1017, 990, 1008, 1001]

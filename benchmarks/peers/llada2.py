@@ -8,7 +8,7 @@ from benchmarks.measure import difference
 from benchmarks.peers.harness import Engine, sizes, time_decoding, time_ours
 from benchmarks.peers.report import Report
 from benchmarks.shapes import make_model, random_ids
-from maskwise.models.base import Model
+from maskwise.models.model import Model
 
 
 def llada2(report: Report) -> None:

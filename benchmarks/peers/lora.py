@@ -15,7 +15,7 @@ from benchmarks.peers.report import Report
 from benchmarks.shapes import random_ids
 from benchmarks.step import adapted, half, trained
 from benchmarks.training_step import ROWS, TOY_ROWS, noised_rows, our_loss
-from maskwise.models.base import Model
+from maskwise.models.model import Model
 
 
 def lora(report: Report) -> None:

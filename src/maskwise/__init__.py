@@ -10,6 +10,8 @@ Names are imported on first use: `import maskwise` takes milliseconds, the first
 
 from typing import TYPE_CHECKING
 
+from maskwise.support import moved
+
 __all__ = [
     "Model",
     "Run",
@@ -33,52 +35,54 @@ __all__ = [
 
 __version__ = "0.2.0.dev0"  # the one place: pyproject.toml reads it from here
 
+moved.install()
+
 if TYPE_CHECKING:
     from maskwise.advice.advise import advise
     from maskwise.decoding.generate import generate
     from maskwise.decoding.score import score
-    from maskwise.errors import UserError
     from maskwise.experiments.compare import compare
     from maskwise.experiments.mitigations import cures
     from maskwise.experiments.toy import toy
-    from maskwise.models.base import Model
-    from maskwise.models.convert import convert
-    from maskwise.models.export import export
-    from maskwise.models.opening import open, wrap
+    from maskwise.models.checkpoints.convert import convert
+    from maskwise.models.checkpoints.export import export
+    from maskwise.models.checkpoints.opening import open, wrap
+    from maskwise.models.model import Model
     from maskwise.runs.run import Run, diagnose, read_run
+    from maskwise.support.errors import UserError
     from maskwise.training.train import train
     from maskwise.training.tune import tune
 else:  # a type checker that saw __getattr__ would take any name for a public one
     _MODULES = {
-        "Model": "maskwise.models.base",
+        "Model": "maskwise.models.model",
         "Run": "maskwise.runs.run",
-        "UserError": "maskwise.errors",
+        "UserError": "maskwise.support.errors",
         "advise": "maskwise.advice.advise",
         "compare": "maskwise.experiments.compare",
-        "convert": "maskwise.models.convert",
+        "convert": "maskwise.models.checkpoints.convert",
         "cures": "maskwise.experiments.mitigations",
         "diagnose": "maskwise.runs.run",
-        "export": "maskwise.models.export",
+        "export": "maskwise.models.checkpoints.export",
         "generate": "maskwise.decoding.generate",
-        "open": "maskwise.models.opening",
+        "open": "maskwise.models.checkpoints.opening",
         "read_run": "maskwise.runs.run",
         "score": "maskwise.decoding.score",
         "toy": "maskwise.experiments.toy",
         "train": "maskwise.training.train",
         "tune": "maskwise.training.tune",
-        "wrap": "maskwise.models.opening",
+        "wrap": "maskwise.models.checkpoints.opening",
     }
 
     def __getattr__(name):
         if name not in _MODULES:
-            from maskwise.nearest import nearest
+            from maskwise.support.nearest import nearest
 
             meant = nearest(name, __all__)
             hint = "" if meant is None else f": did you mean {meant}?"
             raise AttributeError(f"module 'maskwise' has no attribute {name!r}{hint}")
         from importlib import import_module
 
-        from maskwise.imports import collection_paused
+        from maskwise.support.imports import collection_paused
 
         with collection_paused():
             value = getattr(import_module(_MODULES[name]), name)

@@ -5,9 +5,9 @@ import warnings
 from contextlib import suppress
 from typing import TextIO
 
-from maskwise.errors import UserNotice
-from maskwise.imports import Process
-from maskwise.interrupts import note_interrupts, was_interrupted
+from maskwise.support.errors import UserNotice
+from maskwise.support.imports import Process
+from maskwise.support.interrupts import note_interrupts, was_interrupted
 
 
 def main() -> None:
@@ -35,7 +35,7 @@ def show_notices_as_lines() -> None:
     ) -> None:  # fmt: skip
         if not issubclass(category, UserNotice):
             return as_python_does(message, category, filename, lineno, file, line)
-        from maskwise.terminal import one_line
+        from maskwise.support.terminal import one_line
 
         if (out := file or sys.stderr) is not None:  # it may be closed
             with suppress(OSError):

@@ -21,11 +21,11 @@ from helpers.outputs import problem_of_output
 from helpers.tiny import tiny_sdar
 from maskwise.advice.folder import Answer, append_answers, gather_answers, read_answers
 from maskwise.cli import app
-from maskwise.errors import UserError
 from maskwise.records.outputs import OUTPUTS, SEARCH
-from maskwise.report.advice import read_search
-from maskwise.report.card import run_card_of
-from maskwise.report.registry import runs_in, search_table
+from maskwise.report.pages.advice import read_search
+from maskwise.report.pages.registry import runs_in, search_table
+from maskwise.report.words.card import run_card_of
+from maskwise.support.errors import UserError
 
 WORDS = ("otter", "zebra", "lemon", "apple", "green", "brave", "tiger", "horse")
 KINDS = [{"prompt": f"Word: {word} {n}\nKind:[", "answer": "animal"} for n in range(5) for word in WORDS][:36]

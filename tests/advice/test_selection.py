@@ -23,7 +23,7 @@ from maskwise.advice.selection import (
     paired_intervals,
     survivors,
 )
-from maskwise.randomness import numpy_generator
+from maskwise.support.randomness import numpy_generator
 
 
 def run(table: np.ndarray, cost: np.ndarray, plan: Plan) -> tuple[list[int], Confirmation]:

@@ -12,9 +12,9 @@ from maskwise.advice.selection import Plan, fewest_questions
 from maskwise.advice.settings import Setting, Space, cached_variants, not_tried, settings_in, within_blocks
 from maskwise.cli import app
 from maskwise.cli.decoding import decoding_options
-from maskwise.decoding.harness import decoding_options as lm_eval_options
 from maskwise.decoding.options import OPTION_NAMES, DecodingOptions
-from maskwise.errors import UserError
+from maskwise.lm_eval.model import decoding_options as lm_eval_options
+from maskwise.support.errors import UserError
 
 SPACES = [Space(), EMBEDDED_SPACE, Space(max_new_tokens=64, rules=("random", "klass:tau=0.8:eps=0.02"))]
 STOPPING = Space(max_new_tokens=64, blocks=(8,), end_ids=(382, 7))

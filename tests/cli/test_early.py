@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from maskwise.cli import app
 from maskwise.models.families import FAMILIES
-from maskwise.nearest import did_you_mean, nearest
+from maskwise.support.nearest import did_you_mean, nearest
 
 WRONG = {
     "generate tiny-llada hi --rule bets": "unknown unmasking strategy 'bets'",
@@ -132,7 +132,7 @@ def test_the_table_of_models_can_be_copied_at_80_columns():
 def test_our_own_warnings_are_lines_of_the_command_and_those_of_others_as_python_shows_them():
     code = """
 import sys, warnings
-from maskwise.errors import UserNotice
+from maskwise.support.errors import UserNotice
 from maskwise.start import main
 sys.argv = ["maskwise", "--version"]
 try:

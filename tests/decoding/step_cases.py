@@ -5,8 +5,9 @@ import warnings
 
 import torch
 
-from maskwise.decoding import end_of_step, step_kernels
+from maskwise.decoding import end_of_step
 from maskwise.decoding.sampling import log_confidence
+from maskwise.kernels import decoding_step as step_kernels
 
 DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 

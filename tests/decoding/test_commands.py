@@ -22,9 +22,9 @@ from maskwise.decoding.likelihood import encode_pair, log_likelihoods
 from maskwise.decoding.options import DecodingOptions
 from maskwise.decoding.prompts import encode_prompts
 from maskwise.decoding.request import end_tokens
-from maskwise.errors import UserError, UserNotice
 from maskwise.records.outputs import OUTPUTS
-from maskwise.terminal import safe_text
+from maskwise.support.errors import UserError, UserNotice
+from maskwise.support.terminal import safe_text
 
 
 @pytest.fixture(scope="module")
@@ -368,7 +368,7 @@ def test_a_model_without_a_mask_is_one_line_and_status_2(folder, tmp_path, monke
     def maskless(*arguments, **options):
         return model
 
-    monkeypatch.setattr("maskwise.models.opening.open", maskless)
+    monkeypatch.setattr("maskwise.models.checkpoints.opening.open", maskless)
     assert "has no mask token" in run("generate", folder, "hello", status=2).stderr
 
 

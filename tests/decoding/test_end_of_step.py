@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from maskwise.decoding import end_of_step
-from maskwise.errors import UserNotice
+from maskwise.support.errors import UserNotice
 
 pytest.importorskip("triton")
 
@@ -33,5 +33,5 @@ def test_kernels_that_fail_are_named_and_left(monkeypatch):
     monkeypatch.setattr(end_of_step, "agree", lambda device: True)
     assert end_of_step._kernels(OnCard()) is None, "tried once"
     end_of_step._kernels_work.cache_clear()
-    assert end_of_step._kernels(OnCard()).__name__ == "maskwise.decoding.step_kernels"
+    assert end_of_step._kernels(OnCard()).__name__ == "maskwise.kernels.decoding_step"
     end_of_step._kernels_work.cache_clear()

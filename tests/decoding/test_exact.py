@@ -9,7 +9,7 @@ from helpers.oracle import oracle
 from maskwise.decoding.exact import outcomes
 from maskwise.decoding.generate import generate
 from maskwise.decoding.strategies import STRATEGIES, find_strategy
-from maskwise.errors import UserError
+from maskwise.support.errors import UserError
 from maskwise.tasks.coherence import NAMES, closed_form, ideal_marginals, make_puzzle
 
 N, OTHER, MASK = 3, 3, 4  # items 0..2, the replacement, the mask

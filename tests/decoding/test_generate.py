@@ -15,7 +15,7 @@ from maskwise.decoding.options import DecodingOptions, SoftMask
 from maskwise.decoding.request import check_request
 from maskwise.decoding.sampling import entropy
 from maskwise.decoding.strategies import STRATEGIES
-from maskwise.errors import UserError
+from maskwise.support.errors import UserError
 
 PROMPTS = [[5, 9, 2, 30], [7], [11, 12, 13, 14, 15, 16, 3, 2, 9]]
 MASKED = [tiny_llada, tiny_dream]

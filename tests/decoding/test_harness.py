@@ -16,12 +16,12 @@ import maskwise as mw
 from helpers.checkpoints import CHAT, START, save
 from helpers.known import shipped_tokenizer
 from helpers.tiny import fast_dllm_net, sdar_net
-from maskwise.decoding import plugin
-from maskwise.decoding.harness import MaskwiseLM
 from maskwise.decoding.likelihood import encode_pair, log_likelihoods
-from maskwise.errors import UserNotice
+from maskwise.lm_eval import plugin
+from maskwise.lm_eval.model import MaskwiseLM
+from maskwise.lm_eval.tasks import FOLDER
+from maskwise.support.errors import UserNotice
 from maskwise.tasks.episodes import draw, mixed, render
-from maskwise.tasks.lm_eval import FOLDER
 from maskwise.tasks.prompts import encode_question, opened
 from maskwise.tasks.rules import TASKS
 from maskwise.tasks.words import load_words
@@ -294,7 +294,7 @@ def test_import_torch_is_left_alone_where_lm_eval_is_another_release_or_not_used
     other.__version__ = "0.4.8"  # its registry has other names: to import from it would break `import torch`
     monkeypatch.setitem(sys.modules, "lm_eval", other)
     plugin.register()
-    light = "import sys, maskwise.decoding.plugin as p; p.register(); print({'torch', 'lm_eval'} & set(sys.modules))"
+    light = "import sys, maskwise.lm_eval.plugin as p; p.register(); print({'torch', 'lm_eval'} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", light], capture_output=True, text=True, check=True)
     assert done.stdout == "set()\n"
 

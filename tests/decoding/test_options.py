@@ -13,8 +13,8 @@ import maskwise as mw
 from helpers.tiny import tiny_llada
 from maskwise.cli import app
 from maskwise.cli.decoding import SPELLED
-from maskwise.decoding.harness import ARGUMENTS, MaskwiseLM, decoding_options
 from maskwise.decoding.options import OPTION_NAMES, DecodingOptions, SoftMask
+from maskwise.lm_eval.model import ARGUMENTS, MaskwiseLM, decoding_options
 
 DEFAULT = DecodingOptions()
 DEFAULTS = {name: getattr(DEFAULT, name) for name in OPTION_NAMES}

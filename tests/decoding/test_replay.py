@@ -16,7 +16,7 @@ import maskwise as mw
 from helpers.tiny import tiny_dream, tiny_llada, tiny_llada_moe, tiny_sdar
 from maskwise.decoding import replay
 from maskwise.decoding.canvas import Frame, Sheet
-from maskwise.models.experts import Experts
+from maskwise.models.families.experts import Experts
 
 PROMPTS = [[3, 4, 5, 6, 7], [8, 9, 10]]
 

@@ -9,8 +9,10 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from maskwise.decoding.canvas import spread_steps
-from maskwise.decoding.rules import Memory, Rows, State, dream_counts, even_counts, ranks
+from maskwise.decoding.end_of_step import ranks
+from maskwise.decoding.rules import dream_counts, even_counts
 from maskwise.decoding.sampling import entropy, log_confidence, log_margin, propose, sharpen
+from maskwise.decoding.state import Memory, Rows, State
 from maskwise.decoding.strategies import STRATEGIES, find_strategy
 
 NAMES = [strategy.name for strategy in STRATEGIES]

@@ -10,9 +10,10 @@ from helpers.references import dense_logits
 from helpers.tiny import tiny_llada
 from maskwise.cli.decoding import decoding_options
 from maskwise.decoding.options import DecodingOptions
-from maskwise.decoding.rules import Choice, best
+from maskwise.decoding.rules import best
+from maskwise.decoding.state import Choice
 from maskwise.decoding.strategies import STRATEGIES, Parameter, Strategy, find_strategy, parse_parameters
-from maskwise.errors import UserError
+from maskwise.support.errors import UserError
 
 
 def right_to_left(rows, state, parameters):

@@ -54,7 +54,7 @@ def compare_one_view(logits: torch.Tensor, targets: torch.Tensor, weights: torch
     assert not grad[logits.isinf()].any()
 
 
-sys.modules["maskwise.diffusion.ce_tv_kernel"] = kernel
+sys.modules["maskwise.kernels.linear_ce_tv"] = kernel
 assert fused.kernels_agree(torch.device(DEVICE))
 right, kernel.ce_kernel = kernel.ce_kernel, lambda *all_: [1.01 * x for x in right(*all_)]
 assert not fused.kernels_agree(torch.device(DEVICE)), "a wrong kernel is found"

@@ -20,8 +20,8 @@ from maskwise.diffusion import (
     taught_rows,
     teach,
 )
-from maskwise.errors import UserError
-from maskwise.models.opening import as_model
+from maskwise.models.checkpoints.opening import as_model
+from maskwise.support.errors import UserError
 
 MASK = 63
 

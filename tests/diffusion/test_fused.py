@@ -8,7 +8,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from maskwise.diffusion import compare_views, linear_ce, linear_ce_tv
-from maskwise.errors import UserError
+from maskwise.support.errors import UserError
 
 ROWS, WIDTH, VOCAB, MASK = 24, 32, 501, 17
 DEVICES = ["cpu", *(["cuda"] if torch.cuda.is_available() else [])]

@@ -14,13 +14,13 @@ from helpers.page_reader import read
 from helpers.report_runs import DIFFUSION, mask_probes, position_probes, write_run
 from helpers.tiny import llada_net
 from maskwise.cli import app
-from maskwise.errors import UserError
 from maskwise.experiments.compare import compare_runs
 from maskwise.models.targets import linear_targets
 from maskwise.records.outputs import OUTPUTS
-from maskwise.report.comparison import change_in_words, rows_of, share_gone
+from maskwise.report.words.comparison import change_in_words, rows_of, share_gone
 from maskwise.scoring.changes import accuracy_change, mean_change, reduction
 from maskwise.scoring.intervals import none_seen
+from maskwise.support.errors import UserError
 
 TUNED = DIFFUSION | {"name": "lab/tiny-llada+ma"}
 POSITION = position_probes([9, 10, 8, 9], [6, 7, 5, 6])

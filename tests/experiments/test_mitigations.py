@@ -13,7 +13,6 @@ from helpers.outputs import problem_of_output
 from helpers.tiny import tiny_ar, tiny_llada, tiny_sdar
 from maskwise.cli import app
 from maskwise.decoding.generate import generate
-from maskwise.errors import UserError
 from maskwise.experiments import mitigations
 from maskwise.experiments.mitigations import (
     MASKS,
@@ -32,7 +31,8 @@ from maskwise.experiments.mitigations import (
     passes_over_blocks,
 )
 from maskwise.records.outputs import OUTPUTS
-from maskwise.report.mitigations import cures_result, frontier, what_it_shows
+from maskwise.report.pages.mitigations import cures_result, frontier, what_it_shows
+from maskwise.support.errors import UserError
 from maskwise.tasks.episodes import draw, mixed
 from maskwise.tasks.prompts import encode_question
 from maskwise.tasks.rules import TASKS

@@ -18,9 +18,9 @@ import torch
 from torch import nn
 from transformers import AutoTokenizer
 
-from maskwise.models.attention import attend
-from maskwise.models.base import Model
+from maskwise.models.attention.ragged import attend
 from maskwise.models.families import WRAPPED
+from maskwise.models.model import Model
 from maskwise.probes.probe import Settings
 from maskwise.runs.settings import QUICK
 from maskwise.tasks.episodes import draw

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from maskwise.experiments.toy import MASK, sequences
-from maskwise.models.base import Model
+from maskwise.models.model import Model
 
 
 def oracle(marginals: Callable[[list[int]], Tensor], vocabulary: int, mask_id: int) -> Model:

@@ -7,7 +7,7 @@ from itertools import pairwise
 import torch
 
 from helpers.known import hand_made, shipped_tokenizer
-from maskwise.models.base import Model
+from maskwise.models.model import Model
 
 PAIR = re.compile(r"Key: (\w+)\nValue:\[(?: (\w+)\]|((?:<\|mask\|>)+)|$)")
 

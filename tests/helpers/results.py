@@ -13,7 +13,7 @@ from typing import Any
 import maskwise as mw
 from maskwise.decoding.likelihood import log_likelihoods
 from maskwise.decoding.strategies import STRATEGIES
-from maskwise.models.base import Model
+from maskwise.models.model import Model
 from maskwise.probes.summary import summarise
 from maskwise.records.folder import read_run
 from maskwise.runs.diagnose import diagnose

@@ -26,8 +26,8 @@ from maskwise.models import (
     SDARMoeConfig,
     SDARMoeForCausalLM,
 )
-from maskwise.models.base import Model
-from maskwise.models.opening import as_model
+from maskwise.models.checkpoints.opening import as_model
+from maskwise.models.model import Model
 
 WIDE = 0.3  # initial spread of the weights: large enough that predictions differ visibly
 

@@ -266,9 +266,9 @@ def compare_attention(heads: int, groups: int, width: int, rows: list[int], keys
 @torch.no_grad()
 def experts_use_what_was_tried() -> None:
     """The kernels in their place; and what is said where they fail or are wrong."""
-    from maskwise.kernels import works_here
-    from maskwise.models import experts
-    from maskwise.models.layers import GatedMLP
+    from maskwise.kernels.gate import works_here
+    from maskwise.models.families import experts
+    from maskwise.models.families.layers import GatedMLP
 
     sys.modules["maskwise.models"].expert_kernels = mixing  # as an import of it would do
     mixture = experts.Experts(experts.Router(16, 5, 2), [GatedMLP(16, 24) for _ in range(5)]).requires_grad_(False)

@@ -1,8 +1,8 @@
 """A model family outside the package: its classes and one `Family`, all that adding one takes."""
 
 from maskwise.models.families import Family
-from maskwise.models.layers import register
-from maskwise.models.llada import LLaDAConfig, LLaDAModelLM
+from maskwise.models.families.layers import register
+from maskwise.models.families.llada import LLaDAConfig, LLaDAModelLM
 
 
 class MirrorConfig(LLaDAConfig):

@@ -15,8 +15,8 @@ from helpers.tiny import (
     tiny_llada_moe,
     tiny_sdar,
 )
+from maskwise.models.attention.stored_weights import KeptAttention
 from maskwise.models.batch import Batch
-from maskwise.models.kept_attention import KeptAttention
 
 SKIP = (tiny_llada, tiny_dream)
 WHOLE = (tiny_ar, tiny_fast_dllm, tiny_sdar, tiny_llada_moe, tiny_llada2)

@@ -31,7 +31,6 @@ from maskwise.decoding.generate import greedy_answers
 from maskwise.decoding.likelihood import log_likelihoods
 from maskwise.decoding.options import DecodingOptions
 from maskwise.decoding.request import is_approximate
-from maskwise.errors import UserError, UserNotice
 from maskwise.models import (
     LLaDA2Config,
     LLaDA2MoeModelLM,
@@ -41,8 +40,9 @@ from maskwise.models import (
     SDARForCausalLM,
 )
 from maskwise.models.batch import Batch
-from maskwise.models.configuration import read_config
+from maskwise.models.checkpoints.configuration import read_config
 from maskwise.models.families import SDAR
+from maskwise.support.errors import UserError, UserNotice
 
 DENSE = [sdar_net, sdar_moe_net, fast_dllm_net, llada2_net]
 NETS = [*DENSE, nemotron_net]

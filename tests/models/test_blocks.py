@@ -6,9 +6,9 @@ import pytest
 import torch
 
 from helpers.tiny import qwen_net, tiny_ar, tiny_dream, tiny_illada, tiny_llada, tiny_llada_moe
-from maskwise.errors import UserError
-from maskwise.models.attention import attend
+from maskwise.models.attention.ragged import attend
 from maskwise.models.batch import Batch
+from maskwise.support.errors import UserError
 
 
 def dense(q, k, v, lengths, block, scale):

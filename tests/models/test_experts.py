@@ -11,9 +11,9 @@ import maskwise as mw
 from helpers.references import gated_mlp
 from helpers.tiny import llada2_net, llada_moe_net, sdar_moe_net, tiny_llada2, tiny_llada_moe, tiny_sdar_moe
 from maskwise.models.batch import Batch
-from maskwise.models.experts import Experts
-from maskwise.models.layers import GatedMLP
-from maskwise.models.packing import columnwise_products
+from maskwise.models.families.experts import Experts
+from maskwise.models.families.layers import GatedMLP
+from maskwise.models.families.packing import columnwise_products
 from maskwise.probes.answers.gradients import gradient_norms, traced
 from maskwise.tasks.prompts import Prompt
 
@@ -273,7 +273,7 @@ def test_attribution_needs_no_loop_over_experts(make):
 
 
 def test_the_router_counts_the_two_best_and_keeps_the_best_groups_as_topk_does():
-    from maskwise.models.routing import among_the_best, sum_of_two_best
+    from maskwise.models.families.routing import among_the_best, sum_of_two_best
 
     values = torch.randn(50, 8, 6, generator=torch.Generator().manual_seed(0))
     values[0, 0] = 1.0  # the best one twice

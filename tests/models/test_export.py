@@ -12,9 +12,9 @@ from typer.testing import CliRunner
 import maskwise as mw
 from helpers.tiny import dream_net, llada_net, qwen_net
 from maskwise.cli import app
-from maskwise.models.export import export
+from maskwise.models.checkpoints.export import export
+from maskwise.models.checkpoints.verify import verify
 from maskwise.models.targets import linear_targets
-from maskwise.models.verify import verify
 
 IDS = [5, 9, 63, 63, 2, 41, 63]
 

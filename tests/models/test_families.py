@@ -25,12 +25,17 @@ from helpers.tiny import (
     tiny_dream,
 )
 from maskwise.cli import app
-from maskwise.errors import UserError
-from maskwise.models.catalog import describe_checkpoint, describe_embedded, describe_folder, describe_published
+from maskwise.models.checkpoints.catalog import (
+    describe_checkpoint,
+    describe_embedded,
+    describe_folder,
+    describe_published,
+)
+from maskwise.models.checkpoints.locations import embedded_models, locate_checkpoint
+from maskwise.models.checkpoints.networks import network_without_weights
 from maskwise.models.families import AUTOREGRESSIVE, DREAM, FAMILIES, WRAPPED, family_of_class, imported
-from maskwise.models.locations import embedded_models, locate_checkpoint
-from maskwise.models.networks import network_without_weights
 from maskwise.models.targets import linear_targets
+from maskwise.support.errors import UserError
 
 NETS = {"llada": llada_net, "illada": illada_net, "dream": dream_net, "llada-moe": llada_moe_net, "ar": qwen_net}
 PUBLISHED = [(family, known) for family in FAMILIES for known in family.published]
@@ -42,7 +47,7 @@ def run_python(code):
 
 def test_models_are_listed_without_torch():
     code = (
-        "import sys; from maskwise.models.catalog import list_models; assert len(list_models()) > 10; "
+        "import sys; from maskwise.models.checkpoints.catalog import list_models; assert len(list_models()) > 10; "
         "print({'torch', 'transformers'} & set(sys.modules))"
     )
     ended = run_python(code)

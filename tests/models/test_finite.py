@@ -13,9 +13,9 @@ from helpers.tiny import tiny_ar, tiny_dream, tiny_llada
 from helpers.tuning import checkpoint, pairs_file  # noqa: F401
 from maskwise.cli import app
 from maskwise.decoding.likelihood import log_likelihoods
-from maskwise.errors import UserError
-from maskwise.files import parse_json, to_json
 from maskwise.models.finite import first_nonfinite_layer, nonfinite_weights, stored_tensors
+from maskwise.support.errors import UserError
+from maskwise.support.files import parse_json, to_json
 
 MIDDLE = "model.transformer.blocks.1.ff_proj.weight"
 HEAD = "model.transformer.ff_out.weight"

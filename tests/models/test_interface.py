@@ -20,11 +20,11 @@ from helpers.tiny import (
     tiny_llada_moe,
     tiny_sdar,
 )
-from maskwise.errors import UserError, UserNotice
-from maskwise.models.base import RECOMPILATIONS
 from maskwise.models.batch import Batch
+from maskwise.models.checkpoints.opening import as_model
 from maskwise.models.head import float_product
-from maskwise.models.opening import as_model
+from maskwise.models.model import RECOMPILATIONS
+from maskwise.support.errors import UserError, UserNotice
 
 
 def tiny_wrapped():

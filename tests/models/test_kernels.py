@@ -27,7 +27,7 @@ def test_the_kernels_give_what_plain_arithmetic_gives(cases, count):
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="takes the branches for CUDA: needs a CUDA device")
 @torch.no_grad()
 def test_on_cuda_the_kernels_are_taken_and_give_what_dense_products_give():
-    from maskwise.models import quantise
+    from maskwise.models.families import quantise
 
     draws = torch.Generator().manual_seed(0)
 
@@ -57,9 +57,9 @@ def test_on_cuda_the_kernels_are_taken_and_give_what_dense_products_give():
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32])
 @torch.no_grad()
 def test_on_cuda_experts_take_the_kernels_and_give_what_pytorch_gives(dtype, shared):
-    from maskwise.models import experts
-    from maskwise.models.layers import GatedMLP
-    from maskwise.models.llada2 import LLaDA2Config, SharedExperts
+    from maskwise.models.families import experts
+    from maskwise.models.families.layers import GatedMLP
+    from maskwise.models.families.llada2 import LLaDA2Config, SharedExperts
 
     torch.compiler.reset()  # torch compiles a function a few times, and then no more
     if shared:
@@ -101,8 +101,10 @@ def test_on_cuda_experts_take_the_kernels_and_give_what_pytorch_gives(dtype, sha
 @torch.no_grad()
 def test_on_cuda_a_pass_of_few_rows_over_a_cache_gives_what_torchs_kernels_give(compiled, monkeypatch):
     from helpers.tiny import tiny_llada
-    from maskwise.models import few, layouts, packing
+    from maskwise.kernels import small_batch as few
+    from maskwise.models.attention import layouts
     from maskwise.models.batch import Batch
+    from maskwise.models.families import packing
 
     model = tiny_llada(width=128, mlp_hidden_size=256, window=1024)
     model.core.to("cuda", torch.bfloat16)

@@ -11,7 +11,6 @@ from transformers import AutoModel, AutoModelForCausalLM
 import maskwise as mw
 from helpers.references import gated_mlp, linear, rms_norm, silu
 from helpers.tiny import dream_net, illada_net, llada_moe_net, llada_net
-from maskwise.errors import UserError
 from maskwise.models import (
     DreamConfig,
     DreamModel,
@@ -22,6 +21,7 @@ from maskwise.models import (
     LLaDAMoEConfig,
     LLaDAMoEModelLM,
 )
+from maskwise.support.errors import UserError
 
 
 def turn(x, theta):

@@ -24,10 +24,10 @@ from typer.testing import CliRunner
 import maskwise as mw
 from helpers.tiny import dream_net, edit_config, llada_moe_net, llada_net, llama_net, qwen_net, tiny_ar, tiny_dream
 from maskwise.cli import app
-from maskwise.errors import UserError
-from maskwise.models.adapters import merged
-from maskwise.models.fingerprint import fingerprint
-from maskwise.models.locations import ZOO, locate_checkpoint
+from maskwise.models.checkpoints.adapters import merged
+from maskwise.models.checkpoints.fingerprint import fingerprint
+from maskwise.models.checkpoints.locations import ZOO, locate_checkpoint
+from maskwise.support.errors import UserError
 
 AUTO_MAP = {"AutoConfig": "evil.Config", "AutoModel": "evil.Net", "AutoModelForCausalLM": "evil.Net"}
 

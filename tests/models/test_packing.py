@@ -7,7 +7,7 @@ from peft import LoraConfig, get_peft_model
 import maskwise as mw
 from helpers.tiny import tiny_dream, tiny_llada, tiny_llada2
 from maskwise.models.batch import Batch
-from maskwise.models.packing import columnwise_products, packed_products
+from maskwise.models.families.packing import columnwise_products, packed_products
 
 MAKERS = [tiny_llada, lambda: tiny_llada(include_bias=True), tiny_dream, lambda: tiny_dream(qkv_bias=False)]
 RAGGED = [[5, 9, 63, 3], [7, 63], [1, 2, 3, 63, 63, 8]]

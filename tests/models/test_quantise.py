@@ -18,13 +18,12 @@ from helpers.known import SMALL
 from helpers.tiny import dream_net, edit_config, llada_moe_net, llada_net, tiny_llada
 from maskwise.cli import app
 from maskwise.cli.early import WEIGHTS
-from maskwise.errors import UserError, UserNotice
-from maskwise.models import quantise as quantise_module
 from maskwise.models.batch import Batch
-from maskwise.models.fingerprint import fingerprint
-from maskwise.models.opening import as_model
-from maskwise.models.packing import packed_products
-from maskwise.models.quantise import (
+from maskwise.models.checkpoints.fingerprint import fingerprint
+from maskwise.models.checkpoints.opening import as_model
+from maskwise.models.families import quantise as quantise_module
+from maskwise.models.families.packing import packed_products
+from maskwise.models.families.quantise import (
     NEEDS,
     Float8Linear,
     Float8Weights,
@@ -44,6 +43,7 @@ from maskwise.models.quantise import (
 )
 from maskwise.records.folder import read_run
 from maskwise.runs.diagnose import diagnose
+from maskwise.support.errors import UserError, UserNotice
 
 CPU = torch.device("cpu")
 KINDS = ["fp8", "int4"]
@@ -147,7 +147,7 @@ def test_shapes_that_no_product_takes_are_known():
 
 @pytest.fixture
 def kernels_on(monkeypatch):
-    monkeypatch.setattr("maskwise.models.quantise.KERNELS", True)
+    monkeypatch.setattr("maskwise.models.families.quantise.KERNELS", True)
 
 
 @pytest.mark.parametrize(

@@ -14,16 +14,17 @@ import maskwise as mw
 from helpers.checkpoints import save
 from helpers.quantised_files import GROUP, quantise, restored, rounded, tensors_of
 from helpers.tiny import dream_net, edit_config, llada_net, tiny_llada
-from maskwise.errors import UserError
-from maskwise.models import quantised_files, targets
-from maskwise.models.adapters import merged
-from maskwise.models.configuration import read_settings
-from maskwise.models.fingerprint import fingerprint
+from maskwise.models import targets
+from maskwise.models.checkpoints import quantised_files
+from maskwise.models.checkpoints.adapters import merged
+from maskwise.models.checkpoints.configuration import read_settings
+from maskwise.models.checkpoints.fingerprint import fingerprint
+from maskwise.models.checkpoints.locations import ZOO
+from maskwise.models.checkpoints.networks import first_zero_points, stored_shapes
+from maskwise.models.checkpoints.quantised_files import complete_quantisation, refuse_other_zero_points
 from maskwise.models.finite import nonfinite_weights
-from maskwise.models.locations import ZOO
-from maskwise.models.networks import first_zero_points, stored_shapes
-from maskwise.models.quantised_files import complete_quantisation, refuse_other_zero_points
 from maskwise.models.targets import linear_targets
+from maskwise.support.errors import UserError
 from maskwise.training.settings import TuneSettings
 from maskwise.training.weights import make_trainable
 

@@ -7,9 +7,9 @@ import torch
 
 from helpers.known import known_model, uniform
 from helpers.tiny import tiny_ar, tiny_dream, tiny_llada, tiny_llada_moe
-from maskwise.errors import UserError
-from maskwise.models.attention import Layout, RowGroup, attend, grid_places, grouped_parts
+from maskwise.models.attention.ragged import Layout, RowGroup, attend, grid_places, grouped_parts
 from maskwise.models.batch import Batch
+from maskwise.support.errors import UserError
 
 FAMILIES = (tiny_llada, tiny_dream, tiny_llada_moe)
 

@@ -13,15 +13,16 @@ from helpers.checkpoints import byte_tokenizer, save
 from helpers.report_runs import write_run
 from helpers.tiny import dream_net, edit_config, llada2_net, nemotron_net, qwen_net, sdar_net
 from maskwise.decoding.prompts import encode_prompts
-from maskwise.errors import UserError
-from maskwise.models import chat, targets
-from maskwise.models.cards import public_name
-from maskwise.models.catalog import describe_checkpoint
-from maskwise.models.chat import render_chat
-from maskwise.models.locations import ZOO, refuse_unknown_model
-from maskwise.models.verify import code_from_elsewhere
-from maskwise.report.page import write_page
+from maskwise.models import targets
+from maskwise.models.checkpoints import chat
+from maskwise.models.checkpoints.cards import public_name
+from maskwise.models.checkpoints.catalog import describe_checkpoint
+from maskwise.models.checkpoints.chat import render_chat
+from maskwise.models.checkpoints.locations import ZOO, refuse_unknown_model
+from maskwise.models.checkpoints.verify import code_from_elsewhere
+from maskwise.report.pages.page import write_page
 from maskwise.report.readings import read_all
+from maskwise.support.errors import UserError
 
 TURNS = [{"role": "user", "content": "Hello"}]
 

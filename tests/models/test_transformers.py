@@ -11,7 +11,7 @@ from transformers import AutoModelForCausalLM, PreTrainedModel
 import maskwise as mw
 from helpers.checkpoints import CHAT, save
 from helpers.same import assert_same
-from maskwise.models.export import export
+from maskwise.models.checkpoints.export import export
 
 
 @pytest.fixture(scope="module")
@@ -39,7 +39,7 @@ def test_auto_classes_open_an_export_after_import_maskwise_models(tmp_path):
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     names, types, logits = done.stdout.splitlines()
-    assert names == "maskwise.models.llada LLaDAModelLM" and types == "['llada', 'Dream', 'lladamoe']"
+    assert names == "maskwise.models.families.llada LLaDAModelLM" and types == "['llada', 'Dream', 'lladamoe']"
     ours = mw.open(folder, device="cpu").predict([[5, 9, 12, 3]], [[3]])[0][0, 5:10]
     assert_same(json.loads(logits), ours.tolist(), rel=1e-4, abs=1e-4)
 

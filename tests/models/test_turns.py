@@ -8,7 +8,7 @@ import torch
 
 import maskwise as mw
 from helpers.tiny import tiny_ar, tiny_llada
-from maskwise.models.turns import Turns
+from maskwise.models.lock import Turns
 
 PROMPTS = [[3, 5, 7, 9], [8, 2, 6], [1, 1, 4, 4, 2]]
 

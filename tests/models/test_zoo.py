@@ -7,9 +7,9 @@ import pytest
 import torch
 
 import maskwise as mw
-from maskwise.models.base import Model
-from maskwise.models.catalog import describe_embedded, list_models
-from maskwise.models.locations import ZOO, embedded_models
+from maskwise.models.checkpoints.catalog import describe_embedded, list_models
+from maskwise.models.checkpoints.locations import ZOO, embedded_models
+from maskwise.models.model import Model
 from maskwise.tasks.episodes import blocked, draw, mixed
 from maskwise.tasks.prompts import encode_question, opened
 from maskwise.tasks.rules import TASKS

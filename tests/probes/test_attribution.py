@@ -8,13 +8,13 @@ from torch import nn
 
 from helpers.known import shipped_tokenizer
 from helpers.tiny import tiny_ar, tiny_dream, tiny_llada
-from maskwise.models.base import Model
 from maskwise.models.batch import Batch
+from maskwise.models.model import Model
 from maskwise.probes.answers.attention import watch
 from maskwise.probes.answers.gradients import attribute, embedding_gradients, mask_groups
 from maskwise.probes.answers.plain import ask
-from maskwise.probes.attribution import drawn, example_items
-from maskwise.probes.mask_attribution import mask_items
+from maskwise.probes.library.attribution import drawn, example_items
+from maskwise.probes.library.mask_attribution import mask_items
 from maskwise.probes.probe import Asker
 from maskwise.tasks.episodes import draw
 from maskwise.tasks.prompts import Prompt

@@ -11,8 +11,7 @@ import maskwise as mw
 from helpers.known import SMALL, shipped_tokenizer
 from helpers.tiny import edit_config, tiny_fast_dllm, tiny_llada, tiny_llada2, tiny_nemotron, tiny_sdar
 from maskwise.cli import app
-from maskwise.errors import UserError
-from maskwise.models.attention import Reach
+from maskwise.models.attention.ragged import Reach
 from maskwise.models.batch import Batch
 from maskwise.probes import PROBES
 from maskwise.probes.blocks import most_masks, visible_counts
@@ -20,12 +19,13 @@ from maskwise.probes.probe import Asker, Setup
 from maskwise.probes.summary import summarise
 from maskwise.records.folder import read_run
 from maskwise.records.schema import _is_plain, problem_of_manifest, problem_of_record
-from maskwise.report.page import build
+from maskwise.report.pages.page import build
 from maskwise.report.readings import read_all
-from maskwise.report.terminal import print_summary
+from maskwise.report.words.terminal import print_summary
 from maskwise.runs.asked import asked_ids
 from maskwise.runs.diagnose import diagnose
 from maskwise.runs.settings import DEFAULT, fit_to_model
+from maskwise.support.errors import UserError
 from maskwise.tasks.words import load_words
 
 MODELS = [tiny_sdar, tiny_fast_dllm, tiny_llada2, tiny_nemotron]  # blocks of 4, of 8 and shifted, of 8, of 8

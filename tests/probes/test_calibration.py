@@ -6,12 +6,12 @@ import pytest
 
 from helpers.known import SMALL, known_model, nearest_rule, truth
 from helpers.page_reader import read
-from maskwise.probes.calibration import RULE, excluded_tasks
+from maskwise.probes.library.calibration import RULE, excluded_tasks
 from maskwise.probes.summary import summarise
 from maskwise.records.folder import read_run
-from maskwise.report.page import write_page
+from maskwise.report.pages.page import write_page
 from maskwise.report.readings import read_all
-from maskwise.report.terminal import print_summary
+from maskwise.report.words.terminal import print_summary
 from maskwise.runs.diagnose import diagnose
 from maskwise.tasks.episodes import LETTERS
 from maskwise.tasks.words import load_words

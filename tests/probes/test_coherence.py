@@ -8,7 +8,7 @@ from helpers.known import shipped_tokenizer
 from helpers.oracle import oracle
 from maskwise.decoding.strategies import STRATEGIES
 from maskwise.probes.answers.puzzles import ideal, solve
-from maskwise.probes.coherence import aup, draw_puzzles, puzzle_items
+from maskwise.probes.library.coherence import aup, draw_puzzles, puzzle_items
 from maskwise.probes.paces import ITEMS, Pace, paces
 from maskwise.tasks.coherence import NAMES, closed_form, ideal_marginals
 from maskwise.tasks.words import load_words

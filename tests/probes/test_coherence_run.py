@@ -9,17 +9,18 @@ import pytest
 from helpers.known import shipped_tokenizer, with_parameters
 from helpers.same_records import assert_same_records
 from helpers.tiny import tiny_llada
-from maskwise.errors import UserError
-from maskwise.probes import PROBES, coherence
-from maskwise.probes.coherence import areas, aup
+from maskwise.probes import PROBES
+from maskwise.probes.library import coherence
+from maskwise.probes.library.coherence import areas, aup
 from maskwise.probes.paces import ITEMS, paces
 from maskwise.probes.summary import summarise
 from maskwise.records.folder import RECORDS, Run, read_run
-from maskwise.report.page import write_page
+from maskwise.report.pages.page import write_page
 from maskwise.report.readings import Reading, read_all
-from maskwise.report.terminal import print_summary
+from maskwise.report.words.terminal import print_summary
 from maskwise.runs.diagnose import diagnose
 from maskwise.runs.settings import QUICK, fit_to_model
+from maskwise.support.errors import UserError
 
 COHERENCE_PROBES = tuple(probe.name for probe in PROBES if probe.group == "coherence")
 GAP = {"pieces": 2, "before": 8, "masks": 6, "after": 4}

@@ -11,12 +11,12 @@ from helpers.known import SMALL, known_model, shipped_tokenizer
 from helpers.page_reader import read
 from helpers.tiny import tiny_ar, tiny_llada
 from maskwise.probes.answers.plain import ask
-from maskwise.probes.contrast import PROBE, contrast_locality, contrast_mask_tax
+from maskwise.probes.library.contrast import PROBE, contrast_locality, contrast_mask_tax
 from maskwise.probes.summary import entries, summarise
 from maskwise.records.folder import read_run
-from maskwise.report.page import write_page
+from maskwise.report.pages.page import write_page
 from maskwise.report.readings import read_all
-from maskwise.report.terminal import print_summary
+from maskwise.report.words.terminal import print_summary
 from maskwise.runs.diagnose import diagnose
 from maskwise.scoring.intervals import accuracy_interval, difference_interval, none_seen, share_interval
 from maskwise.scoring.scores import NO_SKILL, bootstrapped

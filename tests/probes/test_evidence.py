@@ -20,19 +20,20 @@ from helpers.known import (
     with_parameters,
 )
 from helpers.tiny import tiny_ar, tiny_dream, tiny_llada
-from maskwise.errors import UserError
-from maskwise.probes import PROBES, labelled, points
+from maskwise.probes import PROBES, labelled
 from maskwise.probes.answers.nelbo import noised, score
 from maskwise.probes.answers.plain import ask
 from maskwise.probes.answers.steps import before_commit, decode
 from maskwise.probes.examples import unlabelled
+from maskwise.probes.library import points
+from maskwise.probes.library.shots_masks import shots_against_masks
 from maskwise.probes.probe import Asker, Setup
-from maskwise.probes.shots_masks import shots_against_masks
 from maskwise.probes.summary import summarise
-from maskwise.randomness import torch_generator
 from maskwise.records.folder import read_run
 from maskwise.runs.diagnose import diagnose
 from maskwise.runs.settings import FULL
+from maskwise.support.errors import UserError
+from maskwise.support.randomness import torch_generator
 from maskwise.tasks.datasets import read_dataset
 from maskwise.tasks.points import ORDERS
 from maskwise.tasks.prompts import Prompt

@@ -10,15 +10,15 @@ from typer.testing import CliRunner
 from helpers.known import SMALL, is_word_example, known_model, nearest_rule, truth, with_parameters
 from helpers.page_reader import read
 from maskwise.cli import app
-from maskwise.errors import UserError
 from maskwise.experiments.compare import figures_of
 from maskwise.probes.summary import summarise
 from maskwise.records.folder import read_run
-from maskwise.report.page import write_page
+from maskwise.report.pages.page import write_page
 from maskwise.report.readings import read_all
-from maskwise.report.terminal import print_summary
+from maskwise.report.words.terminal import print_summary
 from maskwise.runs.diagnose import diagnose
 from maskwise.runs.settings import DEFAULT, FULL, QUICK, check, with_examples
+from maskwise.support.errors import UserError
 from maskwise.tasks.episodes import CHANCE, draw, draw_afresh, mixed
 from maskwise.tasks.rules import TASKS
 from maskwise.tasks.words import load_words, split_words

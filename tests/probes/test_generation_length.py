@@ -8,17 +8,17 @@ import pytest
 import torch
 
 from helpers.known import hand_made, shipped_tokenizer, with_parameters
-from maskwise.decoding.loop import Generation
-from maskwise.errors import UserError
+from maskwise.models.generation import Generation
 from maskwise.probes.answers.generation_length import end_evidence
 from maskwise.probes.checked import Layout, layouts
-from maskwise.probes.generation_length import PROBE, flood_in_words
+from maskwise.probes.library.generation_length import PROBE, flood_in_words
 from maskwise.records.folder import read_run
 from maskwise.report.readings import read_all
-from maskwise.report.sentences import what_this_run_shows
-from maskwise.report.terminal import print_summary
+from maskwise.report.words.sentences import what_this_run_shows
+from maskwise.report.words.terminal import print_summary
 from maskwise.runs.diagnose import diagnose
 from maskwise.runs.settings import QUICK, chosen_settings
+from maskwise.support.errors import UserError
 from maskwise.tasks import checkable
 from maskwise.tasks.checkable import EXACT, LAST_NUMBER, is_right
 from maskwise.tasks.datasets import read_dataset

@@ -15,16 +15,16 @@ from helpers.known import (
     uniform,
 )
 from helpers.tiny import tiny_ar, tiny_dream
-from maskwise.errors import UserError
-from maskwise.probes import filler, mask_count
 from maskwise.probes.examples import unlabelled
-from maskwise.probes.filler import END
+from maskwise.probes.library import filler, mask_count
+from maskwise.probes.library.filler import END
 from maskwise.probes.probe import Asker, Setup
 from maskwise.probes.summary import summarise
 from maskwise.records.folder import read_run
 from maskwise.runs.diagnose import diagnose, plan
 from maskwise.scoring.intervals import none_seen
 from maskwise.scoring.scores import NO_SKILL, null_score
+from maskwise.support.errors import UserError
 from maskwise.tasks.episodes import CHANCE
 from maskwise.tasks.prompts import filler_id
 from maskwise.tasks.words import load_words

@@ -10,7 +10,7 @@ from helpers.oracle import oracle
 from helpers.tiny import tiny_llada
 from maskwise.probes.answers.marginals import common_tokens, compare_rows, text_frequencies
 from maskwise.probes.answers.pairs import correlate, pair_correlation
-from maskwise.probes.marginals import conditions
+from maskwise.probes.library.marginals import conditions
 from maskwise.probes.probe import Asker
 from maskwise.probes.text import Gap, cut_text, gap_items
 from maskwise.tasks.markov import small_chain

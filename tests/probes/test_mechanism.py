@@ -8,8 +8,7 @@ import torch
 
 from helpers.known import SMALL, known_model, known_path, shipped_tokenizer, uniform
 from helpers.tiny import tiny_ar, tiny_dream, tiny_llada, tiny_llada_moe
-from maskwise.errors import UserError
-from maskwise.models.attention import Layout, RowGroup
+from maskwise.models.attention.ragged import Layout, RowGroup
 from maskwise.models.batch import Batch
 from maskwise.probes.answers.mechanism import answer_logits
 from maskwise.probes.extra_tokens import (
@@ -26,19 +25,20 @@ from maskwise.probes.extra_tokens import (
     with_extra,
 )
 from maskwise.probes.few_shot import few_shot_items
-from maskwise.probes.mechanism import PROBE, items, sentence
+from maskwise.probes.library.mechanism import PROBE, items, sentence
 from maskwise.probes.paths import BASELINE, FILLERS, MASKS, condition_of, conditions, mechanism, path_of
 from maskwise.probes.probe import Asker, Variant
 from maskwise.probes.summary import summarise
-from maskwise.randomness import python_random
 from maskwise.records.folder import read_run
 from maskwise.records.record import condition_text
-from maskwise.report.page import build
+from maskwise.report.pages.page import build
 from maskwise.report.readings import read_all
-from maskwise.report.terminal import print_summary
+from maskwise.report.words.terminal import print_summary
 from maskwise.runs.diagnose import diagnose
 from maskwise.runs.settings import DEFAULT, FULL, QUICK
 from maskwise.scoring.scores import score
+from maskwise.support.errors import UserError
+from maskwise.support.randomness import python_random
 from maskwise.tasks.episodes import draw
 from maskwise.tasks.prompts import filler_id
 from maskwise.tasks.rules import TASKS

@@ -5,10 +5,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from helpers.known import shipped_tokenizer
-from maskwise.errors import UserError
-from maskwise.probes.natural_text import conditions, text_items
+from maskwise.probes.library.natural_text import conditions, text_items
 from maskwise.probes.probe import Asker
 from maskwise.probes.text import load_text, passages
+from maskwise.support.errors import UserError
 
 
 @settings(max_examples=30)

@@ -23,7 +23,7 @@ from helpers.known import (
 )
 from helpers.recalling import recalling_model, recalls_what_it_sees
 from maskwise.probes.examples import unlabelled
-from maskwise.probes.filler import END
+from maskwise.probes.library.filler import END
 from maskwise.probes.summary import summarise
 from maskwise.probes.text import load_text, passages
 from maskwise.records.folder import read_run

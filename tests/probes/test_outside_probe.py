@@ -5,13 +5,13 @@ from dataclasses import replace
 import pytest
 
 from helpers.known import SMALL, known_model, uniform
-from maskwise.errors import UserError
 from maskwise.probes import PROBES
-from maskwise.report.page import write_page
+from maskwise.report.pages.page import write_page
 from maskwise.report.readings import read_all
-from maskwise.report.terminal import print_summary
+from maskwise.report.words.terminal import print_summary
 from maskwise.runs.diagnose import diagnose
 from maskwise.runs.settings import check, preset
+from maskwise.support.errors import UserError
 from probes.outside_probe import NAME, PROBE
 
 MORE = (*PROBES, PROBE)

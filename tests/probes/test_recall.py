@@ -13,13 +13,13 @@ from helpers.recalling import (
     recalls_what_it_sees,
 )
 from helpers.same_records import assert_same_records, sampled_again
-from maskwise.probes.recall import ERRORS, NO_VALUE, recall_locality
+from maskwise.probes.library.recall import ERRORS, NO_VALUE, recall_locality
 from maskwise.probes.summary import summarise
 from maskwise.records.folder import read_run
-from maskwise.report.page import write_page
+from maskwise.report.pages.page import write_page
 from maskwise.report.readings import read_all
-from maskwise.report.sentences import opening
-from maskwise.report.terminal import print_summary
+from maskwise.report.words.sentences import opening
+from maskwise.report.words.terminal import print_summary
 from maskwise.runs.diagnose import diagnose
 from maskwise.runs.settings import DEFAULT, FULL, QUICK
 from maskwise.scoring.scores import NO_SKILL, null_score

@@ -17,8 +17,8 @@ import quick_pairs
 from corpus import Corpus, load_zoo_tokenizer
 from helpers.tiny import tiny_llada
 from maskwise.tasks.words import load_words, split_words
-from maskwise.training.dataset import NoisedPairs
-from maskwise.training.pairs import Pair
+from maskwise.training.data.dataset import NoisedPairs
+from maskwise.training.data.pairs import Pair
 from maskwise.training.settings import PRESET_PAIRS, check, settings_from
 
 

@@ -15,7 +15,7 @@ import smol_diffusion
 import smol_probes
 from helpers.tiny import tiny_dream
 from maskwise.diffusion import Noised, nelbo_call, teach
-from maskwise.models.base import Batch
+from maskwise.models.model import Batch
 from maskwise.tasks.prompts import Encoded
 from smol_data import FORMATS, RULES, Sampler, chat_prompt, draw_prompts, few_shot_prompt, words_to_train_on
 

@@ -12,7 +12,7 @@ from maskwise.probes.summary import entries, unknown_probe
 from maskwise.records.folder import Run
 from maskwise.records.groups import Records, as_group, groups_of, joined, values_of
 from maskwise.records.record import condition_text
-from maskwise.report.drill import accuracy_by_task
+from maskwise.report.pages.drill import accuracy_by_task
 from maskwise.report.readings import count_asked
 from maskwise.scoring.changes import paired_values
 from maskwise.scoring.claims import best_accuracy

@@ -11,14 +11,14 @@ import pytest
 from helpers.asked_alone import small_model
 from helpers.known import SMALL
 from helpers.tiny import tiny_llada
-from maskwise.errors import UserError
-from maskwise.models.fingerprint import fingerprint
+from maskwise.models.checkpoints.fingerprint import fingerprint
 from maskwise.probes import PROBES
 from maskwise.probes.probe import Asker, Setup
 from maskwise.records.conditions import CONDITIONS, EVIDENCE
 from maskwise.records.folder import append, gather, read_run, start_run, write_manifest
 from maskwise.records.record import condition_order
 from maskwise.runs.diagnose import diagnose, folder_name, new_manifest
+from maskwise.support.errors import UserError
 from maskwise.tasks.words import load_words
 
 MANIFEST = {

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from maskwise.errors import UserError
 from maskwise.records.sample import MOST_BYTES, MOST_PROMPTS, read_sample, write_sample
+from maskwise.support.errors import UserError
 
 MANIFEST = {"settings": {"probes": ["mask-count"]}}
 PROMPT: dict[str, Any] = {

@@ -7,13 +7,13 @@ import pytest
 
 from helpers.page_reader import Reader, read
 from helpers.report_runs import DIFFUSION, mask_probes, write_run
-from maskwise.errors import UserError
 from maskwise.records.folder import read_run
 from maskwise.records.sample import write_sample
-from maskwise.report.drill import MOST_ROWS, in_turn, small_multiples
-from maskwise.report.page import write_page
+from maskwise.report.pages.drill import MOST_ROWS, in_turn, small_multiples
+from maskwise.report.pages.page import write_page
 from maskwise.report.readings import read_all
 from maskwise.report.sections import sections_for
+from maskwise.support.errors import UserError
 
 HOSTILE = "</div><script>alert(1)</script>{{ 7*7 }}\u202e<img src=x onerror=y>"
 ASKED = mask_probes([8, 9, 7, 8], [5, 6, 4, 5])[:2]

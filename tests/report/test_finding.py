@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 
 from helpers.report_runs import AUTOREGRESSIVE, DIFFUSION, GUESSING, KNOWN, mask_probes, position_probes, write_run
-from maskwise.report.effects import effects_of
-from maskwise.report.figures import Mark
-from maskwise.report.finding import finding, largest_effect
+from maskwise.report.figures.curves import Mark
 from maskwise.report.readings import read_all
+from maskwise.report.words.effects import effects_of
+from maskwise.report.words.finding import finding, largest_effect
 
 PLANTED = DIFFUSION | {"name": "tiny-llada+distracted", "planted": "sensitivity to appended masks"}
 SAME = [8, 9, 7, 8]

@@ -1,6 +1,6 @@
 """Quality against cost: the line of the best quality that a cost buys."""
 
-from maskwise.report.frontier import Frontier, Spot, steps
+from maskwise.report.figures.frontier import Frontier, Spot, steps
 
 
 def test_the_line_rises_where_a_dearer_setting_is_better_and_stays_level_elsewhere():

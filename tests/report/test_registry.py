@@ -9,8 +9,7 @@ from typer.testing import CliRunner
 
 from helpers.report_runs import AUTOREGRESSIVE, DIFFUSION, GUESSING, KNOWN, mask_probes, write_run
 from maskwise.cli import app
-from maskwise.report.readings import read_all
-from maskwise.report.registry import (
+from maskwise.report.pages.registry import (
     Cell,
     Column,
     RunTable,
@@ -20,6 +19,7 @@ from maskwise.report.registry import (
     sort_tables,
     write_tables,
 )
+from maskwise.report.readings import read_all
 
 TAX = 1 - (0.5 - 1 / 3) / (0.8 - 1 / 3)  # of KNOWN
 

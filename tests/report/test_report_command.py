@@ -12,11 +12,11 @@ from typer.testing import CliRunner
 from helpers.outputs import problem_of_output
 from helpers.report_runs import DIFFUSION, KNOWN, mask_probes, write_run
 from maskwise.cli import app
-from maskwise.errors import UserError
 from maskwise.records.outputs import OUTPUTS
-from maskwise.report.page import write_page
+from maskwise.report.pages.page import write_page
 from maskwise.report.readings import read_all
-from maskwise.report.terminal import print_summary
+from maskwise.report.words.terminal import print_summary
+from maskwise.support.errors import UserError
 
 
 def test_one_run_is_drawn_into_its_own_folder(tmp_path: Path) -> None:

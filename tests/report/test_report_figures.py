@@ -12,11 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from helpers.report_runs import write_run
-from maskwise.probes import PROBES, mask_attribution
+from maskwise.probes import PROBES
+from maskwise.probes.library import mask_attribution
 from maskwise.records.folder import Run
-from maskwise.report.drawing import CURVES, DASHES, MARKERS, VARIABLES, drawing_style, inline, pretty
-from maskwise.report.figures import Curve, Mark, Panel, apart, draw, svg_and_png
-from maskwise.report.panels import panels
+from maskwise.report.figures.curves import Curve, Mark, Panel, apart, draw, svg_and_png
+from maskwise.report.figures.drawing import CURVES, DASHES, MARKERS, VARIABLES, drawing_style, inline, pretty
+from maskwise.report.figures.panels import panels
 from maskwise.report.readings import Asked, Reading, read_all
 from maskwise.report.sections import sections_for
 
@@ -127,7 +128,7 @@ def test_the_page_sets_the_colours() -> None:
 
 
 def test_every_colour_has_a_light_and_a_dark_value() -> None:
-    css = resources.files("maskwise.report").joinpath("colours.css").read_text(encoding="utf-8")
+    css = resources.files("maskwise.report.pages").joinpath("colours.css").read_text(encoding="utf-8")
     for colour, variable in VARIABLES.items():
         light, dark = re.findall(rf"{variable}: (#[0-9a-f]{{6}});", css)
         assert light == colour != dark
@@ -153,7 +154,7 @@ def mixed(colour: str, paper: str, share: float) -> str:
 @pytest.mark.parametrize("mode", ["light", "dark"])
 def test_words_can_be_read(mode: str) -> None:
     """WCAG AA, 4.5 : 1, of text on what lies under it, the colours of attribution at their strongest."""
-    css = resources.files("maskwise.report").joinpath("colours.css").read_text(encoding="utf-8")
+    css = resources.files("maskwise.report.pages").joinpath("colours.css").read_text(encoding="utf-8")
     parts = [dict(re.findall(r"--([\w-]+): (#[0-9a-f]{6})", part)) for part in css.split("@media")]
     colours = parts[0] if mode == "light" else parts[0] | parts[1]
     pairs = [(ink, paper) for ink in ("ink", "soft", "accent") for paper in ("paper", "wash", "card")]

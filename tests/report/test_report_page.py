@@ -9,13 +9,13 @@ import pytest
 
 from helpers.page_reader import Reader, read
 from helpers.report_runs import AUTOREGRESSIVE, DIFFUSION, GUESSING, KNOWN, Asked, position_probes, write_run
-from maskwise.errors import UserError
-from maskwise.models.locations import planted_in
-from maskwise.probes import mechanism
-from maskwise.report.page import write_page
+from maskwise.models.checkpoints.locations import planted_in
+from maskwise.probes.library import mechanism
+from maskwise.report.pages.page import write_page
 from maskwise.report.readings import read_all
-from maskwise.report.sentences import first_finding
-from maskwise.report.tiles import asked_differently
+from maskwise.report.words.sentences import first_finding
+from maskwise.report.words.tiles import asked_differently
+from maskwise.support.errors import UserError
 
 HOSTILE = "<script>alert('x')</script>&\"quoted\" $\\frac{ {{ 7*7 }} [red]\x07\n日本"
 

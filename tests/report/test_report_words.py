@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from maskwise.probes import coherence
+from maskwise.probes.library import coherence
 from maskwise.records.folder import Run
 from maskwise.report.readings import Asked, Reading, distinct_labels
-from maskwise.report.sentences import opening, what_this_run_shows
-from maskwise.report.tiles import tiles
+from maskwise.report.words.sentences import opening, what_this_run_shows
+from maskwise.report.words.tiles import tiles
 from maskwise.scoring.numbers import NBSP, between, percent, points
 from maskwise.scoring.scores import NO_SKILL, null_score
 from maskwise.scoring.scores import score as whole_score

@@ -11,7 +11,7 @@ from maskwise.cli import app
 from maskwise.decoding.strategies import STRATEGIES
 from maskwise.experiments.toy import Toy, read_toy
 from maskwise.records.outputs import OUTPUTS
-from maskwise.report.toy import distance, lines_of, three_sentences, toy_result
+from maskwise.report.pages.toy import distance, lines_of, three_sentences, toy_result
 
 DATA = [0.55, 0.0, 0.14, 0.31]
 PRODUCT = [0.3795, 0.1705, 0.3105, 0.1395]

@@ -8,7 +8,7 @@ from typer.testing import CliRunner
 from helpers.known import shipped_tokenizer
 from helpers.tiny import llada_net
 from maskwise.cli import app
-from maskwise.models.base import Model
+from maskwise.models.model import Model
 
 QUICK = ["--quick", "--points", "1", "--device", "cpu"]
 

@@ -5,17 +5,17 @@ from dataclasses import replace
 import pytest
 
 from helpers.known import SMALL, TASK_NAMES, distracted, known_model, nearest_rule, uniform
-from maskwise.errors import UserError
 from maskwise.probes import PROBES
 from maskwise.probes.precision import blocks_in_all
 from maskwise.probes.summary import summarise
 from maskwise.records.folder import read_run
 from maskwise.report.readings import read_all
-from maskwise.report.sentences import opening
-from maskwise.report.terminal import print_summary
+from maskwise.report.words.sentences import opening
+from maskwise.report.words.terminal import print_summary
 from maskwise.runs.diagnose import diagnose
 from maskwise.runs.settings import check
 from maskwise.scoring.precision import FIRST_STAGE
+from maskwise.support.errors import UserError
 
 ASKED = replace(SMALL, probes=("location", "natural-text"), precision=6.0).changed("location", locations=(0, 4))
 

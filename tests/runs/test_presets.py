@@ -15,9 +15,9 @@ from maskwise.probes import PROBES
 from maskwise.probes.probe import Asker, Setup
 from maskwise.probes.published import EXPECTATIONS, PAPER_MODELS, paper_model
 from maskwise.probes.text import load_text
-from maskwise.report.page import write_page
+from maskwise.report.pages.page import write_page
 from maskwise.report.readings import read_all
-from maskwise.report.terminal import print_summary
+from maskwise.report.words.terminal import print_summary
 from maskwise.runs.diagnose import plan
 from maskwise.runs.settings import PAPER, QUICK, with_examples
 from maskwise.tasks.prompts import filler_id

@@ -18,7 +18,6 @@ from helpers.asked_alone import small_model
 from helpers.known import CORE_PROBES, DECODED, LOCATIONS, SMALL, known_model, shipped_tokenizer, uniform
 from helpers.same_records import assert_same_records, sampled_again
 from helpers.tiny import tiny_ar, tiny_dream, tiny_llada
-from maskwise.errors import UserError
 from maskwise.probes import PROBES
 from maskwise.probes.answers.plain import Answer, ask
 from maskwise.probes.probe import Asker, Setup
@@ -27,6 +26,7 @@ from maskwise.records.folder import read_run
 from maskwise.runs.diagnose import diagnose, plan
 from maskwise.runs.runner import batch_budget, batches
 from maskwise.runs.settings import DEFAULT
+from maskwise.support.errors import UserError
 from maskwise.tasks.prompts import Prompt, filler_id
 from maskwise.tasks.words import load_words
 

@@ -5,7 +5,7 @@ import pytest
 from scipy import stats
 
 from maskwise.probes import PROBES
-from maskwise.probes.marginals import ALIKE
+from maskwise.probes.library.marginals import ALIKE
 from maskwise.probes.summary import claims_of
 from maskwise.scoring.claims import holm, judged, p_value, verdict
 from maskwise.scoring.intervals import none_seen

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from maskwise.randomness import numpy_generator
 from maskwise.scoring.contrasts import Answers, weighted_sums, weights_of
 from maskwise.scoring.intervals import bounded_mean, none_seen
 from maskwise.scoring.scores import mean_score
+from maskwise.support.randomness import numpy_generator
 
 
 def tasks_of(*values):

@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from maskwise.probes.mask_count import CHANCE
+from maskwise.probes.library.mask_count import CHANCE
 from maskwise.scoring.intervals import TAILS, difference_interval, rules_interval, share_interval, standard_error
 from maskwise.scoring.scores import least_relative_loss, relative_loss, resampled_ends, share_of_skill
 

@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from maskwise.probes import mask_count as mask_probe
-from maskwise.probes import natural_text
-from maskwise.probes.location import distance_nats, locality
-from maskwise.probes.mask_count import degradation, mask_nats, mask_tax
+from maskwise.probes.library import mask_count as mask_probe
+from maskwise.probes.library import natural_text
+from maskwise.probes.library.location import distance_nats, locality
+from maskwise.probes.library.mask_count import degradation, mask_nats, mask_tax
 from maskwise.probes.summary import entries, summarise
 from maskwise.records.folder import Run
 from maskwise.scoring.changes import paired_difference, paired_nats

@@ -3,8 +3,8 @@
 import pytest
 
 from helpers.report_runs import mask_probes, write_run
-from maskwise.errors import UserError
 from maskwise.studio.folders import found_runs, page_of
+from maskwise.support.errors import UserError
 
 
 @pytest.fixture

@@ -7,7 +7,6 @@ import torch
 
 import maskwise as mw
 from helpers.tiny import tiny_llada2, tiny_nemotron
-from maskwise.errors import UserError
 from maskwise.models.batch import Batch
 from maskwise.probes.answers.gradients import embedding_gradients
 from maskwise.probes.answers.plain import ask
@@ -25,6 +24,7 @@ from maskwise.studio.probing import (
     probe,
 )
 from maskwise.studio.views import Side, probed_view
+from maskwise.support.errors import UserError
 from maskwise.tasks.episodes import blocked, draw, draw_afresh, example_words
 from maskwise.tasks.prompts import encode_question, opened
 from maskwise.tasks.rules import TASKS

@@ -7,8 +7,8 @@ import pytest
 from typer.testing import CliRunner
 
 from maskwise.cli import app as command_line
-from maskwise.errors import UserError
 from maskwise.studio.serving import MOST_BODY, Guard, claim_port
+from maskwise.support.errors import UserError
 
 HOST = "127.0.0.1:7860"
 OWN = {"host": HOST, "origin": f"http://{HOST}", "sec-fetch-site": "same-origin"}

@@ -2,8 +2,8 @@
 
 import pytest
 
-from maskwise.errors import UserError
 from maskwise.studio.shelf import MOST_OPEN, Shelf, label_of
+from maskwise.support.errors import UserError
 
 
 def test_models_are_opened_once_and_the_last_few_kept():

@@ -10,8 +10,8 @@ from helpers.references import dense_logits
 from helpers.tiny import tiny_llada2
 from maskwise.decoding.options import DecodingOptions
 from maskwise.decoding.prompts import text_ids
-from maskwise.errors import UserError
 from maskwise.studio.tracing import decoding_options, in_words, trace
+from maskwise.support.errors import UserError
 
 PROMPT = "Once upon a time"
 

@@ -6,11 +6,11 @@ from html.parser import HTMLParser
 
 import pytest
 
-from maskwise.errors import UserError
 from maskwise.probes.answers.plain import Answer
 from maskwise.studio.probing import Probed
 from maskwise.studio.tracing import Cell, Trace
 from maskwise.studio.views import Side, page_view, probed_view, problem_view, studio_style, trace_view
+from maskwise.support.errors import UserError
 from maskwise.tasks.prompts import Prompt
 
 HOSTILE = "<img src=x onerror=alert(1)>\"'><script>alert(1)</script>"

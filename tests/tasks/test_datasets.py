@@ -7,7 +7,7 @@ from importlib.util import find_spec
 import pytest
 from test_prompts import tokenizer_named
 
-from maskwise.errors import UserError
+from maskwise.support.errors import UserError
 from maskwise.tasks.datasets import Dataset, read_dataset, read_datasets, with_distinct_labels
 from maskwise.tasks.labelled import Labelled, answer_masks, balanced, tell_apart
 from maskwise.tasks.prompts import encode_label, gapped

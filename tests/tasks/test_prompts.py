@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
-from maskwise.errors import UserError
+from maskwise.support.errors import UserError
 from maskwise.tasks.episodes import LETTERS, Question, blocked, draw, mixed, render
 from maskwise.tasks.prompts import (
     check_letters,

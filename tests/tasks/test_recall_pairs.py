@@ -7,7 +7,7 @@ from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
 from helpers.known import shipped_tokenizer
-from maskwise.errors import UserError
+from maskwise.support.errors import UserError
 from maskwise.tasks.prompts import encode_answers
 from maskwise.tasks.recall import (
     DISTANCES,

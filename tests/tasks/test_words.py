@@ -5,7 +5,7 @@ from itertools import combinations
 
 import pytest
 
-from maskwise.errors import UserError
+from maskwise.support.errors import UserError
 from maskwise.tasks.rules import TASKS, WORD_RULES
 from maskwise.tasks.words import CATEGORIES, load_words, split_words
 

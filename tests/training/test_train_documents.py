@@ -8,8 +8,8 @@ import torch
 from helpers.checkpoints import END, byte_tokenizer
 from helpers.tiny import tiny_llada
 from helpers.tuning import word_tokenizer
-from maskwise.errors import UserError
-from maskwise.training.documents import Piece, cut_stream, pack, read_documents, tokenize_rows
+from maskwise.support.errors import UserError
+from maskwise.training.data.documents import Piece, cut_stream, pack, read_documents, tokenize_rows
 
 
 def model_of(tokenizer, vocab=260, **more):

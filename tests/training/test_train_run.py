@@ -18,9 +18,9 @@ from helpers.tiny import fast_dllm_net, llada2_net, nemotron_net, qwen_net, sdar
 from helpers.tuning import At, interrupt, save_checkpoint, word_tokenizer
 from maskwise.cli import app
 from maskwise.diffusion import nelbo_call
-from maskwise.errors import UserError
-from maskwise.training.documents import Piece, read_documents, tokenize_rows
-from maskwise.training.rows import (
+from maskwise.support.errors import UserError
+from maskwise.training.data.documents import Piece, read_documents, tokenize_rows
+from maskwise.training.data.rows import (
     NoisedRows,
     attention_block,
     collate_rows,

@@ -6,10 +6,10 @@ from dataclasses import replace
 import pytest
 import torch
 
-from maskwise.errors import UserError
-from maskwise.randomness import torch_generator
-from maskwise.training.dataset import Collator, NoisedPairs, largest_mask_count
-from maskwise.training.pairs import Pair
+from maskwise.support.errors import UserError
+from maskwise.support.randomness import torch_generator
+from maskwise.training.data.dataset import Collator, NoisedPairs, largest_mask_count
+from maskwise.training.data.pairs import Pair
 from maskwise.training.settings import PRESETS, TuneSettings, check, settings_from
 
 MASK = 99

@@ -21,10 +21,10 @@ import maskwise as mw
 from helpers.tiny import qwen_net
 from helpers.tuning import word_tokenizer
 from maskwise.diffusion import mask_agnostic_call
-from maskwise.training.dataset import NoisedPairs
-from maskwise.training.documents import read_documents, tokenize_rows
-from maskwise.training.pairs import read_data_file, tokenize_pairs
-from maskwise.training.rows import NoisedRows, collate_rows
+from maskwise.training.data.dataset import NoisedPairs
+from maskwise.training.data.documents import read_documents, tokenize_rows
+from maskwise.training.data.pairs import read_data_file, tokenize_pairs
+from maskwise.training.data.rows import NoisedRows, collate_rows
 from maskwise.training.run import arguments_for
 from maskwise.training.settings import TrainSettings, TuneSettings
 from maskwise.training.train import DiffusionTrainer, HeldOut, open_teacher, train

@@ -7,8 +7,8 @@ import pytest
 
 from helpers.tiny import tiny_llada
 from helpers.tuning import SPECIAL, word_tokenizer
-from maskwise.errors import UserError
-from maskwise.training.pairs import Pairs, end_of_turn, read_data_file, tokenize_pairs
+from maskwise.support.errors import UserError
+from maskwise.training.data.pairs import Pairs, end_of_turn, read_data_file, tokenize_pairs
 
 TURN, END = SPECIAL.index("<|eot_id|>"), SPECIAL.index("<end>")
 

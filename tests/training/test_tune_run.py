@@ -28,10 +28,10 @@ from helpers.same import assert_same
 from helpers.tiny import sdar_net, tiny_sdar
 from helpers.tuning import SMALL, At, interrupt, run_small
 from maskwise.cli import app
-from maskwise.errors import UserError
+from maskwise.support.errors import UserError
+from maskwise.training.data.pairs import Pair, read_data_file, tokenize_pairs
 from maskwise.training.evaluation import held_out_views
 from maskwise.training.folder import complete_checkpoints, damage_of, newest_whole, vouch
-from maskwise.training.pairs import Pair, read_data_file, tokenize_pairs
 from maskwise.training.run import split
 from maskwise.training.settings import PRESETS, TuneSettings, check_reporters
 from maskwise.training.tune import cost_line, summary_lines, tune

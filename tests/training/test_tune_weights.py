@@ -11,9 +11,9 @@ from safetensors.torch import load_file
 
 import maskwise as mw
 from helpers.tiny import EVERY_FAMILY, tiny_dream, tiny_llada
-from maskwise.errors import UserError
-from maskwise.models.base import Model
-from maskwise.models.export import export
+from maskwise.models.checkpoints.export import export
+from maskwise.models.model import Model
+from maskwise.support.errors import UserError
 from maskwise.training.settings import TuneSettings
 from maskwise.training.weights import load_trained_weights, make_trainable, save_trained_weights, trained_weights
 

@@ -14,18 +14,18 @@ from maskwise.advice.questions import embedded_ends
 from maskwise.advice.request import Request, prepare
 from maskwise.advice.search import Asking, as_stored, described, device_name, every_setting, run_search
 from maskwise.advice.selection import FINALISTS, Plan
-from maskwise.errors import UserError
-from maskwise.files import Records, only_user_of, replace_file, to_json
-from maskwise.models.base import Model
-from maskwise.models.locations import planted_in
-from maskwise.models.opening import opened_model
-from maskwise.processes import one_line_if_left_alone
-from maskwise.progress import progress_bar
+from maskwise.models.checkpoints.locations import planted_in
+from maskwise.models.checkpoints.opening import opened_model
+from maskwise.models.model import Model
 from maskwise.records.folder import make_run_folder
-from maskwise.report.advice import RESULT
+from maskwise.report.pages.advice import RESULT
 from maskwise.runs.diagnose import versions_used
 from maskwise.runs.runner import join_crew, own_device
-from maskwise.terminal import counted
+from maskwise.support.errors import UserError
+from maskwise.support.files import Records, only_user_of, replace_file, to_json
+from maskwise.support.processes import one_line_if_left_alone
+from maskwise.support.progress import progress_bar
+from maskwise.support.terminal import counted
 
 
 def advise(

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from maskwise.probes.examples import main_records
-from maskwise.probes.mask_count import NAME as MASK_COUNT
-from maskwise.probes.unmasking import NAME as UNMASKING
+from maskwise.probes.library.mask_count import NAME as MASK_COUNT
+from maskwise.probes.library.unmasking import NAME as UNMASKING
 from maskwise.records.record import Record
 from maskwise.scoring.changes import paired_difference
 

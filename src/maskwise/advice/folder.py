@@ -6,9 +6,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from maskwise.errors import UserError
-from maskwise.files import parse_json, read_json, replace_file, to_json
 from maskwise.records.folder import ADVISE, MANIFEST, RECORDS, append, record_files, write_manifest
+from maskwise.support.errors import UserError
+from maskwise.support.files import parse_json, read_json, replace_file, to_json
 
 __all__ = ["Answer", "append_answers", "begin", "gather_answers", "read_answers", "read_manifest", "write_manifest"]
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from maskwise.advice.selection import FEWEST_HELD, FINALISTS, Plan, fewest_questions, make_plan, places_after
 from maskwise.advice.settings import Setting
-from maskwise.errors import UserError
+from maskwise.support.errors import UserError
 
 SEARCH_SHARE = 0.25
 FASTEST_PASS = 1e-4  # seconds per question of a forward pass: below what any machine needs

@@ -17,11 +17,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from maskwise.advice.questions import Question
-from maskwise.errors import UserError
+from maskwise.support.errors import UserError
 from maskwise.tasks.checkable import EXACT, NO_PATTERN, first_match, is_right
 
 if TYPE_CHECKING:
-    from maskwise.models.base import Model
+    from maskwise.models.model import Model
 
 Judge = Callable[[str, str], float]  # generated text, answer
 JUDGE_SAMPLES = 32  # Monte Carlo draws for a masked judge; an autoregressive one takes one pass

@@ -4,8 +4,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from maskwise.advice.settings import Space
-from maskwise.errors import UserError
-from maskwise.files import Records, read_records
+from maskwise.support.errors import UserError
+from maskwise.support.files import Records, read_records
 from maskwise.tasks import checkable
 from maskwise.tasks.episodes import LETTERS
 

@@ -17,9 +17,9 @@ from maskwise.advice.questions import (
     read_questions,
 )
 from maskwise.advice.settings import Setting, Space, as_words, settings_in, within_blocks
-from maskwise.errors import UserError
-from maskwise.files import Records, to_json
-from maskwise.nearest import did_you_mean
+from maskwise.support.errors import UserError
+from maskwise.support.files import Records, to_json
+from maskwise.support.nearest import did_you_mean
 
 COSTS = ("passes", "seconds")
 

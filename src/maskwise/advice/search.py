@@ -23,10 +23,10 @@ from maskwise.advice.settings import Setting, Space, cached_variants, settings_i
 from maskwise.decoding.generate import decode
 from maskwise.decoding.prompts import encode_prompts
 from maskwise.decoding.request import check_request, end_tokens
-from maskwise.models.base import Model
 from maskwise.models.batch import passes as batches
-from maskwise.randomness import numpy_generator, torch_generator
+from maskwise.models.model import Model
 from maskwise.runs.runner import Crew, batch_budget
+from maskwise.support.randomness import numpy_generator, torch_generator
 
 SECONDS = 1e-6  # weight of a second beside a forward pass: it decides between equal numbers of passes
 ROUNDED = 6
@@ -215,7 +215,7 @@ def every_setting(space: Space) -> list[Setting]:
 
 def described(model: Model) -> dict[str, Any]:
     """What tells the model apart, for the manifest."""
-    from maskwise.models.fingerprint import fingerprint
+    from maskwise.models.checkpoints.fingerprint import fingerprint
 
     return {"name": model.name, "fingerprint": fingerprint(model), "dtype": str(model.dtype).removeprefix("torch.")}
 

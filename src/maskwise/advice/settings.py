@@ -7,9 +7,9 @@ from typing import Any
 
 from maskwise.decoding.options import CACHES, CANVASES, DecodingOptions
 from maskwise.decoding.strategies import STRATEGIES, find_strategy, parse_parameters
-from maskwise.errors import UserError
-from maskwise.nearest import did_you_mean
-from maskwise.terminal import counted
+from maskwise.support.errors import UserError
+from maskwise.support.nearest import did_you_mean
+from maskwise.support.terminal import counted
 
 DEFAULT = DecodingOptions()
 

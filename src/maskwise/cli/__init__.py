@@ -15,9 +15,9 @@ from maskwise.cli.measuring import ListsProbes, compare, cures, diagnose, report
 from maskwise.cli.playing import studio
 from maskwise.cli.renamed import CommandWithOldNames, in_words
 from maskwise.cli.training import train, tune
-from maskwise.errors import UserError
-from maskwise.interrupts import was_interrupted
-from maskwise.terminal import one_line
+from maskwise.support.errors import UserError
+from maskwise.support.interrupts import was_interrupted
+from maskwise.support.terminal import one_line
 
 # What is raised for a wrong command line: typer names it under its own roof or click's, depending on the version.
 Misuse: Any = typer.BadParameter.__base__

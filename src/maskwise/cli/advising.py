@@ -18,11 +18,11 @@ from maskwise.cli.common import (
     print_json,
 )
 from maskwise.cli.early import check_models
-from maskwise.imports import collection_paused
-from maskwise.terminal import one_line
+from maskwise.support.imports import collection_paused
+from maskwise.support.terminal import one_line
 
 if TYPE_CHECKING:
-    from maskwise.report.advice import Search
+    from maskwise.report.pages.advice import Search
 
 
 def advise(
@@ -74,7 +74,7 @@ def advise(
     )  # fmt: skip
     with collection_paused():
         from maskwise.advice.advise import advise_on
-        from maskwise.models.opening import open as open_model
+        from maskwise.models.checkpoints.opening import open as open_model
         from maskwise.runs.runner import join_crew, own_device
 
     place = own_device(device)
@@ -88,7 +88,7 @@ def advise(
         raise KeyboardInterrupt("the answers so far are kept: run it again to go on") from None
     if join_crew().rank > 0:
         return
-    from maskwise.report.advice import read_search, write_search
+    from maskwise.report.pages.advice import read_search, write_search
 
     search = read_search(Path(found["folder"]))
     page = write_search(search, search.folder)

@@ -8,14 +8,14 @@ import typer
 from maskwise.cli.common import Device, Json, echo, print_json, print_table
 from maskwise.cli.early import check_models
 from maskwise.models.families import FAMILIES
-from maskwise.terminal import one_line
+from maskwise.support.terminal import one_line
 
 
 def models(
     name: Annotated[str | None, typer.Argument(help="One model; all known ones without it.")] = None, json: Json = False
 ) -> None:
     """List the models: embedded ones, published names, or what a folder holds."""
-    from maskwise.models.catalog import describe_checkpoint, list_models
+    from maskwise.models.checkpoints.catalog import describe_checkpoint, list_models
 
     entries = [describe_checkpoint(name)] if name else list_models()
     if json:
@@ -71,8 +71,8 @@ def convert(
 ) -> None:
     """Turn an autoregressive checkpoint into a masked diffusion one (to be trained further)."""
     check_models([source])
-    from maskwise.models.catalog import describe_checkpoint
-    from maskwise.models.convert import convert as convert_checkpoint
+    from maskwise.models.checkpoints.catalog import describe_checkpoint
+    from maskwise.models.checkpoints.convert import convert as convert_checkpoint
 
     convert_checkpoint(source, out, shift)
     entry = describe_checkpoint(out)
@@ -89,7 +89,7 @@ def verify(
 ) -> None:
     """Compare our classes with the checkpoint's own code. This runs that code: only for checkpoints you trust."""
     check_models([model], None, dtype)
-    from maskwise.models.verify import verify as verify_checkpoint
+    from maskwise.models.checkpoints.verify import verify as verify_checkpoint
 
     def warn(folder: Path, elsewhere: list[str]) -> None:
         for repository in elsewhere:
@@ -111,7 +111,7 @@ def export(
 ) -> None:
     """Merge an adapter into its checkpoint, in the original's own files, names and configuration."""
     check_models([model], adapter)
-    from maskwise.models.export import export as export_checkpoint
+    from maskwise.models.checkpoints.export import export as export_checkpoint
 
     folder = export_checkpoint(model, out, adapter)
     if json:

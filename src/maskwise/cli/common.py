@@ -5,8 +5,8 @@ from typing import Annotated, Any
 
 import typer
 
-from maskwise.files import to_json
-from maskwise.terminal import open_console, safe_json, safe_text
+from maskwise.support.files import to_json
+from maskwise.support.terminal import open_console, safe_json, safe_text
 
 ModelName = Annotated[str, typer.Argument(help="A checkpoint folder, embedded or published name.")]
 Dtype = Annotated[str, typer.Option(help="auto, float32, bfloat16 or float16.")]

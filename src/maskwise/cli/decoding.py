@@ -24,10 +24,10 @@ from maskwise.cli.early import check_choice, check_models
 from maskwise.cli.fields import Spelling, takes_fields
 from maskwise.decoding.options import DecodingOptions
 from maskwise.decoding.strategies import STRATEGIES, parse_parameters, strategy_named_by
-from maskwise.errors import UserError
-from maskwise.files import partial_of, read_records, refuse_unwritable
-from maskwise.imports import command_imports
-from maskwise.terminal import open_console
+from maskwise.support.errors import UserError
+from maskwise.support.files import partial_of, read_records, refuse_unwritable
+from maskwise.support.imports import command_imports
+from maskwise.support.terminal import open_console
 
 if TYPE_CHECKING:
     from maskwise.decoding.likelihood import Likelihood
@@ -74,7 +74,7 @@ def generate(
     with command_imports(compiled=compile or weights is not None):
         from maskwise.cli.generating import generate_all
         from maskwise.decoding.request import refuse_by_configuration
-        from maskwise.models.opening import open as open_model
+        from maskwise.models.checkpoints.opening import open as open_model
 
     refuse_by_configuration(model, chosen)
     opened = open_model(
@@ -138,7 +138,7 @@ def score(
     records = read_records(data, {"prompt", "answer"})
     with command_imports(compiled=compile or weights is not None):
         from maskwise.cli.generating import score_all
-        from maskwise.models.opening import open as open_model
+        from maskwise.models.checkpoints.opening import open as open_model
 
     opened = open_model(
         model, dtype=dtype, device=device, adapter=adapter, check_weights=check_weights, weights=weights

@@ -3,9 +3,9 @@
 from collections.abc import Iterable
 from pathlib import Path
 
-from maskwise.errors import UserError
-from maskwise.models.locations import refuse_published_experts, refuse_unknown_model
-from maskwise.nearest import did_you_mean
+from maskwise.models.checkpoints.locations import refuse_published_experts, refuse_unknown_model
+from maskwise.support.errors import UserError
+from maskwise.support.nearest import did_you_mean
 
 DTYPES = ("auto", "float32", "bfloat16", "float16")
 WEIGHTS = ("fp8", "int4")

@@ -13,14 +13,15 @@ from maskwise.decoding.divergence import Divergence
 from maskwise.decoding.generate import Generation, Snapshot, decode
 from maskwise.decoding.likelihood import Likelihood
 from maskwise.decoding.options import DecodingOptions
-from maskwise.decoding.prompts import Prompt, encode_prompts, has_chat_template
+from maskwise.decoding.prompts import encode_prompts, has_chat_template
 from maskwise.decoding.request import check_prompts, end_tokens, for_model, is_approximate
 from maskwise.decoding.score import score
-from maskwise.errors import UserError
-from maskwise.files import open_own, partial_of, refuse_unwritable, to_json
-from maskwise.models.base import Model
-from maskwise.progress import progress_bar
-from maskwise.randomness import number_repeats, torch_generator
+from maskwise.models.generation import Prompt
+from maskwise.models.model import Model
+from maskwise.support.errors import UserError
+from maskwise.support.files import open_own, partial_of, refuse_unwritable, to_json
+from maskwise.support.progress import progress_bar
+from maskwise.support.randomness import number_repeats, torch_generator
 
 
 def generate_all(

@@ -7,8 +7,8 @@ from rich.live import Live
 from rich.text import Text
 
 from maskwise.decoding.generate import Snapshot
-from maskwise.models.base import Model
-from maskwise.terminal import safe_text
+from maskwise.models.model import Model
+from maskwise.support.terminal import safe_text
 
 MASK = "░"
 STYLES = {"prompt": "dim", "mask": "bright_black", "new": "bold green", "old": ""}

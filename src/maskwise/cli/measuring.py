@@ -23,14 +23,14 @@ from maskwise.cli.common import (
 )
 from maskwise.cli.early import check_models
 from maskwise.cli.renamed import CommandWithOldNames
-from maskwise.errors import UserError
-from maskwise.imports import collection_paused
-from maskwise.terminal import one_line
+from maskwise.support.errors import UserError
+from maskwise.support.imports import collection_paused
+from maskwise.support.terminal import one_line
 
 if TYPE_CHECKING:
     from maskwise.probes.probe import Preset
-    from maskwise.report.advice import Search
-    from maskwise.report.results import Result
+    from maskwise.report.pages.advice import Search
+    from maskwise.report.pages.results import Result
 
 Quick = Annotated[bool, typer.Option("--quick", help="Short prompts, few tasks and points: minutes on a CPU.")]
 Points = Annotated[int | None, typer.Option(help="Test points per task, and passages of text.  [1 or more]")]
@@ -119,7 +119,7 @@ def diagnose(
 
     listed, prose, sets = load_words(words), load_text(text), read_datasets(data or [])
     with collection_paused():
-        from maskwise.models.opening import open as open_model
+        from maskwise.models.checkpoints.opening import open as open_model
         from maskwise.runs.diagnose import diagnose as run_probes
         from maskwise.runs.diagnose import refuse_inapplicable
         from maskwise.runs.runner import join_crew, own_device
@@ -137,10 +137,10 @@ def diagnose(
     if join_crew().rank > 0:
         return
     from maskwise.advice.diagnosis import advice
-    from maskwise.report.finding import finding
-    from maskwise.report.page import home_of, write_page
+    from maskwise.report.pages.page import home_of, write_page
     from maskwise.report.readings import read_all
-    from maskwise.report.terminal import print_summary
+    from maskwise.report.words.finding import finding
+    from maskwise.report.words.terminal import print_summary
 
     readings = read_all(folders)
     page = write_page(readings, home_of(readings))
@@ -168,8 +168,8 @@ def report(
     json: Json = False,
 ) -> None:
     """Draw the report again from run folders alone; several runs are one table, and laid side by side."""
-    from maskwise.report.advice import is_search, read_search
-    from maskwise.report.registry import runs_in
+    from maskwise.report.pages.advice import is_search, read_search
+    from maskwise.report.pages.registry import runs_in
 
     found = runs_in(folders)
     runs = [folder for folder in found if not is_search(folder)]
@@ -188,14 +188,14 @@ def report(
         raise UserError("--sort and --reverse are for several runs: name more folders")
     if searches:
         from maskwise.cli.advising import print_advice
-        from maskwise.report.advice import write_search
+        from maskwise.report.pages.advice import write_search
 
         page = write_search(searches[0], out or found[0])
         told = {"report": str(page), "runs": [], "searches": [searches[0].found]}
         return print_json(told) if json else print_advice(searches[0], page)
-    from maskwise.report.page import write_page
+    from maskwise.report.pages.page import write_page
     from maskwise.report.readings import read_all
-    from maskwise.report.terminal import print_summary
+    from maskwise.report.words.terminal import print_summary
 
     readings = read_all(runs)
     page = write_page(readings, out or found[0])
@@ -209,9 +209,9 @@ def _report_of_many(
     runs: "list[Path]", searches: "list[Search]", out: Path | None, sort: str | None, reverse: bool, json: bool
 ) -> None:
     """One table on the terminal and as a page, and runs of diagnose side by side on another."""
-    from maskwise.report.page import beside, write_page
+    from maskwise.report.pages.page import beside, write_page
+    from maskwise.report.pages.registry import print_tables, run_table, search_table, sort_tables, write_tables
     from maskwise.report.readings import read_all
-    from maskwise.report.registry import print_tables, run_table, search_table, sort_tables, write_tables
 
     readings = read_all(runs) if runs else []
     tables = [*([run_table(readings)] if readings else []), *([search_table(searches)] if searches else [])]
@@ -234,8 +234,8 @@ def run_card(
     out: Annotated[Path | None, typer.Option("--out", help="A file for it; else it is printed.")] = None,
 ) -> None:
     """Write the part of a model card that states mask sensitivity, locality and the settings of every number."""
-    from maskwise.files import replace_file
-    from maskwise.report.card import run_card_of
+    from maskwise.report.words.card import run_card_of
+    from maskwise.support.files import replace_file
 
     text = run_card_of(folder)
     if out is None:
@@ -276,9 +276,9 @@ def compare(
     folders = [comparison.run_of(name, wanted, dtype, place, batch_tokens, line, check_weights) for name in names]
     if join_crew().rank > 0:
         return
-    from maskwise.report.comparison import rows_of
-    from maskwise.report.page import home_of, write_page
-    from maskwise.report.terminal import print_changes
+    from maskwise.report.pages.page import home_of, write_page
+    from maskwise.report.words.comparison import rows_of
+    from maskwise.report.words.terminal import print_changes
 
     result, readings = comparison.compare_runs(folders)
     rows = rows_of(result["models"], result["changes"])
@@ -297,9 +297,9 @@ def toy(
     """Train a model on 100 short sequences and show what parallel decoding makes of two coupled tokens."""
     with collection_paused():
         from maskwise.experiments import toy as experiment
-        from maskwise.progress import progress_bar
-        from maskwise.report.results import make_folder, write_result
-        from maskwise.report.toy import toy_result
+        from maskwise.report.pages.results import make_folder, write_result
+        from maskwise.report.pages.toy import toy_result
+        from maskwise.support.progress import progress_bar
 
     folder = make_folder(out or Path("runs") / "toy")
     with progress_bar(silent=False) as bar:
@@ -327,8 +327,8 @@ def cures(
     check_models([model], adapter, dtype)
     with collection_paused():
         from maskwise.experiments.mitigations import cures as compare_cures
-        from maskwise.report.mitigations import cures_result
-        from maskwise.report.results import make_folder, write_result
+        from maskwise.report.pages.mitigations import cures_result
+        from maskwise.report.pages.results import make_folder, write_result
 
     folder = make_folder(out or Path("runs") / f"cures-{Path(model).name}")
     found = compare_cures(

@@ -4,11 +4,11 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
-from maskwise.errors import UserError
-from maskwise.files import read_records, read_text
+from maskwise.support.errors import UserError
+from maskwise.support.files import read_records, read_text
 
 if TYPE_CHECKING:
-    from maskwise.decoding.prompts import Prompt
+    from maskwise.models.generation import Prompt
 
 # What `maskwise generate` continues when it is given nothing: a document the embedded models can go on with.
 TRY = """Word: otter

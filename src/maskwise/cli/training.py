@@ -10,8 +10,8 @@ import typer
 from maskwise.cli.common import CheckWeights, Dtype, Json, ModelName, echo, print_json, whole_numbers
 from maskwise.cli.early import check_data, check_models
 from maskwise.cli.fields import takes_fields
-from maskwise.errors import UserError
-from maskwise.imports import collection_paused
+from maskwise.support.errors import UserError
+from maskwise.support.imports import collection_paused
 from maskwise.training.settings import (
     PRESET_PAIRS,
     TrainSettings,

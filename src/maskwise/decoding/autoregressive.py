@@ -12,9 +12,9 @@ from transformers import GenerationConfig, LogitsProcessor, LogitsProcessorList
 from maskwise.decoding.options import DecodingOptions
 from maskwise.decoding.request import check_prompts, end_tokens
 from maskwise.decoding.sampling import Chance, OneEach, gumbel, sharpen
-from maskwise.errors import UserError
-from maskwise.models.base import Model
 from maskwise.models.finite import refuse_nonfinite_rows
+from maskwise.models.model import Model
+from maskwise.support.errors import UserError
 
 
 @torch.no_grad()

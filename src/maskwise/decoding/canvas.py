@@ -17,8 +17,8 @@ import torch
 from torch import Tensor
 
 from maskwise.decoding.end_of_step import narrowed, turn
-from maskwise.models.base import Model
 from maskwise.models.batch import Batch
+from maskwise.models.model import Model
 
 
 @dataclass(frozen=True)

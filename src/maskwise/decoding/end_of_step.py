@@ -10,7 +10,7 @@ from types import ModuleType
 import torch
 from torch import Tensor
 
-from maskwise.kernels import TRITON, works_here
+from maskwise.kernels.gate import TRITON, works_here
 
 WIDEST = 512  # rows: the kernels hold those of a sequence at once, and compare each with all
 TOLERANCE = 1e-4  # between two ways to add up a row's probabilities
@@ -76,7 +76,7 @@ def _kernels(like: Tensor) -> ModuleType | None:
     """The kernels, where they work on the tensor's device."""
     if not (like.is_cuda and TRITON and _kernels_work(like.device)):
         return None
-    from maskwise.decoding import step_kernels
+    from maskwise.kernels import decoding_step as step_kernels
 
     return step_kernels
 
@@ -93,7 +93,7 @@ def agree(device: torch.device) -> bool:
 
 
 def _likeliest_agree(device: torch.device) -> bool:
-    from maskwise.decoding.step_kernels import TOKENS, likeliest
+    from maskwise.kernels.decoding_step import TOKENS, likeliest
 
     logits = torch.randn(2, 3, TOKENS + 100, generator=torch.Generator().manual_seed(0))
     logits[1, 1, 5], logits[1, 2, -7] = 20.0, 30.0
@@ -105,7 +105,7 @@ def _likeliest_agree(device: torch.device) -> bool:
 
 def _rows_agree(device: torch.device) -> bool:
     """Rows are chosen and written; then a committed row is masked again, one flips that is padding, and all move up."""
-    from maskwise.decoding.step_kernels import best_rows, narrowed, turn
+    from maskwise.kernels.decoding_step import best_rows, narrowed, turn
 
     def of(rows: list[list[int]]) -> Tensor:
         return torch.tensor(rows, device=device)

@@ -13,9 +13,9 @@ from itertools import permutations, product
 import torch
 from torch import Tensor
 
-from maskwise.decoding.rules import Memory, Rows, State
+from maskwise.decoding.state import Memory, Rows, State
 from maskwise.decoding.strategies import Strategy, find_strategy
-from maskwise.errors import UserError
+from maskwise.support.errors import UserError
 
 ROWS = 1 << 15  # proposals looked at together
 COIN_GRID = 4096  # points at which a coin's threshold is looked for: probabilities of single coins are exact to 1/4096

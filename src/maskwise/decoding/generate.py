@@ -10,16 +10,17 @@ import torch
 
 from maskwise.decoding.autoregressive import continue_causal
 from maskwise.decoding.canvas import Block, plan
-from maskwise.decoding.loop import DecodingLoop, Generation, Snapshot, decoded_text
+from maskwise.decoding.loop import DecodingLoop, Snapshot, decoded_text
 from maskwise.decoding.options import OPTION_NAMES, DecodingOptions, SoftMask, describe_options
-from maskwise.decoding.prompts import Prompt, encode_prompts
+from maskwise.decoding.prompts import encode_prompts
 from maskwise.decoding.request import check_generators, check_request, make_generator
 from maskwise.decoding.strategies import STRATEGIES, Strategy, find_strategy, strategy_named_by
-from maskwise.errors import UserError
-from maskwise.models.base import Model
-from maskwise.models.opening import opened_model
-from maskwise.models.packing import columnwise_products, packed_products
-from maskwise.nearest import nearest
+from maskwise.models.checkpoints.opening import opened_model
+from maskwise.models.families.packing import columnwise_products, packed_products
+from maskwise.models.generation import Generation, Prompt
+from maskwise.models.model import Model
+from maskwise.support.errors import UserError
+from maskwise.support.nearest import nearest
 
 # Forward passes that make up for laying the weights by column and back: 10 with SmolLM2's 135 M on an ARM core.
 WORTH_LAYING_OUT = 16

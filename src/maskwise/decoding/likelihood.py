@@ -27,12 +27,12 @@ from torch import Tensor
 from maskwise.decoding.prompts import text_ids
 from maskwise.decoding.request import end_tokens
 from maskwise.decoding.sampling import log_confidence
-from maskwise.errors import UserError, UserNotice
-from maskwise.files import is_writable
-from maskwise.models.base import TOKENS_A_PASS, Model
 from maskwise.models.batch import Batch
 from maskwise.models.finite import refuse_nonfinite_rows, rows_are_finite
-from maskwise.randomness import torch_generator
+from maskwise.models.model import TOKENS_A_PASS, Model
+from maskwise.support.errors import UserError, UserNotice
+from maskwise.support.files import is_writable
+from maskwise.support.randomness import torch_generator
 
 METHODS = ("auto", "monte-carlo", "exact", "chain")
 LONGEST_EXACT = 12  # 4095 passes

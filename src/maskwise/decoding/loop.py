@@ -18,24 +18,14 @@ from maskwise.decoding.canvas import Block, Frame, Grid, Sheet, plan, spread_ste
 from maskwise.decoding.editing import PASSES_AFTER, Editing
 from maskwise.decoding.options import DecodingOptions
 from maskwise.decoding.replay import Passes
-from maskwise.decoding.rules import Memory, Rows, State
 from maskwise.decoding.sampling import Chance, OneEach, guide, propose, sharpen, uniform
 from maskwise.decoding.softmask import SoftSheet
-from maskwise.errors import UserError
-from maskwise.models.attention import KeyValues
-from maskwise.models.base import Model
+from maskwise.decoding.state import Memory, Rows, State
+from maskwise.models.attention.ragged import KeyValues
 from maskwise.models.finite import refuse_nonfinite_rows
-
-
-@dataclass(frozen=True)
-class Generation:
-    """What was generated for one prompt."""
-
-    ids: list[int]  # the new tokens only: those that were masks, from left to right
-    text: str  # their text; the whole text where the prompt itself held masks; empty without a tokenizer
-    forwards: int  # forward passes this sequence took part in; two per step with guidance
-    order: list[int]  # the step of this sequence, from 0, at which each of `ids` was committed
-    sequence: list[int]  # the whole canvas, prompt included
+from maskwise.models.generation import Generation
+from maskwise.models.model import Model
+from maskwise.support.errors import UserError
 
 
 @dataclass(frozen=True)

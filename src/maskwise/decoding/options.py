@@ -11,7 +11,7 @@ from textwrap import fill
 from typing import Any
 
 from maskwise.decoding.strategies import Strategy, find_strategy
-from maskwise.errors import UserError
+from maskwise.support.errors import UserError
 
 CANVASES = ("fixed", "blocks", "growing", "window")
 CACHES = ("none", "prefix", "dual")

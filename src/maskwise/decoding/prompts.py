@@ -3,13 +3,11 @@
 from collections.abc import Mapping, Sequence
 from typing import TypeGuard
 
-from maskwise.errors import UserError
-from maskwise.files import is_writable
-from maskwise.models.base import Model
-from maskwise.models.chat import render_chat
-
-Messages = Sequence[Mapping[str, str]]  # a chat: role and content of each turn, the user's last
-Prompt = str | Sequence[int] | Messages
+from maskwise.models.checkpoints.chat import render_chat
+from maskwise.models.generation import Messages, Prompt
+from maskwise.models.model import Model
+from maskwise.support.errors import UserError
+from maskwise.support.files import is_writable
 
 
 def is_chat(prompt: object) -> TypeGuard[Messages]:

@@ -14,11 +14,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from maskwise.models.attention import KeyValues
-from maskwise.models.base import Model
+from maskwise.models.attention.ragged import KeyValues
 from maskwise.models.batch import Batch
-from maskwise.models.experts import Experts
-from maskwise.models.layers import Frequencies
+from maskwise.models.families.experts import Experts
+from maskwise.models.families.layers import Frequencies
+from maskwise.models.model import Model
 
 LONGEST = 4096  # tokens; a longer pass hides its launches, and recorded would only hold on to memory
 UNRECORDED = 2  # times a pass is taken as it is, so that one that does not come back costs nothing

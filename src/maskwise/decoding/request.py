@@ -6,13 +6,13 @@ from dataclasses import replace
 import torch
 
 from maskwise.decoding.options import DecodingOptions
-from maskwise.errors import UserError
-from maskwise.models.base import Model
-from maskwise.models.configuration import as_described, read_config, read_family
+from maskwise.models.checkpoints.configuration import as_described, read_config, read_family
+from maskwise.models.checkpoints.locations import locate_checkpoint
+from maskwise.models.checkpoints.tokenizer import TURN_ENDS
 from maskwise.models.families import Family
-from maskwise.models.locations import locate_checkpoint
-from maskwise.models.tokens import TURN_ENDS
-from maskwise.randomness import torch_generator
+from maskwise.models.model import Model
+from maskwise.support.errors import UserError
+from maskwise.support.randomness import torch_generator
 
 
 def end_tokens(model: Model) -> tuple[int, ...]:

@@ -6,9 +6,9 @@ from pathlib import Path
 import torch
 
 from maskwise.decoding.likelihood import Likelihood, log_likelihoods
-from maskwise.files import Records, read_records
-from maskwise.models.base import Model
-from maskwise.models.opening import opened_model
+from maskwise.models.checkpoints.opening import opened_model
+from maskwise.models.model import Model
+from maskwise.support.files import Records, read_records
 
 
 def score(

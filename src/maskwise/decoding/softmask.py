@@ -11,7 +11,7 @@ from torch import Tensor
 from maskwise.decoding.options import SoftMask
 from maskwise.decoding.sampling import entropy
 from maskwise.diffusion.softmask import SoftShape, predicted_tokens, soft_share
-from maskwise.models.base import Model
+from maskwise.models.model import Model
 
 
 @dataclass(frozen=True)

@@ -6,22 +6,21 @@ value as `rule=` to `mw.generate`; one more line in STRATEGIES makes it known by
 """
 
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from maskwise.errors import UserError
-from maskwise.nearest import did_you_mean
+from maskwise.support.errors import UserError
+from maskwise.support.nearest import did_you_mean
 
 if TYPE_CHECKING:
-    from maskwise.decoding.rules import Choice, Rows, State
+    from maskwise.decoding.state import Choice, Parameters, Rows, State
 
-Parameters = Mapping[str, float]
-Pick = Callable[["Rows", "State", Parameters], "Choice"]
-Counts = Callable[[int, int, Parameters], list[int]]
-Times = Callable[[int, Parameters], list[float]]
+Pick = Callable[["Rows", "State", "Parameters"], "Choice"]
+Counts = Callable[[int, int, "Parameters"], list[int]]
+Times = Callable[[int, "Parameters"], list[float]]
 
 
 @dataclass(frozen=True)
@@ -79,7 +78,7 @@ class Strategy:
     def adaptive(self) -> bool:
         return self.count_function is None and self.time_function is None
 
-    def complete(self, given: Parameters | None) -> dict[str, float]:
+    def complete(self, given: "Parameters | None") -> dict[str, float]:
         """The given parameters, by our names or the published ones, checked, and the defaults of the others."""
         known = {name: parameter for parameter in self.parameters for name in parameter.names}
         found = {parameter.name: parameter.default for parameter in self.parameters}
@@ -173,7 +172,7 @@ def find_strategy(rule: str | Strategy, strategies: Sequence[Strategy] = STRATEG
     raise UserError(f"unknown unmasking strategy {rule!r}{did_you_mean(rule, [one.name for one in strategies])}")
 
 
-def strategy_named_by(parameters: Parameters | None, rule: str | Strategy) -> str | Strategy:
+def strategy_named_by(parameters: "Parameters | None", rule: str | Strategy) -> str | Strategy:
     """The strategy of parameters that only one has, such as threshold or gamma, in place of one that has none.
 
     So `threshold=0.8` means Fast-dLLM's strategy, as it does in its authors' code, where the rule is left out.

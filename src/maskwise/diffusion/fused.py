@@ -23,8 +23,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from maskwise.errors import UserError
-from maskwise.kernels import TRITON, close, works_here
+from maskwise.kernels.gate import TRITON, close, works_here
+from maskwise.support.errors import UserError
 
 LOGIT_BYTES = {"cpu": 64 << 20, "cuda": 256 << 20}
 VOCABULARY_SLICE = 8192
@@ -214,7 +214,7 @@ def _sweep(
 def _ce_in_place(logits: Tensor, targets: Tensor, weights: Tensor, out: torch.dtype) -> tuple[Tensor, Tensor]:
     """Weighted cross-entropy [n] of `logits` [n, V], which become the gradient with respect to themselves."""
     if _has_kernels(logits):
-        from maskwise.diffusion.ce_tv_kernel import ce_kernel
+        from maskwise.kernels.linear_ce_tv import ce_kernel
 
         return ce_kernel(logits, targets, weights, out)
     log_sum, picked = _softmax_in_place(logits, targets)
@@ -228,7 +228,7 @@ def _ce_tv_in_place(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Weighted (CE1 + CE2)/2 and sum_v |p1 - p2|, each [n], of `logits` [2n, V], which become their own gradient."""
     if _has_kernels(logits):
-        from maskwise.diffusion.ce_tv_kernel import ce_tv_kernel
+        from maskwise.kernels.linear_ce_tv import ce_tv_kernel
 
         return ce_tv_kernel(logits, targets, ce_weights, tv_weights, out)
     half = ce_weights / 2
@@ -258,7 +258,7 @@ def _kernels_work(device: torch.device) -> bool:
 
 
 def kernels_agree(device: torch.device) -> bool:
-    from maskwise.diffusion.ce_tv_kernel import ce_kernel, ce_tv_kernel
+    from maskwise.kernels.linear_ce_tv import ce_kernel, ce_tv_kernel
 
     draws = torch.Generator().manual_seed(0)
     logits, weights = torch.randn(8, 500, generator=draws), torch.rand(4, generator=draws)

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from maskwise.diffusion.fused import _check_rows, _factor, _full_precision, _product, _rows_per_chunk
-from maskwise.errors import UserError
+from maskwise.support.errors import UserError
 
 
 def linear_kl(

@@ -14,8 +14,8 @@ from torch import Tensor
 from maskwise.diffusion.fused import LinearCeTv, linear_ce, linear_ce_tv
 from maskwise.diffusion.fused_kl import linear_kl
 from maskwise.diffusion.objectives import Call
-from maskwise.models.base import Model
 from maskwise.models.batch import Batch
+from maskwise.models.model import Model
 
 
 @dataclass(frozen=True)

@@ -23,8 +23,8 @@ from maskwise.diffusion.fused_kl import linear_kl
 from maskwise.diffusion.process import absorb
 from maskwise.diffusion.schedules import Linear, Schedule, step_weight
 from maskwise.diffusion.softmask import SoftShape, likeliest
-from maskwise.models.base import Model
 from maskwise.models.batch import Batch, Mixture
+from maskwise.models.model import Model
 
 
 @dataclass(frozen=True)

@@ -10,24 +10,24 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from maskwise.errors import UserError
-from maskwise.models.base import Model
-from maskwise.models.locations import locate_checkpoint
-from maskwise.models.opening import open as open_model
+from maskwise.models.checkpoints.locations import locate_checkpoint
+from maskwise.models.checkpoints.opening import open as open_model
+from maskwise.models.model import Model
 from maskwise.probes.examples import main_records, numbers_in, with_number
-from maskwise.probes.mask_count import degradation, mask_tax
+from maskwise.probes.library.mask_count import degradation, mask_tax
+from maskwise.probes.library.recall import LAST
 from maskwise.probes.probe import Preset, Settings
-from maskwise.probes.recall import LAST
 from maskwise.records.folder import MANIFEST, Run
 from maskwise.records.record import Condition, Record
-from maskwise.report.comparison import rows_of
-from maskwise.report.page import home_of, write_page
+from maskwise.report.pages.page import home_of, write_page
 from maskwise.report.readings import Reading, read_all, records_as_strangers_wrote_them
+from maskwise.report.words.comparison import rows_of
 from maskwise.runs.diagnose import diagnose
 from maskwise.runs.runner import own_device
 from maskwise.runs.settings import check, chosen_settings
 from maskwise.scoring.changes import accuracy_change, check_pairs, loss_cut, mean_change, of_probe, reduction
 from maskwise.scoring.scores import Score, null_score
+from maskwise.support.errors import UserError
 
 PROBES = ("location", "mask-count", "location-masks", "few-steps", "recall", "nelbo")
 SCORES = ("degradation", "mask_tax", "locality")

@@ -17,21 +17,21 @@ from torch import Tensor
 from maskwise.decoding.canvas import plan, spread_steps
 from maskwise.decoding.generate import Snapshot, generate
 from maskwise.decoding.softmask import SoftMask
-from maskwise.errors import UserError
-from maskwise.files import read_json
-from maskwise.models.attention import KeyValues
-from maskwise.models.base import Model
+from maskwise.models.attention.ragged import KeyValues
 from maskwise.models.batch import Batch, passes
-from maskwise.models.locations import embedded_models, locate_checkpoint
-from maskwise.models.opening import open as open_model
-from maskwise.models.opening import opened_model
+from maskwise.models.checkpoints.locations import embedded_models, locate_checkpoint
+from maskwise.models.checkpoints.opening import open as open_model
+from maskwise.models.checkpoints.opening import opened_model
+from maskwise.models.model import Model
 from maskwise.probes.answers.mechanism import ask_changed
 from maskwise.probes.extra_tokens import BIASED, ChangedPrompt
-from maskwise.progress import progress_bar
 from maskwise.records.record import Record
 from maskwise.runs.runner import batch_budget
 from maskwise.scoring.changes import paired_difference
 from maskwise.scoring.intervals import accuracy_interval
+from maskwise.support.errors import UserError
+from maskwise.support.files import read_json
+from maskwise.support.progress import progress_bar
 from maskwise.tasks.episodes import draw, mixed
 from maskwise.tasks.prompts import check_letters, encode_question
 from maskwise.tasks.rules import TASKS, Task

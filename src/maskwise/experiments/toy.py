@@ -16,9 +16,9 @@ import torch
 from maskwise.decoding.exact import Canvas, Outcomes, outcomes
 from maskwise.decoding.strategies import STRATEGIES
 from maskwise.diffusion import Noised, nelbo_call
-from maskwise.models.base import Model
-from maskwise.models.llada import LLaDAConfig, LLaDAModelLM
-from maskwise.models.opening import as_model
+from maskwise.models.checkpoints.opening import as_model
+from maskwise.models.families.llada import LLaDAConfig, LLaDAModelLM
+from maskwise.models.model import Model
 
 SYMBOLS = "ABCDEFG"
 MASK = len(SYMBOLS)

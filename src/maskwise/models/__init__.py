@@ -11,28 +11,28 @@ from importlib.machinery import ModuleSpec, PathFinder
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
+from maskwise.models.checkpoints.locations import embedded_models
 from maskwise.models.families import FAMILIES, imported
-from maskwise.models.locations import embedded_models
 
 if TYPE_CHECKING:
-    from maskwise.models.dream import DreamConfig as DreamConfig
-    from maskwise.models.dream import DreamModel as DreamModel
-    from maskwise.models.fast_dllm import Fast_dLLM_QwenForCausalLM as Fast_dLLM_QwenForCausalLM
-    from maskwise.models.fast_dllm import FastDLLMConfig as FastDLLMConfig
-    from maskwise.models.illada import ILLaDAConfig as ILLaDAConfig
-    from maskwise.models.illada import ILLaDAForCausalLM as ILLaDAForCausalLM
-    from maskwise.models.llada import LLaDAConfig as LLaDAConfig
-    from maskwise.models.llada import LLaDAModelLM as LLaDAModelLM
-    from maskwise.models.llada2 import LLaDA2Config as LLaDA2Config
-    from maskwise.models.llada2 import LLaDA2MoeModelLM as LLaDA2MoeModelLM
-    from maskwise.models.llada_moe import LLaDAMoEConfig as LLaDAMoEConfig
-    from maskwise.models.llada_moe import LLaDAMoEModelLM as LLaDAMoEModelLM
-    from maskwise.models.nemotron import NemotronLabsDiffusionConfig as NemotronLabsDiffusionConfig
-    from maskwise.models.nemotron import NemotronLabsDiffusionModel as NemotronLabsDiffusionModel
-    from maskwise.models.sdar import SDARConfig as SDARConfig
-    from maskwise.models.sdar import SDARForCausalLM as SDARForCausalLM
-    from maskwise.models.sdar import SDARMoeConfig as SDARMoeConfig
-    from maskwise.models.sdar import SDARMoeForCausalLM as SDARMoeForCausalLM
+    from maskwise.models.families.dream import DreamConfig as DreamConfig
+    from maskwise.models.families.dream import DreamModel as DreamModel
+    from maskwise.models.families.fast_dllm import Fast_dLLM_QwenForCausalLM as Fast_dLLM_QwenForCausalLM
+    from maskwise.models.families.fast_dllm import FastDLLMConfig as FastDLLMConfig
+    from maskwise.models.families.illada import ILLaDAConfig as ILLaDAConfig
+    from maskwise.models.families.illada import ILLaDAForCausalLM as ILLaDAForCausalLM
+    from maskwise.models.families.llada import LLaDAConfig as LLaDAConfig
+    from maskwise.models.families.llada import LLaDAModelLM as LLaDAModelLM
+    from maskwise.models.families.llada2 import LLaDA2Config as LLaDA2Config
+    from maskwise.models.families.llada2 import LLaDA2MoeModelLM as LLaDA2MoeModelLM
+    from maskwise.models.families.llada_moe import LLaDAMoEConfig as LLaDAMoEConfig
+    from maskwise.models.families.llada_moe import LLaDAMoEModelLM as LLaDAMoEModelLM
+    from maskwise.models.families.nemotron import NemotronLabsDiffusionConfig as NemotronLabsDiffusionConfig
+    from maskwise.models.families.nemotron import NemotronLabsDiffusionModel as NemotronLabsDiffusionModel
+    from maskwise.models.families.sdar import SDARConfig as SDARConfig
+    from maskwise.models.families.sdar import SDARForCausalLM as SDARForCausalLM
+    from maskwise.models.families.sdar import SDARMoeConfig as SDARMoeConfig
+    from maskwise.models.families.sdar import SDARMoeForCausalLM as SDARMoeForCausalLM
 
 _CLASSES = {
     path.split(":")[1]: path

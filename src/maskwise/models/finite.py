@@ -11,9 +11,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from maskwise.errors import UserError
-from maskwise.models.base import Model
 from maskwise.models.batch import Batch
+from maskwise.models.model import Model
+from maskwise.support.errors import UserError
 
 
 def nonfinite_weights(model: nn.Module) -> list[str]:

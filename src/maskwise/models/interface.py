@@ -12,15 +12,15 @@ import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
-from maskwise.errors import UserError
-from maskwise.models.attention import KeyValues, Layout, Reach, RowGroup, Watch, asking_rows, grouped_parts
+from maskwise.models.attention.layouts import layout_of
+from maskwise.models.attention.ragged import KeyValues, Layout, Reach, RowGroup, Watch, asking_rows, grouped_parts
 from maskwise.models.batch import Batch, Mixture
-from maskwise.models.embeddings import embed_ids, stored_weight, without_adapter
 from maskwise.models.families import MASKED_DIFFUSION, WRAPPED, Family
+from maskwise.models.families.layers import MayWait
 from maskwise.models.head import float_product
-from maskwise.models.layers import MayWait
-from maskwise.models.layouts import layout_of
-from maskwise.models.turns import Turns
+from maskwise.models.lock import Turns
+from maskwise.models.peft_access import embed_ids, stored_weight, without_adapter
+from maskwise.support.errors import UserError
 
 HALF_PRECISION = (torch.bfloat16, torch.float16)
 

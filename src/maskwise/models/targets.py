@@ -6,8 +6,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from maskwise.errors import UserError
-from maskwise.interrupts import time_limit
+from maskwise.support.errors import UserError
+from maskwise.support.interrupts import time_limit
 
 if TYPE_CHECKING:
     from torch import nn

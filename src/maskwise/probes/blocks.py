@@ -17,7 +17,7 @@ from maskwise.records.record import Key
 from maskwise.tasks.prompts import Prompt
 
 if TYPE_CHECKING:  # probes are listed without torch
-    from maskwise.models.base import Model
+    from maskwise.models.model import Model
 
 
 def most_masks(block: int, shift: bool) -> int:

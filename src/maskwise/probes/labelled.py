@@ -9,18 +9,18 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from maskwise.errors import UserError
 from maskwise.probes.blocks import sees_past_the_question
 from maskwise.probes.probe import Asker, Item, Probe, Setup, Unit, slices
 from maskwise.probes.section import Point, Shown
-from maskwise.randomness import python_random
 from maskwise.records.record import Condition, Key, still_to_ask
+from maskwise.support.errors import UserError
+from maskwise.support.randomness import python_random
 from maskwise.tasks.datasets import HOTPOTQA, Dataset, with_distinct_labels
 from maskwise.tasks.labelled import ANSWER, Labelled, answer_masks, balanced, first_tokens
 from maskwise.tasks.prompts import Place, encode_label, gapped
 
 if TYPE_CHECKING:
-    from maskwise.models.base import Model
+    from maskwise.models.model import Model
 
 ONE_SHOT_TOKENS = 300  # the longest single example shown before a HotpotQA question
 SHARES = {"shares": (0.0, 0.05, 0.1, 0.2), "longest_prompt": 1000}

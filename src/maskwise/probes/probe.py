@@ -20,7 +20,7 @@ from maskwise.tasks.prompts import Place, Prompt
 from maskwise.tasks.words import Words
 
 if TYPE_CHECKING:
-    from maskwise.models.base import Model
+    from maskwise.models.model import Model
     from maskwise.probes.answers.plain import Answer
 
 Answerer = Callable[["Model", Sequence[Prompt]], "list[Answer]"]

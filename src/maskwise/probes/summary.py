@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from maskwise.probes import PROBES, calibration
+from maskwise.probes import PROBES
 from maskwise.probes.examples import (
     Number,
     WithNumber,
@@ -15,6 +15,7 @@ from maskwise.probes.examples import (
     with_baselines,
     with_number,
 )
+from maskwise.probes.library import calibration
 from maskwise.probes.precision import precision
 from maskwise.probes.probe import Probe, ScoreRule
 from maskwise.probes.published import published_beside

@@ -7,10 +7,10 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from maskwise.errors import UserError
-from maskwise.files import read_text
 from maskwise.probes.probe import Asker, Item, Setup
 from maskwise.records.record import Condition, Key, still_to_ask
+from maskwise.support.errors import UserError
+from maskwise.support.files import read_text
 from maskwise.tasks.prompts import Prompt
 
 TASK = "text"

@@ -15,12 +15,12 @@ from itertools import count, repeat
 from pathlib import Path
 from typing import Any
 
-from maskwise.errors import UserError
-from maskwise.files import open_own, parse_json, replace_file, to_json
 from maskwise.records.conditions import EVIDENCE, problem_of_condition, problem_of_evidence
 from maskwise.records.groups import Group, Records, groups_of
 from maskwise.records.record import Condition, Record, condition_order, key_of
 from maskwise.records.schema import problem_of_manifest, problem_of_record
+from maskwise.support.errors import UserError
+from maskwise.support.files import open_own, parse_json, replace_file, to_json
 
 BLOCK = 1 << 20  # bytes of lines that are parsed together
 RECORDS, MANIFEST = "records.jsonl", "manifest.json"

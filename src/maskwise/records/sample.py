@@ -9,9 +9,9 @@ norm of the answer's gradient, of the largest (probes/answers/gradients.py).
 from pathlib import Path
 from typing import Any
 
-from maskwise.errors import UserError
-from maskwise.files import parse_json, replace_file, to_json
 from maskwise.records.schema import problem_of_sampled
+from maskwise.support.errors import UserError
+from maskwise.support.files import parse_json, replace_file, to_json
 
 SAMPLE = "sample.json"
 MOST_PROMPTS, MOST_TOKENS, MOST_BYTES = 48, 64_000, 4 << 20

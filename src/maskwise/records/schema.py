@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Mapping
 from operator import itemgetter
 from typing import Any, NamedTuple
 
-from maskwise.files import to_json
+from maskwise.support.files import to_json
 
 Test = Callable[[Any], bool]
 

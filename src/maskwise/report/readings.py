@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from maskwise.errors import UserError
 from maskwise.probes import PROBES
 from maskwise.probes.probe import Probe
 from maskwise.probes.summary import summarise, unknown_probe
 from maskwise.records.folder import Run, read_run, uncollected
-from maskwise.report.drawing import pretty
+from maskwise.report.figures.drawing import pretty
+from maskwise.support.errors import UserError
 
 LONGEST_LABEL = 48
 

@@ -4,19 +4,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any, cast
 
-from maskwise.errors import UserError
-from maskwise.models.base import Model
-from maskwise.models.configuration import read_family
+from maskwise.models.checkpoints.configuration import read_family
+from maskwise.models.checkpoints.locations import locate_checkpoint
+from maskwise.models.checkpoints.tokenizer import load_tokenizer
 from maskwise.models.families import FAMILIES
-from maskwise.models.locations import locate_checkpoint
-from maskwise.models.tokens import load_tokenizer
+from maskwise.models.model import Model
 from maskwise.probes import PROBES
 from maskwise.probes.probe import Asker, Settings, Setup
 from maskwise.probes.text import load_text
-from maskwise.randomness import LAW
 from maskwise.records.record import Record, key_of
 from maskwise.runs.diagnose import digest, digest_of_words, plan
 from maskwise.runs.sample import AllBut
+from maskwise.support.errors import UserError
+from maskwise.support.randomness import LAW
 from maskwise.tasks.datasets import Dataset
 from maskwise.tasks.prompts import filler_id
 from maskwise.tasks.words import Words, load_words

@@ -13,21 +13,16 @@ from pathlib import Path
 from typing import Any
 
 from maskwise import __version__
-from maskwise.errors import UserError
-from maskwise.files import only_user_of
-from maskwise.models.base import Model
-from maskwise.models.configuration import read_family
-from maskwise.models.fingerprint import fingerprint
-from maskwise.models.locations import locate_checkpoint, planted_in
+from maskwise.models.checkpoints.configuration import read_family
+from maskwise.models.checkpoints.fingerprint import fingerprint
+from maskwise.models.checkpoints.locations import locate_checkpoint, planted_in
+from maskwise.models.model import Model
 from maskwise.probes import PROBES
 from maskwise.probes.blocks import on_grid
 from maskwise.probes.few_shot import few_shot_units
 from maskwise.probes.precision import blocks_in_all
 from maskwise.probes.probe import Asker, Item, Probe, Settings, Setup, Unit
 from maskwise.probes.text import load_text
-from maskwise.processes import one_line_if_left_alone
-from maskwise.progress import progress_bar
-from maskwise.randomness import LAW
 from maskwise.records.folder import gather, make_run_folder, read_run, start_run, write_manifest
 from maskwise.records.record import Key, Record, key_of
 from maskwise.records.sample import SAMPLE, write_sample
@@ -35,6 +30,11 @@ from maskwise.runs.runner import Crew, batch_budget, check_fit, join_crew, recor
 from maskwise.runs.sample import take_sample
 from maskwise.runs.settings import check, fit_to_model
 from maskwise.scoring.precision import FIRST_STAGE
+from maskwise.support.errors import UserError
+from maskwise.support.files import only_user_of
+from maskwise.support.processes import one_line_if_left_alone
+from maskwise.support.progress import progress_bar
+from maskwise.support.randomness import LAW
 from maskwise.tasks.datasets import Dataset
 from maskwise.tasks.prompts import check_letters, filler_id
 from maskwise.tasks.words import Words, load_words

@@ -7,19 +7,19 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from maskwise.errors import UserError
-from maskwise.nearest import did_you_mean
 from maskwise.records.folder import Run as StoredRun
 from maskwise.records.folder import read_run as read_stored_run
 from maskwise.records.record import Record
 from maskwise.report.readings import Reading, readings_of, records_as_strangers_wrote_them
 from maskwise.scoring.scores import Score
+from maskwise.support.errors import UserError
+from maskwise.support.nearest import did_you_mean
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from pandas import DataFrame
 
-    from maskwise.models.base import Model
+    from maskwise.models.model import Model
     from maskwise.probes.probe import Preset
 
 
@@ -102,8 +102,8 @@ class Run(StoredRun):
         >>> figure = mw.read_run("runs/readme").plot("mask-count")
         >>> figure.savefig("mask-count.png")
         """
-        from maskwise.report.figures import draw, drawing_style
-        from maskwise.report.panels import panels
+        from maskwise.report.figures.curves import draw, drawing_style
+        from maskwise.report.figures.panels import panels
         from maskwise.report.sections import sections_for
 
         found = {section.name or probe: section for probe, section in reversed(sections_for([self.reading]))}
@@ -119,13 +119,13 @@ class Run(StoredRun):
         >>> mw.read_run("runs/readme").report().name
         'report.html'
         """
-        from maskwise.report.page import write_page
+        from maskwise.report.pages.page import write_page
 
         return write_page([self.reading], self.folder if out is None else Path(out))
 
     def _repr_html_(self) -> str:
         """The first screen of the page, for notebooks."""
-        from maskwise.report.notebook import first_screen
+        from maskwise.report.pages.notebook import first_screen
 
         return first_screen(self.reading)
 
@@ -211,7 +211,7 @@ def diagnose(
 
     numbers = (relevant,) if isinstance(relevant, int) else None if relevant is None else tuple(relevant)
     settings = chosen_settings(preset, probes, points, numbers, distractors, precision, seed, chat)
-    from maskwise.models.opening import opened_model
+    from maskwise.models.checkpoints.opening import opened_model
     from maskwise.probes.text import load_text
     from maskwise.runs.diagnose import diagnose as ask_probes
     from maskwise.runs.diagnose import refuse_inapplicable

@@ -16,14 +16,14 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from maskwise.errors import UserError
-from maskwise.models.base import Model
 from maskwise.models.finite import refuse_nonfinite_rows
+from maskwise.models.model import Model
 from maskwise.probes.answers.plain import DIGITS, Answer, ask
 from maskwise.probes.blocks import visible_masks
 from maskwise.probes.probe import Answerer, Item
 from maskwise.records.folder import append
 from maskwise.records.record import Record
+from maskwise.support.errors import UserError
 from maskwise.tasks.prompts import Prompt
 
 CPU_BATCH_TOKENS, GPU_BATCH_TOKENS = 8192, 32768

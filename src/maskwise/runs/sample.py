@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 import torch
 from torch import Tensor
 
-from maskwise.models.base import Model
+from maskwise.models.model import Model
 from maskwise.probes.answers.gradients import embedding_gradients
 from maskwise.probes.answers.plain import DIGITS, answer_rows, pack
 from maskwise.probes.probe import Item, Probe, Unit

@@ -4,11 +4,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from maskwise.errors import UserError
-from maskwise.nearest import did_you_mean
 from maskwise.probes import PROBES
 from maskwise.probes.examples import PAPER_RELEVANT
 from maskwise.probes.probe import Preset, Probe, Settings
+from maskwise.support.errors import UserError
+from maskwise.support.nearest import did_you_mean
 from maskwise.tasks.rules import TASKS
 
 FINEST, COARSEST = 0.1, 50  # --precision, in points

@@ -10,7 +10,6 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from maskwise.errors import UserError
 from maskwise.records.folder import Run
 from maskwise.records.groups import as_group, conditions_of, paired
 from maskwise.records.record import Condition, Record, condition_text
@@ -23,6 +22,7 @@ from maskwise.scoring.intervals import (
     variances_of,
 )
 from maskwise.scoring.scores import LIKELIHOODS, Score, Tables, bootstrapped, null_score, relative_loss, score, tables
+from maskwise.support.errors import UserError
 
 LEAST_LOSS = 0.02  # of degradation before, for its reduction to mean anything
 TOO_LITTLE_LOSS = "too little degradation to reduce"

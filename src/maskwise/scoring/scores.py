@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 import scipy  # scipy.stats, which takes a second to import, is imported when it is first used
 
-from maskwise.randomness import numpy_generator
 from maskwise.records.groups import Group, Records, as_group, groups_of, paired
 from maskwise.records.record import Condition, Record, condition_text
 from maskwise.scoring.intervals import (
@@ -28,6 +27,7 @@ from maskwise.scoring.intervals import (
     rules_ends,
     word_rule,
 )
+from maskwise.support.randomness import numpy_generator
 from maskwise.tasks.episodes import CHANCE
 
 LEAST_SKILL = 0.05  # accuracy above chance below which a share of it means nothing

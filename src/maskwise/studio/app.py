@@ -9,13 +9,13 @@ import gradio as gr
 
 from maskwise.decoding.options import CACHES
 from maskwise.decoding.strategies import STRATEGIES
-from maskwise.errors import UserError
-from maskwise.models.locations import planted_in
+from maskwise.models.checkpoints.locations import planted_in
 from maskwise.studio import probing, tracing
 from maskwise.studio.folders import found_runs, page_of
 from maskwise.studio.shelf import Shelf, label_of
 from maskwise.studio.sizes import MOST_CHARACTERS
 from maskwise.studio.views import Side, page_view, probed_view, problem_view, trace_view
+from maskwise.support.errors import UserError
 
 NONE = "none"
 CANVAS_CHOICES = ("full", "growing", "window")

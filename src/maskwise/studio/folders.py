@@ -3,13 +3,13 @@
 from contextlib import suppress
 from pathlib import Path
 
-from maskwise.errors import UserError
 from maskwise.experiments.compare import compare_runs
 from maskwise.records.folder import MANIFEST
-from maskwise.report.advice import is_search
-from maskwise.report.comparison import rows_of
-from maskwise.report.page import build
+from maskwise.report.pages.advice import is_search
+from maskwise.report.pages.page import build
 from maskwise.report.readings import read_all
+from maskwise.report.words.comparison import rows_of
+from maskwise.support.errors import UserError
 
 MOST_FOLDERS = 200
 

@@ -6,8 +6,7 @@ from functools import partial
 
 from torch import Tensor
 
-from maskwise.errors import UserError
-from maskwise.models.base import Model
+from maskwise.models.model import Model
 from maskwise.probes.answers.attention import logits_and_shares
 from maskwise.probes.answers.gradients import gradient_norms, traced
 from maskwise.probes.answers.plain import Answer, answers_to
@@ -16,6 +15,7 @@ from maskwise.probes.examples import one_context_per_task
 from maskwise.records.sample import Sampled
 from maskwise.runs.sample import rounded, sampled
 from maskwise.studio.sizes import check_share, check_text, check_whole
+from maskwise.support.errors import UserError
 from maskwise.tasks.episodes import Episode, draw, draw_afresh, example_words, render
 from maskwise.tasks.prompts import Encoded, Prompt, encode_last_word, opened
 from maskwise.tasks.rules import TASKS

@@ -10,7 +10,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from maskwise.errors import UserError
+from maskwise.support.errors import UserError
 
 LOOPBACK = "127.0.0.1"
 MOST_BODY = 512 << 10  # bytes of a request: three texts of the largest size, escaped, and the controls

@@ -4,10 +4,10 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from threading import Lock
 
-from maskwise.errors import UserError
-from maskwise.models.base import Model
-from maskwise.models.locations import embedded_models, planted_in
-from maskwise.models.opening import open as open_model
+from maskwise.models.checkpoints.locations import embedded_models, planted_in
+from maskwise.models.checkpoints.opening import open as open_model
+from maskwise.models.model import Model
+from maskwise.support.errors import UserError
 
 MOST_OPEN = 4
 

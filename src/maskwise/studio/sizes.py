@@ -1,7 +1,7 @@
 """What comes from the page is checked here: texts have a bounded size, numbers lie between their ends."""
 
-from maskwise.errors import UserError
-from maskwise.files import is_writable
+from maskwise.support.errors import UserError
+from maskwise.support.files import is_writable
 
 MOST_CHARACTERS = 20_000
 

@@ -7,9 +7,9 @@ from maskwise.decoding.options import DecodingOptions
 from maskwise.decoding.prompts import text_ids
 from maskwise.decoding.request import for_model
 from maskwise.decoding.strategies import parse_parameters, strategy_named_by
-from maskwise.errors import UserError
-from maskwise.models.base import Model
+from maskwise.models.model import Model
 from maskwise.studio.sizes import check_text, check_whole
+from maskwise.support.errors import UserError
 
 MOST_NEW, MOST_STEPS = 128, 128
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import jinja2
 from markupsafe import escape
 
-from maskwise.report.drill import likelihood, shown_prompt
-from maskwise.report.templates import environment, style
+from maskwise.report.pages.drill import likelihood, shown_prompt
+from maskwise.report.pages.templates import environment, style
 from maskwise.scoring.numbers import number, percent
 from maskwise.studio.probing import Probed
 from maskwise.studio.tracing import Trace
@@ -27,7 +27,7 @@ class Side:
 
 @cache
 def _templates() -> jinja2.Environment:
-    return environment("studio", "report")
+    return environment("studio", "report/pages")
 
 
 def studio_style() -> str:

@@ -14,8 +14,8 @@ from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
 
-from maskwise.errors import UserError
-from maskwise.interrupts import time_limit
+from maskwise.support.errors import UserError
+from maskwise.support.interrupts import time_limit
 from maskwise.tasks.episodes import blocked, draw, draw_afresh, example_words, render
 from maskwise.tasks.labelled import Labelled
 from maskwise.tasks.rules import TASKS

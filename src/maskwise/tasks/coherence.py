@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from itertools import permutations
 from typing import TYPE_CHECKING, Any, Literal
 
-from maskwise.errors import UserError
-from maskwise.randomness import python_random
+from maskwise.support.errors import UserError
+from maskwise.support.randomness import python_random
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import islice
 
-from maskwise.randomness import python_random
+from maskwise.support.randomness import python_random
 from maskwise.tasks.episodes import LETTERS, Question, number_questions
 from maskwise.tasks.rules import NumberRule
 from maskwise.tasks.words import Words

@@ -23,8 +23,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from maskwise.errors import UserError
-from maskwise.randomness import python_random
+from maskwise.support.errors import UserError
+from maskwise.support.randomness import python_random
 from maskwise.tasks.checkable import CHECKED, EXACT, read_checkable
 from maskwise.tasks.hotpot import SYSTEM, read_hotpotqa
 from maskwise.tasks.labelled import Labelled, lettered, tell_apart

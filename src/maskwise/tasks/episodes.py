@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from itertools import cycle, islice
 from typing import Protocol
 
-from maskwise.randomness import python_random
+from maskwise.support.randomness import python_random
 from maskwise.tasks.rules import NumberRule, Task
 from maskwise.tasks.words import Words, split_words
 

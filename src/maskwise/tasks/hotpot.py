@@ -16,7 +16,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from maskwise.errors import UserError
+from maskwise.support.errors import UserError
 from maskwise.tasks.labelled import Labelled
 from maskwise.tasks.tables import broken, read_rows
 

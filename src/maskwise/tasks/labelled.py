@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from string import ascii_uppercase
 from typing import Any
 
-from maskwise.errors import UserError
+from maskwise.support.errors import UserError
 from maskwise.tasks.prompts import encode_label
 
 ANSWER = "Answer:[{}]."

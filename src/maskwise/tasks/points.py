@@ -19,7 +19,7 @@ from typing import Literal, get_args
 
 import numpy as np
 
-from maskwise.randomness import numpy_generator
+from maskwise.support.randomness import numpy_generator
 from maskwise.tasks.labelled import Labelled
 
 Shape = Literal["nonlinear", "swiss-roll", "moons", "circles"]

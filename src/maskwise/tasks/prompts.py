@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any, Literal
 
-from maskwise.errors import UserError
-from maskwise.models.chat import render_chat
+from maskwise.models.checkpoints.chat import render_chat
+from maskwise.support.errors import UserError
 from maskwise.tasks.episodes import LETTERS, Exercise, Question, render
 
 Place = Literal["right", "middle", "left"]

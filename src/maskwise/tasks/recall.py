@@ -13,8 +13,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from maskwise.errors import UserError
-from maskwise.randomness import python_random
+from maskwise.support.errors import UserError
+from maskwise.support.randomness import python_random
 from maskwise.tasks.prompts import Encoded, Prompt, encode_answers, opened
 from maskwise.tasks.words import Words, split_words
 

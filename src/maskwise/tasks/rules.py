@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from maskwise.errors import UserError
+from maskwise.support.errors import UserError
 from maskwise.tasks.words import Words
 
 NumberRule = Literal["smallest", "largest"]

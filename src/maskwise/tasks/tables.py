@@ -7,8 +7,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from maskwise.errors import UserError
-from maskwise.files import parse_json
+from maskwise.support.errors import UserError
+from maskwise.support.files import parse_json
 
 SUFFIXES = (".tsv", ".txt", ".csv", ".jsonl", ".json", ".parquet")
 

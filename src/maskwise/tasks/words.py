@@ -5,8 +5,8 @@ import random
 from importlib import resources
 from pathlib import Path
 
-from maskwise.errors import UserError
-from maskwise.files import read_json
+from maskwise.support.errors import UserError
+from maskwise.support.files import read_json
 
 CATEGORIES = (
     "animal",

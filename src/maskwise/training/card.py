@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from maskwise.models.cards import card, licence_of, public_name
+from maskwise.models.checkpoints.cards import card, licence_of, public_name
 from maskwise.training.evaluation import many_masks
 from maskwise.training.settings import PRESETS, RunSettings, TrainSettings, TuneSettings
 

@@ -8,9 +8,9 @@ import torch
 from torch import Tensor
 
 from maskwise.diffusion import Draw, Views, compare_views, draw_noise, mask_agnostic, mask_agnostic_call
-from maskwise.models.base import Model
-from maskwise.randomness import torch_generator
-from maskwise.training.pairs import Pair
+from maskwise.models.model import Model
+from maskwise.support.randomness import torch_generator
+from maskwise.training.data.pairs import Pair
 from maskwise.training.settings import RunSettings, TuneSettings
 
 PAIRS_PER_PASS = 8

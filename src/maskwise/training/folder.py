@@ -17,9 +17,9 @@ from typing import Any
 import torch
 from safetensors import SafetensorError
 
-from maskwise.errors import UserError
-from maskwise.files import parse_json, partial_of, read_json, refuse_occupied, replace_file, to_json
-from maskwise.processes import is_left_alone
+from maskwise.support.errors import UserError
+from maskwise.support.files import parse_json, partial_of, read_json, refuse_occupied, replace_file, to_json
+from maskwise.support.processes import is_left_alone
 
 MARKER = "complete.json"
 LITTLE_ROOM = 1 << 20  # bytes; a write that fails with less than this free failed because the disk is full

@@ -17,18 +17,19 @@ from transformers.integrations import get_reporting_integration_callbacks
 from transformers.utils import logging
 
 from maskwise import __version__
-from maskwise.errors import UserError
-from maskwise.files import only_user_of, read_json, refuse_links, replace_file
-from maskwise.models.base import Model
-from maskwise.models.configuration import read_config, read_family
-from maskwise.models.fingerprint import fingerprint
+from maskwise.models.checkpoints.configuration import read_config, read_family
+from maskwise.models.checkpoints.fingerprint import fingerprint
+from maskwise.models.checkpoints.locations import locate_checkpoint
+from maskwise.models.checkpoints.opening import open as open_model
+from maskwise.models.checkpoints.opening import pick_device
 from maskwise.models.finite import refuse_nonfinite_rows
-from maskwise.models.locations import locate_checkpoint
-from maskwise.models.opening import open as open_model
-from maskwise.models.opening import pick_device
-from maskwise.processes import one_line_if_left_alone
-from maskwise.randomness import LAW, torch_generator
+from maskwise.models.model import Model
+from maskwise.support.errors import UserError
+from maskwise.support.files import only_user_of, read_json, refuse_links, replace_file
+from maskwise.support.processes import one_line_if_left_alone
+from maskwise.support.randomness import LAW, torch_generator
 from maskwise.training.card import trained_card
+from maskwise.training.data.pairs import DataFile
 from maskwise.training.evaluation import masks_used
 from maskwise.training.folder import (
     drop_incomplete,
@@ -39,7 +40,6 @@ from maskwise.training.folder import (
     saving,
     write_json,
 )
-from maskwise.training.pairs import DataFile
 from maskwise.training.settings import DECAYS, RunSettings, TrainSettings, check_reporters
 from maskwise.training.trainer import RunTrainer
 from maskwise.training.weights import make_trainable, save_trained_weights, trained_weights

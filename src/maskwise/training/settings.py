@@ -7,8 +7,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, TypeVar
 
-from maskwise.errors import UserError
-from maskwise.nearest import did_you_mean
+from maskwise.support.errors import UserError
+from maskwise.support.nearest import did_you_mean
 
 ATTENTION = "attention"  # in the place of a regular expression
 BLOCK = 32  # tokens of a block where neither the user nor the model says
@@ -155,7 +155,7 @@ PRESETS = {
 }
 
 # Data that comes with the package (recipes/quick_pairs.py).
-PRESET_PAIRS = {"quick": Path(__file__).parent / "quick.jsonl"}
+PRESET_PAIRS = {"quick": Path(__file__).parent / "data" / "quick.jsonl"}
 
 DECAYS = {"constant": "constant_with_warmup", "linear": "linear", "cosine": "cosine"}
 

@@ -11,17 +11,16 @@ from torch import Tensor, nn
 from transformers import TrainerCallback, TrainingArguments
 
 from maskwise.diffusion import Noised, SoftShape, Views, nelbo_call, soft_masks, teach
-from maskwise.errors import UserError
-from maskwise.files import Records
-from maskwise.models.base import Model
+from maskwise.models.checkpoints.fingerprint import fingerprint
+from maskwise.models.checkpoints.opening import open as open_model
 from maskwise.models.families import MASKED_DIFFUSION
-from maskwise.models.fingerprint import fingerprint
-from maskwise.models.opening import open as open_model
-from maskwise.terminal import counted, one_line
-from maskwise.training.documents import read_documents, tokenize_rows
-from maskwise.training.evaluation import many_masks, mean_scores
-from maskwise.training.pairs import DataFile
-from maskwise.training.rows import (
+from maskwise.models.model import Model
+from maskwise.support.errors import UserError
+from maskwise.support.files import Records
+from maskwise.support.terminal import counted, one_line
+from maskwise.training.data.documents import read_documents, tokenize_rows
+from maskwise.training.data.pairs import DataFile
+from maskwise.training.data.rows import (
     NoisedRows,
     attention_block,
     collate_rows,
@@ -29,6 +28,7 @@ from maskwise.training.rows import (
     held_out_noise,
     held_out_prefixes,
 )
+from maskwise.training.evaluation import many_masks, mean_scores
 from maskwise.training.run import Place, Work, arguments_for, before_and_after, block_of, run, source_of, split
 from maskwise.training.settings import BLOCK, WARMUP, Setting, TrainSettings, check_reporters, train_settings
 from maskwise.training.trainer import RunTrainer

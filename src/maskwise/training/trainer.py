@@ -16,12 +16,12 @@ from transformers import Trainer, TrainerCallback, TrainerControl, TrainerState,
 from transformers.trainer_callback import PrinterCallback
 
 from maskwise.diffusion import Views, anchored_call, mask_agnostic_call
-from maskwise.errors import UserError
-from maskwise.models.base import Model
 from maskwise.models.finite import nonfinite_weights
-from maskwise.progress import progress_bar
-from maskwise.terminal import one_line, open_console
-from maskwise.training.dataset import Collator, Epochs, NoisedPairs
+from maskwise.models.model import Model
+from maskwise.support.errors import UserError
+from maskwise.support.progress import progress_bar
+from maskwise.support.terminal import one_line, open_console
+from maskwise.training.data.dataset import Collator, Epochs, NoisedPairs
 from maskwise.training.evaluation import measure
 from maskwise.training.folder import checkpoint_step, complete_checkpoints, keep_newest, saving, vouch, write_json
 from maskwise.training.settings import RunSettings, TuneSettings

@@ -7,13 +7,13 @@ from typing import Any
 
 from transformers import TrainerCallback
 
-from maskwise.errors import UserError
-from maskwise.files import Records
-from maskwise.models.base import Model
-from maskwise.terminal import counted, one_line, open_console
-from maskwise.training.dataset import Collator, NoisedPairs
+from maskwise.models.model import Model
+from maskwise.support.errors import UserError
+from maskwise.support.files import Records
+from maskwise.support.terminal import counted, one_line, open_console
+from maskwise.training.data.dataset import Collator, NoisedPairs
+from maskwise.training.data.pairs import DataFile, Pair, end_of_text, read_data, tokenize_pairs
 from maskwise.training.evaluation import held_out_views, many_masks
-from maskwise.training.pairs import DataFile, Pair, end_of_text, read_data, tokenize_pairs
 from maskwise.training.run import Place, Work, arguments_for, before_and_after, is_main_process, run, source_of, split
 from maskwise.training.settings import PRESET_PAIRS, Setting, TuneSettings, check_reporters, settings_from
 from maskwise.training.trainer import TuneTrainer

@@ -10,12 +10,12 @@ from safetensors.torch import load_file
 from torch import Tensor
 from torch.distributed.tensor import DTensor, distribute_tensor
 
-from maskwise.errors import UserError
-from maskwise.models.adapters import merged
-from maskwise.models.base import Model
-from maskwise.models.export import beside_the_weights
-from maskwise.models.locations import name_from_anywhere
+from maskwise.models.checkpoints.adapters import merged
+from maskwise.models.checkpoints.export import beside_the_weights
+from maskwise.models.checkpoints.locations import name_from_anywhere
+from maskwise.models.model import Model
 from maskwise.models.targets import is_attention, is_linear, targets_pattern
+from maskwise.support.errors import UserError
 from maskwise.training.settings import ATTENTION, RunSettings
 
 

@@ -5,7 +5,7 @@ from collections.abc import Collection, Sequence
 from maskwise.decoding.generate import Generation, decode
 from maskwise.decoding.options import DecodingOptions
 from maskwise.decoding.request import end_tokens
-from maskwise.models.base import Model
+from maskwise.models.model import Model
 from maskwise.probes.answers.plain import DIGITS, Answer, Written
 from maskwise.probes.checked import AskedSet, Layout
 from maskwise.tasks.checkable import is_right

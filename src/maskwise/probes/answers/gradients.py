@@ -12,8 +12,8 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from maskwise.models.base import Model
 from maskwise.models.batch import Batch
+from maskwise.models.model import Model
 from maskwise.probes.answers.plain import Answer, answer_rows, answers_to, pack
 from maskwise.tasks.prompts import Prompt
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from maskwise.decoding.likelihood import log_likelihoods
-from maskwise.models.base import Model
+from maskwise.models.model import Model
 from maskwise.probes.answers.plain import Answer, Written
 from maskwise.probes.checked import AskedSet
 from maskwise.tasks.prompts import Prompt

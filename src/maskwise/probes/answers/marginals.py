@@ -7,8 +7,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from maskwise.models.base import Model
 from maskwise.models.batch import Batch
+from maskwise.models.model import Model
 from maskwise.probes.answers.plain import DIGITS, Answer, answers_of
 from maskwise.probes.text import text_ids
 from maskwise.tasks.prompts import Prompt

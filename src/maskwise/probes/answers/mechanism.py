@@ -12,9 +12,9 @@ from typing import cast
 import torch
 from torch import Tensor
 
-from maskwise.models.attention import RowGroup
-from maskwise.models.base import Model
+from maskwise.models.attention.ragged import RowGroup
 from maskwise.models.batch import Batch
+from maskwise.models.model import Model
 from maskwise.probes.answers.plain import Answer, answers_to
 from maskwise.probes.extra_tokens import ANSWER, BIASED, BOTH, ONE_POSITION, OTHERS, ChangedPrompt
 from maskwise.tasks.prompts import Prompt

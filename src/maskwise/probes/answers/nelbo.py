@@ -11,10 +11,10 @@ import torch
 from torch import Tensor
 
 from maskwise.diffusion import Noised, nelbo
-from maskwise.models.base import Model
 from maskwise.models.batch import Batch
+from maskwise.models.model import Model
 from maskwise.probes.answers.plain import Answer
-from maskwise.randomness import torch_generator
+from maskwise.support.randomness import torch_generator
 from maskwise.tasks.prompts import Prompt
 
 ROWS_PER_CHUNK = 1024  # rows whose logits exist at a time

@@ -13,9 +13,9 @@ from dataclasses import replace
 from scipy import stats
 
 from maskwise.decoding.generate import generate
-from maskwise.models.base import Model
+from maskwise.models.model import Model
 from maskwise.probes.answers.plain import DIGITS, Answer, ask
-from maskwise.randomness import torch_generator
+from maskwise.support.randomness import torch_generator
 from maskwise.tasks.prompts import Prompt
 
 

@@ -6,9 +6,9 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from maskwise.models.base import Model
+from maskwise.models.model import Model
 from maskwise.probes.answers.plain import DIGITS, Answer, answers_of
-from maskwise.randomness import torch_generator
+from maskwise.support.randomness import torch_generator
 from maskwise.tasks.prompts import Prompt
 
 

@@ -7,8 +7,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from maskwise.models.base import Model
 from maskwise.models.batch import Batch
+from maskwise.models.model import Model
 from maskwise.tasks.prompts import Prompt
 
 DIGITS = 6  # of what is recorded

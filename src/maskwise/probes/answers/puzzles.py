@@ -7,10 +7,10 @@ import torch
 
 from maskwise.decoding.exact import outcomes
 from maskwise.decoding.generate import generate
-from maskwise.models.base import Model
+from maskwise.models.model import Model
 from maskwise.probes.answers.plain import DIGITS, Answer, Written
 from maskwise.probes.paces import ITEMS, Pace
-from maskwise.randomness import torch_generator
+from maskwise.support.randomness import torch_generator
 from maskwise.tasks.coherence import Asked, Name, ideal_marginals, make_puzzle
 from maskwise.tasks.prompts import Prompt
 

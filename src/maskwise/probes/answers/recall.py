@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from maskwise.models.base import Model
+from maskwise.models.model import Model
 from maskwise.probes.answers.plain import Answer, ask
 from maskwise.tasks.prompts import Prompt
 from maskwise.tasks.recall import RecallPrompt

@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from maskwise.decoding.generate import Generation, generate
-from maskwise.models.base import Model
+from maskwise.models.model import Model
 from maskwise.probes.answers.plain import Answer, ask
-from maskwise.randomness import torch_generator
+from maskwise.support.randomness import torch_generator
 from maskwise.tasks.prompts import Prompt
 
 

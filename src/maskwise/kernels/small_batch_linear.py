@@ -1,0 +1,255 @@
+"""Products of few rows with a large weight, in 16, 8 and 4 bits, as Triton kernels that keep the card's memory busy.
+
+A decoding step multiplies the few rows of a block with every weight: it takes as long as reading the weights does.
+Libraries' kernels are made for many rows and leave most of the card idle. Here the weights' rows are the left side of
+the product, so that few tokens fill its tiles, and the inner dimension is split over programs. Their sums are added by
+a second kernel, in a compiled layer by the one that reads them, always in the same order: the same input gives the same
+bits. Triton launches on the current device, so each launch makes its tensors' the current one. Imported on CUDA only;
+the tests hold the kernels against dense products in Triton's interpreter.
+"""
+
+from functools import reduce
+from typing import NamedTuple
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from maskwise.kernels.gate import has_large_tiles
+
+
+class Tiles(NamedTuple):
+    """Of one program: outputs, inputs at a time; over how many programs the inner dimension is split."""
+
+    out: int
+    inner: int
+    split: int
+    warps: int
+    stages: int
+
+
+BLOCK = 1024
+GROUP = 64  # inputs that share a scale, of int4 weights
+BASES = {torch.bfloat16: 0x4300, torch.float16: 0x6400}  # bits of 128 and 1024: their lowest ones count units
+
+
+# The fastest, or within 3 % of it, of those measured on an H200 (132 multiprocessors) for the shapes of LLaDA-8B.
+
+
+def half_tiles(outer: int, inner: int) -> Tiles:
+    return Tiles(64, 128, _split(outer, 64, inner // 128, programs=264), warps=4, stages=4)
+
+
+def float8_tiles(outer: int, inner: int) -> Tiles:
+    return Tiles(64, 128, _split(outer, 64, inner // 128, programs=264), warps=4, stages=6)
+
+
+def int4_tiles(outer: int, inner: int) -> Tiles:
+    return Tiles(128, GROUP, _split(outer, 128, inner // GROUP, programs=384), warps=8, stages=6)
+
+
+def _split(outer: int, out: int, steps: int, programs: int) -> int:
+    return max(1, min(programs // triton.cdiv(outer, out), steps))
+
+
+def _stages(tiles: Tiles, like: Tensor) -> int:
+    """How many steps are fetched ahead: fewer on cards with less shared memory than Hopper."""
+    return tiles.stages if has_large_tiles(like) else min(tiles.stages, 3)
+
+
+def rounded(rows: Tensor) -> tuple[Tensor, Tensor]:
+    """rows [n, d] as E4M3 numbers, and a float32 scale for each [n, 1], as `quantise.rounded_rows` makes them."""
+    rows = rows.contiguous()
+    n, width = rows.shape
+    out, scale = torch.empty_like(rows, dtype=torch.float8_e4m3fn), rows.new_empty(n, 1, dtype=torch.float32)
+    warps = 8 if width <= 8192 else 16
+    with torch.cuda.device_of(rows):
+        _round[(n,)](rows, out, scale, width, SIZE=triton.next_power_of_2(width), num_warps=warps)
+    return out, scale
+
+
+@triton.jit
+def _round(rows, out, scale, width, SIZE: tl.constexpr):
+    row, lane = tl.program_id(0), tl.arange(0, SIZE)
+    inside = lane < width
+    x = tl.load(rows + row * width + lane, mask=inside, other=0.0).to(tl.float32)
+    # Without their sign the bits of floats are in the order of the floats, and NaN, which tl.max would drop, above all.
+    bits = x.to(tl.int32, bitcast=True) & 0x7FFFFFFF
+    largest = tl.max(bits, 0).to(tl.float32, bitcast=True)
+    size = tl.div_rn(tl.maximum(largest, 1e-12, propagate_nan=tl.PropagateNan.ALL), 448.0)
+    tl.store(scale + row, size)
+    kept = tl.maximum(tl.div_rn(x, size), -448.0, propagate_nan=tl.PropagateNan.ALL)
+    kept = tl.minimum(kept, 448.0, propagate_nan=tl.PropagateNan.ALL)
+    tl.store(out + row * width + lane, kept.to(out.dtype.element_ty), mask=inside)
+
+
+def half_few_rows(rows: Tensor, weight: Tensor) -> Tensor:
+    """rows [n, in] and weight [out, in] in one type, bf16 or float16 -> [n, out]."""
+    return _added(half_parts(rows, weight), rows.dtype)
+
+
+@torch.library.custom_op("maskwise::half_parts", mutates_args=())
+def half_parts(rows: Tensor, weight: Tensor) -> Tensor:
+    """-> [split, n, out], whose sum is the product."""
+    return _parts_of(rows, None, weight, None, half_tiles(len(weight), rows.shape[1]), rows.dtype)
+
+
+@half_parts.register_fake
+def _(rows: Tensor, weight: Tensor) -> Tensor:
+    return _room(rows, half_tiles(len(weight), rows.shape[1]).split, len(weight), rows.dtype)
+
+
+def float8_few_rows(rows: Tensor, row_scale: Tensor, weight: Tensor, scale: Tensor, dtype: torch.dtype) -> Tensor:
+    """rows [n, in] and weight [out, in] in E4M3, row_scale [n, 1] and scale [out] in float32 -> [n, out]."""
+    return _added(float8_parts(rows, row_scale, weight, scale, dtype), dtype)
+
+
+@torch.library.custom_op("maskwise::float8_parts", mutates_args=())
+def float8_parts(rows: Tensor, row_scale: Tensor, weight: Tensor, scale: Tensor, dtype: torch.dtype) -> Tensor:
+    """-> [split, n, out], whose sum is the product."""
+    return _parts_of(rows, row_scale, weight, scale, float8_tiles(len(weight), rows.shape[1]), dtype)
+
+
+@float8_parts.register_fake
+def _(rows: Tensor, row_scale: Tensor, weight: Tensor, scale: Tensor, dtype: torch.dtype) -> Tensor:
+    return _room(rows, float8_tiles(len(weight), rows.shape[1]).split, len(weight), dtype)
+
+
+def _parts_of(
+    rows: Tensor, row_scale: Tensor | None, weight: Tensor, scale: Tensor | None, tiles: Tiles, dtype: torch.dtype
+) -> Tensor:
+    rows, weight = rows.contiguous(), weight.contiguous()
+    n, inner = rows.shape
+    outer = len(weight)
+    parts = _room(rows, tiles.split, outer, dtype)
+    with torch.cuda.device_of(rows):
+        _parts[(triton.cdiv(outer, tiles.out), tiles.split)](
+            rows, row_scale, weight, scale, parts, n, outer, inner, tiles.split,
+            ROWS=max(16, triton.next_power_of_2(n)), OUT=tiles.out, IN=tiles.inner, EVEN=inner % tiles.inner == 0,
+            SCALED=scale is not None, num_warps=tiles.warps, num_stages=_stages(tiles, rows),
+        )  # fmt: skip
+    return parts
+
+
+@triton.jit(do_not_specialize=["n", "split"])
+def _parts(
+    rows, row_scale, weight, scale, parts, n, outer, inner, split,
+    ROWS: tl.constexpr, OUT: tl.constexpr, IN: tl.constexpr, EVEN: tl.constexpr, SCALED: tl.constexpr,
+):  # fmt: skip
+    """Each program's part of the inner sum of its outputs. -> parts [split, n, outer]."""
+    part = tl.program_id(1)
+    column = tl.program_id(0) * OUT + tl.arange(0, OUT)
+    row, lane = tl.arange(0, ROWS), tl.arange(0, IN)
+    # What lies past the last output or row is read from there and not written.
+    of_weight, of_rows = tl.minimum(column, outer - 1).to(tl.int64), tl.minimum(row, n - 1)
+    weights = weight + of_weight[:, None] * inner + lane[None, :]
+    given = rows + of_rows[None, :] * inner + lane[:, None]
+    total = tl.zeros((OUT, ROWS), tl.float32)
+    steps = tl.cdiv(inner, IN)
+    for step in range(part * steps // split, (part + 1) * steps // split):
+        if EVEN:
+            w = tl.load(weights + step * IN, eviction_policy="evict_first")
+            x = tl.load(given + step * IN, eviction_policy="evict_last")
+        else:
+            inside = step * IN + lane < inner
+            w = tl.load(weights + step * IN, mask=inside[None, :], other=0.0)
+            x = tl.load(given + step * IN, mask=inside[:, None], other=0.0)
+        total = tl.dot(w, x, total)
+    if SCALED:
+        total = total * tl.load(row_scale + of_rows)[None, :] * tl.load(scale + of_weight)[:, None]
+    place = (part * n + row)[None, :] * outer + column[:, None]
+    tl.store(parts + place, total.to(parts.dtype.element_ty), mask=(row < n)[None, :] & (column < outer)[:, None])
+
+
+def int4_few_rows(rows: Tensor, weight: Tensor, scale: Tensor) -> Tensor:
+    """rows [n, in], weight [in / 64, out, 32] of two numbers a byte, scale [in / 64, out, 2] -> [n, out].
+
+    rows and scale in one type, bf16 or float16. The low half of a byte is number i of the group, the high one i + 32.
+    """
+    return _added(int4_parts(rows, weight, scale), rows.dtype)
+
+
+@torch.library.custom_op("maskwise::int4_parts", mutates_args=())
+def int4_parts(rows: Tensor, weight: Tensor, scale: Tensor) -> Tensor:
+    """-> [split, n, out], whose sum is the product."""
+    rows, weight = rows.contiguous(), weight.contiguous()
+    n, inner = rows.shape
+    outer = weight.shape[1]
+    tiles = int4_tiles(outer, inner)
+    parts = _room(rows, tiles.split, outer, rows.dtype)
+    with torch.cuda.device_of(rows):
+        _int4_parts[(triton.cdiv(outer, tiles.out), tiles.split)](
+            rows, weight, scale, parts, n, outer, inner, tiles.split,
+            ROWS=max(16, triton.next_power_of_2(n)), OUT=tiles.out, HALF=GROUP // 2, BASE=BASES[rows.dtype],
+            num_warps=tiles.warps, num_stages=_stages(tiles, rows),
+        )  # fmt: skip
+    return parts
+
+
+@int4_parts.register_fake
+def _(rows: Tensor, weight: Tensor, scale: Tensor) -> Tensor:
+    outer = weight.shape[1]
+    return _room(rows, int4_tiles(outer, rows.shape[1]).split, outer, rows.dtype)
+
+
+@triton.jit(do_not_specialize=["n", "split"])
+def _int4_parts(
+    rows, weight, scale, parts, n, outer, inner, split,
+    ROWS: tl.constexpr, OUT: tl.constexpr, HALF: tl.constexpr, BASE: tl.constexpr,
+):  # fmt: skip
+    """As `_parts`, a group of 2 * HALF inputs at a time."""
+    part = tl.program_id(1)
+    column = tl.program_id(0) * OUT + tl.arange(0, OUT)
+    row, lane = tl.arange(0, ROWS), tl.arange(0, HALF)
+    of_weight = tl.minimum(column, outer - 1).to(tl.int64)
+    given = rows + tl.minimum(row, n - 1)[None, :] * inner + lane[:, None]
+    total = tl.zeros((OUT, ROWS), tl.float32)
+    groups = inner // (2 * HALF)
+    for group in range(part * groups // split, (part + 1) * groups // split):
+        here = group * outer + of_weight
+        pairs = tl.load(weight + here[:, None] * HALF + lane[None, :], eviction_policy="evict_first")
+        low = tl.load(given + group * 2 * HALF, eviction_policy="evict_last")
+        high = tl.load(given + group * 2 * HALF + HALF, eviction_policy="evict_last")
+        size, offset = tl.load(scale + 2 * here), tl.load(scale + 2 * here + 1)
+        total = tl.dot(_written_out(pairs & 15, size, offset, BASE), low, total)
+        total = tl.dot(_written_out(pairs >> 4, size, offset, BASE), high, total)
+    place = (part * n + row)[None, :] * outer + column[:, None]
+    tl.store(parts + place, total.to(parts.dtype.element_ty), mask=(row < n)[None, :] & (column < outer)[:, None])
+
+
+@triton.jit
+def _written_out(q, size, offset, BASE: tl.constexpr):
+    """(q - 8) size + offset for numbers q of 0..15, as floats: the last bits of a power of two."""
+    kind: tl.constexpr = size.dtype
+    base = tl.full((1, 1), BASE, tl.int16)
+    centred = (q.to(tl.int16) | base).to(kind, bitcast=True) - (base + 8).to(kind, bitcast=True)
+    return tl.fma(centred, tl.broadcast_to(size[:, None], q.shape), tl.broadcast_to(offset[:, None], q.shape))
+
+
+def _room(rows: Tensor, split: int, outer: int, dtype: torch.dtype) -> Tensor:
+    """For the parts of the sums, [split, n, outer]; in float32, unless one is all."""
+    return rows.new_empty(split, len(rows), outer, dtype=torch.float32 if split > 1 else dtype)
+
+
+def _added(parts: Tensor, dtype: torch.dtype) -> Tensor:
+    """[split, n, outer] -> [n, outer]."""
+    split, n, outer = parts.shape
+    if split == 1:
+        return parts[0]
+    if torch.compiler.is_compiling():
+        return reduce(torch.add, parts.unbind()).to(dtype)
+    out = parts.new_empty(n, outer, dtype=dtype)
+    with torch.cuda.device_of(parts):
+        _add[(triton.cdiv(n * outer, BLOCK),)](parts, out, n * outer, SPLIT=split, SIZE=BLOCK, num_warps=4)
+    return out
+
+
+@triton.jit
+def _add(parts, out, numbers, SPLIT: tl.constexpr, SIZE: tl.constexpr):
+    place = tl.program_id(0) * SIZE + tl.arange(0, SIZE)
+    inside = place < numbers
+    total = tl.zeros((SIZE,), tl.float32)
+    for part in tl.static_range(SPLIT):
+        total += tl.load(parts + part * numbers + place, mask=inside, other=0.0)
+    tl.store(out + place, total.to(out.dtype.element_ty), mask=inside)

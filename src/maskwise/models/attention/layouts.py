@@ -1,0 +1,103 @@
+"""How the tokens of a batch are laid out for attention: which kernel takes them, what is padded, what each may see."""
+
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from maskwise.kernels.small_batch import FEW_ROWS, splits_keys
+from maskwise.models.attention.blocks import block_places
+from maskwise.models.attention.ragged import KeyValues, Layout, block_reach, grid_places
+from maskwise.models.batch import Batch
+
+FEW_SEQUENCES = 4  # the heads of more of them fill a card: on an H200 with 8 torch's own kernel takes .74 of ours' time
+
+
+def layout_of(
+    batch: Batch,
+    cache: KeyValues | None,
+    block: int | None,
+    causal: bool,
+    half: bool,
+    weights_asked: bool,
+    masked: Tensor | None = None,
+) -> Layout:
+    """block: tokens see no block of so many tokens after their own. half: on CUDA in half precision, for which there
+    are kernels for ragged batches. weights_asked: somebody reads the attention weights of this pass. masked [T]: the
+    masks, where a block without any is read causally."""
+    k_offsets, longest_k = (batch.offsets, batch.longest) if cache is None else (cache.offsets, cache.longest)
+    k_total = batch.tokens if cache is None else cache.total
+    sequences = len(batch.offsets) - 1
+    # Equal lengths are a dense grid already, and SDPA takes it as it is.
+    q_even, k_even = batch.tokens == sequences * batch.longest, k_total == sequences * longest_k
+    tokenwise = block == 1 and cache is None  # plain causal attention, which the kernels know
+    flash = half and not (q_even and k_even) and (block is None or tokenwise)
+    first = torch.zeros_like(batch.starts[:1]) if cache is None and not batch.placed else batch.starts
+    blocks = None
+    if (
+        block is not None
+        and not tokenwise
+        and masked is None
+        and cache is None
+        and half
+        and not (weights_asked or torch.is_grad_enabled())
+    ):
+        # Gradients do not flow through the sums between which the two parts of this attention are weighted.
+        blocks = block_places(batch.offsets, first.expand(sequences), block, batch.tokens)
+        flash = True
+    few = block is None and batch.longest <= FEW_ROWS and sequences <= FEW_SEQUENCES and half
+    few = few and cache is not None and splits_keys(cache.layers[0][0])
+    layout = Layout(
+        q_offsets=batch.offsets,
+        k_offsets=k_offsets,
+        longest_q=batch.longest,
+        longest_k=longest_k,
+        causal=causal or tokenwise,
+        flash=flash and not few,
+        few=few,
+        cache=cache,
+        blocks=blocks,
+        slots=None if cache is None else _slots(batch, cache),
+    )
+    if flash or few:
+        return layout
+    place = torch.arange(longest_k, device=k_offsets.device)
+    seen = None if k_even else (place < k_offsets.diff()[:, None])[:, None, None, :]
+    if block is not None and not tokenwise:  # made once, for all layers
+        keys = place if cache is not None else first[:, None] + place
+        if masked is None:
+            queries = first[:, None] + torch.arange(batch.longest, device=place.device)
+            reach = block_reach(queries, keys, block)[:, None]
+        else:
+            reach = _reach_by_masks(batch, first.expand(sequences), keys, block, masked)[:, None]
+        seen = reach if seen is None else seen & reach
+    return replace(
+        layout,
+        pad_q=None if q_even else grid_places(batch.offsets, batch.longest, batch.tokens),
+        pad_k=None if k_even else grid_places(k_offsets, longest_k, k_total),
+        key_mask=seen,
+    )
+
+
+def _slots(batch: Batch, cache: KeyValues) -> Tensor:
+    """Where the batch's tokens lie in the cache, [T]."""
+    shift = cache.offsets[:-1] + batch.starts - batch.offsets[:-1]
+    return torch.arange(batch.tokens, device=shift.device) + shift[batch.owner]
+
+
+def _reach_by_masks(batch: Batch, first: Tensor, keys: Tensor, block: int, masked: Tensor) -> Tensor:
+    """[S, longest, longest_k], True where a key stands before the query, or in its block and that holds a mask.
+
+    first [S]: the position of each sequence's first token; keys [.., longest_k]: the positions of the keys.
+    """
+    grid = block_places(batch.offsets, first, block, batch.tokens)
+    line = grid.places // block
+    holds = torch.zeros(grid.count, dtype=torch.int32, device=line.device)
+    holds = holds.scatter_reduce(0, line, masked.to(torch.int32), "amax")
+    position = torch.arange(batch.tokens, device=line.device) + (first - batch.offsets[:-1])[batch.owner]
+    end = torch.where(holds[line] > 0, (position // block + 1) * block, position + 1)
+    places = grid_places(batch.offsets, batch.longest, batch.tokens)
+    # Padding sees everything: a query that saw nothing would have no number for its attention.
+    ends = torch.full((len(first) * batch.longest,), torch.iinfo(torch.int64).max, device=line.device)
+    ends = ends.index_copy(0, places, end).view(len(first), batch.longest)
+    return keys.expand(len(first), -1)[:, None, :] < ends[..., None]

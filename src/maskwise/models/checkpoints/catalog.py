@@ -1,0 +1,116 @@
+"""What `maskwise models` prints. Embedded and published models are described without torch, from files and tables."""
+
+import json
+from collections.abc import Mapping
+from math import prod
+from pathlib import Path
+from typing import Any
+
+from maskwise.models.checkpoints.locations import (
+    embedded_models,
+    is_borrowing,
+    locate_checkpoint,
+    planted_in,
+    read_object,
+)
+from maskwise.models.families import AUTOREGRESSIVE, FAMILIES, Family, Published, family_of_architecture
+from maskwise.models.targets import in_a_layer, linear_targets, targets_pattern
+
+
+def list_models() -> list[dict[str, Any]]:
+    """An entry for each embedded model and each published checkpoint."""
+    embedded = [describe_embedded(name) for name in embedded_models()]
+    return embedded + [describe_published(known, family) for family in FAMILIES for known in family.published]
+
+
+def describe_checkpoint(name: str, families: tuple[Family, ...] = FAMILIES) -> dict[str, Any]:
+    """One entry of `maskwise models`, for any name that `mw.open` takes; a folder's configuration is checked."""
+    for family in families:
+        for known in family.published:
+            if known.name == name:
+                return describe_published(known, family)
+    return describe_folder(name, locate_checkpoint(name)[0], families)
+
+
+def describe_published(known: Published, family: Family) -> dict[str, Any]:
+    return {
+        "name": known.name,
+        "kind": family.name,
+        "parameters": known.parameters,
+        "window": known.context_length,
+        "mask_id": family.mask_id,
+        "shift": family.shift,
+        "causal": family.causal,
+        "lora_targets": family.lora_targets or known.lora_targets,
+        **_block(family, known.settings),
+        **({"checked": family.checked} if family.checked else {}),
+    }
+
+
+def describe_embedded(name: str) -> dict[str, Any]:
+    """From config.json and the header of the weight file. Both are the package's own and need no checking."""
+    folder = locate_checkpoint(name)[0]
+    settings = read_object(folder / "config.json")
+    family = family_of_architecture(settings["architectures"][0]) or AUTOREGRESSIVE
+    if is_borrowing(folder):  # the weights may not be installed
+        shapes = read_object(folder / "shapes.json")
+    else:
+        shapes = stored_shapes(folder / "model.safetensors")
+    maps = [weight.removesuffix(".weight") for weight, shape in shapes.items() if len(shape) == 2]
+    return {
+        "name": name,
+        "kind": family.name,
+        "parameters": sum(map(prod, shapes.values())),
+        "window": settings[family.length_field],
+        "mask_id": None if family.causal else settings["mask_token_id"],
+        "shift": settings.get("shift", family.shift),
+        "causal": family.causal,
+        "lora_targets": family.lora_targets or targets_pattern(filter(in_a_layer, maps)),
+        **_block(family, settings),
+        **({"planted": planted} if (planted := planted_in(name)) else {}),
+    }
+
+
+def stored_shapes(file: Path) -> dict[str, list[int]]:
+    """The shape of each weight in a safetensors file: a JSON header behind its own length in eight bytes."""
+    with file.open("rb") as opened:
+        header = json.loads(opened.read(int.from_bytes(opened.read(8), "little")))
+    return {name: entry["shape"] for name, entry in header.items() if name != "__metadata__"}
+
+
+def describe_folder(name: str, folder: Path, families: tuple[Family, ...] = FAMILIES) -> dict[str, Any]:
+    """From the configuration and the tokenizer: the network is laid out on meta tensors, no weight is read."""
+    from maskwise.models.checkpoints.configuration import as_described, read_family
+
+    family = read_family(folder, families)
+    with as_described(folder):
+        return _described(name, folder, family)
+
+
+def _described(name: str, folder: Path, family: Family) -> dict[str, Any]:
+    from maskwise.models.checkpoints.configuration import find_mask_id, find_shift, read_config, refuse_own_attention
+    from maskwise.models.checkpoints.networks import network_without_weights
+    from maskwise.models.checkpoints.tokenizer import load_tokenizer
+
+    config = read_config(folder, family)
+    net = network_without_weights(config, family)
+    if not family.native:
+        refuse_own_attention(net)
+    needs_tokenizer = not family.causal and getattr(config, "mask_token_id", None) is None
+    tokenizer = load_tokenizer(folder, family.native) if needs_tokenizer else None
+    return {
+        "name": name,
+        "kind": family.name,
+        "parameters": sum(parameter.numel() for parameter in net.parameters()),
+        "window": config.max_position_embeddings,
+        "mask_id": find_mask_id(net, tokenizer, family),
+        "shift": find_shift(config, family),
+        "causal": family.causal,
+        "lora_targets": family.lora_targets or linear_targets(net),
+        **({} if (block := getattr(config, "attention_block", None)) is None else {"block": block}),
+    }
+
+
+def _block(family: Family, settings: Mapping[str, Any]) -> dict[str, int]:
+    """Of a block diffusion model, by its configuration."""
+    return {"block": settings.get(family.block_field, family.default_block)} if family.blockwise else {}

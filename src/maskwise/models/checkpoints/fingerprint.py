@@ -1,0 +1,66 @@
+"""What tells a model from another one under the same name: weights, configuration, adapters, tokenizer."""
+
+import hashlib
+import json
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from maskwise.models.finite import stored_tensors, stored_weights
+from maskwise.models.model import Model
+
+LANES = 1 << 20  # 8-byte words that are summed together: bounds the memory, whatever the size of a weight
+# Where and by what a configuration was written, and how it is run.
+NOT_THE_MODEL = ("_name_or_path", "transformers_version", "dtype", "torch_dtype", "_attn_implementation_autoset")
+
+
+def fingerprint(model: Model) -> str:
+    """Twelve letters that change with any byte of a weight, and with the configuration, adapters or tokenizer."""
+    digest = hashlib.sha256()
+    for name, weight in stored_weights(model):
+        digest.update(f"{name} {weight.dtype} {tuple(weight.shape)}".encode())
+        for part in stored_tensors(weight):
+            digest.update(checksums(part).cpu().numpy().tobytes())
+    described = [_fields(getattr(model.core, "config", None))]
+    described += [_fields(adapter) for adapter in getattr(model.net, "peft_config", {}).values()]
+    digest.update(json.dumps(described, sort_keys=True, default=str).encode())
+    digest.update(_tokenizer_text(model.tokenizer).encode(errors="surrogatepass"))
+    return digest.hexdigest()[:12]
+
+
+def checksums(weight: Tensor) -> Tensor:
+    """One int64 for each 8 MiB of a weight, the same on every device: the sum of its 8-byte words times odd numbers.
+
+    Arithmetic is modulo 2^64, where an odd factor loses no bit: any change of one word changes the sum. The factors
+    differ from word to word, so words that change places change it too.
+    """
+    data = weight.contiguous().flatten().view(torch.uint8)
+    words = F.pad(data, (0, -len(data) % 8)).view(torch.int64)
+    factors = _odd_factors(min(LANES, len(words)), weight.device)
+    sums = [(part * factors[: len(part)]).sum() for part in words.split(LANES)]
+    return torch.stack(sums) if sums else words
+
+
+def _odd_factors(count: int, device: torch.device) -> Tensor:
+    """Odd numbers without a pattern, [count]: multiples of the golden ratio in 64 bits."""
+    return (torch.arange(1, count + 1, device=device) * -7046029254386353131) | 1
+
+
+def _fields(config: Any) -> dict[str, Any]:
+    """A configuration as plain fields; a stranger's may be any object. Sets have no order of their own."""
+    fields = config.to_dict() if hasattr(config, "to_dict") else vars(config) if config is not None else {}
+    return {
+        name: sorted(map(str, value)) if isinstance(value, set) else value
+        for name, value in fields.items()
+        if name not in NOT_THE_MODEL
+    }
+
+
+def _tokenizer_text(tokenizer: Any) -> str:
+    if tokenizer is None:
+        return ""
+    backend = getattr(tokenizer, "backend_tokenizer", None)
+    whole = json.dumps(sorted(tokenizer.get_vocab().items())) if backend is None else backend.to_str()
+    return f"{whole} {getattr(tokenizer, 'chat_template', None)}"

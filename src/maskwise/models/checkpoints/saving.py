@@ -1,0 +1,46 @@
+"""A model written to a folder, or uploaded to the Hugging Face hub."""
+
+import re
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from maskwise.models.interface import ModelInterface
+from maskwise.support.errors import UserError
+from maskwise.support.files import refuse_occupied
+
+
+def save(model: ModelInterface, folder: str | Path) -> list[str]:
+    """The network, or the adapter on it, and the tokenizer; returns the names of the files."""
+    if model.weights is not None:
+        raise UserError(f"{model.name} was quantised to {model.weights} when it was opened: open it without to save it")
+    refuse_occupied(Path(folder))
+    try:
+        if hasattr(model.net, "peft_config"):  # PEFT would ask the hub whether the vocabulary was changed
+            model.net.save_pretrained(str(folder), save_embedding_layers=False)  # type: ignore[operator]
+        else:
+            model.core.save_pretrained(folder)
+        if model.tokenizer is not None:
+            model.tokenizer.save_pretrained(folder)
+    except OSError as problem:
+        raise UserError(f"cannot write to {folder}: {problem.strerror}; choose another folder") from None
+    return sorted(file.name for file in Path(folder).iterdir())
+
+
+def push(model: ModelInterface, repo_id: str, private: bool | None, commit_message: str, dry_run: bool) -> list[str]:
+    """Saves it to a temporary folder and uploads that, unless it is a dry run; returns the names of the files."""
+    if re.fullmatch(r"[\w.-]+/[\w.-]+", repo_id) is None:
+        raise UserError(f"{repo_id!r} is not a name on the hub: write it like OWNER/NAME")
+    with TemporaryDirectory() as place:
+        files = save(model, Path(place) / "model")
+        if not dry_run:
+            from huggingface_hub import HfApi
+            from huggingface_hub.errors import HfHubHTTPError, LocalTokenNotFoundError
+
+            try:
+                hub = HfApi()
+                hub.create_repo(repo_id, private=private, exist_ok=True)
+                hub.upload_folder(repo_id=repo_id, folder_path=Path(place) / "model", commit_message=commit_message)
+            except (HfHubHTTPError, LocalTokenNotFoundError, OSError) as problem:
+                reason = str(problem).strip().splitlines()[0]
+                raise UserError(f"{repo_id} could not be uploaded ({reason}): see hf auth login") from None
+    return files

@@ -1,0 +1,90 @@
+"""Tokenizers, without remote code."""
+
+from pathlib import Path
+from typing import Any
+
+from transformers import AutoTokenizer, PreTrainedTokenizerFast, Qwen2Tokenizer
+
+from maskwise.models.checkpoints.gguf_llama import gguf_in, llama_tokenizer
+from maskwise.models.checkpoints.locations import read_object, weights_folder
+from maskwise.support.errors import UserError
+from maskwise.support.files import parse_json
+
+# Tokens that end an answer or a turn in the families' chat formats; the end-of-text token is in the configuration.
+TURN_ENDS = ("<|eot_id|>", "<|im_end|>", "<|endofturn|>")
+
+# The files a tokenizer is read from, and what must be in each.
+PARTS: dict[str, set[str]] = {
+    "tokenizer.json": {"model", "added_tokens"},
+    "tokenizer_config.json": set(),
+    "vocab.json": set(),
+    "special_tokens_map.json": set(),
+    "added_tokens.json": set(),
+}
+
+
+def load_tokenizer(folder: Path, native: bool) -> Any:
+    """The folder's tokenizer, or None when it has none.
+
+    A tokenizer.json is taken as it stands: the Auto classes would rebuild it in the manner of the model's family, with
+    other splits, and LLaDA and Dream name classes that only their remote code defines. Dream publishes vocab.json and
+    merges.txt instead, which are Qwen2's byte-level BPE.
+    """
+    gguf = gguf_in(weights_folder(folder))
+    if gguf is not None:
+        tokenizer = llama_tokenizer(gguf)
+        if weights_folder(folder) != folder:  # read as a masked model
+            tokenizer.mask_token = tokenizer.convert_ids_to_tokens(read_object(folder / "config.json")["mask_token_id"])
+        return tokenizer
+    for name, needed in PARTS.items():
+        _refuse_broken(folder / name, needed)
+    try:
+        tokenizer = _read_tokenizer(folder, native)
+        if tokenizer is not None:
+            tokenizer.decode(tokenizer("Hello")["input_ids"])  # what it was given may surface only when it is used
+        return tokenizer
+    except BaseException as problem:  # the tokenizers library has no error of its own
+        if not isinstance(problem, Exception) and type(problem).__name__ != "PanicException":  # Rust's, no Exception
+            raise
+        reason = str(problem).strip().split("\n")[0]
+        raise UserError(f"the tokenizer of {folder} cannot be read ({reason}): download it again") from None
+
+
+def _read_tokenizer(folder: Path, native: bool) -> Any:
+    has_bpe = (folder / "vocab.json").exists() and (folder / "merges.txt").exists()
+    if (folder / "tokenizer.json").exists():
+        return PreTrainedTokenizerFast.from_pretrained(folder)
+    if native and has_bpe:
+        return Qwen2Tokenizer.from_pretrained(folder)
+    if has_bpe or (folder / "tokenizer.model").exists():
+        return AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
+    return None
+
+
+def _refuse_broken(file: Path, needed: set[str]) -> None:
+    if not file.exists():
+        return
+    try:
+        content = parse_json(file.read_text(encoding="utf-8"))
+    except ValueError:
+        content = None
+    if not isinstance(content, dict) or not needed <= content.keys():
+        raise UserError(f"{file} is corrupt or cut short: download it again")
+    if not _merges_fit(content.get("model")):
+        raise UserError(f"{file}: a merge does not begin with its continuing_subword_prefix: download it again")
+
+
+def _merges_fit(model: Any) -> bool:
+    """Does the second part of each merge of a BPE begin with the prefix? The tokenizers library cuts it off unseen."""
+    if not isinstance(model, dict):
+        return True
+    prefix, merges = model.get("continuing_subword_prefix"), model.get("merges")
+    if not isinstance(prefix, str) or not isinstance(merges, list):
+        return True
+    return all(second.startswith(prefix) for second in map(_second, merges) if isinstance(second, str))
+
+
+def _second(merge: Any) -> Any:
+    """Of "a b" or ["a", "b"]."""
+    parts = merge.split(" ") if isinstance(merge, str) else merge
+    return parts[1] if isinstance(parts, list) and len(parts) == 2 else None

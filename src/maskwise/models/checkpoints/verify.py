@@ -1,0 +1,176 @@
+"""Numerical parity of our classes with the checkpoint's original code, on a checkpoint the user has."""
+
+import gc
+import inspect
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+from transformers import AutoTokenizer
+from transformers.dynamic_module_utils import get_class_from_dynamic_module
+
+from maskwise.models.attention.ragged import block_reach
+from maskwise.models.checkpoints.chat import render_chat
+from maskwise.models.checkpoints.configuration import read_family, read_settings
+from maskwise.models.checkpoints.locations import locate_checkpoint, read_object
+from maskwise.models.checkpoints.opening import open
+from maskwise.models.model import Model
+from maskwise.support.errors import UserError
+
+TEXTS = (
+    "Masked diffusion models fill in the blanks.",
+    "Options: (A) knit, (B) quirky, (C) persuade\nAnswer:[B].\n\n",
+    "Größe, naïve café, 北京, 12345 + 67890 = ?\n\tdef f(x): return x**2",
+)
+CHAT = [{"role": "user", "content": "What is 2 + 2?"}]
+MASKS = 4
+
+
+def verify(
+    name: str,
+    dtype: str = "float32",
+    device: str | None = None,
+    running: Callable[[Path, list[str]], None] = lambda folder, elsewhere: None,
+) -> dict[str, Any]:
+    """Runs our class, then the checkpoint's own code, on the same inputs, so that one copy at a time is in memory.
+
+    `running` is called right before code is run, with the checkpoint's folder and the hub repositories that some of the
+    code would be fetched from.
+    Returns the number of texts whose token ids differ, whether the chat prompts agree, the largest difference of the
+    logits and the number of positions where the greedy tokens differ.
+    """
+    folder = locate_checkpoint(name)[0]
+    auto_map = read_settings(folder).get("auto_map") or {}
+    entry = auto_map.get("AutoModelForCausalLM") or auto_map.get("AutoModel")
+    if entry is None:
+        raise UserError(f"{folder} carries no code of its own (no auto_map in config.json): there is nothing to verify")
+    family = read_family(folder)
+    if family.causal:
+        raise UserError(f"{name} is autoregressive and runs as transformers' own class: there is nothing to verify")
+    if family.causal_context:
+        raise UserError(f"{name}: its code reads clean text and a block in passes of their own, which verify does not")
+    ours = open(name, dtype=dtype, device=device)
+    assert ours.mask_id is not None
+    prompts = _prompts(ours)
+    our_logits = [_our_logits(ours, prompt) for prompt in prompts]
+    our_tokens, our_chat = _text_side(ours.tokenizer)
+    place, precision, mask_id, block = ours.device, ours.dtype, ours.mask_id, ours.block
+    del ours
+    gc.collect()
+    running(folder, code_from_elsewhere(folder))
+    # Code of the checkpoint's own: whatever it raises is its own business, and the user is told in one line.
+    try:
+        their_tokens, their_chat = _text_side(_original_tokenizer(folder))
+        net = _original_net(folder, entry, auto_map["AutoConfig"], precision, place, block)
+        their_logits = [_their_logits(net, prompt, block) for prompt in prompts]
+    except Exception as problem:
+        reason = (str(problem) or type(problem).__name__).splitlines()[0]
+        raise UserError(
+            f"the original code of {folder} does not run here ({type(problem).__name__}: {reason})"
+        ) from problem
+    differences = [_without(a, mask_id) - _without(b, mask_id) for a, b in zip(our_logits, their_logits, strict=True)]
+    greedy = [
+        (_without(a, mask_id).argmax(-1) != _without(b, mask_id).argmax(-1)).sum()
+        for a, b in zip(our_logits, their_logits, strict=True)
+    ]
+    return {
+        "model": name,
+        "dtype": str(precision).removeprefix("torch."),
+        "texts": 0 if our_tokens is None else len(TEXTS),
+        "texts_with_other_ids": sum(a != b for a, b in zip(our_tokens or [], their_tokens or [], strict=True)),
+        "chat_prompts_agree": None if our_chat is None else our_chat == their_chat,
+        "positions": sum(len(logits) for logits in our_logits),
+        "largest_logit_difference": max(float(d.abs().max()) for d in differences),
+        "largest_logit": max(float(_without(b, mask_id).abs().max()) for b in their_logits),
+        "greedy_tokens_that_differ": int(sum(int(count) for count in greedy)),
+    }
+
+
+def code_from_elsewhere(folder: Path) -> list[str]:
+    """The repositories of entries like OWNER/NAME--module.Class, by which a checkpoint names code it does not carry."""
+    found: set[str] = set()
+    for name in ("config.json", "tokenizer_config.json"):
+        auto_map = read_object(folder / name).get("auto_map") if (folder / name).exists() else None
+        for entry in auto_map.values() if isinstance(auto_map, dict) else []:
+            parts = entry if isinstance(entry, list) else [entry]
+            found |= {part.split("--")[0] for part in parts if isinstance(part, str) and "--" in part}
+    return sorted(found)
+
+
+def _prompts(model: Model) -> list[list[int]]:
+    """Short sequences with masks behind them: real text where there is a tokenizer, spread-out ids otherwise.
+
+    Those of a block diffusion model are repeated until they fill two blocks.
+    """
+    assert model.mask_id is not None
+    if model.tokenizer is None:
+        plain = [[(7 * i + 11 * s) % model.mask_id for i in range(12)] for s in range(len(TEXTS))]
+    else:
+        plain = [model.tokenizer(text)["input_ids"] for text in TEXTS]
+    times = [1 if model.block is None else -(-2 * model.block // len(ids)) for ids in plain]
+    return [ids * count + [model.mask_id] * MASKS for ids, count in zip(plain, times, strict=True)]
+
+
+def _our_logits(model: Model, prompt: list[int]) -> Tensor:
+    """Unshifted, as the original class lays them out: row i predicts position i, or i + 1 in a shifted model."""
+    rows = [position + int(model.shift) for position in range(len(prompt))]
+    return model.predict([prompt], [rows])[0]
+
+
+def _without(logits: Tensor, mask_id: int) -> Tensor:
+    """The original gives the mask token a logit, ours does not: leave its column out."""
+    return torch.cat((logits[:, :mask_id], logits[:, mask_id + 1 :]), dim=1)
+
+
+def _text_side(tokenizer: Any) -> tuple[list[list[int]] | None, str | None]:
+    if tokenizer is None:
+        return None, None
+    chat = None
+    if tokenizer.chat_template:
+        chat = render_chat(tokenizer, CHAT, add_generation_prompt=True)
+    return [tokenizer(text)["input_ids"] for text in TEXTS], chat
+
+
+def _original_tokenizer(folder: Path) -> Any:
+    if not (folder / "tokenizer_config.json").exists():
+        return None
+    entry = json.loads((folder / "tokenizer_config.json").read_text()).get("auto_map", {}).get("AutoTokenizer")
+    if entry is None:
+        return AutoTokenizer.from_pretrained(folder)
+    code = entry if isinstance(entry, str) else next(part for part in entry if part)
+    return _remote_class(code, folder).from_pretrained(folder)
+
+
+def _original_net(
+    folder: Path, entry: str, config_entry: str, dtype: torch.dtype, device: torch.device, block: int | None
+) -> Any:
+    config = _remote_class(config_entry, folder).from_pretrained(folder)
+    # Published files may ask for an attention package the user need not have. SDPA takes a mask of True and False.
+    config._attn_implementation = "eager" if block is None else "sdpa"
+    return (
+        _remote_class(entry, folder)
+        .from_pretrained(folder, config=config, dtype=dtype, use_safetensors=True)
+        .to(device)
+        .eval()
+    )
+
+
+def _remote_class(entry: str, folder: Path) -> Any:
+    """A class out of the checkpoint's own code; the Auto classes would hand back ours, which is registered for it."""
+    return get_class_from_dynamic_module(entry, str(folder))
+
+
+@torch.no_grad()
+def _their_logits(net: Any, prompt: list[int], block: int | None) -> Tensor:
+    """Code of block diffusion models makes its mask of a block size (Fast-dLLM v2), or wants one (LLaDA2, SDAR)."""
+    ids = torch.tensor([prompt], device=net.device)
+    seen: dict[str, Any] = {}
+    if block is not None and "block_size" in inspect.signature(net.forward).parameters:
+        seen = {"block_size": block}
+    elif block is not None:
+        places = torch.arange(len(prompt), device=net.device)
+        seen = {"attention_mask": block_reach(places, places, block)[None, None]}
+    return net(ids, **seen).logits[0].float().cpu()

@@ -1,0 +1,358 @@
+"""The model families: what is known of each before a weight is read. Imports neither torch nor transformers.
+
+To add a family, write its classes in a file of its own and add one `Family` to FAMILIES. A family outside this package
+is passed to `mw.open` the same way: mw.open(folder, families=(*FAMILIES, mine)).
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from importlib import import_module
+from typing import Any
+
+NATIVE_BODY = "maskwise.models.forward:native_body"
+MASKED_DIFFUSION = "LLaDA, iLLaDA, LLaDA-MoE and Dream models"  # whose attention is bidirectional; for messages
+
+
+@dataclass(frozen=True)
+class Published:
+    """A checkpoint on the Hugging Face hub or in a Python package, so that it can be listed before it is there."""
+
+    name: str
+    parameters: int
+    context_length: int
+    settings: Mapping[str, Any] = field(default_factory=dict)  # of config.json, where not the class's defaults
+    lora_targets: str | None = None  # where the family states none
+
+
+@dataclass(frozen=True)
+class Family:
+    """One model family. Classes and functions are named by import path, "module:name", and imported when needed.
+
+    shift and mask_id are defaults: `shift` and `mask_token_id` of a checkpoint's config.json come first. So does its
+    context length, which is the configuration's `max_position_embeddings`, stored as `length_field`.
+    """
+
+    name: str  # Model.kind
+    title: str  # as reports print it
+    reference: str = ""  # authors, title, arXiv number
+    architecture: str | None = None  # the class config.json names; None: no class of its own
+    checked: str = ""  # what our class was held against (docs/results.md)
+    net_class: str | None = None
+    config_class: str | None = None
+    body: str = NATIVE_BODY  # the function that computes hidden states (bodies.py)
+    shift: bool = False  # the logits of position i come from hidden state i - 1
+    causal: bool = False
+    blockwise: bool = False  # a token sees no block after its own; config.json says how long they are
+    default_block: int | None = None  # with blockwise: tokens of a block where config.json states none in `block_field`
+    block_field: str = "block_size"
+    causal_context: bool = False  # with blockwise: a block that holds no mask is read causally
+    experts: bool = False  # its layers have experts, of which each token goes through few
+    mask_id: int | None = None  # used where neither config.json nor the tokenizer has one
+    length_field: str = "max_position_embeddings"
+    # (configured, trained): checkpoints that state the first context length were trained on the second, shorter one.
+    trained_length: tuple[int, int] | None = None
+    lora_targets: str | None = None  # a regular expression; None: the linear maps of the layers, found in the network
+    layers_compile: bool = False  # torch.compile of the layers pays on long work
+    cuda_graphs: bool = True  # passes can be recorded, unless a module says that it waits for the device
+    attention_readable: bool = True
+    canvas_cache: bool = True  # keys and values of a generation canvas can be kept between passes
+    published: tuple[Published, ...] = ()
+
+    @property
+    def native(self) -> bool:
+        """Whether it has a class of its own, which config.json names."""
+        return self.architecture is not None
+
+    def trained_context_length(self, configured: int) -> int | None:
+        """The context length of training, where it is shorter than the configured one."""
+        if self.trained_length is None or self.trained_length[0] != configured:
+            return None
+        return self.trained_length[1]
+
+
+LLADA_MAPS = r"model\.transformer\.blocks\.\d+\.(?:attn_out|ff_out|ff_proj|k_proj|q_proj|up_proj|v_proj)"
+ATTENTION_MAPS = r"model\.layers\.\d+\.self_attn\.(?:k_proj|o_proj|q_proj|v_proj)"
+LLAMA_MAPS = r"model\.layers\.\d+\.mlp\.(?:down_proj|gate_proj|up_proj)|" + ATTENTION_MAPS
+
+NEMOTRON_MAPS = LLAMA_MAPS.replace("model", "encoder")
+
+GATED = r"(?:down_proj|gate_proj|up_proj)"
+LLADA2_MAPS = (  # the experts that every token goes through, and not those that few do
+    r"model\.layers\.\d+\.attention\.(?:dense|query_key_value)|model\.layers\.\d+\.mlp\." + GATED
+    + r"|model\.layers\.\d+\.mlp\.shared_experts\." + GATED
+)  # fmt: skip
+
+LLAMA3_8B: dict[str, Any] = {
+    "model_type": "llama",
+    "vocab_size": 128256,
+    "hidden_size": 4096,
+    "intermediate_size": 14336,
+    "num_hidden_layers": 32,
+    "num_attention_heads": 32,
+    "num_key_value_heads": 8,
+    "max_position_embeddings": 8192,
+}
+SMOLLM2: dict[str, Any] = {
+    "model_type": "llama",
+    "vocab_size": 49152,
+    "hidden_size": 576,
+    "intermediate_size": 1536,
+    "num_hidden_layers": 30,
+    "num_attention_heads": 9,
+    "num_key_value_heads": 3,
+    "max_position_embeddings": 8192,
+    "tie_word_embeddings": True,
+}
+QWEN25_7B: dict[str, Any] = {
+    "model_type": "qwen2",
+    "vocab_size": 152064,
+    "hidden_size": 3584,
+    "intermediate_size": 18944,
+    "num_hidden_layers": 28,
+    "num_attention_heads": 28,
+    "num_key_value_heads": 4,
+}
+
+LLADA2_FLASH = {
+    "hidden_size": 4096, "num_hidden_layers": 32, "num_attention_heads": 32, "intermediate_size": 9216,
+    "moe_intermediate_size": 1024,
+}  # fmt: skip
+SDAR_1_7B: dict[str, Any] = {
+    "hidden_size": 2048,
+    "intermediate_size": 6144,
+    "num_hidden_layers": 28,
+    "num_attention_heads": 16,
+    "tie_word_embeddings": True,
+}
+SDAR_4B: dict[str, Any] = {"hidden_size": 2560, "intermediate_size": 9728}
+FAST_1_5B: dict[str, Any] = {
+    "vocab_size": 151936,
+    "hidden_size": 1536,
+    "intermediate_size": 8960,
+    "num_attention_heads": 12,
+    "num_key_value_heads": 2,
+    "tie_word_embeddings": True,
+}
+
+NEMOTRON_3B: dict[str, Any] = {"hidden_size": 3072, "intermediate_size": 9216, "num_hidden_layers": 26}
+
+LLADA = Family(
+    name="llada",
+    title="masked diffusion (LLaDA)",
+    reference="Nie et al., Large Language Diffusion Models, arXiv 2502.09992",
+    architecture="LLaDAModelLM",
+    checked="all 291 weight names of LLaDA-8B; logits of the original code at a small shape: equal",
+    net_class="maskwise.models.families.llada:LLaDAModelLM",
+    config_class="maskwise.models.families.llada:LLaDAConfig",
+    mask_id=126336,
+    length_field="max_sequence_length",
+    lora_targets=LLADA_MAPS,
+    layers_compile=True,
+    published=(
+        Published("GSAI-ML/LLaDA-8B-Base", 8015581184, 4096, {"mlp_hidden_size": 12288}),
+        Published("GSAI-ML/LLaDA-8B-Instruct", 8015581184, 4096, {"mlp_hidden_size": 12288}),
+        Published("GSAI-ML/LLaDA-1.5", 8015581184, 4096, {"mlp_hidden_size": 12288}),
+    ),
+)
+ILLADA = Family(
+    name="illada",
+    title="masked diffusion (iLLaDA)",
+    reference="Nie et al., Improved Large Language Diffusion Models, arXiv 2606.25331",
+    architecture="ILLaDAForCausalLM",
+    checked="logits and weight names of the original code at a small shape: equal; no weight index at hand",
+    net_class="maskwise.models.families.illada:ILLaDAForCausalLM",
+    config_class="maskwise.models.families.illada:ILLaDAConfig",
+    mask_id=5,
+    lora_targets=LLAMA_MAPS,
+    layers_compile=True,
+    published=(
+        Published("GSAI-ML/iLLaDA-8B-Base", 7615025152, 8192),
+        Published("GSAI-ML/iLLaDA-8B-Instruct", 7615025152, 8192),
+    ),
+)
+DREAM = Family(
+    name="dream",
+    title="masked diffusion (Dream)",
+    reference="Ye et al., Dream 7B: Diffusion Large Language Models, arXiv 2508.15487",
+    architecture="DreamModel",
+    checked="all 339 weight names of Dream-7B; logits of the original code at a small shape: equal",
+    net_class="maskwise.models.families.dream:DreamModel",
+    config_class="maskwise.models.families.dream:DreamConfig",
+    shift=True,
+    mask_id=151666,
+    trained_length=(131072, 2048),
+    lora_targets=LLAMA_MAPS,
+    layers_compile=True,
+    published=(
+        Published("Dream-org/Dream-v0-Base-7B", 7615616512, 131072, {"num_key_value_heads": 4}),
+        Published("Dream-org/Dream-v0-Instruct-7B", 7615616512, 131072, {"num_key_value_heads": 4}),
+        Published("Dream-org/Dream-Coder-v0-Base-7B", 7615616512, 131072, {"num_key_value_heads": 4}),
+        Published("Dream-org/Dream-Coder-v0-Instruct-7B", 7615616512, 131072, {"num_key_value_heads": 4}),
+        Published("apple/DiffuCoder-7B-Base", 7615616512, 131072, {"num_key_value_heads": 4}),
+        Published("apple/DiffuCoder-7B-Instruct", 7615616512, 131072, {"num_key_value_heads": 4}),
+        Published("apple/DiffuCoder-7B-cpGRPO", 7615616512, 131072, {"num_key_value_heads": 4}),
+    ),
+)
+LLADA_MOE = Family(
+    name="llada-moe",
+    title="masked diffusion (LLaDA-MoE)",
+    reference="Zhu et al., LLaDA-MoE: A Sparse MoE Diffusion Language Model, arXiv 2509.24389",
+    architecture="LLaDAMoEModelLM",
+    checked="weight names of the original code; its logits at a small shape: within 7.8e-5; no weight index at hand",
+    net_class="maskwise.models.families.llada_moe:LLaDAMoEModelLM",
+    config_class="maskwise.models.families.llada_moe:LLaDAMoEConfig",
+    experts=True,
+    mask_id=156895,
+    lora_targets=ATTENTION_MAPS,  # experts are left out: hundreds of maps per layer, each seen by few tokens
+    layers_compile=True,
+    published=(
+        Published("inclusionAI/LLaDA-MoE-7B-A1B-Base", 7356880896, 8192),
+        Published("inclusionAI/LLaDA-MoE-7B-A1B-Instruct", 7356880896, 8192),
+    ),
+)
+LLADA2 = Family(
+    name="llada2",
+    title="block diffusion (LLaDA2)",
+    reference="Bie et al., LLaDA2.0: Scaling Up Diffusion Language Models to 100B, arXiv 2512.15745",
+    architecture="LLaDA2MoeModelLM",
+    blockwise=True,
+    default_block=32,
+    checked="logits and weight names of the original code (2.0, 2.1) at a small shape: equal; no weight index at hand",
+    net_class="maskwise.models.families.llada2:LLaDA2MoeModelLM",
+    config_class="maskwise.models.families.llada2:LLaDA2Config",
+    experts=True,
+    mask_id=156895,
+    lora_targets=LLADA2_MAPS,
+    layers_compile=True,
+    published=(
+        Published("inclusionAI/LLaDA2.0-mini", 16255638528, 32768),
+        Published("inclusionAI/LLaDA2.1-mini", 16255638528, 32768),
+        Published("inclusionAI/LLaDA2.0-flash", 102889697280, 32768, LLADA2_FLASH),
+        Published("inclusionAI/LLaDA2.1-flash", 102889697280, 32768, LLADA2_FLASH),
+    ),
+)
+SDAR = Family(
+    name="sdar",
+    title="block diffusion (SDAR)",
+    reference="Cheng et al., SDAR: A Synergistic Diffusion-AutoRegression Paradigm, arXiv 2510.06303",
+    architecture="SDARForCausalLM",
+    blockwise=True,
+    default_block=4,
+    checked="all 399 weight names of SDAR-4B and -8B; logits of the original code at a small shape: within 8.6e-6",
+    net_class="maskwise.models.families.sdar:SDARForCausalLM",
+    config_class="maskwise.models.families.sdar:SDARConfig",
+    mask_id=151669,
+    lora_targets=LLAMA_MAPS,
+    layers_compile=True,
+    published=(
+        Published("JetLM/SDAR-1.7B-Chat", 1720574976, 32768, SDAR_1_7B),
+        Published("JetLM/SDAR-4B-Chat", 4411424256, 32768, SDAR_4B),
+        Published("JetLM/SDAR-8B-Chat", 8190735360, 32768),
+    ),
+)
+SDAR_MOE = Family(
+    name="sdar-moe",
+    title="block diffusion (SDAR with experts)",
+    reference=SDAR.reference,
+    architecture="SDARMoeForCausalLM",
+    blockwise=True,
+    default_block=4,
+    checked="logits and weight names of transformers' Qwen3-MoE over blocks: equal; neither code nor index at hand",
+    net_class="maskwise.models.families.sdar:SDARMoeForCausalLM",
+    config_class="maskwise.models.families.sdar:SDARMoeConfig",
+    experts=True,
+    mask_id=151669,
+    lora_targets=ATTENTION_MAPS,
+    layers_compile=True,
+    published=(Published("JetLM/SDAR-30B-A3B-Chat", 30532122624, 32768),),
+)
+FAST_DLLM = Family(
+    name="fast-dllm",
+    title="block diffusion (Fast-dLLM v2)",
+    reference="Wu et al., Fast-dLLM v2: Efficient Block-Diffusion LLM, arXiv 2509.26328",
+    architecture="Fast_dLLM_QwenForCausalLM",
+    blockwise=True,
+    default_block=32,
+    block_field="bd_size",
+    checked="all 339 weight names of the 7B; logits of the original code at a small shape: equal",
+    net_class="maskwise.models.families.fast_dllm:Fast_dLLM_QwenForCausalLM",
+    config_class="maskwise.models.families.fast_dllm:FastDLLMConfig",
+    shift=True,
+    mask_id=151665,
+    lora_targets=LLAMA_MAPS,
+    layers_compile=True,
+    published=(
+        Published("Efficient-Large-Model/Fast_dLLM_v2_1.5B", 1543714304, 32768, FAST_1_5B),
+        Published("Efficient-Large-Model/Fast_dLLM_v2_7B", 7615616512, 32768, {"num_key_value_heads": 4}),
+    ),
+)
+NEMOTRON = Family(
+    name="nemotron",
+    title="block diffusion (Nemotron-Labs-Diffusion)",
+    reference="Fu et al., Nemotron-Labs-Diffusion: A Tri-Mode Language Model, NVIDIA technical report, 2026",
+    architecture="NemotronLabsDiffusionModel",
+    blockwise=True,
+    default_block=32,
+    causal_context=True,
+    checked="logits of transformers' Ministral 3 under its masks at a small shape: equal; no weight index at hand",
+    net_class="maskwise.models.families.nemotron:NemotronLabsDiffusionModel",
+    config_class="maskwise.models.families.nemotron:NemotronLabsDiffusionConfig",
+    mask_id=100,
+    lora_targets=NEMOTRON_MAPS,
+    cuda_graphs=False,  # who sees whom is read from the ids in every pass, which was not tried on a card
+    published=(
+        Published("nvidia/Nemotron-Labs-Diffusion-3B", 3831659520, 262144, NEMOTRON_3B),
+        Published("nvidia/Nemotron-Labs-Diffusion-8B-Base", 8489553920, 262144),
+        Published("nvidia/Nemotron-Labs-Diffusion-8B", 8489553920, 262144),
+    ),
+)
+AUTOREGRESSIVE = Family(  # transformers' own causal language models
+    name="ar",
+    title="autoregressive",
+    net_class="transformers:AutoModelForCausalLM",
+    config_class="transformers:AutoConfig",
+    body="maskwise.models.forward:causal_body",
+    shift=True,
+    causal=True,
+    canvas_cache=False,
+    published=(
+        Published("meta-llama/Meta-Llama-3-8B", 8030261248, 8192, LLAMA3_8B, LLAMA_MAPS),
+        Published("meta-llama/Meta-Llama-3-8B-Instruct", 8030261248, 8192, LLAMA3_8B, LLAMA_MAPS),
+        Published("Qwen/Qwen2.5-7B", 7615616512, 131072, QWEN25_7B | {"max_position_embeddings": 131072}, LLAMA_MAPS),
+        Published(
+            "Qwen/Qwen2.5-7B-Instruct", 7615616512, 32768, QWEN25_7B | {"max_position_embeddings": 32768}, LLAMA_MAPS
+        ),
+        Published("smollm2", 134515008, 8192, SMOLLM2, LLAMA_MAPS),
+    ),
+)
+WRAPPED = Family(  # any other transformers model, handed to `mw.wrap` by the user
+    name="wrapped",
+    title="wrapped transformers model",
+    body="maskwise.models.forward:padded_body",
+    cuda_graphs=False,  # an unknown model may wait for the device
+    attention_readable=False,
+    canvas_cache=False,
+)
+
+FAMILIES = (LLADA, ILLADA, DREAM, LLADA_MOE, LLADA2, SDAR, SDAR_MOE, FAST_DLLM, NEMOTRON, AUTOREGRESSIVE, WRAPPED)
+
+
+def imported(path: str) -> Any:
+    """The class or function an import path names."""
+    module, name = path.split(":")
+    return getattr(import_module(module), name)
+
+
+def family_of_architecture(architecture: str, families: tuple[Family, ...] = FAMILIES) -> Family | None:
+    """The family whose class config.json names, or None."""
+    return next((family for family in families if family.architecture == architecture), None)
+
+
+def family_of_class(net_class: type, families: tuple[Family, ...] = FAMILIES) -> Family | None:
+    """The family of a network's class or of the nearest class it inherits from, or None."""
+    by_path = {family.net_class: family for family in families}
+    for base in net_class.__mro__:
+        path = f"{base.__module__}:{base.__qualname__}"
+        if path in by_path:
+            return by_path[path]
+    return None

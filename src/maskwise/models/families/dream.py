@@ -1,0 +1,247 @@
+"""Dream (Ye et al., arXiv 2508.15487): a bidirectional Qwen2; the logits of position i come from hidden state i - 1.
+
+Parameter names and arithmetic are those of the published checkpoints (Dream-v0 Base and Instruct, 7B). `convert` writes
+Llama (no query, key and value biases) and Qwen2 checkpoints for the same class. A checkpoint trained without the shift
+says "shift": false in its config.json.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from transformers import LlamaConfig, PreTrainedConfig, PreTrainedModel
+from transformers.modeling_layers import GradientCheckpointingLayer
+from transformers.modeling_outputs import BaseModelOutput, MaskedLMOutput
+from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
+
+from maskwise.models.attention.ragged import Layout, Store, attend
+from maskwise.models.families.layers import (
+    Embedding,
+    Frequencies,
+    GatedMLP,
+    PackedAttention,
+    RMSNorm,
+    Rotary,
+    back,
+    default_inverse_frequencies,
+    dense_pass,
+    initialise,
+    products,
+    refuse_other_arithmetic,
+    register,
+)
+from maskwise.support.errors import UserError
+
+ROPE_TYPES = ("default", "linear", "llama3", "yarn")  # those whose frequencies do not depend on the input's length
+ONLY = {"hidden_act": "silu", "use_sliding_window": False, "use_mrope": False}
+
+
+class DreamConfig(PreTrainedConfig):
+    model_type = "Dream"
+    family = "Dream"  # as messages call it
+    default_theta = 1e6
+    own_rope_parameters = frozenset[str]()  # read by the family's classes alone
+
+    vocab_size: int = 152064
+    hidden_size: int = 3584
+    intermediate_size: int = 18944
+    num_hidden_layers: int = 28
+    num_attention_heads: int = 28
+    num_key_value_heads: Any = None  # the fields that may be None in a file are filled once it is read
+    head_dim: Any = None
+    hidden_act: str = "silu"
+    max_position_embeddings: int = 131072
+    initializer_range: float = 0.02
+    rms_norm_eps: float = 1e-6
+    rope_parameters: Any = None
+    qkv_bias: bool = True  # ours: Llama has none
+    tie_word_embeddings: bool = False
+    mask_token_id: int | None = None
+    bos_token_id: int | None = None
+    eos_token_id: int | list[int] | None = None
+    pad_token_id: int | None = None
+
+    def __post_init__(self, **kwargs: Any) -> None:
+        if self.num_key_value_heads is None:
+            self.num_key_value_heads = self.num_attention_heads
+        if self.head_dim is None:
+            self.head_dim = self.hidden_size // self.num_attention_heads
+        kwargs.pop("attn_implementation", None)  # published files name a package; attention here is our own
+        super().__post_init__(**kwargs)
+
+    @property
+    def attention_block(self) -> int | None:
+        """Tokens see no block of so many tokens after their own; None: they see everything."""
+        return None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Writes `rope_theta` where the original code looks for it: without it that code would use 10000, silently."""
+        fields = super().to_dict()
+        if self.rope_parameters:
+            fields["rope_theta"] = self.rope_parameters["rope_theta"]
+        return fields
+
+    def refuse_unsupported(self) -> None:
+        refuse_other_arithmetic(self, ONLY, self.family)
+        rope = self.rope_parameters["rope_type"]
+        if rope not in ROPE_TYPES:
+            raise UserError(f"rotary positions of type {rope!r} are not supported: use one of {', '.join(ROPE_TYPES)}")
+        try:
+            with torch.device("cpu"):  # checkpoints are opened with `meta` as the default, where nothing is computed
+                self.inverse_frequencies()
+        except KeyError as problem:
+            raise UserError(f"rope_parameters cannot be read ({problem.args[0]}): download config.json again") from None
+
+    def inverse_frequencies(self) -> tuple[Tensor, float]:
+        """Rotary frequencies [head_dim / 2] and the factor on cosine and sine."""
+        rope = self.rope_parameters
+        if rope["rope_type"] == "default":
+            return default_inverse_frequencies(rope["rope_theta"], self.head_dim), 1.0
+        twin = LlamaConfig(
+            hidden_size=self.hidden_size,
+            num_attention_heads=self.num_attention_heads,
+            head_dim=self.head_dim,
+            max_position_embeddings=self.max_position_embeddings,
+            rope_parameters={name: value for name, value in rope.items() if name not in self.own_rope_parameters},
+        )
+        return ROPE_INIT_FUNCTIONS[rope["rope_type"]](twin, torch.device("cpu"))
+
+
+class DreamAttention(nn.Module, PackedAttention):
+    def __init__(self, config: DreamConfig) -> None:
+        super().__init__()
+        self.head_dim = config.head_dim
+        q_width, kv_width = config.num_attention_heads * self.head_dim, config.num_key_value_heads * self.head_dim
+        self.q_proj = nn.Linear(config.hidden_size, q_width, bias=config.qkv_bias)
+        self.k_proj = nn.Linear(config.hidden_size, kv_width, bias=config.qkv_bias)
+        self.v_proj = nn.Linear(config.hidden_size, kv_width, bias=config.qkv_bias)
+        self.o_proj = nn.Linear(q_width, config.hidden_size, bias=False)
+
+    def heads(self, x: Tensor, rows: Tensor | None = None) -> tuple[Tensor, Tensor, Tensor]:
+        """Queries [T, H, D], or of these rows, keys and values [T, G, D] of x [T, d]."""
+        maps = (self.q_proj, self.k_proj, self.v_proj)
+        q, k, v = (part.unflatten(-1, (-1, self.head_dim)) for part in products(x, maps, self.packed, rows))
+        return q, k, v
+
+    def forward(self, x: Tensor, rotary: Rotary, layout: Layout, store: Store | None) -> Tensor:
+        q, k, v = self.heads(x, layout.rows)
+        q, k = rotary.turn(q, layout.rows), rotary.turn(k)
+        attended = attend(q, k, v, layout, self.head_dim**-0.5, store).flatten(1)
+        return back(attended, self.o_proj, self.split_out)
+
+
+class NormedAttention(DreamAttention):
+    """Queries and keys normed head by head, as in Qwen3."""
+
+    def __init__(self, config: DreamConfig) -> None:
+        super().__init__(config)
+        self.q_norm = RMSNorm(self.head_dim, config.rms_norm_eps)
+        self.k_norm = RMSNorm(self.head_dim, config.rms_norm_eps)
+
+    def heads(self, x: Tensor, rows: Tensor | None = None) -> tuple[Tensor, Tensor, Tensor]:
+        q, k, v = super().heads(x, rows)
+        return self.q_norm(q), self.k_norm(k), v
+
+
+class DreamBlock(GradientCheckpointingLayer):
+    def __init__(self, config: DreamConfig) -> None:
+        super().__init__()
+        self.self_attn = DreamAttention(config)
+        self.mlp = GatedMLP(config.hidden_size, config.intermediate_size)
+        self.input_layernorm = RMSNorm(config.hidden_size, config.rms_norm_eps)
+        self.post_attention_layernorm = RMSNorm(config.hidden_size, config.rms_norm_eps)
+
+    def forward(self, x: Tensor, rotary: Rotary, layout: Layout, store: Store | None) -> Tensor:
+        """x [T, d] -> [T, d], or the rows of the layout."""
+        x = layout.picked(x) + self.self_attn(self.input_layernorm(x), rotary, layout, store)
+        return x + self.mlp(self.post_attention_layernorm(x))
+
+
+class DreamBody(nn.Module):
+    def __init__(self, config: DreamConfig, block: Callable[[Any], nn.Module]) -> None:
+        super().__init__()
+        self.config = config
+        self.frequencies = Frequencies(config.inverse_frequencies)
+        self.embed_tokens = Embedding(config.vocab_size, config.hidden_size)
+        self.layers = nn.ModuleList(block(config) for _ in range(config.num_hidden_layers))
+        self.norm = RMSNorm(config.hidden_size, config.rms_norm_eps)
+        self.takes_last_rows = isinstance(self.layers[-1], DreamBlock)
+
+    def run(self, x: Tensor, positions: Tensor, layout: Layout) -> Tensor:
+        """x [T, d] embeddings, positions [T] -> final hidden states [T, d], or of the layout's last rows."""
+        # The original rounds the tables to the model's type before it multiplies; so do we.
+        rotary = Rotary(positions, *self.frequencies.on(x.device), x.dtype)
+        return self.through_layers(x, rotary, layout)
+
+    def through_layers(self, x: Tensor, rotary: Rotary, layout: Layout) -> Tensor:
+        for number, layer in enumerate(self.layers):
+            self.prepare(layer)
+            x = layer(x, rotary, layout.of_layer(number, len(self.layers)), layout.store(number))
+        return self.norm(x)
+
+    def prepare(self, layer: Any) -> None:
+        """Before a layer runs, while a GPU is busy with the one before."""
+
+    def embed(self, ids: Tensor) -> Tensor:
+        return self.embed_tokens(ids)
+
+    def forward(
+        self,
+        input_ids: Tensor | None = None,
+        attention_mask: Tensor | None = None,
+        inputs_embeds: Tensor | None = None,
+    ) -> BaseModelOutput:
+        """The ordinary dense call over [B, L]; attention_mask [B, L] is nonzero at real tokens."""
+        x = self.embed(input_ids) if inputs_embeds is None else inputs_embeds  # type: ignore[arg-type]
+        return BaseModelOutput(dense_pass(self.run, x, attention_mask, self.config.attention_block))  # type: ignore[arg-type]
+
+
+class DreamModel(PreTrainedModel):
+    config_class = DreamConfig
+    base_model_prefix = "model"
+    supports_gradient_checkpointing = True
+    _no_split_modules = ["DreamBlock"]  # noqa: RUF012
+    block: Callable[[Any], nn.Module] = DreamBlock
+    _supports_sdpa = True
+    supports_tp_plan = supports_pp_plan = False  # transformers would look for plans in the body, which has none
+    _tied_weights_keys = {"lm_head.weight": "model.embed_tokens.weight"}  # noqa: RUF012
+
+    def __init__(self, config: DreamConfig) -> None:
+        config.refuse_unsupported()
+        super().__init__(config)
+        self.model = self.make_body(config)
+        self.lm_head = nn.Linear(config.hidden_size, config.vocab_size, bias=False)
+        self.post_init()
+
+    def make_body(self, config: DreamConfig) -> DreamBody:
+        return DreamBody(config, self.block)
+
+    def _init_weights(self, module: nn.Module) -> None:
+        initialise(module, self.config.initializer_range)
+
+    def get_input_embeddings(self) -> nn.Module:
+        return self.model.embed_tokens
+
+    def set_input_embeddings(self, value: nn.Module) -> None:
+        self.model.embed_tokens = value
+
+    def get_output_embeddings(self) -> nn.Module:
+        return self.lm_head
+
+    def set_output_embeddings(self, value: nn.Module) -> None:
+        self.lm_head = value
+
+    def forward(
+        self,
+        input_ids: Tensor | None = None,
+        attention_mask: Tensor | None = None,
+        inputs_embeds: Tensor | None = None,
+        **_: Any,
+    ) -> MaskedLMOutput:
+        """Logits of every position as the original class gives them, unshifted: row i predicts position i + 1."""
+        hidden = self.model(input_ids, attention_mask, inputs_embeds).last_hidden_state
+        return MaskedLMOutput(logits=self.lm_head(hidden))
+
+
+register(DreamConfig, DreamModel)

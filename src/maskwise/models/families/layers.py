@@ -1,0 +1,210 @@
+"""What the families share: the norm, rotary positions, the dense call of a stack of blocks, registration."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from transformers import AutoConfig, AutoModel, AutoModelForCausalLM, PreTrainedConfig, PreTrainedModel
+
+from maskwise.kernels.small_batch import FEW_ROWS
+from maskwise.models.attention.ragged import Layout, block_reach
+from maskwise.models.families.quantise import Float8Weights, float8_product
+from maskwise.support.errors import UserError
+
+
+class Embedding(nn.Embedding):
+    """Not drawn where its weights are read afterwards: on meta tensors torch imports torch._dynamo for it."""
+
+    def reset_parameters(self) -> None:
+        if not self.weight.is_meta:
+            super().reset_parameters()
+
+
+class RMSNorm(nn.Module):
+    """Root-mean-square norm, computed in float32 and rounded to the input's type before the weight is applied."""
+
+    def __init__(self, width: int, eps: float) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(width))
+        self.eps = eps
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.weight * F.rms_norm(x, x.shape[-1:], eps=self.eps).to(x.dtype)  # autocast would widen it
+
+
+Packed = tuple[Tensor, Tensor | None] | Float8Weights  # weights of several linear maps end to end, and their biases
+
+
+class PackedAttention:
+    """Marks a module whose maps q_proj, k_proj and v_proj can be packed (packing.py)."""
+
+    packed: Packed | None = None
+    split_out = False  # the map after them may take the kernel for few rows
+
+
+class PackedGate(ABC):
+    """A module with an MLP, whose first two maps can be packed."""
+
+    packed_gate: Packed | None = None
+    split_down = False  # as above
+
+    @abstractmethod
+    def gate_and_up(self) -> tuple[Any, Any]:
+        """The maps."""
+
+    def gated(self, x: Tensor) -> Tensor:
+        """x [T, d] -> [T, inner]."""
+        gate, up = products(x, self.gate_and_up(), self.packed_gate)
+        return F.silu(gate) * up
+
+
+class GatedMLP(nn.Module, PackedGate):
+    def __init__(self, width: int, inner: int) -> None:
+        super().__init__()
+        self.gate_proj = nn.Linear(width, inner, bias=False)
+        self.up_proj = nn.Linear(width, inner, bias=False)
+        self.down_proj = nn.Linear(inner, width, bias=False)
+
+    def gate_and_up(self) -> tuple[Any, Any]:
+        return self.gate_proj, self.up_proj
+
+    def forward(self, x: Tensor) -> Tensor:
+        return back(self.gated(x), self.down_proj, self.split_down)
+
+
+class MayWait(ABC):
+    """A module whose passes may wait for the device."""
+
+    @property
+    @abstractmethod
+    def waits(self) -> bool:
+        """Whether the next one will."""
+
+
+def products(x: Tensor, maps: Sequence[Any], packed: Packed | None, rows: Tensor | None = None) -> Sequence[Tensor]:
+    """x [T, d] through each of the maps, in one product where they are packed (packing.py); rows: of the first map."""
+    if rows is not None:
+        return [maps[0](x[rows]), *(one(x) for one in maps[1:])]
+    if packed is None:
+        return [one(x) for one in maps]
+    whole = float8_product(x, *packed) if isinstance(packed, Float8Weights) else F.linear(x, *packed)
+    return whole.split([one.out_features for one in maps], dim=-1)
+
+
+def back(x: Tensor, one: Any, few_rows: bool) -> Tensor:
+    """x [T, inner] through the map back to the width of the hidden states.
+
+    Few rows there, with few outputs, are a product that does not fill the card: where decoding says so it is split by a
+    kernel of our own. In a compiled layer its parts are added by what reads them.
+    """
+    plain = type(one) is nn.Linear and type(one.weight) is nn.Parameter and one.bias is None
+    watched = plain and (one._forward_hooks or one._forward_pre_hooks)
+    if few_rows and plain and not watched and 0 < len(x) <= FEW_ROWS and x.dtype == one.weight.dtype:
+        from maskwise.kernels.small_batch_linear import half_few_rows
+
+        return half_few_rows(x, one.weight)
+    return one(x)
+
+
+class Rotary:
+    """Cosine and sine of each token's position, 2 x [T, 1, D], in float32 or rounded to `dtype`.
+
+    Neither a tuple nor a dataclass: FSDP2 in mixed precision rounds every tensor it finds in a layer's arguments, in
+    torch 2.11 not again when a checkpointed layer is computed anew, and the precision of these is part of the model.
+    """
+
+    def __init__(
+        self, positions: Tensor, inverse_frequencies: Tensor, scaling: float, dtype: torch.dtype = torch.float32
+    ) -> None:
+        angles = positions.float()[:, None] * inverse_frequencies.float()
+        angles = torch.cat((angles, angles), dim=-1)[:, None, :]
+        self.cosine, self.sine = (angles.cos() * scaling).to(dtype), (angles.sin() * scaling).to(dtype)
+
+    def turn(self, x: Tensor, rows: Tensor | None = None) -> Tensor:
+        """Turns [T, heads, D] by its position ("rotate half"), in the tables' precision, and gives back x's type.
+
+        rows: where x holds these rows of the batch alone. Where the tables are narrower than D, the first part is
+        turned and the rest is left as it is.
+        """
+        width = self.cosine.shape[-1]
+        if width < x.shape[-1]:
+            return torch.cat((self.turn(x[..., :width], rows), x[..., width:]), dim=-1)
+        cosine, sine = (self.cosine, self.sine) if rows is None else (self.cosine[rows], self.sine[rows])
+        first, second = x.chunk(2, dim=-1)
+        return (x * cosine + torch.cat((-second, first), dim=-1) * sine).to(x.dtype)
+
+
+def default_inverse_frequencies(theta: float, head_dim: int) -> Tensor:
+    return 1.0 / theta ** (torch.arange(0, head_dim, 2, dtype=torch.float32) / head_dim)
+
+
+class Frequencies:
+    """Rotary frequencies and their factor, made once on the host and kept on the device.
+
+    Made in every pass they would be copied there in every pass, which stops the stream and cannot be recorded.
+    """
+
+    def __init__(self, make: Callable[[], tuple[Tensor, float]]) -> None:
+        self.make = make
+        self.made: tuple[Tensor, float] | None = None
+
+    def on(self, device: torch.device) -> tuple[Tensor, float]:
+        if self.made is None or self.made[0].device != device:
+            frequencies, scaling = self.make()
+            self.made = frequencies.to(device), scaling
+        return self.made
+
+
+def dense_pass(
+    run: Callable[[Tensor, Tensor, Layout], Tensor],
+    x: Tensor,
+    attention_mask: Tensor | None,
+    block: int | None = None,
+    reach: Tensor | None = None,
+) -> Tensor:
+    """An ordinary padded call through `run`, which takes flat tokens: x [B, L, d] -> [B, L, d].
+
+    attention_mask [B, L] is nonzero at real tokens. block: tokens see no block of so many tokens after their own.
+    reach [B, 1, L, L]: which keys a query sees, in its place.
+    """
+    rows, length = x.shape[:2]
+    offsets = torch.arange(0, (rows + 1) * length, length, dtype=torch.int32, device=x.device)
+    key_mask = None if attention_mask is None else attention_mask.bool()[:, None, None, :]
+    if block is not None:
+        place = torch.arange(length, device=x.device)
+        reach = block_reach(place, place, block)[None, None]
+    if reach is not None:
+        key_mask = reach if key_mask is None else key_mask & reach
+    layout = Layout(offsets, offsets, length, length, causal=False, flash=False, key_mask=key_mask)
+    positions = torch.arange(length, device=x.device).repeat(rows)
+    return run(x.flatten(0, 1), positions, layout).view_as(x)
+
+
+def refuse_other_arithmetic(config: Any, only: Mapping[str, Any], family: str) -> None:
+    """Fields that change the arithmetic may have the one value that is written here."""
+    for field, supported in only.items():
+        value = getattr(config, field, supported)
+        # Published files write None for "not used" where the switch is false.
+        if value != supported and not (value is None and supported is False):
+            raise UserError(f"{family} configuration {field}={value!r} is not supported (only {supported!r}): "
+                            "open a checkpoint of the published shape")  # fmt: skip
+
+
+def initialise(module: nn.Module, spread: float) -> None:
+    """Random weights, zero biases, norms of one."""
+    if isinstance(module, nn.Linear | nn.Embedding):
+        nn.init.normal_(module.weight, std=spread)
+    if isinstance(module, nn.Linear) and module.bias is not None:
+        nn.init.zeros_(module.bias)
+    if isinstance(module, RMSNorm):
+        nn.init.ones_(module.weight)
+
+
+def register(config_class: type[PreTrainedConfig], net_class: type[PreTrainedModel]) -> None:
+    """With transformers' Auto classes, so that AutoModel.from_pretrained returns our class and runs no remote code."""
+    AutoConfig.register(config_class.model_type, config_class)
+    AutoModel.register(config_class, net_class)
+    AutoModelForCausalLM.register(config_class, net_class)

@@ -1,0 +1,73 @@
+"""Three ways to compute hidden states: by our own classes, an AR class of transformers, or any other model."""
+
+import torch
+from torch import Tensor
+from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedModel
+from transformers.integrations.sdpa_attention import sdpa_attention_forward
+from transformers.masking_utils import sdpa_mask
+
+from maskwise.models.attention.ragged import Layout, attend, grid_places
+from maskwise.models.batch import Batch
+from maskwise.models.peft_access import embed_ids
+from maskwise.support.errors import UserError
+
+RAGGED = "maskwise_ragged"
+
+
+def native_body(net: PreTrainedModel, batch: Batch, layout: Layout) -> Tensor:
+    """Our own classes: flat tokens all the way through."""
+    x = batch.embeds
+    if x is None:
+        assert batch.ids is not None
+        x = embed_ids(net, batch.ids)
+    return net.model.run(x, batch.positions, layout)  # type: ignore[operator, union-attr]
+
+
+def causal_body(net: PreTrainedModel, batch: Batch, layout: Layout) -> Tensor:
+    """transformers' own causal classes, packed into one row, with our attention through their interface."""
+    # A four-dimensional mask is handed on untouched, so no [T, T] mask is ever built; ours looks at the layout instead.
+    untouched = torch.ones(1, 1, 1, 1, dtype=torch.bool, device=batch.offsets.device)
+    return net.base_model(
+        input_ids=None if batch.embeds is not None or batch.ids is None else batch.ids[None],
+        inputs_embeds=None if batch.embeds is None else batch.embeds[None],
+        position_ids=batch.positions[None],
+        attention_mask=untouched,
+        use_cache=False,
+        ragged=layout,
+    ).last_hidden_state[0]
+
+
+def padded_body(net: PreTrainedModel, batch: Batch, layout: Layout) -> Tensor:
+    """Any other model: right-padded rows and an attention mask, the call every transformers model understands."""
+    sequences, longest = len(batch.offsets) - 1, batch.longest
+    flat = batch.ids if batch.embeds is None else batch.embeds
+    assert flat is not None
+    places = grid_places(batch.offsets, longest, batch.tokens)
+    grid = flat.new_zeros(sequences * longest, *flat.shape[1:]).index_copy(0, places, flat)
+    seen = torch.zeros(sequences * longest, dtype=torch.int64, device=flat.device).index_fill(0, places, 1)
+    name = "input_ids" if batch.embeds is None else "inputs_embeds"
+    given = {name: grid.unflatten(0, (sequences, longest)), "attention_mask": seen.view(sequences, longest)}
+    return net.base_model(**given).last_hidden_state.flatten(0, 1)[places]
+
+
+def _ragged_attention(module, query, key, value, attention_mask, scaling=None, ragged=None, **rest):  # type: ignore[no-untyped-def]
+    """transformers' attention interface: [1, H, T, D] in, [1, T, H, D] out. Without a layout it is plain SDPA."""
+    if ragged is None:
+        return sdpa_attention_forward(module, query, key, value, attention_mask, scaling=scaling, **rest)
+    unsupported = [name for name in ("softcap", "s_aux", "position_bias") if rest.get(name) is not None]
+    if unsupported:
+        raise UserError(f"attention with {', '.join(unsupported)} is not supported: use another AR model")
+    q, k, v = (x[0].transpose(0, 1) for x in (query, key, value))
+    scale = query.shape[-1] ** -0.5 if scaling is None else scaling
+    return attend(q, k, v, ragged, scale, window=rest.get("sliding_window"))[None], None
+
+
+AttentionInterface.register(RAGGED, _ragged_attention)
+AttentionMaskInterface.register(RAGGED, sdpa_mask)
+
+
+@torch.no_grad()
+def largest_difference(net: PreTrainedModel, ours: Tensor, ids: list[int]) -> float:
+    """Between our logits [n, V] of a short sequence and the class's own logits of it, relative to their size."""
+    theirs = net(input_ids=torch.tensor([ids], device=ours.device)).logits[0].float()
+    return float((ours - theirs).abs().max() / theirs.abs().max().clamp(min=1e-6))

@@ -1,0 +1,111 @@
+"""attribution: which examples move the answer? Gradient norms of the input embeddings, example by example.
+
+Paper probe 3: the same examples in many random orders, the question right, middle or left, format A. The mean over each
+example's tokens (`answers/gradients.py` says of what). Condition: {"question": "left"}; evidence {"examples": [...],
+"question"}.
+"""
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import replace
+from functools import partial
+
+from maskwise.probes.blocks import sees_past_the_question
+from maskwise.probes.evidence import entry_per_target
+from maskwise.probes.few_shot import episodes
+from maskwise.probes.library.question_position import PLACE_NAMES, PLACES
+from maskwise.probes.probe import Asker, Item, Probe, Setup, Unit, slices
+from maskwise.probes.section import Measure, Point, Section, Shown
+from maskwise.records.record import Condition, Key, still_to_ask
+from maskwise.support.randomness import python_random
+from maskwise.tasks.episodes import Episode, Question
+from maskwise.tasks.prompts import Place, closed, encode_parts
+
+NAME = "attribution"
+GRADIENT_COST = 4
+GRADIENT = Measure("evidence", "Gradient norm, of the largest", "evidence_low", "evidence_high")
+ORDERINGS = {"orderings": 30, "questions": 20, "near": 50}
+QUICK_ORDERINGS = {"orderings": 5, "questions": 4}
+
+
+def ordered_episodes(setup: Setup) -> Iterator[tuple[Episode, range]]:
+    """Each task's episode and the points to ask of it: at most every ordering of every question."""
+    count = min(setup.settings.points, setup.own["orderings"] * setup.own["questions"])
+    settings = setup.settings
+    for episode in episodes(setup, settings.main_relevant, settings.distractors, setup.own["questions"]):
+        for points in slices(count):
+            yield episode, points
+
+
+def drawn(episode: Episode, orderings: int, point: int) -> tuple[list[Question], Question]:
+    """(examples in one of the random orders, test question) of a point: every question once before one recurs.
+
+    So a run of few points still asks many questions, each with an order of its own.
+    """
+    rounds, question = divmod(point, len(episode.tests))
+    examples = [*episode.relevant, *episode.distractors]
+    ordering = (rounds + question) % orderings
+    python_random("ordering", episode.seed, episode.task.name, ordering).shuffle(examples)
+    return examples, episode.tests[question]
+
+
+def units(setup: Setup) -> Iterator[Unit]:
+    from maskwise.probes.answers.gradients import attribute
+
+    places: tuple[Place, ...] = setup.own["places"] if sees_past_the_question(setup) else ("right",)
+    answer = partial(attribute, near=setup.own["near"])
+    for episode, points in ordered_episodes(setup):
+        make = partial(example_items, setup.asker, episode, setup.own["orderings"], places)
+        yield Unit(points, len(places), make, answer, GRADIENT_COST)
+
+
+def example_items(
+    asker: Asker, episode: Episode, orderings: int, places: Sequence[Place], points: Sequence[int],
+    done: Collection[Key],
+) -> Iterator[Item]:  # fmt: skip
+    """Format A, each prompt knowing which example a token belongs to."""
+    conditions: dict[Place, Condition] = {place: {"question": place} for place in places}
+    for point in points:
+        examples, test = drawn(episode, orderings, point)
+        for place, condition in conditions.items():
+            for key, _, _ in still_to_ask(NAME, episode.task.name, [point], [condition], done):
+                encoded, parts = encode_parts(asker.tokenizer, examples, test, place, asker.chat)
+                prompt = closed(encoded, asker.mask_id)
+                yield Item(key, condition, replace(prompt, parts=parts[: len(prompt.ids)]), test.letter)
+
+
+def _points(shown: Shown) -> list[Point]:
+    return [
+        Point(name, 1 + entry["condition"]["example"], entry)
+        for place, name in PLACE_NAMES.items()
+        for entry in shown.entries(NAME)
+        if entry["condition"]["question"] == place and "example" in entry["condition"]
+    ]
+
+
+PROBE = Probe(
+    name=NAME,
+    group="evidence",
+    about="gradients of the answer by example",
+    presets=("full", "paper"),
+    units=units,
+    gradients=True,
+    parameters=ORDERINGS | PLACES,
+    quick=QUICK_ORDERINGS | {"places": ("right", "left")},
+    measures=entry_per_target,
+    sections=(
+        Section(
+            title="Which examples move the answer?",
+            question="How much would the chosen answer's logit change if an example's tokens were nudged? The norm of "
+            "the gradient with respect to each token's embedding, examples in random orders, by their place in the "
+            "prompt.",
+            paper="A U in all models: the first and last examples and those near the question weigh most; flatter for "
+            "diffusion models than for autoregressive ones.",
+            how_to_read="A high point means that the example at that place moves the answer. The question stands at "
+            "the left end, in the middle or at the right end of the axis.",
+            x_label="Place of the example in the prompt",
+            at="example {}",
+            points=_points,
+            measures=(GRADIENT,),
+        ),
+    ),
+)

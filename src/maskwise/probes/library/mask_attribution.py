@@ -1,0 +1,114 @@
+"""mask-attribution: do appended masks move the answer more than the text does? Gradient norms by kind of token.
+
+Paper probe 3b: masks at the end; the mean over the masks, the nearest other tokens, and all other tokens. Condition:
+{"extra masks": 50}; evidence {"masks", "near", "all"}.
+"""
+
+from collections.abc import Collection, Iterator, Sequence
+from functools import partial
+
+from maskwise.probes.blocks import visible_counts
+from maskwise.probes.evidence import entry_per_target
+from maskwise.probes.library.attribution import (
+    GRADIENT,
+    GRADIENT_COST,
+    ORDERINGS,
+    QUICK_ORDERINGS,
+    drawn,
+    ordered_episodes,
+)
+from maskwise.probes.probe import NO_MASK_TOKEN, Answerer, Asker, Item, Probe, Setup, Unit
+from maskwise.probes.published import EXPECTATIONS
+from maskwise.probes.section import Point, Section, Shown
+from maskwise.records.record import Key, Record, still_to_ask
+from maskwise.scoring.claims import Claim, judged
+from maskwise.scoring.intervals import by_task
+from maskwise.tasks.episodes import Episode
+from maskwise.tasks.prompts import encode_question, opened
+
+NAME = "mask-attribution"
+EXTRA_MASKS = {"masks": 50}
+TOKENS = ("masks", "near", "all")
+
+
+def units(setup: Setup) -> Iterator[Unit]:
+    from maskwise.probes.answers.gradients import attribute
+
+    return mask_units(setup, NAME, partial(attribute, near=setup.own["near"]), GRADIENT_COST)
+
+
+def mask_units(setup: Setup, probe: str, answer: Answerer, cost: int) -> Iterator[Unit]:
+    """Also for attention, which is asked the same."""
+    masks = max(visible_counts(setup, probe, [setup.own["masks"]], beside=1))
+    for episode, points in ordered_episodes(setup):
+        make = partial(mask_items, probe, setup.asker, episode, setup.own["orderings"], masks)
+        yield Unit(points, 1, make, answer, cost)
+
+
+def mask_items(
+    probe: str, asker: Asker, episode: Episode, orderings: int, masks: int, points: Sequence[int],
+    done: Collection[Key],
+) -> Iterator[Item]:  # fmt: skip
+    """Format B with that many masks beyond the answer's."""
+    extra = 0 if asker.mask_id is None else masks
+    for key, point, condition in still_to_ask(probe, episode.task.name, points, [{"extra masks": extra}], done):
+        examples, test = drawn(episode, orderings, point)
+        encoded = encode_question(asker.tokenizer, examples, test, "right", asker.chat)
+        yield Item(key, condition, opened(encoded, asker.mask_id, 1 + extra), test.letter)
+
+
+def claims(records: Sequence[Record]) -> list[Claim]:
+    """Masks move the answer more than the text nearest to it. Measured: the mean normalised gradient norm of the masks
+    less that of the nearest other tokens, prompt by prompt, above zero."""
+    found = by_task((r["task"], r["evidence"]["masks"] - r["evidence"]["near"]) for r in records)
+    return [
+        judged("masks-move-more", "appended masks move the answer more than the nearest text",
+               "gradient norm of masks less that of the nearest text", found, "", bounds=(-1.0, 1.0))
+    ]  # fmt: skip
+
+
+def _points(shown: Shown) -> list[Point]:
+    entries = {entry["condition"]["tokens"]: entry for entry in shown.entries(NAME)}
+    return [Point("", place, entries[name]) for place, name in enumerate(TOKENS) if name in entries]
+
+
+def _published() -> tuple[tuple[str, float, tuple[float, ...]], ...]:
+    """The paper's models beside the points of this one; their name stands once, where there is room for it."""
+    stated = [tuple(one.values.values()) for one in EXPECTATIONS if one.probe == NAME]
+    names = ("", "", "the paper's models")
+    return tuple((name, place + 0.15, values) for place, (name, values) in enumerate(zip(names, stated, strict=True)))
+
+
+PROBE = Probe(
+    name=NAME,
+    group="evidence",
+    about="gradients of the answer by kind of token",
+    presets=("full", "paper"),
+    units=units,
+    gradients=True,
+    parameters=ORDERINGS | EXTRA_MASKS,
+    quick=QUICK_ORDERINGS,
+    not_causal=NO_MASK_TOKEN,
+    measures=entry_per_target,
+    claims=claims,
+    sections=(
+        Section(
+            title="Do masks move the answer more than the text does?",
+            question="Masks are appended, and the same gradient is taken: of the masks, of the other tokens nearest to "
+            "the answer, and of all other tokens.",
+            paper="Mean of masks / nearest 50 / all: LLaDA-Base .234/.005/.005, LLaDA-Instruct .220/.057/.017, "
+            "Dream-Base .282/.012/.005, Dream-Instruct .144/.030/.018.",
+            how_to_read="Masks carry no information. If their point is the highest, the model listens to them "
+            "nonetheless.",
+            x_label="Tokens",
+            at="{}",
+            x_names=("masks", "nearest context", "all context"),
+            points=_points,
+            claims=("masks-move-more",),
+            measures=(GRADIENT,),
+            caption="Mean over tasks; whisker: 95 % interval for these tasks, with questions drawn afresh. Open marks: "
+            "the six models of the paper (arXiv 2511.21338).",
+            published=_published(),
+        ),
+    ),
+)

@@ -1,0 +1,104 @@
+"""Horizontal bars or dots as a figure of their own: shares that add up to one, or values with intervals."""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from maskwise.report.figures.drawing import (
+    CURVES,
+    INK,
+    NARROW,
+    PAPER,
+    SOFT,
+    WIDE,
+    drawing_style,
+    figure_files,
+    pretty,
+    svg_of,
+)
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+HATCHES = ("", "////", "....", "xx")  # tell the parts apart without colour
+
+
+@dataclass(frozen=True)
+class Bar:
+    """One line: its parts from left to right (one part where it is a single value), and what is written after it.
+
+    `marked`: of dots, filled; the others are open.
+    """
+
+    name: str
+    parts: tuple[float, ...]
+    interval: tuple[float, float] | None = None
+    note: str = ""
+    marked: bool = False
+
+
+@dataclass(frozen=True)
+class Chart:
+    """`parts` names the segments; where there is more than one they get a legend. dots: a dot for each value in place
+    of a bar. caption: what is drawn, below the figure of a page; else the title."""
+
+    bars: tuple[Bar, ...]
+    parts: tuple[str, ...]
+    title: str
+    x_label: str
+    dots: bool = False
+    caption: str = ""
+
+    def files(self) -> tuple[str, bytes]:
+        """(SVG, PNG)"""
+        with drawing_style():
+            return figure_files(_draw(self, narrow=False))
+
+    def svg_for_page(self, narrow: bool) -> str:
+        """Without the title, which the page has; narrow: the names above their bars, as a phone needs it."""
+        with drawing_style():
+            return svg_of(_draw(self, narrow, titled=False))
+
+
+def _draw(chart: Chart, narrow: bool, titled: bool = True) -> "Figure":
+    from matplotlib.figure import Figure
+
+    several = len(chart.parts) > 1
+    height = 0.75 + (0.38 if narrow else 0.3) * len(chart.bars) + (0.5 if narrow else 0.3) * several
+    figure = Figure(figsize=(NARROW if narrow else WIDE + 1.2, height), layout="constrained")
+    figure.set_facecolor(PAPER)
+    axis = figure.subplots()
+    places = range(len(chart.bars))
+    for number, part in enumerate(() if chart.dots else chart.parts):
+        starts = [sum(bar.parts[:number]) for bar in chart.bars]
+        axis.barh(places, [bar.parts[number] for bar in chart.bars], left=starts, color=CURVES[number], label=part,
+                  height=0.42 if narrow else 0.62, hatch=HATCHES[number % len(HATCHES)], edgecolor=PAPER,
+                  linewidth=0.5)  # fmt: skip
+    for place, bar in zip(places, chart.bars, strict=True):
+        if bar.interval is not None:
+            axis.hlines(place, *bar.interval, color=CURVES[0] if chart.dots else INK, linewidth=1.6)
+        if chart.dots:
+            axis.plot(bar.parts[0], place, marker="o", markersize=8, color=CURVES[0], markeredgewidth=1.6,
+                      markerfacecolor=CURVES[0] if bar.marked else PAPER)  # fmt: skip
+        _write(axis, place, bar, narrow)
+    axis.set_yticks([] if narrow else places, [] if narrow else [pretty(bar.name) for bar in chart.bars])
+    axis.set_ylim(len(chart.bars) - 0.6, -0.75 if narrow else -0.6)
+    axis.grid(axis="y", visible=False)
+    axis.set_xlabel(chart.x_label)
+    axis.xaxis.set_major_formatter(lambda value, _: f"{100 * value:.0f} %")
+    axis.set_xlim(-0.02 if chart.dots else 0, 1.0 if several or narrow else None)
+    if titled:
+        axis.set_title(chart.title, loc="left", pad=10)
+    if several:
+        figure.legend(loc="outside lower left", ncols=2 if narrow else len(chart.parts), frameon=False)
+    return figure
+
+
+def _write(axis: "Axes", place: int, bar: Bar, narrow: bool) -> None:
+    """The note at the end of the bar; on a phone name and note stand above it."""
+    if narrow:
+        axis.annotate(pretty(bar.name), (0, place - 0.28), va="bottom", fontsize=8.5, color=INK)
+        axis.annotate(bar.note, (1, place - 0.28), va="bottom", ha="right", fontsize=8, color=SOFT)
+        return
+    end = max(sum(bar.parts), bar.interval[1] if bar.interval else 0.0)
+    axis.annotate(bar.note, (end, place), (5, 0), textcoords="offset points", va="center", color=SOFT)

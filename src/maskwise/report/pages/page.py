@@ -1,0 +1,369 @@
+"""The page: one HTML file that needs nothing else, drawn from run folders alone, and the figures beside it."""
+
+import hashlib
+import shlex
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from markupsafe import Markup
+from rich.progress import track
+
+from maskwise.models.families import FAMILIES
+from maskwise.probes.section import Measure, Section
+from maskwise.report.figures import curves as figures
+from maskwise.report.figures import drawing
+from maskwise.report.figures.panels import in_order, panels
+from maskwise.report.pages.drill import prompts_by_probe, records_table, small_multiples
+from maskwise.report.pages.templates import render
+from maskwise.report.readings import Reading, differing_settings, records_as_strangers_wrote_them
+from maskwise.report.sections import sections_for
+from maskwise.report.words.comparison import Row
+from maskwise.report.words.effects import heading_of
+from maskwise.report.words.finding import finding
+from maskwise.report.words.published import PUBLISHED_HEAD, published_rows, setting_in_words
+from maskwise.report.words.sentences import first_finding, opening, what_this_run_shows
+from maskwise.report.words.tiles import Tile, asked_differently, tiles_of
+from maskwise.scoring.numbers import between, nats_between, number, percent, points_between
+from maskwise.scoring.scores import NOT_MEASURED
+from maskwise.support.errors import UserError
+from maskwise.support.files import refuse_links, replace_file
+from maskwise.support.terminal import open_console
+
+KINDS = {family.name: family.title for family in FAMILIES}
+
+
+def write_page(readings: Sequence[Reading], out: Path, changes: Sequence[Row] = ()) -> Path:
+    """Draws the page of one run, or of several side by side, into `out`; returns the page's path.
+
+    Everything is drawn before anything is written, and the page comes last: it never names what is not there.
+    `changes` are the rows of a comparison (comparison.py) with the first run.
+    """
+    with records_as_strangers_wrote_them([reading.folder for reading in readings]):
+        page, drawings = build(readings, changes)
+    path = out / "report.html"
+    try:
+        refuse_links(out)
+        (out / "figures").mkdir(parents=True, exist_ok=True)
+        for name, content in drawings.items():
+            replace_file(out / "figures" / name, content)
+        replace_file(path, [page])
+    except OSError as problem:
+        raise UserError(
+            f"cannot write the report into {out}: {problem.strerror}; name another folder with --out"
+        ) from None
+    return path
+
+
+def home_of(readings: Sequence[Reading]) -> Path:
+    """Where a page goes when nobody says: into its run's folder, or for several runs into one beside the first."""
+    return readings[0].folder if len(readings) == 1 else beside([reading.folder for reading in readings])
+
+
+def beside(folders: Sequence[Path]) -> Path:
+    """Where what is about several runs goes: next to the first, in a folder of these runs in this order."""
+    names = "\n".join(str(folder.resolve()) for folder in folders)
+    return folders[0].resolve().parent / f"side-by-side-{hashlib.sha256(names.encode()).hexdigest()[:6]}"
+
+
+def build(readings: Sequence[Reading], changes: Sequence[Row] = ()) -> tuple[str, dict[str, bytes]]:
+    """The page's text, and the figures by file name."""
+    drawings: dict[str, bytes] = {}
+    shown: list[dict[str, Any]] = []
+    prompts = prompts_by_probe(readings)
+    chosen = sections_for(readings)
+    for probe, section in track(chosen, "Drawing", console=open_console(stderr=True), transient=True):
+        view, files = _section_view(probe, section, readings, f"p{len(shown)}")
+        own = [prompt for prompt in prompts.get(probe, []) if prompt.relevant == section.relevant]
+        first_of_probe = not any(earlier["of"] == (probe, section.relevant) for earlier in shown)
+        shown.append(view | {"of": (probe, section.relevant), "prompts": own if first_of_probe else []})
+        drawings |= files
+    first = finding(readings, compared=bool(changes))
+    chart = figures.svg_and_png([first.panel]) if first.panel is not None else None
+    if chart is not None:
+        drawings |= {"finding.svg": chart[0].encode(), "finding.png": chart[1]}
+    labels = [reading.label for reading in readings]
+    models = [_model_view(reading, found) for reading, found in zip(readings, tiles_of(readings), strict=True)]
+    compared = [row for row in changes if set(row.values) != {"–"}]
+    page = render(
+        "page.html.jinja",
+        title=labels[0] if len(labels) == 1 else "Side by side: " + ", ".join(labels),
+        finding={
+            "sentence": first.sentence,
+            "caption": first.caption,
+            "numbers": first.numbers,
+            "beside": first.beside,
+            "wide": chart and Markup(drawing.inline(chart[0], "fw", first.sentence)),
+            "narrow": first.panel and Markup(drawing.inline(figures.narrow_svg([first.panel]), "fn", first.sentence)),
+        },
+        models=models,
+        scores=[
+            {
+                "name": row[0]["name"],
+                "meaning": _meaning_for_all(row),
+                "tiles": row,
+                "apart": asked_differently([tile["score"] for tile in row], readings),
+            }
+            for row in zip(*(model["tiles"] for model in models), strict=True)
+            if row[0]["name"].lower() not in {change.name.lower() for change in compared}
+            and {tile["interval"] for tile in row} != {NOT_MEASURED}
+        ],
+        topics=_topics(models),
+        changes=compared,
+        sections=shown,
+        records=records_table(readings),
+        published_head=PUBLISHED_HEAD,
+        notes=_notes(readings),
+        differing=[name.replace("_", " ") for name in differing_settings(readings)],
+        settings=_settings_tables(readings),
+        commands=_commands(readings, compared=bool(changes)),
+    )
+    return page, drawings
+
+
+def _model_view(reading: Reading, scores: Sequence[Tile]) -> dict[str, Any]:
+    model = reading.manifest["model"]
+    facts = [
+        model["name"],
+        KINDS.get(model["kind"], model["kind"]),
+        f"{_short_count(model['parameters'])} parameters",
+        f"context length {model['window']}",
+        *([f"blocks of {model['block']} tokens"] if "block" in model else []),
+        str(model["dtype"]),
+        *([f"{model['weights']} weights"] if "weights" in model else []),
+        *([f"planted on purpose: {model['planted']}"] if model.get("planted") else []),
+    ]
+    return {
+        "label": reading.label,
+        "folder": str(reading.folder),
+        "complete": reading.manifest["complete"],
+        "paper": setting_in_words(reading.manifest["settings"]),
+        "published": published_rows(reading.summary),
+        "facts": [fact for fact in facts if fact != reading.label],
+        "sentences": opening(reading),
+        "tiles": [_tile_view(tile) for tile in scores],
+    }
+
+
+def _topics(models: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """What the sentences of several models say, topic by topic; a claim that is true of all of them is made once."""
+    found: dict[str, list[tuple[int, str, Any]]] = {}
+    for style, model in enumerate(models):
+        for sentence in model["sentences"]:
+            found.setdefault(sentence.topic, []).append((style % 7, model["label"], sentence))
+    topics = []
+    for topic, told in found.items():
+        claims = {sentence.claim for _, _, sentence in told}
+        common = claims.pop() if len(claims) == 1 and len(told) == len(models) else ""
+        alike = common and len({sentence.evidence for _, _, sentence in told}) == 1
+        each = [{"style": style, "label": label, "claim": "" if common else s.claim, "evidence": s.evidence}
+                for style, label, s in told]  # fmt: skip
+        topics.append({"name": topic, "claim": common, "same": told[0][2].evidence if alike else "",
+                       "each": [] if alike else each})  # fmt: skip
+    return topics
+
+
+def _tile_view(tile: Tile) -> dict[str, Any]:
+    """The little drawing under a score, 200 units wide: -25 % to 100 %, or -100 % to 100 % where that is too short."""
+    bar = None
+    if tile.marks is not None:
+        start = -0.25 if tile.marks[0] >= -0.25 else -1.0
+
+        def place(value: float) -> float:
+            return round(4 + 192 * (min(1.0, max(start, value)) - start) / (1 - start), 1)
+
+        low, value, high = map(place, tile.marks)
+        bar = {"low": low, "value": value, "high": high, "left": place(start), "zero": place(0), "right": place(1)}
+    return asdict(tile) | {"meaning": _with_over(tile.meaning, tile.over), "plain": tile.meaning, "bar": bar}
+
+
+def _with_over(meaning: str, over: str) -> str:
+    return f"{meaning} ({over})" if over else meaning
+
+
+def _meaning_for_all(row: Sequence[dict[str, Any]]) -> str:
+    """What a score is; over which conditions it goes only where that is the same for all models that have it."""
+    over = {tile["over"] for tile in row if tile["over"]}
+    return _with_over(row[0]["plain"], over.pop() if len(over) == 1 else "")
+
+
+def _section_view(
+    probe: str, section: Section, readings: Sequence[Reading], prefix: str
+) -> tuple[dict[str, Any], dict[str, bytes]]:
+    drawn = panels(section, readings)
+    shows = what_this_run_shows(section, readings)
+    label = f"{section.title} {' '.join(f'{line}.' for line in shows)}"
+    svg, png = figures.svg_and_png(drawn)
+    name = "".join(c if c.isalnum() or c in "-_" else "-" for c in section.name or probe)
+    view = {
+        "id": f"{prefix}-{name}",
+        "probe": section.name or probe,
+        "title": section.title,
+        "heading": heading_of(probe, section, readings) or first_finding(section, shows),
+        "question": section.question,
+        "paper": section.paper,
+        "how_to_read": section.how_to_read,
+        "caption": section.caption,
+        "shows": shows,
+        "full": figures.is_full_width(drawn),
+        "wide": Markup(drawing.inline(svg, f"{prefix}w", label)),
+        "narrow": Markup(drawing.inline(figures.narrow_svg(drawn), f"{prefix}n", label)),
+        "settings": _asked_lines(probe, section, readings),
+        "tasks": [{"model": reading.label, "drawn": small_multiples(probe, section, reading)} for reading in readings],
+        "table": _numbers(section, readings),
+    }
+    return view, {f"{name}.svg": svg.encode(), f"{name}.png": png}
+
+
+def _asked_lines(probe: str, section: Section, readings: Sequence[Reading]) -> str:
+    """How much was asked and with how many masks, said once for all models of which it is true."""
+    told: dict[str, list[str]] = {}
+    for reading in readings:
+        told.setdefault(_asked_line(probe, section, reading), []).append(reading.label)
+    return " ".join(line if len(readings) == 1 else f"{', '.join(names)}: {line}" for line, names in told.items())
+
+
+def _asked_line(probe: str, section: Section, reading: Reading) -> str:
+    if probe not in reading.asked:
+        return "not run."
+    asked = reading.asked[probe]
+    masks = section.masks(reading) if section.masks is not None else _masks_in_words(section, reading)
+    each = f"{asked.fewest:,}" if asked.fewest == asked.most else f"{asked.fewest:,} to {asked.most:,}"
+    tasks = f"{len(asked.tasks)} tasks with {each} test points each" if len(asked.tasks) > 1 else f"{each} test points"
+    hidden = reading.manifest.get("not_visible", {}).get(probe, [])
+    beyond = f" Not visible to an answer, which sees no token after its block: {', '.join(map(str, hidden))}."
+    return f"{tasks}; {masks}.{beyond if hidden else ''}"
+
+
+def _masks_in_words(section: Section, reading: Reading) -> str:
+    counts = sorted({point.entry["masks"] for point in section.points(reading)})
+    return f"masks: {', '.join(map(str, counts))}" if counts != [0] else "no masks"
+
+
+def _numbers(section: Section, readings: Sequence[Reading]) -> dict[str, list[Any]]:
+    """The table behind a figure: each condition with its mask count, the number of answers, and what was measured."""
+    entries = [(reading.label, point.entry) for reading in readings for point in in_order(section.points(reading))]
+    conditions = list(dict.fromkeys(key for _, entry in entries for key in entry["condition"] if key != "masks"))
+    names = {"evidence": "measured", "nll": "NLL (nats)", "nll_allowed": "of it format", "nll_choice": "of it content",
+             "confidence": "confidence", "entropy": "entropy (nats)"}  # fmt: skip
+    extras = [key for key in names if any(key in entry for _, entry in entries)]
+    drawn = [measure for measure in section.measures if measure.key not in (*names, "accuracy")]
+    several = len(readings) > 1
+    judged = any(entry["accuracy"] is not None for _, entry in entries)  # a probe may measure likelihoods alone
+    tested = judged and any("paired" in entry for _, entry in entries)
+    in_nats = any("nll" in entry.get("paired", {}) for _, entry in entries)
+    ruled = any(entry.get("rules_low") is not None for _, entry in entries)
+    head = [
+        *(["model"] if several else []),
+        *conditions,
+        *(measure.label for measure in drawn),
+        *["masks", "answers"],
+        *(["right", "95 % interval"] if judged else []),
+        *(["new rules"] if ruled else []),
+        *(["against the baseline (points)"] if tested else []),
+        *(["against the baseline (nats)"] if in_nats else []),
+        *(names[key] for key in extras),
+    ]
+    rows = [
+        [
+            *([label] if several else []),
+            *(_condition(key, entry["condition"].get(key)) for key in conditions),
+            *(_with_interval(entry, measure) for measure in drawn),
+            str(entry["masks"]),
+            f"{entry['n']:,}",
+            *([percent(entry["accuracy"], 1), between(entry["low"], entry["high"], 1)] if judged else []),
+            *([between(entry.get("rules_low"), entry.get("rules_high"), 1)] if ruled else []),
+            *([_points_from_baseline(entry)] if tested else []),
+            *([_nats_from_baseline(entry)] if in_nats else []),
+            *(_with_interval(entry, Measure(key, "", f"{key}_low", f"{key}_high", percent=False)) for key in extras),
+        ]
+        for label, entry in entries
+    ]
+    return {"head": head, "rows": rows}
+
+
+def _with_interval(entry: dict[str, Any], measure: Measure) -> str:
+    value, low, high = entry.get(measure.key), entry.get(measure.low), entry.get(measure.high)
+    if measure.percent:
+        return percent(value, 1) + (f" ({between(low, high, 1)})" if low is not None else "")
+    digits = 3 if measure.key == "evidence" else 2
+    ends = "" if low is None else f" ({number(low, digits)} to {number(high, digits)})"
+    return number(value, digits) + ends
+
+
+def _points_from_baseline(entry: dict[str, Any]) -> str:
+    if "paired" not in entry:
+        return "–"
+    paired = entry["paired"]
+    return points_between(paired["difference"], paired["low"], paired["high"])
+
+
+def _nats_from_baseline(entry: dict[str, Any]) -> str:
+    """The change of the whole with its interval, and of its part that is a change of content."""
+    paired = entry.get("paired", {})
+    if "nll" not in paired:
+        return "–"
+    whole = nats_between(*(paired["nll"][key] for key in ("difference", "low", "high")))
+    if "nll_choice" not in paired:
+        return whole
+    content = nats_between(*(paired["nll_choice"][key] for key in ("difference", "low", "high")))
+    return f"{whole}, content {content}"
+
+
+def _notes(readings: Sequence[Reading]) -> list[str]:
+    return [
+        f"{reading.label}: {note}" if len(readings) > 1 else note
+        for reading in readings
+        for note in reading.manifest["notes"]
+    ]
+
+
+def _settings_tables(readings: Sequence[Reading]) -> list[dict[str, Any]]:
+    tables = []
+    for key, title in (("model", "Model"), ("settings", "Settings"), ("versions", "Versions")):
+        names = dict.fromkeys(name for reading in readings for name in reading.manifest[key])
+        rows = [
+            {
+                "name": name.replace("_", " "),
+                "cells": [_cell(reading.manifest[key].get(name)) for reading in readings],
+                "differs": key == "settings"
+                and any(r.manifest[key].get(name) != readings[0].manifest[key].get(name) for r in readings),
+            }
+            for name in names
+        ]
+        tables.append({"title": title, "rows": rows})
+    return tables
+
+
+def _condition(name: str, value: Any) -> str:
+    """Examples and layers count from 1 here, as in the figures; in the records from 0."""
+    return _cell(value + 1 if name in ("example", "layer") and value is not None else value)
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return "–"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, list):
+        return ", ".join(map(_cell, value)) or "none"
+    if isinstance(value, dict):
+        return "; ".join(f"{key}: {_cell(inner)}" for key, inner in value.items()) or "none"
+    return str(value)
+
+
+def _short_count(count: int) -> str:
+    for size, unit in ((1e9, "B"), (1e6, "M"), (1e3, "k")):
+        if count >= size:
+            return f"{count / size:.3g} {unit}"
+    return str(count)
+
+
+def _commands(readings: Sequence[Reading], compared: bool) -> dict[str, Any]:
+    folders = " ".join(shlex.quote(str(reading.folder)) for reading in readings)
+    measured = dict.fromkeys(reading.manifest.get("command") for reading in readings)
+    return {
+        "measure": [command for command in measured if command],
+        "draw": f"maskwise {'compare' if compared else 'report'} {folders}",
+    }

@@ -1,0 +1,270 @@
+"""Many runs in one table: a row each, with its scores and their intervals, its settings and its versions.
+
+Runs of diagnose and searches of advise have a table each. The page sorts without a script: every row carries its rank
+under every column, and a radio button chooses which rank orders the rows.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from textwrap import wrap
+from typing import Any
+
+from rich.table import Table
+from rich.text import Text
+
+from maskwise.probes.probe import ScoreRule
+from maskwise.probes.summary import scores_shown
+from maskwise.records.folder import MANIFEST
+from maskwise.report.pages.advice import Search
+from maskwise.report.pages.templates import render
+from maskwise.report.readings import Reading, differing_settings
+from maskwise.scoring.numbers import NBSP, score_interval, score_value
+from maskwise.scoring.scores import NOT_MEASURED, null_score
+from maskwise.support.errors import UserError
+from maskwise.support.files import replace_file
+from maskwise.support.nearest import did_you_mean
+from maskwise.support.terminal import one_line, open_console
+
+PAGE = "runs.html"
+NAME_WIDTH, VALUE_WIDTH = 19, 11  # characters of a column on the terminal
+
+
+@dataclass(frozen=True)
+class Cell:
+    """What is written, what stands below it, and what it is sorted by; None is sorted last."""
+
+    text: str
+    below: str = ""
+    order: float | str | None = None
+
+
+@dataclass(frozen=True)
+class Column:
+    """`key` is the name that --sort takes."""
+
+    key: str
+    title: str
+    meaning: str = ""
+    is_shared: bool = False  # most runs have the same
+
+
+@dataclass(frozen=True)
+class RunTable:
+    title: str
+    columns: tuple[Column, ...]
+    rows: tuple[tuple[Cell, ...], ...]
+    notes: tuple[str, ...] = ()
+
+    def sorted_by(self, key: str, reverse: bool = False) -> "RunTable":
+        """Rows without a value come last in either direction."""
+        column = [column.key for column in self.columns].index(key)
+        return replace(self, rows=tuple(self.rows[place] for place in _order(self, column, reverse)))
+
+
+def runs_in(folders: Sequence[Path]) -> list[Path]:
+    """The run folders among these and directly in them, each once."""
+    found: list[Path] = []
+    for folder in folders:
+        if (folder / MANIFEST).exists():
+            found.append(folder)
+            continue
+        inner = sorted(one for one in folder.iterdir() if (one / MANIFEST).exists()) if folder.is_dir() else []
+        if not inner:
+            raise UserError(f"{folder} is not a run folder, nor does it hold any: it has no readable {MANIFEST}")
+        found += inner
+    return list({folder.resolve(): folder for folder in found}.values())
+
+
+def run_table(readings: Sequence[Reading]) -> RunTable:
+    """A row per run of diagnose; a column per score that any of them has."""
+    shown = [{rule.title: rule for rule in scores_shown(one.summary, one.probes)} for one in readings]
+    rules: dict[str, ScoreRule] = {}
+    for own in shown:
+        rules = {**own, **rules}
+    measured = {
+        title: rule
+        for title, rule in rules.items()
+        if any(title in own and _score(one, own[title])["value"] is not None
+               for own, one in zip(shown, readings, strict=True))
+    }  # fmt: skip
+    columns = (
+        Column("model", "Model"),
+        *(Column(rule.name, title, rule.meaning) for title, rule in measured.items()),
+        Column("settings", "Settings", "preset, points per task, relevant examples and distractors, seed, type", True),
+        Column("version", "Version", "of maskwise and torch", True),
+    )
+    rows = tuple(
+        (_model(one), *(_score_cell(one, own.get(title)) for title in measured), _settings(one),
+         _versions(one.manifest))
+        for own, one in zip(shown, readings, strict=True)
+    )  # fmt: skip
+    differing = ", ".join(name.replace("_", " ") for name in differing_settings(readings))
+    notes = (f"These runs differ in {differing}: compare their scores with that in mind.",) if differing else ()
+    return RunTable("Scores", columns, rows, notes)
+
+
+def search_table(searches: Sequence[Search]) -> RunTable:
+    """A row per search of advise: the best setting, what it gains, and the fastest one near it."""
+    columns = (
+        Column("model", "Model"),
+        Column("quality", "Quality", "of the best setting, on the questions held back"),
+        Column("gain", "Gain", "over the reference, paired"),
+        Column("passes", "Passes", "forward passes per question of the best setting"),
+        Column("best", "Best setting"),
+        Column("fast", "Fastest within 3 points"),
+        Column("settings", "Settings", "what a good answer is, questions held back, seed, type", True),
+        Column("version", "Version", "of maskwise and torch", True),
+    )
+    return RunTable("Decoding settings", columns, tuple(map(_search_row, searches)))
+
+
+def _search_row(search: Search) -> tuple[Cell, ...]:
+    found, best, fast = search.found, search.found["advice"][0], search.found["advice"][-1]
+    gain, is_reference = best["to_reference"], best["setting"] == found["reference"]
+    identity = search.manifest["identity"]
+    asked = (f"{found['quality']}, {found['questions']['held_back']} questions, seed {identity['seed']}, "
+             f"{identity['model']['dtype']}")  # fmt: skip
+    return (
+        _text_cell(f"{found['model']}{' (planted)' if search.manifest.get('planted') else ''}"),
+        Cell(search.number(best["quality"]["mean"]), search.ends(best["quality"]), float(best["quality"]["mean"])),
+        Cell("reference") if is_reference else
+        Cell(search.number(gain["mean"], signed=True), search.ends(gain), float(gain["mean"])),
+        Cell(f"{best['passes']:.3g}", f"{best['seconds']:.2g} s", float(best["passes"])),
+        _text_cell(best["setting"]),
+        _text_cell(fast["setting"], f"passes: {fast['passes']:.3g}"),
+        _text_cell(asked),
+        _versions(search.manifest),
+    )  # fmt: skip
+
+
+def _text_cell(text: object, below: str = "") -> Cell:
+    return Cell(str(text), below, str(text))
+
+
+def _model(reading: Reading) -> Cell:
+    return Cell(reading.label, "" if reading.manifest["complete"] else "unfinished", reading.label)
+
+
+def _score(reading: Reading, rule: ScoreRule) -> Any:
+    return reading.summary["scores"].get(rule.name, null_score())
+
+
+def _score_cell(reading: Reading, rule: ScoreRule | None) -> Cell:
+    if rule is None:
+        return Cell("–", NOT_MEASURED)
+    score = _score(reading, rule)
+    if score["value"] is None:
+        return Cell("–", score["why"])
+    return Cell(score_value(score, rule.unit), score_interval(score, rule.unit).removesuffix(f"{NBSP}nats"),
+                score["value"])  # fmt: skip
+
+
+def _settings(reading: Reading) -> Cell:
+    settings = reading.manifest["settings"]
+    asked = settings.get("relevant") or []  # one number in runs of version 0.1
+    relevant = "/".join(map(str, asked if isinstance(asked, list) else [asked])) or None
+    told = [
+        settings["preset"],
+        f"{settings['points']} points",
+        *([f"{relevant} of {settings['distractors']}"] if relevant and "distractors" in settings else []),
+        f"seed {settings['seed']}",
+        *(["chat"] if settings["chat"] else []),
+        str(reading.manifest["model"]["dtype"]),
+        *([reading.manifest["model"]["weights"]] if "weights" in reading.manifest["model"] else []),
+    ]
+    return Cell(", ".join(told), "", ", ".join(told))
+
+
+def _versions(manifest: dict[str, Any]) -> Cell:
+    versions = manifest.get("versions", {})
+    named = f"maskwise {versions.get('maskwise', 'not known')}"
+    return Cell(named, f"torch {versions['torch']}" if "torch" in versions else "", named)
+
+
+def sort_tables(tables: Sequence[RunTable], key: str | None, reverse: bool) -> list[RunTable]:
+    """Each table that has the column, sorted by it; the others as they are."""
+    known = list(dict.fromkeys(column.key for table in tables for column in table.columns))
+    if key is None:
+        return list(tables)
+    if key not in known:
+        raise UserError(f"no column {key!r} to sort by{did_you_mean(key, known)}")
+    return [
+        table.sorted_by(key, reverse) if key in {column.key for column in table.columns} else table for table in tables
+    ]
+
+
+def _order(table: RunTable, column: int, reverse: bool) -> list[int]:
+    """The places of the rows in their new order; equal ones keep theirs."""
+    kept = [row[column].order for row in table.rows]
+    by_value: Callable[[int], Any] = lambda place: kept[place]  # noqa: E731
+    known = sorted((place for place, order in enumerate(kept) if order is not None), key=by_value, reverse=reverse)
+    return [*known, *(place for place, order in enumerate(kept) if order is None)]
+
+
+def print_tables(tables: Sequence[RunTable]) -> None:
+    """On standard output, an interval below its value; as many columns side by side as the terminal holds."""
+    console = open_console()
+    for table in tables:
+        numbers = [place for place, column in enumerate(table.columns) if place and not column.is_shared]
+        each = max(1, (console.width - NAME_WIDTH) // (VALUE_WIDTH + 2))
+        console.print(Text(table.title, "bold"))
+        for first in range(0, len(numbers), each):
+            console.print(_printed(table, [0, *numbers[first : first + each]]))
+        for line in (*_shared_lines(table), *table.notes):
+            console.print(Text(one_line(line)))
+
+
+def _printed(table: RunTable, columns: Sequence[int]) -> Table:
+    shown = Table(box=None, pad_edge=False, header_style="dim")
+    for place in columns:
+        shown.add_column(
+            table.columns[place].title, overflow="fold", width=None if place else NAME_WIDTH, min_width=VALUE_WIDTH
+        )
+    for row in table.rows:
+        name = "\n".join(wrap(one_line(row[0].text), NAME_WIDTH))  # rich would cut it where the column ends
+        texts = [one_line(row[place].text) if place else name for place in columns]
+        below = [_below(row[place]) for place in columns]
+        shown.add_row(*(Text.assemble((text, "bold"), *more) for text, more in zip(texts, below, strict=True)))
+    return shown
+
+
+def _below(cell: Cell) -> list[tuple[str, str]]:
+    return [("\n" + one_line(cell.below), "dim")] if cell.below else []
+
+
+def _shared_lines(table: RunTable) -> list[str]:
+    """Columns that most runs share, settings and versions: told once for all runs of which they are true."""
+    told: dict[str, list[str]] = {}
+    for row in table.rows:
+        cells = [cell for cell, column in zip(row, table.columns, strict=True) if column.is_shared]
+        told.setdefault("; ".join(" ".join(filter(None, [cell.text, cell.below])) for cell in cells), []).append(
+            row[0].text
+        )
+    return [f"{'all' if len(told) == 1 else ', '.join(names)}: {line}" for line, names in told.items()]
+
+
+def write_tables(tables: Sequence[RunTable], out: Path) -> Path:
+    """The page, in the folder `out`; returns its path."""
+    page = render("registry.html.jinja", tables=[_view(table) for table in tables])
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        replace_file(out / PAGE, [page])
+    except OSError as problem:
+        raise UserError(f"cannot write {PAGE} into {out}: {problem.strerror}; name another folder with --out") from None
+    return out / PAGE
+
+
+def _view(table: RunTable) -> dict[str, Any]:
+    """With each row's rank by each column, upwards and downwards, as CSS variables."""
+    ranks: list[list[str]] = [[] for _ in table.rows]
+    for column in range(len(table.columns)):
+        for letter, reverse in (("u", False), ("d", True)):
+            for rank, place in enumerate(_order(table, column, reverse)):
+                ranks[place].append(f"--{letter}{column}:{rank}")
+    return {
+        "title": table.title,
+        "columns": table.columns,
+        "rows": [{"cells": row, "ranks": ";".join(own)} for row, own in zip(table.rows, ranks, strict=True)],
+        "notes": table.notes,
+    }

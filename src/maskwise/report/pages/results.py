@@ -1,0 +1,75 @@
+"""Results that are not runs (toy, cures): JSON, a figure, and a page of one file, in a folder."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from markupsafe import Markup
+from rich.table import Table
+from rich.text import Text
+
+from maskwise.report.figures import drawing
+from maskwise.report.figures.bars import Chart
+from maskwise.report.pages.templates import render
+from maskwise.support.errors import UserError
+from maskwise.support.files import replace_file, to_json
+from maskwise.support.terminal import one_line
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a person sees of it. `name` is that of the command and of the files; `rows` are the table's lines."""
+
+    name: str
+    title: str
+    facts: str
+    sentences: Sequence[str]
+    chart: Chart
+    head: tuple[str, ...]
+    rows: Sequence[tuple[str, ...]]
+    notes: Sequence[str]
+
+    def table(self) -> Table:
+        table = Table(box=None, pad_edge=False, header_style="dim")
+        for place, name in enumerate(self.head):
+            table.add_column(name, justify="right" if place else "left", no_wrap=place > 0, overflow="fold")
+        for row in self.rows:
+            table.add_row(*(Text(one_line(cell)) for cell in row))
+        return table
+
+
+def make_folder(folder: Path) -> Path:
+    """Made before the work begins, so that a bad name costs nothing."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as problem:
+        raise _cannot_write(folder, problem) from None
+    return folder
+
+
+def write_result(folder: Path, summary: dict[str, Any], result: Result) -> Path:
+    """NAME.json, NAME.svg, NAME.png and NAME.html; returns the page's path."""
+    svg, png = result.chart.files()
+    page = folder / f"{result.name}.html"
+    try:
+        replace_file(folder / f"{result.name}.json", [to_json(summary, indent=2), "\n"])
+        replace_file(folder / f"{result.name}.svg", [svg])
+        replace_file(folder / f"{result.name}.png", png)
+        replace_file(page, [_page(result)])
+    except OSError as problem:
+        raise _cannot_write(folder, problem) from None
+    return page
+
+
+def _page(result: Result) -> str:
+    label = f"{result.title}. {' '.join(result.sentences)}"
+    wide, narrow = (
+        Markup(drawing.inline(result.chart.svg_for_page(narrow), prefix, label))
+        for narrow, prefix in ((False, "w"), (True, "n"))
+    )
+    return render("result.html.jinja", result=result, wide=wide, narrow=narrow)
+
+
+def _cannot_write(folder: Path, problem: OSError) -> UserError:
+    return UserError(f"cannot write into {folder}: {problem.strerror}; name another folder with --out")

@@ -1,0 +1,30 @@
+"""The page templates beside this file, filled in; whatever comes from a run is escaped."""
+
+from pathlib import Path
+from typing import Any
+
+import jinja2
+from markupsafe import Markup
+
+from maskwise import __version__
+
+
+def render(template: str, **shown: Any) -> str:
+    css = Markup(style("colours", "page", "prompt"))
+    return environment("report/pages").get_template(template).render(version=__version__, css=css, **shown)
+
+
+def environment(*packages: str) -> jinja2.Environment:
+    """Templates of these packages of ours, the first that has one."""
+    return jinja2.Environment(
+        loader=jinja2.ChoiceLoader([jinja2.PackageLoader("maskwise", package) for package in packages]),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+
+
+def style(*sheets: str) -> str:
+    """Style sheets of this folder, one after the other."""
+    return "".join((Path(__file__).parent / f"{name}.css").read_text(encoding="utf-8") for name in sheets)

@@ -1,0 +1,336 @@
+"""The first screen of a page: what was found, in one sentence; the chart of what masks and fillers did to the accuracy;
+three numbers with their intervals."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from maskwise.probes.examples import in_words, main_records, numbers_in
+from maskwise.probes.library.filler import NAME as FILLER
+from maskwise.probes.library.filler import filler_name, strictest
+from maskwise.probes.library.mask_count import NAME as MASK_COUNT
+from maskwise.probes.published import EXPECTATIONS
+from maskwise.probes.section import MASKS_AT_THE_END, Entry
+from maskwise.records.groups import values_of
+from maskwise.report.figures.curves import Curve, Mark, Panel
+from maskwise.report.figures.panels import panels
+from maskwise.report.readings import Reading, differing_settings
+from maskwise.report.words.effects import TOO_FEW, Effect, by_size, effects_of, undecided
+from maskwise.scoring.changes import of_probe, paired_values
+from maskwise.scoring.numbers import NBSP, tenths
+from maskwise.scoring.scores import mean_score
+
+PAPER = "Open marks: the end points that the paper (arXiv 2511.21338) states for these models, Base above Instruct."
+CAPTION = (
+    "What masks, and fillers in their place, do to the accuracy: its change from that with 2 masks or no fillers, in "
+    f"points, on the same questions. Bands: 95 % intervals, paired. {PAPER}"
+)
+MODELS_CAPTION = (
+    "What masks do to the accuracy of each model: its change from that with 2 masks, in points, on the same questions. "
+    f"Bands: 95 % intervals, paired. {PAPER}"
+)
+NUMBERS = 3
+
+
+@dataclass(frozen=True)
+class Change:
+    """Of the accuracy, in points, against the fewest masks or fillers, with its interval."""
+
+    count: int
+    points: float
+    low: float
+    high: float
+
+    @property
+    def detected(self) -> bool:
+        return not self.low <= 0 <= self.high
+
+
+@dataclass(frozen=True)
+class Number:
+    """One of the numbers beside the chart. Where nothing was `detected` it is grey, and says how much it is at most, or
+    that there are too few questions to tell.
+
+    curve: the number of the curve whose end it is, where models are told apart by colour.
+    """
+
+    value: str
+    interval: str
+    what: str
+    detected: bool
+    curve: int | None = None
+
+
+@dataclass(frozen=True)
+class Finding:
+    """`beside`: of how many changes the sentence tells one, or a larger one. `caption` is that of the chart."""
+
+    sentence: str
+    panel: Panel | None
+    caption: str = CAPTION
+    numbers: tuple[Number, ...] = ()
+    beside: str = ""
+
+
+def finding(readings: Sequence[Reading], compared: bool = False) -> Finding:
+    """Of one run its largest effect; of several what masks do to those models that were asked about it.
+    `compared`: whether that differs from what they do to the first."""
+    curves = [(reading, changes(main_records(reading.entries(MASK_COUNT)))) for reading in readings]
+    told = [(reading, curve) for reading, curve in curves if len(curve) > 1]
+    panel = mask_chart(told, alone=len(readings) == 1) if told else None
+    if len(readings) == 1:
+        return _of_one(readings[0], panel)
+    if told:
+        labelled = [(reading.label, curve) for reading, curve in told]
+        verdicts = [verdict(told[0][0], reading) for reading, _ in told[1:]] if compared else []
+        sentence = " ".join(filter(None, verdicts)) or about_masks(labelled)
+        return Finding(sentence, panel, MODELS_CAPTION, _of_models(told), _larger_than_masks(readings))
+    each = [(reading.label, by_size(effects_of(reading))[:1]) for reading in readings]
+    return Finding(" ".join(_sentence(label, effect) for label, first in each for effect in first), None)
+
+
+def _of_one(reading: Reading, panel: Panel | None) -> Finding:
+    effects = by_size(effects_of(reading))
+    if not effects:
+        return Finding("Nothing was compared with a baseline yet.", panel)
+    first = effects[0]
+    caption = CAPTION
+    if panel is None:
+        panel, caption = panels(first.section, [reading])[0], first.section.caption
+    return Finding(largest_effect(reading.label, effects), panel, caption, _three(effects), _of_how_many(effects))
+
+
+# In one sentence
+
+
+def largest_effect(label: str, effects: Sequence[Effect]) -> str:
+    """The first of the effects, which come by their size."""
+    if effects[0].detected:
+        return _sentence(label, effects[0])
+    most = max(effect.at_most for effect in effects)
+    undecided = sum(effect.undecided for effect in effects)
+    if undecided == len(effects):
+        return (
+            f"This run is too small to tell what changes the accuracy of {label}: each 95{NBSP}% interval includes "
+            f"zero, one reaches {tenths(most)}{NBSP}points."
+        )
+    if undecided:
+        return (
+            f"Nothing was detected in {label}, but this run is too small to tell {undecided} of {len(effects)} "
+            f"changes: an interval reaches {tenths(most)}{NBSP}points."
+        )
+    return f"Nothing was detected in {label}: its accuracy changes by at most {tenths(most)}{NBSP}points."
+
+
+def _sentence(label: str, effect: Effect) -> str:
+    words = f"{effect.words[0].upper()}{effect.words[1:]}"
+    if effect.detected:
+        change = f"{effect.verb} by {effect.amount}{effect.ends} ({effect.interval})"
+        return f"{words} the accuracy of {label} {change}."
+    if effect.undecided:
+        untold = f"whether the accuracy of {label} changes {effect.words}"
+        return f"{TOO_FEW.capitalize()} {untold} ({effect.interval}{NBSP}points)."
+    return f"{words} no change was detected in {label} (at most {tenths(effect.at_most)}{NBSP}points)."
+
+
+def _of_how_many(effects: Sequence[Effect]) -> str:
+    if len(effects) == 1:
+        return "The one change from a baseline that this run measured."
+    return (
+        f"The largest by the end of its interval nearest to zero, of {len(effects)} changes from a baseline, one "
+        "for each section below. Each interval is for its change alone."
+    )
+
+
+def _larger_than_masks(readings: Sequence[Reading]) -> str:
+    """The largest effect of several runs, where it is none of masks: the first sentence is about those."""
+    each = [(effect, reading.label) for reading in readings for effect in effects_of(reading)]
+    if not each:
+        return ""
+    first = by_size([effect for effect, _ in each])[0]
+    label = next(label for effect, label in each if effect is first)
+    if first.probe == MASK_COUNT or not first.detected:
+        return ""
+    sentence = _sentence(label, first)
+    return f"Larger than that: {sentence[0].lower()}{sentence[1:]}"
+
+
+def about_masks(told: Sequence[tuple[str, Sequence[Change]]]) -> str:
+    """What the most masks do to each model, the largest loss first."""
+    by_loss = sorted(told, key=lambda one: one[1][-1].points)
+    sentence = "; ".join(_in_words(label, curve[-1]) for label, curve in by_loss)
+    return f"{sentence[0].upper()}{sentence[1:]}."
+
+
+def verdict(first: Reading, second: Reading) -> str:
+    """Whether masks take less from the second model; empty where the two were not asked the same."""
+    apart = difference_of_changes(first, second)
+    if apart is None:
+        return ""
+    masks = f"{apart.count} masks in place of 2"
+    if undecided(apart.low, apart.high):
+        return (
+            f"{TOO_FEW.capitalize()} whether {masks} take more or less from {second.label} than from {first.label} "
+            f"(95{NBSP}% interval {tenths(apart.low)} to {tenths(apart.high)}{NBSP}points, paired)."
+        )
+    if not apart.detected:
+        most = tenths(max(abs(apart.low), abs(apart.high)))
+        return (
+            f"No difference was detected between what {masks} do to {second.label} and to {first.label} (at most "
+            f"{most}{NBSP}points)."
+        )
+    low, high = sorted((abs(apart.low), abs(apart.high)))
+    amount = f"{tenths(abs(apart.points))}{NBSP}points {'less' if apart.points > 0 else 'more'}"
+    return (
+        f"{masks} take {amount} from {second.label} than from {first.label} (95{NBSP}% interval {tenths(low)} to "
+        f"{tenths(high)}, paired)."
+    )
+
+
+def _in_words(label: str, last: Change) -> str:
+    many = f"{last.count} masks in place of 2"
+    if undecided(last.low, last.high):
+        interval = f"95{NBSP}% interval {tenths(last.low)} to {tenths(last.high)}{NBSP}points"
+        return f"{TOO_FEW} whether {many} change the accuracy of {label} ({interval})"
+    if not last.detected:
+        return f"with {many} no change was detected in {label} (at most {tenths(-last.low)}{NBSP}points lost)"
+    verb = "take" if last.points < 0 else "give"
+    low, high = sorted((abs(last.low), abs(last.high)))
+    amount = f"{tenths(abs(last.points))}{NBSP}points of accuracy, 95{NBSP}% interval {tenths(low)} to {tenths(high)}"
+    return f"{many} {verb} {label} {amount}"
+
+
+# Three numbers
+
+
+def _three(effects: Sequence[Effect]) -> tuple[Number, ...]:
+    """What the chart shows, masks and fillers, and the largest of the others; the largest first."""
+    shown = [next((one for one in effects if one.probe == probe), None) for probe in (MASK_COUNT, FILLER)]
+    drawn = [effect for effect in shown if effect is not None]
+    others = [effect for effect in effects if effect.probe not in (MASK_COUNT, FILLER)]
+    chosen = drawn + others[: NUMBERS - len(drawn)]
+    return tuple(_number(one.points, one.low, one.high, f"Accuracy {one.words}") for one in by_size(chosen))
+
+
+def _of_models(told: Sequence[tuple[Reading, Sequence[Change]]]) -> tuple[Number, ...]:
+    """What the most masks do to each model, the largest loss first; of two that were asked the same also the difference
+    of these."""
+    found = []
+    for style, (reading, curve) in sorted(enumerate(told), key=lambda one: one[1][1][-1].points):
+        last = curve[-1]
+        what = f"{reading.label}, {last.count} masks in place of 2"
+        found.append(replace(_number(last.points, last.low, last.high, what), curve=style))
+    if len(told) == 2:
+        first, second = (reading for reading, _ in told)
+        apart = difference_of_changes(first, second)
+        if apart is not None:
+            found.append(
+                _number(apart.points, apart.low, apart.high, f"Difference: {second.label} less {first.label}, paired")
+            )
+    return tuple(found)
+
+
+def difference_of_changes(first: Reading, second: Reading) -> Change | None:
+    """What the most masks do to the second model less what they do to the first, question by question; None where they
+    were not asked the same."""
+    if differing_settings([first, second]):
+        return None
+    sides = []
+    for reading in (first, second):
+        records = main_records(of_probe(reading.run, MASK_COUNT))
+        counts = values_of(records, "masks")
+        if 2 not in counts or counts[-1] == 2:
+            return None
+        few, many = ([r for r in records if r["condition"]["masks"] == count] for count in (2, counts[-1]))
+        before = {(record["task"], record["point"]): float(record["correct"]) for record in few}
+        changed = [r | {"correct": float(r["correct"]) - before[r["task"], r["point"]]} for r in many
+                   if (r["task"], r["point"]) in before]  # fmt: skip
+        sides.append((counts[-1], changed))
+    (most, ours), (same, theirs) = sides
+    strata = paired_values(theirs, ours, "correct")
+    if most != same or not strata:
+        return None
+    score = mean_score(strata, bounds=(-2.0, 2.0))
+    if score["low"] is None:
+        return None
+    return Change(most, 100 * score["value"], 100 * score["low"], 100 * score["high"])
+
+
+def _number(points: float, low: float, high: float, what: str) -> Number:
+    detected = not low <= 0 <= high
+    value = f"{tenths(points)}{NBSP}points" if points <= 0 else f"+{tenths(points)}{NBSP}points"
+    interval = f"95{NBSP}% interval {tenths(low)} to {tenths(high)}"
+    if undecided(low, high):
+        interval = f"{TOO_FEW} ({interval}{NBSP}points)"
+    elif not detected:
+        interval = f"nothing detected: at most {tenths(max(abs(low), abs(high)))}{NBSP}points ({interval})"
+    return Number(value, interval, what, detected)
+
+
+# The chart
+
+
+def mask_chart(told: Sequence[tuple[Reading, Sequence[Change]]], alone: bool) -> Panel:
+    """A curve for each model; a model alone has its fillers beside."""
+    first = told[0][0]
+    curves = [_curve(reading.label, style, curve) for style, (reading, curve) in enumerate(told)]
+    fillers = _filler_changes(first) if alone else []
+    shown = [MASK_COUNT]
+    if fillers:
+        filler = strictest(main_records(first.entries(FILLER)))[-1]["condition"]["filler"]
+        curves = [_curve("masks", 0, told[0][1]), _curve(f"{filler_name(filler)} instead", 1, fillers)]
+        shown += [FILLER]
+    longest = max(change.count for _, curve in told for change in curve)
+    asked = numbers_in(first.entries(MASK_COUNT))[:1]
+    title = f"{in_words(asked[0])} in the context" if asked else ""
+    axis = f"{MASKS_AT_THE_END.removesuffix(' (k)')}, or masks and fillers" if fillers else MASKS_AT_THE_END
+    return Panel(title, axis, "Change of accuracy (points)", tuple(curves), percent=False, spread=True,
+                 marks=tuple(_published(shown, longest)), points=True)  # fmt: skip
+
+
+def _filler_changes(reading: Reading) -> list[Change]:
+    """After two masks they stand where the other masks stood, so those are counted with them."""
+    entries = strictest(main_records(reading.entries(FILLER)))
+    own = [2 if entry["condition"].get("format") == "B" else 0 for entry in entries]
+    found = changes([e | {"masks": e["condition"]["fillers"] + masks} for e, masks in zip(entries, own, strict=True)])
+    return found if len(found) > 1 else []
+
+
+def _published(probes: Sequence[str], longest: int) -> list[Mark]:
+    """The paper's end points within the chart: of masks in no colour, of fillers in that of their curve."""
+    found = []
+    for expected in EXPECTATIONS:
+        if expected.probe in probes and expected.at is not None and expected.at <= longest:
+            name = _together(list(expected.values))
+            mark = Mark(name, expected.at, tuple(100 * value for value in expected.values.values()))
+            found.append(replace(mark, name=f"{name}, full stops", style=1) if expected.probe == FILLER else mark)
+    return found
+
+
+def _together(models: Sequence[str]) -> str:
+    """LLaDA-8B-Base and LLaDA-8B-Instruct as LLaDA-8B."""
+    return models[0].rsplit("-", 1)[0]
+
+
+def changes(entries: Sequence[Entry]) -> list[Change]:
+    """From the fewest masks on, which the others are paired with; empty where nothing was paired."""
+    ordered = sorted(entries, key=lambda entry: entry["masks"])
+    paired = [entry for entry in ordered if entry.get("paired", {}).get("low") is not None]
+    if not paired:
+        return []
+    start = [entry for entry in ordered if entry["condition"] == paired[0]["paired"]["baseline"]]
+    found = [Change(entry["masks"], 0.0, 0.0, 0.0) for entry in start]
+    for entry in paired:
+        difference, low, high = (100 * entry["paired"][key] for key in ("difference", "low", "high"))
+        found.append(Change(entry["masks"], difference, low, high))
+    return sorted(found, key=lambda change: change.count)
+
+
+def _curve(name: str, style: int, found: Sequence[Change]) -> Curve:
+    return Curve(
+        name,
+        style,
+        tuple(change.count for change in found),
+        tuple(change.points for change in found),
+        tuple(change.low for change in found),
+        tuple(change.high for change in found),
+    )

@@ -1,0 +1,262 @@
+"""Plain sentences from numbers. Each says only what its interval allows: nothing about a score that covers zero."""
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from maskwise.probes.probe import ScoreRule
+from maskwise.probes.section import Measure, Point, Section
+from maskwise.probes.summary import probes_giving, scores_shown
+from maskwise.report.figures.panels import along
+from maskwise.report.readings import Reading
+from maskwise.scoring.intervals import none_seen
+from maskwise.scoring.numbers import NBSP, between, counted, digits_of, number, percent, points, points_between, signed
+from maskwise.scoring.scores import NO_SKILL, Score, direction
+from maskwise.tasks.episodes import CHANCE
+
+FEW_TASKS = 8
+LONGEST_HEADING = 120  # characters
+UNMEASURED = "Not measured."
+GUESSING = f"guessing gives 33{NBSP}%, so there is no skill to lose"
+
+
+@dataclass(frozen=True)
+class Sentence:
+    topic: str
+    claim: str
+    evidence: str
+
+
+# The opening: a sentence for each score that has words, and how sure we are
+
+
+def opening(reading: Reading) -> list[Sentence]:
+    """What was measured first, then what was not, then how sure it is."""
+    rules = scores_shown(reading.summary, reading.probes)
+    told = [score_sentence(rule, reading) for rule in rules if rule.sentences is not None]
+    return [*sorted(told, key=lambda sentence: sentence.claim == UNMEASURED), how_sure(reading)]
+
+
+def score_sentence(rule: ScoreRule, reading: Reading) -> Sentence:
+    """What was seen, and what the score's interval allows to say about it."""
+    words, score = rule.sentences, reading.summary["scores"][rule.name]
+    assert words is not None
+    if reading.is_autoregressive and words.autoregressive is not None:
+        return Sentence(words.topic, *words.autoregressive)
+    if score["value"] is None and score["why"] != NO_SKILL:
+        asked = any(reading.entries(probe.name) for probe in probes_giving(rule.name, reading.probes))
+        return Sentence(words.topic, UNMEASURED, words.takes if asked else "The probe was not run.")
+    seen = words.seen(reading)
+    if score["value"] is None:
+        why = words.no_skill(reading) if words.no_skill is not None else NO_SKILL
+        return Sentence(words.topic, "It cannot be told.", f"{seen}; {GUESSING if why == NO_SKILL else why}.")
+    beside = words.beside(reading) if words.beside is not None else ""
+    return Sentence(words.topic, words.claims[direction(score)], f"{seen}: {cost_or_gain(rule, reading)}.{beside}")
+
+
+def cost_or_gain(rule: ScoreRule, reading: Reading) -> str:
+    """`more masks cost 20 % of its skill above guessing, 95 % interval 12 to 27 %`; a loss below zero is a gain."""
+    assert rule.sentences is not None
+    what, costs, raises = rule.sentences.change
+    score = reading.summary["scores"][rule.name]
+    value, low, high = score["value"], score["low"], score["high"]
+    unseen, digits = nothing_differed(score), digits_of(score)
+    if unseen:
+        return f"{what} {costs} nothing here, 95{NBSP}% interval {between(low, high, 1)}; {unseen}"
+    if value >= 0:
+        change = f"{what} {costs} {percent(value, digits)} of its skill above guessing"
+    else:
+        change = f"{what} {raises} its skill above guessing by {percent(-value, digits)}"
+        low, high = (None, None) if low is None or high is None else (-high, -low)
+    if low is None or high is None:
+        return f"{change}, with no interval"
+    crosses = "" if direction(score) else ", which includes zero"
+    return f"{change}, 95{NBSP}% interval {between(low, high, digits)}{crosses}"
+
+
+def nothing_differed(score: Score) -> str:
+    """Empty, but for a score whose answers are the same under all its conditions: then how many others may not be."""
+    if score["value"] is None or score["differed"] != 0:
+        return ""
+    return f"0 of {score['n']} answers changed; 95{NBSP}% upper bound {percent(none_seen(score['n']), 1)}"
+
+
+def meaning_of(rule: ScoreRule, score: Score) -> str:
+    """What a score is, and over which conditions it goes where it says so."""
+    return f"{rule.meaning} ({score['over']})" if "over" in score else rule.meaning
+
+
+def how_sure(reading: Reading) -> Sentence:
+    topic = "Precision"
+    few_shot = [one for probe, one in reading.asked.items() if reading.probe(probe).chance == CHANCE]
+    counts = few_shot or list(reading.asked.values())
+    tasks, most = max(len(one.tasks) for one in counts), max(one.most for one in counts)
+    answers = sum(one.answers for one in reading.asked.values())
+    widths = [
+        max(entry["high"] - entry["accuracy"], entry["accuracy"] - entry["low"])
+        for entries in reading.summary["probes"].values()
+        for entry in entries
+        if entry["low"] is not None and entry["high"] is not None
+    ]
+    stages = precision_in_words(reading.summary)
+    reach = f"; the widest interval on this page reaches ±{100 * max(widths):.0f} points" if widths else ""
+    evidence = (
+        f"{answers:,} answers, up to {most:,} test points in each of {counted(tasks)}{reach}. {stages}"
+        f"The 95{NBSP}% intervals speak for these tasks with questions drawn afresh; the table under each figure has "
+        "those for new word rules."
+    )
+    if not reading.manifest["complete"]:
+        return Sentence(topic, "Not yet: the run is unfinished.", evidence)
+    if not any_skill(reading):
+        nowhere = f"No condition lies clearly above {percent(CHANCE)}."
+        return Sentence(topic, "It does no better than guessing.", f"{nowhere} {evidence}")
+    if tasks < FEW_TASKS:
+        return Sentence(topic, f"Roughly: only {counted(tasks)} could be averaged.", evidence)
+    return Sentence(topic, f"As sure as {counted(tasks)} allow.", evidence)
+
+
+def precision_in_words(summary: dict[str, Any]) -> str:
+    """How many blocks a run with --precision asked, and how precise that made it; empty for any other run."""
+    found = summary.get("precision")
+    if found is None:
+        return ""
+    wanted, first, second = points(found["wanted"]).removeprefix("+"), found["first_stage"], found["second_stage"]
+    if second is None:
+        return f"For ±{wanted}: {found['asked']} of the first {first} blocks were asked. "
+    asked = "" if found["asked"] == first + second else f", of which {found['asked']} were asked so far"
+    return (
+        f"For ±{wanted}: {first} blocks of one question per task, then {second} more by Stein's rule{asked}; the least "
+        f"certain difference ({found['worst']['probe']}) is known to ±{points(found['half_width']).removeprefix('+')}. "
+    )
+
+
+def any_skill(reading: Reading) -> bool:
+    """Whether some few-shot condition lies clearly above guessing (or none was asked, so nothing can be said)."""
+    lows = [
+        entry["low"] if entry["low"] is not None else entry["accuracy"]
+        for probe, entries in reading.summary["probes"].items()
+        if reading.probe(probe).chance == CHANCE
+        for entry in entries
+    ]
+    return not lows or max(lows) > CHANCE
+
+
+# What a section's figure shows
+
+
+def verdict_number(claim: dict[str, Any]) -> str:
+    """66.6 %, 57.1 to 76.0; or 1.86 nats, 1.60 to 2.12; of a loss also what there was to lose."""
+    share = claim["unit"] in ("share", "points")
+    known = [one for one in (claim["value"], claim["low"], claim["high"]) if one is not None]
+    value, *ends = [f"{100 * one:.1f}" if share else f"{one:.2f}" for one in known]
+    unit = {"share": "\u00a0%", "points": "\u00a0points", "nats": "\u00a0nats", "": ""}[claim["unit"]]
+    skill = f", of {100 * claim['skill']:.0f}\u00a0%" if "skill" in claim else ""
+    nats = f"; {claim['nats']['value']:+.2f}\u00a0nats" if "nats" in claim else ""
+    return f"{value}{unit}{f', {ends[0]} to {ends[1]}' if ends else ''}{skill}{nats}".replace("-", "\u2212")
+
+
+def what_this_run_shows(section: Section, readings: Sequence[Reading]) -> list[str]:
+    """The section's own words or a line per curve, then what becomes of the paper's claims."""
+
+    def lines(words: Callable[[Reading], list[str]]) -> list[str]:
+        return [f"{r.label}, {line}" if len(readings) > 1 else line for r in readings for line in words(r)]
+
+    own = lines(section.says) if section.says else _line_per_curve(section, readings)
+    return own + [line for name in section.claims for line in _verdict(name, section.relevant, readings)]
+
+
+def first_finding(section: Section, shows: Sequence[str]) -> str:
+    """The heading of a section without a change of accuracy: the first line of what it shows, with the measure's name;
+    of a long one the clauses that a heading has room for. Empty where nothing was measured."""
+    if not shows or shows[0].endswith("not run"):
+        return ""
+    line = shows[0] if section.says is not None else f"{section.measures[0].label}: {shows[0]}"
+    first, *more = re.split(r"(?=[,;] )", line)
+    for clause in more:
+        if len(first + clause) > LONGEST_HEADING:
+            break
+        first += clause
+    return f"{first[0].upper()}{first[1:]}"
+
+
+def _verdict(name: str, relevant: int | None, readings: Sequence[Reading]) -> list[str]:
+    """What becomes of a claim with one number of relevant examples: one line, with all models that can judge it.
+
+    Each model has its own measure where these differ: a block diffusion model sees fewer masks.
+    """
+    found = [
+        (reading.label, claim)
+        for reading in readings
+        for claim in reading.summary.get("claims", [])
+        if (claim["finding"], claim["relevant"]) == (name, relevant)
+    ]
+    if not found:
+        return []
+    first = found[0][1]
+    if len(readings) == 1:
+        return [f"{first['verdict']}: {first['claim']} ({first['measure']}: {verdict_number(first)})"]
+    measures = {claim["measure"] for _, claim in found}
+    if len(measures) == 1:
+        each = "; ".join(f"{label} {verdict_number(claim)}: {claim['verdict']}" for label, claim in found)
+        return [f"{first['claim']} ({first['measure']}): {each}"]
+    own = (f"{label} ({claim['measure']}) {verdict_number(claim)}: {claim['verdict']}" for label, claim in found)
+    return [f"{first['claim']}: {'; '.join(own)}"]
+
+
+def _line_per_curve(section: Section, readings: Sequence[Reading]) -> list[str]:
+    """The first and last value of each curve, and the change between them."""
+    lines = []
+    for measure in section.measures:
+        for reading in readings:
+            found = section.points(reading)
+            for series in dict.fromkeys(point.series for point in found):
+                who = ", ".join(filter(None, [reading.label if len(readings) > 1 else "", series]))
+                lines.append(_first_to_last(who, along(found, series), measure, section))
+    return lines
+
+
+def _first_to_last(who: str, curve: list[Point], measure: Measure, section: Section) -> str:
+    def shown(point: Point) -> str:
+        value = point.entry[measure.key]
+        return percent(value, 1) if measure.percent else f"{number(value)}{unit}"
+
+    def place(point: Point) -> str:
+        return section.at.format(section.x_names[int(point.x)] if section.x_names else f"{point.x:g}")
+
+    unit = f"{NBSP}{measure.unit}" if measure.unit else ""
+    start = f"{who}: " if who else ""
+    first, last = ends(curve)
+    line = f"{start}{shown(first)} at {place(first)}"
+    before, after = first.entry[measure.key], last.entry[measure.key]
+    if first is last or before is None or after is None:
+        return line
+    line += f", {shown(last)} at {place(last)}"
+    if not measure.percent:
+        return f"{line} ({signed(after - before, 2)}{unit})"
+    paired = paired_change(first, last) if measure.key == "accuracy" else ""
+    return f"{line} ({paired or points(after - before)})"
+
+
+def ends(curve: list[Point]) -> tuple[Point, Point]:
+    """The first and last point of a curve, or the baseline and the last point where the last has one on the curve."""
+    baseline = curve[-1].entry.get("paired", {}).get("baseline")
+    return next((point for point in curve if point.entry["condition"] == baseline), curve[0]), curve[-1]
+
+
+def paired_change(first: Point, last: Point) -> str:
+    """The paired difference between two points with its interval, if one is the other's baseline."""
+    for one, other, sign in ((last, first, 1), (first, last, -1)):
+        paired = one.entry.get("paired")
+        if paired is not None and paired["baseline"] == other.entry["condition"] and paired["low"] is not None:
+            low, high = sorted((sign * paired["low"], sign * paired["high"]))
+            told = points_between(sign * paired["difference"], low, high).replace(" (", ", ").removesuffix(")")
+            return told + _nats_beside(paired, sign)
+    return ""
+
+
+def _nats_beside(paired: dict[str, Any], sign: int) -> str:
+    """`; +0.31 nats`, where the likelihood stands beside the accuracy."""
+    if "nll_choice" not in paired:
+        return ""
+    return f"; {signed(round(sign * paired['nll']['difference'], 2) + 0.0, 2)}{NBSP}nats"

@@ -1,0 +1,217 @@
+"""A run's summary on the terminal: the scores, then each probe's curve with its mask counts."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from rich.console import Console, ConsoleOptions, RenderResult
+from rich.table import Table
+from rich.text import Text
+
+from maskwise.probes.section import TextTable
+from maskwise.probes.summary import scores_shown
+from maskwise.report.readings import Reading
+from maskwise.report.words.comparison import Row
+from maskwise.report.words.published import PUBLISHED_HEAD, PUBLISHED_TITLE, published_rows
+from maskwise.report.words.sentences import meaning_of, nothing_differed, precision_in_words, verdict_number
+from maskwise.scoring.numbers import between, number, parts_in_words, percent, score_interval, score_value
+from maskwise.support.terminal import one_line, open_console
+
+BAR = 20
+INTERVAL = "95 % interval"
+SECONDARY = (("in format", "in content"), ("NLL",), (INTERVAL,))  # what a narrow terminal leaves out, the first first
+WIDEST = 10_000  # columns, in which a table is as wide as it likes
+WIDE = 110  # columns of a terminal that hold the meaning of a score beside it
+NATS = {
+    "nll": "NLL",
+    "nll_allowed": "in format",
+    "nll_choice": "in content",
+}  # the second and third add up to the first
+
+
+@dataclass(frozen=True)
+class Fitting:
+    """A table of conditions and what was measured under them, fitted to the terminal's width.
+
+    The columns of the conditions tell the rows apart and are never cut. Where there is no room the bars are shortened,
+    then heads take two lines, then measures are left out, group by group (`leave_out`), and named below the table.
+    """
+
+    title: str
+    conditions: Mapping[str, Sequence[str]]
+    measures: Mapping[str, Sequence[str]]
+    leave_out: Sequence[Sequence[str]]
+    bars: Sequence[float] = ()  # shares
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        widest = options.update_width(WIDEST)
+        for table in self._layouts():
+            if console.measure(table, options=widest).maximum <= options.max_width:
+                break
+        yield table
+
+    def _layouts(self) -> Iterator[Table]:
+        """From the whole table to the narrowest; the last may fold its conditions."""
+        for bar in (BAR, BAR // 2) if self.bars else ():
+            yield self._table(bar)
+        yield self._table()
+        yield self._table(two_lines=True)
+        gone: list[str] = []
+        for names in self.leave_out:
+            gone += names
+            yield self._table(two_lines=True, gone=gone)
+
+    def _table(self, bar: int = 0, two_lines: bool = False, gone: Sequence[str] = ()) -> Table:
+        table = _table(self.title)
+        if gone:
+            table.caption, table.caption_justify = Text(f"no room for: {', '.join(gone)}", style="dim"), "left"
+        measures = {name: cells for name, cells in self.measures.items() if name not in gone}
+        for name in self.conditions:
+            right = name == "masks"
+            table.add_column(Text(one_line(name)), justify="right" if right else "left", overflow="fold")
+        for name in measures:
+            head = name.replace(" ", "\n", 1) if two_lines and name != INTERVAL else name
+            table.add_column(Text(head), justify="right", no_wrap=True)
+        if bar:
+            table.add_column("", no_wrap=True)
+        drawn = [[Text("━" * round(bar * share), style="blue") for share in self.bars]] if bar else []
+        for row in zip(*self.conditions.values(), *measures.values(), *drawn, strict=True):
+            table.add_row(*(cell if isinstance(cell, Text) else Text(cell) for cell in row))
+        return table
+
+
+def print_summary(reading: Reading) -> None:
+    """On standard output. Names come from data: they are never read as markup, nor obeyed by the terminal."""
+    console, summary = open_console(), reading.summary
+    planted = reading.manifest["model"].get("planted")
+    told = one_line(summary["model"]) + (f" (planted: {one_line(planted)})" if planted else "")
+    console.print(Text(f"\n{told}", style="bold"))
+    console.print(_scores(reading, console.width))
+    if "precision" in summary:
+        console.print(Text(precision_in_words(summary)))
+    for name, entries in summary["probes"].items():
+        columns = reading.probe(name).columns
+        short = [entry for entry in entries if not {"example", "layer"} & entry["condition"].keys()]
+        if columns is not None:
+            if columns:
+                console.print(_measures(name, columns, entries))
+        elif short:
+            console.print(_curve(name, short))
+        elif entries:
+            console.print(Text(f"{one_line(name)}: {len(entries)} values, drawn in the report", style="dim"))
+    for probe in reading.probes:
+        for table in probe.tables(summary) if probe.tables is not None else []:
+            console.print(_text_table(table))
+    if summary.get("published"):
+        console.print(_text_table(TextTable(PUBLISHED_TITLE, PUBLISHED_HEAD, published_rows(summary)), 1))
+    if summary.get("claims"):
+        console.print(_claims(summary["claims"]))
+    for note in reading.manifest["notes"]:
+        console.print(Text(one_line(note), style="dim"))
+
+
+def _scores(reading: Reading, width: int) -> Table:
+    """What each score is stands beside it where there is room; else rows would be cut into pieces nobody can copy."""
+    table = Table("score", "value", "95 % interval", box=None, pad_edge=False, header_style="dim")
+    explained = width >= WIDE
+    if explained:
+        table.add_column("what it is")
+    for rule in scores_shown(reading.summary, reading.probes):
+        score = reading.summary["scores"][rule.name]
+        told = [score_interval(score, rule.unit), nothing_differed(score)] if score["value"] is not None else []
+        meaning = "; ".join(filter(None, [meaning_of(rule, score), parts_in_words(score)]))
+        table.add_row(
+            rule.title,
+            Text(score_value(score, rule.unit), style="bold"),
+            "; ".join(filter(None, told)) or score["why"],
+            *([Text(meaning, style="dim")] if explained else []),
+        )
+    return table
+
+
+def _measures(probe: str, columns: Mapping[str, str], entries: list[dict[str, Any]]) -> Fitting:
+    """A row per condition with what the probe measures; the accuracy of the first token would say little."""
+    keys = list(entries[0]["condition"])
+    measures = {"n": [str(entry["n"]) for entry in entries]} | {
+        name: ["" if (value := entry.get(key)) is None else f"{value:.3f}" for entry in entries]
+        for key, name in columns.items()
+    }
+    return Fitting(probe, _conditions(keys, entries), measures, leave_out=tuple([name] for name in [*measures][:1:-1]))
+
+
+def _conditions(keys: Sequence[str], entries: list[dict[str, Any]]) -> dict[str, list[str]]:
+    return {key: [one_line(entry["condition"].get(key, "")) for entry in entries] for key in keys}
+
+
+def _claims(claims: list[dict[str, Any]]) -> Table:
+    table = _table("the papers' claims: 95 % intervals, verdicts by Holm's procedure over this table")
+    for name in ("claim", "measured", "verdict"):
+        table.add_column(name)
+    for claim in claims:
+        table.add_row(claim["claim"], f"{claim['measure']}: {verdict_number(claim)}", Text(claim["verdict"], "bold"))
+    return table
+
+
+def _text_table(found: TextTable, names: int = 1) -> Table:
+    """The first `names` columns are text, the others numbers."""
+    table = _table(found.title)
+    for place, name in enumerate(found.head):
+        table.add_column(Text(one_line(name)), justify="left" if place < names else "right", overflow="fold")
+    for row in found.rows:
+        table.add_row(*(Text(one_line(cell)) for cell in row))
+    return table
+
+
+def _table(title: str) -> Table:
+    return Table(
+        title=Text(one_line(title), style="bold"), title_justify="left", box=None, pad_edge=False, header_style="dim"
+    )
+
+
+def _curve(probe: str, entries: list[dict[str, Any]]) -> Fitting:
+    """A row per condition. The columns are what the probe varied; what it held fixed is in the title."""
+    keys = list(dict.fromkeys(key for entry in entries for key in entry["condition"] if key != "masks"))
+    fixed = [key for key in keys if len({entry["condition"].get(key) for entry in entries}) == 1 and len(entries) > 1]
+    nats = [key for key in NATS if any(key in entry for entry in entries)]
+    with_evidence = any("evidence" in entry for entry in entries)
+    measures = {
+        "n": [str(entry["n"]) for entry in entries],
+        "accuracy": [percent(entry["accuracy"], 1) for entry in entries],
+        INTERVAL: [between(entry["low"], entry["high"], 1) for entry in entries],
+        **{NATS[key]: [number(entry.get(key)) for entry in entries] for key in nats},
+        **({"measured": [number(entry.get("evidence")) for entry in entries]} if with_evidence else {}),
+    }
+    return Fitting(
+        ", ".join([probe, *(f"{key} {entries[0]['condition'][key]}" for key in fixed)]),
+        _conditions([key for key in keys if key not in fixed], entries) | {"masks": list(map(_masks, entries))},
+        measures,
+        leave_out=tuple(found for names in SECONDARY if (found := [name for name in names if name in measures])),
+        bars=[] if len(nats) > 1 else [entry["accuracy"] or 0.0 for entry in entries],  # with three of nats: no room
+    )
+
+
+def _masks(entry: dict[str, Any]) -> str:
+    """Their number; of a block diffusion model also how many of them the answer sees, where those are fewer."""
+    seen, all_of_them = entry.get("visible", entry["masks"]), str(entry["masks"])
+    return all_of_them if seen == entry["masks"] else f"{seen} of {all_of_them} visible"
+
+
+def print_changes(labels: Sequence[str], rows: Sequence[Row]) -> None:
+    """A comparison on standard output: each measure of each model, and the change from the first.
+
+    Where there is no room for it on one line, an interval stands below the change: an end of it alone on a line would
+    be read as another number. So does the number of masks that a value is of.
+    """
+    console = open_console()
+
+    def fitted(cell: str) -> str:
+        return cell if console.width >= WIDE else cell.replace(" (", "\n(", 1)
+
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    changed = ["change"] if len(labels) == 2 else [f"change: {label}" for label in labels[1:]]
+    for name in ("", *labels, *changed):
+        table.add_column(Text(one_line(name)))
+    for row in rows:
+        values = (Text(fitted(value), style="bold") for value in row.values)
+        table.add_row(row.name, *values, *(Text(fitted(change)) for change in row.changes))
+    console.print(table)

@@ -1,0 +1,189 @@
+"""Files and folders that a user names."""
+
+import json
+import math
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, BinaryIO, NoReturn
+
+try:
+    import fcntl
+except ImportError:  # Windows has no such locks: there two processes are not kept apart
+    fcntl = None  # type: ignore[assignment]
+
+from maskwise.support.errors import UserError
+
+Records = str | Path | Iterable[Mapping[str, Any]]  # a JSON lines file, or what it holds
+
+
+def read_text(file: Path, remedy: str) -> str:
+    """The whole of a UTF-8 file; one that cannot be read, or is something else, is refused in one line."""
+    try:
+        return file.read_text(encoding="utf-8")
+    except OSError as problem:
+        raise UserError(f"cannot read {file}: {problem.strerror}") from None
+    except UnicodeDecodeError:
+        raise UserError(f"{file} is not UTF-8 text: {remedy}") from None
+
+
+def is_writable(text: str) -> bool:
+    """Whether a text can be UTF-8: arguments and standard input that are none come as halves of surrogate pairs."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def to_json(value: Any, indent: int | None = None) -> str:
+    """JSON as the standard has it: NaN and infinity, which others cannot read, raise ValueError."""
+    return json.dumps(value, indent=indent, ensure_ascii=False, allow_nan=False)
+
+
+def _no_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is no number of JSON")
+
+
+def _finite(digits: str) -> float:
+    value = float(digits)
+    if not math.isfinite(value):
+        raise ValueError(f"the number {digits[:20]} is too large")
+    return value
+
+
+_DECODER = json.JSONDecoder(parse_constant=_no_constant, parse_float=_finite)
+_QUICK_DECODER = json.JSONDecoder(parse_constant=_no_constant)
+
+
+def parse_json(text: str, finite: bool = True) -> Any:
+    """What a stranger's JSON says. Whatever is wrong with it is a ValueError of one line.
+
+    Refused beside what is no JSON: NaN and infinity, numbers of thousands of digits, brackets nested too deeply, and
+    halves of surrogate pairs, which no file and no tokenizer takes.
+    finite=False: numbers such as 1e999, which are infinite, are left to the caller; a third of the time is theirs.
+    """
+    try:
+        value = (_DECODER if finite else _QUICK_DECODER).decode(text)
+        if "\\ud" in text or "\\uD" in text:
+            json.dumps(value, ensure_ascii=False).encode()
+    except RecursionError:
+        raise ValueError("its brackets are nested too deeply") from None
+    except UnicodeEncodeError:
+        raise ValueError("it holds half a surrogate pair") from None
+    except ValueError as problem:
+        if "integer string conversion" in str(problem):
+            raise ValueError("it holds a number of thousands of digits") from None
+        raise
+    return value
+
+
+def read_json(file: Path, remedy: str) -> Any:
+    """What a JSON file says; one that cannot be read, or is something else, is refused in one line."""
+    try:
+        return parse_json(read_text(file, remedy))
+    except ValueError as problem:
+        raise UserError(f"{file} is not valid JSON ({problem}): {remedy}") from None
+
+
+def read_records(source: Records, wanted: set[str]) -> list[dict[str, Any]]:
+    """The objects of a JSON lines file, or of an iterable such as a list or a datasets.Dataset, each with these fields
+    as text; a broken one is named by its number."""
+    if isinstance(source, str | Path):
+        found = list(_json_lines(Path(source)))
+    else:
+        found = [(f"item {number}", record) for number, record in enumerate(source, 1)]
+    for where, record in found:
+        if not isinstance(record, Mapping) or not all(isinstance(record.get(field), str) for field in wanted):
+            raise UserError(f"{where} must be an object with the texts {', '.join(sorted(wanted))}")
+    if not found:
+        name = source if isinstance(source, str | Path) else "the list"
+        raise UserError(f"{name} is empty: give one JSON object a line")
+    return [dict(record) for _, record in found]
+
+
+def _json_lines(file: Path) -> Iterator[tuple[str, Any]]:
+    for number, line in enumerate(read_text(file, "give one JSON object a line").split("\n"), 1):
+        if line.strip():
+            where = f"{file} line {number}"
+            try:
+                yield where, parse_json(line)
+            except ValueError as problem:
+                raise UserError(f"{where} is not JSON ({problem})") from None
+
+
+def partial_of(file: Path) -> Path:
+    """Where a file is written until it is whole."""
+    return file.with_name(file.name + ".partial")
+
+
+def open_own(file: Path, append: bool = False) -> BinaryIO:
+    """Opens a file of an output folder for writing, new or to be continued. A link put in its place is not followed."""
+    how = os.O_WRONLY | os.O_CREAT | (os.O_APPEND if append else os.O_TRUNC) | getattr(os, "O_NOFOLLOW", 0)
+    try:
+        return os.fdopen(os.open(file, how, 0o666), "ab" if append else "wb")
+    except OSError as problem:
+        if file.is_symlink():
+            raise OSError(problem.errno, f"{file.name} is a link, which is not followed") from None
+        raise
+
+
+def refuse_links(folder: Path) -> None:
+    """What is written into a folder stays in it: a link in it could lead anywhere."""
+    links = [entry for entry in folder.iterdir() if entry.is_symlink()] if folder.is_dir() else []
+    if links:
+        raise UserError(f"{links[0]} is a link: remove it, or choose another --out")
+
+
+def replace_file(file: Path, parts: Iterable[str] | bytes) -> None:
+    """All or nothing: a reader never sees half a file, and a killed write leaves the old one."""
+    partial = partial_of(file)
+    with open_own(partial) as opened:
+        opened.writelines([parts] if isinstance(parts, bytes) else (part.encode("utf-8") for part in parts))
+        opened.flush()
+        os.fsync(opened.fileno())
+    partial.replace(file)
+
+
+def refuse_occupied(out: Path) -> None:
+    """What is written goes into a new or empty folder: nothing there is overwritten, not even its own source."""
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise UserError(f"{out} is not empty: choose another --out")
+
+
+def refuse_unwritable(out: Path | None) -> None:
+    """A file for results must be new, in a folder that is there."""
+    if out is not None and (out.exists() or out.is_symlink()):
+        raise UserError(f"{out} exists already: choose another file, or remove it")
+    if out is not None and not out.absolute().parent.is_dir():
+        raise UserError(f"there is no folder {out.parent}: make it, or name another --out")
+
+
+def is_plain_name(name: str) -> bool:
+    """Whether a name that a file gives is that of a file in the same folder, and leads nowhere else."""
+    return name not in ("", ".", "..") and not set(name) & {"/", "\\", "\0"} and len(name.encode()) <= 255
+
+
+@contextmanager
+def only_user_of(folder: Path) -> Iterator[None]:
+    """Keeps a second process out of a folder that this one writes to. The lock ends with the process, killed or not."""
+    if fcntl is None:
+        yield
+        return
+    try:
+        opened = os.open(folder, os.O_RDONLY)
+    except OSError as problem:
+        raise UserError(f"cannot read {folder}: {problem.strerror}; choose another --out") from None
+    try:
+        try:
+            fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise UserError(
+                f"{folder} is in use by another process: wait until it ends, or choose another --out"
+            ) from None
+        except OSError:
+            pass  # a file system without locks: there two processes are not kept apart
+        yield
+    finally:
+        os.close(opened)

@@ -1,0 +1,67 @@
+"""Modules that moved in 0.3: for one version, importing an old path gives the module at its new place.
+
+Saved adapters name our classes by their old modules (`parent_library`), and editable installs keep old entry points:
+one that cannot be imported makes `import torch` itself fail. `import maskwise` installs the finder; it imports nothing.
+"""
+
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+
+_FOLDERS = {
+    "": "support: errors files imports interrupts nearest processes progress randomness terminal",
+    "models": "models.families: dream fast_dllm illada llada llada2 llada_moe nemotron sdar experts routing layers "
+    "quantise packing; models.checkpoints: adapters cards catalog chat configuration convert export fingerprint gguf "
+    "gguf_llama locations networks opening quantised_files saving verify",
+    "training": "training.data: pairs documents dataset rows",
+}
+_RENAMED = {
+    "models.base": "models.model",
+    "models.tokens": "models.checkpoints.tokenizer",
+    "decoding.harness": "lm_eval.model",
+    "decoding.plugin": "lm_eval.plugin",
+    "tasks.lm_eval": "lm_eval.tasks",
+}
+
+
+def _all_moved() -> dict[str, str]:
+    """{old: new}, as full module names."""
+    found = dict(_RENAMED)
+    for parent, folders in _FOLDERS.items():
+        for folder in folders.split("; "):
+            new, names = folder.split(": ")
+            found |= {f"{parent}.{name}".lstrip("."): f"{new}.{name}" for name in names.split()}
+    return {f"maskwise.{old}": f"maskwise.{new}" for old, new in found.items()}
+
+
+MOVED = _all_moved()
+
+
+class _Alias:
+    """Gives the module at its new place under its old name too."""
+
+    def __init__(self, new: str) -> None:
+        self.new = new
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType:
+        module = import_module(self.new)
+        self.own_spec = module.__spec__
+        return module
+
+    def exec_module(self, module: ModuleType) -> None:
+        module.__spec__ = self.own_spec  # the import system has put the alias's in its place
+
+
+class _Finder:
+    def find_spec(self, name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> ModuleSpec | None:
+        if name not in MOVED:
+            return None
+        return ModuleSpec(name, _Alias(MOVED[name]), is_package=name.endswith(".lm_eval"))  # type: ignore[arg-type]
+
+
+def install() -> None:
+    """Behind the other finders: asked only for a module that is not found where it is looked for."""
+    if not any(isinstance(finder, _Finder) for finder in sys.meta_path):
+        sys.meta_path.append(_Finder())

@@ -1,0 +1,200 @@
+"""Documents to train on, from plain text or jsonl: tokenised once, then cut or packed into rows.
+
+The file is read and checked (`read_documents`) before a model is opened. In a text every token carries loss; in a chat
+those of the assistant's turns, which the chat template closes.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from maskwise.models.checkpoints.chat import render_chat
+from maskwise.models.model import Model
+from maskwise.support.errors import UserError
+from maskwise.support.files import Records
+from maskwise.training.data.pairs import DataFile, Entry, check_messages, end_of_text, end_of_turn, read_data
+
+FORMS = "lines with text or messages"
+TEXTS_AT_ONCE = 256
+
+
+@dataclass(frozen=True)
+class Piece:
+    """A document or a part of one."""
+
+    ids: Tensor  # [n] int32
+    carries: Tensor | None = None  # [n] bool, the tokens that carry loss; None: all
+
+    @property
+    def count(self) -> int:
+        """How many tokens carry loss."""
+        return len(self.ids) if self.carries is None else int(self.carries.sum())
+
+    @property
+    def places(self) -> Tensor | None:
+        return None if self.carries is None else self.carries.nonzero()[:, 0]
+
+    def part(self, start: int, stop: int) -> "Piece":
+        return Piece(self.ids[start:stop], None if self.carries is None else self.carries[start:stop])
+
+
+Row = tuple[Piece, ...]  # pieces that do not see each other; at most `context` tokens together
+
+
+@dataclass(frozen=True)
+class Rows:
+    kept: tuple[Row, ...]
+    tokens: int  # of all documents
+    dropped: int  # chats longer than a row
+
+
+def read_documents(source: Records) -> DataFile:
+    return read_data(source, _check_document, _documents, FORMS)
+
+
+def _check_document(content: Any, where: str) -> None:
+    if isinstance(content, dict) and "messages" in content:
+        return check_messages(content["messages"], where)
+    if not isinstance(content, dict) or not isinstance(content.get("text"), str):
+        raise UserError(f"{where} holds no text: write objects with text, or with messages")
+
+
+def _documents(path: Path, lines: Sequence[str]) -> list[Entry]:
+    """Plain text is one document, or several with form feeds between them."""
+    texts = "\n".join(lines).split("\f")
+    return [Entry(f"{path} document {n}", text.strip("\n")) for n, text in enumerate(texts, 1) if text.strip()]
+
+
+def tokenize_rows(data: DataFile, model: Model, context: int, rows: str) -> Rows:
+    """All documents as rows of at most `context` tokens, each document with the end-of-text token behind it."""
+    if model.tokenizer is None:
+        raise UserError(f"{model.name} has no tokenizer: put its tokenizer files into the checkpoint folder")
+    if context > model.window:
+        raise UserError(
+            f"context {context} is more than the context length of {model.name}, {model.window}: lower --context"
+        )
+    pieces = list(_pieces(data, model))
+    tokens = sum(len(piece.ids) for piece in pieces)
+    if tokens < context:
+        raise UserError(
+            f"{data.path} has {tokens} tokens, less than a row of {context}: give more text, or lower --context"
+        )
+    kept, dropped = (cut_stream(pieces, context), 0) if rows == "full" else pack(pieces, context)
+    if not kept:
+        raise UserError(f"no document of {data.path} fits into a row of {context} tokens: raise --context")
+    return Rows(tuple(kept), tokens, dropped)
+
+
+def cut_stream(pieces: Sequence[Piece], context: int) -> list[Row]:
+    """All documents end to end, cut every `context` tokens; what is left over at the end is dropped."""
+    ids = torch.cat([piece.ids for piece in pieces])
+    if all(piece.carries is None for piece in pieces):
+        stream = Piece(ids)
+    else:
+        every = [torch.ones(len(p.ids), dtype=torch.bool) if p.carries is None else p.carries for p in pieces]
+        stream = Piece(ids, torch.cat(every))
+    cuts = (stream.part(start, start + context) for start in range(0, len(ids) - context + 1, context))
+    return [(cut,) for cut in cuts if cut.count]
+
+
+def pack(pieces: Sequence[Piece], context: int) -> tuple[list[Row], int]:
+    """Documents side by side in rows of at most `context` tokens, longer texts cut; (rows, chats that are too long)."""
+    rows: list[Row] = []
+    row: list[Piece] = []
+    room, dropped = context, 0
+    for piece in pieces:
+        if piece.carries is not None and len(piece.ids) > context:
+            dropped += 1
+            continue
+        for start in range(0, len(piece.ids), context):
+            part = piece.part(start, start + context)
+            if len(part.ids) < 2 or not part.count:  # a token alone says nothing of the others
+                continue
+            if len(part.ids) > room:
+                rows.append(tuple(row))
+                row, room = [], context
+            row.append(part)
+            room -= len(part.ids)
+    return ([*rows, tuple(row)] if row else rows), dropped
+
+
+def _pieces(data: DataFile, model: Model) -> Iterator[Piece]:
+    end = end_of_text(model)
+    closing = _closing(model) if any(_plain(entry) is None for entry in data.entries) else None
+    for start in range(0, len(data.entries), TEXTS_AT_ONCE):
+        entries = data.entries[start : start + TEXTS_AT_ONCE]
+        plain = [_plain(entry) for entry in entries]
+        texts = [text for text in plain if text is not None]
+        tokenised = iter(model.tokenizer(texts)["input_ids"] if texts else [])
+        for entry, text in zip(entries, plain, strict=True):
+            if text is None:
+                assert isinstance(entry.content, dict)
+                piece = _chat(entry.content["messages"], model, closing, entry.where)
+            else:
+                piece = Piece(torch.tensor([*next(tokenised), end], dtype=torch.int32))
+            _check_ids(piece.ids, model, entry.where)
+            yield piece
+
+
+def _plain(entry: Entry) -> str | None:
+    """The document's text; None of a chat, which may have a text beside its messages."""
+    if isinstance(entry.content, str):
+        return entry.content
+    return None if "messages" in entry.content else entry.content["text"]
+
+
+def _check_ids(ids: Tensor, model: Model, where: str) -> None:
+    if int(ids.max()) >= model.vocab:
+        raise UserError(f"{where} has token ids beyond the model's {model.vocab}: is the tokenizer another model's?")
+    if model.mask_id is not None and bool((ids == model.mask_id).any()):
+        raise UserError(f"{where} contains the mask token, which the model never predicts: delete it")
+
+
+def _closing(model: Model) -> str | None:
+    """The end of turn after which a finished chat is cut; None where the template writes nothing behind it.
+
+    LLaDA's template opens another turn of the assistant behind every chat, whether it is asked to or not.
+    """
+    tokenizer = model.tokenizer
+    if not tokenizer.chat_template:
+        return None
+    said = "maskwise"
+    chat = [{"role": role, "content": said} for role in ("user", "assistant", "user")]
+    finished = render_chat(tokenizer, chat[:2])
+    if render_chat(tokenizer, chat[:2], add_generation_prompt=True) != finished:
+        return None  # it opens a turn where it is asked to
+    if render_chat(tokenizer, chat).startswith(finished):
+        return None  # it opens none
+    end = str(tokenizer.decode([end_of_turn(model)]))
+    if end not in finished[finished.rfind(said) :]:
+        raise UserError(
+            f"the chat template of {model.name} opens a turn behind every chat, and no token of the tokenizer ends "
+            "one: use another template, or write text instead of messages"
+        )
+    return end
+
+
+def _chat(messages: Sequence[dict[str, str]], model: Model, closing: str | None, where: str) -> Piece:
+    """The chat as its template writes it; each of the assistant's turns carries loss to its end."""
+    tokenizer = model.tokenizer
+    if not tokenizer.chat_template:
+        raise UserError(f"{where}: the tokenizer has no chat template; write text instead of messages")
+    ids: list[int] = []
+    carries: list[bool] = []
+    written = ""
+    for number, message in enumerate(messages):
+        if message["role"] != "assistant":
+            continue
+        for turns, opened, answer in ((messages[:number], True, False), (messages[: number + 1], False, True)):
+            text = render_chat(tokenizer, turns, f"{where}: the chat template", add_generation_prompt=opened)
+            if answer and closing is not None:
+                text = text[: text.rfind(closing) + len(closing)]
+            if not text.startswith(written):
+                raise UserError(f"{where}: the chat template rewrites earlier turns; keep the last answer alone")
+            more = tokenizer(text[len(written) :], add_special_tokens=False)["input_ids"]
+            ids, carries, written = ids + more, carries + [answer] * len(more), text
+    return Piece(torch.tensor(ids, dtype=torch.int32), torch.tensor(carries))
