@@ -1,44 +1,48 @@
-"""What the command `maskwise` runs: it imports the rest itself, so that Ctrl-C during the imports is one line too."""
+"""What the command `maskwise` runs. It imports the rest itself, so that Ctrl-C during the imports is one line too."""
 
 import sys
-import warnings
-from contextlib import suppress
-from typing import TextIO
-
-from maskwise.support.errors import UserNotice
-from maskwise.support.imports import Process
-from maskwise.support.interrupts import note_interrupts, was_interrupted
 
 
 def main() -> None:
     try:
-        note_interrupts()
-        Process.runs_a_command = True
-        show_notices_as_lines()
-        from maskwise.cli import app
+        from maskwise.support.interrupts import note_interrupts
 
-        app()
-    except BaseException as problem:
+        note_interrupts()
+        _run()
+    except KeyboardInterrupt:
+        _exit_with("interrupted")
+    except Exception as problem:
+        from maskwise.support.interrupts import was_interrupted
+
         if not was_interrupted(problem):
             raise
-        sys.stderr.write("maskwise: interrupted\n")
-        sys.exit(2)
+        _exit_with("interrupted")
 
 
-def show_notices_as_lines() -> None:
-    """Our own warnings as the command's other lines on standard error; those of other packages stay as they are."""
-    as_python_does = warnings.showwarning
+def _run() -> None:
+    from maskwise.support.imports import Process
+    from maskwise.support.notices import show_notices_as_lines
 
-    def show(
-        message: Warning | str, category: type[Warning], filename: str, lineno: int, file: TextIO | None = None,
-        line: str | None = None,
-    ) -> None:  # fmt: skip
-        if not issubclass(category, UserNotice):
-            return as_python_does(message, category, filename, lineno, file, line)
-        from maskwise.support.terminal import one_line
+    Process.runs_a_command = True
+    show_notices_as_lines()
+    from maskwise.cli import app
 
-        if (out := file or sys.stderr) is not None:  # it may be closed
-            with suppress(OSError):
-                out.write(f"maskwise: {one_line(message)}\n")
+    try:
+        try:
+            app()
+        finally:  # a full disk or a closed pipe may show only when the last output is written
+            if sys.stdout is not None:
+                sys.stdout.flush()
+    except OSError as problem:
+        if problem.filename is not None:
+            raise
+        import os
 
-    warnings.showwarning = show
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # what is left is written at exit: it must not fail again
+        _exit_with(f"cannot write the output: {(problem.strerror or str(problem)).lower()}")
+
+
+def _exit_with(problem: str) -> None:
+    if sys.stderr is not None:
+        sys.stderr.write(f"maskwise: {problem}\n")
+    sys.exit(2)

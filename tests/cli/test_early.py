@@ -160,3 +160,44 @@ def test_completion_is_typers_own(shell, said):
         asked = {"_MASKWISE_COMPLETE": "complete_bash", "COMP_WORDS": "maskwise gen", "COMP_CWORD": "1"}
         done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=os.environ | asked)
         assert done.stdout.split() == ["generate"]
+
+
+LONG = "a" * 300
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        f"report {LONG}",
+        f"run-card {LONG}",
+        f"compare {LONG} tiny-llada",
+        f"diagnose tiny-llada --adapter {LONG}",
+        f"diagnose tiny-llada --data gsm8k={LONG}",
+        f"diagnose tiny-llada --words {LONG}",
+        f"tune tiny-llada --data {LONG} --out new",
+        f"train tiny-llada --data {LONG} --out new",
+        f"generate tiny-llada hi --adapter {LONG}",
+        f"score tiny-llada --data {LONG}",
+        f"export tiny-llada --adapter {LONG} --out new",
+        f"models {LONG}",
+    ],
+)
+def test_a_path_that_the_system_refuses_is_one_line(command):
+    done = CliRunner().invoke(app, command.split(), prog_name="maskwise")
+    assert done.exit_code == 2 and not done.stdout
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("maskwise: ") and "aaaa" in line
+
+
+@pytest.mark.parametrize("command", ["models --json", "models", "--help"])
+def test_output_that_cannot_be_written_is_one_line(command):
+    with open("/dev/full", "w") as full:
+        command = [sys.executable, "-m", "maskwise", *command.split()]
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True)
+    assert done.returncode == 2 and done.stderr == "maskwise: cannot write the output: no space left on device\n"
+
+
+def test_json_to_a_closed_output_is_one_line():
+    done = subprocess.run(f"{sys.executable} -m maskwise models --json >&-", shell=True, capture_output=True, text=True)
+    assert done.returncode == 2 and done.stderr.startswith("maskwise: standard output is closed")
+    assert len(done.stderr.splitlines()) == 1

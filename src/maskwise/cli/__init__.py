@@ -15,7 +15,7 @@ from maskwise.cli.measuring import ListsProbes, compare, cures, diagnose, report
 from maskwise.cli.playing import studio
 from maskwise.cli.renamed import CommandWithOldNames, in_words
 from maskwise.cli.training import train, tune
-from maskwise.support.errors import UserError
+from maskwise.support.errors import UserError, cannot_open
 from maskwise.support.interrupts import was_interrupted
 from maskwise.support.terminal import one_line
 
@@ -34,6 +34,11 @@ class _Commands(typer.core.TyperGroup):
         except Misuse as problem:
             where = (problem.ctx or ctx).command_path
             typer.echo(f"maskwise: {one_line(in_words(problem.format_message()))} (see {where} --help)", err=True)
+            raise typer.Exit(2) from None
+        except OSError as problem:
+            if problem.filename is None:
+                raise
+            typer.echo(f"maskwise: {one_line(cannot_open(problem))}", err=True)
             raise typer.Exit(2) from None
         except BaseException as problem:
             if not was_interrupted(problem):

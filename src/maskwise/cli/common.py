@@ -5,6 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
+from maskwise.support.errors import UserError
 from maskwise.support.files import to_json
 from maskwise.support.terminal import open_console, safe_json, safe_text
 
@@ -24,6 +25,8 @@ Json = Annotated[bool, typer.Option("--json", help="Print one JSON object and no
 
 
 def print_json(value: Any) -> None:
+    if sys.stdout is None:
+        raise UserError("standard output is closed: redirect it to a file to have the JSON")
     sys.stdout.write(safe_json(to_json(value)) + "\n")
 
 

@@ -12,3 +12,11 @@ class UserNotice(UserWarning):
 
 def first_line(problem: Exception) -> str:
     return (str(problem).strip() or type(problem).__name__).splitlines()[0]
+
+
+def cannot_open(problem: OSError) -> str:
+    """An error of the file system as one line: which path, and why."""
+    name = str(problem.filename)
+    shown = name if len(name) <= 80 else f"{name[:40]}...{name[-37:]}"
+    reason = (problem.strerror or str(problem)).lower()
+    return f"cannot open {shown}: {reason}; check the path and who may read or write it"
