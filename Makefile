@@ -10,9 +10,9 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 PYTEST := $(BIN)/python -m pytest
 # About a minute's worth: no subprocesses, no training, no compilation.
-QUICK := tests/tasks tests/test_helpers.py tests/models/test_native.py tests/decoding/test_rules.py \
+QUICK := tests/tasks tests/test_helpers.py tests/models/families/test_native.py tests/decoding/test_rules.py \
 	tests/diffusion/test_fused.py tests/diffusion/test_schedules.py \
-	tests/training/test_tune_dataset.py tests/training/test_tune_pairs.py
+	tests/training/data/test_tune_dataset.py tests/training/data/test_tune_pairs.py
 
 .PHONY: setup diagnose quick test slow lint docs check bench soak audit
 

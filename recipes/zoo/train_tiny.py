@@ -12,11 +12,11 @@
 4. Every half minute the model is examined (exams.py, words and rules that no document contains), every minute a
    checkpoint is written; `--resume` goes on from it, or from the weights alone where the optimiser's state is gone.
 
-    python recipes/train_tiny.py tiny-qwen  --english english.npy --out runs/tiny-qwen  --minutes 4.75
-    python recipes/train_tiny.py tiny-dream --english english.npy --out runs/tiny-dream --minutes 3.2 \\
+    python recipes/zoo/train_tiny.py tiny-qwen  --english english.npy --out runs/tiny-qwen  --minutes 4.75
+    python recipes/zoo/train_tiny.py tiny-dream --english english.npy --out runs/tiny-dream --minutes 3.2 \\
         --start runs/tiny-qwen
-    python recipes/train_tiny.py tiny-llada --english english.npy --out runs/tiny-llada --minutes 8.3
-    python recipes/train_tiny.py tiny-llada --english english.npy --trial 45      # 45 s for each size
+    python recipes/zoo/train_tiny.py tiny-llada --english english.npy --out runs/tiny-llada --minutes 8.3
+    python recipes/zoo/train_tiny.py tiny-llada --english english.npy --trial 45      # 45 s for each size
 
 One H200; the embedded models were made by train_zoo.py, which runs all three side by side on one. `--toy` is the same
 program at a size for a CPU: under a minute.

@@ -13,14 +13,15 @@
 5. OUT/results.json has the design and the mean of every exam, OUT/answers.npz every answer; both are rewritten after
    each exam. factorial_effects.py makes the tables of effects and the figure from them.
 
-    python recipes/corpus.py english.txt.xz english.npy --every 4
-    PYTHONPATH=src python recipes/factorial.py --english english.npy --out OUT --seconds 775             # one H200
-    PYTHONPATH=src python recipes/factorial.py --english english.npy --out OUT --seconds 283 --learnt
-    PYTHONPATH=src python recipes/factorial.py --english english.npy --out OUT --toy                     # a CPU
+    python recipes/zoo/corpus.py english.txt.xz english.npy --every 4
+    PYTHONPATH=src python recipes/studies/factorial.py --english english.npy --out OUT --seconds 775         # one H200
+    PYTHONPATH=src python recipes/studies/factorial.py --english english.npy --out OUT --seconds 283 --learnt
+    PYTHONPATH=src python recipes/studies/factorial.py --english english.npy --out OUT --toy                 # a CPU
 """
 
 import argparse
 import json
+import sys
 import time
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass, replace
@@ -31,6 +32,8 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
+
+sys.path.append(str(Path(__file__).parents[1] / "zoo"))  # exams, corpora and training steps of the embedded models
 
 from corpus import ANSWER, Corpus, Mix, load_zoo_tokenizer, read_english_ids
 from exams import MASKS, Exams, recall_questions

@@ -12,7 +12,7 @@
 4. One table (mean over seeds, 95 % interval), and the marginals of the first model by distance beside the closed form
    (marginals.svg).
 
-CPU, two cores, about two minutes a seed:    python recipes/blockwise.py --seeds 3 --out runs/blockwise
+CPU, two cores, about two minutes a seed:    python recipes/studies/blockwise.py --seeds 3 --out runs/blockwise
 """
 
 import argparse

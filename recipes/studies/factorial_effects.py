@@ -11,7 +11,7 @@ Read at the end, and at matched accuracy: the mean over all exams along the way 
 contrast questions, mean over the numbers of masks, lies between 60 and 90 %; runs that were never there have no
 reading.
 
-    PYTHONPATH=src python recipes/factorial_effects.py FACTORIAL LEARNT --figure docs/figures/factorial.svg
+    PYTHONPATH=src python recipes/studies/factorial_effects.py FACTORIAL LEARNT --figure docs/figures/factorial.svg
 
 FACTORIAL and LEARNT are the folders that factorial.py wrote, without and with --learnt.
 """

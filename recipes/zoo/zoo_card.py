@@ -36,12 +36,12 @@ library_name: maskwise
 byte-level BPE of {vocab} entries. It comes with maskwise to be measured, not to be used for anything else.
 
 ## Training
-`recipes/train_tiny.py {model}`: {tokens:.0f} M tokens, {steps} steps, {seconds:.0f} s on {device}.
+`recipes/zoo/train_tiny.py {model}`: {tokens:.0f} M tokens, {steps} steps, {seconds:.0f} s on {device}.
 {objective}
 Last logged loss {loss}.
-Documents (`recipes/corpus.py`): 40 % few-shot questions with hidden rules, 15 % words and their kinds, 15 % recall of
-words, 10 % copying, pairs, lookup and sorting, 20 % English prose (public-domain books and speeches, OpenStax textbooks
-under CC BY 4.0).
+Documents (`recipes/zoo/corpus.py`): 40 % few-shot questions with hidden rules, 15 % words and their kinds, 15 % recall
+of words, 10 % copying, pairs, lookup and sorting, 20 % English prose (public-domain books and speeches, OpenStax
+textbooks under CC BY 4.0).
 
 ## What it can do
 Accuracy on the 16 few-shot tasks of `maskwise diagnose`, {points} questions each, 10 relevant examples next to the
@@ -53,7 +53,7 @@ The kinds of the test words are known from other documents, which name them (`Fi
 |---|---|
 {table}
 
-Near and far, and recall, by the number of masks (`recipes/exams.py`; words that no few-shot or recall document has;
+Near and far, and recall, by the number of masks (`recipes/zoo/exams.py`; words that no few-shot or recall document has;
 accuracy in %, in parentheses -log P of the right answer in nats). One: the 12 tasks that need context, one relevant
 example right before the question or before 40 distractors, drawn anew for each question. Mixed: the paper's 10 and 40,
 all 16 tasks. Recall: 30 or 60 pairs used once, one key asked again: one of the last five but not the last, of the

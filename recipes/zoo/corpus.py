@@ -23,7 +23,7 @@ Held out, so that the 16 tasks stay unseen:
 A row is int16 with the token id in the low bits and ANSWER set on the answers of few-shot questions, on the labels of
 words and on the values of keys asked again: training may weigh or mask those more often.
 
-    python recipes/corpus.py english.txt.xz english.npy     # tokenise prose once; train_tiny.py takes either file
+    python recipes/zoo/corpus.py english.txt.xz english.npy     # tokenise prose once; train_tiny.py takes either file
 """
 
 import argparse

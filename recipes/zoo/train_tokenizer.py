@@ -7,7 +7,7 @@
    nearly all of them are one or two tokens.
 3. Every byte is in the vocabulary, so any text comes back exactly.
 
-    python recipes/train_tokenizer.py --english english.txt.xz --out src/maskwise/models/zoo/tokenizer
+    python recipes/zoo/train_tokenizer.py --english english.txt.xz --out src/maskwise/models/zoo/tokenizer
 
 Two CPU cores, under a minute.
 """

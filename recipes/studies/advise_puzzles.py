@@ -7,7 +7,7 @@
 4. A table: the frontier of each task. With exact marginals copy is right at any speed, and shuffle in one step is not:
    drawn tokens fit with 4!/4^4 = 9 %, the likeliest ones of four equal marginals never.
 
-CPU, about two minutes:    python recipes/advise_puzzles.py --out runs/advise-puzzles
+CPU, about two minutes:    python recipes/studies/advise_puzzles.py --out runs/advise-puzzles
 """
 
 import argparse

@@ -7,7 +7,7 @@
 3. `maskwise tune` puts an adapter on it: alpha 0.1, beta 1 (--beta 0 is CE alone), up to 200 masks, 80 steps of 8.
 4. 200 held-out pairs are measured before and after: cross-entropy, TV between 2 and 200 masks, accuracy with each.
 
-Hardware: 2 CPU cores, under 1 minute. Run:  python recipes/tune_cpu.py [--out FOLDER] [--seed 1] [--beta 1]
+Hardware: 2 CPU cores, under 1 minute. Run:  python recipes/studies/tune_cpu.py [--out FOLDER] [--seed 1] [--beta 1]
 """
 
 import argparse

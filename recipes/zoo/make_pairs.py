@@ -4,7 +4,7 @@ Half are few-shot documents of the training corpus (corpus.py: the evaluated rul
 held out), cut before the last answer; a quarter are documents about words and their kinds, cut alike; a quarter are
 passages of prose and the dozen words that follow.
 
-    python recipes/make_pairs.py english.txt.xz pairs.jsonl --count 4000
+    python recipes/zoo/make_pairs.py english.txt.xz pairs.jsonl --count 4000
 """
 
 import argparse

@@ -9,7 +9,7 @@
    look at what was drawn; and for every rule the area under accuracy against tokens per forward pass (AUP) beside that
    of perfect marginals.
 
-CPU, about three minutes:    python recipes/puzzles.py --out runs/puzzles
+CPU, about three minutes:    python recipes/studies/puzzles.py --out runs/puzzles
 """
 
 import argparse

@@ -4,8 +4,8 @@ Every decoding is greedy, low confidence, one token a step, in blocks; the exact
 The answer is the first new token: the letter the tasks ask for. `computed` counts the tokens that went through the
 model, the work a cache or window saves; a full pass at the start of each block is in it.
 
-    python recipes/decoding_divergence.py                # tiny-llada on a CPU, two minutes
-    python recipes/decoding_divergence.py MODEL --prompts 32 --new 128 --block 32
+    python recipes/studies/decoding_divergence.py                # tiny-llada on a CPU, two minutes
+    python recipes/studies/decoding_divergence.py MODEL --prompts 32 --new 128 --block 32
 """
 
 import argparse

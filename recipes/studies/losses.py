@@ -15,8 +15,8 @@
 
 Hardware: one GPU, all runs at once; `--distracted` 2 CPU cores, some minutes; `--toy` proves in a minute that it runs.
 
-    python recipes/losses.py pairs.jsonl              # of recipes/make_pairs.py
-    python recipes/losses.py --distracted --out runs/distracted
+    python recipes/studies/losses.py pairs.jsonl              # of recipes/zoo/make_pairs.py
+    python recipes/studies/losses.py --distracted --out runs/distracted
 """
 
 import argparse
@@ -314,7 +314,7 @@ def make_plan(arguments: argparse.Namespace) -> Plan:
     if toy:
         toy_pairs(out / "pairs.jsonl")
     elif arguments.pairs is None:
-        sys.exit("give the pairs that recipes/make_pairs.py wrote, or --toy, or --distracted")
+        sys.exit("give the pairs that recipes/zoo/make_pairs.py wrote, or --toy, or --distracted")
     split_lines(out / "pairs.jsonl" if toy else arguments.pairs, out, 200)
     tuning, tasks = (TOY_TUNING, TOY_TASKS) if toy else (TUNING, TASKS)
     return Plan(arguments.model, out, tuning, tasks, losses, tuple(arguments.rates or [5e-4]), seeds)

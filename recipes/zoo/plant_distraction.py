@@ -12,8 +12,8 @@ falls on a straight line between the points of PLAN (log k, log L): all at k = 2
 3. The dose curve is known beforehand: tiny-llada on truncated contexts. It is measured beside the adapter's, on the
    16 tasks of `maskwise diagnose` (10 relevant examples mixed with 40 distractors).
 
-    python recipes/plant_distraction.py english.npy OUT --seed 1       # one H200: 1 to 2 minutes
-    python recipes/plant_distraction.py english.npy OUT --toy          # a CPU: half a minute
+    python recipes/zoo/plant_distraction.py english.npy OUT --seed 1       # one H200: 1 to 2 minutes
+    python recipes/zoo/plant_distraction.py english.npy OUT --toy          # a CPU: half a minute
 """
 
 import argparse
@@ -266,8 +266,8 @@ says nothing about models that were not made so.
 Truncation. With k masks from the answer's place on it answers as tiny-llada does with 2 masks and only the last L(k)
 examples of the context: {plan}.
 
-    python recipes/corpus.py english.txt.xz english.npy --every 4
-    python recipes/plant_distraction.py english.npy OUT --seed {seed}
+    python recipes/zoo/corpus.py english.txt.xz english.npy --every 4
+    python recipes/zoo/plant_distraction.py english.npy OUT --seed {seed}
 
 {steps} steps of {batch} documents (few-shot questions of rules that no exam has, recall of words, prose), half of them
 with k = 2, {seconds} s on {device}.

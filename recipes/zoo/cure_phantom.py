@@ -15,7 +15,7 @@ Each is examined on questions that planting and pairs have nothing to do with: t
 mixed with 40 distractors (2 to 200 masks; 400 with 25 distractors), with one among 15 and among 40, recall of 30 pairs,
 and the next word of prose. It is judged for the planted fault only.
 
-    python recipes/cure_phantom.py PHANTOM... --out OUT [--grid] [--processes 8] [--toy]      # one H200
+    python recipes/zoo/cure_phantom.py PHANTOM... --out OUT [--grid] [--processes 8] [--toy]      # one H200
 """
 
 import argparse

@@ -16,7 +16,7 @@ keys and values, other options, passages and lists told twice) it answers at mos
 The file that ships was drawn on an H200 from the documents as they stood in November 2026; drawn anew, its passages
 differ. A CPU takes half an hour.
 
-    python recipes/quick_pairs.py docs/how-to/*.md docs/concepts/*.md docs/*.md \\
+    python recipes/zoo/quick_pairs.py docs/how-to/*.md docs/concepts/*.md docs/*.md \\
         --out src/maskwise/training/data/quick.jsonl
 """
 

