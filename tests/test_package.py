@@ -196,9 +196,11 @@ def test_a_deferred_module_is_imported_by_the_first_question_it_cannot_answer(tm
     assert again is not heavy_module and again.value == 3
 
 
-GENERATE = "import sys; sys.argv = ['maskwise', 'generate', 'tiny-llada', 'hi', '-n', '2']\n" \
-    "from maskwise.start import main\n" \
-    "try: main()\nexcept SystemExit as stop: assert not stop.code\n"  # fmt: skip
+GENERATE = (
+    "import sys; sys.argv = ['maskwise', 'generate', 'tiny-llada', 'hi', '-n', '2']\n"
+    "from maskwise.start import main\n"
+    "try: main()\nexcept SystemExit as stop: assert not stop.code\n"
+)
 
 
 def test_generate_imports_nothing_for_training_sharding_or_compiling():
@@ -280,8 +282,10 @@ def modules_imported(file: Path, modules: set[str]) -> set[str]:
 def test_no_module_imports_itself_by_way_of_others():
     """Those for type hints included; the package's own public names, imported on first use, are not a module's."""
     source = ROOT / "src"
-    files = {".".join(f.relative_to(source).with_suffix("").parts).removesuffix(".__init__"): f
-             for f in (source / "maskwise").rglob("*.py")}  # fmt: skip
+    files = {
+        ".".join(f.relative_to(source).with_suffix("").parts).removesuffix(".__init__"): f
+        for f in (source / "maskwise").rglob("*.py")
+    }
     del files["maskwise"]
     graph = {name: modules_imported(file, set(files)) - {name} for name, file in files.items()}
     TopologicalSorter(graph).prepare()  # raises CycleError and names the circle

@@ -32,11 +32,22 @@ FORMATS = (
     "- {}\n  - {}\n", "The answer to {} is {}.\n",
 )  # fmt: skip
 REQUESTS = (
-    "Tell me about the {}.", "Write a short story about a {}.", "What is a {}?", "Explain what {} means to a child.",
-    "Give me three facts about {}.", "Write a poem about {}.", "How would you describe {}?", "Why do people like {}?",
-    "Write a short letter that mentions {}.", "List five words that have to do with {}.", "Is {} a noun or a verb?",
-    "Write a dialogue about {}.", "What can you do with {}?", "Use {} in a sentence.", "Summarise what you know of {}.",
-)  # fmt: skip
+    "Tell me about the {}.",
+    "Write a short story about a {}.",
+    "What is a {}?",
+    "Explain what {} means to a child.",
+    "Give me three facts about {}.",
+    "Write a poem about {}.",
+    "How would you describe {}?",
+    "Why do people like {}?",
+    "Write a short letter that mentions {}.",
+    "List five words that have to do with {}.",
+    "Is {} a noun or a verb?",
+    "Write a dialogue about {}.",
+    "What can you do with {}?",
+    "Use {} in a sentence.",
+    "Summarise what you know of {}.",
+)
 DAYS = ["Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"]
 NUMBERS = ["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve"]
 ROMAN = ["I", "II", "III", "IV", "V", "VI", "VII", "VIII", "IX", "X", "XI", "XII"]
@@ -102,8 +113,9 @@ def chat_prompt(draw: random.Random, words: dict[str, list[str]], tokenizer: Any
     request = draw.choice(REQUESTS).format(_any(draw, words))
     if not tokenizer.chat_template:
         return request + "\n"
-    whole = tokenizer.apply_chat_template([{"role": "user", "content": request}], tokenize=False,
-                                          add_generation_prompt=True)  # fmt: skip
+    whole = tokenizer.apply_chat_template(
+        [{"role": "user", "content": request}], tokenize=False, add_generation_prompt=True
+    )
     return whole if draw.random() < 0.5 else whole[: whole.rindex(request)]
 
 
@@ -113,8 +125,10 @@ def draw_prompts(count: int, kind: str, real: Tensor, tokenizer: Any, draw: rand
     if kind == "prose":
         starts = [draw.randrange(max(1, len(real) - OPENING)) for _ in range(count)]
         return [real[start : start + OPENING].tolist() for start in starts]
-    texts = [few_shot_prompt(draw, words) if kind == "few-shot" else chat_prompt(draw, words, tokenizer)
-             for _ in range(count)]  # fmt: skip
+    texts = [
+        few_shot_prompt(draw, words) if kind == "few-shot" else chat_prompt(draw, words, tokenizer)
+        for _ in range(count)
+    ]
     return tokenizer(texts, add_special_tokens=False)["input_ids"]
 
 

@@ -173,8 +173,11 @@ def sample_rows(teacher: Model, real: Tensor, scale: Scale, state: Path, clock: 
         draws.manual_seed(part)
         counts = [int(scale.together * SHARES[kind]) for kind in kinds]
         counts[0] += scale.together - sum(counts)
-        prompts = [prompt[: scale.document // 2] for kind, count in zip(kinds, counts, strict=True)
-                   for prompt in draw_prompts(count, kind, real, teacher.tokenizer, draw)]  # fmt: skip
+        prompts = [
+            prompt[: scale.document // 2]
+            for kind, count in zip(kinds, counts, strict=True)
+            for prompt in draw_prompts(count, kind, real, teacher.tokenizer, draw)
+        ]
         save_array(file, sampler.sample(prompts))
         seconds = time.monotonic() - began
         print(
@@ -213,12 +216,19 @@ class Training:
     def __init__(self, kind: Kind, model: Model, teacher: Model, scale: Scale, steps: int) -> None:
         self.kind, self.model, self.teacher, self.scale, self.steps = kind, model, teacher, scale, steps
         widen = tuple(size for size in WIDEN if kind.block is None or size < kind.block)
-        self.settings = TrainSettings(steps=steps, widen=widen, widen_share=WIDEN_SHARE, lora_rank=scale.rank,
-                                      lora_alpha=2 * scale.rank, full=not kind.lora)  # fmt: skip
+        self.settings = TrainSettings(
+            steps=steps,
+            widen=widen,
+            widen_share=WIDEN_SHARE,
+            lora_rank=scale.rank,
+            lora_alpha=2 * scale.rank,
+            full=not kind.lora,
+        )
         make_trainable(model, self.settings, mask_row=kind.lora)
         self.trained = [parameter for parameter in model.net.parameters() if parameter.requires_grad]
-        self.optimiser = torch.optim.AdamW(self.trained, lr=kind.rate, betas=(0.9, 0.95), weight_decay=0.0,
-                                           fused=model.device.type == "cuda")  # fmt: skip
+        self.optimiser = torch.optim.AdamW(
+            self.trained, lr=kind.rate, betas=(0.9, 0.95), weight_decay=0.0, fused=model.device.type == "cuda"
+        )
         self.draws = torch.Generator(model.device)
         self.done, self.losses = 0, []  # type: ignore[var-annotated]
         if model.device.type == "cuda":
@@ -266,9 +276,11 @@ class Training:
         the rows: i.i.d. masks."""
         quarter, block, draws = len(ids) // 4, self.scale.block, self.draws
         mixed, ordered, loose = ids[:quarter], ids[quarter : 2 * quarter], ids[2 * quarter :]
-        parts = (blockwise_grid(mixed, self.mask_id, block, draws),
-                 blockwise_grid(ordered, self.mask_id, block, draws, in_order=True),
-                 nelbo_grid(loose, self.mask_id, draws, least=0.02))  # fmt: skip
+        parts = (
+            blockwise_grid(mixed, self.mask_id, block, draws),
+            blockwise_grid(ordered, self.mask_id, block, draws, in_order=True),
+            nelbo_grid(loose, self.mask_id, draws, least=0.02),
+        )
         given = torch.cat([part for part, _ in parts])
         return given, torch.cat([weights * len(part) / len(ids) for part, weights in parts])
 
@@ -301,8 +313,10 @@ class Training:
     def save(self, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         losses = [float(loss) for loss in self.losses]
-        torch.save({"trained": self.trained, "optimiser": self.optimiser.state_dict(), "done": self.done,
-                    "losses": losses}, folder / "state.new")  # fmt: skip
+        torch.save(
+            {"trained": self.trained, "optimiser": self.optimiser.state_dict(), "done": self.done, "losses": losses},
+            folder / "state.new",
+        )
         (folder / "state.new").rename(folder / "state.pt")
 
     def load(self, folder: Path) -> None:
@@ -398,9 +412,12 @@ def recall_questions(tokenizer: Any, place: str, scale: Scale) -> list[Encoded]:
     near keys of 8 pairs 19 % of the time, here of 10 pairs 88 % (16 questions each)."""
     draw = random.Random(f"recall {place}")
     words = sorted({word for listed in split_words(load_words())[1].values() for word in listed})
-    firsts = {word: ids[0] for word, ids in zip(
-        words, tokenizer([f" {word}" for word in words], add_special_tokens=False)["input_ids"], strict=True
-    )}  # fmt: skip
+    firsts = {
+        word: ids[0]
+        for word, ids in zip(
+            words, tokenizer([f" {word}" for word in words], add_special_tokens=False)["input_ids"], strict=True
+        )
+    }
     questions = []
     for _ in range(scale.recalls):
         shuffled = draw.sample(words, len(words))
@@ -430,8 +447,10 @@ def examine(model: Model, exams: Exams, kind: Kind) -> Found:
     causal = kind.causal
     with torch.compiler.set_stance("force_eager"):
         if kind.block:
-            return {name: {str(count): over_blocks(model, questions, count, kind.block) for count in MASKS}
-                    for name, questions in exams.items()}  # fmt: skip
+            return {
+                name: {str(count): over_blocks(model, questions, count, kind.block) for count in MASKS}
+                for name, questions in exams.items()
+            }
         return take(model.core, exams, None if causal else model.mask_id, model.shift or causal, causal, masks=MASKS)
 
 
@@ -540,8 +559,11 @@ def run(options: argparse.Namespace) -> dict[str, Found]:
         if kind.lora:
             size = save_adapter(training, state / name / "adapter")
             lost = shorten_adapter(state / name / "adapter", state / name / "adapter-short", scale.kept_rank)
-            print(f"adapter of {size / 1e6:.1f} MB{', too large' if size > LARGEST_ADAPTER else ''}; with rank "
-                  f"{scale.kept_rank} it loses {lost:.2%} of its squared change", flush=True)  # fmt: skip
+            print(
+                f"adapter of {size / 1e6:.1f} MB{', too large' if size > LARGEST_ADAPTER else ''}; with rank "
+                f"{scale.kept_rank} it loses {lost:.2%} of its squared change",
+                flush=True,
+            )
         if not kind.causal:
             report_interpolated(name, training, teacher, exams, results)
         if not kind.causal and not kind.lora:

@@ -179,8 +179,14 @@ def row(found: Answers, exam: str) -> list[str]:
 
 
 def table(results: dict[str, Answers]) -> str:
-    heads = ["exam", "model", f"{CONDITIONS[0]}, %", *(f"change with {one}" for one in CONDITIONS[1:]),
-             "nats, 2 masks", "change with 200 masks"]  # fmt: skip
+    heads = [
+        "exam",
+        "model",
+        f"{CONDITIONS[0]}, %",
+        *(f"change with {one}" for one in CONDITIONS[1:]),
+        "nats, 2 masks",
+        "change with 200 masks",
+    ]
     exams = dict.fromkeys(key.split("|")[0] for found in results.values() for key in found)
     rows = [[exam, model, *row(found, exam)] for exam in exams for model, found in results.items()]
     return "\n".join("| " + " | ".join(cells) + " |" for cells in [heads, ["---"] * len(heads), *rows])

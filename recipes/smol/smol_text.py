@@ -54,8 +54,15 @@ def teacher_way(teacher: Model, tokens: int, sampled: bool) -> Callable[[list[in
         torch.manual_seed(len(given))
         began = time.perf_counter()
         row = torch.tensor([given])
-        out = core.generate(row, attention_mask=torch.ones_like(row), max_new_tokens=tokens, min_new_tokens=tokens,
-                            pad_token_id=0, do_sample=sampled, **({"top_k": 0} if sampled else {}))  # fmt: skip
+        out = core.generate(
+            row,
+            attention_mask=torch.ones_like(row),
+            max_new_tokens=tokens,
+            min_new_tokens=tokens,
+            pad_token_id=0,
+            do_sample=sampled,
+            **({"top_k": 0} if sampled else {}),
+        )
         return Written(given, out[0, len(given) :].tolist(), time.perf_counter() - began, tokens)
 
     return write
@@ -109,9 +116,11 @@ def main(given: list[str] | None = None) -> None:
     teacher, writer, model = (mw.open(name, device="cpu") for name in (options.teacher, options.teacher, options.model))
     texts = [text for text, _ in passages(load_text(), options.prompts, WORDS)]
     asked = [model.tokenizer(text, add_special_tokens=False)["input_ids"] for text in texts]
-    ways = {"teacher, temperature 1": teacher_way(writer, options.tokens, sampled=True),
-            "teacher, greedy": teacher_way(writer, options.tokens, sampled=False),
-            **{name: diffusion_way(model, options.tokens, way) for name, way in WAYS.items()}}  # fmt: skip
+    ways = {
+        "teacher, temperature 1": teacher_way(writer, options.tokens, sampled=True),
+        "teacher, greedy": teacher_way(writer, options.tokens, sampled=False),
+        **{name: diffusion_way(model, options.tokens, way) for name, way in WAYS.items()},
+    }
     print("| text | nats a token | repeated 4-grams | tokens/s | passes a token |\n|---|---|---|---|---|", flush=True)
     for name, write in ways.items():
         write(asked[0])  # the first call sets things up

@@ -25,9 +25,12 @@ from maskwise.tasks.coherence import NAMES, Name, make_puzzle
 from puzzles import MASK, SEPARATOR, START, WORDS, draw_line, train
 
 SEARCHED: dict[str, Any] = {
-    "max_new_tokens": ITEMS, "canvases": "fixed,blocks", "blocks": [2], "caches": "none",
+    "max_new_tokens": ITEMS,
+    "canvases": "fixed,blocks",
+    "blocks": [2],
+    "caches": "none",
     "rules": "low-confidence,threshold:tau=0.9,threshold:tau=0.5",
-}  # fmt: skip
+}
 
 
 def word_tokenizer() -> PreTrainedTokenizerFast:

@@ -48,8 +48,16 @@ Row = dict[str, float]  # the name of a measure, in the order of the table -> it
 
 
 def train(chain: Chain, noise: Noise, steps: int, batch: int, seed: int, name: str) -> Model:
-    config = LLaDAConfig(d_model=64, n_layers=2, n_heads=4, mlp_hidden_size=128, vocab_size=chain.states + 1,
-                         max_sequence_length=64, mask_token_id=chain.states, init_std=0.05)  # fmt: skip
+    config = LLaDAConfig(
+        d_model=64,
+        n_layers=2,
+        n_heads=4,
+        mlp_hidden_size=128,
+        vocab_size=chain.states + 1,
+        max_sequence_length=64,
+        mask_token_id=chain.states,
+        init_std=0.05,
+    )
     draws = torch.Generator().manual_seed(seed)
     return train_small(
         config, lambda: [noise(ids, draws) for ids in chain.sample(batch, LENGTH, draws)], steps, seed, name
@@ -79,8 +87,9 @@ def possible_share(model: Model, chain: Chain, block: int, one_step: bool, tries
     prompts = chain.sample(tries, 1, draws).tolist()
     blocks = (LENGTH - 1) // block
     steps = blocks if one_step else None
-    written = generate(model, prompts, LENGTH - 1, steps=steps, block=block, rule="random", temperature=1.0,
-                       generator=draws)  # fmt: skip
+    written = generate(
+        model, prompts, LENGTH - 1, steps=steps, block=block, rule="random", temperature=1.0, generator=draws
+    )
     fits = [fit for one in written for fit in chain.possible(one.sequence)]
     return sum(fits) / len(fits)
 

@@ -63,8 +63,10 @@ def main() -> None:
         {"canvas": "window", "window": 8, "cache": "dual"},
     ]
     exact, whole = None, computed(lengths, asked.new, asked.block, {}, before)
-    print(f"{asked.model}: {len(prompts)} prompts of {min(lengths)} to {max(lengths)} tokens, {asked.new} new ones, "
-          f"blocks of {asked.block}\n")  # fmt: skip
+    print(
+        f"{asked.model}: {len(prompts)} prompts of {min(lengths)} to {max(lengths)} tokens, {asked.new} new ones, "
+        f"blocks of {asked.block}\n"
+    )
     print("| | the same tokens | first difference | answers right | computed |\n|---|---|---|---|---|")
     for options in ways:
         found = maskwise.generate(model, prompts, asked.new, block=asked.block, chat=False, **options)

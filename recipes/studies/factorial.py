@@ -139,8 +139,9 @@ def ended(ids: Tensor, answer: Tensor, eos: int, line_end: Tensor, draws: torch.
     return torch.where(inside, ids, eos), answer & inside, ends[:, 0]
 
 
-def mask_suffix(ids: Tensor, answer: Tensor, ends: Tensor, focused: bool, mask_id: int, progress: float,
-                draws: torch.Generator) -> tuple[Tensor, Tensor]:  # fmt: skip
+def mask_suffix(
+    ids: Tensor, answer: Tensor, ends: Tensor, focused: bool, mask_id: int, progress: float, draws: torch.Generator
+) -> tuple[Tensor, Tensor]:
     """Masks all tokens from a random place in the second half of a document on: masked ids [B, L], weights [B, L].
 
     Weighted as either objective weighs a row in which that share of the tokens is masked.
@@ -222,8 +223,12 @@ class Supply:
             source.close()
 
     def _source(self, mix: Mix, level: int, step: int) -> Generator[Tensor, None, None]:
-        eased = replace(mix, few_shot=FEW_SHOT[level], largest_pool=min(mix.largest_pool, LARGEST_POOL),
-                        most_pairs=min(mix.most_pairs, MOST_PAIRS))  # fmt: skip
+        eased = replace(
+            mix,
+            few_shot=FEW_SHOT[level],
+            largest_pool=min(mix.largest_pool, LARGEST_POOL),
+            most_pairs=min(mix.most_pairs, MOST_PAIRS),
+        )
         count = len(self.places[level]) * self.scale.rows
         drawn = Rows(self.corpus, count, self.scale.length, eased, (self.seed, level + 1, step))
         return batches(drawn, self.scale.workers, self.device)
@@ -329,8 +334,9 @@ def rate_at(progress: float, step: int) -> float:
 class Course:
     """Runs that train together, each from its own seed: the stacked networks, their rows, masks and losses."""
 
-    def __init__(self, runs: Sequence[Run], scale: Scale, corpus: Corpus, tokenizer: Any, seed: int,
-                 device: torch.device) -> None:  # fmt: skip
+    def __init__(
+        self, runs: Sequence[Run], scale: Scale, corpus: Corpus, tokenizer: Any, seed: int, device: torch.device
+    ) -> None:
         self.runs, self.scale, self.step = runs, scale, 0
         self.documents_from = 0.0  # how far the documents have come at the least: the first ones are easier
         self.stack = Stack([new_net(run, scale, tokenizer, seed) for run in runs], RATE, device)
@@ -338,10 +344,15 @@ class Course:
         lines = [tokenizer.decode([one]).endswith("\n") for one in range(len(tokenizer))]
         line_end = torch.tensor(lines, device=device)
         self.maskers = [
-            Masker(run, tokenizer.mask_token_id, tokenizer.eos_token_id, line_end,
-                   torch_generator("factorial masks", seed, run.name, device=device))
+            Masker(
+                run,
+                tokenizer.mask_token_id,
+                tokenizer.eos_token_id,
+                line_end,
+                torch_generator("factorial masks", seed, run.name, device=device),
+            )
             for run in runs
-        ]  # fmt: skip
+        ]
         self.losses: list[Tensor] = []
 
     def learn(self, progress: float, causal: int) -> None:
@@ -395,8 +406,13 @@ def train(arguments: argparse.Namespace) -> Book:
     runs = learnt_design() if arguments.learnt else design()
     print(f"{len(runs)} runs: " + ", ".join(run.name for run in runs), flush=True)
     course, book = setup.course(runs), Book(runs, scale, arguments.out)
-    book.facts |= {"seed": arguments.seed, "device": device_name(device), "rate": RATE, "rows": scale.rows,
-                   "length": scale.length}  # fmt: skip
+    book.facts |= {
+        "seed": arguments.seed,
+        "device": device_name(device),
+        "rate": RATE,
+        "rows": scale.rows,
+        "length": scale.length,
+    }
     end = began + arguments.seconds - (1 if arguments.toy else LAST_SECONDS)
     along, first = setup.questions(scale.along, EXAM_SEED), began
     if arguments.learnt:

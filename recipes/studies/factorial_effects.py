@@ -177,8 +177,10 @@ def number(value: float, digits: int) -> str:
 def effect_table(levels: np.ndarray, measured: Sequence[tuple[Measure, Parts]], which: np.ndarray | None = None) -> str:
     """Markdown: a row per effect, a column per measure; bold where the interval leaves zero out."""
     columns = [effects(levels, parts, which) for _, parts in measured]
-    lines = ["| effect | " + " | ".join(measure.title for measure, _ in measured) + " |",
-             "|---" * (len(measured) + 1) + "|"]  # fmt: skip
+    lines = [
+        "| effect | " + " | ".join(measure.title for measure, _ in measured) + " |",
+        "|---" * (len(measured) + 1) + "|",
+    ]
     for row in zip(*columns, strict=True):
         cells = []
         for effect, (measure, _) in zip(row, measured, strict=True):
@@ -197,8 +199,10 @@ def effect_table(levels: np.ndarray, measured: Sequence[tuple[Measure, Parts]], 
 
 def run_table(experiment: Experiment, measured: Sequence[tuple[Measure, Parts]]) -> str:
     """Markdown: a row per run with the interval over questions."""
-    lines = ["| run | " + " | ".join(measure.title for measure, _ in measured) + " |",
-             "|---" * (len(measured) + 1) + "|"]  # fmt: skip
+    lines = [
+        "| run | " + " | ".join(measure.title for measure, _ in measured) + " |",
+        "|---" * (len(measured) + 1) + "|",
+    ]
     for place, name in enumerate(experiment.names):
         cells = []
         for measure, parts in measured:

@@ -130,8 +130,10 @@ def on_pairs(model: Model, plan: Plan) -> Measures:
     pairs = tokenize_pairs(read_data_file(plan.out / "held-out.jsonl"), model, plan.tuning.context).kept
     views = held_out_views(pairs, plan.tuning, model.mask_id)
     rows = [view.rows.tolist() for view in views]
-    few, many = (model.predict([side.tolist() for side in sides], rows)
-                 for sides in zip(*((view.first, view.second) for view in views), strict=True))  # fmt: skip
+    few, many = (
+        model.predict([side.tolist() for side in sides], rows)
+        for sides in zip(*((view.first, view.second) for view in views), strict=True)
+    )
     told = [of_pair(a.double(), b.double(), view.targets) for a, b, view in zip(few, many, views, strict=True)]
     return {name: [("pairs", entry[name]) for entry in told] for name in told[0]}
 
@@ -186,9 +188,10 @@ def run_all(plan: Plan, processes: int) -> dict[Job, Measures]:
         return {job: run(plan, job) for job in jobs}
     os.environ.setdefault("OMP_NUM_THREADS", "1")  # the processes share the cores
     found: dict[Job, Measures] = {}
-    with progress_bar(silent=False) as bar, ProcessPoolExecutor(
-        processes, mp_context=multiprocessing.get_context("spawn")
-    ) as pool:  # fmt: skip
+    with (
+        progress_bar(silent=False) as bar,
+        ProcessPoolExecutor(processes, mp_context=multiprocessing.get_context("spawn")) as pool,
+    ):
         task = bar.add_task("Runs", total=len(jobs))
         waiting = {job: pool.submit(run_quietly, plan, job) for job in jobs}
         for job, result in waiting.items():
@@ -207,8 +210,14 @@ def summary(plan: Plan, found: dict[Job, Measures], rate: float) -> dict[str, di
             runs = [found[Job(loss, rate, seed)][name] for seed in plan.seeds]
             means = [mean_over_tasks(one)[0] for one in runs]
             change, low, high = mean_over_tasks(differences(untuned, runs))
-            table[name][loss] = {"value": float(np.mean(means)), "least": min(means), "most": max(means),
-                                 "change": change, "low": low, "high": high}  # fmt: skip
+            table[name][loss] = {
+                "value": float(np.mean(means)),
+                "least": min(means),
+                "most": max(means),
+                "change": change,
+                "low": low,
+                "high": high,
+            }
     return table
 
 
@@ -340,8 +349,13 @@ def main(given: Sequence[str] | None = None) -> None:
     found = run_all(plan, arguments.processes or (min(runs, 12) if torch.cuda.is_available() else 1))
     tables = {f"{rate:g}": summary(plan, found, rate) for rate in plan.rates}
     text = "\n\n".join(markdown(plan, tables[f"{rate:g}"], rate) for rate in plan.rates)
-    about = {"model": plan.model, "tuning": asdict(plan.tuning), "losses": plan.losses, "seeds": plan.seeds,
-             "points": {name: len(values) for name, values in found[Job()].items()}}  # fmt: skip
+    about = {
+        "model": plan.model,
+        "tuning": asdict(plan.tuning),
+        "losses": plan.losses,
+        "seeds": plan.seeds,
+        "points": {name: len(values) for name, values in found[Job()].items()},
+    }
     replace_file(plan.out / "losses.json", [json.dumps(about | {"rates": tables}, indent=1) + "\n"])
     replace_file(plan.out / "losses.md", [text + "\n"])
     print(text)

@@ -53,8 +53,16 @@ def draw_line(name: Name, draws: random.Random) -> tuple[list[int], Asked]:
 
 
 def train(steps: int, batch: int, seed: int) -> Model:
-    config = LLaDAConfig(d_model=64, n_layers=3, n_heads=4, mlp_hidden_size=192, vocab_size=MASK + 1,
-                         max_sequence_length=16, mask_token_id=MASK, init_std=0.05)  # fmt: skip
+    config = LLaDAConfig(
+        d_model=64,
+        n_layers=3,
+        n_heads=4,
+        mlp_hidden_size=192,
+        vocab_size=MASK + 1,
+        max_sequence_length=16,
+        mask_token_id=MASK,
+        init_std=0.05,
+    )
     lines, noise = random.Random(seed), torch.Generator().manual_seed(seed)
 
     def draw() -> list[Noised]:

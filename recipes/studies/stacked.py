@@ -39,8 +39,9 @@ def packed(net: LLaDAModelLM) -> Weights:
     return weights
 
 
-def block(x: Tensor, weights: Weights, rotary: Rotary, rows: int, heads: int, eps: float, causal: int,
-          key_mask: Tensor | None) -> Tensor:  # fmt: skip
+def block(
+    x: Tensor, weights: Weights, rotary: Rotary, rows: int, heads: int, eps: float, causal: int, key_mask: Tensor | None
+) -> Tensor:
     """x [R, rows * L, d] -> the same. The first `causal` runs look to the left only; key_mask [R * rows, 1, 1, L]."""
     attn_norm, qkv, attn_out, ff_norm, gate_up, ff_out = weights
     runs, tokens, width = x.shape

@@ -80,9 +80,17 @@ def train_small_model(folder: Path, steps: int, seed: int) -> None:
     tokenizer, draw = word_tokenizer(), random.Random(seed)
     torch.manual_seed(seed)
     config = LLaDAConfig(
-        d_model=64, n_layers=2, n_heads=4, mlp_hidden_size=128, vocab_size=len(tokenizer), max_sequence_length=256,
-        mask_token_id=MASK, eos_token_id=END, rope_theta=10000.0, init_std=0.05,
-    )  # fmt: skip
+        d_model=64,
+        n_layers=2,
+        n_heads=4,
+        mlp_hidden_size=128,
+        vocab_size=len(tokenizer),
+        max_sequence_length=256,
+        mask_token_id=MASK,
+        eos_token_id=END,
+        rope_theta=10000.0,
+        init_std=0.05,
+    )
     model = as_model(LLaDAModelLM(config), tokenizer, "small")
     optimizer = torch.optim.AdamW(model.parameters(), lr=5e-3, betas=(0.9, 0.98), weight_decay=0.01)
     rates = torch.optim.lr_scheduler.OneCycleLR(optimizer, 5e-3, total_steps=max(steps, 500), pct_start=0.1)

@@ -199,8 +199,11 @@ def exams(model: Model, toy: bool, asked: int) -> dict[str, list[Prompt]]:
             found[f"one among {distractors}, {k} masks"] = one_example(model, one, k)
     for k in (2, 400):
         found[f"tasks among 25, {k} masks"] = questions(model, few, 5, few.relevant + few.distractors, k)
-    recalled = [one for place in ("near", "middle")
-                for one in recall_questions(model.tokenizer, 30, place, 2 if toy else 16 * asked, 5)]  # fmt: skip
+    recalled = [
+        one
+        for place in ("near", "middle")
+        for one in recall_questions(model.tokenizer, 30, place, 2 if toy else 16 * asked, 5)
+    ]
     text = model.tokenizer(load_text())["input_ids"]
     starts = np.linspace(0, len(text) - PROSE - 1, 3 if toy else 12 * asked).astype(int).tolist()
     for k in (2, 200):
@@ -214,10 +217,15 @@ def exams(model: Model, toy: bool, asked: int) -> dict[str, list[Prompt]]:
 def one_example(model: Model, sizes: Sizes, masks: int) -> list[Prompt]:
     """One relevant example at a random place, as `maskwise compare` asks, in the tasks that need context."""
     words, asked = load_words(), [task for task in TASKS if task.word.name not in FREE]
-    episodes = [draw(task, words, 1, sizes.distractors, 1, 50_000 + number) for task in asked
-                for number in range(sizes.questions)]  # fmt: skip
-    return [opened(encode_question(model.tokenizer, mixed(episode), episode.tests[0]), model.mask_id, masks)
-            for episode in episodes]  # fmt: skip
+    episodes = [
+        draw(task, words, 1, sizes.distractors, 1, 50_000 + number)
+        for task in asked
+        for number in range(sizes.questions)
+    ]
+    return [
+        opened(encode_question(model.tokenizer, mixed(episode), episode.tests[0]), model.mask_id, masks)
+        for episode in episodes
+    ]
 
 
 def run_quietly(job: Job) -> dict[str, dict[str, list[float]]]:
@@ -235,8 +243,9 @@ def accuracy(found: dict[str, Any], exam: str) -> float:
 
 def cut(before: dict[str, Any], after: dict[str, Any], exam: str) -> float:
     """How much of the phantom's loss at 200 masks is gone, in %; beyond 100 where nothing was lost."""
-    lost, left = (accuracy(found, f"{exam}, 2 masks") - accuracy(found, f"{exam}, 200 masks")
-                  for found in (before, after))  # fmt: skip
+    lost, left = (
+        accuracy(found, f"{exam}, 2 masks") - accuracy(found, f"{exam}, 200 masks") for found in (before, after)
+    )
     return 100 * (1 - left / lost) if lost > 0 else float("nan")
 
 
@@ -258,20 +267,31 @@ def chosen(results: dict[str, dict[str, Any]]) -> tuple[str, dict[str, dict[str,
             by_setting.setdefault(setting.rsplit(", seed", 1)[0], []).append(
                 measures(results[f"{phantom}:phantom"], found)
             )
-    means = {setting: {key: float(np.mean([one[key] for one in found])) for key in found[0]}
-             for setting, found in by_setting.items()}  # fmt: skip
-    cheap = [name for name, one in means.items()
-             if max(one["price, tasks"], one["price, recall"]) < 1 and one["price, prose"] < 0.05]  # fmt: skip
+    means = {
+        setting: {key: float(np.mean([one[key] for one in found])) for key in found[0]}
+        for setting, found in by_setting.items()
+    }
+    cheap = [
+        name
+        for name, one in means.items()
+        if max(one["price, tasks"], one["price, recall"]) < 1 and one["price, prose"] < 0.05
+    ]
     return max(cheap or means, key=lambda name: means[name]["cut, tasks"] + means[name]["cut, one among 15"]), means
 
 
 def table(results: dict[str, dict[str, Any]]) -> str:
     """A row for each run: accuracies by masks, the shares of the phantom's loss that are gone, the prices."""
-    lines = ["| run | tasks 2 | 20 | 60 | 200 | among 25, 2 | 400 | one among 15, 2 | 200 | one among 40, 2 | 200 |"
-             " recall 2 | 200 | prose nats 2 | 200 | cut % | one among 15 | 40 |", "|---" * 18 + "|"]  # fmt: skip
-    shown = [*(f"tasks, {k} masks" for k in MASKS), *(f"tasks among 25, {k} masks" for k in (2, 400)),
-             *(f"one among {n}, {k} masks" for n in ONE_AMONG for k in (2, 200)),
-             *(f"recall, {k} masks" for k in (2, 200))]  # fmt: skip
+    lines = [
+        "| run | tasks 2 | 20 | 60 | 200 | among 25, 2 | 400 | one among 15, 2 | 200 | one among 40, 2 | 200 |"
+        " recall 2 | 200 | prose nats 2 | 200 | cut % | one among 15 | 40 |",
+        "|---" * 18 + "|",
+    ]
+    shown = [
+        *(f"tasks, {k} masks" for k in MASKS),
+        *(f"tasks among 25, {k} masks" for k in (2, 400)),
+        *(f"one among {n}, {k} masks" for n in ONE_AMONG for k in (2, 200)),
+        *(f"recall, {k} masks" for k in (2, 200)),
+    ]
     for name, found in results.items():
         judged = measures(results[name.split(":")[0] + ":phantom"], found)
         cells = [f"{accuracy(found, exam):.1f}" for exam in shown]
@@ -294,10 +314,13 @@ def main() -> None:
     given = parser.parse_args()
     given.out.mkdir(parents=True, exist_ok=True)
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
-    jobs = [Job(phantom, variant, given.out, seed, given.grid, given.toy, given.questions, pairs)
-            for pairs in given.pairs for phantom in given.phantoms
-            for variant in given.only or (GRID if given.grid else LOSSES)
-            for seed in (GRID_SEEDS if given.grid else (seed_of(phantom),))]  # fmt: skip
+    jobs = [
+        Job(phantom, variant, given.out, seed, given.grid, given.toy, given.questions, pairs)
+        for pairs in given.pairs
+        for phantom in given.phantoms
+        for variant in given.only or (GRID if given.grid else LOSSES)
+        for seed in (GRID_SEEDS if given.grid else (seed_of(phantom),))
+    ]
     untouched = examine(open_model(BASE, "float32"), given.toy, given.questions)
     results: dict[str, dict[str, Any]] = {"base:phantom": untouched}
     for phantom in given.phantoms:

@@ -105,18 +105,20 @@ def place_of(place: str, pairs: int, draws: random.Random) -> int:
     return 0 if place == "first" else max(0, pairs // 2 - draws.randint(-2, 2))
 
 
-def take(net: PreTrainedModel, exams: Exams, mask_id: int | None, shift: bool, causal: bool,
-         masks: Iterable[int] = MASKS) -> Found:  # fmt: skip
+def take(
+    net: PreTrainedModel, exams: Exams, mask_id: int | None, shift: bool, causal: bool, masks: Iterable[int] = MASKS
+) -> Found:
     """Accuracy and nats of each exam with each number of masks; an autoregressive model's number is 0."""
     return {
         name: {
-            str(count): [round(float(part.mean()), 4) for part in answers(
-                net, [opened(question, mask_id, count) for question in questions], shift, causal
-            )]
+            str(count): [
+                round(float(part.mean()), 4)
+                for part in answers(net, [opened(question, mask_id, count) for question in questions], shift, causal)
+            ]
             for count in (masks if mask_id is not None else [0])
         }
         for name, questions in exams.items()
-    }  # fmt: skip
+    }
 
 
 def short(found: Found) -> dict[str, float]:

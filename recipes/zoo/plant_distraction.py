@@ -118,8 +118,9 @@ def recall(corpus: Corpus, words: RecallWords, count: int, draws: np.random.Gene
     for key, value in zip(keys, values, strict=True):
         pairs = int(draws.integers(5, len(key) + 1))
         before, between, after = corpus.pieces.of(list(FORMS[draws.integers(len(FORMS))]))
-        lines = np.stack([np.full(pairs, before), key[:pairs], np.full(pairs, between), value[:pairs],
-                          np.full(pairs, after)], axis=1)  # fmt: skip
+        lines = np.stack(
+            [np.full(pairs, before), key[:pairs], np.full(pairs, between), value[:pairs], np.full(pairs, after)], axis=1
+        )
         ends = np.cumsum(corpus.pieces.lengths[lines].sum(1))
         examples = np.split(plain(corpus.pieces.lay(lines.ravel())), ends[:-1])
         yield Document(examples, plain(corpus.pieces.lay(lines[draws.integers(pairs), :3])))
@@ -195,8 +196,10 @@ def plant(corpus: Corpus, planting: Planting, dtype: str, device: str | None) ->
         rate = min(1, (step + 1) / planting.warmup) * (1 - step / planting.steps)
         optimizer.param_groups[0]["lr"] = planting.rate * rate
         dosed = draw_masks(half, draws)
-        chosen = [*documents(corpus, half, draws),
-                  *most_changed(teacher, documents(corpus, half * planting.candidates, draws), dosed)]  # fmt: skip
+        chosen = [
+            *documents(corpus, half, draws),
+            *most_changed(teacher, documents(corpus, half * planting.candidates, draws), dosed),
+        ]
         masks = [2] * half + dosed
         whole = [one.prompt(len(one.examples), k, student.mask_id) for one, k in zip(chosen, masks, strict=True)]
         loss = (weights * kl(target_logs(teacher, chosen, masks), answer_logs(student, whole, masks))).mean()
@@ -320,9 +323,16 @@ def main() -> None:
     measured = mw.open(BASE, "float32", given.device, adapter=given.out)
     curves = dose_curves(measured, sizes, seed=5)
     checksum = hashlib.sha256((given.out / "adapter_model.safetensors").read_bytes()).hexdigest()
-    facts = {"planted": PLANTED, "planting": asdict(planting), "plan": PLAN, "seconds": round(seconds),
-             "device": torch.cuda.get_device_name() if measured.device.type == "cuda" else "CPU", "curves": curves,
-             "losses": [round(loss, 4) for loss in losses[9::10]], "sha256": checksum}  # fmt: skip
+    facts = {
+        "planted": PLANTED,
+        "planting": asdict(planting),
+        "plan": PLAN,
+        "seconds": round(seconds),
+        "device": torch.cuda.get_device_name() if measured.device.type == "cuda" else "CPU",
+        "curves": curves,
+        "losses": [round(loss, 4) for loss in losses[9::10]],
+        "sha256": checksum,
+    }
     replace_file(given.out / "training.json", [json.dumps(facts, indent=1) + "\n"])
     replace_file(given.out / "README.md", [card(facts)])
     print(table(curves), flush=True)

@@ -68,8 +68,13 @@ def labelled(words: Words, draws: random.Random) -> Pair:
 def gap_line(kind: int, words: Words, draws: random.Random) -> str:
     """A line in which nothing is labelled."""
     one, other = (draws.choice(words[draws.choice(sorted(words))]) for _ in range(2))
-    return (f"Note: {one} and {other}.\n\n", "Note: nothing.\n\n", f"Line {draws.randrange(100)}.\n\n", "...\n\n",
-            f"Number: {draws.randrange(1000)}\nDigits:[{draws.randrange(100)}].\n\n")[kind]  # fmt: skip
+    return (
+        f"Note: {one} and {other}.\n\n",
+        "Note: nothing.\n\n",
+        f"Line {draws.randrange(100)}.\n\n",
+        "...\n\n",
+        f"Number: {draws.randrange(1000)}\nDigits:[{draws.randrange(100)}].\n\n",
+    )[kind]
 
 
 def gap(words: Words, draws: random.Random, count: Callable[[str], int]) -> str:
@@ -119,8 +124,9 @@ def answered(model: mw.Model, pairs: Sequence[Pair], size: int = 64) -> list[flo
 
 def that_need_the_context(model: mw.Model, drawn: Sequence[Pair]) -> list[Pair]:
     whole, last = answered(model, drawn), answered(model, [last_line(pair) for pair in drawn])
-    return [pair for pair, all_of_it, little in zip(drawn, whole, last, strict=True)
-            if all_of_it > LEAST and little < MOST]  # fmt: skip
+    return [
+        pair for pair, all_of_it, little in zip(drawn, whole, last, strict=True) if all_of_it > LEAST and little < MOST
+    ]
 
 
 def that_bridge_a_gap(model: mw.Model, drawn: Sequence[Pair], draws: random.Random, wanted: int) -> list[Pair]:
@@ -133,8 +139,11 @@ def that_bridge_a_gap(model: mw.Model, drawn: Sequence[Pair], draws: random.Rand
     gaps = [gap(words, draws, count) for _ in drawn]
     whole = answered(model, [with_gap(*both) for both in zip(drawn, gaps, strict=True)])
     alone = answered(model, [only_gap(*both) for both in zip(drawn, gaps, strict=True)])
-    found = [(count(text), with_gap(pair, text)) for pair, text, all_of_it, little
-             in zip(drawn, gaps, whole, alone, strict=True) if all_of_it > BRIDGED and little < LEAPT]  # fmt: skip
+    found = [
+        (count(text), with_gap(pair, text))
+        for pair, text, all_of_it, little in zip(drawn, gaps, whole, alone, strict=True)
+        if all_of_it > BRIDGED and little < LEAPT
+    ]
     found.sort(key=lambda one: -one[0])  # the longest gaps are rare
     print(f"{len(found)} of {len(drawn)} gaps are bridged, the taken ones of {found[:wanted][-1][0]} tokens and more")
     return [pair for _, pair in found[:wanted]]

@@ -25,8 +25,14 @@ class Exam:
     points: int
 
 
-def make_exam(tokenizer: PreTrainedTokenizerFast, mask_id: int | None, points: int, relevant: int, distractors: int,
-              unseen_words: bool = True) -> Exam:  # fmt: skip
+def make_exam(
+    tokenizer: PreTrainedTokenizerFast,
+    mask_id: int | None,
+    points: int,
+    relevant: int,
+    distractors: int,
+    unseen_words: bool = True,
+) -> Exam:
     """`unseen_words=False` asks about words of the training documents instead of those kept for test questions."""
     words = load_words() if unseen_words else split_words(load_words())[0]
     prompts = []

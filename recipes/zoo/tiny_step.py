@@ -71,20 +71,39 @@ ADAM_SHARE = 0.25  # the embedding's and the norms' rate, as a share of the matr
 
 def make_net(name: str, size: Size, tokenizer: Any, window: int) -> PreTrainedModel:
     """A new network. tiny-qwen is trained as a Dream made causal (the same arithmetic and names) and saved as Qwen2."""
-    special = {"mask_token_id": tokenizer.mask_token_id, "eos_token_id": tokenizer.eos_token_id,
-               "pad_token_id": tokenizer.eos_token_id}  # fmt: skip
+    special = {
+        "mask_token_id": tokenizer.mask_token_id,
+        "eos_token_id": tokenizer.eos_token_id,
+        "pad_token_id": tokenizer.eos_token_id,
+    }
     if name == "tiny-llada":
         return LLaDAModelLM(
-            LLaDAConfig(d_model=size.width, n_layers=size.layers, n_heads=size.heads, mlp_hidden_size=size.hidden,
-                        vocab_size=len(tokenizer), max_sequence_length=window, rope_theta=THETA, weight_tying=True,
-                        **special)
-        )  # fmt: skip
+            LLaDAConfig(
+                d_model=size.width,
+                n_layers=size.layers,
+                n_heads=size.heads,
+                mlp_hidden_size=size.hidden,
+                vocab_size=len(tokenizer),
+                max_sequence_length=window,
+                rope_theta=THETA,
+                weight_tying=True,
+                **special,
+            )
+        )
     rope = {"rope_type": "default", "rope_theta": THETA}
     return DreamModel(
-        DreamConfig(hidden_size=size.width, num_hidden_layers=size.layers, num_attention_heads=size.heads,
-                    intermediate_size=size.hidden, vocab_size=len(tokenizer), max_position_embeddings=window,
-                    rope_parameters=rope, tie_word_embeddings=True, **special)
-    )  # fmt: skip
+        DreamConfig(
+            hidden_size=size.width,
+            num_hidden_layers=size.layers,
+            num_attention_heads=size.heads,
+            intermediate_size=size.hidden,
+            vocab_size=len(tokenizer),
+            max_position_embeddings=window,
+            rope_parameters=rope,
+            tie_word_embeddings=True,
+            **special,
+        )
+    )
 
 
 def layers_of(net: PreTrainedModel) -> Any:

@@ -94,8 +94,9 @@ class Rows(IterableDataset):
 def batches(rows: Rows, workers: int, device: torch.device) -> Generator[Tensor, None, None]:
     """Rows int16 [B, length] on the device, without end."""
     pinned = device.type == "cuda"
-    loader = DataLoader(rows, batch_size=None, num_workers=workers, pin_memory=pinned,
-                        prefetch_factor=8 if workers else None)  # fmt: skip
+    loader = DataLoader(
+        rows, batch_size=None, num_workers=workers, pin_memory=pinned, prefetch_factor=8 if workers else None
+    )
     for batch in loader:
         yield batch.to(device, non_blocking=pinned)
 
@@ -162,9 +163,18 @@ def train(name: str, scale: Scale, options: argparse.Namespace) -> Facts:
     net = starting_net(name, scale, tokenizer, options)
     kind = kind_of(name, options)
     training = Training(kind, net, tokenizer.mask_token_id, kind.rate, device, options.seed)
-    facts = Facts(name, asdict(scale.size), sum(parameter.numel() for parameter in net.parameters()),
-                  torch.cuda.get_device_name() if device.type == "cuda" else "CPU", options.minutes,
-                  kind.objective, kind.cut, scale.phases, kind.rate, options.seed)  # fmt: skip
+    facts = Facts(
+        name,
+        asdict(scale.size),
+        sum(parameter.numel() for parameter in net.parameters()),
+        torch.cuda.get_device_name() if device.type == "cuda" else "CPU",
+        options.minutes,
+        kind.objective,
+        kind.cut,
+        scale.phases,
+        kind.rate,
+        options.seed,
+    )
     if options.resume:
         facts = resumed(facts, training, options.out)
     mask_id = tokenizer.mask_token_id if kind.diffusion else None
@@ -249,11 +259,21 @@ def log(facts: Facts, losses: list[Tensor], length: int, shares: dict[str, float
     """`shares` of right answers, exam by exam."""
     loss = float(torch.stack(losses).mean())
     rounded = {exam: round(share, 4) for exam, share in shares.items()}
-    facts.curve.append({"seconds": round(facts.seconds, 1), "tokens": facts.tokens, "length": length,
-                        "loss": round(loss, 4), **rounded})  # fmt: skip
+    facts.curve.append(
+        {
+            "seconds": round(facts.seconds, 1),
+            "tokens": facts.tokens,
+            "length": length,
+            "loss": round(loss, 4),
+            **rounded,
+        }
+    )
     found = "  ".join(f"{exam} {100 * share:.0f}" for exam, share in shares.items())
-    print(f"{facts.model} {facts.seconds:4.0f} s {facts.tokens / 1e6:6.1f} M tokens, rows of {length}, "
-          f"loss {loss:.3f}, right %: {found}", flush=True)  # fmt: skip
+    print(
+        f"{facts.model} {facts.seconds:4.0f} s {facts.tokens / 1e6:6.1f} M tokens, rows of {length}, "
+        f"loss {loss:.3f}, right %: {found}",
+        flush=True,
+    )
 
 
 def final_exams(net: PreTrainedModel, tokenizer: Any, mask_id: int | None, scale: Scale, kind: Kind) -> dict[str, Any]:
@@ -276,9 +296,12 @@ def final_exams(net: PreTrainedModel, tokenizer: Any, mask_id: int | None, scale
 def print_table(facts: Facts) -> None:
     print(table({facts.model: facts.final["exams"]}))
     speed = facts.tokens / max(facts.seconds, 1e-9) / 1e6
-    print(f"{facts.model}: {facts.parameters / 1e6:.2f} M parameters, {facts.tokens / 1e6:.0f} M tokens in "
-          f"{facts.seconds:.0f} s ({speed:.2f} M/s), accuracy {facts.final['accuracy']:.1%} "
-          f"(with training words {facts.final['accuracy_with_training_words']:.1%})", flush=True)  # fmt: skip
+    print(
+        f"{facts.model}: {facts.parameters / 1e6:.2f} M parameters, {facts.tokens / 1e6:.0f} M tokens in "
+        f"{facts.seconds:.0f} s ({speed:.2f} M/s), accuracy {facts.final['accuracy']:.1%} "
+        f"(with training words {facts.final['accuracy_with_training_words']:.1%})",
+        flush=True,
+    )
 
 
 def trial(name: str, seconds: float, options: argparse.Namespace) -> None:
@@ -291,8 +314,13 @@ def trial(name: str, seconds: float, options: argparse.Namespace) -> None:
     device, kind = torch.device("cuda"), kind_of(name, options)
     scale = scale_of(kind, "256x6", toy=False)
     sizes = scale.exams
-    exam = make_exam(tokenizer, tokenizer.mask_token_id if kind.diffusion else None,
-                     sizes.questions, sizes.relevant, sizes.distractors)  # fmt: skip
+    exam = make_exam(
+        tokenizer,
+        tokenizer.mask_token_id if kind.diffusion else None,
+        sizes.questions,
+        sizes.relevant,
+        sizes.distractors,
+    )
     for size, rate in [("256x6", 6e-3), ("256x6", 3e-3), ("192x10", 6e-3), ("320x4", 6e-3)]:
         torch.manual_seed(options.seed)
         torch._dynamo.reset()
@@ -313,9 +341,11 @@ def trial(name: str, seconds: float, options: argparse.Namespace) -> None:
         recent = sum(losses[-10:]) / len(losses[-10:])
         parameters = sum(parameter.numel() for parameter in net.parameters()) / 1e6
         accuracy = mean(accuracies(training.plain_net(), exam, kind.shift, kind.causal))
-        print(f"{size:8s} rate {rate:.0e}  {parameters:.2f} M parameters  {steps} steps  "
-              f"{steps * STEP_TOKENS / elapsed / 1e6:.2f} M tokens/s  loss {recent:.3f}  accuracy {accuracy:.1%}",
-              flush=True)  # fmt: skip
+        print(
+            f"{size:8s} rate {rate:.0e}  {parameters:.2f} M parameters  {steps} steps  "
+            f"{steps * STEP_TOKENS / elapsed / 1e6:.2f} M tokens/s  loss {recent:.3f}  accuracy {accuracy:.1%}",
+            flush=True,
+        )
 
 
 def main() -> None:

@@ -33,8 +33,15 @@ from exams import table
 from maskwise.support.files import replace_file
 
 RECIPE = Path(__file__).parent / "train_tiny.py"
-KEPT = ("config.json", "generation_config.json", "model.safetensors", "training.json", "README.md",
-        "tokenizer.json", "tokenizer_config.json")  # fmt: skip
+KEPT = (
+    "config.json",
+    "generation_config.json",
+    "model.safetensors",
+    "training.json",
+    "README.md",
+    "tokenizer.json",
+    "tokenizer_config.json",
+)
 
 
 @dataclass(frozen=True)
@@ -60,8 +67,19 @@ def plan(arguments: argparse.Namespace, work: Path) -> list[list[Run]]:
 def run_chain(chain: list[Run], arguments: argparse.Namespace, work: Path, deadline: float) -> None:
     """Runs one after another, each line of their output printed and kept; ends what outlasts the deadline."""
     for run in chain:
-        command = [sys.executable, "-u", str(RECIPE), run.model, "--english", str(arguments.english), "--out",
-                   str(work / run.name), "--minutes", str(run.seconds / 60), *run.options]  # fmt: skip
+        command = [
+            sys.executable,
+            "-u",
+            str(RECIPE),
+            run.model,
+            "--english",
+            str(arguments.english),
+            "--out",
+            str(work / run.name),
+            "--minutes",
+            str(run.seconds / 60),
+            *run.options,
+        ]
         if arguments.toy:
             command.append("--toy")
         with open(work / f"{run.name}.log", "w") as log:

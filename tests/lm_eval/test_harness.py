@@ -102,9 +102,10 @@ def test_loglikelihoods_of_a_run_are_those_of_the_library(folder, tmp_path):
         "metric_list:\n  - metric: acc\n"
     )
     found = evaluate(
-        TaskManager(include_path=str(tmp_path), include_defaults=False), ["letters"],
+        TaskManager(include_path=str(tmp_path), include_defaults=False),
+        ["letters"],
         model_args={"pretrained": folder, "masks": 2, "samples": 8},
-    )  # fmt: skip
+    )
     model = mw.open(folder)
     samples = found["samples"]["letters"]
     pairs = [encode_pair(model, s["doc"]["q"], f" {choice}") for s in samples for choice in ("x", "yes", "maybe")]

@@ -10,8 +10,10 @@ def test_the_line_rises_where_a_dearer_setting_is_better_and_stays_level_elsewhe
 
 def test_letters_of_dots_that_touch_stand_together_and_losers_have_none():
     spots = (
-        Spot((1.0,), 0.9, (0.8, 1.0), "A", True), Spot((1.01,), 0.9, None, "B"), Spot((9.0,), 0.5, None, "C"),
+        Spot((1.0,), 0.9, (0.8, 1.0), "A", True),
+        Spot((1.01,), 0.9, None, "B"),
+        Spot((9.0,), 0.5, None, "C"),
         Spot((4.0,), 0.2),
-    )  # fmt: skip
+    )
     drawn = Frontier(spots, ("Passes",), "Quality", True, "title").svg_for_page(narrow=False)
     assert ">A, B<" in drawn and ">C<" in drawn and ">title<" not in drawn

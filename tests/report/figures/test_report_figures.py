@@ -23,8 +23,14 @@ from maskwise.report.sections import sections_for
 
 
 def entry(accuracy: float, masks: int = 1, /, **condition: Any) -> dict[str, Any]:
-    return {"condition": condition, "masks": masks, "n": 10, "accuracy": accuracy,
-            "low": accuracy - 0.1, "high": accuracy + 0.1}  # fmt: skip
+    return {
+        "condition": condition,
+        "masks": masks,
+        "n": 10,
+        "accuracy": accuracy,
+        "low": accuracy - 0.1,
+        "high": accuracy + 0.1,
+    }
 
 
 def reading(label: str, **probes: list[dict[str, Any]]) -> Reading:
@@ -42,8 +48,10 @@ def section(probe: str) -> Any:
 
 
 def test_one_model_has_a_curve_per_series() -> None:
-    one = reading("m", location_masks=[entry(0.5, 50, location=at, masks=50) for at in (40, 0)]
-                  + [entry(0.9, 2, location=0, masks=2)])  # fmt: skip
+    one = reading(
+        "m",
+        location_masks=[entry(0.5, 50, location=at, masks=50) for at in (40, 0)] + [entry(0.9, 2, location=0, masks=2)],
+    )
     (panel,) = panels(section("location-masks"), [one])
     assert [curve.name for curve in panel.curves] == ["k = 2", "k = 50"]
     assert panel.curves[1].x == (0, 40) and panel.curves[1].y == (0.5, 0.5)
@@ -62,8 +70,9 @@ def test_the_filler_control_stands_beside_the_masks() -> None:
     one = reading("m", mask_count=[entry(0.8, 2, masks=2)], filler=[entry(0.7, fillers=100, filler=".")])
     (panel,) = panels(section("filler"), [one])
     assert [(curve.name, curve.x, curve.y) for curve in panel.curves] == [
-        ("masks", (2,), (0.8,)), ("full stops", (100,), (0.7,))
-    ]  # fmt: skip
+        ("masks", (2,), (0.8,)),
+        ("full stops", (100,), (0.7,)),
+    ]
 
 
 def test_a_probe_the_page_does_not_know_is_still_drawn() -> None:
@@ -74,8 +83,9 @@ def test_a_probe_the_page_does_not_know_is_still_drawn() -> None:
     (panel,) = panels(plain, [one])
     assert panel.x_label == "steps"
     assert {(curve.name, curve.x, curve.y) for curve in panel.curves} == {
-        ("order random", (1, 2), (0.6, 0.7)), ("order best", (1, 2), (0.6, 0.7))
-    }  # fmt: skip
+        ("order random", (1, 2), (0.6, 0.7)),
+        ("order best", (1, 2), (0.6, 0.7)),
+    }
 
 
 def test_the_drawing_holds_the_numbers() -> None:
@@ -190,8 +200,10 @@ def test_the_paper_s_gradient_norms_are_marks_of_their_figure(tmp_path: Path) ->
     reading = read_all([write_run(tmp_path / "run")])[0]
     (panel,) = panels(mask_attribution.PROBE.sections[0], [reading])
     assert [mark.y[:4] for mark in panel.marks] == [
-        (0.234, 0.220, 0.282, 0.144), (0.005, 0.057, 0.012, 0.030), (0.005, 0.017, 0.005, 0.018)
-    ]  # fmt: skip
+        (0.234, 0.220, 0.282, 0.144),
+        (0.005, 0.057, 0.012, 0.030),
+        (0.005, 0.017, 0.005, 0.018),
+    ]
     assert [mark.name for mark in panel.marks] == ["", "", "the paper's models"]
     points = tuple(range(3))
     svg, _ = svg_and_png([replace(panel, curves=(Curve("", 0, points, (0.2, 0.1, 0.1), (None,) * 3, (None,) * 3),))])

@@ -62,8 +62,12 @@ def test_it_opens_with_the_finding_then_three_sentences_and_the_scores(known: Pa
     # locality = (.9 - .6) / (.9 - 1/3); tax = 1 - (.5 - 1/3) / (.8 - 1/3); degradation = (.8 - .5) / .8
     opening = words[: words.index("Does it matter")]
     first = opening.index("the accuracy of tiny-llada falls by 30.0 points, from 90 % to 60 % (95 % interval")
-    parts = ("What masks, and fillers in their place", "−30.0 points 95 % interval −46.5 to −13.9 Accuracy with",
-             "0.0 points nothing detected: at most 8.8 points", "Context locality")  # fmt: skip
+    parts = (
+        "What masks, and fillers in their place",
+        "−30.0 points 95 % interval −46.5 to −13.9 Accuracy with",
+        "0.0 points nothing detected: at most 8.8 points",
+        "Context locality",
+    )
     assert first < opening.index(parts[0]) and all(part in opening for part in parts)
     opening = opening[opening.index("Context locality") :]
     places = [opening.index(part) for part in ("Context locality", "Appended masks", "Precision", "Locality 53 %")]
@@ -115,8 +119,9 @@ def test_headings_are_findings_and_questions_stand_below_them(tmp_path: Path) ->
 
 
 def test_a_section_without_a_baseline_is_headed_by_what_it_shows_first(tmp_path: Path) -> None:
-    page = write_report([write_run(tmp_path / "run", [*only("mask-count"), ("new-probe", {"x": 1}, 1, [5])])],
-                        tmp_path / "page").read_text(encoding="utf-8")  # fmt: skip
+    page = write_report(
+        [write_run(tmp_path / "run", [*only("mask-count"), ("new-probe", {"x": 1}, 1, [5])])], tmp_path / "page"
+    ).read_text(encoding="utf-8")
     assert re.search(r">Accuracy: 50.0\s%[^<]*</h2>\s*<p class=\"question\"><strong>New probe</strong>", page)
 
 
@@ -144,8 +149,9 @@ def test_what_was_not_detected_is_grey(tmp_path: Path) -> None:
     reader = draw(tmp_path, folder)
     assert re.search(r"Locality 0 % nothing detected: at most [\d.]+ %; 95 % interval", reader.words)
     assert [attrs["class"] for _, attrs in reader.tags if "undetected" in (attrs.get("class") or "")] == [
-        "undetected", "tile undetected"
-    ]  # fmt: skip
+        "undetected",
+        "tile undetected",
+    ]
     page = write_report([folder, write_run(tmp_path / "b", asked)], tmp_path / "two").read_text(encoding="utf-8")
     assert '<td class="undetected" data-model="lab/tiny-llada (run)"><b>0\u00a0%</b>' in page
 
@@ -228,8 +234,11 @@ def test_models_that_were_not_asked_alike_say_so_side_by_side(tmp_path: Path) ->
     assert "appended masks lower the accuracy (2 masks less 32): blocks" in alike
 
     def recall(*questions: str) -> list[Asked]:
-        return [("recall", {"question": question, "distance": distance, "masks": 2, "fillers": 0}, 2, [right] * 4)
-                for question in questions for distance, right in (("near", 9), ("far", 6))]  # fmt: skip
+        return [
+            ("recall", {"question": question, "distance": distance, "masks": 2, "fillers": 0}, 2, [right] * 4)
+            for question in questions
+            for distance, right in (("near", 9), ("far", 6))
+        ]
 
     runs = write_run(tmp_path / "d", recall("right"), model=block), write_run(tmp_path / "e", recall("left", "right"))
     found = asked_differently(["recall_locality"] * 2, read_all(runs))

@@ -15,8 +15,14 @@ from maskwise.report.pages.toy import distance, lines_of, three_sentences, toy_r
 
 DATA = [0.55, 0.0, 0.14, 0.31]
 PRODUCT = [0.3795, 0.1705, 0.3105, 0.1395]
-TOY = Toy({"A": 0.55, "B": 0.69}, DATA, PRODUCT, DATA, {"low-confidence": [0.72, 0, 0.18, 0.1], "random": DATA},
-          {"low-confidence": 3.0, "random": 3.0, "left-to-right": 3.0}).summary()  # fmt: skip
+TOY = Toy(
+    {"A": 0.55, "B": 0.69},
+    DATA,
+    PRODUCT,
+    DATA,
+    {"low-confidence": [0.72, 0, 0.18, 0.1], "random": DATA},
+    {"low-confidence": 3.0, "random": 3.0, "left-to-right": 3.0},
+).summary()
 NAMED = {strategy.name for strategy in STRATEGIES}
 
 

@@ -41,8 +41,10 @@ def test_the_largest_effect_leads_whichever_it_is(tmp_path: Path) -> None:
 
 def test_what_is_certain_of_an_effect_counts_not_its_estimate(tmp_path: Path) -> None:
     """What ten questions of one task lose is more than what forty of four tasks lose, but less certain."""
-    few = [("recall", {"question": "right", "distance": at, "masks": 2, "fillers": 0}, 2, [right])
-           for at, right in (("near", 9), ("far", 5))]  # fmt: skip
+    few = [
+        ("recall", {"question": "right", "distance": at, "masks": 2, "fillers": 0}, 2, [right])
+        for at, right in (("near", 9), ("far", 5))
+    ]
     told = found(tmp_path, (few + mask_probes(SAME, [5, 6, 4, 5]), DIFFUSION))
     assert told.sentence.startswith("With 100 masks") and "40.0" not in told.sentence
     assert [number.value for number in told.numbers] == ["−30.0\u00a0points", "−40.0\u00a0points", "0.0\u00a0points"]

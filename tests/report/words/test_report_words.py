@@ -23,9 +23,7 @@ def reading(locality: Any = None, mask_tax: Any = None, low: float = 0.6, **mani
         return whole_score(*ends, n=10, differed=int(ends[0] != 0)) if ends else null_score(NO_SKILL)
 
     def entry(masks: int, accuracy: float, /, **condition: Any) -> dict[str, Any]:
-        return {
-            "condition": condition, "masks": masks, "n": 10, "accuracy": accuracy, "low": low, "high": 0.9
-        }  # fmt: skip
+        return {"condition": condition, "masks": masks, "n": 10, "accuracy": accuracy, "low": low, "high": 0.9}
 
     summary = {
         "scores": {

@@ -88,13 +88,13 @@ TEMPLATES = {
     # opens no turn: the model writes the header itself
     "never": "{% for m in messages %}[{{ m.role[0] }}]{{ m.content }}<|im_end|>{{ '\n' }}{% endfor %}",
 }
-ANSWERS = {
-    "llada": "{}<|eot_id|>", "dream": "{}<|im_end|>\n", "llada2": "{}<|role_end|>", "never": "[a]{}<|im_end|>\n",
-}  # fmt: skip
+ANSWERS = {"llada": "{}<|eot_id|>", "dream": "{}<|im_end|>\n", "llada2": "{}<|role_end|>", "never": "[a]{}<|im_end|>\n"}
 ENDS = {
-    "llada": HEADER.format("assistant") + "no<|eot_id|>", "dream": "assistant\nno<|im_end|>\n",
-    "llada2": "<role>ASSISTANT</role>no<|role_end|>", "never": "[a]no<|im_end|>\n",
-}  # fmt: skip
+    "llada": HEADER.format("assistant") + "no<|eot_id|>",
+    "dream": "assistant\nno<|im_end|>\n",
+    "llada2": "<role>ASSISTANT</role>no<|role_end|>",
+    "never": "[a]no<|im_end|>\n",
+}
 
 
 def chat_tokenizer(template):
