@@ -14,7 +14,7 @@ QUICK := tests/tasks tests/test_helpers.py tests/models/families/test_native.py 
 	tests/diffusion/test_fused.py tests/diffusion/test_schedules.py \
 	tests/training/data/test_tune_dataset.py tests/training/data/test_tune_pairs.py
 
-.PHONY: setup diagnose quick test slow lint docs check bench soak audit
+.PHONY: setup diagnose quick test slow lint house docs check bench soak audit
 
 setup: $(READY)
 
@@ -32,6 +32,10 @@ slow: $(VENV)/.docs
 
 lint: $(READY)
 	$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy
+
+# Size and structure of the source, with their limits.
+house:
+	$(PYTHON) tests/helpers/house.py
 
 # The site, in site/; strict: a link or a page that is missing ends it (not with --quiet, which hides warnings from it).
 docs: $(VENV)/.docs
