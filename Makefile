@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV ?= .venv
 # torch first and pinned: left to the resolver it would bring gigabytes of CUDA packages.
 TORCH ?= torch==2.13.0
-# More requirements of the same installation, for example PINS='transformers==5.17.0'.
+# More requirements of the same installation, for example PINS='-c oldest.lock' or PINS='transformers==5.17.0'.
 PINS ?=
 READY := $(VENV)/.ready
 BIN := $(VENV)/bin

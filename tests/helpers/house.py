@@ -4,6 +4,7 @@ The counts need only Python's own parser, so they run without the package's depe
 """
 
 import ast
+import sys
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -107,7 +108,7 @@ def import_graph() -> dict[str, set[str]]:
 
 def _imported(name: str, modules: set[str]) -> set[str]:
     found = set()
-    for node in _nodes(source_files()[name]):
+    for node in nodes_of(source_files()[name]):
         if isinstance(node, ast.ImportFrom):
             for alias in node.names:
                 inner = f"{node.module}.{alias.name}"
@@ -115,6 +116,21 @@ def _imported(name: str, modules: set[str]) -> set[str]:
         elif isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
     return found & modules
+
+
+@cache
+def third_party_imports() -> dict[str, str]:
+    """{top-level module: one of our modules that imports it} of all imports from other distributions."""
+    found: dict[str, str] = {}
+    for name, file in source_files().items():
+        for node in nodes_of(file):
+            if isinstance(node, ast.Import):
+                modules = [alias.name for alias in node.names]
+            else:
+                modules = [str(node.module)] if isinstance(node, ast.ImportFrom) else []
+            for module in modules:
+                found.setdefault(module.partition(".")[0], name)
+    return {module: name for module, name in found.items() if module not in sys.stdlib_module_names | {"maskwise"}}
 
 
 def circular_imports() -> list[list[str]]:
@@ -161,7 +177,7 @@ def _function_bodies() -> dict[str, int]:
     """Lines of each function from its first statement after the docstring to its last."""
     found = {}
     for name, file in source_files().items():
-        for node in _nodes(file):
+        for node in nodes_of(file):
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
                 body = node.body[1:] if ast.get_docstring(node) is not None else node.body
                 found[f"{name}:{node.name}"] = 1 + (body[-1].end_lineno or 0) - body[0].lineno if body else 0
@@ -193,7 +209,7 @@ def _file_names() -> Iterator[tuple[str, str]]:
 
 
 def _per_file(wanted: Callable[[ast.AST], bool]) -> Counter[str]:
-    return Counter({name: sum(map(wanted, _nodes(file))) for name, file in source_files().items()})
+    return Counter({name: sum(map(wanted, nodes_of(file))) for name, file in source_files().items()})
 
 
 def _is_string_key(node: ast.AST) -> bool:
@@ -213,7 +229,7 @@ def _module(file: Path) -> ast.Module:
 
 
 @cache
-def _nodes(file: Path) -> tuple[ast.AST, ...]:
+def nodes_of(file: Path) -> tuple[ast.AST, ...]:
     return tuple(ast.walk(_module(file)))
 
 
