@@ -3,18 +3,18 @@ PYTHON ?= python3
 VENV ?= .venv
 # torch first and pinned: left to the resolver it would bring gigabytes of CUDA packages.
 TORCH ?= torch==2.13.0
-# More requirements of the same installation, for example PINS='transformers==5.17.0'.
+# More requirements of the same installation, for example PINS='-c oldest.lock' or PINS='transformers==5.17.0'.
 PINS ?=
 READY := $(VENV)/.ready
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 PYTEST := $(BIN)/python -m pytest
 # About a minute's worth: no subprocesses, no training, no compilation.
-QUICK := tests/tasks tests/test_helpers.py tests/models/test_native.py tests/decoding/test_rules.py \
+QUICK := tests/tasks tests/test_helpers.py tests/models/families/test_native.py tests/decoding/test_rules.py \
 	tests/diffusion/test_fused.py tests/diffusion/test_schedules.py \
-	tests/training/test_tune_dataset.py tests/training/test_tune_pairs.py
+	tests/training/data/test_tune_dataset.py tests/training/data/test_tune_pairs.py
 
-.PHONY: setup diagnose quick test slow lint docs check bench soak audit
+.PHONY: setup diagnose quick test slow lint house docs check bench soak audit
 
 setup: $(READY)
 
@@ -32,6 +32,10 @@ slow: $(VENV)/.docs
 
 lint: $(READY)
 	$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy
+
+# Size and structure of the source, with their limits.
+house:
+	$(PYTHON) tests/helpers/house.py
 
 # The site, in site/; strict: a link or a page that is missing ends it (not with --quiet, which hides warnings from it).
 docs: $(VENV)/.docs

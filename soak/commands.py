@@ -63,14 +63,18 @@ _SHORT = "--steps 6 --save-every 2 --batch 2 --accumulation 1 --many 10 --held-o
 COMMANDS = {
     command.name: command
     for command in (
-        Command("diagnose", "diagnose tiny-llada --quick --probes location --points 1 --exact --json --out OUT",
-                _records),
-        Command("tune", f"tune tiny-llada --data PAIRS --out OUT {_SHORT} --context 96 --max-masks 16 --device cpu",
-                _trained),
+        Command(
+            "diagnose", "diagnose tiny-llada --quick --probes location --points 1 --exact --json --out OUT", _records
+        ),
+        Command(
+            "tune",
+            f"tune tiny-llada --data PAIRS --out OUT {_SHORT} --context 96 --max-masks 16 --device cpu",
+            _trained,
+        ),
         Command("train", f"train tiny-llada --data TEXT --out OUT {_SHORT} --context 64 --device cpu", _trained),
         Command("export", "export tiny-llada+ma --out OUT --json", _files),
     )
-}  # fmt: skip
+}
 
 
 def write_data(home: Path) -> None:
@@ -88,8 +92,14 @@ def environment(**more: str) -> dict[str, str]:
 def start(words: Sequence[str], home: Path, **more: str) -> subprocess.Popen[str]:
     """A process of its own, from its first import on."""
     code = "from maskwise.start import main; main()"
-    return subprocess.Popen([sys.executable, "-c", code, *words], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
-                            env=environment(**more), cwd=home, text=True)  # fmt: skip
+    return subprocess.Popen(
+        [sys.executable, "-c", code, *words],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        env=environment(**more),
+        cwd=home,
+        text=True,
+    )
 
 
 def finished(process: subprocess.Popen[str], seconds: float = SECONDS_A_RUN) -> Ended:

@@ -87,9 +87,16 @@ def _records(number: str) -> dict[str, Any]:
 
 
 _WORK: dict[str, Callable[..., dict[str, Any]]] = {
-    "fuzz": _fuzz, "kills": _kills, "ranks": _ranks, "writes": _writes, "disks": _disks, "torn": _torn,
-    "sockets": _sockets, "prompts": _prompts, "records": _records,
-}  # fmt: skip
+    "fuzz": _fuzz,
+    "kills": _kills,
+    "ranks": _ranks,
+    "writes": _writes,
+    "disks": _disks,
+    "torn": _torn,
+    "sockets": _sockets,
+    "prompts": _prompts,
+    "records": _records,
+}
 
 
 def main(name: str, file: Path) -> None:

@@ -95,7 +95,7 @@ def readers() -> list[Reader]:
         Reader("run", _run, ("records.jsonl", "manifest.json"), lambda folder: read_all([folder]), 8),
         Reader("page", _run, ("records.jsonl", "manifest.json"), _page, 1),
         Reader("tuning run", _tuning, ("settings.json", "checkpoints/checkpoint-2/complete.json"), _tuned),
-    ]  # fmt: skip
+    ]
     # Where a package is not installed its readers end in one line, which says nothing of damage.
     needs = {"data rows.parquet": "pyarrow", "page": "matplotlib", "search page": "matplotlib"}
     return [reader for reader in found if find_spec(needs.get(reader.name, "json")) is not None]
@@ -175,9 +175,12 @@ def _tables(folder: Path) -> None:
 
         parquet.write_table(Table.from_pylist(rows), folder / "rows.parquet")
     entry = {
-        "question": "Who was born first, Ann or Bob?", "answer": "Ann", "type": "comparison",
-        "supporting_facts": [["Ann", 0], ["Bob", 0]], "context": [["Ann", ["Born 1900."]], ["Bob", ["Born 1910."]]],
-    }  # fmt: skip
+        "question": "Who was born first, Ann or Bob?",
+        "answer": "Ann",
+        "type": "comparison",
+        "supporting_facts": [["Ann", 0], ["Bob", 0]],
+        "context": [["Ann", ["Born 1900."]], ["Bob", ["Born 1910."]]],
+    }
     entries = [entry | {"question": f"Who was {n} first, Ann or Bob?", "answer": "Ann"} for n in range(8)]
     (folder / "hotpot.json").write_text(json.dumps(entries))
 
@@ -205,8 +208,14 @@ def _search(folder: Path) -> None:
         "not_tried": ["sampling"], "cost": "little", "passes": 99, "seconds": 1.5, "device": "cpu", "folder": "x",
     }  # fmt: skip
     space = {"max_new_tokens": 4, "canvases": ["fixed"], "blocks": [2], "steps": None, "end_ids": []}
-    identity = {"model": {"name": "m", "fingerprint": "f", "dtype": "float32"}, "space": space, "budget": None,
-                "questions": {"count": 32, "hash": "h"}, "cost": "passes", "seed": 0}  # fmt: skip
+    identity = {
+        "model": {"name": "m", "fingerprint": "f", "dtype": "float32"},
+        "space": space,
+        "budget": None,
+        "questions": {"count": 32, "hash": "h"},
+        "cost": "passes",
+        "seed": 0,
+    }
     manifest = {"command": "advise", "identity": identity, "planted": None, "versions": {"maskwise": "1"}, "plan": None}
     (folder / "advice.json").write_text(json.dumps(found))
     (folder / "manifest.json").write_text(json.dumps(manifest))
@@ -215,12 +224,15 @@ def _search(folder: Path) -> None:
 def _run(folder: Path) -> None:
     """A few records of several probes, with their evidence."""
     conditions = [
-        ("location", {"location": 0}, None), ("location", {"location": 15}, None),
-        ("mask-count", {"masks": 2}, None), ("mask-count", {"masks": 50}, None),
-        ("few-steps", {"steps": 2, "masks": 2}, None), ("few-steps", {"steps": 2, "masks": 50}, None),
+        ("location", {"location": 0}, None),
+        ("location", {"location": 15}, None),
+        ("mask-count", {"masks": 2}, None),
+        ("mask-count", {"masks": 50}, None),
+        ("few-steps", {"steps": 2, "masks": 2}, None),
+        ("few-steps", {"steps": 2, "masks": 50}, None),
         ("order", {"rule": "low-confidence"}, ORDER),
         ("nelbo", {"draws": 4}, None),
-    ]  # fmt: skip
+    ]
     base = {"model": "m", "predicted": "A", "answer": "A", "confidence": 0.5, "entropy": 0.25, "nll": 1.5}
     records = [
         base | {"probe": probe, "task": task, "point": point, "condition": condition, "correct": bool(point % 2),

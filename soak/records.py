@@ -57,9 +57,12 @@ def without_sockets() -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as made:
         run = Path(made) / "run"
         lines = (
-            f"diagnose tiny-llada --quick --probes location --points 1 --out {run}", f"report {run}",
-            "generate tiny-llada+ma hello -n 4", f"export tiny-llada+ma --out {made}/merged", f"models {made}/merged",
-        )  # fmt: skip
+            f"diagnose tiny-llada --quick --probes location --points 1 --out {run}",
+            f"report {run}",
+            "generate tiny-llada+ma hello -n 4",
+            f"export tiny-llada+ma --out {made}/merged",
+            f"models {made}/merged",
+        )
         for line in lines:
             command = [sys.executable, "-c", NO_SOCKETS, *line.split()]
             done = subprocess.run(command, capture_output=True, text=True, env=_environment(), cwd=made)
@@ -107,8 +110,9 @@ def many_records(number: int) -> dict[str, Any]:
             "sys.stderr.write(f'USED {used.ru_maxrss / 1e6:.2f} {used.ru_utime + used.ru_stime:.1f}')"
         )
         began = time.monotonic()
-        done = subprocess.run([sys.executable, "-c", code, "report", str(folder)], capture_output=True, text=True,
-                              env=_environment())  # fmt: skip
+        done = subprocess.run(
+            [sys.executable, "-c", code, "report", str(folder)], capture_output=True, text=True, env=_environment()
+        )
         seconds = time.monotonic() - began
         assert done.returncode == 0, done.stderr[-1000:]
         memory, processor = map(float, done.stderr.rsplit("USED ", 1)[1].split())

@@ -47,9 +47,13 @@ def running_studio(folder: Path, *options: str) -> Iterator[tuple[str, int]]:
     paths = os.pathsep.join([str(SOURCE), os.environ.get("PYTHONPATH", "")])
     with (folder / "studio.err").open("w+") as errors:
         process = subprocess.Popen(
-            [sys.executable, "-m", "maskwise.cli", "studio", "--port", "0", *options], cwd=folder,
-            stdout=subprocess.PIPE, stderr=errors, text=True, env=os.environ | {"PYTHONPATH": paths},
-        )  # fmt: skip
+            [sys.executable, "-m", "maskwise.cli", "studio", "--port", "0", *options],
+            cwd=folder,
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            text=True,
+            env=os.environ | {"PYTHONPATH": paths},
+        )
         try:
             assert process.stdout is not None
             found = re.search(r"http://[\d.]+:\d+", process.stdout.readline())
@@ -78,8 +82,9 @@ def ask(client: Any, number: int, turn: int) -> None:
     else:
         masks = 1 + (37 * number + 11 * turn) % 200
         question = f"The number after {number} is"
-        found = client.predict("tiny-llada", "none", "", question, "", "animal-largest", 0, 1, 4, 50, masks,
-                               api_name="/probe")  # fmt: skip
+        found = client.predict(
+            "tiny-llada", "none", "", question, "", "animal-largest", 0, 1, 4, 50, masks, api_name="/probe"
+        )
         expected = f"goes to the {masks} {'mask' if masks == 1 else 'masks'}"
     if expected not in found:
         raise RuntimeError(f"expected {expected!r}, found {found[:300]!r}")
@@ -123,8 +128,9 @@ def soak(clients: int, seconds: float, folder: Path) -> Outcome:
         began = time.monotonic()
         all_at_work(seconds)
         took = time.monotonic() - began
-    return Outcome(clients, round(took, 1), len(times), failures, round(max(times, default=0), 2),
-                   [round(gb, 3) for gb in memory])  # fmt: skip
+    return Outcome(
+        clients, round(took, 1), len(times), failures, round(max(times, default=0), 2), [round(gb, 3) for gb in memory]
+    )
 
 
 def probe_times(name: str) -> Iterator[dict[str, Any]]:
@@ -149,8 +155,12 @@ def probe_times(name: str) -> Iterator[dict[str, Any]]:
         found = probe(model, asked)
         answered = time.process_time()
         attributed(found)
-        yield {"tokens": len(found.prompt.ids), "masks": masks, "answer_s": round(answered - began, 3),
-               "attribution_s": round(time.process_time() - answered, 3)}  # fmt: skip
+        yield {
+            "tokens": len(found.prompt.ids),
+            "masks": masks,
+            "answer_s": round(answered - began, 3),
+            "attribution_s": round(time.process_time() - answered, 3),
+        }
 
 
 def main() -> None:

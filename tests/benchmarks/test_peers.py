@@ -38,10 +38,16 @@ def test_a_run_that_ends_too_early_is_no_measurement():
     assert not net._forward_pre_hooks
 
 
-@pytest.mark.parametrize(("cache", "at_once", "batch", "block", "steps"), [
-    ("dual", 1, 1, 1, (8, 16)), ("prefix", 4, 2, 1, (2, 4)), ("dual", 2, 1, 0, (0, 4)), ("none", 1, 1, 1, (1, 9)),
-    ("none", 1, 2, 1, (1, 5)),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("cache", "at_once", "batch", "block", "steps"),
+    [
+        ("dual", 1, 1, 1, (8, 16)),
+        ("prefix", 4, 2, 1, (2, 4)),
+        ("dual", 2, 1, 0, (0, 4)),
+        ("none", 1, 1, 1, (1, 9)),
+        ("none", 1, 2, 1, (1, 5)),
+    ],
+)
 def test_a_cached_block_is_timed_with_the_pass_that_fills_its_cache(cache, at_once, batch, block, steps):
     assert window(BENCH, cache, at_once, batch, block) == steps
 

@@ -114,10 +114,9 @@ def patterns(size: int = 4):
 def enumerated(size: int = 4) -> float:
     """The integral over u of 1/u E[cost] with Bernoulli(u) masks, pattern by pattern."""
     return sum(
-        pattern_cost(p)
-        * math.factorial(len(p) - 1) * math.factorial(size - len(p)) / math.factorial(size)
+        pattern_cost(p) * math.factorial(len(p) - 1) * math.factorial(size - len(p)) / math.factorial(size)
         for p in patterns(size)
-    )  # fmt: skip
+    )
 
 
 def draws_of(ablation, count: int = 3000, ids=None, block: int = 4, **more) -> torch.Tensor:

@@ -101,8 +101,10 @@ def test_known_runs_have_a_known_reduction(folders):
 
 
 def test_the_price_of_a_cure_is_also_measured_on_recall(tmp_path):
-    runs = [write_run(tmp_path / "before", recalled([8] * 4, [5] * 4), **SEED),
-            write_run(tmp_path / "after", recalled([6] * 4, [7] * 4), TUNED, **SEED)]  # fmt: skip
+    runs = [
+        write_run(tmp_path / "before", recalled([8] * 4, [5] * 4), **SEED),
+        write_run(tmp_path / "after", recalled([6] * 4, [7] * 4), TUNED, **SEED),
+    ]
     result, _ = compare_runs(runs)
     assert [m["recall"] for m in result["models"].values()] == pytest.approx([0.8, 0.6])
     change = result["changes"]["tiny-llada+ma"]

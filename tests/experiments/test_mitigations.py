@@ -105,8 +105,11 @@ def test_biased_keys_weigh_as_much_as_one_mask():
     model = known_path(lambda direct, context: direct)
     questions = questions_for_known_models(6)
     assert all(record["correct"] for record in biased_answers(model, questions))
-    (two, many) = (model.predict([[*q.prompt, *[model.mask_id] * k]], [[len(q.prompt)]])[0].argmax().item()
-                   for q in questions[:1] for k in (2, MASKS))  # fmt: skip
+    (two, many) = (
+        model.predict([[*q.prompt, *[model.mask_id] * k]], [[len(q.prompt)]])[0].argmax().item()
+        for q in questions[:1]
+        for k in (2, MASKS)
+    )
     assert two == questions[0].answer_id != many
 
 
@@ -233,8 +236,12 @@ def test_a_block_model_is_compared_by_what_applies_to_it():
     assert found["block"] == 4
     had = {entry["cure"]: entry for entry in found["cures"]}
     assert [name for name, entry in had.items() if entry["accuracy"] is not None] == [
-        "baseline", "40-step unmasking", "small blocks", "growing canvas", "soft masking",
-    ]  # fmt: skip
+        "baseline",
+        "40-step unmasking",
+        "small blocks",
+        "growing canvas",
+        "soft masking",
+    ]
     assert had["baseline"]["tokens_per_pass"] == pytest.approx(4, abs=0.1)
     assert had["window"]["why"] == "masks after a block are not seen" and "why" not in had["mask-agnostic tuning"]
     result = cures_result(found)

@@ -21,9 +21,13 @@ def byte_tokenizer(chat_template=None, starts=False):
         raw.add_special_tokens(["<|start|>"])
         raw.post_processor = processors.TemplateProcessing("<|start|> $A", special_tokens=[("<|start|>", START)])
     return PreTrainedTokenizerFast(
-        tokenizer_object=raw, eos_token="<|end|>", pad_token="<|end|>", mask_token="<|mask|>",
-        bos_token="<|start|>" if starts else None, chat_template=chat_template,
-    )  # fmt: skip
+        tokenizer_object=raw,
+        eos_token="<|end|>",
+        pad_token="<|end|>",
+        mask_token="<|mask|>",
+        bos_token="<|start|>" if starts else None,
+        chat_template=chat_template,
+    )
 
 
 def save(folder, kind="llada", chat_template=None, starts=False, **more):

@@ -112,16 +112,23 @@ def in_the_file(name: str, weight: np.ndarray, config) -> tuple[str, np.ndarray]
     parts = {"input_layernorm": "attn_norm", "post_attention_layernorm": "ffn_norm", "q_proj": "attn_q",
              "k_proj": "attn_k", "v_proj": "attn_v", "o_proj": "attn_output", "gate_proj": "ffn_gate",
              "up_proj": "ffn_up", "down_proj": "ffn_down"}  # fmt: skip
-    outside = {"model.embed_tokens.weight": "token_embd.weight", "model.norm.weight": "output_norm.weight",
-               "lm_head.weight": "output.weight"}  # fmt: skip
+    outside = {
+        "model.embed_tokens.weight": "token_embd.weight",
+        "model.norm.weight": "output_norm.weight",
+        "lm_head.weight": "output.weight",
+    }
     if name in outside:
         return outside[name], weight
     _, _, layer, *_, part, _ = name.split(".")
     heads = {"q_proj": config.num_attention_heads, "k_proj": config.num_key_value_heads}.get(part)
     if heads is not None:
         size = len(weight) // heads
-        order = [head * size + pair + half * size // 2
-                 for head in range(heads) for pair in range(size // 2) for half in (0, 1)]  # fmt: skip
+        order = [
+            head * size + pair + half * size // 2
+            for head in range(heads)
+            for pair in range(size // 2)
+            for half in (0, 1)
+        ]
         weight = weight[order]
     return f"blk.{layer}.{parts[part]}.weight", weight
 

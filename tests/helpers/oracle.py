@@ -22,8 +22,7 @@ def oracle(marginals: Callable[[list[int]], Tensor], vocabulary: int, mask_id: i
     net.config = type("Config", (), {"eos_token_id": None})()
     net.get_input_embeddings = lambda: net.embedding
     net.get_output_embeddings = lambda: net.embedding
-    return Model(net, body, window=512, shift=False, mask_id=mask_id, name="oracle",
-                 head=lambda rows: rows.log())  # fmt: skip
+    return Model(net, body, window=512, shift=False, mask_id=mask_id, name="oracle", head=lambda rows: rows.log())
 
 
 def perfect_toy() -> Model:

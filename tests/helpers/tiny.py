@@ -74,8 +74,13 @@ def sdar_net(seed: int = 0, vocab: int = 64, **more) -> SDARForCausalLM:
 
 def sdar_moe_net(seed: int = 0, vocab: int = 64, **more) -> SDARMoeForCausalLM:
     torch.manual_seed(seed)
-    settings = {"mask_token_id": vocab - 1, "head_dim": 8, "moe_intermediate_size": 24, "num_experts": 6,
-                "num_experts_per_tok": 2}  # fmt: skip
+    settings = {
+        "mask_token_id": vocab - 1,
+        "head_dim": 8,
+        "moe_intermediate_size": 24,
+        "num_experts": 6,
+        "num_experts_per_tok": 2,
+    }
     return SDARMoeForCausalLM(SDARMoeConfig(**common_settings(vocab, **(settings | more)))).eval()
 
 

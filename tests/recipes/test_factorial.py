@@ -171,8 +171,10 @@ def test_rows_go_to_the_runs_of_their_mixture():
         rows = supply.rows(progress, step=0)
         assert rows.shape == (20, 10, SMALL.length)
         few_shot = ((rows & (ANSWER - 1)) == options).any(2).sum(1)
-        by_level = {level: [int(n) for n, run in zip(few_shot, runs, strict=True) if run.levels[0] == level]
-                    for level in (1, -1)}  # fmt: skip
+        by_level = {
+            level: [int(n) for n, run in zip(few_shot, runs, strict=True) if run.levels[0] == level]
+            for level in (1, -1)
+        }
         assert sum(by_level[1]) == 40 and sum(by_level[-1]) == 2
 
 
@@ -210,7 +212,11 @@ def test_a_stack_begins_with_one_network():
 def test_near_and_far_ask_the_same():
     exams = make_questions(TOKENIZER, SMALL, (2, 3), seed=1)
     assert {name: len(asked) for name, asked in exams.items()} == {
-        "contrast near": 8 * 2 * 3, "contrast far": 8 * 2 * 3, "recall near": 3, "recall far": 3}  # fmt: skip
+        "contrast near": 8 * 2 * 3,
+        "contrast far": 8 * 2 * 3,
+        "recall near": 3,
+        "recall far": 3,
+    }
     for near, far in zip(exams["contrast near"], exams["contrast far"], strict=True):
         left, right = (TOKENIZER.decode(one.ids).split("\n\n") for one in (near, far))
         assert len(left) == SMALL.distractors + 2 and left[-1] == right[-1] and left[-2] == right[0]

@@ -78,8 +78,12 @@ def experiment(tmp_path) -> Experiment:
                 answers[f"{number} {name} {masks} nats"] = np.full((20, 240), number + (name == "contrast far") + 0.5)
                 found[f"{name} {masks}"] = {"right": [share] * 19 + [0.95], "nats": [1.0] * 20}
         exams.append({"kind": kind, "tokens": 10, "found": found})
-    facts = {"masks": [2, 20, 200], "device": "CPU", "exams": exams,
-             "runs": [{"name": run.name, "levels": run.levels, "repeat": run.repeat} for run in runs]}  # fmt: skip
+    facts = {
+        "masks": [2, 20, 200],
+        "device": "CPU",
+        "exams": exams,
+        "runs": [{"name": run.name, "levels": run.levels, "repeat": run.repeat} for run in runs],
+    }
     (tmp_path / "results.json").write_text(json.dumps(facts))
     np.savez(tmp_path / "answers.npz", **answers)
     return Experiment(tmp_path)

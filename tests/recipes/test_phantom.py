@@ -103,13 +103,22 @@ def test_the_setting_is_chosen_by_the_rule():
         def right(share):
             return {"right": [share], "nats": [1.0]}
 
-        return {"tasks, 2 masks": right(few), "tasks, 200 masks": right(many), "recall, 2 masks": right(recall),
-                "prose, 2 masks": right(0), **{f"one among {n}, 2 masks": right(0.9) for n in (15, 40)},
-                **{f"one among {n}, 200 masks": right(one) for n in (15, 40)}}  # fmt: skip
+        return {
+            "tasks, 2 masks": right(few),
+            "tasks, 200 masks": right(many),
+            "recall, 2 masks": right(recall),
+            "prose, 2 masks": right(0),
+            **{f"one among {n}, 2 masks": right(0.9) for n in (15, 40)},
+            **{f"one among {n}, 200 masks": right(one) for n in (15, 40)},
+        }
 
-    results = {"s0:phantom": found(1.0, 0.7, 0.5, 0.6), "s0:a, seed 1": found(1.0, 0.9, 0.7, 0.60),
-               "s0:a, seed 2": found(1.0, 1.0, 0.7, 0.60), "s0:dear, seed 1": found(1.0, 1.0, 0.9, 0.58),
-               "s0:weak, seed 1": found(1.0, 0.8, 0.6, 0.60)}  # fmt: skip
+    results = {
+        "s0:phantom": found(1.0, 0.7, 0.5, 0.6),
+        "s0:a, seed 1": found(1.0, 0.9, 0.7, 0.60),
+        "s0:a, seed 2": found(1.0, 1.0, 0.7, 0.60),
+        "s0:dear, seed 1": found(1.0, 1.0, 0.9, 0.58),
+        "s0:weak, seed 1": found(1.0, 0.8, 0.6, 0.60),
+    }
     taken, means = cure_phantom.chosen(results)
     assert taken == "a" and means["dear"]["price, recall"] == pytest.approx(2)
     assert means["a"]["cut, tasks"] == pytest.approx(100 * (1 - 0.05 / 0.3)) and means["a"][

@@ -103,8 +103,9 @@ def test_the_probes_run_at_toy_size(inputs, tmp_path, capsys):
     mw.convert("tiny-qwen", base)
     found = smol_probes.main([*inputs[2:], "--model", str(base), "--out", str(tmp_path / "out"), "--tune", "--toy"])
     assert set(found) == {"teacher", "before", "tuned"}
-    assert set(found["before"]) == {f"{exam.split('|')[0]}|{condition}" for exam in found["teacher"]
-                                    for condition in smol_probes.CONDITIONS}  # fmt: skip
+    assert set(found["before"]) == {
+        f"{exam.split('|')[0]}|{condition}" for exam in found["teacher"] for condition in smol_probes.CONDITIONS
+    }
     lines = capsys.readouterr().out.splitlines()
     table = lines[lines.index(next(line for line in lines if line.startswith("| exam"))) :]
     assert len({line.count("|") for line in table}) == 1 and len(table) == 2 + 3 * len(found["teacher"])

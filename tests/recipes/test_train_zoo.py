@@ -12,7 +12,7 @@ import pytest
 import maskwise as mw
 from corpus import load_zoo_tokenizer
 
-RECIPE = Path(__file__).parents[2] / "recipes" / "train_zoo.py"
+RECIPE = Path(__file__).parents[2] / "recipes" / "zoo" / "train_zoo.py"
 
 
 @pytest.mark.slow

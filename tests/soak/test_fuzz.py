@@ -81,8 +81,12 @@ def test_a_campaign_goes_on_where_it_stopped(tmp_path):
     file.write_text(json.dumps(done))
     assert run(["fuzz 0 9"], file)["fuzz 0 9"] == done["parts"]["fuzz 0 9"]
     assert totals(done["parts"])["fuzz"] | {"seconds": 0} == {
-        "parts": 2, "failures": 1, "seconds": 0, "cases": 9, "slowest_seconds": 2.0
-    }  # fmt: skip
+        "parts": 2,
+        "failures": 1,
+        "seconds": 0,
+        "cases": 9,
+        "slowest_seconds": 2.0,
+    }
     assert "FAILED fuzz x y" in table(list(done["parts"]), done["parts"])
 
 

@@ -225,10 +225,14 @@ def test_broken_files_are_named_with_their_line(tmp_path):
 
 def hotpot_entry(question, answer, kind="comparison"):
     return {
-        "_id": "1", "question": question, "answer": answer, "type": kind, "level": "hard",
+        "_id": "1",
+        "question": question,
+        "answer": answer,
+        "type": kind,
+        "level": "hard",
         "supporting_facts": [["Second", 1], ["First", 0]],
         "context": [["First", ["Annie was born in 1970. ", "Not this."]], ["Second", ["Nor this.", " Terry in 1965."]]],
-    }  # fmt: skip
+    }
 
 
 def test_hotpotqa_keeps_two_option_questions_and_supporting_facts_alone(tmp_path):

@@ -90,7 +90,12 @@ def test_the_answers_of_a_chat_are_found_in_their_turns():
     chat = PreTrainedTokenizerFast(tokenizer_object=tokenizer.backend_tokenizer, chat_template=template)
     ids, rows = encode_answers(chat, PAIRS, PAIRS[0], "right", chat=True)
     assert [chat.decode([ids[row] for row in one]) for one in rows] == [
-        " copper", " Germany", " tennis", " violet", " copper"]  # fmt: skip
+        " copper",
+        " Germany",
+        " tennis",
+        " violet",
+        " copper",
+    ]
 
 
 def test_words_that_cannot_make_a_list_are_refused_in_one_line():

@@ -136,9 +136,9 @@ def test_the_weights_of_a_row_sum_to_one_token_on_average():
     rows = [(Piece(torch.arange(5, 13)), Piece(torch.arange(9, 15)))]
     for settings in (replace(SMALL, objective="blockwise"), replace(SMALL, schedule="cosine"), SMALL):
         data = NoisedRows(rows, settings, 3, 1)
-        sums = torch.tensor([
-            float(sum(one.weights.sum() for one in data.item(0, micro)["examples"])) for micro in range(400)
-        ])  # fmt: skip
+        sums = torch.tensor(
+            [float(sum(one.weights.sum() for one in data.item(0, micro)["examples"])) for micro in range(400)]
+        )
         assert float((sums.mean() - 1).abs()) < 5 * float(sums.std()) / 400**0.5
 
 

@@ -119,8 +119,14 @@ def training_gradients(
 def work(
     rank: int, port: int, checkpoint: Path, dream: Path, teacher: Path, data: Path, text: Path, folder: Path
 ) -> None:
-    os.environ |= {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2",
-                   "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}  # fmt: skip
+    os.environ |= {
+        "RANK": str(rank),
+        "LOCAL_RANK": str(rank),
+        "WORLD_SIZE": "2",
+        "LOCAL_WORLD_SIZE": "2",
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": str(port),
+    }
     os.environ["CUDA_VISIBLE_DEVICES"] = ""  # accelerate's barrier would want a card for each process
     torch.set_num_threads(1)
     callbacks = [Gradients(folder / f"ddp-{rank}.pt")]

@@ -123,8 +123,13 @@ def test_wandb_and_mlflow_hold_one_finished_run_each(checkpoint, pairs_file, tmp
     given = f"tune {checkpoint} --data {pairs_file} --out out --preset quick --steps 2 --batch 2 --context 64 --many 20"
     given += " --lora-rank 2 --eval-every 0 --held-out 2 --device cpu --report-to wandb,mlflow --json"
     place = {"WANDB_MODE": "offline", "MLFLOW_TRACKING_URI": f"sqlite:///{tmp_path / 'runs.db'}"}
-    done = subprocess.run([sys.executable, "-m", "maskwise", *given.split()], cwd=tmp_path, text=True,
-                          capture_output=True, env=os.environ | place)  # fmt: skip
+    done = subprocess.run(
+        [sys.executable, "-m", "maskwise", *given.split()],
+        cwd=tmp_path,
+        text=True,
+        capture_output=True,
+        env=os.environ | place,
+    )
     assert done.returncode == 0, done.stderr
     result = json.loads(done.stdout)
     (offline,) = (tmp_path / "wandb").glob("offline-run-*/*.wandb")

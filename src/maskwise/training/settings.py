@@ -154,7 +154,7 @@ PRESETS = {
     "paper-instruct-ce": TuneSettings(beta=0.0, learning_rate=1e-5),
 }
 
-# Data that comes with the package (recipes/quick_pairs.py).
+# Data that comes with the package (recipes/zoo/quick_pairs.py).
 PRESET_PAIRS = {"quick": Path(__file__).parent / "data" / "quick.jsonl"}
 
 DECAYS = {"constant": "constant_with_warmup", "linear": "linear", "cosine": "cosine"}

@@ -1,0 +1,156 @@
+"""Copy, replace and shuffle on a model that has learnt them: what speed costs, rule by rule, beside the closed forms.
+
+1. Lines `task other w1 w2 w3 w4 = a1 a2 a3 a4` over 8 words; the answer copies the four words, puts the other in the
+   place of one of them (any), or shuffles them. A small LLaDA learns to fill in the answer (the
+   NELBO: one to four of its tokens masked).
+2. Every decoding rule writes the answers of new lines at several speeds, tokens drawn at temperature 1, exactly as
+   the probe `coherence` does with a language model (`maskwise.probes.library.coherence`).
+3. Two tables: the share solved with one, two and four tokens a step beside the closed form, over the rules that do not
+   look at what was drawn; and for every rule the area under accuracy against tokens per forward pass (AUP) beside that
+   of perfect marginals.
+
+CPU, about three minutes:    python recipes/studies/puzzles.py --out runs/puzzles
+"""
+
+import argparse
+import json
+import random
+from pathlib import Path
+from typing import Any
+
+import torch
+from rich.console import Console
+from rich.progress import track
+from scipy import stats
+
+from maskwise.diffusion import Noised, blockwise
+from maskwise.models.families.llada import LLaDAConfig
+from maskwise.models.model import Model
+from maskwise.probes.answers.puzzles import solve
+from maskwise.probes.library.coherence import BLIND, areas
+from maskwise.probes.paces import ITEMS, Pace, paces
+from maskwise.support.files import replace_file
+from maskwise.tasks.coherence import NAMES, Asked, Name, closed_form, make_puzzle
+from maskwise.tasks.prompts import Prompt
+from small_llada import train_small
+
+WORDS = 8
+SEPARATOR = WORDS + len(NAMES)
+MASK = SEPARATOR + 1
+START = 2 + ITEMS + 1  # the answer's first place
+
+
+def draw_line(name: Name, draws: random.Random) -> tuple[list[int], Asked]:
+    """A line with one of its right answers, and the same line with the answer masked."""
+    *items, other = draws.sample(range(WORDS), ITEMS + 1)
+    answer = list(items)
+    if name == "shuffle":
+        draws.shuffle(answer)
+    elif name == "replace":
+        answer[draws.randrange(ITEMS)] = other
+    given = [WORDS + NAMES.index(name), other, *items, SEPARATOR]
+    return given + answer, Asked((*given, *[MASK] * ITEMS), make_puzzle(name, items, other))
+
+
+def train(steps: int, batch: int, seed: int) -> Model:
+    config = LLaDAConfig(
+        d_model=64,
+        n_layers=3,
+        n_heads=4,
+        mlp_hidden_size=192,
+        vocab_size=MASK + 1,
+        max_sequence_length=16,
+        mask_token_id=MASK,
+        init_std=0.05,
+    )
+    lines, noise = random.Random(seed), torch.Generator().manual_seed(seed)
+
+    def draw() -> list[Noised]:
+        drawn = [torch.tensor(draw_line(lines.choice(NAMES), lines)[0]) for _ in range(batch)]
+        return [blockwise(ids, MASK, ITEMS, noise, start=START) for ids in drawn]
+
+    return train_small(config, draw, steps, seed, "puzzles")
+
+
+def records_of(model: Model, name: Name, pace: Pace, tries: int, seed: int) -> list[dict[str, Any]]:
+    """What the probe would record of so many puzzles: condition, whether solved, speed and what is ideal."""
+    draws = random.Random(f"{name} {seed}")
+    puzzles = [draw_line(name, draws)[1] for _ in range(tries)]
+    prompts = [Prompt(one.ids, START, one.puzzle.items[0], ITEMS) for one in puzzles]
+    answers = solve(model, prompts, name, pace, puzzles, seed)
+    condition = {"puzzle": name, **pace.condition}
+    return [
+        {"condition": condition, "correct": one.written is not None and one.written.right, "evidence": one.evidence}
+        for one in answers
+    ]
+
+
+def by_closed_form(records: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """For each puzzle and number of tokens a step: the share solved under the blind rules, and the closed form."""
+    found = []
+    for name in NAMES:
+        for count in (1, 2, ITEMS):
+            solved = [
+                record["correct"]
+                for record in records
+                if record["condition"]["puzzle"] == name
+                and record["condition"]["rule"] in BLIND
+                and record["condition"]["speed"] == f"{count} a step"
+            ]
+            interval = stats.binomtest(sum(solved), len(solved)).proportion_ci(method="wilson")
+            found.append(
+                {
+                    "puzzle": name,
+                    "tokens a step": count,
+                    "n": len(solved),
+                    "solved": sum(solved) / len(solved),
+                    "low": float(interval.low),
+                    "high": float(interval.high),
+                    "closed form": closed_form(name, [count] * (ITEMS // count)),
+                }
+            )
+    return found
+
+
+def table_lines(closed: list[dict[str, Any]], found: dict[str, dict[str, dict[str, float]]]) -> list[str]:
+    """Both tables in Markdown."""
+    lines = ["| puzzle | tokens a step | solved | 95 % interval | closed form |", "|---|---|---|---|---|"]
+    lines += [
+        f"| {row['puzzle']} | {row['tokens a step']} | {100 * row['solved']:.1f} % | {100 * row['low']:.1f} to "
+        f"{100 * row['high']:.1f} % | {100 * row['closed form']:.1f} % |"
+        for row in closed
+    ]
+    lines += [
+        "",
+        f"| rule | {' | '.join(f'{name}: AUP (perfect)' for name in NAMES)} |",
+        "|---" * (1 + len(NAMES)) + "|",
+    ]
+    for rule in found[NAMES[0]]:
+        cells = [f"{found[name][rule]['aup']:.2f} ({found[name][rule]['ideal']:.2f})" for name in NAMES]
+        lines.append(f"| {rule} | {' | '.join(cells)} |")
+    return lines
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=Path, default=Path("runs/puzzles"))
+    parser.add_argument("--steps", type=int, default=2000)
+    parser.add_argument("--batch", type=int, default=64)
+    parser.add_argument("--tries", type=int, default=200, help="puzzles for each task, rule and speed")
+    parser.add_argument("--seed", type=int, default=0)
+    asked = parser.parse_args()
+    asked.out.mkdir(parents=True, exist_ok=True)
+    model = train(asked.steps, asked.batch, asked.seed)
+    records = [
+        record
+        for pace in track(paces(), "Decoding", console=Console(stderr=True))
+        for name in NAMES
+        for record in records_of(model, name, pace, asked.tries, asked.seed)
+    ]
+    closed, found = by_closed_form(records), areas(records)
+    replace_file(asked.out / "puzzles.json", [json.dumps({"closed form": closed, "aup": found}, indent=2)])
+    print("\n".join(table_lines(closed, found)))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,389 @@
+"""The page is whole, needs nothing but itself, says the right numbers and escapes what it did not write."""
+
+import html
+import re
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+from helpers.page_reader import Reader, read
+from helpers.report_runs import AUTOREGRESSIVE, DIFFUSION, GUESSING, KNOWN, Asked, position_probes, write_run
+from maskwise.models.checkpoints.locations import planted_in
+from maskwise.probes.library import mechanism
+from maskwise.report.pages.page import write_page
+from maskwise.report.readings import read_all
+from maskwise.report.words.sentences import first_finding
+from maskwise.report.words.tiles import asked_differently
+from maskwise.support.errors import UserError
+
+HOSTILE = "<script>alert('x')</script>&\"quoted\" $\\frac{ {{ 7*7 }} [red]\x07\n日本"
+
+
+def write_report(folders: list[Path], out: Path) -> Path:
+    return write_page(read_all(folders), out)
+
+
+@pytest.fixture(scope="module")
+def known(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The page of the run of known numbers."""
+    folder = write_run(tmp_path_factory.mktemp("known") / "run")
+    return write_report([folder], folder.parent / "page")
+
+
+def only(*probes: str) -> list[Asked]:
+    return [asked for asked in KNOWN if asked[0] in probes]
+
+
+def draw(tmp_path: Path, *folders: Path) -> Reader:
+    return read(write_report(list(folders), tmp_path / "page"))
+
+
+def test_the_page_stands_alone(known: Path) -> None:
+    page = known.read_text(encoding="utf-8")
+    reader = Reader(page)
+    assert known.name == "report.html"
+    assert not re.search(r"(https?:)?//\w", page.replace("http://www.w3.org", "")), "the page reaches for something"
+    assert not [tag for tag, _ in reader.tags if tag in ("script", "link", "img", "iframe")]
+    assert "@import" not in page and "url(http" not in page
+
+
+def test_ids_are_unique_and_every_reference_arrives(known: Path) -> None:
+    reader = read(known)
+    ids = reader.values("id")
+    assert len(ids) == len(set(ids))
+    links = [link for name in ("href", "xlink:href", "aria-labelledby") for link in reader.values(name)]
+    styles = re.findall(r"url\(#([^)]+)\)", " ".join(reader.values("style") + reader.values("clip-path")))
+    assert {link.removeprefix("#") for link in links} | set(styles) <= set(ids)
+
+
+def test_it_opens_with_the_finding_then_three_sentences_and_the_scores(known: Path) -> None:
+    words = read(known).words
+    # locality = (.9 - .6) / (.9 - 1/3); tax = 1 - (.5 - 1/3) / (.8 - 1/3); degradation = (.8 - .5) / .8
+    opening = words[: words.index("Does it matter")]
+    first = opening.index("the accuracy of tiny-llada falls by 30.0 points, from 90 % to 60 % (95 % interval")
+    parts = (
+        "What masks, and fillers in their place",
+        "−30.0 points 95 % interval −46.5 to −13.9 Accuracy with",
+        "0.0 points nothing detected: at most 8.8 points",
+        "Context locality",
+    )
+    assert first < opening.index(parts[0]) and all(part in opening for part in parts)
+    opening = opening[opening.index("Context locality") :]
+    places = [opening.index(part) for part in ("Context locality", "Appended masks", "Precision", "Locality 53 %")]
+    assert places == sorted(places)
+    assert "It uses near context more than distant context. 90 % of its answers are right" in opening
+    assert "costs 53 % of its skill" in opening and "Locality 53 %" in opening
+    assert "Appended masks lower its accuracy. 80 % of its answers are right with 2 masks, 50 % with 100" in opening
+    assert "Degradation 38 %" in opening
+    assert "only 4 tasks could be averaged. 400 answers" in opening
+
+
+def test_a_planted_fault_is_named_in_plain_words(tmp_path: Path) -> None:
+    model = DIFFUSION | {"planted": planted_in("tiny-llada+distracted+ma")}
+    words = draw(tmp_path, write_run(tmp_path / "run", only("mask-count"), model)).words
+    assert "float32 · planted on purpose: sensitivity to appended masks, later reduced by tuning" in words
+
+
+def test_a_section_has_all_its_parts(known: Path) -> None:
+    reader = read(known)
+    section = reader.words[reader.words.index("Do appended masks change the answer? The same question") :]
+    section = section[: section.index("Is it the masks, or just more text?")]
+    for part in (
+        "LLaDA-Base loses 23 points",
+        "80.0 % at k = 2, 50.0 % at k = 100 (−30.0 points, −46.5 to −13.9)",
+        "holds: appended masks lower the accuracy (2 masks less 100: 30.0 points, 14.5 to 45.5; +0.00 nats)",
+        "−30.0 points (−46.5 to −13.9) +0.00 nats",
+        "A level line is what one would hope for",
+        "4 tasks with 10 test points each; masks: 2, 100.",
+        "The numbers behind the figure",
+        "2 40 80.0 %",
+        "100 40 50.0 %",
+        "guessing (33 %)",
+    ):
+        assert part in section, part
+
+
+def test_headings_are_findings_and_questions_stand_below_them(tmp_path: Path) -> None:
+    page = write_report([write_run(tmp_path / "run")], tmp_path / "page").read_text(encoding="utf-8")
+    headings = [" ".join(html.unescape(text).split()) for text in re.findall(r'<h2 id="p\d[^>]*>(.*?)</h2>', page)]
+    assert headings[2:] == [
+        "Accuracy falls by 30.0 points with 100 masks in place of 2",
+        "No change of accuracy detected with 100 full stops after the closed answer: at most 8.8 points",
+    ]
+    assert "<strong>Do appended masks change the answer?</strong> The same question" in page
+    runs = [write_run(tmp_path / name, only("mask-count"), DIFFUSION | {"name": name}) for name in ("<a>", "b")]
+    two = write_report(runs, tmp_path / "two").read_text(encoding="utf-8")
+    assert "&lt;a&gt;: accuracy falls by 30.0" in two
+    assert '<th scope="row">Mask tax' in two and '<th scope="row">Locality' not in two  # what no model was asked
+
+
+def test_a_section_without_a_baseline_is_headed_by_what_it_shows_first(tmp_path: Path) -> None:
+    page = write_report(
+        [write_run(tmp_path / "run", [*only("mask-count"), ("new-probe", {"x": 1}, 1, [5])])], tmp_path / "page"
+    ).read_text(encoding="utf-8")
+    assert re.search(r">Accuracy: 50.0\s%[^<]*</h2>\s*<p class=\"question\"><strong>New probe</strong>", page)
+
+
+def test_a_heading_has_as_many_clauses_as_it_has_room_for() -> None:
+    (section,) = mechanism.PROBE.sections[:1]
+    assert section.says is not None
+    assert first_finding(section, ["a, b; c", "d"]) == "A, b; c"
+    assert first_finding(section, [f"a, {'b' * 130}, c"]) == "A"
+    assert first_finding(section, ["not run"]) == first_finding(section, []) == ""
+
+
+def test_figures_have_words_for_those_who_do_not_see_them(known: Path) -> None:
+    reader = read(known)
+    drawn = [attrs for tag, attrs in reader.tags if tag == "svg"]
+    # The finding and each probe wide and narrow, a line under each score, and four tasks of each probe.
+    assert len(drawn) == (1 + 4) * 2 + 3 + 4 * 4
+    assert all(attrs["role"] == "img" and attrs["aria-label"] for attrs in drawn)
+    assert any("80.0\u00a0% at k\u00a0=\u00a02" in (attrs["aria-label"] or "") for attrs in drawn)
+
+
+def test_what_was_not_detected_is_grey(tmp_path: Path) -> None:
+    """A number of the finding and the tile of a score; in a comparison the score's cell."""
+    asked = [*only("mask-count"), *locations(9, 9)]
+    folder = write_run(tmp_path / "run", asked)
+    reader = draw(tmp_path, folder)
+    assert re.search(r"Locality 0 % nothing detected: at most [\d.]+ %; 95 % interval", reader.words)
+    assert [attrs["class"] for _, attrs in reader.tags if "undetected" in (attrs.get("class") or "")] == [
+        "undetected",
+        "tile undetected",
+    ]
+    page = write_report([folder, write_run(tmp_path / "b", asked)], tmp_path / "two").read_text(encoding="utf-8")
+    assert '<td class="undetected" data-model="lab/tiny-llada (run)"><b>0\u00a0%</b>' in page
+
+
+def test_figures_are_files_too(known: Path) -> None:
+    folder = known.parent / "figures"
+    drawn = ("finding", "location", "question-position", "mask-count", "filler")
+    assert {path.name for path in folder.iterdir()} == {f"{one}.{kind}" for one in drawn for kind in ("svg", "png")}
+    svg = (folder / "mask-count.svg").read_text(encoding="utf-8")
+    assert "Masks at the end (k)" in "".join(ElementTree.fromstring(svg).itertext())
+    assert "var(" not in svg
+    assert (folder / "mask-count.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_drawing_again_gives_the_same_page(tmp_path: Path) -> None:
+    folder = write_run(tmp_path / "run", only("filler"))
+    first = write_report([folder], tmp_path / "one").read_bytes()
+    assert write_report([folder], tmp_path / "two").read_bytes() == first
+
+
+def test_a_hostile_name_stays_a_name(tmp_path: Path) -> None:
+    folder = write_run(
+        tmp_path / "run",
+        [*only("mask-count"), ("filler", {"filler": HOSTILE, "fillers": 5}, 1, [1, 2, 3, 4])],
+        model=DIFFUSION | {"name": HOSTILE, "kind": HOSTILE},
+        notes=[HOSTILE],
+        task=HOSTILE,
+        words=HOSTILE,
+    )
+    path = write_report([folder, write_run(tmp_path / "b", only("mask-count"))], tmp_path / "page")
+    page = path.read_text(encoding="utf-8")
+    assert "<script" not in page and "49" not in re.findall(r"<h1>.*?</h1>", page, re.DOTALL)[0]
+    assert "&lt;script&gt;alert(" in page
+    assert HOSTILE.split()[0] in Reader(page).words
+    for svg in (tmp_path / "page" / "figures").glob("*.svg"):
+        ElementTree.parse(svg)
+
+
+def test_models_stand_side_by_side(tmp_path: Path) -> None:
+    better = position_probes([10, 10, 10, 9], [10, 9, 10, 10])
+    reader = draw(
+        tmp_path,
+        write_run(tmp_path / "a", only("location", "mask-count")),
+        write_run(tmp_path / "b", better[:2], model=AUTOREGRESSIVE, notes=["mask-count was not run: no masks"]),
+    )
+    words = reader.words
+    assert "Side by side: tiny-llada, tiny-qwen" in words
+    scores = words[words.index("Scores side by side") :]
+    assert re.search(r"Mask tax .* 64 % 95 % interval .* – does not apply: no masks .*Degradation", scores)
+    assert "Not applicable: it has no masks. It is an autoregressive model" in words
+    assert "tiny-llada: 60.0 % at location 0, 90.0 % at location 15" in words
+    assert "tiny-qwen: 97.5 % at location 0, 97.5 % at location 15" in words
+    assert "tiny-qwen: not run." in words
+    mask_figure = (tmp_path / "page" / "figures" / "mask-count.svg").read_text(encoding="utf-8")
+    assert "tiny-llada" in mask_figure and "tiny-qwen" not in mask_figure
+    assert "tiny-qwen: mask-count was not run: no masks" in words
+    assert "Not quite alike" not in words
+
+
+def test_models_that_were_not_asked_alike_say_so_side_by_side(tmp_path: Path) -> None:
+    """A block diffusion model sees fewer masks: claims name each model's own, and rows of scores what differs."""
+
+    def masks(most: int) -> list[Asked]:
+        return [("mask-count", {"masks": k}, k, [right] * 4) for k, right in ((2, 8), (20, 7), (most, 5))]
+
+    block = DIFFUSION | {"name": "lab/blocks", "block": 32}
+    blocks = write_run(tmp_path / "a", masks(32), model=block)
+    words = draw(tmp_path, blocks, write_run(tmp_path / "b", masks(200))).words
+    claim = r"appended masks lower the accuracy: blocks \(2 masks less 32\) [^:]*: \w[^;]*; "
+    assert re.search(claim + r"tiny-llada \(2 masks less 200\) ", words)
+    scores = words[words.index("Scores side by side") :]
+    for name in ("Mask tax", "Degradation"):
+        assert (
+            "Not asked alike: masks 2, 20, 32 (blocks); 2, 20, 200 (tiny-llada)" in scores[scores.index(name) :][:400]
+        )
+    assert "(k = " not in scores[scores.index("Degradation") :][:400]
+    same = write_run(tmp_path / "c", masks(32), model=block | {"name": "lab/same"})
+    alike = draw(tmp_path, blocks, same).words
+    assert "Not asked alike" not in alike and "(k = 2, 20, 32)" in alike[alike.index("Scores side by side") :]
+    assert "appended masks lower the accuracy (2 masks less 32): blocks" in alike
+
+    def recall(*questions: str) -> list[Asked]:
+        return [
+            ("recall", {"question": question, "distance": distance, "masks": 2, "fillers": 0}, 2, [right] * 4)
+            for question in questions
+            for distance, right in (("near", 9), ("far", 6))
+        ]
+
+    runs = write_run(tmp_path / "d", recall("right"), model=block), write_run(tmp_path / "e", recall("left", "right"))
+    found = asked_differently(["recall_locality"] * 2, read_all(runs))
+    assert found == "Not asked alike: question last (blocks); first, last (tiny-llada)"
+
+
+def test_what_is_true_of_all_models_is_said_once(tmp_path: Path) -> None:
+    same = (
+        write_run(tmp_path / "a", locations(9, 5)),
+        write_run(tmp_path / "b", locations(10, 4), model=DIFFUSION | {"name": "lab/b"}),
+    )
+    words = draw(tmp_path, *same).words
+    assert words.count("It uses near context more than distant context.") == 1
+    assert "tiny-llada: 90 % of its answers are right" in words and "b: 100 % of its answers are right" in words
+    assert words.count("Appended masks Not measured. The probe was not run.") == 1  # no word of the models
+
+
+def test_two_runs_of_one_model_are_told_apart(tmp_path: Path) -> None:
+    words = draw(
+        tmp_path,
+        write_run(tmp_path / "before", only("location")),
+        write_run(tmp_path / "after", only("location"), seed=1),
+    ).words
+    assert "Side by side: lab/tiny-llada (before), lab/tiny-llada (after)" in words
+    assert "These runs differ in seed;" in words
+
+
+def test_a_folder_named_twice_is_shown_once(tmp_path: Path) -> None:
+    folder = write_run(tmp_path / "run", only("location"))
+    assert "Side by side" not in draw(tmp_path, folder, tmp_path / "run" / ".." / "run").words
+
+
+def test_guessing_is_called_guessing(tmp_path: Path) -> None:
+    words = draw(
+        tmp_path, write_run(tmp_path / "run", [asked for asked in GUESSING if asked[0] in ("location", "mask-count")])
+    ).words
+    assert "Context locality It cannot be told." in words and "Appended masks It cannot be told." in words
+    assert "Precision It does no better than guessing. No condition lies clearly above 33 %." in words
+    assert "Mask tax – no skill above guessing to lose" in words
+
+
+def test_an_unfinished_run_says_so(tmp_path: Path) -> None:
+    words = draw(tmp_path, write_run(tmp_path / "run", only("location"), complete=False)).words
+    assert "Unfinished run." in words and "Not yet: the run is unfinished." in words
+
+
+def test_a_run_of_one_probe_says_what_was_not_measured(tmp_path: Path) -> None:
+    words = draw(tmp_path, write_run(tmp_path / "run", only("mask-count"))).words
+    assert "Context locality Not measured." in words and "Locality – not measured" in words
+    words = draw(tmp_path, write_run(tmp_path / "other", only("location"))).words
+    assert "Appended masks Not measured." in words and "Measured with the question last only." in words
+
+
+def test_half_a_run_is_not_called_unskilled(tmp_path: Path) -> None:
+    begun = [("mask-count", {"masks": k}, k, [9]) for k in (20, 100)] + [("location", {"location": 0}, 1, [9])]
+    words = draw(tmp_path, write_run(tmp_path / "run", begun, complete=False)).words
+    assert "Context locality Not measured." in words and "Appended masks Not measured." in words
+    assert "Mask tax – not measured" in words and "Degradation 0 %" in words
+    assert "10 test points in each of one task" in words
+
+
+def test_natural_text_is_drawn_with_its_surprise(tmp_path: Path) -> None:
+    asked = [
+        ("natural-text", {"after": after, "count": count}, 1 + count * (after == "masks"), [right])
+        for after, count, right in [("masks", 0, 5), ("masks", 20, 3), ("full stops", 0, 5), ("full stops", 20, 4)]
+    ]
+    words = draw(tmp_path, write_run(tmp_path / "run", asked)).words
+    assert "masks: 1.50 nats at 0, 1.50 nats at 20 (+0.00 nats)" in words
+    assert "full stops: 50.0 % at 0, 40.0 % at 20 (−10.0 points" in words
+    assert "10 test points; masks: 1, 21." in words
+
+
+def test_the_command_that_measured_stands_on_the_page(tmp_path: Path) -> None:
+    command = "maskwise diagnose 'my model' --quick --points 10 --dtype float32"
+    folder = write_run(tmp_path / "run", command=command)
+    page = (write_report([folder], tmp_path / "page")).read_text(encoding="utf-8")
+    code = re.search(r"<pre><code>(.*?)</code></pre>", page, re.DOTALL)[1]
+    assert '<span class="word">--dtype</span> <span class="word">float32</span>' in code  # never broken at its hyphens
+    assert html.unescape(re.sub("<[^>]+>", "", code)).strip() == command
+    assert "Measured by:" not in draw(tmp_path, write_run(tmp_path / "from Python", command=None)).words
+
+
+def test_what_cannot_be_read_or_written_is_one_line(tmp_path: Path) -> None:
+    folder = write_run(tmp_path / "run")
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(UserError, match=r"manifest\.json"):
+        write_report([tmp_path / "empty"], tmp_path / "page")
+    no_records = write_run(tmp_path / "none")
+    (no_records / "records.jsonl").write_text("")
+    with pytest.raises(UserError, match="holds no records"):
+        write_report([folder, no_records], tmp_path / "page")
+    broken = write_run(tmp_path / "broken")
+    lines = (broken / "records.jsonl").read_text().split("\n")
+    (broken / "records.jsonl").write_text("\n".join([*lines[:4], lines[4][:-9], *lines[5:]]))
+    with pytest.raises(UserError, match="line 5"):
+        write_report([broken], tmp_path / "page")
+    with pytest.raises(UserError, match="no run folder"):
+        write_report([], tmp_path / "page")
+    assert not (tmp_path / "page").exists()
+    (tmp_path / "file").write_text("in the way")
+    with pytest.raises(UserError, match="name another folder with --out"):
+        write_report([folder], tmp_path / "file")
+
+
+def test_scores_of_different_numbers_of_examples_do_not_share_a_row(tmp_path: Path) -> None:
+    def places(near: int, far: int, **more: int) -> list[Asked]:
+        ends = ((15, near), (0, far))
+        return [("location", {"location": at, **more}, 1, [right] * 4) for at, right in ends]
+
+    both = write_run(tmp_path / "both", places(9, 9) + places(9, 5, relevant=1))
+    one = write_run(tmp_path / "one", places(10, 4, relevant=1), model=DIFFUSION | {"name": "lab/other"})
+    words = draw(tmp_path, both, one).words
+    scores = words[words.index("Scores side by side") :]
+    assert re.search(r"Locality share .*? 0 % nothing detected: at most .*? 95 % interval .*? – not measured", scores)
+    assert re.search(r"Locality, 1 example share .*? 71 % 95 % interval .*? 90 % 95 % interval", scores)
+
+
+def locations(near: int, far: int, **more: int) -> list[Asked]:
+    return [("location", {"location": at, **more}, 1, [right] * 4) for at, right in ((15, near), (0, far))]
+
+
+def test_a_verdict_stands_under_its_own_number_of_examples(tmp_path: Path) -> None:
+    """With ten examples only the first run can judge; with one both can, and the second one's is its plain claim."""
+    both = write_run(tmp_path / "both", locations(9, 9) + locations(10, 0, relevant=1))
+    one = write_run(tmp_path / "one", locations(10, 1, relevant=1), model=DIFFUSION | {"name": "lab/other"})
+    words = draw(tmp_path, both, one).words
+    _, ten, single = words.split(
+        "Does it matter where the examples stand? (1 example)"
+    )  # first in the list of contents
+    fell = r"fitted fall from the nearest place to the farthest\): "
+    assert re.search(fell + r"tiny-llada 0.0 points[^;]*(; \S+ nats)?: cannot be told", ten), ten[-2000:]
+    assert not re.search(fell + r"[^.]*other 90.0 points", ten)
+    assert re.search(fell + r"tiny-llada 100.0 points.*?; other 90.0 points", single)
+
+
+def test_the_examples_of_a_run_of_version_0_1_are_counted_as_it_was_set(tmp_path: Path) -> None:
+    old = write_run(tmp_path / "old", locations(9, 5), relevant=5)
+    new = write_run(tmp_path / "new", locations(9, 5, relevant=1), relevant=[1], model=DIFFUSION | {"name": "lab/b"})
+    words = draw(tmp_path, old, new).words
+    assert "(5 examples)" in words and "(1 example)" in words and "10 examples" not in words
+    paper = write_run(tmp_path / "paper", locations(9, 5), relevant=[10], model=DIFFUSION | {"name": "lab/c"})
+    assert "(5 or 10 examples)" in draw(tmp_path, old, new, paper).words
+
+
+def test_a_figure_without_points_is_drawn_empty_side_by_side(tmp_path: Path) -> None:
+    asked = [("shots-masks", {"shots": 5, "extra masks": 1}, 2, [1]), *only("location")]
+    words = draw(tmp_path, write_run(tmp_path / "a", asked), write_run(tmp_path / "b", asked)).words
+    assert "Do tasks that need more examples suffer more from masks?" in words

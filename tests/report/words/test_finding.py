@@ -1,0 +1,186 @@
+"""The first screen: the largest effect in one sentence, and the chart with the paper's end points."""
+
+from pathlib import Path
+
+import pytest
+
+from helpers.report_runs import AUTOREGRESSIVE, DIFFUSION, GUESSING, KNOWN, mask_probes, position_probes, write_run
+from maskwise.report.figures.curves import Mark
+from maskwise.report.readings import read_all
+from maskwise.report.words.effects import effects_of
+from maskwise.report.words.finding import finding, largest_effect
+
+PLANTED = DIFFUSION | {"name": "tiny-llada+distracted", "planted": "sensitivity to appended masks"}
+SAME = [8, 9, 7, 8]
+
+
+def found(tmp_path: Path, *runs: tuple) -> object:
+    folders = [write_run(tmp_path / str(number), asked, model) for number, (asked, model) in enumerate(runs)]
+    return finding(read_all(folders))
+
+
+def test_the_largest_effect_leads_whichever_it_is(tmp_path: Path) -> None:
+    masks = position_probes(SAME, SAME) + mask_probes(SAME, [5, 6, 4, 5])
+    sentence = found(tmp_path / "masks", (masks, DIFFUSION)).sentence
+    assert sentence.startswith(
+        "With 100 masks in place of 2 the accuracy of tiny-llada falls by 30.0\u00a0points, from 80\u00a0% to "
+        "50\u00a0% (95\u00a0% interval "
+    )
+    far = position_probes([9, 10, 8, 9], [4, 5, 3, 4]) + mask_probes(SAME, [6, 7, 5, 6])
+    assert found(tmp_path / "far", (far, DIFFUSION)).sentence.startswith(
+        "With the examples moved away from the question (location 0 in place of 15) the accuracy of tiny-llada falls"
+    )
+    stops = [*mask_probes(SAME, SAME)[:-1], ("filler", {"filler": ".", "fillers": 100}, 1, [0] * 4)]
+    assert found(tmp_path / "stops", (stops, DIFFUSION)).sentence.startswith(
+        "With 100 full stops after the closed answer the accuracy of tiny-llada falls by 80.0\u00a0points"
+    )
+    nothing = found(tmp_path / "none", (GUESSING, DIFFUSION))
+    assert nothing.sentence.startswith("Nothing was detected in tiny-llada: its accuracy changes by at most")
+    assert not any(number.detected for number in nothing.numbers)
+
+
+def test_what_is_certain_of_an_effect_counts_not_its_estimate(tmp_path: Path) -> None:
+    """What ten questions of one task lose is more than what forty of four tasks lose, but less certain."""
+    few = [
+        ("recall", {"question": "right", "distance": at, "masks": 2, "fillers": 0}, 2, [right])
+        for at, right in (("near", 9), ("far", 5))
+    ]
+    told = found(tmp_path, (few + mask_probes(SAME, [5, 6, 4, 5]), DIFFUSION))
+    assert told.sentence.startswith("With 100 masks") and "40.0" not in told.sentence
+    assert [number.value for number in told.numbers] == ["−30.0\u00a0points", "−40.0\u00a0points", "0.0\u00a0points"]
+
+
+def test_three_numbers_have_intervals_and_say_where_nothing_was_detected(tmp_path: Path) -> None:
+    told = found(tmp_path, (KNOWN, DIFFUSION))
+    assert len(told.numbers) == 3 and "of 4 changes" in told.beside
+    masks = next(number for number in told.numbers if "masks in place of 2" in number.what)
+    assert masks.detected and masks.value == "−30.0\u00a0points"
+    assert masks.interval == "95\u00a0% interval −46.5 to −13.9"
+    stops = next(number for number in told.numbers if "full stops" in number.what)
+    assert not stops.detected and stops.interval.startswith(
+        "nothing detected: at most 8.8\u00a0points (95\u00a0% interval"
+    )
+
+
+def test_a_run_too_small_to_tell_says_so(tmp_path: Path) -> None:
+    """Ten questions: neither no change nor one of 40 points is excluded, so no sentence says how much it is at most."""
+    small, other = mask_probes([5], [4]), mask_probes([4], [5])
+    alone = found(tmp_path / "one", (small, DIFFUSION))
+    assert alone.sentence.startswith("This run is too small to tell what changes the accuracy of tiny-llada: each 95")
+    assert not any(number.detected for number in alone.numbers)
+    assert all(number.interval.startswith("too few questions to tell (95") for number in alone.numbers)
+    folders = [write_run(tmp_path / asked[0][0] / str(n), asked, DIFFUSION) for n, asked in enumerate((small, other))]
+    beside, compared = finding(read_all(folders)), finding(read_all(folders), compared=True)
+    assert beside.sentence.startswith("Too few questions to tell whether 100 masks in place of 2 change the")
+    assert compared.sentence.startswith("Too few questions to tell whether 100 masks in place of 2 take more or less")
+    assert "at most" not in f"{alone} {beside} {compared}"
+    headings = [effect.heading for effect in effects_of(read_all(folders)[0])]
+    assert headings and all(heading.startswith("Too few questions to tell whether accuracy") for heading in headings)
+
+
+def test_one_change_that_cannot_be_told_does_not_speak_for_the_others(tmp_path: Path) -> None:
+    tight, wide = (
+        effects_of(read_all([write_run(tmp_path / name, asked, DIFFUSION)])[0])
+        for name, asked in (("many", mask_probes(SAME, SAME)), ("few", mask_probes([5], [4])))
+    )
+    sentence = largest_effect("tiny-llada", [*tight, *wide])
+    all_of_them = len(tight) + len(wide)
+    assert sentence.startswith("Nothing was detected in tiny-llada, but this run is too small to tell")
+    assert f"{sum(one.undecided for one in wide)} of {all_of_them} changes" in sentence
+
+
+def test_two_models_are_told_by_their_paired_difference(tmp_path: Path) -> None:
+    """30 points lost less none, question by question; not told where the questions were others."""
+    runs = (mask_probes(SAME, SAME), DIFFUSION), (mask_probes(SAME, [5, 6, 4, 5]), PLANTED)
+    numbers = found(tmp_path / "same", *runs).numbers
+    assert [number.value for number in numbers] == ["−30.0\u00a0points", "0.0\u00a0points", "−30.0\u00a0points"]
+    assert numbers[0].what.startswith("tiny-llada+distracted (planted)")
+    assert numbers[2].what == "Difference: tiny-llada+distracted (planted) less tiny-llada, paired"
+    assert [number.detected for number in numbers] == [True, False, True]
+    folders = [write_run(tmp_path / f"seed{seed}", *run, seed=seed) for seed, run in enumerate(runs)]
+    assert len(finding(read_all(folders)).numbers) == 2
+
+
+def test_two_models_are_told_apart_by_what_masks_take_from_them(tmp_path: Path) -> None:
+    healthy = mask_probes(SAME, SAME)
+    sentence = found(tmp_path, (healthy, DIFFUSION), (mask_probes(SAME, [5, 6, 4, 5]), PLANTED)).sentence
+    lost = (
+        "100 masks in place of 2 take tiny-llada+distracted (planted) 30.0\u00a0points of accuracy, 95\u00a0% interval"
+    )
+    assert sentence.startswith(lost)  # the largest loss first, whichever run came first
+    assert "with 100 masks in place of 2 no change was detected in tiny-llada (at most" in sentence
+    raised = found(tmp_path / "more", (healthy, DIFFUSION), (mask_probes([5, 6, 4, 5], SAME), PLANTED)).sentence
+    assert "100 masks in place of 2 give tiny-llada+distracted (planted) 30.0\u00a0points" in raised
+
+
+def test_a_comparison_leads_with_its_verdict(tmp_path: Path) -> None:
+    healthy, hurt = (mask_probes(SAME, SAME), DIFFUSION), (mask_probes(SAME, [5, 6, 4, 5]), PLANTED)
+    cases = {"cured": (hurt, healthy), "harmed": (healthy, hurt), "same": (hurt, (hurt[0], DIFFUSION))}
+    told = {}
+    for name, runs in cases.items():
+        folders = [write_run(tmp_path / f"{name}{number}", *run) for number, run in enumerate(runs)]
+        told[name] = finding(read_all(folders), compared=True).sentence
+    assert told["cured"].startswith("100 masks in place of 2 take 30.0\u00a0points less from tiny-llada than from")
+    assert told["harmed"].startswith("100 masks in place of 2 take 30.0\u00a0points more from tiny-llada+distracted")
+    assert told["same"].startswith("No difference was detected between what 100 masks in place of 2 do to tiny-llada")
+    assert all(sentence.endswith(").") for sentence in told.values())
+
+
+def test_the_chart_shows_changes_from_two_masks_and_the_published_end_points(tmp_path: Path) -> None:
+    asked = [*mask_probes(SAME, SAME), ("mask-count", {"masks": 200}, 200, [5, 6, 4, 5])]
+    panel = found(tmp_path, (asked, DIFFUSION), (asked, PLANTED)).panel
+    assert [curve.name for curve in panel.curves] == ["tiny-llada", "tiny-llada+distracted (planted)"]
+    assert panel.curves[0].x == (2, 100, 200) and panel.curves[0].y == pytest.approx((0, 0, -30))
+    assert (
+        panel.curves[0].low[0] == panel.curves[0].high[0] == 0 and panel.curves[0].low[1] < 0 < panel.curves[0].high[1]
+    )
+    assert panel.marks == (
+        Mark("LLaDA-8B", 200, (-23.0, -27.0)),
+        Mark("Dream-7B", 20, (-6.0, -8.0)),
+    )
+
+
+def test_one_model_is_drawn_with_its_fillers_and_without_marks_beyond_its_masks(tmp_path: Path) -> None:
+    panel = found(tmp_path, (KNOWN, DIFFUSION)).panel
+    assert [curve.name for curve in panel.curves] == ["masks", "full stops instead"]
+    assert [mark.x for mark in panel.marks] == [20]  # a hundred masks were asked: the paper's 200 lie beyond
+
+
+def test_the_paper_s_fillers_are_marked_in_the_colour_of_the_fillers(tmp_path: Path) -> None:
+    asked = [*KNOWN, ("mask-count", {"masks": 200}, 200, SAME), ("filler", {"filler": ".", "fillers": 200}, 1, SAME)]
+    panel = found(tmp_path, (asked, DIFFUSION)).panel
+    assert Mark("LLaDA-8B, full stops", 200, (-3.0, -10.0), style=1) in panel.marks
+    assert panel.curves[1].style == 1
+
+
+def test_fillers_after_two_masks_are_counted_with_them(tmp_path: Path) -> None:
+    after = [("filler", {"filler": ".", "fillers": n, "format": "B"}, 2, SAME) for n in (0, 98)]
+    panel = found(tmp_path, ([*mask_probes(SAME, SAME)[:2], *after], DIFFUSION)).panel
+    assert panel.curves[1].x == (2, 100)
+
+
+def test_beside_what_masks_do_to_several_models_a_larger_effect_is_told(tmp_path: Path) -> None:
+    stops = ("filler", {"filler": ".", "fillers": 100}, 1, [0] * 4)
+    healthy, harmed = [*mask_probes(SAME, SAME)[:-1], stops], mask_probes(SAME, [5, 6, 4, 5])[:2]
+    told = found(tmp_path / "larger", (healthy, DIFFUSION), (harmed, PLANTED))
+    assert told.sentence.startswith("100 masks in place of 2 take tiny-llada+distracted (planted) 30.0")
+    assert told.beside.startswith(
+        "Larger than that: with 100 full stops after the closed answer the accuracy of tiny-ll"
+    )
+    assert found(tmp_path / "none", (harmed, DIFFUSION), (harmed, PLANTED)).beside == ""
+
+
+def test_a_model_without_masks_beside_one_with_them_is_not_the_finding(tmp_path: Path) -> None:
+    """Whichever comes first: the sentence and the curve name the model that was asked."""
+    runs = (position_probes([9] * 4, [6] * 4), AUTOREGRESSIVE), (mask_probes(SAME, [5, 6, 4, 5]), PLANTED)
+    for number, order in enumerate((runs, runs[::-1])):
+        told = found(tmp_path / str(number), *order)
+        assert told.sentence.startswith("100 masks in place of 2 take tiny-llada+distracted (planted) 30.0")
+        assert [curve.name for curve in told.panel.curves] == ["tiny-llada+distracted (planted)"]
+
+
+def test_without_mask_counts_the_chart_is_that_of_the_largest_effect(tmp_path: Path) -> None:
+    told = found(tmp_path, (position_probes([9] * 4, [6] * 4)[:2], DIFFUSION))
+    assert told.panel.curves[0].y == pytest.approx((0.6, 0.9)) and "examples moved away" in told.sentence
+    two = position_probes([9] * 4, [6] * 4), DIFFUSION
+    assert found(tmp_path / "two", two, two).panel is None

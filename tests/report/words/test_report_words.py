@@ -1,0 +1,156 @@
+"""Sentences claim what their interval allows, and nothing more."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from maskwise.probes.library import coherence
+from maskwise.records.folder import Run
+from maskwise.report.readings import Asked, Reading, distinct_labels
+from maskwise.report.words.sentences import opening, what_this_run_shows
+from maskwise.report.words.tiles import tiles
+from maskwise.scoring.numbers import NBSP, between, percent, points
+from maskwise.scoring.scores import NO_SKILL, null_score
+from maskwise.scoring.scores import score as whole_score
+
+
+def reading(locality: Any = None, mask_tax: Any = None, low: float = 0.6, **manifest: Any) -> Reading:
+    """A reading of one task whose scores are given as (value, low, high), or None where there is no skill."""
+
+    def score(ends: Any) -> dict[str, Any]:
+        return whole_score(*ends, n=10, differed=int(ends[0] != 0)) if ends else null_score(NO_SKILL)
+
+    def entry(masks: int, accuracy: float, /, **condition: Any) -> dict[str, Any]:
+        return {"condition": condition, "masks": masks, "n": 10, "accuracy": accuracy, "low": low, "high": 0.9}
+
+    summary = {
+        "scores": {
+            "locality": score(locality),
+            "mask_tax": score(mask_tax),
+            "degradation": score(None),
+            "recall_locality": null_score(),
+            "mask_nats": score(None),
+            "distance_nats": score(None),
+        },
+        "probes": {
+            "location": [entry(1, 0.5, location=0), entry(1, 0.75, location=40)],
+            "mask-count": [entry(1, 0.7, masks=1), entry(2, 0.8, masks=2), entry(200, 0.4, masks=200)],
+        },
+    }
+    whole = {"model": {"mask_id": 7}, "complete": True, "settings": {}} | manifest
+    return Reading("m", Run(Path("run"), whole, []), summary, {"location": Asked(("a",) * 16, 10, 10, 20)})
+
+
+@pytest.mark.parametrize(
+    ("score", "claim", "evidence"),
+    [
+        ((0.4, 0.2, 0.6), "It uses near context more than distant context.", "costs 40 % of its skill above guessing"),
+        (
+            (0.1, -0.2, 0.3),
+            "No difference between near and distant context was detected.",
+            "interval −20 to 30 %, which includes zero",
+        ),
+        ((-0.4, -0.6, -0.2), "It uses distant context more than near context.", "by 40 %, 95 % interval 20 to 60 %"),
+        ((0.4, None, None), "No difference between near and distant context was detected.", "with no interval"),
+        (None, "It cannot be told.", "hardly does better than guessing (33 %)"),
+        (
+            (0.02, 0.004, 0.03),
+            "It uses near context more than distant context.",
+            "costs 2.0 % of its skill above guessing, 95 % interval 0.4 to 3.0 %",
+        ),
+    ],
+)
+def test_where_it_looks(score: Any, claim: str, evidence: str) -> None:
+    sentence = opening(reading(locality=score))[0]
+    assert sentence.claim == claim
+    assert evidence in sentence.evidence.replace(NBSP, " ")
+    assert "75 % of its answers are right with the examples near the question, 50 % with" in sentence.evidence.replace(
+        NBSP, " "
+    )
+
+
+@pytest.mark.parametrize(
+    ("score", "claim", "evidence"),
+    [
+        ((0.5, 0.4, 0.6), "Appended masks lower its accuracy.", "more masks cost 50 % of its skill above guessing"),
+        ((0.1, -0.1, 0.2), "No effect of appended masks was detected.", "which includes zero"),
+        ((-0.1, -0.2, -0.05), "Appended masks raise its accuracy.", "masks raise its skill above guessing by 10 %"),
+        (None, "It cannot be told.", "80 % of its answers are right with 2 masks, 40 % with 200"),
+    ],
+)
+def test_what_masks_do(score: Any, claim: str, evidence: str) -> None:
+    sentence = opening(reading(mask_tax=score))[1]
+    assert sentence.claim == claim
+    assert evidence in sentence.evidence.replace(NBSP, " ")
+
+
+def test_where_no_answer_differed_the_page_says_what_it_cannot_have_seen() -> None:
+    same = reading(locality=(0.0, -0.46, 0.46), mask_tax=(0.0, -0.46, 0.46))
+    told = "0 of 10 answers changed; 95 % upper bound 30.8 %"  # 1 - .025^(1/10)
+    looks, masks, *_ = opening(same)
+    assert looks.claim == "No difference between near and distant context was detected."
+    nothing = f"nothing here, 95 % interval −46.0 to 46.0 %; {told}."
+    assert f"moving the examples away costs {nothing}" in looks.evidence.replace(NBSP, " ")
+    assert f"on average more masks cost {nothing}" in masks.evidence.replace(NBSP, " ")
+    shown = {tile.name: tile.interval.replace(NBSP, " ") for tile in tiles(same)}
+    assert (
+        shown["Locality"] == shown["Mask tax"] == (f"nothing detected: at most 46 %; 95 % interval −46 to 46 %; {told}")
+    )
+
+
+def test_a_score_known_to_no_better_than_half_of_the_skill_is_not_called_undetected() -> None:
+    (tax,) = (tile for tile in tiles(reading(mask_tax=(0.1, -0.4, 0.84))) if tile.name == "Mask tax")
+    assert tax.interval.replace(NBSP, " ").startswith("too few questions to tell; 95 % interval −40 to 84 %")
+    assert not tax.detected
+
+
+def test_an_autoregressive_model_has_no_masks() -> None:
+    assert opening(reading(model={"mask_id": None}))[1].claim == "Not applicable: it has no masks."
+    assert {tile.interval for tile in tiles(reading())} == {"no skill above guessing to lose", "not measured"}
+
+
+def test_how_sure() -> None:
+    assert opening(reading())[-1].claim == "As sure as 16 tasks allow."
+    assert opening(reading(low=0.3))[-1].claim == "It does no better than guessing."
+    assert opening(reading(complete=False))[-1].claim == "Not yet: the run is unfinished."
+    assert "±50 points" in opening(reading())[-1].evidence
+    clouds = {"points": Asked(tuple("abcdefghijklmnopqrstuvwx"), 40, 40, 960)}  # tasks of another kind do not count
+    few = replace(reading(), asked={"location": Asked(("a",) * 4, 10, 10, 20)} | clouds)
+    assert opening(few)[-1].claim == "Roughly: only 4 tasks could be averaged."
+    assert opening(few)[-1].evidence.startswith("980 answers, up to 10 test points in each of 4 tasks")
+
+
+def test_a_claim_is_told_with_each_models_own_skill() -> None:
+    def solver(label: str, skill: float, verdict: str) -> Reading:
+        claim = {"name": "speed-copy", "finding": "speed-copy", "relevant": None, "claim": "costs little",
+                 "measure": "solved slowly less at once", "skill": skill,
+                 "unit": "share", "value": 0.05, "low": 0.01, "high": 0.09, "verdict": verdict}  # fmt: skip
+        known = reading()
+        return replace(known, label=label, summary=known.summary | {"claims": [claim]})
+
+    (section,) = coherence.PROBE.sections
+    both = what_this_run_shows(section, [solver("A", 1.0, "holds"), solver("B", 0.1, "cannot be told")])[-1]
+    assert "A 5.0\u00a0%, 1.0 to 9.0, of 100\u00a0%: holds" in both
+    assert "B 5.0\u00a0%, 1.0 to 9.0, of 10\u00a0%: cannot be told" in both
+
+
+def test_numbers_are_written_with_care() -> None:
+    assert percent(0.375) == f"38{NBSP}%"
+    assert percent(-0.001) == f"0{NBSP}%"
+    assert percent(-0.25, 1) == f"−25.0{NBSP}%"
+    assert percent(None) == "–"
+    assert points(-0.00001) == f"0.0{NBSP}points"
+    assert points(0.063) == f"+6.3{NBSP}points"
+    assert between(-0.1, 0.2) == f"−10 to 20{NBSP}%"
+
+
+def test_labels_are_short_and_different() -> None:
+    here = Path("somewhere/run")
+    assert distinct_labels([("GSAI-ML/LLaDA-8B-Base", here), ("./out/tuned/", here)]) == ["LLaDA-8B-Base", "tuned"]
+    assert distinct_labels([("a/x", here), ("b/x", here)]) == ["a/x", "b/x"]
+    assert distinct_labels([("x", Path("p/one")), ("x", Path("p/two"))]) == ["x (one)", "x (two)"]
+    assert distinct_labels([("x", Path("p/run")), ("x", Path("q/run"))]) == ["x (run) #1", "x (run) #2"]
+    assert distinct_labels([("<b>/x", here)]) == ["<b>/x"]
+    assert distinct_labels([("two\nlines " + "x" * 90, here)]) == ["two lines " + "x" * 37 + "…"]
