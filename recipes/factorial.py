@@ -33,8 +33,8 @@ import torch
 from torch import Tensor
 
 from corpus import ANSWER, Corpus, Mix, load_zoo_tokenizer, read_english_ids
+from dense_noise import nelbo_grid
 from exams import MASKS, Exams, recall_questions
-from maskwise.diffusion import nelbo_grid
 from maskwise.support.files import replace_file
 from maskwise.support.randomness import seed_of, torch_generator
 from maskwise.tasks.contrast import CONTRAST_TASKS, RULES, draw_contrast

@@ -18,17 +18,13 @@ from helpers.tiny import fast_dllm_net, llada2_net, nemotron_net, qwen_net, sdar
 from helpers.tuning import At, interrupt, save_checkpoint, word_tokenizer
 from maskwise.cli import app
 from maskwise.diffusion import nelbo_call
+from maskwise.diffusion.objectives import OBJECTIVES
 from maskwise.support.errors import UserError
+from maskwise.training.checked_settings import check_training, train_settings
 from maskwise.training.data.documents import Piece, read_documents, tokenize_rows
-from maskwise.training.data.rows import (
-    NoisedRows,
-    attention_block,
-    collate_rows,
-    held_out_noise,
-    held_out_prefixes,
-)
-from maskwise.training.run import split
-from maskwise.training.settings import OBJECTIVES, TrainSettings, check_training, train_settings
+from maskwise.training.data.held_out import held_out_noise, held_out_prefixes, split
+from maskwise.training.data.noised_rows import NoisedRows, collate_rows
+from maskwise.training.settings import TrainSettings
 from maskwise.training.train import completed, summary_lines, train
 
 SMALL = TrainSettings(
@@ -68,7 +64,7 @@ def test_a_block_diffusion_models_loss_is_that_of_its_own_dense_call(tmp_path):
     sdar_net(vocab=32, mask_token_id=1).save_pretrained(tmp_path)
     model = mw.open(tmp_path, device="cpu")
     rows = [(Piece(torch.arange(5, 13)), Piece(torch.arange(9, 14))), (Piece(torch.arange(6, 17)),)]
-    data = NoisedRows(rows, SMALL, model.mask_id, 1, block=4)
+    data = NoisedRows(rows, replace(SMALL, objective="blockwise"), model.mask_id, 1, model_block=4)
     batch = collate_rows([data.item(0, 3), data.item(1, 3)])
     call = nelbo_call(model, batch["examples"], count=2)
     singles = [plain_loss(model, one) for one in batch["examples"]]
@@ -144,8 +140,8 @@ def test_the_weights_of_a_row_sum_to_one_token_on_average():
 
 def test_attention_widens_over_its_share_of_the_steps():
     settings = replace(SMALL, steps=20, widen=(1, 4, 16), widen_share=0.6)
-    assert [attention_block(settings, step) for step in range(20)] == [1] * 4 + [4] * 4 + [16] * 4 + [None] * 8
-    assert attention_block(SMALL, 0) is None
+    assert [settings.attention_block(step) for step in range(20)] == [1] * 4 + [4] * 4 + [16] * 4 + [None] * 8
+    assert SMALL.attention_block(0) is None
 
 
 # What is measured
@@ -315,7 +311,8 @@ def test_settings_that_cannot_work_are_refused(changes, reason):
 def test_settings_that_nobody_gave_are_never_refused():
     """The command line gives None for each of them."""
     unsaid = dict.fromkeys(asdict(SMALL))
-    assert [train_settings(unsaid | {"objective": name}).objective for name in OBJECTIVES] == [*OBJECTIVES]
+    for objective in OBJECTIVES:
+        assert train_settings(unsaid | {"objective": objective.name}).objective == objective.name
     assert train_settings({"objective": "soft-mask", "schedule": "cosine", "soft_share": 0.1}).soft_share == 0.1
     assert train_settings({"objective": "blockwise", "block": 8, "widen": (1,), "widen_share": 0.3}).block == 8
 

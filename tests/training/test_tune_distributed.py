@@ -21,11 +21,11 @@ import maskwise as mw
 from helpers.tiny import qwen_net
 from helpers.tuning import word_tokenizer
 from maskwise.diffusion import mask_agnostic_call
-from maskwise.training.data.dataset import NoisedPairs
+from maskwise.training.arguments import arguments_for
 from maskwise.training.data.documents import read_documents, tokenize_rows
-from maskwise.training.data.pairs import read_data_file, tokenize_pairs
-from maskwise.training.data.rows import NoisedRows, collate_rows
-from maskwise.training.run import arguments_for
+from maskwise.training.data.noised_pairs import NoisedPairs
+from maskwise.training.data.noised_rows import NoisedRows, collate_rows
+from maskwise.training.data.pairs import read_pairs, tokenize_pairs
 from maskwise.training.settings import TrainSettings, TuneSettings
 from maskwise.training.train import DiffusionTrainer, HeldOut, open_teacher, train
 from maskwise.training.tune import tune
@@ -69,7 +69,7 @@ def sharded_gradients(checkpoint: Path, data: Path, rank: int, folder: Path) -> 
 
     model = mw.open(checkpoint, device="cpu")
     make_trainable(model, TWO, mask_row=True)
-    dataset = NoisedPairs(tokenize_pairs(read_data_file(data), model, TWO.context).kept, TWO, model.mask_id, world=2)
+    dataset = NoisedPairs(tokenize_pairs(read_pairs(data), model, TWO.context).kept, TWO, model.mask_id, world=2)
     for block in model.core.model.transformer["blocks"]:
         fully_shard(block)
     fully_shard(model)
@@ -191,9 +191,7 @@ def test_ddp_training_steps_with_the_gradient_of_one_process(folder, checkpoint,
 def test_fsdp2_shards_have_the_gradient_of_one_process(folder, checkpoint, pairs_file):
     model = mw.open(checkpoint, device="cpu")
     make_trainable(model, ONE, mask_row=True)
-    dataset = NoisedPairs(
-        tokenize_pairs(read_data_file(pairs_file), model, ONE.context).kept, ONE, model.mask_id, world=1
-    )
+    dataset = NoisedPairs(tokenize_pairs(read_pairs(pairs_file), model, ONE.context).kept, ONE, model.mask_id, world=1)
     call = mask_agnostic_call(model, [dataset[place]["views"] for place in range(4)])
     model(call.batch, call.index, call.loss).loss.backward()
     wanted = {name: p.grad for name, p in model.named_parameters() if p.requires_grad}

@@ -1,7 +1,6 @@
 """Documents to train on, from plain text or jsonl: tokenised once, then cut or packed into rows.
 
-The file is read and checked (`read_documents`) before a model is opened. In a text every token carries loss; in a chat
-those of the assistant's turns, which the chat template closes.
+In a text every token carries loss; in a chat the tokens of the assistant's turns do, the end-of-turn tokens included.
 """
 
 from collections.abc import Iterator, Sequence
@@ -16,15 +15,15 @@ from maskwise.models.checkpoints.chat import render_chat
 from maskwise.models.model import Model
 from maskwise.support.errors import UserError
 from maskwise.support.files import Records
-from maskwise.training.data.pairs import DataFile, Entry, check_messages, end_of_text, end_of_turn, read_data
+from maskwise.training.data.end_tokens import check_context, end_of_text, end_of_turn
+from maskwise.training.data.reading import DataFile, DataForm, Entry, check_messages, read_data
 
-FORMS = "lines with text or messages"
 TEXTS_AT_ONCE = 256
 
 
 @dataclass(frozen=True)
 class Piece:
-    """A document or a part of one."""
+    """The tokens of a document or of a part of one."""
 
     ids: Tensor  # [n] int32
     carries: Tensor | None = None  # [n] bool, the tokens that carry loss; None: all
@@ -42,18 +41,21 @@ class Piece:
         return Piece(self.ids[start:stop], None if self.carries is None else self.carries[start:stop])
 
 
-Row = tuple[Piece, ...]  # pieces that do not see each other; at most `context` tokens together
+PackedRow = tuple[Piece, ...]  # pieces that do not see each other; at most `context` tokens together
 
 
 @dataclass(frozen=True)
-class Rows:
-    kept: tuple[Row, ...]
+class PackedRows:
+    """The documents of a data file as rows."""
+
+    kept: tuple[PackedRow, ...]
     tokens: int  # of all documents
     dropped: int  # chats longer than a row
 
 
 def read_documents(source: Records) -> DataFile:
-    return read_data(source, _check_document, _documents, FORMS)
+    """Documents from a text or .jsonl file, a list of dicts or a datasets.Dataset, checked but not tokenised."""
+    return read_data(source, DataForm(_check_document, _documents, "lines with text or messages"))
 
 
 def _check_document(content: Any, where: str) -> None:
@@ -69,14 +71,9 @@ def _documents(path: Path, lines: Sequence[str]) -> list[Entry]:
     return [Entry(f"{path} document {n}", text.strip("\n")) for n, text in enumerate(texts, 1) if text.strip()]
 
 
-def tokenize_rows(data: DataFile, model: Model, context: int, rows: str) -> Rows:
+def tokenize_rows(data: DataFile, model: Model, context: int, rows: str) -> PackedRows:
     """All documents as rows of at most `context` tokens, each document with the end-of-text token behind it."""
-    if model.tokenizer is None:
-        raise UserError(f"{model.name} has no tokenizer: put its tokenizer files into the checkpoint folder")
-    if context > model.window:
-        raise UserError(
-            f"context {context} is more than the context length of {model.name}, {model.window}: lower --context"
-        )
+    check_context(model, context)
     pieces = list(_pieces(data, model))
     tokens = sum(len(piece.ids) for piece in pieces)
     if tokens < context:
@@ -86,10 +83,10 @@ def tokenize_rows(data: DataFile, model: Model, context: int, rows: str) -> Rows
     kept, dropped = (cut_stream(pieces, context), 0) if rows == "full" else pack(pieces, context)
     if not kept:
         raise UserError(f"no document of {data.path} fits into a row of {context} tokens: raise --context")
-    return Rows(tuple(kept), tokens, dropped)
+    return PackedRows(tuple(kept), tokens, dropped)
 
 
-def cut_stream(pieces: Sequence[Piece], context: int) -> list[Row]:
+def cut_stream(pieces: Sequence[Piece], context: int) -> list[PackedRow]:
     """All documents end to end, cut every `context` tokens; what is left over at the end is dropped."""
     ids = torch.cat([piece.ids for piece in pieces])
     if all(piece.carries is None for piece in pieces):
@@ -101,9 +98,9 @@ def cut_stream(pieces: Sequence[Piece], context: int) -> list[Row]:
     return [(cut,) for cut in cuts if cut.count]
 
 
-def pack(pieces: Sequence[Piece], context: int) -> tuple[list[Row], int]:
+def pack(pieces: Sequence[Piece], context: int) -> tuple[list[PackedRow], int]:
     """Documents side by side in rows of at most `context` tokens, longer texts cut; (rows, chats that are too long)."""
-    rows: list[Row] = []
+    rows: list[PackedRow] = []
     row: list[Piece] = []
     room, dropped = context, 0
     for piece in pieces:
@@ -112,7 +109,7 @@ def pack(pieces: Sequence[Piece], context: int) -> tuple[list[Row], int]:
             continue
         for start in range(0, len(piece.ids), context):
             part = piece.part(start, start + context)
-            if len(part.ids) < 2 or not part.count:  # a token alone says nothing of the others
+            if len(part.ids) < 2 or not part.count:  # a single token has no context
                 continue
             if len(part.ids) > room:
                 rows.append(tuple(row))
@@ -141,7 +138,7 @@ def _pieces(data: DataFile, model: Model) -> Iterator[Piece]:
 
 
 def _plain(entry: Entry) -> str | None:
-    """The document's text; None of a chat, which may have a text beside its messages."""
+    """The document's text; None for a chat, which may have a text next to its messages."""
     if isinstance(entry.content, str):
         return entry.content
     return None if "messages" in entry.content else entry.content["text"]
@@ -157,7 +154,7 @@ def _check_ids(ids: Tensor, model: Model, where: str) -> None:
 def _closing(model: Model) -> str | None:
     """The end of turn after which a finished chat is cut; None where the template writes nothing behind it.
 
-    LLaDA's template opens another turn of the assistant behind every chat, whether it is asked to or not.
+    LLaDA's template opens another turn of the assistant after every chat, with or without `add_generation_prompt`.
     """
     tokenizer = model.tokenizer
     if not tokenizer.chat_template:
@@ -166,7 +163,7 @@ def _closing(model: Model) -> str | None:
     chat = [{"role": role, "content": said} for role in ("user", "assistant", "user")]
     finished = render_chat(tokenizer, chat[:2])
     if render_chat(tokenizer, chat[:2], add_generation_prompt=True) != finished:
-        return None  # it opens a turn where it is asked to
+        return None  # it opens a turn only with add_generation_prompt
     if render_chat(tokenizer, chat).startswith(finished):
         return None  # it opens none
     end = str(tokenizer.decode([end_of_turn(model)]))

@@ -5,7 +5,7 @@ from itertools import pairwise, product
 import pytest
 import torch
 
-from maskwise.tasks.markov import Chain, small_chain
+from markov import Chain, small_chain
 
 
 def enumerated(chain, visible):
