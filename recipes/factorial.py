@@ -37,7 +37,7 @@ from dense_noise import nelbo_grid
 from exams import MASKS, Exams, recall_questions
 from maskwise.support.files import replace_file
 from maskwise.support.randomness import seed_of, torch_generator
-from maskwise.tasks.contrast import CONTRAST_TASKS, RULES, draw_contrast
+from maskwise.tasks.contrast_questions import CONTRAST_TASKS, RULES, draw_contrast
 from maskwise.tasks.prompts import encode_question, opened
 from maskwise.tasks.words import load_words, split_words
 from stacked import Stack, block

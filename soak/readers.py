@@ -32,7 +32,7 @@ from maskwise.tasks.datasets import read_dataset
 from maskwise.tasks.words import load_words
 from maskwise.training.data.documents import read_documents, tokenize_rows
 from maskwise.training.data.pairs import read_pairs, tokenize_pairs
-from maskwise.training.folder import newest_whole, refuse_other_base, refuse_other_run, vouch
+from maskwise.training.run_folder import newest_whole, refuse_other_base, refuse_other_run, vouch
 from soak.mutate import wild_text
 
 

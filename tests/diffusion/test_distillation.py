@@ -101,8 +101,9 @@ def test_rows_with_something_visible_to_their_right_learn_the_clean_token():
     call = nelbo_call(student, [example], taught=taught)
     found = student(call.batch, call.index, call.loss)
     hidden = student.hidden(call.batch)[call.index]
-    divergence = linear_kl(hidden[flags], student.head_weight, taught.hidden, teacher.head_weight,
-                           example.weights[flags], MASK)  # fmt: skip
+    divergence = linear_kl(
+        hidden[flags], student.head_weight, taught.hidden, teacher.head_weight, example.weights[flags], MASK
+    )
     others = linear_ce(hidden[~flags], student.head_weight, example.targets[~flags], example.weights[~flags], MASK)
     torch.testing.assert_close(found, divergence + others)
 

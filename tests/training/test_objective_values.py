@@ -15,7 +15,7 @@ from maskwise.diffusion import MicroBatch
 from maskwise.diffusion.objectives import OBJECTIVES, find_objective
 from maskwise.support.errors import UserError
 from maskwise.training.checked_settings import OF_OBJECTIVES, train_settings
-from maskwise.training.data.documents import Piece
+from maskwise.training.data.documents import TextPiece
 from maskwise.training.data.noised_rows import NoisedRows, collate_rows
 from maskwise.training.settings import TrainSettings
 
@@ -61,7 +61,10 @@ def test_an_objective_from_outside_trains(checkpoint, text_file, tmp_path):
 def test_the_loss_of_an_objective_from_outside_is_the_one_it_states(checkpoint):
     model = mw.open(checkpoint, device="cpu")
     settings = TrainSettings(objective=FOCAL, parameters={"gamma": 2.0})
-    rows = [(Piece(torch.arange(5, 13)), Piece(torch.arange(9, 14))), (Piece(torch.arange(6, 17)),)]
+    rows = [
+        (TextPiece(torch.arange(5, 13)), TextPiece(torch.arange(9, 14))),
+        (TextPiece(torch.arange(6, 17)),),
+    ]
     data = NoisedRows(rows, settings, model.mask_id, 1)
     inputs = collate_rows([data.item(0, 3), data.item(1, 3)])
     call = FOCAL.loss(MicroBatch(model, model, inputs["examples"], 2, inputs["chances"], settings))

@@ -34,14 +34,38 @@ from maskwise.training.weights import load_trained_weights, make_trainable, save
 pytestmark = pytest.mark.slow  # processes that each import torch and transformers: half a minute
 
 TWO = TuneSettings(
-    steps=2, batch=2, accumulation=2, context=40, max_masks=12, curriculum=8, save_every=1, eval_every=1, many=10,
-    learning_rate=1e-2, lora_rank=2, lora_alpha=4, held_out=4, clip=1e9,
-)  # fmt: skip
+    steps=2,
+    batch=2,
+    accumulation=2,
+    context=40,
+    max_masks=12,
+    curriculum=8,
+    save_every=1,
+    eval_every=1,
+    many=10,
+    learning_rate=1e-2,
+    lora_rank=2,
+    lora_alpha=4,
+    held_out=4,
+    clip=1e9,
+)
 ONE = replace(TWO, batch=4)
 TRAIN_TWO = TrainSettings(
-    steps=2, batch=2, accumulation=2, context=24, save_every=1, eval_every=1, many=10, learning_rate=1e-2, lora_rank=2,
-    lora_alpha=4, held_out=4, clip=1e9, objective="soft-mask", warmup=0,
-)  # fmt: skip
+    steps=2,
+    batch=2,
+    accumulation=2,
+    context=24,
+    save_every=1,
+    eval_every=1,
+    many=10,
+    learning_rate=1e-2,
+    lora_rank=2,
+    lora_alpha=4,
+    held_out=4,
+    clip=1e9,
+    objective="soft-mask",
+    warmup=0,
+)
 TRAIN_ONE = replace(TRAIN_TWO, batch=4)
 WAYS: dict[str, dict[str, Any]] = {  # of training all weights under FSDP2
     "nelbo": {"objective": "nelbo"},
@@ -119,8 +143,14 @@ def training_gradients(
 def work(
     rank: int, port: int, checkpoint: Path, dream: Path, teacher: Path, data: Path, text: Path, folder: Path
 ) -> None:
-    os.environ |= {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2",
-                   "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}  # fmt: skip
+    os.environ |= {
+        "RANK": str(rank),
+        "LOCAL_RANK": str(rank),
+        "WORLD_SIZE": "2",
+        "LOCAL_WORLD_SIZE": "2",
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": str(port),
+    }
     os.environ["CUDA_VISIBLE_DEVICES"] = ""  # accelerate's barrier would want a card for each process
     torch.set_num_threads(1)
     callbacks = [Gradients(folder / f"ddp-{rank}.pt")]

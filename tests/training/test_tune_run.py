@@ -31,8 +31,8 @@ from maskwise.cli import app
 from maskwise.support.errors import UserError
 from maskwise.training.data.held_out import held_out_views, split
 from maskwise.training.data.pairs import Pair, read_pairs, tokenize_pairs
-from maskwise.training.folder import complete_checkpoints, damage_of, newest_whole, vouch
 from maskwise.training.reporters import check_reporters
+from maskwise.training.run_folder import complete_checkpoints, damage_of, newest_whole, vouch
 from maskwise.training.settings import PRESETS, TuneSettings
 from maskwise.training.tune import cost_line, summary_lines, tune
 
@@ -123,8 +123,13 @@ def test_wandb_and_mlflow_hold_one_finished_run_each(checkpoint, pairs_file, tmp
     given = f"tune {checkpoint} --data {pairs_file} --out out --preset quick --steps 2 --batch 2 --context 64 --many 20"
     given += " --lora-rank 2 --eval-every 0 --held-out 2 --device cpu --report-to wandb,mlflow --json"
     place = {"WANDB_MODE": "offline", "MLFLOW_TRACKING_URI": f"sqlite:///{tmp_path / 'runs.db'}"}
-    done = subprocess.run([sys.executable, "-m", "maskwise", *given.split()], cwd=tmp_path, text=True,
-                          capture_output=True, env=os.environ | place)  # fmt: skip
+    done = subprocess.run(
+        [sys.executable, "-m", "maskwise", *given.split()],
+        cwd=tmp_path,
+        text=True,
+        capture_output=True,
+        env=os.environ | place,
+    )
     assert done.returncode == 0, done.stderr
     result = json.loads(done.stdout)
     (offline,) = (tmp_path / "wandb").glob("offline-run-*/*.wandb")

@@ -57,7 +57,7 @@ if TYPE_CHECKING:
     from maskwise.diffusion.process import absorb, clean_distribution, reverse_step
     from maskwise.diffusion.schedules import Cosine, Geometric, Linear, Polynomial, Schedule, step_weight
     from maskwise.diffusion.training_call import Call, nelbo_call
-    from maskwise.diffusion.views import (
+    from maskwise.diffusion.two_views import (
         Draw,
         Views,
         anchored_call,
@@ -79,7 +79,7 @@ else:  # a type checker that saw __getattr__ would take any name for a public on
         "process": "absorb clean_distribution reverse_step",
         "schedules": "Cosine Geometric Linear Polynomial Schedule step_weight",
         "training_call": "Call nelbo_call",
-        "views": "Draw Views anchored_call draw_noise mask_agnostic mask_agnostic_call pad_visibly",
+        "two_views": "Draw Views anchored_call draw_noise mask_agnostic mask_agnostic_call pad_visibly",
     }
     _MODULES = {name: module for module, names in _NAMES.items() for name in names.split()}
 

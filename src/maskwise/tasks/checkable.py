@@ -17,7 +17,7 @@ from pathlib import Path
 from maskwise.support.errors import UserError
 from maskwise.support.interrupts import time_limit
 from maskwise.tasks.episodes import blocked, draw, draw_afresh, example_words, render
-from maskwise.tasks.labelled import Labelled
+from maskwise.tasks.labelled_exercises import Labelled
 from maskwise.tasks.rules import TASKS
 from maskwise.tasks.tables import broken, read_rows
 from maskwise.tasks.words import load_words
@@ -73,8 +73,9 @@ def read_checkable(name: str, path: Path) -> tuple[list[Labelled], str]:
     """The questions of `prompts` or `gsm8k`, and how their answers are checked."""
     rows = list(_gsm8k(path) if name == GSM8K else _questions(path))
     if not rows:
-        raise UserError(f"{path} holds no question: give lines with {'question' if name == GSM8K else 'prompt'} and "
-                        "answer")  # fmt: skip
+        raise UserError(
+            f"{path} holds no question: give lines with {'question' if name == GSM8K else 'prompt'} and answer"
+        )
     check = LAST_NUMBER if name == GSM8K else rows[0][1]
     return [labelled for labelled, _ in rows], check
 

@@ -27,7 +27,7 @@ from maskwise.support.errors import UserError
 from maskwise.support.randomness import python_random
 from maskwise.tasks.checkable import CHECKED, EXACT, read_checkable
 from maskwise.tasks.hotpot import SYSTEM, read_hotpotqa
-from maskwise.tasks.labelled import Labelled, lettered, tell_apart
+from maskwise.tasks.labelled_exercises import Labelled, lettered, tell_apart
 from maskwise.tasks.tables import SUFFIXES, broken, read_rows, read_text_leniently
 
 AG_NEWS, HOTPOTQA, ROTTEN_TOMATOES, RTE = "ag-news", "hotpotqa", "rotten-tomatoes", "rte"

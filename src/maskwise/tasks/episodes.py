@@ -94,9 +94,14 @@ def number_question(rule: NumberRule, answer: int, draws: random.Random) -> Ques
 
 
 def draw(
-    task: Task, words: Words, relevant: int = 10, distractors: int = 40, points: int = 100, seed: int = 0,
+    task: Task,
+    words: Words,
+    relevant: int = 10,
+    distractors: int = 40,
+    points: int = 100,
+    seed: int = 0,
     held_out: float = 0.5,
-) -> Episode:  # fmt: skip
+) -> Episode:
     """The episode of a task. The same seed gives the same episode, and a smaller one is the beginning of a larger.
 
     Test questions are made of the held-out share of the words and examples of the others; with `held_out=0` both

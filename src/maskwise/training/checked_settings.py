@@ -18,17 +18,17 @@ ROWS = ("documents", "full")
 OF_ADAPTERS = ("lora_rank", "lora_alpha", "lora_dropout", "targets")  # refused for --full
 OF_OBJECTIVES = ("schedule", "block", "soft_share")  # refused where the objective does not take them
 
-Setting = bool | int | float | str | tuple[int, ...] | Objective | None  # the value of one, by its name
+SettingValue = bool | int | float | str | tuple[int, ...] | Objective | None  # the value of one, by its name
 
 
-def settings_from(preset: str, changes: Mapping[str, Setting]) -> TuneSettings:
+def settings_from(preset: str, changes: Mapping[str, SettingValue]) -> TuneSettings:
     """A preset with the changes that are not None; one that would have no effect is refused."""
     if preset not in PRESETS:
         raise UserError(f"unknown preset {preset!r}{did_you_mean(preset, PRESETS)}")
     return check(_changed(PRESETS[preset], changes))
 
 
-def train_settings(changes: Mapping[str, Setting]) -> TrainSettings:
+def train_settings(changes: Mapping[str, SettingValue]) -> TrainSettings:
     """The defaults with the changes that are not None; a change that would have no effect is refused.
 
     The parameters of the objective are changes too, by their names.

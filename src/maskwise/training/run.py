@@ -24,10 +24,11 @@ from maskwise.support.files import only_user_of, read_json, refuse_links, replac
 from maskwise.support.processes import one_line_if_left_alone
 from maskwise.support.randomness import LAW
 from maskwise.training.block_models import refuse_block_models
-from maskwise.training.card import trained_card
 from maskwise.training.data.reading import DataFile
 from maskwise.training.evaluation import masks_used
-from maskwise.training.folder import (
+from maskwise.training.model_card import trained_card
+from maskwise.training.reporters import chosen_reporters, reporter_callbacks, wandb_run
+from maskwise.training.run_folder import (
     drop_incomplete,
     newest_whole,
     refuse_other_base,
@@ -36,7 +37,6 @@ from maskwise.training.folder import (
     saving,
     write_json,
 )
-from maskwise.training.reporters import chosen_reporters, reporter_callbacks, wandb_run
 from maskwise.training.settings import RunSettings, described
 from maskwise.training.trainer import RunTrainer
 from maskwise.training.weights import make_trainable, save_trained_weights, trained_weights

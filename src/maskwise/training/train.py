@@ -21,7 +21,7 @@ from maskwise.support.files import Records
 from maskwise.support.terminal import counted, one_line
 from maskwise.training.arguments import arguments_for
 from maskwise.training.block_models import block_of
-from maskwise.training.checked_settings import Setting, train_settings
+from maskwise.training.checked_settings import SettingValue, train_settings
 from maskwise.training.data.documents import read_documents, tokenize_rows
 from maskwise.training.data.held_out import held_out_blocks, held_out_noise, held_out_prefixes, split
 from maskwise.training.data.noised_rows import NoisedRows, collate_rows
@@ -47,7 +47,7 @@ def train(
     check_weights: bool = True,
     *,
     report_to: str | Sequence[str] | None = None,
-    **changes: Setting,
+    **changes: SettingValue,
 ) -> dict[str, Any]:
     """Train a masked diffusion model (converted, new or published) on documents. Called again, it resumes.
 

@@ -24,7 +24,7 @@ from maskwise.support.terminal import one_line, open_console
 from maskwise.training.data.epochs import Epochs
 from maskwise.training.data.noised_pairs import NoisedPairs, PairCollator
 from maskwise.training.evaluation import measure
-from maskwise.training.folder import checkpoint_step, complete_checkpoints, keep_newest, saving, vouch, write_json
+from maskwise.training.run_folder import checkpoint_step, complete_checkpoints, keep_newest, saving, vouch, write_json
 from maskwise.training.settings import RunSettings, TuneSettings
 from maskwise.training.weights import load_trained_weights, save_trained_weights, trained_weights
 

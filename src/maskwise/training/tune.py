@@ -13,7 +13,7 @@ from maskwise.support.errors import UserError
 from maskwise.support.files import Records
 from maskwise.support.terminal import counted, one_line, open_console
 from maskwise.training.arguments import arguments_for
-from maskwise.training.checked_settings import Setting, settings_from
+from maskwise.training.checked_settings import SettingValue, settings_from
 from maskwise.training.data.end_tokens import end_of_text
 from maskwise.training.data.held_out import held_out_views, split
 from maskwise.training.data.noised_pairs import NoisedPairs, PairCollator
@@ -39,7 +39,7 @@ def tune(
     *,
     preset: str = "paper-base",
     report_to: str | Sequence[str] | None = None,
-    **changes: Setting,
+    **changes: SettingValue,
 ) -> dict[str, Any]:
     """Tune a model to give the same answer however many masks follow (mask-agnostic loss, LoRA). It resumes.
 

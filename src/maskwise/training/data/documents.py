@@ -16,13 +16,13 @@ from maskwise.models.model import Model
 from maskwise.support.errors import UserError
 from maskwise.support.files import Records
 from maskwise.training.data.end_tokens import check_context, end_of_text, end_of_turn
-from maskwise.training.data.reading import DataFile, DataForm, Entry, check_messages, read_data
+from maskwise.training.data.reading import DataEntry, DataFile, DataForm, check_messages, read_data
 
 TEXTS_AT_ONCE = 256
 
 
 @dataclass(frozen=True)
-class Piece:
+class TextPiece:
     """The tokens of a document or of a part of one."""
 
     ids: Tensor  # [n] int32
@@ -37,11 +37,11 @@ class Piece:
     def places(self) -> Tensor | None:
         return None if self.carries is None else self.carries.nonzero()[:, 0]
 
-    def part(self, start: int, stop: int) -> "Piece":
-        return Piece(self.ids[start:stop], None if self.carries is None else self.carries[start:stop])
+    def part(self, start: int, stop: int) -> "TextPiece":
+        return TextPiece(self.ids[start:stop], None if self.carries is None else self.carries[start:stop])
 
 
-PackedRow = tuple[Piece, ...]  # pieces that do not see each other; at most `context` tokens together
+PackedRow = tuple[TextPiece, ...]  # pieces that do not see each other; at most `context` tokens together
 
 
 @dataclass(frozen=True)
@@ -65,10 +65,10 @@ def _check_document(content: Any, where: str) -> None:
         raise UserError(f"{where} holds no text: write objects with text, or with messages")
 
 
-def _documents(path: Path, lines: Sequence[str]) -> list[Entry]:
+def _documents(path: Path, lines: Sequence[str]) -> list[DataEntry]:
     """Plain text is one document, or several with form feeds between them."""
     texts = "\n".join(lines).split("\f")
-    return [Entry(f"{path} document {n}", text.strip("\n")) for n, text in enumerate(texts, 1) if text.strip()]
+    return [DataEntry(f"{path} document {n}", text.strip("\n")) for n, text in enumerate(texts, 1) if text.strip()]
 
 
 def tokenize_rows(data: DataFile, model: Model, context: int, rows: str) -> PackedRows:
@@ -86,22 +86,22 @@ def tokenize_rows(data: DataFile, model: Model, context: int, rows: str) -> Pack
     return PackedRows(tuple(kept), tokens, dropped)
 
 
-def cut_stream(pieces: Sequence[Piece], context: int) -> list[PackedRow]:
+def cut_stream(pieces: Sequence[TextPiece], context: int) -> list[PackedRow]:
     """All documents end to end, cut every `context` tokens; what is left over at the end is dropped."""
     ids = torch.cat([piece.ids for piece in pieces])
     if all(piece.carries is None for piece in pieces):
-        stream = Piece(ids)
+        stream = TextPiece(ids)
     else:
         every = [torch.ones(len(p.ids), dtype=torch.bool) if p.carries is None else p.carries for p in pieces]
-        stream = Piece(ids, torch.cat(every))
+        stream = TextPiece(ids, torch.cat(every))
     cuts = (stream.part(start, start + context) for start in range(0, len(ids) - context + 1, context))
     return [(cut,) for cut in cuts if cut.count]
 
 
-def pack(pieces: Sequence[Piece], context: int) -> tuple[list[PackedRow], int]:
+def pack(pieces: Sequence[TextPiece], context: int) -> tuple[list[PackedRow], int]:
     """Documents side by side in rows of at most `context` tokens, longer texts cut; (rows, chats that are too long)."""
     rows: list[PackedRow] = []
-    row: list[Piece] = []
+    row: list[TextPiece] = []
     room, dropped = context, 0
     for piece in pieces:
         if piece.carries is not None and len(piece.ids) > context:
@@ -119,7 +119,7 @@ def pack(pieces: Sequence[Piece], context: int) -> tuple[list[PackedRow], int]:
     return ([*rows, tuple(row)] if row else rows), dropped
 
 
-def _pieces(data: DataFile, model: Model) -> Iterator[Piece]:
+def _pieces(data: DataFile, model: Model) -> Iterator[TextPiece]:
     end = end_of_text(model)
     closing = _closing(model) if any(_plain(entry) is None for entry in data.entries) else None
     for start in range(0, len(data.entries), TEXTS_AT_ONCE):
@@ -132,12 +132,12 @@ def _pieces(data: DataFile, model: Model) -> Iterator[Piece]:
                 assert isinstance(entry.content, dict)
                 piece = _chat(entry.content["messages"], model, closing, entry.where)
             else:
-                piece = Piece(torch.tensor([*next(tokenised), end], dtype=torch.int32))
+                piece = TextPiece(torch.tensor([*next(tokenised), end], dtype=torch.int32))
             _check_ids(piece.ids, model, entry.where)
             yield piece
 
 
-def _plain(entry: Entry) -> str | None:
+def _plain(entry: DataEntry) -> str | None:
     """The document's text; None for a chat, which may have a text next to its messages."""
     if isinstance(entry.content, str):
         return entry.content
@@ -175,7 +175,7 @@ def _closing(model: Model) -> str | None:
     return end
 
 
-def _chat(messages: Sequence[dict[str, str]], model: Model, closing: str | None, where: str) -> Piece:
+def _chat(messages: Sequence[dict[str, str]], model: Model, closing: str | None, where: str) -> TextPiece:
     """The chat as its template writes it; each of the assistant's turns carries loss to its end."""
     tokenizer = model.tokenizer
     if not tokenizer.chat_template:
@@ -194,4 +194,4 @@ def _chat(messages: Sequence[dict[str, str]], model: Model, closing: str | None,
                 raise UserError(f"{where}: the chat template rewrites earlier turns; keep the last answer alone")
             more = tokenizer(text[len(written) :], add_special_tokens=False)["input_ids"]
             ids, carries, written = ids + more, carries + [answer] * len(more), text
-    return Piece(torch.tensor(ids, dtype=torch.int32), torch.tensor(carries))
+    return TextPiece(torch.tensor(ids, dtype=torch.int32), torch.tensor(carries))

@@ -15,7 +15,7 @@ from maskwise.models.model import Model
 from maskwise.support.errors import UserError
 from maskwise.support.files import Records
 from maskwise.training.data.end_tokens import check_context, end_of_turn
-from maskwise.training.data.reading import DataFile, DataForm, Entry, check_messages, read_data
+from maskwise.training.data.reading import DataEntry, DataFile, DataForm, check_messages, read_data
 
 FORMS = "prompt and answer, question and answer (or response), or messages"
 COLUMNS = (("prompt", "answer"), ("question", "answer"), ("question", "response"))
@@ -107,14 +107,14 @@ def _columns(content: dict[str, Any]) -> tuple[str, str] | None:
     return next((names for names in COLUMNS if set(names) <= content.keys()), None)
 
 
-def _paragraphs(path: Path, lines: Sequence[str]) -> list[Entry]:
+def _paragraphs(path: Path, lines: Sequence[str]) -> list[DataEntry]:
     """Paragraphs of at least two words, for the second half of each continues the first."""
     paragraphs = re.split(r"\n\s*\n", "\n".join(lines))
-    numbered = [Entry(f"{path} paragraph {number}", text) for number, text in enumerate(paragraphs, start=1)]
+    numbered = [DataEntry(f"{path} paragraph {number}", text) for number, text in enumerate(paragraphs, start=1)]
     return [entry for entry, text in zip(numbered, paragraphs, strict=True) if len(text.split()) >= 2]
 
 
-def _texts(entry: Entry, tokenizer: Any, piece: int) -> Iterator[_Text]:
+def _texts(entry: DataEntry, tokenizer: Any, piece: int) -> Iterator[_Text]:
     """One pair of texts for a line; for a paragraph one for each piece of at most `piece` tokens."""
     if isinstance(entry.content, str):
         yield from _continuations(entry.content, tokenizer, piece, entry.where)

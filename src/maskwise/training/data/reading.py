@@ -14,7 +14,7 @@ JSON_SUFFIXES = (".jsonl", ".ndjson", ".json")
 
 
 @dataclass(frozen=True)
-class Entry:
+class DataEntry:
     """One line of a jsonl file, its form checked, or one paragraph of plain text."""
 
     where: str  # the file and the line or paragraph, for messages
@@ -25,7 +25,7 @@ class Entry:
 class DataFile:
     path: Path
     sha256: str
-    entries: tuple[Entry, ...]
+    entries: tuple[DataEntry, ...]
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class DataForm:
     plain text, and `description` says both in words."""
 
     check: Callable[[Any, str], None]
-    cut: Callable[[Path, Sequence[str]], list[Entry]]
+    cut: Callable[[Path, Sequence[str]], list[DataEntry]]
     description: str  # "lines with text or messages"
 
 
@@ -53,7 +53,7 @@ def read_data(source: Records, form: DataForm) -> DataFile:
         where = f"item {number}"
         item = dict(given) if isinstance(given, Mapping) else given
         form.check(item, where)
-        entries.append(Entry(where, item))
+        entries.append(DataEntry(where, item))
         content.update(f"{to_json(item)}\n".encode())
     if not entries:
         raise UserError(f"the list is empty: it needs {wanted}")
@@ -79,7 +79,7 @@ def _read_file(path: Path, form: DataForm) -> DataFile:
     return DataFile(path, hashlib.sha256(content).hexdigest(), tuple(entries))
 
 
-def _json_entries(path: Path, lines: Sequence[str], form: DataForm) -> list[Entry]:
+def _json_entries(path: Path, lines: Sequence[str], form: DataForm) -> list[DataEntry]:
     entries = []
     for number, line in enumerate(lines, start=1):
         if not line.strip():
@@ -90,7 +90,7 @@ def _json_entries(path: Path, lines: Sequence[str], form: DataForm) -> list[Entr
         except ValueError as problem:
             raise UserError(f"{where} is not valid JSON ({problem}): correct or delete it") from None
         form.check(content, where)
-        entries.append(Entry(where, content))
+        entries.append(DataEntry(where, content))
     return entries
 
 

@@ -25,8 +25,11 @@ if TYPE_CHECKING:
 Name = Literal["copy", "replace", "shuffle"]
 NAMES: tuple[Name, ...] = ("copy", "replace", "shuffle")
 # The heading of the given line and of the answer line.
-HEADINGS = {"copy": ("Copy:", "Copied:"), "replace": ("Replace one by {}:", "Replaced:"),
-            "shuffle": ("Shuffle:", "Shuffled:")}  # fmt: skip
+HEADINGS = {
+    "copy": ("Copy:", "Copied:"),
+    "replace": ("Replace one by {}:", "Replaced:"),
+    "shuffle": ("Shuffle:", "Shuffled:"),
+}
 EXAMPLES = 6
 
 
@@ -110,7 +113,7 @@ def _replaced(counts: Sequence[int]) -> float:
 
 
 @dataclass(frozen=True)
-class Asked:
+class PuzzlePrompt:
     """A puzzle as a prompt: ids with masks in the answer's places; `puzzle` is in token ids."""
 
     ids: tuple[int, ...]
@@ -130,7 +133,7 @@ class _Line:
     answer: list[str]  # one of the right ones
 
 
-def ask(tokenizer: Any, mask_id: int, name: Name, n: int, words: Sequence[str], seed: int) -> Asked:
+def ask(tokenizer: Any, mask_id: int, name: Name, n: int, words: Sequence[str], seed: int) -> PuzzlePrompt:
     """A few solved examples, then a line of n words whose answer line is masked. Words must be one token each.
 
     `Shuffle: fig oak tin\\nShuffled: oak tin fig\\n\\n`
@@ -147,7 +150,7 @@ def ask(tokenizer: Any, mask_id: int, name: Name, n: int, words: Sequence[str], 
     if ids[-n:] != [tokens[word] for word in last.answer]:
         raise UserError("this tokenizer joins the words of a line: the coherence tasks cannot be put to it")
     puzzle = make_puzzle(name, [tokens[word] for word in last.items], tokens[last.other])
-    return Asked((*ids[:-n], *[mask_id] * n), puzzle)
+    return PuzzlePrompt((*ids[:-n], *[mask_id] * n), puzzle)
 
 
 def _draw_line(name: Name, drawn: list[str], draws: random.Random) -> _Line:
