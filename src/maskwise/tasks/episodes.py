@@ -16,7 +16,7 @@ LARGEST_NUMBER = 1000
 
 
 class Exercise(Protocol):
-    """Anything that is asked and answered in two lines, the answer in square brackets."""
+    """A question and its answer in two lines, the answer in square brackets."""
 
     @property
     def asked(self) -> str: ...
@@ -56,7 +56,7 @@ def render(question: Exercise) -> str:
 
 @dataclass(frozen=True)
 class Episode:
-    """What every test point of a task shares (the examples, in their order), and the test questions.
+    """The in-context examples of a task, in their order, and its test questions.
 
     With a `point` the examples were drawn for that test point alone (`draw_afresh`).
     """
@@ -70,7 +70,7 @@ class Episode:
 
     @property
     def draw_names(self) -> tuple[int | str, ...]:
-        """What names the draws of this episode's context, beside what is drawn."""
+        """The names of the random draws of this episode's context."""
         own = () if self.point is None else (self.point,)
         return self.seed, self.task.name, *own
 

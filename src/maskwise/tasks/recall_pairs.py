@@ -1,10 +1,10 @@
-"""Recall: pairs of words, each used once, and one of the keys asked again.
+"""Recall: a list of key and value words, each used once; the question is one of the keys.
 
     Key: otter
     Value:[ copper].
 
 Keys and values are all different words of the held-out share. The values of a list are equally long in tokens, so that
-the masks in a bracket tell nothing, and each begins with a token of its own, so that the first token tells the value.
+the number of masks gives nothing away, and each begins with a token of its own, so that the first token identifies it.
 """
 
 import random

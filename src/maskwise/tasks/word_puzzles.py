@@ -1,10 +1,10 @@
-"""Tasks whose answers hang together: copy, replace one, shuffle. How often parallel decoding solves them is known.
+"""Puzzles whose answer tokens depend on each other: copy, replace one, shuffle; and the accuracy of perfect marginals.
 
 Every right answer of a puzzle is equally likely. Given what is visible, the ideal model's marginals follow by counting
 the right answers that agree with it, and so does the chance that c tokens drawn at once from these marginals fit
 together (closed forms below; n items, r of them still masked):
 
-    copy      1                                     one answer: nothing to disagree about
+    copy      1                                     one answer, so that tokens cannot disagree
     replace   one step (1 - 1/n)^(n-1) -> 1/e       exactly one item, any one, becomes another word
     shuffle   one step n!/n^n, two tokens a step (n-1)!!/n!!
 """
@@ -58,13 +58,13 @@ def make_puzzle(name: Name, items: Sequence[Any], other: Any = None) -> Puzzle:
     return Puzzle(given, frozenset(answers))
 
 
-# What is known
+# Closed forms
 
 
 def ideal_marginals(puzzle: Puzzle, visible: Sequence[Any | None], vocabulary: int) -> "Tensor":
     """p(x_i | visible) of every place, [n, vocabulary]; the items are token ids, None is masked.
 
-    Where no right answer agrees with what is visible, all is lost and every token is as good as another.
+    Where no right answer agrees with the visible tokens, the marginals are uniform.
     """
     import torch
 
@@ -109,7 +109,7 @@ def _replaced(counts: Sequence[int]) -> float:
     return solved
 
 
-# Asking a real model
+# Prompts
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ from torch import Tensor
 
 from maskwise.diffusion import Views, compare_views, mask_agnostic_call
 from maskwise.models.model import Model
+from maskwise.support.terminal import counted, one_line
 from maskwise.training.settings import RunSettings
 
 PAIRS_PER_PASS = 8
@@ -54,6 +55,16 @@ def mean_scores(model: Model, call_model: Callable[..., Any], views: Sequence[Vi
         parts.append(call_model(call.batch, call.index, loss))
     columns = [torch.cat(column).double() for column in zip(*parts, strict=True)]
     return [float(column.mean()) for column in columns]
+
+
+def summary(result: dict[str, Any], used: str, held_out: str, labels: dict[str, str], following: str) -> list[str]:
+    """The lines printed at the end of a run: the examples `used`, the measures before and after, the next command."""
+    return [
+        f"{counted(result['steps'], 'step')} on {used}",
+        *before_and_after(result, held_out, labels),
+        f"written to {one_line(result['out'])}",
+        f"next: maskwise {following}",
+    ]
 
 
 def before_and_after(result: dict[str, Any], where: str, labels: dict[str, str]) -> list[str]:

@@ -26,7 +26,7 @@ from maskwise.training.data.documents import read_documents, tokenize_rows
 from maskwise.training.data.held_out import held_out_blocks, held_out_noise, held_out_prefixes, split
 from maskwise.training.data.noised_rows import NoisedRows, collate_rows
 from maskwise.training.data.reading import DataFile
-from maskwise.training.evaluation import before_and_after, many_masks, mean_scores
+from maskwise.training.evaluation import many_masks, mean_scores, summary
 from maskwise.training.reporters import check_reporters
 from maskwise.training.run import PreparedRun, RunTarget, run, source_of
 from maskwise.training.settings import BLOCK, WARMUP, TrainSettings
@@ -235,9 +235,4 @@ def summary_lines(result: dict[str, Any]) -> list[str]:
     }
     dropped = counted(result["dropped"], "chat")
     used = f"{counted(result['rows'], 'row')}, {result['held_out']} held out, {dropped} longer than a row"
-    return [
-        f"{counted(result['steps'], 'step')} on {used}",
-        *before_and_after(result, "held-out rows", names),
-        f"written to {out}",
-        f'next: maskwise generate {quote(out)} "Once upon a time"',
-    ]
+    return summary(result, used, "held-out rows", names, f'generate {quote(out)} "Once upon a time"')

@@ -19,7 +19,7 @@ from maskwise.training.data.held_out import held_out_views, split
 from maskwise.training.data.noised_pairs import NoisedPairs, PairCollator
 from maskwise.training.data.pairs import Pair, read_pairs, tokenize_pairs
 from maskwise.training.data.reading import DataFile
-from maskwise.training.evaluation import before_and_after, many_masks
+from maskwise.training.evaluation import many_masks, summary
 from maskwise.training.reporters import check_reporters
 from maskwise.training.run import PreparedRun, RunTarget, is_main_process, run, source_of
 from maskwise.training.settings import PRESET_PAIRS, TuneSettings
@@ -135,9 +135,4 @@ def summary_lines(result: dict[str, Any]) -> list[str]:
     }
     kept, dropped = counted(result["pairs"], "pair"), result["dropped"]
     used = f"{kept}, {result['held_out']} held out, {dropped} exceeding the context length"
-    return [
-        f"{counted(result['steps'], 'step')} on {used}",
-        *before_and_after(result, "held-out pairs", names),
-        f"written to {out}",
-        f"next: maskwise compare {quote(one_line(result['model']))} {quote(out)}",
-    ]
+    return summary(result, used, "held-out pairs", names, f"compare {quote(one_line(result['model']))} {quote(out)}")
