@@ -31,8 +31,8 @@ from maskwise.report.words.card import card_of_search, run_card_of
 from maskwise.tasks.datasets import read_dataset
 from maskwise.tasks.words import load_words
 from maskwise.training.data.documents import read_documents, tokenize_rows
-from maskwise.training.data.pairs import read_data_file, tokenize_pairs
-from maskwise.training.folder import newest_whole, refuse_other_base, refuse_other_run, vouch
+from maskwise.training.data.pairs import read_pairs, tokenize_pairs
+from maskwise.training.run_folder import newest_whole, refuse_other_base, refuse_other_run, vouch
 from soak.mutate import wild_text
 
 
@@ -55,7 +55,7 @@ def readers() -> list[Reader]:
     chatting.tokenizer.chat_template = TEMPLATE
 
     def tokenized(folder: Path) -> Any:
-        return tokenize_pairs(read_data_file(folder / "pairs.jsonl"), model, 200)
+        return tokenize_pairs(read_pairs(folder / "pairs.jsonl"), model, 200)
 
     def documents(name: str, rows: str) -> Callable[[Path], Any]:
         return lambda folder: tokenize_rows(read_documents(folder / name), chatting, 16, rows)
@@ -78,7 +78,7 @@ def readers() -> list[Reader]:
         Reader("plain documents", _documents, ("documents.txt",), documents("documents.txt", "full")),
         Reader("training", _adapter, ("training.json",), describe_training),
         Reader("pairs", _pairs, ("pairs.jsonl",), tokenized),
-        Reader("text", _pairs, ("text.txt",), lambda folder: read_data_file(folder / "text.txt")),
+        Reader("text", _pairs, ("text.txt",), lambda folder: read_pairs(folder / "text.txt")),
         Reader("prompts", _pairs, ("pairs.jsonl",), lambda folder: read_prompts(folder / "pairs.jsonl")),
         Reader("plain prompts", _pairs, ("text.txt",), lambda folder: read_prompts(folder / "text.txt")),
         Reader("scored", _pairs, ("pairs.jsonl",), lambda folder: read_records(folder / "pairs.jsonl", set(PAIR))),

@@ -18,7 +18,8 @@ from typer.testing import CliRunner
 import maskwise
 from helpers.wheel import ROOT, build_wheel
 from maskwise.cli import app
-from maskwise.support.imports import Deferred, collection_paused, command_imports, lean_transformers
+from maskwise.support.garbage_collection import collection_paused
+from maskwise.support.imports import Deferred, command_imports, lean_transformers
 from maskwise.support.moved import MOVED
 
 HEAVY = ("torch", "transformers", "numpy", "peft", "matplotlib", "scipy", "sklearn", "jinja2")

@@ -47,13 +47,13 @@ from torch import Tensor
 sys.path.append(str(Path(__file__).parents[1] / "zoo"))  # exams, corpora and training steps of the embedded models
 
 import maskwise as mw
+from dense_noise import blockwise_grid, nelbo_grid
 from exams import Exams, Found, place_of, table, take
-from maskwise.diffusion import blockwise_grid, linear_ce, linear_kl, nelbo_grid
+from maskwise.diffusion import linear_ce, linear_kl
 from maskwise.models.model import Batch, Model
 from maskwise.support.files import replace_file
 from maskwise.tasks.prompts import Encoded, opened
 from maskwise.tasks.words import load_words, split_words
-from maskwise.training.data.rows import attention_block
 from maskwise.training.settings import TrainSettings
 from maskwise.training.weights import make_trainable, save_trained_weights, trained_weights
 from smol_data import SHARES, Sampler, draw_prompts, words_to_train_on
@@ -269,7 +269,7 @@ class Training:
             kept[len(ids) // 2 :] = False
             taught |= kept
             weights = weights + kept * self.kind.prefix / kept.sum().clamp(min=1)
-        return self.weighted(ids, given, weights, taught, attention_block(self.settings, self.done) or self.kind.block)
+        return self.weighted(ids, given, weights, taught, self.settings.attention_block(self.done) or self.kind.block)
 
     def noised(self, ids: Tensor) -> tuple[Tensor, Tensor]:
         """A quarter of the rows each: one block with masks at random, one block with its last tokens masked; half of

@@ -21,7 +21,7 @@ from transformers import PreTrainedTokenizerFast
 import maskwise as mw
 from maskwise.models.model import Model
 from maskwise.probes.paces import ITEMS
-from maskwise.tasks.coherence import NAMES, Name, make_puzzle
+from maskwise.tasks.word_puzzles import NAMES, Name, make_puzzle
 from puzzles import MASK, SEPARATOR, START, WORDS, draw_line, train
 
 SEARCHED: dict[str, Any] = {

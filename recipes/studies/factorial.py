@@ -36,11 +36,11 @@ from torch import Tensor
 sys.path.append(str(Path(__file__).parents[1] / "zoo"))  # exams, corpora and training steps of the embedded models
 
 from corpus import ANSWER, Corpus, Mix, load_zoo_tokenizer, read_english_ids
+from dense_noise import nelbo_grid
 from exams import MASKS, Exams, recall_questions
-from maskwise.diffusion import nelbo_grid
 from maskwise.support.files import replace_file
 from maskwise.support.randomness import seed_of, torch_generator
-from maskwise.tasks.contrast import CONTRAST_TASKS, RULES, draw_contrast
+from maskwise.tasks.contrast_questions import CONTRAST_TASKS, RULES, draw_contrast
 from maskwise.tasks.prompts import encode_question, opened
 from maskwise.tasks.words import load_words, split_words
 from stacked import Stack, block

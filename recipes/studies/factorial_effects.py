@@ -30,7 +30,7 @@ from scipy import stats
 
 from factorial import FACTORS
 from maskwise.report.figures.drawing import CURVES, INK, PAPER, SOFT, drawing_style, svg_of
-from maskwise.tasks.contrast import RULES
+from maskwise.tasks.contrast_questions import RULES
 
 BAND = (0.6, 0.9)
 FEW, MANY = 2, 200

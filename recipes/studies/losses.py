@@ -45,8 +45,8 @@ from maskwise.runs.settings import DEFAULT, QUICK
 from maskwise.scoring.intervals import mean_over_tasks
 from maskwise.support.files import replace_file
 from maskwise.support.progress import progress_bar
-from maskwise.training.data.pairs import read_data_file, tokenize_pairs
-from maskwise.training.evaluation import held_out_views
+from maskwise.training.data.held_out import held_out_views
+from maskwise.training.data.pairs import read_pairs, tokenize_pairs
 from maskwise.training.settings import TuneSettings
 from maskwise.training.tune import tune
 
@@ -127,7 +127,7 @@ def run_quietly(plan: Plan, job: Job) -> Measures:
 def on_pairs(model: Model, plan: Plan) -> Measures:
     """Means over the masked answer tokens of each held-out pair."""
     assert model.mask_id is not None
-    pairs = tokenize_pairs(read_data_file(plan.out / "held-out.jsonl"), model, plan.tuning.context).kept
+    pairs = tokenize_pairs(read_pairs(plan.out / "held-out.jsonl"), model, plan.tuning.context).kept
     views = held_out_views(pairs, plan.tuning, model.mask_id)
     rows = [view.rows.tolist() for view in views]
     few, many = (

@@ -30,8 +30,8 @@ from maskwise.probes.answers.puzzles import solve
 from maskwise.probes.library.coherence import BLIND, areas
 from maskwise.probes.paces import ITEMS, Pace, paces
 from maskwise.support.files import replace_file
-from maskwise.tasks.coherence import NAMES, Asked, Name, closed_form, make_puzzle
 from maskwise.tasks.prompts import Prompt
+from maskwise.tasks.word_puzzles import NAMES, Name, PuzzlePrompt, closed_form, make_puzzle
 from small_llada import train_small
 
 WORDS = 8
@@ -40,7 +40,7 @@ MASK = SEPARATOR + 1
 START = 2 + ITEMS + 1  # the answer's first place
 
 
-def draw_line(name: Name, draws: random.Random) -> tuple[list[int], Asked]:
+def draw_line(name: Name, draws: random.Random) -> tuple[list[int], PuzzlePrompt]:
     """A line with one of its right answers, and the same line with the answer masked."""
     *items, other = draws.sample(range(WORDS), ITEMS + 1)
     answer = list(items)
@@ -49,7 +49,7 @@ def draw_line(name: Name, draws: random.Random) -> tuple[list[int], Asked]:
     elif name == "replace":
         answer[draws.randrange(ITEMS)] = other
     given = [WORDS + NAMES.index(name), other, *items, SEPARATOR]
-    return given + answer, Asked((*given, *[MASK] * ITEMS), make_puzzle(name, items, other))
+    return given + answer, PuzzlePrompt((*given, *[MASK] * ITEMS), make_puzzle(name, items, other))
 
 
 def train(steps: int, batch: int, seed: int) -> Model:

@@ -26,7 +26,7 @@ def training_rules(words: Words) -> list[WordRule]:
         for size in (1, 2, 3)
         for pool in combinations([other for other in categories if other != target], size)
     ]
-    cased = [WordRule(CAPITALISED, group, group) for size in (1, 2, 3) for group in combinations(plain, size)]
+    cased = [WordRule(CAPITALISED, group, group, True) for size in (1, 2, 3) for group in combinations(plain, size)]
     return [rule for rule in rules + cased if rule_key(rule) not in EVALUATED]
 
 

@@ -44,9 +44,10 @@ from maskwise.tasks.episodes import draw, mixed
 from maskwise.tasks.prompts import Prompt, encode_question, opened
 from maskwise.tasks.rules import TASKS
 from maskwise.tasks.words import load_words
-from maskwise.training.data.dataset import NoisedPairs
-from maskwise.training.data.pairs import read_data_file, tokenize_pairs
-from maskwise.training.settings import PRESET_PAIRS, TuneSettings, settings_from
+from maskwise.training.checked_settings import settings_from
+from maskwise.training.data.noised_pairs import NoisedPairs
+from maskwise.training.data.pairs import read_pairs, tokenize_pairs
+from maskwise.training.settings import PRESET_PAIRS, TuneSettings
 from maskwise.training.trainer import TuneTrainer
 from maskwise.training.tune import make_trainer
 from maskwise.training.weights import make_trainable, save_trained_weights, trained_weights
@@ -169,7 +170,7 @@ def run(job: Job) -> dict[str, dict[str, list[float]]]:
     torch.set_num_threads(2)
     settings = settings_of(job)
     model = open_model(BASE, "float32", adapter=job.phantom)
-    pairs = list(tokenize_pairs(read_data_file(job.pairs), model, settings.context).kept)
+    pairs = list(tokenize_pairs(read_pairs(job.pairs), model, settings.context).kept)
     make_trainable(model, settings)
     folder = job.out / re.sub("[^a-z0-9]+", "-", job.name.lower()).strip("-")
     kind = {"CE + KL": DenseTrainer, "CE + JS": DenseJsTrainer}.get(job.variant, TuneTrainer)

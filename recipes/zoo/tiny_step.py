@@ -19,7 +19,7 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from corpus import ANSWER
-from maskwise.diffusion import nelbo_grid, stratified
+from dense_noise import nelbo_grid, stratified
 from maskwise.models import DreamConfig, DreamModel, LLaDAConfig, LLaDAModelLM
 from muon import Muon
 from task_accuracy import hidden_states

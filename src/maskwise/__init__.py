@@ -82,7 +82,7 @@ else:  # a type checker that saw __getattr__ would take any name for a public on
             raise AttributeError(f"module 'maskwise' has no attribute {name!r}{hint}")
         from importlib import import_module
 
-        from maskwise.support.imports import collection_paused
+        from maskwise.support.garbage_collection import collection_paused
 
         with collection_paused():
             value = getattr(import_module(_MODULES[name]), name)

@@ -6,11 +6,10 @@ import pytest
 import torch
 
 from helpers.tiny import qwen_net, tiny_ar, tiny_dream, tiny_llada
-from maskwise.decoding.options import SoftMask
 from maskwise.decoding.softmask import SoftSheet
 from maskwise.diffusion import (
     Noised,
-    SoftShape,
+    SoftMask,
     blockwise,
     linear_ce,
     linear_kl,
@@ -128,7 +127,7 @@ def test_training_shows_the_soft_masks_that_decoding_would():
     generator = torch.Generator().manual_seed(1)
     examples = [nelbo(one, MASK, generator) for one in ids]
     call = nelbo_call(model, examples)
-    mixture = soft_masks(model, call, examples, [False, True], MASK, SoftShape(0.7, 3.0, -2.0))
+    mixture = soft_masks(model, call, examples, [False, True], MASK, SoftMask(0.7, 3.0, -2.0))
 
     logits = model(call.batch, call.index)[len(examples[0].rows) :]
     places = 10 + examples[1].rows
@@ -145,7 +144,7 @@ def test_gradients_reach_the_embeddings_of_a_mixture():
     model = tiny_llada()
     examples = [nelbo(torch.arange(1, 11), MASK, torch.Generator().manual_seed(1))]
     call = nelbo_call(model, examples)
-    mixture = soft_masks(model, call, examples, [True], MASK, SoftShape())
+    mixture = soft_masks(model, call, examples, [True], MASK, SoftMask())
     model(replace(call.batch, mixture=mixture), call.index, call.loss).backward()
     gradient = model.core.get_input_embeddings().weight.grad
     assert all(bool(gradient[token].any()) for token in mixture.tokens.flatten().tolist())

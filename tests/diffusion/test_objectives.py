@@ -9,6 +9,7 @@ import pytest
 import torch
 from peft import LoraConfig, get_peft_model
 
+from blockwise_ablations import ablated_blockwise, last_to_first
 from helpers.tiny import tiny_dream, tiny_llada
 from maskwise.diffusion import (
     Draw,
@@ -16,7 +17,6 @@ from maskwise.diffusion import (
     block_diffusion,
     blockwise,
     draw_noise,
-    last_to_first,
     linear_ce,
     mask_agnostic,
     mask_agnostic_call,
@@ -119,12 +119,12 @@ def enumerated(size: int = 4) -> float:
     )
 
 
-def draws_of(ablation, count: int = 3000, ids=None, block: int = 4, **more) -> torch.Tensor:
+def draws_of(noise, count: int = 3000, ids=None, block: int = 4, **more) -> torch.Tensor:
     generator = torch.Generator().manual_seed(0)
     ids = torch.arange(4) if ids is None else ids
     values = []
     for _ in range(count):
-        noised = blockwise(ids, MASK, block, generator, ablation=ablation, **more)
+        noised = noise(ids, MASK, block, generator, **more)
         cost = pattern_cost(tuple(int(row) % block for row in noised.rows))
         values.append(float(noised.weights[0]) * cost if len(noised.rows) else 0.0)
     return torch.tensor(values, dtype=torch.float64)
@@ -136,12 +136,12 @@ def test_blockwise_is_exact_at_four_tokens_a_block():
         (size / len(p)) * pattern_cost(p) / (size * math.comb(size, len(p))) for p in patterns(size)
     )  # l uniform, then a uniform set of l tokens, weight B/l
     assert by_count == pytest.approx(enumerated(), rel=1e-12)
-    values = draws_of(None)
+    values = draws_of(blockwise)
     assert abs(float(values.mean()) - enumerated()) < 4 * float(values.std()) / math.sqrt(len(values))
 
 
 def test_blocks_add_up_and_a_short_last_block_keeps_its_own_size():
-    values = draws_of(None, ids=torch.arange(10))
+    values = draws_of(blockwise, ids=torch.arange(10))
     exact = 2 * enumerated(4) + enumerated(2)
     assert abs(float(values.mean()) - exact) < 4 * float(values.std()) / math.sqrt(len(values))
 
@@ -168,7 +168,7 @@ def test_block_diffusion_is_exact_on_the_grid_of_positions():
 
 @pytest.mark.parametrize("ablation", ["forced", "clipped"])
 def test_bernoulli_draws_that_never_come_up_empty_are_biased(ablation):
-    values = draws_of(ablation)
+    values = draws_of(ablated_blockwise, ablation=ablation)
     assert abs(float(values.mean()) - enumerated()) > 4 * float(values.std()) / math.sqrt(len(values)) > 0
 
 
@@ -196,11 +196,11 @@ def test_named_ablations_do_what_they_say():
     generator = torch.Generator().manual_seed(0)
     ids = torch.arange(12)
     for _ in range(20):
-        suffix = blockwise(ids, MASK, 4, generator, which=1, ablation="suffix")
+        suffix = ablated_blockwise(ids, MASK, 4, generator, which=1, ablation="suffix")
         assert torch.equal(suffix.rows, torch.arange(8 - len(suffix.rows), 8))
-        dropped = blockwise(ids, MASK, 4, generator, which=1, ablation="drop-later")
+        dropped = ablated_blockwise(ids, MASK, 4, generator, which=1, ablation="drop-later")
         assert len(dropped.ids) == 8 and torch.equal(dropped.ids[:4], ids[:4])
-        assert len(blockwise(ids, MASK, 4, generator, ablation="forced").rows) >= 1
+        assert len(ablated_blockwise(ids, MASK, 4, generator, ablation="forced").rows) >= 1
     assert [last_to_first(step / 6, 3) for step in range(6)] == [2, 2, 1, 1, 0, 0]
 
 

@@ -10,7 +10,7 @@ from maskwise.decoding.strategies import STRATEGIES
 from maskwise.probes.answers.puzzles import ideal, solve
 from maskwise.probes.library.coherence import aup, draw_puzzles, puzzle_items
 from maskwise.probes.paces import ITEMS, Pace, paces
-from maskwise.tasks.coherence import NAMES, closed_form, ideal_marginals
+from maskwise.tasks.word_puzzles import NAMES, closed_form, ideal_marginals
 from maskwise.tasks.words import load_words
 
 TOKENIZER = shipped_tokenizer()

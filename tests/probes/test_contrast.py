@@ -20,7 +20,7 @@ from maskwise.report.words.terminal import print_summary
 from maskwise.runs.diagnose import diagnose
 from maskwise.scoring.intervals import accuracy_interval, difference_interval, none_seen, share_interval
 from maskwise.scoring.scores import NO_SKILL, bootstrapped
-from maskwise.tasks.contrast import CONTRAST_TASKS, RULES, draw_contrast
+from maskwise.tasks.contrast_questions import CONTRAST_TASKS, RULES, draw_contrast
 from maskwise.tasks.episodes import CHANCE, LETTERS
 from maskwise.tasks.prompts import Prompt
 from maskwise.tasks.words import load_words, split_words

@@ -35,7 +35,7 @@ from maskwise.runs.settings import FULL
 from maskwise.support.errors import UserError
 from maskwise.support.randomness import torch_generator
 from maskwise.tasks.datasets import read_dataset
-from maskwise.tasks.points import ORDERS
+from maskwise.tasks.point_clouds import ORDERS
 from maskwise.tasks.prompts import Prompt
 
 ORDERED = {"orderings": 2, "questions": 2, "near": 5}

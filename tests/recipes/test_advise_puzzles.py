@@ -5,7 +5,7 @@ import torch
 from advise_puzzles import advise_on, draw_questions, is_right, word_tokenizer
 from helpers.oracle import oracle
 from maskwise.probes.paces import ITEMS
-from maskwise.tasks.coherence import NAMES, ideal_marginals, make_puzzle
+from maskwise.tasks.word_puzzles import NAMES, ideal_marginals, make_puzzle
 from puzzles import MASK, START, WORDS
 
 

@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from corpus import Corpus, load_zoo_tokenizer
+from dense_noise import nelbo_grid
 from exams import recall_questions
 from factorial import (
     FACTORS,
@@ -27,7 +28,6 @@ from factorial import (
     train,
 )
 from factorial_effects import Experiment
-from maskwise.diffusion import nelbo_grid
 from maskwise.tasks.prompts import opened
 from stacked import Stack, clip_each_run, packed
 from task_accuracy import answers, hidden_states

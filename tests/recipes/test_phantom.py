@@ -17,9 +17,10 @@ import quick_pairs
 from corpus import Corpus, load_zoo_tokenizer
 from helpers.tiny import tiny_llada
 from maskwise.tasks.words import load_words, split_words
-from maskwise.training.data.dataset import NoisedPairs
+from maskwise.training.checked_settings import check, settings_from
+from maskwise.training.data.noised_pairs import NoisedPairs
 from maskwise.training.data.pairs import Pair
-from maskwise.training.settings import PRESET_PAIRS, check, settings_from
+from maskwise.training.settings import PRESET_PAIRS
 
 
 def test_examples_kept_follow_the_plan_and_never_end():

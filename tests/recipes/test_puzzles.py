@@ -7,7 +7,7 @@ import torch
 
 from helpers.oracle import oracle
 from maskwise.probes.paces import ITEMS, Pace
-from maskwise.tasks.coherence import NAMES, ideal_marginals, make_puzzle
+from maskwise.tasks.word_puzzles import NAMES, ideal_marginals, make_puzzle
 from puzzles import MASK, SEPARATOR, START, WORDS, by_closed_form, draw_line, records_of, table_lines, train
 
 

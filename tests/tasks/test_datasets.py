@@ -9,7 +9,7 @@ from test_prompts import tokenizer_named
 
 from maskwise.support.errors import UserError
 from maskwise.tasks.datasets import Dataset, read_dataset, read_datasets, with_distinct_labels
-from maskwise.tasks.labelled import Labelled, answer_masks, balanced, tell_apart
+from maskwise.tasks.labelled_exercises import Labelled, answer_masks, balanced, tell_apart
 from maskwise.tasks.prompts import encode_label, gapped
 
 
@@ -47,12 +47,22 @@ def test_long_texts_are_left_out(name, longest, tmp_path):
     [
         ("sst2", "sentence\tlabel", 'it \'s a "charming" journey \t1', 'Text: it \'s a "charming" journey', "positive"),
         ("rte", "index\tsentence1\tsentence2\tlabel", "0\tA.\tC.\tnot_entailment", "First: A.\nSecond: C.", "no"),
-        ("qnli", "index\tquestion\tsentence\tlabel", '0\tWhen?\tIn "90\tentailment', 'Question: When?\nText: In "90',
-         "yes"),
-        ("mrpc", "Quality\t#1 ID\t#2 ID\t#1 String\t#2 String", '1\t7\t8\tHe said " no\tHe said no',
-         'First: He said " no\nSecond: He said no', "yes"),
+        (
+            "qnli",
+            "index\tquestion\tsentence\tlabel",
+            '0\tWhen?\tIn "90\tentailment',
+            'Question: When?\nText: In "90',
+            "yes",
+        ),
+        (
+            "mrpc",
+            "Quality\t#1 ID\t#2 ID\t#1 String\t#2 String",
+            '1\t7\t8\tHe said " no\tHe said no',
+            'First: He said " no\nSecond: He said no',
+            "yes",
+        ),
     ],
-)  # fmt: skip
+)
 def test_glue(name, header, row, asked, label, tmp_path):
     other = {"sst2": "bad\t0", "rte": "1\tx\ty\tentailment", "qnli": "1\tx\ty\tnot_entailment", "mrpc": "0\t1\t2\tx\ty"}
     shown, asked_of = ("dev", "train") if name == "rte" else ("train", "dev")  # RTE's examples are of validation

@@ -9,9 +9,9 @@ from transformers import PreTrainedTokenizerFast
 from helpers.known import shipped_tokenizer
 from maskwise.support.errors import UserError
 from maskwise.tasks.prompts import encode_answers
-from maskwise.tasks.recall import (
+from maskwise.tasks.recall_pairs import (
     DISTANCES,
-    Pair,
+    RecallPair,
     asked_first,
     asked_last,
     list_of_point,
@@ -22,7 +22,12 @@ from maskwise.tasks.words import load_words, split_words
 
 TOKENIZER = shipped_tokenizer()
 MASK = TOKENIZER.mask_token_id
-PAIRS = (Pair("otter", "copper"), Pair("lamp", "Germany"), Pair("brave", "tennis"), Pair("under", "violet"))
+PAIRS = (
+    RecallPair("otter", "copper"),
+    RecallPair("lamp", "Germany"),
+    RecallPair("brave", "tennis"),
+    RecallPair("under", "violet"),
+)
 
 
 @pytest.fixture(scope="module")
@@ -122,7 +127,7 @@ def letter_tokenizer():
 
 def test_a_space_that_is_a_token_of_its_own_belongs_to_the_value():
     letters = letter_tokenizer()
-    ids, (rows,) = encode_answers(letters, [], Pair("a", "bc"))
+    ids, (rows,) = encode_answers(letters, [], RecallPair("a", "bc"))
     assert letters.convert_ids_to_tokens([ids[row] for row in rows]) == [" ", "b", "c"]
 
 
@@ -130,4 +135,4 @@ def test_a_tokenizer_that_joins_the_bracket_to_the_word_is_refused():
     made = Tokenizer(models.WordLevel({"Key:": 0, "Value:[": 1, "?": 2}, unk_token="?"))
     made.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
     with pytest.raises(UserError, match=r"'Value:\[ b\]\.' has no token boundaries at its brackets"):
-        encode_answers(PreTrainedTokenizerFast(tokenizer_object=made), [], Pair("a", "b"))
+        encode_answers(PreTrainedTokenizerFast(tokenizer_object=made), [], RecallPair("a", "b"))

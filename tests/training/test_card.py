@@ -1,7 +1,8 @@
 """The card of what was trained: what it says of the method and of a base that carries an adapter itself."""
 
-from maskwise.training.card import trained_card
-from maskwise.training.settings import TrainSettings, settings_from
+from maskwise.training.checked_settings import settings_from
+from maskwise.training.model_card import trained_card
+from maskwise.training.settings import TrainSettings
 
 DATA = {"file": "quick.jsonl", "sha256": "0" * 64}
 

@@ -18,23 +18,30 @@ from helpers.tiny import fast_dllm_net, llada2_net, nemotron_net, qwen_net, sdar
 from helpers.tuning import At, interrupt, save_checkpoint, word_tokenizer
 from maskwise.cli import app
 from maskwise.diffusion import nelbo_call
+from maskwise.diffusion.objectives import OBJECTIVES
 from maskwise.support.errors import UserError
-from maskwise.training.data.documents import Piece, read_documents, tokenize_rows
-from maskwise.training.data.rows import (
-    NoisedRows,
-    attention_block,
-    collate_rows,
-    held_out_noise,
-    held_out_prefixes,
-)
-from maskwise.training.run import split
-from maskwise.training.settings import OBJECTIVES, TrainSettings, check_training, train_settings
+from maskwise.training.checked_settings import check_training, train_settings
+from maskwise.training.data.documents import TextPiece, read_documents, tokenize_rows
+from maskwise.training.data.held_out import held_out_noise, held_out_prefixes, split
+from maskwise.training.data.noised_rows import NoisedRows, collate_rows
+from maskwise.training.settings import TrainSettings
 from maskwise.training.train import completed, summary_lines, train
 
 SMALL = TrainSettings(
-    steps=6, batch=2, accumulation=2, context=24, save_every=2, eval_every=3, many=10, learning_rate=1e-2, lora_rank=2,
-    lora_alpha=4, held_out=4, warmup=1, block=4,
-)  # fmt: skip
+    steps=6,
+    batch=2,
+    accumulation=2,
+    context=24,
+    save_every=2,
+    eval_every=3,
+    many=10,
+    learning_rate=1e-2,
+    lora_rank=2,
+    lora_alpha=4,
+    held_out=4,
+    warmup=1,
+    block=4,
+)
 
 
 @pytest.fixture(scope="session")
@@ -67,8 +74,11 @@ def test_a_block_diffusion_model_learns_blocks_from_clean_ones(make, text_file, 
 def test_a_block_diffusion_models_loss_is_that_of_its_own_dense_call(tmp_path):
     sdar_net(vocab=32, mask_token_id=1).save_pretrained(tmp_path)
     model = mw.open(tmp_path, device="cpu")
-    rows = [(Piece(torch.arange(5, 13)), Piece(torch.arange(9, 14))), (Piece(torch.arange(6, 17)),)]
-    data = NoisedRows(rows, SMALL, model.mask_id, 1, block=4)
+    rows = [
+        (TextPiece(torch.arange(5, 13)), TextPiece(torch.arange(9, 14))),
+        (TextPiece(torch.arange(6, 17)),),
+    ]
+    data = NoisedRows(rows, replace(SMALL, objective="blockwise"), model.mask_id, 1, model_block=4)
     batch = collate_rows([data.item(0, 3), data.item(1, 3)])
     call = nelbo_call(model, batch["examples"], count=2)
     singles = [plain_loss(model, one) for one in batch["examples"]]
@@ -100,8 +110,21 @@ def test_the_block_is_the_models_own_where_nobody_says(opened, checkpoint, text_
     word_tokenizer().save_pretrained(tmp_path / "base")
     for name, model, block in (("own", tmp_path / "base", 4), ("none", checkpoint, 32)):
         model = mw.open(model, device="cpu") if opened else str(model)
-        mw.train(model, text_file, tmp_path / name, objective="blockwise", steps=1, batch=2, context=24, many=10,
-                 held_out=0, lora_rank=2, warmup=0, device="cpu", tensorboard=False)  # fmt: skip
+        mw.train(
+            model,
+            text_file,
+            tmp_path / name,
+            objective="blockwise",
+            steps=1,
+            batch=2,
+            context=24,
+            many=10,
+            held_out=0,
+            lora_rank=2,
+            warmup=0,
+            device="cpu",
+            tensorboard=False,
+        )
         stored = json.loads((tmp_path / name / "settings.json").read_text())["identity"]
         assert stored["settings"]["block"] == block
 
@@ -118,7 +141,10 @@ def plain_loss(model, example):
 @pytest.mark.parametrize("objective", ["nelbo", "blockwise"])
 def test_a_rows_loss_is_that_of_its_documents_alone_over_its_tokens(checkpoint, objective):
     model = mw.open(checkpoint, device="cpu")
-    rows = [(Piece(torch.arange(5, 13)), Piece(torch.arange(9, 14))), (Piece(torch.arange(6, 17)),)]
+    rows = [
+        (TextPiece(torch.arange(5, 13)), TextPiece(torch.arange(9, 14))),
+        (TextPiece(torch.arange(6, 17)),),
+    ]
     data = NoisedRows(rows, replace(SMALL, objective=objective), model.mask_id, 1)
     batch = collate_rows([data.item(0, 3), data.item(1, 3)])
     call = nelbo_call(model, batch["examples"], count=len(batch["rows"]))
@@ -133,7 +159,7 @@ def test_a_rows_loss_is_that_of_its_documents_alone_over_its_tokens(checkpoint, 
 
 def test_the_weights_of_a_row_sum_to_one_token_on_average():
     """Each token's weight has expectation 1 under the objective; a row's are divided by its tokens."""
-    rows = [(Piece(torch.arange(5, 13)), Piece(torch.arange(9, 15)))]
+    rows = [(TextPiece(torch.arange(5, 13)), TextPiece(torch.arange(9, 15)))]
     for settings in (replace(SMALL, objective="blockwise"), replace(SMALL, schedule="cosine"), SMALL):
         data = NoisedRows(rows, settings, 3, 1)
         sums = torch.tensor(
@@ -144,15 +170,15 @@ def test_the_weights_of_a_row_sum_to_one_token_on_average():
 
 def test_attention_widens_over_its_share_of_the_steps():
     settings = replace(SMALL, steps=20, widen=(1, 4, 16), widen_share=0.6)
-    assert [attention_block(settings, step) for step in range(20)] == [1] * 4 + [4] * 4 + [16] * 4 + [None] * 8
-    assert attention_block(SMALL, 0) is None
+    assert [settings.attention_block(step) for step in range(20)] == [1] * 4 + [4] * 4 + [16] * 4 + [None] * 8
+    assert SMALL.attention_block(0) is None
 
 
 # What is measured
 
 
 def test_held_out_noise_is_exact_and_never_empty():
-    rows = [(Piece(torch.arange(5, 5 + n)),) for n in range(2, 14)]
+    rows = [(TextPiece(torch.arange(5, 5 + n)),) for n in range(2, 14)]
     noised = held_out_noise(rows, 0, 3)
     for (piece,), one in zip(rows, noised, strict=True):
         assert len(one.rows) >= 1 and float(one.weights.sum()) == pytest.approx(len(piece.ids), rel=1e-5)
@@ -268,14 +294,42 @@ def test_the_command_and_the_library_take_the_same_settings(checkpoint, text_fil
     result = json.loads(done.stdout)
     reported = [line for line in done.stderr.splitlines() if "held out: NELBO" in line]
     assert [line.split(",")[0] for line in reported] == ["step 1", "step 2"] and "mask tax" in reported[0]
-    same = mw.train(str(checkpoint), text_file, tmp_path / "b", steps=2, batch=2, context=24, many=10, widen=(1, 4),
-                    objective="blockwise", block=4, weighted=False, lora_rank=2, eval_every=1, device="cpu",
-                    tensorboard=False)  # fmt: skip
+    same = mw.train(
+        str(checkpoint),
+        text_file,
+        tmp_path / "b",
+        steps=2,
+        batch=2,
+        context=24,
+        many=10,
+        widen=(1, 4),
+        objective="blockwise",
+        block=4,
+        weighted=False,
+        lora_rank=2,
+        eval_every=1,
+        device="cpu",
+        tensorboard=False,
+    )
     assert_same({**same, "out": ""}, {**result, "out": ""}, rel=1e-6)
     texts = Dataset.from_list([{"text": text} for text in text_file.read_text().split("\f")])
-    listed = mw.train(mw.open(checkpoint, device="cpu"), texts, tmp_path / "c", steps=2, batch=2, context=24, many=10,
-                      widen=(1, 4), objective="blockwise", block=4, weighted=False, lora_rank=2, eval_every=1,
-                      device="cpu", tensorboard=False)  # fmt: skip
+    listed = mw.train(
+        mw.open(checkpoint, device="cpu"),
+        texts,
+        tmp_path / "c",
+        steps=2,
+        batch=2,
+        context=24,
+        many=10,
+        widen=(1, 4),
+        objective="blockwise",
+        block=4,
+        weighted=False,
+        lora_rank=2,
+        eval_every=1,
+        device="cpu",
+        tensorboard=False,
+    )
     assert_same({**listed, "out": ""}, {**result, "out": ""}, rel=1e-6)
     stored = [json.loads((tmp_path / name / "settings.json").read_text())["identity"] for name in "ab"]
     assert stored[0] == stored[1] and stored[0]["settings"].keys() == asdict(SMALL).keys()
@@ -315,7 +369,8 @@ def test_settings_that_cannot_work_are_refused(changes, reason):
 def test_settings_that_nobody_gave_are_never_refused():
     """The command line gives None for each of them."""
     unsaid = dict.fromkeys(asdict(SMALL))
-    assert [train_settings(unsaid | {"objective": name}).objective for name in OBJECTIVES] == [*OBJECTIVES]
+    for objective in OBJECTIVES:
+        assert train_settings(unsaid | {"objective": objective.name}).objective == objective.name
     assert train_settings({"objective": "soft-mask", "schedule": "cosine", "soft_share": 0.1}).soft_share == 0.1
     assert train_settings({"objective": "blockwise", "block": 8, "widen": (1,), "widen_share": 0.3}).block == 8
 

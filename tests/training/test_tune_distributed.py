@@ -21,11 +21,11 @@ import maskwise as mw
 from helpers.tiny import qwen_net
 from helpers.tuning import word_tokenizer
 from maskwise.diffusion import mask_agnostic_call
-from maskwise.training.data.dataset import NoisedPairs
+from maskwise.training.arguments import arguments_for
 from maskwise.training.data.documents import read_documents, tokenize_rows
-from maskwise.training.data.pairs import read_data_file, tokenize_pairs
-from maskwise.training.data.rows import NoisedRows, collate_rows
-from maskwise.training.run import arguments_for
+from maskwise.training.data.noised_pairs import NoisedPairs
+from maskwise.training.data.noised_rows import NoisedRows, collate_rows
+from maskwise.training.data.pairs import read_pairs, tokenize_pairs
 from maskwise.training.settings import TrainSettings, TuneSettings
 from maskwise.training.train import DiffusionTrainer, HeldOut, open_teacher, train
 from maskwise.training.tune import tune
@@ -34,14 +34,38 @@ from maskwise.training.weights import load_trained_weights, make_trainable, save
 pytestmark = pytest.mark.slow  # processes that each import torch and transformers: half a minute
 
 TWO = TuneSettings(
-    steps=2, batch=2, accumulation=2, context=40, max_masks=12, curriculum=8, save_every=1, eval_every=1, many=10,
-    learning_rate=1e-2, lora_rank=2, lora_alpha=4, held_out=4, clip=1e9,
-)  # fmt: skip
+    steps=2,
+    batch=2,
+    accumulation=2,
+    context=40,
+    max_masks=12,
+    curriculum=8,
+    save_every=1,
+    eval_every=1,
+    many=10,
+    learning_rate=1e-2,
+    lora_rank=2,
+    lora_alpha=4,
+    held_out=4,
+    clip=1e9,
+)
 ONE = replace(TWO, batch=4)
 TRAIN_TWO = TrainSettings(
-    steps=2, batch=2, accumulation=2, context=24, save_every=1, eval_every=1, many=10, learning_rate=1e-2, lora_rank=2,
-    lora_alpha=4, held_out=4, clip=1e9, objective="soft-mask", warmup=0,
-)  # fmt: skip
+    steps=2,
+    batch=2,
+    accumulation=2,
+    context=24,
+    save_every=1,
+    eval_every=1,
+    many=10,
+    learning_rate=1e-2,
+    lora_rank=2,
+    lora_alpha=4,
+    held_out=4,
+    clip=1e9,
+    objective="soft-mask",
+    warmup=0,
+)
 TRAIN_ONE = replace(TRAIN_TWO, batch=4)
 WAYS: dict[str, dict[str, Any]] = {  # of training all weights under FSDP2
     "nelbo": {"objective": "nelbo"},
@@ -69,7 +93,7 @@ def sharded_gradients(checkpoint: Path, data: Path, rank: int, folder: Path) -> 
 
     model = mw.open(checkpoint, device="cpu")
     make_trainable(model, TWO, mask_row=True)
-    dataset = NoisedPairs(tokenize_pairs(read_data_file(data), model, TWO.context).kept, TWO, model.mask_id, world=2)
+    dataset = NoisedPairs(tokenize_pairs(read_pairs(data), model, TWO.context).kept, TWO, model.mask_id, world=2)
     for block in model.core.model.transformer["blocks"]:
         fully_shard(block)
     fully_shard(model)
@@ -197,9 +221,7 @@ def test_ddp_training_steps_with_the_gradient_of_one_process(folder, checkpoint,
 def test_fsdp2_shards_have_the_gradient_of_one_process(folder, checkpoint, pairs_file):
     model = mw.open(checkpoint, device="cpu")
     make_trainable(model, ONE, mask_row=True)
-    dataset = NoisedPairs(
-        tokenize_pairs(read_data_file(pairs_file), model, ONE.context).kept, ONE, model.mask_id, world=1
-    )
+    dataset = NoisedPairs(tokenize_pairs(read_pairs(pairs_file), model, ONE.context).kept, ONE, model.mask_id, world=1)
     call = mask_agnostic_call(model, [dataset[place]["views"] for place in range(4)])
     model(call.batch, call.index, call.loss).loss.backward()
     wanted = {name: p.grad for name, p in model.named_parameters() if p.requires_grad}

@@ -29,11 +29,11 @@ from helpers.tiny import sdar_net, tiny_sdar
 from helpers.tuning import SMALL, At, interrupt, run_small
 from maskwise.cli import app
 from maskwise.support.errors import UserError
-from maskwise.training.data.pairs import Pair, read_data_file, tokenize_pairs
-from maskwise.training.evaluation import held_out_views
-from maskwise.training.folder import complete_checkpoints, damage_of, newest_whole, vouch
-from maskwise.training.run import split
-from maskwise.training.settings import PRESETS, TuneSettings, check_reporters
+from maskwise.training.data.held_out import held_out_views, split
+from maskwise.training.data.pairs import Pair, read_pairs, tokenize_pairs
+from maskwise.training.reporters import check_reporters
+from maskwise.training.run_folder import complete_checkpoints, damage_of, newest_whole, vouch
+from maskwise.training.settings import PRESETS, TuneSettings
 from maskwise.training.tune import cost_line, summary_lines, tune
 
 
@@ -168,7 +168,7 @@ def test_pairs_may_be_a_list_or_a_dataset_and_the_model_an_open_one(whole, check
 def test_measures_are_those_of_the_opened_adapter(whole, checkpoint, pairs_file):
     out, result = whole
     model = mw.open(checkpoint, adapter=out)
-    held_out, _ = split(tokenize_pairs(read_data_file(pairs_file), model, SMALL.context).kept, SMALL)
+    held_out, _ = split(tokenize_pairs(read_pairs(pairs_file), model, SMALL.context).kept, SMALL)
     ces, tvs, hits = [], [], [[], []]
     for view in held_out_views(held_out, SMALL, model.mask_id):
         assert len(view.second) - len(view.first) == SMALL.many - SMALL.few

@@ -18,7 +18,7 @@ from maskwise.cli.common import (
     print_json,
 )
 from maskwise.cli.early import check_models
-from maskwise.support.imports import collection_paused
+from maskwise.support.garbage_collection import collection_paused
 from maskwise.support.terminal import one_line
 
 if TYPE_CHECKING:

@@ -24,7 +24,7 @@ from maskwise.cli.common import (
 from maskwise.cli.early import check_models
 from maskwise.cli.renamed import CommandWithOldNames
 from maskwise.support.errors import UserError
-from maskwise.support.imports import collection_paused
+from maskwise.support.garbage_collection import collection_paused
 from maskwise.support.terminal import one_line
 
 if TYPE_CHECKING:

@@ -11,15 +11,10 @@ from maskwise.cli.common import CheckWeights, Dtype, Json, ModelName, echo, prin
 from maskwise.cli.early import check_data, check_models
 from maskwise.cli.fields import takes_fields
 from maskwise.support.errors import UserError
-from maskwise.support.imports import collection_paused
-from maskwise.training.settings import (
-    PRESET_PAIRS,
-    TrainSettings,
-    TuneSettings,
-    check_reporters,
-    settings_from,
-    train_settings,
-)
+from maskwise.support.garbage_collection import collection_paused
+from maskwise.training.checked_settings import settings_from, train_settings
+from maskwise.training.reporters import check_reporters
+from maskwise.training.settings import PRESET_PAIRS, TrainSettings, TuneSettings
 
 Tensorboard = Annotated[bool | None, typer.Option("--tensorboard/--no-tensorboard", help="Write OUT/logs.")]
 ReportTo = Annotated[

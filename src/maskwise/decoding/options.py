@@ -11,6 +11,7 @@ from textwrap import fill
 from typing import Any
 
 from maskwise.decoding.strategies import Strategy, find_strategy
+from maskwise.diffusion.objectives.soft_mask import SoftMask
 from maskwise.support.errors import UserError
 
 CANVASES = ("fixed", "blocks", "growing", "window")
@@ -25,19 +26,6 @@ def _about(
     at_least: for the help; the checks below refuse less.
     """
     return {"help": help, "masked_only": masked_only, "short": short, "at_least": at_least}
-
-
-@dataclass(frozen=True)
-class SoftMask:
-    """Soft masking (Hersche et al., Soft-Masked Diffusion Language Models, arXiv 2510.17206).
-
-    An open mask is shown to the model as a mixture of the mask's embedding and those of the likeliest tokens. The
-    tokens' share is scale * sigmoid(steepness * (-H - offset)), H the entropy (nats) of the prediction one step before.
-    """
-
-    scale: float = 0.5
-    steepness: float = 2.0
-    offset: float = -1.0
 
 
 @dataclass(frozen=True)

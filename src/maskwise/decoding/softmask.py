@@ -8,9 +8,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from maskwise.decoding.options import SoftMask
 from maskwise.decoding.sampling import entropy
-from maskwise.diffusion.softmask import SoftShape, predicted_tokens, soft_share
+from maskwise.diffusion.objectives.soft_mask import SoftMask, predicted_tokens, soft_share
 from maskwise.models.model import Model
 
 
@@ -38,6 +37,6 @@ class SoftSheet:
         predicted = (among[..., None] * model.embed(tokens).float()).sum(dim=-2)
         assert model.mask_id is not None
         mask = model.embed(torch.full_like(places, model.mask_id)).float()
-        weight = soft_share(entropy(logits), SoftShape(soft.scale, soft.steepness, soft.offset))[..., None]
+        weight = soft_share(entropy(logits), soft)[..., None]
         self.embeds[places] = ((1 - weight) * mask + weight * predicted).to(self.embeds.dtype)
         self.ready[places] = True

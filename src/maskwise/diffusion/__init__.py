@@ -1,33 +1,9 @@
-"""What training means: schedules, noise, objectives, and the fused head + cross-entropy + total variation."""
+"""What training means: schedules, noise, objectives, and the fused head + cross-entropy + total variation.
 
-from maskwise.diffusion.fused import LinearCeTv, ViewScores, compare_views, linear_ce, linear_ce_tv
-from maskwise.diffusion.fused_kl import linear_kl
-from maskwise.diffusion.grid import blockwise_grid, nelbo_grid, stratified
-from maskwise.diffusion.mask_agnostic import (
-    Draw,
-    Views,
-    anchored_call,
-    draw_noise,
-    mask_agnostic,
-    mask_agnostic_call,
-    pad_visibly,
-)
-from maskwise.diffusion.objectives import (
-    Call,
-    Noised,
-    Taught,
-    block_diffusion,
-    blockwise,
-    last_to_first,
-    nelbo,
-    nelbo_call,
-    soft_masks,
-    taught_rows,
-    teach,
-)
-from maskwise.diffusion.process import absorb, clean_distribution, reverse_step
-from maskwise.diffusion.schedules import Cosine, Geometric, Linear, Polynomial, Schedule, step_weight
-from maskwise.diffusion.softmask import SoftShape
+Names are imported on first use, so that objectives and schedules can be listed without torch.
+"""
+
+from typing import TYPE_CHECKING
 
 __all__ = [
     "Call",
@@ -36,10 +12,13 @@ __all__ = [
     "Geometric",
     "Linear",
     "LinearCeTv",
+    "MicroBatch",
     "Noised",
+    "Noising",
+    "Objective",
     "Polynomial",
     "Schedule",
-    "SoftShape",
+    "SoftMask",
     "Taught",
     "ViewScores",
     "Views",
@@ -47,11 +26,10 @@ __all__ = [
     "anchored_call",
     "block_diffusion",
     "blockwise",
-    "blockwise_grid",
     "clean_distribution",
     "compare_views",
+    "cross_entropy",
     "draw_noise",
-    "last_to_first",
     "linear_ce",
     "linear_ce_tv",
     "linear_kl",
@@ -59,12 +37,56 @@ __all__ = [
     "mask_agnostic_call",
     "nelbo",
     "nelbo_call",
-    "nelbo_grid",
     "pad_visibly",
     "reverse_step",
     "soft_masks",
     "step_weight",
-    "stratified",
     "taught_rows",
     "teach",
 ]
+
+if TYPE_CHECKING:
+    from maskwise.diffusion.distillation import Taught, taught_rows, teach
+    from maskwise.diffusion.fused import LinearCeTv, ViewScores, compare_views, linear_ce, linear_ce_tv
+    from maskwise.diffusion.fused_kl import linear_kl
+    from maskwise.diffusion.noised import Noised
+    from maskwise.diffusion.objective import MicroBatch, Noising, Objective, cross_entropy
+    from maskwise.diffusion.objectives.blockwise import block_diffusion, blockwise
+    from maskwise.diffusion.objectives.nelbo import nelbo
+    from maskwise.diffusion.objectives.soft_mask import SoftMask, soft_masks
+    from maskwise.diffusion.process import absorb, clean_distribution, reverse_step
+    from maskwise.diffusion.schedules import Cosine, Geometric, Linear, Polynomial, Schedule, step_weight
+    from maskwise.diffusion.training_call import Call, nelbo_call
+    from maskwise.diffusion.two_views import (
+        Draw,
+        Views,
+        anchored_call,
+        draw_noise,
+        mask_agnostic,
+        mask_agnostic_call,
+        pad_visibly,
+    )
+else:  # a type checker that saw __getattr__ would take any name for a public one
+    _NAMES = {
+        "distillation": "Taught taught_rows teach",
+        "fused": "LinearCeTv ViewScores compare_views linear_ce linear_ce_tv",
+        "fused_kl": "linear_kl",
+        "noised": "Noised",
+        "objective": "MicroBatch Noising Objective cross_entropy",
+        "objectives.blockwise": "block_diffusion blockwise",
+        "objectives.nelbo": "nelbo",
+        "objectives.soft_mask": "SoftMask soft_masks",
+        "process": "absorb clean_distribution reverse_step",
+        "schedules": "Cosine Geometric Linear Polynomial Schedule step_weight",
+        "training_call": "Call nelbo_call",
+        "two_views": "Draw Views anchored_call draw_noise mask_agnostic mask_agnostic_call pad_visibly",
+    }
+    _MODULES = {name: module for module, names in _NAMES.items() for name in names.split()}
+
+    def __getattr__(name):
+        if name not in _MODULES:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        from importlib import import_module
+
+        value = globals()[name] = getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
+        return value

@@ -39,9 +39,16 @@ class _FusedKl(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, weight: Tensor, h: Tensor, teacher_h: Tensor, teacher_weight: Tensor, weights: Tensor,
-        mask_id: int | None, chunk: int | None, grad_enabled: bool,
-    ) -> Tensor:  # fmt: skip
+        ctx: Any,
+        weight: Tensor,
+        h: Tensor,
+        teacher_h: Tensor,
+        teacher_weight: Tensor,
+        weights: Tensor,
+        mask_id: int | None,
+        chunk: int | None,
+        grad_enabled: bool,
+    ) -> Tensor:
         wants_weight, wants_h = (grad_enabled and wanted for wanted in ctx.needs_input_grad[:2])
         with _full_precision(weight):
             factor, teacher = _factor(weight, h), _factor(teacher_weight, teacher_h)

@@ -7,24 +7,24 @@ is the integral of du/u in the masked share u = 1 - alpha.
 
 import math
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
-import torch
-from torch import Tensor
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 class Schedule(Protocol):
     """Element-wise functions of the time t, a tensor of any shape."""
 
-    def alpha(self, t: Tensor) -> Tensor:
+    def alpha(self, t: "Tensor") -> "Tensor":
         """The probability that a token is visible."""
         ...
 
-    def derivative(self, t: Tensor) -> Tensor:
+    def derivative(self, t: "Tensor") -> "Tensor":
         """d alpha / dt, never positive."""
         ...
 
-    def weight(self, t: Tensor) -> Tensor:
+    def weight(self, t: "Tensor") -> "Tensor":
         """-alpha' / (1 - alpha): the factor of a masked token's cross-entropy in the continuous-time NELBO."""
         ...
 
@@ -33,13 +33,13 @@ class Schedule(Protocol):
 class Linear:
     """alpha = 1 - t, weight 1/t (also known as log-linear)."""
 
-    def alpha(self, t: Tensor) -> Tensor:
+    def alpha(self, t: "Tensor") -> "Tensor":
         return 1 - t
 
-    def derivative(self, t: Tensor) -> Tensor:
-        return -torch.ones_like(t)
+    def derivative(self, t: "Tensor") -> "Tensor":
+        return -t.new_ones(t.shape)
 
-    def weight(self, t: Tensor) -> Tensor:
+    def weight(self, t: "Tensor") -> "Tensor":
         return 1 / t
 
 
@@ -47,14 +47,14 @@ class Linear:
 class Cosine:
     """alpha = 1 - cos(pi/2 (1 - t)): slow to mask at first, fast at the end."""
 
-    def alpha(self, t: Tensor) -> Tensor:
-        return 1 - torch.cos(math.pi / 2 * (1 - t))
+    def alpha(self, t: "Tensor") -> "Tensor":
+        return 1 - (math.pi / 2 * (1 - t)).cos()
 
-    def derivative(self, t: Tensor) -> Tensor:
-        return -math.pi / 2 * torch.sin(math.pi / 2 * (1 - t))
+    def derivative(self, t: "Tensor") -> "Tensor":
+        return -math.pi / 2 * (math.pi / 2 * (1 - t)).sin()
 
-    def weight(self, t: Tensor) -> Tensor:
-        return math.pi / 2 * torch.tan(math.pi / 2 * (1 - t))
+    def weight(self, t: "Tensor") -> "Tensor":
+        return math.pi / 2 * (math.pi / 2 * (1 - t)).tan()
 
 
 @dataclass(frozen=True)
@@ -63,13 +63,13 @@ class Polynomial:
 
     power: float = 2.0
 
-    def alpha(self, t: Tensor) -> Tensor:
+    def alpha(self, t: "Tensor") -> "Tensor":
         return 1 - t**self.power
 
-    def derivative(self, t: Tensor) -> Tensor:
+    def derivative(self, t: "Tensor") -> "Tensor":
         return -self.power * t ** (self.power - 1)
 
-    def weight(self, t: Tensor) -> Tensor:
+    def weight(self, t: "Tensor") -> "Tensor":
         return self.power / t
 
 
@@ -80,21 +80,29 @@ class Geometric:
     low: float = 1e-5
     high: float = 20.0
 
-    def alpha(self, t: Tensor) -> Tensor:
-        return torch.exp(-self._level(t))
+    def alpha(self, t: "Tensor") -> "Tensor":
+        return (-self._level(t)).exp()
 
-    def derivative(self, t: Tensor) -> Tensor:
+    def derivative(self, t: "Tensor") -> "Tensor":
         return -math.log(self.high / self.low) * self._level(t) * self.alpha(t)
 
-    def weight(self, t: Tensor) -> Tensor:
+    def weight(self, t: "Tensor") -> "Tensor":
         level = self._level(t)
-        return math.log(self.high / self.low) * level / torch.expm1(level)
+        return math.log(self.high / self.low) * level / level.expm1()
 
-    def _level(self, t: Tensor) -> Tensor:
+    def _level(self, t: "Tensor") -> "Tensor":
         return self.low ** (1 - t) * self.high**t
 
 
-def step_weight(schedule: Schedule, earlier: Tensor, later: Tensor) -> Tensor:
+SCHEDULES: dict[str, Schedule] = {
+    "linear": Linear(),
+    "cosine": Cosine(),
+    "polynomial": Polynomial(),
+    "geometric": Geometric(),
+}
+
+
+def step_weight(schedule: Schedule, earlier: "Tensor", later: "Tensor") -> "Tensor":
     """(alpha_s - alpha_t) / (1 - alpha_t) for times s < t: the factor in the NELBO of a process with finite steps, and
     the probability that the reverse process unmasks a token between the two times."""
     alpha_s, alpha_t = schedule.alpha(earlier), schedule.alpha(later)

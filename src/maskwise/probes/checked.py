@@ -10,7 +10,7 @@ from maskwise.probes.probe import Asker, Setup
 from maskwise.records.record import Condition
 from maskwise.tasks.checkable import CHECKED, EMBEDDED, EMBEDDED_PATTERN, EXACT, embedded_questions
 from maskwise.tasks.datasets import Checkable
-from maskwise.tasks.labelled import Labelled
+from maskwise.tasks.labelled_exercises import Labelled
 from maskwise.tasks.rules import TASKS
 
 ONE_BLOCK = "one block"

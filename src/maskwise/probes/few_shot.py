@@ -9,13 +9,12 @@ from maskwise.probes.probe import Asker, Item, Setup, Unit, Variant, slices
 from maskwise.records.record import Key, make_key
 from maskwise.tasks.episodes import Episode, Question, blocked, draw, draw_afresh, example_words, mixed
 from maskwise.tasks.prompts import Encoded, Place, Prompt, closed, encode_question, opened
-from maskwise.tasks.rules import TASKS
 
 
 def episodes(setup: Setup, relevant: int, distractors: int, points: int) -> Iterator[Episode]:
     """The episode of each task asked for."""
     settings = setup.settings
-    for task in TASKS:
+    for task in setup.tasks:
         if task.name in settings.tasks:
             yield draw(task, setup.words, relevant, distractors, points, settings.seed, settings.held_out)
 

@@ -16,7 +16,7 @@ from maskwise.records.record import Condition, Key, still_to_ask
 from maskwise.support.errors import UserError
 from maskwise.support.randomness import python_random
 from maskwise.tasks.datasets import HOTPOTQA, Dataset, with_distinct_labels
-from maskwise.tasks.labelled import ANSWER, Labelled, answer_masks, balanced, first_tokens
+from maskwise.tasks.labelled_exercises import ANSWER, Labelled, answer_masks, balanced, first_tokens
 from maskwise.tasks.prompts import Place, encode_label, gapped
 
 if TYPE_CHECKING:

@@ -17,6 +17,7 @@ from maskwise.scoring.scores import Score
 from maskwise.tasks.datasets import Dataset
 from maskwise.tasks.episodes import CHANCE
 from maskwise.tasks.prompts import Place, Prompt
+from maskwise.tasks.rules import TASKS, Task
 from maskwise.tasks.words import Words
 
 if TYPE_CHECKING:
@@ -94,6 +95,7 @@ class Setup:
     notes: list[str]
     own: Mapping[str, Any] = field(default_factory=dict)
     not_visible: dict[str, list[int]] = field(default_factory=dict)
+    tasks: Sequence[Task] = TASKS  # those that the settings can name
 
     def note(self, line: str) -> None:
         if line not in self.notes:

@@ -37,6 +37,7 @@ from maskwise.support.progress import progress_bar
 from maskwise.support.randomness import LAW
 from maskwise.tasks.datasets import Dataset
 from maskwise.tasks.prompts import check_letters, filler_id
+from maskwise.tasks.rules import TASKS, Task
 from maskwise.tasks.words import Words, load_words
 
 Further = Callable[[Sequence[Record]], list[Unit]]  # what a first stage's records ask for besides
@@ -53,12 +54,14 @@ def diagnose(
     command: str | None = None,
     probes: Sequence[Probe] = PROBES,
     exact: bool = False,
+    tasks: Sequence[Task] = TASKS,
 ) -> Path:
     """Runs the probes, or what is missing of them, and returns the run folder.
 
     Whatever settings and the first prompts of each kind tell is refused before anything is written; a longer prompt
     further on, when its turn comes. `words` and `text` default to our own; the probes over data sets run on those in
-    `data`. `command` is the command line that asks the same, for the manifest. `probes` are those that can be named.
+    `data`. `command` is the command line that asks the same, for the manifest. `probes` and `tasks` are those that
+    the settings can name.
     `exact`: one prompt per forward pass, whose shape then depends on that prompt alone, so that records are the same
     to the last byte whatever was asked before, in how many processes and with how many interruptions.
     """
@@ -76,7 +79,7 @@ def diagnose(
     asker = Asker(model.tokenizer, model.mask_id, filler_id(model.tokenizer, settings.filler), settings.chat)
     setup = Setup(
         model, asker, settings, words if words is not None else load_words(), text if text is not None else load_text(),
-        data or {}, notes,
+        data or {}, notes, tasks=tasks,
     )  # fmt: skip
     asked = [probe for probe in probes if probe.name in settings.probes]
     units = plan(setup, asked, None if settings.precision is None else FIRST_STAGE)

@@ -75,7 +75,8 @@ def digits_of(score: Score) -> int:
     return 1 if known and min(known) < 0.05 else 0
 
 
-def counted(tasks: int) -> str:
+def task_count(tasks: int) -> str:
+    """ "one task", "16 tasks"."""
     return "one task" if tasks == 1 else f"{tasks} tasks"
 
 

@@ -15,7 +15,7 @@ _FOLDERS = {
     "models": "models.families: dream fast_dllm illada llada llada2 llada_moe nemotron sdar experts routing layers "
     "quantise packing; models.checkpoints: adapters cards catalog chat configuration convert export fingerprint gguf "
     "gguf_llama locations networks opening quantised_files saving verify",
-    "training": "training.data: pairs documents dataset rows",
+    "training": "training.data: pairs documents",
 }
 _RENAMED = {
     "models.base": "models.model",
@@ -23,6 +23,16 @@ _RENAMED = {
     "decoding.harness": "lm_eval.model",
     "decoding.plugin": "lm_eval.plugin",
     "tasks.lm_eval": "lm_eval.tasks",
+    "tasks.coherence": "tasks.word_puzzles",
+    "tasks.contrast": "tasks.contrast_questions",
+    "tasks.labelled": "tasks.labelled_exercises",
+    "tasks.points": "tasks.point_clouds",
+    "tasks.recall": "tasks.recall_pairs",
+    "training.card": "training.model_card",
+    "training.folder": "training.run_folder",
+    "training.dataset": "training.data.noised_pairs",
+    "training.rows": "training.data.noised_rows",
+    "diffusion.softmask": "diffusion.objectives.soft_mask",
 }
 
 

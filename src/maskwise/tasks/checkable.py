@@ -2,11 +2,11 @@
 
     prompts     a .jsonl file, each line with prompt and answer; with a pattern too, the same on every line
     gsm8k       test.jsonl or train.jsonl as published (Cobbe et al., arXiv 2110.14168), or hub form: question, answer;
-                a folder that holds them is asked its test file
+                of a folder that holds them the test file is used
     embedded    few-shot questions of the 16 tasks: 3 relevant examples, then 6 distractors, drawn for each question
 
-An answer is right if it is the given one, white space at its ends aside; if the pattern finds the same in both; of
-gsm8k, if its last number is the one after `####`.
+An answer is right if it equals the given one, up to white space at its ends; with a pattern, if the pattern finds the
+same in both; for gsm8k, if its last number is the one after `####`.
 """
 
 import re
@@ -17,14 +17,14 @@ from pathlib import Path
 from maskwise.support.errors import UserError
 from maskwise.support.interrupts import time_limit
 from maskwise.tasks.episodes import blocked, draw, draw_afresh, example_words, render
-from maskwise.tasks.labelled import Labelled
+from maskwise.tasks.labelled_exercises import Labelled
 from maskwise.tasks.rules import TASKS
 from maskwise.tasks.tables import broken, read_rows
 from maskwise.tasks.words import load_words
 
 PROMPTS, GSM8K, EMBEDDED = "prompts", "gsm8k", "embedded"
 CHECKED = (PROMPTS, GSM8K)  # names that a user gives with --data
-EXACT, LAST_NUMBER = "*exact*", "*last number*"  # what `check` may be beside a pattern: neither compiles as one
+EXACT, LAST_NUMBER = "*exact*", "*last number*"  # values of `check` other than a pattern: neither compiles as one
 NO_PATTERN = (re.error, OverflowError, RecursionError)  # what compiling one may raise
 MOST_SECONDS = 5  # of processor time for one search; most take microseconds
 RELEVANT, DISTRACTORS, HELD_OUT = 3, 6, 0.5
@@ -34,7 +34,7 @@ FINAL = re.compile(r"####\s*(-?\d[\d,]*(?:\.\d+)?)\s*$")
 
 
 def is_right(text: str, answer: str, check: str) -> bool:
-    """Of a generated text; `check` is EXACT, LAST_NUMBER or a pattern."""
+    """Whether a generated text is a right answer; `check` is EXACT, LAST_NUMBER or a pattern."""
     if check == EXACT:
         return text.strip() == answer.strip()
     if check == LAST_NUMBER:
@@ -73,8 +73,9 @@ def read_checkable(name: str, path: Path) -> tuple[list[Labelled], str]:
     """The questions of `prompts` or `gsm8k`, and how their answers are checked."""
     rows = list(_gsm8k(path) if name == GSM8K else _questions(path))
     if not rows:
-        raise UserError(f"{path} holds no question: give lines with {'question' if name == GSM8K else 'prompt'} and "
-                        "answer")  # fmt: skip
+        raise UserError(
+            f"{path} holds no question: give lines with {'question' if name == GSM8K else 'prompt'} and answer"
+        )
     check = LAST_NUMBER if name == GSM8K else rows[0][1]
     return [labelled for labelled, _ in rows], check
 

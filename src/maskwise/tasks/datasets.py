@@ -13,9 +13,10 @@
 Hub form: train.* and validation.*, dev.* or test.* (also NAME-00000-of-00001.*, also in a folder data), .parquet,
 .jsonl, .json or .csv, with the hub's columns and numbers for labels. Rows without a label (-1) are left out.
 
-A folder's training file is shown as examples, the other asked; of rte it is the other way round, as in the paper
-(Piskorz et al., arXiv 2511.21338). One file serves both: a random half each. AG News is World, Sports and Business: the
-paper drops Sci/Tech. Longer texts are left out: 500 characters for ag-news, rte and qnli as in the paper, else 1000.
+Examples are taken from a folder's training file and test questions from the other; for rte the other way round, as in
+the paper (Piskorz et al., arXiv 2511.21338). One file serves both: a random half each. AG News is World, Sports and
+Business: the paper drops Sci/Tech. Texts of more than 500 characters (ag-news, rte and qnli, as in the paper) or 1000
+(others) are left out.
 """
 
 from collections.abc import Iterator, Sequence
@@ -27,7 +28,7 @@ from maskwise.support.errors import UserError
 from maskwise.support.randomness import python_random
 from maskwise.tasks.checkable import CHECKED, EXACT, read_checkable
 from maskwise.tasks.hotpot import SYSTEM, read_hotpotqa
-from maskwise.tasks.labelled import Labelled, lettered, tell_apart
+from maskwise.tasks.labelled_exercises import Labelled, lettered, tell_apart
 from maskwise.tasks.tables import SUFFIXES, broken, read_rows, read_text_leniently
 
 AG_NEWS, HOTPOTQA, ROTTEN_TOMATOES, RTE = "ag-news", "hotpotqa", "rotten-tomatoes", "rte"
@@ -92,7 +93,7 @@ def has_labels(name: str) -> bool:
 
 @dataclass(frozen=True)
 class Dataset:
-    """What may be shown as an example, and what is asked. `system` stands before all of it."""
+    """The exercises of a data set: examples and test questions. `system` precedes them in a prompt."""
 
     name: str
     shown: tuple[Labelled, ...]

@@ -16,7 +16,7 @@ LARGEST_NUMBER = 1000
 
 
 class Exercise(Protocol):
-    """Anything that is asked and answered in two lines, the answer in square brackets."""
+    """A question and its answer in two lines, the answer in square brackets."""
 
     @property
     def asked(self) -> str: ...
@@ -56,7 +56,7 @@ def render(question: Exercise) -> str:
 
 @dataclass(frozen=True)
 class Episode:
-    """What every test point of a task shares (the examples, in their order), and the test questions.
+    """The in-context examples of a task, in their order, and its test questions.
 
     With a `point` the examples were drawn for that test point alone (`draw_afresh`).
     """
@@ -70,7 +70,7 @@ class Episode:
 
     @property
     def draw_names(self) -> tuple[int | str, ...]:
-        """What names the draws of this episode's context, beside what is drawn."""
+        """The names of the random draws of this episode's context."""
         own = () if self.point is None else (self.point,)
         return self.seed, self.task.name, *own
 
@@ -94,9 +94,14 @@ def number_question(rule: NumberRule, answer: int, draws: random.Random) -> Ques
 
 
 def draw(
-    task: Task, words: Words, relevant: int = 10, distractors: int = 40, points: int = 100, seed: int = 0,
+    task: Task,
+    words: Words,
+    relevant: int = 10,
+    distractors: int = 40,
+    points: int = 100,
+    seed: int = 0,
     held_out: float = 0.5,
-) -> Episode:  # fmt: skip
+) -> Episode:
     """The episode of a task. The same seed gives the same episode, and a smaller one is the beginning of a larger.
 
     Test questions are made of the held-out share of the words and examples of the others; with `held_out=0` both

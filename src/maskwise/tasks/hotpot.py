@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from maskwise.support.errors import UserError
-from maskwise.tasks.labelled import Labelled
+from maskwise.tasks.labelled_exercises import Labelled
 from maskwise.tasks.tables import broken, read_rows
 
 TWO_OPTIONS = re.compile(r"^(?P<lead>.+),\s*(?P<first>[^,?]+?),?\s+or\s+(?P<second>[^,?]+?)\s*\?$")

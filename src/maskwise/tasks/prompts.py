@@ -73,9 +73,13 @@ def encode_parts(
 
 
 def encode_label(
-    tokenizer: Any, examples: Sequence[Exercise], test: Exercise, place: Place = "right", chat: bool = False,
+    tokenizer: Any,
+    examples: Sequence[Exercise],
+    test: Exercise,
+    place: Place = "right",
+    chat: bool = False,
     system: str = "",
-) -> tuple[tuple[int, ...], range]:  # fmt: skip
+) -> tuple[tuple[int, ...], range]:
     """Any exercises: the tokens of the text, and the rows of the test's answer with what closes its bracket.
 
     `system` stands before all of them, in a chat as the system's turn.

@@ -1,4 +1,8 @@
-"""The 16 tasks: 8 rules over words, each hidden among examples of one of 2 rules over numbers."""
+"""The 16 tasks: 8 rules over words, each hidden among examples of one of 2 rules over numbers.
+
+To add a task, write a `WordRule` and pass its tasks, `diagnose(..., tasks=(*TASKS, *tasks_of(mine)))`; one line in
+WORD_RULES makes it known everywhere.
+"""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -13,15 +17,19 @@ CAPITALISED = "capitalised"
 
 @dataclass(frozen=True)
 class WordRule:
-    """The right option is a word of `target`; the two wrong ones are words of the categories in `pool`."""
+    """The right option is a word of `target`; the two wrong ones are words of the categories in `pool`.
+
+    by_case: target and pool are the same categories, and the right option alone is capitalised.
+    """
 
     name: str
     target: tuple[str, ...]
     pool: tuple[str, ...]
+    by_case: bool = False
 
     def lists(self, words: Words) -> tuple[list[str], list[str]]:
         """(targets, pool): the words to draw from, no word in both whatever its case."""
-        if self.name == CAPITALISED:
+        if self.by_case:
             return _cased_lists(_joined(words, self.target))
         targets = _joined(words, self.target)
         taken = {word.casefold() for word in targets}
@@ -35,7 +43,7 @@ _PLAIN = ("animal", "object", "verb", "adjective")
 
 WORD_RULES = (
     WordRule("country", ("country",), ("name",)),
-    WordRule(CAPITALISED, _PLAIN, _PLAIN),
+    WordRule(CAPITALISED, _PLAIN, _PLAIN, by_case=True),
     WordRule("verb", ("verb",), ("adjective", "preposition", "object")),
     WordRule("adjective", ("adjective",), ("verb", "preposition", "object")),
     WordRule("animal", ("animal",), ("object", "fruit", "sport")),
@@ -57,7 +65,12 @@ class Task:
         return f"{self.word.name}-{self.number}"
 
 
-TASKS = tuple(Task(word, number) for word in WORD_RULES for number in NUMBER_RULES)
+def tasks_of(*rules: WordRule) -> tuple[Task, ...]:
+    """The tasks of word rules: each among distractors of both number rules."""
+    return tuple(Task(word, number) for word in rules for number in NUMBER_RULES)
+
+
+TASKS = tasks_of(*WORD_RULES)
 
 
 def _joined(words: Words, categories: tuple[str, ...]) -> list[str]:

@@ -12,10 +12,10 @@ from maskwise.support.files import parse_json
 
 SUFFIXES = (".tsv", ".txt", ".csv", ".jsonl", ".json", ".parquet")
 
-Row = tuple[int, dict[str, Any]]  # where it stands (its line, in texts) and what is in it
+TableRow = tuple[int, dict[str, Any]]  # where it stands (its line, in texts) and what is in it
 
 
-def read_rows(file: Path, unnamed: Sequence[str] = ()) -> Iterator[Row]:
+def read_rows(file: Path, unnamed: Sequence[str] = ()) -> Iterator[TableRow]:
     """The rows of a file by its ending. `unnamed` are the columns of a .csv file without a header."""
     if file.suffix in (".tsv", ".txt"):
         return _named(file, _tab_separated(file), ())
@@ -62,7 +62,7 @@ def _comma_separated(file: Path) -> Iterator[tuple[int, list[str]]]:
         raise UserError(f"{file} line {reader.line_num} is not comma-separated text ({problem})") from None
 
 
-def _named(file: Path, rows: Iterator[tuple[int, list[str]]], unnamed: Sequence[str]) -> Iterator[Row]:
+def _named(file: Path, rows: Iterator[tuple[int, list[str]]], unnamed: Sequence[str]) -> Iterator[TableRow]:
     names: Sequence[str] = ()
     for number, row in rows:
         if not names and unnamed and row[0].isdecimal():
@@ -75,7 +75,7 @@ def _named(file: Path, rows: Iterator[tuple[int, list[str]]], unnamed: Sequence[
         yield number, dict(zip(names, row, strict=True))
 
 
-def _objects(file: Path) -> Iterator[Row]:
+def _objects(file: Path) -> Iterator[TableRow]:
     text = read_text_leniently(file)
     if file.suffix == ".json":
         try:
@@ -95,7 +95,7 @@ def _objects(file: Path) -> Iterator[Row]:
         yield number, row
 
 
-def _parquet(file: Path) -> Iterator[Row]:
+def _parquet(file: Path) -> Iterator[TableRow]:
     if find_spec("pyarrow") is None:
         raise UserError(f"{file}: parquet files need pyarrow; install maskwise[data], or save it as .jsonl")
     import pyarrow

@@ -1,41 +1,17 @@
-"""What tuning changes, measured on held-out pairs: CE, TV, and the accuracy with few and with many masks appended."""
+"""Evaluation on held-out examples: CE, TV, and the accuracy with few and with many masks appended."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from maskwise.diffusion import Draw, Views, compare_views, draw_noise, mask_agnostic, mask_agnostic_call
+from maskwise.diffusion import Views, compare_views, mask_agnostic_call
 from maskwise.models.model import Model
-from maskwise.support.randomness import torch_generator
-from maskwise.training.data.pairs import Pair
-from maskwise.training.settings import RunSettings, TuneSettings
+from maskwise.support.terminal import counted, one_line
+from maskwise.training.settings import RunSettings
 
 PAIRS_PER_PASS = 8
-
-
-def held_out_views(pairs: Sequence[Pair], settings: TuneSettings, mask_id: int) -> list[Views]:
-    """One fixed noise per pair; the first view ends with few masks, the second with many (or as many as fit).
-
-    What is measured are the masked content tokens, of which there is at least one. The end token that closes every
-    answer is masked as often as the others but not counted: where an answer is short it would be a large share of what
-    is measured, and it is the easiest. A pair that leaves room for no more than the few masks has nothing to compare
-    and is left out.
-    """
-    views = []
-    for number, pair in enumerate(pairs):
-        room = settings.context - pair.length
-        if room <= settings.few:
-            continue
-        chance = torch_generator("held out", settings.seed, number)
-        noise = draw_noise(len(pair.answer) - 1, 1, chance, settings.mask_low, settings.mask_high)
-        masked = torch.cat([noise.masked, torch.rand(1, generator=chance) < noise.p])
-        draw = Draw(noise.p, masked, settings.few, min(settings.many, room))
-        view = mask_agnostic(torch.tensor(pair.prompt), torch.tensor(pair.answer), draw, mask_id)
-        views.append(_without_row(view, pair.length - 1))
-    return views
 
 
 def masks_used(views: Sequence[Views], settings: RunSettings) -> dict[str, int]:
@@ -51,15 +27,8 @@ def many_masks(masks: dict[str, int]) -> str:
     return str(most) if least == most else f"{least} to {most}"
 
 
-def _without_row(view: Views, row: int) -> Views:
-    """The same inputs, that row not measured."""
-    kept = view.rows != row
-    per_row = {name: getattr(view, name)[kept] for name in ("rows", "targets", "ce_weights", "tv_weights")}
-    return replace(view, **per_row)
-
-
 def measure(model: Model, call_model: Callable[..., Any], views: Sequence[Views]) -> dict[str, float]:
-    """Means over masked content tokens; `call_model` is the model itself or what DDP or FSDP2 put around it."""
+    """Means over masked content tokens; `call_model` is the model or the DDP or FSDP2 wrapper around it."""
     ce_few, ce_many, tv, hit_few, hit_many = mean_scores(model, call_model, views)
     return {
         "ce": (ce_few + ce_many) / 2,
@@ -86,3 +55,24 @@ def mean_scores(model: Model, call_model: Callable[..., Any], views: Sequence[Vi
         parts.append(call_model(call.batch, call.index, loss))
     columns = [torch.cat(column).double() for column in zip(*parts, strict=True)]
     return [float(column.mean()) for column in columns]
+
+
+def summary(result: dict[str, Any], used: str, held_out: str, labels: dict[str, str], following: str) -> list[str]:
+    """The lines printed at the end of a run: the examples `used`, the measures before and after, the next command."""
+    return [
+        f"{counted(result['steps'], 'step')} on {used}",
+        *before_and_after(result, held_out, labels),
+        f"written to {one_line(result['out'])}",
+        f"next: maskwise {following}",
+    ]
+
+
+def before_and_after(result: dict[str, Any], where: str, labels: dict[str, str]) -> list[str]:
+    """The lines of a table of the measures before and after; no line where nothing was held out."""
+    before, after = result["before"], result["after"]
+    if not before:
+        return []
+    labels = {key: label for key, label in labels.items() if key in before}
+    width = max(28, *map(len, labels.values()))
+    rows = [f"{label:{width}} {before[key]:8.4f} {after[key]:8.4f}" for key, label in labels.items()]
+    return [f"{'on ' + where:{width}} {'before':>8} {'after':>8}", *rows]

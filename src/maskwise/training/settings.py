@@ -1,37 +1,41 @@
-"""Every setting of a tuning or training run, the presets, and which values are refused."""
+"""Every setting of a tuning or training run, with its default and help, and the presets of tuning."""
 
-import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
-from importlib.util import find_spec
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
-from maskwise.support.errors import UserError
-from maskwise.support.nearest import did_you_mean
+from maskwise.diffusion.objective import Objective
+from maskwise.diffusion.objectives import OBJECTIVES
+from maskwise.diffusion.schedules import SCHEDULES
 
-ATTENTION = "attention"  # in the place of a regular expression
-BLOCK = 32  # tokens of a block where neither the user nor the model says
-WARMUP = 20  # steps of the warm-up of a training that is long enough, where the user does not say
+ATTENTION = "attention"  # as targets, in place of a regular expression
+BLOCK = 32  # tokens of a block, where neither the user nor the model sets them
+WARMUP = 20  # steps of warm-up of a long enough training, where the user does not set them
 
 
 def _option(default: Any, help: str, *flags: str, at_least: float | None = None, type: Any = None) -> Any:
-    """A setting that `maskwise tune` or `train` takes: its help, and its spelling where it is not --its-name.
+    """A setting with an option on the command line: its help, and its flags where they are not --its-name.
 
-    at_least: refused below. type: what is given on the command line, where it is not the setting's own type.
+    at_least: the smallest allowed value. type: the type on the command line, where it is not the setting's own.
     """
     return field(default=default, metadata={"help": help, "flags": flags, "at_least": at_least, "type": type})
 
 
 def _default(of: type, name: str, default: Any) -> Any:
-    """A setting of the class it is inherited from, with another default."""
+    """An inherited setting with another default."""
     (inherited,) = (one for one in fields(of) if one.name == name)
     return field(default=default, metadata=inherited.metadata)
 
 
+def _either(names: list[str]) -> str:
+    """nelbo, blockwise or soft-mask"""
+    return f"{', '.join(names[:-1])} or {names[-1]}"
+
+
 @dataclass(frozen=True)
 class RunSettings:
-    """What tuning and training share."""
+    """The settings that tuning and training share."""
 
     # The optimiser
     steps: int = _option(1000, "Optimiser steps.", at_least=1)
@@ -73,9 +77,9 @@ class TuneSettings(RunSettings):
     alpha: float = _option(0.1, "Weight of the cross-entropy; 0 is TV alone.", at_least=0)
     beta: float = _option(1.0, "Weight of the total variation; 0 is CE alone.", at_least=0)
     one_branch: bool = _option(False, "Gradient through the first view only.", "--one-branch")
-    # the second view has no masks appended, and is what the model said before tuning
+    # the second view has no masks appended and is predicted by the untuned model
     anchored: bool = _option(False, "Match the untuned model's answers without masks.", "--anchored/--both-views")
-    # so that what the model says with few masks stays as it is
+    # so that the predictions with few masks stay as they are
     held: float = _option(0.0, "Share of anchored pairs with at most 4 masks appended, below 1.", at_least=0)
     mask_low: float = 0.2  # p ~ U(mask_low, mask_high)
     mask_high: float = 0.8
@@ -98,8 +102,8 @@ class TrainSettings(RunSettings):
     """Masked diffusion training on documents."""
 
     # The objective
-    objective: str = _option("nelbo", "nelbo, blockwise or soft-mask.")
-    schedule: str = _option("linear", "linear, cosine, polynomial or geometric, of nelbo and soft-mask.")
+    objective: str | Objective = _option("nelbo", f"{_either(list(map(str, OBJECTIVES)))}.", type=str)  # noqa: RUF009
+    schedule: str = _option("linear", f"{_either([*SCHEDULES])}, of nelbo and soft-mask.")
     weighted: bool = _option(
         True, "By the schedule's weight (1/t), or each masked token once.", "--weighted/--unweighted"
     )
@@ -107,6 +111,7 @@ class TrainSettings(RunSettings):
         None, f"Tokens of a block (blockwise); else a block diffusion model's own, or {BLOCK}.", at_least=1
     )
     soft_share: float = _option(0.5, "Share of documents with soft masks (soft-mask), 0 to 1.")
+    parameters: Mapping[str, float] = field(default_factory=dict)  # of an objective that has its own
     teacher: str | None = _option(None, "Autoregressive model with the same tokenizer to distil from.")
     widen: tuple[int, ...] = _option(
         (), "Attention over blocks of so many tokens first, from causal on, then bidirectional: 1,4,16,64.", type=str
@@ -123,6 +128,14 @@ class TrainSettings(RunSettings):
         None, f"Steps until the full learning rate; else a tenth of --steps, at most {WARMUP}.", at_least=0
     )
     many: int = _default(RunSettings, "many", 100)
+
+    def attention_block(self, step: int) -> int | None:
+        """The block size of attention at an optimiser step: each size of `widen` for an equal share of the steps, then
+        None, bidirectional."""
+        until = self.widen_share * self.steps
+        if step >= until or not self.widen:
+            return None
+        return self.widen[int(step / until * len(self.widen))]
 
 
 PRESETS = {
@@ -160,142 +173,7 @@ PRESET_PAIRS = {"quick": Path(__file__).parent / "data" / "quick.jsonl"}
 DECAYS = {"constant": "constant_with_warmup", "linear": "linear", "cosine": "cosine"}
 
 
-SCHEDULES = ("linear", "cosine", "polynomial", "geometric")
-OBJECTIVES = ("nelbo", "blockwise", "soft-mask")
-OBJECTIVES_OF = {"schedule": ("nelbo", "soft-mask"), "block": ("blockwise",), "soft_share": ("soft-mask",)}
-ROWS = ("documents", "full")
-OF_ADAPTERS = ("lora_rank", "lora_alpha", "lora_dropout", "targets")
-
-
-REPORTERS = ("wandb", "tensorboard", "mlflow")
-
-
-def check_reporters(given: str | Sequence[str] | None) -> tuple[str, ...] | None:
-    """Where the losses are reported to, as in transformers: names, in one text with commas or in a list, or "none".
-
-    A package that is not installed is refused before anything is imported. None: nobody said.
-    """
-    if given is None:
-        return None
-    listed = given.split(",") if isinstance(given, str) else given
-    names = tuple(dict.fromkeys(name.strip() for name in listed if name.strip() != "none"))
-    for name in names:
-        if name not in REPORTERS:
-            raise UserError(f"unknown --report-to {name!r}{did_you_mean(name, [*REPORTERS, 'none'])}")
-        if find_spec(name) is None:
-            raise UserError(f"{name} is not installed: pip install {name}, or leave it out of --report-to")
-    return names
-
-
-Setting = bool | int | float | str | tuple[int, ...] | None  # the value of one, by its name
-
-
-def settings_from(preset: str, changes: Mapping[str, Setting]) -> TuneSettings:
-    """A preset with the changes that are not None; one that would have no effect is refused."""
-    if preset not in PRESETS:
-        raise UserError(f"unknown preset {preset!r}{did_you_mean(preset, PRESETS)}")
-    return check(_changed(PRESETS[preset], changes))
-
-
-def train_settings(changes: Mapping[str, Setting]) -> TrainSettings:
-    """The defaults with the changes that are not None; a change that would have no effect is refused."""
-    settings = check_training(_changed(TrainSettings(), changes))
-    given = [name for name, value in changes.items() if value is not None]
-    _check_rules([
-        (settings.objective in objectives or name not in given,
-         f"--{name.replace('_', '-')} is of the objective {' and '.join(objectives)}: leave it out for "
-         f"{settings.objective}")
-        for name, objectives in OBJECTIVES_OF.items()
-    ])  # fmt: skip
-    _check_rules([(bool(settings.widen) or "widen_share" not in given, "--widen-share needs --widen: give both")])
-    return settings
-
-
-S = TypeVar("S", bound=RunSettings)
-
-
-def _changed(settings: S, changes: Mapping[str, Any]) -> S:
-    known = [field.name for field in fields(settings)]
-    for name in changes:
-        if name not in known:
-            raise UserError(f"there is no setting {name!r}{did_you_mean(name, known)}")
-    given = {name: value for name, value in changes.items() if value is not None}
-    changed = replace(settings, **given)
-    _check_rules([
-        (not changed.full or name not in given, f"--{name.replace('_', '-')} is of an adapter: leave it out for --full")
-        for name in OF_ADAPTERS
-    ])  # fmt: skip
-    return changed
-
-
-def check(settings: TuneSettings) -> TuneSettings:
-    """Refuses values that cannot work, each by its name; returns the settings."""
-    _check_numbers(settings)
-    rules = [
-        (settings.alpha + settings.beta > 0, "alpha and beta are both 0: nothing would be learnt"),
-        (0 < settings.mask_low <= settings.mask_high < 1, "mask_low and mask_high must satisfy 0 < low <= high < 1"),
-        (not (settings.anchored and settings.full), "anchored tuning needs an adapter: leave out full"),
-        (not (settings.anchored and settings.one_branch), "anchored tuning has one branch: leave out one_branch"),
-        (settings.held < 1, f"held is {settings.held}: it must be below 1"),
-        (settings.anchored or not settings.held, "held pairs need --anchored: give both, or neither"),
-        (settings.text_piece >= 4, f"text_piece is {settings.text_piece}: it must be at least 4"),
-    ]
-    _check_rules([*rules, *_run_rules(settings)])
-    return settings
-
-
-def check_training(settings: TrainSettings) -> TrainSettings:
-    _check_numbers(settings)
-    choices = (("objective", OBJECTIVES), ("schedule", SCHEDULES), ("rows", ROWS))
-    rules = [
-        (value in known, f"unknown {name} {value!r}{did_you_mean(value, known)}")
-        for name, known in choices
-        for value in [getattr(settings, name)]
-    ]
-    rising = all(one >= 1 for one in settings.widen) and list(settings.widen) == sorted(set(settings.widen))
-    rules += [
-        (0 <= settings.soft_share <= 1, f"soft_share is {settings.soft_share}: it must be in 0..1"),
-        (0 < settings.widen_share <= 1, f"widen_share is {settings.widen_share}: it must be over 0 and at most 1"),
-        (rising, "--widen takes rising numbers of at least 1 token separated by commas, such as 1,4,16,64"),
-        (
-            not (settings.teacher and settings.objective == "soft-mask"),
-            "soft-mask takes no teacher: use another objective",
-        ),
-    ]
-    _check_rules([*rules, *_run_rules(settings)])
-    return settings
-
-
-def _check_numbers(settings: RunSettings) -> None:
-    for one in fields(settings):
-        least, value = one.metadata.get("at_least"), getattr(settings, one.name)
-        if least is not None and value is not None and value < least:
-            wanted = f"be at least {least}" if least else "not be negative"
-            raise UserError(f"{one.name} is {value}: it must {wanted}")
-
-
-def _run_rules(settings: RunSettings) -> list[tuple[bool, str]]:
-    return [
-        (settings.learning_rate > 0, f"the learning rate is {settings.learning_rate}: it must be positive"),
-        (settings.clip > 0, f"clip is {settings.clip}: it must be positive"),
-        (settings.decay in DECAYS, f"unknown decay {settings.decay!r}: use {', '.join(DECAYS)}"),
-        (settings.seed < 2**63, f"seed is {settings.seed}: it must be below 2 to the 63rd"),
-        (settings.keep >= 1, f"keep is {settings.keep}: it must be at least 1"),
-        (settings.many > settings.few, f"many ({settings.many}) must be more masks than few ({settings.few})"),
-        (0 <= settings.lora_dropout < 1, f"lora_dropout is {settings.lora_dropout}: it must be in 0..1"),
-        (_is_expression(settings.targets), f"targets {settings.targets!r} is not a regular expression: correct it"),
-    ]
-
-
-def _check_rules(rules: list[tuple[bool, str]]) -> None:
-    for fine, problem in rules:
-        if not fine:
-            raise UserError(problem)
-
-
-def _is_expression(pattern: str | None) -> bool:
-    try:
-        re.compile(pattern or "")
-    except re.error:
-        return False
-    return True
+def described(settings: RunSettings) -> dict[str, Any]:
+    """Every setting by its name, as settings.json holds it; an objective is its name."""
+    values = {one.name: getattr(settings, one.name) for one in fields(settings)}
+    return {name: str(value) if isinstance(value, Objective) else value for name, value in values.items()}

@@ -10,7 +10,8 @@ import torch
 from torch import Tensor, nn
 from transformers import TrainerCallback, TrainingArguments
 
-from maskwise.diffusion import Noised, SoftShape, Views, nelbo_call, soft_masks, teach
+from maskwise.diffusion import MicroBatch, Noised, Objective, Views, nelbo_call, teach
+from maskwise.diffusion.objectives import find_objective
 from maskwise.models.checkpoints.fingerprint import fingerprint
 from maskwise.models.checkpoints.opening import open as open_model
 from maskwise.models.families import MASKED_DIFFUSION
@@ -18,19 +19,17 @@ from maskwise.models.model import Model
 from maskwise.support.errors import UserError
 from maskwise.support.files import Records
 from maskwise.support.terminal import counted, one_line
+from maskwise.training.arguments import arguments_for
+from maskwise.training.block_models import block_of
+from maskwise.training.checked_settings import SettingValue, train_settings
 from maskwise.training.data.documents import read_documents, tokenize_rows
-from maskwise.training.data.pairs import DataFile
-from maskwise.training.data.rows import (
-    NoisedRows,
-    attention_block,
-    collate_rows,
-    held_out_blocks,
-    held_out_noise,
-    held_out_prefixes,
-)
-from maskwise.training.evaluation import many_masks, mean_scores
-from maskwise.training.run import Place, Work, arguments_for, before_and_after, block_of, run, source_of, split
-from maskwise.training.settings import BLOCK, WARMUP, Setting, TrainSettings, check_reporters, train_settings
+from maskwise.training.data.held_out import held_out_blocks, held_out_noise, held_out_prefixes, split
+from maskwise.training.data.noised_rows import NoisedRows, collate_rows
+from maskwise.training.data.reading import DataFile
+from maskwise.training.evaluation import many_masks, mean_scores, summary
+from maskwise.training.reporters import check_reporters
+from maskwise.training.run import PreparedRun, RunTarget, run, source_of
+from maskwise.training.settings import BLOCK, WARMUP, TrainSettings
 from maskwise.training.trainer import RunTrainer
 
 TOKENS_PER_PASS = 8192
@@ -48,17 +47,18 @@ def train(
     check_weights: bool = True,
     *,
     report_to: str | Sequence[str] | None = None,
-    **changes: Setting,
+    **changes: SettingValue,
 ) -> dict[str, Any]:
-    """Trains a masked diffusion model (converted, new or published) on documents. Called again, it resumes.
+    """Train a masked diffusion model (converted, new or published) on documents. Called again, it resumes.
 
     Arguments:
         model: a name, or an opened model, which is trained in place.
         data: a text or .jsonl file, a list of dicts or a datasets.Dataset, with text or messages.
         out: the folder for the adapter, or the whole model, and every setting.
         settings: all settings as one value (`maskwise.training.settings.TrainSettings`); else the defaults with
-            `changes` by name, such as steps=200, objective="blockwise".
-        dtype, device, check_weights: as in `mw.open`; of a model given by name.
+            `changes` by name, such as steps=200, objective="blockwise". An objective of your own is given as a value
+            (`maskwise.diffusion.Objective`), and its parameters by their names.
+        dtype, device, check_weights: as in `mw.open`, for a model given by name.
         tensorboard: write OUT/logs; else where TensorBoard is installed. callbacks: of transformers' Trainer.
         report_to: as in transformers: some of wandb, tensorboard, mlflow, or "none".
 
@@ -75,7 +75,7 @@ def train(
         raise UserError(f"settings and {next(iter(changes))} exclude each other: put it into the settings")
     chosen = completed(chosen, model)
 
-    def prepare(opened: Model, data_file: DataFile) -> Work:
+    def prepare(opened: Model, data_file: DataFile) -> PreparedRun:
         assert opened.mask_id is not None
         mask_id, source = opened.mask_id, source_of(model)
         if chosen.widen and not opened.family.native:
@@ -100,20 +100,22 @@ def train(
         counts = {"tokens": rows.tokens, "rows": len(training), "held_out": len(held_out), "dropped": rows.dropped}
         example = training[0][0].ids.tolist()
         known = None if teacher is None else fingerprint(teacher)
-        return Work(counts, bool(held_out), make_trainer, example, mask_row=opened.family.native, teacher=known)
+        return PreparedRun(counts, bool(held_out), make_trainer, example, mask_row=opened.family.native, teacher=known)
 
-    place = Place(Path(out), dtype, device, tensorboard, callbacks or [], check_weights, check_reporters(report_to))
-    return run(model, chosen, lambda: read_documents(data), prepare, place)
+    target = RunTarget(
+        Path(out), dtype, device, tensorboard, callbacks or [], check_weights, check_reporters(report_to)
+    )
+    return run(model, chosen, lambda: read_documents(data), prepare, target)
 
 
 def completed(settings: TrainSettings, model: str | Path | Model) -> TrainSettings:
-    """The settings with what the model and the number of steps say where the user does not."""
-    block, warmup = settings.block, settings.warmup
-    if block is None and settings.objective == "blockwise":
+    """The settings with the defaults that depend on the model, the number of steps and the objective."""
+    objective, block, warmup = find_objective(settings.objective), settings.block, settings.warmup
+    if block is None and "block" in objective.takes:
         block = block_of(model) or BLOCK
     if warmup is None:  # the rate of the first step of a warm-up is 0: one step would learn nothing
         warmup = min(WARMUP, settings.steps // 10)
-    return replace(settings, block=block, warmup=warmup)
+    return replace(settings, block=block, warmup=warmup, parameters={**objective.parameters, **settings.parameters})
 
 
 def open_teacher(name: str, model: Model) -> Model:
@@ -133,11 +135,13 @@ def open_teacher(name: str, model: Model) -> Model:
     return teacher
 
 
-# What is measured while it trains
+# Evaluation
 
 
 @dataclass(frozen=True)
 class HeldOut:
+    """The held-out rows, noised once."""
+
     noised: list[Noised]
     tokens: int  # that carry loss
     prefixes: list[Views]
@@ -148,7 +152,7 @@ class HeldOut:
 
 def measure_held_out(model: Model, call_model: Callable[..., Any], held_out: HeldOut) -> dict[str, float]:
     """nelbo: nats per token. next_few, next_many: NLL (nats) of the next token after a clean prefix, with few and with
-    many masks behind it; mask_tax is what the many cost."""
+    many masks after it; mask_tax: their difference."""
     scores = {"nelbo": mean_nelbo(model, call_model, held_out.noised, held_out.tokens)}
     if held_out.prefixes:
         few, many, *_ = mean_scores(model, call_model, held_out.prefixes)
@@ -170,7 +174,7 @@ def mean_nelbo(model: Model, call_model: Callable[..., Any], noised: Sequence[No
 
 
 class DiffusionTrainer(RunTrainer):
-    """The chosen objective of masked diffusion on rows of documents."""
+    """Trains with the objective of the run on rows of documents."""
 
     shown = {"nelbo": "NELBO", "mask_tax": "mask tax"}  # noqa: RUF012
 
@@ -186,21 +190,26 @@ class DiffusionTrainer(RunTrainer):
     ) -> None:
         super().__init__(model, arguments, settings, dataset, collate_rows, held_out.noised, source)
         self.settings, self.kept, self.teacher = settings, held_out, teacher
+        self.objective: Objective = find_objective(settings.objective)
 
     def loss_of(self, call_model: nn.Module, inputs: dict[str, Any]) -> tuple[Tensor, Tensor]:
         model, settings, examples = self.tuned, self.settings, inputs["examples"]
         assert model.mask_id is not None
-        block = attention_block(settings, inputs["micro"] // settings.accumulation)
         taught = None
         if self.teacher is not None:
             taught = teach(self.teacher, inputs["clean"], examples, model.mask_id)
-        call = nelbo_call(model, examples, block, taught, count=len(inputs["rows"]))
-        batch = call.batch
-        # Decided by the settings alone: sharded weights are gathered by all processes or by none.
-        if settings.objective == "soft-mask" and settings.soft_share > 0:
-            mixture = soft_masks(call_model, call, examples, inputs["soft"], model.mask_id, SoftShape())
-            batch = replace(batch, mixture=mixture)
-        loss = call_model(batch, call.index, call.loss)
+        batch = MicroBatch(
+            model,
+            call_model,
+            examples,
+            count=len(inputs["rows"]),
+            chances=inputs["chances"],
+            settings=settings,
+            attention_block=settings.attention_block(inputs["micro"] // settings.accumulation),
+            taught=taught,
+        )
+        call = self.objective.loss(batch)
+        loss = call_model(call.batch, call.index, call.loss)
         return loss, loss.new_zeros(0)
 
     def scores(self, call_model: Callable[..., Any]) -> dict[str, float]:
@@ -216,7 +225,7 @@ class DiffusionTrainer(RunTrainer):
 
 
 def summary_lines(result: dict[str, Any]) -> list[str]:
-    """What a person reads at the end: the measures before and after, and what to do next."""
+    """The summary printed at the end: the measures before and after, and the next command."""
     few, many, out = result["masks"]["few"], many_masks(result["masks"]), one_line(result["out"])
     names = {
         "nelbo": "NELBO (nats per token)",
@@ -226,9 +235,4 @@ def summary_lines(result: dict[str, Any]) -> list[str]:
     }
     dropped = counted(result["dropped"], "chat")
     used = f"{counted(result['rows'], 'row')}, {result['held_out']} held out, {dropped} longer than a row"
-    return [
-        f"{counted(result['steps'], 'step')} on {used}",
-        *before_and_after(result, "held-out rows", names),
-        f"written to {out}",
-        f'next: maskwise generate {quote(out)} "Once upon a time"',
-    ]
+    return summary(result, used, "held-out rows", names, f'generate {quote(out)} "Once upon a time"')

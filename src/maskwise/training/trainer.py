@@ -1,4 +1,4 @@
-"""transformers' Trainer over the model interface: what tuning and training share, and the trainer of tuning.
+"""transformers' Trainer over the model interface: the base of both trainers, and the trainer of tuning.
 
 Checkpoints count only when they are complete, and the first loss that is not finite stops the run.
 """
@@ -21,9 +21,10 @@ from maskwise.models.model import Model
 from maskwise.support.errors import UserError
 from maskwise.support.progress import progress_bar
 from maskwise.support.terminal import one_line, open_console
-from maskwise.training.data.dataset import Collator, Epochs, NoisedPairs
+from maskwise.training.data.epochs import Epochs
+from maskwise.training.data.noised_pairs import NoisedPairs, PairCollator
 from maskwise.training.evaluation import measure
-from maskwise.training.folder import checkpoint_step, complete_checkpoints, keep_newest, saving, vouch, write_json
+from maskwise.training.run_folder import checkpoint_step, complete_checkpoints, keep_newest, saving, vouch, write_json
 from maskwise.training.settings import RunSettings, TuneSettings
 from maskwise.training.weights import load_trained_weights, save_trained_weights, trained_weights
 
@@ -34,15 +35,15 @@ torch.serialization.register_package(
 
 
 class RunTrainer(Trainer, ABC):
-    """Differs from its parent in what a loss is, in what a checkpoint holds, and in when it may be resumed.
+    """transformers' Trainer with losses over ragged batches and checkpoints that are resumed only when complete.
 
-    A subclass says what the loss of a micro-batch is, what is measured on held-out examples, and how a micro-batch is
-    written down when its loss is not finite.
+    A subclass defines the loss of a micro-batch, the measures on held-out examples, and how a micro-batch whose loss is
+    not finite is written to a file.
     """
 
     verb = "training"
-    part_names: tuple[str, ...] = ()  # terms of the loss that are logged beside it
-    shown: dict[str, str] = {}  # noqa: RUF012  scores that are printed while it runs, and what they are called
+    part_names: tuple[str, ...] = ()  # terms of the loss, logged together with it
+    shown: dict[str, str] = {}  # noqa: RUF012  scores that are printed while it runs, with their labels
 
     def __init__(
         self,
@@ -78,7 +79,7 @@ class RunTrainer(Trainer, ABC):
 
     @abstractmethod
     def scores(self, call_model: Callable[..., Any]) -> dict[str, float]:
-        """What is measured on the held-out examples; `call_model` is the model or what DDP or FSDP2 put around it."""
+        """The measures on the held-out examples; `call_model` is the model or the DDP or FSDP2 wrapper around it."""
 
     @abstractmethod
     def written(self, inputs: dict[str, Any]) -> dict[str, Any]:
@@ -129,7 +130,7 @@ class RunTrainer(Trainer, ABC):
         )
 
     def log(self, logs: dict[str, float], *rest: Any) -> None:
-        """The loss's terms beside their sum."""
+        """Log the terms of the loss together with their sum."""
         if "loss" in logs and self.parts:
             means = self.accelerator.reduce(torch.stack(self.parts).mean(0), "mean").tolist()
             logs, self.parts = {**logs, **dict(zip(self.part_names, means, strict=True))}, []
@@ -199,7 +200,7 @@ class TuneTrainer(RunTrainer):
         arguments: TrainingArguments,
         settings: TuneSettings,
         dataset: NoisedPairs,
-        collator: Collator,
+        collator: PairCollator,
         held_out: Sequence[Views],
         source: Path | None,
     ) -> None:

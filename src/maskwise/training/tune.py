@@ -7,15 +7,22 @@ from typing import Any
 
 from transformers import TrainerCallback
 
+from maskwise.diffusion import Views
 from maskwise.models.model import Model
 from maskwise.support.errors import UserError
 from maskwise.support.files import Records
 from maskwise.support.terminal import counted, one_line, open_console
-from maskwise.training.data.dataset import Collator, NoisedPairs
-from maskwise.training.data.pairs import DataFile, Pair, end_of_text, read_data, tokenize_pairs
-from maskwise.training.evaluation import held_out_views, many_masks
-from maskwise.training.run import Place, Work, arguments_for, before_and_after, is_main_process, run, source_of, split
-from maskwise.training.settings import PRESET_PAIRS, Setting, TuneSettings, check_reporters, settings_from
+from maskwise.training.arguments import arguments_for
+from maskwise.training.checked_settings import SettingValue, settings_from
+from maskwise.training.data.end_tokens import end_of_text
+from maskwise.training.data.held_out import held_out_views, split
+from maskwise.training.data.noised_pairs import NoisedPairs, PairCollator
+from maskwise.training.data.pairs import Pair, read_pairs, tokenize_pairs
+from maskwise.training.data.reading import DataFile
+from maskwise.training.evaluation import many_masks, summary
+from maskwise.training.reporters import check_reporters
+from maskwise.training.run import PreparedRun, RunTarget, is_main_process, run, source_of
+from maskwise.training.settings import PRESET_PAIRS, TuneSettings
 from maskwise.training.trainer import TuneTrainer
 
 
@@ -32,9 +39,9 @@ def tune(
     *,
     preset: str = "paper-base",
     report_to: str | Sequence[str] | None = None,
-    **changes: Setting,
+    **changes: SettingValue,
 ) -> dict[str, Any]:
-    """Tunes a model to give the same answer however many masks follow (mask-agnostic loss, LoRA). It resumes.
+    """Tune a model to give the same answer however many masks follow (mask-agnostic loss, LoRA). It resumes.
 
     Arguments:
         model: a name, or an opened model, which is tuned in place.
@@ -43,13 +50,13 @@ def tune(
         out: the folder for the adapter, or the whole model, and every setting; else runs/MODEL-tuned.
         settings: all settings as one value (`maskwise.training.settings.TuneSettings`); else `preset` (paper-base,
             paper-instruct, with -ce the cross-entropy alone, quick) with `changes` by name, such as steps=20.
-        dtype, device, check_weights: as in `mw.open`; of a model given by name.
+        dtype, device, check_weights: as in `mw.open`, for a model given by name.
         tensorboard: write OUT/logs; else where TensorBoard is installed. callbacks: of transformers' Trainer.
         report_to: as in transformers: some of wandb, tensorboard, mlflow, or "none".
 
     Returns:
         What result.json holds: counts, the measures before and after on held-out pairs, the loss of every step. Called
-        again with the same settings it resumes where it was stopped, or returns what a finished run found.
+        again with the same settings it resumes where it was stopped, or returns the result of a finished run.
 
     >>> import maskwise as mw
     >>> pairs = [{"prompt": f"{n} and {n} is", "answer": f" {n + n}."} for n in range(10)]
@@ -66,26 +73,26 @@ def tune(
         raise UserError("there is nothing to tune on: give --data FILE, or --preset quick, which brings its own pairs")
     out = Path("runs") / f"{Path(name).name}-tuned" if out is None else Path(out)
 
-    def prepare(opened: Model, data_file: DataFile) -> Work:
+    def prepare(opened: Model, data_file: DataFile) -> PreparedRun:
         assert opened.mask_id is not None
         pairs = tokenize_pairs(data_file, opened, chosen.context, chosen.text_piece)
         held_out, training = split(pairs.kept, chosen)
         views = held_out_views(held_out, chosen, opened.mask_id)
         if is_main_process() and (cost := cost_line(training, chosen)):
             open_console(stderr=True).print(cost, markup=False, soft_wrap=True)
-        return Work(
+        return PreparedRun(
             counts={"pairs": len(training), "held_out": len(held_out), "dropped": pairs.dropped},
             evaluates=bool(views),
             make_trainer=lambda: make_trainer(opened, training, chosen, out, views, source_of(name)),
             example=training[0].prompt,
         )
 
-    place = Place(out, dtype, device, tensorboard, callbacks or [], check_weights, check_reporters(report_to))
-    return run(model, chosen, lambda: read_data(source), prepare, place)
+    target = RunTarget(out, dtype, device, tensorboard, callbacks or [], check_weights, check_reporters(report_to))
+    return run(model, chosen, lambda: read_pairs(source), prepare, target)
 
 
 def cost_line(pairs: Sequence[Pair], settings: TuneSettings) -> str | None:
-    """What the paper's steps cost on few pairs, said before the first one; None where they are not many for them."""
+    """A warning of the cost of the paper's steps on few pairs; None where there are pairs enough, or other steps."""
     seen = settings.steps * settings.batch * settings.accumulation
     if settings.steps != TuneSettings().steps or seen < 100 * len(pairs):
         return None
@@ -100,19 +107,24 @@ def cost_line(pairs: Sequence[Pair], settings: TuneSettings) -> str | None:
 
 
 def make_trainer(
-    model: Model, pairs: list[Pair], settings: TuneSettings, out: Path, views: list[Any], source: Path | None,
+    model: Model,
+    pairs: list[Pair],
+    settings: TuneSettings,
+    out: Path,
+    views: list[Views],
+    source: Path | None,
     kind: type[TuneTrainer] = TuneTrainer,
-) -> TuneTrainer:  # fmt: skip
-    """The Trainer of a model that `make_trainable` has seen; its checkpoints go to out/checkpoints."""
+) -> TuneTrainer:
+    """The Trainer of a model after `make_trainable`; its checkpoints go to out/checkpoints."""
     arguments = arguments_for(model, settings, out, bool(views))
     assert model.mask_id is not None
     dataset = NoisedPairs(pairs, settings, model.mask_id, arguments.world_size)
-    collator = Collator(end_of_text(model) if settings.pad_eos else None)
+    collator = PairCollator(end_of_text(model) if settings.pad_eos else None)
     return kind(model, arguments, settings, dataset, collator, views, source)
 
 
 def summary_lines(result: dict[str, Any]) -> list[str]:
-    """What a person reads at the end: the measures before and after, and what to do next."""
+    """The summary printed at the end: the measures before and after, and the next command."""
     few, many, out = result["masks"]["few"], many_masks(result["masks"]), one_line(result["out"])
     names = {
         "ce": "cross-entropy (nats)",
@@ -123,9 +135,4 @@ def summary_lines(result: dict[str, Any]) -> list[str]:
     }
     kept, dropped = counted(result["pairs"], "pair"), result["dropped"]
     used = f"{kept}, {result['held_out']} held out, {dropped} exceeding the context length"
-    return [
-        f"{counted(result['steps'], 'step')} on {used}",
-        *before_and_after(result, "held-out pairs", names),
-        f"written to {out}",
-        f"next: maskwise compare {quote(one_line(result['model']))} {quote(out)}",
-    ]
+    return summary(result, used, "held-out pairs", names, f"compare {quote(one_line(result['model']))} {quote(out)}")

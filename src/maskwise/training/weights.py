@@ -1,4 +1,4 @@
-"""What is trained: an adapter on the model's linear maps, or all weights; and how it is written and read back."""
+"""The trained weights: a LoRA adapter on the model's linear layers, or all weights; saving and loading them."""
 
 import re
 import shutil
@@ -20,7 +20,7 @@ from maskwise.training.settings import ATTENTION, RunSettings
 
 
 def make_trainable(model: Model, settings: RunSettings, mask_row: bool = False) -> None:
-    """Puts a fresh adapter on the model, or frees all its weights; an adapter it carries is merged into it first.
+    """Put a new adapter on the model, or unfreeze all its weights; an adapter it has is merged into it first.
 
     mask_row: the adapter also trains the mask's embedding, which a converted model has not learnt.
     """
@@ -102,14 +102,14 @@ def save_trained_weights(model: Model, folder: Path, weights: dict[str, Tensor],
 
 
 def _stored_buffers(model: Model) -> dict[str, Tensor]:
-    """What a checkpoint holds beside its weights, such as the biases by which LLaDA2 chooses experts."""
+    """The buffers of a checkpoint, such as the biases by which LLaDA2 chooses experts."""
     stored = model.core.state_dict()
     return {name: value.cpu() for name, value in model.core.named_buffers() if name in stored}
 
 
 @torch.no_grad()
 def load_trained_weights(model: Model, folder: Path) -> None:
-    """What `save_trained_weights` wrote, back into the trained weights."""
+    """Load what `save_trained_weights` wrote into the trained weights."""
     stored: dict[str, Tensor] = {}
     for file in sorted(folder.glob("*.safetensors")):
         stored |= load_file(file)

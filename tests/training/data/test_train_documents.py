@@ -9,7 +9,7 @@ from helpers.checkpoints import END, byte_tokenizer
 from helpers.tiny import tiny_llada
 from helpers.tuning import word_tokenizer
 from maskwise.support.errors import UserError
-from maskwise.training.data.documents import Piece, cut_stream, pack, read_documents, tokenize_rows
+from maskwise.training.data.documents import TextPiece, cut_stream, pack, read_documents, tokenize_rows
 
 
 def model_of(tokenizer, vocab=260, **more):
@@ -45,7 +45,7 @@ def test_a_documents_row_packs_whole_documents_and_a_full_row_ignores_their_bord
 
 def test_packing_keeps_every_token_and_never_exceeds_a_row():
     draws = torch.Generator().manual_seed(0)
-    pieces = [Piece(torch.randint(50, (int(torch.randint(2, 40, (), generator=draws)),))) for _ in range(50)]
+    pieces = [TextPiece(torch.randint(50, (int(torch.randint(2, 40, (), generator=draws)),))) for _ in range(50)]
     rows, dropped = pack(pieces, 16)
     assert dropped == 0 and all(2 <= sum(len(piece.ids) for piece in row) <= 16 for row in rows)
     lonely = sum(len(piece.ids) % 16 == 1 for piece in pieces)  # a cut may leave one token, which says nothing
@@ -88,7 +88,12 @@ TEMPLATES = {
     # opens no turn: the model writes the header itself
     "never": "{% for m in messages %}[{{ m.role[0] }}]{{ m.content }}<|im_end|>{{ '\n' }}{% endfor %}",
 }
-ANSWERS = {"llada": "{}<|eot_id|>", "dream": "{}<|im_end|>\n", "llada2": "{}<|role_end|>", "never": "[a]{}<|im_end|>\n"}
+ANSWERS = {
+    "llada": "{}<|eot_id|>",
+    "dream": "{}<|im_end|>\n",
+    "llada2": "{}<|role_end|>",
+    "never": "[a]{}<|im_end|>\n",
+}
 ENDS = {
     "llada": HEADER.format("assistant") + "no<|eot_id|>",
     "dream": "assistant\nno<|im_end|>\n",

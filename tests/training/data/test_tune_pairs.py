@@ -8,7 +8,8 @@ import pytest
 from helpers.tiny import tiny_llada
 from helpers.tuning import SPECIAL, word_tokenizer
 from maskwise.support.errors import UserError
-from maskwise.training.data.pairs import Pairs, end_of_turn, read_data_file, tokenize_pairs
+from maskwise.training.data.end_tokens import end_of_turn
+from maskwise.training.data.pairs import TokenizedPairs, read_pairs, tokenize_pairs
 
 TURN, END = SPECIAL.index("<|eot_id|>"), SPECIAL.index("<end>")
 
@@ -29,8 +30,8 @@ def written(tmp_path, *lines, name="data.jsonl"):
     return path
 
 
-def pairs_of(path, model, context, **more) -> Pairs:
-    return tokenize_pairs(read_data_file(path), model, context, **more)
+def pairs_of(path, model, context, **more) -> TokenizedPairs:
+    return tokenize_pairs(read_pairs(path), model, context, **more)
 
 
 def words(model, ids) -> str:
@@ -124,7 +125,7 @@ def test_bad_data_is_one_line_that_names_the_place(model, tmp_path, lines, said)
 
 def test_the_file_is_read_once_and_hashed_as_it_was_read(model, tmp_path):
     path = written(tmp_path, GOOD, GOOD)
-    data = read_data_file(path)
+    data = read_pairs(path)
     assert data.sha256 == hashlib.sha256(path.read_bytes()).hexdigest()
     path.unlink()
     assert len(tokenize_pairs(data, model, 64).kept) == 2

@@ -11,12 +11,12 @@ from maskwise.models.model import Model
 from maskwise.probes.answers.plain import DIGITS, Answer, Written
 from maskwise.probes.paces import ITEMS, Pace
 from maskwise.support.randomness import torch_generator
-from maskwise.tasks.coherence import Asked, Name, ideal_marginals, make_puzzle
 from maskwise.tasks.prompts import Prompt
+from maskwise.tasks.word_puzzles import Name, PuzzlePrompt, ideal_marginals, make_puzzle
 
 
 def solve(
-    model: Model, prompts: Sequence[Prompt], name: Name, pace: Pace, puzzles: Sequence[Asked], seed: int
+    model: Model, prompts: Sequence[Prompt], name: Name, pace: Pace, puzzles: Sequence[PuzzlePrompt], seed: int
 ) -> list[Answer]:
     """Evidence {"tokens_per_pass", "ideal", "ideal_speed"}, the latter two those of perfect marginals.
 

@@ -7,7 +7,7 @@ from typing import Any
 from maskwise.models.model import Model
 from maskwise.probes.answers.plain import Answer, ask
 from maskwise.tasks.prompts import Prompt
-from maskwise.tasks.recall import RecallPrompt
+from maskwise.tasks.recall_pairs import RecallPrompt
 
 
 def recall(model: Model, prompts: Sequence[Prompt]) -> list[Answer]:

@@ -25,7 +25,6 @@ from maskwise.records.record import Record
 from maskwise.scoring.numbers import between, percent
 from maskwise.support.randomness import seed_of
 from maskwise.tasks.episodes import draw
-from maskwise.tasks.rules import TASKS
 
 NAME = "calibration"
 MOST_WITHOUT_EXAMPLES = 0.5
@@ -39,7 +38,7 @@ def units(setup: Setup) -> Iterator[Unit]:
     counts = (0,) if setup.model.causal else visible_counts(setup, NAME, own["mask_counts"])
     variants = [Variant(NAME, {"masks": k}, open=True, masks=k) for k in counts]
     seed = seed_of(NAME, settings.seed)
-    for task in TASKS:
+    for task in setup.tasks:
         if task.name in settings.tasks:
             episode = draw(task, setup.words, 0, settings.distractors, count, seed, settings.held_out)
             make = partial(few_shot_items, setup.asker, context_of(setup, episode, afresh=True), variants)

@@ -1,7 +1,7 @@
 """coherence: what decoding many tokens at once costs: copy, replace, shuffle under every strategy, at several speeds.
 
-Tokens are sampled (temperature 1), because that is what the closed forms of `tasks.coherence` are about; `ideal` is the
-accuracy a model with perfect marginals has under the same strategy and speed. Speed is tokens per forward pass.
+Tokens are sampled (temperature 1), as the closed forms of `tasks.word_puzzles` assume; `ideal` is the accuracy a
+model with perfect marginals has under the same strategy and speed. Speed is tokens per forward pass.
 Condition: {"puzzle": "copy", "rule": "random", "speed": "2 a step"}; the tasks are the puzzles; evidence
 {"tokens_per_pass", "ideal", "ideal_speed"}.
 """
@@ -22,8 +22,8 @@ from maskwise.records.record import Key, Record, condition_text, still_to_ask
 from maskwise.scoring.claims import Claim, by_point, judged
 from maskwise.scoring.intervals import mean_over_tasks
 from maskwise.support.errors import UserError
-from maskwise.tasks.coherence import NAMES, Asked, Name, ask, one_token_words
 from maskwise.tasks.prompts import Prompt
+from maskwise.tasks.word_puzzles import NAMES, Name, PuzzlePrompt, ask, one_token_words
 from maskwise.tasks.words import Words
 
 NAME = "coherence"
@@ -56,7 +56,7 @@ def units(setup: Setup) -> Iterator[Unit]:
                 yield Unit(points, 1, make, answer, DECODING_COST)
 
 
-def draw_puzzles(tokenizer: Any, mask_id: int, words: Words, count: int, seed: int) -> dict[Name, list[Asked]]:
+def draw_puzzles(tokenizer: Any, mask_id: int, words: Words, count: int, seed: int) -> dict[Name, list[PuzzlePrompt]]:
     """`count` puzzles of each task, in words that are one token each."""
     short = one_token_words(tokenizer, sorted({word for listed in words.values() for word in listed}))
     return {
@@ -66,7 +66,12 @@ def draw_puzzles(tokenizer: Any, mask_id: int, words: Words, count: int, seed: i
 
 
 def puzzle_items(
-    tokenizer: Any, name: Name, puzzles: Sequence[Asked], pace: Pace, points: Sequence[int], done: Collection[Key]
+    tokenizer: Any,
+    name: Name,
+    puzzles: Sequence[PuzzlePrompt],
+    pace: Pace,
+    points: Sequence[int],
+    done: Collection[Key],
 ) -> Iterator[Item]:
     for key, point, condition in still_to_ask(NAME, name, points, [{"puzzle": name, **pace.condition}], done):
         asked = puzzles[point]

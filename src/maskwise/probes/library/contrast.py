@@ -29,7 +29,7 @@ from maskwise.records.record import Condition, Key, Record, make_key
 from maskwise.scoring.numbers import percent
 from maskwise.scoring.questions import asked_in_full, by_question
 from maskwise.scoring.scores import Score, Tables, bootstrapped, null_score, share_of_skill, tables
-from maskwise.tasks.contrast import CONTRAST_TASKS, RULES, Contrast, ContrastTask, draw_contrast
+from maskwise.tasks.contrast_questions import CONTRAST_TASKS, RULES, Contrast, ContrastTask, draw_contrast
 from maskwise.tasks.episodes import CHANCE
 from maskwise.tasks.prompts import encode_question, opened
 from maskwise.tasks.words import Words, split_words

@@ -17,7 +17,7 @@ from maskwise.probes.section import Entry, Measure, Point, Section, Shown
 from maskwise.records.record import Condition, Key, Record, condition_text, still_to_ask
 from maskwise.scoring.claims import Claim, contrast_claim
 from maskwise.scoring.contrasts import weights_of
-from maskwise.tasks.points import LABELS, ORDERS, SHAPES, Cloud, arranged, draw_cloud, exercise
+from maskwise.tasks.point_clouds import LABELS, ORDERS, SHAPES, Cloud, arranged, draw_cloud, exercise
 from maskwise.tasks.prompts import Place
 
 NAME, LAST = "points", "nearest last"

@@ -31,10 +31,10 @@ from maskwise.records.record import Condition, Key, Record, still_to_ask
 from maskwise.scoring.intervals import accuracy_interval
 from maskwise.scoring.numbers import between, number, percent
 from maskwise.scoring.scores import Score, bootstrapped, nats_score, null_score, share_of_skill, tables
-from maskwise.tasks.recall import (
+from maskwise.tasks.recall_pairs import (
     DISTANCES,
     NEAR,
-    Pair,
+    RecallPair,
     RecallPrompt,
     asked_first,
     asked_last,
@@ -93,7 +93,7 @@ def conditions(own: Mapping[str, Any], causal: bool, value_tokens: int) -> list[
 
 
 def recall_items(
-    asker: Asker, asked: Sequence[Condition], list_of: Callable[[int], tuple[Pair, ...]], seed: int,
+    asker: Asker, asked: Sequence[Condition], list_of: Callable[[int], tuple[RecallPair, ...]], seed: int,
     points: Sequence[int], done: Collection[Key],
 ) -> Iterator[Item]:  # fmt: skip
     for key, point, condition in still_to_ask(NAME, TASK, points, asked, done):
@@ -101,7 +101,9 @@ def recall_items(
         yield Item(key, condition, prompt, asker.tokenizer.decode([prompt.answer_id]))
 
 
-def recall_prompt(asker: Asker, condition: Condition, pairs: Sequence[Pair], seed: int, point: int) -> RecallPrompt:
+def recall_prompt(
+    asker: Asker, condition: Condition, pairs: Sequence[RecallPair], seed: int, point: int
+) -> RecallPrompt:
     away = pairs_between(str(condition["distance"]), len(pairs), seed, point)
     if condition["question"] == FIRST:
         assert asker.mask_id is not None

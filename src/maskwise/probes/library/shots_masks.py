@@ -21,8 +21,8 @@ from maskwise.records.groups import values_of
 from maskwise.records.record import Condition, Key, Record, still_to_ask
 from maskwise.scoring.intervals import correlation
 from maskwise.tasks.datasets import READERS, has_labels
-from maskwise.tasks.labelled import Labelled
-from maskwise.tasks.points import LABELS, SHAPES, Cloud, arranged, draw_cloud, exercise
+from maskwise.tasks.labelled_exercises import Labelled
+from maskwise.tasks.point_clouds import LABELS, SHAPES, Cloud, arranged, draw_cloud, exercise
 
 NAME, CORRELATION = "shots-masks", "shots_against_masks"
 

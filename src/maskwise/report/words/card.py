@@ -16,7 +16,7 @@ from maskwise.report.pages.advice import Search, in_words, is_search, read_searc
 from maskwise.report.pages.registry import runs_in
 from maskwise.report.readings import Reading, read_all, records_as_strangers_wrote_them
 from maskwise.report.words.sentences import Sentence, meaning_of, score_sentence
-from maskwise.scoring.numbers import NBSP, between, counted, percent, score_interval, score_value
+from maskwise.scoring.numbers import NBSP, between, percent, score_interval, score_value, task_count
 from maskwise.scoring.scores import Score
 from maskwise.support.errors import UserError
 
@@ -133,7 +133,7 @@ def _condition_tables(reading: Reading) -> list[str]:
         ]  # fmt: skip
         if rows:
             asked = reading.asked[name]
-            parts.append(f"### Accuracy, probe `{name}`: {counted(len(asked.tasks))}, {asked.most:,} points")
+            parts.append(f"### Accuracy, probe `{name}`: {task_count(len(asked.tasks))}, {asked.most:,} points")
             parts.append(_table((*keys, "masks", "answers", "accuracy", "95 % interval"), rows))
     return parts
 

@@ -11,7 +11,17 @@ from maskwise.probes.summary import probes_giving, scores_shown
 from maskwise.report.figures.panels import along
 from maskwise.report.readings import Reading
 from maskwise.scoring.intervals import none_seen
-from maskwise.scoring.numbers import NBSP, between, counted, digits_of, number, percent, points, points_between, signed
+from maskwise.scoring.numbers import (
+    NBSP,
+    between,
+    digits_of,
+    number,
+    percent,
+    points,
+    points_between,
+    signed,
+    task_count,
+)
 from maskwise.scoring.scores import NO_SKILL, Score, direction
 from maskwise.tasks.episodes import CHANCE
 
@@ -102,7 +112,7 @@ def how_sure(reading: Reading) -> Sentence:
     stages = precision_in_words(reading.summary)
     reach = f"; the widest interval on this page reaches ±{100 * max(widths):.0f} points" if widths else ""
     evidence = (
-        f"{answers:,} answers, up to {most:,} test points in each of {counted(tasks)}{reach}. {stages}"
+        f"{answers:,} answers, up to {most:,} test points in each of {task_count(tasks)}{reach}. {stages}"
         f"The 95{NBSP}% intervals speak for these tasks with questions drawn afresh; the table under each figure has "
         "those for new word rules."
     )
@@ -112,8 +122,8 @@ def how_sure(reading: Reading) -> Sentence:
         nowhere = f"No condition lies clearly above {percent(CHANCE)}."
         return Sentence(topic, "It does no better than guessing.", f"{nowhere} {evidence}")
     if tasks < FEW_TASKS:
-        return Sentence(topic, f"Roughly: only {counted(tasks)} could be averaged.", evidence)
-    return Sentence(topic, f"As sure as {counted(tasks)} allow.", evidence)
+        return Sentence(topic, f"Roughly: only {task_count(tasks)} could be averaged.", evidence)
+    return Sentence(topic, f"As sure as {task_count(tasks)} allow.", evidence)
 
 
 def precision_in_words(summary: dict[str, Any]) -> str:

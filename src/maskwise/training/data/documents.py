@@ -1,7 +1,6 @@
 """Documents to train on, from plain text or jsonl: tokenised once, then cut or packed into rows.
 
-The file is read and checked (`read_documents`) before a model is opened. In a text every token carries loss; in a chat
-those of the assistant's turns, which the chat template closes.
+In a text every token carries loss; in a chat the tokens of the assistant's turns do, the end-of-turn tokens included.
 """
 
 from collections.abc import Iterator, Sequence
@@ -16,15 +15,15 @@ from maskwise.models.checkpoints.chat import render_chat
 from maskwise.models.model import Model
 from maskwise.support.errors import UserError
 from maskwise.support.files import Records
-from maskwise.training.data.pairs import DataFile, Entry, check_messages, end_of_text, end_of_turn, read_data
+from maskwise.training.data.end_tokens import check_context, end_of_text, end_of_turn
+from maskwise.training.data.reading import DataEntry, DataFile, DataForm, check_messages, read_data
 
-FORMS = "lines with text or messages"
 TEXTS_AT_ONCE = 256
 
 
 @dataclass(frozen=True)
-class Piece:
-    """A document or a part of one."""
+class TextPiece:
+    """The tokens of a document or of a part of one."""
 
     ids: Tensor  # [n] int32
     carries: Tensor | None = None  # [n] bool, the tokens that carry loss; None: all
@@ -38,22 +37,25 @@ class Piece:
     def places(self) -> Tensor | None:
         return None if self.carries is None else self.carries.nonzero()[:, 0]
 
-    def part(self, start: int, stop: int) -> "Piece":
-        return Piece(self.ids[start:stop], None if self.carries is None else self.carries[start:stop])
+    def part(self, start: int, stop: int) -> "TextPiece":
+        return TextPiece(self.ids[start:stop], None if self.carries is None else self.carries[start:stop])
 
 
-Row = tuple[Piece, ...]  # pieces that do not see each other; at most `context` tokens together
+PackedRow = tuple[TextPiece, ...]  # pieces that do not see each other; at most `context` tokens together
 
 
 @dataclass(frozen=True)
-class Rows:
-    kept: tuple[Row, ...]
+class PackedRows:
+    """The documents of a data file as rows."""
+
+    kept: tuple[PackedRow, ...]
     tokens: int  # of all documents
     dropped: int  # chats longer than a row
 
 
 def read_documents(source: Records) -> DataFile:
-    return read_data(source, _check_document, _documents, FORMS)
+    """Documents from a text or .jsonl file, a list of dicts or a datasets.Dataset, checked but not tokenised."""
+    return read_data(source, DataForm(_check_document, _documents, "lines with text or messages"))
 
 
 def _check_document(content: Any, where: str) -> None:
@@ -63,20 +65,15 @@ def _check_document(content: Any, where: str) -> None:
         raise UserError(f"{where} holds no text: write objects with text, or with messages")
 
 
-def _documents(path: Path, lines: Sequence[str]) -> list[Entry]:
+def _documents(path: Path, lines: Sequence[str]) -> list[DataEntry]:
     """Plain text is one document, or several with form feeds between them."""
     texts = "\n".join(lines).split("\f")
-    return [Entry(f"{path} document {n}", text.strip("\n")) for n, text in enumerate(texts, 1) if text.strip()]
+    return [DataEntry(f"{path} document {n}", text.strip("\n")) for n, text in enumerate(texts, 1) if text.strip()]
 
 
-def tokenize_rows(data: DataFile, model: Model, context: int, rows: str) -> Rows:
+def tokenize_rows(data: DataFile, model: Model, context: int, rows: str) -> PackedRows:
     """All documents as rows of at most `context` tokens, each document with the end-of-text token behind it."""
-    if model.tokenizer is None:
-        raise UserError(f"{model.name} has no tokenizer: put its tokenizer files into the checkpoint folder")
-    if context > model.window:
-        raise UserError(
-            f"context {context} is more than the context length of {model.name}, {model.window}: lower --context"
-        )
+    check_context(model, context)
     pieces = list(_pieces(data, model))
     tokens = sum(len(piece.ids) for piece in pieces)
     if tokens < context:
@@ -86,25 +83,25 @@ def tokenize_rows(data: DataFile, model: Model, context: int, rows: str) -> Rows
     kept, dropped = (cut_stream(pieces, context), 0) if rows == "full" else pack(pieces, context)
     if not kept:
         raise UserError(f"no document of {data.path} fits into a row of {context} tokens: raise --context")
-    return Rows(tuple(kept), tokens, dropped)
+    return PackedRows(tuple(kept), tokens, dropped)
 
 
-def cut_stream(pieces: Sequence[Piece], context: int) -> list[Row]:
+def cut_stream(pieces: Sequence[TextPiece], context: int) -> list[PackedRow]:
     """All documents end to end, cut every `context` tokens; what is left over at the end is dropped."""
     ids = torch.cat([piece.ids for piece in pieces])
     if all(piece.carries is None for piece in pieces):
-        stream = Piece(ids)
+        stream = TextPiece(ids)
     else:
         every = [torch.ones(len(p.ids), dtype=torch.bool) if p.carries is None else p.carries for p in pieces]
-        stream = Piece(ids, torch.cat(every))
+        stream = TextPiece(ids, torch.cat(every))
     cuts = (stream.part(start, start + context) for start in range(0, len(ids) - context + 1, context))
     return [(cut,) for cut in cuts if cut.count]
 
 
-def pack(pieces: Sequence[Piece], context: int) -> tuple[list[Row], int]:
+def pack(pieces: Sequence[TextPiece], context: int) -> tuple[list[PackedRow], int]:
     """Documents side by side in rows of at most `context` tokens, longer texts cut; (rows, chats that are too long)."""
-    rows: list[Row] = []
-    row: list[Piece] = []
+    rows: list[PackedRow] = []
+    row: list[TextPiece] = []
     room, dropped = context, 0
     for piece in pieces:
         if piece.carries is not None and len(piece.ids) > context:
@@ -112,7 +109,7 @@ def pack(pieces: Sequence[Piece], context: int) -> tuple[list[Row], int]:
             continue
         for start in range(0, len(piece.ids), context):
             part = piece.part(start, start + context)
-            if len(part.ids) < 2 or not part.count:  # a token alone says nothing of the others
+            if len(part.ids) < 2 or not part.count:  # a single token has no context
                 continue
             if len(part.ids) > room:
                 rows.append(tuple(row))
@@ -122,7 +119,7 @@ def pack(pieces: Sequence[Piece], context: int) -> tuple[list[Row], int]:
     return ([*rows, tuple(row)] if row else rows), dropped
 
 
-def _pieces(data: DataFile, model: Model) -> Iterator[Piece]:
+def _pieces(data: DataFile, model: Model) -> Iterator[TextPiece]:
     end = end_of_text(model)
     closing = _closing(model) if any(_plain(entry) is None for entry in data.entries) else None
     for start in range(0, len(data.entries), TEXTS_AT_ONCE):
@@ -135,13 +132,13 @@ def _pieces(data: DataFile, model: Model) -> Iterator[Piece]:
                 assert isinstance(entry.content, dict)
                 piece = _chat(entry.content["messages"], model, closing, entry.where)
             else:
-                piece = Piece(torch.tensor([*next(tokenised), end], dtype=torch.int32))
+                piece = TextPiece(torch.tensor([*next(tokenised), end], dtype=torch.int32))
             _check_ids(piece.ids, model, entry.where)
             yield piece
 
 
-def _plain(entry: Entry) -> str | None:
-    """The document's text; None of a chat, which may have a text beside its messages."""
+def _plain(entry: DataEntry) -> str | None:
+    """The document's text; None for a chat, which may have a text next to its messages."""
     if isinstance(entry.content, str):
         return entry.content
     return None if "messages" in entry.content else entry.content["text"]
@@ -157,7 +154,7 @@ def _check_ids(ids: Tensor, model: Model, where: str) -> None:
 def _closing(model: Model) -> str | None:
     """The end of turn after which a finished chat is cut; None where the template writes nothing behind it.
 
-    LLaDA's template opens another turn of the assistant behind every chat, whether it is asked to or not.
+    LLaDA's template opens another turn of the assistant after every chat, with or without `add_generation_prompt`.
     """
     tokenizer = model.tokenizer
     if not tokenizer.chat_template:
@@ -166,7 +163,7 @@ def _closing(model: Model) -> str | None:
     chat = [{"role": role, "content": said} for role in ("user", "assistant", "user")]
     finished = render_chat(tokenizer, chat[:2])
     if render_chat(tokenizer, chat[:2], add_generation_prompt=True) != finished:
-        return None  # it opens a turn where it is asked to
+        return None  # it opens a turn only with add_generation_prompt
     if render_chat(tokenizer, chat).startswith(finished):
         return None  # it opens none
     end = str(tokenizer.decode([end_of_turn(model)]))
@@ -178,7 +175,7 @@ def _closing(model: Model) -> str | None:
     return end
 
 
-def _chat(messages: Sequence[dict[str, str]], model: Model, closing: str | None, where: str) -> Piece:
+def _chat(messages: Sequence[dict[str, str]], model: Model, closing: str | None, where: str) -> TextPiece:
     """The chat as its template writes it; each of the assistant's turns carries loss to its end."""
     tokenizer = model.tokenizer
     if not tokenizer.chat_template:
@@ -197,4 +194,4 @@ def _chat(messages: Sequence[dict[str, str]], model: Model, closing: str | None,
                 raise UserError(f"{where}: the chat template rewrites earlier turns; keep the last answer alone")
             more = tokenizer(text[len(written) :], add_special_tokens=False)["input_ids"]
             ids, carries, written = ids + more, carries + [answer] * len(more), text
-    return Piece(torch.tensor(ids, dtype=torch.int32), torch.tensor(carries))
+    return TextPiece(torch.tensor(ids, dtype=torch.int32), torch.tensor(carries))

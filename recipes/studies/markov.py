@@ -1,4 +1,4 @@
-"""A Markov source: text whose every conditional marginal is known, to hold a model's predictions against.
+"""A Markov source: text whose every conditional marginal is known, as a reference for a model's predictions.
 
 Given the nearest visible token on each side, everything further away is irrelevant, so for a masked place at distance
 a from l on its left and b from r on its right
@@ -19,6 +19,8 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class Chain:
+    """A Markov chain over V states."""
+
     kernel: Tensor  # [V, V] float64, rows add up to 1
 
     @property
@@ -28,8 +30,8 @@ class Chain:
     @property
     def stationary(self) -> Tensor:
         """[V], the left eigenvector of eigenvalue 1: pi P = pi, sum pi = 1."""
-        equations = torch.cat([self.kernel.T - torch.eye(self.states, dtype=torch.float64),
-                               torch.ones(1, self.states, dtype=torch.float64)])  # fmt: skip
+        identity, ones = torch.eye(self.states, dtype=torch.float64), torch.ones(1, self.states, dtype=torch.float64)
+        equations = torch.cat([self.kernel.T - identity, ones])
         target = torch.zeros(self.states + 1, dtype=torch.float64)
         target[-1] = 1
         return torch.linalg.lstsq(equations, target[:, None]).solution[:, 0].clamp(min=0)

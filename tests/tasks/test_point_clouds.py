@@ -2,10 +2,11 @@
 
 import numpy as np
 import pytest
+from sklearn import datasets
 from sklearn.linear_model import LogisticRegression
 from sklearn.neighbors import KNeighborsClassifier
 
-from maskwise.tasks.points import LABELS, ORDERS, SHAPES, arranged, draw_cloud
+from maskwise.tasks.point_clouds import LABELS, ORDERS, SHAPES, arranged, circles, draw_cloud, moons, swiss_roll
 
 
 @pytest.mark.parametrize("shape", SHAPES)
@@ -21,6 +22,32 @@ def test_a_cloud_is_integers_of_1_to_100_with_labels_its_places_tell(shape):
     assert near.score(cloud.tests[:, axes], cloud.test_labels) > 0.85
     again, other = draw_cloud(shape, 300, 300, seed=1), draw_cloud(shape, 300, 300, seed=2)
     assert np.array_equal(again.tests, cloud.tests) and not np.array_equal(other.tests, cloud.tests)
+
+
+@pytest.mark.parametrize("count", [2, 7, 100])
+@pytest.mark.parametrize("seed", [0, 12345])
+def test_the_shapes_are_scikit_learns_number_for_number(count, seed):
+    pairs = [
+        (
+            swiss_roll(count, 0.5, np.random.RandomState(seed)),
+            datasets.make_swiss_roll(count, noise=0.5, random_state=seed),
+        ),
+        (moons(count, 0.1, np.random.RandomState(seed)), datasets.make_moons(count, noise=0.1, random_state=seed)),
+        (
+            circles(count, 0.05, 0.5, np.random.RandomState(seed)),
+            datasets.make_circles(count, noise=0.05, factor=0.5, random_state=seed),
+        ),
+    ]
+    for found, wanted in pairs:
+        assert all(np.array_equal(one, other) for one, other in zip(found, wanted, strict=True))
+
+
+@pytest.mark.parametrize("noise_free", [moons, lambda *given: circles(given[0], given[1], 0.5, given[2])])
+def test_without_noise_places_lie_on_their_curves(noise_free):
+    places, labels = noise_free(40, 0.0, np.random.RandomState(0))
+    centres, radii = (([0, 0], [1, 0.5]), (1, 1)) if noise_free is moons else (([0, 0], [0, 0]), (1, 0.5))
+    distance = np.linalg.norm(places - np.array(centres)[labels], axis=1)
+    np.testing.assert_allclose(distance, np.array(radii)[labels], atol=1e-12)
 
 
 @pytest.mark.parametrize("shape", ["moons", "circles"])

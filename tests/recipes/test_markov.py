@@ -5,7 +5,7 @@ from itertools import pairwise, product
 import pytest
 import torch
 
-from maskwise.tasks.markov import Chain, small_chain
+from markov import Chain, small_chain
 
 
 def enumerated(chain, visible):
@@ -25,10 +25,17 @@ def random_chain(states=3, seed=0):
     return Chain(draws / draws.sum(dim=-1, keepdim=True))
 
 
-@pytest.mark.parametrize("visible", [
-    (0, None, None, None, None), (None, None, 2, None, None), (1, None, None, None, 2), (None,) * 5,
-    (0, None, 1, None, None), (2, 1, 0, 1, 2),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "visible",
+    [
+        (0, None, None, None, None),
+        (None, None, 2, None, None),
+        (1, None, None, None, 2),
+        (None,) * 5,
+        (0, None, 1, None, None),
+        (2, 1, 0, 1, 2),
+    ],
+)
 def test_the_closed_form_is_what_enumeration_gives(visible):
     chain = random_chain()
     assert torch.allclose(chain.conditional(visible), enumerated(chain, visible), atol=1e-9)

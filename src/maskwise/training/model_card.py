@@ -1,4 +1,4 @@
-"""The card of what a run trained: base, data, settings, the measures before and after, and how to load it."""
+"""The model card of a run: base model, data, settings, the measures before and after, and how to load it."""
 
 from pathlib import Path
 from typing import Any
@@ -34,9 +34,9 @@ def trained_card(result: dict[str, Any], settings: RunSettings, data: dict[str, 
         f"## Measured on the held-out examples\n\n{_measures(result)}" if result["before"] else "",
         f"## How to load it\n\n{_loading(base, settings.full)}",
     ]
+    title = f"{base}, {'tuned' if tuned else 'trained'}"
     library = "maskwise" if settings.full else "peft"
-    return card(f"{base}, {'tuned' if tuned else 'trained'}", list(filter(None, parts)), result["model"],
-                licence_of(source), library)  # fmt: skip
+    return card(title, list(filter(None, parts)), result["model"], licence_of(source), library)
 
 
 def _method(settings: RunSettings) -> str:
@@ -50,12 +50,12 @@ def _settings(settings: RunSettings) -> str:
     """Every setting that is not the default of its command."""
     plain = TrainSettings() if isinstance(settings, TrainSettings) else PRESETS["paper-base"]
     shown = {"steps", "batch", "accumulation", "learning_rate", "lora_rank", "lora_alpha", "seed"}
-    told = {
+    changed = {
         name: public_name(value) if name == "teacher" and value else value
         for name, value in vars(settings).items()
         if name in shown or value != getattr(plain, name)
     }
-    lines = [f"| {name.replace('_', ' ')} | {value} |" for name, value in told.items()]
+    lines = [f"| {name.replace('_', ' ')} | {value} |" for name, value in changed.items()]
     others = "The other settings are the defaults of maskwise; settings.json beside this file has them all."
     return "\n".join(["| setting | value |", "|---|---|", *lines, "", others])
 

@@ -5,7 +5,7 @@ masks appended is drawn to what the model said before tuning without them, so th
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -13,7 +13,7 @@ from torch import Tensor
 
 from maskwise.diffusion.fused import LinearCeTv, linear_ce, linear_ce_tv
 from maskwise.diffusion.fused_kl import linear_kl
-from maskwise.diffusion.objectives import Call
+from maskwise.diffusion.training_call import Call
 from maskwise.models.batch import Batch
 from maskwise.models.model import Model
 
@@ -80,9 +80,7 @@ def pad_visibly(views: Sequence[Views], token: int) -> list[Views]:
     def padded(ids: Tensor) -> Tensor:
         return torch.cat([ids, ids.new_full((longest - len(ids),), token)])
 
-    return [
-        Views(padded(v.first), padded(v.second), v.rows, v.targets, v.ce_weights, v.tv_weights) for v in views
-    ]  # fmt: skip
+    return [replace(view, first=padded(view.first), second=padded(view.second)) for view in views]
 
 
 def mask_agnostic_call(model: Model, views: Sequence[Views], one_branch: bool = False) -> Call:

@@ -1,10 +1,10 @@
-"""Recall: pairs of words, each used once, and one of the keys asked again.
+"""Recall: a list of key and value words, each used once; the question is one of the keys.
 
     Key: otter
     Value:[ copper].
 
 Keys and values are all different words of the held-out share. The values of a list are equally long in tokens, so that
-the masks in a bracket tell nothing, and each begins with a token of its own, so that the first token tells the value.
+the number of masks gives nothing away, and each begins with a token of its own, so that the first token identifies it.
 """
 
 import random
@@ -27,7 +27,7 @@ OTHERWISE = "give longer word lists (--words), or leave recall out with --probes
 
 
 @dataclass(frozen=True)
-class Pair:
+class RecallPair:
     """`Key: otter` / `Value:[ copper].`"""
 
     key: str
@@ -72,7 +72,7 @@ def recall_words(tokenizer: Any, words: Words, held_out: float, pairs: int) -> R
         )
     by_length: dict[int, dict[int, list[str]]] = defaultdict(lambda: defaultdict(list))
     for word in listed:
-        ids, (rows,) = encode_answers(tokenizer, [], Pair("key", word))
+        ids, (rows,) = encode_answers(tokenizer, [], RecallPair("key", word))
         by_length[len(rows)][ids[rows[0]]].append(word)
     length, groups = max(by_length.items(), key=lambda item: (len(item[1]), -item[0]))
     if len(groups) < pairs:
@@ -83,15 +83,15 @@ def recall_words(tokenizer: Any, words: Words, held_out: float, pairs: int) -> R
     return RecallWords(tuple(listed), tuple(tuple(group) for group in groups.values()), length)
 
 
-def draw_pairs(words: RecallWords, count: int, draws: random.Random) -> tuple[Pair, ...]:
+def draw_pairs(words: RecallWords, count: int, draws: random.Random) -> tuple[RecallPair, ...]:
     """A list of pairs: all words differ, and no two values begin with the same token."""
     values = [draws.choice(group) for group in draws.sample(words.values, count)]
     used = set(values)
     keys = draws.sample([word for word in words.keys if word not in used], count)
-    return tuple(Pair(key, value) for key, value in zip(keys, values, strict=True))
+    return tuple(RecallPair(key, value) for key, value in zip(keys, values, strict=True))
 
 
-def list_of_point(words: RecallWords, count: int, seed: int, point: int) -> tuple[Pair, ...]:
+def list_of_point(words: RecallWords, count: int, seed: int, point: int) -> tuple[RecallPair, ...]:
     return draw_pairs(words, count, python_random("recall", seed, point))
 
 
@@ -106,30 +106,45 @@ def pairs_between(distance: str, count: int, seed: int, point: int) -> int:
 
 
 def asked_last(
-    tokenizer: Any, pairs: Sequence[Pair], between: int, mask_id: int | None, masks: int, tail: Sequence[int] = (),
+    tokenizer: Any,
+    pairs: Sequence[RecallPair],
+    between: int,
+    mask_id: int | None,
+    masks: int,
+    tail: Sequence[int] = (),
     chat: bool = False,
-) -> RecallPrompt:  # fmt: skip
+) -> RecallPrompt:
     """Format B: the question after the pairs, `masks` masks in the value's place and after it, then `tail`."""
     asked = len(pairs) - 1 - between
     ids, rows = encode_answers(tokenizer, pairs, pairs[asked], "right", chat)
     prompt = opened(Encoded(ids, rows[-1][0]), mask_id, masks, tail)
     return RecallPrompt(
-        prompt.ids, prompt.row, prompt.answer_id, prompt.masks, allowed=_first_tokens(ids, rows[:-1]), asked=asked,
+        prompt.ids,
+        prompt.row,
+        prompt.answer_id,
+        prompt.masks,
+        allowed=_first_tokens(ids, rows[:-1]),
+        asked=asked,
         between=between,
-    )  # fmt: skip
+    )
 
 
 def asked_first(
-    tokenizer: Any, pairs: Sequence[Pair], between: int, mask_id: int, chat: bool = False
-) -> RecallPrompt:  # fmt: skip
+    tokenizer: Any, pairs: Sequence[RecallPair], between: int, mask_id: int, chat: bool = False
+) -> RecallPrompt:
     """Format A: the question before the pairs, with a mask for each token of its value and the bracket closed."""
     ids, rows = encode_answers(tokenizer, pairs, pairs[between], "left", chat)
     hidden = rows[0]
     shown = (*ids[: hidden[0]], *[mask_id] * len(hidden), *ids[hidden[-1] + 1 :])
     return RecallPrompt(
-        shown, hidden[0], ids[hidden[0]], len(hidden), allowed=_first_tokens(ids, rows[1:]), asked=between,
+        shown,
+        hidden[0],
+        ids[hidden[0]],
+        len(hidden),
+        allowed=_first_tokens(ids, rows[1:]),
+        asked=between,
         between=between,
-    )  # fmt: skip
+    )
 
 
 def _first_tokens(ids: Sequence[int], rows: Sequence[range]) -> tuple[int, ...]:

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from maskwise.diffusion import blockwise_grid, nelbo_grid
+from dense_noise import blockwise_grid, nelbo_grid
 
 MASK = 63
 

@@ -8,7 +8,7 @@ import torch
 
 from helpers.known import shipped_tokenizer
 from maskwise.support.errors import UserError
-from maskwise.tasks.coherence import NAMES, ask, closed_form, ideal_marginals, make_puzzle, one_token_words
+from maskwise.tasks.word_puzzles import NAMES, ask, closed_form, ideal_marginals, make_puzzle, one_token_words
 from maskwise.tasks.words import load_words
 
 

@@ -1,10 +1,10 @@
-"""Tasks whose answers hang together: copy, replace one, shuffle. How often parallel decoding solves them is known.
+"""Puzzles whose answer tokens depend on each other: copy, replace one, shuffle; and the accuracy of perfect marginals.
 
 Every right answer of a puzzle is equally likely. Given what is visible, the ideal model's marginals follow by counting
 the right answers that agree with it, and so does the chance that c tokens drawn at once from these marginals fit
 together (closed forms below; n items, r of them still masked):
 
-    copy      1                                     one answer: nothing to disagree about
+    copy      1                                     one answer, so that tokens cannot disagree
     replace   one step (1 - 1/n)^(n-1) -> 1/e       exactly one item, any one, becomes another word
     shuffle   one step n!/n^n, two tokens a step (n-1)!!/n!!
 """
@@ -25,8 +25,11 @@ if TYPE_CHECKING:
 Name = Literal["copy", "replace", "shuffle"]
 NAMES: tuple[Name, ...] = ("copy", "replace", "shuffle")
 # The heading of the given line and of the answer line.
-HEADINGS = {"copy": ("Copy:", "Copied:"), "replace": ("Replace one by {}:", "Replaced:"),
-            "shuffle": ("Shuffle:", "Shuffled:")}  # fmt: skip
+HEADINGS = {
+    "copy": ("Copy:", "Copied:"),
+    "replace": ("Replace one by {}:", "Replaced:"),
+    "shuffle": ("Shuffle:", "Shuffled:"),
+}
 EXAMPLES = 6
 
 
@@ -55,13 +58,13 @@ def make_puzzle(name: Name, items: Sequence[Any], other: Any = None) -> Puzzle:
     return Puzzle(given, frozenset(answers))
 
 
-# What is known
+# Closed forms
 
 
 def ideal_marginals(puzzle: Puzzle, visible: Sequence[Any | None], vocabulary: int) -> "Tensor":
     """p(x_i | visible) of every place, [n, vocabulary]; the items are token ids, None is masked.
 
-    Where no right answer agrees with what is visible, all is lost and every token is as good as another.
+    Where no right answer agrees with the visible tokens, the marginals are uniform.
     """
     import torch
 
@@ -106,11 +109,11 @@ def _replaced(counts: Sequence[int]) -> float:
     return solved
 
 
-# Asking a real model
+# Prompts
 
 
 @dataclass(frozen=True)
-class Asked:
+class PuzzlePrompt:
     """A puzzle as a prompt: ids with masks in the answer's places; `puzzle` is in token ids."""
 
     ids: tuple[int, ...]
@@ -130,7 +133,7 @@ class _Line:
     answer: list[str]  # one of the right ones
 
 
-def ask(tokenizer: Any, mask_id: int, name: Name, n: int, words: Sequence[str], seed: int) -> Asked:
+def ask(tokenizer: Any, mask_id: int, name: Name, n: int, words: Sequence[str], seed: int) -> PuzzlePrompt:
     """A few solved examples, then a line of n words whose answer line is masked. Words must be one token each.
 
     `Shuffle: fig oak tin\\nShuffled: oak tin fig\\n\\n`
@@ -147,7 +150,7 @@ def ask(tokenizer: Any, mask_id: int, name: Name, n: int, words: Sequence[str], 
     if ids[-n:] != [tokens[word] for word in last.answer]:
         raise UserError("this tokenizer joins the words of a line: the coherence tasks cannot be put to it")
     puzzle = make_puzzle(name, [tokens[word] for word in last.items], tokens[last.other])
-    return Asked((*ids[:-n], *[mask_id] * n), puzzle)
+    return PuzzlePrompt((*ids[:-n], *[mask_id] * n), puzzle)
 
 
 def _draw_line(name: Name, drawn: list[str], draws: random.Random) -> _Line:

@@ -1,4 +1,4 @@
-"""The folder of a tuning run: what is in it, which checkpoints can be resumed, and saves that fail in one line.
+"""The folder of a tuning or training run: its files, which checkpoints can be resumed, and errors of saving.
 
 settings.json                  every setting, the data's hash, versions; written first
 checkpoints/checkpoint-STEP/   the Trainer's state; resumable only when complete.json, written last, vouches for it
@@ -32,7 +32,7 @@ def write_json(path: Path, value: Any) -> None:
 def refuse_other_run(out: Path, description: dict[str, Any], defaults: dict[str, Any]) -> None:
     """`out` must be new, empty, or hold a run of exactly this description.
 
-    defaults: what counts where the folder does not name a setting, which it was begun before.
+    defaults: the values of settings that the folder does not name, because they are newer than it.
     """
     stored = out / "settings.json"
     if not stored.exists():
@@ -77,7 +77,7 @@ def checkpoint_step(folder: Path) -> int:
 
 
 def vouch(checkpoint: Path, step: int) -> None:
-    """Writes the marker: the size and the SHA-256 of every file of a checkpoint."""
+    """Write the marker: the size and the SHA-256 of every file of a checkpoint."""
     files = sorted(file for file in checkpoint.rglob("*") if file.is_file() and file.name != MARKER)
     sums = {file.relative_to(checkpoint).as_posix(): _size_and_sum(file) for file in files}
     write_json(checkpoint / MARKER, {"step": step, "files": sums})
@@ -89,7 +89,7 @@ def _size_and_sum(file: Path) -> list[int | str]:
 
 
 def damage_of(checkpoint: Path) -> str | None:
-    """What is wrong with a checkpoint, in words; None where every file is what its marker vouches for."""
+    """What is wrong with a checkpoint, in words; None where every file matches the marker."""
     try:
         files = read_json(checkpoint / MARKER, "")["files"]
         for name, wanted in files.items():
@@ -103,7 +103,7 @@ def damage_of(checkpoint: Path) -> str | None:
 
 
 def newest_whole(folder: Path, skipped: Callable[[str], None]) -> Path | None:
-    """The newest checkpoint whose files are all as they were saved; `skipped` is told of each newer one."""
+    """The newest checkpoint whose files are all as they were saved; `skipped` is called for each newer one."""
     for checkpoint in reversed(complete_checkpoints(folder)):
         damage = damage_of(checkpoint)
         if damage is None:
@@ -126,12 +126,14 @@ def refuse_unreadable(checkpoint: Path) -> None:
                 torch.load(checkpoint / name, weights_only=True, map_location="meta")
             except (pickle.UnpicklingError, RuntimeError, EOFError, OSError) as problem:
                 reason = str(problem).strip().splitlines()[0]
-                raise UserError(f"{checkpoint / name} cannot be resumed ({reason}): delete {checkpoint.name} to go on "
-                                "from an earlier one") from None  # fmt: skip
+                raise UserError(
+                    f"{checkpoint / name} cannot be resumed ({reason}): delete {checkpoint.name} to go on from an "
+                    "earlier one"
+                ) from None
 
 
 def drop_incomplete(folder: Path) -> None:
-    """What an interrupted save left behind."""
+    """Delete what an interrupted save left behind."""
     for path in folder.glob("checkpoint-*"):
         if not (path / MARKER).exists():
             shutil.rmtree(path)
@@ -145,7 +147,7 @@ def keep_newest(folder: Path, count: int) -> None:
 
 @contextmanager
 def saving(what: Path, kept: str) -> Iterator[None]:
-    """A save that cannot be written is one line that says what is still there; `what` is removed if it is a folder."""
+    """Turn an error of saving into one line that says what is kept; `what` is removed if it is a folder."""
     try:
         yield
     except (OSError, SafetensorError, RuntimeError) as problem:

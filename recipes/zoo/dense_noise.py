@@ -1,6 +1,6 @@
-"""The objectives on a dense grid of rows, drawn on the device: for training loops in which the host must not wait.
+"""Noise on a dense grid of rows, drawn on the device: for training loops that must not synchronise with the host.
 
-Each function takes clean ids [B, L] and gives noised ids and weights, both [B, L], weights 0 where nothing is asked.
+Each function takes clean ids [B, L] and gives noised ids and weights, both [B, L], weights 0 where no loss falls.
 The weighted sum of cross-entropies has the objective's nats per token as its expectation: the weights of `nelbo_grid`
 and `blockwise_grid` sum to 1 on average, as `nelbo` and `blockwise` of each row over all B * L tokens.
 """

@@ -1,0 +1,146 @@
+"""The settings of a run from a preset or the defaults, with changes; values that cannot work are refused."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import fields, replace
+from math import isfinite
+from numbers import Real
+from typing import Any, TypeVar
+
+from maskwise.diffusion.objective import Objective
+from maskwise.diffusion.objectives import OBJECTIVES, find_objective
+from maskwise.diffusion.schedules import SCHEDULES
+from maskwise.support.errors import UserError
+from maskwise.support.nearest import did_you_mean
+from maskwise.training.settings import DECAYS, PRESETS, RunSettings, TrainSettings, TuneSettings
+
+ROWS = ("documents", "full")
+OF_ADAPTERS = ("lora_rank", "lora_alpha", "lora_dropout", "targets")  # refused for --full
+OF_OBJECTIVES = ("schedule", "block", "soft_share")  # refused where the objective does not take them
+
+SettingValue = bool | int | float | str | tuple[int, ...] | Objective | None  # the value of one, by its name
+
+
+def settings_from(preset: str, changes: Mapping[str, SettingValue]) -> TuneSettings:
+    """A preset with the changes that are not None; one that would have no effect is refused."""
+    if preset not in PRESETS:
+        raise UserError(f"unknown preset {preset!r}{did_you_mean(preset, PRESETS)}")
+    return check(_changed(PRESETS[preset], changes))
+
+
+def train_settings(changes: Mapping[str, SettingValue]) -> TrainSettings:
+    """The defaults with the changes that are not None; a change that would have no effect is refused.
+
+    The parameters of the objective are changes too, by their names.
+    """
+    objective = find_objective(changes.get("objective") or TrainSettings.objective)  # type: ignore[arg-type]
+    own: dict[str, Any] = {name: changes[name] for name in objective.parameters if changes.get(name) is not None}
+    others = {name: value for name, value in changes.items() if name not in objective.parameters}
+    settings = _changed(TrainSettings(), others)
+    settings = check_training(replace(settings, parameters={**settings.parameters, **own}))
+    given = [name for name, value in others.items() if value is not None]
+    rules = []
+    for name in OF_OBJECTIVES:
+        takers = [known.name for known in OBJECTIVES if name in known.takes]
+        problem = f"{_flag(name)} is of the objective {' and '.join(takers)}: leave it out for {objective}"
+        rules.append((name in objective.takes or name not in given, problem))
+    rules.append((bool(settings.widen) or "widen_share" not in given, "--widen-share needs --widen: give both"))
+    _check_rules(rules)
+    return settings
+
+
+S = TypeVar("S", bound=RunSettings)
+
+
+def _changed(settings: S, changes: Mapping[str, Any]) -> S:
+    known = [field.name for field in fields(settings)]
+    for name in changes:
+        if name not in known:
+            raise UserError(f"there is no setting {name!r}{did_you_mean(name, known)}")
+    given = {name: value for name, value in changes.items() if value is not None}
+    changed = replace(settings, **given)
+    useless = [name for name in OF_ADAPTERS if changed.full and name in given]
+    _check_rules([(False, f"{_flag(name)} is of an adapter: leave it out for --full") for name in useless])
+    return changed
+
+
+def _flag(name: str) -> str:
+    return f"--{name.replace('_', '-')}"
+
+
+def check(settings: TuneSettings) -> TuneSettings:
+    """Refuse values that cannot work, each by its name; return the settings."""
+    _check_numbers(settings)
+    rules = [
+        (settings.alpha + settings.beta > 0, "alpha and beta are both 0: nothing would be learnt"),
+        (0 < settings.mask_low <= settings.mask_high < 1, "mask_low and mask_high must satisfy 0 < low <= high < 1"),
+        (not (settings.anchored and settings.full), "anchored tuning needs an adapter: leave out full"),
+        (not (settings.anchored and settings.one_branch), "anchored tuning has one branch: leave out one_branch"),
+        (settings.held < 1, f"held is {settings.held}: it must be below 1"),
+        (settings.anchored or not settings.held, "held pairs need --anchored: give both, or neither"),
+        (settings.text_piece >= 4, f"text_piece is {settings.text_piece}: it must be at least 4"),
+    ]
+    _check_rules([*rules, *_run_rules(settings)])
+    return settings
+
+
+def check_training(settings: TrainSettings) -> TrainSettings:
+    """`check` of the settings of `train`."""
+    _check_numbers(settings)
+    objective = find_objective(settings.objective)
+    rules = [
+        (value in known, f"unknown {name} {value!r}{did_you_mean(value, known)}")
+        for name, value, known in (("schedule", settings.schedule, SCHEDULES), ("rows", settings.rows, ROWS))
+    ]
+    rising = all(one >= 1 for one in settings.widen) and list(settings.widen) == sorted(set(settings.widen))
+    rules += [
+        (0 <= settings.soft_share <= 1, f"soft_share is {settings.soft_share}: it must be in 0..1"),
+        (0 < settings.widen_share <= 1, f"widen_share is {settings.widen_share}: it must be over 0 and at most 1"),
+        (rising, "--widen takes rising numbers of at least 1 token separated by commas, such as 1,4,16,64"),
+    ]
+    rules += [
+        (not getattr(settings, name), f"{objective} takes no {name}: use another objective")
+        for name in objective.refuses
+    ]
+    for name, value in settings.parameters.items():
+        unknown = f"the objective {objective} has no parameter {name!r}{did_you_mean(name, objective.parameters)}"
+        number = isinstance(value, Real) and isfinite(value)
+        rules.append((name in objective.parameters, unknown))
+        rules.append((number, f"{name} of the objective {objective} is {value!r}: it must be a number"))
+    _check_rules([*rules, *_run_rules(settings)])
+    return settings
+
+
+def _check_numbers(settings: RunSettings) -> None:
+    for one in fields(settings):
+        least, value = one.metadata.get("at_least"), getattr(settings, one.name)
+        if least is not None and value is not None and value < least:
+            wanted = f"be at least {least}" if least else "not be negative"
+            raise UserError(f"{one.name} is {value}: it must {wanted}")
+
+
+def _run_rules(settings: RunSettings) -> list[tuple[bool, str]]:
+    return [
+        (settings.learning_rate > 0, f"the learning rate is {settings.learning_rate}: it must be positive"),
+        (settings.clip > 0, f"clip is {settings.clip}: it must be positive"),
+        (settings.decay in DECAYS, f"unknown decay {settings.decay!r}: use {', '.join(DECAYS)}"),
+        (settings.seed < 2**63, f"seed is {settings.seed}: it must be below 2 to the 63rd"),
+        (settings.keep >= 1, f"keep is {settings.keep}: it must be at least 1"),
+        (settings.many > settings.few, f"many ({settings.many}) must be more masks than few ({settings.few})"),
+        (0 <= settings.lora_dropout < 1, f"lora_dropout is {settings.lora_dropout}: it must be in 0..1"),
+        (_is_expression(settings.targets), f"targets {settings.targets!r} is not a regular expression: correct it"),
+    ]
+
+
+def _check_rules(rules: list[tuple[bool, str]]) -> None:
+    for fine, problem in rules:
+        if not fine:
+            raise UserError(problem)
+
+
+def _is_expression(pattern: str | None) -> bool:
+    try:
+        re.compile(pattern or "")
+    except re.error:
+        return False
+    return True
