@@ -30,9 +30,13 @@ def show_notices_as_lines() -> None:
     as_python_does = warnings.showwarning
 
     def show(
-        message: Warning | str, category: type[Warning], filename: str, lineno: int, file: TextIO | None = None,
+        message: Warning | str,
+        category: type[Warning],
+        filename: str,
+        lineno: int,
+        file: TextIO | None = None,
         line: str | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         if not issubclass(category, UserNotice):
             return as_python_does(message, category, filename, lineno, file, line)
         from maskwise.support.terminal import one_line

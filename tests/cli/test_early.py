@@ -87,8 +87,13 @@ print(json.dumps(found))
 @pytest.fixture(scope="module")
 def answers(tmp_path_factory) -> dict[str, list]:
     """All wrong commands in one process in which torch cannot be imported."""
-    done = subprocess.run([sys.executable, "-c", CODE], input=json.dumps(list(WRONG)), capture_output=True, text=True,
-                          cwd=tmp_path_factory.mktemp("early"))  # fmt: skip
+    done = subprocess.run(
+        [sys.executable, "-c", CODE],
+        input=json.dumps(list(WRONG)),
+        capture_output=True,
+        text=True,
+        cwd=tmp_path_factory.mktemp("early"),
+    )
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
 
