@@ -14,7 +14,7 @@ from tests.helpers.gguf_files import llama_fields, llama_tensors, vocabulary, wr
 from transformers import LlamaConfig, LlamaForCausalLM
 
 import maskwise as mw
-from maskwise.cli.prompt_files import read_prompts, read_records
+from maskwise.decoding.prompt_files import read_prompts, read_records
 from maskwise.decoding.prompts import encode_prompts
 from maskwise.experiments.mitigations import describe_training
 from maskwise.models import LLaDAConfig, LLaDAModelLM

@@ -62,9 +62,12 @@ def test_a_script_over_the_whole_api_is_typed_and_a_wrong_name_is_not(tmp_path):
     place.mkdir()
     (place / "maskwise").symlink_to(ROOT / "src" / "maskwise")
     done = subprocess.run(
-        [*command, "--follow-imports", "silent", str(SCRIPT), str(wrong)], capture_output=True, text=True,
-        env=os.environ | {"MYPYPATH": str(place)}, cwd=tmp_path,
-    )  # fmt: skip
+        [*command, "--follow-imports", "silent", str(SCRIPT), str(wrong)],
+        capture_output=True,
+        text=True,
+        env=os.environ | {"MYPYPATH": str(place)},
+        cwd=tmp_path,
+    )
     lines = [line for line in done.stdout.splitlines() if ": error:" in line]
     assert [int(line.split(":")[1]) for line in lines if "wrong.py" in line] == [2, 3, 4, 5], done.stdout + done.stderr
     assert len(lines) == 4, done.stdout

@@ -19,7 +19,7 @@ from helpers.checkpoints import save
 from helpers.known import shipped_tokenizer
 from helpers.outputs import problem_of_output
 from helpers.tiny import tiny_sdar
-from maskwise.advice.folder import Answer, append_answers, gather_answers, read_answers
+from maskwise.advice.search_folder import Answer, append_answers, gather_answers, read_answers
 from maskwise.cli import app
 from maskwise.records.outputs import OUTPUTS, SEARCH
 from maskwise.report.pages.advice import read_search
@@ -29,8 +29,14 @@ from maskwise.support.errors import UserError
 
 WORDS = ("otter", "zebra", "lemon", "apple", "green", "brave", "tiger", "horse")
 KINDS = [{"prompt": f"Word: {word} {n}\nKind:[", "answer": "animal"} for n in range(5) for word in WORDS][:36]
-SMALL = {"max_new_tokens": 4, "blocks": [2], "steps": [2], "rules": "low-confidence", "caches": "dual",
-         "canvases": "fixed,growing"}  # fmt: skip
+SMALL = {
+    "max_new_tokens": 4,
+    "blocks": [2],
+    "steps": [2],
+    "rules": "low-confidence",
+    "caches": "dual",
+    "canvases": "fixed,growing",
+}
 
 
 class Grader:
@@ -67,8 +73,17 @@ def numbers(found: dict) -> list:
 def test_a_block_diffusion_model_is_searched_over_its_blocks(tmp_path):
     tokenizer = shipped_tokenizer()
     model = tiny_sdar(tokenizer=tokenizer, vocab=len(tokenizer), mask_token_id=tokenizer.mask_token_id)
-    found = mw.advise(model, KINDS, function=lambda text, answer: float(len(text)), out=tmp_path / "found",
-                      max_new_tokens=8, blocks=[2, 3], steps=[4], rules="low-confidence", caches="none")  # fmt: skip
+    found = mw.advise(
+        model,
+        KINDS,
+        function=lambda text, answer: float(len(text)),
+        out=tmp_path / "found",
+        max_new_tokens=8,
+        blocks=[2, 3],
+        steps=[4],
+        rules="low-confidence",
+        caches="none",
+    )
     names = {row["setting"] for row in found["confirmed"]} | {found["reference"]}
     assert found["reference"] == "blocks canvas, block 4, low-confidence, 4 steps"
     assert all(name.startswith(("blocks canvas, block 4", "blocks canvas, block 2")) for name in names)
@@ -149,16 +164,33 @@ def test_two_processes_find_what_one_finds_and_share_the_questions(tmp_path):
     data = tmp_path / "kinds.jsonl"
     data.write_text("".join(json.dumps(line) + "\n" for line in KINDS))
     searched = "-n 4 --blocks 2 --steps 2 --canvases fixed,growing --caches dual --rules low-confidence"
-    command = [sys.executable, "-m", "maskwise.cli", "advise", "tiny-llada", "--data", str(data), "--pattern", "animal",
-               *searched.split(), "--device", "cpu", "--json"]  # fmt: skip
+    command = [
+        sys.executable,
+        "-m",
+        "maskwise.cli",
+        "advise",
+        "tiny-llada",
+        "--data",
+        str(data),
+        "--pattern",
+        "animal",
+        *searched.split(),
+        "--device",
+        "cpu",
+        "--json",
+    ]
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         crew = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free.getsockname()[1])}
     shared = [
-        subprocess.Popen([*command, "--out", str(tmp_path / "two")], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                         env=os.environ | crew | {"RANK": rank, "LOCAL_RANK": rank})
+        subprocess.Popen(
+            [*command, "--out", str(tmp_path / "two")],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env=os.environ | crew | {"RANK": rank, "LOCAL_RANK": rank},
+        )
         for rank in ("0", "1")
-    ]  # fmt: skip
+    ]
     try:
         printed = [process.communicate(timeout=200) for process in shared]
     finally:
@@ -231,10 +263,18 @@ def test_a_search_is_a_row_of_the_table_of_runs_and_a_part_of_a_model_card(whole
 @pytest.mark.parametrize(
     "damage",
     [
-        {"advice": []}, {"confirmed": [{"setting": 3}]}, {"confirmed": [7]}, {"confirmed": []}, {"dropped": None},
-        {"model": None}, {"passes": "many"}, {"seconds": []}, {"questions": {"searched": 8}}, {"unit": 1},
+        {"advice": []},
+        {"confirmed": [{"setting": 3}]},
+        {"confirmed": [7]},
+        {"confirmed": []},
+        {"dropped": None},
+        {"model": None},
+        {"passes": "many"},
+        {"seconds": []},
+        {"questions": {"searched": 8}},
+        {"unit": 1},
     ],
-)  # fmt: skip
+)
 def test_an_advice_file_of_a_stranger_is_one_line(whole, tmp_path, damage):
     for name in ("manifest.json", "advice.json"):
         (tmp_path / name).write_text((Path(whole[0]["folder"]) / name).read_text())
@@ -260,8 +300,13 @@ def test_an_advice_file_of_a_stranger_is_one_line(whole, tmp_path, damage):
 def test_on_the_phantom_a_growing_canvas_wins(tmp_path):
     """Its accuracy falls with the masks after the answer. The budget is more than all embedded questions take."""
     found = mw.advise(
-        "tiny-llada+distracted", budget=60, canvases="fixed,growing", blocks=[8], caches="none", device="cpu",
+        "tiny-llada+distracted",
+        budget=60,
+        canvases="fixed,growing",
+        blocks=[8],
+        caches="none",
+        device="cpu",
         out=tmp_path,
-    )  # fmt: skip
+    )
     assert found["winner"].startswith("growing canvas") and not found["all_equal"]
     assert found["advice"][0]["to_reference"]["low"] > 0 and "--early-stop" in found["advice"][0]["command"]

@@ -7,7 +7,7 @@ import pytest
 import maskwise as mw
 from maskwise.advice.quality import Quality, check_quality, chosen_quality, judged
 from maskwise.advice.questions import EMBEDDED_PATTERN, Question, embedded_ends, embedded_questions, read_questions
-from maskwise.advice.request import prepare
+from maskwise.advice.search_request import prepare
 from maskwise.support.errors import UserError
 
 SUMS = [{"prompt": f"{n} + 1 =", "answer": f"so it is #### {n + 1}"} for n in range(60)]

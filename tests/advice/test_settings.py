@@ -8,19 +8,19 @@ import typer
 
 from maskwise.advice.plan import FASTEST_PASS, asked_at_most, fit_plan, most_passes
 from maskwise.advice.questions import EMBEDDED_SPACE
+from maskwise.advice.search_space import SearchSpace, Setting, cached_variants, not_tried, settings_in, within_blocks
 from maskwise.advice.selection import Plan, fewest_questions
-from maskwise.advice.settings import Setting, Space, cached_variants, not_tried, settings_in, within_blocks
 from maskwise.cli import app
 from maskwise.cli.decoding import decoding_options
 from maskwise.decoding.options import OPTION_NAMES, DecodingOptions
 from maskwise.lm_eval.model import decoding_options as lm_eval_options
 from maskwise.support.errors import UserError
 
-SPACES = [Space(), EMBEDDED_SPACE, Space(max_new_tokens=64, rules=("random", "klass:tau=0.8:eps=0.02"))]
-STOPPING = Space(max_new_tokens=64, blocks=(8,), end_ids=(382, 7))
+SPACES = [SearchSpace(), EMBEDDED_SPACE, SearchSpace(max_new_tokens=64, rules=("random", "klass:tau=0.8:eps=0.02"))]
+STOPPING = SearchSpace(max_new_tokens=64, blocks=(8,), end_ids=(382, 7))
 
 
-def every(space: Space) -> list[Setting]:
+def every(space: SearchSpace) -> list[Setting]:
     first = settings_in(space)
     return [*first, *(variant for setting in first for variant in cached_variants(space, setting))]
 
@@ -61,7 +61,7 @@ def test_the_command_line_gives_the_same_options():
 
 
 def test_what_does_not_fit_is_left_out_and_said():
-    space = Space(max_new_tokens=96, blocks=(8, 7, 96), rules=("low-confidence", "margin"), steps=(96, 12, 5))
+    space = SearchSpace(max_new_tokens=96, blocks=(8, 7, 96), rules=("low-confidence", "margin"), steps=(96, 12, 5))
     settings = settings_in(space)
     assert {setting.options.block for setting in settings} == {None, 8}
     assert {setting.passes for setting in settings if setting.options.block == 8} == {96, 12}
@@ -71,7 +71,7 @@ def test_what_does_not_fit_is_left_out_and_said():
     assert re.search(r"strategies random, .*threshold", left) and "blocks 7, 96, which do not divide 96" in left
     assert "guidance" in left and "low-confidence" not in left
     with pytest.raises(UserError, match="fewer than two settings"):
-        settings_in(Space(canvases=("fixed",), rules=("low-confidence",), steps=(128,)))
+        settings_in(SearchSpace(canvases=("fixed",), rules=("low-confidence",), steps=(128,)))
 
 
 def test_a_plan_costs_at_most_what_is_said_and_a_small_budget_buys_fewer_questions():
@@ -100,11 +100,11 @@ def test_texts_that_stop_at_a_token_say_so_in_python_and_on_the_command_line():
 
 
 def test_a_model_with_blocks_of_its_own_searches_those_and_what_divides_them():
-    space = within_blocks(Space(max_new_tokens=64, blocks=(8, 24, 32, 64)), 32)
+    space = within_blocks(SearchSpace(max_new_tokens=64, blocks=(8, 24, 32, 64)), 32)
     settings = settings_in(space)
     assert {(one.options.canvas, one.options.block) for one in settings} == {("blocks", 32), ("blocks", 8)}
     assert settings[0].name == "blocks canvas, block 32, low-confidence, 64 steps"  # the reference
     assert {one.options.cache for one in cached_variants(space, settings[0])} == {"prefix", "dual"}
     assert "canvases fixed, growing, window" in "; ".join(not_tried(space))
-    short = settings_in(within_blocks(Space(max_new_tokens=16, blocks=(4, 8)), 32))
+    short = settings_in(within_blocks(SearchSpace(max_new_tokens=16, blocks=(4, 8)), 32))
     assert {one.options.block for one in short} == {None, 4, 8} and short[0].options.canvas is None

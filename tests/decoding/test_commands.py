@@ -13,15 +13,13 @@ import maskwise as mw
 from helpers.checkpoints import CHAT, END, MASK, TURN_END, save
 from helpers.outputs import problem_of_output
 from maskwise.cli import app
-from maskwise.cli.generating import generate_all
-from maskwise.cli.live_canvas import LiveCanvas
-from maskwise.cli.prompt_files import TRY
+from maskwise.decoding.checks import end_tokens
 from maskwise.decoding.divergence import Divergence
 from maskwise.decoding.generate import generate
 from maskwise.decoding.likelihood import encode_pair, log_likelihoods
-from maskwise.decoding.options import DecodingOptions
+from maskwise.decoding.live_canvas import LiveCanvas
+from maskwise.decoding.prompt_files import TRY
 from maskwise.decoding.prompts import encode_prompts
-from maskwise.decoding.request import end_tokens
 from maskwise.records.outputs import OUTPUTS
 from maskwise.support.errors import UserError, UserNotice
 from maskwise.support.terminal import safe_text
@@ -72,8 +70,22 @@ def test_the_prompt_to_try_is_one_that_tiny_llada_can_do():
 
 
 def test_json_is_one_object_with_the_full_trace(folder, model):
-    done = run("generate", folder, "hello", "-n", 8, "--block", 4, "--rule", "threshold", "--parameter", "tau=0.3",
-               "--cache", "dual", "--json")  # fmt: skip
+    done = run(
+        "generate",
+        folder,
+        "hello",
+        "-n",
+        8,
+        "--block",
+        4,
+        "--rule",
+        "threshold",
+        "--parameter",
+        "tau=0.3",
+        "--cache",
+        "dual",
+        "--json",
+    )
     found = json.loads(done.stdout)
     settings, (trace,) = found["settings"], found["generations"]
     expected = generate(model, ["hello"], 8, block=4, rule="threshold", parameters={"tau": 0.3}, cache="dual")[0]
@@ -93,8 +105,11 @@ def test_the_former_spelling_of_parameter_works_with_one_line_of_warning(folder)
 
 def test_end_tokens_may_be_named_on_the_command_line(folder, model):
     end = generate(model, ["hello"], 8, rule="left-to-right")[0].ids[2]
-    found = json.loads(run("generate", folder, "hello", "-n", 8, "--rule", "left-to-right", "--early-stop", "--end-id",
-                           end, "--json").stdout)  # fmt: skip
+    found = json.loads(
+        run(
+            "generate", folder, "hello", "-n", 8, "--rule", "left-to-right", "--early-stop", "--end-id", end, "--json"
+        ).stdout
+    )
     assert found["generations"][0]["ids"][3:] == [end] * 5 and found["settings"]["end_ids"] == [end]
 
 
@@ -118,7 +133,7 @@ def test_traces_go_to_a_jsonl_file_and_never_over_another(folder, tmp_path):
 
 
 def test_the_file_of_traces_is_there_when_it_is_whole(folder, tmp_path, monkeypatch):
-    from maskwise.cli import generating
+    from maskwise.decoding import generate as generating
 
     file, out = tmp_path / "prompts.txt", tmp_path / "out.jsonl"
     file.write_text("one\ntwo\nthree\n")
@@ -204,8 +219,14 @@ def test_divergence_is_measured_and_shown(folder, model):
     assert Divergence.between(exact, exact) == Divergence(16, 1.0, None)
 
 
-DRAWN = [("random", None), ("remdm", None), ("dream-origin", None), ("dream-entropy", "alg_temp=0.5"),
-         ("dream-maskgit-plus", "alg_temp=0.5"), ("dream-topk-margin", "alg_temp=0.5")]  # fmt: skip
+DRAWN = [
+    ("random", None),
+    ("remdm", None),
+    ("dream-origin", None),
+    ("dream-entropy", "alg_temp=0.5"),
+    ("dream-maskgit-plus", "alg_temp=0.5"),
+    ("dream-topk-margin", "alg_temp=0.5"),
+]
 
 
 @pytest.mark.parametrize(("rule", "parameter"), DRAWN)
@@ -213,8 +234,27 @@ def test_an_exact_cache_does_not_diverge_under_rules_that_draw(folder, tmp_path,
     file = tmp_path / "prompts.txt"
     file.write_text("one\ntwo words\nthree\n")
     parameters = ["--parameter", parameter] if parameter else []
-    found = run("generate", folder, "--file", file, "-n", 8, "--block", 4, "--rule", rule, *parameters, "--cache",
-                "prefix", "--refresh", 1, "--divergence", "--batch", 2, "--json")  # fmt: skip
+    found = run(
+        "generate",
+        folder,
+        "--file",
+        file,
+        "-n",
+        8,
+        "--block",
+        4,
+        "--rule",
+        rule,
+        *parameters,
+        "--cache",
+        "prefix",
+        "--refresh",
+        1,
+        "--divergence",
+        "--batch",
+        2,
+        "--json",
+    )
     assert json.loads(found.stdout)["divergence"] == {"tokens": 24, "agreement": 1.0, "first": None}
 
 
@@ -240,10 +280,12 @@ def test_samples_depend_on_the_seed_and_the_prompt_alone(kind, tmp_path, monkeyp
 
 def test_the_live_canvas_samples_the_same(model):
     texts = ["one", "two words", "three"]
-    options = DecodingOptions(max_new_tokens=8, rule="random", temperature=1.0)
+    options = {"max_new_tokens": 8, "rule": "random", "temperature": 1.0, "seed": 5}
     screen = Console(file=io.StringIO(), force_terminal=True, width=60)
-    plain, live = (generate_all(model, texts, 3, options, seed=5, live=shown) for shown in (None, screen))
-    assert plain == live
+    with LiveCanvas(model, "random", screen) as canvas:
+        live = mw.generate(model, texts, batch=1, on_step=canvas.show, **options)
+    plain = mw.generate(model, texts, batch=3, **options)
+    assert plain == live and plain.traces == live.traces
 
 
 def test_steps_are_those_taken_whatever_survived(folder):
@@ -260,7 +302,7 @@ def test_the_canvas_fills_in_live(model):
     screen = io.StringIO()
     console = Console(file=screen, force_terminal=True, width=60)
     prompt = model.tokenizer("hello")["input_ids"]
-    with LiveCanvas(model, prompt, "low-confidence", console) as canvas:
+    with LiveCanvas(model, "low-confidence", console) as canvas:
         (found,) = generate(model, [prompt], 4, on_step=canvas.show)
     shown = screen.getvalue()
     for left in (3, 2, 1, 0):
@@ -275,7 +317,7 @@ def test_a_canvas_taller_than_the_terminal_is_not_repeated(model):
     screen = io.StringIO()
     console = Console(file=screen, force_terminal=True, width=60, height=5)
     prompt = model.tokenizer("first\n" + "more\n" * 9 + "last")["input_ids"]
-    with LiveCanvas(model, prompt, "low-confidence", console) as canvas:
+    with LiveCanvas(model, "low-confidence", console) as canvas:
         generate(model, [prompt], 4, on_step=canvas.show)
     assert screen.getvalue().count("first") == 1
     assert screen.getvalue().count("last") > 4

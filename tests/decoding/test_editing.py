@@ -31,8 +31,11 @@ def edited(model, prompt, tau, edit, block=None):
             best = {place: (float(chances[place].max()), int(chances[place].argmax())) for place in places}
             sure = [place for place in masked if best[place][0] >= tau]
             taken = sure or sorted(masked, key=lambda place: -best[place][0])[:1]
-            edits = [place for place in places if place not in masked and best[place][0] > edit
-                     and best[place][1] != canvas[place]]  # fmt: skip
+            edits = [
+                place
+                for place in places
+                if place not in masked and best[place][0] > edit and best[place][1] != canvas[place]
+            ]
             for place in (*taken, *edits):
                 canvas[place] = best[place][1]
             changed += len(edits)
@@ -91,7 +94,17 @@ def test_with_late_end_no_edit_writes_an_end_token_beside_a_mask():
             tokens = [step.canvases[0][place] for place in block]
             found.append(0 in tokens and model.mask_id in tokens)
 
-        mw.generate(model, PROMPTS[:1], 8, block=8, rule="threshold", tau=0.12, edit=0.12, late_end=late, end_ids=[0],
-                    on_step=look)  # fmt: skip
+        mw.generate(
+            model,
+            PROMPTS[:1],
+            8,
+            block=8,
+            rule="threshold",
+            tau=0.12,
+            edit=0.12,
+            late_end=late,
+            end_ids=[0],
+            on_step=look,
+        )
         written[late] = any(ends_beside_masks)
     assert written == {False: True, True: False}

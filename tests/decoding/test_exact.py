@@ -73,8 +73,14 @@ def test_confidence_looks_at_the_drawn_token_and_has_its_own_closed_form(counts)
 
 def test_a_temperature_of_the_order_is_refused():
     with pytest.raises(UserError, match="alg_temp"):
-        outcomes(lambda canvases: [torch.zeros(N, MASK + 1)] * len(canvases), CANVAS, MASK, "dream-entropy", 2,
-                 {"alg_temp": 0.5})  # fmt: skip
+        outcomes(
+            lambda canvases: [torch.zeros(N, MASK + 1)] * len(canvases),
+            CANVAS,
+            MASK,
+            "dream-entropy",
+            2,
+            {"alg_temp": 0.5},
+        )
 
 
 @pytest.mark.parametrize("rule", ["threshold", "factor", "entropy-bound", "klass"])
@@ -104,8 +110,15 @@ def test_the_real_decoder_draws_from_the_exact_outcomes(rule):
     model = oracle(marginals, MASK + 1, MASK)
     steps = None if find_strategy(rule).adaptive else 2
     exact, forwards = solved("replace", rule, steps)
-    written = generate(model, [list(CANVAS)] * 600, 0, steps=steps, rule=rule, temperature=1.0,
-                       generator=torch.Generator().manual_seed(1))  # fmt: skip
+    written = generate(
+        model,
+        [list(CANVAS)] * 600,
+        0,
+        steps=steps,
+        rule=rule,
+        temperature=1.0,
+        generator=torch.Generator().manual_seed(1),
+    )
     share = sum(puzzle.solved_by(one.ids) for one in written) / 600
     assert share == pytest.approx(exact, abs=4 * (exact * (1 - exact) / 600) ** 0.5 + 1e-3)
     spread = torch.tensor([float(one.forwards) for one in written]).std().item()

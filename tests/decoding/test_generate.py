@@ -10,9 +10,9 @@ import maskwise as mw
 from helpers.references import dense_logits, dream_reference, llada_reference
 from helpers.tiny import tiny_ar, tiny_dream, tiny_llada
 from maskwise.decoding.canvas import plan
+from maskwise.decoding.checks import check_request
 from maskwise.decoding.loop import DecodingLoop
 from maskwise.decoding.options import DecodingOptions, SoftMask
-from maskwise.decoding.request import check_request
 from maskwise.decoding.sampling import entropy
 from maskwise.decoding.strategies import STRATEGIES
 from maskwise.support.errors import UserError
@@ -139,8 +139,17 @@ def test_a_generator_for_a_single_prompt_may_stand_in_a_list():
         assert found[0] == found[1]
 
 
-@pytest.mark.parametrize("options", [{"guidance": 1.5}, {"early_stop": True}, {"late_end": True}, {"forbid_end": True},
-                                     {"soft_mask": SoftMask()}, {"top_k": 3}])  # fmt: skip
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"guidance": 1.5},
+        {"early_stop": True},
+        {"late_end": True},
+        {"forbid_end": True},
+        {"soft_mask": SoftMask()},
+        {"top_k": 3},
+    ],
+)
 @pytest.mark.parametrize("cache", ["none", "prefix", "dual"])
 def test_a_batch_equals_one_at_a_time_with_options(options, cache):
     model = tiny_dream(2, layers=1, eos_token_id=45)
@@ -300,8 +309,9 @@ def test_remdm_fills_everything_and_can_change_its_mind():
         assert model.mask_id not in found.sequence and found.forwards == 30
         changed += any(
             before != model.mask_id and after == model.mask_id
-            for one, two in itertools.pairwise(states) for before, after in zip(one, two, strict=True)
-        )  # fmt: skip
+            for one, two in itertools.pairwise(states)
+            for before, after in zip(one, two, strict=True)
+        )
     assert changed == 5
 
 
@@ -419,9 +429,19 @@ def test_causal_models_sample_from_their_own_distribution_each_prompt_by_its_own
 def test_steps_read_nothing_back_to_the_host(rule):
     """On the meta device tensors have no values, so whatever looks at one raises; nothing does until the very end."""
     model = tiny_llada().to("meta")
-    options = DecodingOptions(max_new_tokens=8, block=4, rule=rule, cache="dual", temperature=0.5, refresh=2, top_k=3,
-                              top_p=0.9, forbid_end=True, late_end=rule not in ("remdm", "dream-origin"),
-                              soft_mask=SoftMask())  # fmt: skip
+    options = DecodingOptions(
+        max_new_tokens=8,
+        block=4,
+        rule=rule,
+        cache="dual",
+        temperature=0.5,
+        refresh=2,
+        top_k=3,
+        top_p=0.9,
+        forbid_end=True,
+        late_end=rule not in ("remdm", "dream-origin"),
+        soft_mask=SoftMask(),
+    )
     loop = DecodingLoop(model, check_request(model, PROMPTS, options), PROMPTS, seeded(0), None)
     with torch.no_grad():
         for block in plan(PROMPTS, model.mask_id, 8, "blocks", 4, None):

@@ -22,7 +22,7 @@ DEFAULTS = {name: getattr(DEFAULT, name) for name in OPTION_NAMES}
 
 def test_the_signature_of_generate_is_the_dataclass():
     parameters = inspect.signature(mw.generate).parameters
-    others = {"model", "prompts", "generator", "on_step", "knobs", "named"}
+    others = {"model", "prompts", "generator", "seed", "batch", "out", "divergence", "on_step", "knobs", "named"}
     assert {name: one.default for name, one in parameters.items() if name not in others} == DEFAULTS
     assert list(parameters)[:4] == ["model", "prompts", "max_new_tokens", "steps"]  # given by position in scripts
 
@@ -61,8 +61,9 @@ def test_lm_eval_takes_every_option_but_those_it_decides_itself():
     assert inspect.signature(MaskwiseLM).parameters["max_new_tokens"].default is None  # what the task asks for
     assert decoding_options({}) == DEFAULT
     given = {"rule": "threshold", "tau": 0.5, "block": 4, "cache": "dual", "soft_mask": True, "end_ids": [1, 2]}
-    expected = DecodingOptions(block=4, rule="threshold", parameters={"tau": 0.5}, cache="dual", soft_mask=SoftMask(),
-                               end_ids=(1, 2))  # fmt: skip
+    expected = DecodingOptions(
+        block=4, rule="threshold", parameters={"tau": 0.5}, cache="dual", soft_mask=SoftMask(), end_ids=(1, 2)
+    )
     assert decoding_options(given) == expected
 
 

@@ -8,12 +8,13 @@ import torch
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from maskwise.decoding.canvas import spread_steps
 from maskwise.decoding.end_of_step import ranks
-from maskwise.decoding.rules import dream_counts, even_counts
 from maskwise.decoding.sampling import entropy, log_confidence, log_margin, propose, sharpen
+from maskwise.decoding.schedule import spread_steps
 from maskwise.decoding.state import Memory, Rows, State
 from maskwise.decoding.strategies import STRATEGIES, find_strategy
+from maskwise.decoding.strategies.choosing import even_counts
+from maskwise.decoding.strategies.dream import dream_counts
 
 NAMES = [strategy.name for strategy in STRATEGIES]
 
@@ -61,8 +62,10 @@ def plain_rule(name, logits, tokens, open_rows, held, count, draws, parameters, 
     """The set of places that change sides."""
     places = range(len(logits))
     confidence = [softmax(logits[i])[tokens[i]] for i in places]
-    surprise = [math.log1p(sum(math.exp(x - max(row)) for x in sorted(row)[:-1])) + max(row) - row[token]
-                for row, token in zip(logits, tokens, strict=True)]  # fmt: skip
+    surprise = [
+        math.log1p(sum(math.exp(x - max(row)) for x in sorted(row)[:-1])) + max(row) - row[token]
+        for row, token in zip(logits, tokens, strict=True)
+    ]
     if name == "random":
         return plain_best(draws, open_rows, held, count)
     if name in ("low-confidence", "dream-maskgit-plus"):
@@ -143,9 +146,19 @@ def test_vectorised_strategy_equals_the_plain_one(name, situation, with_held, la
 
     for s in range(sequences):
         expected = plain_rule(
-            name, logits[s].tolist(), tokens[s].tolist(), is_open[s].tolist(), held[s].tolist(), int(count[s]),
-            draws[s].tolist(), parameters, time, after, before[s].tolist(), calm[s].tolist(),
-        )  # fmt: skip
+            name,
+            logits[s].tolist(),
+            tokens[s].tolist(),
+            is_open[s].tolist(),
+            held[s].tolist(),
+            int(count[s]),
+            draws[s].tolist(),
+            parameters,
+            time,
+            after,
+            before[s].tolist(),
+            calm[s].tolist(),
+        )
         assert set(choice.flip[s].nonzero()[:, 0].tolist()) == set(expected)
 
 

@@ -4,13 +4,13 @@ import re
 from dataclasses import fields
 
 import pytest
+from maskwise.decoding.rules import best
 
 import maskwise as mw
 from helpers.references import dense_logits
 from helpers.tiny import tiny_llada
 from maskwise.cli.decoding import decoding_options
 from maskwise.decoding.options import DecodingOptions
-from maskwise.decoding.rules import best
 from maskwise.decoding.state import Choice
 from maskwise.decoding.strategies import STRATEGIES, Parameter, Strategy, find_strategy, parse_parameters
 from maskwise.support.errors import UserError
@@ -49,8 +49,8 @@ def test_a_strategy_of_ones_own_may_use_a_schedule_and_functions_by_their_paths(
     by_id = Strategy("by-id", "the largest ids", largest_ids, count_function="maskwise.decoding.rules:even_counts")
     (found,) = mw.generate(tiny_llada(), [[5, 9]], 6, steps=3, rule=by_id)
     assert sorted(found.order) == [0, 0, 1, 1, 2, 2]
-    same = Strategy("mine", "the most probable tokens", "maskwise.decoding.rules:low_confidence",
-                    "maskwise.decoding.rules:even_counts")  # fmt: skip
+    function, counts = "maskwise.decoding.strategies.llada:low_confidence", "maskwise.decoding.rules:even_counts"
+    same = Strategy("mine", "the most probable tokens", function, counts)
     assert mw.generate(tiny_llada(), [[5, 9]], 6, rule=same) == mw.generate(tiny_llada(), [[5, 9]], 6)
 
 

@@ -303,11 +303,22 @@ def test_import_torch_is_left_alone_where_lm_eval_is_another_release_or_not_used
 @pytest.mark.slow
 def test_the_command_lm_eval_finds_the_model_by_its_name(folder, tmp_path):
     command = [
-        str(Path(sys.executable).parent / "lm_eval"), "--model", "maskwise",
-        "--model_args", f"pretrained={folder},rule=threshold,tau=0.5,canvas=growing,block=2",
-        "--include_path", str(FOLDER), "--tasks", "maskwise_country_smallest",
-        "--limit", "2", "--num_fewshot", "2", "--output_path", str(tmp_path / "out"),
-    ]  # fmt: skip
+        str(Path(sys.executable).parent / "lm_eval"),
+        "--model",
+        "maskwise",
+        "--model_args",
+        f"pretrained={folder},rule=threshold,tau=0.5,canvas=growing,block=2",
+        "--include_path",
+        str(FOLDER),
+        "--tasks",
+        "maskwise_country_smallest",
+        "--limit",
+        "2",
+        "--num_fewshot",
+        "2",
+        "--output_path",
+        str(tmp_path / "out"),
+    ]
     done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
     assert done.returncode == 0, done.stderr[-2000:]
     (written,) = (tmp_path / "out").glob("**/results_*.json")

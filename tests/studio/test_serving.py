@@ -31,8 +31,12 @@ def answer(method="GET", path="/", headers=OWN, body=(b"",), kind="http"):
     async def send(message):
         sent.append(message)
 
-    scope = {"type": kind, "method": method, "path": path,
-             "headers": [(name.encode(), value.encode()) for name, value in headers.items()]}  # fmt: skip
+    scope = {
+        "type": kind,
+        "method": method,
+        "path": path,
+        "headers": [(name.encode(), value.encode()) for name, value in headers.items()],
+    }
     asyncio.run(Guard(behind, 7860)(scope, receive, send))
     return sent[0], read
 

@@ -65,8 +65,7 @@ def test_the_words_over_a_trace_say_how_the_model_is_decoded(model):
 def test_a_token_that_is_masked_again_loses_its_step(model):
     options = DecodingOptions(max_new_tokens=10, steps=30, rule="remdm", parameters={"eta": 0.3})
     frames = trace(model, PROMPT, options).frames
-    pairs = [(one, two) for before, after in itertools.pairwise(frames)
-             for one, two in zip(before, after, strict=True)]  # fmt: skip
+    pairs = [(one, two) for before, after in itertools.pairwise(frames) for one, two in zip(before, after, strict=True)]
     assert any(one.step and not two.step for one, two in pairs)
 
 
@@ -88,11 +87,20 @@ def test_controls_become_options():
     plain = DecodingOptions(max_new_tokens=8)
     assert decoding_options(8, "low-confidence", "", 0, 0, "full", 8, "none") == plain
     found = decoding_options(8, "klass", "tau=0.5, eps=0.1", 0, 4, "window", 3, "dual")
-    assert found == DecodingOptions(max_new_tokens=8, rule="klass", parameters={"tau": 0.5, "eps": 0.1}, block=4,
-                                    canvas="window", window=3, cache="dual")  # fmt: skip
-    for controls, said in ((("threshold", "tau", 0, 0, "full", 8, "none"), "is not a parameter"),
-                           (("threshold", "", 4, 0, "full", 8, "none"), "leave steps out"),
-                           (("margin", "", 0, 0, "growing", 8, "none"), "needs a block")):  # fmt: skip
+    assert found == DecodingOptions(
+        max_new_tokens=8,
+        rule="klass",
+        parameters={"tau": 0.5, "eps": 0.1},
+        block=4,
+        canvas="window",
+        window=3,
+        cache="dual",
+    )
+    for controls, said in (
+        (("threshold", "tau", 0, 0, "full", 8, "none"), "is not a parameter"),
+        (("threshold", "", 4, 0, "full", 8, "none"), "leave steps out"),
+        (("margin", "", 0, 0, "growing", 8, "none"), "needs a block"),
+    ):
         with pytest.raises(UserError, match=said):
             decoding_options(8, *controls)
 

@@ -15,17 +15,29 @@ from maskwise.tasks.prompts import Prompt
 
 HOSTILE = "<img src=x onerror=alert(1)>\"'><script>alert(1)</script>"
 SHOWN = {
-    "probe": "studio", "task": HOSTILE, "point": 0, "condition": {"masks": 3}, "answer": HOSTILE, "correct": True,
-    "tokens": [HOSTILE, "the", "<|mask|>"], "row": 2, "top": [[HOSTILE, 0.75], ["b", 0.0]], "probability": 0.75,
+    "probe": "studio",
+    "task": HOSTILE,
+    "point": 0,
+    "condition": {"masks": 3},
+    "answer": HOSTILE,
+    "correct": True,
+    "tokens": [HOSTILE, "the", "<|mask|>"],
+    "row": 2,
+    "top": [[HOSTILE, 0.75], ["b", 0.0]],
+    "probability": 0.75,
     "attribution": [0.5, 1.0, 0.0],
-}  # fmt: skip
+}
 ATTENTION = {"masks": [0.5, 0.25], "near": [0.25, 0.25], "far": [0.25, 0.25], "answer": [0.0, 0.25]}
 FOUND = Probed(Prompt((5, 6, 1), 2, 5, 3), SHOWN, Answer(5, 0.75, 0.5, 0.2877), ATTENTION, HOSTILE)
-TRACE = Trace("", 2, (
-    (Cell("", 0, None, True), Cell("", 0, None, True), Cell("", 0, None, False)),
-    (Cell(HOSTILE, 1, 0.9, True), Cell("", 0, None, True), Cell("", 0, None, False)),
-    (Cell(HOSTILE, 1, 0.9, True), Cell("b", 2, 0.1, True), Cell("c", 2, 0.4, True)),
-))  # fmt: skip
+TRACE = Trace(
+    "",
+    2,
+    (
+        (Cell("", 0, None, True), Cell("", 0, None, True), Cell("", 0, None, False)),
+        (Cell(HOSTILE, 1, 0.9, True), Cell("", 0, None, True), Cell("", 0, None, False)),
+        (Cell(HOSTILE, 1, 0.9, True), Cell("b", 2, 0.1, True), Cell("c", 2, 0.4, True)),
+    ),
+)
 
 
 class Reader(HTMLParser):
@@ -75,7 +87,10 @@ def test_a_frame_counts_its_passes_and_marks_each_token_with_its_step_and_confid
     assert first.text.count("░") == 2 and first.text.count("·") == 2  # one of each in the legend
     assert "2 of 2 forward passes, 3 of 3 tokens, 1.50 per pass" in last.text
     assert [value for name, value in last.attributes if name == "title"] == [
-        "step 1, 90.0\u00a0%", "step 2, 10.0\u00a0%", "step 2, 40.0\u00a0%"]  # fmt: skip
+        "step 1, 90.0\u00a0%",
+        "step 2, 10.0\u00a0%",
+        "step 2, 40.0\u00a0%",
+    ]
     styles = [value for name, value in last.attributes if name == "style"]
     assert styles[:2] == ["--age: 0%; --sure: 90%", "--age: 100%; --sure: 10%"]
 

@@ -15,7 +15,7 @@ from helpers.checkpoints import byte_tokenizer, save
 from helpers.report_runs import DIFFUSION, mask_probes, write_run
 from helpers.tiny import tiny_llada
 from maskwise.cli import app
-from maskwise.cli.live_canvas import LiveCanvas
+from maskwise.decoding.live_canvas import LiveCanvas
 from maskwise.support.files import to_json
 from maskwise.support.terminal import SafeConsole, one_line, safe_json, safe_text
 
@@ -95,5 +95,5 @@ def test_the_live_canvas_escapes_tokens():
     model = tiny_llada(tokenizer=tokenizer, vocab=259, mask_token_id=258)
     canvas = tokenizer("\x1b[2J\x07 text")["input_ids"]
     console = SafeConsole(file=io.StringIO(), force_terminal=True, width=60)
-    painted = LiveCanvas(model, canvas, "", console).paint(canvas)
+    painted = LiveCanvas(model, "", console).paint(canvas)
     assert painted.plain == "\\x1b[2J\\x07 text"

@@ -1,12 +1,12 @@
-"""What a search says: three settings to use, the frontier, the losers, what was not tried."""
+"""The result of a search: three settings to use, the frontier, what was dropped and what was not tried."""
 
 from collections.abc import Callable
 from typing import Any
 
-from maskwise.advice.request import Request
-from maskwise.advice.search import Found
+from maskwise.advice.evaluation import SearchResult
+from maskwise.advice.search_request import SearchRequest
+from maskwise.advice.search_space import not_tried
 from maskwise.advice.selection import NEAR, NEARER, Interval
-from maskwise.advice.settings import not_tried
 
 GOALS: tuple[tuple[str, Callable[[Any], int]], ...] = (
     ("best quality", lambda confirmed: confirmed.best),
@@ -15,7 +15,7 @@ GOALS: tuple[tuple[str, Callable[[Any], int]], ...] = (
 )
 
 
-def outcome(found: Found, request: Request, model: str, adapter: str | None) -> dict[str, Any]:
+def outcome(found: SearchResult, request: SearchRequest, model: str, adapter: str | None) -> dict[str, Any]:
     """What `maskwise advise --json` prints, less the folder and the costs."""
     confirmed = found.confirmation
     return {
@@ -39,7 +39,7 @@ def outcome(found: Found, request: Request, model: str, adapter: str | None) -> 
     }
 
 
-def sentence(found: Found, request: Request) -> str:
+def sentence(found: SearchResult, request: SearchRequest) -> str:
     """The finding in one sentence."""
     confirmed, held = found.confirmation, found.plan.held
     best, fast = confirmed.best, confirmed.fastest_within(NEAR)
@@ -65,7 +65,7 @@ def sentence(found: Found, request: Request) -> str:
     )
 
 
-def _price_of_speed(found: Found, request: Request) -> str:
+def _price_of_speed(found: SearchResult, request: SearchRequest) -> str:
     """What the fastest setting of all loses beyond chance, where it is none of those that are advised."""
     confirmed = found.confirmation
     fastest = confirmed.cheapest
@@ -78,26 +78,26 @@ def _price_of_speed(found: Found, request: Request) -> str:
     )
 
 
-def amount(value: float, request: Request, unit: bool = True) -> str:
+def amount(value: float, request: SearchRequest, unit: bool = True) -> str:
     """A difference in the measure's own unit: points where it is a share."""
     number = f"{100 * value:.1f}" if request.quality.is_share else f"{value:.3f}"
     return f"{number} points" if unit and request.quality.is_share else number
 
 
-def ends_of(interval: Interval, request: Request) -> str:
+def ends_of(interval: Interval, request: SearchRequest) -> str:
     if interval.low is None or interval.high is None:
         return ""
     return f" ({amount(interval.low, request, False)} to {amount(interval.high, request, False)})"
 
 
-def _passes(found: Found, place: int) -> str:
+def _passes(found: SearchResult, place: int) -> str:
     own, reference = found.passes[place], found.passes[0]
     beside = "" if f"{own:.3g}" == f"{reference:.3g}" else f" instead of {reference:.3g}"
     noun = "pass" if own == 1 and not beside else "passes"
     return f"{own:.3g}{beside} forward {noun} and {found.seconds[place]:.2g} s per question"
 
 
-def _name(found: Found, place: int) -> str:
+def _name(found: SearchResult, place: int) -> str:
     return found.settings[found.finalists[place]].name
 
 
@@ -109,7 +109,7 @@ def _ends(interval: Interval) -> dict[str, float | None]:
     return {"mean": interval.mean, "low": interval.low, "high": interval.high}
 
 
-def _row(found: Found, place: int) -> dict[str, Any]:
+def _row(found: SearchResult, place: int) -> dict[str, Any]:
     confirmed = found.confirmation
     return {
         "setting": _name(found, place),
@@ -122,7 +122,7 @@ def _row(found: Found, place: int) -> dict[str, Any]:
     }
 
 
-def _written(found: Found, place: int, model: str, adapter: str | None) -> dict[str, Any]:
+def _written(found: SearchResult, place: int, model: str, adapter: str | None) -> dict[str, Any]:
     setting = found.settings[found.finalists[place]]
     return {
         "options": setting.given,
@@ -132,10 +132,16 @@ def _written(found: Found, place: int, model: str, adapter: str | None) -> dict[
     }
 
 
-def _dropped(found: Found) -> list[dict[str, Any]]:
+def _dropped(found: SearchResult) -> list[dict[str, Any]]:
     """The settings that a round dropped, the latest first, with what they had reached by then."""
     return [
-        {"setting": found.settings[one.setting].name, "questions": one.questions, "quality": one.quality,
-         "cost": round(one.cost, 3), "passes": one.passes, "seconds": one.seconds}
-        for one in found.losers
-    ]  # fmt: skip
+        {
+            "setting": found.settings[one.setting].name,
+            "questions": one.questions,
+            "quality": one.quality,
+            "cost": round(one.cost, 3),
+            "passes": one.passes,
+            "seconds": one.seconds,
+        }
+        for one in found.dropped
+    ]

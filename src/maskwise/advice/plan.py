@@ -6,8 +6,8 @@ A quarter of the budget at most goes to the search, the rest to the questions he
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from maskwise.advice.search_space import Setting
 from maskwise.advice.selection import FEWEST_HELD, FINALISTS, Plan, fewest_questions, make_plan, places_after
-from maskwise.advice.settings import Setting
 from maskwise.support.errors import UserError
 
 SEARCH_SHARE = 0.25

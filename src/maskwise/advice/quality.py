@@ -29,6 +29,8 @@ JUDGE_SAMPLES = 32  # Monte Carlo draws for a masked judge; an autoregressive on
 
 @dataclass(frozen=True)
 class Quality:
+    """The measure of an answer that the user named."""
+
     kind: Literal["exact", "pattern", "function", "judge"]
     said: str  # the pattern, module:function, or the judge's name
     function: Judge | None = None
@@ -62,8 +64,8 @@ def chosen_quality(
     exact: bool = False, pattern: str | None = None, function: str | Judge | None = None, judge: Any = None
 ) -> Quality:
     """The one measure that was named; none or several are refused, as are a broken pattern and a missing function."""
-    named = [name for name, given in (("exact", exact), ("pattern", pattern), ("function", function), ("judge", judge))
-             if given is not None and given is not False]  # fmt: skip
+    measures = {"exact": exact or None, "pattern": pattern, "function": function, "judge": judge}
+    named = [name for name, given in measures.items() if given is not None]
     if not named:
         raise UserError("say how answers are judged: --exact, --pattern REGEX, --function MODULE:NAME or --judge MODEL")
     if len(named) > 1:
@@ -92,11 +94,15 @@ def check_quality(quality: Quality, questions: Sequence[Question]) -> None:
         found = [first_match(quality.said, question.answer or "") for question in questions]
         missing = [number for number, match in enumerate(found, 1) if match is None]
         if len(missing) == len(questions):
-            raise UserError(f"the pattern {quality.said!r} never matches its own answers: it must find the result in "
-                            f"them too, as in {questions[0].answer!r}")  # fmt: skip
+            raise UserError(
+                f"the pattern {quality.said!r} never matches its own answers: it must find the result in them too, as "
+                f"in {questions[0].answer!r}"
+            )
         if missing:
-            raise UserError(f"the pattern {quality.said!r} does not match the answer of question {missing[0]}, "
-                            f"{questions[missing[0] - 1].answer!r}: no generated text could be right")  # fmt: skip
+            raise UserError(
+                f"the pattern {quality.said!r} does not match the answer of question {missing[0]}, "
+                f"{questions[missing[0] - 1].answer!r}: no generated text could be right"
+            )
     elif quality.kind == "function":
         for question in questions:
             quality.of_text(question.answer or "", question.answer or "")

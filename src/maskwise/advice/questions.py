@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
-from maskwise.advice.settings import Space
+from maskwise.advice.search_space import SearchSpace
 from maskwise.support.errors import UserError
 from maskwise.support.files import Records, read_records
 from maskwise.tasks import checkable
@@ -14,7 +14,7 @@ PER_TASK = 10
 # What goes with the embedded questions: the answer is the letter that the model writes before the closing bracket, and
 # there the text stops. The masks after it are there to distract.
 EMBEDDED_PATTERN = checkable.EMBEDDED_PATTERN
-EMBEDDED_SPACE = Space(
+EMBEDDED_SPACE = SearchSpace(
     max_new_tokens=192, blocks=(8, 32), rules=("low-confidence",), steps=(24,), caches=("none", "dual")
 )
 EMBEDDED_MINUTES = 8.0
@@ -22,6 +22,8 @@ EMBEDDED_MINUTES = 8.0
 
 @dataclass(frozen=True)
 class Question:
+    """A prompt to decode, and its right answer."""
+
     prompt: str
     answer: str | None  # None where the measure needs none
 

@@ -10,13 +10,13 @@ from maskwise import __version__
 from maskwise.cli.advising import advise
 from maskwise.cli.checkpoints import convert, export, models, verify
 from maskwise.cli.decoding import generate, score
-from maskwise.cli.fields import with_kinds
 from maskwise.cli.measuring import ListsProbes, compare, cures, diagnose, report, run_card, toy
 from maskwise.cli.playing import studio
 from maskwise.cli.renamed import CommandWithOldNames, in_words
 from maskwise.cli.training import train, tune
 from maskwise.support.errors import UserError, cannot_open
 from maskwise.support.interrupts import was_interrupted
+from maskwise.support.option_fields import with_kinds
 from maskwise.support.terminal import one_line
 
 # What is raised for a wrong command line: typer names it under its own roof or click's, depending on the version.
@@ -29,7 +29,7 @@ class _Commands(typer.core.TyperGroup):
         try:
             return super().invoke(ctx)
         except UserError as problem:
-            typer.echo(f"maskwise: {one_line(problem)}", err=True)
+            typer.echo(f"maskwise: {one_line(problem.as_typed)}", err=True)
             raise typer.Exit(2) from None
         except Misuse as problem:
             where = (problem.ctx or ctx).command_path

@@ -1,8 +1,7 @@
 """The command that says which decoding settings to use."""
 
-import textwrap
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -18,11 +17,6 @@ from maskwise.cli.common import (
     print_json,
 )
 from maskwise.cli.early import check_models
-from maskwise.support.garbage_collection import collection_paused
-from maskwise.support.terminal import one_line
-
-if TYPE_CHECKING:
-    from maskwise.report.pages.advice import Search
 
 
 def advise(
@@ -65,66 +59,19 @@ def advise(
 
     Settings are searched on some questions and confirmed on others. With --data one measure of quality must be named.
     """
+    given = {name: value for name, value in locals().items() if name not in ("model", "data", "json")}
     check_models([model, *([judge] if judge else [])], adapter, dtype)
-    from maskwise.advice.request import prepare
+    from maskwise.advice.advise import advise as search_settings
 
-    request = prepare(
-        data, exact, pattern, function, judge, budget, cost, seed, max_new_tokens=max_new_tokens, canvases=canvases,
-        blocks=blocks, rules=rules, steps=steps, caches=caches,
-    )  # fmt: skip
-    with collection_paused():
-        from maskwise.advice.advise import advise_on
-        from maskwise.models.checkpoints.opening import open as open_model
-        from maskwise.runs.runner import join_crew, own_device
+    found = search_settings(model, data, **given, on_cost=lambda cost: echo(f"maskwise: {cost}", err=True))
+    from maskwise.runs.runner import join_crew
 
-    place = own_device(device)
-    opened = open_model(model, dtype=dtype, device=place, adapter=adapter, check_weights=check_weights)
-    scoring = open_model(judge, device=place, check_weights=check_weights) if judge else None
-    try:
-        found = advise_on(
-            request, opened, scoring, model, adapter, out, lambda said: echo(f"maskwise: {said}", err=True)
-        )
-    except KeyboardInterrupt:
-        raise KeyboardInterrupt("the answers so far are kept: run it again to go on") from None
     if join_crew().rank > 0:
         return
-    from maskwise.report.pages.advice import read_search, write_search
+    if json:
+        return print_json(found)
+    from maskwise.report.pages.advice import PAGE, read_search
+    from maskwise.report.words.advice import advice_text
 
     search = read_search(Path(found["folder"]))
-    page = write_search(search, search.folder)
-    return print_json(found) if json else print_advice(search, page)
-
-
-def print_advice(search: "Search", page: Path) -> None:
-    """What was confirmed, the finding, the three settings, and what was not tried."""
-    found = search.found
-    asked = found["questions"]
-    echo(wrapped(f"{found['model']}: quality is {found['quality']}"))
-    echo(
-        f"{asked['searched']} questions searched, {asked['held_back']} held back, {found['passes']:,} forward passes "
-        f"in {found['seconds']:.0f} s\n\nOn the questions held back:\n"
-        f"    {'quality':24} {'difference from reference':26} {'passes':>7} {'seconds':>8}"
-    )
-    for row in found["confirmed"]:
-        is_reference = row["setting"] == found["reference"]
-        beside = "reference" if is_reference else search.with_ends(row["to_reference"], signed=True)
-        echo(f"{'*' if row['frontier'] else ' '} {one_line(row['setting'])}")
-        echo(f"    {search.with_ends(row['quality']):24} {beside:26} {row['passes']:7.1f} {row['seconds']:8.2g}")
-    echo(
-        "* on the frontier: none is as good with fewer passes.\n"
-        f"  All differences together hold in 95 % of runs.\n\n{wrapped(found['sentence'])}"
-    )
-    for setting in dict.fromkeys(row["setting"] for row in found["advice"]):
-        same = [row for row in found["advice"] if row["setting"] == setting]
-        goals, row = ", ".join(row["goal"] for row in same), same[0]
-        echo("\n" + wrapped(f"{goals}: {setting}"))
-        for written in (row["command"], row["python"], f"lm_eval {row['lm_eval']}"):
-            echo(f"  {one_line(written)}")
-    echo(f"\ndropped in the search: {len(found['dropped'])} settings (--json lists them)")
-    echo(wrapped(f"not tried: {'; '.join(found['not_tried'])}"))
-    echo(f"folder: {one_line(search.folder)}\npage: {one_line(page)}")
-
-
-def wrapped(text: str) -> str:
-    """Prose in 80 columns; what is meant to be copied stays on one line."""
-    return textwrap.fill(one_line(text), 80, break_long_words=False, break_on_hyphens=False)
+    echo(advice_text(search, search.folder / PAGE))

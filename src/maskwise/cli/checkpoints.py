@@ -1,13 +1,12 @@
 """Commands about checkpoints: list, convert, verify, export."""
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from maskwise.cli.common import Device, Json, echo, print_json, print_table
 from maskwise.cli.early import check_models
-from maskwise.models.families import FAMILIES
 from maskwise.support.terminal import one_line
 
 
@@ -20,45 +19,11 @@ def models(
     entries = [describe_checkpoint(name)] if name else list_models()
     if json:
         return print_json({"models": entries})
-    from rich.table import Column, Table
-    from rich.text import Text
+    from maskwise.report.words.model_table import model_table, notes_on_all, notes_on_one
 
-    # 80 columns hold the longest published name whole, so that it can be copied.
-    table = Table(Column("model", overflow="fold", max_width=40), box=None, padding=(0, 1, 0, 0), pad_edge=False)
-    table.add_column("kind", no_wrap=True)
-    for head in ("size", "context", "mask id"):
-        table.add_column(head, justify="right", no_wrap=True)
-    table.add_column("shift", no_wrap=True)
-    for entry in entries:
-        mask = "-" if entry["mask_id"] is None else str(entry["mask_id"])
-        count = entry["parameters"]
-        size = f"{count / 1e9:.1f} B" if count >= 1e9 else f"{count / 1e6:.1f} M"
-        told = one_line(entry["name"]) + (" (planted)" if entry.get("planted") else "")
-        shift = "yes" if entry["shift"] else "no"
-        table.add_row(Text(told), entry["kind"], size, str(entry["window"]), mask, shift)
-    print_table(table)
-    if name:
-        echo(f"{_attention(entries[0])}; adapters go on: {one_line(entries[0]['lora_targets'])}")
-        if "checked" in entries[0]:
-            echo(f"checked: {entries[0]['checked']}")
-    else:
-        blocks = ", ".join(f"{family.name} ({family.default_block})" for family in FAMILIES if family.blockwise)
-        echo(
-            f"ar is autoregressive, with causal attention; {blocks} are masked and see no block (of so many tokens) "
-            "after a token's own; the others are masked, with bidirectional attention."
-        )
-        echo("Checked, of each kind of our own:")
-        for family in FAMILIES:
-            if family.checked:
-                echo(f"  {family.name:9} {family.checked}")
-
-
-def _attention(entry: dict[str, Any]) -> str:
-    if entry["causal"]:
-        return "causal"
-    if "block" in entry:
-        return f"over blocks of {entry['block']}{', shifted' if entry['shift'] else ''}"
-    return "bidirectional, shifted" if entry["shift"] else "bidirectional"
+    print_table(model_table(entries))
+    for line in notes_on_one(entries[0]) if name else notes_on_all():
+        echo(line)
 
 
 def convert(
@@ -78,7 +43,9 @@ def convert(
     entry = describe_checkpoint(out)
     if json:
         return print_json({"source": source, "out": out, "model": entry})
-    echo(f"wrote {one_line(out)}: {_attention(entry)}, mask id {entry['mask_id']}; train it before you use it")
+    from maskwise.report.words.model_table import attention_in_words
+
+    echo(f"wrote {one_line(out)}: {attention_in_words(entry)}, mask id {entry['mask_id']}; train it before you use it")
 
 
 def verify(

@@ -1,9 +1,8 @@
 """Commands that generate text, or say how likely a given text is."""
 
 import sys
-from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
@@ -21,16 +20,15 @@ from maskwise.cli.common import (
     print_json,
 )
 from maskwise.cli.early import check_choice, check_models
-from maskwise.cli.fields import Spelling, takes_fields
-from maskwise.decoding.options import DecodingOptions
-from maskwise.decoding.strategies import STRATEGIES, parse_parameters, strategy_named_by
+from maskwise.decoding.known_names import KNOWN_NAMES, chosen_options, is_known
+from maskwise.decoding.options import OPTION_NAMES, DecodingOptions
+from maskwise.decoding.strategies import STRATEGIES, parse_parameters
 from maskwise.support.errors import UserError
 from maskwise.support.files import partial_of, read_records, refuse_unwritable
 from maskwise.support.imports import command_imports
+from maskwise.support.option_fields import Spelling, takes_fields
+from maskwise.support.progress import progress_bar
 from maskwise.support.terminal import open_console
-
-if TYPE_CHECKING:
-    from maskwise.decoding.likelihood import Likelihood
 
 SPELLED = {
     "rule": Spelling(str, "--rule", f"One of {', '.join(strategy.name for strategy in STRATEGIES)}."),
@@ -40,7 +38,7 @@ SPELLED = {
 }
 
 
-@takes_fields(DecodingOptions, SPELLED)
+@takes_fields(DecodingOptions, SPELLED, hidden={known.name: known.type for known in KNOWN_NAMES})
 def generate(
     model: ModelName = "tiny-llada",
     prompt: Annotated[str | None, typer.Argument(help="The prompt; - reads standard input, one per line.")] = None,
@@ -68,53 +66,57 @@ def generate(
     chosen = decoding_options(options, knob or [])
     check_models([model], adapter, dtype, weights)
     refuse_unwritable(out)
-    from maskwise.cli.prompt_files import gather_prompts
+    from maskwise.decoding.prompt_files import gather_prompts
 
     prompts = gather_prompts(prompt, file, sys.stdin)
     with command_imports(compiled=compile or weights is not None):
-        from maskwise.cli.generating import generate_all
-        from maskwise.decoding.request import refuse_by_configuration
+        from maskwise.decoding.checks import note_on_cache, refuse_by_configuration
+        from maskwise.decoding.generate import generate as generate_texts
+        from maskwise.decoding.live_canvas import decoding_display
         from maskwise.models.checkpoints.opening import open as open_model
 
     refuse_by_configuration(model, chosen)
     opened = open_model(
         model, dtype=dtype, device=device, adapter=adapter, check_weights=check_weights, weights=weights
     )
-    if chosen.cache != "none" and chosen.block is None and opened.block is None and not opened.causal:
-        echo(
-            f"maskwise: --cache {chosen.cache} without --block: one block, so the cache holds the prompt alone and is "
-            f"refreshed once{_a_block_to_try(chosen.max_new_tokens)}", err=True,
-        )  # fmt: skip
+    if note := note_on_cache(opened, chosen):
+        echo(f"maskwise: {note}", err=True)
     if compile:
         opened.compile_layers()
     live = open_console() if sys.stdout.isatty() and not (plain or json or opened.causal) else None
     if prompt is None and file is None and live is None and not json:
         echo(f"maskwise: no prompt was given, so here is one to try\n\n{prompts[0]}", err=True)
     try:
-        result = generate_all(opened, prompts, batch, chosen, seed, out, live, divergence)
+        with decoding_display(opened, chosen, live) as on_step:
+            found = generate_texts(
+                opened,
+                prompts,
+                seed=seed,
+                batch=1 if live else batch,
+                out=out,
+                divergence=divergence,
+                on_step=on_step,
+                mask_id=options["mask_id"],
+                **{name: getattr(chosen, name) for name in OPTION_NAMES},
+            )
     except KeyboardInterrupt:
         raise KeyboardInterrupt("" if out is None else f"the finished prompts are in {partial_of(out)}") from None
     if json:
-        return print_json(result | {"seed": seed})
+        kept = {"model": found.model, "settings": found.settings, "generations": found.traces}
+        return print_json(kept | {"divergence": found.divergence, "seed": seed})
     if live is None and out is None:
-        echo("\n\n".join(trace["text"] for trace in result["generations"]))
-    if divergence:
-        found = result["divergence"]
-        echo(f"{found['agreement']:.1%} of {found['tokens']} tokens are those of exact decoding", err=True)
-
-
-def _a_block_to_try(new: int) -> str:
-    """In a sentence: the largest of 32, 16, 8 and 4 that makes several blocks of so many tokens."""
-    fitting = [size for size in (32, 16, 8, 4) if new % size == 0 and size < new]
-    return f"; --block {fitting[0]} decodes block by block" if fitting else ""
+        echo("\n\n".join(generation.text for generation in found))
+    if found.divergence is not None:
+        measured = found.divergence
+        echo(f"{measured['agreement']:.1%} of {measured['tokens']} tokens are those of exact decoding", err=True)
 
 
 def decoding_options(values: dict[str, Any], knobs: list[str]) -> DecodingOptions:
     """The options from their values on the command line, where parameters are written like tau=0.8."""
     parameters = parse_parameters([*(values["parameters"] or []), *knobs]) or None
-    rule = strategy_named_by(parameters, values["rule"])
-    changed = {"rule": rule, "parameters": parameters, "end_ids": values["end_ids"] or None}
-    return DecodingOptions(**(values | changed))
+    changed = {"parameters": parameters, "end_ids": values["end_ids"] or None}
+    other = {name: value for name, value in values.items() if is_known(name)}
+    return chosen_options({name: values[name] for name in OPTION_NAMES} | changed, other)
 
 
 def score(
@@ -137,7 +139,8 @@ def score(
     check_choice("method", method, ("auto", "monte-carlo", "exact", "chain"))
     records = read_records(data, {"prompt", "answer"})
     with command_imports(compiled=compile or weights is not None):
-        from maskwise.cli.generating import score_all
+        from maskwise.decoding.score import likelihood_fields, score_lines
+        from maskwise.decoding.score import score as score_answers
         from maskwise.models.checkpoints.opening import open as open_model
 
     opened = open_model(
@@ -145,25 +148,14 @@ def score(
     )
     if compile:
         opened.compile_layers()
-    found = score_all(opened, records, method, samples, masks, seed)
+    with progress_bar(terminal_only=True) as bar:
+        task = bar.add_task("Scoring requests", total=len(records))
+        found = score_answers(
+            opened, records, method, samples, masks, seed, on_pass=lambda done, total: bar.update(task, completed=done)
+        )
     if json:
-        lines = [record | _fields(one) for record, one in zip(records, found, strict=True)]
+        lines = [record | likelihood_fields(one) for record, one in zip(records, found, strict=True)]
         settings = {"method": method, "samples": samples, "masks": masks, "seed": seed}
         return print_json({"model": model, "settings": settings, "scores": lines})
-    echo(f"{'log-likelihood':>14}  {'tokens':>6}  {'estimator':11}  {'passes':>6}  {'masks':>5}  answer")
-    for record, one in zip(records, found, strict=True):
-        numbers = f"{one.log_likelihood:14.4f}  {one.tokens:6}  {one.method:11}  {one.forwards:6}  {one.masks:5}"
-        echo(f"{numbers}  {shortened(repr(record['answer']), 26)}")
-    total, tokens = sum(one.log_likelihood for one in found), sum(one.tokens for one in found)
-    passes = sum(one.forwards for one in found)
-    echo(f"{total:14.4f}  {tokens:6}  {'total':11}  {passes:6}  {'':5}  {total / tokens:.4f} nats per token")
-
-
-def _fields(found: "Likelihood") -> dict[str, Any]:
-    """Without what is said of block diffusion models alone."""
-    return {name: value for name, value in asdict(found).items() if name != "visible" or value is not None}
-
-
-def shortened(text: str, longest: int) -> str:
-    """--json has it whole."""
-    return text if len(text) <= longest else text[: longest - 1] + "…"
+    for line in score_lines([record["answer"] for record in records], found):
+        echo(line)

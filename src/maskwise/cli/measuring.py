@@ -3,7 +3,7 @@
 import shlex
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
@@ -18,7 +18,6 @@ from maskwise.cli.common import (
     Weights,
     echo,
     print_json,
-    print_table,
     whole_numbers,
 )
 from maskwise.cli.early import check_models
@@ -26,11 +25,6 @@ from maskwise.cli.renamed import CommandWithOldNames
 from maskwise.support.errors import UserError
 from maskwise.support.garbage_collection import collection_paused
 from maskwise.support.terminal import one_line
-
-if TYPE_CHECKING:
-    from maskwise.probes.probe import Preset
-    from maskwise.report.pages.advice import Search
-    from maskwise.report.pages.results import Result
 
 Quick = Annotated[bool, typer.Option("--quick", help="Short prompts, few tasks and points: minutes on a CPU.")]
 Points = Annotated[int | None, typer.Option(help="Test points per task, and passages of text.  [1 or more]")]
@@ -46,10 +40,8 @@ class ListsProbes(CommandWithOldNames):
         from maskwise.probes import PROBES
 
         with formatter.section("Probes (in quick*, by default+, with --full all)"):
-            formatter.write_dl([
-                (probe.name + "*" * ("quick" in probe.presets) + "+" * ("default" in probe.presets), probe.about)
-                for probe in PROBES
-            ])  # fmt: skip
+            named = [(probe, "*" * ("quick" in probe.presets) + "+" * ("default" in probe.presets)) for probe in PROBES]
+            formatter.write_dl([(probe.name + marks, probe.about) for probe, marks in named])
 
 
 def command_line() -> str:
@@ -101,6 +93,9 @@ def diagnose(
 
     Several models are asked the same questions, one after the other, and laid side by side on one page.
     """
+    given = {
+        name: value for name, value in locals().items() if name not in ("models", "quick", "full", "paper", "json")
+    }
     names = list(dict.fromkeys(models or ["tiny-llada"]))
     if len(names) > 1 and (out, adapter) != (None, None):
         raise UserError("--out and --adapter are for one model: leave them out, and name adapters as MODEL+FOLDER")
@@ -109,44 +104,34 @@ def diagnose(
         raise UserError(f"--{named[0]} and --{named[1]} exclude each other: name one")
     from maskwise.runs.settings import chosen_settings
 
-    preset: Preset = "quick" if quick else "full" if full else "paper" if paper else "default"
-    wanted = chosen_settings(preset, probes, points, whole_numbers(relevant), distractors, precision, seed, chat)
-
+    preset: Any = named[0] if named else "default"
+    numbers = whole_numbers(relevant)
+    settings = chosen_settings(preset, probes, points, numbers, distractors, precision, seed, chat)
     check_models(names, adapter, dtype, weights)
-    from maskwise.probes.text import load_text
-    from maskwise.tasks.datasets import read_datasets
-    from maskwise.tasks.words import load_words
+    from maskwise.runs.run import diagnose as run_probes
 
-    listed, prose, sets = load_words(words), load_text(text), read_datasets(data or [])
-    with collection_paused():
-        from maskwise.models.checkpoints.opening import open as open_model
-        from maskwise.runs.diagnose import diagnose as run_probes
+    if len(names) > 1:  # each, before the first is asked
         from maskwise.runs.diagnose import refuse_inapplicable
-        from maskwise.runs.runner import join_crew, own_device
 
-    for name in names:  # before the others are asked
-        refuse_inapplicable(name, wanted)
-    folders = []
-    for name in names:
-        opened = open_model(
-            name, dtype=dtype, device=own_device(device), adapter=adapter, check_weights=check_weights, weights=weights
-        )
-        opened.compile_for_long_work()
-        folders.append(run_probes(opened, wanted, out, listed, prose, batch_tokens, sets, command_line(), exact=exact))
-        del opened  # before the next one is read
+        for name in names:
+            refuse_inapplicable(name, settings)
+    given |= {"preset": preset, "relevant": numbers, "command": command_line()}
+    runs = [run_probes(name, **given) for name in names]
+    from maskwise.runs.runner import join_crew
+
     if join_crew().rank > 0:
         return
     from maskwise.advice.diagnosis import advice
     from maskwise.report.pages.page import home_of, write_page
-    from maskwise.report.readings import read_all
+    from maskwise.report.readings import readings_of
     from maskwise.report.words.finding import finding
     from maskwise.report.words.terminal import print_summary
 
-    readings = read_all(folders)
+    readings = readings_of(runs)
     page = write_page(readings, home_of(readings))
     if json:
-        runs = [reading.summary for reading in readings]
-        return print_json(runs[0] if len(runs) == 1 else {"report": str(page), "runs": runs})
+        summaries = [reading.summary for reading in readings]
+        return print_json(summaries[0] if len(names) == 1 else {"report": str(page), "runs": summaries})
     for reading in readings:
         print_summary(reading)
     echo(f"\n{finding(readings).sentence}")
@@ -168,65 +153,12 @@ def report(
     json: Json = False,
 ) -> None:
     """Draw the report again from run folders alone; several runs are one table, and laid side by side."""
-    from maskwise.report.pages.advice import is_search, read_search
-    from maskwise.report.pages.registry import runs_in
+    from maskwise.report.pages.redraw import print_redrawn, redraw
 
-    found = runs_in(folders)
-    runs = [folder for folder in found if not is_search(folder)]
-    searches = []
-    for folder in found:
-        if is_search(folder):
-            try:
-                searches.append(read_search(folder))
-            except UserError as problem:
-                if len(found) == 1:
-                    raise
-                echo(f"maskwise: left out: {one_line(problem)}", err=True)
-    if len(found) > 1:
-        return _report_of_many(runs, searches, out, sort, reverse, json)
-    if sort is not None or reverse:
-        raise UserError("--sort and --reverse are for several runs: name more folders")
-    if searches:
-        from maskwise.cli.advising import print_advice
-        from maskwise.report.pages.advice import write_search
-
-        page = write_search(searches[0], out or found[0])
-        told = {"report": str(page), "runs": [], "searches": [searches[0].found]}
-        return print_json(told) if json else print_advice(searches[0], page)
-    from maskwise.report.pages.page import write_page
-    from maskwise.report.readings import read_all
-    from maskwise.report.words.terminal import print_summary
-
-    readings = read_all(runs)
-    page = write_page(readings, out or found[0])
-    if json:
-        return print_json({"report": str(page), "runs": [reading.summary for reading in readings]})
-    print_summary(readings[0])
-    echo(f"\n{one_line(page)}")
-
-
-def _report_of_many(
-    runs: "list[Path]", searches: "list[Search]", out: Path | None, sort: str | None, reverse: bool, json: bool
-) -> None:
-    """One table on the terminal and as a page, and runs of diagnose side by side on another."""
-    from maskwise.report.pages.page import beside, write_page
-    from maskwise.report.pages.registry import print_tables, run_table, search_table, sort_tables, write_tables
-    from maskwise.report.readings import read_all
-
-    readings = read_all(runs) if runs else []
-    tables = [*([run_table(readings)] if readings else []), *([search_table(searches)] if searches else [])]
-    tables = sort_tables(tables, sort, reverse)
-    home = out or beside([*runs, *(search.folder for search in searches)])
-    table = write_tables(tables, home)
-    page = write_page(readings, home) if readings else table
-    if json:
-        return print_json({
-            "report": str(page), "table": str(table), "runs": [reading.summary for reading in readings],
-            "searches": [search.found for search in searches],
-        })  # fmt: skip
-    print_tables(tables)
-    for path in dict.fromkeys([table, page]):
-        echo(one_line(path))
+    drawn = redraw(folders, out, sort, reverse)
+    for problem in drawn.left_out:
+        echo(f"maskwise: left out: {one_line(problem.as_typed)}", err=True)
+    return print_json(drawn.summary) if json else print_redrawn(drawn)
 
 
 def run_card(
@@ -261,31 +193,24 @@ def compare(
     json: Json = False,
 ) -> None:
     """Did tuning help, and what did it cost? The same questions to each model, and what changed from the first."""
+    given = {name: value for name, value in locals().items() if name not in ("names", "quick", "out", "json")}
     if len(names) < 2:
         raise UserError("name at least two models or run folders to compare")
     check_models([name for name in names if not (Path(name) / "manifest.json").exists()], None, dtype)
     with collection_paused():
-        from maskwise.experiments import compare as comparison
-        from maskwise.runs import settings as presets
-        from maskwise.runs.runner import join_crew, own_device
+        from maskwise.experiments.compare import compare as compare_models
+        from maskwise.report.words.comparison import rows_of
+        from maskwise.report.words.terminal import print_changes
+        from maskwise.runs.runner import join_crew
 
-    wanted = comparison.compare_settings(presets.QUICK if quick else presets.DEFAULT, points, seed, chat)
-    presets.check(wanted)
-    comparison.check_names(names)
-    place, line = own_device(device), command_line()
-    folders = [comparison.run_of(name, wanted, dtype, place, batch_tokens, line, check_weights) for name in names]
+    found = compare_models(*names, preset="quick" if quick else "default", command=command_line(), **given)
     if join_crew().rank > 0:
         return
-    from maskwise.report.pages.page import home_of, write_page
-    from maskwise.report.words.comparison import rows_of
-    from maskwise.report.words.terminal import print_changes
-
-    result, readings = comparison.compare_runs(folders)
-    rows = rows_of(result["models"], result["changes"])
-    page = write_page(readings, out or home_of(readings), rows)
+    page = found.report(out)
     if json:
-        return print_json(result | {"report": str(page)})
-    print_changes([reading.label for reading in readings], rows)
+        kept = ("models", "reduction", "changes", "baseline")
+        return print_json({name: getattr(found, name) for name in kept} | {"report": str(page)})
+    print_changes([reading.label for reading in found.readings], rows_of(found.models, found.changes))
     echo(f"report: {one_line(page)}")
 
 
@@ -297,7 +222,7 @@ def toy(
     """Train a model on 100 short sequences and show what parallel decoding makes of two coupled tokens."""
     with collection_paused():
         from maskwise.experiments import toy as experiment
-        from maskwise.report.pages.results import make_folder, write_result
+        from maskwise.report.pages.results import make_folder, print_result, write_result
         from maskwise.report.pages.toy import toy_result
         from maskwise.support.progress import progress_bar
 
@@ -305,9 +230,8 @@ def toy(
     with progress_bar(silent=False) as bar:
         task = bar.add_task("Training", total=experiment.STEPS)
         found = experiment.toy(seed, advance=lambda: bar.advance(task)).summary()
-    result = toy_result(found)
-    page = write_result(folder, found, result)
-    return print_json(found) if json else _print_result(result, page)
+    page = write_result(folder, found, toy_result(found))
+    return print_json(found) if json else print_result(toy_result(found), page)
 
 
 def cures(
@@ -328,21 +252,11 @@ def cures(
     with collection_paused():
         from maskwise.experiments.mitigations import cures as compare_cures
         from maskwise.report.pages.mitigations import cures_result
-        from maskwise.report.pages.results import make_folder, write_result
+        from maskwise.report.pages.results import make_folder, print_result, write_result
 
     folder = make_folder(out or Path("runs") / f"cures-{Path(model).name}")
     found = compare_cures(
         model, adapter, points=points, seed=seed, dtype=dtype, device=device, check_weights=check_weights
     )
-    result = cures_result(found)
-    page = write_result(folder, found, result)
-    return print_json(found) if json else _print_result(result, page)
-
-
-def _print_result(result: "Result", page: Path) -> None:
-    """The table, what it shows, and where to look at it."""
-    echo(f"{result.title}\n{result.facts}\n")
-    print_table(result.table())
-    for sentence in result.sentences:
-        echo(f"\n{sentence}")
-    echo(f"\nfigure: {one_line(page.with_suffix('.svg'))}\npage:   {one_line(page)}")
+    page = write_result(folder, found, cures_result(found))
+    return print_json(found) if json else print_result(cures_result(found), page)

@@ -2,6 +2,7 @@
 
 import sys
 from contextlib import redirect_stdout
+from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -9,9 +10,9 @@ import typer
 
 from maskwise.cli.common import CheckWeights, Dtype, Json, ModelName, echo, print_json, whole_numbers
 from maskwise.cli.early import check_data, check_models
-from maskwise.cli.fields import takes_fields
 from maskwise.support.errors import UserError
 from maskwise.support.garbage_collection import collection_paused
+from maskwise.support.option_fields import takes_fields
 from maskwise.training.checked_settings import settings_from, train_settings
 from maskwise.training.reporters import check_reporters
 from maskwise.training.settings import PRESET_PAIRS, TrainSettings, TuneSettings
@@ -39,21 +40,8 @@ def train(
 ) -> None:
     """Train a masked diffusion model on documents. Run again, it resumes where it stopped."""
     settings = train_settings(options | {"widen": whole_numbers(options["widen"])})
-    check_models([model], None, dtype)
-    check_data(data)
-    check_reporters(report_to)
-    with collection_paused(), redirect_stdout(sys.stderr):
-        from maskwise.training.run import is_main_process
-        from maskwise.training.train import summary_lines
-        from maskwise.training.train import train as run_training
-
-    finished = (out / "result.json").exists()
-    with redirect_stdout(sys.stderr):  # Weights & Biases tells of itself on standard output
-        result = run_training(
-            model, data, out, settings, dtype, device, tensorboard, check_weights=check_weights, report_to=report_to
-        )
-    if is_main_process():
-        _show(result, summary_lines(result), finished, json)
+    given = (settings, dtype, device, tensorboard, check_weights, report_to)
+    _train("maskwise.training.train:train", model, data, out, given, json)
 
 
 @takes_fields(TuneSettings, changes="paper-base")
@@ -79,27 +67,30 @@ def tune(
     data = data or PRESET_PAIRS.get(preset)
     if data is None:
         raise UserError("there is nothing to tune on: give --data FILE, or --preset quick, which brings its own pairs")
+    given = (settings, dtype, device, tensorboard, check_weights, report_to)
+    _train("maskwise.training.tune:tune", model, data, out or Path("runs") / f"{Path(model).name}-tuned", given, json)
+
+
+def _train(function: str, model: str, data: Path, out: Path, given: tuple[Any, ...], json: bool) -> None:
+    """Calls the library's `train` or `tune`, and prints what it did."""
+    settings, dtype, device, tensorboard, check_weights, report_to = given
     check_models([model], None, dtype)
     check_data(data)
     check_reporters(report_to)
-    out = out or Path("runs") / f"{Path(model).name}-tuned"
+    module, _, name = function.partition(":")
     with collection_paused(), redirect_stdout(sys.stderr):
         from maskwise.training.run import is_main_process
-        from maskwise.training.tune import summary_lines
-        from maskwise.training.tune import tune as run_tuning
 
+        library = import_module(module)
     finished = (out / "result.json").exists()
-    with redirect_stdout(sys.stderr):  # Weights & Biases tells of itself on standard output
-        result = run_tuning(
+    with redirect_stdout(sys.stderr):  # Weights & Biases prints about itself on standard output
+        result = getattr(library, name)(
             model, data, out, settings, dtype, device, tensorboard, check_weights=check_weights, report_to=report_to
         )
-    if is_main_process():
-        _show(result, summary_lines(result), finished, json)
-
-
-def _show(result: dict[str, Any], lines: list[str], finished: bool, json: bool) -> None:
+    if not is_main_process():
+        return
     if json:
         return print_json(result)
     if finished:
         echo("maskwise: this run was finished before; these are its figures", err=True)
-    echo("\n".join(lines))
+    echo("\n".join(library.summary_lines(result)))

@@ -9,22 +9,16 @@ import torch
 from torch import Tensor
 from transformers import GenerationConfig, LogitsProcessor, LogitsProcessorList
 
+from maskwise.decoding.checks import check_prompts, end_tokens
 from maskwise.decoding.options import DecodingOptions
-from maskwise.decoding.request import check_prompts, end_tokens
 from maskwise.decoding.sampling import Chance, OneEach, gumbel, sharpen
 from maskwise.models.finite import refuse_nonfinite_rows
 from maskwise.models.model import Model
 from maskwise.support.errors import UserError
 
 
-@torch.no_grad()
-def continue_causal(
-    model: Model,
-    prompts: Sequence[Sequence[int]],
-    generator: torch.Generator | list[torch.Generator],
-    options: DecodingOptions,
-) -> list[list[int]]:
-    """The new tokens of each prompt, max_new_tokens of them, or fewer with early_stop (the end token included)."""
+def check_causal(model: Model, prompts: Sequence[Sequence[int]], options: DecodingOptions) -> None:
+    """Refuses options of masked models, and prompts that the model cannot continue."""
     _refuse_masked_only(model, options)
     new = options.max_new_tokens
     if new < 1:
@@ -33,26 +27,38 @@ def continue_causal(
         if not prompt:
             raise UserError(f"prompt {number} is empty: an autoregressive model needs at least one token")
     check_prompts(model, prompts, new)
-    if not prompts:
-        return []
+
+
+@torch.no_grad()
+def continue_causal(
+    model: Model,
+    prompts: Sequence[Sequence[int]],
+    generator: torch.Generator | list[torch.Generator],
+    options: DecodingOptions,
+    first: int = 0,
+) -> list[list[int]]:
+    """The new tokens of each prompt, max_new_tokens of them, or fewer with early_stop (the end token included).
+
+    first: the number of the first prompt in the whole call, for messages.
+    """
     ends = list(end_tokens(model) if options.end_ids is None else options.end_ids)
     settings: dict[str, Any] = {
-        "max_new_tokens": new,
+        "max_new_tokens": options.max_new_tokens,
         "eos_token_id": ends if options.early_stop else None,
         "suppress_tokens": ends[:1] if options.forbid_end else None,
         "do_sample": False,
         "use_cache": True,
     }
-    watch = _Watch()
+    watch = _NonfiniteWatch()
     settings["logits_processor"] = LogitsProcessorList([watch])
     if options.temperature > 0:
         chance = generator if isinstance(generator, torch.Generator) else OneEach(generator, [1] * len(prompts), None)
-        settings["logits_processor"].append(_Noise(options, chance))
-    found = _left_padded(model, prompts, settings, set(ends) if options.early_stop else set())
+        settings["logits_processor"].append(_GumbelNoise(options, chance))
+    continued = _left_padded(model, prompts, settings, set(ends) if options.early_stop else set())
     for number, spoiled in enumerate([] if watch.spoiled is None else watch.spoiled.tolist()):
         if spoiled:
-            refuse_nonfinite_rows(model, prompts[number], f"prompt {number + 1}")
-    return found
+            refuse_nonfinite_rows(model, prompts[number], f"prompt {first + number + 1}")
+    return continued
 
 
 def _refuse_masked_only(model: Model, options: DecodingOptions) -> None:
@@ -64,7 +70,7 @@ def _refuse_masked_only(model: Model, options: DecodingOptions) -> None:
             )
 
 
-class _Watch(LogitsProcessor):
+class _NonfiniteWatch(LogitsProcessor):
     """Remembers which prompts met logits that are not finite."""
 
     spoiled: Tensor | None = None  # [S]
@@ -76,7 +82,7 @@ class _Watch(LogitsProcessor):
         return scores
 
 
-class _Noise(LogitsProcessor):
+class _GumbelNoise(LogitsProcessor):
     """Adds noise to the logits, so that the largest is a sample.
 
     transformers' own sampling draws for all prompts from one global generator.

@@ -11,7 +11,6 @@ block; the kinds differ in how far past the active block the model sees:
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import accumulate, pairwise
 
 import torch
 from torch import Tensor
@@ -74,19 +73,6 @@ def _plan_within(prompts: Sequence[Sequence[int]], mask_id: int, new: int, block
             shown.append(min(-(-end // seen) * seen, len(prompt) + new))
         blocks.append(Block(slots, shown))
     return blocks
-
-
-def spread_steps(steps: int, masks: Sequence[int]) -> list[int]:
-    """Steps for each block of so many masks: one each, the others in proportion to the block's other masks.
-
-    They add up to `steps`, or to one a block where those are more. No block has more steps than masks, unless there are
-    more steps than masks in all.
-    """
-    room = [count - 1 for count in masks]
-    room = room if any(room) else [1] * len(masks)
-    more, total = max(steps - len(masks), 0), sum(room)
-    given = [more * done // total for done in accumulate(room, initial=0)]
-    return [1 + after - before for before, after in pairwise(given)]
 
 
 @dataclass(frozen=True)

@@ -3,32 +3,39 @@
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, closing, nullcontext
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
+from typing import Any, Unpack
 
 import torch
 
-from maskwise.decoding.autoregressive import continue_causal
+from maskwise.decoding.autoregressive import check_causal, continue_causal
 from maskwise.decoding.canvas import Block, plan
+from maskwise.decoding.checks import check_generators, check_request, for_model, make_generator
+from maskwise.decoding.divergence import Divergence, check_divergence
+from maskwise.decoding.known_names import chosen_options, refuse_other_mask
 from maskwise.decoding.loop import DecodingLoop, Snapshot, decoded_text
 from maskwise.decoding.options import OPTION_NAMES, DecodingOptions, SoftMask, describe_options
-from maskwise.decoding.prompts import encode_prompts
-from maskwise.decoding.request import check_generators, check_request, make_generator
-from maskwise.decoding.strategies import STRATEGIES, Strategy, find_strategy, strategy_named_by
+from maskwise.decoding.prompts import encode_prompts, is_chat
+from maskwise.decoding.strategies import Strategy
+from maskwise.decoding.traces import TraceFile, recorded_settings, trace_of
+from maskwise.models.batch import passes
 from maskwise.models.checkpoints.opening import opened_model
 from maskwise.models.families.packing import columnwise_products, packed_products
-from maskwise.models.generation import Generation, Prompt
+from maskwise.models.generation import Generation, Generations, OtherNames, Prompt
 from maskwise.models.model import Model
 from maskwise.support.errors import UserError
-from maskwise.support.nearest import nearest
+from maskwise.support.randomness import number_repeats, torch_generator
 
 # Forward passes that make up for laying the weights by column and back: 10 with SmolLM2's 135 M on an ARM core.
 WORTH_LAYING_OUT = 16
+BATCH_BYTES, BATCH_SHARE = 1 << 28, 16  # memory for what a batch computes: on a CPU, and the share of a GPU's
 
-__all__ = ["Generation", "Snapshot", "decode", "generate", "greedy_answers"]
+__all__ = ["Generation", "Generations", "Snapshot", "decode", "generate", "greedy_answers"]
 
 Generators = torch.Generator | Sequence[torch.Generator] | None
 OnStep = Callable[[Snapshot], None] | None
+OnBatch = Callable[[int, list[Generation]], None]
 DEFAULT = DecodingOptions()
 
 
@@ -57,20 +64,26 @@ def generate(
     soft_mask: SoftMask | bool | None = DEFAULT.soft_mask,
     edit: float | None = DEFAULT.edit,
     chat: bool | None = DEFAULT.chat,
+    seed: int | None = None,
+    batch: int | None = None,
+    out: str | Path | None = None,
+    divergence: bool = False,
     on_step: OnStep = None,
     knobs: Mapping[str, float] | None = None,
-    **named: float,
-) -> list[Generation]:
+    **named: Unpack[OtherNames],
+) -> Generations:
     """Continues prompts of any lengths, or fills in the masks inside them.
 
     Arguments:
         model: a name or an opened model.
         prompts: a text, a chat (a list of {"role", "content"}), or a list of texts, chats and lists of token ids.
         named: parameters of the strategy by their names, ours or the published ones, such as threshold=0.8. Where no
-            strategy is named, a parameter that only one strategy has chooses it.
+            strategy is named, a parameter that only one strategy has chooses it. Also the names that LLaDA's, Dream's
+            and transformers' code give to these options, such as gen_length and remasking.
 
     Returns:
-        One `Generation` per prompt: ids, text, forwards, order, sequence.
+        A list with one `Generation` per prompt: ids, text, forwards, order, sequence. Its `settings` are the options by
+        our names, its `traces` what `out` holds, its `divergence` what was measured.
 
     >>> import maskwise as mw
     >>> model = mw.open("tiny-llada")
@@ -81,6 +94,11 @@ def generate(
 
     generator: the source of random numbers; when left out, one of the seed 0. Given a list of generators, one per
         prompt, what is drawn for a prompt does not depend on the other prompts in the batch.
+    seed: in place of a generator, one for each prompt, which depends on the seed, the prompt's tokens and the number of
+        equal prompts before it.
+    batch: prompts decoded at a time; when left out, as many as fit into a share of the memory, or all with on_step.
+    out: a new .jsonl file for the traces, one line per prompt; it is OUT.partial until all are done.
+    divergence: decode exactly too, and compare; for greedy decoding with a cache or a window.
     on_step: called with a Snapshot after each step; another thread that asks the same model waits for the end, so do
         not wait there for one. knobs: the former name of parameters.
     """
@@ -88,30 +106,65 @@ def generate(
         warnings.warn("mw.generate: knobs is now called parameters", FutureWarning, stacklevel=2)
         parameters = knobs
     given = locals()
-    if named:
-        _refuse_unknown(named, rule)
-        given["parameters"] = {**(parameters or {}), **named}
-    given["rule"] = strategy_named_by(given["parameters"], rule)
-    options = DecodingOptions(**{name: given[name] for name in OPTION_NAMES})
+    options = chosen_options({name: given[name] for name in OPTION_NAMES}, dict(named))
     opened = opened_model(model)
-    return decode(opened, encode_prompts(opened, prompts, options.chat), options, generator, on_step)
+    refuse_other_mask(named.get("mask_id"), opened.mask_id, opened.name or opened.kind)
+    listed = [prompts] if isinstance(prompts, str) or is_chat(prompts) else list(prompts)
+    if seed is not None and generator is not None:
+        raise UserError("seed and generator exclude each other: give one")
+    return _recorded(opened, listed, options, generator, seed, batch, out, divergence, on_step)
 
 
 generate.__doc__ = f"{(generate.__doc__ or '').rstrip()}\n\n{describe_options()}\n"
 
 
-def _refuse_unknown(named: Mapping[str, float], rule: str | Strategy) -> None:
-    """Names that are neither an option nor a parameter of a strategy."""
-    chosen = find_strategy(rule)
-    having = [chosen] if chosen.parameters else STRATEGIES
-    known = list(dict.fromkeys(name for one in having for parameter in one.parameters for name in parameter.names))
-    for name in named:
-        if name not in known:
-            whose = f"the strategy {chosen.name} has" if chosen.parameters else "the strategies have"
-            meant = nearest(name, [*OPTION_NAMES, *known])
-            hint = f"did you mean {meant}? " if meant else ""
-            raise UserError(f"generate has no {name!r}: {hint}Parameters that {whose}: {', '.join(known)}; options: "
-                            f"{', '.join(OPTION_NAMES)}")  # fmt: skip
+def _recorded(
+    model: Model,
+    prompts: list[Any],
+    options: DecodingOptions,
+    generator: Generators,
+    seed: int | None,
+    batch: int | None,
+    out: str | Path | None,
+    divergence: bool,
+    on_step: OnStep,
+) -> Generations:
+    """Decodes batch by batch and keeps what was used, what was generated, and on request how exact it is."""
+    options = for_model(model, options)
+    if divergence:
+        check_divergence(model, options)
+    with nullcontext() if out is None else TraceFile(Path(out)) as file:
+        ids = encode_prompts(model, prompts, options.chat)
+        if seed is not None:
+            generator = prompt_generators(model, seed, ids)
+        same_draws = _copied(generator) if divergence else None
+        found = Generations(model=model.name or model.kind, settings=recorded_settings(model, options))
+
+        def keep(first: int, generations: list[Generation]) -> None:
+            traces = [
+                trace_of(prompts[number], ids[number], generation, bool(options.guidance))
+                for number, generation in enumerate(generations, first)
+            ]
+            found.traces.extend(traces)
+            if file is not None:
+                file.append(traces)
+
+        found.extend(decode(model, ids, options, generator, on_step, batch, keep))
+    if divergence:
+        exact = decode(model, ids, options.exact(), same_draws, batch=batch)
+        found.divergence = asdict(Divergence.between(exact, found))
+    return found
+
+
+def prompt_generators(model: Model, seed: int, prompts: Sequence[Sequence[int]]) -> list[torch.Generator]:
+    """A generator for each prompt, which depends on the seed, its tokens and the number of equal prompts before it."""
+    return [torch_generator("generate", seed, parts, device=model.device) for parts in number_repeats(prompts)]
+
+
+def _copied(generator: Generators) -> Generators:
+    if generator is None or isinstance(generator, torch.Generator):
+        return None if generator is None else generator.clone_state()
+    return [one.clone_state() for one in generator]
 
 
 @torch.no_grad()
@@ -121,27 +174,72 @@ def decode(
     options: DecodingOptions,
     generator: Generators = None,
     on_step: OnStep = None,
+    batch: int | None = None,
+    on_batch: OnBatch | None = None,
 ) -> list[Generation]:
-    """`generate` for prompts of token ids, with the options as one value."""
-    draws: torch.Generator | list[torch.Generator]
-    if isinstance(generator, Sequence):
-        draws = check_generators(generator, len(prompts))
-    else:
-        draws = make_generator(model, generator)
+    """`generate` for prompts of token ids, with the options as one value. on_batch: called after each batch with the
+    number of its first prompt and its generations."""
+    if batch is not None and batch < 1:
+        raise UserError(f"batch {batch} holds no prompt: give 1 or more")
+    each = check_generators(generator, len(prompts)) if isinstance(generator, Sequence) else None
+    shared = make_generator(model, generator) if not isinstance(generator, Sequence) else None
     if model.causal:
         if on_step is not None:
             raise UserError(f"{model.name or model.kind} is autoregressive: on_step applies to masked models only")
-        with model.turns:
-            continued = continue_causal(model, prompts, draws, options)
-        return [
-            Generation(new, decoded_text(model, new), len(new), list(range(len(new))), [*prompt, *new])
-            for prompt, new in zip(prompts, continued, strict=True)
-        ]
-    checked = check_request(model, prompts, options)
-    if not prompts:
-        return []
-    with model.turns, _weights_laid_out(model, checked.steps or checked.max_new_tokens):
-        return DecodingLoop(model, checked, prompts, draws, on_step).run()
+        check_causal(model, prompts, options)
+    else:
+        options = check_request(model, prompts, options)
+    found: list[Generation] = []
+    with model.turns, _weights_laid_out(model, options.steps or options.max_new_tokens):
+        for first, last in _batches(model, prompts, options, batch, on_step is not None):
+            draws = shared if each is None else each[first:last]
+            assert draws is not None
+            part = _decode_batch(model, prompts[first:last], options, draws, on_step, first)
+            found += part
+            if on_batch is not None:
+                on_batch(first, part)
+    return found
+
+
+def _decode_batch(
+    model: Model,
+    prompts: list[list[int]],
+    options: DecodingOptions,
+    draws: torch.Generator | list[torch.Generator],
+    on_step: OnStep,
+    first: int,
+) -> list[Generation]:
+    """first: the number of the first prompt in the whole call, for messages."""
+    if not model.causal:
+        return DecodingLoop(model, options, prompts, draws, on_step, first).run()
+    continued = continue_causal(model, prompts, draws, options, first)
+    return [
+        Generation(new, decoded_text(model, new), len(new), list(range(len(new))), [*prompt, *new])
+        for prompt, new in zip(prompts, continued, strict=True)
+    ]
+
+
+def _batches(
+    model: Model, prompts: Sequence[Sequence[int]], options: DecodingOptions, batch: int | None, watched: bool
+) -> list[tuple[int, int]]:
+    """First and last + 1 of the prompts that are decoded together, so that a call takes the memory of a batch.
+
+    A callback is shown all canvases of a call, so with one there is one batch, unless its size is given.
+    """
+    if batch is not None or watched:
+        return passes([1] * len(prompts), batch or max(len(prompts), 1))
+    rows = 1 if model.causal else (options.block or options.max_new_tokens)
+    width = model.head_weight.shape[1]
+    # Float32 logits of the open rows, twice with guidance, and about 16 numbers of the model's width for each token.
+    logits = 4 * model.vocab * (2 if options.guidance else 1)
+    sizes = [
+        logits * (rows + prompt.count(model.mask_id)) + 64 * width * (len(prompt) + options.max_new_tokens)
+        for prompt in prompts
+    ]
+    budget = BATCH_BYTES
+    if model.device.type == "cuda":
+        budget = torch.cuda.get_device_properties(model.device).total_memory // BATCH_SHARE
+    return passes(sizes, budget)
 
 
 @torch.no_grad()
@@ -168,13 +266,19 @@ def _answer_blocks(model: Model, prompts: list[list[int]], length: int, new: int
     if model.block is None:
         return plan(prompts, model.mask_id, new, "blocks", length, None)[:1]
     ends = [len(prompt) + length for prompt in prompts]
-    return [replace(block, slots=[[place for place in slots if place < end]
-                                  for slots, end in zip(block.slots, ends, strict=True)])
-            for block in plan(prompts, model.mask_id, new, "blocks", model.block, None, model.block)]  # fmt: skip
+    return [
+        replace(
+            block,
+            slots=[[place for place in slots if place < end] for slots, end in zip(block.slots, ends, strict=True)],
+        )
+        for block in plan(prompts, model.mask_id, new, "blocks", model.block, None, model.block)
+    ]
 
 
 def _weights_laid_out(model: Model, forwards: int) -> AbstractContextManager[None]:
-    """As the products of so many forward passes are fastest."""
+    """The weights in the layout in which the products of so many forward passes are fastest."""
+    if model.causal:
+        return nullcontext()
     if model.device.type == "cuda":
         return packed_products(model.core)
     openblas = model.device.type == "cpu" and not torch.backends.mkl.is_available() and forwards >= WORTH_LAYING_OUT

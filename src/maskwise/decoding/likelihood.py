@@ -24,8 +24,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from maskwise.decoding.checks import end_tokens
 from maskwise.decoding.prompts import text_ids
-from maskwise.decoding.request import end_tokens
 from maskwise.decoding.sampling import log_confidence
 from maskwise.models.batch import Batch
 from maskwise.models.finite import refuse_nonfinite_rows, rows_are_finite
@@ -192,8 +192,10 @@ def _parts(request: int, prompt: list[int], answer: list[int], masks: int, block
     if block is not None:
         ends = [*range(block - len(prompt) % block, len(answer), block), len(answer)]
     starts = [0, *ends[:-1]]
-    return [_Part(request, [*prompt, *answer[:start]], answer[start:end], masks if end == len(answer) else 0)
-            for start, end in zip(starts, ends, strict=True)]  # fmt: skip
+    return [
+        _Part(request, [*prompt, *answer[:start]], answer[start:end], masks if end == len(answer) else 0)
+        for start, end in zip(starts, ends, strict=True)
+    ]
 
 
 def _method(model: Model, method: str, n: int, samples: int) -> str:
@@ -216,9 +218,15 @@ def _check_pair(model: Model, prompt: list[int], answer: list[int], masks: int, 
 
 
 def _lay_out(
-    model: Model, number: int, prompt: list[int], answer: list[int], method: str, samples: int, masks: int,
+    model: Model,
+    number: int,
+    prompt: list[int],
+    answer: list[int],
+    method: str,
+    samples: int,
+    masks: int,
     seed: int,
-) -> _Layout:  # fmt: skip
+) -> _Layout:
     n = len(answer)
     weights = torch.ones(n if method == "chain" and not model.causal else 1)
     hidden = torch.zeros(1, n, dtype=torch.bool)

@@ -8,17 +8,16 @@ host looks at the canvas between steps only when it has to: with an adaptive str
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
-from itertools import accumulate
-from typing import Any
 
 import torch
 from torch import Tensor
 
-from maskwise.decoding.canvas import Block, Frame, Grid, Sheet, plan, spread_steps
+from maskwise.decoding.canvas import Block, Frame, Grid, Sheet, plan
 from maskwise.decoding.editing import PASSES_AFTER, Editing
 from maskwise.decoding.options import DecodingOptions
 from maskwise.decoding.replay import Passes
 from maskwise.decoding.sampling import Chance, OneEach, guide, propose, sharpen, uniform
+from maskwise.decoding.schedule import BlockSchedule, block_schedule, steps_per_block
 from maskwise.decoding.softmask import SoftSheet
 from maskwise.decoding.state import Memory, Rows, State
 from maskwise.models.attention.ragged import KeyValues
@@ -30,11 +29,11 @@ from maskwise.support.errors import UserError
 
 @dataclass(frozen=True)
 class Snapshot:
-    """What a callback is given after each step. Read it at once: the next step changes the canvas."""
+    """What a callback is given after each step of a batch. Read it at once: the next step changes the canvas."""
 
     step: int
     sheet: Sheet
-    sequences: int
+    prompts: list[list[int]]  # of the batch
     shown: list[int]  # how many tokens of each canvas the model sees in this block
     rows: Rows  # what the forward pass of this step said
     places: Tensor  # [S, W] where these rows stand on the sheet
@@ -42,14 +41,14 @@ class Snapshot:
     @property
     def canvases(self) -> list[list[int]]:
         """The canvases, with masks where nothing is committed yet; each access copies them from the device."""
-        return self.sheet.canvases()[: self.sequences]
+        return self.sheet.canvases()[: len(self.prompts)]
 
     @property
     def confidences(self) -> list[dict[int, float]]:
         """Of each canvas the probability that this step gave to the token it proposed at each position it asked of."""
         chances = self.rows.log_p.exp().flatten().tolist()
         by_place = dict(zip(self.places.flatten().tolist(), chances, strict=True))
-        spans = list(zip(self.sheet.starts, self.sheet.lengths, strict=True))[: self.sequences]
+        spans = list(zip(self.sheet.starts, self.sheet.lengths, strict=True))[: len(self.prompts)]
         return [
             {position: by_place[start + position] for position in range(length) if start + position in by_place}
             for start, length in spans
@@ -60,53 +59,24 @@ def decoded_text(model: Model, ids: Sequence[int]) -> str:
     return "" if model.tokenizer is None else model.tokenizer.decode(ids, skip_special_tokens=True)
 
 
-@dataclass(frozen=True)
-class Schedule:
-    """How many steps each lane takes in a block, and how many rows each step commits or between which times it goes."""
-
-    lengths: list[int] | None  # [lanes] steps; None for an adaptive strategy
-    left: list[list[int]]  # [lanes][steps] rows still open after each step; empty where that is not known in advance
-    counts: Tensor | None = None  # [steps, lanes] int64
-    times: Tensor | None = None  # [steps + 1, lanes] float32
-
-
-def _steps_of_blocks(options: DecodingOptions, masks: list[int], own_grid: bool) -> list[int]:
-    """A sequence's steps in each of its blocks, whose masks these are; on a model's own grid blocks may be short."""
-    if options.steps is None:
-        return masks
-    return spread_steps(options.steps, masks) if own_grid else [options.steps // len(masks)] * len(masks)
-
-
-def _schedule(options: DecodingOptions, masks: list[int], lengths: list[int], device: torch.device) -> Schedule:
-    """masks and lengths: those of each lane in this block, and its steps, unless the strategy is adaptive."""
-    strategy, parameters = options.strategy, options.all_parameters
-    if strategy.adaptive:
-        return Schedule(None, [])
-    longest = max(lengths)
-    if strategy.times is not None:
-        times = [_padded(strategy.times(steps, parameters), longest + 1) for steps in lengths]
-        return Schedule(lengths, [], times=torch.tensor(times).t().to(device))
-    assert strategy.counts is not None
-    counts = [_padded(strategy.counts(n, steps, parameters), longest) for n, steps in zip(masks, lengths, strict=True)]
-    left = [[n - done for done in accumulate(line)] for n, line in zip(masks, counts, strict=True)]
-    return Schedule(lengths, left, counts=torch.tensor(counts).t().to(device))
-
-
-def _padded(line: list[Any], length: int) -> list[Any]:
-    return [*line, *[0] * (length - len(line))]
-
-
 class DecodingLoop:
-    """The decoding of one batch of prompts by a masked model. `options` are those `check_request` gives."""
+    """The decoding of one batch of prompts by a masked model.
+
+    options: those that `check_request` gives. first: the number of the first prompt in the whole call, for messages.
+    """
 
     def __init__(
-        self, model: Model, options: DecodingOptions, prompts: list[list[int]],
-        generator: torch.Generator | list[torch.Generator], on_step: Callable[[Snapshot], None] | None,
-    ) -> None:  # fmt: skip
+        self,
+        model: Model,
+        options: DecodingOptions,
+        prompts: list[list[int]],
+        generator: torch.Generator | list[torch.Generator],
+        on_step: Callable[[Snapshot], None] | None,
+        first: int = 0,
+    ) -> None:
         assert model.mask_id is not None
-        self.model, self.options, self.prompts, self.generator, self.on_step = (
-            model, options, prompts, generator, on_step,
-        )  # fmt: skip
+        self.model, self.options, self.prompts, self.first = model, options, prompts, first
+        self.generator, self.on_step = generator, on_step
         self.mask_id = model.mask_id
         self.strategy, self.parameters = options.strategy, options.all_parameters
         # With guidance every canvas has an unconditional copy, in which the prompt is masked.
@@ -128,10 +98,10 @@ class DecodingLoop:
     def run(self) -> list[Generation]:
         options = self.options
         working = list(range(len(self.prompts)))
-        blocks = plan(self.prompts, self.mask_id, options.max_new_tokens, options.chosen_canvas, options.block,
-                      options.window, self.model.block)  # fmt: skip
+        new, canvas = options.max_new_tokens, options.chosen_canvas
+        blocks = plan(self.prompts, self.mask_id, new, canvas, options.block, options.window, self.model.block)
         masks = [[len(block.slots[s]) for block in blocks if block.slots[s]] for s in working]
-        steps = [_steps_of_blocks(options, counts, self.model.block is not None) for counts in masks]
+        steps = [steps_per_block(options, counts, self.model.block is not None) for counts in masks]
         with closing(self.passes):
             for number, block in enumerate(blocks):
                 working = [s for s in working if block.slots[s]]
@@ -146,7 +116,7 @@ class DecodingLoop:
         steps: of each sequence; by default one for each mask.
         """
         masks = [len(block.slots[s]) for s in sequences]
-        schedule = _schedule(self.options, masks, steps or masks, self.model.device)
+        schedule = block_schedule(self.options, masks, steps or masks, self.model.device)
         grid = Grid.over(self.sheet, sequences, [block.slots[s] for s in sequences])
         lanes = Lanes(self, block, sequences)
         longest = max(len(block.slots[s]) for s in sequences)
@@ -172,7 +142,7 @@ class DecodingLoop:
             if self.options.early_stop:
                 stopped |= self._stop_ended()
             if self.on_step is not None:
-                self.on_step(Snapshot(self.step, self.sheet, len(self.prompts), block.shown, rows, asked))
+                self.on_step(Snapshot(self.step, self.sheet, self.prompts, block.shown, rows, asked))
             lanes.clock += 1
             self.step, step = self.step + 1, step + 1
             again = None if edits is None else editing.goes_on(edits)
@@ -225,7 +195,7 @@ class DecodingLoop:
             self.filled = {s: self.model.first_computed(lanes.block.slots[s][0]) for s in lanes.sequences}
         return self.kept[1]
 
-    def _chance(self, schedule: Schedule, lanes: "Lanes", step: int, grid: Grid) -> Chance:
+    def _chance(self, schedule: BlockSchedule, lanes: "Lanes", step: int, grid: Grid) -> Chance:
         """What this step draws from: one generator for all, or one per sequence.
 
         A sequence with a generator of its own draws as many numbers as it would if it were decoded alone: one for each
@@ -250,7 +220,7 @@ class DecodingLoop:
         return Rows(judged, tokens, grid.open, held, known if judged is sharpened else None), known
 
     def _state(
-        self, schedule: Schedule, lanes: "Lanes", step: int, grid: Grid, memory: Memory | None, chance: Chance
+        self, schedule: BlockSchedule, lanes: "Lanes", step: int, grid: Grid, memory: Memory | None, chance: Chance
     ) -> State:
         counts, times = schedule.counts, schedule.times
         return State(
@@ -304,9 +274,10 @@ class DecodingLoop:
 
     def refuse_spoiled(self) -> None:
         """Waits for the device once, at the end, where the canvases are read anyway."""
-        for prompt, fine in zip(self.prompts, self.finite.isfinite().tolist(), strict=True):
+        for number, fine in enumerate(self.finite.isfinite().tolist()):
             if not fine:
-                refuse_nonfinite_rows(self.model, [*prompt, self.mask_id], f"prompt {self.prompts.index(prompt) + 1}")
+                prompt = [*self.prompts[number], self.mask_id]
+                refuse_nonfinite_rows(self.model, prompt, f"prompt {self.first + number + 1}")
 
     def generations(self) -> list[Generation]:
         self.refuse_spoiled()
@@ -328,7 +299,7 @@ def _finite(logits: Tensor, rows: Rows, known: Tensor | None) -> Tensor:
 
 
 def _stays(
-    schedule: Schedule, active: list[int], step: int, grid: Grid, again: Tensor | None, stopped: list[bool]
+    schedule: BlockSchedule, active: list[int], step: int, grid: Grid, again: Tensor | None, stopped: list[bool]
 ) -> list[bool]:
     """Which lanes go on after `step` steps of the block. again [S]: those that are read again for edits."""
     if schedule.lengths is not None:

@@ -56,7 +56,7 @@ def text_ids(model: Model, text: str) -> list[int]:
 def chat_ids(model: Model, messages: Messages, what: str = "the prompt") -> list[int]:
     """Token ids of a chat, with the assistant's turn opened after it."""
     if not has_chat_template(model):
-        raise UserError(f"the tokenizer of {model.name or model.kind} has no chat template: use --no-chat, chat=False")
+        raise UserError(f"the tokenizer of {model.name or model.kind} has no chat template: use --no-chat")
     if not all(isinstance(turn.get(key), str) for turn in messages for key in ("role", "content")):
         raise UserError(f"{what}: each message has a role and a content, both text")
     written = render_chat(model.tokenizer, [dict(turn) for turn in messages], add_generation_prompt=True)

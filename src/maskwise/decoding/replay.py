@@ -214,11 +214,19 @@ TORCHS_OWN = frozenset(vars(nn.Module())) - {"training"}
 def network_state(model: Model) -> tuple[Any, ...]:
     """Where every weight lies and how it is used: two equal states mean that a recording reads what a pass would."""
     kind = model.device.type
-    settings = (model.block, model.causal, torch.is_inference_mode_enabled(), torch.is_autocast_enabled(kind),
-                torch.get_autocast_dtype(kind), torch.get_float32_matmul_precision(),
-                torch.are_deterministic_algorithms_enabled(), torch.backends.cuda.flash_sdp_enabled(),
-                torch.backends.cuda.mem_efficient_sdp_enabled(), torch.backends.cuda.math_sdp_enabled(),
-                torch.backends.cuda.cudnn_sdp_enabled())  # fmt: skip
+    settings = (
+        model.block,
+        model.causal,
+        torch.is_inference_mode_enabled(),
+        torch.is_autocast_enabled(kind),
+        torch.get_autocast_dtype(kind),
+        torch.get_float32_matmul_precision(),
+        torch.are_deterministic_algorithms_enabled(),
+        torch.backends.cuda.flash_sdp_enabled(),
+        torch.backends.cuda.mem_efficient_sdp_enabled(),
+        torch.backends.cuda.math_sdp_enabled(),
+        torch.backends.cuda.cudnn_sdp_enabled(),
+    )
     return (*settings, *(part for module in _modules(model.net) for part in _module_state(module)))
 
 

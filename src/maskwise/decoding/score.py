@@ -1,7 +1,9 @@
 """`score`: how likely given answers are. The estimators are in likelihood.py."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -50,3 +52,23 @@ def score(
     opened = opened_model(model, dtype, device, adapter, check_weights, weights)
     pairs = [(record["prompt"], record["answer"]) for record in records]
     return log_likelihoods(opened, pairs, method, samples, masks, seed, on_pass)
+
+
+def likelihood_fields(likelihood: Likelihood) -> dict[str, Any]:
+    """A likelihood as JSON, without what concerns block diffusion models alone."""
+    return {name: value for name, value in asdict(likelihood).items() if name != "visible" or value is not None}
+
+
+def score_lines(answers: Sequence[str], likelihoods: Sequence[Likelihood]) -> Iterator[str]:
+    """The table that `maskwise score` prints; --json has the answers whole."""
+    yield f"{'log-likelihood':>14}  {'tokens':>6}  {'estimator':11}  {'passes':>6}  {'masks':>5}  answer"
+    for answer, one in zip(answers, likelihoods, strict=True):
+        numbers = f"{one.log_likelihood:14.4f}  {one.tokens:6}  {one.method:11}  {one.forwards:6}  {one.masks:5}"
+        yield f"{numbers}  {_shortened(repr(answer), 26)}"
+    total, tokens = sum(one.log_likelihood for one in likelihoods), sum(one.tokens for one in likelihoods)
+    passes = sum(one.forwards for one in likelihoods)
+    yield f"{total:14.4f}  {tokens:6}  {'total':11}  {passes:6}  {'':5}  {total / tokens:.4f} nats per token"
+
+
+def _shortened(text: str, longest: int) -> str:
+    return text if len(text) <= longest else text[: longest - 1] + "…"

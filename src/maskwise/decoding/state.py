@@ -1,14 +1,17 @@
 """What a strategy is given and what it returns: the rows of a forward pass, the state of the decoding, the choice.
 
-Shapes: S sequences, W rows of each (a block's masks, padded to the widest), V tokens.
+Shapes: S sequences, W rows of each (a block's masks, padded to the widest), V tokens. Strategies are listed without
+torch, so it is imported here only when a row is judged.
 """
+
+from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from torch import Tensor
-
-from maskwise.decoding.sampling import entropy, log_confidence, log_margin
+if TYPE_CHECKING:
+    from torch import Tensor
 
 Parameters = Mapping[str, float]  # of a strategy, by name
 
@@ -26,18 +29,24 @@ class Rows:
     @property
     def log_p(self) -> Tensor:
         """Log-probability of the proposed tokens, [S, W]."""
+        from maskwise.decoding.sampling import log_confidence
+
         return log_confidence(self.logits, self.tokens) if self.known is None else self.known
 
     def confidence(self) -> Tensor:
-        """The same; minus infinity where held."""
+        """Log-probability of the proposed tokens, minus infinity where held."""
         return self.unless_held(self.log_p)
 
     def margin(self) -> Tensor:
         """Logarithm of the difference between the probabilities of the two likeliest tokens."""
+        from maskwise.decoding.sampling import log_margin
+
         return self.unless_held(log_margin(self.logits))
 
     def certainty(self) -> Tensor:
         """Negative entropy."""
+        from maskwise.decoding.sampling import entropy
+
         return self.unless_held(-entropy(self.logits))
 
     def unless_held(self, score: Tensor) -> Tensor:
@@ -65,5 +74,7 @@ class State:
 
 @dataclass(frozen=True)
 class Choice:
+    """What a step changes: an open row is committed, or (ReMDM only) a committed row is masked again."""
+
     flip: Tensor  # [S, W] bool
     memory: Memory | None = None

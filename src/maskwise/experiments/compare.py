@@ -93,6 +93,7 @@ def compare(
     dtype: str = "auto",
     device: str | None = None,
     check_weights: bool = True,
+    command: str | None = None,
 ) -> Comparison:
     """Asks models the same questions and says what changed from the first: did tuning help, and what did it cost?
 
@@ -100,6 +101,7 @@ def compare(
         models: two or more names, opened models, adapter folders, runs or run folders; the first is the baseline.
         preset: quick or default, of the models that are asked now.
         points, seed, chat, batch_tokens: as in `mw.diagnose`. dtype, device, check_weights: as in `mw.open`.
+        command: a command line that asks the same, for the manifests.
 
     Returns:
         The numbers of each model and the changes with their intervals, as `maskwise compare --json` prints them.
@@ -121,10 +123,10 @@ def compare(
         if isinstance(one, Run):
             folders.append(one.folder)
         elif isinstance(one, Model):
-            folders.append(diagnose(one, settings, batch_tokens=batch_tokens))
+            folders.append(diagnose(one, settings, batch_tokens=batch_tokens, command=command))
         else:
             place = own_device(device)
-            folders.append(run_of(str(one), settings, dtype, place, batch_tokens, check_weights=check_weights))
+            folders.append(run_of(str(one), settings, dtype, place, batch_tokens, command, check_weights))
     result, readings = compare_runs(folders)
     return Comparison(**result, readings=readings)
 

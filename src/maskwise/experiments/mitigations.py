@@ -14,8 +14,9 @@ from typing import Any
 
 from torch import Tensor
 
-from maskwise.decoding.canvas import plan, spread_steps
+from maskwise.decoding.canvas import plan
 from maskwise.decoding.generate import Snapshot, generate
+from maskwise.decoding.schedule import spread_steps
 from maskwise.decoding.softmask import SoftMask
 from maskwise.models.attention.ragged import KeyValues
 from maskwise.models.batch import Batch, passes

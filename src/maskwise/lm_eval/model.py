@@ -18,11 +18,11 @@ from lm_eval.api.model import LM
 from lm_eval.api.registry import register_model
 from lm_eval.utils import get_rolling_token_windows, make_disjoint_window
 
+from maskwise.decoding.checks import end_tokens
 from maskwise.decoding.generate import decode, greedy_answers
 from maskwise.decoding.likelihood import encode_pair, encode_text, log_likelihoods
 from maskwise.decoding.options import OPTION_NAMES, DecodingOptions
 from maskwise.decoding.prompts import text_ids
-from maskwise.decoding.request import end_tokens
 from maskwise.models.checkpoints.chat import render_chat
 from maskwise.models.checkpoints.opening import open as open_model
 from maskwise.support.errors import UserError
@@ -208,9 +208,16 @@ class MaskwiseLM(LM):
             "model_num_parameters": model.parameter_count,
             "model_dtype": str(model.dtype).removeprefix("torch."),
             "maskwise": {
-                "pretrained": self.pretrained, "adapter": self.adapter, "kind": model.kind, "mask_id": model.mask_id,
-                "shift": model.shift, "block": model.block, "window": model.window, "seed": self.seed,
-                "check_greedy": self.check_greedy, "likelihood": self.likelihood,
+                "pretrained": self.pretrained,
+                "adapter": self.adapter,
+                "kind": model.kind,
+                "mask_id": model.mask_id,
+                "shift": model.shift,
+                "block": model.block,
+                "window": model.window,
+                "seed": self.seed,
+                "check_greedy": self.check_greedy,
+                "likelihood": self.likelihood,
                 "decoding": None if model.causal else {name: options[name] for name in ARGUMENTS},
                 "max_new_tokens": self.max_new_tokens,
                 "masks_after_answer": sorted(self.masks_after_answer),
@@ -218,7 +225,7 @@ class MaskwiseLM(LM):
                 "masks_of_greedy_check": sorted(self.masks_of_greedy_check),
                 "masks_generated": sorted(self.masks_generated),
             },
-        }  # fmt: skip
+        }
 
 
 def decoding_options(arguments: dict[str, Any]) -> DecodingOptions:

@@ -3,7 +3,7 @@
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 import torch
 from torch import Tensor, nn
@@ -12,7 +12,7 @@ from maskwise.models.batch import Batch, passes
 from maskwise.models.checkpoints.saving import push, save
 from maskwise.models.families import imported
 from maskwise.models.families.quantise import parameter_count
-from maskwise.models.generation import Generation, Prompt
+from maskwise.models.generation import GenerateArguments, Generations, Prompt
 from maskwise.models.interface import ModelInterface
 from maskwise.models.peft_access import stored_weight
 from maskwise.models.targets import linear_targets
@@ -42,9 +42,34 @@ class Model(ModelInterface):
     ('PreTrainedModel', 'llada', 1536)
     """
 
+    def __repr__(self) -> str:
+        count = self.parameter_count
+        size = f"{count / 1e9:.1f} B" if count >= 1e9 else f"{count / 1e6:.1f} M"
+        facts = [
+            f"{self.name or 'unnamed'} ({self.kind})",
+            f"{size} parameters",
+            "no mask" if self.mask_id is None else f"mask id {self.mask_id}",
+            f"context length {self.window}",
+            str(self.device),
+            self.weights or str(self.dtype).removeprefix("torch."),
+            "no adapter" if self.net is self.core else f"adapter {', '.join(getattr(self.net, 'peft_config', ()))}",
+        ]
+        return f"Model({', '.join(facts)})"
+
+    def __call__(self, *arguments: Any, **named: Any) -> Any:
+        """The model interface takes a `Batch`; who calls it as a transformers model is told what to call."""
+        if not isinstance(arguments[0] if arguments else named.get("batch"), Batch):
+            raise UserError(
+                "a model is called with a Batch and rows: for logits call model.predict(sequences, rows), for the "
+                "transformers model model.net(input_ids)"
+            )
+        return super().__call__(*arguments, **named)
+
     # At home in transformers
 
-    def generate(self, prompts: Sequence[Prompt] | Prompt, *options: Any, **named: Any) -> list[Generation]:
+    def generate(
+        self, prompts: Sequence[Prompt] | Prompt, *options: Any, **named: Unpack[GenerateArguments]
+    ) -> Generations:
         """`mw.generate` of this model: continues texts, chats (lists of messages) or lists of token ids.
 
         >>> import maskwise as mw

@@ -27,22 +27,13 @@ class Pace:
         }
 
 
-# From careful to hasty. None lies on what perfect marginals give (1/4, 1/2, 3/4 ...), where rounding would decide.
-ADAPTIVE: dict[str, tuple[dict[str, float], ...]] = {
-    "threshold": ({"tau": 0.9}, {"tau": 0.45}, {"tau": 0.2}),
-    "factor": ({"f": 0.4}, {"f": 1.1}, {"f": 2.9}),
-    "entropy-bound": ({"gamma": 0.1}, {"gamma": 1.0}, {"gamma": 3.0}),
-    "klass": ({"tau": 0.9}, {"tau": 0.45}),
-}
-
-
 def paces() -> list[Pace]:
-    """Every strategy: one, two and four tokens per step, or from careful to hasty."""
+    """Every strategy: one, two and four tokens per step, or from slow to fast."""
     found = []
     for strategy in STRATEGIES:
         if strategy.adaptive:
             defaults = {parameter.name: parameter.default for parameter in strategy.parameters}
-            settings = ADAPTIVE.get(strategy.name, (defaults,))
+            settings = strategy.speeds or (defaults,)
             found += [Pace(strategy.name, parameters=parameters) for parameters in settings]
         else:
             found += [Pace(strategy.name, steps) for steps in (ITEMS, ITEMS // 2, 1)]

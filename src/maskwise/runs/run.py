@@ -13,6 +13,7 @@ from maskwise.records.record import Record
 from maskwise.report.readings import Reading, readings_of, records_as_strangers_wrote_them
 from maskwise.scoring.scores import Score
 from maskwise.support.errors import UserError
+from maskwise.support.garbage_collection import collection_paused
 from maskwise.support.nearest import did_you_mean
 
 if TYPE_CHECKING:
@@ -172,7 +173,7 @@ def diagnose(
     chat: bool = False,
     words: str | Path | None = None,
     text: str | Path | None = None,
-    data: Mapping[str, str | Path] | None = None,
+    data: Mapping[str, str | Path] | Sequence[str] | None = None,
     batch_tokens: int | None = None,
     exact: bool = False,
     dtype: str = "auto",
@@ -194,7 +195,8 @@ def diagnose(
         precision: few-shot probes ask as many points as each paired difference needs for +- so many points.
         seed: draws the examples and questions. chat: ask through the chat template.
         words: a JSON file of word lists. text: a text file for the probes that read prose.
-        data: paths of data sets by name, for hotpotqa, labelled-text, generation-length and likelihood-masks.
+        data: paths of data sets by name, or texts NAME=PATH, for hotpotqa, labelled-text,
+            generation-length and likelihood-masks.
         batch_tokens: tokens per batch. exact: one prompt at a time, the same records to the byte.
         dtype, device, adapter, check_weights, weights: as in `mw.open`; of a model given by name.
         command: a command line that asks the same, for the manifest.
@@ -211,16 +213,19 @@ def diagnose(
 
     numbers = (relevant,) if isinstance(relevant, int) else None if relevant is None else tuple(relevant)
     settings = chosen_settings(preset, probes, points, numbers, distractors, precision, seed, chat)
-    from maskwise.models.checkpoints.opening import opened_model
     from maskwise.probes.text import load_text
-    from maskwise.runs.diagnose import diagnose as ask_probes
-    from maskwise.runs.diagnose import refuse_inapplicable
-    from maskwise.runs.runner import own_device
     from maskwise.tasks.datasets import read_datasets
     from maskwise.tasks.words import load_words
 
     listed, prose = load_words(Path(words) if words else None), load_text(Path(text) if text else None)
-    sets = read_datasets([f"{name}={path}" for name, path in (data or {}).items()])
+    named = [f"{name}={path}" for name, path in data.items()] if isinstance(data, Mapping) else data or []
+    sets = read_datasets(named)
+    with collection_paused():
+        from maskwise.models.checkpoints.opening import opened_model
+        from maskwise.runs.diagnose import diagnose as ask_probes
+        from maskwise.runs.diagnose import refuse_inapplicable
+        from maskwise.runs.runner import own_device
+
     refuse_inapplicable(model, settings)
     opened = opened_model(model, dtype, own_device(device), adapter, check_weights, weights)
     opened.compile_for_long_work()

@@ -25,8 +25,12 @@ PROMPT = "Options: (A) bed, (B) mosquito, (C) bathtub\nAnswer:[B].\n\nOptions:"
 # Jobs that run a model, or draw, wait for each other: one at a time whoever asks.
 MODEL_JOB: dict[str, Any] = {"concurrency_limit": 1, "concurrency_id": "model"}
 DRAWING_JOB: dict[str, Any] = {"concurrency_limit": 1, "concurrency_id": "drawing"}
-CHEAP: dict[str, Any] = {"concurrency_limit": 8, "concurrency_id": "cheap", "show_progress": "hidden",
-                         "api_visibility": "private"}  # fmt: skip
+CHEAP: dict[str, Any] = {
+    "concurrency_limit": 8,
+    "concurrency_id": "cheap",
+    "show_progress": "hidden",
+    "api_visibility": "private",
+}
 
 
 def build_app(shelf: Shelf, root: Path) -> gr.Blocks:
@@ -78,9 +82,19 @@ def _draw(task: str, point: int, relevant: int) -> tuple[Any, ...]:
 
 
 def _ask(
-    shelf: Shelf, model: str, beside: str, context: str, question: str, answer: str, task: str, point: int,
-    relevant: int, distractors: int, place: int, masks: int,
-) -> Iterator[str]:  # fmt: skip
+    shelf: Shelf,
+    model: str,
+    beside: str,
+    context: str,
+    question: str,
+    answer: str,
+    task: str,
+    point: int,
+    relevant: int,
+    distractors: int,
+    place: int,
+    masks: int,
+) -> Iterator[str]:
     """The answers first, one model after the other, then the attributions, which take longer."""
     try:
         asked = probing.Ask(context, question, answer, task, point, relevant, distractors, place / 100, masks)
@@ -119,9 +133,14 @@ def _decode_tab(shelf: Shelf) -> None:
             right = _html("right")
     traces, timer = gr.State(None), gr.Timer(SECONDS_PER_FRAME, active=False)
     gr.on(
-        [start.click, prompt.submit], partial(_decode, shelf), [model, prompt, new, *first, *second],
-        [traces, step, left, right, timer], trigger_mode="once", api_name="decode", **MODEL_JOB,
-    )  # fmt: skip
+        [start.click, prompt.submit],
+        partial(_decode, shelf),
+        [model, prompt, new, *first, *second],
+        [traces, step, left, right, timer],
+        trigger_mode="once",
+        api_name="decode",
+        **MODEL_JOB,
+    )
     step.input(_frame, [traces, step], [left, right], trigger_mode="always_last", **CHEAP)
     play.click(_rewind, [traces, step], [step, left, right, timer], **CHEAP)
     pause.click(lambda: gr.Timer(active=False), None, timer, **CHEAP)
@@ -132,8 +151,9 @@ def _strategy(title: str, rule: str, parameters: str) -> list[gr.components.Comp
     with gr.Column(min_width=300), gr.Accordion(title, open=True):
         with gr.Row():
             chosen = gr.Dropdown([one.name for one in STRATEGIES], value=rule, label="Unmasking strategy", scale=3)
-            settings = gr.Textbox(parameters, label="Its parameters", placeholder="tau=0.8", max_length=200, scale=2,
-                                  min_width=120)  # fmt: skip
+            settings = gr.Textbox(
+                parameters, label="Its parameters", placeholder="tau=0.8", max_length=200, scale=2, min_width=120
+            )
         with gr.Row():
             steps = gr.Slider(0, tracing.MOST_STEPS, value=0, step=1, label="Steps (0: one per token)", scale=3)
             block = gr.Dropdown([0, 4, 8, 16, 32], value=0, label="Block (0: none)", scale=2, min_width=120)
@@ -216,8 +236,9 @@ def _page(root: Path, first: str, second: str) -> str:
 
 def _model(shelf: Shelf, label: str, none: bool = False) -> gr.Dropdown:
     choices = [(f"{name} (planted)" if planted_in(name) else name, name) for name in shelf.names]
-    return gr.Dropdown([*([(NONE, NONE)] if none else []), *choices], value=NONE if none else shelf.names[0],
-                       label=label)  # fmt: skip
+    return gr.Dropdown(
+        [*([(NONE, NONE)] if none else []), *choices], value=NONE if none else shelf.names[0], label=label
+    )
 
 
 def _slider(label: str, low: int, high: int, value: int, **more: Any) -> gr.Slider:

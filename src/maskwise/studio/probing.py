@@ -116,10 +116,13 @@ def probe(model: Model, asked: Ask) -> Probed:
         prompt = replace(prompt, answer_id=int(logits[0].argmax()))
     (answer,) = answers_to([prompt], logits)
     record = {
-        "probe": "studio", "task": asked.task, "point": asked.point, "condition": {"masks": prompt.masks},
+        "probe": "studio",
+        "task": asked.task,
+        "point": asked.point,
+        "condition": {"masks": prompt.masks},
         "answer": model.tokenizer.decode([prompt.answer_id]) if asked.answer else "",
         "correct": answer.token == prompt.answer_id,
-    }  # fmt: skip
+    }
     shown = sampled(model, prompt, record, logits[0].softmax(-1))
     visible = None if model.block is None else visible_masks(model, prompt)
     return Probed(prompt, shown, answer, attention, asked.answer, visible, gradients)

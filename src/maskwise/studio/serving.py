@@ -17,9 +17,21 @@ MOST_BODY = 512 << 10  # bytes of a request: three texts of the largest size, es
 MOST_WAITING, MOST_SESSIONS = 64, 64
 # What the page needs of Gradio's routes; uploads, files, proxies and whatever comes with a later version stay shut.
 PATHS = ("/assets/", "/static/", "/svelte/", "/gradio_api/queue/", "/gradio_api/heartbeat/")
-EXACT_PATHS = ("/", "/config", "/theme.css", "/favicon.ico", "/manifest.json", "/robots.txt", "/gradio_api/info",
-               "/gradio_api/startup-events", "/gradio_api/app_id", "/gradio_api/theme.css", "/gradio_api/cancel",
-               "/gradio_api/reset", "/gradio_api/login_check")  # fmt: skip
+EXACT_PATHS = (
+    "/",
+    "/config",
+    "/theme.css",
+    "/favicon.ico",
+    "/manifest.json",
+    "/robots.txt",
+    "/gradio_api/info",
+    "/gradio_api/startup-events",
+    "/gradio_api/app_id",
+    "/gradio_api/theme.css",
+    "/gradio_api/cancel",
+    "/gradio_api/reset",
+    "/gradio_api/login_check",
+)
 # Nothing is fetched from elsewhere, whatever a page or a text says.
 POLICY = (
     "default-src 'self'; script-src 'self' 'unsafe-inline' 'unsafe-eval'; style-src 'self' 'unsafe-inline'; "
@@ -135,10 +147,22 @@ def guarded_app(models: Sequence[str], root: Path, port: int, dtype: str = "auto
     fonts = ["system-ui", "-apple-system", "Segoe UI", "DejaVu Sans", "sans-serif"]
     theme = gr.themes.Base(primary_hue="blue", font=fonts, font_mono=["ui-monospace", "DejaVu Sans Mono", "monospace"])
     mounted = gr.mount_gradio_app(
-        FastAPI(docs_url=None, redoc_url=None, openapi_url=None), app, "/", LOOPBACK, port, [], False, ssr_mode=False,
-        show_error=False, mcp_server=False, pwa=False, enable_monitoring=False, max_file_size=1, theme=theme,
+        FastAPI(docs_url=None, redoc_url=None, openapi_url=None),
+        app,
+        "/",
+        LOOPBACK,
+        port,
+        [],
+        False,
+        ssr_mode=False,
+        show_error=False,
+        mcp_server=False,
+        pwa=False,
+        enable_monitoring=False,
+        max_file_size=1,
+        theme=theme,
         head=f"<style>{studio_style()}</style>",
-    )  # fmt: skip
+    )
     return Guard(mounted, port)
 
 
@@ -147,6 +171,14 @@ def serve(held: socket.socket, app: Guard) -> None:
     import uvicorn
 
     # Pages that are open when it ends are cut off; at a lower level uvicorn prints a traceback for each.
-    config = uvicorn.Config(app, log_level="critical", access_log=False, limit_concurrency=256, timeout_keep_alive=5,
-                            timeout_graceful_shutdown=1, server_header=False, ws="none")  # fmt: skip
+    config = uvicorn.Config(
+        app,
+        log_level="critical",
+        access_log=False,
+        limit_concurrency=256,
+        timeout_keep_alive=5,
+        timeout_graceful_shutdown=1,
+        server_header=False,
+        ws="none",
+    )
     uvicorn.Server(config).run(sockets=[held])

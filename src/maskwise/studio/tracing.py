@@ -2,10 +2,10 @@
 
 from dataclasses import dataclass
 
+from maskwise.decoding.checks import for_model
 from maskwise.decoding.generate import Snapshot, decode
 from maskwise.decoding.options import DecodingOptions
 from maskwise.decoding.prompts import text_ids
-from maskwise.decoding.request import for_model
 from maskwise.decoding.strategies import parse_parameters, strategy_named_by
 from maskwise.models.model import Model
 from maskwise.studio.sizes import check_text, check_whole
@@ -40,10 +40,15 @@ def decoding_options(
     """Of one column of controls. Adaptive strategies have no number of steps; `full` is `fixed` or `blocks`."""
     given = parse_parameters(parameters.replace(",", " ").split()) or None
     return DecodingOptions(
-        max_new_tokens=new, rule=strategy_named_by(given, rule), parameters=given, steps=steps or None,
-        block=block or None, canvas=None if canvas == "full" else canvas, cache=cache,
+        max_new_tokens=new,
+        rule=strategy_named_by(given, rule),
+        parameters=given,
+        steps=steps or None,
+        block=block or None,
+        canvas=None if canvas == "full" else canvas,
+        cache=cache,
         window=window if canvas == "window" else None,
-    )  # fmt: skip
+    )
 
 
 def in_words(model: Model, options: DecodingOptions) -> str:
@@ -71,10 +76,12 @@ def trace(model: Model, prompt: str, options: DecodingOptions) -> Trace:
 
     def keep(now: Snapshot) -> None:
         canvas, sure, shown = now.canvases[0][start:], now.confidences[0], now.shown[0] - start
-        frames.append(tuple(
-            _cell(model, token, before, now.step + 1, sure.get(start + place), place < shown)
-            for place, (token, before) in enumerate(zip(canvas, frames[-1], strict=True))
-        ))  # fmt: skip
+        frames.append(
+            tuple(
+                _cell(model, token, before, now.step + 1, sure.get(start + place), place < shown)
+                for place, (token, before) in enumerate(zip(canvas, frames[-1], strict=True))
+            )
+        )
 
     (found,) = decode(model, [ids], options, on_step=keep)
     frames[0] = tuple(Cell("", 0, None, cell.shown) for cell in frames[1])

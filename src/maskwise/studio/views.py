@@ -43,10 +43,20 @@ def trace_view(label: str, prompt: str, trace: Trace, step: int) -> str:
     at = min(step, trace.forwards)
     frame = trace.frames[at]
     written = sum(cell.step > 0 for cell in frame)
-    return _templates().get_template("traced.html.jinja").render(
-        label=label, prompt=prompt, at=at, forwards=trace.forwards, written=written, places=len(frame),
-        pace=number(written / at) if at else "–", cells=[_painted(cell, at, trace.forwards) for cell in frame],
-    )  # fmt: skip
+    return (
+        _templates()
+        .get_template("traced.html.jinja")
+        .render(
+            label=label,
+            prompt=prompt,
+            at=at,
+            forwards=trace.forwards,
+            written=written,
+            places=len(frame),
+            pace=number(written / at) if at else "–",
+            cells=[_painted(cell, at, trace.forwards) for cell in frame],
+        )
+    )
 
 
 def page_view(page: str) -> str:

@@ -1,9 +1,38 @@
 """The one exception a user may see: a line that names the problem and the remedy; the one warning; and the first line
 of other exceptions."""
 
+import re
+
+# An option of ours, as --max-new-tokens, but not one inside a command such as `maskwise export --out` or `pip install`.
+_OPTION = re.compile(
+    r"(?P<command>(?:maskwise [\w-]+|pip install|train) )?(?<![\w/-])--(?P<name>[a-z]+(?:-[a-z]+)*)(?![\w-])"
+)
+_PRESETS = ("quick", "paper")
+
 
 class UserError(Exception):
-    """Bad input. The command line prints it as one line and exits with status 2."""
+    """Bad input. The command line prints it as one line and exits with status 2.
+
+    A message names options as they are typed, such as --max-new-tokens. In Python, which has arguments instead,
+    `str` gives it with their names; the command line prints `as_typed`.
+    """
+
+    @property
+    def as_typed(self) -> str:
+        return super().__str__()
+
+    def __str__(self) -> str:
+        return _OPTION.sub(_as_argument, self.as_typed)
+
+
+def _as_argument(found: "re.Match[str]") -> str:
+    if found["command"]:
+        return found[0]
+    name = found["name"]
+    if name in _PRESETS:
+        return f'preset="{name}"'
+    negated = name.removeprefix("no-")
+    return negated.replace("-", "_") + ("=False" if negated != name else "")
 
 
 class UserNotice(UserWarning):

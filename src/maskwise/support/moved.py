@@ -22,6 +22,8 @@ _RENAMED = {
     "models.tokens": "models.checkpoints.tokenizer",
     "decoding.harness": "lm_eval.model",
     "decoding.plugin": "lm_eval.plugin",
+    "decoding.request": "decoding.checks",
+    "decoding.rules": "decoding.strategies.choosing",
     "tasks.lm_eval": "lm_eval.tasks",
     "tasks.coherence": "tasks.word_puzzles",
     "tasks.contrast": "tasks.contrast_questions",

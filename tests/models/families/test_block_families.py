@@ -26,11 +26,10 @@ from helpers.tiny import (
     tiny_sdar_moe,
 )
 from maskwise.cli import app
-from maskwise.cli.generating import generate_all
+from maskwise.decoding.checks import is_approximate
 from maskwise.decoding.generate import greedy_answers
 from maskwise.decoding.likelihood import log_likelihoods
 from maskwise.decoding.options import DecodingOptions
-from maskwise.decoding.request import is_approximate
 from maskwise.models import (
     LLaDA2Config,
     LLaDA2MoeModelLM,
@@ -462,7 +461,7 @@ def test_a_cache_is_called_approximate_where_it_can_change_a_token():
     assert is_approximate(model, DecodingOptions(16, cache="dual", block=4))
     assert not is_approximate(model, DecodingOptions(16, cache="dual", block=4, canvas="growing"))
     with pytest.raises(UserError, match="this cache is exact for a block diffusion model: leave divergence out"):
-        generate_all(model, ["x"], 1, DecodingOptions(16, cache="prefix"), 0, None, None, divergence=True)
+        mw.generate(model, [[5]], 16, cache="prefix", divergence=True)
     assert is_approximate(tiny_llada(), DecodingOptions(16, cache="prefix", block=4))
 
 

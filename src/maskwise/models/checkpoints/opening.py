@@ -33,6 +33,15 @@ from maskwise.support.errors import UserError
 
 register_families()  # with transformers' Auto classes, for whoever uses them next
 
+
+class _BuiltIn(tuple[Family, ...]):
+    """The families of this package, printed by their name: in full they would fill a signature with 15,000 letters."""
+
+    def __repr__(self) -> str:
+        return "FAMILIES"
+
+
+BUILT_IN = _BuiltIn(FAMILIES)
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 
 
@@ -41,7 +50,7 @@ def open(
     dtype: str | torch.dtype = "auto",
     device: str | torch.device | None = None,
     adapter: str | Path | None = None,
-    families: tuple[Family, ...] = FAMILIES,
+    families: tuple[Family, ...] = BUILT_IN,
     check_weights: bool = True,
     weights: str | None = None,
 ) -> Model:
@@ -150,7 +159,7 @@ def as_model(
     name: str,
     mask_id: int | None = None,
     shift: bool | None = None,
-    families: tuple[Family, ...] = FAMILIES,
+    families: tuple[Family, ...] = BUILT_IN,
 ) -> Model:
     """A network in memory as a Model. What is no class of a family must be a causal language model of transformers.
 
@@ -186,7 +195,7 @@ def wrap(
     shift: bool | None = None,
     causal: bool = False,
     head: Callable[[Tensor], Tensor] | None = None,
-    families: tuple[Family, ...] = FAMILIES,
+    families: tuple[Family, ...] = BUILT_IN,
 ) -> Model:
     """Gives a user's own transformers model the model interface.
 

@@ -2,9 +2,9 @@
 
 from collections.abc import Collection, Sequence
 
+from maskwise.decoding.checks import end_tokens
 from maskwise.decoding.generate import Generation, decode
 from maskwise.decoding.options import DecodingOptions
-from maskwise.decoding.request import end_tokens
 from maskwise.models.model import Model
 from maskwise.probes.answers.plain import DIGITS, Answer, Written
 from maskwise.probes.checked import AskedSet, Layout

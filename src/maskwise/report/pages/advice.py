@@ -17,7 +17,7 @@ from maskwise.report.pages.templates import render
 from maskwise.support.errors import UserError
 from maskwise.support.files import read_json, replace_file
 
-RESULT = "advice.json"
+RESULT, PAGE = "advice.json", "advice.html"
 GOALS = 3  # best quality, fastest within 1 point, fastest within 3
 
 
@@ -93,10 +93,10 @@ def write_search(search: Search, out: Path) -> Path:
         out.mkdir(parents=True, exist_ok=True)
         replace_file(out / "advice.svg", [svg])
         replace_file(out / "advice.png", png)
-        replace_file(out / "advice.html", [page])
+        replace_file(out / PAGE, [page])
     except OSError as problem:
         raise UserError(f"cannot write into {out}: {problem.strerror}; name another folder with --out") from None
-    return out / "advice.html"
+    return out / PAGE
 
 
 def frontier_of(search: Search) -> Frontier:

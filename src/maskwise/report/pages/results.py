@@ -14,7 +14,7 @@ from maskwise.report.figures.bars import Chart
 from maskwise.report.pages.templates import render
 from maskwise.support.errors import UserError
 from maskwise.support.files import replace_file, to_json
-from maskwise.support.terminal import one_line
+from maskwise.support.terminal import one_line, open_console, safe_text
 
 
 @dataclass(frozen=True)
@@ -60,6 +60,15 @@ def write_result(folder: Path, summary: dict[str, Any], result: Result) -> Path:
     except OSError as problem:
         raise _cannot_write(folder, problem) from None
     return page
+
+
+def print_result(result: Result, page: Path) -> None:
+    """The table on the terminal, what it shows, and where the page is."""
+    print(safe_text(f"{result.title}\n{result.facts}\n"))
+    open_console().print(result.table())
+    for sentence in result.sentences:
+        print(safe_text(f"\n{sentence}"))
+    print(f"\nfigure: {one_line(page.with_suffix('.svg'))}\npage:   {one_line(page)}")
 
 
 def _page(result: Result) -> str:

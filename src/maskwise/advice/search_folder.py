@@ -26,9 +26,9 @@ class Answer:
 
 
 def begin(folder: Path, identity: dict[str, Any], described: dict[str, Any]) -> None:
-    """Makes the manifest of a new search, or checks that of one that is taken up.
+    """Makes the manifest of a new search, or checks that of one that is resumed.
 
-    described: what a reader wants to know beside the identity.
+    described: what a reader wants to know besides.
     """
     if (folder / MANIFEST).exists():
         read_manifest(folder, identity)

@@ -1,4 +1,4 @@
-"""The search from start to finish: its plan and cost, the questions asked of the model, and what they show.
+"""Settings evaluated on questions: the answers of the model, their quality and cost, the rounds of the search.
 
 The budget counts the seconds of decoding that the records state. A quarter of it at most goes to the search, the rest
 to the questions held back, whose number depends on the time left and on no answer to them.
@@ -14,15 +14,15 @@ from typing import Any
 import numpy as np
 import torch
 
-from maskwise.advice.folder import Answer, append_answers, read_answers
 from maskwise.advice.plan import asked_at_most
 from maskwise.advice.quality import Quality, judged
 from maskwise.advice.questions import Question
+from maskwise.advice.search_folder import Answer, append_answers, read_answers
+from maskwise.advice.search_space import SearchSpace, Setting, cached_variants, settings_in
 from maskwise.advice.selection import FEWEST_HELD, Confirmation, Plan, Round, confirm, finalists, halve
-from maskwise.advice.settings import Setting, Space, cached_variants, settings_in
+from maskwise.decoding.checks import check_request, end_tokens
 from maskwise.decoding.generate import decode
 from maskwise.decoding.prompts import encode_prompts
-from maskwise.decoding.request import check_request, end_tokens
 from maskwise.models.batch import passes as batches
 from maskwise.models.model import Model
 from maskwise.runs.runner import Crew, batch_budget
@@ -32,17 +32,26 @@ SECONDS = 1e-6  # weight of a second beside a forward pass: it decides between e
 ROUNDED = 6
 
 
-class Asking:
-    """Answers questions under settings, by their numbers; what is on file is not asked again.
+class SettingEvaluator:
+    """Quality and cost of settings on questions, by their numbers; an answer on file is not computed again.
 
     Calling it gives quality and cost, [settings, questions]. Questions are numbered in an order drawn by the seed.
     Each process of a crew asks its share and then reads those of the others: all of them go on with the same answers.
     """
 
     def __init__(
-        self, model: Model, settings: list[Setting], questions: Sequence[Question], quality: Quality,
-        judge: Model | None, folder: Path, seed: int, cost: str, advance: Callable[[int], None], crew: Crew,
-    ) -> None:  # fmt: skip
+        self,
+        model: Model,
+        settings: list[Setting],
+        questions: Sequence[Question],
+        quality: Quality,
+        judge: Model | None,
+        folder: Path,
+        seed: int,
+        cost: str,
+        advance: Callable[[int], None],
+        crew: Crew,
+    ) -> None:
         self.model, self.settings, self.questions, self.quality, self.judge = model, settings, questions, quality, judge
         self.folder, self.seed, self.cost, self.advance, self.crew = folder, seed, cost, advance, crew
         self.prompts = encode_prompts(model, [question.prompt for question in questions], None)
@@ -55,7 +64,7 @@ class Asking:
     def __call__(self, settings: Sequence[int], questions: range) -> tuple[np.ndarray, np.ndarray]:
         for setting in settings:
             self._ask(self.settings[setting], [self.order[place] for place in questions])
-        self.take_up()
+        self.read_answers_on_file()
         found = [self.found(setting, questions) for setting in settings]
         quality = np.array([[answer.quality for answer in line] for line in found])
         cost = np.array([[self._cost(answer) for answer in line] for line in found])
@@ -83,8 +92,8 @@ class Asking:
             self.answers |= {(answer.setting, answer.question): answer for answer in answers}
             self.advance(last - first)
 
-    def take_up(self) -> None:
-        """The answers that all processes have on file, none of which writes meanwhile."""
+    def read_answers_on_file(self) -> None:
+        """Reads the answers of all processes, none of which writes meanwhile."""
         if self.crew.size > 1 or not self.answers:
             self.crew.wait()
             self.answers = read_answers(self.folder, {setting.name for setting in self.settings}, len(self.questions))
@@ -131,7 +140,7 @@ class Asking:
 
 
 @dataclass(frozen=True)
-class Loser:
+class DroppedSetting:
     """A setting that a round dropped, by its number, with what it had reached by then."""
 
     setting: int
@@ -143,12 +152,12 @@ class Loser:
 
 
 @dataclass(frozen=True)
-class Found:
-    """What a search found. Settings by their numbers; `finalists` are what the confirmation is about."""
+class SearchResult:
+    """The result of a search. Settings by their numbers; `finalists` are what the confirmation is about."""
 
     settings: list[Setting]
     plan: Plan
-    losers: list[Loser]  # the latest first
+    dropped: list[DroppedSetting]  # the latest first
     finalists: tuple[int, ...]
     confirmation: Confirmation
     passes: tuple[float, ...]  # per question held back, of each finalist
@@ -156,9 +165,9 @@ class Found:
 
 
 def run_search(
-    space: Space, ask: Asking, plan: Plan, budget: float | None, on_phase: Callable[[str, int], None]
-) -> Found:
-    """Searches, then confirms. `on_phase(what, questions to ask)` is told when either begins."""
+    space: SearchSpace, ask: SettingEvaluator, plan: Plan, budget: float | None, on_phase: Callable[[str, int], None]
+) -> SearchResult:
+    """Searches, then confirms. `on_phase(what, questions to ask)` is called when either begins."""
     first = settings_in(space)
     numbers = {setting.name: number for number, setting in enumerate(ask.settings)}
 
@@ -172,15 +181,14 @@ def run_search(
     on_phase("Confirming", len(last) * plan.held)
     quality, cost = ask(last, plan.held_back)
     held = [ask.found(setting, plan.held_back) for setting in last]
-    return Found(
-        ask.settings, plan, losers_of(rounds, last, ask), last, confirm(quality, cost.mean(1)),
-        *(tuple(values) for values in zip(*map(_means, held), strict=True)),
-    )  # fmt: skip
+    passes, seconds = (tuple(values) for values in zip(*map(_means, held), strict=True))
+    dropped = dropped_in(rounds, last, ask)
+    return SearchResult(ask.settings, plan, dropped, last, confirm(quality, cost.mean(1)), passes, seconds)
 
 
-def losers_of(rounds: Sequence[Round], last: Sequence[int], ask: Asking) -> list[Loser]:
+def dropped_in(rounds: Sequence[Round], last: Sequence[int], ask: SettingEvaluator) -> list[DroppedSetting]:
     return [
-        Loser(number, one.questions, quality, cost, *_means(ask.found(number, range(one.questions))))
+        DroppedSetting(number, one.questions, quality, cost, *_means(ask.found(number, range(one.questions))))
         for one in reversed(rounds)
         for number, quality, cost in zip(one.settings, one.quality, one.cost, strict=True)
         if number not in one.kept and number not in last
@@ -192,7 +200,7 @@ def _means(answers: Sequence[Answer]) -> tuple[float, float]:
     return float(np.mean([one.passes for one in answers])), float(np.mean([one.seconds for one in answers]))
 
 
-def affordable(ask: Asking, last: Sequence[int], plan: Plan, budget: float | None) -> int:
+def affordable(ask: SettingEvaluator, last: Sequence[int], plan: Plan, budget: float | None) -> int:
     """How many questions held back the rest of the budget lasts for, which all processes use at once."""
     if budget is None:
         return plan.held
@@ -207,7 +215,7 @@ def affordable(ask: Asking, last: Sequence[int], plan: Plan, budget: float | Non
     return int(min(plan.held, max(FEWEST_HELD, (budget - used) / each)))
 
 
-def every_setting(space: Space) -> list[Setting]:
+def every_setting(space: SearchSpace) -> list[Setting]:
     """Those that are tried at once, then the same with caches."""
     first = settings_in(space)
     return [*first, *(variant for setting in first for variant in cached_variants(space, setting))]

@@ -89,6 +89,18 @@ def _check_blocks(family: Family, seen: int, name: str, options: DecodingOptions
         )
 
 
+def note_on_cache(model: Model, options: DecodingOptions) -> str:
+    """What a cache does without blocks, and the block to try: the largest of 32, 16, 8 and 4 that makes several."""
+    if options.cache == "none" or options.block is not None or model.block is not None or model.causal:
+        return ""
+    new = options.max_new_tokens
+    fitting = [size for size in (32, 16, 8, 4) if new % size == 0 and size < new]
+    return (
+        f"--cache {options.cache} without --block: one block, so the cache holds the prompt alone and is refreshed once"
+        + (f"; --block {fitting[0]} decodes block by block" if fitting else "")
+    )
+
+
 def is_approximate(model: Model, options: DecodingOptions) -> bool:
     """Does a cache or a window change what the model sees? Where it sees no later block, keys and values of finished
     blocks are final: only those right of the active part of a block are not."""

@@ -16,7 +16,7 @@ from maskwise.advice.questions import (
     embedded_questions,
     read_questions,
 )
-from maskwise.advice.settings import Setting, Space, as_words, settings_in, within_blocks
+from maskwise.advice.search_space import SearchSpace, Setting, as_words, settings_in, within_blocks
 from maskwise.support.errors import UserError
 from maskwise.support.files import Records, to_json
 from maskwise.support.nearest import did_you_mean
@@ -25,29 +25,31 @@ COSTS = ("passes", "seconds")
 
 
 @dataclass(frozen=True)
-class Request:
+class SearchRequest:
+    """What is searched, on which questions and by which measure, checked."""
+
     questions: list[Question]
     embedded: bool  # the questions are the package's own
     quality: Quality
-    space: Space
+    space: SearchSpace
     settings: list[Setting]  # those without a cache, the reference first
     budget: float | None  # seconds
     cost: str
     seed: int
 
-    def ending_at(self, end_ids: tuple[int, ...]) -> "Request":
+    def ending_at(self, end_ids: tuple[int, ...]) -> "SearchRequest":
         """The same with texts that stop at these tokens."""
         space = replace(self.space, end_ids=end_ids)
         return replace(self, space=space, settings=settings_in(space))
 
-    def within_blocks(self, seen: int) -> "Request":
+    def within_blocks(self, seen: int) -> "SearchRequest":
         """The same for a model that sees nothing after its block of so many tokens."""
         space = within_blocks(self.space, seen)
         return replace(self, space=space, settings=settings_in(space))
 
     @property
     def identity(self) -> dict[str, Any]:
-        """What a search that is taken up again must have in common with this one, beside the model."""
+        """What a search must have in common with this one to be resumed, with the same model."""
         asked = [[question.prompt, question.answer] for question in self.questions]
         return {
             "questions": {"count": len(asked), "hash": blake2b(to_json(asked).encode(), digest_size=8).hexdigest()},
@@ -60,15 +62,25 @@ class Request:
 
 
 def prepare(
-    data: Records | None = None, exact: bool = False, pattern: str | None = None, function: str | Judge | None = None,
-    judge: Any = None, budget: float | None = None, cost: str = "passes", seed: int = 0, **searched: Any,
-) -> Request:  # fmt: skip
-    """searched: the fields of Space that were given; numbers and names as lists or as texts with commas."""
+    data: Records | None = None,
+    exact: bool = False,
+    pattern: str | None = None,
+    function: str | Judge | None = None,
+    judge: Any = None,
+    budget: float | None = None,
+    cost: str = "passes",
+    seed: int = 0,
+    **searched: Any,
+) -> SearchRequest:
+    """Checks what a user asks of `advise`.
+
+    searched: the fields of SearchSpace that were given; numbers and names as lists or as texts with commas.
+    """
     if budget is not None and not (isfinite(budget) and budget > 0):
         raise UserError(f"a budget of {budget:g} minutes is too small for one round: give the minutes it may take")
     if cost not in COSTS:
         raise UserError(f"unknown cost {cost!r}{did_you_mean(cost, COSTS)}")
-    space = _space(EMBEDDED_SPACE if data is None else Space(), searched)
+    space = _space(EMBEDDED_SPACE if data is None else SearchSpace(), searched)
     settings = settings_in(space)
     named = exact or any(given is not None for given in (pattern, function, judge))
     if data is None and not named:
@@ -80,12 +92,12 @@ def prepare(
         budget = EMBEDDED_MINUTES
     seconds = None if budget is None else 60 * budget
     fit_plan(settings, space.variants, len(questions), FASTEST_PASS, seconds)  # refuses what no machine could do
-    return Request(questions, data is None, quality, space, settings, seconds, cost, seed)
+    return SearchRequest(questions, data is None, quality, space, settings, seconds, cost, seed)
 
 
-def _space(start: Space, searched: dict[str, Any]) -> Space:
+def _space(start: SearchSpace, searched: dict[str, Any]) -> SearchSpace:
     given = {name: value for name, value in searched.items() if value is not None}
-    known = {one.name for one in fields(Space)}
+    known = {one.name for one in fields(SearchSpace)}
     for name in given:
         if name not in known:
             raise UserError(f"advise searches no {name!r}{did_you_mean(name, sorted(known))}")

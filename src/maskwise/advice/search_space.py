@@ -15,7 +15,7 @@ DEFAULT = DecodingOptions()
 
 
 @dataclass(frozen=True)
-class Space:
+class SearchSpace:
     """What is searched. Strategies are written like `threshold:tau=0.8`, caches like `dual:refresh=8`.
 
     Strategies that commit a given number of tokens are tried with each of `steps`; adaptive ones decide themselves.
@@ -101,7 +101,7 @@ class Setting:
         )
 
 
-def settings_in(space: Space) -> list[Setting]:
+def settings_in(space: SearchSpace) -> list[Setting]:
     """Every setting without a cache; the first is the reference: all masks shown, one block, the most steps."""
     check_space(space)
     reachable = [
@@ -113,7 +113,7 @@ def settings_in(space: Space) -> list[Setting]:
     return [Setting(options) for options in found]
 
 
-def within_blocks(space: Space, seen: int) -> Space:
+def within_blocks(space: SearchSpace, seen: int) -> SearchSpace:
     """The space as a model searches it that sees nothing after its block of so many tokens.
 
     Only the canvas of blocks is left: its own first, then those of the space that divide it. What is shorter than one
@@ -124,7 +124,7 @@ def within_blocks(space: Space, seen: int) -> Space:
     return replace(space, canvases=canvases, blocks=blocks)
 
 
-def cached_variants(space: Space, setting: Setting) -> list[Setting]:
+def cached_variants(space: SearchSpace, setting: Setting) -> list[Setting]:
     """The same with each cache. Without blocks a cache holds the prompt alone and is refreshed once: it is left out."""
     if setting.options.block is None:
         return []
@@ -135,7 +135,7 @@ def cached_variants(space: Space, setting: Setting) -> list[Setting]:
     ]
 
 
-def not_tried(space: Space) -> list[str]:
+def not_tried(space: SearchSpace) -> list[str]:
     """What the search leaves out, in words."""
     rules = {_rule(rule)[0] for rule in space.rules}
     left = [
@@ -150,7 +150,7 @@ def not_tried(space: Space) -> list[str]:
     return [*found, "sampling (all settings are greedy), guidance, soft masks, rules for end tokens, tuning the model"]
 
 
-def check_space(space: Space) -> None:
+def check_space(space: SearchSpace) -> None:
     """Refuses names and numbers that no setting can have."""
     if space.max_new_tokens < 1:
         raise UserError(f"max_new_tokens {space.max_new_tokens} leaves nothing to generate: give 1 or more")
@@ -168,7 +168,7 @@ def check_space(space: Space) -> None:
             raise UserError(f"{what} {', '.join(map(str, numbers))}: give whole numbers of 1 or more")
 
 
-def _layouts(space: Space) -> list[dict[str, Any]]:
+def _layouts(space: SearchSpace) -> list[dict[str, Any]]:
     """Options of the canvas; the fixed one first."""
     blocks = [block for block in space.blocks if _fits(space, block)]
     found: list[dict[str, Any]] = [{}] if "fixed" in space.canvases else []
@@ -179,17 +179,21 @@ def _layouts(space: Space) -> list[dict[str, Any]]:
     return found
 
 
-def _fits(space: Space, block: int) -> bool:
+def _fits(space: SearchSpace, block: int) -> bool:
     return block < space.max_new_tokens and space.max_new_tokens % block == 0
 
 
-def _paces(space: Space, layout: Mapping[str, Any], rule: str) -> list[DecodingOptions]:
+def _paces(space: SearchSpace, layout: Mapping[str, Any], rule: str) -> list[DecodingOptions]:
     """The layout under a strategy, with each number of steps that its blocks can share."""
     name, parameters = _rule(rule)
     options = DecodingOptions(
-        space.max_new_tokens, rule=name, parameters=parameters or None, early_stop=bool(space.end_ids),
-        end_ids=space.end_ids or None, **layout,
-    )  # fmt: skip
+        space.max_new_tokens,
+        rule=name,
+        parameters=parameters or None,
+        early_stop=bool(space.end_ids),
+        end_ids=space.end_ids or None,
+        **layout,
+    )
     if options.strategy.adaptive:
         return [options]
     steps = sorted({n for n in space.all_steps if n % options.blocks == 0 and n <= space.max_new_tokens}, reverse=True)

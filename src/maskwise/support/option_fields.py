@@ -21,7 +21,10 @@ class Spelling:
 
 
 def takes_fields(
-    options: type, spelled: Mapping[str, Spelling] | None = None, changes: str | None = None
+    options: type,
+    spelled: Mapping[str, Spelling] | None = None,
+    changes: str | None = None,
+    hidden: Mapping[str, type] | None = None,
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Replaces a command's parameter `options` by one option per field of the dataclass that has a help text.
 
@@ -29,6 +32,7 @@ def takes_fields(
     class itself stand before those that it inherits.
 
     changes: what is not given is None, and the help gives the fields' defaults under this name.
+    hidden: further options that the help does not list, by name and type, also written with underscores.
     """
     types = get_type_hints(options)
     inherited = {field.name for base in options.__mro__[1:] if is_dataclass(base) for field in fields(base)}
@@ -38,6 +42,7 @@ def takes_fields(
         for field in ordered
         if "help" in field.metadata
     ]
+    added += [_hidden_parameter(name, type) for name, type in (hidden or {}).items()]
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
         own = inspect.signature(command, eval_str=True).parameters.values()
@@ -67,17 +72,23 @@ def _parameter(field: "Field[Any]", type: Any, spelling: Spelling | None, change
     if about.get("short") is not None:
         flags.append(f"-{about['short']}")
     default = bool(field.default) if type is bool else field.default  # a flag is off, never None
-    told = [] if type in (bool, bool | None) or default in (None, ()) else [f"{changes or 'default'}: {default}"]
+    notes = [] if type in (bool, bool | None) or default in (None, ()) else [f"{changes or 'default'}: {default}"]
     if about.get("at_least") is not None:
-        told.append(f"{about['at_least']} or more")
-    if told:
-        help = f"{help}  [{'; '.join(told)}]"
+        notes.append(f"{about['at_least']} or more")
+    if notes:
+        help = f"{help}  [{'; '.join(notes)}]"
     if changes is not None:
         type, default = (about.get("type") or type) | None, None
     annotation = Annotated[type, typer.Option(*flags, help=help, show_default=False)]
     return inspect.Parameter(
         field.name, inspect.Parameter.POSITIONAL_OR_KEYWORD, default=default, annotation=annotation
     )
+
+
+def _hidden_parameter(name: str, type: Any) -> inspect.Parameter:
+    flags = dict.fromkeys((f"--{name.replace('_', '-')}", f"--{name}"))
+    annotation = Annotated[type | None, typer.Option(*flags, hidden=True)]
+    return inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD, default=None, annotation=annotation)
 
 
 def with_kinds(command: Callable[..., None]) -> Callable[..., None]:

@@ -1,0 +1,139 @@
+"""A search over decoding settings from start to finish: its folder, its plan and cost, its result and its page."""
+
+from collections.abc import Callable
+from contextlib import ExitStack
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any
+
+from rich.progress import TaskID
+
+from maskwise.advice.evaluation import SettingEvaluator, as_stored, described, device_name, every_setting, run_search
+from maskwise.advice.outcome import outcome
+from maskwise.advice.plan import fit_plan, most_passes
+from maskwise.advice.questions import embedded_ends
+from maskwise.advice.search_folder import begin, gather_answers, read_manifest, write_manifest
+from maskwise.advice.search_request import SearchRequest
+from maskwise.advice.selection import FINALISTS, Plan
+from maskwise.models.checkpoints.locations import planted_in
+from maskwise.models.model import Model
+from maskwise.records.folder import make_run_folder
+from maskwise.report.pages.advice import RESULT, read_search, write_search
+from maskwise.runs.diagnose import versions_used
+from maskwise.runs.runner import join_crew
+from maskwise.support.errors import UserError
+from maskwise.support.files import only_user_of, replace_file, to_json
+from maskwise.support.processes import one_line_if_left_alone
+from maskwise.support.progress import progress_bar
+from maskwise.support.terminal import counted
+
+
+def search_settings(
+    request: SearchRequest,
+    model: Model,
+    judge: Model | None,
+    name: str,
+    adapter: str | None = None,
+    out: str | Path | None = None,
+    on_cost: Callable[[str], None] | None = None,
+) -> dict[str, Any]:
+    """`advise` with everything checked and opened. name, adapter: what the user calls the model."""
+    if model.mask_id is None:
+        raise UserError(f"{name} is autoregressive: it has no canvas, block or unmasking strategy to choose")
+    if model.tokenizer is None:
+        raise UserError(f"{name} has no tokenizer, and the questions are text: give one")
+    if model.block is not None:
+        request = request.within_blocks(model.block)
+    if request.embedded:
+        request = request.ending_at(embedded_ends(model.tokenizer))
+    identity = {"model": described(model), **request.identity}
+    folder = Path("runs") / _folder_name(name, identity) if out is None else Path(out)
+    with one_line_if_left_alone(folder), ExitStack() as stack:
+        crew = join_crew()
+        if crew.rank == 0:
+            make_run_folder(folder)
+            stack.enter_context(only_user_of(folder))
+            begin(folder, identity, {"planted": planted_in(model.name), "versions": versions_used()})
+        crew.wait()
+        bar = stack.enter_context(progress_bar(silent=crew.rank > 0))
+        tasks: list[TaskID] = []
+        ask = SettingEvaluator(
+            model,
+            every_setting(request.space),
+            request.questions,
+            request.quality,
+            judge,
+            folder,
+            request.seed,
+            request.cost,
+            lambda count: bar.advance(tasks[-1], count),
+            crew,
+        )
+        ask.read_answers_on_file()
+        if crew.rank == 0:
+            gather_answers(folder, ask.answers.values())
+        plan, per_pass = _planned(folder, identity, request, ask)
+        cost = _cost_sentence(request, plan, per_pass, len(ask.answers), crew.size)
+        if on_cost is not None and crew.rank == 0:
+            on_cost(cost)
+        found = run_search(
+            request.space, ask, plan, request.budget, lambda what, total: tasks.append(bar.add_task(what, total=total))
+        )
+        for task in tasks:
+            bar.update(task, completed=bar.tasks[task].total)
+        result = outcome(found, request, name, adapter) | {"cost": cost, **_spent(ask), "folder": str(folder)}
+        crew.wait()
+        if crew.rank == 0:
+            gather_answers(folder, ask.answers.values())
+            replace_file(folder / RESULT, [to_json(result, indent=2) + "\n"])
+            write_manifest(folder, read_manifest(folder, identity) | {"complete": True})
+            write_search(read_search(folder), folder)
+        crew.wait()
+    return result
+
+
+def _spent(ask: SettingEvaluator) -> dict[str, Any]:
+    answers = ask.answers.values()
+    return {
+        "passes": sum(answer.passes for answer in answers),
+        "seconds": round(sum(answer.seconds for answer in answers), 1),
+        "device": device_name(ask.model),
+    }
+
+
+def _planned(
+    folder: Path, identity: dict[str, Any], request: SearchRequest, ask: SettingEvaluator
+) -> tuple[Plan, float]:
+    """The plan on file with the seconds per pass it rests on, or a new one for the speed that is measured now.
+
+    A search that is taken up keeps its plan. The first process makes it, the others read it.
+    """
+    manifest = read_manifest(folder, identity)
+    if manifest["plan"] is None and ask.crew.rank == 0:
+        per_pass, budget = ask.seconds_per_pass(), request.budget
+        shared = None if budget is None else budget * ask.crew.size
+        plan = fit_plan(request.settings, request.space.variants, len(request.questions), per_pass, shared)
+        write_manifest(folder, manifest | {"plan": as_stored(plan) | {"seconds_per_pass": per_pass}})
+    ask.crew.wait()
+    stored = read_manifest(folder, identity)["plan"]
+    return Plan(tuple(stored["rounds"]), stored["held"]), stored["seconds_per_pass"]
+
+
+def _cost_sentence(request: SearchRequest, plan: Plan, per_pass: float, taken_up: int, processes: int) -> str:
+    cost = most_passes(request.settings, request.space.variants, plan)
+    passes = cost.total(plan)
+    needed = passes * per_pass / processes
+    limit = needed if request.budget is None else min(needed, request.budget)
+    before = f"; {counted(taken_up, 'answer')} on file" if taken_up else ""
+    shared = f" in {processes} processes" if processes > 1 else ""
+    caches = ", with caches" if request.space.variants else ""
+    return (
+        f"{len(request.settings)} settings on {plan.rounds[0]} questions, the better ones{caches} on up to "
+        f"{plan.searched}, the last {min(FINALISTS, len(request.settings))} on up to {plan.held} questions held back: "
+        f"at most {passes:,} forward passes of {per_pass:.2g} s (measured), about {limit / 60:.2g} minutes{shared}"
+        f"{before}"
+    )
+
+
+def _folder_name(name: str, identity: dict[str, Any]) -> str:
+    return f"advise-{Path(name).name}-{blake2b(to_json(identity).encode(), digest_size=4).hexdigest()}"

@@ -1,0 +1,62 @@
+"""How many steps a block takes, and how many rows each step commits or between which noise levels it goes."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import accumulate, pairwise
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from maskwise.decoding.options import DecodingOptions
+
+
+@dataclass(frozen=True)
+class BlockSchedule:
+    """The steps of each lane in a block. A lane is a sequence that is still being decoded."""
+
+    lengths: list[int] | None  # [lanes] steps; None for an adaptive strategy
+    left: list[list[int]]  # [lanes][steps] rows still open after each step; empty where that is not known in advance
+    counts: Tensor | None = None  # [steps, lanes] int64
+    times: Tensor | None = None  # [steps + 1, lanes] float32
+
+
+def block_schedule(
+    options: DecodingOptions, masks: list[int], lengths: list[int], device: torch.device
+) -> BlockSchedule:
+    """masks, lengths: the masks and steps of each lane in this block. An adaptive strategy has no fixed steps."""
+    strategy, parameters = options.strategy, options.all_parameters
+    if strategy.adaptive:
+        return BlockSchedule(None, [])
+    longest = max(lengths)
+    if strategy.times is not None:
+        times = [_padded(strategy.times(steps, parameters), longest + 1) for steps in lengths]
+        return BlockSchedule(lengths, [], times=torch.tensor(times).t().to(device))
+    assert strategy.counts is not None
+    counts = [_padded(strategy.counts(n, steps, parameters), longest) for n, steps in zip(masks, lengths, strict=True)]
+    left = [[n - done for done in accumulate(line)] for n, line in zip(masks, counts, strict=True)]
+    return BlockSchedule(lengths, left, counts=torch.tensor(counts).t().to(device))
+
+
+def _padded(line: list[Any], length: int) -> list[Any]:
+    return [*line, *[0] * (length - len(line))]
+
+
+def steps_per_block(options: DecodingOptions, masks: list[int], own_grid: bool) -> list[int]:
+    """A sequence's steps in each of its blocks of so many masks. own_grid: the model's own blocks, of any length."""
+    if options.steps is None:
+        return masks
+    return spread_steps(options.steps, masks) if own_grid else [options.steps // len(masks)] * len(masks)
+
+
+def spread_steps(steps: int, masks: Sequence[int]) -> list[int]:
+    """Steps for each block of so many masks: one each, the others in proportion to the block's other masks.
+
+    They add up to `steps`, or to one per block where those are more. No block has more steps than masks, unless there
+    are more steps than masks in all.
+    """
+    room = [count - 1 for count in masks]
+    room = room if any(room) else [1] * len(masks)
+    more, total = max(steps - len(masks), 0), sum(room)
+    given = [more * done // total for done in accumulate(room, initial=0)]
+    return [1 + after - before for before, after in pairwise(given)]

@@ -1,0 +1,67 @@
+"""Unmasking strategies: which tokens a step commits. LLaDA calls this `remasking`, Dream `alg`.
+
+One file per method, with its values and functions. To add a strategy, write its file and its line here; a strategy
+outside the package is passed as `rule=` to `mw.generate`. Nothing here imports torch before a strategy is used.
+"""
+
+from collections.abc import Mapping, Sequence
+from importlib import import_module
+
+from maskwise.decoding.strategies.strategy import Parameter, Strategy
+from maskwise.support.errors import UserError
+from maskwise.support.nearest import did_you_mean
+
+__all__ = ["STRATEGIES", "Parameter", "Strategy", "find_strategy", "parse_parameters", "strategy_named_by"]
+
+# In the order in which they are listed and compared.
+_FILES = (
+    "llada",
+    "margin",
+    "plain",
+    "fast_dllm",
+    "entropy_bound",
+    "klass",
+    "remdm",
+    "dream",
+)
+
+STRATEGIES: tuple[Strategy, ...] = tuple(
+    strategy for name in _FILES for strategy in import_module(f"{__name__}.{name}").STRATEGIES
+)
+
+
+def find_strategy(rule: str | Strategy, strategies: Sequence[Strategy] = STRATEGIES) -> Strategy:
+    """The strategy of this name; a Strategy value is taken as it is."""
+    if isinstance(rule, Strategy):
+        return rule
+    for strategy in strategies:
+        if strategy.name == rule:
+            return strategy
+    raise UserError(f"unknown unmasking strategy {rule!r}{did_you_mean(rule, [one.name for one in strategies])}")
+
+
+def strategy_named_by(parameters: Mapping[str, float] | None, rule: str | Strategy) -> str | Strategy:
+    """The strategy of parameters that only one has, such as threshold or gamma, in place of one that has none.
+
+    So `threshold=0.8` means Fast-dLLM's strategy, as it does in its authors' code, where the rule is left out.
+    """
+    if not parameters or find_strategy(rule).parameters:
+        return rule
+    having = [
+        strategy
+        for strategy in STRATEGIES
+        if parameters.keys() <= {name for parameter in strategy.parameters for name in parameter.names}
+    ]
+    return having[0].name if len(having) == 1 else rule
+
+
+def parse_parameters(settings: Sequence[str]) -> dict[str, float]:
+    """["tau=0.8"] -> {"tau": 0.8}"""
+    parameters = {}
+    for setting in settings:
+        name, _, value = setting.partition("=")
+        try:
+            parameters[name] = float(value)
+        except ValueError:
+            raise UserError(f"{setting!r} is not a parameter and its value: write it like tau=0.8") from None
+    return parameters

@@ -1,0 +1,76 @@
+"""What a call of `generate` records: its settings, one trace per prompt, and the file they are written to."""
+
+from collections.abc import Iterable
+from dataclasses import fields
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from maskwise.decoding.checks import end_tokens, is_approximate
+from maskwise.decoding.options import DecodingOptions
+from maskwise.decoding.prompts import has_chat_template
+from maskwise.models.generation import Generation, Prompt
+from maskwise.models.model import Model
+from maskwise.support.errors import UserError
+from maskwise.support.files import open_own, partial_of, refuse_unwritable, to_json
+
+
+def trace_of(prompt: Prompt, tokens: list[int], generation: Generation, guided: bool) -> dict[str, Any]:
+    """One generation as JSON."""
+    return {
+        "prompt": prompt,
+        "text": generation.text,
+        "prompt_tokens": len(tokens),
+        "masks": len(generation.ids),
+        "steps": generation.forwards // (2 if guided else 1),
+        "forwards": generation.forwards,
+        "ids": generation.ids,
+        "order": generation.order,
+    }
+
+
+def recorded_settings(model: Model, options: DecodingOptions) -> dict[str, Any]:
+    """Every option by name; without those of masked models where the model is autoregressive."""
+    chat = has_chat_template(model) if options.chat is None else options.chat
+    ends = end_tokens(model) if options.end_ids is None else options.end_ids
+    settings = options.summary() | {"chat": chat, "end_ids": list(ends)}
+    if model.causal:
+        shared = {
+            option.name: settings[option.name] for option in fields(options) if not option.metadata["masked_only"]
+        }
+        return shared | {"kind": "autoregressive"}
+    return settings | {"masks": options.max_new_tokens, "approximate": is_approximate(model, options)}
+
+
+class TraceFile:
+    """A .jsonl file that is written whole: finished batches go to FILE.partial, which gets its name at the end."""
+
+    def __init__(self, out: Path) -> None:
+        self.out, self.partial = out, partial_of(out)
+
+    def __enter__(self) -> "TraceFile":
+        refuse_unwritable(self.out)
+        self._write([], append=False)  # an empty file in place of what a killed command left
+        return self
+
+    def append(self, traces: Iterable[dict[str, Any]]) -> None:
+        self._write(traces, append=True)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, problem: BaseException | None, place: TracebackType | None
+    ) -> None:
+        if kind is not None:
+            return
+        try:
+            self.partial.replace(self.out)
+        except OSError as wrong:
+            raise UserError(
+                f"cannot write {self.out}: {wrong.strerror}; the generations are in {self.partial}"
+            ) from None
+
+    def _write(self, traces: Iterable[dict[str, Any]], append: bool) -> None:
+        try:
+            with open_own(self.partial, append=append) as file:
+                file.writelines(f"{to_json(trace)}\n".encode() for trace in traces)
+        except OSError as problem:
+            raise UserError(f"cannot write {self.partial}: {problem.strerror}") from None
