@@ -189,8 +189,10 @@ def refuse_other_arithmetic(config: Any, only: Mapping[str, Any], family: str) -
         value = getattr(config, field, supported)
         # Published files write None for "not used" where the switch is false.
         if value != supported and not (value is None and supported is False):
-            raise UserError(f"{family} configuration {field}={value!r} is not supported (only {supported!r}): "
-                            "open a checkpoint of the published shape")  # fmt: skip
+            raise UserError(
+                f"{family} configuration {field}={value!r} is not supported (only {supported!r}): "
+                "open a checkpoint of the published shape"
+            )
 
 
 def initialise(module: nn.Module, spread: float) -> None:

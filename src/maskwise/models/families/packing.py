@@ -55,8 +55,11 @@ def columnwise_products(net: PreTrainedModel) -> Iterator[None]:
     the same for 1400, the same bits.
     """
     head = net.get_output_embeddings()
-    maps = [one for name, one in net.named_modules() if type(one) is nn.Linear and one is not head
-            and "experts" not in name.split(".") and _is_plain(one.weight)]  # fmt: skip
+    maps = [
+        one
+        for name, one in net.named_modules()
+        if type(one) is nn.Linear and one is not head and "experts" not in name.split(".") and _is_plain(one.weight)
+    ]
     try:
         _lay(maps, lambda weight: weight.t().contiguous().t())
         yield
