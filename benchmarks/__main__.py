@@ -26,17 +26,19 @@ import torch
 
 from benchmarks.attribution import attribution
 from benchmarks.decode import decoding
-from benchmarks.experts import experts
-from benchmarks.few_rows import few_rows
+from benchmarks.decoding_step import decoding_step
 from benchmarks.fewer_bits import fewer_bits
-from benchmarks.fused_head import fused_head
 from benchmarks.growth import probe_growth, step_over_pairs, step_over_tokens
 from benchmarks.likelihood import likelihood
+from benchmarks.linear_ce_tv import linear_ce_tv
 from benchmarks.measure import Bench, Line, matrix_ceiling
 from benchmarks.mechanism import cut_attention
+from benchmarks.moe import moe
 from benchmarks.opening import opening
 from benchmarks.probe import long_prompts, short_prompts
 from benchmarks.short import short_generations
+from benchmarks.small_batch_linear import small_batch_linear
+from benchmarks.split_attention import split_attention
 from benchmarks.startup import startup
 from benchmarks.step import tuning_step
 from benchmarks.training_step import training_step
@@ -48,7 +50,7 @@ ROWS: dict[str, Callable[[Bench], Iterable[Line]]] = {
     "b": attribution,
     "c": partial(tuning_step, kind="llada"),
     "c-dream": partial(tuning_step, kind="dream"),
-    "d": fused_head,
+    "d": linear_ce_tv,
     "e": likelihood,
     "f": partial(decoding, kind="llada"),
     "f-dream": partial(decoding, kind="dream"),
@@ -61,11 +63,13 @@ ROWS: dict[str, Callable[[Bench], Iterable[Line]]] = {
     "j": partial(training_step, what="lora"),
     "j-135m": partial(training_step, what="full"),
     "k": startup,
-    "l": experts,
+    "l": moe,
     "m": short_generations,
     "n": partial(fewer_bits, kind="fp8"),
     "n-int4": partial(fewer_bits, kind="int4"),
-    "o": few_rows,
+    "o": small_batch_linear,
+    "p": split_attention,
+    "q": decoding_step,
 }
 LONGEST_ROW = 300  # seconds, compilation included; the measuring itself takes less than two minutes
 HEADINGS = ("row", "case", "ours", "plain", "unit", "ratio", "MFU", "plain MFU", "GiB", "plain GiB", "bar", "met")
@@ -84,8 +88,12 @@ def main() -> int:
     # On CUDA each row has a process of its own: what one leaves in memory, or breaks, is nothing to the next.
     run = apart if cuda and len(rows) > 1 else here
     found: dict[str, Any] = {
-        "machine": machine("cuda" if cuda else "cpu"), "ceilings": [], "seconds": {}, "lines": [], "failed": [],
-    }  # fmt: skip
+        "machine": machine("cuda" if cuda else "cpu"),
+        "ceilings": [],
+        "seconds": {},
+        "lines": [],
+        "failed": [],
+    }
     for row in rows:
         print(f"row {row} ...", file=sys.stderr, flush=True)
         began = time.monotonic()

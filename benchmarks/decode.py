@@ -28,8 +28,18 @@ class Enough(Exception):
     """Raised by the callback once the steps to be timed are over."""
 
 
-def our_steps(bench: Bench, model: Model, prompts: list[list[int]], new: int, block: int, canvas: str, cache: str,
-              first: int, last: int, at_once: int = 1) -> tuple[float, list[list[int]]]:  # fmt: skip
+def our_steps(
+    bench: Bench,
+    model: Model,
+    prompts: list[list[int]],
+    new: int,
+    block: int,
+    canvas: str,
+    cache: str,
+    first: int,
+    last: int,
+    at_once: int = 1,
+) -> tuple[float, list[list[int]]]:
     """Seconds of the steps first..last - 1 of `at_once` tokens each, and the canvases after them."""
     marks: list[float] = []
     canvases: list[list[int]] = []
@@ -76,8 +86,9 @@ def check_first_step(bench: Bench, model: Model, prompt: list[int], new: int) ->
     batch = Batch.pack([canvas], bench.device)
     rows = list(range(len(prompt), len(canvas)))
     ours = model(batch, model.flat_rows(batch, [rows]))
-    check_close("first step", ours, plain_logits(model, torch.tensor([canvas], device=bench.device))[0, rows],
-                tolerance(bench))  # fmt: skip
+    check_close(
+        "first step", ours, plain_logits(model, torch.tensor([canvas], device=bench.device))[0, rows], tolerance(bench)
+    )
 
 
 @torch.no_grad()
@@ -129,13 +140,17 @@ def ways(bench: Bench, model: Model, prompts: list[list[int]], one: float) -> It
         exact = canvas == "blocks" and cache == "none"
         case = f"{model.name}, batch {size}, canvas {canvas}, cache {cache}, {block} steps"
         yield Line(
-            "f", case, "s", seconds, theirs,
+            "f",
+            case,
+            "s",
+            seconds,
+            theirs,
             mfu=flops / seconds / bench.ceiling if exact else None,
             plain_mfu=flops / theirs / bench.ceiling if exact else None,
             peak=torch.cuda.max_memory_allocated() / GIB if bench.full else None,
             bar="" if bar is None else f"ratio >= {bar}",
             met=theirs / seconds >= bar if bench.full and bar is not None else None,
-        )  # fmt: skip
+        )
 
 
 def decoding(bench: Bench, kind: str) -> Iterator[Line]:

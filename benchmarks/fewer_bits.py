@@ -6,10 +6,10 @@ from typing import NamedTuple
 import torch
 
 from benchmarks.decode import BLOCK, NEW, TOY_BLOCK, TOY_NEW, our_steps
-from benchmarks.experts import LENGTHS, TOY_LENGTHS, answers
-from benchmarks.few_rows import read_rate
 from benchmarks.measure import GIB, Bench, Line, Timing, bound, difference, forward_flops, line, timed
+from benchmarks.moe import LENGTHS, TOY_LENGTHS, answers
 from benchmarks.shapes import make_model, random_ids
+from benchmarks.small_batch_linear import read_rate
 from maskwise.models.families.quantise import quantise
 from maskwise.models.model import Model
 
@@ -24,7 +24,7 @@ class Step(NamedTuple):
     later: float  # of those after it
 
 
-def decoding_step(bench: Bench, model: Model) -> Step:
+def step_seconds(bench: Bench, model: Model) -> Step:
     new, block = (NEW, BLOCK) if bench.full else (TOY_NEW, TOY_BLOCK)
     (prompt,) = random_ids([1000 if bench.full else 20], model, seed=1)
 
@@ -49,8 +49,15 @@ def held(model: Model) -> float:
 
 
 def step_line(bench: Bench, case: str, ours: float, plain: float, least: float | None) -> Line:
-    return Line("n", case, "s", ours, plain, bar="" if least is None else f"ratio >= {least}",
-                met=plain / ours >= least if bench.full and least is not None else None)  # fmt: skip
+    return Line(
+        "n",
+        case,
+        "s",
+        ours,
+        plain,
+        bar="" if least is None else f"ratio >= {least}",
+        met=plain / ours >= least if bench.full and least is not None else None,
+    )
 
 
 def fewer_bits(bench: Bench, kind: str) -> Iterator[Line]:
@@ -62,28 +69,39 @@ def fewer_bits(bench: Bench, kind: str) -> Iterator[Line]:
     def probe() -> Timing:
         return timed(bench.device, lambda: answers(model, prompts))
 
-    expected, weights, step = answers(model, prompts), held(model), decoding_step(bench, model)
+    expected, weights, step = answers(model, prompts), held(model), step_seconds(bench, model)
     noise = difference(torch.cat([answers(model, [one]) for one in prompts[:4]]), expected[:4])
     compiled = bench.full and kind == "fp8"
     if compiled:
         model.compile_layers()  # as `diagnose` does it
-    plain, compiled_step = probe(), decoding_step(bench, model) if compiled else None
+    plain, compiled_step = probe(), step_seconds(bench, model) if compiled else None
     if compiled_step is not None:
         ratio = compiled_step.later / read_weights(bench, model)
-        yield bound(bench, "n", f"{model.name}, bf16, a step after the first of its block / reading its weights", "x",
-                    ratio, STEP_TO_READING)  # fmt: skip
+        yield bound(
+            bench,
+            "n",
+            f"{model.name}, bf16, a step after the first of its block / reading its weights",
+            "x",
+            ratio,
+            STEP_TO_READING,
+        )
     model = make_model(bench, "llada")  # the same weights, layers not compiled
     quantise(model.core, kind, bench.device)
     if bench.full:
         torch.cuda.empty_cache()
         torch.cuda.reset_peak_memory_stats()
     name, found = f"{model.name}, {kind}", answers(model, prompts)
-    yield Line("n", f"{name}, logits: relative difference; plain: bf16 in another batch", "share",
-               difference(found, expected), noise)  # fmt: skip
+    yield Line(
+        "n",
+        f"{name}, logits: relative difference; plain: bf16 in another batch",
+        "share",
+        difference(found, expected),
+        noise,
+    )
     yield bound(bench, "n", f"{name}, weights held / bf16's", "share", held(model) / weights, 0.6)
     case = f"{name} against bf16, batch 1, cache dual, a decoding step"
     bar = None if compiled else STEP_BAR[kind]
-    yield step_line(bench, f"{case}, layers not compiled", decoding_step(bench, model).whole, step.whole, bar)
+    yield step_line(bench, f"{case}, layers not compiled", step_seconds(bench, model).whole, step.whole, bar)
     yield line(bench, "n", f"{name}, layers not compiled, against bf16, {len(prompts)} prompts", probe(), plain, flops)
     if kind == "int4":
         peak = torch.cuda.max_memory_allocated() / GIB if bench.full else None
@@ -92,7 +110,7 @@ def fewer_bits(bench: Bench, kind: str) -> Iterator[Line]:
     if compiled:
         model.compile_layers()
     if compiled_step is not None:
-        found_step = decoding_step(bench, model)
+        found_step = step_seconds(bench, model)
         yield step_line(bench, case, found_step.whole, compiled_step.whole, STEP_BAR[kind])
         yield step_line(bench, f"{case} after the first of its block", found_step.later, compiled_step.later, None)
     yield line(bench, "n", f"{name} against bf16, {len(prompts)} prompts", probe(), plain, flops, PROBE_BAR)

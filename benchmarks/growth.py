@@ -62,8 +62,17 @@ def _curve(bench: Bench, work: str, what: str, sizes: Sequence[int], point: Call
             ours, plain_seconds, flops = point(size)
         except torch.OutOfMemoryError:
             break
-        lines.append(Line("h", f"{work}, {what} {size}", "s", ours.seconds, plain_seconds,
-                          mfu=flops / ours.seconds / bench.ceiling, peak=ours.peak))  # fmt: skip
+        lines.append(
+            Line(
+                "h",
+                f"{work}, {what} {size}",
+                "s",
+                ours.seconds,
+                plain_seconds,
+                mfu=flops / ours.seconds / bench.ceiling,
+                peak=ours.peak,
+            )
+        )
     fitted = exponent(sizes[: len(lines)], [entry.ours for entry in lines if entry.ours is not None])
     plain_points = [entry.plain for entry in lines if entry.plain is not None]
     whole = len(plain_points) == len(lines)

@@ -85,6 +85,13 @@ def _rates(bench: Bench, case: str, many: int, ours: Timing, one: Timing, bar: f
     """Requests a second: ours did `many`, plain one."""
     ratio = many / ours.seconds * one.seconds
     return Line(
-        "e", case, "1/s", many / ours.seconds, 1 / one.seconds, peak=ours.peak, plain_peak=one.peak,
-        bar="" if bar is None else f"ratio >= {bar:g}", met=ratio >= bar if bench.full and bar is not None else None,
-    )  # fmt: skip
+        "e",
+        case,
+        "1/s",
+        many / ours.seconds,
+        1 / one.seconds,
+        peak=ours.peak,
+        plain_peak=one.peak,
+        bar="" if bar is None else f"ratio >= {bar:g}",
+        met=ratio >= bar if bench.full and bar is not None else None,
+    )

@@ -108,8 +108,9 @@ def forward_flops(model: Model, lengths: list[int], head_rows: int) -> float:
     for mixture in (m for m in model.core.modules() if isinstance(m, Experts)):
         of_one = sum(weight.numel() for weight in mixture.experts[0].parameters())
         maps -= (len(mixture.experts) - config.num_experts_per_tok) * of_one
-    width = config.num_attention_heads * (getattr(config, "head_dim", None) or
-                                          config.hidden_size // config.num_attention_heads)  # fmt: skip
+    width = config.num_attention_heads * (
+        getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
+    )
     pairs = sum(model.reach.end(row, length) for length in lengths for row in range(length))
     attention = 4 * width * config.num_hidden_layers * pairs
     return 2.0 * maps * sum(lengths) + attention + 2.0 * head_rows * model.head_weight.numel()
@@ -139,11 +140,18 @@ def line(
     """Two timings of the same work as a line; the bar is on the ratio."""
     ratio = plain.seconds / ours.seconds
     return Line(
-        row, case, "s", ours.seconds, plain.seconds,
-        mfu=flops / ours.seconds / bench.ceiling, plain_mfu=flops / plain.seconds / bench.ceiling,
-        peak=ours.peak, plain_peak=plain.peak, bar="" if bar is None else f"ratio >= {bar}",
+        row,
+        case,
+        "s",
+        ours.seconds,
+        plain.seconds,
+        mfu=flops / ours.seconds / bench.ceiling,
+        plain_mfu=flops / plain.seconds / bench.ceiling,
+        peak=ours.peak,
+        plain_peak=plain.peak,
+        bar="" if bar is None else f"ratio >= {bar}",
         met=ratio >= bar if bench.full and bar is not None else None,
-    )  # fmt: skip
+    )
 
 
 def bound(bench: Bench, row: str, case: str, unit: str, value: float | None, limit: float, least: bool = False) -> Line:

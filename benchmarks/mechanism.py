@@ -69,6 +69,7 @@ def cut_attention(bench: Bench, kind: str) -> Iterator[Line]:
     flops = forward_flops(model, [len(prompt.ids) for prompt in prompts], len(prompts))
     together = timed(bench.device, lambda: ask_changed(model, prompts))
     one = timed(bench.device, lambda: plain_answers(model, prompts))
-    yield line(bench, "i", f"{model.name}, {len(prompts)} prompts, against one at a time, dense mask", together, one,
-               flops)  # fmt: skip
+    yield line(
+        bench, "i", f"{model.name}, {len(prompts)} prompts, against one at a time, dense mask", together, one, flops
+    )
     yield bound(bench, "i", f"{model.name}, peak at {len(prompts)} prompts", "GiB", together.peak, 20.0)

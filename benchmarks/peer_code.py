@@ -49,8 +49,9 @@ def put_back() -> None:
     """Names of transformers 4 which the files import or read."""
     stand_in("einops", rearrange=unused)
     stand_in("vllm").__path__ = []
-    stand_in("vllm.distributed", get_tensor_model_parallel_rank=lambda: 0,
-             get_tensor_model_parallel_world_size=lambda: 1)  # fmt: skip
+    stand_in(
+        "vllm.distributed", get_tensor_model_parallel_rank=lambda: 0, get_tensor_model_parallel_world_size=lambda: 1
+    )
     stand_in("transformers.models.layoutlmv2.modeling_layoutlmv2", relative_position_bucket=unused)
     for module, name, value in (
         (transformers.cache_utils, "SlidingWindowCache", object),
@@ -94,10 +95,17 @@ def llada_net(modelling: ModuleType, shape: Mapping[str, Any], weights: Mapping[
 
 def llada(folder: Path) -> tuple[ModuleType, ModuleType, ModuleType]:
     """LLaDA's own generate.py and get_log_likelihood.py; its modelling file, which dllm carries."""
-    modelling = load(folder / "dllm" / "dllm", "dllm", "pipelines.llada.models.modeling_llada",
-                     ("pipelines", "pipelines.llada", "pipelines.llada.models"))  # fmt: skip
-    return (load(folder / "LLaDA", "llada_own", "generate"), load(folder / "LLaDA", "llada_own", "get_log_likelihood"),
-            modelling)  # fmt: skip
+    modelling = load(
+        folder / "dllm" / "dllm",
+        "dllm",
+        "pipelines.llada.models.modeling_llada",
+        ("pipelines", "pipelines.llada", "pipelines.llada.models"),
+    )
+    return (
+        load(folder / "LLaDA", "llada_own", "generate"),
+        load(folder / "LLaDA", "llada_own", "get_log_likelihood"),
+        modelling,
+    )
 
 
 def fast_dllm(folder: Path) -> tuple[ModuleType, ModuleType]:
@@ -116,9 +124,11 @@ def dllm(folder: Path) -> tuple[ModuleType, ModuleType, ModuleType, ModuleType]:
     stand_in("dllm.utils.data", prepend_bos=unused)
     stand_in("dllm.core.trainers.utils", NLLMetric=unused, PPLMetric=unused, OnEvaluateMetricsCallback=unused)
     return (
-        plain, load(root, "dllm", "pipelines.fastdllm.llada.sampler"),
-        load(root, "dllm", "pipelines.fastdllm.llada.models.modeling_llada"), load(root, "dllm", "core.trainers.mdlm"),
-    )  # fmt: skip
+        plain,
+        load(root, "dllm", "pipelines.fastdllm.llada.sampler"),
+        load(root, "dllm", "pipelines.fastdllm.llada.models.modeling_llada"),
+        load(root, "dllm", "core.trainers.mdlm"),
+    )
 
 
 def dllm_llada2(folder: Path) -> tuple[ModuleType, ModuleType]:
@@ -132,8 +142,12 @@ def dinfer(folder: Path) -> tuple[ModuleType, ModuleType, ModuleType, ModuleType
     """The loop, the choice of tokens, caches and blocks, and the modelling file of LLaDA."""
     root = folder / "dInfer" / "python" / "dinfer"
     loop = load(root, "dinfer", "decoding.generate_uniform", ("decoding", "model"))
-    return (loop, load(root, "dinfer", "decoding.parallel_strategy"), load(root, "dinfer", "decoding.utils"),
-            load(root, "dinfer", "model.modeling_llada"))  # fmt: skip
+    return (
+        loop,
+        load(root, "dinfer", "decoding.parallel_strategy"),
+        load(root, "dinfer", "decoding.utils"),
+        load(root, "dinfer", "model.modeling_llada"),
+    )
 
 
 class Pipeline:

@@ -31,13 +31,24 @@ class Layer(NamedTuple):
 
 def layers_of(net: Any) -> list[Layer]:
     if isinstance(net, LLaDAModelLM):
-        return [Layer(b.attn_norm, b.q_proj, b.k_proj, b.v_proj, b.attn_out, b.ff_norm, b.ff_proj, b.up_proj, b.ff_out)
-                for b in net.model.transformer["blocks"]]  # fmt: skip
+        return [
+            Layer(b.attn_norm, b.q_proj, b.k_proj, b.v_proj, b.attn_out, b.ff_norm, b.ff_proj, b.up_proj, b.ff_out)
+            for b in net.model.transformer["blocks"]
+        ]
     return [
-        Layer(b.input_layernorm, b.self_attn.q_proj, b.self_attn.k_proj, b.self_attn.v_proj, b.self_attn.o_proj,
-              b.post_attention_layernorm, b.mlp.gate_proj, b.mlp.up_proj, b.mlp.down_proj)
+        Layer(
+            b.input_layernorm,
+            b.self_attn.q_proj,
+            b.self_attn.k_proj,
+            b.self_attn.v_proj,
+            b.self_attn.o_proj,
+            b.post_attention_layernorm,
+            b.mlp.gate_proj,
+            b.mlp.up_proj,
+            b.mlp.down_proj,
+        )
         for b in net.model.layers
-    ]  # fmt: skip
+    ]
 
 
 def norm(x: Tensor, module: Any) -> Tensor:
@@ -53,9 +64,13 @@ def turn(x: Tensor, cosine: Tensor, sine: Tensor) -> Tensor:
 
 
 def logits(
-    model: Model, ids: Tensor, seen: Tensor | None = None, embeds: Tensor | None = None, recompute: bool = False,
+    model: Model,
+    ids: Tensor,
+    seen: Tensor | None = None,
+    embeds: Tensor | None = None,
+    recompute: bool = False,
     bias: Tensor | None = None,
-) -> Tensor:  # fmt: skip
+) -> Tensor:
     """Logits of every position, [B, L] -> [B, L, V]; seen [B, L] is False at padding. Dream's row i speaks of i + 1.
 
     bias [B, 1, L, L] is added to the attention scores.

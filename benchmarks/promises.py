@@ -70,15 +70,20 @@ def main() -> None:
     print(f"{'kind':8}{'dtype':10}{'batch':>10}{'dense':>10}{'cache':>10}  gradient  (relative to the largest logit)")
     for make in (llada_net, dream_net, qwen_net):
         for dtype in (torch.float32, torch.bfloat16) if device == "cuda" else (torch.float32,):
-            net = make(vocab=256, width=256, layers=4, initializer_range=0.05) if make is not llada_net else make(
-                vocab=256, width=256, layers=4, init_std=0.05)  # fmt: skip
+            net = (
+                make(vocab=256, width=256, layers=4, initializer_range=0.05)
+                if make is not llada_net
+                else make(vocab=256, width=256, layers=4, init_std=0.05)
+            )
             model = as_model(net.to(device=device, dtype=dtype), None, make.__name__)
             batch = sequences()
             rows = [list(range(1, len(ids), 7)) for ids in batch]
             cached = "-" if model.causal else f"{cache_difference(model, batch):.1e}"
-            print(f"{model.kind:8}{str(dtype)[6:]:10}{batch_difference(model, batch, rows):10.1e}"
-                  f"{dense_difference(model, batch, rows):10.1e}{cached:>10}  "
-                  f"{'whole' if gradient_is_whole(model, batch) else 'BROKEN'}")  # fmt: skip
+            print(
+                f"{model.kind:8}{str(dtype)[6:]:10}{batch_difference(model, batch, rows):10.1e}"
+                f"{dense_difference(model, batch, rows):10.1e}{cached:>10}  "
+                f"{'whole' if gradient_is_whole(model, batch) else 'BROKEN'}"
+            )
 
 
 if __name__ == "__main__":

@@ -57,9 +57,12 @@ def make_model(bench: Bench, kind: str, toy_layers: int = 2) -> Model:
 
 
 def filled_there(
-    net_class: type[PreTrainedModel], config: LLaDAConfig | DreamConfig, device: torch.device, dtype: torch.dtype,
+    net_class: type[PreTrainedModel],
+    config: LLaDAConfig | DreamConfig,
+    device: torch.device,
+    dtype: torch.dtype,
     spread: float,
-) -> PreTrainedModel:  # fmt: skip
+) -> PreTrainedModel:
     """Made empty and filled on the device: no initialiser runs on the host and nothing is copied."""
     with torch.device("meta"):
         net = net_class(config)

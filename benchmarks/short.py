@@ -28,11 +28,19 @@ def short_generations(bench: Bench) -> Iterator[Line]:
     for cache in CACHES:
         expected = [recorded_anew(model, prompts, new, cache) for prompts in several]
         found = [answers(model, prompts, new, cache) for prompts in several]
-        others = sum(a != b for mine, plain in zip(found, expected, strict=True)
-                     for a, b in zip(mine[0], plain[0], strict=True))  # fmt: skip
+        others = sum(
+            a != b for mine, plain in zip(found, expected, strict=True) for a, b in zip(mine[0], plain[0], strict=True)
+        )
         kept = timed(bench.device, lambda c=cache: [answers(model, prompts, new, c) for prompts in several])
         anew = timed(bench.device, lambda c=cache: [recorded_anew(model, prompts, new, c) for prompts in several])
         case = f"{model.name}, {new} tokens in {new // 2} steps, cache {cache}"
-        yield Line("m", f"{case}, a generation", "s", kept.seconds / len(several), anew.seconds / len(several),
-                   peak=kept.peak, plain_peak=anew.peak)  # fmt: skip
+        yield Line(
+            "m",
+            f"{case}, a generation",
+            "s",
+            kept.seconds / len(several),
+            anew.seconds / len(several),
+            peak=kept.peak,
+            plain_peak=anew.peak,
+        )
         yield bound(bench, "m", f"{case}, tokens that differ", "tokens", others, 0)

@@ -56,10 +56,13 @@ def plain_loss(bench: Bench, model: Model, views: list[Views], recompute: bool) 
     """Two padded forward passes; as the peers' trainers do it, the cross-entropy of every position is taken in float32
     and weighted, with zero where nothing was masked. The variation takes the masked rows out first."""
     with half(bench):
-        first, second = (_logits(model, [getattr(view, side) for view in views], recompute)
-                         for side in ("first", "second"))  # fmt: skip
-    targets, ce, tv = (torch.cat([getattr(view, name) for view in views]).to(model.device)
-                       for name in ("targets", "ce_weights", "tv_weights"))  # fmt: skip
+        first, second = (
+            _logits(model, [getattr(view, side) for view in views], recompute) for side in ("first", "second")
+        )
+    targets, ce, tv = (
+        torch.cat([getattr(view, name) for view in views]).to(model.device)
+        for name in ("targets", "ce_weights", "tv_weights")
+    )
     rows = [(view.rows - int(model.shift)).clamp(min=0) for view in views]
     places = torch.cat([torch.full_like(part, number) for number, part in enumerate(rows)]), torch.cat(rows)
     entropies = torch.stack([_every_entropy(logits, places, targets)[places] for logits in (first, second)]).mean(0)
@@ -112,8 +115,14 @@ def tuning_step(bench: Bench, kind: str) -> Iterator[Line]:
     flops = 2 * forward_flops(model, lengths, rows)  # backward: to the inputs; the adapter's own share is small
     if bench.full:
         eager = timed(bench.device, lambda: step(our_loss(bench, model, views)))
-        yield Line("c", f"{model.name}, layers not compiled, a step", "s", eager.seconds,
-                   mfu=flops / eager.seconds / bench.ceiling, peak=eager.peak)  # fmt: skip
+        yield Line(
+            "c",
+            f"{model.name}, layers not compiled, a step",
+            "s",
+            eager.seconds,
+            mfu=flops / eager.seconds / bench.ceiling,
+            peak=eager.peak,
+        )
         model.compile_layers()
         check_same(bench, model, views)
     for recompute, limit, how in ((False, 0.65, ""), (True, 0.5, ", checkpointing")):

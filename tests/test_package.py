@@ -39,7 +39,7 @@ def test_the_wheel_holds_every_module_and_data_file(tmp_path):
     modules = sorted(
         name.removesuffix(".py").removesuffix("/__init__").replace("/", ".") for name in packed if name.endswith(".py")
     )
-    kernels = ("decoding_step", "linear_ce_tv", "experts", "small_batch_linear", "split_attention")
+    kernels = ("decoding_step", "linear_ce_tv", "moe", "small_batch_linear", "split_attention")
     left_out = {f"maskwise.kernels.{name}" for name in kernels}  # need a package that exists for CUDA machines alone
     left_out |= {"maskwise.studio.app"} if find_spec("gradio") is None else set()
     code = f"import sys, importlib; sys.path.insert(0, {str(tmp_path / 'site')!r})\n" + "\n".join(

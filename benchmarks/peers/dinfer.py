@@ -47,9 +47,12 @@ def dinfer_engine(report: Report, model: Model, cache: str, net: Any) -> Engine:
 
     decoder = Count(0.0, mask_id=model.mask_id)
     engine = loop.BlockWiseDiffusionLLM(
-        net, decoder, caches.BlockIteratorFactory(start_block_align=True), early_stop=False,
+        net,
+        decoder,
+        caches.BlockIteratorFactory(start_block_align=True),
+        early_stop=False,
         cache_factory=caches.KVCacheFactory(cache),
-    )  # fmt: skip
+    )
 
     def run(prompts: list[list[int]], n: int) -> Tensor:
         decoder.at_once = n

@@ -92,8 +92,9 @@ def time_decoding(
         run = partial(engine.run, prompts, at_once)
         taken[at_once] = between_passes(bench, engine.net, run, first, last) / (last - first)
     for at_once in at_onces:
-        report.add("step" + note, engine.who, taken[at_once], "s", batch=len(prompts), cache=engine.cache,
-                   at_once=at_once)  # fmt: skip
+        report.add(
+            "step" + note, engine.who, taken[at_once], "s", batch=len(prompts), cache=engine.cache, at_once=at_once
+        )
 
 
 def time_ours(
@@ -117,8 +118,11 @@ def same_tokens(report: Report, model: Model, engine: Engine, prompts: list[list
     for at_once in AT_ONCE:
         ours = [made.sequence for made in generate(model, prompts, new, new // at_once, block, cache=engine.cache)]
         theirs = engine.run(prompts, at_once)
-        pairs = [(a, b) for one, other in zip(ours, theirs.tolist(), strict=True)
-                 for a, b in zip(one[-new:], other[-new:], strict=True)]  # fmt: skip
+        pairs = [
+            (a, b)
+            for one, other in zip(ours, theirs.tolist(), strict=True)
+            for a, b in zip(one[-new:], other[-new:], strict=True)
+        ]
         same = sum(a == b for a, b in pairs) / len(pairs)
         report.add(
             "tokens the same", engine.who, same, "share", cache=engine.cache, at_once=at_once, batch=len(prompts)

@@ -50,8 +50,10 @@ def llada_engines(report: Report, model: Model, weights: dict[str, Tensor]) -> l
     plain_sampler, cached_sampler, cached_modelling, _ = peer_code.dllm(report.peers)
     end = (model.core.config.eos_token_id or 0) if bench.full else 1
     words = SimpleNamespace(mask_token_id=mask, bos_token_id=end, eos_token_id=end)
-    own_net, fast_net, cached_net = (peer_code.llada_net(modelling, shape, weights)
-                                     for modelling in (own_modelling, fast_modelling, cached_modelling))  # fmt: skip
+    own_net, fast_net, cached_net = (
+        peer_code.llada_net(modelling, shape, weights)
+        for modelling in (own_modelling, fast_modelling, cached_modelling)
+    )
     for who, net in (("LLaDA", own_net), ("Fast-dLLM", fast_net), ("dllm", cached_net)):
         compare_logits(report, model, who, net)
 
@@ -61,9 +63,13 @@ def llada_engines(report: Report, model: Model, weights: dict[str, Tensor]) -> l
 
     def by_fast(loop: Any) -> Run:
         return lambda prompts, n: loop(
-            fast_net, torch.tensor(prompts, device=bench.device), steps=new // n, gen_length=new, block_length=block,
+            fast_net,
+            torch.tensor(prompts, device=bench.device),
+            steps=new // n,
+            gen_length=new,
+            block_length=block,
             mask_id=mask,
-        )[0]  # fmt: skip
+        )[0]
 
     def by_dllm(sampler: Any, **more: Any) -> Run:
         return lambda prompts, n: sampler.sample(
@@ -75,10 +81,16 @@ def llada_engines(report: Report, model: Model, weights: dict[str, Tensor]) -> l
         Engine("dllm", "none", own_net, by_dllm(plain_sampler.MDLMSampler(model=own_net, tokenizer=words))),
         Engine("Fast-dLLM", "prefix", fast_net, by_fast(fast.generate_with_prefix_cache)),
         Engine("Fast-dLLM", "dual", fast_net, by_fast(fast.generate_with_dual_cache)),
-        *(Engine("dllm", cache, cached_net, by_dllm(
-            cached_sampler.FastdLLMLLaDASampler(model=cached_net, tokenizer=words), use_cache=cache))
-          for cache in ("prefix", "dual")),
-    ]  # fmt: skip
+        *(
+            Engine(
+                "dllm",
+                cache,
+                cached_net,
+                by_dllm(cached_sampler.FastdLLMLLaDASampler(model=cached_net, tokenizer=words), use_cache=cache),
+            )
+            for cache in ("prefix", "dual")
+        ),
+    ]
 
 
 def all_of_llada(report: Report) -> None:
@@ -131,8 +143,13 @@ def likelihood(report: Report, model: Model, net: nn.Module) -> None:
         with report.attempt(f"likelihood of {n} tokens"):
             ours = timed(bench.device, lambda asked=requests: log_likelihoods(model, asked, samples=SAMPLES), repeats=2)  # type: ignore[misc]
             report.add(f"likelihood of {n} tokens", "maskwise", many / ours.seconds, "1/s")
-            slow = timed(bench.device, lambda p=prompt, a=answer: theirs.get_log_likelihood(  # type: ignore[misc]
-                net, p, a, mc_num=SAMPLES, mask_id=model.mask_id), repeats=2)  # fmt: skip
+            slow = timed(
+                bench.device,
+                lambda p=prompt, a=answer: theirs.get_log_likelihood(  # type: ignore[misc]
+                    net, p, a, mc_num=SAMPLES, mask_id=model.mask_id
+                ),
+                repeats=2,
+            )
             report.add(f"likelihood of {n} tokens", "LLaDA", 1 / slow.seconds, "1/s")
             value = theirs.get_log_likelihood(net, prompt, answer, mc_num=SAMPLES, mask_id=model.mask_id)
             report.add(f"log-likelihood of {n} tokens", "LLaDA", value, "nats")

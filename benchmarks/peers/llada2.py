@@ -63,8 +63,12 @@ def compare_llada2(report: Report, model: Model, net: nn.Module) -> None:
     )
     theirs = net(torch.tensor([ids], device=hidden.device), attention_mask=bias).logits[0].float()
     theirs[:, model.mask_id] = -torch.inf
-    report.add("logits: relative difference", "LLaDA2 (dllm's copy)",
-               difference(model.predict([ids], [list(range(len(ids)))])[0], theirs), "share")  # fmt: skip
+    report.add(
+        "logits: relative difference",
+        "LLaDA2 (dllm's copy)",
+        difference(model.predict([ids], [list(range(len(ids)))])[0], theirs),
+        "share",
+    )
 
 
 def diffusers_engine(report: Report, model: Model, net: nn.Module) -> Engine:
@@ -76,9 +80,16 @@ def diffusers_engine(report: Report, model: Model, net: nn.Module) -> Engine:
     def run(prompts: list[list[int]], n: int) -> Tensor:
         # A threshold above one commits by the schedule.
         return pipe(
-            input_ids=torch.tensor(prompts, device=report.bench.device), gen_length=new, block_length=block,
-            num_inference_steps=block // n, threshold=2.0, editing_threshold=None, sampling_method="greedy",
-            eos_early_stop=False, mask_token_id=model.mask_id, output_type="seq",
-        ).sequences  # fmt: skip
+            input_ids=torch.tensor(prompts, device=report.bench.device),
+            gen_length=new,
+            block_length=block,
+            num_inference_steps=block // n,
+            threshold=2.0,
+            editing_threshold=None,
+            sampling_method="greedy",
+            eos_early_stop=False,
+            mask_token_id=model.mask_id,
+            output_type="seq",
+        ).sequences
 
     return Engine("diffusers", "none", net, run)

@@ -54,8 +54,11 @@ def with_our_adapter(report: Report, model: Model) -> nn.Module:
     """LLaDA's modelling file under PEFT with the same maps adapted, by the same numbers."""
     _, _, modelling = peer_code.llada(report.peers)
     every = model.net.state_dict()
-    base = {name.removeprefix("base_model.model.").replace(".base_layer", ""): value for name, value in every.items()
-            if "lora_" not in name}  # fmt: skip
+    base = {
+        name.removeprefix("base_model.model.").replace(".base_layer", ""): value
+        for name, value in every.items()
+        if "lora_" not in name
+    }
     ours: Any = model.net.peft_config["default"]  # type: ignore[index, union-attr]
     net = peer_code.llada_net(modelling, shape_of(model), base).requires_grad_(False)
     adapter = LoraConfig(r=ours.r, lora_alpha=ours.lora_alpha, lora_dropout=0.0, target_modules=ours.target_modules)
@@ -69,10 +72,14 @@ def dllm_loss(report: Report, model: Model, net: nn.Module, length: int, count: 
     *_, module = peer_code.dllm(report.peers)
     trainer = object.__new__(module.MDLMTrainer)
     trainer.__dict__.update(
-        time_epsilon=1e-3, scheduler=module.LinearAlphaScheduler(), loss_weight_type="scheduler",
-        loss_norm_type="token", right_shift_logits=False, meter=SimpleNamespace(update=lambda **_: None),
+        time_epsilon=1e-3,
+        scheduler=module.LinearAlphaScheduler(),
+        loss_weight_type="scheduler",
+        loss_norm_type="token",
+        right_shift_logits=False,
+        meter=SimpleNamespace(update=lambda **_: None),
         processing_class=SimpleNamespace(padding_side="right", mask_token_id=model.mask_id),
-    )  # fmt: skip
+    )
     ids = torch.tensor(random_ids([length] * count, model), device=report.bench.device)
 
     def loss() -> Tensor:

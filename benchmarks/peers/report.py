@@ -58,8 +58,11 @@ def show(found: list[dict[str, Any]]) -> None:
     names = list(dict.fromkeys(entry["who"] for entry in found if entry["work"] != "failed"))
     rows: dict[str, dict[str, str]] = {}
     for entry in (entry for entry in found if entry["work"] != "failed"):
-        details = [f"{name.replace('at_once', 'tokens')} {entry[name]}" for name in ("batch", "cache", "at_once")
-                   if name in entry]  # fmt: skip
+        details = [
+            f"{name.replace('at_once', 'tokens')} {entry[name]}"
+            for name in ("batch", "cache", "at_once")
+            if name in entry
+        ]
         seconds = entry["unit"] == "s"
         value = f"{entry['value'] * 1e3:.4g}" if seconds else f"{entry['value']:.4g}"
         row = ", ".join([entry["work"], *details, "ms" if seconds else entry["unit"]])

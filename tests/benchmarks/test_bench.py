@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-ROWS = ["a", "a'", "b", "c", "d", "e", "f", "g", "h", "i", "j", "j-135m", "k", "l", "m", "n", "o"]
+ROWS = ["a", "a'", "b", "c", "d", "e", "f", "g", "h", "i", "j", "j-135m", "k", "l", "m", "n", "o", "p", "q"]
 
 
 @pytest.fixture(scope="module")

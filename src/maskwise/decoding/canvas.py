@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from maskwise.decoding.end_of_step import narrowed, turn
+from maskwise.decoding.end_of_step import commit, narrowed
 from maskwise.models.batch import Batch
 from maskwise.models.model import Model
 
@@ -108,7 +108,7 @@ class Sheet:
 
     def turn(self, places: Tensor, tokens: Tensor, flip: Tensor, open: Tensor, mask_id: int, step: Tensor) -> Tensor:
         """Writes tokens where open rows flip, masks where others do. All [S, W], step [S, 1] -> open after it."""
-        return turn(self.ids, self.order, places, tokens, flip, open, step, mask_id)
+        return commit(self.ids, self.order, places, tokens, flip, open, step, mask_id)
 
 
 @dataclass(frozen=True)

@@ -17,13 +17,13 @@ With p = softmax(z), a target t and s = sign(p1 - p2):
     d sum|p1-p2| / dz2 = -p2 * (s - <s, p2>)        with <s, p2> = <s, p1> - sum|p1 - p2|
 """
 
-from functools import cache
+from types import ModuleType
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from maskwise.kernels.gate import TRITON, close, works_here
+from maskwise.kernels import gate
 from maskwise.support.errors import UserError
 
 LOGIT_BYTES = {"cpu": 64 << 20, "cuda": 256 << 20}
@@ -213,10 +213,8 @@ def _sweep(
 
 def _ce_in_place(logits: Tensor, targets: Tensor, weights: Tensor, out: torch.dtype) -> tuple[Tensor, Tensor]:
     """Weighted cross-entropy [n] of `logits` [n, V], which become the gradient with respect to themselves."""
-    if _has_kernels(logits):
-        from maskwise.kernels.linear_ce_tv import ce_kernel
-
-        return ce_kernel(logits, targets, weights, out)
+    if (kernel := _kernel(logits)) is not None:
+        return kernel.ce(logits, targets, weights, out)
     log_sum, picked = _softmax_in_place(logits, targets)
     logits.mul_(weights[:, None])
     logits[torch.arange(len(targets), device=logits.device), targets] -= weights
@@ -227,10 +225,8 @@ def _ce_tv_in_place(
     logits: Tensor, targets: Tensor, ce_weights: Tensor, tv_weights: Tensor, out: torch.dtype
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Weighted (CE1 + CE2)/2 and sum_v |p1 - p2|, each [n], of `logits` [2n, V], which become their own gradient."""
-    if _has_kernels(logits):
-        from maskwise.kernels.linear_ce_tv import ce_tv_kernel
-
-        return ce_tv_kernel(logits, targets, ce_weights, tv_weights, out)
+    if (kernel := _kernel(logits)) is not None:
+        return kernel.ce_tv(logits, targets, ce_weights, tv_weights, out)
     half = ce_weights / 2
     log_sum, picked = _softmax_in_place(logits, targets.repeat(2))
     ce1, ce2 = (log_sum - picked).chunk(2)
@@ -247,34 +243,9 @@ def _ce_tv_in_place(
     return half * (ce1 + ce2), tv_weights * variation, logits.to(out)
 
 
-def _has_kernels(logits: Tensor) -> bool:
-    return logits.is_cuda and logits.dtype == torch.float32 and TRITON and _kernels_work(logits.device)
-
-
-@cache
-def _kernels_work(device: torch.device) -> bool:
-    """Whether the kernels give what PyTorch gives, tried once on each device."""
-    return works_here(lambda: kernels_agree(device), "cross-entropy is left to PyTorch")
-
-
-def kernels_agree(device: torch.device) -> bool:
-    from maskwise.kernels.linear_ce_tv import ce_kernel, ce_tv_kernel
-
-    draws = torch.Generator().manual_seed(0)
-    logits, weights = torch.randn(8, 500, generator=draws), torch.rand(4, generator=draws)
-    targets = torch.randint(500, (4,), generator=draws)
-    there, given = logits.to(device), (targets.to(device), weights.to(device))
-    pairs = [
-        (
-            ce_kernel(there[:4].clone(), *given, torch.float32),
-            _ce_in_place(logits[:4].double(), targets, weights.double(), torch.float64),
-        ),
-        (
-            ce_tv_kernel(there.clone(), *given, given[1], torch.float32),
-            _ce_tv_in_place(logits.double(), targets, weights.double(), weights.double(), torch.float64),
-        ),
-    ]
-    return all(close(a.cpu(), b, 1e-4) for found, wanted in pairs for a, b in zip(found, wanted, strict=True))
+def _kernel(logits: Tensor) -> ModuleType | None:
+    fits = logits.is_cuda and logits.dtype == torch.float32
+    return gate.kernel("linear_ce_tv", logits.device) if fits else None
 
 
 def _softmax_in_place(logits: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:

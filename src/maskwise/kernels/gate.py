@@ -1,9 +1,17 @@
-"""What all Triton kernels ask before they are used: whether there is Triton, and whether it does what it should."""
+"""The gate of the Triton kernels: each is compared with its plain form before it is used, once per device.
+
+A file kernels/NAME.py declares its trial: `agrees(device, *decides)` runs the kernels and their plain form on the same
+inputs, and `OTHERWISE` says what happens where they disagree. Callers ask `kernel(NAME, device, *decides)`, and compute
+the plain form where they get None.
+"""
 
 import warnings
 from collections.abc import Callable
+from importlib import import_module
 from importlib.util import find_spec
 from subprocess import CalledProcessError
+from types import ModuleType
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -12,13 +20,52 @@ from maskwise.support.errors import UserNotice, first_line
 
 TRITON = find_spec("triton") is not None
 LARGE = (9, 10)  # major compute capabilities, with 227 KiB of shared memory
+SMALL_BATCH = 64  # rows of a pass up to which the split kernels pay; larger passes fill the card without them
+HALF = (torch.bfloat16, torch.float16)  # the types that the split kernels take
+
+_verdicts: dict[tuple[Any, ...], ModuleType | None] = {}
+
+
+def kernel(name: str, device: torch.device, *decides: Any) -> ModuleType | None:
+    """The module kernels/NAME.py if its kernels passed their trial on this CUDA device, else None.
+
+    decides: what else the verdict depends on, such as a dtype. A trial runs once, and never while a CUDA graph is
+    captured: until then the answer is None. After it a call is one dictionary lookup.
+    """
+    key = (name, device, *decides)
+    if key not in _verdicts:
+        if not TRITON or _is_capturing():
+            return None
+        module = import_module(f"maskwise.kernels.{name}")
+        why = problem(lambda: module.agrees(device, *decides))
+        if why is not None:
+            warn_of_fallback(module.OTHERWISE, why)
+        _verdicts[key] = module if why is None else None
+    return _verdicts[key]
+
+
+def _is_capturing() -> bool:
+    return torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing()
+
+
+def problem(trial: Callable[[], bool]) -> str | None:
+    """Runs a trial; why it failed, or None if it passed."""
+    try:
+        with torch.no_grad():
+            return None if trial() else "gives other numbers"
+    except kernel_errors() as error:
+        return f"fails: {first_line(error)}"
+
+
+def warn_of_fallback(otherwise: str, why: str) -> None:
+    warnings.warn(f"{otherwise}, more slowly: the kernel for it {why}", UserNotice, stacklevel=4)
 
 
 def kernel_errors() -> tuple[type[Exception], ...]:
-    """What torch and Triton raise where a kernel cannot be had; asked only then.
+    """The exceptions that torch and Triton raise where a kernel cannot be compiled or launched.
 
-    RuntimeError: torch, and Triton without a C compiler; CalledProcessError: one that fails, say without Python.h;
-    OSError: a cache that cannot be written; ValueError: a pointer Triton cannot use.
+    RuntimeError: torch, and Triton without a C compiler; CalledProcessError: a compiler that fails, for example without
+    Python.h; OSError: a cache that cannot be written; ValueError: a pointer that Triton cannot use.
     """
     plain = (RuntimeError, CalledProcessError, OSError, ValueError)
     if not TRITON:
@@ -29,21 +76,10 @@ def kernel_errors() -> tuple[type[Exception], ...]:
 
 
 def has_large_tiles(like: Tensor) -> bool:
-    """Whether the tensor is on a card that can fetch many tiles ahead."""
+    """True if the tensor is on a card with enough shared memory to fetch many tiles ahead."""
     return like.is_cuda and torch.cuda.get_device_capability(like.device)[0] in LARGE
 
 
 def close(found: Tensor, expected: Tensor, tolerance: float) -> bool:
-    """Whether they differ by at most this part of what was expected, in the norm."""
+    """True if the norm of the difference is at most this fraction of the norm of the expected values."""
     return bool((found.float() - expected.float()).norm() <= tolerance * expected.float().norm())
-
-
-def works_here(agree: Callable[[], bool], otherwise: str) -> bool:
-    """Whether a kernel gives what it should; if not, a warning says what is done instead, and why."""
-    try:
-        fine, why = agree(), "gives other numbers"
-    except kernel_errors() as error:
-        fine, why = False, f"fails: {first_line(error)}"
-    if not fine:
-        warnings.warn(f"{otherwise}, more slowly: the kernel for it {why}", UserNotice, stacklevel=3)
-    return fine

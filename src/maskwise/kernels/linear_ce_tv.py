@@ -1,49 +1,63 @@
-"""The element-wise part of `linear_ce_tv` and `linear_ce` as one Triton kernel each: three or two reads of the logits,
-one write, no temporaries.
+"""Kernels of `linear_ce_tv` and `linear_ce`: cross-entropy and total variation of logits, with their gradients.
 
-Plain PyTorch passes over the logits about a dozen times (largest, subtract, exp, sum, divide, difference, sign...),
-which on CUDA costs a good part of the matrix products. Imported on CUDA only; the PyTorch path stays the reference,
-and the tests hold these kernels against it in Triton's interpreter.
+Plain PyTorch passes over the logits about a dozen times (maximum, subtract, exp, sum, divide, difference, sign...),
+which on CUDA costs a good part of the matrix products. Here each row's logits are read three times (two for
+cross-entropy alone) and written once, without temporaries. diffusion/fused.py has the plain forms.
 """
 
 import torch
+import torch.nn.functional as F
 import triton
 import triton.language as tl
 from torch import Tensor
 
+from maskwise.kernels.gate import close
+
+OTHERWISE = "cross-entropy is left to PyTorch"
+TOLERANCE = 1e-4
 BLOCK = 4096
 FLOOR = tl.constexpr(-3.0e38)  # below every logit, yet finite: -inf minus -inf would be nan
 
 
-def ce_tv_kernel(
+def ce_tv(
     logits: Tensor, targets: Tensor, ce_weights: Tensor, tv_weights: Tensor, out: torch.dtype
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Logits [2n, V] float32 of n rows in two views -> weighted ce [n], tv [n], and the gradient [2n, V] in `out`.
+    """Logits [2n, V] float32 of n rows in two views -> weighted CE [n], weighted TV [n], the gradient [2n, V] in `out`.
 
     The gradient overwrites the logits where the types agree.
     """
     rows, width = len(targets), logits.shape[1]
     targets, ce_weights, tv_weights = targets.contiguous(), ce_weights.contiguous(), tv_weights.contiguous()
     grad = logits if out == logits.dtype else torch.empty_like(logits, dtype=out)
-    ce, tv = (torch.empty(rows, dtype=torch.float32, device=logits.device) for _ in range(2))
+    entropy, variation = (torch.empty(rows, dtype=torch.float32, device=logits.device) for _ in range(2))
     block = min(BLOCK, triton.next_power_of_2(width))
     with torch.cuda.device_of(logits):  # Triton launches on the current device
         _ce_tv_rows[(rows,)](
-            logits, grad, targets, ce_weights, tv_weights, ce, tv, rows, width, BLOCK_SIZE=block, num_warps=8
+            logits,
+            grad,
+            targets,
+            ce_weights,
+            tv_weights,
+            entropy,
+            variation,
+            rows,
+            width,
+            BLOCK_SIZE=block,
+            num_warps=8,
         )
-    return ce, tv, grad
+    return entropy, variation, grad
 
 
-def ce_kernel(logits: Tensor, targets: Tensor, weights: Tensor, out: torch.dtype) -> tuple[Tensor, Tensor]:
-    """Logits [n, V] float32 -> weighted ce [n] and the gradient [n, V] in `out`, as above."""
+def ce(logits: Tensor, targets: Tensor, weights: Tensor, out: torch.dtype) -> tuple[Tensor, Tensor]:
+    """Logits [n, V] float32 -> weighted cross-entropy [n] and the gradient [n, V] in `out`, as in `ce_tv`."""
     rows, width = logits.shape
     targets, weights = targets.contiguous(), weights.contiguous()
     grad = logits if out == logits.dtype else torch.empty_like(logits, dtype=out)
-    ce = torch.empty(rows, dtype=torch.float32, device=logits.device)
+    entropy = torch.empty(rows, dtype=torch.float32, device=logits.device)
     block = min(BLOCK, triton.next_power_of_2(width))
     with torch.cuda.device_of(logits):
-        _ce_rows[(rows,)](logits, grad, targets, weights, ce, width, BLOCK_SIZE=block, num_warps=8)
-    return ce, grad
+        _ce_rows[(rows,)](logits, grad, targets, weights, entropy, width, BLOCK_SIZE=block, num_warps=8)
+    return entropy, grad
 
 
 @triton.jit
@@ -118,7 +132,7 @@ def _ce_tv_rows(logits, grad, targets, ce_weights, tv_weights, ce, tv, rows, wid
     tl.store(ce + row, half * (tl.log(total1) - (picked1 - largest1) + tl.log(total2) - (picked2 - largest2)))
     tl.store(tv + row, variation_weight * variation)
 
-    # Read 3: the gradient, written where the logits were read or beside them.
+    # Read 3: the gradient, written over the logits or to a tensor of its own.
     for start in range(0, width, BLOCK_SIZE):
         column = start + lanes
         inside = column < width
@@ -128,3 +142,33 @@ def _ce_tv_rows(logits, grad, targets, ce_weights, tv_weights, ce, tv, rows, wid
         hot = tl.where(column == target, half, 0.0)
         tl.store(grad + first + column, p1 * (constant1 + lifted) - hot, mask=inside)
         tl.store(grad + second + column, p2 * (constant2 - lifted) - hot, mask=inside)
+
+
+# The trial
+
+
+def agrees(device: torch.device) -> bool:
+    """Compares both kernels with the closed forms in float64."""
+    draws = torch.Generator().manual_seed(0)
+    logits, weights = torch.randn(8, 500, generator=draws), torch.rand(4, generator=draws)
+    targets = torch.randint(500, (4,), generator=draws)
+    there, given = logits.to(device), (targets.to(device), weights.to(device))
+    pairs = [
+        *zip(ce(there[:4].clone(), *given, torch.float32), _plain(logits[:4], targets, weights), strict=True),
+        *zip(ce_tv(there.clone(), *given, given[1], torch.float32), _plain(logits, targets, weights), strict=True),
+    ]
+    return all(close(found.cpu(), expected, TOLERANCE) for found, expected in pairs)
+
+
+def _plain(logits: Tensor, targets: Tensor, weights: Tensor) -> list[Tensor]:
+    """The weighted mean cross-entropy of one or two views, with two the weighted total variation, and the gradient."""
+    views = [z.softmax(dim=-1) for z in logits.double().split(len(targets))]
+    share, hot = weights / len(views), F.one_hot(targets, logits.shape[1])
+    losses = [-share * sum(p.gather(1, targets[:, None])[:, 0].log() for p in views)]
+    gradients = [share[:, None] * (p - hot) for p in views]
+    if len(views) == 2:
+        difference = views[0] - views[1]
+        losses.append(weights * difference.abs().sum(dim=-1))
+        for gradient, p, sign in zip(gradients, views, (difference.sign(), -difference.sign()), strict=True):
+            gradient += weights[:, None] * p * (sign - (sign * p).sum(dim=-1, keepdim=True))
+    return [*losses, torch.cat(gradients)]

@@ -1,11 +1,10 @@
-"""Products of few rows with a large weight, in 16, 8 and 4 bits, as Triton kernels that keep the card's memory busy.
+"""Linear maps of small batches, with weights in 16, 8 and 4 bits.
 
-A decoding step multiplies the few rows of a block with every weight: it takes as long as reading the weights does.
-Libraries' kernels are made for many rows and leave most of the card idle. Here the weights' rows are the left side of
-the product, so that few tokens fill its tiles, and the inner dimension is split over programs. Their sums are added by
-a second kernel, in a compiled layer by the one that reads them, always in the same order: the same input gives the same
-bits. Triton launches on the current device, so each launch makes its tensors' the current one. Imported on CUDA only;
-the tests hold the kernels against dense products in Triton's interpreter.
+A decoding step multiplies the few rows of a block with every weight, so it takes as long as reading the weights does.
+Library kernels are made for many rows and leave most of the card idle. Here the weight is the left side of the product,
+so that few rows fill its tiles, and the inner dimension is split over programs. Their partial sums are added by a
+second kernel, or in a compiled layer by the kernel that reads them, always in the same order: the same input gives the
+same bits. Triton launches on the current device, so each launch first selects the device of its tensors.
 """
 
 from functools import reduce
@@ -16,11 +15,14 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from maskwise.kernels.gate import has_large_tiles
+from maskwise.kernels.gate import SMALL_BATCH, close, has_large_tiles
+
+OTHERWISE = "products of few rows: left to PyTorch"
+TOLERANCE = 2e-2  # relative, in half precision
 
 
 class Tiles(NamedTuple):
-    """Of one program: outputs, inputs at a time; over how many programs the inner dimension is split."""
+    """The work of one program: outputs, inputs per step; over how many programs the inner dimension is split."""
 
     out: int
     inner: int
@@ -41,7 +43,7 @@ def half_tiles(outer: int, inner: int) -> Tiles:
     return Tiles(64, 128, _split(outer, 64, inner // 128, programs=264), warps=4, stages=4)
 
 
-def float8_tiles(outer: int, inner: int) -> Tiles:
+def fp8_tiles(outer: int, inner: int) -> Tiles:
     return Tiles(64, 128, _split(outer, 64, inner // 128, programs=264), warps=4, stages=6)
 
 
@@ -54,12 +56,12 @@ def _split(outer: int, out: int, steps: int, programs: int) -> int:
 
 
 def _stages(tiles: Tiles, like: Tensor) -> int:
-    """How many steps are fetched ahead: fewer on cards with less shared memory than Hopper."""
+    """Steps fetched ahead: fewer on cards with less shared memory than Hopper."""
     return tiles.stages if has_large_tiles(like) else min(tiles.stages, 3)
 
 
-def rounded(rows: Tensor) -> tuple[Tensor, Tensor]:
-    """rows [n, d] as E4M3 numbers, and a float32 scale for each [n, 1], as `quantise.rounded_rows` makes them."""
+def rounded_rows(rows: Tensor) -> tuple[Tensor, Tensor]:
+    """rows [n, d] as E4M3 numbers, and a float32 scale per row [n, 1], as models/families/quantise.py makes them."""
     rows = rows.contiguous()
     n, width = rows.shape
     out, scale = torch.empty_like(rows, dtype=torch.float8_e4m3fn), rows.new_empty(n, 1, dtype=torch.float32)
@@ -84,77 +86,97 @@ def _round(rows, out, scale, width, SIZE: tl.constexpr):
     tl.store(out + row * width + lane, kept.to(out.dtype.element_ty), mask=inside)
 
 
-def half_few_rows(rows: Tensor, weight: Tensor) -> Tensor:
+def small_batch_linear(rows: Tensor, weight: Tensor) -> Tensor:
     """rows [n, in] and weight [out, in] in one type, bf16 or float16 -> [n, out]."""
-    return _added(half_parts(rows, weight), rows.dtype)
+    return _added(half_partial_sums(rows, weight), rows.dtype)
 
 
-@torch.library.custom_op("maskwise::half_parts", mutates_args=())
-def half_parts(rows: Tensor, weight: Tensor) -> Tensor:
+@torch.library.custom_op("maskwise::small_batch_linear", mutates_args=())
+def half_partial_sums(rows: Tensor, weight: Tensor) -> Tensor:
     """-> [split, n, out], whose sum is the product."""
-    return _parts_of(rows, None, weight, None, half_tiles(len(weight), rows.shape[1]), rows.dtype)
+    return _partial_sums_of(rows, None, weight, None, half_tiles(len(weight), rows.shape[1]), rows.dtype)
 
 
-@half_parts.register_fake
+@half_partial_sums.register_fake
 def _(rows: Tensor, weight: Tensor) -> Tensor:
-    return _room(rows, half_tiles(len(weight), rows.shape[1]).split, len(weight), rows.dtype)
+    return _empty_parts(rows, half_tiles(len(weight), rows.shape[1]).split, len(weight), rows.dtype)
 
 
-def float8_few_rows(rows: Tensor, row_scale: Tensor, weight: Tensor, scale: Tensor, dtype: torch.dtype) -> Tensor:
+def small_batch_linear_fp8(
+    rows: Tensor, row_scale: Tensor, weight: Tensor, scale: Tensor, dtype: torch.dtype
+) -> Tensor:
     """rows [n, in] and weight [out, in] in E4M3, row_scale [n, 1] and scale [out] in float32 -> [n, out]."""
-    return _added(float8_parts(rows, row_scale, weight, scale, dtype), dtype)
+    return _added(fp8_partial_sums(rows, row_scale, weight, scale, dtype), dtype)
 
 
-@torch.library.custom_op("maskwise::float8_parts", mutates_args=())
-def float8_parts(rows: Tensor, row_scale: Tensor, weight: Tensor, scale: Tensor, dtype: torch.dtype) -> Tensor:
+@torch.library.custom_op("maskwise::small_batch_linear_fp8", mutates_args=())
+def fp8_partial_sums(rows: Tensor, row_scale: Tensor, weight: Tensor, scale: Tensor, dtype: torch.dtype) -> Tensor:
     """-> [split, n, out], whose sum is the product."""
-    return _parts_of(rows, row_scale, weight, scale, float8_tiles(len(weight), rows.shape[1]), dtype)
+    return _partial_sums_of(rows, row_scale, weight, scale, fp8_tiles(len(weight), rows.shape[1]), dtype)
 
 
-@float8_parts.register_fake
+@fp8_partial_sums.register_fake
 def _(rows: Tensor, row_scale: Tensor, weight: Tensor, scale: Tensor, dtype: torch.dtype) -> Tensor:
-    return _room(rows, float8_tiles(len(weight), rows.shape[1]).split, len(weight), dtype)
+    return _empty_parts(rows, fp8_tiles(len(weight), rows.shape[1]).split, len(weight), dtype)
 
 
-def _parts_of(
+def _partial_sums_of(
     rows: Tensor, row_scale: Tensor | None, weight: Tensor, scale: Tensor | None, tiles: Tiles, dtype: torch.dtype
 ) -> Tensor:
     rows, weight = rows.contiguous(), weight.contiguous()
     n, inner = rows.shape
     outer = len(weight)
-    parts = _room(rows, tiles.split, outer, dtype)
+    parts = _empty_parts(rows, tiles.split, outer, dtype)
     with torch.cuda.device_of(rows):
-        _parts[(triton.cdiv(outer, tiles.out), tiles.split)](
-            rows, row_scale, weight, scale, parts, n, outer, inner, tiles.split,
-            ROWS=max(16, triton.next_power_of_2(n)), OUT=tiles.out, IN=tiles.inner, EVEN=inner % tiles.inner == 0,
-            SCALED=scale is not None, num_warps=tiles.warps, num_stages=_stages(tiles, rows),
-        )  # fmt: skip
+        _partial_sums[(triton.cdiv(outer, tiles.out), tiles.split)](
+            *(rows, row_scale, weight, scale, parts),
+            *(n, outer, inner, tiles.split),
+            ROWS=max(16, triton.next_power_of_2(n)),
+            OUT=tiles.out,
+            IN=tiles.inner,
+            EVEN=inner % tiles.inner == 0,
+            SCALED=scale is not None,
+            num_warps=tiles.warps,
+            num_stages=_stages(tiles, rows),
+        )
     return parts
 
 
 @triton.jit(do_not_specialize=["n", "split"])
-def _parts(
-    rows, row_scale, weight, scale, parts, n, outer, inner, split,
-    ROWS: tl.constexpr, OUT: tl.constexpr, IN: tl.constexpr, EVEN: tl.constexpr, SCALED: tl.constexpr,
-):  # fmt: skip
-    """Each program's part of the inner sum of its outputs. -> parts [split, n, outer]."""
+def _partial_sums(
+    rows,
+    row_scale,
+    weight,
+    scale,
+    parts,
+    n,
+    outer,
+    inner,
+    split,
+    ROWS: tl.constexpr,
+    OUT: tl.constexpr,
+    IN: tl.constexpr,
+    EVEN: tl.constexpr,
+    SCALED: tl.constexpr,
+):
+    """The part of the inner sum of one program's outputs. -> parts [split, n, outer]."""
     part = tl.program_id(1)
     column = tl.program_id(0) * OUT + tl.arange(0, OUT)
     row, lane = tl.arange(0, ROWS), tl.arange(0, IN)
-    # What lies past the last output or row is read from there and not written.
+    # Past the last output or row the last one is read again, and nothing is written.
     of_weight, of_rows = tl.minimum(column, outer - 1).to(tl.int64), tl.minimum(row, n - 1)
     weights = weight + of_weight[:, None] * inner + lane[None, :]
-    given = rows + of_rows[None, :] * inner + lane[:, None]
+    inputs = rows + of_rows[None, :] * inner + lane[:, None]
     total = tl.zeros((OUT, ROWS), tl.float32)
     steps = tl.cdiv(inner, IN)
     for step in range(part * steps // split, (part + 1) * steps // split):
         if EVEN:
             w = tl.load(weights + step * IN, eviction_policy="evict_first")
-            x = tl.load(given + step * IN, eviction_policy="evict_last")
+            x = tl.load(inputs + step * IN, eviction_policy="evict_last")
         else:
             inside = step * IN + lane < inner
             w = tl.load(weights + step * IN, mask=inside[None, :], other=0.0)
-            x = tl.load(given + step * IN, mask=inside[:, None], other=0.0)
+            x = tl.load(inputs + step * IN, mask=inside[:, None], other=0.0)
         total = tl.dot(w, x, total)
     if SCALED:
         total = total * tl.load(row_scale + of_rows)[None, :] * tl.load(scale + of_weight)[:, None]
@@ -162,64 +184,79 @@ def _parts(
     tl.store(parts + place, total.to(parts.dtype.element_ty), mask=(row < n)[None, :] & (column < outer)[:, None])
 
 
-def int4_few_rows(rows: Tensor, weight: Tensor, scale: Tensor) -> Tensor:
+def small_batch_linear_int4(rows: Tensor, weight: Tensor, scale: Tensor) -> Tensor:
     """rows [n, in], weight [in / 64, out, 32] of two numbers a byte, scale [in / 64, out, 2] -> [n, out].
 
     rows and scale in one type, bf16 or float16. The low half of a byte is number i of the group, the high one i + 32.
     """
-    return _added(int4_parts(rows, weight, scale), rows.dtype)
+    return _added(int4_partial_sums(rows, weight, scale), rows.dtype)
 
 
-@torch.library.custom_op("maskwise::int4_parts", mutates_args=())
-def int4_parts(rows: Tensor, weight: Tensor, scale: Tensor) -> Tensor:
+@torch.library.custom_op("maskwise::small_batch_linear_int4", mutates_args=())
+def int4_partial_sums(rows: Tensor, weight: Tensor, scale: Tensor) -> Tensor:
     """-> [split, n, out], whose sum is the product."""
     rows, weight = rows.contiguous(), weight.contiguous()
     n, inner = rows.shape
     outer = weight.shape[1]
     tiles = int4_tiles(outer, inner)
-    parts = _room(rows, tiles.split, outer, rows.dtype)
+    parts = _empty_parts(rows, tiles.split, outer, rows.dtype)
     with torch.cuda.device_of(rows):
-        _int4_parts[(triton.cdiv(outer, tiles.out), tiles.split)](
-            rows, weight, scale, parts, n, outer, inner, tiles.split,
-            ROWS=max(16, triton.next_power_of_2(n)), OUT=tiles.out, HALF=GROUP // 2, BASE=BASES[rows.dtype],
-            num_warps=tiles.warps, num_stages=_stages(tiles, rows),
-        )  # fmt: skip
+        _int4_partial_sums[(triton.cdiv(outer, tiles.out), tiles.split)](
+            *(rows, weight, scale, parts),
+            *(n, outer, inner, tiles.split),
+            ROWS=max(16, triton.next_power_of_2(n)),
+            OUT=tiles.out,
+            HALF=GROUP // 2,
+            BASE=BASES[rows.dtype],
+            num_warps=tiles.warps,
+            num_stages=_stages(tiles, rows),
+        )
     return parts
 
 
-@int4_parts.register_fake
+@int4_partial_sums.register_fake
 def _(rows: Tensor, weight: Tensor, scale: Tensor) -> Tensor:
     outer = weight.shape[1]
-    return _room(rows, int4_tiles(outer, rows.shape[1]).split, outer, rows.dtype)
+    return _empty_parts(rows, int4_tiles(outer, rows.shape[1]).split, outer, rows.dtype)
 
 
 @triton.jit(do_not_specialize=["n", "split"])
-def _int4_parts(
-    rows, weight, scale, parts, n, outer, inner, split,
-    ROWS: tl.constexpr, OUT: tl.constexpr, HALF: tl.constexpr, BASE: tl.constexpr,
-):  # fmt: skip
-    """As `_parts`, a group of 2 * HALF inputs at a time."""
+def _int4_partial_sums(
+    rows,
+    weight,
+    scale,
+    parts,
+    n,
+    outer,
+    inner,
+    split,
+    ROWS: tl.constexpr,
+    OUT: tl.constexpr,
+    HALF: tl.constexpr,
+    BASE: tl.constexpr,
+):
+    """As `_partial_sums`, a group of 2 * HALF inputs at a time."""
     part = tl.program_id(1)
     column = tl.program_id(0) * OUT + tl.arange(0, OUT)
     row, lane = tl.arange(0, ROWS), tl.arange(0, HALF)
     of_weight = tl.minimum(column, outer - 1).to(tl.int64)
-    given = rows + tl.minimum(row, n - 1)[None, :] * inner + lane[:, None]
+    inputs = rows + tl.minimum(row, n - 1)[None, :] * inner + lane[:, None]
     total = tl.zeros((OUT, ROWS), tl.float32)
     groups = inner // (2 * HALF)
     for group in range(part * groups // split, (part + 1) * groups // split):
         here = group * outer + of_weight
         pairs = tl.load(weight + here[:, None] * HALF + lane[None, :], eviction_policy="evict_first")
-        low = tl.load(given + group * 2 * HALF, eviction_policy="evict_last")
-        high = tl.load(given + group * 2 * HALF + HALF, eviction_policy="evict_last")
+        low = tl.load(inputs + group * 2 * HALF, eviction_policy="evict_last")
+        high = tl.load(inputs + group * 2 * HALF + HALF, eviction_policy="evict_last")
         size, offset = tl.load(scale + 2 * here), tl.load(scale + 2 * here + 1)
-        total = tl.dot(_written_out(pairs & 15, size, offset, BASE), low, total)
-        total = tl.dot(_written_out(pairs >> 4, size, offset, BASE), high, total)
+        total = tl.dot(_dequantised(pairs & 15, size, offset, BASE), low, total)
+        total = tl.dot(_dequantised(pairs >> 4, size, offset, BASE), high, total)
     place = (part * n + row)[None, :] * outer + column[:, None]
     tl.store(parts + place, total.to(parts.dtype.element_ty), mask=(row < n)[None, :] & (column < outer)[:, None])
 
 
 @triton.jit
-def _written_out(q, size, offset, BASE: tl.constexpr):
+def _dequantised(q, size, offset, BASE: tl.constexpr):
     """(q - 8) size + offset for numbers q of 0..15, as floats: the last bits of a power of two."""
     kind: tl.constexpr = size.dtype
     base = tl.full((1, 1), BASE, tl.int16)
@@ -227,8 +264,8 @@ def _written_out(q, size, offset, BASE: tl.constexpr):
     return tl.fma(centred, tl.broadcast_to(size[:, None], q.shape), tl.broadcast_to(offset[:, None], q.shape))
 
 
-def _room(rows: Tensor, split: int, outer: int, dtype: torch.dtype) -> Tensor:
-    """For the parts of the sums, [split, n, outer]; in float32, unless one is all."""
+def _empty_parts(rows: Tensor, split: int, outer: int, dtype: torch.dtype) -> Tensor:
+    """[split, n, outer] in float32, or in `dtype` where one part is the whole sum."""
     return rows.new_empty(split, len(rows), outer, dtype=torch.float32 if split > 1 else dtype)
 
 
@@ -253,3 +290,17 @@ def _add(parts, out, numbers, SPLIT: tl.constexpr, SIZE: tl.constexpr):
     for part in tl.static_range(SPLIT):
         total += tl.load(parts + part * numbers + place, mask=inside, other=0.0)
     tl.store(out + place, total.to(out.dtype.element_ty), mask=inside)
+
+
+# The trial of the 16-bit product; models/families/quantise.py tries the others, for each shape of weight
+
+
+def agrees(device: torch.device, dtype: torch.dtype) -> bool:
+    """Compares it with torch's own product, for tiles of 16, 32 and 64 rows."""
+
+    def drawn(*shape: int) -> Tensor:
+        return torch.randn(*shape, generator=torch.Generator().manual_seed(shape[0])).to(device, dtype)
+
+    weight = drawn(200, 520)
+    batches = [drawn(count, 520) for count in (1, 32, SMALL_BATCH)]
+    return all(close(small_batch_linear(x, weight), x.float() @ weight.float().t(), TOLERANCE) for x in batches)

@@ -133,8 +133,15 @@ class ModelInterface(nn.Module):
         if sum(len(group.rows) for group in groups) != batch.tokens:
             raise ValueError("every row of the batch must be in exactly one group")
         flash = self._has_ragged_kernels(batch)
-        layout = Layout(batch.offsets, batch.offsets, batch.longest, batch.longest, causal=False, flash=flash,
-                        parts=grouped_parts(groups, flash))  # fmt: skip
+        layout = Layout(
+            batch.offsets,
+            batch.offsets,
+            batch.longest,
+            batch.longest,
+            causal=False,
+            flash=flash,
+            parts=grouped_parts(groups, flash),
+        )
         with self.turns, torch.compiler.set_stance("force_eager"):  # or layers are compiled for every number of parts
             return self._body(self.core, batch, layout)
 

@@ -89,9 +89,12 @@ class Model(ModelInterface):
         return save(self, folder)
 
     def push_to_hub(
-        self, repo_id: str, private: bool | None = None, commit_message: str = "Written by maskwise",
+        self,
+        repo_id: str,
+        private: bool | None = None,
+        commit_message: str = "Written by maskwise",
         dry_run: bool = False,
-    ) -> list[str]:  # fmt: skip
+    ) -> list[str]:
         """Saves the model and uploads it to the Hugging Face hub, with the token of `hf auth login`.
 
         dry_run: save it to a temporary folder, ask and upload nothing. Returns the names of the files.
@@ -124,13 +127,17 @@ class Model(ModelInterface):
         if len(sequence) == 0:
             raise UserError(f"{what} is empty: give at least one token")
         if len(sequence) > self.window:
-            raise UserError(f"{what} has {len(sequence)} tokens but the context length of {self.name or self.kind} is "
-                            f"{self.window}: shorten it")  # fmt: skip
+            raise UserError(
+                f"{what} has {len(sequence)} tokens but the context length of {self.name or self.kind} is "
+                f"{self.window}: shorten it"
+            )
         known = stored_weight(self.core.get_input_embeddings()).shape[0]
         low, high = min(sequence), max(sequence)
         if low < 0 or high >= known:
-            raise UserError(f"{what} has token id {low if low < 0 else high}, outside 0..{known - 1}: "
-                            "was it made with another tokenizer?")  # fmt: skip
+            raise UserError(
+                f"{what} has token id {low if low < 0 else high}, outside 0..{known - 1}: "
+                "was it made with another tokenizer?"
+            )
         if self.trained_window and len(sequence) > self.trained_window:
             warnings.warn(
                 f"{what} has {len(sequence)} tokens; {one_line(self.name)} was trained on {self.trained_window}",

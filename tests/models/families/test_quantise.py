@@ -1,7 +1,7 @@
 """Weights in fewer bits: the products against dense arithmetic on the rounded numbers, and models opened with them.
 
 Here on a CPU; the kernels of CUDA are held against the same references when a model is opened there (`works`), by
-test_kernels.py, and by row n of benchmarks/.
+tests/kernels/test_small_batch_linear.py, and by row n of benchmarks/.
 """
 
 import subprocess
@@ -33,11 +33,11 @@ from maskwise.models.families.quantise import (
     from_groups,
     paired,
     parameter_count,
+    products_work,
     quantise,
     rounded_groups,
     rounded_rows,
     unpaired,
-    with_or_without_kernels,
     works,
     written_from_pairs,
 )
@@ -161,16 +161,16 @@ def test_where_kernels_fail_torchs_own_products_are_taken(error, kernels_on):
         return True
 
     with pytest.warns(UserNotice, match="without our kernels") as said:
-        assert with_or_without_kernels(agree)
+        assert products_work(agree)
     assert str(error) in str(said[0].message) and not quantise_module.KERNELS
-    assert with_or_without_kernels(agree)  # and nothing more is said
+    assert products_work(agree)  # and nothing more is said
     assert len(said) == 1
 
 
 def test_kernels_that_give_other_numbers_are_left_and_those_not_at_fault_are_kept(kernels_on):
-    assert not with_or_without_kernels(lambda: False) and quantise_module.KERNELS  # wrong with and without them
+    assert not products_work(lambda: False) and quantise_module.KERNELS  # wrong with and without them
     with pytest.warns(UserWarning, match="other numbers"):
-        assert with_or_without_kernels(lambda: not quantise_module.KERNELS)
+        assert products_work(lambda: not quantise_module.KERNELS)
     assert not quantise_module.KERNELS
 
 

@@ -14,9 +14,16 @@ GROUPED: dict[str, Any] = {"enable_gqa": True} if "enable_gqa" in inspect.signat
 
 
 def flash(
-    q: Tensor, k: Tensor, v: Tensor, q_offsets: Tensor, k_offsets: Tensor, longest: tuple[int, int], causal: bool,
-    scale: float, window: int | None,
-) -> Tensor:  # fmt: skip
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    q_offsets: Tensor,
+    k_offsets: Tensor,
+    longest: tuple[int, int],
+    causal: bool,
+    scale: float,
+    window: int | None,
+) -> Tensor:
     """q [T, H, D], k and v [K, G, D], offsets [S+1] -> [T, H, D]; longest: of the queries' and the keys' sequences."""
     reach = (-1 if window is None else window - 1, 0) if causal else (-1, -1)
     out = varlen_attn(q, k, v, q_offsets, k_offsets, *longest, scale=scale, window_size=reach, **GROUPED)
@@ -27,7 +34,16 @@ def flash(
 def causal_flash(q: Tensor, k: Tensor, v: Tensor, offsets: Tensor, longest: int, scale: float) -> tuple[Tensor, Tensor]:
     """Causal attention [T, H, D], and the logarithm of the sum of exponentials of each row and head [T, H]."""
     out, sums = varlen_attn(
-        q, k, v, offsets, offsets, longest, longest, return_aux=AuxRequest(lse=True), scale=scale,
-        window_size=(-1, 0), **GROUPED,
-    )  # fmt: skip
+        q,
+        k,
+        v,
+        offsets,
+        offsets,
+        longest,
+        longest,
+        return_aux=AuxRequest(lse=True),
+        scale=scale,
+        window_size=(-1, 0),
+        **GROUPED,
+    )
     return out, sums.t()  # the kernel gives them head by head

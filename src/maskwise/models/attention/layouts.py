@@ -5,7 +5,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from maskwise.kernels.small_batch import FEW_ROWS, splits_keys
+from maskwise.kernels import gate
 from maskwise.models.attention.blocks import block_places
 from maskwise.models.attention.ragged import KeyValues, Layout, block_reach, grid_places
 from maskwise.models.batch import Batch
@@ -45,21 +45,21 @@ def layout_of(
         # Gradients do not flow through the sums between which the two parts of this attention are weighted.
         blocks = block_places(batch.offsets, first.expand(sequences), block, batch.tokens)
         flash = True
-    few = block is None and batch.longest <= FEW_ROWS and sequences <= FEW_SEQUENCES and half
-    few = few and cache is not None and splits_keys(cache.layers[0][0])
+    split = block is None and batch.longest <= gate.SMALL_BATCH and sequences <= FEW_SEQUENCES and half
+    split = split and cache is not None and _can_split(cache.layers[0][0])
     layout = Layout(
         q_offsets=batch.offsets,
         k_offsets=k_offsets,
         longest_q=batch.longest,
         longest_k=longest_k,
         causal=causal or tokenwise,
-        flash=flash and not few,
-        few=few,
+        flash=flash and not split,
+        split=split,
         cache=cache,
         blocks=blocks,
         slots=None if cache is None else _slots(batch, cache),
     )
-    if flash or few:
+    if flash or split:
         return layout
     place = torch.arange(longest_k, device=k_offsets.device)
     seen = None if k_even else (place < k_offsets.diff()[:, None])[:, None, None, :]
@@ -77,6 +77,15 @@ def layout_of(
         pad_k=None if k_even else grid_places(k_offsets, longest_k, k_total),
         key_mask=seen,
     )
+
+
+def _can_split(keys: Tensor) -> bool:
+    """True if `split_attention` may be used over a cache whose layers hold keys [tokens, heads, width] like these."""
+    width = keys.shape[2]
+    # It has no backward pass, and its tiles are powers of two.
+    fits = keys.is_cuda and keys.dtype in gate.HALF and width >= 16 and not width & (width - 1)
+    fits = fits and not torch.is_grad_enabled()
+    return fits and gate.kernel("split_attention", keys.device, keys.dtype, width) is not None
 
 
 def _slots(batch: Batch, cache: KeyValues) -> Tensor:

@@ -82,7 +82,7 @@ class Layout:
     watch: Watch | None = None
     parts: tuple[Part, ...] = ()
     blocks: Blocks | None = None  # with flash: tokens see what stands before them and the rest of their block
-    few: bool = False  # few queries over a cache's many keys, which are split over the card
+    split: bool = False  # few queries over the many keys of a cache, which `split_attention` splits over the card
     rows: Tensor | None = None
     last: "Layout | None" = None
 
@@ -172,11 +172,11 @@ def attend(
 
         before = causal_flash(q, k, v, layout.q_offsets, layout.longest_q, scale)
         return merged(*before, *later_in_block(q, k, v, layout.blocks, scale))
-    if layout.few:
-        from maskwise.kernels.split_attention import few_rows_attention
+    if layout.split:
+        from maskwise.kernels.split_attention import split_attention
 
         longest = layout.longest_q, layout.longest_k
-        return few_rows_attention(q, k, v, layout.q_offsets, layout.k_offsets, *longest, scale)
+        return split_attention(q, k, v, layout.q_offsets, layout.k_offsets, *longest, scale)
     if layout.flash:
         from maskwise.models.attention.flash import flash
 

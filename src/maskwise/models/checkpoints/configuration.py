@@ -122,8 +122,21 @@ def as_described(folder: Path) -> Iterator[None]:
         yield
     except torch.OutOfMemoryError:
         raise UserError(f"{folder} does not fit into the memory: use a smaller --dtype or another --device") from None
-    except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RuntimeError, OSError, MemoryError,
-            AssertionError, ImportError, NotImplementedError, StrictDataclassError, re.error) as problem:  # fmt: skip
+    except (
+        LookupError,
+        TypeError,
+        ValueError,
+        AttributeError,
+        ArithmeticError,
+        RuntimeError,
+        OSError,
+        MemoryError,
+        AssertionError,
+        ImportError,
+        NotImplementedError,
+        StrictDataclassError,
+        re.error,
+    ) as problem:
         reason = (str(problem).strip() or type(problem).__name__).splitlines()[0][:200]
         raise UserError(
             f"{folder} cannot be opened as its config.json describes it ({type(problem).__name__}: {reason}): correct "
@@ -144,8 +157,10 @@ def read_family(folder: Path, families: tuple[Family, ...] = FAMILIES) -> Family
         )
     if architecture not in MODEL_FOR_CAUSAL_LM_MAPPING_NAMES.values():
         known = ", ".join(family.architecture for family in families if family.architecture)
-        raise UserError(f"{folder}: unknown architecture {architecture!r}; supported are {known} and "
-                        "transformers' causal language models")  # fmt: skip
+        raise UserError(
+            f"{folder}: unknown architecture {architecture!r}; supported are {known} and "
+            "transformers' causal language models"
+        )
     return AUTOREGRESSIVE
 
 
@@ -200,8 +215,10 @@ def find_mask_id(net: PreTrainedModel, tokenizer: Any, family: Family) -> int | 
 
 def _refuse_outside(mask_id: int | None, known: int) -> int:
     if mask_id is None or not 0 <= mask_id < known:
-        raise UserError(f"no mask token ({mask_id} is outside 0..{known - 1}): set mask_token_id in config.json or "
-                        "mask_token in the tokenizer")  # fmt: skip
+        raise UserError(
+            f"no mask token ({mask_id} is outside 0..{known - 1}): set mask_token_id in config.json or "
+            "mask_token in the tokenizer"
+        )
     return mask_id
 
 

@@ -16,9 +16,22 @@ from maskwise.support.errors import UserError
 from maskwise.support.files import refuse_occupied
 
 MASK_TOKEN = "<|mask|>"
-COPIED = ("hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads",
-          "hidden_act", "max_position_embeddings", "initializer_range", "rms_norm_eps", "rope_parameters",
-          "tie_word_embeddings", "bos_token_id", "eos_token_id", "pad_token_id")  # fmt: skip
+COPIED = (
+    "hidden_size",
+    "intermediate_size",
+    "num_hidden_layers",
+    "num_attention_heads",
+    "num_key_value_heads",
+    "hidden_act",
+    "max_position_embeddings",
+    "initializer_range",
+    "rms_norm_eps",
+    "rope_parameters",
+    "tie_word_embeddings",
+    "bos_token_id",
+    "eos_token_id",
+    "pad_token_id",
+)
 
 
 def convert(source: str | Path, out: str | Path, shift: bool = True) -> Path:

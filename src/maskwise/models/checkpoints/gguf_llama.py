@@ -93,8 +93,9 @@ def llama_weights(path: Path) -> dict[str, Tensor]:
     heads = {"q_proj": settings["num_attention_heads"], "k_proj": settings["num_key_value_heads"]}
     names = dict(OUTSIDE)
     for layer in range(settings["num_hidden_layers"]):
-        names |= {f"model.layers.{layer}.{ours}.weight": f"blk.{layer}.{theirs}.weight"
-                  for ours, theirs in IN_A_LAYER.items()}  # fmt: skip
+        names |= {
+            f"model.layers.{layer}.{ours}.weight": f"blk.{layer}.{theirs}.weight" for ours, theirs in IN_A_LAYER.items()
+        }
     strays = sorted(file.tensors.keys() - names.values())
     if strays:
         raise unreadable(path, f"it holds {strays[0]}, which a plain Llama has not")

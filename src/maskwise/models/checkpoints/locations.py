@@ -191,8 +191,10 @@ def _from_hub(name: str, named_by: str) -> Path:
         return Path(snapshot_download(name, allow_patterns=wanted))
     except (HfHubHTTPError, HFValidationError, LocalEntryNotFoundError, OSError) as problem:
         reason = str(problem).strip().splitlines()[0]
-        raise UserError(f"{name} is not a folder here and could not be fetched from the hub ({reason}): check "
-                        "the name, or give a folder") from None  # fmt: skip
+        raise UserError(
+            f"{name} is not a folder here and could not be fetched from the hub ({reason}): check "
+            "the name, or give a folder"
+        ) from None
 
 
 def _is_whole(folder: Path) -> bool:

@@ -45,11 +45,21 @@ def refuse_oversized(folder: Path, settings: dict[str, Any]) -> None:
         return next((settings[name] for name in names if settings.get(name) is not None), 0)
 
     layers, width = size("n_layers", "num_hidden_layers"), size("d_model", "hidden_size")
-    beside = [settings.get(name) or 0 for name in (
-        "vocab_size", "embedding_size", "mlp_hidden_size", "intermediate_size", "expert_intermediate_size",
-        "moe_intermediate_size",
-        "n_heads", "n_kv_heads", "num_attention_heads", "num_key_value_heads",
-    )]  # fmt: skip
+    beside = [
+        settings.get(name) or 0
+        for name in (
+            "vocab_size",
+            "embedding_size",
+            "mlp_hidden_size",
+            "intermediate_size",
+            "expert_intermediate_size",
+            "moe_intermediate_size",
+            "n_heads",
+            "n_kv_heads",
+            "num_attention_heads",
+            "num_key_value_heads",
+        )
+    ]
     beside.append(size("head_dim") * size("num_attention_heads"))
     beside.append(size("num_experts") * max(1, size("expert_intermediate_size", "moe_intermediate_size")))
     beside.append(int((settings.get("mlp_ratio") or 0) * width) if not size("mlp_hidden_size") else 0)

@@ -107,9 +107,14 @@ def open(
 
 
 def _quantisable(
-    weights: str, name: str | Path, folder: Path, settings: dict[str, Any], dtype: str | torch.dtype,
-    stored: torch.dtype, device: torch.device,
-) -> torch.dtype:  # fmt: skip
+    weights: str,
+    name: str | Path,
+    folder: Path,
+    settings: dict[str, Any],
+    dtype: str | torch.dtype,
+    stored: torch.dtype,
+    device: torch.device,
+) -> torch.dtype:
     """The type of what is not quantised; refuses what cannot be, before anything is read."""
     from maskwise.models.families.quantise import refuse_experts, refuse_unfit
 
@@ -230,9 +235,18 @@ def wrap(
         native.net = hf_model
         return native.eval()
     context_length = getattr(hf_model.config, "max_position_embeddings", None) or 2**31
-    model = Model(hf_model, padded_body, family=WRAPPED, window=context_length,
-                  shift=causal if shift is None else shift, causal=causal, mask_id=mask_id,
-                  tokenizer=tokenizer, head=head, name=type(hf_model).__name__).eval()  # fmt: skip
+    model = Model(
+        hf_model,
+        padded_body,
+        family=WRAPPED,
+        window=context_length,
+        shift=causal if shift is None else shift,
+        causal=causal,
+        mask_id=mask_id,
+        tokenizer=tokenizer,
+        head=head,
+        name=type(hf_model).__name__,
+    ).eval()
     refuse_if_different(model, "its logits are not its last hidden states times its output embeddings: pass head=")
     return model
 

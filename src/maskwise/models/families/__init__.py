@@ -78,9 +78,11 @@ NEMOTRON_MAPS = LLAMA_MAPS.replace("model", "encoder")
 
 GATED = r"(?:down_proj|gate_proj|up_proj)"
 LLADA2_MAPS = (  # the experts that every token goes through, and not those that few do
-    r"model\.layers\.\d+\.attention\.(?:dense|query_key_value)|model\.layers\.\d+\.mlp\." + GATED
-    + r"|model\.layers\.\d+\.mlp\.shared_experts\." + GATED
-)  # fmt: skip
+    r"model\.layers\.\d+\.attention\.(?:dense|query_key_value)|model\.layers\.\d+\.mlp\."
+    + GATED
+    + r"|model\.layers\.\d+\.mlp\.shared_experts\."
+    + GATED
+)
 
 LLAMA3_8B: dict[str, Any] = {
     "model_type": "llama",
@@ -114,9 +116,12 @@ QWEN25_7B: dict[str, Any] = {
 }
 
 LLADA2_FLASH = {
-    "hidden_size": 4096, "num_hidden_layers": 32, "num_attention_heads": 32, "intermediate_size": 9216,
+    "hidden_size": 4096,
+    "num_hidden_layers": 32,
+    "num_attention_heads": 32,
+    "intermediate_size": 9216,
     "moe_intermediate_size": 1024,
-}  # fmt: skip
+}
 SDAR_1_7B: dict[str, Any] = {
     "hidden_size": 2048,
     "intermediate_size": 6144,

@@ -23,11 +23,11 @@ from maskwise.models.families.layers import (
     PackedAttention,
     RMSNorm,
     Rotary,
-    back,
     default_inverse_frequencies,
     dense_pass,
     initialise,
     products,
+    project_out,
     refuse_other_arithmetic,
     register,
 )
@@ -128,7 +128,7 @@ class DreamAttention(nn.Module, PackedAttention):
         q, k, v = self.heads(x, layout.rows)
         q, k = rotary.turn(q, layout.rows), rotary.turn(k)
         attended = attend(q, k, v, layout, self.head_dim**-0.5, store).flatten(1)
-        return back(attended, self.o_proj, self.split_out)
+        return project_out(attended, self.o_proj, self.split_out)
 
 
 class NormedAttention(DreamAttention):

@@ -1,4 +1,4 @@
-"""Mixtures of experts in the place of an MLP: a router chooses a few for each token and weighs what they say."""
+"""Mixture of experts (MoE) in place of an MLP: a router chooses a few experts per token, whose outputs are added."""
 
 from collections.abc import Sequence
 from operator import attrgetter
@@ -10,28 +10,27 @@ from torch import Tensor, nn
 from torch._compile import _disable_dynamo  # private; the public torch.compiler.disable imports the compiler at once
 from transformers.modeling_layers import GradientCheckpointingLayer
 
-from maskwise.kernels.gate import TRITON, close, works_here
+from maskwise.kernels.gate import kernel
 from maskwise.models.attention.ragged import Layout, Store
 from maskwise.models.families.dream import DreamBody, DreamModel, NormedAttention
 from maskwise.models.families.layers import GatedMLP, MayWait, RMSNorm, Rotary
 from maskwise.models.families.packing import end_to_end
-from maskwise.models.families.routing import Router, choice
+from maskwise.models.families.routing import Router
 
 GROUPED = (torch.float32, torch.bfloat16, torch.float16)
 HOOKS, HOOKS_BEFORE = attrgetter("_forward_hooks"), attrgetter("_forward_pre_hooks")
-WITH_KERNEL = (9, 10)  # major compute capabilities
-TOLERANCE = 1e-2  # between a kernel and PyTorch, relative: bf16 has 8 bits
-FEW_EXPERTS = 2**15  # their numbers have 16 bits, and are sorted in a quarter of the time that 64 take
+WITH_GROUPED_KERNEL = (9, 10)  # major compute capabilities
+FEW_EXPERTS = 2**15  # their indices fit into 16 bits, which are sorted in a quarter of the time of 64
 
 
-Stacks = tuple[Tensor, Tensor]  # of all E experts: gate above up [E, 2 * inner, d], and down [E, d, inner]
+Stacks = tuple[Tensor, Tensor]  # weights of all E experts: gate and up [E, 2 * inner, d], and down [E, d, inner]
 
 
 class Experts(nn.Module, MayWait):
-    """Each token goes through the experts its router chose; their outputs are added in the precision of the shares.
+    """Sends each token through the experts its router chose; their outputs are added in the precision of the shares.
 
-    Published names: `experts.N.gate_proj.weight` and so on. The weights of all experts lie in two pieces of memory, of
-    which those are parts (`lay_out`), so that one grouped product over the sorted tokens stands for a loop over them.
+    Published names: `experts.N.gate_proj.weight` and so on. These parameters are views of two stacked tensors
+    (`lay_out`), so that one grouped product over the sorted tokens replaces a loop over the experts.
     """
 
     def __init__(self, gate: nn.Module, experts: Sequence[nn.Module]) -> None:
@@ -39,62 +38,62 @@ class Experts(nn.Module, MayWait):
         self.gate = gate
         self.experts = nn.ModuleList(experts)
         self.stacks: Stacks | None = None
-        self.places: list[int] = []  # the addresses of the weights in the stacks
-        self.grouped: Stacks | None = None  # where the next pass reads them
-        self.kernels: torch.dtype | None = None  # experts that speak in this type have those of expert_kernels.py
+        self.addresses: list[int] = []  # of the weights in the stacks
+        self.grouped: Stacks | None = None  # the stacks, if the next pass reads them
+        self.kernels: torch.dtype | None = None  # the compute dtype for which the kernels may be used
 
-    def forward(self, x: Tensor, *beside: Tensor) -> Tensor:
+    def forward(self, x: Tensor, *added: Tensor) -> Tensor:
         """x [T, d] -> [T, d], to which at most two others of that shape are added in turn."""
         share, chosen = self.gate(x)  # [T, k] each
         picks = chosen.flatten().to(torch.int16 if len(self.experts) < FEW_EXPERTS else torch.int64)
         picks, order = picks.sort(stable=True)  # by expert
         place = torch.empty_like(order).scatter_(0, order, torch.arange(len(order), device=order.device))
-        fast = self._fast(x, share, *beside)
-        asked = _kernels().spread_rows(x, place) if fast else x[order // chosen.shape[1]]
-        if self.grouped is not None and asked.dtype == self.grouped[0].dtype:
-            together = _uncompiled if torch.compiler.is_compiling() and asked.dtype != torch.bfloat16 else _together
-            done = together(asked, picks, *self.grouped, fast)
+        fast = self._may_use_kernels(x, share, *added)
+        rows = _kernels().spread_rows(x, place) if fast else x[order // chosen.shape[1]]
+        if self.grouped is not None and rows.dtype == self.grouped[0].dtype:
+            grouped = _uncompiled if torch.compiler.is_compiling() and rows.dtype != torch.bfloat16 else _grouped
+            outputs = grouped(rows, picks, *self.grouped, fast)
         else:
-            done = self._one_by_one(asked, picks)
-        sums = _kernels().expert_sums if fast and done.dtype == self.kernels else _sums
-        return sums(done, place, share, x.dtype, list(beside))
+            outputs = self._one_by_one(rows, picks)
+        sums = _kernels().expert_sums if fast and outputs.dtype == self.kernels else _sums
+        return sums(outputs, place, share, x.dtype, list(added))
 
-    def _fast(self, x: Tensor, share: Tensor, *beside: Tensor) -> bool:
-        """For these types, and without gradients."""
+    def _may_use_kernels(self, x: Tensor, share: Tensor, *added: Tensor) -> bool:
+        """True for the types that were tried, and without gradients."""
         tried = (self.kernels, torch.float32)
-        fits = x.dtype in tried and share.dtype in tried and all(one.dtype in (x.dtype, self.kernels) for one in beside)
+        fits = x.dtype in tried and share.dtype in tried and all(one.dtype in (x.dtype, self.kernels) for one in added)
         return self.kernels is not None and fits and not torch.is_grad_enabled()
 
-    @_disable_dynamo  # in a compiled layer it would be compiled again and again: each expert's number of rows changes
-    def _one_by_one(self, asked: Tensor, picks: Tensor) -> Tensor:
-        """The same, a product for each expert."""
-        sizes = picks.bincount(minlength=len(self.experts)).tolist()  # the host waits here, once a layer
-        # Experts nobody chose are asked about nothing: their gradient is zero, and every process has all of them.
-        return torch.cat([expert(part) for expert, part in zip(self.experts, asked.split(sizes), strict=True)])
+    @_disable_dynamo  # in a compiled layer it would be recompiled often: each expert's number of rows changes
+    def _one_by_one(self, rows: Tensor, picks: Tensor) -> Tensor:
+        """As `_grouped`, with a product per expert."""
+        sizes = picks.bincount(minlength=len(self.experts)).tolist()  # the host waits here, once per layer
+        # Experts that no token chose get zero rows: their gradient is zero, and every process has all gradients.
+        return torch.cat([expert(part) for expert, part in zip(self.experts, rows.split(sizes), strict=True)])
 
     def lay_out(self) -> None:
-        """Before a pass: puts the weights end to end, unless they lie there already or have to stay apart.
+        """Stacks the weights before a pass, unless they are stacked already or have to stay apart.
 
-        They stay apart where a map is more than a weight (adapted, quantised, spread over processes, watched by a
-        hook), where they learn, so that each has its own gradient, and where there is no grouped product for them.
+        They stay apart where a map is more than a weight (adapted, quantised, sharded, with a hook), where they are
+        trained, so that each has its own gradient, and where there is no grouped product for them.
         """
         maps = [one for expert in self.experts._modules.values() for one in expert._modules.values()]  # type: ignore[union-attr]
-        self._use(_with_kernels(next(maps[0].parameters())))  # type: ignore[union-attr]
-        if any(map(HOOKS, maps)) or any(map(HOOKS_BEFORE, maps)) or (torch.is_grad_enabled() and _learn(maps)):
+        self._use(_kernel_dtype(next(maps[0].parameters())))  # type: ignore[union-attr]
+        if any(map(HOOKS, maps)) or any(map(HOOKS_BEFORE, maps)) or (torch.is_grad_enabled() and _are_trained(maps)):
             self.grouped = None
             return
-        if self.stacks is None or _places(maps) != self.places:
-            self.stacks = self.grouped = None  # frees what they held before more is taken
+        if self.stacks is None or _addresses(maps) != self.addresses:
+            self.stacks = self.grouped = None  # frees the memory before more is allocated
             self.stacks = _stacked(maps)  # type: ignore[arg-type]
-            self.places = _places(maps)
+            self.addresses = _addresses(maps)
         self.grouped = None if self.stacks is None or _would_be_cast(self.stacks[0]) else self.stacks
 
     @property
     def waits(self) -> bool:
-        return self.grouped is None or not _has_kernel(self.grouped[0])
+        return self.grouped is None or not _has_grouped_kernel(self.grouped[0])
 
     def _apply(self, *arguments: Any, **named: Any) -> "Experts":
-        """Where the weights are moved or cast, what they were parts of is let go."""
+        """Moves or casts the weights, which then are no views of the stacks any more."""
         self.stacks = self.grouped = None
         self._use(None)
         return super()._apply(*arguments, **named)
@@ -104,108 +103,60 @@ class Experts(nn.Module, MayWait):
         self.gate.kernel = kernels is not None  # type: ignore[assignment]
 
 
-def _places(maps: Sequence[Any]) -> list[int]:
-    """The addresses of the maps' weights, 0 where one has none of its own. In one go: there are hundreds per layer."""
+def _addresses(maps: Sequence[Any]) -> list[int]:
+    """The addresses of the maps' weights, 0 for a map without one. One comprehension: there are hundreds per layer."""
     return [0 if (weight := one._parameters.get("weight")) is None else weight.data_ptr() for one in maps]
 
 
-def _learn(maps: Sequence[Any]) -> bool:
+def _are_trained(maps: Sequence[Any]) -> bool:
     return any(weight.requires_grad for one in maps for weight in one.parameters())
 
 
-def _together(asked: Tensor, picks: Tensor, gate_up: Tensor, down: Tensor, fast: bool) -> Tensor:
-    """asked [n, d] sorted by its experts picks [n] -> what they say of it [n, d], without waiting for the device."""
+def _grouped(rows: Tensor, picks: Tensor, gate_up: Tensor, down: Tensor, fast: bool) -> Tensor:
+    """rows [n, d] sorted by their experts picks [n] -> the experts' outputs [n, d], without a host synchronisation."""
     experts = torch.arange(len(down), device=picks.device, dtype=picks.dtype)
     ends = torch.searchsorted(picks, experts, right=True, out_int32=True)
-    both = F.grouped_mm(asked, gate_up.transpose(1, 2), offs=ends)
+    both = F.grouped_mm(rows, gate_up.transpose(1, 2), offs=ends)
     return F.grouped_mm(_kernels().gated(both) if fast else _gated(both), down.transpose(1, 2), offs=ends)
 
 
-_uncompiled = _disable_dynamo(_together)  # torch 2.11 to 2.13 compile the grouped product of bf16 alone
+_uncompiled = _disable_dynamo(_grouped)  # torch 2.11 to 2.13 compile the grouped product of bf16 alone
 
 
-# What the kernels do, in PyTorch's operations
+# The plain forms of the kernels
 
 
 def _gated(both: Tensor) -> Tensor:
-    """both [n, 2 * inner], a gate beside its up -> [n, inner]."""
+    """SwiGLU: both [n, 2 * inner], gate and up projections -> [n, inner]."""
     gate, up = both.chunk(2, dim=-1)
     return F.silu(gate) * up
 
 
-def _sums(said: Tensor, place: Tensor, share: Tensor, dtype: torch.dtype, beside: list[Tensor]) -> Tensor:
-    """said [T * k, d], place [T * k] of each token's rows in it, share [T, k] -> [T, d] in `dtype`, beside added."""
-    apart = said[place].unflatten(0, share.shape)  # [T, k, d], as they were chosen: always added in one order
-    return sum(beside, (apart.to(share.dtype) * share[..., None]).sum(dim=1).to(dtype))
+def _sums(outputs: Tensor, place: Tensor, share: Tensor, dtype: torch.dtype, added: list[Tensor]) -> Tensor:
+    """Weighted sums of outputs [T * k, d], of which token t's rows are place [T * k]; share [T, k] -> [T, d]."""
+    by_token = outputs[place].unflatten(
+        0, share.shape
+    )  # [T, k, d] in the order of the choice, so sums are reproducible
+    return sum(added, (by_token.to(share.dtype) * share[..., None]).sum(dim=1).to(dtype))
 
 
 def _kernels() -> Any:
-    from maskwise.kernels import experts as expert_kernels
+    from maskwise.kernels import moe
 
-    return expert_kernels
+    return moe
 
 
-def _with_kernels(weight: Tensor) -> torch.dtype | None:
-    """The type in which experts of such weights speak, if the kernels are right for it on their device."""
-    if not (weight.is_cuda and TRITON):
+def _kernel_dtype(weight: Tensor) -> torch.dtype | None:
+    """Compute dtype if the kernels passed their self-test, else None."""
+    if not weight.is_cuda:
         return None
-    said = torch.get_autocast_dtype("cuda") if torch.is_autocast_enabled("cuda") else weight.dtype
-    return said if said in GROUPED and _kernels_agree(weight.device, said) else None
-
-
-_found: dict[tuple[torch.device, torch.dtype], bool] = {}
+    dtype = torch.get_autocast_dtype("cuda") if torch.is_autocast_enabled("cuda") else weight.dtype
+    return dtype if dtype in GROUPED and _kernels_passed(weight.device, dtype) else None
 
 
 @_disable_dynamo
-def _kernels_agree(device: torch.device, said: torch.dtype) -> bool:
-    """Whether the kernels give what PyTorch gives; tried once, and not while a graph is recorded."""
-    key = device, said
-    if key not in _found:
-        if torch.cuda.is_current_stream_capturing():
-            return False
-        _found[key] = works_here(lambda: _agree(*key), "experts are chosen, gated and added up by PyTorch")
-    return _found[key]
-
-
-@torch.no_grad()
-def _agree(device: torch.device, said: torch.dtype) -> bool:
-    """Widths are multiples of 16, as models have them, and less than the power of two above; groups too."""
-    kernels, draws = _kernels(), torch.Generator().manual_seed(0)
-    tokens, count, width, experts = 33, 4, 2000, 60
-
-    def drawn(*shape: int) -> Tensor:
-        return torch.randn(*shape, generator=draws).to(device, said)
-
-    place = torch.randperm(tokens * count, generator=draws).to(device)
-    # Far from ties, where either expert would be right: steps of a sixtieth, and a bias of one or none.
-    logits = torch.stack([torch.randperm(experts, generator=draws) / experts for _ in range(tokens)]).to(device)
-    bias = torch.zeros(experts, device=device)
-    bias[::7] = 1
-
-    def chooses(*given: Any) -> bool:
-        mine, other = (torch.zeros_like(logits).scatter(1, chosen, share) for share, chosen in
-                       (kernels.choose_experts(logits, *given), choice(logits, *given)))  # fmt: skip
-        return close(mine, other, TOLERANCE)
-
-    def spreads(x: Tensor) -> bool:
-        out = kernels.spread_rows(x, place)
-        return torch.equal(out[place], x.repeat_interleave(count, dim=0))
-
-    def adds(share: torch.dtype, out: torch.dtype, *beside: Tensor) -> bool:
-        shares = torch.rand(tokens, count, generator=draws).to(device, share)
-        given = drawn(tokens * count, width), place, shares, out, list(beside)
-        return close(kernels.expert_sums(*given), _sums(*given), TOLERANCE)
-
-    both, others = drawn(tokens, 2 * 240), [drawn(tokens, width) for _ in range(2)]
-    return (
-        chooses(None, count, 1, 1, True, 1.0)
-        and chooses(bias, count, 5, 2, True, 2.5)
-        and all(spreads(drawn(tokens, width).to(kind)) for kind in {said, torch.float32})
-        and close(kernels.gated(both), _gated(both), TOLERANCE)
-        and adds(said, said)
-        and adds(torch.float32, said, *others)
-        and adds(torch.float32, torch.float32, *others[:1])
-    )
+def _kernels_passed(device: torch.device, dtype: torch.dtype) -> bool:
+    return kernel("moe", device, dtype) is not None
 
 
 def _stacked(maps: Sequence[nn.Module]) -> Stacks | None:
@@ -219,37 +170,37 @@ def _stacked(maps: Sequence[nn.Module]) -> Stacks | None:
 
 
 def _can_be_grouped(weight: Tensor) -> bool:
-    """What torch's grouped product takes: these types, and rows that begin at multiples of 16 bytes."""
+    """True for what torch's grouped product takes: these types, and rows that begin at multiples of 16 bytes."""
     aligned = weight.dim() == 2 and weight.shape[1] * weight.element_size() % 16 == 0
     return aligned and weight.dtype in GROUPED and not weight.is_meta
 
 
 def _would_be_cast(stack: Tensor) -> bool:
-    """By autocast, in every pass anew."""
+    """True if autocast would cast the weights in every pass."""
     kind = stack.device.type
     return torch.is_autocast_enabled(kind) and torch.get_autocast_dtype(kind) != stack.dtype
 
 
-def _has_kernel(stack: Tensor) -> bool:
-    """Whether the grouped product is one kernel, of Hopper and Blackwell; elsewhere torch loops over the groups."""
+def _has_grouped_kernel(stack: Tensor) -> bool:
+    """True if the grouped product is one kernel (Hopper, Blackwell); elsewhere torch loops over the groups."""
     return (
         stack.is_cuda
         and stack.dtype == torch.bfloat16
-        and torch.cuda.get_device_capability(stack.device)[0] in WITH_KERNEL
+        and torch.cuda.get_device_capability(stack.device)[0] in WITH_GROUPED_KERNEL
     )
 
 
 def with_residual(mlp: nn.Module, normed: Tensor, x: Tensor) -> Tensor:
-    """x + mlp(normed), all [T, d]: in the experts' own sum, unless gradients are asked for or a hook is to see what
-    they say alone."""
-    watched = mlp._forward_hooks or mlp._forward_pre_hooks
-    if isinstance(mlp, Experts) and not (watched or torch.is_grad_enabled()):
+    """x + mlp(normed), all [T, d]: inside the experts' own sum, unless gradients are needed or a hook reads the MLP's
+    output."""
+    hooked = mlp._forward_hooks or mlp._forward_pre_hooks
+    if isinstance(mlp, Experts) and not (hooked or torch.is_grad_enabled()):
         return mlp(normed, x)
     return x + mlp(normed)
 
 
 class ExpertsBlock(GradientCheckpointingLayer):
-    """Dream's block with normed queries and keys, and experts of so many inner numbers for the MLP."""
+    """Dream's block with normed queries and keys, and experts of width `inner` in place of the MLP."""
 
     def __init__(self, config: Any, inner: int, normalised: bool) -> None:
         super().__init__()
@@ -267,13 +218,13 @@ class ExpertsBlock(GradientCheckpointingLayer):
 
 class ExpertsBody(DreamBody):
     def prepare(self, layer: Any) -> None:
-        """Looks where the weights of its experts lie, outside the layer, which may be compiled."""
+        """Stacks the weights of its experts, outside the layer, which may be compiled."""
         if isinstance(layer.mlp, Experts):
             layer.mlp.lay_out()
 
 
 class ExpertsModel(DreamModel):
-    """Random weights for the routers too."""
+    """Dream's model with experts; initialises the routers too."""
 
     def make_body(self, config: Any) -> DreamBody:
         return ExpertsBody(config, self.block)

@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from transformers import AutoConfig, AutoModel, AutoModelForCausalLM, PreTrainedConfig, PreTrainedModel
 
-from maskwise.kernels.small_batch import FEW_ROWS
+from maskwise.kernels.gate import SMALL_BATCH
 from maskwise.models.attention.ragged import Layout, block_reach
 from maskwise.models.families.quantise import Float8Weights, float8_product
 from maskwise.support.errors import UserError
@@ -42,7 +42,7 @@ class PackedAttention:
     """Marks a module whose maps q_proj, k_proj and v_proj can be packed (packing.py)."""
 
     packed: Packed | None = None
-    split_out = False  # the map after them may take the kernel for few rows
+    split_out = False  # the output projection may take the kernel for small batches
 
 
 class PackedGate(ABC):
@@ -72,7 +72,7 @@ class GatedMLP(nn.Module, PackedGate):
         return self.gate_proj, self.up_proj
 
     def forward(self, x: Tensor) -> Tensor:
-        return back(self.gated(x), self.down_proj, self.split_down)
+        return project_out(self.gated(x), self.down_proj, self.split_down)
 
 
 class MayWait(ABC):
@@ -94,18 +94,18 @@ def products(x: Tensor, maps: Sequence[Any], packed: Packed | None, rows: Tensor
     return whole.split([one.out_features for one in maps], dim=-1)
 
 
-def back(x: Tensor, one: Any, few_rows: bool) -> Tensor:
-    """x [T, inner] through the map back to the width of the hidden states.
+def project_out(x: Tensor, one: Any, split: bool) -> Tensor:
+    """Projects x [T, inner] to the model width; small batches use our split kernel.
 
-    Few rows there, with few outputs, are a product that does not fill the card: where decoding says so it is split by a
-    kernel of our own. In a compiled layer its parts are added by what reads them.
+    Few rows times few outputs do not fill the card, so where decoding allows it (`split`) the inner dimension is split
+    over programs. In a compiled layer the partial sums are added by the kernel that reads them.
     """
     plain = type(one) is nn.Linear and type(one.weight) is nn.Parameter and one.bias is None
-    watched = plain and (one._forward_hooks or one._forward_pre_hooks)
-    if few_rows and plain and not watched and 0 < len(x) <= FEW_ROWS and x.dtype == one.weight.dtype:
-        from maskwise.kernels.small_batch_linear import half_few_rows
+    hooked = plain and (one._forward_hooks or one._forward_pre_hooks)
+    if split and plain and not hooked and 0 < len(x) <= SMALL_BATCH and x.dtype == one.weight.dtype:
+        from maskwise.kernels.small_batch_linear import small_batch_linear
 
-        return half_few_rows(x, one.weight)
+        return small_batch_linear(x, one.weight)
     return one(x)
 
 
@@ -189,8 +189,10 @@ def refuse_other_arithmetic(config: Any, only: Mapping[str, Any], family: str) -
         value = getattr(config, field, supported)
         # Published files write None for "not used" where the switch is false.
         if value != supported and not (value is None and supported is False):
-            raise UserError(f"{family} configuration {field}={value!r} is not supported (only {supported!r}): "
-                            "open a checkpoint of the published shape")  # fmt: skip
+            raise UserError(
+                f"{family} configuration {field}={value!r} is not supported (only {supported!r}): "
+                "open a checkpoint of the published shape"
+            )
 
 
 def initialise(module: nn.Module, spread: float) -> None:

@@ -20,11 +20,11 @@ from maskwise.models.families.layers import (
     PackedGate,
     RMSNorm,
     Rotary,
-    back,
     default_inverse_frequencies,
     dense_pass,
     initialise,
     products,
+    project_out,
     refuse_other_arithmetic,
     register,
 )
@@ -124,8 +124,8 @@ class LLaDABlock(GradientCheckpointingLayer, PackedAttention, PackedGate):
         q, k, v = (part.unflatten(-1, (-1, self.head_dim)) for part in made)
         q, k = rotary.turn(q, rows), rotary.turn(k)
         attended = attend(q, k, v, layout, self.head_dim**-0.5, store).flatten(1)
-        x = layout.picked(x) + back(attended, self.attn_out, self.split_out)
-        return x + back(self.gated(self.ff_norm(x)), self.ff_out, self.split_down)
+        x = layout.picked(x) + project_out(attended, self.attn_out, self.split_out)
+        return x + project_out(self.gated(self.ff_norm(x)), self.ff_out, self.split_down)
 
 
 class LLaDABody(nn.Module):

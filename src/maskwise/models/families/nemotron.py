@@ -17,7 +17,7 @@ from transformers.modeling_outputs import BaseModelOutput
 
 from maskwise.models.attention.ragged import Layout, Store, attend
 from maskwise.models.families.dream import DreamAttention, DreamBlock, DreamBody, DreamConfig, DreamModel
-from maskwise.models.families.layers import Rotary, back, dense_pass, refuse_other_arithmetic, register
+from maskwise.models.families.layers import Rotary, dense_pass, project_out, refuse_other_arithmetic, register
 from maskwise.support.errors import UserError
 
 ONLY = {"attention_bias": False, "mlp_bias": False, "sliding_window": None}
@@ -78,7 +78,7 @@ class NemotronAttention(DreamAttention):
         q, k, v = self.heads(x, layout.rows)
         q, k = rotary.turn(q, layout.rows) * layout.picked(rotary.growth), rotary.turn(k)
         attended = attend(q, k, v, layout, self.head_dim**-0.5, store).flatten(1)
-        return back(attended, self.o_proj, self.split_out)
+        return project_out(attended, self.o_proj, self.split_out)
 
 
 class NemotronBlock(DreamBlock):

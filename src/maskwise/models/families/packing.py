@@ -1,10 +1,10 @@
-"""Weights laid out for decoding, which multiplies the same ones with few rows, again and again.
+"""Weights packed for decoding, which multiplies the same ones with few rows at every step.
 
-On a GPU a step over a short block reads every weight once and does little with it. Three small products, of query, key
-and value, and their sums then cost more than twice what one does, and an MLP's two first ones a sixth more: their
-weights are laid end to end. The maps that follow them have a kernel that splits their sums (layers.py, `back`). On a
-CPU none of this pays, but there OpenBLAS, the library of ARM builds of torch, is faster where the weights lie column
-by column.
+On a GPU a step over a short block reads every weight once and does little with it. Three small products for query, key
+and value then cost more than twice what one does, and the first two of an MLP a sixth more: their weights are packed
+into one tensor. The projections that follow them have a kernel that splits the inner dimension (layers.py,
+`project_out`). On a CPU none of this pays, but there OpenBLAS, the library of ARM builds of torch, is faster with
+column-major weights.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
-from maskwise.kernels.small_batch import splits_sums
+from maskwise.kernels import gate
 from maskwise.models.families.layers import Packed, PackedAttention, PackedGate
 from maskwise.models.families.quantise import Float8Linear, Float8Weights
 
@@ -55,8 +55,11 @@ def columnwise_products(net: PreTrainedModel) -> Iterator[None]:
     the same for 1400, the same bits.
     """
     head = net.get_output_embeddings()
-    maps = [one for name, one in net.named_modules() if type(one) is nn.Linear and one is not head
-            and "experts" not in name.split(".") and _is_plain(one.weight)]  # fmt: skip
+    maps = [
+        one
+        for name, one in net.named_modules()
+        if type(one) is nn.Linear and one is not head and "experts" not in name.split(".") and _is_plain(one.weight)
+    ]
     try:
         _lay(maps, lambda weight: weight.t().contiguous().t())
         yield
@@ -91,8 +94,12 @@ def _pack(maps: Sequence[nn.Module]) -> Packed | None:
 
 
 def _may_be_split(packed: Packed | None) -> bool:
-    """Whether the map that follows packed ones, of the same kind as they, may take the kernel for few rows."""
-    return packed is not None and not isinstance(packed, Float8Weights) and splits_sums(packed[0])
+    """True if the projection after the packed maps, of the same kind, may take the kernel for small batches."""
+    if packed is None or isinstance(packed, Float8Weights):
+        return False
+    weight = packed[0]
+    fits = weight.is_cuda and weight.dtype in gate.HALF and not torch.is_grad_enabled()
+    return fits and gate.kernel("small_batch_linear", weight.device, weight.dtype) is not None
 
 
 def end_to_end(parts: Sequence[Tensor]) -> Tensor:

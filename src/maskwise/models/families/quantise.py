@@ -18,17 +18,15 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
-from maskwise.kernels.gate import TRITON, close, kernel_errors
-from maskwise.kernels.small_batch import FEW_ROWS
+from maskwise.kernels.gate import HALF, SMALL_BATCH, TRITON, close, problem, warn_of_fallback
 from maskwise.models.checkpoints.locations import NOT_FOR_EXPERTS
 from maskwise.models.targets import in_a_layer
-from maskwise.support.errors import UserError, UserNotice, first_line
+from maskwise.support.errors import UserError, UserNotice
 
 FLOAT8, LARGEST = torch.float8_e4m3fn, 448.0  # its largest number
 GROUP = 64
-TRIED_ROWS = (1, 32, 33, FEW_ROWS + 1)  # every size of the kernels' tiles, 16, 32 and 64 rows, and torch's product
+TRIED_ROWS = (1, 32, 33, SMALL_BATCH + 1)  # every size of the kernels' tiles, 16, 32 and 64 rows, and torch's product
 KERNELS = TRITON  # switched off for the rest of the process where they fail and torch's own operators do not (`works`)
-HALF = (torch.bfloat16, torch.float16)
 LEAST_ROWS = 16  # fewer are filled up: kernels for scaled products are made for no less
 NEEDS = {"fp8": (8, 9), "int4": (8, 0)}  # compute capability
 CARDS = {"fp8": "Ada or Hopper, such as L40S, H100", "int4": "Ampere, such as A100, RTX 30"}
@@ -102,12 +100,12 @@ def float8_product(rows: Tensor, weight: Tensor, scale: Tensor) -> Tensor:
     """rows [n, in], weight [out, in] in E4M3, scale [out] -> [n, out] in the type of the rows."""
     if not rows.is_cuda:
         return float8_reference(rows, weight, scale)
-    if KERNELS and len(rows) <= FEW_ROWS:
-        from maskwise.kernels.small_batch_linear import float8_few_rows, rounded
+    if KERNELS and len(rows) <= SMALL_BATCH:
+        from maskwise.kernels import small_batch_linear as kernels
 
         # In a compiled layer rounding joins what comes before it.
-        given, row_scale = rounded_rows(rows) if torch.compiler.is_compiling() else rounded(rows)
-        return float8_few_rows(given, row_scale, weight, scale, rows.dtype)
+        given, row_scale = rounded_rows(rows) if torch.compiler.is_compiling() else kernels.rounded_rows(rows)
+        return kernels.small_batch_linear_fp8(given, row_scale, weight, scale, rows.dtype)
     few = len(rows) < LEAST_ROWS
     given, row_scale = _rounded_there(F.pad(rows, (0, 0, 0, LEAST_ROWS - len(rows))) if few else rows)
     out = torch._scaled_mm(given, weight.t(), row_scale, scale[None], out_dtype=rows.dtype, use_fast_accum=True)
@@ -146,11 +144,11 @@ class Int4Linear(QuantisedLinear):
         return Int4Linear(paired(numbers), scale, bias, (len(weight), weight.shape[1]))
 
     def product(self, rows: Tensor) -> Tensor:
-        few = rows.is_cuda and len(rows) <= FEW_ROWS
+        few = rows.is_cuda and len(rows) <= SMALL_BATCH
         if KERNELS and few and rows.dtype == self.scale.dtype and rows.dtype in HALF:
-            from maskwise.kernels.small_batch_linear import int4_few_rows
+            from maskwise.kernels.small_batch_linear import small_batch_linear_int4
 
-            return int4_few_rows(rows, self.weight, self.scale)
+            return small_batch_linear_int4(rows, self.weight, self.scale)
         return F.linear(rows, self.written_out(rows.dtype))
 
     def written_out(self, dtype: torch.dtype) -> Tensor:
@@ -277,30 +275,21 @@ def works(kind: str, like: Tensor) -> bool:
         several = [rows[:count] for count in TRIED_ROWS]
         return all(close(quantised.product(some), _expected(quantised, one, some), TOLERANCE) for some in several)
 
-    return with_or_without_kernels(agree) if like.is_cuda else _tried(agree)[0]
+    return products_work(agree) if like.is_cuda else problem(agree) is None
 
 
-def with_or_without_kernels(agree: Callable[[], bool]) -> bool:
-    """Whether products agree with their references, if need be without Triton, which then is used no more."""
+def products_work(agree: Callable[[], bool]) -> bool:
+    """True if products agree with their references; if that needs it, our kernels are switched off for good."""
     global KERNELS
-    fine, why = _tried(agree)
-    if fine or not KERNELS:
-        return fine
+    why = problem(agree)
+    if why is None or not KERNELS:
+        return why is None
     KERNELS = False
-    fine, _ = _tried(agree)
-    if fine:
-        warnings.warn(f"products of few rows go on without our kernels, more slowly: {why}", UserNotice, stacklevel=3)
-    else:  # it was not for them
-        KERNELS = True
-    return fine
-
-
-def _tried(agree: Callable[[], bool]) -> tuple[bool, str]:
-    """Whether it is so, and if not, why."""
-    try:
-        return agree(), "they give other numbers"
-    except kernel_errors() as error:
-        return False, first_line(error)
+    if problem(agree) is None:
+        warn_of_fallback("products of few rows go on without our kernels", why)
+        return True
+    KERNELS = True  # the kernels were not the reason
+    return False
 
 
 def _expected(quantised: QuantisedLinear, one: nn.Linear, rows: Tensor) -> Tensor:

@@ -1,22 +1,27 @@
-"""Experts around their grouped products, as Triton kernels: the choice, the rows sorted by expert, the gate, the sums.
+"""Kernels of a mixture of experts around its grouped products: routing, rows sorted by expert, gate, weighted sums.
 
 Each reads and writes every number once. Of the 5.2 ms of a compiled layer of LLaDA2-mini with 20,040 tokens on an H200,
-torch's own operations took .82 for the first three (it gathers a token's row anew for each of its experts, and its topk
-reads the scores many times), and before that 1.3 for the sums, whose shares it recomputed for every number.
-All are without gradients. Imported on CUDA only; the tests hold the kernels against PyTorch in Triton's
-interpreter. `experts.py` tries them before they are used, and holds what they do in PyTorch's operations.
+torch's own operations took 0.82 ms for the first three (it gathers a token's row once per expert, and its topk reads
+the scores many times), and 1.3 ms for the sums, for which it recomputed the weights for every number. None has a
+backward pass. models/families/experts.py and routing.py have the plain forms.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
+import torch.nn.functional as F
 import triton
 import triton.language as tl
 from torch import Tensor
 
+from maskwise.kernels.gate import close
+
+OTHERWISE = "experts are chosen, gated and added up by PyTorch"
+TOLERANCE = 1e-2  # relative: bf16 has 8 bits
+
 
 class Tiles(NamedTuple):
-    """Of one program: numbers at a time (a power of two), as whole rows, at least one; and warps."""
+    """The work of one program: numbers at a time (a power of two), as whole rows, at least one; and its warps."""
 
     numbers: int
     warps: int
@@ -25,7 +30,7 @@ class Tiles(NamedTuple):
         return max(1, self.numbers // triton.next_power_of_2(width))
 
 
-CHOOSE = Tiles(256, 1)  # one warp: the largest of a row is found without shared memory
+CHOOSE = Tiles(256, 1)  # one warp: the maximum of a row needs no shared memory
 SPREAD = Tiles(2048, 4)
 GATE = Tiles(2048, 4)
 LEAST: tl.constexpr = tl.constexpr(-(2**31))  # below the keys of all numbers
@@ -35,22 +40,30 @@ LEAST: tl.constexpr = tl.constexpr(-(2**31))  # below the keys of all numbers
 def choose_experts(
     logits: Tensor, bias: Tensor | None, count: int, groups: int, kept: int, normalised: bool, scale: float
 ) -> tuple[Tensor, Tensor]:
-    """logits [T, E] -> float32 shares and int64 numbers of the chosen experts, [T, count] each, as `routing.choice`.
+    """MoE routing: logits [T, E] -> weights (float32) and indices (int64) of the chosen experts, [T, count] each.
 
-    Of equal ones the first is chosen.
+    The same as `choice` of models/families/routing.py; of equal experts the first is chosen.
     """
     logits, bias = logits.contiguous(), None if bias is None else bias.contiguous()
     tokens, experts = logits.shape
-    share, chosen = _room_for_choice(logits, count)
+    share, chosen = _empty_choice(logits, count)
     group, size = triton.next_power_of_2(groups), triton.next_power_of_2(experts // groups)
     rows = CHOOSE.rows(group * size)
     if tokens:
         with torch.cuda.device_of(logits):  # Triton launches on the current device
             _choose[(triton.cdiv(tokens, rows),)](
-                logits, bias, share, chosen, tokens, scale, COUNT=count, GROUPS=groups, IN_GROUP=experts // groups,
-                KEPT=kept, NORMALISED=normalised, ROWS=rows, GROUP=group, SIZE=size,
-                LANES=triton.next_power_of_2(count), num_warps=CHOOSE.warps,
-            )  # fmt: skip
+                *(logits, bias, share, chosen, tokens, scale),
+                COUNT=count,
+                GROUPS=groups,
+                IN_GROUP=experts // groups,
+                KEPT=kept,
+                NORMALISED=normalised,
+                ROWS=rows,
+                GROUP=group,
+                SIZE=size,
+                LANES=triton.next_power_of_2(count),
+                num_warps=CHOOSE.warps,
+            )
     return share, chosen
 
 
@@ -58,21 +71,33 @@ def choose_experts(
 def _(
     logits: Tensor, bias: Tensor | None, count: int, groups: int, kept: int, normalised: bool, scale: float
 ) -> tuple[Tensor, Tensor]:
-    return _room_for_choice(logits, count)
+    return _empty_choice(logits, count)
 
 
-def _room_for_choice(logits: Tensor, count: int) -> tuple[Tensor, Tensor]:
+def _empty_choice(logits: Tensor, count: int) -> tuple[Tensor, Tensor]:
     shape = len(logits), count
     return logits.new_empty(shape, dtype=torch.float32), logits.new_empty(shape, dtype=torch.int64)
 
 
 @triton.jit(do_not_specialize=["tokens"])
 def _choose(
-    logits, bias, share, chosen, tokens, scale,
-    COUNT: tl.constexpr, GROUPS: tl.constexpr, IN_GROUP: tl.constexpr, KEPT: tl.constexpr, NORMALISED: tl.constexpr,
-    ROWS: tl.constexpr, GROUP: tl.constexpr, SIZE: tl.constexpr, LANES: tl.constexpr,
-):  # fmt: skip
-    """GROUP, SIZE and LANES: powers of two from the groups, the experts in one and those that are chosen."""
+    logits,
+    bias,
+    share,
+    chosen,
+    tokens,
+    scale,
+    COUNT: tl.constexpr,
+    GROUPS: tl.constexpr,
+    IN_GROUP: tl.constexpr,
+    KEPT: tl.constexpr,
+    NORMALISED: tl.constexpr,
+    ROWS: tl.constexpr,
+    GROUP: tl.constexpr,
+    SIZE: tl.constexpr,
+    LANES: tl.constexpr,
+):
+    """GROUP, SIZE and LANES: the groups, the experts of a group and the chosen experts, rounded up to powers of two."""
     EXPERTS: tl.constexpr = GROUPS * IN_GROUP
     SPAN: tl.constexpr = GROUP * SIZE
     row = (tl.program_id(0) * ROWS + tl.arange(0, ROWS)).to(tl.int64)[:, None]
@@ -108,7 +133,7 @@ def _choose(
 def _in_best_groups(
     key, GROUPS: tl.constexpr, KEPT: tl.constexpr, ROWS: tl.constexpr, GROUP: tl.constexpr, SIZE: tl.constexpr
 ):
-    """key [ROWS, GROUP * SIZE], with the least outside the KEPT groups whose two best sum to most."""
+    """key [ROWS, GROUP * SIZE], with LEAST outside the KEPT groups that have the largest sums of their two best."""
     key = tl.reshape(key, (ROWS, GROUP, SIZE))
     lane, group = tl.arange(0, SIZE)[None, None, :], tl.arange(0, GROUP)[None, :]
     best = tl.max(key, 2)
@@ -131,7 +156,7 @@ def _first_of_the_best(key, place, SPAN: tl.constexpr):
 
 @triton.jit
 def _key(x):
-    """Integers in the order of float32 numbers, NaN above all, as topk has it: whatever comes, experts are chosen."""
+    """Integers in the order of float32 numbers, NaN above all as in topk, so that experts are chosen for any input."""
     bits = x.to(tl.int32, bitcast=True)
     return tl.where(x == x, bits ^ ((bits >> 31) & 0x7FFFFFFF), 0x7FFFFFFF)
 
@@ -148,17 +173,15 @@ def _sigmoid(x):
 
 @torch.library.custom_op("maskwise::spread_rows", mutates_args=())
 def spread_rows(x: Tensor, place: Tensor) -> Tensor:
-    """x [T, d], place [T * k] -> [T * k, d], where row place[t * k + j] is x[t]: each is read once."""
+    """x [T, d], place [T * k] -> [T * k, d], where row place[t * k + j] is x[t]; each row is read once."""
     x, place = x.contiguous(), place.contiguous()
     tokens, width = x.shape
     out = x.new_empty(len(place), width)
     rows = SPREAD.rows(width)
     if tokens:
         with torch.cuda.device_of(x):
-            _spread[(triton.cdiv(tokens, rows),)](
-                x, place, out, tokens, width, COPIES=len(place) // tokens, ROWS=rows,
-                SIZE=triton.next_power_of_2(width), num_warps=SPREAD.warps,
-            )  # fmt: skip
+            grid, copies, size = (triton.cdiv(tokens, rows),), len(place) // tokens, triton.next_power_of_2(width)
+            _spread[grid](x, place, out, tokens, width, COPIES=copies, ROWS=rows, SIZE=size, num_warps=SPREAD.warps)
     return out
 
 
@@ -180,7 +203,7 @@ def _spread(x, place, out, tokens, width, COPIES: tl.constexpr, ROWS: tl.constex
 
 @torch.library.custom_op("maskwise::gated", mutates_args=())
 def gated(both: Tensor) -> Tensor:
-    """both [n, 2 * inner], a gate beside its up -> silu(gate) * up [n, inner], rounded in between as PyTorch does."""
+    """SwiGLU: both [n, 2 * inner], gate and up projections -> silu(gate) * up [n, inner], rounded as PyTorch does."""
     both = both.contiguous()
     count, inner = len(both), both.shape[1] // 2
     out = both.new_empty(count, inner)
@@ -211,32 +234,30 @@ def _gate(both, out, count, inner, ROWS: tl.constexpr, SIZE: tl.constexpr):
 
 
 @torch.library.custom_op("maskwise::expert_sums", mutates_args=())
-def expert_sums(said: Tensor, place: Tensor, share: Tensor, dtype: torch.dtype, beside: list[Tensor]) -> Tensor:
-    """said [T * k, d], place [T * k] of each token's rows in it, share [T, k] -> [T, d] in `dtype`.
+def expert_sums(outputs: Tensor, place: Tensor, share: Tensor, dtype: torch.dtype, added: list[Tensor]) -> Tensor:
+    """Weighted sums of the experts' outputs [T * k, d], of which token t's rows are place [T * k]; share [T, k].
 
-    Products are rounded to the type of the shares and added in float32, in the order of the choice; then the sum is
-    rounded to `dtype`, and again with each of `beside` added, at most two of [T, d].
+    -> [T, d] in `dtype`. Products are rounded to the type of the shares and added in float32, in the order of the
+    choice; the sum is rounded to `dtype`, and again after each of `added`, at most two tensors of [T, d].
     """
-    said, place, share = said.contiguous(), place.contiguous(), share.contiguous()
-    first, second = [one.contiguous() for one in beside] + [None] * (2 - len(beside))
-    tokens, width = len(share), said.shape[1]
-    out = said.new_empty(tokens, width, dtype=dtype)
+    outputs, place, share = outputs.contiguous(), place.contiguous(), share.contiguous()
+    first, second = [one.contiguous() for one in added] + [None] * (2 - len(added))
+    tokens, width = len(share), outputs.shape[1]
+    out = outputs.new_empty(tokens, width, dtype=dtype)
     if tokens:
-        with torch.cuda.device_of(said):
-            _sums[(tokens,)](
-                said, place, share, first, second, out, width,
-                COUNT=share.shape[1], SIZE=triton.next_power_of_2(width), num_warps=4,
-            )  # fmt: skip
+        with torch.cuda.device_of(outputs):
+            tensors, size = (outputs, place, share, first, second, out), triton.next_power_of_2(width)
+            _sums[(tokens,)](*tensors, width, COUNT=share.shape[1], SIZE=size, num_warps=4)
     return out
 
 
 @expert_sums.register_fake
-def _(said: Tensor, place: Tensor, share: Tensor, dtype: torch.dtype, beside: list[Tensor]) -> Tensor:
-    return said.new_empty(len(share), said.shape[1], dtype=dtype)
+def _(outputs: Tensor, place: Tensor, share: Tensor, dtype: torch.dtype, added: list[Tensor]) -> Tensor:
+    return outputs.new_empty(len(share), outputs.shape[1], dtype=dtype)
 
 
 @triton.jit
-def _sums(said, place, share, first, second, out, width, COUNT: tl.constexpr, SIZE: tl.constexpr):
+def _sums(outputs, place, share, first, second, out, width, COUNT: tl.constexpr, SIZE: tl.constexpr):
     token = tl.program_id(0).to(tl.int64)
     lane = tl.arange(0, SIZE)
     inside = lane < width
@@ -244,7 +265,7 @@ def _sums(said, place, share, first, second, out, width, COUNT: tl.constexpr, SI
     for number in tl.static_range(COUNT):
         row = tl.load(place + token * COUNT + number)
         weight = tl.load(share + token * COUNT + number)
-        part = tl.load(said + row * width + lane, mask=inside, other=0.0).to(tl.float32) * weight.to(tl.float32)
+        part = tl.load(outputs + row * width + lane, mask=inside, other=0.0).to(tl.float32) * weight.to(tl.float32)
         total += part.to(share.dtype.element_ty).to(tl.float32)
     kind: tl.constexpr = out.dtype.element_ty
     if first is not None:
@@ -252,3 +273,67 @@ def _sums(said, place, share, first, second, out, width, COUNT: tl.constexpr, SI
     if second is not None:
         total = total.to(kind).to(tl.float32) + tl.load(second + token * width + lane, mask=inside).to(tl.float32)
     tl.store(out + token * width + lane, total.to(kind), mask=inside)
+
+
+# The trial
+
+
+def agrees(device: torch.device, dtype: torch.dtype) -> bool:
+    """Compares each kernel with PyTorch, for experts that compute in `dtype`.
+
+    Widths are multiples of 16, as models have them, and less than the next power of two; so are groups.
+    """
+    draws = torch.Generator().manual_seed(0)
+    tokens, count, width, experts = 33, 4, 2000, 60
+
+    def drawn(*shape: int) -> Tensor:
+        return torch.randn(*shape, generator=draws).to(device, dtype)
+
+    place = torch.randperm(tokens * count, generator=draws).to(device)
+    # Far from ties, where either expert would be right: steps of a sixtieth, and a bias of one or none.
+    logits = torch.stack([torch.randperm(experts, generator=draws) / experts for _ in range(tokens)]).to(device)
+    bias = torch.zeros(experts, device=device)
+    bias[::7] = 1
+
+    def spreads(x: Tensor) -> bool:
+        return torch.equal(spread_rows(x, place)[place], x.repeat_interleave(count, dim=0))
+
+    def adds(share: torch.dtype, out: torch.dtype, *added: Tensor) -> bool:
+        shares = torch.rand(tokens, count, generator=draws).to(device, share)
+        given = drawn(tokens * count, width), place, shares, out, list(added)
+        return close(expert_sums(*given), _plain_sums(*given), TOLERANCE)
+
+    both, others = drawn(tokens, 2 * 240), [drawn(tokens, width) for _ in range(2)]
+    gate, up = both.chunk(2, dim=-1)
+    return (
+        _chooses(logits, None, count, 1, 1, True, 1.0)
+        and _chooses(logits, bias, count, 5, 2, True, 2.5)
+        and all(spreads(drawn(tokens, width).to(kind)) for kind in {dtype, torch.float32})
+        and close(gated(both), F.silu(gate) * up, TOLERANCE)
+        and adds(dtype, dtype)
+        and adds(torch.float32, dtype, *others)
+        and adds(torch.float32, torch.float32, *others[:1])
+    )
+
+
+def _chooses(logits: Tensor, *given: Any) -> bool:
+    choices = choose_experts(logits, *given), _plain_choice(logits, *given)
+    found, expected = (torch.zeros_like(logits).scatter(1, chosen, share) for share, chosen in choices)
+    return close(found, expected, TOLERANCE)
+
+
+def _plain_choice(
+    logits: Tensor, bias: Tensor | None, count: int, groups: int, kept: int, normalised: bool, scale: float
+) -> tuple[Tensor, Tensor]:
+    scores = logits.softmax(dim=-1) if bias is None else logits.sigmoid()
+    by_group = (scores if bias is None else scores + bias).unflatten(-1, (groups, -1))  # [T, groups, experts]
+    best = by_group.topk(2, dim=-1).values.sum(dim=-1).topk(kept, dim=-1).indices
+    inside = torch.zeros(by_group.shape[:2], dtype=torch.bool, device=logits.device).scatter(1, best, True)
+    chosen = by_group.masked_fill(~inside[..., None], float("-inf")).flatten(1).topk(count, dim=-1).indices
+    share = scores.gather(1, chosen)
+    return share / (share.sum(dim=-1, keepdim=True) if normalised else 1) * scale, chosen
+
+
+def _plain_sums(outputs: Tensor, place: Tensor, share: Tensor, dtype: torch.dtype, added: list[Tensor]) -> Tensor:
+    by_token = outputs[place].unflatten(0, share.shape)  # [T, k, d]
+    return sum(added, (by_token.to(share.dtype) * share[..., None]).sum(dim=1).to(dtype))

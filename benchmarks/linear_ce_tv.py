@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from benchmarks.measure import Bench, Line, bound, check_close, line, timed
-from maskwise.diffusion import linear_ce_tv
+from maskwise import diffusion
 
 
 def plain_loss(h1: Tensor, h2: Tensor, weight: Tensor, targets: Tensor, ce: Tensor, tv: Tensor) -> Tensor:
@@ -16,7 +16,7 @@ def plain_loss(h1: Tensor, h2: Tensor, weight: Tensor, targets: Tensor, ce: Tens
     return (ce * entropies + tv * (log1.exp() - log2.exp()).abs().sum(-1)).sum()
 
 
-def fused_head(bench: Bench) -> Iterator[Line]:
+def linear_ce_tv(bench: Bench) -> Iterator[Line]:
     vocab, width, sizes = (126464, 4096, (512, 2048, 8192)) if bench.full else (501, 32, (16, 64))
     dtype = torch.bfloat16 if bench.full else torch.float32
     draws = torch.Generator(bench.device).manual_seed(0)
@@ -31,7 +31,7 @@ def fused_head(bench: Bench) -> Iterator[Line]:
         weights = torch.full((rows,), 1 / rows, device=bench.device)
 
         def ours(h1=h1, h2=h2, targets=targets, weights=weights) -> tuple[Tensor, ...]:
-            loss = linear_ce_tv(h1, h2, weight, targets, weights, weights).loss
+            loss = diffusion.linear_ce_tv(h1, h2, weight, targets, weights, weights).loss
             return (loss.detach(), *torch.autograd.grad(loss, (h1, h2)))
 
         def reference(h1=h1, h2=h2, targets=targets, weights=weights) -> tuple[Tensor, ...]:

@@ -39,7 +39,7 @@ def read_rate(bench: Bench) -> float:
 
 
 @torch.no_grad()
-def few_rows(bench: Bench) -> Iterator[Line]:
+def small_batch_linear(bench: Bench) -> Iterator[Line]:
     yield Line("o", "reading memory", "TB/s", read_rate(bench))
     dtype, draws = torch.bfloat16 if bench.full else torch.float32, torch.Generator(bench.device).manual_seed(0)
     for outer, inner in SHAPES if bench.full else ((96, 128),):

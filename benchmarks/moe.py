@@ -69,8 +69,10 @@ def same_attention(bench: Bench, model: Model, lengths: list[int]) -> None:
     """Attention over blocks as passes without gradients take it, against a mask over all keys."""
     config, draws = model.core.config, torch.Generator(bench.device).manual_seed(0)
     batch = Batch.pack(random_ids(lengths, model), bench.device)
-    shapes = ((batch.tokens, heads, config.head_dim)
-              for heads in (config.num_attention_heads, *[config.num_key_value_heads] * 2))  # fmt: skip
+    shapes = (
+        (batch.tokens, heads, config.head_dim)
+        for heads in (config.num_attention_heads, *[config.num_key_value_heads] * 2)
+    )
     q, k, v = (torch.randn(s, generator=draws, device=bench.device).to(model.dtype) for s in shapes)
     with torch.no_grad():
         ours = attend(q, k, v, model._layout(batch, None), config.head_dim**-0.5)
@@ -95,11 +97,18 @@ def decoding_lines(bench: Bench, model: Model) -> Iterator[Line]:
     if not bench.full:  # in bf16 near ties part ways
         assert canvas == expected, "other tokens"
     steps = BLOCK if bench.full else TOY_BLOCK
-    yield Line("l", f"{model.name}, batch 1, cache dual, a decoding step", "s", ours / steps, loop / steps,
-               bar="ratio >= 3", met=loop / ours >= 3 if bench.full else None)  # fmt: skip
+    yield Line(
+        "l",
+        f"{model.name}, batch 1, cache dual, a decoding step",
+        "s",
+        ours / steps,
+        loop / steps,
+        bar="ratio >= 3",
+        met=loop / ours >= 3 if bench.full else None,
+    )
 
 
-def experts(bench: Bench) -> Iterator[Line]:
+def moe(bench: Bench) -> Iterator[Line]:
     model = make_model(bench, "llada2")
     prompts = random_ids(LENGTHS if bench.full else TOY_LENGTHS, model)
     flops = forward_flops(model, [len(prompt) for prompt in prompts], len(prompts))
