@@ -9,6 +9,7 @@ import pytest
 from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import PreTrainedModel, PreTrainedTokenizerFast, TrainerCallback
 
+from helpers.same import assert_same
 from helpers.tiny import dream_net, llada_net
 from maskwise.training.settings import TuneSettings
 from maskwise.training.tune import tune
@@ -101,3 +102,9 @@ SMALL = TuneSettings(
 
 def run_small(checkpoint, data, out, settings=SMALL, callbacks=None):
     return tune(str(checkpoint), data, out, settings, device="cpu", tensorboard=False, callbacks=callbacks)
+
+
+def assert_same_run(result, whole) -> None:
+    """The losses and final measures of a run are those of another, up to rounding."""
+    assert_same(result["losses"], whole["losses"], rel=1e-5)
+    assert_same(result["after"], whole["after"], rel=1e-4, abs=1e-12)
