@@ -15,6 +15,7 @@ from helpers.outputs import problem_of_output
 from maskwise.cli import app
 from maskwise.cli.generating import generate_all
 from maskwise.cli.live_canvas import LiveCanvas
+from maskwise.cli.outputs import OUTPUTS
 from maskwise.cli.prompt_files import TRY
 from maskwise.decoding.divergence import Divergence
 from maskwise.decoding.generate import generate
@@ -22,7 +23,6 @@ from maskwise.decoding.likelihood import encode_pair, log_likelihoods
 from maskwise.decoding.options import DecodingOptions
 from maskwise.decoding.prompts import encode_prompts
 from maskwise.decoding.request import end_tokens
-from maskwise.records.outputs import OUTPUTS
 from maskwise.support.errors import UserError, UserNotice
 from maskwise.support.terminal import safe_text
 

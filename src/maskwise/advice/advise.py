@@ -26,6 +26,7 @@ from maskwise.support.files import Records, only_user_of, replace_file, to_json
 from maskwise.support.processes import one_line_if_left_alone
 from maskwise.support.progress import progress_bar
 from maskwise.support.terminal import counted
+from maskwise.support.typed import json_object
 
 
 def advise(
@@ -137,20 +138,24 @@ def advise_on(
         found = run_search(request.space, ask, plan, request.budget, on_phase)
         for task in tasks:
             bar.update(task, completed=bar.tasks[task].total)
-        result = outcome(found, request, name, adapter) | {
-            "cost": said,
-            "passes": sum(answer.passes for answer in ask.answers.values()),
-            "seconds": round(sum(answer.seconds for answer in ask.answers.values()), 1),
-            "device": device_name(model),
-            "folder": str(folder),
-        }
+        result = outcome(
+            found,
+            request,
+            name,
+            adapter,
+            cost=said,
+            passes=sum(answer.passes for answer in ask.answers.values()),
+            seconds=round(sum(answer.seconds for answer in ask.answers.values()), 1),
+            device=device_name(model),
+            folder=str(folder),
+        )
         crew.wait()
         if crew.rank == 0:
             gather_answers(folder, ask.answers.values())
             replace_file(folder / RESULT, [to_json(result, indent=2) + "\n"])
             write_manifest(folder, read_manifest(folder, identity) | {"complete": True})
         crew.wait()
-    return result
+    return json_object(result)
 
 
 def _planned(folder: Path, identity: dict[str, Any], request: Request, ask: Asking) -> tuple[Plan, float]:
