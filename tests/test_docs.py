@@ -13,8 +13,8 @@ import typer
 import maskwise
 from helpers.wheel import ROOT
 from maskwise.cli import app
+from maskwise.cli.outputs import FILES, OUTPUTS
 from maskwise.probes import PROBES
-from maskwise.records.outputs import FILES, OUTPUTS
 
 NOTEBOOKS = sorted((ROOT / "docs" / "notebooks").glob("*.ipynb"))
 
@@ -32,9 +32,8 @@ def test_the_site_builds_strictly_with_every_command_field_and_public_name(tmp_p
     page = (tmp_path / "commands" / "diagnose.html").read_text()
     assert all(f"<code>{probe.name}</code>" in page for probe in PROBES)
     page = (tmp_path / "fields.html").read_text()
-    assert all(
-        f"<code>{field}</code>" in page for one in (FILES, OUTPUTS) for schema in one.values() for field in schema
-    )
+    structs = [*FILES.values(), *OUTPUTS.values()]
+    assert all(f"<code>{name}</code>" in page for kind in structs for name in kind.__struct_fields__)
     page = (tmp_path / "library.html").read_text()
     assert all(re.search(rf'id="maskwise\.[\w.]+\.{name}"', page) for name in maskwise.__all__ if name != "__version__")
     assert "<blockquote>" not in page  # what a doctest becomes where docs/doctests.py does not see it

@@ -21,11 +21,13 @@ from helpers.outputs import problem_of_output
 from helpers.tiny import tiny_sdar
 from maskwise.advice.search_folder import Answer, append_answers, gather_answers, read_answers
 from maskwise.cli import app
-from maskwise.records.outputs import OUTPUTS, SEARCH
+from maskwise.cli.outputs import OUTPUTS
+from maskwise.records.search import SearchManifest
 from maskwise.report.pages.advice import read_search
 from maskwise.report.pages.registry import runs_in, search_table
 from maskwise.report.words.card import run_card_of
 from maskwise.support.errors import UserError
+from maskwise.support.typed import json_object
 
 WORDS = ("otter", "zebra", "lemon", "apple", "green", "brave", "tiger", "horse")
 KINDS = [{"prompt": f"Word: {word} {n}\nKind:[", "answer": "animal"} for n in range(5) for word in WORDS][:36]
@@ -245,7 +247,7 @@ def test_a_search_is_a_row_of_the_table_of_runs_and_a_part_of_a_model_card(whole
     folder = Path(found["folder"])
     assert runs_in([folder.parent]) == [folder]
     search = read_search(folder)
-    assert problem_of_output(search.manifest, SEARCH, closed=False) is None
+    assert problem_of_output(json_object(search.manifest), SearchManifest) is None
     (row,) = search_table([search]).rows
     texts = [cell.text for cell in row]
     best, fast = found["advice"][0], found["advice"][2]

@@ -2,6 +2,7 @@
 
 import pytest
 
+from helpers.records import record
 from maskwise.advice.diagnosis import advice
 
 
@@ -9,7 +10,7 @@ def answers(probe: str, condition: dict, right: int, relevant: int | None = None
     """Of 4 tasks with 25 points each, the first so many are answered right."""
     condition = condition if relevant is None else condition | {"relevant": relevant}
     return [
-        {"probe": probe, "task": f"task-{task}", "point": point, "condition": condition, "correct": point < right}
+        record(probe=probe, task=f"task-{task}", point=point, condition=condition, correct=point < right)
         for task in range(4)
         for point in range(25)
     ]

@@ -13,6 +13,7 @@ import maskwise as mw
 from helpers.checkpoints import CHAT, END, MASK, TURN_END, save
 from helpers.outputs import problem_of_output
 from maskwise.cli import app
+from maskwise.cli.outputs import OUTPUTS
 from maskwise.decoding.checks import end_tokens
 from maskwise.decoding.divergence import Divergence
 from maskwise.decoding.generate import generate
@@ -20,7 +21,6 @@ from maskwise.decoding.likelihood import encode_pair, log_likelihoods
 from maskwise.decoding.live_canvas import LiveCanvas
 from maskwise.decoding.prompt_files import TRY
 from maskwise.decoding.prompts import encode_prompts
-from maskwise.records.outputs import OUTPUTS
 from maskwise.support.errors import UserError, UserNotice
 from maskwise.support.terminal import safe_text
 

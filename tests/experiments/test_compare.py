@@ -11,12 +11,13 @@ from typer.testing import CliRunner
 
 from helpers.outputs import problem_of_output
 from helpers.page_reader import read
+from helpers.records import record as plain_record
 from helpers.report_runs import DIFFUSION, mask_probes, position_probes, write_run
 from helpers.tiny import llada_net
 from maskwise.cli import app
+from maskwise.cli.outputs import OUTPUTS
 from maskwise.experiments.compare import compare_runs
 from maskwise.models.targets import linear_targets
-from maskwise.records.outputs import OUTPUTS
 from maskwise.report.words.comparison import change_in_words, rows_of, share_gone
 from maskwise.scoring.changes import accuracy_change, mean_change, reduction
 from maskwise.scoring.intervals import none_seen
@@ -114,7 +115,7 @@ def test_the_price_of_a_cure_is_also_measured_on_recall(tmp_path):
 def records(correct, task="t"):
     """correct [points, conditions]"""
     return [
-        {"task": task, "point": point, "condition": {"masks": masks}, "correct": bool(right), "answer": "A", "nll": 1.0}
+        plain_record(task=task, point=point, condition={"masks": masks}, correct=bool(right), nll=1.0)
         for point, row in enumerate(correct)
         for masks, right in zip((2, 100), row, strict=True)
     ]

@@ -12,6 +12,7 @@ from helpers.known import TASK_NAMES, distracted, known_model, known_path, shipp
 from helpers.outputs import problem_of_output
 from helpers.tiny import tiny_ar, tiny_llada, tiny_sdar
 from maskwise.cli import app
+from maskwise.cli.outputs import OUTPUTS
 from maskwise.decoding.generate import generate
 from maskwise.experiments import mitigations
 from maskwise.experiments.mitigations import (
@@ -30,7 +31,6 @@ from maskwise.experiments.mitigations import (
     model_for,
     passes_over_blocks,
 )
-from maskwise.records.outputs import OUTPUTS
 from maskwise.report.pages.mitigations import cures_result, frontier, what_it_shows
 from maskwise.support.errors import UserError
 from maskwise.tasks.episodes import draw, mixed
@@ -92,7 +92,7 @@ def test_a_model_distracted_by_more_than_ten_masks_is_cured_by_a_canvas_that_nev
 
     def share(name):
         records = answer(model, questions, BY_NAME[name].options, MASKS)
-        return sum(record["correct"] for record in records) / len(records)
+        return sum(record.correct for record in records) / len(records)
 
     guessing = sum(question.answer_id == shipped_tokenizer().convert_tokens_to_ids("A") for question in questions) / 12
     assert share("baseline") == guessing < 1
@@ -104,7 +104,7 @@ def test_biased_keys_weigh_as_much_as_one_mask():
     """A model that follows the share of masks it sees: misled by 200 masks, not where 198 of them count as one."""
     model = known_path(lambda direct, context: direct)
     questions = questions_for_known_models(6)
-    assert all(record["correct"] for record in biased_answers(model, questions))
+    assert all(record.correct for record in biased_answers(model, questions))
     (two, many) = (
         model.predict([[*q.prompt, *[model.mask_id] * k]], [[len(q.prompt)]])[0].argmax().item()
         for q in questions[:1]

@@ -1,33 +1,35 @@
-"""Is a file or a --json output what the schema of `maskwise.records.outputs` says?"""
+"""Is a file or a --json output what its struct in `maskwise.cli.outputs` says?"""
 
-from collections.abc import Iterator
 from typing import Any
 
-from maskwise.records.paths import Schema, problem_of
+from maskwise.support.typed import Typed, convert
 
 
-def problem_of_output(value: Any, schema: Schema, closed: bool = True) -> str | None:
+def problem_of_output(value: Any, kind: type[Typed], closed: bool = True) -> str | None:
     """What is wrong with a file or an output, in words; None if nothing is.
 
-    closed: a field that the schema does not know is wrong too.
+    closed: a field that the struct does not know is wrong too.
     """
-    found = set(_paths(value, schema)) - set(schema) if closed else set()
-    strange = sorted(path for path in found if f"{path.rpartition('.')[0]}.*" not in schema)
-    return problem_of(value, schema) or (f"{strange[0]} is in no schema" if strange else None)
+    try:
+        known = convert(value, kind)
+    except ValueError as problem:
+        return str(problem)
+    return _unknown(value, known, "") if closed else None
 
 
-def _paths(value: Any, schema: Schema, within: str = "") -> Iterator[str]:
-    """The paths of all fields of a value, as far as the schema looks into it."""
-    if not isinstance(value, dict):
-        return
-    anything = within + "*"
-    open_names = any(path.startswith((anything + ".", anything + "[].")) for path in schema)
-    for name, entry in value.items():
-        path = anything if open_names else within + name
-        if not open_names:
-            yield path
-        if isinstance(entry, list):
-            path += "[]"
-        if any(known.startswith(path + ".") for known in schema):
-            for one in entry if isinstance(entry, list) else [entry]:
-                yield from _paths(one, schema, path + ".")
+def _unknown(value: Any, known: Any, path: str) -> str | None:
+    """The first field of a value that its struct does not have. Null may be as good as no field."""
+    if isinstance(value, dict):
+        is_open = isinstance(known, Typed) and known.OPEN
+        for name, inner in value.items():
+            place, found = f"{path}.{name}" if path else name, None
+            if name in known:
+                found = _unknown(inner, known[name], place)
+            elif inner is not None and not is_open:
+                found = f"{place} is in no struct"
+            if found:
+                return found
+    if isinstance(value, list):
+        pairs = zip(value, known, strict=True)
+        return next(filter(None, (_unknown(*pair, f"{path}[]") for pair in pairs)), None)
+    return None

@@ -5,8 +5,9 @@ from collections.abc import Iterator, Sequence
 from maskwise.probes.few_shot import episode_units
 from maskwise.probes.probe import Probe, ScoreRule, Setup, Unit, Variant, first_condition
 from maskwise.probes.section import Section, curve
-from maskwise.records.record import Record
+from maskwise.records.record import ProbeFields, Record
 from maskwise.scoring.scores import Score, score
+from maskwise.support.typed import Count
 
 NAME = "fewer-examples"
 
@@ -17,13 +18,18 @@ def units(setup: Setup) -> Iterator[Unit]:
 
 
 def accuracy(records: Sequence[Record]) -> Score:
-    return score(sum(record["correct"] for record in records) / len(records), None, None)
+    return score(sum(record.correct for record in records) / len(records), None, None)
+
+
+class ConditionFields(ProbeFields, frozen=True, kw_only=True):
+    shots: Count
 
 
 PROBE = Probe(
     name=NAME,
     group="context",
     about="one or two relevant examples alone",
+    condition=ConditionFields,
     presets=("quick", "default"),
     units=units,
     parameters={"shots": (1, 4)},

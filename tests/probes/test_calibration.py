@@ -6,6 +6,7 @@ import pytest
 
 from helpers.known import SMALL, known_model, nearest_rule, truth
 from helpers.page_reader import read
+from helpers.records import record
 from maskwise.probes.library.calibration import RULE, excluded_tasks
 from maskwise.probes.summary import summarise
 from maskwise.records.folder import read_run
@@ -64,7 +65,7 @@ def test_its_questions_are_not_those_of_the_scores(tmp_path):
 
 def test_the_rule_counts_the_fewest_masks_and_excludes_above_a_half():
     def answered(task, right, masks):
-        return [{"task": task, "condition": {"masks": masks}, "correct": n < right} for n in range(10)]
+        return [record(task=task, condition={"masks": masks}, correct=n < right) for n in range(10)]
 
     records = [*answered("a", 5, 2), *answered("b", 6, 2), *answered("a", 10, 20), *answered("b", 0, 20)]
     assert excluded_tasks(records) == ["b"]
@@ -72,4 +73,4 @@ def test_the_rule_counts_the_fewest_masks_and_excludes_above_a_half():
 
 def test_without_the_probe_nothing_is_excluded(tmp_path):
     run = read_run(diagnose(known_model(nearest_rule), replace(SETTINGS, probes=("location",)), tmp_path))
-    assert "calibration" not in summarise(run)
+    assert "calibration" not in summarise(run).extras

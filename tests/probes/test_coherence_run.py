@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from helpers.known import shipped_tokenizer, with_parameters
+from helpers.records import manifest, summary
 from helpers.same_records import assert_same_records
 from helpers.tiny import tiny_llada
 from maskwise.probes import PROBES
@@ -117,7 +118,7 @@ def test_areas_are_told_best_first():
     found = {"random": 0.1, "margin": 0.3, "klass": 0.0, "entropy": 0.2, "factor": 0.05}
     areas = {"shuffle": {rule: {"aup": area, "ideal": 0.4} for rule, area in found.items()}}
     (section,) = coherence.PROBE.sections
-    reading = Reading("m", Run(Path("."), {}, []), {"aup": areas, "probes": {}}, {})
+    reading = Reading("m", Run(Path("."), manifest(), []), summary(aup=areas), {})
     (line,) = section.says(reading)
     assert line == (
         "shuffle: area under accuracy against speed margin 0.30 (perfect: 0.40), entropy 0.20 (perfect: 0.40), "

@@ -9,6 +9,7 @@ import pytest
 
 from helpers.known import SMALL, known_model, shipped_tokenizer
 from helpers.page_reader import read
+from helpers.records import record
 from helpers.tiny import tiny_ar, tiny_llada
 from maskwise.probes.answers.plain import ask
 from maskwise.probes.library.contrast import PROBE, contrast_locality, contrast_mask_tax
@@ -199,8 +200,8 @@ def test_equal_prompts_with_other_answers_are_one_sequence():
 def records(near, far, masks=2):
     """near, far [tasks, questions, 3]: what was right."""
     return [
-        {"task": f"t{task}", "point": RULES * question + rule, "condition": {"examples": where, "masks": masks},
-         "correct": bool(right)}
+        record(task=f"t{task}", point=RULES * question + rule, condition={"examples": where, "masks": masks},
+               correct=bool(right))
         for where, found in (("near", near), ("far", far))
         for (task, question, rule), right in np.ndenumerate(found)
     ]  # fmt: skip
@@ -266,6 +267,6 @@ def test_a_summary_draws_the_rules_of_a_question_together():
     whole = [one | {"masks": 2, "confidence": 1.0, "entropy": 0.0, "nll": 0.5, "nll_allowed": 0.2, "nll_choice": 0.3}
              for one in records(near, far)]  # fmt: skip
     far_entry, near_entry = entries(PROBE, whole)
-    _, low, high = accuracy_interval([{"task": f"t{t}", "correct": q > 2} for t in range(2) for q in range(6)])
+    _, low, high = accuracy_interval([record(task=f"t{t}", correct=q > 2) for t in range(2) for q in range(6)])
     assert (near_entry["accuracy"], near_entry["low"], near_entry["high"]) == pytest.approx((0.5, low, high))
     assert near_entry["n"] == 36 and far_entry["paired"]["n"] == 12 and far_entry["paired"]["differed"] == 6

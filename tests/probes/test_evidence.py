@@ -19,6 +19,7 @@ from helpers.known import (
     truth,
     with_parameters,
 )
+from helpers.records import record
 from helpers.tiny import tiny_ar, tiny_dream, tiny_llada
 from maskwise.probes import PROBES, labelled
 from maskwise.probes.answers.nelbo import noised, score
@@ -185,7 +186,7 @@ def test_shots_are_relevant_examples_alone(tmp_path):
     summary = summarise(read_run(diagnose(known_model(counting), only("shots-masks"), tmp_path)))
     assert set(seen) == {(1, 2), (1, 9), (3, 2), (3, 9)}
     assert set(accuracy(summary, "shots-masks")) == {(1, 1), (1, 8), (3, 1), (3, 8)}
-    assert summary["shots_against_masks"]["together"] == {"value": None, "low": None, "high": None}
+    assert summary["shots_against_masks"]["together"].value is None
 
 
 def test_points_and_data_sets_are_tasks_of_shots_against_masks(tmp_path):
@@ -226,7 +227,7 @@ def test_points_and_data_sets_are_tasks_of_shots_against_masks(tmp_path):
 def shot_records(accuracies, points=40):
     """accuracies: task -> right answers (few, many, masked) of the points."""
     return [
-        {"task": task, "point": point, "condition": {"shots": shots, "extra masks": masks}, "correct": point < right}
+        record(task=task, point=point, condition={"shots": shots, "extra masks": masks}, correct=point < right)
         for task, counts in accuracies.items()
         for (shots, masks), right in zip([(5, 1), (25, 1), (25, 200)], counts, strict=True)
         for point in range(points)
@@ -311,7 +312,7 @@ def test_points_use_as_many_examples_as_the_window_holds(tmp_path):
 def test_records_of_points_of_version_0_1_are_still_judged():
     """They say the order alone: the question came last, without masks at the end."""
     old = [
-        {"probe": "points", "task": "moons-0", "point": n, "condition": {"order": order}, "correct": n < right}
+        record(probe="points", task="moons-0", point=n, condition={"order": order}, correct=n < right)
         for order, right in (("random", 24), ("nearest first", 22), ("nearest last", 38))
         for n in range(40)
     ]

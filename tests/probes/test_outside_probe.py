@@ -1,5 +1,6 @@
 """A probe written outside the package is asked, scored, printed and drawn by passing a longer tuple."""
 
+import json
 from dataclasses import replace
 
 import pytest
@@ -29,11 +30,11 @@ def test_it_is_asked_scored_printed_and_drawn(tmp_path, capsys):
     settings = replace(SMALL, probes=(NAME, "location"), parameters={**SMALL.parameters, NAME: {"shots": (1, 2)}})
     folder = diagnose(known_model(uniform), settings, tmp_path / "run", probes=MORE)
     (reading,) = read_all([folder], MORE)
-    entries = reading.summary["probes"][NAME]
-    assert [entry["condition"] for entry in entries] == [{"shots": 1}, {"shots": 2}]
-    assert entries[1]["paired"]["baseline"] == {"shots": 1} and entries[0]["n"] == 2 * SMALL.points
-    right = sum(record["correct"] for record in reading.run.records if record["probe"] == NAME)
-    assert reading.summary["scores"]["mean_accuracy"]["value"] == right / (4 * SMALL.points)
+    entries = reading.summary.probes[NAME]
+    assert [entry.condition for entry in entries] == [{"shots": 1}, {"shots": 2}]
+    assert entries[1].paired.baseline == {"shots": 1} and entries[0].n == 2 * SMALL.points
+    right = sum(record.correct for record in reading.run.records if record.probe == NAME)
+    assert reading.summary.scores["mean_accuracy"].value == right / (4 * SMALL.points)
     print_summary(reading)
     printed = capsys.readouterr().out
     assert NAME in printed and "Mean accuracy" in printed
@@ -46,3 +47,19 @@ def test_without_its_description_the_page_still_shows_it(tmp_path):
     folder = diagnose(known_model(uniform), settings, tmp_path / "run", probes=MORE)
     page = write_page(read_all([folder]), tmp_path / "page").read_text()
     assert "Fewer examples" in page and "How many examples does it take?" not in page
+
+
+@pytest.mark.parametrize(
+    "condition, said",
+    [({"shots": "two"}, "condition.shots: expected int, got str"), ({}, "condition.shots is missing")],
+)
+def test_its_condition_fields_are_checked(tmp_path, condition, said):
+    """By the struct in the probe's value: nothing else in the package knows its fields."""
+    settings = replace(SMALL, probes=(NAME,), parameters={**SMALL.parameters, NAME: {"shots": (1, 2)}})
+    folder = diagnose(known_model(uniform), settings, tmp_path / "run", probes=MORE)
+    (line, *rest) = (folder / "records.jsonl").read_text().splitlines(keepends=True)
+    spoiled = json.dumps(json.loads(line) | {"condition": condition}) + "\n"
+    (folder / "records.jsonl").write_text("".join([*rest, spoiled]))
+    with pytest.raises(UserError, match=f"line {len(rest) + 1} is not a record of this run: {said}"):
+        read_all([folder], MORE)
+    assert read_all([folder])  # without the probe's value they are not checked

@@ -12,6 +12,7 @@ from helpers.recalling import (
     recalling_model,
     recalls_what_it_sees,
 )
+from helpers.records import record as plain_record
 from helpers.same_records import assert_same_records, sampled_again
 from maskwise.probes.library.recall import ERRORS, NO_VALUE, recall_locality
 from maskwise.probes.summary import summarise
@@ -83,8 +84,8 @@ def test_reading_everything_is_no_recall_locality(tmp_path):
 def test_the_score_is_a_ratio_of_means_over_both_sides():
     right = {("right", "near"): 10, ("right", "far"): 5, ("left", "near"): 6, ("left", "far"): 0}
     records = [
-        {"task": "pairs", "point": point, "correct": point < count, "evidence": {"pairs": 10},
-         "condition": {"question": question, "distance": distance, "masks": 2, "fillers": 0}}
+        plain_record(task="pairs", point=point, correct=point < count, evidence={"pairs": 10},
+                     condition={"question": question, "distance": distance, "masks": 2, "fillers": 0})
         for (question, distance), count in right.items()
         for point in range(10)
     ]  # fmt: skip

@@ -7,11 +7,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from helpers.records import manifest
+from helpers.records import record as plain_record
 from maskwise.probes.examples import numbers_in, with_number
 from maskwise.probes.summary import entries, unknown_probe
 from maskwise.records.folder import Run
-from maskwise.records.groups import Records, as_group, groups_of, joined, values_of
-from maskwise.records.record import condition_text
+from maskwise.records.groups import GroupedRecords, as_group, groups_of, joined, values_of
+from maskwise.records.record import Record, condition_text
 from maskwise.report.pages.drill import accuracy_by_task
 from maskwise.report.readings import count_asked
 from maskwise.scoring.changes import paired_values
@@ -23,7 +25,7 @@ CONDITIONS = [{"masks": 2}, {"masks": 50}, {"masks": 2, "relevant": 1}, {"masks"
 FIELDS = ("correct", "nll", "nll_choice")
 
 
-def asked(seed: int) -> list[dict]:
+def asked(seed: int) -> list[Record]:
     """Of two probes, in any order; some points were not asked, some records lack a field, and task c has one side."""
     draw = random.Random(seed)
     records = []
@@ -36,7 +38,7 @@ def asked(seed: int) -> list[dict]:
                     record = {"probe": probe, "task": task, "point": point, "condition": dict(condition), "masks": 2}
                     record |= {"correct": draw.random() < 0.6, "confidence": draw.random(), "entropy": draw.random()}
                     record |= {name: draw.random() for name in ("nll", "nll_choice") if draw.random() < 0.9}
-                    records.append(record)
+                    records.append(plain_record(**record))
     draw.shuffle(records)
     return records
 
@@ -47,7 +49,7 @@ def records(request):
 
 
 def as_run(records) -> Run:
-    return Run(Path(), {}, records)
+    return Run(Path(), manifest(), records)
 
 
 def same(found, expected) -> None:
@@ -102,7 +104,7 @@ def test_one_number_of_examples(records):
     assert numbers_in(plain) == numbers_in(grouped) == [None, 1]
     for number in (None, 1):
         expected, found = with_number(plain, number), with_number(grouped, number)
-        assert isinstance(found, Records) and len(found) == len(expected)
+        assert isinstance(found, GroupedRecords) and len(found) == len(expected)
         key = lambda r: (r["task"], r["point"], r["condition"]["masks"])  # noqa: E731
         assert sorted(found, key=key) == sorted(expected, key=key) and found[0]["condition"].keys() == {"masks"}
         assert values_of(found, "masks") == [2, 50] and len(joined(found, plain)) == len(found) + len(plain)
@@ -141,6 +143,6 @@ def test_how_much_was_asked(records):
 
 
 def test_a_point_that_comes_again_counts_once_the_last_time():
-    record = {"probe": "p", "task": "a", "point": 3, "condition": {}, "correct": True}
+    record = plain_record(task="a", point=3)
     again = [record, record | {"point": 1}, record | {"correct": False}]
     same(tables(again, [{}]), {"a": np.array([[1.0], [0.0]])})

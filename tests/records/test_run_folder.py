@@ -1,27 +1,31 @@
 """Run folders: what is refused, and what survives."""
 
-import copy
 import json
 import re
 import resource
 from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace as replace_fields
 
 from helpers.asked_alone import small_model
 from helpers.known import SMALL
 from helpers.tiny import tiny_llada
 from maskwise.models.checkpoints.fingerprint import fingerprint
-from maskwise.probes import PROBES
+from maskwise.probes import PROBES, record_fields
 from maskwise.probes.probe import Asker, Setup
-from maskwise.records.conditions import CONDITIONS, EVIDENCE
+from maskwise.probes.summary import summarise
 from maskwise.records.folder import append, gather, read_run, start_run, write_manifest
-from maskwise.records.record import condition_order
+from maskwise.records.manifest import Manifest
+from maskwise.records.record import Record, condition_order
+from maskwise.report.readings import read_all
 from maskwise.runs.diagnose import diagnose, folder_name, new_manifest
 from maskwise.support.errors import UserError
+from maskwise.support.files import to_json
+from maskwise.support.typed import convert, json_object
 from maskwise.tasks.words import load_words
 
-MANIFEST = {
+FIELDS = {
     "model": {
         "name": "m",
         "kind": "llada",
@@ -44,6 +48,11 @@ MANIFEST = {
     "complete": False,
     "notes": [],
 }
+MANIFEST = convert(FIELDS, Manifest)
+
+
+def asking(*probes):
+    return convert(FIELDS | {"settings": FIELDS["settings"] | {"probes": list(probes)}}, Manifest)
 
 
 def record(point, **more):
@@ -68,7 +77,7 @@ def test_any_text_survives(tmp_path):
     start_run(tmp_path, MANIFEST)
     odd = [record(0, predicted="\u2028\n\x00\ud800"[:3]), record(1, predicted="答え")]
     append(tmp_path, 0, odd)
-    assert read_run(tmp_path).records == odd
+    assert json_object(list(read_run(tmp_path).records)) == odd
 
 
 def test_numbers_are_ordered_as_numbers():
@@ -85,16 +94,14 @@ def test_a_folder_made_with_other_settings_is_refused_and_untouched(tmp_path):
     start_run(tmp_path, MANIFEST)
     append(tmp_path, 0, [record(0)])
     before = {file.name: file.read_bytes() for file in tmp_path.iterdir()}
-    other = copy.deepcopy(MANIFEST)
-    other["settings"]["points"] = 4
+    other = replace_fields(MANIFEST, settings=replace_fields(MANIFEST.settings, points=4))
     with pytest.raises(UserError, match="other settings: points was 3 and is 4 now"):
         start_run(tmp_path, other)
-    other = copy.deepcopy(MANIFEST)
-    other["model"]["name"] = "n"
+    other = replace_fields(MANIFEST, model=replace_fields(MANIFEST.model, name="n"))
     with pytest.raises(UserError, match='another model: name was "m"'):
         start_run(tmp_path, other)
     assert before == {file.name: file.read_bytes() for file in tmp_path.iterdir()}
-    start_run(tmp_path, MANIFEST | {"versions": {"torch": "newer"}})
+    start_run(tmp_path, replace_fields(MANIFEST, versions={"torch": "newer"}))
 
 
 def test_a_diagnosis_with_other_settings_or_weights_is_refused(tmp_path):
@@ -143,20 +150,19 @@ def test_a_spoiled_folder_is_named(tmp_path, spoil, said):
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"correct": 7}, "correct is 7, not true or false"),
-        ({"correct": "yes"}, "correct is 'yes'"),
-        ({"point": True}, "point is True, not a whole number"),
-        ({"point": -1}, "point is -1"),
-        ({"point": 2**70}, "point is 1180591620717411303424"),
-        ({"masks": 2.5}, "masks is 2.5"),
-        ({"confidence": 1.2}, "confidence is 1.2, not a number from 0 to 1"),
-        ({"nll": None}, "nll is None"),
-        ({"nll_choice": "x"}, "nll_choice is 'x'"),
-        ({"condition": {"masks": [2]}}, "condition is"),
-        ({"condition": "masks"}, "condition is 'masks'"),
-        ({"evidence": {"tau": {}}}, "evidence is"),
-        ({"evidence": [1]}, "evidence is"),
-        ({"task": 3}, "task is 3, not a text"),
+        ({"correct": 7}, "correct: expected bool, got int"),
+        ({"correct": "yes"}, "correct: expected bool, got str"),
+        ({"point": True}, "point: expected int, got bool"),
+        ({"point": -1}, "point: expected int >= 0"),
+        ({"point": 2**70}, "point: expected int <= 9223372036854775807"),
+        ({"masks": 2.5}, "masks: expected int, got float"),
+        ({"confidence": 1.2}, "confidence: expected float <= 1.0"),
+        ({"nll_choice": "x"}, "nll_choice: expected float | null, got str"),
+        ({"condition": {"masks": [2]}}, "condition: expected bool | int | float | str, got array"),
+        ({"condition": "masks"}, "condition: expected object, got str"),
+        ({"evidence": {"tau": {}}}, "evidence: expected bool | int | float | str | array | null, got object"),
+        ({"evidence": [1]}, "evidence: expected object, got array"),
+        ({"task": 3}, "task: expected str, got int"),
         ({"model": "n"}, "a record of another model, 'n'"),
         ({"probe": "nelbo"}, "did not ask the probe 'nelbo'"),
     ],
@@ -182,14 +188,15 @@ def test_a_record_counts_once_and_two_answers_to_one_question_are_refused(tmp_pa
     start_run(tmp_path, MANIFEST)
     append(tmp_path, 0, [record(0), record(1)])
     append(tmp_path, 1, [record(1), record(0), record(2)])
-    assert sorted(read_run(tmp_path).records, key=lambda r: r["point"]) == [record(0), record(1), record(2)]
+    found = sorted(read_run(tmp_path).records, key=lambda r: r.point)
+    assert json_object(found) == [record(0), record(1), record(2)]
     append(tmp_path, 1, [record(1, correct=False)])
     with pytest.raises(UserError, match=r"records.1.jsonl line 4 .* answered before, in another way"):
         read_run(tmp_path)
 
 
 def test_conditions_that_python_holds_equal_are_kept_apart(tmp_path):
-    start_run(tmp_path, MANIFEST | {"settings": MANIFEST["settings"] | {"probes": ["mine"]}})
+    start_run(tmp_path, asking("mine"))
     found = [record(0, probe="mine", condition={"masks": value}) for value in (1, 1.0, "1")]
     append(tmp_path, 0, found)
     assert [str(r["condition"]["masks"]) for r in read_run(tmp_path).records] == ["1", "1.0", "1"]
@@ -198,25 +205,25 @@ def test_conditions_that_python_holds_equal_are_kept_apart(tmp_path):
 @pytest.mark.parametrize(
     ("part", "change", "said"),
     [
-        (None, {"complete": 1}, "complete is 1, not true or false"),
-        (None, {"notes": "x"}, "notes is 'x'"),
-        (None, {"model": []}, r"model is \[\], not an object"),
-        ("model", {"name": 3}, "model.name is 3"),
-        ("model", {"mask_id": "x"}, "model.mask_id is 'x'"),
-        ("settings", {"probes": "all"}, "settings.probes is 'all'"),
-        ("settings", {"tasks": None}, "settings.tasks is None"),
-        (None, {"command": 7}, "command is 7, not a text, or null"),
-        ("model", {"planted": []}, r"model.planted is \[\]"),
-        ("settings", {"relevant": "x"}, "settings.relevant is 'x', not a list of whole numbers"),
-        ("settings", {"distractors": "x"}, "settings.distractors is 'x'"),
-        ("settings", {"filler": 1.5}, "settings.filler is 1.5"),
-        ("settings", {"precision": {}}, r"settings.precision is \{\}"),
-        ("settings", {"parameters": {"order": None}}, "settings.parameters is"),
+        (None, {"complete": 1}, "complete: expected bool, got int"),
+        (None, {"notes": "x"}, "notes: expected array, got str"),
+        (None, {"model": []}, "model: expected object, got array"),
+        ("model", {"name": 3}, "model.name: expected str, got int"),
+        ("model", {"mask_id": "x"}, r"model.mask_id: expected int \| null, got str"),
+        ("settings", {"probes": "all"}, "settings.probes: expected array, got str"),
+        ("settings", {"tasks": None}, "settings.tasks: expected array, got null"),
+        (None, {"command": 7}, r"command: expected str \| null, got int"),
+        ("model", {"planted": []}, r"model.planted: expected str \| null, got array"),
+        ("settings", {"relevant": "x"}, r"settings.relevant: expected int \| array \| null, got str"),
+        ("settings", {"distractors": "x"}, r"settings.distractors: expected int \| null, got str"),
+        ("settings", {"filler": 1.5}, r"settings.filler: expected str \| null, got float"),
+        ("settings", {"precision": {}}, r"settings.precision: expected float \| null, got object"),
+        ("settings", {"parameters": {"order": None}}, r"settings.parameters\[...\]: expected object, got null"),
     ],
 )
 def test_a_manifest_of_other_types_is_refused(tmp_path, part, change, said):
     start_run(tmp_path, MANIFEST)
-    spoiled = MANIFEST | (change if part is None else {part: MANIFEST[part] | change})
+    spoiled = FIELDS | (change if part is None else {part: FIELDS[part] | change})
     (tmp_path / "manifest.json").write_text(json.dumps(spoiled))
     with pytest.raises(UserError, match=said):
         read_run(tmp_path)
@@ -241,7 +248,7 @@ def test_no_space_left_is_one_line(tmp_path):
             write_manifest(tmp_path, MANIFEST)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limit)
-    assert (tmp_path / "manifest.json").read_bytes() == before and read_run(tmp_path).records == []
+    assert (tmp_path / "manifest.json").read_bytes() == before and list(read_run(tmp_path).records) == []
 
 
 def test_links_in_a_run_folder_are_not_followed(tmp_path):
@@ -269,21 +276,21 @@ RECALLED = {"question": "right", "distance": "near", "masks": 2, "fillers": 0}
     "probe, changes, said",
     [
         ("location", {"condition": {}}, "condition.location is missing"),
-        ("location", {"condition": {"location": "x"}}, "condition.location is 'x', not a whole number"),
-        ("location", {"condition": {"location": 1, "y": 2}}, "condition has a field 'y'"),
+        ("location", {"condition": {"location": "x"}}, "condition.location: expected int, got str"),
+        ("location", {"condition": {"location": 1, "y": 2}}, "condition has an unknown field 'y'"),
         ("recall", {"condition": RECALLED}, "evidence.pairs is missing"),
-        ("recall", {"condition": RECALLED, "evidence": {"pairs": 0}}, "evidence.pairs is 0, not a whole number, 1"),
-        ("order", {"condition": {"rule": "x"}, "evidence": {"tau": "y"}}, "evidence.tau is 'y', not a number"),
+        ("recall", {"condition": RECALLED, "evidence": {"pairs": 0}}, "evidence.pairs: expected int >= 1"),
+        ("order", {"condition": {"rule": "x"}, "evidence": {"tau": "y"}}, "evidence.tau: expected float, got str"),
     ],
 )
 def test_a_record_has_what_its_probe_counts_on(tmp_path, probe, changes, said):
     """Also where another probe, here a user's own, has records of the same condition."""
     record = {"model": "m", "task": "t", "point": 0, "masks": 2, "predicted": "A", "answer": "A", "correct": True,
               "confidence": 0.5, "entropy": 0.5, "nll": 0.5} | changes  # fmt: skip
-    start_run(tmp_path, MANIFEST | {"settings": MANIFEST["settings"] | {"probes": ["mine", probe]}})
+    start_run(tmp_path, asking("mine", probe))
     append(tmp_path, 0, [record | {"probe": "mine"}, record | {"probe": probe}])
     with pytest.raises(UserError, match=re.escape(f"line 2 is not a record of this run: {said}")):
-        read_run(tmp_path)
+        read_run(tmp_path, record_fields())
 
 
 @pytest.mark.parametrize(
@@ -296,10 +303,33 @@ def test_a_record_has_what_its_probe_counts_on(tmp_path, probe, changes, said):
 def test_records_of_earlier_versions_are_read(tmp_path, probe, changes):
     record = {"model": "m", "probe": probe, "task": "t", "point": 0, "masks": 2, "predicted": "A", "answer": "A",
               "correct": True, "confidence": 0.5, "entropy": 0.5, "nll": 0.5} | changes  # fmt: skip
-    start_run(tmp_path, MANIFEST | {"settings": MANIFEST["settings"] | {"probes": [probe]}})
+    start_run(tmp_path, asking(probe))
     append(tmp_path, 0, [record])
-    assert len(read_run(tmp_path).records) == 1
+    assert len(read_run(tmp_path, record_fields()).records) == 1
 
 
 def test_every_probe_says_what_its_records_hold():
-    assert set(CONDITIONS) == {probe.name for probe in PROBES} and set(EVIDENCE) < set(CONDITIONS)
+    assert all(probe.condition is not None for probe in PROBES)
+    assert sum(probe.evidence is not None for probe in PROBES) == 9
+
+
+def test_answers_without_probabilities_are_records_too(tmp_path):
+    """An endpoint may give none: the accuracy is summed up, and what was not measured is left out."""
+    start_run(tmp_path, MANIFEST)
+    bare = {name: value for name, value in record(0).items() if name not in ("confidence", "entropy", "nll")}
+    append(tmp_path, 0, [bare, bare | {"point": 1}])
+    run = read_run(tmp_path, record_fields())
+    assert json_object(list(run.records)) == [bare, bare | {"point": 1}]
+    (entry,) = summarise(run).probes["mask-count"]
+    assert entry.accuracy == 1.0 and not {"confidence", "entropy", "nll"} & set(entry)
+    (folder,) = [read_all([tmp_path])]
+    assert json.loads(to_json(folder[0].summary))["probes"]["mask-count"][0]["accuracy"] == 1.0
+
+
+@pytest.mark.parametrize("number", [float("nan"), float("inf")])
+def test_numbers_that_json_cannot_hold_are_not_written(tmp_path, number):
+    """msgspec's own encoder would write null."""
+    start_run(tmp_path, MANIFEST)
+    with pytest.raises(ValueError, match="JSON compliant"):
+        append(tmp_path, 0, [convert(record(0), Record) | {"nll": number}])
+    assert list(read_run(tmp_path).records) == []

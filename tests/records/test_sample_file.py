@@ -6,10 +6,13 @@ from typing import Any
 
 import pytest
 
-from maskwise.records.sample import MOST_BYTES, MOST_PROMPTS, read_sample, write_sample
+from helpers.records import manifest
+from maskwise.records.sample import MOST_BYTES, MOST_PROMPTS, SampledPrompt, read_sample, write_sample
 from maskwise.support.errors import UserError
+from maskwise.support.files import to_json
+from maskwise.support.typed import convert
 
-MANIFEST = {"settings": {"probes": ["mask-count"]}}
+MANIFEST = manifest(probes=["mask-count"])
 PROMPT: dict[str, Any] = {
     "probe": "mask-count", "task": "animal-smallest", "point": 0, "condition": {"masks": 2}, "answer": "A",
     "correct": True, "tokens": ["Answer", ":[", "<mask>", "<mask>"], "row": 2, "top": [["A", 0.75], ["B", 0.25]],
@@ -19,8 +22,9 @@ PROMPT: dict[str, Any] = {
 
 def test_what_was_written_is_read(tmp_path: Path) -> None:
     attributed = PROMPT | {"attribution": [0.0, 1.0, 0.0, 0.5]}
-    write_sample(tmp_path, [PROMPT, attributed])
-    assert read_sample(tmp_path, MANIFEST) == [PROMPT, attributed]
+    write_sample(tmp_path, [convert(one, SampledPrompt) for one in (PROMPT, attributed)])
+    found = json.loads((tmp_path / "sample.json").read_text())
+    assert found == [PROMPT, attributed] == json.loads(to_json(read_sample(tmp_path, MANIFEST)))
     assert [file.name for file in tmp_path.iterdir()] == ["sample.json"]  # nothing half written beside it
 
 
@@ -31,16 +35,16 @@ def test_a_run_without_a_sample_has_none(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "problem"),
     [
-        ({"tokens": "text"}, "tokens is 'text', not a list of texts"),
+        ({"tokens": "text"}, "tokens: expected array, got str"),
         ({"row": 5}, "row 5 is not one of its 4 tokens"),
-        ({"row": -1}, "row is -1, not a whole number"),
-        ({"top": [["A"]]}, "not a list of texts with their probabilities"),
-        ({"top": [["A", 2.0]]}, "not a list of texts with their probabilities"),
+        ({"row": -1}, "row: expected int >= 0"),
+        ({"top": [["A"]]}, "top[0]: expected array of length 2"),
+        ({"top": [["A", 2.0]]}, "top[0][1]: expected float <= 1.0"),
         ({"probe": "location"}, "the run did not ask the probe 'location'"),
-        ({"condition": {"masks": [2]}}, "condition is"),
-        ({"attribution": [1.0]}, "attribution is not a number from 0 to 1 for each token"),
-        ({"attribution": [0.0, 7.0, 0.0, 0.0]}, "attribution is not a number from 0 to 1 for each token"),
-        ({"attribution": "red"}, "attribution is not a number from 0 to 1 for each token"),
+        ({"condition": {"masks": [2]}}, "condition[...]: expected int | float | str, got array"),
+        ({"attribution": [1.0]}, "attribution is not a number for each token"),
+        ({"attribution": [0.0, 7.0, 0.0, 0.0]}, "attribution[1]: expected float <= 1.0"),
+        ({"attribution": "red"}, "attribution: expected array | null, got str"),
     ],
 )
 def test_a_prompt_that_is_none_is_refused_by_its_number(tmp_path: Path, change: dict, problem: str) -> None:

@@ -1,6 +1,5 @@
 """A run as a value: scores, table, figures, page, notebook, and the questions made again from the records."""
 
-import json
 import random
 import sys
 
@@ -8,15 +7,19 @@ import pytest
 from matplotlib.figure import Figure
 
 import maskwise as mw
+from helpers.records import record as plain_record
 from helpers.report_runs import write_run
 from maskwise.probes import PROBES
 from maskwise.probes.answers.plain import ask
 from maskwise.probes.probe import Asker, Setup
 from maskwise.probes.text import load_text
+from maskwise.records.manifest import Manifest
 from maskwise.runs.asked import asked_ids
 from maskwise.runs.diagnose import new_manifest, plan
 from maskwise.runs.run import Sources
 from maskwise.runs.settings import chosen_settings
+from maskwise.support.files import to_json
+from maskwise.support.typed import decode
 from maskwise.tasks.prompts import Prompt, filler_id
 from maskwise.tasks.words import load_words
 
@@ -54,14 +57,14 @@ def test_the_questions_of_every_probe_are_made_again_from_what_a_manifest_says(m
     """As a record names them, after the settings went through JSON, with the tokenizer instead of the model."""
     asker = Asker(model.tokenizer, model.mask_id, filler_id(model.tokenizer, SETTINGS.filler))
     setup = Setup(model, asker, SETTINGS, load_words(), load_text(), {}, [])
-    manifest = json.loads(json.dumps(new_manifest(setup, None)))
+    manifest = decode(to_json(new_manifest(setup, None)), Manifest)
     for probe in PROBES:
         if probe.name not in SETTINGS.probes or probe.only_blocks:  # those: probes/test_block_models.py
             continue
         unit = plan(setup, [probe])[-1]
         item = list(unit.items([unit.points[-1]], set()))[-1]
         name, task, point, _ = item.key
-        record = {"probe": name, "task": task, "point": point, "condition": item.condition}
+        record = plain_record(probe=name, task=task, point=point, condition=item.condition)
         assert asked_ids(manifest, record, model.tokenizer) == item.prompt.ids, probe.name
 
 

@@ -8,6 +8,7 @@ import pytest
 
 from helpers.asked_alone import small_model
 from helpers.known import SMALL
+from helpers.records import record as plain_record
 from maskwise.records.folder import read_run
 from maskwise.records.record import key_of
 from maskwise.records.sample import MOST_PROMPTS, read_sample
@@ -67,7 +68,7 @@ def test_a_run_that_is_taken_up_again_keeps_its_sample(folder: Path) -> None:
 
 def test_right_and_wrong_ones_of_the_outermost_conditions_come_first() -> None:
     records = [
-        {"probe": probe, "task": "t", "point": point, "condition": {"masks": masks}, "correct": point == 1}
+        plain_record(probe=probe, point=point, condition={"masks": masks}, correct=point == 1)
         for probe in ("mask-count", "order")
         for masks in (2, 5, 20, 200)
         for point in range(2)

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from helpers.records import record as plain_record
 from maskwise.probes import PROBES
 from maskwise.probes.library.marginals import ALIKE
 from maskwise.probes.summary import claims_of
@@ -21,10 +22,10 @@ def reach(values):
     return stats.t.ppf(0.975, len(values) - 1) * np.std(values, ddof=1) / np.sqrt(len(values))
 
 
-def record(probe, point, condition, evidence=None, **told):
+def record(probe, point, condition, evidence=None, **more):
     base = {"probe": probe, "task": "text", "point": point, "condition": condition, "masks": MASKS, "correct": False,
             "confidence": 0.5, "entropy": 1.0, "evidence": evidence or {}}  # fmt: skip
-    return base | told
+    return plain_record(**(base | more))
 
 
 def gaps(entropy, confidence, tv_next, mode_common):

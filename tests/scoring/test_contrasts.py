@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from helpers.records import record
 from maskwise.scoring.contrasts import Answers, weighted_sums, weights_of
 from maskwise.scoring.intervals import bounded_mean, none_seen
 from maskwise.scoring.scores import mean_score
@@ -56,9 +57,9 @@ def test_coverage_over_these_tasks():
 def test_points_are_paired_and_those_without_all_conditions_left_out():
     few, many = {"masks": 2}, {"masks": 20}
     rows = [(few, 0, 1.0), (few, 1, 2.0), (few, 2, 5.0), (many, 0, 1.5), (many, 1, 3.0)]
-    records = [{"probe": "p", "task": "t", "point": n, "condition": which, "nll": nll} for which, n, nll in rows]
+    records = [record(probe="p", point=n, condition=which, nll=nll) for which, n, nll in rows]
     weights = weights_of("p", [(many, 1.0), (few, -1.0)])
     assert weighted_sums(records, weights, "nll")["t"].tolist() == [0.5, 1.0]
     assert not weighted_sums(records, weights | weights_of("p", [({"masks": 5}, 1.0)]), "nll")
     assert not weighted_sums(records, weights_of("another", [(many, 1.0)]), "nll")
-    assert not Answers(records).sums(weights, "correct") and not Answers([]).sums(weights, "nll")
+    assert not Answers(records).sums(weights, "entropy") and not Answers([]).sums(weights, "nll")

@@ -10,21 +10,25 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
+from helpers.records import manifest
 from maskwise.probes.library import mask_count as mask_probe
 from maskwise.probes.library import natural_text
 from maskwise.probes.library.location import distance_nats, locality
 from maskwise.probes.library.mask_count import degradation, mask_nats, mask_tax
 from maskwise.probes.summary import entries, summarise
 from maskwise.records.folder import Run
+from maskwise.records.record import Record
 from maskwise.scoring.changes import paired_difference, paired_nats
 from maskwise.scoring.intervals import accuracy_interval, none_seen
 from maskwise.scoring.scores import NO_SKILL, NOT_MEASURED, bootstrapped, null_score
+from maskwise.support.files import to_json
+from maskwise.support.typed import json_object
 
 
 def record(probe, task, point, condition, correct, **more):
     asked = {"model": "m", "probe": probe, "task": task, "point": point, "condition": condition, "masks": 1}
     answer = {"predicted": "A", "answer": "A", "correct": correct, "confidence": 0.5, "entropy": 1.0, "nll": 1.0}
-    return asked | answer | more
+    return Record(**(asked | answer | more))
 
 
 def counted(probe, condition, right, points, tasks=("t1", "t2")):
@@ -236,7 +240,7 @@ def test_entries_are_ordered_by_number_and_carry_masks_and_n():
 
 
 def test_summary_is_plain_json():
-    manifest = {"model": {"name": "m", "mask_id": 7}, "settings": {"probes": ["mask-count", "location"]}}
-    summary = summarise(Run(Path("somewhere"), manifest, masks(k2=90, k50=60)))
-    assert json.loads(json.dumps(summary, allow_nan=False)) == summary
-    assert list(summary["probes"]) == ["mask-count"]
+    summary = summarise(Run(Path("somewhere"), manifest(probes=["mask-count", "location"]), masks(k2=90, k50=60)))
+    assert json.loads(json.dumps(json_object(summary), allow_nan=False)) == json_object(summary)
+    assert json.loads(to_json(summary)) == json_object(summary)
+    assert list(summary.probes) == ["mask-count"]

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from helpers.records import record as plain_record
 from maskwise.scoring.intervals import difference_interval
 from maskwise.scoring.precision import (
     FIRST_STAGE,
@@ -18,7 +19,7 @@ LEAST = 0.94
 
 
 def record(task, point, correct):
-    return {"task": task, "point": point, "correct": correct}
+    return plain_record(task=task, point=point, correct=correct)
 
 
 def test_a_block_is_the_mean_over_tasks_of_what_changed():

@@ -7,26 +7,20 @@ from html.parser import HTMLParser
 import pytest
 
 from maskwise.probes.answers.plain import Answer
+from maskwise.records.sample import SampledPrompt
 from maskwise.studio.probing import Probed
 from maskwise.studio.tracing import Cell, Trace
 from maskwise.studio.views import Side, page_view, probed_view, problem_view, studio_style, trace_view
 from maskwise.support.errors import UserError
+from maskwise.support.typed import convert
 from maskwise.tasks.prompts import Prompt
 
 HOSTILE = "<img src=x onerror=alert(1)>\"'><script>alert(1)</script>"
-SHOWN = {
-    "probe": "studio",
-    "task": HOSTILE,
-    "point": 0,
-    "condition": {"masks": 3},
-    "answer": HOSTILE,
-    "correct": True,
-    "tokens": [HOSTILE, "the", "<|mask|>"],
-    "row": 2,
-    "top": [[HOSTILE, 0.75], ["b", 0.0]],
-    "probability": 0.75,
+SHOWN = convert({
+    "probe": "studio", "task": HOSTILE, "point": 0, "condition": {"masks": 3}, "answer": HOSTILE, "correct": True,
+    "tokens": [HOSTILE, "the", "<|mask|>"], "row": 2, "top": [[HOSTILE, 0.75], ["b", 0.0]], "probability": 0.75,
     "attribution": [0.5, 1.0, 0.0],
-}
+}, SampledPrompt)  # fmt: skip
 ATTENTION = {"masks": [0.5, 0.25], "near": [0.25, 0.25], "far": [0.25, 0.25], "answer": [0.0, 0.25]}
 FOUND = Probed(Prompt((5, 6, 1), 2, 5, 3), SHOWN, Answer(5, 0.75, 0.5, 0.2877), ATTENTION, HOSTILE)
 TRACE = Trace(
@@ -77,7 +71,7 @@ def test_the_answer_its_likelihood_and_the_attention_to_masks_are_told():
     told = re.sub(r"\s+", " ", Reader(probed_view([Side("one", FOUND)])).text)
     assert "with 75.0 %" in told and "0.29 nats" in told and "begins with" not in told
     assert "37.5 % of the answer's attention goes to the 2 masks after it" in told
-    waiting = dataclasses.replace(FOUND, shown={key: SHOWN[key] for key in SHOWN if key != "attribution"})
+    waiting = dataclasses.replace(FOUND, shown=SHOWN | {"attribution": None})
     assert "being computed" in probed_view([Side("one", waiting)]) and "being computed" not in told
 
 

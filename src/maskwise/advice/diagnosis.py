@@ -7,21 +7,20 @@ they are supported where many steps, the surest first, regain accuracy (probe un
 """
 
 from collections.abc import Sequence
-from typing import Any
 
 from maskwise.probes.examples import main_records
 from maskwise.probes.library.mask_count import NAME as MASK_COUNT
 from maskwise.probes.library.unmasking import NAME as UNMASKING
 from maskwise.records.record import Record
-from maskwise.scoring.changes import paired_difference
+from maskwise.scoring.changes import Difference, paired_difference
 
 LARGEST_BLOCK = 32  # masks that a growing canvas may show at a time
 
 
 def advice(records: Sequence[Record]) -> str | None:
     """None where masks were not asked about, and of block diffusion models, whose canvas is not a choice."""
-    one_step = main_records([record for record in records if record["probe"] == MASK_COUNT])
-    counts = sorted({record["condition"]["masks"] for record in one_step})
+    one_step = main_records([record for record in records if record.probe == MASK_COUNT])
+    counts = sorted({record.condition["masks"] for record in one_step})
     if 2 not in counts or counts[-1] <= LARGEST_BLOCK or any("visible" in record for record in one_step):
         return None
     most = counts[-1]
@@ -44,20 +43,20 @@ def _growing(one_step: Sequence[Record], counts: Sequence[int]) -> list[str]:
 
 
 def _small_blocks(records: Sequence[Record], one_step: Sequence[Record], most: int) -> list[str]:
-    asked = main_records([record for record in records if record["probe"] == UNMASKING])
-    stepwise = [record for record in _under(asked, most) if record["condition"]["order"] == "confidence"]
+    asked = main_records([record for record in records if record.probe == UNMASKING])
+    stepwise = [record for record in _under(asked, most) if record.condition["order"] == "confidence"]
     gain = paired_difference(stepwise, _under(one_step, most))
     return [f"small blocks (many steps in place of one: {_points(gain)})"] if _is_gain(gain) else []
 
 
 def _under(records: Sequence[Record], masks: int) -> list[Record]:
-    return [record for record in records if record["condition"]["masks"] == masks]
+    return [record for record in records if record.condition["masks"] == masks]
 
 
-def _is_gain(difference: dict[str, Any]) -> bool:
-    return difference["low"] is not None and difference["low"] > 0
+def _is_gain(difference: Difference) -> bool:
+    return difference.low is not None and difference.low > 0
 
 
-def _points(difference: dict[str, Any]) -> str:
-    value, low, high = (100 * difference[key] for key in ("difference", "low", "high"))
-    return f"{value:+.1f} points, {low:.1f} to {high:.1f}"
+def _points(difference: Difference) -> str:
+    assert difference.low is not None and difference.high is not None
+    return f"{100 * difference.difference:+.1f} points, {100 * difference.low:.1f} to {100 * difference.high:.1f}"

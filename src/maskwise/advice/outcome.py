@@ -7,6 +7,14 @@ from maskwise.advice.evaluation import SearchResult
 from maskwise.advice.search_request import SearchRequest
 from maskwise.advice.search_space import not_tried
 from maskwise.advice.selection import NEAR, NEARER, Interval
+from maskwise.records.search import (
+    Advice,
+    AdvisedSetting,
+    ConfirmedSetting,
+    DroppedSetting,
+    MeanInterval,
+    QuestionCounts,
+)
 
 GOALS: tuple[tuple[str, Callable[[Any], int]], ...] = (
     ("best quality", lambda confirmed: confirmed.best),
@@ -15,28 +23,26 @@ GOALS: tuple[tuple[str, Callable[[Any], int]], ...] = (
 )
 
 
-def outcome(found: SearchResult, request: SearchRequest, model: str, adapter: str | None) -> dict[str, Any]:
-    """What `maskwise advise --json` prints, less the folder and the costs."""
+def outcome(found: SearchResult, request: SearchRequest, model: str, adapter: str | None, **costs: Any) -> Advice:
+    """What `maskwise advise --json` prints. costs: the fields of `Advice` from `cost` on."""
     confirmed = found.confirmation
-    return {
-        "model": model if adapter is None else f"{model}+{adapter}",
-        "quality": request.quality.in_words,
-        "unit": "share" if request.quality.is_share else "value",
-        "questions": {"searched": found.plan.searched, "held_back": found.plan.held, "embedded": request.embedded},
-        "sentence": sentence(found, request),
-        "all_equal": confirmed.all_equal,
-        "winner": None if confirmed.winner is None else _name(found, confirmed.winner),
-        "reference": _name(found, 0),
-        "advice": [
-            {"goal": goal} | _row(found, pick(confirmed)) | _written(found, pick(confirmed), model, adapter)
-            for goal, pick in GOALS
+    return Advice(
+        model=model if adapter is None else f"{model}+{adapter}",
+        quality=request.quality.in_words,
+        unit="share" if request.quality.is_share else "value",
+        questions=QuestionCounts(searched=found.plan.searched, held_back=found.plan.held, embedded=request.embedded),
+        sentence=sentence(found, request),
+        all_equal=confirmed.all_equal,
+        winner=None if confirmed.winner is None else _name(found, confirmed.winner),
+        reference=_name(found, 0),
+        advice=[_advised(found, goal, pick(confirmed), model, adapter) for goal, pick in GOALS],
+        confirmed=[
+            _confirmed(found, place) for place in sorted(range(len(found.finalists)), key=confirmed.cost.__getitem__)
         ],
-        "confirmed": [
-            _row(found, place) for place in sorted(range(len(found.finalists)), key=confirmed.cost.__getitem__)
-        ],
-        "dropped": _dropped(found),
-        "not_tried": not_tried(request.space),
-    }
+        dropped=_dropped(found),
+        not_tried=not_tried(request.space),
+        **costs,
+    )
 
 
 def sentence(found: SearchResult, request: SearchRequest) -> str:
@@ -105,43 +111,45 @@ def _capital(text: str) -> str:
     return text[:1].upper() + text[1:]
 
 
-def _ends(interval: Interval) -> dict[str, float | None]:
-    return {"mean": interval.mean, "low": interval.low, "high": interval.high}
+def _ends(interval: Interval) -> MeanInterval:
+    return MeanInterval(mean=interval.mean, low=interval.low, high=interval.high)
 
 
-def _row(found: SearchResult, place: int) -> dict[str, Any]:
+def _confirmed(found: SearchResult, place: int) -> ConfirmedSetting:
     confirmed = found.confirmation
-    return {
-        "setting": _name(found, place),
-        "quality": _ends(confirmed.quality[place]),
-        "to_reference": _ends(confirmed.difference(place, 0)),
-        "to_best": _ends(confirmed.difference(place, confirmed.best)),
-        "passes": found.passes[place],
-        "seconds": found.seconds[place],
-        "frontier": place in confirmed.frontier,
-    }
+    return ConfirmedSetting(
+        setting=_name(found, place),
+        quality=_ends(confirmed.quality[place]),
+        to_reference=_ends(confirmed.difference(place, 0)),
+        to_best=_ends(confirmed.difference(place, confirmed.best)),
+        passes=found.passes[place],
+        seconds=found.seconds[place],
+        frontier=place in confirmed.frontier,
+    )
 
 
-def _written(found: SearchResult, place: int, model: str, adapter: str | None) -> dict[str, Any]:
+def _advised(found: SearchResult, goal: str, place: int, model: str, adapter: str | None) -> AdvisedSetting:
     setting = found.settings[found.finalists[place]]
-    return {
-        "options": setting.given,
-        "command": setting.command(model, adapter),
-        "python": setting.python(),
-        "lm_eval": setting.lm_eval(model, adapter),
-    }
+    return AdvisedSetting(
+        goal=goal,
+        **_confirmed(found, place),
+        options=setting.given,
+        command=setting.command(model, adapter),
+        python=setting.python(),
+        lm_eval=setting.lm_eval(model, adapter),
+    )
 
 
-def _dropped(found: SearchResult) -> list[dict[str, Any]]:
+def _dropped(found: SearchResult) -> list[DroppedSetting]:
     """The settings that a round dropped, the latest first, with what they had reached by then."""
     return [
-        {
-            "setting": found.settings[one.setting].name,
-            "questions": one.questions,
-            "quality": one.quality,
-            "cost": round(one.cost, 3),
-            "passes": one.passes,
-            "seconds": one.seconds,
-        }
+        DroppedSetting(
+            setting=found.settings[one.setting].name,
+            questions=one.questions,
+            quality=one.quality,
+            cost=round(one.cost, 3),
+            passes=one.passes,
+            seconds=one.seconds,
+        )
         for one in found.dropped
     ]

@@ -26,6 +26,7 @@ from maskwise.support.files import only_user_of, replace_file, to_json
 from maskwise.support.processes import one_line_if_left_alone
 from maskwise.support.progress import progress_bar
 from maskwise.support.terminal import counted
+from maskwise.support.typed import json_object
 
 
 def search_settings(
@@ -81,7 +82,7 @@ def search_settings(
         )
         for task in tasks:
             bar.update(task, completed=bar.tasks[task].total)
-        result = outcome(found, request, name, adapter) | {"cost": cost, **_spent(ask), "folder": str(folder)}
+        result = outcome(found, request, name, adapter, cost=cost, **_spent(ask), folder=str(folder))
         crew.wait()
         if crew.rank == 0:
             gather_answers(folder, ask.answers.values())
@@ -89,7 +90,7 @@ def search_settings(
             write_manifest(folder, read_manifest(folder, identity) | {"complete": True})
             write_search(read_search(folder), folder)
         crew.wait()
-    return result
+    return json_object(result)
 
 
 def _spent(ask: SettingEvaluator) -> dict[str, Any]:

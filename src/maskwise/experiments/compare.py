@@ -10,10 +10,12 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from msgspec import UNSET, structs
+
 from maskwise.models.checkpoints.locations import locate_checkpoint
 from maskwise.models.checkpoints.opening import open as open_model
 from maskwise.models.model import Model
-from maskwise.probes.examples import main_records, numbers_in, with_number
+from maskwise.probes.examples import Conditioned, main_records, numbers_in, with_number
 from maskwise.probes.library.mask_count import degradation, mask_tax
 from maskwise.probes.library.recall import LAST
 from maskwise.probes.probe import Preset, Settings
@@ -159,16 +161,16 @@ def compare_runs(folders: Sequence[Path]) -> tuple[dict[str, Any], list[Reading]
 def shared_counts(readings: Sequence[Reading]) -> set[int] | None:
     """The mask counts that every model was asked with: a block diffusion model sees none beyond its block. None where
     they are too few to say anything over them."""
-    asked = [{entry["masks"] for entry in reading.entries("mask-count")} for reading in readings]
+    asked = [{entry.masks for entry in reading.entries("mask-count")} for reading in readings]
     shared = set.intersection(*filter(None, asked)) if any(asked) else set()
     return shared if len(shared) > 1 else None
 
 
-def with_counts(found: Sequence[dict[str, Any]], counts: set[int] | None) -> Sequence[dict[str, Any]]:
+def with_counts(found: Sequence[Conditioned], counts: set[int] | None) -> Sequence[Conditioned]:
     """Records or entries with these mask counts; None: all."""
-    if counts is None or all(one["masks"] in counts for one in found):
+    if counts is None or all(one.masks in counts for one in found):
         return found
-    return [one for one in found if one["masks"] in counts]
+    return [one for one in found if one.masks in counts]
 
 
 def figures_of(reading: Reading, shared: set[int] | None = None) -> dict[str, Any]:
@@ -179,30 +181,34 @@ def figures_of(reading: Reading, shared: set[int] | None = None) -> dict[str, An
     """
     counts = main_records(reading.entries("mask-count"))
     alike = with_counts(counts, shared)
-    scores = reading.summary["scores"]
+    scores = reading.summary.scores
     if len(alike) < len(counts):
         records = with_counts(main_records(of_probe(reading.run, "mask-count")), shared)
         scores = scores | {"degradation": degradation(records), "mask_tax": mask_tax(records)}
     held_out = reading.entries("nelbo")
     steps = few_steps_of(reading.run)
-    recalled = [entry["accuracy"] for entry in reading.entries("recall") if with_two_masks(entry["condition"])]
-    at_two = next((e["accuracy"] for e in counts if e["masks"] == 2), None)
-    at_most = max(counts, key=lambda e: e["masks"])["accuracy"] if counts else None
+    recalled = [
+        entry.accuracy
+        for entry in reading.entries("recall")
+        if with_two_masks(entry.condition) and entry.accuracy is not None
+    ]
+    at_two = next((e.accuracy for e in counts if e.masks == 2), None)
+    at_most = max(counts, key=lambda e: e.masks).accuracy if counts else None
     return {
-        **{name: scores[name]["value"] for name in SCORES},
+        **{name: scores[name].value for name in SCORES},
         "accuracy_k2": at_two,
         "accuracy_most_masks": at_most,
         "mask_loss": None if at_two is None or at_most is None else at_two - at_most,
         "recall": _mean(recalled),
-        "most_masks": max((e["masks"] for e in counts), default=None),
-        "mask_counts": sorted(e["masks"] for e in alike),
-        "nelbo": held_out[0]["nll"] if held_out else None,
-        "confidence": _mean([e["confidence"] for e in alike]),
-        "entropy": _mean([e["entropy"] for e in alike]),
+        "most_masks": max((e.masks for e in counts), default=None),
+        "mask_counts": sorted(e.masks for e in alike),
+        "nelbo": held_out[0].nll if held_out else None,
+        "confidence": _mean([e.confidence for e in alike if e.confidence is not UNSET]),
+        "entropy": _mean([e.entropy for e in alike if e.entropy is not UNSET]),
         "few_steps": steps,
-        "few_steps_degradation": _mean([s["value"] for s in steps.values() if s["value"] is not None]),
-        "multi_step_accuracy": _mean([e["accuracy"] for e in reading.entries("few-steps")]),
-        "intervals": {name: [scores[name]["low"], scores[name]["high"]] for name in SCORES},
+        "few_steps_degradation": _mean([s.value for s in steps.values() if s.value is not None]),
+        "multi_step_accuracy": _mean([e.accuracy for e in reading.entries("few-steps") if e.accuracy is not None]),
+        "intervals": {name: [scores[name].low, scores[name].high] for name in SCORES},
         "out": str(reading.folder),
     }
 
@@ -214,9 +220,9 @@ def few_steps_of(run: Run) -> dict[str, Score]:
 
 def by_steps(records: Sequence[Record]) -> dict[str, list[Record]]:
     """The records of each number of steps, as those of a mask-count probe."""
-    counts = sorted({record["condition"]["steps"] for record in records})
+    counts = sorted({record.condition["steps"] for record in records})
     return {
-        str(steps): [r | {"condition": {"masks": r["masks"]}} for r in records if r["condition"]["steps"] == steps]
+        str(steps): [structs.replace(r, condition={"masks": r.masks}) for r in records if r.condition["steps"] == steps]
         for steps in counts
     }
 
@@ -226,7 +232,7 @@ def changes_between(before: Run, after: Run) -> dict[str, Any]:
     pairs = {probe: same_number(of_probe(before, probe), of_probe(after, probe)) for probe in PROBES}
     then, now = (by_steps(side) for side in pairs["few-steps"])
     own = pairs["mask-count"]
-    most = {max((r["masks"] for r in side), default=0) for side in own}
+    most = {max((r.masks for r in side), default=0) for side in own}
     same_most = len(most) == 1
     return {
         "reduction": reduction(*own),

@@ -10,8 +10,9 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+import numpy as np
 from torch import Tensor
 
 from maskwise.decoding.canvas import plan
@@ -26,7 +27,7 @@ from maskwise.models.checkpoints.opening import opened_model
 from maskwise.models.model import Model
 from maskwise.probes.answers.mechanism import ask_changed
 from maskwise.probes.extra_tokens import BIASED, ChangedPrompt
-from maskwise.records.record import Record
+from maskwise.records.groups import ColumnGroup, Group
 from maskwise.runs.runner import batch_budget
 from maskwise.scoring.changes import paired_difference
 from maskwise.scoring.intervals import accuracy_interval
@@ -41,6 +42,14 @@ from maskwise.tasks.words import load_words
 MASKS, STEPS, BLOCK, WINDOW = 200, 40, 10, 20
 NOT_SEEN = "masks after a block are not seen"
 BLOCKS: dict[str, Any] = {"steps": STEPS, "block": BLOCK}
+
+
+class Marked(NamedTuple):
+    """Whether the answer to a question was right."""
+
+    task: str
+    point: int
+    correct: bool
 
 
 @dataclass(frozen=True)
@@ -169,9 +178,9 @@ def compare_mitigations(
     mitigations = {one.name: for_blocks(one, model.block) for one in MITIGATIONS}
     if model.device.type == "cpu":
         model, tuned = Remembering(model), Remembering(tuned) if tuned is not None else None
-    reference: list[Record] = []
+    reference: list[Marked] = []
     used = {name: found for name, one in mitigations.items() if one and (found := model_for(one, model, tuned))}
-    by_name: dict[str, list[Record]] = {name: [] for name in used}
+    by_name: dict[str, list[Marked]] = {name: [] for name in used}
     # On a CPU a batch saves nothing, and it waits for its slowest answer.
     budget = batch_budget(model, None) if model.device.type == "cuda" else 1
     for first, last in passes([len(question.prompt) + MASKS for question in questions], budget):
@@ -270,12 +279,12 @@ class Remembering(Model):
         return self.last[1]
 
 
-def answer(model: Model, questions: Sequence[PreparedQuestion], options: Mapping[str, Any], masks: int) -> list[Record]:
+def answer(model: Model, questions: Sequence[PreparedQuestion], options: Mapping[str, Any], masks: int) -> list[Marked]:
     """{"task", "point", "correct"} of each question."""
     return marked(questions, first_tokens(model, [question.prompt for question in questions], options, masks))
 
 
-def biased_answers(model: Model, questions: Sequence[PreparedQuestion]) -> list[Record]:
+def biased_answers(model: Model, questions: Sequence[PreparedQuestion]) -> list[Marked]:
     """One greedy step over MASKS masks, of which those beyond the second together weigh as much as one."""
     assert model.mask_id is not None
     prompts = []
@@ -287,11 +296,16 @@ def biased_answers(model: Model, questions: Sequence[PreparedQuestion]) -> list[
     return marked(questions, [answer.token for answer in ask_changed(model, prompts)])
 
 
-def marked(questions: Sequence[PreparedQuestion], tokens: Sequence[int | None]) -> list[Record]:
+def marked(questions: Sequence[PreparedQuestion], tokens: Sequence[int | None]) -> list[Marked]:
     return [
-        {"task": question.task, "point": question.point, "correct": token == question.answer_id}
+        Marked(question.task, question.point, token == question.answer_id)
         for question, token in zip(questions, tokens, strict=True)
     ]
+
+
+def _columns(answers: Sequence[Marked]) -> Group:
+    tasks, points, correct = zip(*answers, strict=True)
+    return ColumnGroup("", {}, tasks, points, {"correct": np.array(correct, dtype=float)})
 
 
 def first_tokens(
@@ -312,22 +326,25 @@ def first_tokens(
     return found
 
 
-def _accuracy(records: Sequence[Record]) -> dict[str, float]:
-    return dict(zip(("accuracy", "low", "high"), accuracy_interval(records), strict=True))
+def _accuracy(answers: Sequence[Marked]) -> dict[str, float]:
+    return dict(zip(("accuracy", "low", "high"), accuracy_interval(_columns(answers)), strict=True))
 
 
 def _entry(
-    mitigation: Mitigation, records: list[Record] | None, baseline: list[Record], training: str
+    mitigation: Mitigation, answers: list[Marked] | None, baseline: list[Marked], training: str
 ) -> dict[str, Any]:
     """Accuracy and the paired difference from the baseline, with their intervals."""
     entry: dict[str, Any] = {"cure": mitigation.name, "paper": mitigation.paper}
-    if records is None:
+    if answers is None:
         entry |= {"accuracy": None, "low": None, "high": None, "difference": None, "difference_low": None,
                   "difference_high": None}  # fmt: skip
     else:
-        change = paired_difference(records, baseline)
-        entry |= _accuracy(records) | {"difference": change["difference"], "difference_low": change["low"],
-                                       "difference_high": change["high"]}  # fmt: skip
+        change = paired_difference(_columns(answers), _columns(baseline))
+        entry |= _accuracy(answers) | {
+            "difference": change.difference,
+            "difference_low": change.low,
+            "difference_high": change.high,
+        }
     return entry | {"tokens_per_pass": mitigation.tokens_per_pass, "training": training if mitigation.tuned else "none"}
 
 

@@ -4,9 +4,11 @@ To add a probe, write its file and its line here. Nothing here imports torch, so
 report be drawn without it; tensor code is in answers/.
 """
 
+from collections.abc import Mapping, Sequence
 from importlib import import_module
 
 from maskwise.probes.probe import Probe
+from maskwise.records.record import RecordFields
 
 # In the order in which they are asked, listed and shown.
 _FILES = (
@@ -41,3 +43,8 @@ _FILES = (
 )
 
 PROBES: tuple[Probe, ...] = tuple(import_module(f"maskwise.probes.library.{name}").PROBE for name in _FILES)
+
+
+def record_fields(probes: Sequence[Probe] = PROBES) -> Mapping[str, RecordFields]:
+    """What the records of each probe must hold, for `maskwise.records.folder.read_run`."""
+    return {probe.name: probe.record_fields for probe in probes}

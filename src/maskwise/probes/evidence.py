@@ -10,13 +10,13 @@ from maskwise.scoring.intervals import mean_over_tasks
 
 def measured_besides(entry: Entry, group: Sequence[Record]) -> list[Entry]:
     """NAME, NAME_low and NAME_high of everything the records of one condition measured, and the NLL."""
-    return [one | evidence_means(group) for one in with_nll(entry, group)]
+    return [one.changed(**evidence_means(group)) for one in with_nll(entry, group)]
 
 
 def evidence_means(group: Sequence[Record]) -> dict[str, float | None]:
     found: dict[str, float | None] = {}
-    for name in dict.fromkeys(name for record in group for name in record["evidence"]):
-        values = [(record["task"], record["evidence"][name]) for record in group if name in record["evidence"]]
+    for name in dict.fromkeys(name for record in group for name in record.evidence):
+        values = [(record.task, record.evidence[name]) for record in group if name in record.evidence]
         found[name], found[f"{name}_low"], found[f"{name}_high"] = mean_over_tasks(values)
     return found
 
@@ -27,15 +27,15 @@ def entry_per_target(entry: Entry, group: Sequence[Record]) -> list[Entry]:
     found = []
     for target, values in _targets(group):
         middle, low, high = mean_over_tasks(values)
-        condition = {**entry["condition"], **target}
-        found.append({**entry, "condition": condition, "evidence": middle, "evidence_low": low, "evidence_high": high})
+        condition = {**entry.condition, **target}
+        found.append(entry.changed(condition=condition, evidence=middle, evidence_low=low, evidence_high=high))
     return found
 
 
 def _targets(group: Sequence[Record]) -> Iterator[tuple[Condition, list[tuple[str, float]]]]:
     """(what is looked at, its value in each record with the record's task)"""
     for name, first in group[0]["evidence"].items():
-        values = [(record["task"], record["evidence"][name]) for record in group]
+        values = [(record.task, record.evidence[name]) for record in group]
         if not isinstance(first, list):
             yield {"tokens": name}, values
             continue

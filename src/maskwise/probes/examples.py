@@ -11,15 +11,26 @@ every other number n has the score `locality_n`.
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
-from maskwise.probes.section import Entry, Shown
-from maskwise.records.groups import Records, conditions_of
-from maskwise.records.record import Condition, Record, condition_order
+from msgspec import UNSET, UnsetType, structs
+
+from maskwise.probes.section import Entry, Shown, Summary
+from maskwise.records.groups import GroupedRecords, conditions_of
+from maskwise.records.record import Condition, ProbeFields, Record, condition_order
+from maskwise.support.typed import Count
 
 PAPER_RELEVANT = 10
 RELEVANT = "relevant"
 
+
+class FewShotCondition(ProbeFields, frozen=True, kw_only=True):
+    """Base of the condition fields of probes that are asked with several numbers of relevant examples."""
+
+    relevant: Count | UnsetType = UNSET
+
+
+Conditioned = TypeVar("Conditioned", Record, Entry)
 Number = int | None  # None: the paper's, which conditions do not name
 Baseline = Callable[[Condition, Sequence[Condition]], Condition | None]
 
@@ -51,21 +62,23 @@ def main_of(relevant: Sequence[int]) -> int:
     return PAPER_RELEVANT if PAPER_RELEVANT in relevant else max(relevant)
 
 
-def numbers_in(found: Iterable[Mapping[str, Any]]) -> list[Number]:
+def numbers_in(found: Iterable[Conditioned]) -> list[Number]:
     """The numbers of records or entries, the main one first."""
-    asked = conditions_of(found) if isinstance(found, Records) else (one["condition"] for one in found)
+    asked = conditions_of(found) if isinstance(found, GroupedRecords) else (one.condition for one in found)
     return in_order(map(number_of, asked))
 
 
-def with_number(found: Sequence[dict[str, Any]], number: Number) -> Sequence[dict[str, Any]]:
+def with_number(found: Sequence[Conditioned], number: Number) -> Sequence[Conditioned]:
     """The records or entries of one number, their conditions (also that of the baseline) no longer naming it."""
-    if isinstance(found, Records):
+    if isinstance(found, GroupedRecords):
         same = (group for group in found.groups if number_of(group.condition) == number)
-        return Records(group if number is None else group.under(unlabelled(group.condition)) for group in same)
-    return [_unnamed(one) for one in found if number_of(one["condition"]) == number]
+        plain = (group if number is None else group.under(unlabelled(group.condition)) for group in same)
+        return GroupedRecords(plain)  # type: ignore[return-value]  # of records, as it was given
+    return [_unnamed(one) for one in found if number_of(one.condition) == number]
 
 
-def main_records(records: Sequence[Record]) -> Sequence[Record]:
+def main_records(records: Sequence[Conditioned]) -> Sequence[Conditioned]:
+    """The records or entries of the main number."""
     return with_number(records, numbers_in(records)[0]) if records else []
 
 
@@ -83,13 +96,13 @@ def with_baselines(conditions: Iterable[Condition], baseline: Baseline) -> list[
     return found
 
 
-def _unnamed(one: dict[str, Any]) -> dict[str, Any]:
-    if RELEVANT not in one["condition"]:
+def _unnamed(one: Conditioned) -> Conditioned:
+    if RELEVANT not in one.condition:
         return one
-    paired = one.get("paired")
-    plain = {**one, "condition": unlabelled(one["condition"])}
-    if paired is not None:
-        plain["paired"] = {**paired, "baseline": unlabelled(paired["baseline"])}
+    plain = structs.replace(one, condition=unlabelled(one.condition))
+    if isinstance(plain, Entry) and plain.paired is not UNSET:
+        paired = structs.replace(plain.paired, baseline=unlabelled(plain.paired.baseline))
+        return structs.replace(plain, paired=paired)
     return plain
 
 
@@ -110,7 +123,7 @@ class WithNumber:
     number: Number
 
     @property
-    def summary(self) -> dict[str, Any]:
+    def summary(self) -> Summary:
         return self.shown.summary
 
     @property

@@ -122,4 +122,4 @@ def longest_that_fits(model: "Model", shares: Sequence[float], masks: int) -> in
 
 
 def by_share(probe: str, shown: Shown) -> list[Point]:
-    return [Point("", 100 * entry["condition"]["share"], entry) for entry in shown.entries(probe)]
+    return [Point("", 100 * entry.condition["share"], entry) for entry in shown.entries(probe)]

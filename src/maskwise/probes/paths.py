@@ -111,7 +111,7 @@ def _paths(answers: Answers, tokens: str, count: int, unit: str) -> dict[str, An
             answers, unit, [(whole, 1.0), (others_cut, -1.0), (answer_cut, -1.0), (BASELINE, 1.0)]
         ),
     }
-    total = found["total"]["value"]
+    total = found["total"].value
     shares = {
         name: None if found[name]["value"] is None else found[name]["value"] / total
         for name in ("answer", "others", "interaction")

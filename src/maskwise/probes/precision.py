@@ -7,12 +7,13 @@ many blocks (one question of each task) they need. Probes with questions of thei
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
+from msgspec import structs
 
 from maskwise.probes.examples import with_baselines
 from maskwise.probes.probe import Probe
+from maskwise.probes.section import PrecisionReport, WorstDifference
 from maskwise.records.record import Condition, Record, condition_text
 from maskwise.scoring.precision import FIRST_STAGE, block_differences, blocks_needed, first_stage_variance, half_width
 
@@ -39,7 +40,7 @@ def differences(records: Sequence[Record], probes: Sequence[Probe]) -> Iterator[
     """Every paired difference of the few-shot probes."""
     groups: dict[str, dict[str, list[Record]]] = defaultdict(lambda: defaultdict(list))
     for record in records:
-        groups[record["probe"]][condition_text(record["condition"])].append(record)
+        groups[record.probe][condition_text(record.condition)].append(record)
     for probe in probes:
         if probe.variants is None:
             continue
@@ -47,7 +48,7 @@ def differences(records: Sequence[Record], probes: Sequence[Probe]) -> Iterator[
         for condition, baseline in with_baselines([group[0]["condition"] for group in asked.values()], probe.baseline):
             if baseline is not None:
                 group, before = asked[condition_text(condition)], asked[condition_text(baseline)]
-                tasks = len({record["task"] for record in before})
+                tasks = len({record.task for record in before})
                 yield Difference(probe.name, condition, baseline, block_differences(group, before), tasks)
 
 
@@ -56,20 +57,25 @@ def blocks_in_all(records: Sequence[Record], probes: Sequence[Probe], points: fl
     return max((one.needed(points / 100) for one in differences(records, probes)), default=FIRST_STAGE)
 
 
-def precision(records: Sequence[Record], probes: Sequence[Probe], points: float) -> dict[str, Any]:
+def precision(records: Sequence[Record], probes: Sequence[Probe], points: float) -> PrecisionReport:
     """The summary's "precision": the half-width wanted (as a share), the blocks of both stages, how many of them were
     asked, and the difference that is known least well. Null where the first stage is unfinished or nothing differs."""
     found = list(differences(records, probes))
     asked = min((len(one.blocks) for one in found), default=0)
-    plan: dict[str, Any] = {"wanted": points / 100, "first_stage": FIRST_STAGE, "second_stage": None, "asked": asked}
+    plan = PrecisionReport(
+        wanted=points / 100, first_stage=FIRST_STAGE, second_stage=None, asked=asked, half_width=None, worst=None
+    )
     if asked < FIRST_STAGE:
-        return plan | {"half_width": None, "worst": None}
+        return plan
     worst = max(found, key=lambda one: one.half_width)
-    return plan | {
-        "second_stage": blocks_in_all(records, probes, points) - FIRST_STAGE,
-        "half_width": worst.half_width,
-        "worst": {
-            "probe": worst.probe, "condition": worst.condition, "baseline": worst.baseline,
-            "difference": float(worst.blocks.mean()),
-        },
-    }  # fmt: skip
+    return structs.replace(
+        plan,
+        second_stage=blocks_in_all(records, probes, points) - FIRST_STAGE,
+        half_width=worst.half_width,
+        worst=WorstDifference(
+            probe=worst.probe,
+            condition=worst.condition,
+            baseline=worst.baseline,
+            difference=float(worst.blocks.mean()),
+        ),
+    )

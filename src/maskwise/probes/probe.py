@@ -9,8 +9,8 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from maskwise.probes.examples import PAPER_RELEVANT, Baseline, main_of
-from maskwise.probes.section import Entry, Section, Shown, TextTable
-from maskwise.records.record import Condition, Key, Record
+from maskwise.probes.section import Entry, Section, Shown, Summary, TextTable
+from maskwise.records.record import Condition, Key, ProbeFields, Record, RecordFields
 from maskwise.scoring.claims import Claim
 from maskwise.scoring.intervals import mean_over_tasks
 from maskwise.scoring.scores import Score
@@ -176,8 +176,8 @@ def accuracy_alone(entry: Entry, group: Sequence[Record]) -> list[Entry]:
 
 def with_nll(entry: Entry, group: Sequence[Record]) -> list[Entry]:
     """The mean negative log-likelihood of the true token beside the accuracy."""
-    found = mean_over_tasks((record["task"], record["nll"]) for record in group)
-    return [entry | dict(zip(("nll", "nll_low", "nll_high"), found, strict=True))]
+    found = mean_over_tasks((record.task, record.nll) for record in group if record.nll is not None)
+    return [entry.changed(**dict(zip(("nll", "nll_low", "nll_high"), found, strict=True)))]
 
 
 @dataclass(frozen=True)
@@ -219,7 +219,8 @@ class ScoreRule:
 class Probe:
     """One question to a model. The name is that of the command line, of the records and of the file.
 
-    group: what it is about. about: a line for the help. presets: which ask it without being told to.
+    group: what it is about. about: a line for the help. condition, evidence: structs of what its records hold under
+    these names, by which a stranger's records are checked. presets: which ask it without being told to.
     variants: the ways in which a few-shot question is put; all such probes share their episodes and are asked together.
     each_number: its variants are asked with every number of relevant examples of the run, not with the main one alone.
     units: everything else that is asked. one_pass: its units answer from one plain forward pass, as variants do, so
@@ -239,6 +240,8 @@ class Probe:
     name: str
     group: Group
     about: str
+    condition: type[ProbeFields] | None = None
+    evidence: type[ProbeFields] | None = None
     presets: tuple[Preset, ...] = ("full",)
     variants: Callable[[Setup], list[Variant]] | None = None
     each_number: bool = False
@@ -262,4 +265,9 @@ class Probe:
     extras: Mapping[str, Callable[[Sequence[Record]], Any]] = field(default_factory=dict)
     sections: tuple[Section, ...] = ()
     columns: Mapping[str, str] | None = None
-    tables: Callable[[dict[str, Any]], list[TextTable]] | None = None
+    tables: Callable[[Summary], list[TextTable]] | None = None
+
+    @property
+    def record_fields(self) -> RecordFields:
+        """What its records must hold."""
+        return RecordFields(self.condition, self.evidence)

@@ -7,9 +7,12 @@ listed, those the paper states as numbers; its probing runs had 4-bit weights.
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
-Summary = Mapping[str, Any]
+from msgspec import UNSET
+
+from maskwise.probes.section import PublishedValue, Summary
+
 Ends = tuple[float, float | None, float | None]  # value, low, high
 Unit = Literal["points", "share", "norm", "r"]
 
@@ -44,18 +47,29 @@ def paper_model(name: str) -> str | None:
     return PAPER_MODELS.get(last.lower())
 
 
-def published_beside(summary: Summary) -> list[dict[str, Any]]:
+def published_values(summary: Summary) -> list[PublishedValue]:
     """Each published value with the one measured: only of the paper's models, in the paper's setting."""
-    name = paper_model(summary["model"])
-    if name is None or summary["settings"].get("preset") != "paper":
+    name = paper_model(summary.model)
+    if name is None or summary.settings.preset != "paper":
         return []
     found = []
     for expected in EXPECTATIONS:
         measured = expected.measured(summary) if name in expected.values else None
         if measured is not None:
             value, low, high = measured
-            found.append({"probe": expected.probe, "measure": expected.measure, "unit": expected.unit, "model": name,
-                          "published": expected.values[name], "value": value, "low": low, "high": high})  # fmt: skip
+            stated = expected.values[name]
+            found.append(
+                PublishedValue(
+                    probe=expected.probe,
+                    measure=expected.measure,
+                    unit=expected.unit,
+                    model=name,
+                    published=stated,
+                    value=value,
+                    low=low,
+                    high=high,
+                )
+            )
     return found
 
 
@@ -66,10 +80,10 @@ def _change(probe: str, key: str, at: int) -> Callable[[Summary], Ends | None]:
     """The paired difference from the probe's baseline at one place of the curve."""
 
     def measured(summary: Summary) -> Ends | None:
-        for entry in summary["probes"].get(probe, []):
-            if entry["condition"].get(key) == at and "format" not in entry["condition"] and "paired" in entry:
-                paired = entry["paired"]
-                return paired["difference"], paired.get("low"), paired.get("high")
+        for entry in summary.probes.get(probe, []):
+            paired = entry.paired
+            if entry.condition.get(key) == at and "format" not in entry.condition and paired is not UNSET:
+                return paired.difference, paired.low, paired.high
         return None
 
     return measured
@@ -79,8 +93,10 @@ def _degradation(steps: int) -> Callable[[Summary], Ends | None]:
     """(max - min) / max of the accuracy over mask counts in so many steps."""
 
     def measured(summary: Summary) -> Ends | None:
-        entries = summary["probes"].get("few-steps", [])
-        accuracies = [entry["accuracy"] for entry in entries if entry["condition"]["steps"] == steps]
+        entries = summary.probes.get("few-steps", [])
+        accuracies = [
+            entry.accuracy for entry in entries if entry.condition["steps"] == steps and entry.accuracy is not None
+        ]
         if len(accuracies) < 2 or not max(accuracies):
             return None
         return (max(accuracies) - min(accuracies)) / max(accuracies), None, None
@@ -90,17 +106,18 @@ def _degradation(steps: int) -> Callable[[Summary], Ends | None]:
 
 def _gradient(tokens: str) -> Callable[[Summary], Ends | None]:
     def measured(summary: Summary) -> Ends | None:
-        for entry in summary["probes"].get("mask-attribution", []):
-            if entry["condition"].get("tokens") == tokens:
-                return entry["evidence"], entry["evidence_low"], entry["evidence_high"]
+        for entry in summary.probes.get("mask-attribution", []):
+            if entry.condition.get("tokens") == tokens:
+                found = entry.measures
+                return found["evidence"], found["evidence_low"], found["evidence_high"]
         return None
 
     return measured
 
 
 def _shots_against_masks(summary: Summary) -> Ends | None:
-    found = summary.get("shots_against_masks", {}).get("together", {})
-    return (found["value"], found["low"], found["high"]) if found.get("value") is not None else None
+    found = summary.extras.get("shots_against_masks", {}).get("together")
+    return (found.value, found.low, found.high) if found is not None and found.value is not None else None
 
 
 def _llada(base: float, instruct: float) -> dict[str, float]:

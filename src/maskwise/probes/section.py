@@ -5,22 +5,137 @@ The report draws from these values and knows no probe by name.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Annotated, Any, Protocol
 
+from msgspec import UNSET, Meta, UnsetType, field
+
+from maskwise.records.manifest import RunSettings
+from maskwise.scoring.changes import NatsDifference
+from maskwise.scoring.claims import Claim
+from maskwise.scoring.scores import Score
+from maskwise.support.typed import Count, Typed
 from maskwise.tasks.episodes import CHANCE
 
-Entry = dict[str, Any]  # a condition of a probe in a run's summary, with what was measured under it
+
+class WorstDifference(Typed, frozen=True, kw_only=True):
+    """The paired difference that is known least well."""
+
+    probe: str
+    condition: dict[str, Any]
+    baseline: dict[str, Any]
+    difference: float
+
+
+class PrecisionReport(Typed, frozen=True, kw_only=True):
+    """How precisely the paired differences of a run with --precision are known."""
+
+    wanted: Annotated[float, Meta(description="the half-width asked for, as a share")]
+    first_stage: Annotated[int, Meta(description="blocks of the first stage")]
+    second_stage: Annotated[int | None, Meta(description="blocks of the second; null before the first is done")]
+    asked: Annotated[int, Meta(description="blocks asked so far")]
+    half_width: Annotated[float | None, Meta(description="of the difference that is known least well")]
+    worst: Annotated[WorstDifference | None, Meta(description="that difference")]
+
+
+class PublishedValue(Typed, frozen=True, kw_only=True):
+    """A value that the paper states, with the one measured."""
+
+    probe: str
+    measure: str
+    unit: str
+    model: str
+    published: float
+    value: float
+    low: float | None
+    high: float | None
+
+
+class Paired(Typed, frozen=True, kw_only=True):
+    """The difference of a condition from its baseline over the same questions."""
+
+    baseline: Annotated[dict[str, Any], Meta(description="the condition compared with")]
+    difference: Annotated[float, Meta(description="in accuracy")]
+    low: Annotated[float | None, Meta(description="lower end of the 95 % interval")]
+    high: Annotated[float | None, Meta(description="upper end")]
+    rules_low: Annotated[float | None, Meta(description="lower end of the interval over new word rules")]
+    rules_high: Annotated[float | None, Meta(description="upper end")]
+    n: Annotated[int, Meta(description="points asked under both")]
+    differed: Annotated[int, Meta(description="of these, answers that changed")]
+    nll: Annotated[NatsDifference | UnsetType, Meta(description="the same in nats")] = UNSET
+    nll_allowed: Annotated[NatsDifference | UnsetType, Meta(description="of the format")] = UNSET
+    nll_choice: Annotated[NatsDifference | UnsetType, Meta(description="of the content")] = UNSET
+
+
+class Entry(Typed, frozen=True, kw_only=True):
+    """A condition of a probe in a run's summary, with what was measured under it.
+
+    measures: what the probe alone measures, by name; in JSON they are fields like the others.
+    """
+
+    OPEN = "measures"
+
+    condition: Annotated[dict[str, Any], Meta(description="what the probe varies")]
+    masks: Annotated[Count, Meta(description="masks that the model saw, mean of the records")]
+    n: Annotated[Count, Meta(description="records")]
+    accuracy: Annotated[float | None, Meta(description="share of right answers, all tasks weighing the same")]
+    low: Annotated[float | None, Meta(description="lower end of the 95 % interval")]
+    high: Annotated[float | None, Meta(description="upper end")]
+    rules_low: Annotated[float | None, Meta(description="lower end of the interval over new word rules")] = None
+    rules_high: Annotated[float | None, Meta(description="upper end")] = None
+    confidence: Annotated[float | UnsetType, Meta(description="mean probability of what was predicted")] = UNSET
+    entropy: Annotated[float | UnsetType, Meta(description="mean, in nats")] = UNSET
+    visible: Annotated[Count | UnsetType, Meta(description="block diffusion: masks that the answers see, mean")] = UNSET
+    nll: Annotated[float | UnsetType | None, Meta(description="mean -log P(right answer), nats")] = UNSET
+    nll_low: Annotated[float | UnsetType | None, Meta(description="lower end")] = UNSET
+    nll_high: Annotated[float | UnsetType | None, Meta(description="upper end")] = UNSET
+    nll_allowed: Annotated[float | UnsetType | None, Meta(description="of the format")] = UNSET
+    nll_allowed_low: Annotated[float | UnsetType | None, Meta(description="lower end")] = UNSET
+    nll_allowed_high: Annotated[float | UnsetType | None, Meta(description="upper end")] = UNSET
+    nll_choice: Annotated[float | UnsetType | None, Meta(description="of the content")] = UNSET
+    nll_choice_low: Annotated[float | UnsetType | None, Meta(description="lower end")] = UNSET
+    nll_choice_high: Annotated[float | UnsetType | None, Meta(description="upper end")] = UNSET
+    paired: Annotated[Paired | UnsetType, Meta(description="the difference from the baseline condition")] = UNSET
+    measures: Annotated[dict[str, Any], Meta(description="further measures of the probe, each a field")] = field(
+        default_factory=dict
+    )
+
 
 OVER_TASKS = "Line: mean over tasks; band: 95 % interval for these tasks, with questions drawn afresh."
 MASKS_AT_THE_END = "Masks at the end (k)"
 K_EQUALS = "k\u00a0=\u00a0{}"
 
 
+class Summary(Typed, frozen=True, kw_only=True):
+    """The numbers of a run: what `maskwise diagnose --json` prints.
+
+    extras: what single probes add, by the names in their `Probe.extras`; in JSON they are fields like the others.
+    """
+
+    OPEN = "extras"
+
+    model: Annotated[str, Meta(description="the model's name")]
+    out: Annotated[str, Meta(description="the run folder")]
+    settings: Annotated[RunSettings, Meta(description="as in manifest.json")]
+    not_visible: Annotated[dict[str, list[Count]] | UnsetType, Meta(description="as in manifest.json")] = UNSET
+    scores: Annotated[
+        dict[str, Score], Meta(description="each score by its name; locality_1 is that of one relevant example")
+    ]
+    probes: Annotated[dict[str, list[Entry]], Meta(description="each probe's conditions")]
+    extras: Annotated[dict[str, Any], Meta(description="further results of single probes, each a field")] = field(
+        default_factory=dict
+    )
+    precision: Annotated[PrecisionReport | UnsetType, Meta(description="with --precision")] = UNSET
+    claims: Annotated[list[Claim] | UnsetType, Meta(description="the papers' claims, judged")] = UNSET
+    published: Annotated[
+        list[PublishedValue] | UnsetType, Meta(description="with --paper: published and measured values")
+    ] = UNSET
+
+
 class Shown(Protocol):
     """A run as a section sees it."""
 
     @property
-    def summary(self) -> dict[str, Any]: ...
+    def summary(self) -> Summary: ...
 
     @property
     def is_autoregressive(self) -> bool: ...
@@ -109,7 +224,7 @@ def curve(probe: str, x: str, series: str = "", name: str = "{}") -> Callable[[S
 
     def points(shown: Shown) -> list[Point]:
         return [
-            Point(name.format(entry["condition"][series]) if series else "", entry["condition"][x], entry)
+            Point(name.format(entry.condition[series]) if series else "", entry.condition[x], entry)
             for entry in shown.entries(probe)
         ]
 
@@ -121,10 +236,10 @@ def named_curves(probe: str, x: str, series: str, names: dict[str, str]) -> Call
 
     def points(shown: Shown) -> list[Point]:
         return [
-            Point(name, entry["condition"][x], entry)
+            Point(name, entry.condition[x], entry)
             for value, name in names.items()
             for entry in shown.entries(probe)
-            if entry["condition"][series] == value
+            if entry.condition[series] == value
         ]
 
     return points
@@ -132,4 +247,4 @@ def named_curves(probe: str, x: str, series: str, names: dict[str, str]) -> Call
 
 def by_masks(probe: str, name: str = "") -> Callable[[Shown], list[Point]]:
     """One curve along the number of masks."""
-    return lambda shown: [Point(name, entry["masks"], entry) for entry in shown.entries(probe)]
+    return lambda shown: [Point(name, entry.masks, entry) for entry in shown.entries(probe)]

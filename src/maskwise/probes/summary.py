@@ -5,6 +5,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from msgspec import UNSET, structs
+
 from maskwise.probes import PROBES
 from maskwise.probes.examples import (
     Number,
@@ -18,8 +20,8 @@ from maskwise.probes.examples import (
 from maskwise.probes.library import calibration
 from maskwise.probes.precision import precision
 from maskwise.probes.probe import Probe, ScoreRule
-from maskwise.probes.published import published_beside
-from maskwise.probes.section import Entry, Shown
+from maskwise.probes.published import published_values
+from maskwise.probes.section import Entry, Paired, Shown, Summary
 from maskwise.records.folder import Run
 from maskwise.records.groups import Group, as_group, groups_of, joined
 from maskwise.records.record import Condition, Record, condition_text
@@ -34,35 +36,36 @@ NO_MASKS = "does not apply: no masks"
 ByProbe = Mapping[str, Sequence[Record]]
 
 
-def summarise(run: Run, probes: Sequence[Probe] = PROBES) -> dict[str, Any]:
+def summarise(run: Run, probes: Sequence[Probe] = PROBES) -> Summary:
     """Scores, every condition of every probe, and what the probes add of their own."""
-    by_probe: ByProbe = {**dict.fromkeys(run.manifest["settings"]["probes"], ()), **run.by_probe}
+    by_probe: ByProbe = {**dict.fromkeys(run.manifest.settings.probes, ()), **run.by_probe}
     known = {probe.name: probe for probe in probes}
-    autoregressive = run.manifest["model"]["mask_id"] is None
-    summary: dict[str, Any] = {
-        "model": run.manifest["model"]["name"],
-        "out": str(run.folder),
-        "settings": run.manifest["settings"],
-        **{name: run.manifest[name] for name in ("not_visible",) if name in run.manifest},
-        "scores": scores_of(by_probe, probes, autoregressive),
-        "probes": {
+    autoregressive = run.manifest.model.mask_id is None
+    extras = {
+        key: compute(by_probe[probe.name])
+        for probe in probes
+        if by_probe.get(probe.name)
+        for key, compute in probe.extras.items()
+    }
+    if by_probe.get(calibration.NAME):
+        extras[calibration.NAME] = calibrated(by_probe, probes, autoregressive)
+    wanted = run.manifest.settings.precision
+    summary = Summary(
+        model=run.manifest.model.name,
+        out=str(run.folder),
+        settings=run.manifest.settings,
+        not_visible=run.manifest.not_visible,
+        scores=scores_of(by_probe, probes, autoregressive),
+        probes={
             name: entries(known.get(name, unknown_probe(name)), records)
             for name, records in by_probe.items()
             if records
         },
-    }
-    for probe in probes:
-        records = by_probe.get(probe.name)
-        if records:
-            summary |= {key: compute(records) for key, compute in probe.extras.items()}
-    wanted = run.manifest["settings"].get("precision")
-    if wanted is not None:
-        summary["precision"] = precision(run.records, probes, wanted)
-    if by_probe.get(calibration.NAME):
-        summary[calibration.NAME] = calibrated(by_probe, probes, autoregressive)
-    judged = claims_of(by_probe, probes)
-    expected = published_beside(summary)
-    return summary | ({"claims": judged} if judged else {}) | ({"published": expected} if expected else {})
+        extras=extras,
+        precision=UNSET if wanted is None else precision(run.records, probes, wanted),
+        claims=claims_of(by_probe, probes) or UNSET,
+    )
+    return structs.replace(summary, published=published_values(summary) or UNSET)
 
 
 def unknown_probe(name: str) -> Probe:
@@ -105,23 +108,23 @@ def calibrated(by_probe: ByProbe, probes: Sequence[Probe], autoregressive: bool)
     without = calibration.accuracy_without_examples(records)
     excluded = calibration.excluded_tasks(records)
     judged = {
-        name: [record for record in found if record["task"] in without and record["task"] not in excluded]
+        name: [record for record in found if record.task in without and record.task not in excluded]
         for name, found in by_probe.items()
-        if any(record["task"] in without for record in found)
+        if any(record.task in without for record in found)
     }
     kept = scores_of(judged, probes, autoregressive)
     given = {name: found for name, found in kept.items() if any(p.name in judged for p in probes_giving(name, probes))}
     return {"rule": calibration.RULE, "without_examples": without, "excluded": excluded, "scores": given}
 
 
-def scores_shown(summary: dict[str, Any], probes: Sequence[Probe]) -> list[ScoreRule]:
+def scores_shown(summary: Summary, probes: Sequence[Probe]) -> list[ScoreRule]:
     """The scores of a summary in their order, one for each number of relevant examples; titles tell them apart."""
     found: list[ScoreRule] = []
     for rule, giving in score_rules(probes).values():
-        asked = (entry for probe in giving for entry in summary["probes"].get(probe.name, []))
+        asked = (entry for probe in giving for entry in summary.probes.get(probe.name, []))
         numbers = numbers_in(asked) or [None]
         named = [(score_name(rule.name, number, number == numbers[0]), number) for number in numbers]
-        found += [rule_of_number(rule, name, number) for name, number in named if name in summary["scores"]]
+        found += [rule_of_number(rule, name, number) for name, number in named if name in summary.scores]
     return found
 
 
@@ -165,14 +168,14 @@ def claims_of(by_probe: ByProbe, probes: Sequence[Probe]) -> list[Claim]:
             beside = (with_number(by_probe.get(name, []), number) for name in probe.beside)
             of_number = probe.claims(joined(with_number(own, number), *beside))
             found += [claim_of_number(claim, number, number == numbers[0]) for claim in of_number]
-    return holm([claim for claim in found if claim["n"] and not math.isnan(claim["nothing"])])
+    return holm([claim for claim in found if claim.n and not math.isnan(claim.nothing)])
 
 
 def claim_of_number(claim: Claim, number: Number, is_main: bool) -> Claim:
     """ "finding" and "relevant" say of which claim and number it is, whatever other numbers the run asked."""
     named = "" if number is None else f", {in_words(number)}"
-    told = {"name": score_name(claim["name"], number, is_main), "claim": claim["claim"] + named}
-    return claim | told | {"finding": claim["name"], "relevant": number}
+    name = score_name(claim.name, number, is_main)
+    return structs.replace(claim, name=name, claim=claim.claim + named, finding=claim.name, relevant=number)
 
 
 def entries(probe: Probe, records: Sequence[Record]) -> list[Entry]:
@@ -187,7 +190,9 @@ def entries(probe: Probe, records: Sequence[Record]) -> list[Entry]:
             here, before = (
                 by_question(groups[condition_text(one)], probe.points_per_question) for one in (condition, baseline)
             )
-            entry["paired"] = {"baseline": baseline, **paired_difference(here, before), **paired_nats(here, before)}
+            nats: dict[str, Any] = {**paired_nats(here, before)}
+            paired = Paired(baseline=baseline, **paired_difference(here, before).to_dict(), **nats)
+            entry = structs.replace(entry, paired=paired)
         found += probe.measures(entry, group)
     return found
 
@@ -196,26 +201,27 @@ def _entry(condition: Condition, group: Group, listed: bool, points_per_question
     """`listed`: the question has a list of answers, so the likelihood of the right one stands beside the accuracy."""
     questions = by_question(group, points_per_question)
     accuracy, low, high = accuracy_interval(questions)
-    entry = {
-        "condition": condition,
-        "masks": round(float(group.column("masks").mean())),
-        "n": len(group),
-        "accuracy": accuracy,
-        "low": low,
-        "high": high,
-        **rules_ends(as_group(questions).by_task("correct")),
-        "confidence": float(group.column("confidence").mean()),
-        "entropy": float(group.column("entropy").mean()),
-    }
-    if group.has("visible"):
-        entry["visible"] = round(float(group.column("visible").mean()))
-    return entry | (likelihoods(questions) if listed else {})
+    rules_low, rules_high = rules_ends(questions.by_task("correct"))
+    return Entry(
+        condition=condition,
+        masks=round(float(group.column("masks").mean())),
+        n=len(group),
+        accuracy=accuracy,
+        low=low,
+        high=high,
+        rules_low=rules_low,
+        rules_high=rules_high,
+        confidence=float(group.column("confidence").mean()) if group.has("confidence") else UNSET,
+        entropy=float(group.column("entropy").mean()) if group.has("entropy") else UNSET,
+        visible=round(float(group.column("visible").mean())) if group.has("visible") else UNSET,
+        **(likelihoods(questions) if listed else {}),
+    )
 
 
-def likelihoods(group: Sequence[Record]) -> dict[str, float | None]:
+def likelihoods(group: Sequence[Record]) -> dict[str, Any]:
     """NAME, NAME_low and NAME_high of the right answer's negative log-likelihood and of its two parts; records of
     earlier versions hold the whole alone."""
-    found: dict[str, float | None] = {}
+    found: dict[str, Any] = {}
     held = as_group(group)
     for name in LIKELIHOODS:
         if held.has(name):

@@ -1,20 +1,23 @@
 """Records grouped by probe and condition, their fields as columns: a run may have a million.
 
-Everything that is summed over records goes through `groups_of`. The groups of a run are made once (`Run.by_probe`), and
-so are their columns; a list of records is grouped on the way.
+Everything that is summed over records goes through `groups_of`. A run that was read from a folder holds columns alone
+(`StoredGroup`), and single records are made of them when they are needed; a list of records is grouped on the way.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, overload
 
+import msgspec
 import numpy as np
 
 from maskwise.records.record import Condition, Record, condition_text
 
 Column = np.ndarray
+NUMBERS = ("confidence", "entropy", "nll", "offset", "visible", "nll_allowed", "nll_choice")
+WHOLE = frozenset(("offset", "visible"))
 
 
-class Records(Sequence[Record]):
+class GroupedRecords(Sequence[Record]):
     """A sequence of records, group by group."""
 
     def __init__(self, groups: Iterable["Group"]) -> None:
@@ -34,6 +37,9 @@ class Records(Sequence[Record]):
     def __getitem__(self, place: int | slice) -> Record | list[Record]:
         return list(self)[place]
 
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Sequence) and list(self) == list(other)
+
 
 class Group(Sequence[Record]):
     """The records of one probe under one condition; what they hold of a field is a column, made once."""
@@ -45,7 +51,7 @@ class Group(Sequence[Record]):
         self._rows: dict[str, np.ndarray] = {}
 
     def under(self, condition: Condition) -> "Group":
-        """The same records, their condition called otherwise."""
+        """The same records under another condition."""
         found = Group(self.probe, condition, self.records)
         found._columns, found._rows, found._is_renamed = self._columns, self._rows, True
         return found
@@ -55,7 +61,7 @@ class Group(Sequence[Record]):
 
     def __iter__(self) -> Iterator[Record]:
         for record in self.records:
-            yield self._called(record)
+            yield self._renamed(record)
 
     @overload
     def __getitem__(self, place: int) -> Record: ...
@@ -63,32 +69,35 @@ class Group(Sequence[Record]):
     def __getitem__(self, place: slice) -> list[Record]: ...
     def __getitem__(self, place: int | slice) -> Record | list[Record]:
         found = self.records[place]
-        return self._called(found) if isinstance(found, dict) else list(map(self._called, found))
+        return self._renamed(found) if isinstance(found, Record) else list(map(self._renamed, found))
 
-    def _called(self, record: Record) -> Record:
-        return {**record, "condition": self.condition} if self._is_renamed else record
+    def _renamed(self, record: Record) -> Record:
+        return msgspec.structs.replace(record, condition=self.condition) if self._is_renamed else record
 
     def column(self, field: str) -> Column:
         """float [n], in the order of the records; nan where a record has no such field."""
         if field not in self._columns:
-            try:
-                listed = [record[field] for record in self.records]
-            except KeyError:
-                listed = [record.get(field, np.nan) for record in self.records]
-            self._columns[field] = np.array(listed, dtype=float)
+            if isinstance(self.records, StoredRecords):
+                self._columns[field] = self.records.column(field)
+            else:
+                values = [getattr(record, field) for record in self.records]
+                self._columns[field] = np.array([np.nan if value is None else value for value in values], dtype=float)
         return self._columns[field]
 
     def has(self, field: str) -> bool:
         """Does every record hold it?"""
-        return not len(self) or (field in self.records[0] and not np.isnan(self.column(field)).any())
+        return not len(self) or not np.isnan(self.column(field)).any()
 
     @property
     def rows(self) -> dict[str, np.ndarray]:
         """Of each task, in the order in which they come, the places of its records."""
         if not self._rows and len(self.records):
+            if isinstance(self.records, StoredRecords):
+                self._rows.update(self.records.rows())
+                return self._rows
             places: dict[str, list[int]] = {}
             for place, record in enumerate(self.records):
-                places.setdefault(record["task"], []).append(place)
+                places.setdefault(record.task, []).append(place)
             self._rows.update((task, np.array(listed)) for task, listed in places.items())
         return self._rows
 
@@ -99,35 +108,183 @@ class Group(Sequence[Record]):
 
     def points(self) -> np.ndarray:
         """int [n]: the test point of each record."""
+        if isinstance(self.records, StoredRecords):
+            return self.records.points
         if "point" not in self._columns:
-            self._columns["point"] = np.array([record["point"] for record in self.records], dtype=np.int64)
+            self._columns["point"] = np.array([record.point for record in self.records], dtype=np.int64)
         return self._columns["point"]
+
+
+class ColumnGroup(Group):
+    """Values by task and point that belong to no single records, such as means over several."""
+
+    def __init__(
+        self,
+        probe: str,
+        condition: Condition,
+        tasks: Sequence[str],
+        points: Sequence[int],
+        columns: dict[str, Column],
+    ) -> None:
+        super().__init__(probe, condition, ())
+        self._columns = {**columns, "point": np.array(points, dtype=np.int64)}
+        self._rows = {
+            task: np.array([place for place, own in enumerate(tasks) if own == task]) for task in dict.fromkeys(tasks)
+        }
+
+    def __len__(self) -> int:
+        return len(self._columns["point"])
+
+    def column(self, field: str) -> Column:
+        return self._columns.get(field, np.full(len(self), np.nan))
+
+
+class StoredRecords(Sequence[Record]):
+    """The records of one probe under one condition as columns; a record is made when it is read.
+
+    lines: the number of each record's line, over all files of the run. task_codes: indices into `tasks`.
+    """
+
+    def __init__(
+        self,
+        model: str,
+        probe: str,
+        condition: Condition,
+        lines: np.ndarray,
+        tasks: Sequence[str],
+        task_codes: np.ndarray,
+        points: np.ndarray,
+        masks: np.ndarray,
+        correct: np.ndarray,
+        numbers: dict[str, np.ndarray],
+        texts: dict[str, list[str]],
+        evidence: list[dict[str, Any]] | None,
+    ) -> None:
+        self.model, self.probe, self.condition = model, probe, condition
+        self.lines, self.tasks, self.task_codes, self.points = lines, tasks, task_codes, points
+        self.masks, self.correct, self.numbers, self.texts, self.evidence = masks, correct, numbers, texts, evidence
+
+    def __len__(self) -> int:
+        return len(self.points)
+
+    @overload
+    def __getitem__(self, place: int) -> Record: ...
+    @overload
+    def __getitem__(self, place: slice) -> list[Record]: ...
+    def __getitem__(self, place: int | slice) -> Record | list[Record]:
+        if isinstance(place, slice):
+            return [self[one] for one in range(*place.indices(len(self)))]
+        numbers = {name: float(column[place]) for name, column in self.numbers.items()}
+        known: dict[str, Any] = {
+            name: int(value) if name in WHOLE else value for name, value in numbers.items() if not np.isnan(value)
+        }
+        return Record(
+            model=self.model,
+            probe=self.probe,
+            task=self.tasks[self.task_codes[place]],
+            point=int(self.points[place]),
+            condition=self.condition,
+            masks=int(self.masks[place]),
+            predicted=self.texts["predicted"][place],
+            answer=self.texts["answer"][place],
+            correct=bool(self.correct[place]),
+            evidence={} if self.evidence is None else self.evidence[place],
+            **known,
+        )
+
+    def without(self, places: Sequence[int]) -> "StoredRecords":
+        """The records but those at these places."""
+        kept = np.setdiff1d(np.arange(len(self)), places)
+        return StoredRecords(
+            self.model,
+            self.probe,
+            self.condition,
+            self.lines[kept],
+            self.tasks,
+            self.task_codes[kept],
+            self.points[kept],
+            self.masks[kept],
+            self.correct[kept],
+            {name: column[kept] for name, column in self.numbers.items()},
+            {name: [values[place] for place in kept] for name, values in self.texts.items()},
+            None if self.evidence is None else [self.evidence[place] for place in kept],
+        )
+
+    def column(self, field: str) -> Column:
+        """float [n]; nan where a record has no such field."""
+        if field in NUMBERS:
+            return self.numbers.get(field, np.full(len(self), np.nan))
+        return np.asarray(getattr(self, {"point": "points"}.get(field, field)), dtype=float)
+
+    def rows(self) -> dict[str, np.ndarray]:
+        """Of each task, in the order in which they come, the places of its records."""
+        codes, first = np.unique(self.task_codes, return_index=True)
+        return {self.tasks[code]: np.flatnonzero(self.task_codes == code) for code in codes[np.argsort(first)]}
+
+
+class StoredRun(GroupedRecords):
+    """All records of a run folder, in the order of its files."""
+
+    def __init__(self, groups: Iterable[Group], lines: Sequence[np.ndarray]) -> None:
+        super().__init__(groups)
+        sizes = [len(group) for group in self.groups]
+        order = np.argsort(np.concatenate([*lines, np.empty(0, dtype=np.int64)]))
+        self._group = np.repeat(np.arange(len(sizes)), sizes)[order]
+        self._row = np.concatenate([*map(np.arange, sizes), np.empty(0, dtype=np.int64)]).astype(np.int64)[order]
+
+    def __iter__(self) -> Iterator[Record]:
+        for group, row in zip(self._group, self._row, strict=True):
+            yield self.groups[group][int(row)]
+
+    @overload
+    def __getitem__(self, place: int) -> Record: ...
+    @overload
+    def __getitem__(self, place: slice) -> list[Record]: ...
+    def __getitem__(self, place: int | slice) -> Record | list[Record]:
+        if isinstance(place, slice):
+            return [self[one] for one in range(*place.indices(len(self)))]
+        return self.groups[self._group[place]][int(self._row[place])]
+
+    def places(self) -> list[np.ndarray]:
+        """Of each group, the places of its records in the order of the files."""
+        order = np.argsort(self._group, kind="stable")
+        return np.split(order, np.cumsum([len(group) for group in self.groups])[:-1])
+
+
+def places_by_group(records: Sequence[Record]) -> list[list[int]]:
+    """The places of the records of each probe and condition, in the order in which these come."""
+    if isinstance(records, StoredRun):
+        return [places.tolist() for places in records.places()]
+    found: dict[tuple[str, str], list[int]] = {}
+    for place, record in enumerate(records):
+        found.setdefault((record.probe, condition_text(record.condition)), []).append(place)
+    return list(found.values())
 
 
 def groups_of(records: Sequence[Record]) -> list[Group]:
     """The records by probe and condition, in the order in which these come."""
-    if isinstance(records, Records):
+    if isinstance(records, GroupedRecords):
         return records.groups
     if isinstance(records, Group):
         return [records]
     known: dict[tuple[str, int], list[Record]] = {}  # records that were read share their conditions
     found: dict[tuple[str, str], list[Record]] = {}
     for record in records:
-        condition, probe = record["condition"], record.get("probe", "")
+        condition, probe = record.condition, record.probe
         listed = known.get((probe, id(condition)))
         if listed is None:
             listed = found.setdefault((probe, condition_text(condition)), [])
             known[probe, id(condition)] = listed
         listed.append(record)
-    return [Group(probe, listed[0]["condition"], listed) for (probe, _), listed in found.items()]
+    return [Group(probe, listed[0].condition, listed) for (probe, _), listed in found.items()]
 
 
-def joined(*parts: Sequence[Record]) -> Records:
-    return Records(group for part in parts for group in groups_of(part))
+def joined(*parts: Sequence[Record]) -> GroupedRecords:
+    return GroupedRecords(group for part in parts for group in groups_of(part))
 
 
-def records_of(records: Sequence[Record], probe: str) -> Records:
-    return Records(group for group in groups_of(records) if group.probe == probe)
+def records_of(records: Sequence[Record], probe: str) -> GroupedRecords:
+    return GroupedRecords(group for group in groups_of(records) if group.probe == probe)
 
 
 def conditions_of(records: Sequence[Record]) -> list[Condition]:
@@ -144,7 +301,7 @@ def as_group(records: Sequence[Record]) -> Group:
     """Records of one condition, or of several that are not told apart."""
     if isinstance(records, Group):
         return records
-    if isinstance(records, Records) and len(records.groups) == 1:
+    if isinstance(records, GroupedRecords) and len(records.groups) == 1:
         return records.groups[0]
     return Group("", {}, list(records))
 

@@ -1,19 +1,57 @@
-"""What was asked and answered: one record per test point and condition.
-
-A record: {"model", "probe", "task", "point", "condition": {...}, "masks", "predicted", "answer", "correct",
-"confidence", "entropy", "nll"}, "nll_allowed" and "nll_choice" where the question has a list of answers (nll is their
-sum: -log P(an answer of the list) and -log P(the right one | one of the list); records of earlier versions lack them),
-and "evidence" where a probe measures more. Each probe's file says what its condition holds.
-"""
+"""The record of one test point under one condition, and the fields that a probe's records hold."""
 
 import functools
 import json
 from collections.abc import Collection, Iterator, Sequence
-from typing import Any
+from typing import Annotated, Any, NamedTuple
+
+import msgspec
+from msgspec import Meta
+
+from maskwise.support.typed import Count, Share, Typed
 
 Condition = dict[str, int | float | str]
-Record = dict[str, Any]
+Evidence = dict[str, Any]  # numbers, texts, null and lists of numbers
 Key = tuple[str, str, int, str]
+
+
+class Record(Typed, frozen=True, kw_only=True, omit_defaults=True):
+    """What was asked and answered.
+
+    confidence, entropy and nll are left out where the answers come without probabilities. nll_allowed and nll_choice
+    are those of a question with a list of answers: nll is their sum.
+    """
+
+    model: Annotated[str, Meta(description="the model's name, as in the manifest")]
+    probe: Annotated[str, Meta(description="the probe that asked")]
+    task: Annotated[str, Meta(description="the task, list or passage that was asked")]
+    point: Annotated[Count, Meta(description="the number of the test point within its task, equal in all conditions")]
+    condition: Annotated[dict[str, Any], Meta(description="what the probe varies, such as masks, location or relevant")]
+    masks: Annotated[Count, Meta(description="masks that the model saw, the answer's own included")]
+    predicted: Annotated[str, Meta(description="the most probable token of the vocabulary, or the one decoded")]
+    answer: Annotated[str, Meta(description="the right answer")]
+    correct: Annotated[bool, Meta(description="is predicted the answer?")]
+    confidence: Annotated[Share | None, Meta(description="probability of predicted")] = None
+    entropy: Annotated[float | None, Meta(description="of the prediction, in nats")] = None
+    nll: Annotated[float | None, Meta(description="-log P(the answer's first token), in nats")] = None
+    offset: Annotated[Count | None, Meta(description="block diffusion: the answer's place in its block")] = None
+    visible: Annotated[Count | None, Meta(description="block diffusion: masks that the answer sees")] = None
+    nll_allowed: Annotated[float | None, Meta(description="-log P(one of the listed answers): the format")] = None
+    nll_choice: Annotated[float | None, Meta(description="-log P(the right one of them): the content")] = None
+    evidence: Annotated[Evidence, Meta(description="further measurements of the probe")] = msgspec.field(
+        default_factory=dict
+    )
+
+
+class ProbeFields(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Base of the structs that say what `condition` and `evidence` hold in a probe's records."""
+
+
+class RecordFields(NamedTuple):
+    """The two structs of a probe; None where its records are not checked."""
+
+    condition: type[ProbeFields] | None = None
+    evidence: type[ProbeFields] | None = None
 
 
 def still_to_ask(
@@ -37,26 +75,13 @@ def condition_text(condition: Condition) -> str:
     return _sorted_json(tuple(condition.items()))
 
 
-def condition_texts(records: Sequence[Record]) -> list[str]:
-    """Of each record. Records that were read share their conditions, so each text is made once."""
-    known: dict[int, str] = {}
-    found = []
-    for record in records:
-        condition = record["condition"]
-        text = known.get(id(condition))
-        if text is None:
-            text = known[id(condition)] = condition_text(condition)
-        found.append(text)
-    return found
-
-
 @functools.cache  # a million records share a few dozen conditions
 def _sorted_json(items: tuple[tuple[str, int | float | str], ...]) -> str:
     return json.dumps(dict(items), sort_keys=True)
 
 
 def key_of(record: Record) -> Key:
-    return make_key(record["probe"], record["task"], record["point"], record["condition"])
+    return make_key(record.probe, record.task, record.point, record.condition)
 
 
 def condition_order(condition: Condition) -> tuple[Any, ...]:

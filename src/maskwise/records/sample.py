@@ -1,25 +1,45 @@
-"""sample.json of a run folder: a few prompts as the model was given them, with its likeliest answers.
-
-A prompt: {"probe", "task", "point", "condition", "answer", "correct", "tokens": [text, ...], "row", "top": [[text,
-probability], ...], "probability"}: `row` is the place of the answer's mask among the tokens, or just behind them for an
-autoregressive model; `probability` that of the right answer. "attribution" where it was measured: for each token the
-norm of the answer's gradient, of the largest (probes/answers/gradients.py).
-"""
+"""sample.json of a run folder: a few prompts as the model was given them, with its likeliest answers."""
 
 from pathlib import Path
-from typing import Any
+from typing import Annotated
 
-from maskwise.records.schema import problem_of_sampled
+import msgspec
+from msgspec import Meta
+
+from maskwise.records.manifest import Manifest
+from maskwise.records.record import Condition
 from maskwise.support.errors import UserError
-from maskwise.support.files import parse_json, replace_file, to_json
+from maskwise.support.files import replace_file, to_json
+from maskwise.support.typed import Count, Share, Typed, decode_with
 
 SAMPLE = "sample.json"
 MOST_PROMPTS, MOST_TOKENS, MOST_BYTES = 48, 64_000, 4 << 20
 
-Sampled = dict[str, Any]
+
+class SampledPrompt(Typed, frozen=True, kw_only=True, omit_defaults=True):
+    """A prompt and the prediction at its answer's position."""
+
+    probe: Annotated[str, Meta(description="the probe that asked")]
+    task: Annotated[str, Meta(description="the task that was asked")]
+    point: Annotated[Count, Meta(description="the number of the test point within its task")]
+    condition: Annotated[Condition, Meta(description="what the probe varies")]
+    answer: Annotated[str, Meta(description="the right answer")]
+    correct: Annotated[bool, Meta(description="was the model's answer right?")]
+    tokens: Annotated[list[str], Meta(description="of the prompt, as the model saw it")]
+    row: Annotated[Count, Meta(description="the answer's place among them, or just behind an autoregressive prompt")]
+    top: Annotated[list[tuple[str, Share]], Meta(description="the likeliest answers with their probabilities")]
+    probability: Annotated[Share, Meta(description="of the right answer")]
+    attribution: Annotated[
+        list[Share] | None,
+        Meta(description="for each token the norm of the answer's gradient, of the largest; not of every prompt"),
+    ] = None
 
 
-def write_sample(folder: Path, prompts: list[Sampled]) -> None:
+PROMPT = msgspec.json.Decoder(SampledPrompt)
+PROMPTS = msgspec.json.Decoder(list[msgspec.Raw])
+
+
+def write_sample(folder: Path, prompts: list[SampledPrompt]) -> None:
     """Whole or not at all."""
     try:
         replace_file(folder / SAMPLE, [to_json(prompts) + "\n"])
@@ -29,7 +49,7 @@ def write_sample(folder: Path, prompts: list[Sampled]) -> None:
         ) from None
 
 
-def read_sample(folder: Path, manifest: dict[str, Any]) -> list[Sampled]:
+def read_sample(folder: Path, manifest: Manifest) -> list[SampledPrompt]:
     """The prompts, checked; none where the run has no sample, as those of earlier versions have not."""
     file = folder / SAMPLE
     try:
@@ -42,17 +62,23 @@ def read_sample(folder: Path, manifest: dict[str, Any]) -> list[Sampled]:
     try:
         if len(content) > MOST_BYTES:
             raise ValueError(f"it has more than {MOST_BYTES >> 20} MiB")
-        prompts = parse_json(content.decode("utf-8"))
-        if not isinstance(prompts, list) or len(prompts) > MOST_PROMPTS:
-            raise ValueError(f"it is not a list of at most {MOST_PROMPTS} prompts")
+        listed = decode_with(PROMPTS, content)
+        if len(listed) > MOST_PROMPTS:
+            raise ValueError(f"it has more than {MOST_PROMPTS} prompts")
+        return [_checked(number, bytes(raw), manifest.settings.probes) for number, raw in enumerate(listed, 1)]
     except ValueError as problem:
-        raise _refused(file, str(problem)) from None
-    for number, prompt in enumerate(prompts, 1):
-        problem_found = problem_of_sampled(prompt, manifest["settings"]["probes"])
-        if problem_found:
-            raise _refused(file, f"prompt {number}: {problem_found}")
-    return prompts
+        raise UserError(f"{file} is not a sample of this run ({problem}); remove the file to go on") from None
 
 
-def _refused(file: Path, problem: str) -> UserError:
-    return UserError(f"{file} is not a sample of this run ({problem}); remove the file to go on")
+def _checked(number: int, content: bytes, probes: list[str]) -> SampledPrompt:
+    try:
+        prompt = decode_with(PROMPT, content)
+    except ValueError as problem:
+        raise ValueError(f"prompt {number}: {problem}") from None
+    if prompt.probe not in probes:
+        raise ValueError(f"prompt {number}: the run did not ask the probe {prompt.probe!r:.40}")
+    if prompt.row > len(prompt.tokens):
+        raise ValueError(f"prompt {number}: row {prompt.row} is not one of its {len(prompt.tokens)} tokens")
+    if prompt.attribution is not None and len(prompt.attribution) not in (0, len(prompt.tokens)):
+        raise ValueError(f"prompt {number}: attribution is not a number for each token")
+    return prompt

@@ -5,14 +5,16 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
-from maskwise.probes import PROBES
+from maskwise.probes import PROBES, record_fields
 from maskwise.probes.probe import Probe
+from maskwise.probes.section import Entry, Summary
 from maskwise.probes.summary import summarise, unknown_probe
-from maskwise.records.folder import Run, read_run, uncollected
+from maskwise.records.folder import Run, read_run
+from maskwise.records.manifest import Manifest, ModelDescription
+from maskwise.records.reading import uncollected
 from maskwise.report.figures.drawing import pretty
 from maskwise.support.errors import UserError
 
@@ -38,7 +40,7 @@ class Reading:
 
     label: str
     run: Run
-    summary: dict[str, Any]
+    summary: Summary
     asked: dict[str, Asked]
     probes: Sequence[Probe] = PROBES
 
@@ -47,15 +49,15 @@ class Reading:
         return self.run.folder
 
     @property
-    def manifest(self) -> dict[str, Any]:
+    def manifest(self) -> Manifest:
         return self.run.manifest
 
     @property
     def is_autoregressive(self) -> bool:
-        return self.manifest["model"]["mask_id"] is None
+        return self.manifest.model.mask_id is None
 
-    def entries(self, probe: str) -> list[dict[str, Any]]:
-        return self.summary["probes"].get(probe, [])
+    def entries(self, probe: str) -> list[Entry]:
+        return self.summary.probes.get(probe, [])
 
     def probe(self, name: str) -> Probe:
         return next((probe for probe in self.probes if probe.name == name), unknown_probe(name))
@@ -63,7 +65,7 @@ class Reading:
 
 @contextmanager
 def records_as_strangers_wrote_them(folders: Sequence[Path]) -> Iterator[None]:
-    """Each record has the fields that its probe counts on (records/conditions.py). Those of a stranger's folder may be
+    """Each record has the fields that its probe counts on (`Probe.record_fields`). Those of a stranger's folder may be
     too large to be drawn or summed, or lack all records of a condition. Errors of other kinds are ours.
     """
     try:
@@ -82,7 +84,7 @@ def read_all(folders: Sequence[Path], probes: Sequence[Probe] = PROBES) -> list[
     if not folders:
         raise UserError("no run folder was named; give one or more folders written by maskwise diagnose")
     unique = list({folder.resolve(): folder for folder in folders}.values())
-    return readings_of([read_run(folder) for folder in unique], probes)
+    return readings_of([read_run(folder, record_fields(probes)) for folder in unique], probes)
 
 
 def readings_of(runs: Sequence[Run], probes: Sequence[Probe] = PROBES) -> list[Reading]:
@@ -90,7 +92,7 @@ def readings_of(runs: Sequence[Run], probes: Sequence[Probe] = PROBES) -> list[R
     for run in runs:
         if not run.records:
             raise UserError(f"{run.folder} holds no records yet; run maskwise diagnose --out {run.folder} first")
-    labels = distinct_labels([(_told_name(run.manifest["model"]), run.folder) for run in runs])
+    labels = distinct_labels([(_shown_name(run.manifest.model), run.folder) for run in runs])
     readings = []
     for label, run in zip(labels, runs, strict=True):
         with uncollected(), records_as_strangers_wrote_them([run.folder]):
@@ -125,9 +127,9 @@ def distinct_labels(named: Sequence[tuple[str, Path]]) -> list[str]:
     ]
 
 
-def _told_name(model: dict[str, Any]) -> str:
+def _shown_name(model: ModelDescription) -> str:
     """The model's name; a planted fault is called planted wherever it is shown."""
-    return f"{model['name']} (planted)" if model.get("planted") else model["name"]
+    return f"{model.name} (planted)" if model.planted else model.name
 
 
 def _last_part(name: str) -> str:
@@ -142,12 +144,12 @@ def differing_settings(readings: Sequence[Reading]) -> list[str]:
 
     Not the list of probes: one that a run left out draws no curve.
     """
-    names = sorted({name for reading in readings for name in reading.manifest["settings"]} - {"probes"})
+    names = sorted({name for reading in readings for name in reading.manifest.settings} - {"probes"})
     return [
         name
         for name in names
         if any(
-            reading.manifest["settings"].get(name) != readings[0].manifest["settings"].get(name)
+            getattr(reading.manifest.settings, name) != getattr(readings[0].manifest.settings, name)
             for reading in readings[1:]
         )
     ]

@@ -9,13 +9,13 @@ from dataclasses import replace
 from typing import Any
 
 from maskwise.probes.examples import PAPER_RELEVANT, Number, WithNumber, in_words, number_of, numbers_in
-from maskwise.probes.section import Measure, Point, Section, Shown
+from maskwise.probes.section import Entry, Measure, Point, Section, Shown
 from maskwise.report.readings import Reading
 
 
 def sections_for(readings: Sequence[Reading]) -> list[tuple[str, Section]]:
     """(probe, section) in the page's order; probes the page does not know come last."""
-    summaries = [reading.summary["probes"] for reading in readings]
+    summaries = [reading.summary.probes for reading in readings]
     ran = dict.fromkeys(name for found in summaries for name, entries in found.items() if entries)
     probes = [probe for probe in readings[0].probes if probe.name in ran and probe.sections]
     known = [
@@ -38,8 +38,8 @@ def by_number(probe: str, section: Section, readings: Sequence[Reading]) -> list
 
 def unnamed_number(probe: str, readings: Sequence[Reading]) -> str:
     """How many examples conditions mean that name no number: the paper's, or what a run of version 0.1 was set to."""
-    unnamed = [r for r in readings if any(number_of(entry["condition"]) is None for entry in r.entries(probe))]
-    set_to = [reading.manifest["settings"].get("relevant") for reading in unnamed]
+    unnamed = [r for r in readings if any(number_of(entry.condition) is None for entry in r.entries(probe))]
+    set_to = [reading.manifest.settings.relevant for reading in unnamed]
     counts = sorted({found if isinstance(found, int) else PAPER_RELEVANT for found in set_to})
     return " or ".join([*map(str, counts[:-1]), in_words(counts[-1])])
 
@@ -88,7 +88,7 @@ def plain_section(probe: str, readings: Sequence[Reading]) -> Section:
     )
 
 
-def _cells(entry: dict[str, Any]) -> dict[str, Any]:
+def _cells(entry: Entry) -> dict[str, Any]:
     """A condition with its mask count last, so that another number that varies is preferred for the x axis."""
-    named = {key: value for key, value in entry["condition"].items() if key != "masks"}
-    return {**named, "masks": entry["masks"]}
+    named = {key: value for key, value in entry.condition.items() if key != "masks"}
+    return {**named, "masks": entry.masks}

@@ -12,6 +12,7 @@ from maskwise.models.model import Model
 from maskwise.probes import PROBES
 from maskwise.probes.probe import Asker, Settings, Setup
 from maskwise.probes.text import load_text
+from maskwise.records.manifest import Manifest, RunSettings
 from maskwise.records.record import Record, key_of
 from maskwise.runs.diagnose import digest, digest_of_words, plan
 from maskwise.runs.sample import AllBut
@@ -41,39 +42,37 @@ def tokenizer_of(name: str) -> Any:
 
 
 def asked_ids(
-    manifest: dict[str, Any], record: Record, tokenizer: Any, words: Words | None = None, text: str | None = None,
+    manifest: Manifest, record: Record, tokenizer: Any, words: Words | None = None, text: str | None = None,
     data: Mapping[str, Dataset] | None = None,
 ) -> tuple[int, ...]:  # fmt: skip
     """The token ids that the model was given for a record of the run with this manifest."""
     words, text = load_words() if words is None else words, load_text() if text is None else text
-    stored = manifest["settings"]
+    stored = manifest.settings
     given = {"seeds": (LAW, "another version asked it"), "words": (digest_of_words(words), "other word lists"),
              "text": (digest(text), "another text")}  # fmt: skip
     for name, (now, why) in given.items():
-        if stored.get(name) != now:
+        if getattr(stored, name) != now:
             raise UserError(f"the question cannot be made again ({why}): use the run that mw.diagnose returned")
     settings = settings_of(stored, record)
-    model = manifest["model"]
-    readable = next((family.attention_readable for family in FAMILIES if family.name == model["kind"]), True)
-    described = _Described(
-        model["window"], model["causal"], model["shift"], model.get("block"), len(tokenizer), readable
-    )
-    asker = Asker(tokenizer, model["mask_id"], filler_id(tokenizer, settings.filler), settings.chat)
+    model = manifest.model
+    readable = next((family.attention_readable for family in FAMILIES if family.name == model.kind), True)
+    described = _Described(model.window, model.causal, model.shift, model.block, len(tokenizer), readable)
+    asker = Asker(tokenizer, model.mask_id, filler_id(tokenizer, settings.filler), settings.chat)
     setup = Setup(cast(Model, described), asker, settings, words, text, data or {}, [])
     key = key_of(record)
-    for unit in plan(setup, [probe for probe in PROBES if probe.name == record["probe"]]):
-        if record["point"] in unit.points:
-            for item in unit.items([record["point"]], AllBut({key})):
+    for unit in plan(setup, [probe for probe in PROBES if probe.name == record.probe]):
+        if record.point in unit.points:
+            for item in unit.items([record.point], AllBut({key})):
                 return item.prompt.ids
-    raise UserError(f"this run asked no such question ({record['probe']}, {record['task']}, point {record['point']}): "
+    raise UserError(f"this run asked no such question ({record.probe}, {record.task}, point {record.point}): "
                     "give a record of this run")  # fmt: skip
 
 
-def settings_of(stored: Mapping[str, Any], record: Record) -> Settings:
+def settings_of(stored: RunSettings, record: Record) -> Settings:
     """The settings of a manifest; with enough points for the record, of which a run with a precision asks more."""
     names = {field.name for field in fields(Settings)}
     values = {name: _as_tuples(value) for name, value in stored.items() if name in names}
-    return Settings(**(values | {"points": max(stored["points"], record["point"] + 1)}))
+    return Settings(**(values | {"points": max(stored.points, record.point + 1)}))
 
 
 def _as_tuples(value: Any) -> Any:

@@ -10,20 +10,22 @@ from dataclasses import asdict, replace
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+
+from msgspec import UNSET, structs
 
 from maskwise import __version__
 from maskwise.models.checkpoints.configuration import read_family
 from maskwise.models.checkpoints.fingerprint import fingerprint
 from maskwise.models.checkpoints.locations import locate_checkpoint, planted_in
 from maskwise.models.model import Model
-from maskwise.probes import PROBES
+from maskwise.probes import PROBES, record_fields
 from maskwise.probes.blocks import on_grid
 from maskwise.probes.few_shot import few_shot_units
 from maskwise.probes.precision import blocks_in_all
 from maskwise.probes.probe import Asker, Item, Probe, Settings, Setup, Unit
 from maskwise.probes.text import load_text
 from maskwise.records.folder import gather, make_run_folder, read_run, start_run, write_manifest
+from maskwise.records.manifest import Manifest, ModelDescription, RunSettings
 from maskwise.records.record import Key, Record, key_of
 from maskwise.records.sample import SAMPLE, write_sample
 from maskwise.runs.runner import Crew, batch_budget, check_fit, join_crew, record_items
@@ -90,8 +92,7 @@ def diagnose(
         check_fit(model, list(unit.items(unit.points[:1], set())), shorter)
     if exact and batch_tokens is not None:
         raise UserError("--exact asks one prompt at a time: leave --batch-tokens out")
-    manifest = new_manifest(setup, command)
-    manifest["settings"] |= {"exact": True} if exact else {}  # not mixed with records of batches
+    manifest = new_manifest(setup, command, exact)
     folder = out or Path("runs") / folder_name(manifest)
     further = None if settings.precision is None else partial(second_stage, setup, asked, settings.precision)
     run_units(model, units, folder, manifest, 1 if exact else batch_budget(model, batch_tokens), further, asked)
@@ -144,7 +145,7 @@ def refuse_unasked(data: Mapping[str, Dataset], settings: Settings, probes: Sequ
 
 
 def run_units(
-    model: Model, units: Sequence[Unit], folder: Path, manifest: dict[str, Any], budget: int,
+    model: Model, units: Sequence[Unit], folder: Path, manifest: Manifest, budget: int,
     further: Further | None, probes: Sequence[Probe],
 ) -> None:  # fmt: skip
     """Asks what the folder does not hold yet. All processes of a torchrun call this together."""
@@ -159,13 +160,13 @@ def run_units(
 
 
 def _ask_and_gather(
-    model: Model, units: Sequence[Unit], folder: Path, manifest: dict[str, Any], budget: int, crew: Crew,
+    model: Model, units: Sequence[Unit], folder: Path, manifest: Manifest, budget: int, crew: Crew,
     further: Further | None, probes: Sequence[Probe],
 ) -> None:  # fmt: skip
-    def all_records() -> list[Record]:
+    def all_records() -> Sequence[Record]:
         """Of all processes, none of which writes meanwhile."""
         crew.wait()
-        records = read_run(folder).records
+        records = read_run(folder, record_fields(probes)).records
         crew.wait()
         return records
 
@@ -180,8 +181,8 @@ def _ask_and_gather(
         if crew.rank == 0:
             gather(folder, manifest)
             if not (folder / SAMPLE).exists():
-                write_sample(folder, take_sample(model, units, read_run(folder).records, probes))
-            write_manifest(folder, manifest | {"complete": True})
+                write_sample(folder, take_sample(model, units, read_run(folder, record_fields(probes)).records, probes))
+            write_manifest(folder, structs.replace(manifest, complete=True))
     except KeyboardInterrupt:
         raise KeyboardInterrupt(
             f"the records so far are kept in {folder}, the same command goes on from there"
@@ -213,36 +214,39 @@ def prepared(units: Sequence[Unit], crew: Crew, done: set[Key]) -> Iterator[tupl
             yield unit, items
 
 
-def new_manifest(setup: Setup, command: str | None) -> dict[str, Any]:
-    """The manifest of a run that has not begun."""
+def new_manifest(setup: Setup, command: str | None, exact: bool = False) -> Manifest:
+    """The manifest of a run that has not begun. exact: its records are not mixed with those of batches."""
     model, settings = setup.model, setup.settings
-    told = {name: value for name, value in asdict(settings).items() if (name, value) != ("precision", None)}
-    stored = told | {"parameters": {name: settings.parameters[name] for name in settings.probes}}
-    given = {"seeds": LAW, "words": digest_of_words(setup.words), "text": digest(setup.text)}
-    data = {"data": {name: digest(repr(found)) for name, found in setup.data.items()}} if setup.data else {}
-    planted = planted_in(model.name)
-    return {
-        "model": {
-            "name": model.name,
-            **({"planted": planted} if planted is not None else {}),
-            "kind": model.kind,
-            "parameters": model.parameter_count,
-            "window": model.window,
-            "mask_id": model.mask_id,
-            "shift": model.shift,
-            "causal": model.causal,
-            **({"block": model.block} if model.block is not None else {}),
-            "dtype": str(model.dtype).removeprefix("torch."),
-            **({"weights": model.weights} if model.weights is not None else {}),
-            "fingerprint": fingerprint(model),
-        },
-        "settings": json.loads(json.dumps(stored)) | given | data,
-        "versions": versions_used(),
-        "command": command,
-        "complete": False,
-        "notes": setup.notes,
-        **({"not_visible": setup.not_visible} if setup.not_visible else {}),
-    }
+    stored = asdict(settings) | {"parameters": {name: settings.parameters[name] for name in settings.probes}}
+    return Manifest(
+        model=ModelDescription(
+            name=model.name,
+            planted=planted_in(model.name),
+            kind=model.kind,
+            parameters=model.parameter_count,
+            window=model.window,
+            mask_id=model.mask_id,
+            shift=model.shift,
+            causal=model.causal,
+            block=model.block,
+            dtype=str(model.dtype).removeprefix("torch."),
+            weights=model.weights,
+            fingerprint=fingerprint(model),
+        ),
+        settings=RunSettings(
+            **json.loads(json.dumps(stored)),
+            seeds=LAW,
+            words=digest_of_words(setup.words),
+            text=digest(setup.text),
+            data={name: digest(repr(found)) for name, found in setup.data.items()} or None,
+            exact=exact or None,
+        ),
+        versions=versions_used(),
+        command=command,
+        complete=False,
+        notes=setup.notes,
+        not_visible=setup.not_visible or UNSET,
+    )
 
 
 def versions_used() -> dict[str, str]:
@@ -254,11 +258,11 @@ def versions_used() -> dict[str, str]:
     }
 
 
-def folder_name(manifest: dict[str, Any]) -> str:
+def folder_name(manifest: Manifest) -> str:
     """The model, the preset, and a few letters that differ when any setting or weight does."""
-    model = manifest["model"]["name"].rstrip("/\\").replace("\\", "/").rsplit("/", 1)[-1].replace(" ", "-") or "model"
-    settings = {part: manifest[part] for part in ("model", "settings")}
-    return f"{model}-{manifest['settings']['preset']}-{digest(json.dumps(settings))[:6]}"
+    model = manifest.model.name.rstrip("/\\").replace("\\", "/").rsplit("/", 1)[-1].replace(" ", "-") or "model"
+    settings = {"model": manifest.model.to_dict(), "settings": manifest.settings.to_dict()}
+    return f"{model}-{manifest.settings.preset}-{digest(json.dumps(settings))[:6]}"
 
 
 def digest_of_words(words: Words) -> str:

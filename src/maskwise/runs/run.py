@@ -5,8 +5,9 @@ from dataclasses import dataclass, field, fields
 from functools import cached_property
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
+from maskwise.probes import record_fields
 from maskwise.records.folder import Run as StoredRun
 from maskwise.records.folder import read_run as read_stored_run
 from maskwise.records.record import Record
@@ -15,6 +16,7 @@ from maskwise.scoring.scores import Score
 from maskwise.support.errors import UserError
 from maskwise.support.garbage_collection import collection_paused
 from maskwise.support.nearest import did_you_mean
+from maskwise.support.typed import JsonObject, json_object
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -39,19 +41,20 @@ class Sources:
 class Run(StoredRun):
     """A run of `maskwise diagnose`: the folder, the manifest, every record, and what they show.
 
-    folder (Path), manifest (dict) and records (list of dicts, one per test point and condition) are what was stored.
+    folder (Path), manifest (`Manifest`) and records (a sequence of `Record`, one per test point and condition) are what
+    was stored.
 
     >>> import maskwise as mw
     >>> run = mw.diagnose("tiny-llada", preset="quick", probes="mask-count", points=1, out="runs/readme")
-    >>> run.scores["mask_tax"]["n"]
+    >>> run.scores["mask_tax"].n
     5
     """
 
     sources: Sources = field(default=Sources(), compare=False)
 
     def __repr__(self) -> str:
-        state = "" if self.manifest["complete"] else ", unfinished"
-        return f"Run({str(self.folder)!r}: {self.manifest['model']['name']}, {len(self.records)} records{state})"
+        state = "" if self.manifest.complete else ", unfinished"
+        return f"Run({str(self.folder)!r}: {self.manifest.model.name}, {len(self.records)} records{state})"
 
     @cached_property
     def reading(self) -> Reading:
@@ -59,19 +62,21 @@ class Run(StoredRun):
         return readings_of([self])[0]
 
     @property
-    def summary(self) -> dict[str, Any]:
+    def summary(self) -> JsonObject:
         """What `maskwise diagnose --json` prints: settings, scores, every condition of every probe, claims."""
-        return self.reading.summary
+        return json_object(self.reading.summary)
 
     @property
     def scores(self) -> dict[str, Score]:
-        """Each score by name: {"value", "low", "high", "n", ...}, with "why" where the value is None.
+        """Each score by name: its `value`, `low`, `high`, `n` and so on, with `why` where the value is None.
+
+        A score is also a dictionary, as until version 0.3: `score.value`, `score.get("over")`, `json.dumps(scores)`.
 
         >>> import maskwise as mw
-        >>> mw.read_run("runs/readme").scores["locality"]["why"]
+        >>> mw.read_run("runs/readme").scores["locality"].why
         'not measured'
         """
-        return self.summary["scores"]
+        return cast(dict[str, Score], self.summary.scores)  # JsonObject has the fields of a Score as attributes
 
     def frame(self) -> "DataFrame":
         """The records as a pandas table (`pip install maskwise[frame]`), one row each.
@@ -87,7 +92,7 @@ class Run(StoredRun):
             raise UserError("pandas is not installed: pip install 'maskwise[frame]', or use run.records")
         import pandas
 
-        return pandas.json_normalize(self.records)
+        return pandas.json_normalize([record.to_dict() for record in self.records])
 
     @property
     def figures(self) -> list[str]:
@@ -142,7 +147,7 @@ class Run(StoredRun):
         """
         from maskwise.runs.asked import asked_ids, tokenizer_of
 
-        tokenizer = self.sources.tokenizer or tokenizer_of(self.manifest["model"]["name"])
+        tokenizer = self.sources.tokenizer or tokenizer_of(self.manifest.model.name)
         sources = self.sources
         ids = asked_ids(self.manifest, record, tokenizer, sources.words, sources.text, sources.data)
         return tokenizer.decode(ids)
@@ -152,10 +157,10 @@ def read_run(folder: str | Path) -> Run:
     """A run folder that `mw.diagnose` or `maskwise diagnose` wrote, finished or not. No model is opened.
 
     >>> import maskwise as mw
-    >>> mw.read_run("runs/readme").manifest["model"]["name"]
+    >>> mw.read_run("runs/readme").manifest.model.name
     'tiny-llada'
     """
-    stored = read_stored_run(folder)
+    stored = read_stored_run(folder, record_fields())
     return Run(**{each.name: getattr(stored, each.name) for each in fields(stored)})
 
 
@@ -231,6 +236,6 @@ def diagnose(
     opened.compile_for_long_work()
     place = None if out is None else Path(out)
     folder = ask_probes(opened, settings, place, listed, prose, batch_tokens, sets, command, exact=exact)
-    stored = read_stored_run(folder)
+    stored = read_stored_run(folder, record_fields())
     sources = Sources(opened.tokenizer, listed if words else None, prose if text else None, sets)
     return Run(stored.folder, stored.manifest, stored.records, sources)

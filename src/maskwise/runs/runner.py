@@ -145,35 +145,27 @@ def _record(model: Model, item: Item, answer: Answer) -> Record:
     predicted = model.tokenizer.decode([answer.token]) if written is None else written.text
     # The text counts, but pieces of characters all read alike.
     same = answer.token == item.prompt.answer_id or (predicted == item.answer and PIECE not in predicted)
-    return (
-        {
-            "model": model.name,
-            "probe": probe,
-            "task": task,
-            "point": point,
-            "condition": item.condition,
-            "masks": item.prompt.masks,
-            "predicted": predicted,
-            "answer": item.answer,
-            "correct": same if written is None else written.right,
-            "confidence": round(answer.confidence, DIGITS),
-            "entropy": round(answer.entropy, DIGITS),
-            "nll": round(answer.nll, DIGITS),
-        }
-        | _block_parts(model, item.prompt)
-        | _likelihood_parts(answer)
-        | ({} if answer.evidence is None else {"evidence": answer.evidence})
+    listed = answer.nll_allowed is not None and answer.nll_choice is not None
+    return Record(
+        model=model.name,
+        probe=probe,
+        task=task,
+        point=point,
+        condition=item.condition,
+        masks=item.prompt.masks,
+        predicted=predicted,
+        answer=item.answer,
+        correct=same if written is None else written.right,
+        confidence=round(answer.confidence, DIGITS),
+        entropy=round(answer.entropy, DIGITS),
+        nll=round(answer.nll, DIGITS),
+        offset=None if model.block is None else (item.prompt.start + item.prompt.row) % model.block,
+        visible=None if model.block is None else visible_masks(model, item.prompt),
+        nll_allowed=_rounded(answer.nll_allowed) if listed else None,
+        nll_choice=_rounded(answer.nll_choice) if listed else None,
+        evidence=answer.evidence or {},
     )
 
 
-def _block_parts(model: Model, prompt: Prompt) -> Record:
-    """Where in its block the answer stands, and how many masks its prediction is made from."""
-    if model.block is None:
-        return {}
-    return {"offset": (prompt.start + prompt.row) % model.block, "visible": visible_masks(model, prompt)}
-
-
-def _likelihood_parts(answer: Answer) -> Record:
-    if answer.nll_allowed is None or answer.nll_choice is None:
-        return {}
-    return {"nll_allowed": round(answer.nll_allowed, DIGITS), "nll_choice": round(answer.nll_choice, DIGITS)}
+def _rounded(nats: float | None) -> float | None:
+    return None if nats is None else round(nats, DIGITS)

@@ -7,11 +7,13 @@ loss cut      1 - loss after / loss before, the loss being the accuracy with 2 m
 
 from collections import defaultdict
 from collections.abc import Callable, Sequence
+from typing import Annotated
 
 import numpy as np
+from msgspec import Meta
 
 from maskwise.records.folder import Run
-from maskwise.records.groups import as_group, conditions_of, paired
+from maskwise.records.groups import GroupedRecords, as_group, conditions_of, groups_of, paired
 from maskwise.records.record import Condition, Record, condition_text
 from maskwise.scoring.intervals import (
     by_task,
@@ -23,32 +25,58 @@ from maskwise.scoring.intervals import (
 )
 from maskwise.scoring.scores import LIKELIHOODS, Score, Tables, bootstrapped, null_score, relative_loss, score, tables
 from maskwise.support.errors import UserError
+from maskwise.support.typed import Typed
 
 LEAST_LOSS = 0.02  # of degradation before, for its reduction to mean anything
 TOO_LITTLE_LOSS = "too little degradation to reduce"
 SAME_QUESTIONS = ("seeds", "seed", "relevant", "distractors", "held_out", "words", "chat")
 
 
-def paired_difference(group: Sequence[Record], baseline: Sequence[Record]) -> dict[str, float | int | None]:
-    """The difference in accuracy over the points both were asked, mean over tasks, with both intervals.
+class Difference(Typed, frozen=True, kw_only=True):
+    """A paired difference in accuracy, mean over tasks, with both intervals.
 
-    "n" points were asked, "differed" of them changed; where none did, low and high are the exact bounds of the share
-    that may have.
+    Where no answer changed, low and high are the exact bounds of the share that may have.
     """
+
+    difference: Annotated[float, Meta(description="in accuracy")]
+    low: Annotated[float | None, Meta(description="lower end of the 95 % interval")]
+    high: Annotated[float | None, Meta(description="upper end")]
+    rules_low: Annotated[float | None, Meta(description="lower end of the interval over new word rules")]
+    rules_high: Annotated[float | None, Meta(description="upper end")]
+    n: Annotated[int, Meta(description="points asked under both")]
+    differed: Annotated[int, Meta(description="of these, answers that changed")]
+
+
+class NatsDifference(Typed, frozen=True, kw_only=True):
+    """The same of a negative log-likelihood, in nats."""
+
+    difference: float
+    low: float | None
+    high: float | None
+    rules_low: float | None
+    rules_high: float | None
+
+
+def paired_difference(group: Sequence[Record], baseline: Sequence[Record]) -> Difference:
+    """The difference in accuracy over the points that both were asked."""
     strata = paired_values(group, baseline, "correct")
     if not strata:
-        return {"difference": 0.0, "low": None, "high": None, "rules_low": None, "rules_high": None, "n": 0,
-                "differed": 0}  # fmt: skip
+        return Difference(difference=0.0, low=None, high=None, rules_low=None, rules_high=None, n=0, differed=0)
     gained, lost = (np.array([(sign * change).clip(0).mean() for change in strata.values()]) for sign in (1, -1))
     difference, low, high = difference_interval(gained, lost, points_of(strata), variances_of(strata))
-    return {
-        "difference": float(difference), "low": float(low), "high": float(high), **rules_ends(strata),
-        "n": sum(map(len, strata.values())),
-        "differed": int(sum(np.count_nonzero(change) for change in strata.values())),
-    }  # fmt: skip
+    rules_low, rules_high = rules_ends(strata)
+    return Difference(
+        difference=float(difference),
+        low=float(low),
+        high=float(high),
+        rules_low=rules_low,
+        rules_high=rules_high,
+        n=sum(map(len, strata.values())),
+        differed=int(sum(np.count_nonzero(change) for change in strata.values())),
+    )
 
 
-def paired_nats(group: Sequence[Record], baseline: Sequence[Record]) -> dict[str, dict[str, float | None]]:
+def paired_nats(group: Sequence[Record], baseline: Sequence[Record]) -> dict[str, NatsDifference]:
     """The same for the negative log-likelihood of the right answer and its two parts, in nats."""
     found = {}
     here, before = as_group(group), as_group(baseline)
@@ -56,8 +84,11 @@ def paired_nats(group: Sequence[Record], baseline: Sequence[Record]) -> dict[str
         if here.has(field) and before.has(field):
             strata = paired_values(here, before, field)
             if strata:
-                ends = dict(zip(("difference", "low", "high"), stratified_mean(strata), strict=True))
-                found[field] = ends | rules_ends(strata)
+                difference, low, high = stratified_mean(strata)
+                rules_low, rules_high = rules_ends(strata)
+                found[field] = NatsDifference(
+                    difference=difference, low=low, high=high, rules_low=rules_low, rules_high=rules_high
+                )
     return found
 
 
@@ -70,7 +101,7 @@ def paired_values(group: Sequence[Record], baseline: Sequence[Record], field: st
 def check_pairs(before: Run, after: Run) -> None:
     """Refuses runs whose test points are not the same questions."""
     for name in SAME_QUESTIONS:
-        old, new = before.manifest["settings"].get(name), after.manifest["settings"].get(name)
+        old, new = getattr(before.manifest.settings, name), getattr(after.manifest.settings, name)
         if old != new:
             raise UserError(
                 f"{before.folder} and {after.folder} asked different questions: {name} is {old} in one and {new} in "
@@ -133,19 +164,20 @@ def mean_change(before: Sequence[Record], after: Sequence[Record], field: str) -
 
     Null where the answers differ: then the two were not asked the same, for instance with different tokenizers.
     """
-    then = {(r["task"], r["point"], condition_text(r["condition"])): r for r in before}
-    pairs = [(then[key], r) for r in after if (key := (r["task"], r["point"], condition_text(r["condition"]))) in then]
+    then = {(r.task, r.point, condition_text(r.condition)): r for r in before}
+    pairs = [(then[key], r) for r in after if (key := (r.task, r.point, condition_text(r.condition))) in then]
     if len(pairs) < 2:
         return null_score()
-    if any(old["answer"] != new["answer"] for old, new in pairs):
+    if any(getattr(one, field) is None for pair in pairs for one in pair):
+        return null_score()
+    if any(old.answer != new.answer for old, new in pairs):
         return null_score("the two were not asked the same")
     of_point: dict[tuple[str, int], list[float]] = defaultdict(list)
     for old, new in pairs:
-        of_point[new["task"], new["point"]].append(new[field] - old[field])
+        of_point[new.task, new.point].append(getattr(new, field) - getattr(old, field))
     strata = by_task((task, float(np.mean(changes))) for (task, _), changes in of_point.items())
     middle, low, high = stratified_mean(strata)
-    rules = rules_ends(strata)
-    return score(middle, low, high, (rules["rules_low"], rules["rules_high"]), len(of_point))
+    return score(middle, low, high, rules_ends(strata), len(of_point))
 
 
 def common_conditions(before: Sequence[Record], after: Sequence[Record]) -> list[Condition]:
@@ -158,8 +190,8 @@ def common_conditions(before: Sequence[Record], after: Sequence[Record]) -> list
 def paired_tables(before: Sequence[Record], after: Sequence[Record], conditions: Sequence[Condition]) -> Tables:
     """Points answered in both runs under all conditions: [points, 2C], before first."""
     sides = [
-        record | {"condition": {**record["condition"], "side": side}}
+        group.under({**group.condition, "side": side})
         for side, records in enumerate((before, after))
-        for record in records
+        for group in groups_of(records)
     ]
-    return tables(sides, [{**condition, "side": side} for side in (0, 1) for condition in conditions])
+    return tables(GroupedRecords(sides), [{**condition, "side": side} for side in (0, 1) for condition in conditions])

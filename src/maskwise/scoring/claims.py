@@ -19,22 +19,68 @@ exact bound of none in so many) may lie anywhere within the bounds of the measur
 import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Literal
+from typing import Annotated, Literal
 
 import numpy as np
 import scipy  # scipy.stats, which takes a second to import, is imported when it is first used
+from msgspec import UNSET, Meta, UnsetType, structs
 
 from maskwise.records.record import Record
 from maskwise.scoring.contrasts import Answers, Weights
-from maskwise.scoring.intervals import Bounds, bounded_mean, effective_points, mean_error, points_of, stratified_mean
+from maskwise.scoring.intervals import (
+    Bounds,
+    Estimate,
+    bounded_mean,
+    effective_points,
+    mean_error,
+    points_of,
+    stratified_mean,
+)
 from maskwise.scoring.scores import LEAST_SKILL
+from maskwise.support.typed import Typed
 from maskwise.tasks.episodes import CHANCE
 
-Claim = dict[str, Any]
 Verdict = Literal["holds", "in direction", "does not hold", "cannot be told"]
 Strata = dict[str, np.ndarray]
 
 LEVEL = 0.05
+
+
+class ClaimTest(Typed, frozen=True, kw_only=True):
+    """What a claim is tested by: standard error, degrees of freedom, bounds of the measure, skill, effective points."""
+
+    error: float | None
+    free: float | None
+    bounds: Bounds | None
+    enough: bool
+    points: float
+
+
+class Claim(Typed, frozen=True, kw_only=True):
+    """A paper's claim with what was measured and its verdict. `less` and `test` are there until `holm` has judged."""
+
+    name: Annotated[str, Meta(description="finding and number of relevant examples in one")]
+    claim: Annotated[str, Meta(description="in words")]
+    measure: Annotated[str, Meta(description="what was measured")]
+    unit: Annotated[str, Meta(description="of the value")]
+    n: Annotated[int, Meta(description="pieces of text, or questions")]
+    value: Annotated[float, Meta(description="the mean")]
+    low: Annotated[float | None, Meta(description="lower end of the 95 % interval")]
+    high: Annotated[float | None, Meta(description="upper end")]
+    nothing: Annotated[float, Meta(description="the value under the null hypothesis")]
+    asked: Annotated[float, Meta(description="the value that the claim requires")]
+    less: Annotated[bool | UnsetType, Meta(description="is the claim that the value is small?")] = UNSET
+    verdict: Annotated[Verdict, Meta(description="by Holm's procedure over all claims of the run")]
+    alone: Annotated[Verdict, Meta(description="the verdict by the claim's own interval")]
+    p: Annotated[float | None, Meta(description="its adjusted p-value")] = None
+    test: ClaimTest | UnsetType = UNSET
+    skill: Annotated[float | UnsetType, Meta(description="of coherence: the skill that the value is a share of")] = (
+        UNSET
+    )
+    nats: Annotated[Estimate | UnsetType, Meta(description="the same difference in nats")] = UNSET
+    nats_content: Annotated[Estimate | UnsetType, Meta(description="of the content alone")] = UNSET
+    finding: Annotated[str | UnsetType, Meta(description="the claim, for any number of examples")] = UNSET
+    relevant: Annotated[int | UnsetType | None, Meta(description="relevant examples; null: the paper's 10")] = UNSET
 
 
 def verdict(low: float | None, high: float | None, nothing: float, asked: float, less: bool = False) -> Verdict:
@@ -72,11 +118,22 @@ def judged(
     mean, low, high = bounded_mean(strata, bounds) if points else (math.nan, None, None)
     error, free = (mean_error(strata) if points else None) or (None, None)
     alone = verdict(low, high, nothing, asked, less) if enough else "cannot be told"
-    return {
-        "name": name, "claim": claim, "measure": measure, "unit": unit, "n": points, "value": mean, "low": low,
-        "high": high, "nothing": nothing, "asked": asked, "less": less, "verdict": alone, "alone": alone, "p": None,
-        "test": {"error": error, "free": free, "bounds": bounds, "enough": enough, "points": effective(strata)},
-    }  # fmt: skip
+    return Claim(
+        name=name,
+        claim=claim,
+        measure=measure,
+        unit=unit,
+        n=points,
+        value=mean,
+        low=low,
+        high=high,
+        nothing=nothing,
+        asked=asked,
+        less=less,
+        verdict=alone,
+        alone=alone,
+        test=ClaimTest(error=error, free=free, bounds=bounds, enough=enough, points=effective(strata)),
+    )
 
 
 def effective(strata: Strata) -> float:
@@ -89,7 +146,7 @@ def effective(strata: Strata) -> float:
 def holm(claims: Sequence[Claim]) -> list[Claim]:
     """The claims with the verdicts that stand when all of the table is judged at once."""
     tests = [(number, against, p_value(claim, against)) for number, claim in enumerate(claims)
-             for against in sorted({claim["nothing"], bar(claim)})]  # fmt: skip
+             for against in sorted({claim.nothing, bar(claim)})]  # fmt: skip
     known = sorted((p, number, against) for number, against, p in tests if p is not None)
     adjusted: dict[tuple[int, float], float] = {}
     largest = 0.0
@@ -100,14 +157,14 @@ def holm(claims: Sequence[Claim]) -> list[Claim]:
 
 
 def _rejudged(claim: Claim, number: int, adjusted: Mapping[tuple[int, float], float]) -> Claim:
-    sign = -1 if claim["less"] else 1
+    sign = -1 if claim.less is True else 1
 
     def side(against: float) -> int:
         """+1 where the value lies beyond it on the claim's side, -1 on the other, 0 where that is not certain."""
         p = adjusted.get((number, against))
-        return 0 if p is None or p >= LEVEL else int(math.copysign(1, sign * (claim["value"] - against)))
+        return 0 if p is None or p >= LEVEL else int(math.copysign(1, sign * (claim.value - against)))
 
-    of_asked, of_nothing = side(bar(claim)), side(claim["nothing"])
+    of_asked, of_nothing = side(bar(claim)), side(claim.nothing)
     found: Verdict = "cannot be told"
     if of_asked > 0:
         found = "holds"
@@ -115,26 +172,27 @@ def _rejudged(claim: Claim, number: int, adjusted: Mapping[tuple[int, float], fl
         found = "in direction"
     elif of_asked < 0:
         found = "does not hold"
-    shown = {key: value for key, value in claim.items() if key not in ("test", "less")}
-    return shown | {"verdict": found, "p": adjusted.get((number, bar(claim)))}
+    adjusted_p = adjusted.get((number, bar(claim)))
+    return structs.replace(claim, verdict=found, p=adjusted_p, less=UNSET, test=UNSET)
 
 
 def bar(claim: Claim) -> float:
     """What the value must exceed (or stay below) for the claim to hold."""
-    beyond = min if claim["less"] else max
-    return float(beyond(claim["asked"], claim["nothing"]))
+    beyond = min if claim.less is True else max
+    return float(beyond(claim.asked, claim.nothing))
 
 
 def p_value(claim: Claim, against: float) -> float | None:
     """Two-sided: the level at which the interval's end would lie at `against`. None where nothing can be told."""
-    test, value = claim["test"], claim["value"]
-    if not test["enough"] or claim["low"] is None or math.isnan(against):
+    test, value = claim.test, claim.value
+    if test is UNSET or not test.enough or claim.low is None or math.isnan(against):
         return None
-    if test["error"] is not None:
-        return float(2 * scipy.stats.t.sf(abs(value - against) / test["error"], test["free"]))
-    room = value - test["bounds"][0] if value > against else test["bounds"][1] - value
+    if test.error is not None:
+        return float(2 * scipy.stats.t.sf(abs(value - against) / test.error, test.free))
+    assert test.bounds is not None  # without them a claim of values that never vary has no interval
+    room = value - test.bounds[0] if value > against else test.bounds[1] - value
     share = min(1.0, abs(value - against) / room) if room > 0 else 1.0
-    return float(min(1.0, 2 * (1 - share) ** test["points"]))
+    return float(min(1.0, 2 * (1 - share) ** test.points))
 
 
 # Claims about few-shot questions: a weighted sum of what a point gave under several conditions
@@ -148,18 +206,19 @@ def contrast_claim(
 
     "nats" and, where the records hold it, "nats_content" are the differences of the right answer's negative
     log-likelihood and of its part that is no matter of format, with the sign of the claim: above zero is in its favour.
-    Nothing can be told where the best of the conditions is less than .05 above chance.
+    It is inconclusive where the best of the conditions is less than .05 above chance.
     """
     most, least = (sum(max(0.0, sign * weight) for weight in weights.values()) for sign in (1, -1))
     answers = Answers(records)
     found = judged(name, claim, measure, answers.sums(weights, "correct"), "points", bounds=(-least, most),
                    enough=enough and best_accuracy(answers, weights) - chance >= LEAST_SKILL)  # fmt: skip
+    more = {}
     for key, field in (("nats", "nll"), ("nats_content", "nll_choice")):
         strata = answers.sums(weights, field)
         if strata:
             value, low, high = stratified_mean({task: -nats for task, nats in strata.items()})
-            found[key] = {"value": value, "low": low, "high": high}
-    return found
+            more[key] = Estimate(value=value, low=low, high=high)
+    return structs.replace(found, **more)
 
 
 def best_accuracy(answers: Answers, weights: Weights) -> float:
@@ -184,7 +243,7 @@ def by_point(
     """For each point, the values of its records by kind."""
     found: dict[int, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
     for record in records:
-        found[record["point"]][kind(record)].append(value(record))
+        found[record.point][kind(record)].append(value(record))
     return [dict(kinds) for _, kinds in sorted(found.items())]
 
 

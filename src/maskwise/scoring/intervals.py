@@ -16,6 +16,7 @@ import scipy  # scipy.stats, which takes a second to import, is imported when it
 
 from maskwise.records.groups import as_group
 from maskwise.records.record import Record
+from maskwise.support.typed import Typed
 from maskwise.tasks.rules import NUMBER_RULES
 
 CONFIDENCE = 0.95
@@ -165,10 +166,9 @@ def over_rules(task_means: dict[str, float]) -> Ends:
     return float(low), float(high)
 
 
-def rules_ends(strata: dict[str, np.ndarray]) -> dict[str, float | None]:
-    """{"rules_low", "rules_high"}"""
-    ends = over_rules(dict(zip(strata, means_of(strata).tolist(), strict=True)))
-    return dict(zip(("rules_low", "rules_high"), ends, strict=True))
+def rules_ends(strata: dict[str, np.ndarray]) -> Ends:
+    """The secondary interval of the mean over tasks."""
+    return over_rules(dict(zip(strata, means_of(strata).tolist(), strict=True)))
 
 
 def stratified_mean(strata: dict[str, np.ndarray]) -> tuple[float, float | None, float | None]:
@@ -225,10 +225,18 @@ def accuracy_interval(group: Sequence[Record]) -> tuple[float, float, float]:
     return float(accuracy), float(low), float(high)
 
 
-def correlation(x: Sequence[float], y: Sequence[float]) -> dict[str, float | None]:
+class Estimate(Typed, frozen=True, kw_only=True):
+    """A number with its 95 % interval."""
+
+    value: float | None
+    low: float | None
+    high: float | None
+
+
+def correlation(x: Sequence[float], y: Sequence[float]) -> Estimate:
     """Pearson's r with Fisher's interval; null with fewer than four pairs or where one side does not vary."""
     if len(x) < 4 or np.ptp(x) == 0 or np.ptp(y) == 0:
-        return {"value": None, "low": None, "high": None}
+        return Estimate(value=None, low=None, high=None)
     found = scipy.stats.pearsonr(x, y)
     interval = found.confidence_interval(CONFIDENCE)
-    return {"value": float(found.statistic), "low": float(interval.low), "high": float(interval.high)}
+    return Estimate(value=float(found.statistic), low=float(interval.low), high=float(interval.high))

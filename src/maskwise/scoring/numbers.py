@@ -1,5 +1,7 @@
 """Numbers as text: percentages, points, intervals, p-values. A zero has no sign, a missing number is a dash."""
 
+from msgspec import UNSET
+
 from maskwise.scoring.scores import Score
 
 NBSP = "\u00a0"
@@ -47,31 +49,31 @@ def nats_between(value: float, low: float | None, high: float | None) -> str:
 
 def score_value(score: Score, unit: str) -> str:
     """A score's number in its unit."""
-    if score["value"] is None or unit == "share":
-        return percent(score["value"], digits_of(score))
-    return f"{signed(round(score['value'], 2) + 0.0, 2)}{NBSP}nats"
+    if score.value is None or unit == "share":
+        return percent(score.value, digits_of(score))
+    return f"{signed(round(score.value, 2) + 0.0, 2)}{NBSP}nats"
 
 
 def score_interval(score: Score, unit: str) -> str:
     """A score's primary interval in its unit, without a label."""
     if unit == "share":
-        return between(score["low"], score["high"], digits_of(score))
-    if score["low"] is None or score["high"] is None:
+        return between(score.low, score.high, digits_of(score))
+    if score.low is None or score.high is None:
         return "no interval"
-    return f"{number(score['low'])} to {number(score['high'])}{NBSP}nats"
+    return f"{number(score.low)} to {number(score.high)}{NBSP}nats"
 
 
 def parts_in_words(score: Score) -> str:
     """Of a score in nats: what was lost to the format and to the content; empty where that is not known."""
-    if "choice" not in score:
+    if score.allowed is UNSET or score.choice is UNSET:
         return ""
-    form, content = (signed(round(score[part]["value"], 2) + 0.0, 2) for part in ("allowed", "choice"))
+    form, content = (signed(round(part.value or 0.0, 2) + 0.0, 2) for part in (score.allowed, score.choice))
     return f"format {form}, content {content}"
 
 
 def digits_of(score: Score) -> int:
     """A small score is told to a tenth of a percent: "0 to 3 %" would not say which side of zero it is on."""
-    known = [abs(score[name]) for name in ("value", "low", "high") if score[name]]
+    known = [abs(value) for value in (score.value, score.low, score.high) if value]
     return 1 if known and min(known) < 0.05 else 0
 
 

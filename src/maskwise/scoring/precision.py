@@ -31,12 +31,12 @@ def block_differences(group: Sequence[Record], baseline: Sequence[Record]) -> np
 
     Only blocks of which every task was asked under both: those of an unfinished run may lack some.
     """
-    before = {(record["task"], record["point"]): record["correct"] for record in baseline}
+    before = {(record.task, record.point): record.correct for record in baseline}
     changes: dict[int, dict[str, float]] = defaultdict(dict)
     for record in group:
-        place = record["task"], record["point"]
+        place = record.task, record.point
         if place in before:
-            changes[record["point"]][record["task"]] = float(record["correct"]) - float(before[place])
+            changes[record.point][record.task] = float(record.correct) - float(before[place])
     tasks = {task for task, _ in before}
     return np.array(
         [np.mean(list(of_task.values())) for _, of_task in sorted(changes.items()) if len(of_task) == len(tasks)]

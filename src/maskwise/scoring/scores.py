@@ -1,20 +1,15 @@
-"""Scores from tables of answers, each with its two 95 % intervals (intervals.py says for what they speak).
-
-A score is {"value", "low", "high", "why", "rules_low", "rules_high", "n", "differed"}. low and high are the primary
-interval (these tasks, points drawn afresh), rules_low and rules_high the secondary one (new word rules). n is the
-number of points, differed the number of those whose answers are not the same under all conditions (null for nats).
-`why` says in words why a value is null, else it is null itself.
-"""
+"""Scores from tables of answers, each with its two 95 % intervals (intervals.py says for what they speak)."""
 
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from itertools import product
-from typing import Any
+from typing import Annotated
 
 import numpy as np
 import scipy  # scipy.stats, which takes a second to import, is imported when it is first used
+from msgspec import UNSET, Meta, UnsetType, structs
 
-from maskwise.records.groups import Group, Records, as_group, groups_of, paired
+from maskwise.records.groups import Group, GroupedRecords, as_group, groups_of, paired
 from maskwise.records.record import Condition, Record, condition_text
 from maskwise.scoring.intervals import (
     SAME,
@@ -28,6 +23,7 @@ from maskwise.scoring.intervals import (
     word_rule,
 )
 from maskwise.support.randomness import numpy_generator
+from maskwise.support.typed import Typed
 from maskwise.tasks.episodes import CHANCE
 
 LEAST_SKILL = 0.05  # accuracy above chance below which a share of it means nothing
@@ -38,7 +34,6 @@ NOT_MEASURED = "not measured"
 NO_SKILL = "no skill above guessing to lose"
 LIKELIHOODS = ("nll", "nll_allowed", "nll_choice")
 
-Score = dict[str, Any]
 # For each task, what each of its points gave under each of C conditions: [points, C]. Right or not, the share of right
 # answers of a question asked several times, or nats.
 Tables = dict[str, np.ndarray]
@@ -47,16 +42,35 @@ Formula = Callable[[np.ndarray], np.ndarray]
 LowEnd = Callable[[np.ndarray, np.ndarray, float], float]
 
 
+class Score(Typed, frozen=True, kw_only=True):
+    """A number that sums up a probe, with its two intervals; `why` says why there is none."""
+
+    value: Annotated[float | None, Meta(description="null where it is inconclusive")]
+    low: Annotated[float | None, Meta(description="lower end of the 95 % interval: these tasks, new points")]
+    high: Annotated[float | None, Meta(description="upper end")]
+    why: Annotated[str | None, Meta(description="why the value is null: no skill, not measured, no masks")] = None
+    rules_low: Annotated[float | None, Meta(description="lower end of the interval over new word rules")] = None
+    rules_high: Annotated[float | None, Meta(description="upper end")] = None
+    n: Annotated[int | None, Meta(description="test points")] = None
+    differed: Annotated[int | None, Meta(description="of these, answers that differ between conditions")] = None
+    over: Annotated[str | UnsetType, Meta(description="the conditions it goes over, where it says so")] = UNSET
+    allowed: Annotated["Score | UnsetType", Meta(description="of nats: the part of the format")] = UNSET
+    choice: Annotated["Score | UnsetType", Meta(description="of nats: the part of the content")] = UNSET
+
+
 def null_score(why: str = NOT_MEASURED) -> Score:
-    return score(None, None, None) | {"why": why}
+    return Score(value=None, low=None, high=None, why=why)
 
 
 def score(
-    value: float | None, low: float | None, high: float | None, rules: Ends = (None, None), n: int | None = None,
+    value: float | None,
+    low: float | None,
+    high: float | None,
+    rules: Ends = (None, None),
+    n: int | None = None,
     differed: int | None = None,
-) -> Score:  # fmt: skip
-    return {"value": value, "low": low, "high": high, "why": None, "rules_low": rules[0], "rules_high": rules[1],
-            "n": n, "differed": differed}  # fmt: skip
+) -> Score:
+    return Score(value=value, low=low, high=high, rules_low=rules[0], rules_high=rules[1], n=n, differed=differed)
 
 
 def tables(records: Sequence[Record], conditions: Sequence[Condition], field: str = "correct") -> Tables:
@@ -64,7 +78,7 @@ def tables(records: Sequence[Record], conditions: Sequence[Condition], field: st
     groups: dict[str, list[Group]] = defaultdict(list)
     for group in groups_of(records):
         groups[condition_text(group.condition)].append(group)
-    sides = [as_group(Records(groups[condition_text(condition)])) for condition in conditions]
+    sides = [as_group(GroupedRecords(groups[condition_text(condition)])) for condition in conditions]
     return dict(sorted(paired(sides, field).items()))
 
 
@@ -199,9 +213,9 @@ def nats_score(records: Sequence[Record], conditions: Sequence[Condition], weigh
     """
     found = {field: _weighted(tables(records, conditions, field), weights) for field in LIKELIHOODS}
     whole = found["nll"]
-    if whole["value"] is None or any(part["n"] != whole["n"] for part in found.values()):
+    if whole.value is None or any(part.n != whole.n for part in found.values()):
         return whole
-    return whole | {"allowed": found["nll_allowed"], "choice": found["nll_choice"]}
+    return structs.replace(whole, allowed=found["nll_allowed"], choice=found["nll_choice"])
 
 
 def _weighted(by_task: Tables, weights: Sequence[float]) -> Score:
@@ -213,8 +227,7 @@ def mean_score(strata: dict[str, np.ndarray], bounds: Bounds | None = None) -> S
     if not strata:
         return null_score()
     value, low, high = bounded_mean(strata, bounds)
-    rules = rules_ends(strata)
-    return score(value, low, high, (rules["rules_low"], rules["rules_high"]), sum(map(len, strata.values())))
+    return score(value, low, high, rules_ends(strata), sum(map(len, strata.values())))
 
 
 # What formulas are made of
@@ -243,7 +256,7 @@ def least_relative_loss(accuracy: np.ndarray, resampled: np.ndarray, tail: float
 
 def direction(found: Score) -> int:
     """+1 or -1 where the interval lies on one side of zero, 0 where it does not or is not known."""
-    low, high = found["low"], found["high"]
+    low, high = found.low, found.high
     if low is None or high is None:
         return 0
     if low > 0:

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 
+from msgspec import structs
 from torch import Tensor
 
 from maskwise.models.model import Model
@@ -12,7 +13,8 @@ from maskwise.probes.answers.gradients import gradient_norms, traced
 from maskwise.probes.answers.plain import Answer, answers_to
 from maskwise.probes.blocks import moved_on_grid, visible_masks
 from maskwise.probes.examples import one_context_per_task
-from maskwise.records.sample import Sampled
+from maskwise.records.record import Record
+from maskwise.records.sample import SampledPrompt
 from maskwise.runs.sample import rounded, sampled
 from maskwise.studio.sizes import check_share, check_text, check_whole
 from maskwise.support.errors import UserError
@@ -74,7 +76,7 @@ class Probed:
     """
 
     prompt: Prompt
-    shown: Sampled
+    shown: SampledPrompt
     answer: Answer
     attention: dict[str, list[float]]
     right: str = ""
@@ -115,14 +117,17 @@ def probe(model: Model, asked: Ask) -> Probed:
     if not asked.answer:
         prompt = replace(prompt, answer_id=int(logits[0].argmax()))
     (answer,) = answers_to([prompt], logits)
-    record = {
-        "probe": "studio",
-        "task": asked.task,
-        "point": asked.point,
-        "condition": {"masks": prompt.masks},
-        "answer": model.tokenizer.decode([prompt.answer_id]) if asked.answer else "",
-        "correct": answer.token == prompt.answer_id,
-    }
+    record = Record(
+        model=model.name,
+        probe="studio",
+        task=asked.task,
+        point=asked.point,
+        condition={"masks": prompt.masks},
+        masks=prompt.masks,
+        predicted=model.tokenizer.decode([answer.token]),
+        answer=model.tokenizer.decode([prompt.answer_id]) if asked.answer else "",
+        correct=answer.token == prompt.answer_id,
+    )
     shown = sampled(model, prompt, record, logits[0].softmax(-1))
     visible = None if model.block is None else visible_masks(model, prompt)
     return Probed(prompt, shown, answer, attention, asked.answer, visible, gradients)
@@ -131,7 +136,7 @@ def probe(model: Model, asked: Ask) -> Probed:
 def attributed(found: Probed) -> Probed:
     """The same with every token's attribution, which takes a backward pass: somewhat longer than the forward one."""
     assert found.gradients is not None
-    return replace(found, shown=found.shown | {"attribution": rounded(found.gradients())}, gradients=None)
+    return replace(found, shown=structs.replace(found.shown, attribution=rounded(found.gradients())), gradients=None)
 
 
 def _episode(task: str, point: int, relevant: int, distractors: int) -> Episode:

@@ -38,8 +38,18 @@ def is_writable(text: str) -> bool:
 
 
 def to_json(value: Any, indent: int | None = None) -> str:
-    """JSON as the standard has it: NaN and infinity, which others cannot read, raise ValueError."""
-    return json.dumps(value, indent=indent, ensure_ascii=False, allow_nan=False)
+    """JSON as the standard has it: NaN and infinity, which others cannot read, raise ValueError.
+
+    Structs are written by json too: msgspec's own encoder writes NaN and infinity as null without a word.
+    """
+    return json.dumps(value, indent=indent, ensure_ascii=False, allow_nan=False, default=_fields_of)
+
+
+def _fields_of(value: Any) -> dict[str, Any]:
+    """The fields of a typed value (support/typed.py)."""
+    if hasattr(value, "to_dict"):
+        return value.to_dict()
+    raise TypeError(f"{type(value).__name__} is no value of JSON")
 
 
 def _no_constant(name: str) -> NoReturn:

@@ -8,7 +8,7 @@ from typer.testing import CliRunner
 from helpers.outputs import problem_of_output
 from helpers.tiny import dream_net, fast_dllm_net, llada_net, nemotron_net, qwen_net, sdar_net
 from maskwise.cli import app
-from maskwise.records.outputs import OUTPUTS
+from maskwise.cli.outputs import OUTPUTS
 
 # Dream has bias on q, k, v only; a causal-free Qwen2 of transformers is an independent implementation of it.
 ORIGINAL = """

@@ -11,9 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from helpers.records import entry as plain_entry
+from helpers.records import manifest, summary
 from helpers.report_runs import write_run
 from maskwise.probes import PROBES
 from maskwise.probes.library import mask_attribution
+from maskwise.probes.section import Entry
 from maskwise.records.folder import Run
 from maskwise.report.figures.curves import Curve, Mark, Panel, apart, draw, svg_and_png
 from maskwise.report.figures.drawing import CURVES, DASHES, MARKERS, VARIABLES, drawing_style, inline, pretty
@@ -22,23 +25,18 @@ from maskwise.report.readings import Asked, Reading, read_all
 from maskwise.report.sections import sections_for
 
 
-def entry(accuracy: float, masks: int = 1, /, **condition: Any) -> dict[str, Any]:
-    return {
-        "condition": condition,
-        "masks": masks,
-        "n": 10,
-        "accuracy": accuracy,
-        "low": accuracy - 0.1,
-        "high": accuracy + 0.1,
-    }
+def entry(accuracy: float, masks: int = 1, /, **condition: Any) -> Entry:
+    return plain_entry(
+        condition=condition, masks=masks, n=10, accuracy=accuracy, low=accuracy - 0.1, high=accuracy + 0.1
+    )
 
 
-def reading(label: str, **probes: list[dict[str, Any]]) -> Reading:
+def reading(label: str, **probes: list[Entry]) -> Reading:
     named = {name.replace("_", "-"): entries for name, entries in probes.items()}
     return Reading(
         label,
-        Run(Path(label), {"settings": {}}, []),
-        {"probes": named},
+        Run(Path(label), manifest(), []),
+        summary(probes=named),
         {name: Asked(("t",), 1, 1, 1) for name in named},
     )
 

@@ -95,6 +95,6 @@ def test_the_table_is_bounded_and_takes_every_condition(tmp_path: Path) -> None:
 def test_a_sample_that_is_none_is_one_line_and_nothing_is_written(tmp_path: Path) -> None:
     folder = write_run(tmp_path / "run", ASKED)
     (folder / "sample.json").write_text("[1]")
-    with pytest.raises(UserError, match="prompt 1: it is not an object"):
+    with pytest.raises(UserError, match="prompt 1: it: expected object, got int"):
         write_page(read_all([folder]), tmp_path / "page")
     assert not (tmp_path / "page").exists()

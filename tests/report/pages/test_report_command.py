@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from helpers.outputs import problem_of_output
 from helpers.report_runs import DIFFUSION, KNOWN, mask_probes, write_run
 from maskwise.cli import app
-from maskwise.records.outputs import OUTPUTS
+from maskwise.cli.outputs import OUTPUTS
 from maskwise.report.pages.page import write_page
 from maskwise.report.readings import read_all
 from maskwise.report.words.terminal import print_summary
@@ -88,5 +88,8 @@ def test_records_without_what_their_probe_measures_are_one_line(tmp_path: Path) 
     for number, asked in enumerate(strange):
         folder = write_run(tmp_path / str(number), [asked])
         result = CliRunner().invoke(app, ["report", str(folder)])
-        assert result.exit_code == 2 and "line 1 is not a record of this run: condition has a field" in result.stderr
+        assert (
+            result.exit_code == 2
+            and "line 1 is not a record of this run: condition has an unknown field" in result.stderr
+        )
         assert result.stderr.count("\n") == 1 and str(folder) in result.stderr

@@ -8,9 +8,9 @@ from typer.testing import CliRunner
 from helpers.oracle import perfect_toy
 from helpers.outputs import problem_of_output
 from maskwise.cli import app
+from maskwise.cli.outputs import OUTPUTS
 from maskwise.decoding.strategies import STRATEGIES
 from maskwise.experiments.toy import Toy, read_toy
-from maskwise.records.outputs import OUTPUTS
 from maskwise.report.pages.toy import distance, lines_of, three_sentences, toy_result
 
 DATA = [0.55, 0.0, 0.14, 0.31]

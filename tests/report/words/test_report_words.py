@@ -6,27 +6,32 @@ from typing import Any
 
 import pytest
 
+from helpers.records import entry as plain_entry
+from helpers.records import manifest as plain_manifest
+from helpers.records import summary
 from maskwise.probes.library import coherence
+from maskwise.probes.section import Entry
 from maskwise.records.folder import Run
 from maskwise.report.readings import Asked, Reading, distinct_labels
 from maskwise.report.words.sentences import opening, what_this_run_shows
 from maskwise.report.words.tiles import tiles
+from maskwise.scoring.claims import Claim
 from maskwise.scoring.numbers import NBSP, between, percent, points
-from maskwise.scoring.scores import NO_SKILL, null_score
+from maskwise.scoring.scores import NO_SKILL, Score, null_score
 from maskwise.scoring.scores import score as whole_score
 
 
 def reading(locality: Any = None, mask_tax: Any = None, low: float = 0.6, **manifest: Any) -> Reading:
     """A reading of one task whose scores are given as (value, low, high), or None where there is no skill."""
 
-    def score(ends: Any) -> dict[str, Any]:
+    def score(ends: Any) -> Score:
         return whole_score(*ends, n=10, differed=int(ends[0] != 0)) if ends else null_score(NO_SKILL)
 
-    def entry(masks: int, accuracy: float, /, **condition: Any) -> dict[str, Any]:
-        return {"condition": condition, "masks": masks, "n": 10, "accuracy": accuracy, "low": low, "high": 0.9}
+    def entry(masks: int, accuracy: float, /, **condition: Any) -> Entry:
+        return plain_entry(condition=condition, masks=masks, n=10, accuracy=accuracy, low=low, high=0.9)
 
-    summary = {
-        "scores": {
+    found = summary(
+        scores={
             "locality": score(locality),
             "mask_tax": score(mask_tax),
             "degradation": score(None),
@@ -34,13 +39,14 @@ def reading(locality: Any = None, mask_tax: Any = None, low: float = 0.6, **mani
             "mask_nats": score(None),
             "distance_nats": score(None),
         },
-        "probes": {
+        probes={
             "location": [entry(1, 0.5, location=0), entry(1, 0.75, location=40)],
             "mask-count": [entry(1, 0.7, masks=1), entry(2, 0.8, masks=2), entry(200, 0.4, masks=200)],
         },
-    }
-    whole = {"model": {"mask_id": 7}, "complete": True, "settings": {}} | manifest
-    return Reading("m", Run(Path("run"), whole, []), summary, {"location": Asked(("a",) * 16, 10, 10, 20)})
+    )
+    return Reading(
+        "m", Run(Path("run"), plain_manifest(**manifest), []), found, {"location": Asked(("a",) * 16, 10, 10, 20)}
+    )
 
 
 @pytest.mark.parametrize(
@@ -124,9 +130,9 @@ def test_how_sure() -> None:
 
 def test_a_claim_is_told_with_each_models_own_skill() -> None:
     def solver(label: str, skill: float, verdict: str) -> Reading:
-        claim = {"name": "speed-copy", "finding": "speed-copy", "relevant": None, "claim": "costs little",
-                 "measure": "solved slowly less at once", "skill": skill,
-                 "unit": "share", "value": 0.05, "low": 0.01, "high": 0.09, "verdict": verdict}  # fmt: skip
+        claim = Claim(name="speed-copy", finding="speed-copy", relevant=None, claim="costs little", n=9, nothing=0.0,
+                      measure="solved slowly less at once", skill=skill, asked=0.0, alone=verdict,
+                      unit="share", value=0.05, low=0.01, high=0.09, verdict=verdict)  # fmt: skip
         known = reading()
         return replace(known, label=label, summary=known.summary | {"claims": [claim]})
 

@@ -7,11 +7,15 @@ Asked like mask-attribution. Condition: {"extra masks": 50}; evidence {"masks": 
 from collections.abc import Iterator
 from functools import partial
 
+from msgspec import field
+
 from maskwise.probes.evidence import entry_per_target
 from maskwise.probes.library.attribution import ORDERINGS, QUICK_ORDERINGS
 from maskwise.probes.library.mask_attribution import EXTRA_MASKS, mask_units
 from maskwise.probes.probe import Probe, Setup, Unit
 from maskwise.probes.section import Measure, Point, Section, Shown
+from maskwise.records.record import ProbeFields
+from maskwise.support.typed import Count
 
 NAME = "attention"
 ATTENTION_COST = 4
@@ -30,17 +34,30 @@ def _points(shown: Shown) -> list[Point]:
     """Masks first; an autoregressive model has none."""
     names = {"masks": "masks", "near": "nearest context", "far": "farther context", "answer": "itself"}
     return [
-        Point(name, 1 + entry["condition"]["layer"], entry)
+        Point(name, 1 + entry.condition["layer"], entry)
         for tokens, name in names.items()
         for entry in shown.entries(NAME)
-        if entry["condition"]["tokens"] == tokens and not (tokens == "masks" and shown.is_autoregressive)
+        if entry.condition["tokens"] == tokens and not (tokens == "masks" and shown.is_autoregressive)
     ]
+
+
+class ConditionFields(ProbeFields, frozen=True, kw_only=True):
+    extra_masks: Count = field(name="extra masks")
+
+
+class EvidenceFields(ProbeFields, frozen=True, kw_only=True):
+    answer: list[float]
+    masks: list[float]
+    near: list[float]
+    far: list[float]
 
 
 PROBE = Probe(
     name=NAME,
     group="evidence",
     about="attention of the answer by kind of token and layer",
+    condition=ConditionFields,
+    evidence=EvidenceFields,
     units=units,
     parameters=ORDERINGS | EXTRA_MASKS,
     quick=QUICK_ORDERINGS,

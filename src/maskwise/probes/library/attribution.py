@@ -15,7 +15,7 @@ from maskwise.probes.few_shot import episodes
 from maskwise.probes.library.question_position import PLACE_NAMES, PLACES
 from maskwise.probes.probe import Asker, Item, Probe, Setup, Unit, slices
 from maskwise.probes.section import Measure, Point, Section, Shown
-from maskwise.records.record import Condition, Key, still_to_ask
+from maskwise.records.record import Condition, Key, ProbeFields, still_to_ask
 from maskwise.support.randomness import python_random
 from maskwise.tasks.episodes import Episode, Question
 from maskwise.tasks.prompts import Place, closed, encode_parts
@@ -75,17 +75,28 @@ def example_items(
 
 def _points(shown: Shown) -> list[Point]:
     return [
-        Point(name, 1 + entry["condition"]["example"], entry)
+        Point(name, 1 + entry.condition["example"], entry)
         for place, name in PLACE_NAMES.items()
         for entry in shown.entries(NAME)
-        if entry["condition"]["question"] == place and "example" in entry["condition"]
+        if entry.condition["question"] == place and "example" in entry.condition
     ]
+
+
+class ConditionFields(ProbeFields, frozen=True, kw_only=True):
+    question: str
+
+
+class EvidenceFields(ProbeFields, frozen=True, kw_only=True):
+    examples: list[float]
+    question: float
 
 
 PROBE = Probe(
     name=NAME,
     group="evidence",
     about="gradients of the answer by example",
+    condition=ConditionFields,
+    evidence=EvidenceFields,
     presets=("full", "paper"),
     units=units,
     gradients=True,

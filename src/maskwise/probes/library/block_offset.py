@@ -6,8 +6,10 @@ shows them. Condition: {"after": "2 masks", "offset": 8}, or "to the end". A shi
 from the block before, and sees none of the masks. Other models have no blocks and are not asked.
 """
 
+from maskwise.probes.examples import FewShotCondition
 from maskwise.probes.probe import Probe, Setup, Variant, first_of_same
 from maskwise.probes.section import Section, named_curves
+from maskwise.support.typed import Count
 
 NAME = "block-offset"
 TWO, TO_THE_END = "2 masks", "to the end"
@@ -26,10 +28,16 @@ def variants(setup: Setup) -> list[Variant]:
     ]
 
 
+class ConditionFields(FewShotCondition, frozen=True, kw_only=True):
+    after: str
+    offset: Count
+
+
 PROBE = Probe(
     name=NAME,
     group="context",
     about="the answer at several places of a block (block diffusion models)",
+    condition=ConditionFields,
     presets=("default", "full"),
     variants=variants,
     each_number=True,

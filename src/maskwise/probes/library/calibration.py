@@ -13,17 +13,18 @@ models.
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from functools import partial
-from typing import Any
 
 import numpy as np
 
 from maskwise.probes.blocks import visible_counts
 from maskwise.probes.few_shot import context_of, few_shot_items
 from maskwise.probes.probe import Probe, Setup, Unit, Variant, first_condition, slices
-from maskwise.probes.section import K_EQUALS, MASKS_AT_THE_END, Section, Shown, TextTable, by_masks
-from maskwise.records.record import Record
+from maskwise.probes.section import K_EQUALS, MASKS_AT_THE_END, Section, Shown, Summary, TextTable, by_masks
+from maskwise.records.record import ProbeFields, Record
 from maskwise.scoring.numbers import between, percent
+from maskwise.scoring.scores import Score
 from maskwise.support.randomness import seed_of
+from maskwise.support.typed import Count
 from maskwise.tasks.episodes import draw
 
 NAME = "calibration"
@@ -48,11 +49,11 @@ def units(setup: Setup) -> Iterator[Unit]:
 
 def accuracy_without_examples(records: Sequence[Record]) -> dict[str, float]:
     """Of each task, with the fewest masks."""
-    fewest = min(record["condition"]["masks"] for record in records)
+    fewest = min(record.condition["masks"] for record in records)
     right: dict[str, list[bool]] = defaultdict(list)
     for record in records:
-        if record["condition"]["masks"] == fewest:
-            right[record["task"]].append(record["correct"])
+        if record.condition["masks"] == fewest:
+            right[record.task].append(record.correct)
     return {task: float(np.mean(found)) for task, found in sorted(right.items())}
 
 
@@ -61,33 +62,33 @@ def excluded_tasks(records: Sequence[Record]) -> list[str]:
     return [task for task, accuracy in found.items() if accuracy > MOST_WITHOUT_EXAMPLES]
 
 
-def _rows(summary: dict[str, Any]) -> list[tuple[str, ...]]:
-    def told(score: dict[str, Any]) -> str:
-        if score["value"] is None:
-            return str(score["why"])
-        ends = "" if score["low"] is None else f" ({between(score['low'], score['high'])})"
-        return percent(score["value"]) + ends
+def _rows(summary: Summary) -> list[tuple[str, ...]]:
+    def told(score: Score) -> str:
+        if score.value is None:
+            return str(score.why)
+        ends = "" if score.low is None else f" ({between(score.low, score.high)})"
+        return percent(score.value) + ends
 
-    kept = summary.get(NAME, {}).get("scores", {})
-    return [(name, told(summary["scores"][name]), told(kept[name])) for name in kept if name.startswith(SHARES)]
+    kept = summary.extras.get(NAME, {}).get("scores", {})
+    return [(name, told(summary.scores[name]), told(kept[name])) for name in kept if name.startswith(SHARES)]
 
 
-def _tables(summary: dict[str, Any]) -> list[TextTable]:
-    if NAME not in summary:
+def _tables(summary: Summary) -> list[TextTable]:
+    if NAME not in summary.extras:
         return []
     title = f"scores over all tasks, and without those excluded: {_excluded(summary)}"
     return [TextTable(title, ("score", "all tasks", "tasks kept"), _rows(summary))]
 
 
-def _excluded(summary: dict[str, Any]) -> str:
-    found = summary[NAME]
+def _excluded(summary: Summary) -> str:
+    found = summary.extras[NAME]
     if not found["excluded"]:
         return "none"
     return ", ".join(f"{task} ({percent(found['without_examples'][task])})" for task in found["excluded"])
 
 
 def _in_words(shown: Shown) -> list[str]:
-    if NAME not in shown.summary:
+    if NAME not in shown.summary.extras:
         return ["not run"]
     lines = [f"Excluded: {_excluded(shown.summary)}", f"The rule: {RULE}"]
     return lines + [
@@ -95,10 +96,15 @@ def _in_words(shown: Shown) -> list[str]:
     ]
 
 
+class ConditionFields(ProbeFields, frozen=True, kw_only=True):
+    masks: Count
+
+
 PROBE = Probe(
     name=NAME,
     group="context",
     about="the tasks without relevant examples: which of them need context",
+    condition=ConditionFields,
     presets=("default", "full"),
     units=units,
     one_pass=True,

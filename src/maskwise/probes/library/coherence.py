@@ -13,12 +13,13 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
+from msgspec import UNSET, structs
 
 from maskwise.probes.evidence import evidence_means
 from maskwise.probes.paces import ITEMS, Pace, paces
 from maskwise.probes.probe import BY_BLOCKS, NO_MASK_TOKEN, Item, Probe, Setup, Unit, slices
-from maskwise.probes.section import Entry, Measure, Point, Section, Shown, TextTable
-from maskwise.records.record import Key, Record, condition_text, still_to_ask
+from maskwise.probes.section import Entry, Measure, Point, Section, Shown, Summary, TextTable
+from maskwise.records.record import Key, ProbeFields, Record, condition_text, still_to_ask
 from maskwise.scoring.claims import Claim, by_point, judged
 from maskwise.scoring.intervals import mean_over_tasks
 from maskwise.support.errors import UserError
@@ -85,10 +86,9 @@ def puzzle_items(
 
 def measures(entry: Entry, group: Sequence[Record]) -> list[Entry]:
     """An answer of many tokens, each of its own step, has no one confidence or entropy."""
-    kept = {key: value for key, value in entry.items() if key not in ("confidence", "entropy")}
-    speed = mean_speed([(record["task"], record["evidence"][SPEED]) for record in group])
+    speed = mean_speed([(record.task, record.evidence[SPEED]) for record in group])
     speeds = dict(zip((SPEED, f"{SPEED}_low", f"{SPEED}_high"), speed, strict=True))
-    return [kept | evidence_means(group) | speeds]
+    return [entry.changed(confidence=UNSET, entropy=UNSET, **(evidence_means(group) | speeds))]
 
 
 def mean_speed(speeds: Sequence[tuple[str, float]]) -> tuple[float, float | None, float | None]:
@@ -101,14 +101,14 @@ def areas(records: Sequence[Record]) -> dict[str, dict[str, dict[str, float]]]:
     """{puzzle: {rule: {"aup", "ideal"}}}: what the model reached, and what perfect marginals would under the rule."""
     groups: dict[tuple[str, str], dict[str, list[Record]]] = defaultdict(lambda: defaultdict(list))
     for record in records:
-        condition = record["condition"]
+        condition = record.condition
         groups[condition["puzzle"], condition["rule"]][condition_text(condition)].append(record)
     found: dict[str, dict[str, dict[str, Any]]] = defaultdict(dict)
     for (puzzle, rule), by_speed in groups.items():
         reached, ideal = [], []
         for group in by_speed.values():
-            speed, _, _ = mean_speed([(puzzle, record["evidence"][SPEED]) for record in group])
-            reached.append((speed, float(np.mean([record["correct"] for record in group]))))
+            speed, _, _ = mean_speed([(puzzle, record.evidence[SPEED]) for record in group])
+            reached.append((speed, float(np.mean([record.correct for record in group]))))
             ideal.append((group[0]["evidence"]["ideal_speed"], group[0]["evidence"]["ideal"]))
         found[puzzle][rule] = {"aup": aup(reached), "ideal": aup(ideal)}
     return dict(found)
@@ -133,18 +133,19 @@ def aup(points: Sequence[tuple[float, float]], fastest: float = ITEMS) -> float:
 
 def claims(records: Sequence[Record]) -> list[Claim]:
     """Solved one token per step less solved all in one step, puzzle by puzzle, over the strategies in BLIND."""
-    chosen = [record for record in records if record["condition"]["rule"] in BLIND]
-    speeds = sorted({record["condition"]["speed"] for record in chosen}, key=lambda speed: int(speed.split()[0]))
+    chosen = [record for record in records if record.condition["rule"] in BLIND]
+    speeds = sorted({record.condition["speed"] for record in chosen}, key=lambda speed: int(speed.split()[0]))
     if len(speeds) < 2:  # an unfinished run
         return []
     slow, fast = speeds[0], speeds[-1]
     found = []
-    for puzzle in dict.fromkeys(record["condition"]["puzzle"] for record in chosen):
-        of_puzzle = [record for record in chosen if record["condition"]["puzzle"] == puzzle]
-        points = by_point(of_puzzle, lambda record: record["condition"]["speed"], lambda record: record["correct"])
+    for puzzle in dict.fromkeys(record.condition["puzzle"] for record in chosen):
+        of_puzzle = [record for record in chosen if record.condition["puzzle"] == puzzle]
+        points = by_point(of_puzzle, lambda record: record.condition["speed"], lambda record: record.correct)
         lost = [float(np.mean(by[slow]) - np.mean(by[fast])) for by in points if len(by) == len(speeds)]
         skill = float(np.mean([np.mean(by[slow]) for by in points if slow in by]))
-        found.append(_claim(puzzle, f"solved {slow} less {fast}", lost, skill >= LEAST_SOLVED) | {"skill": skill})
+        claim = _claim(puzzle, f"solved {slow} less {fast}", lost, skill >= LEAST_SOLVED)
+        found.append(structs.replace(claim, skill=skill))
     return found
 
 
@@ -161,14 +162,19 @@ def _claim(puzzle: str, measure: str, lost: list[float], enough: bool) -> Claim:
 
 def _points(shown: Shown) -> list[Point]:
     """One strategy, measured and ideal; the areas of all strategies are told in words."""
-    entries = [entry for entry in shown.entries(NAME) if entry["condition"]["rule"] == SHOWN]
-    measured = [Point(entry["condition"]["puzzle"], entry[SPEED], entry) for entry in entries]
-    return measured + [_ideal_point(entry, f"{entry['condition']['puzzle']}, perfect") for entry in entries]
+    entries = [entry for entry in shown.entries(NAME) if entry.condition["rule"] == SHOWN]
+    measured = [Point(entry.condition["puzzle"], entry.measures[SPEED], entry) for entry in entries]
+    return measured + [_ideal_point(entry, f"{entry.condition['puzzle']}, perfect") for entry in entries]
 
 
 def _ideal_point(entry: Entry, name: str) -> Point:
-    ideal = {"accuracy": entry["ideal"], "low": None, "high": None, "condition": entry["condition"] | {"puzzle": name}}
-    return Point(name, entry["ideal_speed"], entry | ideal)
+    ideal = {
+        "accuracy": entry.measures["ideal"],
+        "low": None,
+        "high": None,
+        "condition": entry.condition | {"puzzle": name},
+    }
+    return Point(name, entry.measures["ideal_speed"], entry.changed(**ideal))
 
 
 def _areas_in_words(shown: Shown) -> list[str]:
@@ -179,7 +185,7 @@ def _areas_in_words(shown: Shown) -> list[str]:
         return f"{rule} {area['aup']:.2f} (perfect: {area['ideal']:.2f})"
 
     lines = []
-    for puzzle, rules in shown.summary.get("aup", {}).items():
+    for puzzle, rules in shown.summary.extras.get("aup", {}).items():
         if not any(area["aup"] for area in rules.values()):
             lines.append(f"{puzzle}: never solved, under any rule")
             continue
@@ -189,8 +195,8 @@ def _areas_in_words(shown: Shown) -> list[str]:
     return lines
 
 
-def _area_table(summary: dict[str, Any]) -> list[TextTable]:
-    by_puzzle = summary.get("aup")
+def _area_table(summary: Summary) -> list[TextTable]:
+    by_puzzle = summary.extras.get("aup")
     if not by_puzzle:
         return []
 
@@ -201,10 +207,24 @@ def _area_table(summary: dict[str, Any]) -> list[TextTable]:
     return [TextTable("coherence: area under accuracy against speed (perfect)", ("rule", *by_puzzle), rows)]
 
 
+class ConditionFields(ProbeFields, frozen=True, kw_only=True):
+    puzzle: str
+    rule: str
+    speed: str
+
+
+class EvidenceFields(ProbeFields, frozen=True, kw_only=True):
+    tokens_per_pass: float
+    ideal: float
+    ideal_speed: float
+
+
 PROBE = Probe(
     name=NAME,
     group="coherence",
     about="puzzles whose tokens hang together, under every strategy",
+    condition=ConditionFields,
+    evidence=EvidenceFields,
     units=units,
     parameters={"puzzles": 30},
     quick={"puzzles": 6},

@@ -6,12 +6,14 @@ models "no masks".
 
 from collections.abc import Sequence
 
+from maskwise.probes.examples import FewShotCondition
 from maskwise.probes.probe import Probe, Setup, Variant
 from maskwise.probes.section import Section, curve
 from maskwise.records.groups import values_of
 from maskwise.records.record import Condition, Record
 from maskwise.scoring.claims import Claim, contrast_claim
 from maskwise.scoring.contrasts import weights_of
+from maskwise.support.typed import Count
 
 NAME = "context-length"
 FEW, NO_MASKS = "2 masks", "no masks"
@@ -58,10 +60,16 @@ def claims(records: Sequence[Record]) -> list[Claim]:
     ]  # fmt: skip
 
 
+class ConditionFields(FewShotCondition, frozen=True, kw_only=True):
+    distractors: Count
+    masks: str
+
+
 PROBE = Probe(
     name=NAME,
     group="context",
     about="prompts of several lengths, with few masks and with many",
+    condition=ConditionFields,
     presets=("default", "full", "paper"),
     variants=variants,
     parameters={"distractors": (0, 10, 20, 30), "mask_share": 0.2},

@@ -25,10 +25,12 @@ from maskwise.probes.blocks import visible_counts
 from maskwise.probes.library.mask_count import MASK_TAX
 from maskwise.probes.probe import POINTS_PER_UNIT, Asker, Item, Probe, ScoreRule, Sentences, Setup, Unit
 from maskwise.probes.section import K_EQUALS, MASKS_AT_THE_END, Point, Section, Shown, named_curves
-from maskwise.records.record import Condition, Key, Record, make_key
+from maskwise.records.groups import GroupedRecords, groups_of
+from maskwise.records.record import Condition, Key, ProbeFields, Record, make_key
 from maskwise.scoring.numbers import percent
-from maskwise.scoring.questions import asked_in_full, by_question
+from maskwise.scoring.questions import by_question
 from maskwise.scoring.scores import Score, Tables, bootstrapped, null_score, share_of_skill, tables
+from maskwise.support.typed import Count
 from maskwise.tasks.contrast_questions import CONTRAST_TASKS, RULES, Contrast, ContrastTask, draw_contrast
 from maskwise.tasks.episodes import CHANCE
 from maskwise.tasks.prompts import encode_question, opened
@@ -96,7 +98,8 @@ def baseline(condition: Condition, conditions: Sequence[Condition]) -> Condition
 
 def question_tables(records: Sequence[Record], conditions: Sequence[Condition]) -> Tables:
     """By task, the share of its three rules that each question got right under each condition: [questions, C]."""
-    return tables(by_question(asked_in_full(records, RULES), RULES), conditions)
+    questions = (by_question(group, RULES, in_full=True) for group in groups_of(records))
+    return tables(GroupedRecords(questions), conditions)
 
 
 def contrast_locality(records: Sequence[Record]) -> Score:
@@ -126,7 +129,7 @@ def contrast_mask_tax(records: Sequence[Record]) -> Score:
 
 
 def _counts(records: Sequence[Record]) -> list[int]:
-    return sorted({record["condition"]["masks"] for record in records})
+    return sorted({record.condition["masks"] for record in records})
 
 
 def _few(counts: Sequence[int]) -> int:
@@ -134,11 +137,12 @@ def _few(counts: Sequence[int]) -> int:
 
 
 def _accuracies(shown: Shown, masks: int) -> dict[str, float]:
-    return {e["condition"]["examples"]: e["accuracy"] for e in shown.entries(NAME) if e["condition"]["masks"] == masks}
+    own = [entry for entry in shown.entries(NAME) if entry.condition["masks"] == masks]
+    return {entry.condition["examples"]: entry.accuracy for entry in own if entry.accuracy is not None}
 
 
 def _near_and_far(shown: Shown) -> str:
-    found = _accuracies(shown, _few(sorted({entry["condition"]["masks"] for entry in shown.entries(NAME)})))
+    found = _accuracies(shown, _few(sorted({entry.condition["masks"] for entry in shown.entries(NAME)})))
     without = f", {percent(found['none'])} without it" if "none" in found else ""  # of an unfinished run
     return (
         f"{percent(found['near'])} of its answers are right with the one example next to the question, "
@@ -147,7 +151,7 @@ def _near_and_far(shown: Shown) -> str:
 
 
 def _few_and_many(shown: Shown) -> str:
-    most = max(entry["condition"]["masks"] for entry in shown.entries(NAME))
+    most = max(entry.condition["masks"] for entry in shown.entries(NAME))
     few, many = ((found["near"] + found["far"]) / 2 for found in (_accuracies(shown, 2), _accuracies(shown, most)))
     return f"{percent(few)} of its answers are right with 2 masks, {percent(many)} with {most}"
 
@@ -192,10 +196,16 @@ def _effect(point: Point, base: Point) -> str:
     return f"with the one {point.series}, not {base.series.removeprefix('example ')}"
 
 
+class ConditionFields(ProbeFields, frozen=True, kw_only=True):
+    examples: str
+    masks: Count
+
+
 PROBE = Probe(
     name=NAME,
     group="context",
     about="questions that one example alone decides, near or far, by the number of masks",
+    condition=ConditionFields,
     presets=("quick", "default", "full"),
     units=units,
     one_pass=True,

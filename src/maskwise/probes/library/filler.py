@@ -10,13 +10,17 @@ the prompt is that of k masks but for the kind of the tokens 3 to k, so nothing 
 
 from collections.abc import Sequence
 
+from msgspec import UNSET, UnsetType
+
 from maskwise.probes.blocks import visible_counts
+from maskwise.probes.examples import FewShotCondition
 from maskwise.probes.probe import Probe, Setup, Variant
 from maskwise.probes.section import Entry, Point, Section, Shown
 from maskwise.records.groups import groups_of
 from maskwise.records.record import Condition, Record, condition_text
 from maskwise.scoring.claims import Claim, contrast_claim
 from maskwise.scoring.contrasts import weights_of
+from maskwise.support.typed import Count
 from maskwise.tasks.prompts import filler_id as text_filler_id
 
 NAME, MASK_COUNT = "filler", "mask-count"
@@ -96,10 +100,10 @@ def _points(shown: Shown) -> list[Point]:
 
     x is the number of masks, or of fillers in format A; in format B two masks and fillers count together.
     """
-    masks = [Point("masks", entry["masks"], entry) for entry in shown.entries("mask-count")]
+    masks = [Point("masks", entry.masks, entry) for entry in shown.entries("mask-count")]
     controls = []
     for entry in shown.entries(NAME):
-        condition, kind = entry["condition"], filler_name(entry["condition"]["filler"])
+        condition, kind = entry.condition, filler_name(entry.condition["filler"])
         if condition.get("format") == "B":
             controls.append(Point(f"2 masks, then {kind}", condition["fillers"] + 2, entry))
         else:
@@ -108,22 +112,29 @@ def _points(shown: Shown) -> list[Point]:
 
 
 def _effect(point: Point, base: Point) -> str:
-    condition = point.entry["condition"]
+    condition = point.entry.condition
     after = "2 masks" if condition.get("format") == "B" else "the closed answer"
     return f"with {condition['fillers']} {filler_name(condition['filler'])} after {after}"
 
 
 def strictest(entries: Sequence[Entry]) -> list[Entry]:
     """The entries of one control, by the number of fillers: full stops in format B where they were asked."""
-    format_b = [e for e in entries if e["condition"].get("format") == "B" and e["condition"]["filler"] != END]
-    chosen = format_b or [e for e in entries if "format" not in e["condition"]]
-    return sorted(chosen, key=lambda entry: entry["condition"]["fillers"])
+    format_b = [e for e in entries if e.condition.get("format") == "B" and e.condition["filler"] != END]
+    chosen = format_b or [e for e in entries if "format" not in e.condition]
+    return sorted(chosen, key=lambda entry: entry.condition["fillers"])
+
+
+class ConditionFields(FewShotCondition, frozen=True, kw_only=True):
+    filler: str
+    fillers: Count
+    format: str | UnsetType = UNSET
 
 
 PROBE = Probe(
     name=NAME,
     group="context",
     about="full stops in the place of appended masks",
+    condition=ConditionFields,
     presets=("quick", "default", "full", "paper"),
     variants=variants,
     parameters={

@@ -14,13 +14,15 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+from msgspec import UNSET, UnsetType
 
 from maskwise.probes.checked import ONE_BLOCK, AskedSet, Layout, asked_sets, layouts
 from maskwise.probes.evidence import evidence_means
 from maskwise.probes.probe import BY_BLOCKS, NO_MASK_TOKEN, Asker, Item, Probe, Setup, Unit, first_of_same, slices
-from maskwise.probes.section import Entry, Measure, Point, Section, Shown, TextTable
-from maskwise.records.record import Key, Record, still_to_ask
+from maskwise.probes.section import Entry, Measure, Point, Section, Shown, Summary, TextTable
+from maskwise.records.record import Key, ProbeFields, Record, still_to_ask
 from maskwise.scoring.intervals import bounded_mean
+from maskwise.support.typed import Count
 from maskwise.tasks.checkable import CHECKED
 from maskwise.tasks.prompts import Prompt
 
@@ -66,8 +68,7 @@ def question_items(
 
 def measures(entry: Entry, group: Sequence[Record]) -> list[Entry]:
     """An answer of many tokens, each of its own step, has no one confidence or entropy."""
-    kept = {key: value for key, value in entry.items() if key not in ("confidence", "entropy")}
-    return [kept | evidence_means(group)]
+    return [entry.changed(confidence=UNSET, entropy=UNSET, **evidence_means(group))]
 
 
 def flood(records: Sequence[Record]) -> dict[str, Any] | None:
@@ -76,7 +77,7 @@ def flood(records: Sequence[Record]) -> dict[str, Any] | None:
     Paired over questions; both lengths are cut at the shorter canvas, so that room alone does not count. None where
     there are not two canvases.
     """
-    lengths = _lengths([record for record in records if record["condition"]["layout"] == ONE_BLOCK])
+    lengths = _lengths([record for record in records if record.condition["layout"] == ONE_BLOCK])
     short, most = min(lengths, default=0), max(lengths, default=0)
     shared = sorted(lengths[short].keys() & lengths[most].keys()) if short != most else []
     if not shared:
@@ -90,8 +91,8 @@ def _lengths(records: Sequence[Record]) -> dict[int, dict[tuple[str, int], int]]
     """{canvas: {question: tokens before the first end token}}"""
     found: dict[int, dict[tuple[str, int], int]] = {}
     for record in records:
-        of_canvas = found.setdefault(int(record["condition"]["canvas"]), {})
-        of_canvas[record["task"], record["point"]] = record["evidence"]["length"]
+        of_canvas = found.setdefault(int(record.condition["canvas"]), {})
+        of_canvas[record.task, record.point] = record.evidence["length"]
     return found
 
 
@@ -99,11 +100,11 @@ def _lengths(records: Sequence[Record]) -> dict[int, dict[tuple[str, int], int]]
 
 
 def _points(shown: Shown) -> list[Point]:
-    return [Point(str(e["condition"]["layout"]), e["condition"]["canvas"], e) for e in _one_block_first(shown)]
+    return [Point(str(e.condition["layout"]), e.condition["canvas"], e) for e in _one_block_first(shown)]
 
 
 def _one_block_first(shown: Shown) -> list[Entry]:
-    return sorted(shown.entries(NAME), key=lambda entry: entry["condition"]["layout"] != ONE_BLOCK)
+    return sorted(shown.entries(NAME), key=lambda entry: entry.condition["layout"] != ONE_BLOCK)
 
 
 def flood_named(found: dict[str, Any]) -> str:
@@ -114,29 +115,30 @@ def flood_named(found: dict[str, Any]) -> str:
 
 def flood_in_words(shown: Shown) -> list[str]:
     """Whether the fault is there, and what each layout does on the longest canvas."""
-    found = shown.summary.get(FLOOD)
+    found = shown.summary.extras.get(FLOOD)
     if found is None:
         return ["whether end tokens flood long canvases cannot be told: it takes two sizes of the canvas in one block"]
     entries = _one_block_first(shown)
-    most = max(entry["condition"]["canvas"] for entry in entries)
+    most = max(entry.condition["canvas"] for entry in entries)
     ends = "" if found["low"] is None else f", 95 % interval {found['low']:.1f} to {found['high']:.1f}"
     lines = [
         f"{flood_named(found)}: with {found['long']} masks in place of {found['short']} answers end "
         f"{found['value']:.1f} tokens sooner{ends}"
     ]
     for entry in entries:
-        if entry["condition"]["canvas"] == most:
-            when = entry.get("end_step")
+        if entry.condition["canvas"] == most:
+            measured = entry.measures
+            when = measured.get("end_step")
             first = "" if when is None else f", the first after {100 * when:.0f} % of the steps"
             lines.append(
-                f"{entry['condition']['layout']}, {most} masks: {100 * entry['accuracy']:.0f} % right, answers of "
-                f"{entry['length']:.1f} tokens, {100 * entry['end_share']:.0f} % of the canvas end tokens{first}"
+                f"{entry.condition['layout']}, {most} masks: {100 * (entry.accuracy or 0.0):.0f} % right, answers of "
+                f"{measured['length']:.1f} tokens, {100 * measured['end_share']:.0f} % of the canvas end tokens{first}"
             )
     return lines
 
 
-def _flood_table(summary: dict[str, Any]) -> list[TextTable]:
-    found = summary.get(FLOOD)
+def _flood_table(summary: Summary) -> list[TextTable]:
+    found = summary.extras.get(FLOOD)
     if found is None:
         return []
     ends = "no interval" if found["low"] is None else f"{found['low']:.1f} to {found['high']:.1f}"
@@ -144,10 +146,24 @@ def _flood_table(summary: dict[str, Any]) -> list[TextTable]:
     return [TextTable(f"{NAME}: {flood_named(found)}", ("one block", "tokens sooner", "95 % interval", "n"), [row])]
 
 
+class ConditionFields(ProbeFields, frozen=True, kw_only=True):
+    layout: str
+    canvas: Count
+
+
+class EvidenceFields(ProbeFields, frozen=True, kw_only=True):
+    length: Count
+    ended: float
+    end_share: float
+    end_step: float | UnsetType = UNSET
+
+
 PROBE = Probe(
     name=NAME,
     group="evidence",
     about="generated answers on canvases of 64 to 1024 masks (--data gsm8k=, prompts=)",
+    condition=ConditionFields,
+    evidence=EvidenceFields,
     units=units,
     takes=lambda data_set: data_set in CHECKED,
     parameters={"canvases": (64, 128, 256, 512, 1024), "blocks": (32,), "tokens_per_step": 8, "questions": 64},

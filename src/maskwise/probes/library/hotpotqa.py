@@ -10,6 +10,7 @@ from functools import partial
 from maskwise.probes.labelled import QUICK_SHARES, SHARES, by_share, data_units
 from maskwise.probes.probe import Probe, Setup, Unit, first_condition
 from maskwise.probes.section import Measure, Section
+from maskwise.records.record import ProbeFields
 from maskwise.tasks.datasets import HOTPOTQA as NAME
 
 
@@ -17,10 +18,15 @@ def units(setup: Setup) -> Iterator[Unit]:
     return data_units(setup, PROBE, 1, f"{NAME}=FILE")
 
 
+class ConditionFields(ProbeFields, frozen=True, kw_only=True):
+    share: float
+
+
 PROBE = Probe(
     name=NAME,
     group="evidence",
     about="questions about real text, by the share of masks (--data)",
+    condition=ConditionFields,
     presets=("full", "paper"),
     units=units,
     takes=lambda data_set: data_set == NAME,

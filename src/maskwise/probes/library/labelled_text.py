@@ -9,6 +9,7 @@ from functools import partial
 from maskwise.probes.labelled import QUICK_SHARES, SHARES, by_share, data_units
 from maskwise.probes.probe import Probe, Setup, Unit, first_condition
 from maskwise.probes.section import Measure, Section
+from maskwise.records.record import ProbeFields
 from maskwise.tasks.datasets import READERS, has_labels
 
 NAME = "labelled-text"
@@ -18,10 +19,15 @@ def units(setup: Setup) -> Iterator[Unit]:
     return data_units(setup, PROBE, setup.own["shots"], f"NAME=PATH ({', '.join(READERS)} or a file of your own)")
 
 
+class ConditionFields(ProbeFields, frozen=True, kw_only=True):
+    share: float
+
+
 PROBE = Probe(
     name=NAME,
     group="evidence",
     about="classification of texts, by the share of masks (--data)",
+    condition=ConditionFields,
     units=units,
     one_pass=True,
     takes=has_labels,

@@ -9,11 +9,13 @@ from collections.abc import Collection, Iterator, Sequence
 from functools import partial
 
 import numpy as np
+from msgspec import UNSET
 
 from maskwise.probes.checked import AskedSet, asked_sets
 from maskwise.probes.probe import NO_MASK_TOKEN, Asker, Item, Probe, Setup, Unit, first_condition, slices, with_nll
 from maskwise.probes.section import Entry, Section, Shown, by_masks, in_nats
-from maskwise.records.record import Condition, Key, Record, still_to_ask
+from maskwise.records.record import Condition, Key, ProbeFields, Record, still_to_ask
+from maskwise.support.typed import Count
 from maskwise.tasks.checkable import CHECKED
 from maskwise.tasks.prompts import Prompt
 
@@ -50,15 +52,15 @@ def answer_items(
 
 def measures(entry: Entry, group: Sequence[Record]) -> list[Entry]:
     """Only the likelihood was measured."""
-    kept = {key: value for key, value in entry.items() if key not in ("confidence", "entropy")}
-    return with_nll(kept | {"accuracy": None, "low": None, "high": None}, group)
+    return with_nll(entry.changed(confidence=UNSET, entropy=UNSET, accuracy=None, low=None, high=None), group)
 
 
 def movement(records: Sequence[Record]) -> dict[str, dict[str, float]]:
     """{masks: {"mean", "largest"}}: absolute change of an answer's score from that without masks, nats per token."""
     by_count: dict[int, dict[tuple[str, int], float]] = {}
     for record in records:
-        by_count.setdefault(int(record["condition"]["masks"]), {})[record["task"], record["point"]] = record["nll"]
+        assert record.nll is not None
+        by_count.setdefault(int(record.condition["masks"]), {})[record.task, record.point] = record.nll
     fewest = min(by_count)
     found = {}
     for count in sorted(by_count.keys() - {fewest}):
@@ -73,14 +75,19 @@ def _in_words(shown: Shown) -> list[str]:
     return [
         f"with {count} masks after it the score of an answer moves by {moved['mean']:.2f} nats per token on average, "
         f"by {moved['largest']:.2f} at most"
-        for count, moved in shown.summary.get(MOVED, {}).items()
+        for count, moved in shown.summary.extras.get(MOVED, {}).items()
     ]
+
+
+class ConditionFields(ProbeFields, frozen=True, kw_only=True):
+    masks: Count
 
 
 PROBE = Probe(
     name=NAME,
     group="evidence",
     about="the score of an answer, by the masks after it (--data gsm8k=, prompts=)",
+    condition=ConditionFields,
     units=units,
     takes=lambda data_set: data_set in CHECKED,
     parameters={"mask_counts": (0, 16, 64, 256, 1024), "samples": 16, "questions": 64},

@@ -6,12 +6,12 @@ on either side.
 """
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
+from maskwise.probes.examples import FewShotCondition
 from maskwise.probes.probe import Probe, ScoreRule, Sentences, Setup, Variant
-from maskwise.probes.section import Point, Section, Shown, curve
+from maskwise.probes.section import Entry, Point, Section, Shown, curve
 from maskwise.records.groups import conditions_of, groups_of
 from maskwise.records.record import Condition, Record
 from maskwise.scoring.claims import Claim, contrast_claim
@@ -27,6 +27,7 @@ from maskwise.scoring.scores import (
     share_of_skill,
     tables,
 )
+from maskwise.support.typed import Count
 from maskwise.tasks.episodes import CHANCE
 
 NAME, BOTH_SIDES = "location", "question-position"
@@ -132,8 +133,9 @@ def no_masks(records: Sequence[Record]) -> bool:
 def near_and_far(shown: Shown) -> list[tuple[float, float]]:
     """Accuracy with the examples nearest to and farthest from the question, for each side asked."""
 
-    def by_location(entries: list[dict[str, Any]]) -> list[float]:
-        return [e["accuracy"] for e in sorted(entries, key=lambda entry: entry["condition"]["location"])]
+    def by_location(entries: list[Entry]) -> list[float]:
+        ordered = sorted(entries, key=lambda entry: entry.condition["location"])
+        return [entry.accuracy for entry in ordered if entry.accuracy is not None]
 
     first = by_location(asked_with_question("left", shown))
     last = by_location(asked_with_question("right", shown))
@@ -142,8 +144,8 @@ def near_and_far(shown: Shown) -> list[tuple[float, float]]:
     return [(side[0], side[-1]) for side in (last[::-1], first) if len(side) > 1]
 
 
-def asked_with_question(place: str, shown: Shown) -> list[dict[str, Any]]:
-    return [entry for entry in shown.entries(BOTH_SIDES) if entry["condition"]["question"] == place]
+def asked_with_question(place: str, shown: Shown) -> list[Entry]:
+    return [entry for entry in shown.entries(BOTH_SIDES) if entry.condition["question"] == place]
 
 
 def _seen(shown: Shown) -> str:
@@ -194,10 +196,15 @@ def moved_away(point: Point, base: Point) -> str:
     return f"with the examples moved away from the question (location {point.x:g} in place of {base.x:g}{asked})"
 
 
+class ConditionFields(FewShotCondition, frozen=True, kw_only=True):
+    location: Count
+
+
 PROBE = Probe(
     name=NAME,
     group="context",
     about="the relevant examples moved away from the question",
+    condition=ConditionFields,
     presets=("default", "full", "paper"),
     variants=variants,
     each_number=True,

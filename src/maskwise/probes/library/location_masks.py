@@ -6,6 +6,7 @@ Paper probe 8, format B. Condition: {"location": 20, "masks": 50}.
 from collections.abc import Mapping, Sequence
 
 from maskwise.probes.blocks import visible_counts
+from maskwise.probes.examples import FewShotCondition
 from maskwise.probes.library.location import LOCATIONS, NEARER_TO_THE_RIGHT, QUICK_LOCATIONS
 from maskwise.probes.probe import NO_MASK_TOKEN, Probe, Setup, Variant
 from maskwise.probes.section import Point, Section, Shown
@@ -13,6 +14,7 @@ from maskwise.records.groups import values_of
 from maskwise.records.record import Condition, Record
 from maskwise.scoring.claims import Claim, contrast_claim
 from maskwise.scoring.contrasts import Weights, weights_of
+from maskwise.support.typed import Count
 
 NAME = "location-masks"
 
@@ -57,14 +59,20 @@ def claims(records: Sequence[Record]) -> list[Claim]:
 
 
 def _points(shown: Shown) -> list[Point]:
-    entries = sorted(shown.entries(NAME), key=lambda entry: entry["condition"]["masks"])
-    return [Point(f"k = {entry['condition']['masks']}", entry["condition"]["location"], entry) for entry in entries]
+    entries = sorted(shown.entries(NAME), key=lambda entry: entry.condition["masks"])
+    return [Point(f"k = {entry.condition['masks']}", entry.condition["location"], entry) for entry in entries]
+
+
+class ConditionFields(FewShotCondition, frozen=True, kw_only=True):
+    location: Count
+    masks: Count
 
 
 PROBE = Probe(
     name=NAME,
     group="context",
     about="the location probe with more and more masks",
+    condition=ConditionFields,
     presets=("default", "full", "paper"),
     variants=variants,
     each_number=True,

@@ -17,12 +17,15 @@ import math
 from collections.abc import Iterator, Sequence
 from functools import partial
 
+from msgspec import UNSET, UnsetType
+
 from maskwise.probes.evidence import measured_besides
 from maskwise.probes.probe import NO_MASK_TOKEN, Probe, Setup, Unit
 from maskwise.probes.section import Measure, Point, Section, Shown, as_share, named_curves
 from maskwise.probes.text import GAP, QUICK_GAP, Gap, gap_items, gap_of, gap_pieces
-from maskwise.records.record import Condition, Record
+from maskwise.records.record import Condition, ProbeFields, Record
 from maskwise.scoring.claims import Claim, differences, judged, mean_of, means_by_point
+from maskwise.support.typed import Count
 
 NAME = "marginals"
 ALIKE = 0.1  # total variation: nine tenths of the predictions agree
@@ -49,37 +52,40 @@ def conditions(distances: Sequence[int], gap: Gap) -> list[Condition]:
 
 def claims(records: Sequence[Record]) -> list[Claim]:
     """Distant masks become alike. Near is the mask beside the visible text, far the second half of the gap."""
-    masks = max(record["masks"] for record in records)
-    open_end = [record for record in records if record["condition"]["suffix"] == "none"]
-    closed = [record for record in records if record["condition"]["suffix"] == "visible"]
+    masks = max(record.masks for record in records)
+    open_end = [record for record in records if record.condition["suffix"] == "none"]
+    closed = [record for record in records if record.condition["suffix"] == "visible"]
 
     def near(record: Record) -> bool:
-        return record["condition"]["distance"] == 1
+        return record.condition["distance"] == 1
 
     def far(record: Record) -> bool:
-        return masks / 2 <= record["condition"]["distance"] < masks
+        return masks / 2 <= record.condition["distance"] < masks
 
     def middle(record: Record) -> bool:
-        return abs(record["condition"]["distance"] - (masks + 1) / 2) <= masks / 8
+        return abs(record.condition["distance"] - (masks + 1) / 2) <= masks / 8
 
     def at_an_end(record: Record) -> bool:
-        return record["condition"]["distance"] in (1, masks)
+        return record.condition["distance"] in (1, masks)
 
     def entropy(record: Record) -> float:
-        return record["entropy"]
+        return math.nan if record.entropy is None else record.entropy
+
+    def confidence(record: Record) -> float:
+        return math.nan if record.confidence is None else record.confidence
 
     def alike(record: Record) -> float:
-        return record["evidence"]["tv_next"]
+        return record.evidence["tv_next"]
 
     def frequent(record: Record) -> float:
-        return record["evidence"].get("mode_common", math.nan)  # runs of earlier versions do not hold it
+        return record.evidence.get("mode_common", math.nan)  # runs of earlier versions do not hold it
 
     alike_near, frequent_near = (mean_of(means_by_point(open_end, near, value)) for value in (alike, frequent))
     return [
         judged("far-unsure", "far from the text the model is less sure", "entropy, far less near",
                differences(open_end, far, near, entropy), "nats"),
         judged("far-doubtful", "confidence falls with distance", "top probability, near less far",
-               differences(open_end, near, far, lambda record: record["confidence"]), "points", bounds=(-1, 1)),
+               differences(open_end, near, far, confidence), "points", bounds=(-1, 1)),
         judged("grow-alike", "neighbours grow more alike with distance", "distance of neighbours, near less far",
                differences(open_end, near, far, alike), "points", bounds=(-1, 1)),
         judged("far-identical", "far neighbours are almost identical", "distance of neighbours, far",
@@ -97,13 +103,27 @@ _curves = named_curves(NAME, "distance", "suffix", {"none": "masks to the end", 
 
 def _likeness(shown: Shown) -> list[Point]:
     """The last mask has no neighbour."""
-    return [point for point in _curves(shown) if point.entry.get("tv_next") is not None]
+    return [point for point in _curves(shown) if point.entry.measures.get("tv_next") is not None]
+
+
+class ConditionFields(ProbeFields, frozen=True, kw_only=True):
+    suffix: str
+    distance: Count
+
+
+class EvidenceFields(ProbeFields, frozen=True, kw_only=True):
+    tv_unigram: float
+    common: float
+    mode_common: float | UnsetType = UNSET
+    tv_next: float | UnsetType = UNSET
 
 
 PROBE = Probe(
     name=NAME,
     group="coherence",
     about="predictions of masks by their distance from the text",
+    condition=ConditionFields,
+    evidence=EvidenceFields,
     units=units,
     parameters=GAP | {"distances": (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 40, 48, 56, 60, 62, 63, 64)},
     quick=QUICK_GAP,

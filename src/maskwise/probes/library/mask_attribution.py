@@ -7,6 +7,8 @@ Paper probe 3b: masks at the end; the mean over the masks, the nearest other tok
 from collections.abc import Collection, Iterator, Sequence
 from functools import partial
 
+from msgspec import field
+
 from maskwise.probes.blocks import visible_counts
 from maskwise.probes.evidence import entry_per_target
 from maskwise.probes.library.attribution import (
@@ -20,9 +22,10 @@ from maskwise.probes.library.attribution import (
 from maskwise.probes.probe import NO_MASK_TOKEN, Answerer, Asker, Item, Probe, Setup, Unit
 from maskwise.probes.published import EXPECTATIONS
 from maskwise.probes.section import Point, Section, Shown
-from maskwise.records.record import Key, Record, still_to_ask
+from maskwise.records.record import Key, ProbeFields, Record, still_to_ask
 from maskwise.scoring.claims import Claim, judged
 from maskwise.scoring.intervals import by_task
+from maskwise.support.typed import Count
 from maskwise.tasks.episodes import Episode
 from maskwise.tasks.prompts import encode_question, opened
 
@@ -60,7 +63,7 @@ def mask_items(
 def claims(records: Sequence[Record]) -> list[Claim]:
     """Masks move the answer more than the text nearest to it. Measured: the mean normalised gradient norm of the masks
     less that of the nearest other tokens, prompt by prompt, above zero."""
-    found = by_task((r["task"], r["evidence"]["masks"] - r["evidence"]["near"]) for r in records)
+    found = by_task((r.task, r.evidence["masks"] - r.evidence["near"]) for r in records)
     return [
         judged("masks-move-more", "appended masks move the answer more than the nearest text",
                "gradient norm of masks less that of the nearest text", found, "", bounds=(-1.0, 1.0))
@@ -68,7 +71,7 @@ def claims(records: Sequence[Record]) -> list[Claim]:
 
 
 def _points(shown: Shown) -> list[Point]:
-    entries = {entry["condition"]["tokens"]: entry for entry in shown.entries(NAME)}
+    entries = {entry.condition["tokens"]: entry for entry in shown.entries(NAME)}
     return [Point("", place, entries[name]) for place, name in enumerate(TOKENS) if name in entries]
 
 
@@ -79,10 +82,22 @@ def _published() -> tuple[tuple[str, float, tuple[float, ...]], ...]:
     return tuple((name, place + 0.15, values) for place, (name, values) in enumerate(zip(names, stated, strict=True)))
 
 
+class ConditionFields(ProbeFields, frozen=True, kw_only=True):
+    extra_masks: Count = field(name="extra masks")
+
+
+class EvidenceFields(ProbeFields, frozen=True, kw_only=True):
+    masks: float
+    near: float
+    all: float
+
+
 PROBE = Probe(
     name=NAME,
     group="evidence",
     about="gradients of the answer by kind of token",
+    condition=ConditionFields,
+    evidence=EvidenceFields,
     presets=("full", "paper"),
     units=units,
     gradients=True,

@@ -11,8 +11,10 @@ Paper probe 4, format B: relevant examples and distractors mixed at random, k ma
 from collections.abc import Sequence
 
 import numpy as np
+from msgspec import structs
 
 from maskwise.probes.blocks import visible_counts
+from maskwise.probes.examples import FewShotCondition
 from maskwise.probes.library.filler import NAME as FILLER
 from maskwise.probes.library.filler import filler_name, strictest
 from maskwise.probes.probe import NO_MASK_TOKEN, Probe, ScoreRule, Sentences, Setup, Variant
@@ -32,6 +34,7 @@ from maskwise.scoring.scores import (
     share_of_skill,
     tables,
 )
+from maskwise.support.typed import Count
 from maskwise.tasks.episodes import CHANCE
 
 NAME = "mask-count"
@@ -68,7 +71,7 @@ def degradation(records: Sequence[Record]) -> Score:
     if len(counts) < 2:
         return null_score()
     found = bootstrapped(tables(records, [{"masks": k} for k in counts]), relative_loss, low_end=least_relative_loss)
-    return found if found["value"] is None else found | {"over": f"k = {', '.join(map(str, counts))}"}
+    return found if found.value is None else structs.replace(found, over=f"k = {', '.join(map(str, counts))}")
 
 
 def mask_nats(records: Sequence[Record]) -> Score:
@@ -99,11 +102,11 @@ def _counts(records: Sequence[Record]) -> list[int]:
 
 
 def _seen(shown: Shown) -> str:
-    entries = sorted(shown.entries(NAME), key=lambda entry: entry["masks"])
-    few, many = next((entry for entry in entries if entry["masks"] == 2), entries[0]), entries[-1]
+    entries = sorted(shown.entries(NAME), key=lambda entry: entry.masks)
+    few, many = next((entry for entry in entries if entry.masks == 2), entries[0]), entries[-1]
     return (
-        f"{percent(few['accuracy'])} of its answers are right with {few['masks']} masks, "
-        f"{percent(many['accuracy'])} with {many['masks']}"
+        f"{percent(few.accuracy)} of its answers are right with {few.masks} masks, "
+        f"{percent(many.accuracy)} with {many.masks}"
     )
 
 
@@ -113,8 +116,8 @@ def _fillers(shown: Shown) -> str:
         return ""
     first, last = entries[0], entries[-1]
     return (
-        f" {filler_name(last['condition']['filler']).capitalize()} in their place take it from "
-        f"{percent(first['accuracy'])} to {percent(last['accuracy'])} ({last['condition']['fillers']} of them)."
+        f" {filler_name(last.condition['filler']).capitalize()} in their place take it from "
+        f"{percent(first.accuracy)} to {percent(last.accuracy)} ({last.condition['fillers']} of them)."
     )
 
 
@@ -155,10 +158,16 @@ MASK_NATS = ScoreRule(
     unit="nats",
 )
 
+
+class ConditionFields(FewShotCondition, frozen=True, kw_only=True):
+    masks: Count
+
+
 PROBE = Probe(
     name=NAME,
     group="context",
     about="more and more masks after the question",
+    condition=ConditionFields,
     presets=("quick", "default", "full", "paper"),
     variants=variants,
     each_number=True,

@@ -15,6 +15,8 @@ from collections.abc import Collection, Iterator, Sequence
 from functools import partial
 from typing import Any
 
+from msgspec import UNSET, UnsetType
+
 from maskwise.probes.extra_tokens import (
     ANSWER,
     BIASED,
@@ -47,12 +49,13 @@ from maskwise.probes.paths import (
     tokens_and_count,
 )
 from maskwise.probes.probe import NO_MASK_TOKEN, Asker, Item, Probe, Setup, Unit, slices, with_nll
-from maskwise.probes.section import Entry, Measure, Point, Section, Shown, TextTable
-from maskwise.records.record import Condition, Key, condition_text, still_to_ask
+from maskwise.probes.section import Entry, Measure, Point, Section, Shown, Summary, TextTable
+from maskwise.records.record import Condition, Key, ProbeFields, condition_text, still_to_ask
 from maskwise.scoring.numbers import NBSP, percent, signed
 from maskwise.scoring.scores import Score
 from maskwise.support.errors import UserError
 from maskwise.support.randomness import python_random
+from maskwise.support.typed import Count
 from maskwise.tasks.episodes import Episode, mixed
 from maskwise.tasks.prompts import Encoded, encode_parts
 
@@ -133,14 +136,19 @@ APART = 0.15  # between the markers of one place on the x axis
 
 def _entries(shown: Shown) -> dict[str, Entry]:
     """The entries of all conditions but the baseline, with their changes, by the condition's text."""
-    entries = {condition_text(entry["condition"]): entry for entry in shown.entries(NAME)}
+    entries = {condition_text(entry.condition): entry for entry in shown.entries(NAME)}
     found = {}
-    for change in shown.summary.get(SUMMARY, {}).get("changes", []):
+    for change in shown.summary.extras.get(SUMMARY, {}).get("changes", []):
         text = condition_text(change["condition"])
-        by_end = {"": "value", "_low": "low", "_high": "high"}
-        in_points = {f"change{end}": _hundredfold(change["points"][key]) for end, key in by_end.items()}
-        in_nats = {f"nll_change{end}": change["nats"][key] for end, key in by_end.items()}
-        found[text] = entries[text] | in_points | in_nats
+        in_points, in_nats = change["points"], change["nats"]
+        found[text] = entries[text].changed(
+            change=_hundredfold(in_points.value),
+            change_low=_hundredfold(in_points.low),
+            change_high=_hundredfold(in_points.high),
+            nll_change=in_nats.value,
+            nll_change_low=in_nats.low,
+            nll_change_high=in_nats.high,
+        )
     return found
 
 
@@ -150,8 +158,8 @@ def _hundredfold(share: float | None) -> float | None:
 
 def _series(shown: Shown) -> list[tuple[str, int, str]]:
     """(tokens, number, name) of each marker of a figure, most tokens first."""
-    filler = filler_name(shown.summary["settings"].get("filler", "."))
-    paths = shown.summary.get(SUMMARY, {}).get("paths", [])
+    filler = filler_name(shown.summary.settings.filler or ".")
+    paths = shown.summary.extras.get(SUMMARY, {}).get("paths", [])
     return [
         (one["tokens"], one["masks"], f"{one['masks']} masks" if one["tokens"] == MASKS else
          f"2 masks, {one['masks'] - 2} {filler}")
@@ -179,7 +187,7 @@ def _cut_points(shown: Shown) -> list[Point]:
 def _weighed_points(shown: Shown) -> list[Point]:
     """Of masks alone."""
     found = _along(shown, [(END, attention) for attention in WEIGHED])
-    return [point for point in found if "fillers" not in point.entry["condition"]]
+    return [point for point in found if "fillers" not in point.entry.condition]
 
 
 def _place_points(shown: Shown) -> list[Point]:
@@ -197,10 +205,10 @@ def in_nats(found: Score) -> str:
 
 def _with_ends(found: Score, unit: str, factor: float, digits: int) -> str:
     """A difference and its interval; with no interval where it never varied, with no value where it was not asked."""
-    if found["value"] is None:
+    if found.value is None:
         return "not measured"
     value, *ends = (
-        None if found[key] is None else _signed(factor * found[key], digits) for key in ("value", "low", "high")
+        None if number is None else _signed(factor * number, digits) for number in (found.value, found.low, found.high)
     )
     return f"{value}{unit and NBSP}{unit} ({'no interval' if None in ends else ' to '.join(map(str, ends))})"
 
@@ -232,7 +240,7 @@ def sentence(entry: dict[str, Any], what: str) -> str:
 
 def _says(shown: Shown) -> list[str]:
     names = {(tokens, count): name for tokens, count, name in _series(shown)}
-    summary = shown.summary.get(SUMMARY, {})
+    summary = shown.summary.extras.get(SUMMARY, {})
     lines = [sentence(entry, names[entry["tokens"], entry["masks"]]) for entry in summary.get("paths", [])]
     if summary.get("largest difference") is not None:
         lines.append(
@@ -248,7 +256,7 @@ def _says_weighed(shown: Shown) -> list[str]:
     return [
         f"{names[tokens_and_count(one['condition'])]}, {words[one['condition']['attention']]}: "
         f"{in_points(one['points'])}, {in_nats(one['nats'])}"
-        for one in shown.summary.get(SUMMARY, {}).get("changes", [])
+        for one in shown.summary.extras.get(SUMMARY, {}).get("changes", [])
         if one["condition"]["attention"] in words
     ] or ["not run"]
 
@@ -257,14 +265,14 @@ def _says_places(shown: Shown) -> list[str]:
     return [
         f"{one['masks']} masks {PLACE_NAMES[one['place']]} less fillers in the same places: "
         f"{in_points(one['points'])}, {in_nats(one['nats'])}"
-        for one in shown.summary.get(SUMMARY, {}).get("places", [])
-        if one["points"]["value"] is not None
+        for one in shown.summary.extras.get(SUMMARY, {}).get("places", [])
+        if one["points"].value is not None
     ] or ["not run"]
 
 
-def tables(summary: dict[str, Any]) -> list[TextTable]:
+def tables(summary: Summary) -> list[TextTable]:
     """For the terminal: every condition against two masks, and the paths."""
-    found = summary.get(SUMMARY)
+    found = summary.extras.get(SUMMARY)
     if not found:
         return []
     rows = []
@@ -293,10 +301,18 @@ def _baseline(condition: Condition, all_conditions: Sequence[Condition]) -> Cond
     return BASELINE if BASELINE in all_conditions else None
 
 
+class ConditionFields(ProbeFields, frozen=True, kw_only=True):
+    masks: Count
+    fillers: Count | UnsetType = UNSET
+    place: str | UnsetType = UNSET
+    attention: str | UnsetType = UNSET
+
+
 PROBE = Probe(
     name=NAME,
     group="evidence",
     about="by which path appended masks act: attention to them cut row by row",
+    condition=ConditionFields,
     units=units,
     parameters={"mask_counts": (20, 200), "points": 100},
     quick={"mask_counts": (200,)},

@@ -11,7 +11,8 @@ from maskwise.probes.blocks import visible_counts
 from maskwise.probes.probe import Asker, Item, Probe, Setup, Unit, slices, with_nll
 from maskwise.probes.section import Measure, Point, Section, Shown, in_nats
 from maskwise.probes.text import TASK, Passage, passages_of
-from maskwise.records.record import Condition, Key, make_key
+from maskwise.records.record import Condition, Key, ProbeFields, make_key
+from maskwise.support.typed import Count
 from maskwise.tasks.prompts import encode_last_word, opened
 
 NAME = "natural-text"
@@ -61,14 +62,20 @@ def nothing_after(condition: Condition, conditions: Sequence[Condition]) -> Cond
 
 def _points(shown: Shown) -> list[Point]:
     """Masks first."""
-    entries = sorted(shown.entries(NAME), key=lambda entry: entry["condition"]["after"] != MASKS)
-    return [Point(entry["condition"]["after"], entry["condition"]["count"], entry) for entry in entries]
+    entries = sorted(shown.entries(NAME), key=lambda entry: entry.condition["after"] != MASKS)
+    return [Point(entry.condition["after"], entry.condition["count"], entry) for entry in entries]
+
+
+class ConditionFields(ProbeFields, frozen=True, kw_only=True):
+    after: str
+    count: Count
 
 
 PROBE = Probe(
     name=NAME,
     group="context",
     about="the last word of a passage with masks or full stops after it",
+    condition=ConditionFields,
     presets=("default", "full"),
     units=units,
     one_pass=True,

@@ -10,9 +10,9 @@ from typing import Any
 
 from maskwise.probes.evidence import measured_besides
 from maskwise.probes.probe import BY_BLOCKS, NO_MASK_TOKEN, Item, Probe, Setup, Unit
-from maskwise.probes.section import Measure, Point, Section, Shown, as_share
+from maskwise.probes.section import Entry, Measure, Point, Section, Shown, as_share
 from maskwise.probes.text import GAP, QUICK_GAP, TASK, Gap, gap_of, gap_pieces
-from maskwise.records.record import Key, Record, still_to_ask
+from maskwise.records.record import Key, ProbeFields, Record, still_to_ask
 from maskwise.scoring.claims import Claim, judged
 from maskwise.tasks.prompts import Prompt
 
@@ -56,22 +56,22 @@ def order_items(
 
 def claims(records: Sequence[Record]) -> list[Claim]:
     """The reliable order is close to left to right."""
-    chosen = [record for record in records if record["condition"]["rule"] == "low-confidence"]
+    chosen = [record for record in records if record.condition["rule"] == "low-confidence"]
     if not chosen:  # an unfinished run
         return []
     places = chosen[0]["masks"]
     at_random = sum(1 / n for n in range(1, places + 1)) / places
     return [
         judged("reading-order", "the order by confidence is close to left to right", "Kendall's tau",
-               [record["evidence"]["tau"] for record in chosen], "", asked=CLOSE_TAU, bounds=(-1, 1)),
+               [record.evidence["tau"] for record in chosen], "", asked=CLOSE_TAU, bounds=(-1, 1)),
         judged("leftmost-first", "most steps take the leftmost mask", "global AR-ness@1",
-               [record["evidence"]["global1"] for record in chosen], "share", nothing=at_random, asked=CLOSE_ARNESS,
+               [record.evidence["global1"] for record in chosen], "share", nothing=at_random, asked=CLOSE_ARNESS,
                bounds=(0, 1)),
     ]  # fmt: skip
 
 
-def _by_strategy(shown: Shown) -> dict[str, dict[str, Any]]:
-    entries = {entry["condition"]["rule"]: entry for entry in shown.entries(NAME)}
+def _by_strategy(shown: Shown) -> dict[str, Entry]:
+    entries = {entry.condition["rule"]: entry for entry in shown.entries(NAME)}
     return {rule: entries[rule] for rule in STRATEGIES if rule in entries}
 
 
@@ -81,16 +81,30 @@ def _points(shown: Shown) -> list[Point]:
 
 def _in_words(shown: Shown) -> list[str]:
     return [
-        f"{rule}: tau {entry['tau']:.2f}, global AR-ness@1 {entry['global1']:.2f}, @4 {entry['global4']:.2f}, "
-        f"local AR-ness@1 {entry['local1']:.2f}, @4 {entry['local4']:.2f}"
-        for rule, entry in _by_strategy(shown).items()
+        f"{rule}: tau {found['tau']:.2f}, global AR-ness@1 {found['global1']:.2f}, @4 {found['global4']:.2f}, "
+        f"local AR-ness@1 {found['local1']:.2f}, @4 {found['local4']:.2f}"
+        for rule, found in ((rule, entry.measures) for rule, entry in _by_strategy(shown).items())
     ]
+
+
+class ConditionFields(ProbeFields, frozen=True, kw_only=True):
+    rule: str
+
+
+class EvidenceFields(ProbeFields, frozen=True, kw_only=True):
+    tau: float
+    global1: float
+    global4: float
+    local1: float
+    local4: float
 
 
 PROBE = Probe(
     name=NAME,
     group="coherence",
     about="the order in which strategies fill a continuation",
+    condition=ConditionFields,
+    evidence=EvidenceFields,
     units=units,
     parameters=GAP | {"tokens": 32},
     quick=QUICK_GAP | {"tokens": 16},

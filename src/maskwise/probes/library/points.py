@@ -10,13 +10,16 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
+from msgspec import UNSET, UnsetType
+
 from maskwise.probes.blocks import sees_past_the_question
 from maskwise.probes.labelled import Labels, label_item, labels_of
 from maskwise.probes.probe import Asker, Item, Probe, Setup, Unit, slices
 from maskwise.probes.section import Entry, Measure, Point, Section, Shown
-from maskwise.records.record import Condition, Key, Record, condition_text, still_to_ask
+from maskwise.records.record import Condition, Key, ProbeFields, Record, condition_text, still_to_ask
 from maskwise.scoring.claims import Claim, contrast_claim
 from maskwise.scoring.contrasts import weights_of
+from maskwise.support.typed import Count
 from maskwise.tasks.point_clouds import LABELS, ORDERS, SHAPES, Cloud, arranged, draw_cloud, exercise
 from maskwise.tasks.prompts import Place
 
@@ -92,7 +95,7 @@ def claims(records: Sequence[Record]) -> list[Claim]:
     Measured with the question last and no masks at the end, mean over the numbers of examples above 0: accuracy with
     the nearest examples last less that in random order, and less that with the nearest first; both above zero.
     """
-    asked = {condition_text(record["condition"]): record["condition"] for record in records}
+    asked = {condition_text(record.condition): record.condition for record in records}
     usual = [c for c in asked.values() if _whole(c)["question"] == "right" and not _whole(c)["share"]]
     found = []
     for short, other in (("random", "random"), ("first", "nearest first")):
@@ -116,12 +119,12 @@ def _by_examples(shown: Shown) -> list[Point]:
 
 
 def _by_share(shown: Shown) -> list[Point]:
-    masked = {_whole(entry["condition"])["examples"] for entry in shown.entries(NAME) if _share(entry)}
+    masked = {_whole(entry.condition)["examples"] for entry in shown.entries(NAME) if _share(entry)}
     return _curves(shown, "share", lambda whole: whole["examples"] in masked, 100)
 
 
 def _share(entry: Entry) -> float:
-    return float(_whole(entry["condition"])["share"])
+    return float(_whole(entry.condition)["share"])
 
 
 def _curves(shown: Shown, along: str, wanted: Callable[[Mapping[str, Any]], bool], scale: float = 1) -> list[Point]:
@@ -131,14 +134,22 @@ def _curves(shown: Shown, along: str, wanted: Callable[[Mapping[str, Any]], bool
         for place in PLACES
         for order in ORDERS
         for entry in shown.entries(NAME)
-        if (whole := _whole(entry["condition"]))["order"] == order and whole["question"] == place and wanted(whole)
+        if (whole := _whole(entry.condition))["order"] == order and whole["question"] == place and wanted(whole)
     ]
+
+
+class ConditionFields(ProbeFields, frozen=True, kw_only=True):
+    order: str
+    question: str | UnsetType = UNSET
+    examples: Count | UnsetType = UNSET
+    share: float | UnsetType = UNSET
 
 
 PROBE = Probe(
     name=NAME,
     group="evidence",
     about="points in space by the order of the examples",
+    condition=ConditionFields,
     presets=("full", "paper"),
     units=units,
     one_pass=True,

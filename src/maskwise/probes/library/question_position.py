@@ -5,6 +5,7 @@ Paper probe 2, format A. Condition: {"question": "left", "location": 20}.
 
 from collections.abc import Sequence
 
+from maskwise.probes.examples import FewShotCondition
 from maskwise.probes.library.location import BOTH_SIDES as NAME
 from maskwise.probes.library.location import (
     DISTANCE_NATS,
@@ -20,6 +21,7 @@ from maskwise.records.groups import conditions_of
 from maskwise.records.record import Record
 from maskwise.scoring.claims import Claim, contrast_claim
 from maskwise.scoring.contrasts import weights_of
+from maskwise.support.typed import Count
 
 PLACE_NAMES = {"left": "question first", "middle": "question in the middle", "right": "question last"}
 PLACES = {"places": ("right", "middle", "left")}
@@ -52,10 +54,16 @@ def claims(records: Sequence[Record]) -> list[Claim]:
     return found
 
 
+class ConditionFields(FewShotCondition, frozen=True, kw_only=True):
+    question: str
+    location: Count
+
+
 PROBE = Probe(
     name=NAME,
     group="context",
     about="the same with the question first, in the middle or last",
+    condition=ConditionFields,
     presets=("default", "full", "paper"),
     variants=variants,
     parameters=LOCATIONS | PLACES,

@@ -23,14 +23,27 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+from msgspec import structs
 
 from maskwise.probes.blocks import visible_counts
 from maskwise.probes.probe import Asker, Item, Probe, ScoreRule, Sentences, Setup, Unit, slices
-from maskwise.probes.section import K_EQUALS, Entry, Measure, Point, Section, Shown, TextTable, as_share, in_nats
-from maskwise.records.record import Condition, Key, Record, still_to_ask
+from maskwise.probes.section import (
+    K_EQUALS,
+    Entry,
+    Measure,
+    Point,
+    Section,
+    Shown,
+    Summary,
+    TextTable,
+    as_share,
+    in_nats,
+)
+from maskwise.records.record import Condition, Key, ProbeFields, Record, still_to_ask
 from maskwise.scoring.intervals import accuracy_interval
 from maskwise.scoring.numbers import between, number, percent
 from maskwise.scoring.scores import Score, bootstrapped, nats_score, null_score, share_of_skill, tables
+from maskwise.support.typed import AtLeast1, Count
 from maskwise.tasks.recall_pairs import (
     DISTANCES,
     NEAR,
@@ -124,10 +137,10 @@ def measures(entry: Entry, group: Sequence[Record]) -> list[Entry]:
     """Besides accuracy and likelihood: guessing, the mean number of pairs between, the share of each kind of error."""
     more = {
         "chance": chance_of(group),
-        "between": float(np.mean([record["evidence"]["between"] for record in group])),
+        "between": float(np.mean([record.evidence["between"] for record in group])),
         "errors": {kind: _share(group, kind) for kind in (*ERRORS, NO_VALUE)},
     }
-    return [entry | more]
+    return [entry.changed(**more)]
 
 
 def chance_of(group: Sequence[Record]) -> float:
@@ -136,19 +149,19 @@ def chance_of(group: Sequence[Record]) -> float:
 
 def error_of(record: Record) -> str | None:
     """The kind of error, None of a right answer."""
-    offset = record["evidence"]["offset"]
-    if record["correct"]:
+    offset = record.evidence["offset"]
+    if record.correct:
         return None
     return NO_VALUE if offset is None else next((kind for kind, holds in ERRORS.items() if holds(offset)), NO_VALUE)
 
 
 def _share(group: Sequence[Record], kind: str) -> dict[str, float]:
-    found = accuracy_interval([record | {"correct": error_of(record) == kind} for record in group])
+    found = accuracy_interval([structs.replace(record, correct=error_of(record) == kind) for record in group])
     return dict(zip(("share", "share_low", "share_high"), found, strict=True))
 
 
 def recall_locality(records: Sequence[Record]) -> Score:
-    near, far = near_and_far([record["condition"] for record in records])
+    near, far = near_and_far([record.condition for record in records])
     if not near:
         return null_score()
     chance = chance_of(records)
@@ -161,7 +174,7 @@ def recall_locality(records: Sequence[Record]) -> Score:
 
 
 def recall_nats(records: Sequence[Record]) -> Score:
-    near, far = near_and_far([record["condition"] for record in records])
+    near, far = near_and_far([record.condition for record in records])
     if not near:
         return null_score()
     sides = len(near)
@@ -188,17 +201,17 @@ def by_distance(conditions: Sequence[Condition], question: str) -> list[Conditio
 
 def _entries_of(shown: Shown, conditions: Sequence[Condition]) -> list[Entry]:
     entries = shown.entries(NAME)
-    return [entry for condition in conditions for entry in entries if entry["condition"] == condition]
+    return [entry for condition in conditions for entry in entries if entry.condition == condition]
 
 
 def _ends(shown: Shown) -> tuple[list[Entry], list[Entry]]:
     """The entries the score is made of."""
-    near, far = near_and_far([entry["condition"] for entry in shown.entries(NAME)])
+    near, far = near_and_far([entry.condition for entry in shown.entries(NAME)])
     return _entries_of(shown, near), _entries_of(shown, far)
 
 
 def _accuracy(entries: Sequence[Entry]) -> float:
-    return float(np.mean([entry["accuracy"] for entry in entries]))
+    return float(np.mean([entry.accuracy for entry in entries]))
 
 
 def _seen(shown: Shown) -> str:
@@ -222,13 +235,13 @@ def _errors_when_far(shown: Shown) -> str:
 
 
 def other_values(entry: Entry) -> float:
-    return sum(found["share"] for kind, found in entry["errors"].items() if kind != NO_VALUE)
+    return sum(found["share"] for kind, found in entry.measures["errors"].items() if kind != NO_VALUE)
 
 
 def _curves(shown: Shown) -> list[Point]:
     """Masks, then fillers, then the question first: a curve each."""
-    entries = sorted(shown.entries(NAME), key=lambda entry: _curve_order(entry["condition"]))
-    return [Point(_curve_name(entry["condition"]), round(entry["between"], 1), entry) for entry in entries]
+    entries = sorted(shown.entries(NAME), key=lambda entry: _curve_order(entry.condition))
+    return [Point(_curve_name(entry.condition), round(entry.measures["between"], 1), entry) for entry in entries]
 
 
 def _curve_order(condition: Condition) -> tuple[Any, ...]:
@@ -249,32 +262,32 @@ def _error_points(shown: Shown) -> list[Point]:
     entries = _few_masks(shown)
     return [
         Point(
-            str(entry["condition"]["distance"]),
+            str(entry.condition["distance"]),
             place + MARKS_APART * (turn - (len(entries) - 1) / 2),
-            entry | {"condition": entry["condition"] | {"error": kind}} | found,
+            entry.changed(condition=entry.condition | {"error": kind}, **found),
         )
         for turn, entry in enumerate(entries)
-        for place, (kind, found) in enumerate(entry["errors"].items())
+        for place, (kind, found) in enumerate(entry.measures["errors"].items())
     ]
 
 
 def _few_masks(shown: Shown) -> list[Entry]:
-    conditions = [entry["condition"] for entry in shown.entries(NAME)]
+    conditions = [entry.condition for entry in shown.entries(NAME)]
     return _entries_of(shown, by_distance(conditions, LAST))
 
 
 def _errors_in_words(shown: Shown) -> list[str]:
     return [
-        f"{entry['condition']['distance']}: {percent(1 - entry['accuracy'], 1)} of its answers are wrong; "
+        f"{entry.condition['distance']}: {percent(1 - (entry.accuracy or 0.0), 1)} of its answers are wrong; "
         f"{percent(other_values(entry), 1)} are another pair's value, "
-        f"{percent(entry['errors'][NO_VALUE]['share'], 1)} are not in the list"
+        f"{percent(entry.measures['errors'][NO_VALUE]['share'], 1)} are not in the list"
         for entry in _few_masks(shown)
     ]
 
 
-def _tables(summary: dict[str, Any]) -> list[TextTable]:
+def _tables(summary: Summary) -> list[TextTable]:
     """A row for each condition, curve by curve. Masks "2+198" are two masks and 198 fillers."""
-    entries = sorted(summary["probes"].get(NAME, []), key=lambda entry: _table_order(entry["condition"]))
+    entries = sorted(summary.probes.get(NAME, []), key=lambda entry: _table_order(entry.condition))
     if not entries:
         return []
     title = f"{NAME} (guessing {percent(entries[0]['chance'], 1)}; others: values of other pairs)"
@@ -287,16 +300,16 @@ def _table_order(condition: Condition) -> tuple[Any, ...]:
 
 
 def _row(entry: Entry) -> tuple[str, ...]:
-    condition = entry["condition"]
+    condition = entry.condition
     return (
         "first" if condition["question"] == FIRST else "last",
         str(condition["distance"]),
-        f"{entry['between']:.1f}",
-        f"{entry['masks']}" + (f"+{condition['fillers']}" if condition["fillers"] else ""),
-        str(entry["n"]),
-        percent(entry["accuracy"], 1),
-        between(entry["low"], entry["high"], 1),
-        number(entry["nll"]),
+        f"{entry.measures['between']:.1f}",
+        f"{entry.masks}" + (f"+{condition['fillers']}" if condition["fillers"] else ""),
+        str(entry.n),
+        percent(entry.accuracy, 1),
+        between(entry.low, entry.high, 1),
+        number(entry.nll or None),
         percent(other_values(entry), 1),
     )
 
@@ -329,10 +342,26 @@ RECALL_NATS = ScoreRule(
     unit="nats",
 )
 
+
+class ConditionFields(ProbeFields, frozen=True, kw_only=True):
+    question: str
+    distance: str
+    masks: Count
+    fillers: Count
+
+
+class EvidenceFields(ProbeFields, frozen=True, kw_only=True):
+    pairs: AtLeast1
+    between: Count
+    offset: float | None
+
+
 PROBE = Probe(
     name=NAME,
     group="context",
     about="pairs of words, one key asked again near to or far from its pair",
+    condition=ConditionFields,
+    evidence=EvidenceFields,
     presets=("quick", "default", "full"),
     units=units,
     one_pass=True,

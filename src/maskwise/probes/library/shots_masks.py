@@ -12,14 +12,16 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+from msgspec import field
 
 from maskwise.probes.few_shot import episode_units
 from maskwise.probes.labelled import Labels, data_examples, given_data, label_item, labels_of, tests_that_fit
 from maskwise.probes.probe import NO_MASK_TOKEN, Asker, Item, Probe, Setup, Unit, Variant, first_of_same, slices
-from maskwise.probes.section import Measure, Point, Section, Shown
+from maskwise.probes.section import Entry, Measure, Point, Section, Shown
 from maskwise.records.groups import values_of
-from maskwise.records.record import Condition, Key, Record, still_to_ask
-from maskwise.scoring.intervals import correlation
+from maskwise.records.record import Condition, Key, ProbeFields, Record, still_to_ask
+from maskwise.scoring.intervals import Estimate, correlation
+from maskwise.support.typed import Count
 from maskwise.tasks.datasets import READERS, has_labels
 from maskwise.tasks.labelled_exercises import Labelled
 from maskwise.tasks.point_clouds import LABELS, SHAPES, Cloud, arranged, draw_cloud, exercise
@@ -113,10 +115,10 @@ def shots_against_masks(records: Sequence[Record]) -> dict[str, Any]:
     corners = {"few": (shots[0], masks[0]), "many": (shots[-1], masks[0]), "masked": (shots[-1], masks[-1])}
     right: dict[str, dict[tuple[str, int], list[bool]]] = defaultdict(lambda: defaultdict(list))
     for record in records:
-        at = (record["condition"]["shots"], record["condition"]["extra masks"])
+        at = (record.condition["shots"], record.condition["extra masks"])
         for name, corner in corners.items():
             if at == corner:
-                right[record["task"]][name, record["point"] % 2].append(record["correct"])
+                right[record.task][name, record.point % 2].append(record.correct)
     whole = {
         task: {name: float(np.mean(found[name, 0] + found[name, 1])) for name in corners}
         for task, found in right.items()
@@ -136,22 +138,32 @@ def shots_against_masks(records: Sequence[Record]) -> dict[str, Any]:
 def _points(shown: Shown) -> list[Point]:
     """A point for each task. Its mask count is the larger one, at which the change was measured."""
     entries = shown.entries(NAME)
-    most = max((entry["masks"] for entry in entries), default=0)
-    answers = sum(entry["n"] for entry in entries)
-    tasks = shown.summary.get(CORRELATION, {}).get("tasks", {})
+    most = max((entry.masks for entry in entries), default=0)
+    answers = sum(entry.n for entry in entries)
+    tasks = shown.summary.extras.get(CORRELATION, {}).get("tasks", {})
     return [
-        Point("", found["gain"], {"condition": {"task": task, "gain": round(found["gain"], 4)}, "masks": most,
-                                  "n": answers // max(1, len(tasks)), "accuracy": None, "low": None, "high": None,
-                                  "evidence": found["change"]})
+        Point(
+            "",
+            found["gain"],
+            Entry(
+                condition={"task": task, "gain": round(found["gain"], 4)},
+                masks=most,
+                n=answers // max(1, len(tasks)),
+                accuracy=None,
+                low=None,
+                high=None,
+                measures={"evidence": found["change"]},
+            ),
+        )
         for task, found in tasks.items()
-    ]  # fmt: skip
+    ]
 
 
 def _in_words(shown: Shown) -> list[str]:
-    found = shown.summary.get(CORRELATION, {})
+    found = shown.summary.extras.get(CORRELATION, {})
 
-    def told(score: dict[str, float | None]) -> str:
-        value, low, high = score["value"], score["low"], score["high"]
+    def told(score: Estimate) -> str:
+        value, low, high = score.value, score.low, score.high
         if value is None or low is None or high is None:
             return "not defined (too few tasks, or no change)"
         return f"{value:.2f} (95 % interval {low:.2f} to {high:.2f})".replace("-", "−")
@@ -161,10 +173,16 @@ def _in_words(shown: Shown) -> list[str]:
     return [f"r = {told(found['together'])}; with the two from different test points, r = {told(found['apart'])}"]
 
 
+class ConditionFields(ProbeFields, frozen=True, kw_only=True):
+    shots: Count
+    extra_masks: Count = field(name="extra masks")
+
+
 PROBE = Probe(
     name=NAME,
     group="evidence",
     about="gain from more examples against loss to more masks",
+    condition=ConditionFields,
     presets=("full", "paper"),
     units=units,
     one_pass=True,

@@ -17,8 +17,9 @@ from maskwise.probes.evidence import measured_besides
 from maskwise.probes.probe import NO_MASK_TOKEN, Probe, Setup, Unit
 from maskwise.probes.section import Section, curve, in_nats
 from maskwise.probes.text import GAP, QUICK_GAP, gap_items, gap_of, gap_pieces
-from maskwise.records.record import Condition, Record
+from maskwise.records.record import Condition, ProbeFields, Record
 from maskwise.scoring.claims import Claim, judged
+from maskwise.support.typed import Count
 
 NAME = "total-correlation"
 COUPLED = 0.05  # nats; Pinsker: two masks as far apart as 16 % in total variation
@@ -39,18 +40,30 @@ def units(setup: Setup) -> Iterator[Unit]:
 
 def claims(records: Sequence[Record]) -> list[Claim]:
     """The output is marginals: a step that draws from their product pays the total correlation."""
-    nearest = min(record["condition"]["distance"] for record in records)
-    values = [record["evidence"]["tc"] for record in records if record["condition"]["distance"] == nearest]
+    nearest = min(record.condition["distance"] for record in records)
+    values = [record.evidence["tc"] for record in records if record.condition["distance"] == nearest]
     return [
         judged("coupled", "masks side by side are coupled, so filling both at once loses something",
                f"total correlation at distance {nearest}", values, "nats", asked=COUPLED)
     ]  # fmt: skip
 
 
+class ConditionFields(ProbeFields, frozen=True, kw_only=True):
+    distance: Count
+
+
+class EvidenceFields(ProbeFields, frozen=True, kw_only=True):
+    tc: float
+    forth: float
+    back: float
+
+
 PROBE = Probe(
     name=NAME,
     group="coherence",
     about="what filling two masks in one step loses",
+    condition=ConditionFields,
+    evidence=EvidenceFields,
     units=units,
     parameters=GAP | {"distances": (1, 2, 4, 8, 16, 32), "samples": 32},
     quick=QUICK_GAP | {"samples": 8},

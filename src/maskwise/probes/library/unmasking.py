@@ -7,7 +7,7 @@ Paper probe 7: 40 decoding steps, random or highest-confidence order, format B. 
 from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import partial
 
-from maskwise.probes.examples import labelled, one_context_per_task
+from maskwise.probes.examples import FewShotCondition, labelled, one_context_per_task
 from maskwise.probes.few_shot import context_of, episodes
 from maskwise.probes.probe import BY_BLOCKS, NO_MASK_TOKEN, Asker, Item, Probe, Setup, Unit, first_of_same, slices
 from maskwise.probes.section import K_EQUALS, MASKS_AT_THE_END, Point, Section, Shown
@@ -15,6 +15,7 @@ from maskwise.records.groups import records_of, values_of
 from maskwise.records.record import Condition, Key, Record, make_key
 from maskwise.scoring.claims import Claim, clearly_above_zero, contrast_claim
 from maskwise.scoring.contrasts import weighted_sums, weights_of
+from maskwise.support.typed import Count
 from maskwise.tasks.episodes import Episode, mixed
 from maskwise.tasks.prompts import encode_question, opened
 
@@ -100,8 +101,8 @@ def beside_one_step(probe: str, curves: Callable[[Shown], list[Point]]) -> Calla
     """The mask-count curve beside a probe's own, where both have the same numbers of masks."""
 
     def points(shown: Shown) -> list[Point]:
-        counts = {entry["masks"] for entry in shown.entries(probe)}
-        one_step = [Point("1 step", e["masks"], e) for e in shown.entries("mask-count") if e["masks"] in counts]
+        counts = {entry.masks for entry in shown.entries(probe)}
+        one_step = [Point("1 step", e.masks, e) for e in shown.entries("mask-count") if e.masks in counts]
         return one_step + curves(shown)
 
     return points
@@ -110,17 +111,23 @@ def beside_one_step(probe: str, curves: Callable[[Shown], list[Point]]) -> Calla
 def _curves(shown: Shown) -> list[Point]:
     names = {"confidence": "most confident first", "random": "random order"}
     return [
-        Point(name, entry["masks"], entry)
+        Point(name, entry.masks, entry)
         for order, name in names.items()
         for entry in shown.entries(NAME)
-        if entry["condition"]["order"] == order
+        if entry.condition["order"] == order
     ]
+
+
+class ConditionFields(FewShotCondition, frozen=True, kw_only=True):
+    order: str
+    masks: Count
 
 
 PROBE = Probe(
     name=NAME,
     group="evidence",
     about="the masks filled in many steps",
+    condition=ConditionFields,
     presets=("full", "paper"),
     units=units,
     parameters=STEP_MASKS | {"steps": 40},

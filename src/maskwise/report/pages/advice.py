@@ -4,18 +4,20 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from string import ascii_uppercase
-from typing import Any
+from typing import Any, TypeVar
 
 from markupsafe import Markup
 
 from maskwise.records.folder import ADVISE, MANIFEST
-from maskwise.records.outputs import ADVICE, SEARCH
-from maskwise.records.paths import problem_of
+from maskwise.records.search import Advice, ConfirmedSetting, MeanInterval, SearchManifest
 from maskwise.report.figures import drawing
 from maskwise.report.figures.frontier import Frontier, Spot
 from maskwise.report.pages.templates import render
 from maskwise.support.errors import UserError
-from maskwise.support.files import read_json, replace_file
+from maskwise.support.files import read_json, read_text, replace_file
+from maskwise.support.typed import InvalidJson, decode
+
+T = TypeVar("T")
 
 RESULT, PAGE = "advice.json", "advice.html"
 GOALS = 3  # best quality, fastest within 1 point, fastest within 3
@@ -26,27 +28,27 @@ class Search:
     """What a search found (advice.json) and what it was asked (manifest.json)."""
 
     folder: Path
-    manifest: dict[str, Any]
-    found: dict[str, Any]
+    manifest: SearchManifest
+    found: Advice
 
     @property
     def is_share(self) -> bool:
-        return self.found["unit"] == "share"
+        return self.found.unit == "share"
 
     def number(self, value: float, signed: bool = False) -> str:
         """In percent or points where the quality is a share."""
         sign = "+" if signed else ""
         return f"{100 * value:{sign}.1f}" if self.is_share else f"{value:{sign}.3f}"
 
-    def ends(self, interval: Mapping[str, float | None]) -> str:
+    def ends(self, interval: MeanInterval) -> str:
         """`79.2 to 99.2`; empty where nothing varied, or where something is compared with itself."""
-        low, high = interval["low"], interval["high"]
+        low, high = interval.low, interval.high
         return "" if low is None or high is None or low == high else f"{self.number(low)} to {self.number(high)}"
 
-    def with_ends(self, interval: Mapping[str, Any], signed: bool = False) -> str:
+    def with_ends(self, interval: MeanInterval, signed: bool = False) -> str:
         """`93.8 (79.2 to 99.2)`"""
         ends = self.ends(interval)
-        return self.number(interval["mean"], signed) + (f" ({ends})" if ends else "")
+        return self.number(interval.mean, signed) + (f" ({ends})" if ends else "")
 
 
 def is_search(folder: Path) -> bool:
@@ -59,21 +61,27 @@ def read_search(folder: Path) -> Search:
     """A search that has ended; refuses files that advise did not write."""
     if not (folder / RESULT).exists():
         raise UserError(f"the search in {folder} has not ended: run the same maskwise advise again")
-    remedy = "run the same maskwise advise again"
-    manifest, found = read_json(folder / MANIFEST, remedy), read_json(folder / RESULT, remedy)
-    for file, wrong in ((MANIFEST, problem_of(manifest, SEARCH)), (RESULT, _problem(found))):
-        if wrong:
-            raise UserError(f"{folder / file} is not what maskwise advise writes: {wrong}")
+    manifest, found = _read(folder / MANIFEST, SearchManifest), _read(folder / RESULT, Advice)
+    problem = _problem(found)
+    if problem:
+        raise UserError(f"{folder / RESULT} is not what maskwise advise writes: {problem}")
     return Search(folder, manifest, found)
 
 
-def _problem(found: Any) -> str | None:
+def _read(file: Path, kind: type[T]) -> T:
+    remedy = "run the same maskwise advise again"
+    try:
+        return decode(read_text(file, remedy), kind)
+    except InvalidJson as problem:
+        raise UserError(f"{file} is not valid JSON ({problem}): {remedy}") from None
+    except ValueError as problem:
+        raise UserError(f"{file} is not what maskwise advise writes: {problem}") from None
+
+
+def _problem(found: Advice) -> str | None:
     """Pages, tables and cards trust what advise writes; in a stranger's file any of it may be something else."""
-    wrong = problem_of(found, ADVICE)
-    if wrong:
-        return wrong
-    settings = [row["setting"] for row in found["confirmed"]]
-    if len(found["advice"]) != GOALS or not {row["setting"] for row in found["advice"]} <= set(settings):
+    settings = [row.setting for row in found.confirmed]
+    if len(found.advice) != GOALS or not {row.setting for row in found.advice} <= set(settings):
         return f"it does not advise {GOALS} of the settings that were confirmed"
     if len(settings) > len(ascii_uppercase):
         return f"{len(settings)} settings were confirmed, and at most {len(ascii_uppercase)} are"
@@ -85,7 +93,7 @@ def write_search(search: Search, out: Path) -> Path:
     chart = frontier_of(search)
     svg, png = chart.files()
     wide, narrow = (
-        Markup(drawing.inline(chart.svg_for_page(is_narrow), prefix, f"{chart.title}. {search.found['sentence']}"))
+        Markup(drawing.inline(chart.svg_for_page(is_narrow), prefix, f"{chart.title}. {search.found.sentence}"))
         for is_narrow, prefix in ((False, "w"), (True, "n"))
     )
     page = render("advice.html.jinja", **_view(search), wide=wide, narrow=narrow)
@@ -101,97 +109,97 @@ def write_search(search: Search, out: Path) -> Path:
 
 def frontier_of(search: Search) -> Frontier:
     found = search.found
-    spots = [Spot((float(one["passes"]), float(one["seconds"])), float(one["quality"])) for one in found["dropped"]]
-    for letter, row in zip(ascii_uppercase, found["confirmed"], strict=False):
-        quality = row["quality"]
-        low, high = quality["low"], quality["high"]
+    spots = [Spot((float(one.passes), float(one.seconds)), float(one.quality)) for one in found.dropped]
+    for letter, row in zip(ascii_uppercase, found.confirmed, strict=False):
+        quality = row.quality
+        low, high = quality.low, quality.high
         ends = None if low is None or high is None else (float(low), float(high))
-        spots.append(Spot((float(row["passes"]), float(row["seconds"])), float(quality["mean"]), ends, letter,
-                          bool(row["frontier"])))  # fmt: skip
+        spots.append(Spot((float(row.passes), float(row.seconds)), float(quality.mean), ends, letter,
+                          bool(row.frontier)))  # fmt: skip
     return Frontier(
         tuple(spots), ("Forward passes per question", "Seconds per question"), "Quality", search.is_share,
-        f"{drawing.pretty(found['model'], 60)}: quality against cost",
+        f"{drawing.pretty(found.model, 60)}: quality against cost",
     )  # fmt: skip
 
 
 def _view(search: Search) -> dict[str, Any]:
     """Everything that the template names, as text."""
-    found, identity = search.found, search.manifest["identity"]
-    letters = {row["setting"]: letter for row, letter in zip(found["confirmed"], ascii_uppercase, strict=False)}
-    fewest, most = (pick((row["questions"] for row in found["dropped"]), default=0) for pick in (min, max))
+    found, identity = search.found, search.manifest.identity
+    letters = {row.setting: letter for row, letter in zip(found.confirmed, ascii_uppercase, strict=False)}
+    fewest, most = (pick((row.questions for row in found.dropped), default=0) for pick in (min, max))
     return {
-        "title": f"How to decode {found['model']}",
-        "planted": search.manifest.get("planted"),
+        "title": f"How to decode {found.model}",
+        "planted": search.manifest.planted or None,
         "facts": [
-            f"quality: {found['quality']}",
-            f"{found['questions']['searched']} questions searched, {found['questions']['held_back']} held back",
-            f"{found['passes']:,} forward passes in {found['seconds']:.0f} s on {found['device']}",
-            str(identity["model"]["dtype"]),
+            f"quality: {found.quality}",
+            f"{found.questions.searched} questions searched, {found.questions.held_back} held back",
+            f"{found.passes:,} forward passes in {found.seconds:.0f} s on {found.device}",
+            str(identity.model.dtype),
         ],
-        "sentence": str(found["sentence"]),
-        "picks": [_pick(search, setting, letters) for setting in dict.fromkeys(r["setting"] for r in found["advice"])],
-        "confirmed": [_confirmed(search, row, letters) for row in found["confirmed"]],
+        "sentence": str(found.sentence),
+        "picks": [_pick(search, setting, letters) for setting in dict.fromkeys(r.setting for r in found.advice)],
+        "confirmed": [_confirmed(search, row, letters) for row in found.confirmed],
         "dropped": [
-            (row["setting"], f"{row['questions']}", search.number(row["quality"]), f"{row['passes']:.3g}",
-             f"{row['seconds']:.2g}")
-            for row in found["dropped"]
+            (row.setting, f"{row.questions}", search.number(row.quality), f"{row.passes:.3g}",
+             f"{row.seconds:.2g}")
+            for row in found.dropped
         ],
         "asked_of_dropped": f"{fewest}" if fewest == most else f"{fewest} to {most}",
         "unit": " (%)" if search.is_share else "",
         "points": " (points)" if search.is_share else "",
-        "not_tried": list(map(str, found["not_tried"])),
+        "not_tried": list(map(str, found.not_tried)),
         "settings": [(name.replace("_", " "), in_words(value)) for name, value in settings_of(search).items()],
     }  # fmt: skip
 
 
 def _pick(search: Search, setting: str, letters: Mapping[str, str]) -> dict[str, Any]:
     """One setting under all the goals that it meets."""
-    rows = [row for row in search.found["advice"] if row["setting"] == setting]
+    rows = [row for row in search.found.advice if row.setting == setting]
     row = rows[0]
-    gained = search.with_ends(row["to_reference"], signed=True)
-    gain = "" if setting == search.found["reference"] else f", {gained} from the reference"
+    gained = search.with_ends(row.to_reference, signed=True)
+    gain = "" if setting == search.found.reference else f", {gained} from the reference"
     return {
-        "goals": ", ".join(one["goal"] for one in rows),
+        "goals": ", ".join(one.goal for one in rows),
         "letter": letters[setting],
         "setting": setting,
-        "numbers": f"quality {search.with_ends(row['quality'])}{' %' if search.is_share else ''}{gain}; per question "
-        f"{row['passes']:.3g} forward pass{'' if row['passes'] == 1 else 'es'} and {row['seconds']:.2g} s",
+        "numbers": f"quality {search.with_ends(row.quality)}{' %' if search.is_share else ''}{gain}; per question "
+        f"{row.passes:.3g} forward pass{'' if row.passes == 1 else 'es'} and {row.seconds:.2g} s",
         "code": (
-            ("command line", row["command"]),
-            ("Python", row["python"]),
-            ("lm-eval", f"lm_eval {row['lm_eval']} --tasks ..."),
+            ("command line", row.command),
+            ("Python", row.python),
+            ("lm-eval", f"lm_eval {row.lm_eval} --tasks ..."),
         ),
     }
 
 
-def _confirmed(search: Search, row: Mapping[str, Any], letters: Mapping[str, str]) -> tuple[str, ...]:
-    is_reference = row["setting"] == search.found["reference"]
+def _confirmed(search: Search, row: ConfirmedSetting, letters: Mapping[str, str]) -> tuple[str, ...]:
+    is_reference = row.setting == search.found.reference
     return (
-        letters[row["setting"]],
-        row["setting"] + (" (reference)" if is_reference else ""),
-        search.with_ends(row["quality"]),
-        "" if is_reference else search.with_ends(row["to_reference"], signed=True),
-        f"{row['passes']:.3g}",
-        f"{row['seconds']:.2g}",
-        "yes" if row["frontier"] else "",
+        letters[row.setting],
+        row.setting + (" (reference)" if is_reference else ""),
+        search.with_ends(row.quality),
+        "" if is_reference else search.with_ends(row.to_reference, signed=True),
+        f"{row.passes:.3g}",
+        f"{row.seconds:.2g}",
+        "yes" if row.frontier else "",
     )
 
 
 def settings_of(search: Search) -> dict[str, Any]:
     """What was searched, and what every number depends on."""
-    identity = search.manifest["identity"]
-    questions, budget = identity["questions"], identity["budget"]
+    identity = search.manifest.identity
+    questions, budget = identity.questions, identity.budget
     return {
-        "model": search.found["model"],
-        "fingerprint": identity["model"]["fingerprint"],
-        "type": identity["model"]["dtype"],
-        "questions": f"{questions['count']}, hash {questions['hash']}",
-        "quality": search.found["quality"],
-        **identity["space"],
-        "ranked by": identity["cost"],
+        "model": search.found.model,
+        "fingerprint": identity.model.fingerprint,
+        "type": identity.model.dtype,
+        "questions": f"{questions.count}, hash {questions.hash}",
+        "quality": search.found.quality,
+        **identity.space,
+        "ranked by": identity.cost,
         "budget": "none" if budget is None else f"{budget / 60:g} minutes of decoding",
-        "seed": identity["seed"],
-        **{f"{name} version": value for name, value in search.manifest.get("versions", {}).items()},
+        "seed": identity.seed,
+        **{f"{name} version": value for name, value in search.manifest.versions.items()},
     }
 
 

@@ -8,9 +8,9 @@ from typing import Any
 
 from maskwise.probes.examples import number_of, with_number
 from maskwise.probes.section import Point, Section
-from maskwise.records.groups import groups_of
-from maskwise.records.record import Record, condition_text, condition_texts
-from maskwise.records.sample import Sampled, read_sample
+from maskwise.records.groups import groups_of, places_by_group
+from maskwise.records.record import Record, condition_text
+from maskwise.records.sample import SampledPrompt, read_sample
 from maskwise.report.figures.panels import along
 from maskwise.report.readings import Reading
 from maskwise.scoring.numbers import number, percent
@@ -57,33 +57,34 @@ def prompts_by_probe(readings: Sequence[Reading]) -> dict[str, list[ShownPrompt]
     found: dict[str, list[ShownPrompt]] = defaultdict(list)
     for reading in readings:
         for prompt in read_sample(reading.folder, reading.manifest):
-            found[prompt["probe"]].append(shown_prompt(prompt, reading.label if len(readings) > 1 else ""))
+            found[prompt.probe].append(shown_prompt(prompt, reading.label if len(readings) > 1 else ""))
     return found
 
 
-def shown_prompt(prompt: Sampled, label: str) -> ShownPrompt:
+def shown_prompt(prompt: SampledPrompt, label: str) -> ShownPrompt:
     return ShownPrompt(
         label,
-        number_of(prompt["condition"]),
-        condition_in_words(prompt["condition"]),
-        prompt["task"],
-        prompt["point"],
-        prompt["correct"],
-        prompt["answer"],
-        likelihood(prompt["probability"]),
+        number_of(prompt.condition),
+        condition_in_words(prompt.condition),
+        prompt.task,
+        prompt.point,
+        prompt.correct,
+        prompt.answer,
+        likelihood(prompt.probability),
         tuple(_pieces(prompt)),
-        tuple((text, likelihood(p), round(100 * min(1.0, max(0.0, p))), text == prompt["answer"])
-              for text, p in prompt["top"]),
-        len(prompt["tokens"]),
-        2 * prompt["row"] > len(prompt["tokens"]),
-        bool(prompt.get("attribution")),
+        tuple((text, likelihood(p), round(100 * min(1.0, max(0.0, p))), text == prompt.answer)
+              for text, p in prompt.top),
+        len(prompt.tokens),
+        2 * prompt.row > len(prompt.tokens),
+        bool(prompt.attribution),
     )  # fmt: skip
 
 
-def _pieces(prompt: Sampled) -> Iterable[Piece]:
+def _pieces(prompt: SampledPrompt) -> Iterable[Piece]:
     """The tokens in their order; the answer's place stands alone, at the end where the prompt has no mask for it."""
-    weights = [round(20 * weight) for weight in prompt.get("attribution", [])] or [None] * len(prompt["tokens"])
-    marked = [Piece(text, 1, place == prompt["row"], weights[place]) for place, text in enumerate(prompt["tokens"])]
+    weights: list[int | None] = [round(20 * weight) for weight in prompt.attribution or []]
+    weights = weights or [None] * len(prompt.tokens)
+    marked = [Piece(text, 1, place == prompt.row, weights[place]) for place, text in enumerate(prompt.tokens)]
     for (text, answer), grouped in groupby(marked, key=lambda piece: (piece.text, piece.answer)):
         same = list(grouped)
         if len(same) >= LONG_RUN:
@@ -91,7 +92,7 @@ def _pieces(prompt: Sampled) -> Iterable[Piece]:
             yield Piece(text, len(same), answer, round(sum(known) / len(known)) if known else None)
         else:
             yield from same
-    if prompt["row"] == len(prompt["tokens"]):
+    if prompt.row == len(prompt.tokens):
         yield Piece("", 1, True, None)
 
 
@@ -125,7 +126,7 @@ def small_multiples(probe: str, section: Section, reading: Reading) -> list[Smal
         return []
     points = section.points(reading)
     known = {text for conditions in accuracy.values() for text in conditions}
-    own = [point for point in points if condition_text(point.entry["condition"]) in known]
+    own = [point for point in points if condition_text(point.entry.condition) in known]
     order = sorted({point.x for point in own})
     series = list(dict.fromkeys(point.series for point in points))
     return [_of_task(task, accuracy[task], own, order, series, section) for task in accuracy] if len(order) > 1 else []
@@ -147,15 +148,15 @@ def _of_task(
 
     def place(point: Point) -> tuple[float, float]:
         across = order.index(point.x) / (len(order) - 1)
-        right = accuracy[condition_text(point.entry["condition"])]
+        right = accuracy[condition_text(point.entry.condition)]
         return round(EDGE + across * (WIDTH - 2 * EDGE), 1), round(HEIGHT - EDGE - right * (HEIGHT - 2 * EDGE), 1)
 
     curves, words = [], []
     for style, name in enumerate(series):
-        line = [p for p in along(points, name) if condition_text(p.entry["condition"]) in accuracy]
+        line = [p for p in along(points, name) if condition_text(p.entry.condition) in accuracy]
         if line:
             curves.append((style % 7, tuple(map(place, line))))
-            ends = [f"{percent(accuracy[condition_text(p.entry['condition'])])} at {section.at.format(f'{p.x:g}')}"
+            ends = [f"{percent(accuracy[condition_text(p.entry.condition)])} at {section.at.format(f'{p.x:g}')}"
                     for p in (line[0], line[-1])]  # fmt: skip
             words.append(f"{name + ': ' if name else ''}{', '.join(dict.fromkeys(ends))}")
     return SmallMultiple(task, tuple(curves), "; ".join(words))
@@ -165,7 +166,7 @@ def _of_task(
 
 
 @dataclass(frozen=True)
-class Row:
+class TableRow:
     """Of the table of records. `probe`: the number of its probe among the filters."""
 
     probe: int
@@ -174,14 +175,14 @@ class Row:
 
 
 @dataclass(frozen=True)
-class Records:
+class RecordTable:
     head: tuple[str, ...]
     probes: tuple[str, ...]
-    rows: tuple[Row, ...]
+    rows: tuple[TableRow, ...]
     total: int
 
 
-def records_table(readings: Sequence[Reading]) -> Records:
+def records_table(readings: Sequence[Reading]) -> RecordTable:
     """A bounded choice: the conditions of all probes in turn, of each its first records."""
     several = len(readings) > 1
     probes = tuple(dict.fromkeys(probe for reading in readings for probe in reading.run.by_probe))
@@ -193,22 +194,20 @@ def records_table(readings: Sequence[Reading]) -> Records:
         for record in in_turn(reading.run.records, MOST_ROWS // len(readings))
     ]
     rows = tuple(
-        Row(
-            probes.index(record["probe"]),
-            record["correct"],
-            (*([label] if several else []), record["probe"], condition_in_words(record["condition"]), record["task"],
-             str(record["point"]), record["predicted"], record["answer"], "right" if record["correct"] else "wrong",
-             percent(record["confidence"], 1), number(record["nll"])),
+        TableRow(
+            probes.index(record.probe),
+            record.correct,
+            (*([label] if several else []), record.probe, condition_in_words(record.condition), record.task,
+             str(record.point), record.predicted, record.answer, "right" if record.correct else "wrong",
+             percent(record.confidence, 1), number(record.nll)),
         )
         for label, record in chosen
     )  # fmt: skip
-    return Records(head, probes, rows, sum(len(reading.run.records) for reading in readings))
+    return RecordTable(head, probes, rows, sum(len(reading.run.records) for reading in readings))
 
 
 def in_turn(records: Sequence[Record], most: int) -> list[Record]:
     """As many of each condition as of any other, as far as they go; in the records' own order."""
-    groups: dict[tuple[str, str], list[int]] = defaultdict(list)
-    for place, (record, text) in enumerate(zip(records, condition_texts(records), strict=True)):
-        groups[record["probe"], text].append(place)
-    turns = (place for turn in count() for group in groups.values() for place in group[turn : turn + 1])
+    groups = places_by_group(records)
+    turns = (place for turn in count() for group in groups for place in group[turn : turn + 1])
     return [records[place] for place in sorted(islice(turns, min(most, len(records))))]

@@ -21,7 +21,7 @@ def first_screen(reading: Reading) -> str:
         for tile in scores
         if tile.marks is not None
     )
-    unfinished = "" if reading.manifest["complete"] else " (unfinished run)"
+    unfinished = "" if reading.manifest.complete else " (unfinished run)"
     return (
         f"<h3>{escape(reading.label)}{unfinished}</h3><p><strong>{escape(found.sentence)}</strong></p>{chart}"
         f"<table>{rows}</table>"

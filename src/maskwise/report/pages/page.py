@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from markupsafe import Markup
+from msgspec import UNSET
 from rich.progress import track
 
 from maskwise.models.families import FAMILIES
-from maskwise.probes.section import Measure, Section
+from maskwise.probes.section import Entry, Measure, Section
 from maskwise.report.figures import curves as figures
 from maskwise.report.figures import drawing
 from maskwise.report.figures.panels import in_order, panels
@@ -123,7 +124,7 @@ def build(readings: Sequence[Reading], changes: Sequence[Row] = ()) -> tuple[str
 
 
 def _model_view(reading: Reading, scores: Sequence[Tile]) -> dict[str, Any]:
-    model = reading.manifest["model"]
+    model = reading.manifest.model
     facts = [
         model["name"],
         KINDS.get(model["kind"], model["kind"]),
@@ -137,8 +138,8 @@ def _model_view(reading: Reading, scores: Sequence[Tile]) -> dict[str, Any]:
     return {
         "label": reading.label,
         "folder": str(reading.folder),
-        "complete": reading.manifest["complete"],
-        "paper": setting_in_words(reading.manifest["settings"]),
+        "complete": reading.manifest.complete,
+        "paper": setting_in_words(reading.manifest.settings),
         "published": published_rows(reading.summary),
         "facts": [fact for fact in facts if fact != reading.label],
         "sentences": opening(reading),
@@ -231,29 +232,29 @@ def _asked_line(probe: str, section: Section, reading: Reading) -> str:
     masks = section.masks(reading) if section.masks is not None else _masks_in_words(section, reading)
     each = f"{asked.fewest:,}" if asked.fewest == asked.most else f"{asked.fewest:,} to {asked.most:,}"
     tasks = f"{len(asked.tasks)} tasks with {each} test points each" if len(asked.tasks) > 1 else f"{each} test points"
-    hidden = reading.manifest.get("not_visible", {}).get(probe, [])
+    hidden = (reading.manifest.not_visible or {}).get(probe, [])
     beyond = f" Not visible to an answer, which sees no token after its block: {', '.join(map(str, hidden))}."
     return f"{tasks}; {masks}.{beyond if hidden else ''}"
 
 
 def _masks_in_words(section: Section, reading: Reading) -> str:
-    counts = sorted({point.entry["masks"] for point in section.points(reading)})
+    counts = sorted({point.entry.masks for point in section.points(reading)})
     return f"masks: {', '.join(map(str, counts))}" if counts != [0] else "no masks"
 
 
 def _numbers(section: Section, readings: Sequence[Reading]) -> dict[str, list[Any]]:
     """The table behind a figure: each condition with its mask count, the number of answers, and what was measured."""
     entries = [(reading.label, point.entry) for reading in readings for point in in_order(section.points(reading))]
-    conditions = list(dict.fromkeys(key for _, entry in entries for key in entry["condition"] if key != "masks"))
+    conditions = list(dict.fromkeys(key for _, entry in entries for key in entry.condition if key != "masks"))
     names = {"evidence": "measured", "nll": "NLL (nats)", "nll_allowed": "of it format", "nll_choice": "of it content",
              "confidence": "confidence", "entropy": "entropy (nats)"}  # fmt: skip
     extras = [key for key in names if any(key in entry for _, entry in entries)]
     drawn = [measure for measure in section.measures if measure.key not in (*names, "accuracy")]
     several = len(readings) > 1
-    judged = any(entry["accuracy"] is not None for _, entry in entries)  # a probe may measure likelihoods alone
-    tested = judged and any("paired" in entry for _, entry in entries)
-    in_nats = any("nll" in entry.get("paired", {}) for _, entry in entries)
-    ruled = any(entry.get("rules_low") is not None for _, entry in entries)
+    judged = any(entry.accuracy is not None for _, entry in entries)  # a probe may measure likelihoods alone
+    tested = judged and any(entry.paired for _, entry in entries)
+    in_nats = any(entry.paired and entry.paired.nll for _, entry in entries)
+    ruled = any(entry.rules_low is not None for _, entry in entries)
     head = [
         *(["model"] if several else []),
         *conditions,
@@ -268,12 +269,12 @@ def _numbers(section: Section, readings: Sequence[Reading]) -> dict[str, list[An
     rows = [
         [
             *([label] if several else []),
-            *(_condition(key, entry["condition"].get(key)) for key in conditions),
+            *(_condition(key, entry.condition.get(key)) for key in conditions),
             *(_with_interval(entry, measure) for measure in drawn),
-            str(entry["masks"]),
-            f"{entry['n']:,}",
-            *([percent(entry["accuracy"], 1), between(entry["low"], entry["high"], 1)] if judged else []),
-            *([between(entry.get("rules_low"), entry.get("rules_high"), 1)] if ruled else []),
+            str(entry.masks),
+            f"{entry.n:,}",
+            *([percent(entry.accuracy, 1), between(entry.low, entry.high, 1)] if judged else []),
+            *([between(entry.rules_low, entry.rules_high, 1)] if ruled else []),
             *([_points_from_baseline(entry)] if tested else []),
             *([_nats_from_baseline(entry)] if in_nats else []),
             *(_with_interval(entry, Measure(key, "", f"{key}_low", f"{key}_high", percent=False)) for key in extras),
@@ -283,7 +284,7 @@ def _numbers(section: Section, readings: Sequence[Reading]) -> dict[str, list[An
     return {"head": head, "rows": rows}
 
 
-def _with_interval(entry: dict[str, Any], measure: Measure) -> str:
+def _with_interval(entry: Entry, measure: Measure) -> str:
     value, low, high = entry.get(measure.key), entry.get(measure.low), entry.get(measure.high)
     if measure.percent:
         return percent(value, 1) + (f" ({between(low, high, 1)})" if low is not None else "")
@@ -292,22 +293,22 @@ def _with_interval(entry: dict[str, Any], measure: Measure) -> str:
     return number(value, digits) + ends
 
 
-def _points_from_baseline(entry: dict[str, Any]) -> str:
-    if "paired" not in entry:
+def _points_from_baseline(entry: Entry) -> str:
+    paired = entry.paired
+    if paired is UNSET:
         return "–"
-    paired = entry["paired"]
-    return points_between(paired["difference"], paired["low"], paired["high"])
+    return points_between(paired.difference, paired.low, paired.high)
 
 
-def _nats_from_baseline(entry: dict[str, Any]) -> str:
+def _nats_from_baseline(entry: Entry) -> str:
     """The change of the whole with its interval, and of its part that is a change of content."""
-    paired = entry.get("paired", {})
-    if "nll" not in paired:
+    paired = entry.paired
+    if paired is UNSET or paired.nll is UNSET:
         return "–"
-    whole = nats_between(*(paired["nll"][key] for key in ("difference", "low", "high")))
-    if "nll_choice" not in paired:
+    whole = nats_between(paired.nll.difference, paired.nll.low, paired.nll.high)
+    if paired.nll_choice is UNSET:
         return whole
-    content = nats_between(*(paired["nll_choice"][key] for key in ("difference", "low", "high")))
+    content = nats_between(paired.nll_choice.difference, paired.nll_choice.low, paired.nll_choice.high)
     return f"{whole}, content {content}"
 
 
@@ -315,7 +316,7 @@ def _notes(readings: Sequence[Reading]) -> list[str]:
     return [
         f"{reading.label}: {note}" if len(readings) > 1 else note
         for reading in readings
-        for note in reading.manifest["notes"]
+        for note in reading.manifest.notes
     ]
 
 
@@ -362,7 +363,7 @@ def _short_count(count: int) -> str:
 
 def _commands(readings: Sequence[Reading], compared: bool) -> dict[str, Any]:
     folders = " ".join(shlex.quote(str(reading.folder)) for reading in readings)
-    measured = dict.fromkeys(reading.manifest.get("command") for reading in readings)
+    measured = dict.fromkeys(reading.manifest.command for reading in readings)
     return {
         "measure": [command for command in measured if command],
         "draw": f"maskwise {'compare' if compared else 'report'} {folders}",

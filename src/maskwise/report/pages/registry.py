@@ -4,7 +4,7 @@ Runs of diagnose and searches of advise have a table each. The page sorts withou
 under every column, and a radio button chooses which rank orders the rows.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from textwrap import wrap
@@ -20,7 +20,7 @@ from maskwise.report.pages.advice import Search
 from maskwise.report.pages.templates import render
 from maskwise.report.readings import Reading, differing_settings
 from maskwise.scoring.numbers import NBSP, score_interval, score_value
-from maskwise.scoring.scores import NOT_MEASURED, null_score
+from maskwise.scoring.scores import NOT_MEASURED, Score, null_score
 from maskwise.support.errors import UserError
 from maskwise.support.files import replace_file
 from maskwise.support.nearest import did_you_mean
@@ -85,7 +85,7 @@ def run_table(readings: Sequence[Reading]) -> RunTable:
     measured = {
         title: rule
         for title, rule in rules.items()
-        if any(title in own and _score(one, own[title])["value"] is not None
+        if any(title in own and _score(one, own[title]).value is not None
                for own, one in zip(shown, readings, strict=True))
     }  # fmt: skip
     columns = (
@@ -96,7 +96,7 @@ def run_table(readings: Sequence[Reading]) -> RunTable:
     )
     rows = tuple(
         (_model(one), *(_score_cell(one, own.get(title)) for title in measured), _settings(one),
-         _versions(one.manifest))
+         _versions(one.manifest.versions))
         for own, one in zip(shown, readings, strict=True)
     )  # fmt: skip
     differing = ", ".join(name.replace("_", " ") for name in differing_settings(readings))
@@ -120,21 +120,21 @@ def search_table(searches: Sequence[Search]) -> RunTable:
 
 
 def _search_row(search: Search) -> tuple[Cell, ...]:
-    found, best, fast = search.found, search.found["advice"][0], search.found["advice"][-1]
-    gain, is_reference = best["to_reference"], best["setting"] == found["reference"]
-    identity = search.manifest["identity"]
-    asked = (f"{found['quality']}, {found['questions']['held_back']} questions, seed {identity['seed']}, "
-             f"{identity['model']['dtype']}")  # fmt: skip
+    found, best, fast = search.found, search.found.advice[0], search.found.advice[-1]
+    gain, is_reference = best.to_reference, best.setting == found.reference
+    identity = search.manifest.identity
+    asked = (f"{found.quality}, {found.questions.held_back} questions, seed {identity.seed}, "
+             f"{identity.model.dtype}")  # fmt: skip
     return (
-        _text_cell(f"{found['model']}{' (planted)' if search.manifest.get('planted') else ''}"),
-        Cell(search.number(best["quality"]["mean"]), search.ends(best["quality"]), float(best["quality"]["mean"])),
+        _text_cell(f"{found.model}{' (planted)' if search.manifest.planted else ''}"),
+        Cell(search.number(best.quality.mean), search.ends(best.quality), float(best.quality.mean)),
         Cell("reference") if is_reference else
-        Cell(search.number(gain["mean"], signed=True), search.ends(gain), float(gain["mean"])),
-        Cell(f"{best['passes']:.3g}", f"{best['seconds']:.2g} s", float(best["passes"])),
-        _text_cell(best["setting"]),
-        _text_cell(fast["setting"], f"passes: {fast['passes']:.3g}"),
+        Cell(search.number(gain.mean, signed=True), search.ends(gain), float(gain.mean)),
+        Cell(f"{best.passes:.3g}", f"{best.seconds:.2g} s", float(best.passes)),
+        _text_cell(best.setting),
+        _text_cell(fast.setting, f"passes: {fast.passes:.3g}"),
         _text_cell(asked),
-        _versions(search.manifest),
+        _versions(search.manifest.versions),
     )  # fmt: skip
 
 
@@ -143,41 +143,40 @@ def _text_cell(text: object, below: str = "") -> Cell:
 
 
 def _model(reading: Reading) -> Cell:
-    return Cell(reading.label, "" if reading.manifest["complete"] else "unfinished", reading.label)
+    return Cell(reading.label, "" if reading.manifest.complete else "unfinished", reading.label)
 
 
-def _score(reading: Reading, rule: ScoreRule) -> Any:
-    return reading.summary["scores"].get(rule.name, null_score())
+def _score(reading: Reading, rule: ScoreRule) -> Score:
+    return reading.summary.scores.get(rule.name, null_score())
 
 
 def _score_cell(reading: Reading, rule: ScoreRule | None) -> Cell:
     if rule is None:
         return Cell("–", NOT_MEASURED)
     score = _score(reading, rule)
-    if score["value"] is None:
-        return Cell("–", score["why"])
+    if score.value is None:
+        return Cell("–", score.why or "")
     return Cell(score_value(score, rule.unit), score_interval(score, rule.unit).removesuffix(f"{NBSP}nats"),
-                score["value"])  # fmt: skip
+                score.value)  # fmt: skip
 
 
 def _settings(reading: Reading) -> Cell:
-    settings = reading.manifest["settings"]
-    asked = settings.get("relevant") or []  # one number in runs of version 0.1
+    settings = reading.manifest.settings
+    asked = settings.relevant or []  # one number in runs of version 0.1
     relevant = "/".join(map(str, asked if isinstance(asked, list) else [asked])) or None
     told = [
-        settings["preset"],
-        f"{settings['points']} points",
-        *([f"{relevant} of {settings['distractors']}"] if relevant and "distractors" in settings else []),
-        f"seed {settings['seed']}",
-        *(["chat"] if settings["chat"] else []),
-        str(reading.manifest["model"]["dtype"]),
-        *([reading.manifest["model"]["weights"]] if "weights" in reading.manifest["model"] else []),
+        settings.preset,
+        f"{settings.points} points",
+        *([f"{relevant} of {settings.distractors}"] if relevant and settings.distractors is not None else []),
+        f"seed {settings.seed}",
+        *(["chat"] if settings.chat else []),
+        str(reading.manifest.model.dtype),
+        *([weights] if (weights := reading.manifest.model.weights) is not None else []),
     ]
     return Cell(", ".join(told), "", ", ".join(told))
 
 
-def _versions(manifest: dict[str, Any]) -> Cell:
-    versions = manifest.get("versions", {})
+def _versions(versions: Mapping[str, str]) -> Cell:
     named = f"maskwise {versions.get('maskwise', 'not known')}"
     return Cell(named, f"torch {versions['torch']}" if "torch" in versions else "", named)
 

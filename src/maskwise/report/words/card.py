@@ -39,13 +39,13 @@ def run_card_of(folder: Path) -> str:
 
 def card_of_run(reading: Reading) -> str:
     manifest = reading.manifest
-    version = manifest["versions"].get("maskwise", "of an unknown version")
-    planted = manifest["model"].get("planted")
+    version = manifest.versions.get("maskwise", "of an unknown version")
+    planted = manifest.model.planted
     parts = [
         "## Sensitivity to appended masks and context locality",
         f"Measured with maskwise {_text(version)}; the measures are described by {PAPER}. Intervals are 95{NBSP}% "
         "intervals for these tasks with questions drawn afresh.",
-        *(["**The run is unfinished**: the numbers rest on the records so far."] if not manifest["complete"] else []),
+        *(["**The run is unfinished**: the numbers rest on the records so far."] if not manifest.complete else []),
         *([f"**Planted**: this model has a fault put into it on purpose, {_text(planted)}."] if planted else []),
         "\n".join(f"- **{_text(s.claim)}** {_text(s.evidence)}" for s in _sentences(reading)),
         _table(("score", "value", "95 % interval", "questions", "what it is"), _score_rows(reading)),
@@ -53,8 +53,8 @@ def card_of_run(reading: Reading) -> str:
         *_condition_tables(reading),
         "### Settings of these numbers",
         _table(("setting", "value"), _setting_rows(reading)),
-        *_command(manifest.get("command")),
-        *_notes(manifest["notes"]),
+        *_command(manifest.command or None),
+        *_notes(manifest.notes),
     ]
     return "\n\n".join(filter(None, parts)) + "\n"
 
@@ -63,26 +63,26 @@ def card_of_search(search: Search) -> str:
     found = search.found
     unit, points = (" (%)", " (points)") if search.is_share else ("", "")
     rows = [
-        (row["setting"] + (" (reference)" if row["setting"] == found["reference"] else ""),
-         search.with_ends(row["quality"]), search.with_ends(row["to_reference"], signed=True), f"{row['passes']:.3g}",
-         f"{row['seconds']:.2g}")
-        for row in found["confirmed"]
+        (row.setting + (" (reference)" if row.setting == found.reference else ""),
+         search.with_ends(row.quality), search.with_ends(row.to_reference, signed=True), f"{row.passes:.3g}",
+         f"{row.seconds:.2g}")
+        for row in found.confirmed
     ]  # fmt: skip
-    picks = [f"- {_text(row['goal'])}: `{row['python']}`" for row in found["advice"]]
-    planted = search.manifest.get("planted")
-    settings = settings_of(search) | {"model": public_name(found["model"]), "device": found["device"]}
+    picks = [f"- {_text(row.goal)}: `{row.python}`" for row in found.advice]
+    planted = search.manifest.planted
+    settings = settings_of(search) | {"model": public_name(found.model), "device": found.device}
     told, under, judge = str(settings["quality"]).rpartition(" under ")  # a judge may be a folder
     settings["quality"] = f"{told}{under}{public_name(judge)}" if under else judge
     parts = [
         "## Decoding settings",
-        f"Found by `maskwise advise` on {found['questions']['held_back']} questions held back from the search.",
+        f"Found by `maskwise advise` on {found.questions.held_back} questions held back from the search.",
         *([f"**Planted**: this model has a fault put into it on purpose, {_text(planted)}."] if planted else []),
-        _text(found["sentence"]),
+        _text(found.sentence),
         "\n".join(picks),
         _table(("setting", f"quality{unit}", f"difference from reference{points}", "forward passes", "seconds"), rows),
         "In brackets: quality with its 95 % interval; differences are paired, and all of them together hold in 95 % of "
         "runs. Passes and seconds are per question.",
-        "Not tried: " + _text("; ".join(map(str, found["not_tried"]))) + ".",
+        "Not tried: " + _text("; ".join(map(str, found.not_tried))) + ".",
         "### Settings of these numbers",
         _table(("setting", "value"), [(name.replace("_", " "), in_words(value)) for name, value in settings.items()]),
     ]  # fmt: skip
@@ -91,21 +91,21 @@ def card_of_search(search: Search) -> str:
 
 def _score_rows(reading: Reading) -> list[tuple[str, ...]]:
     return [
-        (rule.title, score_value(score, rule.unit), score_interval(score, rule.unit), f"{score['n']:,}",
+        (rule.title, score_value(score, rule.unit), score_interval(score, rule.unit), f"{score.n:,}",
          meaning_of(rule, score))
         for rule, score in _scores(reading)
-        if score["value"] is not None
+        if score.value is not None
     ]  # fmt: skip
 
 
 def _unmeasured(reading: Reading) -> str:
-    told = [f"{rule.title} ({score['why']})" for rule, score in _scores(reading) if score["value"] is None]
+    told = [f"{rule.title} ({score.why})" for rule, score in _scores(reading) if score.value is None]
     return f"Without a value: {_text('; '.join(told))}." if told else ""
 
 
 def _scores(reading: Reading) -> list[tuple[ScoreRule, Score]]:
     rules = scores_shown(reading.summary, reading.probes)
-    return [(rule, reading.summary["scores"][rule.name]) for rule in rules]
+    return [(rule, reading.summary.scores[rule.name]) for rule in rules]
 
 
 def _sentences(reading: Reading) -> list[Sentence]:
@@ -113,7 +113,7 @@ def _sentences(reading: Reading) -> list[Sentence]:
     return [
         score_sentence(rule, reading)
         for rule, score in _scores(reading)
-        if rule.sentences is not None and score["value"] is not None
+        if rule.sentences is not None and score.value is not None
     ]
 
 
@@ -125,10 +125,10 @@ def _condition_tables(reading: Reading) -> list[str]:
     parts = []
     for name in names:
         entries = reading.entries(name)
-        keys = list(dict.fromkeys(key for entry in entries for key in entry["condition"] if key != "masks"))
+        keys = list(dict.fromkeys(key for entry in entries for key in entry.condition if key != "masks"))
         rows = [
-            (*(str(entry["condition"].get(key, "")) for key in keys), str(entry["masks"]), f"{entry['n']:,}",
-             percent(entry["accuracy"], 1), between(entry["low"], entry["high"], 1))
+            (*(str(entry.condition.get(key, "")) for key in keys), str(entry.masks), f"{entry.n:,}",
+             percent(entry.accuracy, 1), between(entry.low, entry.high, 1))
             for entry in entries
         ]  # fmt: skip
         if rows:
@@ -140,13 +140,13 @@ def _condition_tables(reading: Reading) -> list[str]:
 
 def _setting_rows(reading: Reading) -> list[tuple[str, str]]:
     manifest = reading.manifest
-    model = {**manifest["model"], "name": public_name(manifest["model"]["name"])}
+    model = {**manifest.model, "name": public_name(manifest.model.name)}
     model.pop("planted", None)
-    settings = {name: value for name, value in manifest["settings"].items() if name not in LEFT_OUT}
-    settings |= {"tasks": ", ".join(manifest["settings"]["tasks"]), "probes": ", ".join(manifest["settings"]["probes"])}
-    own = manifest["settings"].get("parameters", {})
+    settings = {name: value for name, value in manifest.settings.items() if name not in LEFT_OUT}
+    settings |= {"tasks": ", ".join(manifest.settings.tasks), "probes": ", ".join(manifest.settings.probes)}
+    own = manifest.settings.parameters or {}
     settings |= {f"parameters of {probe}": _inner(values) for probe, values in own.items()}
-    versions = {f"{name} version": value for name, value in manifest["versions"].items()}
+    versions = {f"{name} version": value for name, value in manifest.versions.items()}
     named = {f"model {name}".replace("model name", "model"): value for name, value in model.items()}
     return [(name.replace("_", " "), _inner(value)) for name, value in {**named, **settings, **versions}.items()]
 

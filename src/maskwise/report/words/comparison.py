@@ -55,7 +55,7 @@ def rows_of(models: dict[str, dict[str, Any]], changes: dict[str, dict[str, Any]
     nothing = null_score()
     few = [
         Row(f"Degradation in {count} steps", "the same, decoded in that many steps in random order",
-            tuple(percent(found["few_steps"].get(count, {}).get("value"), 1) for found in models.values()),
+            tuple(percent(found["few_steps"].get(count, nothing).value, 1) for found in models.values()),
             tuple(change_in_words(found["few_steps"].get(count, nothing), share_gone) for found in changes.values()))
         for count in steps
     ]  # fmt: skip
@@ -81,16 +81,16 @@ def rows_of(models: dict[str, dict[str, Any]], changes: dict[str, dict[str, Any]
 
 
 def change_in_words(score: Score, show: Callable[[float], str]) -> str:
-    if score["value"] is None:
+    if score.value is None:
         return "–"
-    if score["low"] is None or score["high"] is None:
-        return show(score["value"])
+    if score.low is None or score.high is None:
+        return show(score.value)
     if show is share_gone:  # "20 % more" with the interval of how much more
-        low, high = (score["low"], score["high"]) if score["value"] >= 0 else (-score["high"], -score["low"])
-        return f"{show(score['value'])} ({between(low, high)})"
-    low, high = (show(score[end]).removesuffix(f"{NBSP}points") for end in ("low", "high"))
-    unchanged = "; nothing changed" if score.get("differed") == 0 else ""
-    return f"{show(score['value'])} ({low} to {high}{unchanged})"
+        low, high = (score.low, score.high) if score.value >= 0 else (-score.high, -score.low)
+        return f"{show(score.value)} ({between(low, high)})"
+    ends = " to ".join(show(end).removesuffix(f"{NBSP}points") for end in (score.low, score.high))
+    unchanged = "; nothing changed" if score.differed == 0 else ""
+    return f"{show(score.value)} ({ends}{unchanged})"
 
 
 def share_gone(value: float) -> str:

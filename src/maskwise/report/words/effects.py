@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from msgspec import UNSET
+
 from maskwise.probes.examples import with_number
 from maskwise.probes.section import Point, Section
 from maskwise.report.readings import Reading
@@ -113,8 +115,8 @@ def effect_of(probe: str, section: Section, reading: Reading) -> Effect | None:
     """Of each curve of the probe its point farthest from its baseline; of these the largest."""
     if "accuracy" not in [measure.key for measure in section.measures]:
         return None
-    own = [entry["condition"] for entry in with_number(reading.entries(probe), section.relevant)]
-    points = [point for point in section.points(reading) if point.entry["condition"] in own]
+    own = [entry.condition for entry in with_number(reading.entries(probe), section.relevant)]
+    points = [point for point in section.points(reading) if point.entry.condition in own]
     curves = list(dict.fromkeys(point.series for point in points))
     found = []
     for series in curves:
@@ -126,20 +128,21 @@ def effect_of(probe: str, section: Section, reading: Reading) -> Effect | None:
 
 def _base(point: Point, points: Sequence[Point]) -> Point | None:
     """The point that this one is compared with, where its difference has an interval."""
-    paired = point.entry.get("paired")
-    if paired is None or paired["low"] is None:
+    paired = point.entry.paired
+    if paired is UNSET or paired.low is None:
         return None
-    same = [other for other in points if other.entry["condition"] == paired["baseline"]]
+    same = [other for other in points if other.entry.condition == paired.baseline]
     return min(same, key=lambda other: other.series != point.series) if same else None
 
 
 def _effect(probe: str, section: Section, point: Point, base: Point) -> Effect:
-    paired = point.entry["paired"]
+    paired = point.entry.paired
+    assert paired is not UNSET and paired.low is not None and paired.high is not None  # `_base` found its baseline
     words = section.effect(point, base) if section.effect is not None else _in_words(section, point, base)
-    before, after = base.entry["accuracy"], point.entry["accuracy"]
-    same = before is not None and after is not None and abs(after - before - paired["difference"]) < ROUNDED
-    return Effect(probe, section, words, *(100 * paired[key] for key in ("difference", "low", "high")),
-                  *((before, after) if same else (None, None)))  # fmt: skip
+    before, after = base.entry.accuracy, point.entry.accuracy
+    same = before is not None and after is not None and abs(after - before - paired.difference) < ROUNDED
+    changes = (100 * paired.difference, 100 * paired.low, 100 * paired.high)
+    return Effect(probe, section, words, *changes, *((before, after) if same else (None, None)))
 
 
 def _in_words(section: Section, point: Point, base: Point) -> str:

@@ -4,6 +4,8 @@ three numbers with their intervals."""
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from msgspec import UNSET, structs
+
 from maskwise.probes.examples import in_words, main_records, numbers_in
 from maskwise.probes.library.filler import NAME as FILLER
 from maskwise.probes.library.filler import filler_name, strictest
@@ -240,19 +242,22 @@ def difference_of_changes(first: Reading, second: Reading) -> Change | None:
         counts = values_of(records, "masks")
         if 2 not in counts or counts[-1] == 2:
             return None
-        few, many = ([r for r in records if r["condition"]["masks"] == count] for count in (2, counts[-1]))
-        before = {(record["task"], record["point"]): float(record["correct"]) for record in few}
-        changed = [r | {"correct": float(r["correct"]) - before[r["task"], r["point"]]} for r in many
-                   if (r["task"], r["point"]) in before]  # fmt: skip
+        few, many = ([r for r in records if r.condition["masks"] == count] for count in (2, counts[-1]))
+        before = {(record.task, record.point): float(record.correct) for record in few}
+        changed = [
+            structs.replace(r, correct=float(r.correct) - before[r.task, r.point])
+            for r in many
+            if (r.task, r.point) in before
+        ]
         sides.append((counts[-1], changed))
     (most, ours), (same, theirs) = sides
     strata = paired_values(theirs, ours, "correct")
     if most != same or not strata:
         return None
     score = mean_score(strata, bounds=(-2.0, 2.0))
-    if score["low"] is None:
+    if score.value is None or score.low is None or score.high is None:
         return None
-    return Change(most, 100 * score["value"], 100 * score["low"], 100 * score["high"])
+    return Change(most, 100 * score.value, 100 * score.low, 100 * score.high)
 
 
 def _number(points: float, low: float, high: float, what: str) -> Number:
@@ -290,8 +295,8 @@ def mask_chart(told: Sequence[tuple[Reading, Sequence[Change]]], alone: bool) ->
 def _filler_changes(reading: Reading) -> list[Change]:
     """After two masks they stand where the other masks stood, so those are counted with them."""
     entries = strictest(main_records(reading.entries(FILLER)))
-    own = [2 if entry["condition"].get("format") == "B" else 0 for entry in entries]
-    found = changes([e | {"masks": e["condition"]["fillers"] + masks} for e, masks in zip(entries, own, strict=True)])
+    own = [2 if entry.condition.get("format") == "B" else 0 for entry in entries]
+    found = changes([e.changed(masks=e.condition["fillers"] + masks) for e, masks in zip(entries, own, strict=True)])
     return found if len(found) > 1 else []
 
 
@@ -313,15 +318,16 @@ def _together(models: Sequence[str]) -> str:
 
 def changes(entries: Sequence[Entry]) -> list[Change]:
     """From the fewest masks on, which the others are paired with; empty where nothing was paired."""
-    ordered = sorted(entries, key=lambda entry: entry["masks"])
-    paired = [entry for entry in ordered if entry.get("paired", {}).get("low") is not None]
-    if not paired:
-        return []
-    start = [entry for entry in ordered if entry["condition"] == paired[0]["paired"]["baseline"]]
-    found = [Change(entry["masks"], 0.0, 0.0, 0.0) for entry in start]
-    for entry in paired:
-        difference, low, high = (100 * entry["paired"][key] for key in ("difference", "low", "high"))
-        found.append(Change(entry["masks"], difference, low, high))
+    ordered = sorted(entries, key=lambda entry: entry.masks)
+    found: list[Change] = []
+    for entry in ordered:
+        paired = entry.paired
+        if paired is UNSET or paired.low is None or paired.high is None:
+            continue
+        if not found:
+            start = [one for one in ordered if one.condition == paired.baseline]
+            found += [Change(one.masks, 0.0, 0.0, 0.0) for one in start]
+        found.append(Change(entry.masks, 100 * paired.difference, 100 * paired.low, 100 * paired.high))
     return sorted(found, key=lambda change: change.count)
 
 

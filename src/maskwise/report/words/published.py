@@ -1,24 +1,26 @@
 """Published values beside measured ones, in words."""
 
-from typing import Any
-
 from maskwise.probes.examples import PAPER_RELEVANT
+from maskwise.probes.section import Summary
+from maskwise.records.manifest import RunSettings
 from maskwise.scoring.numbers import NBSP
 
 PUBLISHED_TITLE = "published values (arXiv 2511.21338), expectations fixed beforehand"
 PUBLISHED_HEAD = ("measure", "published", "measured", "95 % interval")
 
 
-def published_rows(summary: dict[str, Any]) -> list[tuple[str, ...]]:
+def published_rows(summary: Summary) -> list[tuple[str, ...]]:
     """A row for each published value of the model, none for models that are not the paper's."""
     return [
         (
-            f"{one['probe']}: {one['measure']}",
-            in_unit(one["published"], one["unit"]),
-            in_unit(one["value"], one["unit"]),
-            "–" if one["low"] is None else f"{in_unit(one['low'], one['unit'])} to {in_unit(one['high'], one['unit'])}",
+            f"{one.probe}: {one.measure}",
+            in_unit(one.published, one.unit),
+            in_unit(one.value, one.unit),
+            "–"
+            if one.low is None or one.high is None
+            else f"{in_unit(one.low, one.unit)} to {in_unit(one.high, one.unit)}",
         )
-        for one in summary.get("published", [])
+        for one in summary.published or ()
     ]
 
 
@@ -32,11 +34,11 @@ def in_unit(value: float, unit: str) -> str:
     return written.replace("-", "\u2212")
 
 
-def setting_in_words(settings: dict[str, Any]) -> str:
+def setting_in_words(settings: RunSettings) -> str:
     """What the preset `paper` asks; empty for any other."""
-    if settings.get("preset") != "paper":
+    if settings.preset != "paper":
         return ""
     return (
-        f"{PAPER_RELEVANT} relevant examples among {settings['distractors']} distractors, {len(settings['tasks'])} "
-        f"tasks with one context each, {settings['points']:,} questions per task"
+        f"{PAPER_RELEVANT} relevant examples among {settings.distractors} distractors, {len(settings.tasks)} "
+        f"tasks with one context each, {settings.points:,} questions per task"
     )

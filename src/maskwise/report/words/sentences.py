@@ -3,13 +3,15 @@
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+
+from msgspec import UNSET
 
 from maskwise.probes.probe import ScoreRule
-from maskwise.probes.section import Measure, Point, Section
+from maskwise.probes.section import Measure, Paired, Point, Section, Summary
 from maskwise.probes.summary import probes_giving, scores_shown
 from maskwise.report.figures.panels import along
 from maskwise.report.readings import Reading
+from maskwise.scoring.claims import Claim
 from maskwise.scoring.intervals import none_seen
 from maskwise.scoring.numbers import (
     NBSP,
@@ -50,15 +52,15 @@ def opening(reading: Reading) -> list[Sentence]:
 
 def score_sentence(rule: ScoreRule, reading: Reading) -> Sentence:
     """What was seen, and what the score's interval allows to say about it."""
-    words, score = rule.sentences, reading.summary["scores"][rule.name]
+    words, score = rule.sentences, reading.summary.scores[rule.name]
     assert words is not None
     if reading.is_autoregressive and words.autoregressive is not None:
         return Sentence(words.topic, *words.autoregressive)
-    if score["value"] is None and score["why"] != NO_SKILL:
+    if score.value is None and score.why != NO_SKILL:
         asked = any(reading.entries(probe.name) for probe in probes_giving(rule.name, reading.probes))
         return Sentence(words.topic, UNMEASURED, words.takes if asked else "The probe was not run.")
     seen = words.seen(reading)
-    if score["value"] is None:
+    if score.value is None:
         why = words.no_skill(reading) if words.no_skill is not None else NO_SKILL
         return Sentence(words.topic, "It cannot be told.", f"{seen}; {GUESSING if why == NO_SKILL else why}.")
     beside = words.beside(reading) if words.beside is not None else ""
@@ -69,8 +71,9 @@ def cost_or_gain(rule: ScoreRule, reading: Reading) -> str:
     """`more masks cost 20 % of its skill above guessing, 95 % interval 12 to 27 %`; a loss below zero is a gain."""
     assert rule.sentences is not None
     what, costs, raises = rule.sentences.change
-    score = reading.summary["scores"][rule.name]
-    value, low, high = score["value"], score["low"], score["high"]
+    score = reading.summary.scores[rule.name]
+    value, low, high = score.value, score.low, score.high
+    assert value is not None  # `claimed` has handled a score without one
     unseen, digits = nothing_differed(score), digits_of(score)
     if unseen:
         return f"{what} {costs} nothing here, 95{NBSP}% interval {between(low, high, 1)}; {unseen}"
@@ -87,14 +90,14 @@ def cost_or_gain(rule: ScoreRule, reading: Reading) -> str:
 
 def nothing_differed(score: Score) -> str:
     """Empty, but for a score whose answers are the same under all its conditions: then how many others may not be."""
-    if score["value"] is None or score["differed"] != 0:
+    if score.value is None or score.differed != 0:
         return ""
-    return f"0 of {score['n']} answers changed; 95{NBSP}% upper bound {percent(none_seen(score['n']), 1)}"
+    return f"0 of {score.n} answers changed; 95{NBSP}% upper bound {percent(none_seen(score.n or 0), 1)}"
 
 
 def meaning_of(rule: ScoreRule, score: Score) -> str:
     """What a score is, and over which conditions it goes where it says so."""
-    return f"{rule.meaning} ({score['over']})" if "over" in score else rule.meaning
+    return f"{rule.meaning} ({score.over})" if score.over else rule.meaning
 
 
 def how_sure(reading: Reading) -> Sentence:
@@ -104,10 +107,10 @@ def how_sure(reading: Reading) -> Sentence:
     tasks, most = max(len(one.tasks) for one in counts), max(one.most for one in counts)
     answers = sum(one.answers for one in reading.asked.values())
     widths = [
-        max(entry["high"] - entry["accuracy"], entry["accuracy"] - entry["low"])
-        for entries in reading.summary["probes"].values()
+        max(entry.high - entry.accuracy, entry.accuracy - entry.low)
+        for entries in reading.summary.probes.values()
         for entry in entries
-        if entry["low"] is not None and entry["high"] is not None
+        if entry.accuracy is not None and entry.low is not None and entry.high is not None
     ]
     stages = precision_in_words(reading.summary)
     reach = f"; the widest interval on this page reaches ±{100 * max(widths):.0f} points" if widths else ""
@@ -116,7 +119,7 @@ def how_sure(reading: Reading) -> Sentence:
         f"The 95{NBSP}% intervals speak for these tasks with questions drawn afresh; the table under each figure has "
         "those for new word rules."
     )
-    if not reading.manifest["complete"]:
+    if not reading.manifest.complete:
         return Sentence(topic, "Not yet: the run is unfinished.", evidence)
     if not any_skill(reading):
         nowhere = f"No condition lies clearly above {percent(CHANCE)}."
@@ -126,26 +129,26 @@ def how_sure(reading: Reading) -> Sentence:
     return Sentence(topic, f"As sure as {task_count(tasks)} allow.", evidence)
 
 
-def precision_in_words(summary: dict[str, Any]) -> str:
+def precision_in_words(summary: Summary) -> str:
     """How many blocks a run with --precision asked, and how precise that made it; empty for any other run."""
-    found = summary.get("precision")
-    if found is None:
+    found = summary.precision
+    if found is UNSET:
         return ""
-    wanted, first, second = points(found["wanted"]).removeprefix("+"), found["first_stage"], found["second_stage"]
-    if second is None:
-        return f"For ±{wanted}: {found['asked']} of the first {first} blocks were asked. "
-    asked = "" if found["asked"] == first + second else f", of which {found['asked']} were asked so far"
+    wanted, first, second = points(found.wanted).removeprefix("+"), found.first_stage, found.second_stage
+    if second is None or found.worst is None or found.half_width is None:
+        return f"For ±{wanted}: {found.asked} of the first {first} blocks were asked. "
+    asked = "" if found.asked == first + second else f", of which {found.asked} were asked so far"
     return (
         f"For ±{wanted}: {first} blocks of one question per task, then {second} more by Stein's rule{asked}; the least "
-        f"certain difference ({found['worst']['probe']}) is known to ±{points(found['half_width']).removeprefix('+')}. "
+        f"certain difference ({found.worst.probe}) is known to ±{points(found.half_width).removeprefix('+')}. "
     )
 
 
 def any_skill(reading: Reading) -> bool:
     """Whether some few-shot condition lies clearly above guessing (or none was asked, so nothing can be said)."""
     lows = [
-        entry["low"] if entry["low"] is not None else entry["accuracy"]
-        for probe, entries in reading.summary["probes"].items()
+        entry.low if entry.low is not None else entry.accuracy or 0.0
+        for probe, entries in reading.summary.probes.items()
         if reading.probe(probe).chance == CHANCE
         for entry in entries
     ]
@@ -155,14 +158,14 @@ def any_skill(reading: Reading) -> bool:
 # What a section's figure shows
 
 
-def verdict_number(claim: dict[str, Any]) -> str:
+def verdict_number(claim: Claim) -> str:
     """66.6 %, 57.1 to 76.0; or 1.86 nats, 1.60 to 2.12; of a loss also what there was to lose."""
-    share = claim["unit"] in ("share", "points")
-    known = [one for one in (claim["value"], claim["low"], claim["high"]) if one is not None]
+    share = claim.unit in ("share", "points")
+    known = [one for one in (claim.value, claim.low, claim.high) if one is not None]
     value, *ends = [f"{100 * one:.1f}" if share else f"{one:.2f}" for one in known]
-    unit = {"share": "\u00a0%", "points": "\u00a0points", "nats": "\u00a0nats", "": ""}[claim["unit"]]
-    skill = f", of {100 * claim['skill']:.0f}\u00a0%" if "skill" in claim else ""
-    nats = f"; {claim['nats']['value']:+.2f}\u00a0nats" if "nats" in claim else ""
+    unit = {"share": "\u00a0%", "points": "\u00a0points", "nats": "\u00a0nats", "": ""}[claim.unit]
+    skill = "" if claim.skill is UNSET else f", of {100 * claim.skill:.0f}\u00a0%"
+    nats = "" if claim.nats is UNSET else f"; {claim.nats.value:+.2f}\u00a0nats"
     return f"{value}{unit}{f', {ends[0]} to {ends[1]}' if ends else ''}{skill}{nats}".replace("-", "\u2212")
 
 
@@ -198,20 +201,20 @@ def _verdict(name: str, relevant: int | None, readings: Sequence[Reading]) -> li
     found = [
         (reading.label, claim)
         for reading in readings
-        for claim in reading.summary.get("claims", [])
-        if (claim["finding"], claim["relevant"]) == (name, relevant)
+        for claim in reading.summary.claims or ()
+        if (claim.finding, claim.relevant) == (name, relevant)
     ]
     if not found:
         return []
     first = found[0][1]
     if len(readings) == 1:
-        return [f"{first['verdict']}: {first['claim']} ({first['measure']}: {verdict_number(first)})"]
-    measures = {claim["measure"] for _, claim in found}
+        return [f"{first.verdict}: {first.claim} ({first.measure}: {verdict_number(first)})"]
+    measures = {claim.measure for _, claim in found}
     if len(measures) == 1:
-        each = "; ".join(f"{label} {verdict_number(claim)}: {claim['verdict']}" for label, claim in found)
-        return [f"{first['claim']} ({first['measure']}): {each}"]
-    own = (f"{label} ({claim['measure']}) {verdict_number(claim)}: {claim['verdict']}" for label, claim in found)
-    return [f"{first['claim']}: {'; '.join(own)}"]
+        each = "; ".join(f"{label} {verdict_number(claim)}: {claim.verdict}" for label, claim in found)
+        return [f"{first.claim} ({first.measure}): {each}"]
+    own = (f"{label} ({claim.measure}) {verdict_number(claim)}: {claim.verdict}" for label, claim in found)
+    return [f"{first.claim}: {'; '.join(own)}"]
 
 
 def _line_per_curve(section: Section, readings: Sequence[Reading]) -> list[str]:
@@ -250,23 +253,26 @@ def _first_to_last(who: str, curve: list[Point], measure: Measure, section: Sect
 
 def ends(curve: list[Point]) -> tuple[Point, Point]:
     """The first and last point of a curve, or the baseline and the last point where the last has one on the curve."""
-    baseline = curve[-1].entry.get("paired", {}).get("baseline")
-    return next((point for point in curve if point.entry["condition"] == baseline), curve[0]), curve[-1]
+    paired = curve[-1].entry.paired
+    baseline = None if paired is UNSET else paired.baseline
+    return next((point for point in curve if point.entry.condition == baseline), curve[0]), curve[-1]
 
 
 def paired_change(first: Point, last: Point) -> str:
     """The paired difference between two points with its interval, if one is the other's baseline."""
     for one, other, sign in ((last, first, 1), (first, last, -1)):
-        paired = one.entry.get("paired")
-        if paired is not None and paired["baseline"] == other.entry["condition"] and paired["low"] is not None:
-            low, high = sorted((sign * paired["low"], sign * paired["high"]))
-            told = points_between(sign * paired["difference"], low, high).replace(" (", ", ").removesuffix(")")
+        paired = one.entry.paired
+        if paired is UNSET or paired.baseline != other.entry.condition:
+            continue
+        if paired.low is not None and paired.high is not None:
+            low, high = sorted((sign * paired.low, sign * paired.high))
+            told = points_between(sign * paired.difference, low, high).replace(" (", ", ").removesuffix(")")
             return told + _nats_beside(paired, sign)
     return ""
 
 
-def _nats_beside(paired: dict[str, Any], sign: int) -> str:
+def _nats_beside(paired: Paired, sign: int) -> str:
     """`; +0.31 nats`, where the likelihood stands beside the accuracy."""
-    if "nll_choice" not in paired:
+    if paired.nll is UNSET or paired.nll_choice is UNSET:
         return ""
-    return f"; {signed(round(sign * paired['nll']['difference'], 2) + 0.0, 2)}{NBSP}nats"
+    return f"; {signed(round(sign * paired.nll.difference, 2) + 0.0, 2)}{NBSP}nats"

@@ -2,18 +2,19 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
+from msgspec import UNSET
 from rich.console import Console, ConsoleOptions, RenderResult
 from rich.table import Table
 from rich.text import Text
 
-from maskwise.probes.section import TextTable
+from maskwise.probes.section import Entry, TextTable
 from maskwise.probes.summary import scores_shown
 from maskwise.report.readings import Reading
 from maskwise.report.words.comparison import Row
 from maskwise.report.words.published import PUBLISHED_HEAD, PUBLISHED_TITLE, published_rows
 from maskwise.report.words.sentences import meaning_of, nothing_differed, precision_in_words, verdict_number
+from maskwise.scoring.claims import Claim
 from maskwise.scoring.numbers import between, number, parts_in_words, percent, score_interval, score_value
 from maskwise.support.terminal import one_line, open_console
 
@@ -83,15 +84,15 @@ class Fitting:
 def print_summary(reading: Reading) -> None:
     """On standard output. Names come from data: they are never read as markup, nor obeyed by the terminal."""
     console, summary = open_console(), reading.summary
-    planted = reading.manifest["model"].get("planted")
-    told = one_line(summary["model"]) + (f" (planted: {one_line(planted)})" if planted else "")
+    planted = reading.manifest.model.planted
+    told = one_line(summary.model) + (f" (planted: {one_line(planted)})" if planted else "")
     console.print(Text(f"\n{told}", style="bold"))
     console.print(_scores(reading, console.width))
-    if "precision" in summary:
+    if summary.precision:
         console.print(Text(precision_in_words(summary)))
-    for name, entries in summary["probes"].items():
+    for name, entries in summary.probes.items():
         columns = reading.probe(name).columns
-        short = [entry for entry in entries if not {"example", "layer"} & entry["condition"].keys()]
+        short = [entry for entry in entries if not {"example", "layer"} & entry.condition.keys()]
         if columns is not None:
             if columns:
                 console.print(_measures(name, columns, entries))
@@ -102,11 +103,11 @@ def print_summary(reading: Reading) -> None:
     for probe in reading.probes:
         for table in probe.tables(summary) if probe.tables is not None else []:
             console.print(_text_table(table))
-    if summary.get("published"):
+    if summary.published:
         console.print(_text_table(TextTable(PUBLISHED_TITLE, PUBLISHED_HEAD, published_rows(summary)), 1))
-    if summary.get("claims"):
-        console.print(_claims(summary["claims"]))
-    for note in reading.manifest["notes"]:
+    if summary.claims:
+        console.print(_claims(summary.claims))
+    for note in reading.manifest.notes:
         console.print(Text(one_line(note), style="dim"))
 
 
@@ -117,38 +118,38 @@ def _scores(reading: Reading, width: int) -> Table:
     if explained:
         table.add_column("what it is")
     for rule in scores_shown(reading.summary, reading.probes):
-        score = reading.summary["scores"][rule.name]
-        told = [score_interval(score, rule.unit), nothing_differed(score)] if score["value"] is not None else []
+        score = reading.summary.scores[rule.name]
+        told = [score_interval(score, rule.unit), nothing_differed(score)] if score.value is not None else []
         meaning = "; ".join(filter(None, [meaning_of(rule, score), parts_in_words(score)]))
         table.add_row(
             rule.title,
             Text(score_value(score, rule.unit), style="bold"),
-            "; ".join(filter(None, told)) or score["why"],
+            "; ".join(filter(None, told)) or score.why,
             *([Text(meaning, style="dim")] if explained else []),
         )
     return table
 
 
-def _measures(probe: str, columns: Mapping[str, str], entries: list[dict[str, Any]]) -> Fitting:
+def _measures(probe: str, columns: Mapping[str, str], entries: list[Entry]) -> Fitting:
     """A row per condition with what the probe measures; the accuracy of the first token would say little."""
-    keys = list(entries[0]["condition"])
-    measures = {"n": [str(entry["n"]) for entry in entries]} | {
+    keys = list(entries[0].condition)
+    measures = {"n": [str(entry.n) for entry in entries]} | {
         name: ["" if (value := entry.get(key)) is None else f"{value:.3f}" for entry in entries]
         for key, name in columns.items()
     }
     return Fitting(probe, _conditions(keys, entries), measures, leave_out=tuple([name] for name in [*measures][:1:-1]))
 
 
-def _conditions(keys: Sequence[str], entries: list[dict[str, Any]]) -> dict[str, list[str]]:
-    return {key: [one_line(entry["condition"].get(key, "")) for entry in entries] for key in keys}
+def _conditions(keys: Sequence[str], entries: list[Entry]) -> dict[str, list[str]]:
+    return {key: [one_line(entry.condition.get(key, "")) for entry in entries] for key in keys}
 
 
-def _claims(claims: list[dict[str, Any]]) -> Table:
+def _claims(claims: list[Claim]) -> Table:
     table = _table("the papers' claims: 95 % intervals, verdicts by Holm's procedure over this table")
     for name in ("claim", "measured", "verdict"):
         table.add_column(name)
     for claim in claims:
-        table.add_row(claim["claim"], f"{claim['measure']}: {verdict_number(claim)}", Text(claim["verdict"], "bold"))
+        table.add_row(claim.claim, f"{claim.measure}: {verdict_number(claim)}", Text(claim.verdict, "bold"))
     return table
 
 
@@ -168,32 +169,32 @@ def _table(title: str) -> Table:
     )
 
 
-def _curve(probe: str, entries: list[dict[str, Any]]) -> Fitting:
+def _curve(probe: str, entries: list[Entry]) -> Fitting:
     """A row per condition. The columns are what the probe varied; what it held fixed is in the title."""
-    keys = list(dict.fromkeys(key for entry in entries for key in entry["condition"] if key != "masks"))
-    fixed = [key for key in keys if len({entry["condition"].get(key) for entry in entries}) == 1 and len(entries) > 1]
+    keys = list(dict.fromkeys(key for entry in entries for key in entry.condition if key != "masks"))
+    fixed = [key for key in keys if len({entry.condition.get(key) for entry in entries}) == 1 and len(entries) > 1]
     nats = [key for key in NATS if any(key in entry for entry in entries)]
-    with_evidence = any("evidence" in entry for entry in entries)
+    with_evidence = any("evidence" in entry.measures for entry in entries)
     measures = {
-        "n": [str(entry["n"]) for entry in entries],
-        "accuracy": [percent(entry["accuracy"], 1) for entry in entries],
-        INTERVAL: [between(entry["low"], entry["high"], 1) for entry in entries],
+        "n": [str(entry.n) for entry in entries],
+        "accuracy": [percent(entry.accuracy, 1) for entry in entries],
+        INTERVAL: [between(entry.low, entry.high, 1) for entry in entries],
         **{NATS[key]: [number(entry.get(key)) for entry in entries] for key in nats},
-        **({"measured": [number(entry.get("evidence")) for entry in entries]} if with_evidence else {}),
+        **({"measured": [number(entry.measures.get("evidence")) for entry in entries]} if with_evidence else {}),
     }
     return Fitting(
-        ", ".join([probe, *(f"{key} {entries[0]['condition'][key]}" for key in fixed)]),
+        ", ".join([probe, *(f"{key} {entries[0].condition[key]}" for key in fixed)]),
         _conditions([key for key in keys if key not in fixed], entries) | {"masks": list(map(_masks, entries))},
         measures,
         leave_out=tuple(found for names in SECONDARY if (found := [name for name in names if name in measures])),
-        bars=[] if len(nats) > 1 else [entry["accuracy"] or 0.0 for entry in entries],  # with three of nats: no room
+        bars=[] if len(nats) > 1 else [entry.accuracy or 0.0 for entry in entries],  # with three of nats: no room
     )
 
 
-def _masks(entry: dict[str, Any]) -> str:
+def _masks(entry: Entry) -> str:
     """Their number; of a block diffusion model also how many of them the answer sees, where those are fewer."""
-    seen, all_of_them = entry.get("visible", entry["masks"]), str(entry["masks"])
-    return all_of_them if seen == entry["masks"] else f"{seen} of {all_of_them} visible"
+    seen, all_of_them = entry.masks if entry.visible is UNSET else entry.visible, str(entry.masks)
+    return all_of_them if seen == entry.masks else f"{seen} of {all_of_them} visible"
 
 
 def print_changes(labels: Sequence[str], rows: Sequence[Row]) -> None:

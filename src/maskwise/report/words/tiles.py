@@ -70,10 +70,10 @@ def asked_differently(scores: Sequence[str], readings: Sequence[Reading]) -> str
 
 def _conditions_behind(score: str, reading: Reading) -> dict[str, list[str]]:
     """The values of each part of the conditions in words: {"masks": ["2", "20"]}; of the last probe that was run."""
-    if reading.summary["scores"].get(score, null_score())["value"] is None:
+    if reading.summary.scores.get(score, null_score()).value is None:
         return {}
     run = [probe.name for probe in probes_giving(score, reading.probes) if reading.entries(probe.name)]
-    conditions = [entry["condition"] for entry in reading.entries(run[-1])]
+    conditions = [entry.condition for entry in reading.entries(run[-1])]
     names = [name for name in dict.fromkeys(name for one in conditions for name in one) if name != RELEVANT]
     return {"probe": run[-1:]} | {
         name: [str(WORDS.get(value, value)) for value in dict.fromkeys(one.get(name) for one in conditions)]
@@ -86,13 +86,13 @@ def _not_measured(rule: ScoreRule) -> Tile:
 
 
 def score_tile(rule: ScoreRule, reading: Reading) -> Tile:
-    score = reading.summary["scores"].get(rule.name, null_score())
-    if score["value"] is None:
-        return Tile(rule.name, rule.title, "–", score["why"], rule.meaning, None)
-    value, over = score_value(score, rule.unit), score.get("over", "")
-    if score["low"] is None or score["high"] is None:
+    score = reading.summary.scores.get(rule.name, null_score())
+    if score.value is None:
+        return Tile(rule.name, rule.title, "–", score.why or "", rule.meaning, None)
+    value, over = score_value(score, rule.unit), score.over or ""
+    if score.low is None or score.high is None:
         return Tile(rule.name, rule.title, value, "no interval", rule.meaning, None, over=over)
-    marks = (score["low"], score["value"], score["high"]) if rule.unit == "share" else None
+    marks = (score.low, score.value, score.high) if rule.unit == "share" else None
     detected = direction(score) != 0
     told = ["" if detected else _nothing_detected(score, rule.unit),
             f"95{NBSP}% interval {score_interval(score, rule.unit)}", nothing_differed(score),
@@ -102,7 +102,7 @@ def score_tile(rule: ScoreRule, reading: Reading) -> Tile:
 
 def _nothing_detected(score: Score, unit: str) -> str:
     """With the end of the interval farther from zero, without its sign."""
-    most = max(abs(score["low"]), abs(score["high"]))
+    most = max(abs(score.low or 0.0), abs(score.high or 0.0))
     if unit == "share" and most >= LARGE_SHARE:
         return TOO_FEW
     shown = percent(most, digits_of(score)) if unit == "share" else f"{number(most)}{NBSP}nats"

@@ -1,0 +1,39 @@
+"""Records, manifests and entries from the few fields that a test is about."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from maskwise.probes.section import Entry, Summary
+from maskwise.records.manifest import Manifest, ModelDescription, RunSettings
+from maskwise.records.record import Record
+
+PLAIN = {"model": "m", "probe": "p", "task": "t", "point": 0, "condition": {}, "masks": 2, "predicted": "A",
+         "answer": "A", "correct": True}  # fmt: skip
+
+
+def record(**fields: Any) -> Record:
+    return Record(**(PLAIN | fields))
+
+
+def records(listed: Iterable[Mapping[str, Any]]) -> list[Record]:
+    return [record(**fields) for fields in listed]
+
+
+def manifest(complete: bool = True, model: Mapping[str, Any] = {}, **settings: Any) -> Manifest:
+    described = {"name": "m", "kind": "llada", "parameters": 1, "window": 9, "mask_id": 7, "shift": False,
+                 "causal": False, "dtype": "float32"}  # fmt: skip
+    asked = {"preset": "quick", "probes": ["p"], "tasks": ["t"], "points": 3, "seed": 0, "chat": False}
+    return Manifest(model=ModelDescription(**(described | model)), settings=RunSettings(**(asked | settings)),
+                    versions={}, complete=complete, notes=[])  # fmt: skip
+
+
+def entry(**fields: Any) -> Entry:
+    plain = {"condition": {}, "masks": 2, "n": 1, "accuracy": None, "low": None, "high": None}
+    own = {name: value for name, value in fields.items() if name in Entry.__struct_fields__}
+    return Entry(**(plain | own)).changed(**fields)
+
+
+def summary(scores: Mapping[str, Any] = {}, probes: Mapping[str, list[Entry]] = {}, **extras: Any) -> Summary:
+    """`extras`: what single probes add to it."""
+    settings = manifest().settings
+    return Summary(model="m", out="run", settings=settings, scores=dict(scores), probes=dict(probes), extras=extras)
