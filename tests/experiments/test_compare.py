@@ -15,7 +15,7 @@ from helpers.report_runs import DIFFUSION, mask_probes, position_probes, write_r
 from helpers.tiny import llada_net
 from maskwise.cli import app
 from maskwise.experiments.compare import compare_runs
-from maskwise.models.targets import linear_targets
+from maskwise.models.peft_access import linear_targets
 from maskwise.records.outputs import OUTPUTS
 from maskwise.report.words.comparison import change_in_words, rows_of, share_gone
 from maskwise.scoring.changes import accuracy_change, mean_change, reduction

@@ -131,7 +131,7 @@ def decode(
     if model.causal:
         if on_step is not None:
             raise UserError(f"{model.name or model.kind} is autoregressive: on_step applies to masked models only")
-        with model.turns:
+        with model.lock:
             continued = continue_causal(model, prompts, draws, options)
         return [
             Generation(new, decoded_text(model, new), len(new), list(range(len(new))), [*prompt, *new])
@@ -140,7 +140,7 @@ def decode(
     checked = check_request(model, prompts, options)
     if not prompts:
         return []
-    with model.turns, _weights_laid_out(model, checked.steps or checked.max_new_tokens):
+    with model.lock, _weights_laid_out(model, checked.steps or checked.max_new_tokens):
         return DecodingLoop(model, checked, prompts, draws, on_step).run()
 
 
@@ -153,7 +153,7 @@ def greedy_answers(model: Model, prompts: list[list[int]], length: int, masks: i
     new = length + masks
     options = check_request(model, prompts, DecodingOptions(max_new_tokens=new))
     loop = DecodingLoop(model, options, prompts, make_generator(model, None), None)
-    with model.turns, _weights_laid_out(model, length), closing(loop.passes):
+    with model.lock, _weights_laid_out(model, length), closing(loop.passes):
         for block in _answer_blocks(model, prompts, length, new):
             if sequences := [s for s, slots in enumerate(block.slots) if slots]:
                 loop.fill(block, sequences)

@@ -8,11 +8,10 @@ value as `rule=` to `mw.generate`; one more line in STRATEGIES makes it known by
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cache
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from maskwise.support.errors import UserError
+from maskwise.support.imports import imported
 from maskwise.support.nearest import did_you_mean
 
 if TYPE_CHECKING:
@@ -91,13 +90,7 @@ class Strategy:
 
 
 def _function(reference: Any) -> Any:
-    return _imported(reference) if isinstance(reference, str) else reference
-
-
-@cache
-def _imported(path: str) -> Any:
-    module, _, name = path.partition(":")
-    return getattr(import_module(module), name)
+    return imported(reference) if isinstance(reference, str) else reference
 
 
 _LLADA = "Nie et al., Large Language Diffusion Models, arXiv 2502.09992"

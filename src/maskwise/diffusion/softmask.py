@@ -8,7 +8,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from maskwise.models.head import float_product
+from maskwise.models.forward import float_product
 
 MIXED_TOKENS = 3
 ROWS_AT_ONCE = 1024

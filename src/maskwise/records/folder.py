@@ -20,7 +20,7 @@ from maskwise.records.groups import Group, Records, groups_of
 from maskwise.records.record import Condition, Record, condition_order, key_of
 from maskwise.records.schema import problem_of_manifest, problem_of_record
 from maskwise.support.errors import UserError
-from maskwise.support.files import open_own, parse_json, replace_file, to_json
+from maskwise.support.files import open_own, parse_json, replace_file, short_json, to_json
 
 BLOCK = 1 << 20  # bytes of lines that are parsed together
 RECORDS, MANIFEST = "records.jsonl", "manifest.json"
@@ -152,7 +152,7 @@ def _refuse_other_settings(folder: Path, found: dict[str, Any], wanted: dict[str
             if old != new:
                 what = "another model" if part == "model" else "other settings"
                 raise UserError(
-                    f"{folder} was made with {what}: {name} was {_short(old)} and is {_short(new)} now; "
+                    f"{folder} was made with {what}: {name} was {short_json(old)} and is {short_json(new)} now; "
                     "choose another --out or remove it"
                 )
 
@@ -160,11 +160,6 @@ def _refuse_other_settings(folder: Path, found: dict[str, Any], wanted: dict[str
 def _as_stored(value: Any) -> Any:
     """Tuples come back from JSON as lists."""
     return parse_json(to_json(value))
-
-
-def _short(value: Any) -> str:
-    text = to_json(value)
-    return text if len(text) <= 60 else text[:57] + "..."
 
 
 def _read_all_records(folder: Path, manifest: dict[str, Any]) -> list[Record]:

@@ -229,7 +229,7 @@ def new_manifest(setup: Setup, command: str | None) -> dict[str, Any]:
             "shift": model.shift,
             "causal": model.causal,
             **({"block": model.block} if model.block is not None else {}),
-            "dtype": str(model.dtype).removeprefix("torch."),
+            "dtype": model.dtype_name,
             **({"weights": model.weights} if model.weights is not None else {}),
             "fingerprint": fingerprint(model),
         },

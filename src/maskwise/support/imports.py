@@ -12,6 +12,12 @@ from types import ModuleType
 from typing import Any
 
 
+def imported(path: str) -> Any:
+    """The class or function that an import path like "module:name" names."""
+    module, name = path.split(":")
+    return getattr(import_module(module), name)
+
+
 @contextmanager
 def collection_paused() -> Iterator[None]:
     """Without the garbage collector, which walks 900 times over what the imports make and finds it all in use.

@@ -17,7 +17,7 @@ from transformers.integrations import get_reporting_integration_callbacks
 from transformers.utils import logging
 
 from maskwise import __version__
-from maskwise.models.checkpoints.configuration import read_config, read_family
+from maskwise.models.checkpoints.configuration import configured_block, read_family
 from maskwise.models.checkpoints.fingerprint import fingerprint
 from maskwise.models.checkpoints.locations import locate_checkpoint
 from maskwise.models.checkpoints.opening import open as open_model
@@ -197,8 +197,7 @@ def block_of(model: str | Path | Model) -> int | None:
     if isinstance(model, Model):
         return model.block
     folder = locate_checkpoint(str(model))[0]
-    family = read_family(folder)
-    return read_config(folder, family).attention_block if family.blockwise else None
+    return configured_block(folder, read_family(folder))
 
 
 def source_of(model: str | Path | Model) -> Path | None:
