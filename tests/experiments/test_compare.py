@@ -17,7 +17,7 @@ from helpers.tiny import llada_net
 from maskwise.cli import app
 from maskwise.cli.outputs import OUTPUTS
 from maskwise.experiments.compare import compare_runs
-from maskwise.models.targets import linear_targets
+from maskwise.models.peft_access import linear_targets
 from maskwise.report.words.comparison import change_in_words, rows_of, share_gone
 from maskwise.scoring.changes import accuracy_change, mean_change, reduction
 from maskwise.scoring.intervals import none_seen

@@ -22,7 +22,7 @@ from helpers.tiny import (
 )
 from maskwise.models.batch import Batch
 from maskwise.models.checkpoints.opening import as_model
-from maskwise.models.head import float_product
+from maskwise.models.forward import float_product
 from maskwise.models.model import RECOMPILATIONS
 from maskwise.support.errors import UserError, UserNotice
 

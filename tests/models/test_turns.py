@@ -8,7 +8,7 @@ import torch
 
 import maskwise as mw
 from helpers.tiny import tiny_ar, tiny_llada
-from maskwise.models.lock import Turns
+from maskwise.models.interface import ModelLock
 
 PROMPTS = [[3, 5, 7, 9], [8, 2, 6], [1, 1, 4, 4, 2]]
 
@@ -44,8 +44,8 @@ def test_threads_get_what_they_get_alone():
 
 def test_a_copy_takes_its_own_turns():
     model = tiny_llada()
-    with model.turns, ThreadPoolExecutor(1) as other:
+    with model.lock, ThreadPoolExecutor(1) as other:
         twin = copy.deepcopy(model)
         assert torch.equal(other.submit(twin.head_weight.sum).result(), model.head_weight.sum())
         assert other.submit(twin.predict, [[1, 2]], [[1]]).result(timeout=30)[0].shape[0] == 1
-    assert isinstance(pickle.loads(pickle.dumps(Turns())), Turns)
+    assert isinstance(pickle.loads(pickle.dumps(ModelLock())), ModelLock)

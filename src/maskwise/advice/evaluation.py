@@ -225,7 +225,7 @@ def described(model: Model) -> dict[str, Any]:
     """What tells the model apart, for the manifest."""
     from maskwise.models.checkpoints.fingerprint import fingerprint
 
-    return {"name": model.name, "fingerprint": fingerprint(model), "dtype": str(model.dtype).removeprefix("torch.")}
+    return {"name": model.name, "fingerprint": fingerprint(model), "dtype": model.dtype_name}
 
 
 def as_stored(plan: Plan) -> dict[str, Any]:

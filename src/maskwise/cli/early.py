@@ -3,11 +3,11 @@
 from collections.abc import Iterable
 from pathlib import Path
 
-from maskwise.models.checkpoints.locations import refuse_published_experts, refuse_unknown_model
+from maskwise.models.checkpoints.locations import DTYPE_NAMES, refuse_published_experts, refuse_unknown_model
 from maskwise.support.errors import UserError
 from maskwise.support.nearest import did_you_mean
 
-DTYPES = ("auto", "float32", "bfloat16", "float16")
+DTYPES = ("auto", *DTYPE_NAMES)
 WEIGHTS = ("fp8", "int4")
 
 

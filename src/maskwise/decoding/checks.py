@@ -6,7 +6,7 @@ from dataclasses import replace
 import torch
 
 from maskwise.decoding.options import DecodingOptions
-from maskwise.models.checkpoints.configuration import as_described, read_config, read_family
+from maskwise.models.checkpoints.configuration import configured_block, read_family
 from maskwise.models.checkpoints.locations import locate_checkpoint
 from maskwise.models.checkpoints.tokenizer import TURN_ENDS
 from maskwise.models.families import Family
@@ -70,9 +70,8 @@ def refuse_by_configuration(name: str, options: DecodingOptions) -> None:
     """Refuses options that do not go with a checkpoint's own blocks, by its config.json, before weights are read."""
     folder = locate_checkpoint(name)[0]
     family = read_family(folder)
-    if family.blockwise:
-        with as_described(folder):
-            seen = read_config(folder, family).attention_block
+    seen = configured_block(folder, family)
+    if seen is not None:
         _check_blocks(family, seen, name, options)
 
 

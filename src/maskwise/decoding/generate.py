@@ -190,7 +190,7 @@ def decode(
     else:
         options = check_request(model, prompts, options)
     found: list[Generation] = []
-    with model.turns, _weights_laid_out(model, options.steps or options.max_new_tokens):
+    with model.lock, _weights_laid_out(model, options.steps or options.max_new_tokens):
         for first, last in _batches(model, prompts, options, batch, on_step is not None):
             draws = shared if each is None else each[first:last]
             assert draws is not None
@@ -251,7 +251,7 @@ def greedy_answers(model: Model, prompts: list[list[int]], length: int, masks: i
     new = length + masks
     options = check_request(model, prompts, DecodingOptions(max_new_tokens=new))
     loop = DecodingLoop(model, options, prompts, make_generator(model, None), None)
-    with model.turns, _weights_laid_out(model, length), closing(loop.passes):
+    with model.lock, _weights_laid_out(model, length), closing(loop.passes):
         for block in _answer_blocks(model, prompts, length, new):
             if sequences := [s for s, slots in enumerate(block.slots) if slots]:
                 loop.fill(block, sequences)

@@ -206,7 +206,7 @@ class MaskwiseLM(LM):
         options = self.options.summary()
         return {
             "model_num_parameters": model.parameter_count,
-            "model_dtype": str(model.dtype).removeprefix("torch."),
+            "model_dtype": model.dtype_name,
             "maskwise": {
                 "pretrained": self.pretrained,
                 "adapter": self.adapter,

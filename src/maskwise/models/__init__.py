@@ -12,7 +12,8 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from maskwise.models.checkpoints.locations import embedded_models
-from maskwise.models.families import FAMILIES, imported
+from maskwise.models.families import FAMILIES
+from maskwise.support.imports import imported
 
 if TYPE_CHECKING:
     from maskwise.models.families.dream import DreamConfig as DreamConfig

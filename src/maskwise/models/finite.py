@@ -75,7 +75,7 @@ def rows_are_finite(logits: Tensor, tokens: Tensor) -> Tensor:
 
 def refuse_nonfinite_rows(model: Model, ids: Sequence[int], what: str) -> None:
     """Called where logits that were read are not finite: names the layer of the model in which that begins."""
-    begins, dtype = first_nonfinite_layer(model, ids) or "the output head", str(model.dtype).removeprefix("torch.")
+    begins, dtype = first_nonfinite_layer(model, ids) or "the output head", model.dtype_name
     raise UserError(
         f"the logits of {what} are not finite, from {begins} on: {model.name or model.kind} overflows in {dtype} (use "
         "--dtype float32), or its weights are damaged"

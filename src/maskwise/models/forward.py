@@ -1,6 +1,9 @@
-"""Three ways to compute hidden states: by our own classes, an AR class of transformers, or any other model."""
+"""The forward pass: hidden states by our own classes, a causal class of transformers or any other model; the head."""
+
+from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedModel
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
@@ -71,3 +74,30 @@ def largest_difference(net: PreTrainedModel, ours: Tensor, ids: list[int]) -> fl
     """Between our logits [n, V] of a short sequence and the class's own logits of it, relative to their size."""
     theirs = net(input_ids=torch.tensor([ids], device=ours.device)).logits[0].float()
     return float((ours - theirs).abs().max() / theirs.abs().max().clamp(min=1e-6))
+
+
+class _FloatProduct(torch.autograd.Function):
+    """Product of half-precision rows and weight, summed and returned in float32; rounded logits would have ties."""
+
+    @staticmethod
+    def forward(ctx: Any, rows: Tensor, weight: Tensor) -> Tensor:
+        ctx.save_for_backward(rows, weight)
+        return torch.mm(rows, weight.t(), out_dtype=torch.float32)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, Tensor | None]:
+        rows, weight = ctx.saved_tensors
+        gradient = gradients[0].to(rows.dtype)
+        return (
+            gradient @ weight if ctx.needs_input_grad[0] else None,
+            gradient.t() @ rows if ctx.needs_input_grad[1] else None,
+        )
+
+
+def float_product(rows: Tensor, weight: Tensor) -> Tensor:
+    """The output head: rows [n, d] times weight [V, d] -> float32 logits [n, V], whatever the type of the weight."""
+    if weight.dtype == torch.float32:
+        return F.linear(rows.float(), weight)
+    if rows.is_cuda:
+        return _FloatProduct.apply(rows.to(weight.dtype), weight)
+    return F.linear(rows.float(), weight.float())

@@ -6,29 +6,47 @@ for Dream and autoregressive models) is decided here, in `ModelInterface.locate`
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from threading import RLock
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
+from maskwise.kernels.gate import HALF
 from maskwise.models.attention.layouts import layout_of
 from maskwise.models.attention.ragged import KeyValues, Layout, Reach, RowGroup, Watch, asking_rows, grouped_parts
 from maskwise.models.batch import Batch, Mixture
 from maskwise.models.families import MASKED_DIFFUSION, WRAPPED, Family
 from maskwise.models.families.layers import MayWait
-from maskwise.models.head import float_product
-from maskwise.models.lock import Turns
+from maskwise.models.forward import float_product
 from maskwise.models.peft_access import embed_ids, stored_weight, without_adapter
 from maskwise.support.errors import UserError
-
-HALF_PRECISION = (torch.bfloat16, torch.float16)
 
 Body = Callable[[PreTrainedModel, Batch, Layout], Tensor]
 
 
+class ModelLock:
+    """Re-entrant lock: decoding mutates the model, so threads wait. A copy of the model has a lock of its own."""
+
+    def __init__(self) -> None:
+        self._lock = RLock()
+
+    def __enter__(self) -> None:
+        self._lock.acquire()
+
+    def __exit__(self, *problem: object) -> None:
+        self._lock.release()
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> "ModelLock":
+        return ModelLock()
+
+    def __reduce__(self) -> tuple[type, tuple[()]]:
+        return ModelLock, ()
+
+
 class ModelInterface(nn.Module):
-    """The calls of a network. `Model` (base.py), which is what `mw.open` gives, is this and what is built on it."""
+    """A network with the calls of the model interface; `Model` (model.py), which `mw.open` returns, is built on it."""
 
     def __init__(
         self,
@@ -51,15 +69,15 @@ class ModelInterface(nn.Module):
         self.family, self.name, self.tokenizer = family, name, tokenizer
         self.window, self.shift, self.causal, self.mask_id = window, shift, causal, mask_id
         self.trained_window = trained_window
-        self.block = block  # tokens see no block of so many tokens after their own; None: as `causal` says
+        self.block = block  # size of the blocks after which tokens see nothing; None: as `causal` says
         self._body = body
         self._own_head = head
         self.weights: str | None = None  # fp8 or int4, where the layers' maps were quantised (quantise.py)
-        self.recordings: Any = None  # what decoding keeps here: CUDA graphs of its passes, and their caches
-        self.turns = Turns()  # held by a forward pass, and by a whole decoding
+        self.recordings: Any = None  # kept here by decoding: CUDA graphs of its passes, and their caches
+        self.lock = ModelLock()  # held during a forward pass, and during a whole decoding
 
     def _apply(self, *arguments: Any, **named: Any) -> "ModelInterface":
-        """Where the weights are moved or cast, what was recorded with them is let go."""
+        """Moves or casts the weights, and drops the CUDA graphs captured with them."""
         self.recordings = None
         return super()._apply(*arguments, **named)
 
@@ -72,12 +90,12 @@ class ModelInterface(nn.Module):
 
     @property
     def attention_readable(self) -> bool:
-        """Whether `attention` can be asked for."""
+        """True if attention weights can be read."""
         return self.family.attention_readable
 
     @property
     def recordable(self) -> bool:
-        """Whether passes, such as the last one, can be recorded as CUDA graphs: none waits for the device."""
+        """True if passes like the last one can be captured as CUDA graphs: no module waits for the device."""
         return self.family.cuda_graphs and not any(
             module.waits for module in self.core.modules() if isinstance(module, MayWait)
         )
@@ -94,6 +112,11 @@ class ModelInterface(nn.Module):
     @property
     def dtype(self) -> torch.dtype:
         return stored_weight(self.core.get_input_embeddings()).dtype
+
+    @property
+    def dtype_name(self) -> str:
+        """Such as "bfloat16"."""
+        return str(self.dtype).removeprefix("torch.")
 
     @property
     def head_weight(self) -> Tensor:
@@ -114,7 +137,7 @@ class ModelInterface(nn.Module):
         """Final hidden states after the last norm, [T, d]."""
         if batch.mixture is not None:
             batch = self._mixed(batch, batch.mixture)
-        with self.turns:
+        with self.lock:
             return self._body(self.core, batch, self._layout(batch, cache))
 
     def _mixed(self, batch: Batch, mixture: Mixture) -> Batch:
@@ -142,7 +165,7 @@ class ModelInterface(nn.Module):
             flash=flash,
             parts=grouped_parts(groups, flash),
         )
-        with self.turns, torch.compiler.set_stance("force_eager"):  # or layers are compiled for every number of parts
+        with self.lock, torch.compiler.set_stance("force_eager"):  # or layers are compiled for every number of parts
             return self._body(self.core, batch, layout)
 
     def embed(self, ids: Tensor) -> Tensor:
@@ -172,7 +195,7 @@ class ModelInterface(nn.Module):
         return layout_of(batch, cache, block, self.causal, self._has_ragged_kernels(batch), watched, masked)
 
     def _has_ragged_kernels(self, batch: Batch) -> bool:
-        return batch.offsets.is_cuda and self.dtype in HALF_PRECISION
+        return batch.offsets.is_cuda and self.dtype in HALF
 
     # Which hidden state predicts which position
 
@@ -274,7 +297,7 @@ class ModelInterface(nn.Module):
         layout = replace(self._layout(batch, None, watched=watch is not None), watch=watch)
         if getattr(getattr(self.core, "model", None), "takes_last_rows", False):
             layout = asking_rows(layout, index)
-        with self.turns:
+        with self.lock:
             hidden = self._body(self.core, batch, layout)
         return hidden[index] if layout.last is None else hidden
 
@@ -285,7 +308,7 @@ class ModelInterface(nn.Module):
         """
         self._refuse_unreadable_attention()
         watch = Watch(index)
-        with self.turns, torch.compiler.set_stance("force_eager"):  # a compiled layer cannot hand out what it saw
+        with self.lock, torch.compiler.set_stance("force_eager"):  # a compiled layer cannot hand out what it saw
             return self.asked_rows(batch, index, watch), watch.seen
 
     def hidden_and_attention(self, batch: Batch, index: Tensor) -> tuple[Tensor, list[Tensor]]:
@@ -295,7 +318,7 @@ class ModelInterface(nn.Module):
         """
         self._refuse_unreadable_attention()
         watch = Watch(index)
-        with self.turns, torch.compiler.set_stance("force_eager"):  # a compiled layer cannot hand out what it saw
+        with self.lock, torch.compiler.set_stance("force_eager"):  # a compiled layer cannot hand out what it saw
             hidden = self._body(self.core, batch, replace(self._layout(batch, None, watched=True), watch=watch))
         return hidden, watch.seen
 

@@ -10,13 +10,12 @@ from torch import Tensor, nn
 
 from maskwise.models.batch import Batch, passes
 from maskwise.models.checkpoints.saving import push, save
-from maskwise.models.families import imported
 from maskwise.models.families.quantise import parameter_count
 from maskwise.models.generation import GenerateArguments, Generations, Prompt
 from maskwise.models.interface import ModelInterface
-from maskwise.models.peft_access import stored_weight
-from maskwise.models.targets import linear_targets
+from maskwise.models.peft_access import linear_targets, stored_weight
 from maskwise.support.errors import UserError, UserNotice
+from maskwise.support.imports import imported
 from maskwise.support.terminal import one_line
 
 TOKENS_A_PASS = 16384  # what `predict` puts into one forward pass

@@ -15,7 +15,7 @@ from maskwise.records.manifest import Manifest
 from maskwise.records.reading import read_records
 from maskwise.records.record import Record, RecordFields, condition_order
 from maskwise.support.errors import UserError
-from maskwise.support.files import open_own, replace_file, to_json
+from maskwise.support.files import open_own, replace_file, short_json, to_json
 from maskwise.support.typed import InvalidJson, decode
 
 RECORDS, MANIFEST = "records.jsonl", "manifest.json"
@@ -150,11 +150,6 @@ def _refuse_other_settings(folder: Path, found: Manifest, wanted: Manifest) -> N
             if old != new:
                 what = "another model" if part == "model" else "other settings"
                 raise UserError(
-                    f"{folder} was made with {what}: {name} was {_short(old)} and is {_short(new)} now; "
+                    f"{folder} was made with {what}: {name} was {short_json(old)} and is {short_json(new)} now; "
                     "choose another --out or remove it"
                 )
-
-
-def _short(value: Any) -> str:
-    text = to_json(value)
-    return text if len(text) <= 60 else text[:57] + "..."

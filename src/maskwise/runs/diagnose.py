@@ -229,7 +229,7 @@ def new_manifest(setup: Setup, command: str | None, exact: bool = False) -> Mani
             shift=model.shift,
             causal=model.causal,
             block=model.block,
-            dtype=str(model.dtype).removeprefix("torch."),
+            dtype=model.dtype_name,
             weights=model.weights,
             fingerprint=fingerprint(model),
         ),

@@ -52,6 +52,12 @@ def _fields_of(value: Any) -> dict[str, Any]:
     raise TypeError(f"{type(value).__name__} is no value of JSON")
 
 
+def short_json(value: Any, most: int = 60) -> str:
+    """A value as JSON in at most so many characters, for messages."""
+    text = json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= most else text[: most - 3] + "..."
+
+
 def _no_constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is no number of JSON")
 

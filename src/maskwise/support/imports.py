@@ -14,6 +14,12 @@ from typing import Any
 from maskwise.support.garbage_collection import collection_paused
 
 
+def imported(path: str) -> Any:
+    """The class or function that an import path like "module:name" names."""
+    module, name = path.split(":")
+    return getattr(import_module(module), name)
+
+
 class Process:
     """Whose it is: `maskwise.start.main` says that it runs a command and nothing else."""
 

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from maskwise.diffusion.objectives import OBJECTIVES, find_objective
-from maskwise.models.checkpoints.configuration import read_config, read_family
+from maskwise.models.checkpoints.configuration import configured_block, read_family
 from maskwise.models.checkpoints.locations import locate_checkpoint
 from maskwise.models.model import Model
 from maskwise.support.errors import UserError
@@ -42,5 +42,4 @@ def block_of(model: str | Path | Model) -> int | None:
     if isinstance(model, Model):
         return model.block
     folder = locate_checkpoint(str(model))[0]
-    family = read_family(folder)
-    return read_config(folder, family).attention_block if family.blockwise else None
+    return configured_block(folder, read_family(folder))

@@ -14,7 +14,7 @@ from maskwise.models.checkpoints.adapters import merged
 from maskwise.models.checkpoints.export import beside_the_weights
 from maskwise.models.checkpoints.locations import name_from_anywhere
 from maskwise.models.model import Model
-from maskwise.models.targets import is_attention, is_linear, targets_pattern
+from maskwise.models.peft_access import is_attention, is_linear, targets_pattern
 from maskwise.support.errors import UserError
 from maskwise.training.settings import ATTENTION, RunSettings
 

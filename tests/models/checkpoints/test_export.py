@@ -14,7 +14,7 @@ from helpers.tiny import dream_net, llada_net, qwen_net
 from maskwise.cli import app
 from maskwise.models.checkpoints.export import export
 from maskwise.models.checkpoints.verify import verify
-from maskwise.models.targets import linear_targets
+from maskwise.models.peft_access import linear_targets
 
 IDS = [5, 9, 63, 63, 2, 41, 63]
 

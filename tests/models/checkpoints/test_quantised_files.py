@@ -14,16 +14,16 @@ import maskwise as mw
 from helpers.checkpoints import save
 from helpers.quantised_files import GROUP, quantise, restored, rounded, tensors_of
 from helpers.tiny import dream_net, edit_config, llada_net, tiny_llada
-from maskwise.models import targets
+from maskwise.models import peft_access
 from maskwise.models.checkpoints import quantised_files
 from maskwise.models.checkpoints.adapters import merged
 from maskwise.models.checkpoints.configuration import read_settings
 from maskwise.models.checkpoints.fingerprint import fingerprint
 from maskwise.models.checkpoints.locations import ZOO
-from maskwise.models.checkpoints.networks import first_zero_points, stored_shapes
+from maskwise.models.checkpoints.networks import first_zero_points, weight_shapes
 from maskwise.models.checkpoints.quantised_files import complete_quantisation, refuse_other_zero_points
 from maskwise.models.finite import nonfinite_weights
-from maskwise.models.targets import linear_targets
+from maskwise.models.peft_access import linear_targets
 from maskwise.support.errors import UserError
 from maskwise.training.settings import TuneSettings
 from maskwise.training.weights import make_trainable
@@ -106,10 +106,10 @@ def test_the_quantised_layers_are_found_in_the_files(tmp_path):
     save(tmp_path / "plain", mlp_hidden_size=64)
     quantise(tmp_path / "plain", "gptq", tmp_path / "few", tmp_path / "many")
     given = read_settings(tmp_path / "few")["quantization_config"]
-    complete_quantisation(tmp_path, given, stored_shapes(tmp_path / "few"))
+    complete_quantisation(tmp_path, given, weight_shapes(tmp_path / "few"))
     assert given["block_name_to_quantize"] == "model.transformer.blocks"
     given["block_name_to_quantize"] = "its.own"
-    complete_quantisation(tmp_path, given, stored_shapes(tmp_path / "few"))
+    complete_quantisation(tmp_path, given, weight_shapes(tmp_path / "few"))
     assert given["block_name_to_quantize"] == "its.own"
 
 
@@ -124,7 +124,7 @@ def test_numbers_packed_otherwise_than_said_are_refused(tmp_path, monkeypatch, m
     save(tmp_path / "plain", mlp_hidden_size=64)
     quantise(tmp_path / "plain", method, tmp_path / "few", tmp_path / "many")
     given = read_settings(tmp_path / "few")["quantization_config"]
-    complete_quantisation(tmp_path, given, stored_shapes(tmp_path / "few"))
+    complete_quantisation(tmp_path, given, weight_shapes(tmp_path / "few"))
     edit_config(tmp_path / "few", quantization_config=given | change)
     with pytest.raises(UserError, match=r"is not packed with bits"):
         mw.open(tmp_path / "few")
@@ -132,7 +132,7 @@ def test_numbers_packed_otherwise_than_said_are_refused(tmp_path, monkeypatch, m
 
 def test_a_pattern_that_would_take_years_is_refused(tmp_path, monkeypatch):
     """Before the package is asked, so it need not be installed."""
-    monkeypatch.setattr(targets, "MOST_SECONDS", 0.2)
+    monkeypatch.setattr(peft_access, "MOST_SECONDS", 0.2)
     monkeypatch.setattr(quantised_files, "find_spec", lambda name: True)
     skipped = {"quant_method": "bitsandbytes", "load_in_4bit": True, "llm_int8_skip_modules": ["(.+)+x"]}
     edit_config(save(tmp_path), quantization_config=skipped)

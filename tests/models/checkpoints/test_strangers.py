@@ -13,7 +13,7 @@ from helpers.checkpoints import byte_tokenizer, save
 from helpers.report_runs import write_run
 from helpers.tiny import dream_net, edit_config, llada2_net, nemotron_net, qwen_net, sdar_net
 from maskwise.decoding.prompts import encode_prompts
-from maskwise.models import targets
+from maskwise.models import peft_access
 from maskwise.models.checkpoints import chat
 from maskwise.models.checkpoints.cards import public_name
 from maskwise.models.checkpoints.catalog import describe_checkpoint
@@ -167,7 +167,7 @@ def test_text_that_is_not_utf8_is_one_line(tmp_path):
     [{"target_modules": "(.+)+x"}, {"target_modules": ".*" * 30 + "x"}, {"rank_pattern": {"(.|[a-z])+x": 4}}],
 )
 def test_a_pattern_that_would_take_years_is_refused(tmp_path, monkeypatch, settings):
-    monkeypatch.setattr(targets, "MOST_SECONDS", 0.2)
+    monkeypatch.setattr(peft_access, "MOST_SECONDS", 0.2)
     folder = tmp_path / "adapter"
     folder.mkdir()
     (folder / "adapter_config.json").write_text(json.dumps({"peft_type": "LORA", "r": 8} | settings))

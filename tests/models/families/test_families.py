@@ -33,9 +33,10 @@ from maskwise.models.checkpoints.catalog import (
 )
 from maskwise.models.checkpoints.locations import embedded_models, locate_checkpoint
 from maskwise.models.checkpoints.networks import network_without_weights
-from maskwise.models.families import AUTOREGRESSIVE, DREAM, FAMILIES, WRAPPED, family_of_class, imported
-from maskwise.models.targets import linear_targets
+from maskwise.models.families import AUTOREGRESSIVE, DREAM, FAMILIES, WRAPPED, family_of_class
+from maskwise.models.peft_access import linear_targets
 from maskwise.support.errors import UserError
+from maskwise.support.imports import imported
 
 NETS = {"llada": llada_net, "illada": illada_net, "dream": dream_net, "llada-moe": llada_moe_net, "ar": qwen_net}
 PUBLISHED = [(family, known) for family in FAMILIES for known in family.published]

@@ -50,7 +50,7 @@ def mixture_tokens(hidden: "Tensor", head_weight: "Tensor", mask_id: int, soft: 
     """The tokens of the mixtures of hidden rows [n, d] and each token's share, both [n, k]; logits in chunks."""
     import torch
 
-    from maskwise.models.head import float_product
+    from maskwise.models.forward import float_product
 
     parts = []
     for rows in hidden.split(ROWS_AT_ONCE):

@@ -49,7 +49,7 @@ class RowGroup:
 
 
 @dataclass(frozen=True)
-class Part:
+class AttentionPart:
     """Row groups that are computed together: the flat places of their rows and keys, and who sees whom among them."""
 
     rows: Tensor  # [n] int64
@@ -80,7 +80,7 @@ class Layout:
     cache: KeyValues | None = None
     slots: Tensor | None = None  # [T] where the batch's tokens lie in the cache
     watch: Watch | None = None
-    parts: tuple[Part, ...] = ()
+    parts: tuple[AttentionPart, ...] = ()
     blocks: Blocks | None = None  # with flash: tokens see what stands before them and the rest of their block
     split: bool = False  # few queries over the many keys of a cache, which `split_attention` splits over the card
     rows: Tensor | None = None
@@ -119,7 +119,7 @@ def grid_places(offsets: Tensor, longest: int, total: int) -> Tensor:
     return torch.arange(total, device=offsets.device) - starts[owner] + owner * longest
 
 
-def grouped_parts(groups: Sequence[RowGroup], flash: bool) -> tuple[Part, ...]:
+def grouped_parts(groups: Sequence[RowGroup], flash: bool) -> tuple[AttentionPart, ...]:
     """The fewest parts that need neither padding nor a [rows, keys] mask.
 
     Varlen flash attention takes all groups in one call, as so many sequences; it takes no bias, and SDPA takes groups
@@ -130,21 +130,21 @@ def grouped_parts(groups: Sequence[RowGroup], flash: bool) -> tuple[Part, ...]:
     return (*([_ragged_part(together)] if together else []), *map(_dense_part, alone))
 
 
-def _ragged_part(groups: Sequence[RowGroup]) -> Part:
+def _ragged_part(groups: Sequence[RowGroup]) -> AttentionPart:
     rows, keys = torch.cat([group.rows for group in groups]), torch.cat([group.keys for group in groups])
     row_counts, key_counts = [len(group.rows) for group in groups], [len(group.keys) for group in groups]
     q_offsets, k_offsets = (
         torch.tensor([0, *counts]).cumsum(0).to(torch.int32).to(rows.device) for counts in (row_counts, key_counts)
     )
     layout = Layout(q_offsets, k_offsets, max(row_counts), max(key_counts), causal=False, flash=True)
-    return Part(rows, keys, layout)
+    return AttentionPart(rows, keys, layout)
 
 
-def _dense_part(group: RowGroup) -> Part:
+def _dense_part(group: RowGroup) -> AttentionPart:
     rows, keys = len(group.rows), len(group.keys)
     q_offsets, k_offsets = (torch.tensor([0, n], dtype=torch.int32, device=group.rows.device) for n in (rows, keys))
     bias = None if group.bias is None else group.bias[None, None, None, :]
-    return Part(group.rows, group.keys, Layout(q_offsets, k_offsets, rows, keys, False, False, key_mask=bias))
+    return AttentionPart(group.rows, group.keys, Layout(q_offsets, k_offsets, rows, keys, False, False, key_mask=bias))
 
 
 def attend(

@@ -7,14 +7,13 @@ from typing import Any
 
 from peft import PeftConfig, PeftModel, get_peft_model_state_dict
 from peft.tuners.tuners_utils import BaseTunerLayer
-from safetensors import SafetensorError, safe_open
+from safetensors import SafetensorError
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from maskwise.models.checkpoints.locations import read_object
+from maskwise.models.checkpoints.locations import read_object, stored_shapes
 from maskwise.models.families import family_of_class
-from maskwise.models.peft_access import token_rows
-from maskwise.models.targets import refuse_endless_patterns
+from maskwise.models.peft_access import refuse_endless_patterns, token_rows
 from maskwise.support.errors import UserError, first_line
 
 RANKS = ("r", "init_r", "target_r")  # of LoRA and its kin: the sizes that PEFT lays out before it reads a weight
@@ -54,14 +53,14 @@ def attach_adapter(net: PreTrainedModel, folder: Path, mask_id: int | None = Non
     if not weights.exists():
         raise UserError(f"{folder} has no adapter_model.safetensors (pickled adapters are refused): save it again")
     try:
-        with safe_open(weights, framework="pt") as file:
-            stored = {key: tuple(file.get_slice(key).get_shape()) for key in file.keys()}  # noqa: SIM118
+        stored = stored_shapes(weights)
     except (SafetensorError, OSError) as problem:
         raise UserError(f"{weights} is corrupt or cut short ({problem}): copy it again") from None
     refuse_endless_patterns(given, [name for name, _ in net.named_modules()], folder / "adapter_config.json")
     if given.get("layer_replication") is not None:  # PEFT would copy layers as often as a small file says
         raise UserError(f"the adapter in {folder} copies layers (layer_replication), which is not supported: use LoRA")
-    if given.get("alora_invocation_tokens"):  # its layers are not given where they are, and would do nothing
+    # aLoRA layers never learn the token positions, so they would have no effect.
+    if given.get("alora_invocation_tokens"):
         raise UserError(f"the adapter in {folder} is switched on by tokens (aLoRA), which is not supported: use LoRA")
     _refuse_larger_ranks(folder, given, max((size for shape in stored.values() for size in shape), default=0))
     try:

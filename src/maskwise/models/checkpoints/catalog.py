@@ -1,6 +1,5 @@
 """What `maskwise models` prints. Embedded and published models are described without torch, from files and tables."""
 
-import json
 from collections.abc import Mapping
 from math import prod
 from pathlib import Path
@@ -12,9 +11,10 @@ from maskwise.models.checkpoints.locations import (
     locate_checkpoint,
     planted_in,
     read_object,
+    stored_shapes,
 )
 from maskwise.models.families import AUTOREGRESSIVE, FAMILIES, Family, Published, family_of_architecture
-from maskwise.models.targets import in_a_layer, linear_targets, targets_pattern
+from maskwise.models.peft_access import in_a_layer, linear_targets, targets_pattern
 
 
 def list_models() -> list[dict[str, Any]]:
@@ -69,13 +69,6 @@ def describe_embedded(name: str) -> dict[str, Any]:
         **_block(family, settings),
         **({"planted": planted} if (planted := planted_in(name)) else {}),
     }
-
-
-def stored_shapes(file: Path) -> dict[str, list[int]]:
-    """The shape of each weight in a safetensors file: a JSON header behind its own length in eight bytes."""
-    with file.open("rb") as opened:
-        header = json.loads(opened.read(int.from_bytes(opened.read(8), "little")))
-    return {name: entry["shape"] for name, entry in header.items() if name != "__metadata__"}
 
 
 def describe_folder(name: str, folder: Path, families: tuple[Family, ...] = FAMILIES) -> dict[str, Any]:

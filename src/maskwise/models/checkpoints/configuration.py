@@ -1,6 +1,5 @@
 """A checkpoint's configuration: config.json read and checked, and what it says of family, shift and mask."""
 
-import json
 import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -15,8 +14,10 @@ from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_N
 
 from maskwise.models.checkpoints.gguf_llama import gguf_in, llama_settings
 from maskwise.models.checkpoints.locations import read_object
-from maskwise.models.families import AUTOREGRESSIVE, FAMILIES, Family, family_of_architecture, imported
+from maskwise.models.families import AUTOREGRESSIVE, FAMILIES, Family, family_of_architecture
 from maskwise.support.errors import UserError
+from maskwise.support.files import short_json
+from maskwise.support.imports import imported
 
 # Fields of config.json by what they must be; each may also be left out, and null where its class gives it a meaning.
 SIZES = (
@@ -106,13 +107,8 @@ def _check_kinds(file: Path, settings: dict[str, Any], kinds: Sequence[Kind], pr
             value = settings.get(name)
             if value is not None and not fits(value):
                 raise UserError(
-                    f"{file}: {prefix}{name} is {_short(value)}, not {wanted}: correct it or download it again"
+                    f"{file}: {prefix}{name} is {short_json(value)}, not {wanted}: correct it or download it again"
                 )
-
-
-def _short(value: Any) -> str:
-    text = json.dumps(value)
-    return text if len(text) <= 60 else text[:57] + "..."
 
 
 @contextmanager
@@ -192,6 +188,14 @@ def _read_config(folder: Path, family: Family) -> PreTrainedConfig:
         raise UserError(
             f"{folder}: transformers knows no model type {unknown!r}, and remote code is never run"
         ) from None
+
+
+def configured_block(folder: Path, family: Family) -> int | None:
+    """The block size of a block diffusion checkpoint by its config.json alone; None for any other model."""
+    if not family.blockwise:
+        return None
+    with as_described(folder):
+        return read_config(folder, family).attention_block
 
 
 def find_shift(config: PreTrainedConfig, family: Family) -> bool:

@@ -22,7 +22,7 @@ from maskwise.models.checkpoints.adapters import trained_rows
 from maskwise.models.checkpoints.cards import merged_card
 from maskwise.models.checkpoints.configuration import read_settings
 from maskwise.models.checkpoints.gguf_llama import gguf_in
-from maskwise.models.checkpoints.locations import is_borrowing, locate_checkpoint
+from maskwise.models.checkpoints.locations import is_borrowing, locate_checkpoint, stored_shapes, tokenizer_file
 from maskwise.models.checkpoints.networks import weight_files
 from maskwise.models.checkpoints.opening import open, stored_dtype
 from maskwise.support.errors import UserError
@@ -77,14 +77,14 @@ def export(source: str | Path, out: str | Path, adapter: str | Path | None = Non
 
 def _write_export(source: str, folder: Path, adapters: Sequence[Path], out: Path) -> Path:
     changes: dict[str, Tensor] = {}
-    rows: dict[str, Rows] = {}
+    rows: dict[str, ReplacedRows] = {}
     for one in adapters:
         added, replaced = weight_changes(folder, one)
         rows |= replaced
         for name, change in added.items():
             changes[name] = changes[name] + change if name in changes else change
     files = weight_files(folder)
-    homes = {name: file for file in files for name in _names(folder / file)}
+    homes = {name: file for file in files for name in stored_shapes(folder / file)}
     strays = sorted((changes.keys() | rows.keys()) - homes.keys())
     if strays:
         raise UserError(f"the adapter touches {strays[0]}, which the checkpoint's files do not hold: it cannot merge")
@@ -108,10 +108,10 @@ def _write_export(source: str, folder: Path, adapters: Sequence[Path], out: Path
     return out
 
 
-Rows = tuple[list[int], Tensor]  # the numbers of rows, and what stands in them
+ReplacedRows = tuple[list[int], Tensor]  # the numbers of rows, and what stands in them
 
 
-def weight_changes(folder: Path, adapter: Path) -> tuple[dict[str, Tensor], dict[str, Rows]]:
+def weight_changes(folder: Path, adapter: Path) -> tuple[dict[str, Tensor], dict[str, ReplacedRows]]:
     """What the adapter adds to each weight, float32, and rows that it replaces, by the weight's name."""
     model = open(folder, dtype=stored_dtype(read_settings(folder)), device="cpu", adapter=adapter)
     assert isinstance(model.net, PeftModel)
@@ -125,27 +125,23 @@ def weight_changes(folder: Path, adapter: Path) -> tuple[dict[str, Tensor], dict
     found = trained_rows(model.core)
     rows = {} if found is None else {found[0]: (found[1], found[2])}
     # Two weights for each map, one for replaced rows and no others: a bias or a magnitude would be left behind.
-    whole = len(_names(adapter / "adapter_model.safetensors")) == 2 * len(changes) + len(rows)
+    whole = len(stored_shapes(adapter / "adapter_model.safetensors")) == 2 * len(changes) + len(rows)
     if config.peft_type != "LORA" or config.use_dora or config.init_lora_weights not in KEEP_THE_BASE or not whole:
         raise UserError(f"the adapter in {adapter} is not plain LoRA on linear maps: it cannot be merged")
     return changes, rows
 
 
 def beside_the_weights(folder: Path) -> list[Path]:
-    """Configuration, tokenizer, the index, licences and the model's own code."""
+    """The other files of a checkpoint: configuration, tokenizer, index, licences and the model's own code."""
+    shared = tokenizer_file(folder)
     return [
         file
-        for file in sorted(folder.iterdir())
+        for file in sorted({*folder.iterdir(), *([shared] if shared.is_file() else [])})
         if file.is_file() and file.suffix not in LEFT_BEHIND and not file.name.startswith((".", *NOTES))
     ]
 
 
-def _names(file: Path) -> list[str]:
-    with safe_open(file, framework="pt") as opened:
-        return list(opened.keys())
-
-
-def _write_merged(source: Path, target: Path, changes: dict[str, Tensor], rows: dict[str, Rows]) -> None:
+def _write_merged(source: Path, target: Path, changes: dict[str, Tensor], rows: dict[str, ReplacedRows]) -> None:
     with safe_open(source, framework="pt") as opened:
         metadata = opened.metadata()
         tensors = {name: opened.get_tensor(name) for name in opened.keys()}  # noqa: SIM118

@@ -16,6 +16,7 @@ from maskwise.support.files import read_json
 from maskwise.support.nearest import nearest
 from maskwise.support.terminal import one_line
 
+DTYPE_NAMES = ("float32", "bfloat16", "float16")
 NOT_FOR_EXPERTS = "--weights {} is not written for models with experts: leave it out"
 ZOO = Path(__file__).parents[1] / "zoo"
 MOST_ADAPTERS = 8  # on one model: adapters that name each other as their base would go on for ever
@@ -203,6 +204,24 @@ def _is_whole(folder: Path) -> bool:
     weights = read_object(index).get("weight_map") if index.exists() else {"": "model.safetensors"}
     names = weights.values() if isinstance(weights, dict) else ["?"]
     return (folder / "config.json").exists() and all((folder / str(name)).exists() for name in names)
+
+
+def tokenizer_file(folder: Path) -> Path:
+    """The tokenizer.json of a checkpoint; the embedded models share one."""
+    own = folder / "tokenizer.json"
+    shares = not own.exists() and not is_borrowing(folder) and folder.resolve().parent == ZOO.resolve()
+    return ZOO / "tokenizer" / "tokenizer.json" if shares else own
+
+
+def stored_shapes(*files: Path) -> dict[str, tuple[int, ...]]:
+    """The shape of each weight in safetensors files, by name."""
+    from safetensors import safe_open
+
+    shapes: dict[str, tuple[int, ...]] = {}
+    for file in files:
+        with safe_open(file, framework="np") as opened:
+            shapes |= {name: tuple(opened.get_slice(name).get_shape()) for name in opened.keys()}  # noqa: SIM118
+    return shapes
 
 
 def read_object(file: Path) -> dict[str, Any]:

@@ -12,11 +12,12 @@ from transformers import AutoModelForCausalLM, PreTrainedConfig, PreTrainedModel
 from transformers.utils.logging import disable_progress_bar, get_verbosity, set_verbosity, set_verbosity_error
 
 from maskwise.models.checkpoints.gguf_llama import gguf_in, llama_weights
-from maskwise.models.checkpoints.locations import read_object, weights_folder
+from maskwise.models.checkpoints.locations import read_object, stored_shapes, weights_folder
 from maskwise.models.checkpoints.quantised_files import complete_quantisation, refuse_other_zero_points
-from maskwise.models.families import Family, imported
+from maskwise.models.families import Family
 from maskwise.support.errors import UserError
 from maskwise.support.files import is_plain_name
+from maskwise.support.imports import imported
 
 WHOLE, INDEX = "model.safetensors", "model.safetensors.index.json"
 
@@ -34,12 +35,8 @@ def refuse_oversized(folder: Path, settings: dict[str, Any]) -> None:
     """A configuration of far more than the weight files hold would fill the memory before it is found not to fit."""
     if settings.get("quantization_config") is not None or gguf_in(weights_folder(folder)) is not None:
         return  # several weights in a byte; a GGUF file's sizes are checked as they are read
-    tensors = stored = 0
-    for name in weight_files(folder):
-        with safe_open(folder / name, framework="pt") as opened:
-            for key in opened.keys():  # noqa: SIM118
-                tensors += 1
-                stored += prod(opened.get_slice(key).get_shape())
+    shapes = weight_shapes(folder)
+    tensors, stored = len(shapes), sum(map(prod, shapes.values()))
 
     def size(*names: str) -> int:
         return next((settings[name] for name in names if settings.get(name) is not None), 0)
@@ -84,7 +81,7 @@ def load_network(
     set_verbosity_error()  # its own table of what does not fit would stand before our one line
     source: dict[str, Any] = {"config": config, "state_dict": llama_weights(gguf)} if gguf is not None else {}
     if getattr(config, "quantization_config", None) is not None:
-        complete_quantisation(folder, config.quantization_config, stored_shapes(folder))
+        complete_quantisation(folder, config.quantization_config, weight_shapes(folder))
         refuse_other_zero_points(folder, config.quantization_config, first_zero_points(folder))
         source = {"config": config}
     try:
@@ -94,7 +91,7 @@ def load_network(
                 **source,
                 dtype=dtype,
                 device_map={"": device},
-                attn_implementation="eager",  # every class has it; which attention runs is decided in bodies.py
+                attn_implementation="eager",  # every class has it; which attention runs is decided in forward.py
                 use_safetensors=True,
                 local_files_only=True,
                 trust_remote_code=False,
@@ -115,13 +112,9 @@ def load_network(
     return net
 
 
-def stored_shapes(folder: Path) -> dict[str, tuple[int, ...]]:
-    """Of all tensors in the weight files."""
-    shapes: dict[str, tuple[int, ...]] = {}
-    for file in weight_files(folder):
-        with safe_open(folder / file, framework="pt") as opened:
-            shapes |= {name: tuple(opened.get_slice(name).get_shape()) for name in opened.keys()}  # noqa: SIM118
-    return shapes
+def weight_shapes(folder: Path) -> dict[str, tuple[int, ...]]:
+    """The shapes of all tensors in the weight files of a checkpoint."""
+    return stored_shapes(*(folder / file for file in weight_files(folder)))
 
 
 def first_zero_points(folder: Path) -> list[int]:

@@ -20,16 +20,22 @@ from maskwise.models.checkpoints.configuration import (
     refuse_own_attention,
 )
 from maskwise.models.checkpoints.gguf_llama import gguf_in
-from maskwise.models.checkpoints.locations import locate_checkpoint, refuse_published_experts, weights_folder
-from maskwise.models.checkpoints.networks import check_weight_files, load_network, refuse_oversized, stored_shapes
+from maskwise.models.checkpoints.locations import (
+    DTYPE_NAMES,
+    locate_checkpoint,
+    refuse_published_experts,
+    weights_folder,
+)
+from maskwise.models.checkpoints.networks import check_weight_files, load_network, refuse_oversized, weight_shapes
 from maskwise.models.checkpoints.quantised_files import refuse_uninstalled_quantiser
 from maskwise.models.checkpoints.tokenizer import load_tokenizer
-from maskwise.models.families import AUTOREGRESSIVE, FAMILIES, WRAPPED, Family, family_of_class, imported
+from maskwise.models.families import AUTOREGRESSIVE, FAMILIES, WRAPPED, Family, family_of_class
 from maskwise.models.finite import refuse_nonfinite_weights
 from maskwise.models.forward import RAGGED, largest_difference, padded_body
 from maskwise.models.model import Model
 from maskwise.models.peft_access import without_adapter
 from maskwise.support.errors import UserError
+from maskwise.support.imports import imported
 
 register_families()  # with transformers' Auto classes, for whoever uses them next
 
@@ -42,7 +48,7 @@ class _BuiltIn(tuple[Family, ...]):
 
 
 BUILT_IN = _BuiltIn(FAMILIES)
-DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
+DTYPES = {name: getattr(torch, name) for name in DTYPE_NAMES}
 
 
 def open(
@@ -120,7 +126,7 @@ def _quantisable(
 
     refuse_unfit(weights, device)
     if gguf_in(weights_folder(folder)) is None:  # of GGUF files a Llama's alone are read
-        refuse_experts(weights, stored_shapes(folder))
+        refuse_experts(weights, weight_shapes(folder))
     if settings.get("quantization_config") is not None:
         raise UserError(f"{name} is quantised already: leave --weights {weights} out")
     if device.type != "cuda":

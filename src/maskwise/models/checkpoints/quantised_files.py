@@ -7,7 +7,7 @@ from math import ceil, prod
 from pathlib import Path
 from typing import Any
 
-from maskwise.models.targets import refuse_endless_patterns
+from maskwise.models.peft_access import refuse_endless_patterns
 from maskwise.support.errors import UserError
 
 # quant_method of a quantised checkpoint: the packages that must be installed for transformers to load it.

@@ -6,7 +6,7 @@ from typing import Any
 from transformers import AutoTokenizer, PreTrainedTokenizerFast, Qwen2Tokenizer
 
 from maskwise.models.checkpoints.gguf_llama import gguf_in, llama_tokenizer
-from maskwise.models.checkpoints.locations import read_object, weights_folder
+from maskwise.models.checkpoints.locations import read_object, tokenizer_file, weights_folder
 from maskwise.support.errors import UserError
 from maskwise.support.files import parse_json
 
@@ -36,11 +36,13 @@ def load_tokenizer(folder: Path, native: bool) -> Any:
         if weights_folder(folder) != folder:  # read as a masked model
             tokenizer.mask_token = tokenizer.convert_ids_to_tokens(read_object(folder / "config.json")["mask_token_id"])
         return tokenizer
+    source = tokenizer_file(folder).parent
     for name, needed in PARTS.items():
-        _refuse_broken(folder / name, needed)
+        _refuse_broken(source / name, needed)
     try:
-        tokenizer = _read_tokenizer(folder, native)
+        tokenizer = _read_tokenizer(source, native)
         if tokenizer is not None:
+            tokenizer.name_or_path = str(folder)
             tokenizer.decode(tokenizer("Hello")["input_ids"])  # what it was given may surface only when it is used
         return tokenizer
     except BaseException as problem:  # the tokenizers library has no error of its own

@@ -57,7 +57,7 @@ def verify(
     prompts = _prompts(ours)
     our_logits = [_our_logits(ours, prompt) for prompt in prompts]
     our_tokens, our_chat = _text_side(ours.tokenizer)
-    place, precision, mask_id, block = ours.device, ours.dtype, ours.mask_id, ours.block
+    place, precision, dtype, mask_id, block = ours.device, ours.dtype, ours.dtype_name, ours.mask_id, ours.block
     del ours
     gc.collect()
     running(folder, code_from_elsewhere(folder))
@@ -78,7 +78,7 @@ def verify(
     ]
     return {
         "model": name,
-        "dtype": str(precision).removeprefix("torch."),
+        "dtype": dtype,
         "texts": 0 if our_tokens is None else len(TEXTS),
         "texts_with_other_ids": sum(a != b for a, b in zip(our_tokens or [], their_tokens or [], strict=True)),
         "chat_prompts_agree": None if our_chat is None else our_chat == their_chat,

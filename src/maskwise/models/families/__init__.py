@@ -6,7 +6,6 @@ is passed to `mw.open` the same way: mw.open(folder, families=(*FAMILIES, mine))
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from importlib import import_module
 from typing import Any
 
 NATIVE_BODY = "maskwise.models.forward:native_body"
@@ -36,16 +35,15 @@ class Family:
     title: str  # as reports print it
     reference: str = ""  # authors, title, arXiv number
     architecture: str | None = None  # the class config.json names; None: no class of its own
-    checked: str = ""  # what our class was held against (docs/results.md)
+    checked: str = ""  # what our class was compared with (docs/results.md)
     net_class: str | None = None
     config_class: str | None = None
-    body: str = NATIVE_BODY  # the function that computes hidden states (bodies.py)
+    body: str = NATIVE_BODY  # the function that computes hidden states (forward.py)
     shift: bool = False  # the logits of position i come from hidden state i - 1
     causal: bool = False
-    blockwise: bool = False  # a token sees no block after its own; config.json says how long they are
-    default_block: int | None = None  # with blockwise: tokens of a block where config.json states none in `block_field`
+    default_block: int | None = None  # of block diffusion: the block size where config.json has no `block_field`
     block_field: str = "block_size"
-    causal_context: bool = False  # with blockwise: a block that holds no mask is read causally
+    causal_context: bool = False  # of block diffusion: a block that holds no mask is read causally
     experts: bool = False  # its layers have experts, of which each token goes through few
     mask_id: int | None = None  # used where neither config.json nor the tokenizer has one
     length_field: str = "max_position_embeddings"
@@ -59,8 +57,13 @@ class Family:
     published: tuple[Published, ...] = ()
 
     @property
+    def blockwise(self) -> bool:
+        """True for block diffusion: a token sees no block after its own."""
+        return self.default_block is not None
+
+    @property
     def native(self) -> bool:
-        """Whether it has a class of its own, which config.json names."""
+        """True if it has a class of its own, which config.json names."""
         return self.architecture is not None
 
     def trained_context_length(self, configured: int) -> int | None:
@@ -220,7 +223,6 @@ LLADA2 = Family(
     title="block diffusion (LLaDA2)",
     reference="Bie et al., LLaDA2.0: Scaling Up Diffusion Language Models to 100B, arXiv 2512.15745",
     architecture="LLaDA2MoeModelLM",
-    blockwise=True,
     default_block=32,
     checked="logits and weight names of the original code (2.0, 2.1) at a small shape: equal; no weight index at hand",
     net_class="maskwise.models.families.llada2:LLaDA2MoeModelLM",
@@ -241,7 +243,6 @@ SDAR = Family(
     title="block diffusion (SDAR)",
     reference="Cheng et al., SDAR: A Synergistic Diffusion-AutoRegression Paradigm, arXiv 2510.06303",
     architecture="SDARForCausalLM",
-    blockwise=True,
     default_block=4,
     checked="all 399 weight names of SDAR-4B and -8B; logits of the original code at a small shape: within 8.6e-6",
     net_class="maskwise.models.families.sdar:SDARForCausalLM",
@@ -260,7 +261,6 @@ SDAR_MOE = Family(
     title="block diffusion (SDAR with experts)",
     reference=SDAR.reference,
     architecture="SDARMoeForCausalLM",
-    blockwise=True,
     default_block=4,
     checked="logits and weight names of transformers' Qwen3-MoE over blocks: equal; neither code nor index at hand",
     net_class="maskwise.models.families.sdar:SDARMoeForCausalLM",
@@ -276,7 +276,6 @@ FAST_DLLM = Family(
     title="block diffusion (Fast-dLLM v2)",
     reference="Wu et al., Fast-dLLM v2: Efficient Block-Diffusion LLM, arXiv 2509.26328",
     architecture="Fast_dLLM_QwenForCausalLM",
-    blockwise=True,
     default_block=32,
     block_field="bd_size",
     checked="all 339 weight names of the 7B; logits of the original code at a small shape: equal",
@@ -296,7 +295,6 @@ NEMOTRON = Family(
     title="block diffusion (Nemotron-Labs-Diffusion)",
     reference="Fu et al., Nemotron-Labs-Diffusion: A Tri-Mode Language Model, NVIDIA technical report, 2026",
     architecture="NemotronLabsDiffusionModel",
-    blockwise=True,
     default_block=32,
     causal_context=True,
     checked="logits of transformers' Ministral 3 under its masks at a small shape: equal; no weight index at hand",
@@ -340,12 +338,6 @@ WRAPPED = Family(  # any other transformers model, handed to `mw.wrap` by the us
 )
 
 FAMILIES = (LLADA, ILLADA, DREAM, LLADA_MOE, LLADA2, SDAR, SDAR_MOE, FAST_DLLM, NEMOTRON, AUTOREGRESSIVE, WRAPPED)
-
-
-def imported(path: str) -> Any:
-    """The class or function an import path names."""
-    module, name = path.split(":")
-    return getattr(import_module(module), name)
 
 
 def family_of_architecture(architecture: str, families: tuple[Family, ...] = FAMILIES) -> Family | None:

@@ -24,7 +24,7 @@ from maskwise.models.families.layers import (
     register,
 )
 from maskwise.models.families.routing import Router
-from maskwise.models.head import float_product
+from maskwise.models.forward import float_product
 from maskwise.support.errors import UserError
 
 # Fields of the original configuration that its code reads, and the one value of each that is written here.

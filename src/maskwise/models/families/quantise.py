@@ -20,7 +20,7 @@ from transformers import PreTrainedModel
 
 from maskwise.kernels.gate import HALF, SMALL_BATCH, TRITON, close, problem, warn_of_fallback
 from maskwise.models.checkpoints.locations import NOT_FOR_EXPERTS
-from maskwise.models.targets import in_a_layer
+from maskwise.models.peft_access import in_a_layer
 from maskwise.support.errors import UserError, UserNotice
 
 FLOAT8, LARGEST = torch.float8_e4m3fn, 448.0  # its largest number
