@@ -1,14 +1,19 @@
 """`import maskwise as mw`: what is there, that it is typed, that it loads at once, and that every example runs."""
 
 import doctest
+import inspect
 import os
 import subprocess
 import sys
 
 import pytest
+import torch
 
 import maskwise as mw
 from helpers.wheel import ROOT
+from maskwise.decoding.known_names import KNOWN_NAMES
+from maskwise.decoding.strategies import STRATEGIES
+from maskwise.models.generation import GenerateArguments, OtherNames
 from maskwise.models.interface import ModelInterface
 
 NAMES = (
@@ -50,6 +55,10 @@ def test_a_script_over_the_whole_api_is_typed_and_a_wrong_name_is_not(tmp_path):
         "mw.diagnose('tiny-llada', presset='quick')\n"
         "mw.diagnose('tiny-llada', preset='quik')\n"
         "number: int = mw.generate(mw.open('tiny-llada'), 'hi')[0].text\n"
+        "mw.generate('tiny-llada', 'hi', max_tokens=3)\n"
+        "mw.open('tiny-llada').generate('hi', max_tokens=3)\n"
+        "mw.open('tiny-llada').generate('hi', steps='four')\n"
+        "mw.open('tiny-llada').generate('hi', 8, steps=4, gen_length=8, tau=0.5)  # fine\n"
     )
     settings = tmp_path / "mypy.ini"
     settings.write_text(
@@ -69,8 +78,56 @@ def test_a_script_over_the_whole_api_is_typed_and_a_wrong_name_is_not(tmp_path):
         cwd=tmp_path,
     )
     lines = [line for line in done.stdout.splitlines() if ": error:" in line]
-    assert [int(line.split(":")[1]) for line in lines if "wrong.py" in line] == [2, 3, 4, 5], done.stdout + done.stderr
-    assert len(lines) == 4, done.stdout
+    assert [int(line.split(":")[1]) for line in lines if "wrong.py" in line] == list(range(2, 9)), (
+        done.stdout + done.stderr
+    )
+    assert len(lines) == 7, done.stdout
+
+
+def test_an_editor_shows_signatures_that_can_be_read_and_every_argument_of_generate():
+    assert len(str(inspect.signature(mw.open))) < 400 and "= FAMILIES" in str(inspect.signature(mw.open))
+    own = inspect.signature(mw.generate).parameters.keys() - {"model", "prompts", "named"}
+    parameters = {name for one in STRATEGIES for parameter in one.parameters for name in parameter.names}
+    others = {known.name for known in KNOWN_NAMES} - {"max_length"}  # which is refused
+    assert GenerateArguments.__annotations__.keys() == own | parameters | others
+    assert OtherNames.__annotations__.keys() == parameters | others
+
+
+def test_a_model_says_what_it_is_and_what_to_call():
+    model = mw.open("tiny-llada", device="cpu")
+    assert repr(model) == (
+        "Model(tiny-llada (llada), 4.5 M parameters, mask id 1, context length 1536, cpu, float32, no adapter)"
+    )
+    assert "adapter default)" in repr(mw.open("tiny-llada+ma", device="cpu"))
+    assert "no mask, context length" in repr(mw.open("tiny-qwen", device="cpu"))
+    ids = torch.tensor([[5, 6, 7]])
+    for call in (lambda: model(ids), lambda: model(input_ids=ids), lambda: model()):
+        with pytest.raises(mw.UserError, match=r"call model\.predict\(sequences, rows\).* model\.net\(input_ids\)"):
+            call()
+
+
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        (lambda: mw.diagnose("tiny-llada", points=0), "points must be at least 1, not 0"),
+        (lambda: mw.diagnose("tiny-llada", preset="paper", relevant=3), 'preset="paper" asks 10 relevant examples'),
+        (lambda: mw.diagnose("tiny-llada", points=1, precision=2), "precision and points exclude each other"),
+        (lambda: mw.generate("tiny-llada", "hi", chat=True), "has no chat template: use chat=False"),
+        (lambda: mw.advise("tiny-llada", [{"prompt": "a", "answer": "b"}]), "judged: exact, pattern REGEX, function"),
+        (lambda: mw.cures("tiny-llada", points=0), "points must be at least 1, not 0"),
+        (lambda: mw.export("tiny-llada", "out"), "name one with adapter"),
+    ],
+)
+def test_an_error_names_the_argument_as_python_has_it(call, said):
+    with pytest.raises(mw.UserError) as refused:
+        call()
+    assert said in str(refused.value) and "--" not in str(refused.value)
+
+
+def test_an_error_keeps_the_commands_in_it_and_the_command_line_its_own_spelling():
+    problem = mw.UserError("a-b--c: run maskwise diagnose --out x, or lower --max-new-tokens; use --no-chat")
+    assert problem.as_typed.endswith("lower --max-new-tokens; use --no-chat")
+    assert str(problem) == "a-b--c: run maskwise diagnose --out x, or lower max_new_tokens; use chat=False"
 
 
 def public_objects() -> dict[str, object]:

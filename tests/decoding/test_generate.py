@@ -1,10 +1,12 @@
 """generate against dense loops, batches against single prompts, refreshed caches against none."""
 
 import itertools
+import json
 
 import pytest
 import torch
 from scipy import stats
+from torch.utils._python_dispatch import TorchDispatchMode
 
 import maskwise as mw
 from helpers.references import dense_logits, dream_reference, llada_reference
@@ -506,3 +508,64 @@ def test_bad_requests_get_one_clear_line():
 
 def seeded(seed):
     return torch.Generator().manual_seed(seed)
+
+
+class LargestTensor(TorchDispatchMode):
+    """The bytes of the largest tensor that any operation makes."""
+
+    bytes = 0
+
+    def __torch_dispatch__(self, function, types, arguments=(), named=None):
+        made = function(*arguments, **(named or {}))
+        if isinstance(made, torch.Tensor):
+            self.bytes = max(self.bytes, made.numel() * made.element_size())
+        return made
+
+
+@pytest.mark.parametrize("family", [tiny_llada, tiny_ar])
+def test_a_call_takes_the_memory_of_a_batch_however_many_prompts_it_has(family, monkeypatch):
+    from maskwise.decoding import generate as module
+
+    model = family(init_std=1.0) if family is tiny_llada else family()
+    prompts = [[5 + n % 7, 9, *range(2, 2 + n % 3)] for n in range(60)]
+    alone = [mw.generate(model, [prompt], 8)[0] for prompt in prompts]
+    assert mw.generate(model, prompts, 8) == alone  # one batch: it is small
+    monkeypatch.setattr(module, "BATCH_BYTES", 1 << 17)
+    sizes = []
+    for count, batch in ((30, None), (60, None), (60, 60)):
+        with LargestTensor() as largest:
+            found = mw.generate(model, prompts[:count], 8, batch=batch)
+        assert found == alone[:count]
+        sizes.append(largest.bytes)
+    assert sizes[1] < 1.2 * sizes[0] and sizes[2] > 2 * sizes[0]
+
+
+def test_batches_are_counted_in_prompts_and_a_callback_sees_all_canvases_without():
+    model, prompts, seen = tiny_llada(), [[5, 9], [7], [3, 4, 5]], []
+    alone = mw.generate(model, prompts, 4, seed=3, temperature=1.0)
+    for batch, shown in ((None, {3}), (2, {2, 1}), (1, {1})):
+        seen.clear()
+        found = mw.generate(
+            model,
+            prompts,
+            4,
+            seed=3,
+            temperature=1.0,
+            batch=batch,
+            on_step=lambda step: seen.append(len(step.canvases)),
+        )
+        assert found == alone and set(seen) == shown
+    with pytest.raises(UserError, match="batch 0 holds no prompt"):
+        mw.generate(model, prompts, 4, batch=0)
+    with pytest.raises(UserError, match="seed and generator exclude each other"):
+        mw.generate(model, prompts, 4, seed=0, generator=torch.Generator())
+
+
+def test_the_library_writes_traces_and_measures_divergence_as_the_command_does(tmp_path):
+    model, out = tiny_llada(init_std=1.0), tmp_path / "out.jsonl"
+    found = mw.generate(model, [[5, 9], [7]], 8, block=4, cache="dual", out=out, divergence=True)
+    assert [json.loads(line) for line in out.read_text().splitlines()] == found.traces
+    assert found.traces[1]["prompt"] == [7] and found.traces[1]["ids"] == found[1].ids
+    assert found.divergence["tokens"] == 16 and found.settings["cache"] == "dual"
+    with pytest.raises(UserError, match="exists already"):
+        mw.generate(model, [[5, 9]], 8, out=out)

@@ -45,7 +45,7 @@ def test_a_weight_that_is_not_finite_is_named_at_opening(tmp_path, value):
 def test_weights_too_large_for_the_type_are_named(tmp_path):
     folder = spoil(save(tmp_path), MIDDLE, 1e30)
     mw.open(folder)
-    with pytest.raises(UserError, match="choose another --dtype"):
+    with pytest.raises(UserError, match="choose another dtype"):
         mw.open(folder, dtype="float16")
 
 

@@ -83,10 +83,10 @@ def test_without_it_nothing_is_said(tmp_path):
 
 @pytest.mark.parametrize("points", [0.0, -2.0, 51.0, float("nan")])
 def test_a_bad_value_is_one_line(points):
-    with pytest.raises(UserError, match=r"--precision takes a half-width of 0.1 to 50 points, such as 2, not"):
+    with pytest.raises(UserError, match=r"precision takes a half-width of 0.1 to 50 points, such as 2, not"):
         check(replace(ASKED, precision=points))
 
 
 def test_probes_without_few_shot_questions_cannot_have_it():
-    with pytest.raises(UserError, match="--precision is about few-shot probes: name one of location,"):
+    with pytest.raises(UserError, match="precision is about few-shot probes: name one of location,"):
         check(replace(ASKED, probes=("recall",)))

@@ -123,7 +123,7 @@ def test_presets_and_probes_are_checked_before_a_model_is_opened():
         mw.diagnose("no such model", "location, mask-cont")
     with pytest.raises(mw.UserError, match="unknown preset 'quik': did you mean quick"):
         mw.diagnose("no such model", preset="quik")
-    with pytest.raises(mw.UserError, match="leave --relevant"):
+    with pytest.raises(mw.UserError, match="leave relevant"):
         mw.diagnose("no such model", preset="paper", relevant=3)
 
 

@@ -84,7 +84,7 @@ def test_a_prompt_longer_than_the_budget_goes_alone():
 
 
 def test_the_budget_must_be_positive():
-    with pytest.raises(UserError, match="--batch-tokens"):
+    with pytest.raises(UserError, match="batch_tokens"):
         batch_budget(small_model(), 0)
 
 
@@ -138,7 +138,7 @@ def test_exact_records_are_equal_to_the_byte(tmp_path):
     assert (tmp_path / "stopped" / "records.jsonl").read_bytes() == (whole / "records.jsonl").read_bytes()
     with pytest.raises(UserError, match="exact was true"):
         diagnose(small_model(), few, whole)
-    with pytest.raises(UserError, match="leave --batch-tokens out"):
+    with pytest.raises(UserError, match="leave batch_tokens out"):
         diagnose(small_model(), few, tmp_path / "both", batch_tokens=9, exact=True)
 
 
@@ -258,9 +258,9 @@ def test_no_prompt_of_a_run_is_in_two_units_that_are_asked_alike():
 
 def test_a_prompt_longer_than_the_window_is_refused_before_anything_is_written(tmp_path):
     model = tiny_llada(tokenizer=shipped_tokenizer(), vocab=2048, window=120, mask_token_id=1)
-    with pytest.raises(UserError, match=r"of tiny random LLaDA is 120; leave the probe out with --probes$"):
+    with pytest.raises(UserError, match=r"of tiny random LLaDA is 120; leave the probe out with probes$"):
         diagnose(model, CORE_PROBES, tmp_path / "run")
-    with pytest.raises(UserError, match=r"120; use --quick \(shorter prompts\) or leave the probe out"):
+    with pytest.raises(UserError, match=r'120; use preset="quick" \(shorter prompts\) or leave the probe out'):
         diagnose(model, replace(CORE_PROBES, preset="default"), tmp_path / "run")
     assert not (tmp_path / "run").exists()
 

@@ -105,9 +105,7 @@ def test_the_answers_of_a_chat_are_found_in_their_turns():
 
 def test_words_that_cannot_make_a_list_are_refused_in_one_line():
     few = {category: listed[:6] for category, listed in load_words().items()}
-    with pytest.raises(
-        UserError, match=r"recall needs 120 different words, and \d+ are kept .* \(--words\)"
-    ) as refusal:
+    with pytest.raises(UserError, match=r"recall needs 120 different words, and \d+ are kept .* \(words\)") as refusal:
         recall_words(TOKENIZER, few, 0.5, 60)
     assert "\n" not in str(refusal.value)
     alike = {"animal": [f"b{first}{second}" for first in "aeiou" for second in "klmnprstv"]}

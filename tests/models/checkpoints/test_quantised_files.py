@@ -97,7 +97,7 @@ def test_what_needs_whole_weights_says_so_in_one_line(tmp_path):
     with pytest.raises(UserError, match="convert the original"):
         mw.convert(tmp_path / "ar", tmp_path / "out")
     model, _ = with_a_packed_map(tiny_llada())
-    with pytest.raises(UserError, match="leave out --full"):
+    with pytest.raises(UserError, match="leave out full"):
         make_trainable(model, TuneSettings(full=True, anchored=False))
 
 

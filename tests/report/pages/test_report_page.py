@@ -339,7 +339,7 @@ def test_what_cannot_be_read_or_written_is_one_line(tmp_path: Path) -> None:
         write_report([], tmp_path / "page")
     assert not (tmp_path / "page").exists()
     (tmp_path / "file").write_text("in the way")
-    with pytest.raises(UserError, match="name another folder with --out"):
+    with pytest.raises(UserError, match="name another folder with out"):
         write_report([folder], tmp_path / "file")
 
 

@@ -164,5 +164,5 @@ def test_another_models_tokenizer_and_a_row_past_the_context_length(tmp_path):
     assert max(byte_tokenizer()("red")["input_ids"] + [END]) > 64
     with pytest.raises(UserError, match="is the tokenizer another model's"):
         tokenize_rows(read_documents(text), tiny_llada(tokenizer=byte_tokenizer(), vocab=64), 8, "full")
-    with pytest.raises(UserError, match="lower --context"):
+    with pytest.raises(UserError, match="lower context"):
         tokenize_rows(read_documents(text), tiny_llada(tokenizer=word_tokenizer(), window=16), 32, "full")
