@@ -65,7 +65,8 @@ def lean_transformers() -> Iterator[None]:
         replaced.enter_context(
             _replaced(import_utils, "create_import_structure_from_path", lambda path: read_names(_folder_of(path)))
         )
-        replaced.enter_context(_replaced(utils, "is_scipy_available", lambda: False))
+        for check in ("is_scipy_available", "is_sklearn_available"):  # 5.17 imports sklearn, and with it scipy
+            replaced.enter_context(_replaced(utils, check, lambda: False))
         if "WORLD_SIZE" not in os.environ:
             for holder in (utils, import_utils):
                 replaced.enter_context(_replaced(holder, "is_torch_distributed_available", lambda: False))

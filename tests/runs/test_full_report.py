@@ -1,0 +1,112 @@
+"""Every probe of `maskwise diagnose --full`, at its smallest settings, from the run through to the page and the card."""
+
+import json
+import re
+from dataclasses import replace
+
+import pytest
+from typer.testing import CliRunner
+
+import maskwise as mw
+from helpers.known import larger_of_two, shipped_tokenizer, with_parameters
+from helpers.tiny import tiny_sdar
+from maskwise.cli import app
+from maskwise.probes import PROBES
+from maskwise.records.folder import read_run
+from maskwise.report.pages.page import write_page
+from maskwise.report.readings import read_all
+from maskwise.runs.diagnose import diagnose
+from maskwise.runs.settings import FULL
+from maskwise.tasks.datasets import read_dataset
+
+LOCATIONS, MASKS, SHARES = (0, 2), (2, 8), (0.0, 0.2)
+GAP = {"pieces": 1, "before": 8, "masks": 6, "after": 4}
+ORDERED = {"orderings": 1, "questions": 1, "near": 5}
+SMALLEST = with_parameters(
+    replace(FULL, tasks=("country-smallest",), points=2, relevant=(1, 2), distractors=2, passages=2, passage_words=12),
+    location={"locations": LOCATIONS},
+    question_position={"locations": LOCATIONS},
+    mask_count={"mask_counts": MASKS},
+    filler={"filler_counts": (0, 5), "after_two_masks": ()},
+    location_masks={"locations": LOCATIONS, "mask_counts": MASKS},
+    context_length={"distractors": (0, 2)},
+    recall={"pairs": 6, "distances": ("near", "far"), "mask_counts": MASKS, "filler_counts": (3,), "lists_per_point": 1},
+    contrast={"tasks": 2, "questions": 1, "mask_counts": MASKS, "among": 2},
+    calibration={"questions": 2, "mask_counts": MASKS},
+    natural_text={"counts": (0, 3)},
+    mechanism={"mask_counts": (8,), "points": 1},
+    attribution=ORDERED,
+    mask_attribution=ORDERED | {"masks": 4},
+    attention=ORDERED | {"masks": 4},
+    unmasking={"steps": 2, "masks": MASKS},
+    few_steps={"steps": (2,), "masks": MASKS},
+    shots_masks={"shots": (1, 2), "masks": (1, 4), "clouds": 1},
+    points={"clouds": 1, "examples": 4, "points": 2, "counts": (0, 4), "masked_examples": 4, "shares": SHARES},
+    hotpotqa={"shares": SHARES},
+    labelled_text={"shares": SHARES, "shots": 1},
+    generation_length={"canvases": (4, 8), "blocks": (4,), "questions": 1},
+    likelihood_masks={"mask_counts": (0, 4), "samples": 1, "questions": 1},
+    nelbo={"draws": 2},
+    marginals=GAP | {"distances": (1, 3, 6)},
+    total_correlation=GAP | {"distances": (1, 4), "samples": 2},
+    order=GAP | {"tokens": 4},
+    coherence={"puzzles": 1},
+)
+
+
+def block_diffusion():
+    tokenizer = shipped_tokenizer()
+    return tiny_sdar(tokenizer=tokenizer, vocab=2056, window=2048)
+
+
+MODELS = {
+    "tiny-llada": lambda: mw.open("tiny-llada"),
+    "tiny-dream": lambda: mw.open("tiny-dream"),
+    "tiny-qwen": lambda: mw.open("tiny-qwen"),
+    "block diffusion": block_diffusion,
+}
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    """One data set of each kind that `--data` takes, so that no probe is left out for want of one."""
+    folder = tmp_path_factory.mktemp("data")
+    rows = [{"text": f"number {n}", "label": "even" if n % 2 == 0 else "odd"} for n in range(40)]
+    (folder / "parity.json").write_text(json.dumps(rows))
+    return {
+        "parity": read_dataset("parity", folder / "parity.json"),
+        "hotpotqa": read_dataset("hotpotqa", larger_of_two(folder / "hotpot.json")),
+    }
+
+
+def not_applicable(model):
+    """The probes of `--full` that say of themselves that a model of this kind is not asked."""
+    return {
+        probe.name
+        for probe in PROBES
+        if (model.causal and probe.not_causal)
+        or (model.block is not None and probe.not_blocks)
+        or (model.block is None and probe.only_blocks)
+    }
+
+
+@pytest.mark.slow  # half a minute a model
+@pytest.mark.parametrize("name", MODELS)
+def test_the_full_set_of_probes_runs_through_to_the_page_and_the_card(name, data, tmp_path):
+    model = MODELS[name]()
+    folder = diagnose(model, SMALLEST, tmp_path / "run", data=data)
+    ran = {record["probe"] for record in read_run(folder).records}
+    assert ran == set(FULL.probes) - not_applicable(model)
+
+    page = write_page(read_all([folder]), folder).read_text()
+    shown = {re.sub(r"-\d+$", "", name) for name in re.findall(r'<p class="kicker">([^<]+)</p>', page)}
+    for probe in PROBES:
+        wanted = {section.name or probe.name for section in probe.sections if not section.side_by_side}
+        assert wanted <= shown if probe.name in ran else not wanted & shown, probe.name
+
+    reported = CliRunner().invoke(app, ["report", str(folder), "--out", str(tmp_path / "again"), "--json"])
+    assert reported.exit_code == 0, reported.stderr
+    (summary,) = json.loads(reported.stdout)["runs"]
+    assert {probe for probe, entries in summary["probes"].items() if entries} == ran
+    card = CliRunner().invoke(app, ["run-card", str(folder)])
+    assert card.exit_code == 0 and card.stdout.startswith("## "), card.stderr
