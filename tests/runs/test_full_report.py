@@ -1,4 +1,4 @@
-"""Every probe of `maskwise diagnose --full`, at its smallest settings, from the run through to the page and the card."""
+"""Every probe of `maskwise diagnose --full`, at its smallest settings, from the run to the page and the card."""
 
 import json
 import re

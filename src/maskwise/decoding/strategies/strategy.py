@@ -3,11 +3,10 @@
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from functools import cache
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from maskwise.support.errors import UserError
+from maskwise.support.imports import imported
 from maskwise.support.nearest import did_you_mean
 
 if TYPE_CHECKING:
@@ -89,10 +88,4 @@ class Strategy:
 
 
 def _function(reference: Any) -> Any:
-    return _imported(reference) if isinstance(reference, str) else reference
-
-
-@cache
-def _imported(path: str) -> Any:
-    module, _, name = path.partition(":")
-    return getattr(import_module(module), name)
+    return imported(reference) if isinstance(reference, str) else reference
