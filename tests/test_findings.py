@@ -30,7 +30,8 @@ def intervals(text: str) -> set[frozenset[float]]:
 
 
 def without_code(text: str) -> str:
-    return re.sub(r"```.*?```|`[^`]*`|\]\([^)]*\)", " ", text, flags=re.DOTALL)
+    prose = re.sub(r"```.*?```|`[^`]*`|\]\([^)]*\)", " ", text, flags=re.DOTALL)
+    return re.sub(r"\s+", " ", prose)
 
 
 def evidence() -> str:
