@@ -97,7 +97,7 @@ def options() -> dict[str, set[str]]:
     return {name: {o for p in c.params for o in (*p.opts, *p.secondary_opts)} for name, c in commands.items()}
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if "results" not in page])
+@pytest.mark.parametrize("page", PAGES)
 def test_every_command_and_option_that_is_named_exists(page):
     text = (ROOT / page).read_text()
     known = options()

@@ -3,7 +3,7 @@
 1. Documents: 6 to 20 words with one colour and one animal among them, a colon, and the answer "COLOUR ANIMAL".
 2. A LLaDA of 2 layers learns them from scratch for 95 steps, with 0 to 2 masks after the answer. It is stopped while
    the skill is still emerging, which is when appended masks can hurt. How much depends on the seed: of 0, 1 and 2 the
-   default is the one that is clearly distracted (docs/results.md has all three).
+   default is the one that is clearly distracted (docs/studies/tuning-losses.md has all three).
 3. `maskwise tune` puts an adapter on it: alpha 0.1, beta 1 (--beta 0 is CE alone), up to 200 masks, 80 steps of 8.
 4. 200 held-out pairs are measured before and after: cross-entropy, TV between 2 and 200 masks, accuracy with each.
 

@@ -287,7 +287,7 @@ def test_the_default_chunk_keeps_the_logits_within_the_budget():
 
 
 def print_errors() -> None:
-    """The table of docs/results.md: the worst of ten seeds, relative to the largest entry."""
+    """The table of docs/studies/training-exactness.md: the worst of ten seeds, relative to the largest entry."""
     for name, size, apart in (
         ("independent", None, None),
         ("1e-3 apart", None, 1e-3),

@@ -35,7 +35,7 @@ class Family:
     title: str  # as reports print it
     reference: str = ""  # authors, title, arXiv number
     architecture: str | None = None  # the class config.json names; None: no class of its own
-    checked: str = ""  # what our class was compared with (docs/results.md)
+    checked: str = ""  # what our class was compared with (docs/studies/model-parity.md)
     net_class: str | None = None
     config_class: str | None = None
     body: str = NATIVE_BODY  # the function that computes hidden states (forward.py)
