@@ -2,9 +2,9 @@
 
     python -m benchmarks.peers --peers FOLDER --out FILE       # the published shapes on CUDA, toys on CPU
 
-FOLDER holds checkouts named LLaDA, Fast-dLLM, dllm, dInfer and diffusers; docs/studies/peer-software.md says which commits. Their
-code is run as it lies there (benchmarks/peer_code.py says on what stand-ins), on the same random weights as ours, so
-take only checkouts that you trust.
+FOLDER holds checkouts named LLaDA, Fast-dLLM, dllm, dInfer and diffusers; docs/studies/peer-software.md says which
+commits. Their code is run unchanged (benchmarks/peer_code.py says on what stand-ins), on the same random weights as
+ours, so take only checkouts that you trust.
 
 Random weights are never sure, so every engine is told how many tokens a step commits. Each part has a process of its
 own. All compile at the same time, and when all have, they measure one after the other: `--parts` names those that the
