@@ -14,6 +14,7 @@ import maskwise as mw
 from helpers.gguf_files import SPECIAL, Typed, in_the_file, llama_fields, llama_tensors, u32, vocabulary, write_gguf
 from helpers.tiny import llama_net
 from maskwise.cli import app
+from maskwise.models.checkpoints import gguf as gguf_reader
 from maskwise.models.checkpoints import locations
 from maskwise.models.checkpoints.gguf import read_gguf
 from maskwise.support.errors import UserError
@@ -51,6 +52,25 @@ def test_tensors_are_the_numbers_that_the_format_says(tmp_path, form):
         read = found.read(name)
         assert read.dtype == np.float32 and np.array_equal(read, meant[name])
     assert np.abs(found.read("x") - values).max() < 0.3  # and they are near to what was stored
+
+
+@pytest.mark.parametrize("form", ["F16", "BF16", "Q4_0", "Q5_1", "Q6_K"])
+def test_with_the_gguf_package_other_formats_are_read_too(tmp_path, form, monkeypatch):
+    gguf = pytest.importorskip("gguf")
+    kind = gguf.GGMLQuantizationType[form]
+    numbers, size = gguf.GGML_QUANT_SIZES[kind]
+    data = np.random.default_rng(0).integers(0, 60, 2 * 256 // numbers * size, dtype=np.uint8)  # finite in all of them
+    rest = struct.pack("<Q1sIQQIQ", 1, b"x", 2, 256, 2, kind.value, 0)
+    written = header(tensors=1, rest=rest)
+    path = tmp_path / "file.gguf"
+    path.write_bytes(written + bytes(-len(written) % 32) + data.tobytes())
+    found, expected = read_gguf(path).read("x"), gguf.quants.dequantize(data, kind).reshape(2, 256)
+    assert found.shape == (2, 256) and found.dtype == np.float32 and np.array_equal(found, expected)
+    monkeypatch.setattr("maskwise.models.checkpoints.gguf.find_spec", lambda name: None)
+    path.touch()
+    with pytest.raises(UserError, match=r"format .*; known are F32, Q4_1, Q8_0, and more with pip install"):
+        gguf_reader._read.cache_clear()
+        read_gguf(path)
 
 
 def test_a_folder_with_a_gguf_file_opens_as_the_same_model(folder):

@@ -1,8 +1,8 @@
-"""Attention on a CPU that keeps its weights, for who asks for the gradients of a few long sequences.
+"""CPU attention that stores its weights for the backward pass.
 
-Torch's own kernel computes the weights anew in the backward pass, a quarter more arithmetic. Kept by plain tensor
-operations they fill fresh memory four times over, which costs as much again: here the scores become the weights in
-place, and the backward pass goes head by head through one buffer.
+Torch's own kernel recomputes the weights in the backward pass, a quarter more arithmetic. Plain tensor operations that
+store them allocate four times their memory, which costs as much again. Here the scores become the weights in place, and
+the backward pass goes head by head through one buffer.
 """
 
 from typing import Any

@@ -1,4 +1,4 @@
-"""GGUF files: the header of keys and values, and tensors in the formats F32, Q8_0 and Q4_1.
+"""GGUF files: the header of keys and values, and tensors in F32, Q8_0 and Q4_1; with the extra `gguf` in more formats.
 
 The layout is that of versions 2 and 3 of the format (github.com/ggml-org/ggml, docs/gguf.md). Every count, length and
 offset is checked against the size of the file before it is used, so a broken or hostile file ends in one line.
@@ -8,6 +8,7 @@ Imports no torch.
 import struct
 from dataclasses import dataclass
 from functools import lru_cache
+from importlib.util import find_spec
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -38,7 +39,7 @@ FORMATS = {0: Format("F32", 1, 4), 3: Format("Q4_1", 32, 20), 8: Format("Q8_0", 
 
 @dataclass(frozen=True)
 class Stored:
-    """Where a tensor lies. The shape is in torch's order; the file has it in reverse."""
+    """Where a tensor is stored. The shape is in torch's order; the file has it in reverse."""
 
     shape: tuple[int, ...]
     format: Format
@@ -60,7 +61,21 @@ class GgufFile:
             data = np.frombuffer(opened.read(stored.size), np.uint8)
         if len(data) != stored.size:
             raise unreadable(self.path, f"{name!r} is cut short")
-        return NUMBERS[stored.format.name](data).reshape(stored.shape)
+        decode = NUMBERS.get(stored.format.name)
+        numbers = self._dequantised(data, name) if decode is None else decode(data)
+        return numbers.reshape(stored.shape)
+
+    def _dequantised(self, data: np.ndarray, name: str) -> np.ndarray:
+        """By the gguf package, for the formats that are not written here."""
+        from gguf import GGMLQuantizationType
+        from gguf.quants import dequantize
+
+        form = self.tensors[name].format.name
+        try:
+            with np.errstate(all="ignore"):  # damaged scales: what is not finite is refused with the weights
+                return dequantize(data, GGMLQuantizationType[form])
+        except NotImplementedError:
+            raise unreadable(self.path, f"{name!r} is stored in {form}, which the gguf package does not read") from None
 
 
 def unreadable(path: Path, reason: str) -> UserError:
@@ -190,9 +205,21 @@ def _described(cursor: _Cursor) -> tuple[str, tuple[int, ...], Format, int]:
         raise unreadable(cursor.path, f"{name!r} has {dimensions} dimensions")
     shape = tuple(cursor.number("Q") for _ in range(dimensions))[::-1]
     kind, offset = cursor.number("I"), cursor.number("Q")
-    if kind not in FORMATS:
+    form = FORMATS.get(kind) or _format_of_package(kind)
+    if form is None:
         known = ", ".join(form.name for form in FORMATS.values())
-        raise unreadable(cursor.path, f"{name!r} is stored in format {kind}; known are {known}")
-    if min(shape) < 1 or shape[-1] % FORMATS[kind].numbers:
+        more = "" if find_spec("gguf") else ", and more with pip install 'maskwise[gguf]'"
+        raise unreadable(cursor.path, f"{name!r} is stored in format {kind}; known are {known}{more}")
+    if min(shape) < 1 or shape[-1] % form.numbers:
         raise unreadable(cursor.path, f"{name!r} has the shape {list(shape)}")
-    return name, shape, FORMATS[kind], offset
+    return name, shape, form, offset
+
+
+def _format_of_package(kind: int) -> Format | None:
+    """A format that the gguf package knows, if it is installed."""
+    if find_spec("gguf") is None:
+        return None
+    from gguf import GGML_QUANT_SIZES, GGMLQuantizationType
+
+    known = {one.value: one for one in GGML_QUANT_SIZES if isinstance(one, GGMLQuantizationType)}
+    return Format(known[kind].name, *GGML_QUANT_SIZES[known[kind]]) if kind in known else None

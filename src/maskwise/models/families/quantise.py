@@ -1,10 +1,9 @@
-"""The layers' linear maps in fewer bits, made when a model is opened: fp8 for speed on new cards, int4 for small ones.
+"""Linear maps of the layers in fewer bits, quantised when a model is opened: fp8 for speed on new cards, int4 for memory.
 
-fp8: E4M3 numbers with a scale for each output, times rows that are rounded the same way with a scale each (torch's
-row-wise scaled product). int4: 4-bit numbers with a scale and an offset for each group of 64 inputs, written out before
-a product. Embeddings, norms and the output head stay as they are. On a CPU fp8 is computed from the rounded numbers in
-float32: the same result, and no faster. On CUDA few rows have kernels of their own (few_rows.py), where Triton is there
-and works.
+fp8: E4M3 numbers with a scale per output, times rows rounded the same way with a scale each (torch's row-wise scaled
+product). int4: 4-bit numbers with a scale and an offset per group of 64 inputs, dequantised before a product.
+Embeddings, norms and the output head keep their precision. On a CPU fp8 is computed from the rounded numbers in float32:
+the same result, and no faster. On CUDA small batches use kernels/small_batch_linear.py where it works.
 """
 
 import warnings
@@ -27,14 +26,14 @@ FLOAT8, LARGEST = torch.float8_e4m3fn, 448.0  # its largest number
 GROUP = 64
 TRIED_ROWS = (1, 32, 33, SMALL_BATCH + 1)  # every size of the kernels' tiles, 16, 32 and 64 rows, and torch's product
 KERNELS = TRITON  # switched off for the rest of the process where they fail and torch's own operators do not (`works`)
-LEAST_ROWS = 16  # fewer are filled up: kernels for scaled products are made for no less
+LEAST_ROWS = 16  # fewer are padded: kernels for scaled products take no less
 NEEDS = {"fp8": (8, 9), "int4": (8, 0)}  # compute capability
 CARDS = {"fp8": "Ada or Hopper, such as L40S, H100", "int4": "Ampere, such as A100, RTX 30"}
 TOLERANCE = 5e-2  # between a product and its reference, relative: fp8 products add up in few bits
 
 
 class QuantisedLinear(nn.Module):
-    """A linear map in fewer bits. Gradients flow to the input as through the rounded weight, not through rounding."""
+    """A linear map in fewer bits. Gradients flow to the input through the rounded weight."""
 
     def __init__(self, weight: Tensor, scale: Tensor, bias: Tensor | None, shape: tuple[int, int]) -> None:
         super().__init__()
@@ -90,7 +89,7 @@ class Float8Linear(QuantisedLinear):
 
 
 class Float8Weights(NamedTuple):
-    """Those of several maps end to end."""
+    """Weights of several maps packed into one."""
 
     weight: Tensor  # [out, in]
     scale: Tensor  # [out]
@@ -103,7 +102,7 @@ def float8_product(rows: Tensor, weight: Tensor, scale: Tensor) -> Tensor:
     if KERNELS and len(rows) <= SMALL_BATCH:
         from maskwise.kernels import small_batch_linear as kernels
 
-        # In a compiled layer rounding joins what comes before it.
+        # In a compiled layer rounding fuses with what comes before it.
         given, row_scale = rounded_rows(rows) if torch.compiler.is_compiling() else kernels.rounded_rows(rows)
         return kernels.small_batch_linear_fp8(given, row_scale, weight, scale, rows.dtype)
     few = len(rows) < LEAST_ROWS
@@ -113,7 +112,7 @@ def float8_product(rows: Tensor, weight: Tensor, scale: Tensor) -> Tensor:
 
 
 def float8_reference(rows: Tensor, weight: Tensor, scale: Tensor) -> Tensor:
-    """The same from the rounded numbers, in float32."""
+    """The same product from the rounded numbers, in float32."""
     given, row_scale = rounded_rows(rows)
     return ((given.float() @ weight.float().t()) * row_scale * scale).to(rows.dtype)
 
@@ -131,7 +130,7 @@ def _rounded_in_one() -> Callable[[Tensor], tuple[Tensor, Tensor]]:
 
 
 def _rounded_there(rows: Tensor) -> tuple[Tensor, Tensor]:
-    """On a GPU: one kernel instead of six, of which a short pass would see little else."""
+    """On a GPU one compiled kernel instead of six, which would dominate a short pass."""
     return _rounded_in_one()(rows) if KERNELS and not torch.compiler.is_compiling() else rounded_rows(rows)
 
 
@@ -202,9 +201,9 @@ def _written_in_one() -> Callable[[Tensor, Tensor], Tensor]:
 
 
 def quantise(net: PreTrainedModel, kind: str, device: torch.device) -> None:
-    """Replaces the layers' linear maps one by one and moves the network to the device: never two copies of all.
+    """Replaces the layers' linear maps one by one and moves the network to the device, without a second full copy.
 
-    A shape that the product cannot take, or for which it is found wrong, keeps its weights, and a warning says so.
+    Maps whose shape the product cannot take, or computes wrongly, keep their precision, and a warning says so.
     """
     refuse_unfit(kind, device)
     refuse_experts(kind, (name for name, _ in net.named_modules()))
@@ -256,11 +255,10 @@ def as_quantised(kind: str, one: nn.Linear) -> QuantisedLinear:
 
 @torch.no_grad()
 def works(kind: str, like: Tensor) -> bool:
-    """Whether weights of this shape can be taken and one and several rows give what they should, on this device.
+    """True if products with weights of this shape, for one and several rows, are right on this device.
 
-    Widths of several maps end to end (packing.py) are not tried: the kernels take them in the same tiles, only more of
-    them (a sum that is split no longer is written in the output's type at once), and torch's product asks for nothing
-    but multiples of 16, which such widths are.
+    Widths of packed maps (packing.py) are not tried: the kernels take them in more tiles of the same size (a sum that
+    is not split is written in the output's type at once), and torch's product needs multiples of 16, which they are.
     """
     outer, inner = like.shape
     if outer % 16 or inner % (16 if kind == "fp8" else GROUP):
