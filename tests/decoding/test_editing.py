@@ -5,7 +5,7 @@ import pytest
 import maskwise as mw
 from helpers.references import dense_logits
 from helpers.tiny import tiny_fast_dllm, tiny_llada, tiny_llada2, tiny_sdar
-from maskwise.decoding.editing import PASSES_AFTER
+from maskwise.decoding.schedule import PASSES_AFTER
 from maskwise.support.errors import UserError
 
 PROMPTS = [[5, 9, 3, 4, 8, 7], [1, 2, 3]]

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from maskwise.decoding.end_of_step import ranks
 from maskwise.decoding.sampling import entropy, log_confidence, log_margin, propose, sharpen
 from maskwise.decoding.schedule import spread_steps
-from maskwise.decoding.state import Memory, Rows, State
 from maskwise.decoding.strategies import STRATEGIES, find_strategy
 from maskwise.decoding.strategies.choosing import even_counts
 from maskwise.decoding.strategies.dream import dream_counts
+from maskwise.decoding.strategies.state import Memory, Rows, State
 
 NAMES = [strategy.name for strategy in STRATEGIES]
 

@@ -11,8 +11,8 @@ from helpers.references import dense_logits
 from helpers.tiny import tiny_llada
 from maskwise.cli.decoding import decoding_options
 from maskwise.decoding.options import DecodingOptions
-from maskwise.decoding.state import Choice
 from maskwise.decoding.strategies import STRATEGIES, Parameter, Strategy, find_strategy, parse_parameters
+from maskwise.decoding.strategies.state import Choice
 from maskwise.support.errors import UserError
 
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from helpers.tiny import qwen_net, tiny_ar, tiny_dream, tiny_llada
-from maskwise.decoding.softmask import SoftSheet
+from maskwise.decoding.canvas import SoftSheet
 from maskwise.diffusion import (
     Noised,
     SoftMask,

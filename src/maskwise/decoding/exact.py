@@ -13,8 +13,8 @@ from itertools import permutations, product
 import torch
 from torch import Tensor
 
-from maskwise.decoding.state import Memory, Rows, State
 from maskwise.decoding.strategies import Strategy, find_strategy
+from maskwise.decoding.strategies.state import Memory, Rows, State
 from maskwise.support.errors import UserError
 
 ROWS = 1 << 15  # proposals looked at together

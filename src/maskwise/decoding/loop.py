@@ -12,14 +12,12 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from maskwise.decoding.canvas import Block, Frame, Grid, Sheet, plan
-from maskwise.decoding.editing import PASSES_AFTER, Editing
+from maskwise.decoding.canvas import Block, Frame, Grid, Sheet, SoftSheet, plan
 from maskwise.decoding.options import DecodingOptions
 from maskwise.decoding.replay import Passes
 from maskwise.decoding.sampling import Chance, OneEach, guide, propose, sharpen, uniform
-from maskwise.decoding.schedule import BlockSchedule, block_schedule, steps_per_block
-from maskwise.decoding.softmask import SoftSheet
-from maskwise.decoding.state import Memory, Rows, State
+from maskwise.decoding.schedule import PASSES_AFTER, BlockSchedule, Editing, block_schedule, steps_per_block
+from maskwise.decoding.strategies.state import Memory, Rows, State
 from maskwise.models.attention.ragged import KeyValues
 from maskwise.models.finite import refuse_nonfinite_rows
 from maskwise.models.generation import Generation

@@ -1,4 +1,4 @@
-"""How many steps a block takes, and how many rows each step commits or between which noise levels it goes."""
+"""How many steps a block takes, how many rows each commits or between which noise levels it goes, when editing ends."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,6 +9,8 @@ import torch
 from torch import Tensor
 
 from maskwise.decoding.options import DecodingOptions
+
+PASSES_AFTER = 16  # over a block without masks, while tokens are edited
 
 
 @dataclass(frozen=True)
@@ -60,3 +62,28 @@ def spread_steps(steps: int, masks: Sequence[int]) -> list[int]:
     more, total = max(steps - len(masks), 0), sum(room)
     given = [more * done // total for done in accumulate(room, initial=0)]
     return [1 + after - before for before, after in pairwise(given)]
+
+
+class Editing:
+    """Token editing: a block is read again after its last mask, until a pass changes nothing, 16 times at most.
+
+    As in LLaDA2.1's published loop, which edits the active block alone: the blocks before it, and what a cache holds of
+    them, stay.
+    """
+
+    def __init__(self, lanes: int, device: torch.device) -> None:
+        self.after = torch.zeros(lanes, dtype=torch.int64, device=device)  # [S] passes that began without a mask
+        self.began_open = self.after < 0  # [S] whether the last one began with any
+
+    def count(self, open: Tensor) -> None:
+        """Before a pass. open [S, W]."""
+        self.began_open = open.any(dim=-1)
+        self.after = self.after + (~self.began_open)
+
+    def goes_on(self, edits: Tensor) -> Tensor:
+        """After it: whether there is to be another, with what it edited [S, W] -> [S]."""
+        return self.began_open | (edits.any(dim=-1) & (self.after < PASSES_AFTER))
+
+    def keep(self, lanes: Tensor) -> "Editing":
+        self.after = self.after[lanes]
+        return self

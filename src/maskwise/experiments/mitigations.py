@@ -18,7 +18,7 @@ from torch import Tensor
 from maskwise.decoding.canvas import plan
 from maskwise.decoding.generate import Snapshot, generate
 from maskwise.decoding.schedule import spread_steps
-from maskwise.decoding.softmask import SoftMask
+from maskwise.diffusion.objectives.soft_mask import SoftMask
 from maskwise.models.attention.ragged import KeyValues
 from maskwise.models.batch import Batch, passes
 from maskwise.models.checkpoints.locations import embedded_models, locate_checkpoint

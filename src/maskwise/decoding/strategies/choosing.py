@@ -7,7 +7,7 @@ that differ in how much is open, and reads nothing back to the host. Ties go to 
 import math
 from typing import TYPE_CHECKING
 
-from maskwise.decoding.state import Choice, Parameters, Rows, State
+from maskwise.decoding.strategies.state import Choice, Parameters, Rows, State
 
 if TYPE_CHECKING:
     from torch import Tensor

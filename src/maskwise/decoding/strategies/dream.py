@@ -4,8 +4,8 @@ from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from maskwise.decoding.state import Choice, Parameters, Rows, State
 from maskwise.decoding.strategies.choosing import best
+from maskwise.decoding.strategies.state import Choice, Parameters, Rows, State
 from maskwise.decoding.strategies.strategy import Parameter, Strategy
 
 if TYPE_CHECKING:

@@ -1,7 +1,7 @@
 """The EB-Sampler."""
 
-from maskwise.decoding.state import Choice, Parameters, Rows, State
 from maskwise.decoding.strategies.choosing import passing, ranks
+from maskwise.decoding.strategies.state import Choice, Parameters, Rows, State
 from maskwise.decoding.strategies.strategy import Parameter, Strategy
 
 

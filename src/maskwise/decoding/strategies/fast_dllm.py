@@ -1,7 +1,7 @@
 """Fast-dLLM's two parallel decoding strategies."""
 
-from maskwise.decoding.state import Choice, Parameters, Rows, State
 from maskwise.decoding.strategies.choosing import log, passing, ranks
+from maskwise.decoding.strategies.state import Choice, Parameters, Rows, State
 from maskwise.decoding.strategies.strategy import Parameter, Strategy
 
 PAPER = "Wu et al., Fast-dLLM, arXiv 2505.22618"

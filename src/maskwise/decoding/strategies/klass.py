@@ -1,7 +1,7 @@
 """KLASS: tokens whose prediction has become stable."""
 
-from maskwise.decoding.state import Choice, Memory, Parameters, Rows, State
 from maskwise.decoding.strategies.choosing import log, ranks
+from maskwise.decoding.strategies.state import Choice, Memory, Parameters, Rows, State
 from maskwise.decoding.strategies.strategy import Parameter, Strategy
 
 

@@ -1,7 +1,7 @@
 """LLaDA's two remasking strategies."""
 
-from maskwise.decoding.state import Choice, Parameters, Rows, State
 from maskwise.decoding.strategies.choosing import best, even_counts
+from maskwise.decoding.strategies.state import Choice, Parameters, Rows, State
 from maskwise.decoding.strategies.strategy import Strategy
 
 PAPER = "Nie et al., Large Language Diffusion Models, arXiv 2502.09992"

@@ -1,7 +1,7 @@
 """Top probability margin."""
 
-from maskwise.decoding.state import Choice, Parameters, Rows, State
 from maskwise.decoding.strategies.choosing import best, even_counts
+from maskwise.decoding.strategies.state import Choice, Parameters, Rows, State
 from maskwise.decoding.strategies.strategy import Strategy
 
 

@@ -1,7 +1,7 @@
 """Two strategies that no paper introduces: the smallest entropy, and from left to right."""
 
-from maskwise.decoding.state import Choice, Parameters, Rows, State
 from maskwise.decoding.strategies.choosing import best, even_counts
+from maskwise.decoding.strategies.state import Choice, Parameters, Rows, State
 from maskwise.decoding.strategies.strategy import Strategy
 
 

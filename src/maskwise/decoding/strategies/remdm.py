@@ -1,6 +1,6 @@
 """ReMDM: committed tokens may be masked again."""
 
-from maskwise.decoding.state import Choice, Parameters, Rows, State
+from maskwise.decoding.strategies.state import Choice, Parameters, Rows, State
 from maskwise.decoding.strategies.strategy import Parameter, Strategy
 
 

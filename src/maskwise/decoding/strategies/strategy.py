@@ -10,7 +10,7 @@ from maskwise.support.imports import imported
 from maskwise.support.nearest import did_you_mean
 
 if TYPE_CHECKING:
-    from maskwise.decoding.state import Choice, Parameters, Rows, State
+    from maskwise.decoding.strategies.state import Choice, Parameters, Rows, State
 
 Pick = Callable[["Rows", "State", "Parameters"], "Choice"]
 Counts = Callable[[int, int, "Parameters"], list[int]]
