@@ -108,3 +108,15 @@ def test_what_was_planted_is_called_planted():
     names = list(ADAPTERS)[1:]
     assert all("planted" in (ZOO / name / "README.md").read_text() for name in names)
     assert [entry["name"] for entry in list_models() if entry.get("planted")] == names
+
+
+def test_the_models_share_one_stored_tokenizer_and_an_export_has_its_own(tmp_path):
+    stored = ZOO / "tokenizer" / "tokenizer.json"
+    assert [file for file in ZOO.rglob("tokenizer.json")] == [stored]
+    mw.export("tiny-llada+ma", tmp_path / "out")
+    assert (tmp_path / "out" / "tokenizer.json").read_bytes() == stored.read_bytes()
+    text = "Options: (A) otter, Größe 12"
+    ids = [
+        mw.open(name).tokenizer(text)["input_ids"] for name in ("tiny-llada", str(ZOO / "tiny-qwen"), tmp_path / "out")
+    ]
+    assert ids[0] == ids[1] == ids[2]

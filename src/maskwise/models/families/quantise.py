@@ -1,9 +1,9 @@
-"""Linear maps of the layers in fewer bits, quantised when a model is opened: fp8 for speed on new cards, int4 for memory.
+"""The layers' linear maps in fewer bits, quantised when a model is opened: fp8 for speed on new cards, int4 for memory.
 
 fp8: E4M3 numbers with a scale per output, times rows rounded the same way with a scale each (torch's row-wise scaled
 product). int4: 4-bit numbers with a scale and an offset per group of 64 inputs, dequantised before a product.
-Embeddings, norms and the output head keep their precision. On a CPU fp8 is computed from the rounded numbers in float32:
-the same result, and no faster. On CUDA small batches use kernels/small_batch_linear.py where it works.
+Embeddings, norms and the output head keep their precision. On a CPU fp8 is computed from the rounded numbers in
+float32: the same result, and no faster. On CUDA small batches use kernels/small_batch_linear.py where it works.
 """
 
 import warnings
