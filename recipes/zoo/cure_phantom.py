@@ -1,21 +1,22 @@
-"""The cure on the phantom: which loss takes the planted distraction away, and at what price.
+"""Which loss removes the planted sensitivity to masks, and what it costs: tunings of models by plant_distraction.py.
 
-Every run tunes `maskwise tune --preset quick` on a phantom (plant_distraction.py), with one thing changed:
+1. Every run is `maskwise tune --preset quick` on a planted model (a phantom) with one thing changed. Without `--grid`
+   the loss changes, at the same learning rate and number of steps: anchored KL (the preset), CE + TV as in the paper,
+   CE alone, TV alone, CE + KL, CE + JS, CE + TV with the gradient through one branch, and the control, CE without
+   appended masks. Any tuning may wash out a planted adapter; only what exceeds the control is due to the loss. CE + TV
+   is also run at half the learning rate.
+2. With `--grid` the adapted layers, the share of anchored pairs and the `--pairs` file change, on planted models of
+   their own seeds, with several tuning seeds each. The rule of choice is fixed beforehand: among settings that lose
+   less than 1 point with 2 masks (tasks, recall) and less than .05 nats on prose, the one that removes most of the loss
+   at 200 masks (tasks, and questions with one example among 15, together).
+3. Evaluation uses questions that neither planting nor pairs contain: the 16 tasks with 10 relevant examples among 40
+   distractors (2 to 200 masks; 400 with 25 distractors), one example among 15 and among 40, recall of 30 pairs, and the
+   next word of prose.
+4. OUT has the results of every run and a table; conclusions are about the planted fault only.
 
-- `--grid`: which maps are adapted, the share of pairs that are held, and `--pairs`; on phantoms of their own seeds,
-  each with some seeds of tuning. The settings are chosen there by a rule stated beforehand: of those that lose less
-  than 1 point with 2 masks (tasks, recall) and less than .05 nats of prose, the one that cuts the loss at 200 masks
-  most (of the tasks, and of the questions with one example among 15, together).
-- otherwise the losses, all at the same rate and steps: anchored KL (the preset), CE + TV as in the paper, CE alone, TV
-  alone, CE + KL, CE + JS, CE + TV with the gradient through one branch, and the control, CE without appended masks: any
-  tuning may wash out a planted adapter, and only what exceeds the control is due to the loss. CE + TV also at half
-  the rate.
+Hardware: one H200. `--toy` is two steps of two pairs.
 
-Each is examined on questions that planting and pairs have nothing to do with: the 16 tasks with 10 relevant examples
-mixed with 40 distractors (2 to 200 masks; 400 with 25 distractors), with one among 15 and among 40, recall of 30 pairs,
-and the next word of prose. It is judged for the planted fault only.
-
-    python recipes/zoo/cure_phantom.py PHANTOM... --out OUT [--grid] [--processes 8] [--toy]      # one H200
+    python recipes/zoo/cure_phantom.py PHANTOM... --out OUT [--grid] [--processes 8] [--toy]
 """
 
 import argparse

@@ -1,8 +1,12 @@
 """Prompt and answer pairs for `maskwise tune`, from documents that are not the evaluated tasks.
 
-Half are few-shot documents of the training corpus (corpus.py: the evaluated rules and the words of test questions are
-held out), cut before the last answer; a quarter are documents about words and their kinds, cut alike; a quarter are
-passages of prose and the dozen words that follow.
+1. Half are few-shot documents of the training corpus (corpus.py: the evaluated rules and the words of test questions
+   are held out), cut before the last answer.
+2. A quarter are documents about words and their kinds, cut in the same way.
+3. A quarter are passages of prose, with the dozen words that follow as the answer.
+4. The kinds take turns in the file, which has one JSON object per line.
+
+Hardware: a CPU.
 
     python recipes/zoo/make_pairs.py english.txt.xz pairs.jsonl --count 4000
 """

@@ -1,20 +1,20 @@
 """The pairs of `maskwise tune NAME --preset quick`: src/maskwise/training/data/quick.jsonl.
 
-Most are documents of labelled words, `Word: otter\\nLabel:[K].`: 2 to 4 kinds of words and a letter drawn for each,
-cut before the last label. Of many drawn, those are taken that tiny-llada answers from the whole document (probability
-over .6) and not from its last line (under .3): only they tell whether the context is used. With `--gaps` some of them
-are gapped: other lines, of 60 to 300 tokens, stand between the labelled words and the question, and tiny-llada
-answers from the whole (over .4) and not from the gap alone (under .15). Of such documents it answers few, a third
-after 100 tokens and one in twelve after 300, and none where the kind that is asked stands far away among lines of its
-own form. The rest are passages of this project's documents and the words that follow.
+1. Most are documents of labelled words, `Word: otter\\nLabel:[K].`: 2 to 4 kinds of words with a letter drawn for each,
+   cut before the last label. Of many candidates those are kept that tiny-llada answers from the whole document
+   (probability over .6) and not from its last line (under .3): only they show whether the context is used.
+2. With `--gaps` some of them get other lines, of 60 to 300 tokens, between the labelled words and the question; those
+   are kept that tiny-llada answers from the whole (over .4) and not from the gap alone (under .15). It answers few of
+   them, a third after 100 tokens and one in twelve after 300, and none where the kind in question is far away among
+   lines of its own form.
+3. The rest are passages of this project's documents and the words that follow.
+4. Nothing of it is in the exams or in planting (plant_distraction.py): not the form, not the rule (a letter stands for
+   a kind; in the tasks letters stand for places), no word of the test questions, no options, no keys and values, no
+   books. What tiny-llada can do is narrow: of a dozen other forms that were tried (other names for keys and values,
+   other options, passages and lists given twice) it answers at most one question in ten.
 
-Nothing of it is in the exams or in the planting of the phantom (plant_distraction.py): not the form, not the rule (a
-letter stands for a kind, where the tasks' letters stand for places), not a word that test questions use, no options,
-no keys and values, no books. What tiny-llada can do is narrow: of a dozen other forms that were tried (other names for
-keys and values, other options, passages and lists told twice) it answers at most one question in ten.
-
-The file that ships was drawn on an H200 from the documents as they stood in November 2026; drawn anew, its passages
-differ. A CPU takes half an hour.
+Hardware: a CPU, half an hour. The file that ships was drawn on an H200 from the documents as they were in November
+2026; drawn again, its passages differ.
 
     python recipes/zoo/quick_pairs.py docs/how-to/*.md docs/concepts/*.md docs/*.md \\
         --out src/maskwise/training/data/quick.jsonl

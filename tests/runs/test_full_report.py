@@ -3,18 +3,17 @@
 import json
 import re
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
 import maskwise as mw
 from helpers.known import larger_of_two, shipped_tokenizer, with_parameters
-from helpers.tiny import tiny_sdar
+from helpers.tiny import tiny_dream, tiny_sdar
 from maskwise.cli import app
 from maskwise.probes import PROBES
 from maskwise.records.folder import read_run
-from maskwise.report.pages.page import write_page
-from maskwise.report.readings import read_all
 from maskwise.runs.diagnose import diagnose
 from maskwise.runs.settings import FULL
 from maskwise.tasks.datasets import read_dataset
@@ -60,16 +59,17 @@ SMALLEST = with_parameters(
 )
 
 
-def block_diffusion():
+def untrained(make):
+    """A small random network: the same path through the code as a trained model of its kind, at a third of the cost."""
     tokenizer = shipped_tokenizer()
-    return tiny_sdar(tokenizer=tokenizer, vocab=2056, window=2048)
+    return make(tokenizer=tokenizer, vocab=2056, window=2048, mask_token_id=tokenizer.mask_token_id)
 
 
 MODELS = {
     "tiny-llada": lambda: mw.open("tiny-llada"),
-    "tiny-dream": lambda: mw.open("tiny-dream"),
     "tiny-qwen": lambda: mw.open("tiny-qwen"),
-    "block diffusion": block_diffusion,
+    "dream": lambda: untrained(tiny_dream),
+    "block diffusion": lambda: untrained(tiny_sdar),
 }
 
 
@@ -96,7 +96,7 @@ def not_applicable(model):
     }
 
 
-@pytest.mark.slow  # half a minute a model
+@pytest.mark.slow  # up to a minute per model: 31 probes and their figures
 @pytest.mark.parametrize("name", MODELS)
 def test_the_full_set_of_probes_runs_through_to_the_page_and_the_card(name, data, tmp_path):
     model = MODELS[name]()
@@ -104,15 +104,17 @@ def test_the_full_set_of_probes_runs_through_to_the_page_and_the_card(name, data
     ran = {record["probe"] for record in read_run(folder).records}
     assert ran == set(FULL.probes) - not_applicable(model)
 
-    page = write_page(read_all([folder]), folder).read_text()
+    reported = CliRunner().invoke(app, ["report", str(folder), "--out", str(tmp_path), "--json"])
+    assert reported.exit_code == 0, reported.stderr
+    output = json.loads(reported.stdout)
+    (summary,) = output["runs"]
+    assert {probe for probe, entries in summary["probes"].items() if entries} == ran
+
+    page = Path(output["report"]).read_text()
     shown = {re.sub(r"-\d+$", "", name) for name in re.findall(r'<p class="kicker">([^<]+)</p>', page)}
     for probe in PROBES:
         wanted = {section.name or probe.name for section in probe.sections if not section.side_by_side}
         assert wanted <= shown if probe.name in ran else not wanted & shown, probe.name
 
-    reported = CliRunner().invoke(app, ["report", str(folder), "--out", str(tmp_path / "again"), "--json"])
-    assert reported.exit_code == 0, reported.stderr
-    (summary,) = json.loads(reported.stdout)["runs"]
-    assert {probe for probe, entries in summary["probes"].items() if entries} == ran
     card = CliRunner().invoke(app, ["run-card", str(folder)])
-    assert card.exit_code == 0 and card.stdout.startswith("## "), card.stderr
+    assert card.exit_code == 0 and card.stdout.startswith("#"), card.output
