@@ -21,6 +21,7 @@ from maskwise.models.peft_access import linear_targets
 from maskwise.report.words.comparison import change_in_words, rows_of, share_gone
 from maskwise.scoring.changes import accuracy_change, mean_change, reduction
 from maskwise.scoring.intervals import none_seen
+from maskwise.scoring.scores import score
 from maskwise.support.errors import UserError
 
 TUNED = DIFFUSION | {"name": "lab/tiny-llada+ma"}
@@ -161,7 +162,7 @@ def test_nothing_to_reduce_and_nothing_paired_is_null():
     assert reduction(records(falling), records(guessing))["value"] is None  # flat, because it cannot do the task
     other = [record | {"answer": "B"} for record in records(level)]
     assert mean_change(records(level), other, "nll")["value"] is None
-    worse = {"value": -0.2, "low": -0.45, "high": 0.05}
+    worse = score(-0.2, -0.45, 0.05)
     assert change_in_words(worse, share_gone) == "20\u00a0% more (−5 to 45\u00a0%)"
     dearer = [record | {"nll": 1.5} for record in records(level)]
     found = mean_change(records(level), dearer, "nll")

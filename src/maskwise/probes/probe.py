@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from maskwise.probes.examples import PAPER_RELEVANT, Baseline, main_of
-from maskwise.probes.section import Entry, Section, Shown, Summary, TextTable
+from maskwise.probes.section import Entry, Lead, Section, Shown, Summary, TextTable
 from maskwise.records.record import Condition, Key, ProbeFields, Record, RecordFields
 from maskwise.scoring.claims import Claim
 from maskwise.scoring.intervals import mean_over_tasks
@@ -233,8 +233,10 @@ class Probe:
     baseline: which condition a condition is compared with. measures: the summary's entries for the records of one
     condition. chance: accuracy of guessing, None where no one number says it. points_per_question: so many consecutive
     points are one question asked several times, which intervals draw together. scores, claims, extras: further parts of
-    the summary (`extras` by their key). beside: other probes whose records the claims need too. columns: of the
-    terminal's table in place of the accuracy, none if empty. tables: further tables of the terminal, from the summary.
+    the summary (`extras` by their key). lead: what it contributes to the first screen of the page.
+    condition_words: texts for values of its conditions. beside: other probes whose records the claims need too.
+    columns: of the terminal's table in place of the accuracy, none if empty. tables: further tables of the terminal,
+    from the summary.
     """
 
     name: str
@@ -264,6 +266,8 @@ class Probe:
     beside: tuple[str, ...] = ()
     extras: Mapping[str, Callable[[Sequence[Record]], Any]] = field(default_factory=dict)
     sections: tuple[Section, ...] = ()
+    lead: Lead | None = None
+    condition_words: Mapping[str, str] = field(default_factory=dict)
     columns: Mapping[str, str] | None = None
     tables: Callable[[Summary], list[TextTable]] | None = None
 

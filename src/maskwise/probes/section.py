@@ -211,6 +211,21 @@ class Section:
 
 
 @dataclass(frozen=True)
+class Lead:
+    """What a probe contributes to the first screen of the page: a curve of the change of accuracy.
+
+    entries: those of the curve, of one number of relevant examples, with `masks` as the place on the x axis.
+    name: of the curve, where it is drawn beside the main one. main: the screen is about this probe; the first other one
+    is drawn beside it. published: added to the names of the paper's values.
+    """
+
+    entries: Callable[[Sequence[Entry]], Sequence[Entry]]
+    name: Callable[[Sequence[Entry]], str]
+    main: bool = False
+    published: str = ""
+
+
+@dataclass(frozen=True)
 class TextTable:
     """A table for the terminal; the first column is text, the others are numbers."""
 

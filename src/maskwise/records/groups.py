@@ -40,6 +40,9 @@ class GroupedRecords(Sequence[Record]):
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Sequence) and list(self) == list(other)
 
+    def __add__(self, other: Sequence[Record]) -> list[Record]:
+        return [*self, *other]
+
 
 class Group(Sequence[Record]):
     """The records of one probe under one condition; what they hold of a field is a column, made once."""

@@ -15,7 +15,7 @@ from msgspec import UNSET, UnsetType
 from maskwise.probes.blocks import visible_counts
 from maskwise.probes.examples import FewShotCondition
 from maskwise.probes.probe import Probe, Setup, Variant
-from maskwise.probes.section import Entry, Point, Section, Shown
+from maskwise.probes.section import Entry, Lead, Point, Section, Shown
 from maskwise.records.groups import groups_of
 from maskwise.records.record import Condition, Record, condition_text
 from maskwise.scoring.claims import Claim, contrast_claim
@@ -124,6 +124,18 @@ def strictest(entries: Sequence[Entry]) -> list[Entry]:
     return sorted(chosen, key=lambda entry: entry.condition["fillers"])
 
 
+def _after_masks(entries: Sequence[Entry]) -> list[Entry]:
+    """After two masks fillers stand where the other masks stood, so those are counted with them."""
+    return [
+        entry.changed(masks=entry.condition["fillers"] + (2 if entry.condition.get("format") == "B" else 0))
+        for entry in strictest(entries)
+    ]
+
+
+def _instead(entries: Sequence[Entry]) -> str:
+    return f"{filler_name(strictest(entries)[-1].condition['filler'])} instead"
+
+
 class ConditionFields(FewShotCondition, frozen=True, kw_only=True):
     filler: str
     fillers: Count
@@ -135,6 +147,7 @@ PROBE = Probe(
     group="context",
     about="full stops in the place of appended masks",
     condition=ConditionFields,
+    lead=Lead(_after_masks, _instead, published=", full stops"),
     presets=("quick", "default", "full", "paper"),
     variants=variants,
     parameters={

@@ -18,7 +18,7 @@ from maskwise.probes.examples import FewShotCondition
 from maskwise.probes.library.filler import NAME as FILLER
 from maskwise.probes.library.filler import filler_name, strictest
 from maskwise.probes.probe import NO_MASK_TOKEN, Probe, ScoreRule, Sentences, Setup, Variant
-from maskwise.probes.section import K_EQUALS, MASKS_AT_THE_END, Measure, Section, Shown, by_masks
+from maskwise.probes.section import K_EQUALS, MASKS_AT_THE_END, Lead, Measure, Section, Shown, by_masks
 from maskwise.records.groups import values_of
 from maskwise.records.record import Condition, Record
 from maskwise.scoring.claims import Claim, contrast_claim
@@ -168,6 +168,7 @@ PROBE = Probe(
     group="context",
     about="more and more masks after the question",
     condition=ConditionFields,
+    lead=Lead(lambda entries: entries, lambda entries: "masks", main=True),
     presets=("quick", "default", "full", "paper"),
     variants=variants,
     each_number=True,

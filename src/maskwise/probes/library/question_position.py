@@ -64,6 +64,7 @@ PROBE = Probe(
     group="context",
     about="the same with the question first, in the middle or last",
     condition=ConditionFields,
+    condition_words={"right": "last", "left": "first"},
     presets=("default", "full", "paper"),
     variants=variants,
     parameters=LOCATIONS | PLACES,

@@ -361,6 +361,7 @@ PROBE = Probe(
     group="context",
     about="pairs of words, one key asked again near to or far from its pair",
     condition=ConditionFields,
+    condition_words={LAST: "last", FIRST: "first"},
     evidence=EvidenceFields,
     presets=("quick", "default", "full"),
     units=units,

@@ -7,9 +7,7 @@ from dataclasses import dataclass, replace
 from msgspec import UNSET, structs
 
 from maskwise.probes.examples import in_words, main_records, numbers_in
-from maskwise.probes.library.filler import NAME as FILLER
-from maskwise.probes.library.filler import filler_name, strictest
-from maskwise.probes.library.mask_count import NAME as MASK_COUNT
+from maskwise.probes.probe import Probe
 from maskwise.probes.published import EXPECTATIONS
 from maskwise.probes.section import MASKS_AT_THE_END, Entry
 from maskwise.records.groups import values_of
@@ -76,7 +74,7 @@ class Finding:
 def finding(readings: Sequence[Reading], compared: bool = False) -> Finding:
     """Of one run its largest effect; of several what masks do to those models that were asked about it.
     `compared`: whether that differs from what they do to the first."""
-    curves = [(reading, changes(main_records(reading.entries(MASK_COUNT)))) for reading in readings]
+    curves = [(reading, changes(main_entries(reading))) for reading in readings]
     told = [(reading, curve) for reading, curve in curves if len(curve) > 1]
     panel = mask_chart(told, alone=len(readings) == 1) if told else None
     if len(readings) == 1:
@@ -98,7 +96,9 @@ def _of_one(reading: Reading, panel: Panel | None) -> Finding:
     caption = CAPTION
     if panel is None:
         panel, caption = panels(first.section, [reading])[0], first.section.caption
-    return Finding(largest_effect(reading.label, effects), panel, caption, _three(effects), _of_how_many(effects))
+    return Finding(
+        largest_effect(reading.label, effects), panel, caption, _three(effects, leading(reading)), _of_how_many(effects)
+    )
 
 
 # In one sentence
@@ -150,7 +150,7 @@ def _larger_than_masks(readings: Sequence[Reading]) -> str:
         return ""
     first = by_size([effect for effect, _ in each])[0]
     label = next(label for effect, label in each if effect is first)
-    if first.probe == MASK_COUNT or not first.detected:
+    if first.probe in leading(readings[0])[:1] or not first.detected:
         return ""
     sentence = _sentence(label, first)
     return f"Larger than that: {sentence[0].lower()}{sentence[1:]}"
@@ -204,11 +204,11 @@ def _in_words(label: str, last: Change) -> str:
 # Three numbers
 
 
-def _three(effects: Sequence[Effect]) -> tuple[Number, ...]:
-    """What the chart shows, masks and fillers, and the largest of the others; the largest first."""
-    shown = [next((one for one in effects if one.probe == probe), None) for probe in (MASK_COUNT, FILLER)]
+def _three(effects: Sequence[Effect], charted: Sequence[str]) -> tuple[Number, ...]:
+    """What the chart shows, and the largest of the others; the largest first."""
+    shown = [next((one for one in effects if one.probe == probe), None) for probe in charted]
     drawn = [effect for effect in shown if effect is not None]
-    others = [effect for effect in effects if effect.probe not in (MASK_COUNT, FILLER)]
+    others = [effect for effect in effects if effect.probe not in charted]
     chosen = drawn + others[: NUMBERS - len(drawn)]
     return tuple(_number(one.points, one.low, one.high, f"Accuracy {one.words}") for one in by_size(chosen))
 
@@ -238,7 +238,7 @@ def difference_of_changes(first: Reading, second: Reading) -> Change | None:
         return None
     sides = []
     for reading in (first, second):
-        records = main_records(of_probe(reading.run, MASK_COUNT))
+        records = main_records([record for name in leading(reading)[:1] for record in of_probe(reading.run, name)])
         counts = values_of(records, "masks")
         if 2 not in counts or counts[-1] == 2:
             return None
@@ -278,36 +278,50 @@ def mask_chart(told: Sequence[tuple[Reading, Sequence[Change]]], alone: bool) ->
     """A curve for each model; a model alone has its fillers beside."""
     first = told[0][0]
     curves = [_curve(reading.label, style, curve) for style, (reading, curve) in enumerate(told)]
-    fillers = _filler_changes(first) if alone else []
-    shown = [MASK_COUNT]
-    if fillers:
-        filler = strictest(main_records(first.entries(FILLER)))[-1]["condition"]["filler"]
-        curves = [_curve("masks", 0, told[0][1]), _curve(f"{filler_name(filler)} instead", 1, fillers)]
-        shown += [FILLER]
+    main, *others = [first.probe(name) for name in leading(first)]
+    beside = next((probe for probe in others if alone and len(_changes(first, probe)) > 1), None)
+    shown = [main] if beside is None else [main, beside]
+    if beside is not None:
+        curves = [_curve(_name(first, probe), style, _changes(first, probe)) for style, probe in enumerate(shown)]
     longest = max(change.count for _, curve in told for change in curve)
-    asked = numbers_in(first.entries(MASK_COUNT))[:1]
+    asked = numbers_in(first.entries(main.name))[:1]
     title = f"{in_words(asked[0])} in the context" if asked else ""
-    axis = f"{MASKS_AT_THE_END.removesuffix(' (k)')}, or masks and fillers" if fillers else MASKS_AT_THE_END
+    axis = f"{MASKS_AT_THE_END.removesuffix(' (k)')}, or masks and fillers" if beside else MASKS_AT_THE_END
     return Panel(title, axis, "Change of accuracy (points)", tuple(curves), percent=False, spread=True,
                  marks=tuple(_published(shown, longest)), points=True)  # fmt: skip
 
 
-def _filler_changes(reading: Reading) -> list[Change]:
-    """After two masks they stand where the other masks stood, so those are counted with them."""
-    entries = strictest(main_records(reading.entries(FILLER)))
-    own = [2 if entry.condition.get("format") == "B" else 0 for entry in entries]
-    found = changes([e.changed(masks=e.condition["fillers"] + masks) for e, masks in zip(entries, own, strict=True)])
-    return found if len(found) > 1 else []
+def leading(reading: Reading) -> list[str]:
+    """The probes of the first screen by their `lead`: the one it is about, then those drawn beside it."""
+    leads = [(probe.name, probe.lead) for probe in reading.probes if probe.lead is not None]
+    main = [name for name, lead in leads if lead.main][:1]
+    return main + [name for name, lead in leads if main and not lead.main]
 
 
-def _published(probes: Sequence[str], longest: int) -> list[Mark]:
-    """The paper's end points within the chart: of masks in no colour, of fillers in that of their curve."""
+def main_entries(reading: Reading) -> Sequence[Entry]:
+    """Of the probe that the first screen is about, those of the main number of relevant examples."""
+    return [entry for name in leading(reading)[:1] for entry in main_records(reading.entries(name))]
+
+
+def _changes(reading: Reading, probe: Probe) -> list[Change]:
+    entries = main_records(reading.entries(probe.name))
+    return changes(probe.lead.entries(entries)) if probe.lead is not None and entries else []
+
+
+def _name(reading: Reading, probe: Probe) -> str:
+    return "" if probe.lead is None else probe.lead.name(main_records(reading.entries(probe.name)))
+
+
+def _published(probes: Sequence[Probe], longest: int) -> list[Mark]:
+    """The paper's end points within the chart: of the main probe in no colour, of others in that of their curve."""
     found = []
+    by_name = {probe.name: probe.lead for probe in probes}
     for expected in EXPECTATIONS:
-        if expected.probe in probes and expected.at is not None and expected.at <= longest:
+        lead = by_name.get(expected.probe)
+        if lead is not None and expected.at is not None and expected.at <= longest:
             name = _together(list(expected.values))
             mark = Mark(name, expected.at, tuple(100 * value for value in expected.values.values()))
-            found.append(replace(mark, name=f"{name}, full stops", style=1) if expected.probe == FILLER else mark)
+            found.append(mark if lead.main else replace(mark, name=f"{name}{lead.published}", style=1))
     return found
 
 

@@ -2,9 +2,9 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from maskwise.probes.examples import RELEVANT
-from maskwise.probes.library.recall import FIRST, LAST
 from maskwise.probes.probe import ScoreRule
 from maskwise.probes.summary import probes_giving, scores_shown
 from maskwise.report.readings import Reading
@@ -13,7 +13,6 @@ from maskwise.report.words.sentences import nothing_differed
 from maskwise.scoring.numbers import NBSP, digits_of, number, parts_in_words, percent, score_interval, score_value
 from maskwise.scoring.scores import NOT_MEASURED, Score, direction, null_score
 
-WORDS = {LAST: "last", FIRST: "first", None: "none"}  # what a condition says of where the question stands
 LARGE_SHARE = 0.5  # an interval that includes zero and half of the skill says nothing (see effects.LARGE)
 
 
@@ -75,8 +74,9 @@ def _conditions_behind(score: str, reading: Reading) -> dict[str, list[str]]:
     run = [probe.name for probe in probes_giving(score, reading.probes) if reading.entries(probe.name)]
     conditions = [entry.condition for entry in reading.entries(run[-1])]
     names = [name for name in dict.fromkeys(name for one in conditions for name in one) if name != RELEVANT]
+    words: dict[Any, str] = {None: "none", **reading.probe(run[-1]).condition_words}
     return {"probe": run[-1:]} | {
-        name: [str(WORDS.get(value, value)) for value in dict.fromkeys(one.get(name) for one in conditions)]
+        name: [str(words.get(value, value)) for value in dict.fromkeys(one.get(name) for one in conditions)]
         for name in names
     }
 
