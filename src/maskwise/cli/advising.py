@@ -120,6 +120,8 @@ def print_advice(search: "Search", page: Path) -> None:
         echo("\n" + wrapped(f"{goals}: {setting}"))
         for written in (row["command"], row["python"], f"lm_eval {row['lm_eval']}"):
             echo(f"  {one_line(written)}")
+    for number, line in enumerate(search.undecided):
+        echo(("" if number else "\n") + wrapped(line))
     echo(f"\ndropped in the search: {len(found['dropped'])} settings (--json lists them)")
     echo(wrapped(f"not tried: {'; '.join(found['not_tried'])}"))
     echo(f"folder: {one_line(search.folder)}\npage: {one_line(page)}")

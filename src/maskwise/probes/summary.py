@@ -203,7 +203,7 @@ def _entry(condition: Condition, group: Group, listed: bool, points_per_question
         "accuracy": accuracy,
         "low": low,
         "high": high,
-        **rules_ends(as_group(questions).by_task("correct")),
+        **rules_ends(as_group(questions).by_task("correct"), (0.0, 1.0)),
         "confidence": float(group.column("confidence").mean()),
         "entropy": float(group.column("entropy").mean()),
     }
