@@ -11,7 +11,7 @@ scores             quantiles of the posterior of the accuracies (scores.py)
 nats               Student's interval over the points within tasks
 
 Where no answer changed, the bound is exact: 0 of n. docs/studies/intervals.md has the coverage of each, simulated by
-recipes/coverage.py.
+recipes/interval_coverage.py.
 
 Arrays are [..., tasks]; counts are the points of each task. Everything is computed for all leading places at once.
 """

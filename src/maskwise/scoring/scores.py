@@ -116,9 +116,11 @@ def resampled_ends(
     found = formula(accuracy)
     if np.isnan(found).all():
         return None, None
-    low, high = np.nanquantile(found, TAILS)
+    low, middle, high = np.nanquantile(found, (TAILS[0], 0.5, TAILS[1]))
     if low_end is not None:
-        low = low_end(np.mean([table.mean(0) for table in strata], axis=0), accuracy, TAILS[0])
+        observed = np.mean([table.mean(0) for table in strata], axis=0)
+        low = low_end(observed, accuracy, TAILS[0])
+        high -= max(0.0, middle - formula(observed[None])[0])  # the draws are biased upwards once more
     return float(low), float(high)
 
 
