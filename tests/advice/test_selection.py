@@ -199,7 +199,7 @@ def test_where_nothing_differs_a_setting_is_named_only_after_enough_questions():
 @pytest.mark.parametrize("questions", [24, 60, 126])
 @pytest.mark.parametrize(("accuracy", "shared"), [(0.5, 0.0), (0.8, 0.7), (0.95, 0.0), (0.99, 0.9)])
 def test_a_fastest_setting_truly_ten_points_worse_is_named_in_under_five_percent_of_runs(questions, accuracy, shared):
-    """By the mean alone it was named in 95 to 40 % of runs."""
+    """By the means alone it was named in up to 97 % of these runs."""
     draws = numpy_generator("worse by ten", questions, accuracy, shared)
     truth, cost = np.array([accuracy, accuracy, accuracy, accuracy - 0.1]), np.array([4.0, 3.0, 2.0, 1.0])
     named = 0
