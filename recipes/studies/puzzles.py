@@ -29,6 +29,7 @@ from maskwise.models.model import Model
 from maskwise.probes.answers.puzzles import solve
 from maskwise.probes.library.coherence import BLIND, areas
 from maskwise.probes.paces import ITEMS, Pace, paces
+from maskwise.scoring.claims import equivalence
 from maskwise.support.files import replace_file
 from maskwise.tasks.prompts import Prompt
 from maskwise.tasks.word_puzzles import NAMES, Name, PuzzlePrompt, closed_form, make_puzzle
@@ -37,6 +38,7 @@ from small_llada import train_small
 WORDS = 8
 SEPARATOR = WORDS + len(NAMES)
 MASK = SEPARATOR + 1
+MARGIN = 0.05  # of the closed form: what counts as equal to it
 START = 2 + ITEMS + 1  # the answer's first place
 
 
@@ -109,15 +111,19 @@ def by_closed_form(records: list[dict[str, Any]]) -> list[dict[str, Any]]:
                     "closed form": closed_form(name, [count] * (ITEMS // count)),
                 }
             )
+            found[-1]["verdict"] = equivalence(found[-1]["low"], found[-1]["high"], found[-1]["closed form"], MARGIN)
     return found
 
 
 def table_lines(closed: list[dict[str, Any]], found: dict[str, dict[str, dict[str, float]]]) -> list[str]:
     """Both tables in Markdown."""
-    lines = ["| puzzle | tokens a step | solved | 95 % interval | closed form |", "|---|---|---|---|---|"]
+    lines = [
+        f"| puzzle | tokens a step | solved | 95 % interval | closed form | within {100 * MARGIN:.0f} points |",
+        "|---|---|---|---|---|---|",
+    ]
     lines += [
         f"| {row['puzzle']} | {row['tokens a step']} | {100 * row['solved']:.1f} % | {100 * row['low']:.1f} to "
-        f"{100 * row['high']:.1f} % | {100 * row['closed form']:.1f} % |"
+        f"{100 * row['high']:.1f} % | {100 * row['closed form']:.1f} % | {row['verdict']} |"
         for row in closed
     ]
     lines += [

@@ -244,11 +244,11 @@ def accuracy(found: dict[str, Any], exam: str) -> float:
 
 
 def cut(before: dict[str, Any], after: dict[str, Any], exam: str) -> float:
-    """How much of the phantom's loss at 200 masks is gone, in %; beyond 100 where nothing was lost."""
-    lost, left = (
-        accuracy(found, f"{exam}, 2 masks") - accuracy(found, f"{exam}, 200 masks") for found in (before, after)
+    """The share of the phantom's loss at 200 masks that is recovered there, in %: (a200' - a200) / (a2 - a200)."""
+    few, many, cured = (
+        accuracy(found, f"{exam}, {masks} masks") for found, masks in ((before, 2), (before, 200), (after, 200))
     )
-    return 100 * (1 - left / lost) if lost > 0 else float("nan")
+    return 100 * (cured - many) / (few - many) if few > many else float("nan")
 
 
 def measures(before: dict[str, Any], after: dict[str, Any]) -> dict[str, float]:

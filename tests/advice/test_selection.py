@@ -90,7 +90,7 @@ def test_by_enumeration_two_equal_settings_have_a_winner_in_at_most_five_percent
                 ways = comb(questions, gained) * comb(questions - gained, lost)
                 for apart in named:
                     named[apart] += ways * (apart / 2) ** (gained + lost) * (1 - apart) ** (questions - gained - lost)
-    assert all(0 < chance <= 0.025 for share, chance in named.items() if share > 0.1) and max(named.values()) <= 0.025
+    assert min(named[apart] for apart in (0.2, 0.5, 1.0)) > 0 and max(named.values()) <= 0.05
 
 
 @pytest.mark.parametrize(("gain", "questions", "power"), [(0.25, 150, 0.8), (0.15, 400, 0.8)])
@@ -117,7 +117,7 @@ def test_intervals_hold_the_true_difference_as_often_as_they_say(questions, one,
         alone += found.low <= one - other <= found.high
         sets = confirm(table, np.ones(3)).differences
         together += all(pair.low <= accuracy[i] - accuracy[j] <= pair.high for (i, j), pair in sets.items())
-    assert alone >= 0.94 * REPEATS and together >= 0.94 * REPEATS
+    assert alone >= 0.917 * REPEATS and together >= 0.917 * REPEATS  # three standard errors below 95 %
 
 
 def test_intervals_of_other_measures_hold_too():
@@ -175,15 +175,53 @@ def test_three_settings_are_chosen_and_the_frontier_leaves_out_what_is_beaten():
     for place, right in enumerate((700, 950, 945, 925, 600)):
         quality[place, :right] = 1
     found = confirm(quality, np.array([32.0, 16.0, 8.0, 4.0, 20.0]))
-    assert (found.best, found.fastest_within(0.01), found.fastest_within(0.03)) == (1, 2, 3)
+    assert (found.best, found.fastest_within(0.01), found.fastest_within(0.03)) == (1, 1, 2)
+    assert (
+        found.difference(2, 1).low < -0.01 < found.difference(2, 1).mean
+    )  # its mean is within 1 point, its end is not
     assert found.winner == 1 and not found.all_equal and found.frontier == [3, 2, 1]
     assert found.difference(1, 0).mean == pytest.approx(0.25) and found.difference(0, 1).high < 0
 
 
-def test_where_nothing_differs_the_cheapest_is_named_and_nothing_is_claimed():
-    found = confirm(np.ones((3, 30)), np.array([3.0, 1.0, 2.0]))
-    assert found.all_equal and found.winner is None
-    assert found.best == found.fastest_within(0.01) == found.fastest_within(0.03) == 1
-    assert found.difference(1, 0).low < 0 < found.difference(1, 0).high  # none of 30 does not mean none of all
+def test_where_nothing_differs_a_setting_is_named_only_after_enough_questions():
+    few = confirm(np.ones((3, 30)), np.array([3.0, 1.0, 2.0]))
+    assert few.all_equal and few.winner is None
+    assert few.best is None and few.fastest_within(0.01) is None and few.fastest_within(0.03) is None
+    needed = few.questions_to_decide(0.03)
+    assert needed > 100 and few.questions_to_decide(0.01) > 3 * needed
+    many = confirm(np.ones((3, needed)), np.array([3.0, 1.0, 2.0]))
+    assert many.best == many.fastest_within(0.03) == 1
     nats = confirm(np.zeros((2, 30)) - 1.5, np.ones(2))
-    assert nats.difference(0, 1) == Interval(0.0, None, None) and nats.winner is None
+    assert nats.difference(0, 1) == Interval(0.0, None, None) and nats.winner is None and nats.best is None
+    assert nats.questions_to_decide(0.03) is None
+
+
+@pytest.mark.parametrize("questions", [24, 60, 126])
+@pytest.mark.parametrize(("accuracy", "shared"), [(0.5, 0.0), (0.8, 0.7), (0.95, 0.0), (0.99, 0.9)])
+def test_a_fastest_setting_truly_ten_points_worse_is_named_in_under_five_percent_of_runs(questions, accuracy, shared):
+    """By the means alone it was named in up to 97 % of these runs."""
+    draws = numpy_generator("worse by ten", questions, accuracy, shared)
+    truth, cost = np.array([accuracy, accuracy, accuracy, accuracy - 0.1]), np.array([4.0, 3.0, 2.0, 1.0])
+    named = 0
+    for _ in range(REPEATS):
+        found = confirm(answers(draws, truth, questions, shared), cost)
+        named += 3 in (found.best, found.fastest_within(0.01), found.fastest_within(0.03), found.winner)
+    assert named < 0.05 * REPEATS
+
+
+@pytest.mark.parametrize(("accuracy", "shared"), [(0.8, 0.9), (0.95, 0.5), (1.0, 0.0)])
+def test_a_fastest_setting_truly_equal_is_named_after_the_questions_that_are_said_to_decide(accuracy, shared):
+    draws, cost = numpy_generator("equal and fast", accuracy, shared), np.array([4.0, 3.0, 2.0, 1.0])
+    truth, named = np.full(4, accuracy), 0
+    needed = confirm(answers(draws, truth, 400, shared), cost).questions_to_decide(0.03)
+    for _ in range(100):
+        named += confirm(answers(draws, truth, needed, shared), cost).fastest_within(0.03) == 3
+    assert named >= 60  # 80 % against one other setting; here against three at once
+
+
+def test_a_model_that_is_not_right_more_often_than_by_guessing_is_not_shown_to_be_able():
+    none, few = np.zeros((4, 24)), np.zeros((4, 24))
+    few[:, :9] = 1
+    assert not confirm(none, np.ones(4)).is_shown_above(0.0)
+    assert confirm(few, np.ones(4)).is_shown_above(0.0) and not confirm(few, np.ones(4)).is_shown_above(1 / 3)
+    assert confirm(none - 1.5, np.ones(4)).is_shown_above(0.0)  # nats: there is no guessing

@@ -99,7 +99,20 @@ def test_known_runs_have_a_known_reduction(folders):
     assert told["Degradation"].values == ("37.5\u00a0%", "12.5\u00a0%")
     assert told["Degradation"].changes[0].startswith("67\u00a0% less (")
     assert told["Degradation in 4 steps"].changes[0].startswith("50\u00a0% less (")
-    assert told["Accuracy, 2 masks"].changes == ("0.0\u00a0points (−8.8 to +8.8; nothing changed)",)
+    assert told["Accuracy, 2 masks"].changes == ("0.0\u00a0points (−7.2 to +7.2; nothing changed)",)
+
+
+def test_lowering_the_accuracy_with_two_masks_recovers_nothing(tmp_path):
+    """Nothing is lost any more between 2 masks and the most, because both are low now."""
+    runs = [write_run(tmp_path / "before", mask_probes([8] * 4, [5] * 4), **SEED),
+            write_run(tmp_path / "after", mask_probes([5] * 4, [5] * 4), TUNED, **SEED)]  # fmt: skip
+    result, _ = compare_runs(runs)
+    found = result["changes"]["tiny-llada+ma"]["mask_loss"]
+    assert found["value"] == pytest.approx(0) and found["low"] < 0 < found["high"]
+    assert found["ends"] == {"before": pytest.approx([0.8, 0.5]), "after": pytest.approx([0.5, 0.5])}
+    rows = {row.name: row for row in rows_of(result["models"], result["changes"])}
+    (lost,) = [row for name, row in rows.items() if name.startswith("Lost to")]
+    assert lost.changes[0].startswith("0\u00a0% recovered (")
 
 
 def test_the_price_of_a_cure_is_also_measured_on_recall(tmp_path):

@@ -8,7 +8,7 @@ from helpers.records import record as plain_record
 from maskwise.probes import PROBES
 from maskwise.probes.library.marginals import ALIKE
 from maskwise.probes.summary import claims_of
-from maskwise.scoring.claims import holm, judged, p_value, verdict
+from maskwise.scoring.claims import equivalence, holm, judged, p_value, verdict
 from maskwise.scoring.intervals import none_seen
 
 MASKS = 16
@@ -149,7 +149,7 @@ def test_a_handful_of_equal_puzzles_proves_nothing_and_one_pace_alone_no_claim()
     solved = puzzle_records({"copy": (1, 1)})
     few = named(claims([one for one in solved if one["point"] < 6]))["speed-copy"]
     assert few["verdict"] == "cannot be told" and few["low"] == pytest.approx(-few["high"])
-    assert few["high"] == pytest.approx(1 - 0.025 ** (1 / 6))  # none of 6
+    assert few["high"] == pytest.approx(1 - 0.05 ** (1 / 6))  # none of 6
     assert claims([one for one in solved if one["condition"]["speed"] == "1 a step"]) == []
 
 
@@ -170,7 +170,7 @@ def test_shares_that_never_vary_get_exact_bounds():
     flat = lambda suffix, d, piece: 0.5  # noqa: E731
     found = named(claims(gaps(flat, flat, flat, lambda suffix, d, piece: float(d > 1))))
     assert found["far-frequent"]["value"] == 1 and found["far-frequent"]["high"] == pytest.approx(1)
-    assert found["far-frequent"]["low"] == pytest.approx(0.025 ** (1 / PIECES))  # all of them
+    assert found["far-frequent"]["low"] == pytest.approx(0.05 ** (1 / PIECES))  # all of them
 
 
 def test_unfinished_and_older_runs_leave_claims_out():
@@ -340,3 +340,13 @@ def test_claims_are_judged_for_each_number_of_relevant_examples():
     assert {found[f"{name}_1"]["verdict"] for name in OF_PAPER_A} == {"cannot be told"}
     assert found["masks-cost_1"]["claim"] == "appended masks lower the accuracy, 1 example"
     assert set(named(claims(one))) == OF_PAPER_A  # alone it is the run's main number
+
+
+def test_equality_with_a_closed_form_needs_an_interval_within_the_margin():
+    """An interval that contains the closed form but reaches beyond the margin decides nothing."""
+    assert equivalence(0.39, 0.44, 0.42, 0.05) == "holds"
+    assert equivalence(0.10, 0.90, 0.42, 0.05) == "inconclusive"  # contains it, and says nothing
+    assert equivalence(0.45, 0.60, 0.42, 0.05) == "inconclusive"
+    assert equivalence(0.48, 0.60, 0.42, 0.05) == "does not hold"
+    assert equivalence(0.45, 0.46, 0.42, 0.05) == "holds"  # beside it, but equal up to the margin
+    assert equivalence(None, None, 0.42, 0.05) == "inconclusive"

@@ -1,4 +1,4 @@
-"""The result of a search: three settings to use, the frontier, what was dropped and what was not tried."""
+"""The result of a search: the settings that are named, the sentence, the frontier, the dropped settings."""
 
 from collections.abc import Callable
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 from maskwise.advice.evaluation import SearchResult
 from maskwise.advice.search_request import SearchRequest
 from maskwise.advice.search_space import not_tried
-from maskwise.advice.selection import NEAR, NEARER, Interval
+from maskwise.advice.selection import NEAR, NEARER, Confirmation, Interval
 from maskwise.records.search import (
     Advice,
     AdvisedSetting,
@@ -14,18 +14,27 @@ from maskwise.records.search import (
     DroppedSetting,
     MeanInterval,
     QuestionCounts,
+    UndecidedGoal,
 )
+from maskwise.tasks.episodes import CHANCE
 
-GOALS: tuple[tuple[str, Callable[[Any], int]], ...] = (
-    ("best quality", lambda confirmed: confirmed.best),
-    ("fastest within 1 point", lambda confirmed: confirmed.fastest_within(NEARER)),
-    ("fastest within 3 points", lambda confirmed: confirmed.fastest_within(NEAR)),
+# Each goal with the setting that is shown to meet it (None where none is) and its margin.
+GOALS: tuple[tuple[str, Callable[[Confirmation], int | None], float], ...] = (
+    ("best quality", lambda confirmed: confirmed.best, NEAR),
+    ("fastest within 1 point", lambda confirmed: confirmed.fastest_within(NEARER), NEARER),
+    ("fastest within 3 points", lambda confirmed: confirmed.fastest_within(NEAR), NEAR),
+)
+WHAT_TO_TRY = (
+    "look at the texts in records.jsonl of the folder, then try a longer text (-n), another --pattern, easier "
+    "questions or a model that was tuned for such questions"
 )
 
 
 def outcome(found: SearchResult, request: SearchRequest, model: str, adapter: str | None, **costs: Any) -> Advice:
     """What `maskwise advise --json` prints. costs: the fields of `Advice` from `cost` on."""
     confirmed = found.confirmation
+    able = _can_answer(found, request)
+    named = [(goal, pick(confirmed) if able else None, margin) for goal, pick, margin in GOALS]
     return Advice(
         model=model if adapter is None else f"{model}+{adapter}",
         quality=request.quality.in_words,
@@ -33,9 +42,14 @@ def outcome(found: SearchResult, request: SearchRequest, model: str, adapter: st
         questions=QuestionCounts(searched=found.plan.searched, held_back=found.plan.held, embedded=request.embedded),
         sentence=sentence(found, request),
         all_equal=confirmed.all_equal,
-        winner=None if confirmed.winner is None else _name(found, confirmed.winner),
+        winner=None if confirmed.winner is None or not able else _name(found, confirmed.winner),
         reference=_name(found, 0),
-        advice=[_advised(found, goal, pick(confirmed), model, adapter) for goal, pick in GOALS],
+        advice=[_advised(found, goal, place, model, adapter) for goal, place, _ in named if place is not None],
+        undecided=[
+            UndecidedGoal(goal=goal, questions=confirmed.questions_to_decide(margin) if able else None)
+            for goal, place, margin in named
+            if place is None
+        ],
         confirmed=[
             _confirmed(found, place) for place in sorted(range(len(found.finalists)), key=confirmed.cost.__getitem__)
         ],
@@ -46,42 +60,70 @@ def outcome(found: SearchResult, request: SearchRequest, model: str, adapter: st
 
 
 def sentence(found: SearchResult, request: SearchRequest) -> str:
-    """The finding in one sentence."""
+    """The finding: that the model cannot answer, or the winner, or the fastest setting shown to be as good, and what is
+    not decided."""
     confirmed, held = found.confirmation, found.plan.held
-    best, fast = confirmed.best, confirmed.fastest_within(NEAR)
-    if confirmed.all_equal:
-        ends = [end for pair in confirmed.differences.values() for end in (pair.low, pair.high) if end is not None]
-        unseen = f" (differences up to {amount(max(map(abs, ends)), request)} are not excluded)" if ends else ""
-        return (
-            f"All equal, as far as {held} questions held back can tell: no setting confirmed on them differs in "
-            f"quality from another beyond chance{unseen}; the fastest, {_name(found, fast)}, is as good as any and "
+    if not _can_answer(found, request):
+        return _cannot_answer(found, request)
+    fast, winner = confirmed.fastest_within(NEAR), confirmed.winner
+    parts = []
+    if winner is not None:
+        gain = confirmed.difference(winner, 0)
+        parts.append(
+            f"{_capital(_name(found, winner))} is better than the reference ({_name(found, 0)}) by "
+            f"{amount(gain.mean, request)}{ends_of(gain, request)} on {held} questions held back, with "
+            f"{_passes(found, winner)}."
+        )
+    else:
+        better = f"No setting is significantly better than the reference ({_name(found, 0)})"
+        none = "No two settings differ significantly" if confirmed.all_equal else better
+        parts.append(f"{none} on {held} questions held back.")
+    if fast is not None:
+        parts.append(
+            f"The fastest setting shown to be within {amount(NEAR, request)} of all others, {_name(found, fast)}, "
             f"takes {_passes(found, fast)}."
         )
-    if confirmed.winner is not None:
-        gain = confirmed.difference(best, 0)
-        return (
-            f"{_capital(_name(found, best))} is better than the reference ({_name(found, 0)}) by "
-            f"{amount(gain.mean, request)}{ends_of(gain, request)} on {held} questions held back, with "
-            f"{_passes(found, best)}{_price_of_speed(found, request)}."
-        )
+    else:
+        parts.append(_not_enough(found, request))
+    return " ".join([*parts, *_price_of_speed(found, request)])
+
+
+def _not_enough(found: SearchResult, request: SearchRequest) -> str:
+    """Which loss is not excluded, and how many questions would decide."""
+    confirmed = found.confirmation
+    ends = [end for pair in confirmed.differences.values() for end in (pair.low, pair.high) if end is not None]
+    needed = confirmed.questions_to_decide(NEAR)
+    unseen = f": differences of up to {amount(max(map(abs, ends)), request)} are not excluded" if ends else ""
+    decide = f"; about {needed:,} questions held back would decide" if needed is not None else ""
+    return f"Not enough questions to call a setting within {amount(NEAR, request)} of all others{unseen}{decide}."
+
+
+def _can_answer(found: SearchResult, request: SearchRequest) -> bool:
+    """Whether some finalist is shown to be right more often than by guessing (never, where guessing is unknown)."""
+    return found.confirmation.is_shown_above(CHANCE if request.embedded and request.quality.is_share else 0.0)
+
+
+def _cannot_answer(found: SearchResult, request: SearchRequest) -> str:
+    held, most = found.plan.held, max(one.mean for one in found.confirmation.quality)
+    guessing = f", guessing gives {100 * CHANCE:.0f} %" if request.embedded and request.quality.is_share else ""
+    more = "ask more questions, " if most > 0 else ""
     return (
-        f"No setting is better than the reference ({_name(found, 0)}) beyond chance on {held} questions held back; the "
-        f"fastest within 3 points of the best, {_name(found, fast)}, takes {_passes(found, fast)}"
-        f"{_price_of_speed(found, request)}."
+        f"{round(most * held)} of {held} right at most{guessing}: the model was not shown to be able to answer these "
+        f"questions, so no setting is advised. What to do: {more}{WHAT_TO_TRY}."
     )
 
 
-def _price_of_speed(found: SearchResult, request: SearchRequest) -> str:
-    """What the fastest setting of all loses beyond chance, where it is none of those that are advised."""
+def _price_of_speed(found: SearchResult, request: SearchRequest) -> list[str]:
+    """What the fastest setting of all loses significantly, where it is none of those that are named."""
     confirmed = found.confirmation
     fastest = confirmed.cheapest
-    loss = confirmed.difference(confirmed.best, fastest)
+    loss = confirmed.difference(confirmed.highest, fastest)
     if fastest == confirmed.fastest_within(NEAR) or loss.low is None or loss.low <= 0:
-        return ""
-    return (
-        f"; the fastest confirmed, {_name(found, fastest)}, takes {_passes(found, fastest)} and loses "
-        f"{amount(loss.mean, request)}{ends_of(loss, request)}"
-    )
+        return []
+    return [
+        f"The fastest confirmed, {_name(found, fastest)}, takes {_passes(found, fastest)} and loses "
+        f"{amount(loss.mean, request)}{ends_of(loss, request)} compared with {_name(found, confirmed.highest)}."
+    ]
 
 
 def amount(value: float, request: SearchRequest, unit: bool = True) -> str:
@@ -121,7 +163,7 @@ def _confirmed(found: SearchResult, place: int) -> ConfirmedSetting:
         setting=_name(found, place),
         quality=_ends(confirmed.quality[place]),
         to_reference=_ends(confirmed.difference(place, 0)),
-        to_best=_ends(confirmed.difference(place, confirmed.best)),
+        to_best=_ends(confirmed.difference(place, confirmed.highest)),
         passes=found.passes[place],
         seconds=found.seconds[place],
         frontier=place in confirmed.frontier,

@@ -1,10 +1,13 @@
-"""Choosing among settings without fooling oneself. Numbers only: no model, no text.
+"""Selection of decoding settings: successive halving, then confirmation by intervals. No model, no text.
 
-Successive halving (Karnin et al. 2013; Jamieson and Talwalkar, arXiv 1502.07943): every setting is asked the same few
-questions, the better half is asked more, and so on. What such a search says of its survivors is too good, for they
-were chosen by it. So they are asked once more, on questions held back, and only those count: every pair of them gets
-an interval of its paired difference, and all these intervals hold together in 95 % of runs (Bonferroni), whichever
-pair is looked at afterwards. The first setting is the reference, which is always confirmed.
+Successive halving (Karnin et al. 2013; Jamieson and Talwalkar, arXiv 1502.07943): every setting answers the same few
+questions, the better half answers more, and so on. The survivors' scores in that search are biased upwards, because
+they were chosen by them. So the survivors answer questions held back, and only those answers count: every pair has an
+interval of its paired difference, and all these intervals hold together in 95 % of runs (Bonferroni). The first setting
+is the reference, which is always confirmed.
+
+A setting is named only if it is non-inferior: the lower end of its paired difference to every other finalist lies above
+minus the margin. So a setting that is truly worse than another by the margin or more is named in at most 5 % of runs.
 
 Quality is an array [settings, questions], cost [settings]; 1 point is 0.01 of quality.
 """
@@ -12,12 +15,12 @@ Quality is an array [settings, questions], cost [settings]; 1 point is 0.01 of q
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import combinations
-from math import ceil, log2
+from math import ceil, floor, log2, log10
 
 import numpy as np
 import scipy.special
 
-from maskwise.scoring.intervals import SAME, TAILS, difference_interval, exact_bounds
+from maskwise.scoring.intervals import SAME, TAILS, difference_interval, jeffreys_bounds
 
 FINALISTS = 4  # confirmed, the reference among them: six pairs
 FEWEST_ASKED, FEWEST_HELD = 4, 24  # questions of the first round, and held back
@@ -25,6 +28,7 @@ SEARCHED = 0.4  # the share of the questions that the search may use
 POINT = 0.01
 CHEAPER = 0.9  # of the reference's cost: what counts as faster
 NEAR, NEARER = 3 * POINT, 1 * POINT  # what may be given up for speed
+POWER = 0.8  # chance that the stated number of questions decides
 
 Ask = Callable[[Sequence[int], range], tuple[np.ndarray, np.ndarray]]
 
@@ -159,6 +163,9 @@ class Confirmation:
     quality: tuple[Interval, ...]  # each on its own
     cost: tuple[float, ...]
     differences: dict[tuple[int, int], Interval]  # of every pair i < j: i less j; they hold together
+    variances: dict[tuple[int, int], float]  # of one question's difference
+    questions: int
+    shares: bool  # every answer is right or wrong
 
     def difference(self, one: int, other: int) -> Interval:
         """Quality of one less that of the other."""
@@ -168,26 +175,58 @@ class Confirmation:
 
     @property
     def all_equal(self) -> bool:
-        """No pair differs beyond chance."""
+        """No pair differs significantly."""
         return not any(difference.excludes_zero for difference in self.differences.values())
 
     @property
-    def best(self) -> int:
-        """The highest quality; where no pair differs all are as good, and it is the cheapest."""
-        if self.all_equal:
-            return self.cheapest
+    def highest(self) -> int:
+        """The highest mean quality; of equal ones the cheapest."""
         return min(range(len(self.cost)), key=lambda one: (-self.quality[one].mean, self.cost[one]))
 
     @property
-    def winner(self) -> int | None:
-        """The best one, if it is better than the reference beyond chance."""
-        low = self.difference(self.best, 0).low
-        return self.best if low is not None and low > 0 else None
+    def best(self) -> int | None:
+        """The highest mean, if it is shown to be at most 3 points below every other; else None."""
+        return self.highest if self.is_within(self.highest, NEAR) else None
 
-    def fastest_within(self, tolerance: float) -> int:
-        """The cheapest whose mean is at most so much below the best one's."""
-        least = self.quality[self.best].mean - tolerance - SAME
-        return self._cheapest([one for one in range(len(self.cost)) if self.quality[one].mean >= least])
+    @property
+    def winner(self) -> int | None:
+        """The highest mean, if it is significantly better than the reference."""
+        low = self.difference(self.highest, 0).low
+        return self.highest if low is not None and low > 0 else None
+
+    def is_within(self, one: int, margin: float) -> bool:
+        """Non-inferiority: the interval excludes that `one` is worse than another finalist by the margin or more."""
+        lows = [self.difference(one, other).low for other in self._others(one)]
+        return all(low is not None and low > -margin for low in lows)
+
+    def fastest_within(self, margin: float) -> int | None:
+        """The cheapest that is shown to be within the margin of every other; None where none is."""
+        shown = [one for one in range(len(self.cost)) if self.is_within(one, margin)]
+        return self._cheapest(shown) if shown else None
+
+    def questions_to_decide(self, margin: float) -> int | None:
+        """Questions after which the cheapest setting not yet excluded is shown to be within the margin.
+
+        If it is truly equal to the others, in 80 % of runs, the answers differing as often as in these. Two significant
+        digits. None where nothing varies in a measure that is no share.
+        """
+        open_ones = [one for one in range(len(self.cost)) if not self._is_beyond(one, margin)]
+        one = self._cheapest(open_ones or range(len(self.cost)))
+        variance = max((self.variances[min(one, other), max(one, other)] for other in self._others(one)), default=0.0)
+        if variance < SAME:
+            return None
+        tail = TAILS[0] / max(len(self.differences), 1)
+        reach = float(scipy.special.ndtri(1 - tail) + scipy.special.ndtri(POWER))
+        return _two_digits(max(variance * (reach / margin) ** 2, self.questions + 1))
+
+    def is_shown_above(self, chance: float) -> bool:
+        """Whether some finalist is right more often than by guessing; the bounds of all hold together."""
+        if not self.shares:
+            return True
+        tail = TAILS[0] / len(self.quality)
+        means = np.array([one.mean for one in self.quality])
+        low, _ = jeffreys_bounds(means, float(self.questions), (tail, 1 - tail))
+        return bool((low > chance + SAME).any())
 
     @property
     def cheapest(self) -> int:
@@ -203,8 +242,22 @@ class Confirmation:
                 found.append(one)
         return found
 
+    def _is_beyond(self, one: int, margin: float) -> bool:
+        """Shown to be worse than another finalist by more than the margin."""
+        highs = [self.difference(one, other).high for other in self._others(one)]
+        return any(high is not None and high < -margin for high in highs)
+
+    def _others(self, one: int) -> list[int]:
+        return [other for other in range(len(self.cost)) if other != one]
+
     def _cheapest(self, among: Sequence[int]) -> int:
         return min(among, key=lambda one: (self.cost[one], -self.quality[one].mean))
+
+
+def _two_digits(value: float) -> int:
+    """Rounded up to two significant digits."""
+    unit = 10 ** max(0, floor(log10(value)) - 1)
+    return int(ceil(value / unit) * unit)
 
 
 def confirm(quality: np.ndarray, cost: np.ndarray) -> Confirmation:
@@ -214,12 +267,24 @@ def confirm(quality: np.ndarray, cost: np.ndarray) -> Confirmation:
     ones, others = [one for one, _ in pairs], [other for _, other in pairs]
     found = paired_intervals(quality[ones], quality[others], shares, TAILS[0] / max(len(pairs), 1))
     return Confirmation(
-        tuple(_mean_intervals(quality, shares)), tuple(cost.tolist()), dict(zip(pairs, found, strict=True))
+        tuple(_mean_intervals(quality, shares)),
+        tuple(cost.tolist()),
+        dict(zip(pairs, found, strict=True)),
+        dict(zip(pairs, _variances(quality[ones] - quality[others], shares), strict=True)),
+        quality.shape[1],
+        shares,
     )
 
 
+def _variances(change: np.ndarray, shares: bool) -> list[float]:
+    """Of one question's difference [pairs, questions]; for right and wrong answers after adding one gain and one loss
+    (Bonett and Price 2012), so that answers that never differed here are not taken to be equal for ever."""
+    variance, count = change.var(1), change.shape[1]
+    return ((count * variance + 2) / (count + 2) if shares else variance).tolist()
+
+
 def paired_intervals(one: np.ndarray, other: np.ndarray, shares: bool, tail: float = TAILS[0]) -> list[Interval]:
-    """Of the means of one - other [pairs, questions]: exact bounds where both are right or wrong, else Student's."""
+    """Of the means of one - other [pairs, questions]: Jeffreys' bounds of right and wrong answers, else Student's."""
     change = one - other
     if not shares:
         return [_students(values, tail) for values in change]
@@ -232,7 +297,7 @@ def _mean_intervals(values: np.ndarray, shares: bool) -> list[Interval]:
     if not shares:
         return [_students(line, TAILS[0]) for line in values]
     mean = values.mean(1)
-    return _as_intervals(mean, *exact_bounds(mean, values.shape[1]))
+    return _as_intervals(mean, *jeffreys_bounds(mean, float(values.shape[1])))
 
 
 def _as_intervals(*ends: np.ndarray) -> list[Interval]:

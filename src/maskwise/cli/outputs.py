@@ -98,7 +98,7 @@ class Changes(Typed, frozen=True, kw_only=True):
     reduction: Annotated[Score, Meta(description="1 - degradation after / before")]
     few_steps: Annotated[dict[str, Score], Meta(description="the same by number of steps")]
     few_steps_reduction: Annotated[Score, Meta(description="of their mean")]
-    mask_loss: Annotated[Score, Meta(description="1 - accuracy lost to masks after / before")]
+    mask_loss: Annotated[Score, Meta(description="share of the accuracy lost to the most masks that is recovered")]
     recall: Annotated[Score, Meta(description="change of accuracy")]
     accuracy_k2: Annotated[Score, Meta(description="change of accuracy")]
     accuracy_most_masks: Annotated[Score, Meta(description="change of accuracy")]

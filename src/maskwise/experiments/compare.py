@@ -27,7 +27,7 @@ from maskwise.report.words.comparison import rows_of
 from maskwise.runs.diagnose import diagnose
 from maskwise.runs.runner import own_device
 from maskwise.runs.settings import check, chosen_settings
-from maskwise.scoring.changes import accuracy_change, check_pairs, loss_cut, mean_change, of_probe, reduction
+from maskwise.scoring.changes import accuracy_change, check_pairs, loss_recovered, mean_change, of_probe, reduction
 from maskwise.scoring.scores import Score, null_score
 from maskwise.support.errors import UserError
 
@@ -238,7 +238,7 @@ def changes_between(before: Run, after: Run) -> dict[str, Any]:
         "reduction": reduction(*own),
         "few_steps": {steps: reduction(then[steps], now[steps]) for steps in then if steps in now},
         "few_steps_reduction": reduction(*pairs["few-steps"], group="steps"),
-        "mask_loss": loss_cut(*own) if same_most else null_score(OTHER_MOST),
+        "mask_loss": loss_recovered(*own) if same_most else null_score(OTHER_MOST),
         "recall": accuracy_change(*pairs["recall"], keep=with_two_masks),
         "accuracy_k2": accuracy_change(*own, keep=lambda c: c["masks"] == 2),
         "accuracy_most_masks": (

@@ -201,7 +201,7 @@ def _entry(condition: Condition, group: Group, listed: bool, points_per_question
     """`listed`: the question has a list of answers, so the likelihood of the right one stands beside the accuracy."""
     questions = by_question(group, points_per_question)
     accuracy, low, high = accuracy_interval(questions)
-    rules_low, rules_high = rules_ends(questions.by_task("correct"))
+    rules_low, rules_high = rules_ends(questions.by_task("correct"), (0.0, 1.0))
     return Entry(
         condition=condition,
         masks=round(float(group.column("masks").mean())),

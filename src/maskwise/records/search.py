@@ -2,7 +2,7 @@
 
 from typing import Annotated, Any
 
-from msgspec import UNSET, Meta, UnsetType
+from msgspec import UNSET, Meta, UnsetType, field
 
 from maskwise.support.typed import Count, Typed
 
@@ -23,7 +23,7 @@ class ConfirmedSetting(Typed, frozen=True, kw_only=True):
     setting: Annotated[str, Meta(description="its name")]
     quality: Annotated[MeanInterval, Meta(description="mean over the questions")]
     to_reference: Annotated[MeanInterval, Meta(description="difference from the reference")]
-    to_best: Annotated[MeanInterval, Meta(description="difference from the best")]
+    to_best: Annotated[MeanInterval, Meta(description="difference from the highest mean")]
     passes: Annotated[Number, Meta(description="forward passes per question")]
     seconds: Annotated[Number, Meta(description="per question")]
     frontier: Annotated[bool, Meta(description="is no other both better and cheaper?")]
@@ -37,6 +37,13 @@ class AdvisedSetting(ConfirmedSetting, frozen=True, kw_only=True):
     command: Annotated[str, Meta(description="the same as a command line")]
     python: Annotated[str, Meta(description="as Python")]
     lm_eval: Annotated[str, Meta(description="as arguments of lm-eval")]
+
+
+class UndecidedGoal(Typed, frozen=True, kw_only=True):
+    """A goal that no setting is shown to meet."""
+
+    goal: Annotated[str, Meta(description="best quality; fastest within 1 point; within 3")]
+    questions: Annotated[Count | None, Meta(description="held back, that would decide; null where none would")]
 
 
 class DroppedSetting(Typed, frozen=True, kw_only=True):
@@ -69,7 +76,10 @@ class Advice(Typed, frozen=True, kw_only=True):
     all_equal: Annotated[bool, Meta(description="does no pair of settings differ?")]
     winner: Annotated[str | None, Meta(description="the best setting, if significantly better than the reference")]
     reference: Annotated[str, Meta(description="the setting that the others are compared with")]
-    advice: Annotated[list[AdvisedSetting], Meta(description="one setting per goal")]
+    advice: Annotated[list[AdvisedSetting], Meta(description="one setting per goal that one is shown to meet")]
+    undecided: Annotated[list[UndecidedGoal], Meta(description="the goals that no setting is shown to meet")] = field(
+        default_factory=list  # searches of earlier versions have none
+    )
     confirmed: Annotated[list[ConfirmedSetting], Meta(description="the settings that answered the questions held back")]
     dropped: Annotated[list[DroppedSetting], Meta(description="settings that the search dropped, the latest first")]
     not_tried: Annotated[list[str], Meta(description="what was left out")]

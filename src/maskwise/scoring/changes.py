@@ -2,7 +2,7 @@
 
 degradation   (max - min) / max of the accuracy over mask counts
 reduction     1 - degradation after / degradation before; null where there was too little to reduce
-loss cut      1 - loss after / loss before, the loss being the accuracy with 2 masks less that with the most; likewise
+loss recovered  (a_most after - a_most before) / (a_2 before - a_most before), a_k the accuracy with k masks; likewise
 """
 
 from collections import defaultdict
@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Annotated
 
 import numpy as np
-from msgspec import Meta
+from msgspec import Meta, structs
 
 from maskwise.records.folder import Run
 from maskwise.records.groups import GroupedRecords, as_group, conditions_of, groups_of, paired
@@ -35,7 +35,7 @@ SAME_QUESTIONS = ("seeds", "seed", "relevant", "distractors", "held_out", "words
 class Difference(Typed, frozen=True, kw_only=True):
     """A paired difference in accuracy, mean over tasks, with both intervals.
 
-    Where no answer changed, low and high are the exact bounds of the share that may have.
+    Where no answer became right or wrong, low and high are the exact bound of the share that may have.
     """
 
     difference: Annotated[float, Meta(description="in accuracy")]
@@ -44,7 +44,7 @@ class Difference(Typed, frozen=True, kw_only=True):
     rules_low: Annotated[float | None, Meta(description="lower end of the interval over new word rules")]
     rules_high: Annotated[float | None, Meta(description="upper end")]
     n: Annotated[int, Meta(description="points asked under both")]
-    differed: Annotated[int, Meta(description="of these, answers that changed")]
+    differed: Annotated[int, Meta(description="of these, answers that became right or wrong")]
 
 
 class NatsDifference(Typed, frozen=True, kw_only=True):
@@ -64,7 +64,7 @@ def paired_difference(group: Sequence[Record], baseline: Sequence[Record]) -> Di
         return Difference(difference=0.0, low=None, high=None, rules_low=None, rules_high=None, n=0, differed=0)
     gained, lost = (np.array([(sign * change).clip(0).mean() for change in strata.values()]) for sign in (1, -1))
     difference, low, high = difference_interval(gained, lost, points_of(strata), variances_of(strata))
-    rules_low, rules_high = rules_ends(strata)
+    rules_low, rules_high = rules_ends(strata, (-1.0, 1.0))
     return Difference(
         difference=float(difference),
         low=float(low),
@@ -130,19 +130,29 @@ def reduction(before: Sequence[Record], after: Sequence[Record], group: str | No
     return bootstrapped(paired_tables(before, after, conditions), share_gone, TOO_LITTLE_LOSS)
 
 
-def loss_cut(before: Sequence[Record], after: Sequence[Record]) -> Score:
-    """How much of the accuracy that the most masks took, compared with 2, is given back."""
+def loss_recovered(before: Sequence[Record], after: Sequence[Record]) -> Score:
+    """The share of the accuracy lost to the most masks, compared with 2, that is recovered with the most masks.
+
+    The accuracy with 2 masks after does not count, so that lowering it is no gain. "ends" has all four accuracies.
+    """
     conditions = common_conditions(before, after)
     counts = [condition["masks"] for condition in conditions]
     if 2 not in counts or max(counts) == 2:
         return null_score()
     two, most = counts.index(2), counts.index(max(counts))
 
-    def share_cut(accuracy: np.ndarray) -> np.ndarray:
-        then, now = (side[:, two] - side[:, most] for side in np.split(accuracy, 2, axis=1))
-        return np.where(then >= LEAST_LOSS, 1 - now / np.maximum(then, LEAST_LOSS), np.nan)
+    def share_recovered(accuracy: np.ndarray) -> np.ndarray:
+        then, now = np.split(accuracy, 2, axis=1)
+        lost, regained = then[:, two] - then[:, most], now[:, most] - then[:, most]
+        return np.where(lost >= LEAST_LOSS, regained / np.maximum(lost, LEAST_LOSS), np.nan)
 
-    return bootstrapped(paired_tables(before, after, conditions), share_cut, TOO_LITTLE_LOSS)
+    by_task = paired_tables(before, after, conditions)
+    found = bootstrapped(by_task, share_recovered, TOO_LITTLE_LOSS)
+    if not by_task:
+        return found
+    then, now = np.split(np.mean([table.mean(0) for table in by_task.values()], axis=0), 2)
+    ends = {"before": [float(then[two]), float(then[most])], "after": [float(now[two]), float(now[most])]}
+    return structs.replace(found, ends=ends)
 
 
 def accuracy_change(before: Sequence[Record], after: Sequence[Record], keep: Callable[[Condition], bool]) -> Score:

@@ -41,6 +41,7 @@ from maskwise.support.typed import Typed
 from maskwise.tasks.episodes import CHANCE
 
 Verdict = Literal["holds", "in direction", "does not hold", "cannot be told"]
+Equivalence = Literal["holds", "does not hold", "inconclusive"]
 Strata = dict[str, np.ndarray]
 
 LEVEL = 0.05
@@ -192,7 +193,24 @@ def p_value(claim: Claim, against: float) -> float | None:
     assert test.bounds is not None  # without them a claim of values that never vary has no interval
     room = value - test.bounds[0] if value > against else test.bounds[1] - value
     share = min(1.0, abs(value - against) / room) if room > 0 else 1.0
-    return float(min(1.0, 2 * (1 - share) ** test.points))
+    return float((1 - share) ** test.points)
+
+
+# Equivalence with a known value
+
+
+def equivalence(low: float | None, high: float | None, known: float, margin: float) -> Equivalence:
+    """Whether a value equals a known one (a closed form) up to a margin, by two one-sided tests (Schuirmann 1987).
+
+    holds: the whole 95 % interval is within the margin of the known value; does not hold: it is wholly beyond; else
+    inconclusive. An interval that contains the known value but reaches beyond the margin decides nothing, so few
+    questions never make a claim hold. Each one-sided test has level 2.5 %.
+    """
+    if low is None or high is None:
+        return "inconclusive"
+    if known - margin <= low and high <= known + margin:
+        return "holds"
+    return "does not hold" if low > known + margin or high < known - margin else "inconclusive"
 
 
 # Claims about few-shot questions: a weighted sum of what a point gave under several conditions

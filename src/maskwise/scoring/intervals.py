@@ -1,15 +1,24 @@
 """Means, accuracies and differences with 95 % intervals.
 
-The primary interval speaks for these tasks with their points drawn afresh: points are what varies, within each task
-(a stratum), and every task weighs the same. The secondary one speaks for new rules: Student's t over the word rules,
-each the mean of the tasks that share it. Shares and differences of shares have exact bounds (Clopper and Pearson 1934),
-which may cover more often than promised and never shrink to a point; means in nats have Student's interval.
+The primary interval is for these tasks with new points: points vary within each task (a stratum), and every task has
+the same weight. The secondary interval is for new word rules: Student's t over the word rules, each the mean of the
+tasks that share it.
+
+accuracy           Jeffreys' interval (Brown, Cai and DasGupta 2001) of the effective number of points (Korn and
+                   Graubard 1998)
+paired difference  Jeffreys' bounds of the shares gained and lost, combined (Newcombe 1998; Zou and Donner 2008)
+scores             quantiles of the posterior of the accuracies (scores.py)
+nats               Student's interval over the points within tasks
+
+Where no answer changed, the bound is exact: 0 of n. docs/studies/intervals.md has the coverage of each, simulated by
+recipes/studies/interval_coverage.py.
 
 Arrays are [..., tasks]; counts are the points of each task. Everything is computed for all leading places at once.
 """
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 import numpy as np
 import scipy  # scipy.stats, which takes a second to import, is imported when it is first used
@@ -28,20 +37,27 @@ Ends = tuple[float | None, float | None]
 Bounds = tuple[float, float]  # the least and the most a value can be
 
 
-# Exact bounds of shares
+# Bounds of shares
 
 
-def exact_bounds(share: np.ndarray, points: np.ndarray | float, tails: Bounds = TAILS) -> tuple[np.ndarray, np.ndarray]:
-    """Clopper's and Pearson's bounds of a share [...] seen in so many points (which need not be a whole number)."""
+def jeffreys_bounds(
+    share: np.ndarray, points: np.ndarray | float, tails: Bounds = TAILS
+) -> tuple[np.ndarray, np.ndarray]:
+    """Quantiles of the posterior of a share [...] of so many points (any positive number) under Jeffreys' prior.
+
+    Brown, Cai and DasGupta (2001): with 0 of n the lower bound is 0, with n of n the upper one is 1.
+    """
     seen, unseen = share * points, (1 - share) * points
-    low = scipy.stats.beta.ppf(tails[0], np.maximum(seen, SAME), unseen + 1)
-    high = scipy.stats.beta.ppf(tails[1], seen + 1, np.maximum(unseen, SAME))
+    low, high = (scipy.special.betaincinv(seen + 0.5, unseen + 0.5, tail) for tail in tails)
     return np.where(seen > SAME, low, 0.0), np.where(unseen > SAME, high, 1.0)
 
 
-def none_seen(points: float) -> float:
-    """What share may be otherwise when not one of so many points is: the exact upper bound of 0 in n, 3.7 / n."""
-    return float(1 - TAILS[0] ** (1 / points))
+def none_seen(points: np.ndarray | float, tails: Bounds = TAILS) -> Any:
+    """The upper bound of a share of which 0 of n points were seen, exact: 1 - .05^(1/n), about 3.0 / n.
+
+    One-sided at 95 %, since a share has no lower side than 0.
+    """
+    return 1 - (2 * tails[0]) ** (1 / points)
 
 
 def effective_points(counts: np.ndarray) -> float:
@@ -52,14 +68,15 @@ def effective_points(counts: np.ndarray) -> float:
 def share_interval(
     shares: np.ndarray, counts: np.ndarray, within: np.ndarray | None = None
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """(mean over tasks, low, high) of shares [..., T]: Korn's and Graubard's interval (1998).
+    """(mean over tasks, low, high) of shares [..., T]: Jeffreys' bounds of the effective number of points.
 
-    The exact bounds of as many points as have the variance that was found within the tasks: `within` [..., T], where a
-    point is a question asked several times and its value the share of right answers.
+    That is the number of points of a simple sample with the variance found within the tasks (Korn and Graubard 1998).
+    `within` [..., T] is that variance where a point is a question asked several times, its value the share of right
+    answers.
     """
     share = shares.mean(-1)
     within = shares * (1 - shares) if within is None else within
-    low, high = exact_bounds(share, _informative_points(within, share * (1 - share), counts))
+    low, high = jeffreys_bounds(share, _informative_points(within, share * (1 - share), counts))
     return share, low, high
 
 
@@ -69,23 +86,24 @@ def difference_interval(
     """(difference, low, high) of paired answers, from the shares gained and lost [..., T] of each task's points.
 
     `within` [..., T] is the variance of a point's change where it is no answer but a share of several. `tails` are
-    those of the exact bounds, narrower where several intervals are to hold together.
+    narrower where several intervals are to hold together.
 
-    The exact bounds of both shares, combined by the square-and-add rule with their (negative) correlation (Newcombe
-    1998, Zou and Donner 2008). Where no answer changed they are the exact bounds of the share that may have.
+    Jeffreys' bounds of both shares, combined by the square-and-add rule with their negative correlation (Newcombe 1998;
+    Zou and Donner 2008). Where no answer changed: the exact bound of the share that may have (`none_seen`).
     """
     up, down = gained.mean(-1), lost.mean(-1)
     change = up - down
     within = gained + lost - (gained - lost) ** 2 if within is None else within
     points = _informative_points(within, up + down - change**2, counts)
-    (up_low, up_high), (down_low, down_high) = exact_bounds(up, points, tails), exact_bounds(down, points, tails)
+    (up_low, up_high), (down_low, down_high) = jeffreys_bounds(up, points, tails), jeffreys_bounds(down, points, tails)
     correlation = -np.sqrt(up * down / np.maximum((1 - up) * (1 - down), SAME))
 
     def reach_of(one: np.ndarray, other: np.ndarray) -> np.ndarray:
         return np.sqrt(one**2 + other**2 - 2 * correlation * one * other)
 
-    low = change - reach_of(up - up_low, down_high - down)
-    high = change + reach_of(up_high - up, down - down_low)
+    unseen, changed = none_seen(points, tails), up + down > SAME
+    low = np.where(changed, change - reach_of(up - up_low, down_high - down), -unseen)
+    high = np.where(changed, change + reach_of(up_high - up, down - down_low), unseen)
     return change, np.maximum(low, -1.0), np.minimum(high, 1.0)
 
 
@@ -154,8 +172,10 @@ def variances_of(strata: dict[str, np.ndarray]) -> np.ndarray:
     return np.array([values.var() for values in strata.values()])
 
 
-def over_rules(task_means: dict[str, float]) -> Ends:
-    """The secondary interval: Student's t over the word rules. None where there are fewer than two or all agree."""
+def over_rules(task_means: dict[str, float], bounds: Bounds | None = None) -> Ends:
+    """The secondary interval: Student's t over the word rules, cut at the bounds of the measure.
+
+    None where there are fewer than two rules or all agree."""
     rules: dict[str, list[float]] = defaultdict(list)
     for task, mean in task_means.items():
         rules[word_rule(task)].append(mean)
@@ -163,12 +183,13 @@ def over_rules(task_means: dict[str, float]) -> Ends:
     if len(values) < 2 or np.ptp(values) < SAME:
         return None, None
     low, high = rules_interval(values)
-    return float(low), float(high)
+    least, most = bounds or (-np.inf, np.inf)
+    return max(float(low), least), min(float(high), most)
 
 
-def rules_ends(strata: dict[str, np.ndarray]) -> Ends:
-    """The secondary interval of the mean over tasks."""
-    return over_rules(dict(zip(strata, means_of(strata).tolist(), strict=True)))
+def rules_ends(strata: dict[str, np.ndarray], bounds: Bounds | None = None) -> Ends:
+    """The secondary interval of the mean over tasks; bounds: the smallest and the largest a value can be."""
+    return over_rules(dict(zip(strata, means_of(strata).tolist(), strict=True)), bounds)
 
 
 def stratified_mean(strata: dict[str, np.ndarray]) -> tuple[float, float | None, float | None]:
@@ -208,7 +229,7 @@ def bounded_mean(strata: dict[str, np.ndarray], bounds: Bounds | None) -> tuple[
     if low is None or high is None:
         if sum(map(len, strata.values())) < 2:
             return mean, None, None
-        unseen = none_seen(effective_points(points_of(strata)))
+        unseen = float(none_seen(effective_points(points_of(strata))))
         return mean, mean - unseen * (mean - least), mean + unseen * (most - mean)
     return mean, max(low, least), min(high, most)
 

@@ -28,7 +28,8 @@ from maskwise.tasks.episodes import CHANCE
 
 LEAST_SKILL = 0.05  # accuracy above chance below which a share of it means nothing
 RESAMPLES = 2000
-UNSEEN_POINTS = 4  # points of which nothing is known, added before resampling (Agresti and Coull 1998)
+PRIOR_SHARE, PRIOR_POINTS = 1 / 16, (1.0, 2.0)  # the prior's weight: a share of the points, within these bounds
+PRIOR_PATTERNS = 4  # over which it is spread in each draw
 MOST_CONDITIONS = 10  # up to which all patterns of right and wrong are tried for an exact bound
 NOT_MEASURED = "not measured"
 NO_SKILL = "no skill above guessing to lose"
@@ -54,6 +55,10 @@ class Score(Typed, frozen=True, kw_only=True):
     n: Annotated[int | None, Meta(description="test points")] = None
     differed: Annotated[int | None, Meta(description="of these, answers that differ between conditions")] = None
     over: Annotated[str | UnsetType, Meta(description="the conditions it goes over, where it says so")] = UNSET
+    ends: Annotated[
+        dict[str, list[float]] | UnsetType,
+        Meta(description="of a loss recovered: accuracies with 2 and with the most masks, before and after"),
+    ] = UNSET
     allowed: Annotated["Score | UnsetType", Meta(description="of nats: the part of the format")] = UNSET
     choice: Annotated["Score | UnsetType", Meta(description="of nats: the part of the content")] = UNSET
 
@@ -90,13 +95,14 @@ def bootstrapped(by_task: Tables, formula: Formula, undefined: str = NO_SKILL, l
 
     formula maps accuracies [m, C] to scores [m], nan where undefined; `undefined` says why that is.
 
-    Primary interval: a stratified bootstrap. Points are resampled within each task, all conditions of a point
-    together; it is cut where Student's t would cut for so few points. A few points of which nothing is known (right or
-    wrong under each condition with probability 1/2) are added first: what was never seen may still happen. Resamples in
-    which the score is undefined are left out. Where no answer differs it is the exact bound instead. Secondary
-    interval: Student's t over the word rules' jackknife values.
+    Primary interval: quantiles of the posterior of the accuracies (a stratified Bayesian bootstrap, Rubin 1981). The
+    points of each task, all conditions of a point together, have Dirichlet weights; a prior worth one or two points
+    is spread over patterns of answers drawn at random, because a pattern that was not seen may still occur. Draws in
+    which the score is undefined are left out. Where no answer differs the exact bound is used instead. Secondary
+    interval: Student's t over the word rules' jackknife values. All draws are accuracies between 0 and 1, so the
+    primary interval is never outside the range of the score.
 
-    low_end: of a score that chance alone lifts, whose resamples all lie too high.
+    low_end: for a score that is biased upwards under the null, whose draws all lie too high.
     """
     if not by_task:
         return null_score()
@@ -122,27 +128,34 @@ def resampled_ends(
     if points < 2:
         return None, None
     draws = numpy_generator("bootstrap")
-    accuracy = np.mean([resampled_means(table, UNSEEN_POINTS / len(strata), resamples, draws) for table in strata], 0)
+    weight = 1 - (len(strata) - 1) / points  # each task's own mean takes a degree of freedom
+    prior = float(np.clip(PRIOR_SHARE * points, *PRIOR_POINTS)) / len(strata)
+    accuracy = np.mean([posterior_means(table, weight, prior, resamples, draws) for table in strata], axis=0)
     found = formula(accuracy)
     if np.isnan(found).all():
         return None, None
-    tails = stratified_tails([len(table) for table in strata])
-    low, high = np.nanquantile(found, tails)
+    low, middle, high = np.nanquantile(found, (TAILS[0], 0.5, TAILS[1]))
     if low_end is not None:
-        low = low_end(np.mean([table.mean(0) for table in strata], axis=0), accuracy, tails[0])
+        observed = np.mean([table.mean(0) for table in strata], axis=0)
+        low = low_end(observed, accuracy, TAILS[0])
+        high -= max(0.0, middle - formula(observed[None])[0])  # the draws are biased upwards once more
     return float(low), float(high)
 
 
-def resampled_means(table: np.ndarray, unseen: float, resamples: int, draws: np.random.Generator) -> np.ndarray:
-    """Means [resamples, C] of as many points as the table has, drawn from its rows and `unseen` unknown ones.
+def posterior_means(
+    table: np.ndarray, weight: float, prior: float, resamples: int, draws: np.random.Generator
+) -> np.ndarray:
+    """Draws [resamples, C] of a task's accuracies: Dirichlet weights over its points and over random patterns.
 
-    Equal rows are drawn together, so that a million points cost no more than the patterns of answers they show.
+    A random pattern is right or wrong with probability 1/2 under each condition. Equal rows share one weight, so that a
+    million points cost no more than the patterns of answers they show.
     """
     rows, counts = distinct_rows(table)
-    weights = np.append(counts, unseen) / (counts.sum() + unseen)
-    chosen = draws.multinomial(len(table), weights, size=resamples)
-    coins = draws.binomial(chosen[:, -1:], 0.5, size=(resamples, table.shape[1]))
-    return (chosen[:, :-1] @ rows + coins) / len(table)
+    seen = draws.standard_gamma(weight * counts, size=(resamples, len(rows)))
+    unseen = draws.standard_gamma(prior / PRIOR_PATTERNS, size=(resamples, PRIOR_PATTERNS))
+    patterns = draws.integers(0, 2, size=(resamples, PRIOR_PATTERNS, table.shape[1]))
+    total = seen.sum(1) + unseen.sum(1)
+    return (seen @ rows + np.einsum("rp,rpc->rc", unseen, patterns)) / total[:, None]
 
 
 def distinct_rows(table: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -156,22 +169,11 @@ def distinct_rows(table: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return table[first], counts
 
 
-def stratified_tails(counts: Sequence[int]) -> tuple[float, float]:
-    """Where to cut a bootstrap of points within tasks for a 95 % interval (Hesterberg's expanded percentiles, 2015).
-
-    Its spread is that of a sample divided by n instead of n - 1, and its tails are normal instead of Student's.
-    """
-    each = np.array(counts, dtype=float)
-    wider = np.sqrt((1 / (each - 1)).sum() / (1 / each).sum())
-    tail = float(scipy.stats.norm.sf(scipy.stats.t.ppf(TAILS[1], each.sum() - len(each)) * wider))
-    return tail, 1 - tail
-
-
 def exact_ends(by_task: Tables, formula: Formula) -> Ends:
     """Where no answer differed: the least and the most the score can be if as many points as the exact bound of none in
     n allows show one other pattern of answers."""
     means = np.mean([table.mean(0) for table in by_task.values()], axis=0)
-    unseen = none_seen(effective_points(np.array([len(table) for table in by_task.values()], dtype=float)))
+    unseen = float(none_seen(effective_points(np.array([len(table) for table in by_task.values()], dtype=float))))
     found = formula((1 - unseen) * means + unseen * patterns_of(len(means)))
     if np.isnan(found).all():
         return None, None
@@ -227,7 +229,7 @@ def mean_score(strata: dict[str, np.ndarray], bounds: Bounds | None = None) -> S
     if not strata:
         return null_score()
     value, low, high = bounded_mean(strata, bounds)
-    return score(value, low, high, rules_ends(strata), sum(map(len, strata.values())))
+    return score(value, low, high, rules_ends(strata, bounds), sum(map(len, strata.values())))
 
 
 # What formulas are made of
@@ -248,9 +250,10 @@ def least_relative_loss(accuracy: np.ndarray, resampled: np.ndarray, tail: float
     """The low end of `relative_loss`: the best and the worst of C accuracies differ where all are the same in truth.
 
     As in Tukey's studentised range: all C differ from their truths by less than the spread of the resampled errors
-    between conditions, but for a share `tail` of the draws; so much of the range may be luck.
+    between conditions, but for a share 2 x `tail` of the draws; so much of the range may be luck. Twice, because a
+    range is an absolute value: with two conditions this is their difference beyond its own two-sided interval.
     """
-    luck = np.quantile(np.ptp(resampled - resampled.mean(0), axis=1), 1 - tail)
+    luck = np.quantile(np.ptp(resampled - resampled.mean(0), axis=1), 1 - 2 * tail)
     return float(max(0.0, np.ptp(accuracy) - luck) / accuracy.max())
 
 

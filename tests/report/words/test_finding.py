@@ -55,10 +55,10 @@ def test_three_numbers_have_intervals_and_say_where_nothing_was_detected(tmp_pat
     assert len(told.numbers) == 3 and "of 4 changes" in told.beside
     masks = next(number for number in told.numbers if "masks in place of 2" in number.what)
     assert masks.detected and masks.value == "−30.0\u00a0points"
-    assert masks.interval == "95\u00a0% interval −46.5 to −13.9"
+    assert masks.interval == "95\u00a0% interval −45.2 to −16.2"
     stops = next(number for number in told.numbers if "full stops" in number.what)
     assert not stops.detected and stops.interval.startswith(
-        "nothing detected: at most 8.8\u00a0points (95\u00a0% interval"
+        "nothing detected: at most 7.2\u00a0points (95\u00a0% interval"
     )
 
 

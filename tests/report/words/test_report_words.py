@@ -60,7 +60,7 @@ def reading(locality: Any = None, mask_tax: Any = None, low: float = 0.6, **mani
         ),
         ((-0.4, -0.6, -0.2), "It uses distant context more than near context.", "by 40 %, 95 % interval 20 to 60 %"),
         ((0.4, None, None), "No difference between near and distant context was detected.", "with no interval"),
-        (None, "It cannot be told.", "hardly does better than guessing (33 %)"),
+        (None, "It cannot be told.", "guessing gives 33 %, so there is no skill to lose"),
         (
             (0.02, 0.004, 0.03),
             "It uses near context more than distant context.",
@@ -94,7 +94,7 @@ def test_what_masks_do(score: Any, claim: str, evidence: str) -> None:
 
 def test_where_no_answer_differed_the_page_says_what_it_cannot_have_seen() -> None:
     same = reading(locality=(0.0, -0.46, 0.46), mask_tax=(0.0, -0.46, 0.46))
-    told = "0 of 10 answers changed; 95 % upper bound 30.8 %"  # 1 - .025^(1/10)
+    told = "0 of 10 answers became right or wrong; 95 % upper bound 25.9 %"  # 1 - .05^(1/10)
     looks, masks, *_ = opening(same)
     assert looks.claim == "No difference between near and distant context was detected."
     nothing = f"nothing here, 95 % interval −46.0 to 46.0 %; {told}."

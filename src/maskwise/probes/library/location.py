@@ -1,8 +1,8 @@
 """location: the relevant examples stand in one block that is moved among the distractors; the question comes last.
 
 Paper probe 1 (Piskorz et al., arXiv 2511.21338), format A. Condition: {"location": 20}, the distractors before the
-block. The scores `locality` and `distance_nats` are defined here; `question-position` gives them too, with the question
-on either side.
+block. The scores `locality` and `distance_nats` are defined here, for the question last (right) only;
+`question-position` gives them too, from its points with the question last.
 """
 
 from collections.abc import Sequence
@@ -11,15 +11,13 @@ import numpy as np
 
 from maskwise.probes.examples import FewShotCondition
 from maskwise.probes.probe import Probe, ScoreRule, Sentences, Setup, Variant
-from maskwise.probes.section import Entry, Point, Section, Shown, curve
+from maskwise.probes.section import Point, Section, Shown, curve
 from maskwise.records.groups import conditions_of, groups_of
 from maskwise.records.record import Condition, Record
 from maskwise.scoring.claims import Claim, contrast_claim
 from maskwise.scoring.contrasts import weights_of
 from maskwise.scoring.numbers import percent
 from maskwise.scoring.scores import (
-    LEAST_SKILL,
-    NO_SKILL,
     Score,
     bootstrapped,
     nats_score,
@@ -58,7 +56,7 @@ def nearest_first(conditions: Sequence[Condition]) -> list[Condition]:
 
 
 def locality(records: Sequence[Record]) -> Score:
-    """(a_near - a_far) / (a_near - chance), the mean of question right and left where both were asked.
+    """(a_near - a_far) / (a_near - chance) with the question last.
 
     a_near and a_far are the accuracies with the block nearest to and farthest from the question.
     """
@@ -67,31 +65,21 @@ def locality(records: Sequence[Record]) -> Score:
         return null_score()
 
     def preference(accuracy: np.ndarray) -> np.ndarray:
-        near, far = accuracy[:, ::2], accuracy[:, 1::2]
-        return share_of_skill(near - far, near - CHANCE).mean(1)
+        return share_of_skill(accuracy[:, 0] - accuracy[:, 1], accuracy[:, 0] - CHANCE)
 
     return bootstrapped(tables(records, ends), preference)
 
 
 def distance_nats(records: Sequence[Record]) -> Score:
-    """NLL_far - NLL_near of the right answer, the mean of question right and left where both were asked."""
+    """NLL_far - NLL_near of the right answer with the question last."""
     ends = near_and_far_conditions(records)
-    if not ends:
-        return null_score()
-    sides = len(ends) // 2
-    return nats_score(records, ends, [-1 / sides, 1 / sides] * sides)
+    return nats_score(records, ends, [-1.0, 1.0]) if ends else null_score()
 
 
 def near_and_far_conditions(records: Sequence[Record]) -> list[Condition]:
-    """For each side asked, the condition with the block nearest to the question, then the one farthest from it."""
-    conditions = conditions_of(records)
-    ends: list[Condition] = []
-    for side in ("right", "left"):
-        asked = [c for c in conditions if c.get("question", "right") == side]
-        if len(asked) > 1:
-            by_distance = nearest_first(asked)
-            ends += [by_distance[0], by_distance[-1]]
-    return ends
+    """With the question last: the condition with the block nearest to it and the one farthest from it; else empty."""
+    last = [c for c in conditions_of(records) if c.get("question", "right") == "right"]
+    return nearest_first(last)[:: len(last) - 1] if len(last) > 1 else []
 
 
 # The paper's claim
@@ -130,43 +118,19 @@ def no_masks(records: Sequence[Record]) -> bool:
 # How it is shown
 
 
-def near_and_far(shown: Shown) -> list[tuple[float, float]]:
-    """Accuracy with the examples nearest to and farthest from the question, for each side asked."""
-
-    def by_location(entries: list[Entry]) -> list[float]:
-        ordered = sorted(entries, key=lambda entry: entry.condition["location"])
-        return [entry.accuracy for entry in ordered if entry.accuracy is not None]
-
-    first = by_location(asked_with_question("left", shown))
-    last = by_location(asked_with_question("right", shown))
-    if not first and not last:
-        last = by_location(shown.entries(NAME))
-    return [(side[0], side[-1]) for side in (last[::-1], first) if len(side) > 1]
-
-
-def asked_with_question(place: str, shown: Shown) -> list[Entry]:
-    return [entry for entry in shown.entries(BOTH_SIDES) if entry.condition["question"] == place]
-
-
 def _seen(shown: Shown) -> str:
-    near, far = (sum(values) / len(values) for values in zip(*near_and_far(shown), strict=True))
+    """Accuracy with the examples nearest to and farthest from the question, which is last."""
+    both = [entry for entry in shown.entries(BOTH_SIDES) if entry.condition["question"] == "right"]
+    last = sorted(both or shown.entries(NAME), key=lambda entry: entry.condition["location"])
+    right = [entry.accuracy for entry in last if entry.accuracy is not None]
+    near, far = right[-1], right[0]
     return f"{percent(near)} of its answers are right with the examples near the question, {percent(far)} with them far"
-
-
-def _no_skill(shown: Shown) -> str:
-    if any(near - CHANCE >= LEAST_SKILL for near, _ in near_and_far(shown)):
-        return f"on one side of the question it hardly does better than guessing ({percent(CHANCE)})"
-    return NO_SKILL
-
-
-def _one_sided(shown: Shown) -> str:
-    return "" if asked_with_question("left", shown) else " Measured with the question last only."
 
 
 LOCALITY = ScoreRule(
     name="locality",
     title="Locality",
-    meaning="share of its skill above guessing lost when the examples stand far from the question",
+    meaning="share of its skill above guessing lost when the examples stand far from the question, which is last",
     formula=locality,
     sentences=Sentences(
         topic="Context locality",
@@ -178,8 +142,6 @@ LOCALITY = ScoreRule(
         change=("moving the examples away", "costs", "raises"),
         seen=_seen,
         takes="It takes the examples at two places, near to and far from the question.",
-        no_skill=_no_skill,
-        beside=_one_sided,
     ),
 )
 DISTANCE_NATS = ScoreRule(

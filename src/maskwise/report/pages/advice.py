@@ -35,6 +35,15 @@ class Search:
     def is_share(self) -> bool:
         return self.found.unit == "share"
 
+    @property
+    def undecided(self) -> list[str]:
+        """`best quality: not decided; about 1,400 questions held back would decide`"""
+        lines = []
+        for row in self.found.undecided:
+            more = "" if row.questions is None else f"; about {row.questions:,} questions held back would decide"
+            lines.append(f"{row.goal}: not decided{more}")
+        return lines
+
     def number(self, value: float, signed: bool = False) -> str:
         """In percent or points where the quality is a share."""
         sign = "+" if signed else ""
@@ -81,8 +90,9 @@ def _read(file: Path, kind: type[T]) -> T:
 def _problem(found: Advice) -> str | None:
     """Pages, tables and cards trust what advise writes; in a stranger's file any of it may be something else."""
     settings = [row.setting for row in found.confirmed]
-    if len(found.advice) != GOALS or not {row.setting for row in found.advice} <= set(settings):
-        return f"it does not advise {GOALS} of the settings that were confirmed"
+    goals = len(found.advice) + len(found.undecided)
+    if goals != GOALS or not settings or not {row.setting for row in found.advice} <= set(settings):
+        return f"it does not decide {GOALS} goals among the settings that were confirmed"
     if len(settings) > len(ascii_uppercase):
         return f"{len(settings)} settings were confirmed, and at most {len(ascii_uppercase)} are"
     return None
@@ -138,6 +148,7 @@ def _view(search: Search) -> dict[str, Any]:
         ],
         "sentence": str(found.sentence),
         "picks": [_pick(search, setting, letters) for setting in dict.fromkeys(r.setting for r in found.advice)],
+        "undecided": search.undecided,
         "confirmed": [_confirmed(search, row, letters) for row in found.confirmed],
         "dropped": [
             (row.setting, f"{row.questions}", search.number(row.quality), f"{row.passes:.3g}",

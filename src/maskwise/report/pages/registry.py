@@ -108,9 +108,9 @@ def search_table(searches: Sequence[Search]) -> RunTable:
     """A row per search of advise: the best setting, what it gains, and the fastest one near it."""
     columns = (
         Column("model", "Model"),
-        Column("quality", "Quality", "of the best setting, on the questions held back"),
+        Column("quality", "Quality", "highest of the settings confirmed on the questions held back"),
         Column("gain", "Gain", "over the reference, paired"),
-        Column("passes", "Passes", "forward passes per question of the best setting"),
+        Column("passes", "Passes", "forward passes per question of that setting"),
         Column("best", "Best setting"),
         Column("fast", "Fastest within 3 points"),
         Column("settings", "Settings", "what a good answer is, questions held back, seed, type", True),
@@ -120,7 +120,10 @@ def search_table(searches: Sequence[Search]) -> RunTable:
 
 
 def _search_row(search: Search) -> tuple[Cell, ...]:
-    found, best, fast = search.found, search.found.advice[0], search.found.advice[-1]
+    found = search.found
+    by_goal = {row.goal: row for row in found.advice}
+    best = by_goal.get("best quality") or max(found.confirmed, key=lambda row: row.quality.mean)
+    fast = by_goal.get("fastest within 3 points")
     gain, is_reference = best.to_reference, best.setting == found.reference
     identity = search.manifest.identity
     asked = (f"{found.quality}, {found.questions.held_back} questions, seed {identity.seed}, "
@@ -131,8 +134,8 @@ def _search_row(search: Search) -> tuple[Cell, ...]:
         Cell("reference") if is_reference else
         Cell(search.number(gain.mean, signed=True), search.ends(gain), float(gain.mean)),
         Cell(f"{best.passes:.3g}", f"{best.seconds:.2g} s", float(best.passes)),
-        _text_cell(best.setting),
-        _text_cell(fast.setting, f"passes: {fast.passes:.3g}"),
+        _text_cell(best.setting, "" if "best quality" in by_goal else "not shown to be the best"),
+        _text_cell(fast.setting, f"passes: {fast.passes:.3g}") if fast else Cell("not decided"),
         _text_cell(asked),
         _versions(search.manifest.versions),
     )  # fmt: skip

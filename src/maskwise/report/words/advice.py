@@ -1,4 +1,4 @@
-"""What `maskwise advise` prints: what was confirmed, the finding, the three settings, and what was not tried."""
+"""What `maskwise advise` prints: the settings confirmed, the finding, the settings to use and what is not decided."""
 
 import textwrap
 from collections.abc import Iterator
@@ -37,6 +37,8 @@ def _lines(search: Search, page: Path) -> Iterator[str]:
         yield "\n" + _wrapped(f"{goals}: {setting}")
         for written in (row["command"], row["python"], f"lm_eval {row['lm_eval']}"):
             yield f"  {one_line(written)}"
+    for number, line in enumerate(search.undecided):
+        yield ("" if number else "\n") + _wrapped(line)
     yield f"\ndropped in the search: {len(found['dropped'])} settings (--json lists them)"
     yield _wrapped(f"not tried: {'; '.join(found['not_tried'])}")
     yield f"folder: {one_line(search.folder)}\npage: {one_line(page)}"

@@ -69,6 +69,7 @@ def card_of_search(search: Search) -> str:
         for row in found.confirmed
     ]  # fmt: skip
     picks = [f"- {_text(row.goal)}: `{row.python}`" for row in found.advice]
+    picks += [f"- {_text(line)}" for line in search.undecided]
     planted = search.manifest.planted
     settings = settings_of(search) | {"model": public_name(found.model), "device": found.device}
     told, under, judge = str(settings["quality"]).rpartition(" under ")  # a judge may be a folder

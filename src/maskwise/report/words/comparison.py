@@ -71,8 +71,8 @@ def rows_of(models: dict[str, dict[str, Any]], changes: dict[str, dict[str, Any]
         row("Locality", "share of its skill lost when the examples stand far", "locality", tenths),
         row("Accuracy, 2 masks", "k = 2", "accuracy_k2", tenths, "accuracy_k2", points),
         with_most("Accuracy, {} masks", "at the most masks", "accuracy_most_masks", tenths, points),
-        with_most("Lost to {} masks", "accuracy with 2 masks less that with the most", "mask_loss", in_points,
-                  share_gone),
+        with_most("Lost to {} masks", "accuracy with 2 masks less that with the most; change: share of the first "
+                  "model's loss that is recovered with the most", "mask_loss", in_points, share_recovered),
         row("Recall, 2 masks", "of pairs, mean over distances", "recall", tenths, "recall", points),
         row("Held-out NELBO", "nats per token of prose; lower is better", "nelbo", number, "nelbo"),
         row("Confidence", f"mean probability of its answers, {over}", "confidence", number, "confidence"),
@@ -85,12 +85,17 @@ def change_in_words(score: Score, show: Callable[[float], str]) -> str:
         return "–"
     if score.low is None or score.high is None:
         return show(score.value)
-    if show is share_gone:  # "20 % more" with the interval of how much more
+    if show in (share_gone, share_recovered):  # "20 % more" with the interval of how much more
         low, high = (score.low, score.high) if score.value >= 0 else (-score.high, -score.low)
         return f"{show(score.value)} ({between(low, high)})"
     ends = " to ".join(show(end).removesuffix(f"{NBSP}points") for end in (score.low, score.high))
     unchanged = "; nothing changed" if score.differed == 0 else ""
     return f"{show(score.value)} ({ends}{unchanged})"
+
+
+def share_recovered(value: float) -> str:
+    """(a_most after - a_most before) / (a_2 before - a_most before)"""
+    return f"{percent(abs(value))} {'recovered' if value >= 0 else 'more lost'}"
 
 
 def share_gone(value: float) -> str:

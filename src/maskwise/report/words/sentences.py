@@ -89,10 +89,12 @@ def cost_or_gain(rule: ScoreRule, reading: Reading) -> str:
 
 
 def nothing_differed(score: Score) -> str:
-    """Empty, but for a score whose answers are the same under all its conditions: then how many others may not be."""
+    """Empty, except for a score whose answers are as right or wrong under all its conditions: then how many others may
+    not be. A wrong answer that became another wrong one is not counted."""
     if score.value is None or score.differed != 0:
         return ""
-    return f"0 of {score.n} answers changed; 95{NBSP}% upper bound {percent(none_seen(score.n or 0), 1)}"
+    bound = percent(float(none_seen(score.n or 0)), 1)
+    return f"0 of {score.n} answers became right or wrong; 95{NBSP}% upper bound {bound}"
 
 
 def meaning_of(rule: ScoreRule, score: Score) -> str:

@@ -1,0 +1,180 @@
+"""How often the 95 % intervals of a run contain the truth, and how wide they are, at the sizes that the presets ask.
+
+1. A cell is a pair of true accuracies (near and far, or few and many masks), the share of questions whose luck is the
+   same under both conditions, and the spread of the tasks in logits. Its accuracies go from .03 to .99.
+2. Of each cell, runs are drawn: tasks around the true accuracies, then the answers to each task's questions. A contrast
+   question has three answers, a recall list two (question last and first), which share the question's own difficulty.
+3. The interval of each run is that of `maskwise.scoring`. Covered: it contains the truth of these tasks over all
+   their questions. The table has the mean over cells, the least of them and the median width.
+
+CPU, about ten minutes:    python recipes/studies/interval_coverage.py --runs 300
+"""
+
+import argparse
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import product
+
+import numpy as np
+
+from maskwise.scoring.intervals import difference_interval, share_interval
+from maskwise.scoring.scores import least_relative_loss, relative_loss, resampled_ends, share_of_skill
+
+NODES, WEIGHTS = np.polynomial.hermite_e.hermegauss(15)
+WEIGHTS = WEIGHTS / WEIGHTS.sum()
+OF_QUESTION = 1.0  # spread of the difficulty of a question with several answers, in logits
+SHARED = (0.2, 0.8)  # of the luck of a question, by its conditions
+SPREADS = (0.0, 1.0)  # of the tasks, in logits
+ACCURACIES = (0.05, 0.2, 0.33, 0.5, 0.7, 0.85, 0.95, 0.99)
+LOSSES = tuple((high, high - loss) for high in (0.4, 0.7, 0.9, 0.97, 0.99) for loss in (0.0, 0.05, 0.2, 0.37))
+SKILL_LOST = (0.0, 0.15, 0.5, 1.0)
+SKILLED = (0.5, 0.7, 0.9, 0.98)
+FALLS = tuple(product((0.6, 0.9), (0.0, 0.05, 0.2, 0.4)))
+RESAMPLES = 400
+
+Formula = Callable[[np.ndarray], np.ndarray]
+
+
+@dataclass(frozen=True)
+class Size:
+    """What a preset asks of a probe."""
+
+    preset: str
+    tasks: int
+    points: int  # per task
+    answers: int = 1  # per point
+    columns: bool = False  # answers are conditions of their own, instead of one share of right ones
+
+
+@dataclass(frozen=True)
+class Measured:
+    """Coverage and median width of each cell."""
+
+    coverage: np.ndarray
+    width: np.ndarray
+
+    @property
+    def mean(self) -> float:
+        return float(self.coverage.mean())
+
+
+def drawn(draws: np.random.Generator, runs: int, size: Size, accuracies: np.ndarray, shared: float, spread: float) -> (
+    tuple[np.ndarray, np.ndarray]
+):  # fmt: skip
+    """Values [runs, tasks, points, C] under C conditions, and the true accuracies of each run's tasks [runs, C]."""
+    conditions = len(accuracies)
+    logits = np.log(accuracies / (1 - accuracies)) + spread * draws.standard_normal((runs, size.tasks, 1))
+    own = OF_QUESTION if size.answers > 1 else 0.0
+    truth = (1 / (1 + np.exp(-(logits[..., None] + own * NODES)))) @ WEIGHTS
+    shape = (runs, size.tasks, size.points, size.answers)
+    difficulty = own * draws.standard_normal((*shape[:3], 1, 1))
+    chance = 1 / (1 + np.exp(-(logits[:, :, None, None, :] + difficulty)))
+    alike = draws.random((*shape, 1)) < shared
+    luck = np.where(alike, draws.random((*shape, 1)), draws.random((*shape, conditions)))
+    right = (luck < chance).astype(float)
+    values = right.swapaxes(3, 4).reshape(*shape[:3], -1) if size.columns else right.mean(3)
+    return values, np.repeat(truth.mean(1), size.answers if size.columns else 1, axis=1)
+
+
+def cells(size: Size) -> Iterator[tuple[float, float]]:
+    return product(SHARED, SPREADS if size.tasks > 1 else (0.0,))
+
+
+def accuracy_coverage(size: Size, runs: int, seed: int = 0) -> Measured:
+    draws, found = np.random.default_rng(seed), []
+    counts = np.full(size.tasks, float(size.points))
+    for accuracy, spread in product(ACCURACIES, SPREADS if size.tasks > 1 else (0.0,)):
+        values, truth = drawn(draws, runs, size, np.array([accuracy]), 0.0, spread)
+        _, low, high = share_interval(values[..., 0].mean(2), counts, values[..., 0].var(2))
+        found.append(_cell(low, truth[:, 0], high))
+    return Measured(*np.array(found).T)
+
+
+def difference_coverage(size: Size, runs: int, seed: int = 0) -> Measured:
+    draws, found = np.random.default_rng(seed), []
+    counts = np.full(size.tasks, float(size.points))
+    for pair, (shared, spread) in product(LOSSES, cells(size)):
+        values, truth = drawn(draws, runs, size, np.array(pair), shared, spread)
+        change = values[..., 1] - values[..., 0]
+        gained, lost = change.clip(0).mean(2), (-change).clip(0).mean(2)
+        _, low, high = difference_interval(gained, lost, counts, change.var(2))
+        found.append(_cell(low, truth[:, 1] - truth[:, 0], high))
+    return Measured(*np.array(found).T)
+
+
+def skill_coverage(size: Size, chance: float, many: int, runs: int, seed: int = 0) -> Measured:
+    """Of (a_1 - mean of the others) / (a_1 - chance), with `many` other conditions: mask tax and localities."""
+    first_ones = size.answers if size.columns else 1
+
+    def lost(accuracy: np.ndarray) -> np.ndarray:
+        near, far = accuracy[:, :first_ones].mean(1), accuracy[:, first_ones:].mean(1)
+        return share_of_skill(near - far, near - chance)
+
+    draws, found = np.random.default_rng(seed), []
+    for first, share, (shared, spread) in product(SKILLED, SKILL_LOST, cells(size)):
+        others = first - share * (first - chance) * np.linspace(0, 1, many + 1)[1:]
+        values, truth = drawn(draws, runs, size, np.array([first, *others]), shared, spread)
+        found.append(_resampled(values, lost, truth, None))
+    return Measured(*np.array(found).T)
+
+
+def degradation_coverage(size: Size, conditions: int, runs: int, seed: int = 0) -> Measured:
+    draws, found = np.random.default_rng(seed), []
+    for (high, fall), (shared, spread) in product(FALLS, cells(size)):
+        values, truth = drawn(draws, runs, size, high - np.linspace(0, fall, conditions), shared, spread)
+        found.append(_resampled(values, relative_loss, truth, least_relative_loss))
+    return Measured(*np.array(found).T)
+
+
+def _resampled(
+    values: np.ndarray, formula: Formula, truth: np.ndarray, low_end: Callable | None
+) -> tuple[float, float]:
+    """Of the runs in which the score and the truth are defined, and some answer differs (else the bound is exact)."""
+    wanted = formula(truth)
+    ends = []
+    for run, tables in enumerate(values):
+        value = formula(tables.mean((0, 1))[None])[0]
+        if np.isnan(value) or np.isnan(wanted[run]) or not np.ptp(tables, axis=-1).any():
+            continue
+        by_task = {str(task): table for task, table in enumerate(tables)}
+        low, high = resampled_ends(by_task, formula, RESAMPLES, low_end)
+        ends.append((min(low, value), wanted[run], max(high, value)))
+    return _cell(*np.array(ends).T)
+
+
+def _cell(low: np.ndarray, truth: np.ndarray, high: np.ndarray) -> tuple[float, float]:
+    slack = 1e-9
+    return float(np.mean((low <= truth + slack) & (truth <= high + slack))), float(np.median(high - low))
+
+
+FEW_SHOT = (Size("quick", 5, 7), Size("cures", 16, 3), Size("default", 16, 100))
+CONTRAST = (Size("quick", 4, 4, 3), Size("default, full", 8, 50, 3))
+RECALL = (Size("quick", 1, 7, 2, True), Size("default", 1, 200, 2, True))
+MEASURES: dict[str, tuple[tuple[Size, ...], Callable[[Size, int], Measured]]] = {
+    "accuracy": ((*FEW_SHOT, CONTRAST[0], Size("quick, recall", 1, 7)), accuracy_coverage),
+    "paired difference": ((*FEW_SHOT, CONTRAST[0], Size("quick, recall", 1, 7)), difference_coverage),
+    "mask tax": (FEW_SHOT[::2], lambda size, runs: skill_coverage(size, 1 / 3, 2 if size.points < 50 else 6, runs)),
+    "locality": (FEW_SHOT[2:], lambda size, runs: skill_coverage(size, 1 / 3, 1, runs)),
+    "contrast locality": (CONTRAST, lambda size, runs: skill_coverage(size, 1 / 3, 1, runs)),
+    "contrast mask tax": (CONTRAST[1:], lambda size, runs: skill_coverage(size, 1 / 3, 2, runs)),
+    "recall locality": (RECALL, lambda size, runs: skill_coverage(size, 1 / (30 if size.points < 50 else 60), 1, runs)),
+    "degradation": (FEW_SHOT[::2], lambda size, runs: degradation_coverage(size, 3 if size.points < 50 else 8, runs)),
+}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--runs", type=int, default=300, help="per cell; a tenth of it for 100 points per task or more")
+    parser.add_argument("--only", choices=MEASURES, nargs="*", default=list(MEASURES))
+    asked = parser.parse_args()
+    print("| interval of | preset | tasks x points | covers | least cell | median width |\n|---|---|---|---|---|---|")
+    for name in asked.only:
+        sizes, measure = MEASURES[name]
+        for size in sizes:
+            found = measure(size, asked.runs if size.tasks * size.points < 150 else max(30, asked.runs // 10))
+            print(f"| {name} | {size.preset} | {size.tasks} x {size.points} | {100 * found.mean:.1f} % | "
+                  f"{100 * found.coverage.min():.1f} % | {found.width.mean():.3f} |", flush=True)  # fmt: skip
+
+
+if __name__ == "__main__":
+    main()
