@@ -1,5 +1,6 @@
 """A run as a value: scores, table, figures, page, notebook, and the questions made again from the records."""
 
+import json
 import random
 import sys
 
