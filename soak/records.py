@@ -16,7 +16,7 @@ from maskwise.support.errors import UserError
 from soak.commands import ROOT
 from soak.readers import _run as write_small_run
 
-MILLION = 1_000_000  # records that must be reported in 30 s of CPU time and 1 GB
+MILLION = 1_000_000  # records that must be reported in 30 s of CPU time, figures included, and 0.6 GB
 
 
 def cut_everywhere() -> dict[str, Any]:
@@ -116,7 +116,7 @@ def many_records(number: int) -> dict[str, Any]:
         seconds = time.monotonic() - began
         assert done.returncode == 0, done.stderr[-1000:]
         memory, processor = map(float, done.stderr.rsplit("USED ", 1)[1].split())
-        assert number < MILLION or (processor < 30 and memory < 1), f"{processor} s of CPU time, {memory} GB"
+        assert number < MILLION or (processor < 30 and memory < 0.6), f"{processor} s of CPU time, {memory} GB"
         shutil.rmtree(folder)
     return {"records": written, "wall_seconds": round(seconds, 1), "cpu_seconds": processor, "gb": memory}
 

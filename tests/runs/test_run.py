@@ -1,5 +1,6 @@
 """A run as a value: scores, table, figures, page, notebook, and the questions made again from the records."""
 
+import json
 import random
 import sys
 
@@ -130,3 +131,16 @@ def test_presets_and_probes_are_checked_before_a_model_is_opened():
 def test_an_open_model_keeps_its_dtype_and_device(model):
     with pytest.raises(mw.UserError, match="open already"):
         mw.diagnose(model, "mask-count", preset="quick", dtype="bfloat16")
+
+
+def test_scores_are_typed_and_dictionaries_for_one_more_version(run):
+    score = run.scores["mask_tax"]
+    assert score.value == score["value"] == score.get("value") and score.low == score["low"] and score.get("x") is None
+    written = json.loads(json.dumps(run.scores))
+    assert written == run.scores == json.loads(json.dumps(run.summary))["scores"]
+    with pytest.raises(AttributeError):
+        _ = score.no_such_field
+    record = run.records[0]
+    assert record.task == record["task"] and "evidence" not in record and dict(record)["point"] == record.point
+    typed = run.reading.summary.scores["mask_tax"]  # a struct, as the report reads it
+    assert typed.value == typed["value"] == typed.get("value") and {**typed} == score

@@ -85,7 +85,7 @@ def test_the_loss_of_an_objective_from_outside_is_the_one_it_states(checkpoint):
         ({"objective": FOCAL, "block": 4}, "--block is of the objective blockwise: leave it out for focal"),
         ({"gamma": 2.0}, "there is no setting 'gamma'"),
     ],
-    ids=str,
+    ids=["type", "name", "teacher", "block", "without"],
 )
 def test_what_does_not_go_with_an_objective_is_refused(changes, reason):
     with pytest.raises(UserError, match=re.escape(reason)):
