@@ -18,6 +18,7 @@ from maskwise.probes.summary import summarise
 from maskwise.records.folder import read_run
 from maskwise.runs.diagnose import diagnose
 from maskwise.runs.settings import QUICK
+from maskwise.support.typed import json_object
 
 FILE = Path(__file__).parent.parent / "data" / "results.json"
 PROBES = ("location", "mask-count", "filler", "natural-text", "attribution", "attention", "nelbo", "order")
@@ -39,7 +40,7 @@ def diagnosed(model: Model) -> dict[str, Any]:
     settings = replace(QUICK, probes=PROBES, tasks=QUICK.tasks[2:], points=1, passages=2)
     with tempfile.TemporaryDirectory() as folder:
         run = read_run(diagnose(model, settings, Path(folder) / "run"))
-    found: dict[str, Any] = {"scores": summarise(run)["scores"]}
+    found: dict[str, Any] = {"scores": json_object(summarise(run).scores)}
     for probe in PROBES:
         records = [record for record in run.records if record["probe"] == probe]
         sums = {name: sum(record[name] for record in records) for name in ("masks", "confidence", "entropy", "nll")}

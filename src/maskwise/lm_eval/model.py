@@ -19,14 +19,13 @@ from lm_eval.api.registry import register_model
 from lm_eval.utils import get_rolling_token_windows, make_disjoint_window
 
 from maskwise.decoding.checks import end_tokens
-from maskwise.decoding.generate import decode, greedy_answers
+from maskwise.decoding.generate import decode, greedy_answers, prompt_generators
 from maskwise.decoding.likelihood import encode_pair, encode_text, log_likelihoods
 from maskwise.decoding.options import OPTION_NAMES, DecodingOptions
 from maskwise.decoding.prompts import text_ids
 from maskwise.models.checkpoints.chat import render_chat
 from maskwise.models.checkpoints.opening import open as open_model
 from maskwise.support.errors import UserError
-from maskwise.support.randomness import number_repeats, torch_generator
 
 log = logging.getLogger("lm_eval")
 AUTO_BATCH = 16
@@ -145,11 +144,10 @@ class MaskwiseLM(LM):
         if not self.model.causal:
             self.masks_generated.add(new)
         # `repeats` asks one prompt several times: each time it is sampled anew.
-        for part in _parts(list(zip(prompts, number_repeats(prompts), strict=True)), self.batch_size):
-            generators = [
-                torch_generator("generate", self.seed, numbered, device=self.model.device) for _, numbered in part
-            ]
-            for generation in decode(self.model, [ids for ids, _ in part], options, generators):
+        generators = prompt_generators(self.model, self.seed, prompts)
+        for first in range(0, len(prompts), self.batch_size):  # lm-eval keeps what is finished
+            part = slice(first, first + self.batch_size)
+            for generation in decode(self.model, prompts[part], options, generators[part], batch=self.batch_size):
                 yield generation.ids
 
     def _asked(self, wishes: dict[str, Any]) -> tuple[int, float, tuple[str, ...]]:
