@@ -13,23 +13,61 @@ from maskwise.models.checkpoints.tokenizer import load_tokenizer
 from maskwise.models.model import Model
 
 NAMES = {"llada": "LLaDA-8B", "dream": "Dream-7B", "smol": "SmolLM2-135M as a Dream", "llada2": "LLaDA2-mini"}
-LLADA = {"d_model": 4096, "n_layers": 32, "n_heads": 32, "n_kv_heads": 32, "mlp_hidden_size": 12288,
-         "vocab_size": 126464, "max_sequence_length": 4096, "mask_token_id": 126336,
-         "eos_token_id": 126081}  # fmt: skip
-DREAM = {"hidden_size": 3584, "num_hidden_layers": 28, "num_attention_heads": 28, "num_key_value_heads": 4,
-         "intermediate_size": 18944, "vocab_size": 152064, "max_position_embeddings": 131072,
-         "mask_token_id": 151666, "eos_token_id": 151643}  # fmt: skip
+LLADA = {
+    "d_model": 4096,
+    "n_layers": 32,
+    "n_heads": 32,
+    "n_kv_heads": 32,
+    "mlp_hidden_size": 12288,
+    "vocab_size": 126464,
+    "max_sequence_length": 4096,
+    "mask_token_id": 126336,
+    "eos_token_id": 126081,
+}
+DREAM = {
+    "hidden_size": 3584,
+    "num_hidden_layers": 28,
+    "num_attention_heads": 28,
+    "num_key_value_heads": 4,
+    "intermediate_size": 18944,
+    "vocab_size": 152064,
+    "max_position_embeddings": 131072,
+    "mask_token_id": 151666,
+    "eos_token_id": 151643,
+}
 SMOL = {"hidden_size": 576, "num_hidden_layers": 30, "num_attention_heads": 9, "num_key_value_heads": 3,
         "intermediate_size": 1536, "vocab_size": 49152, "max_position_embeddings": 8192, "mask_token_id": 16,
         "eos_token_id": 2, "qkv_bias": False, "tie_word_embeddings": True}  # fmt: skip
 # The embedded tokenizer is used everywhere, so a toy's vocabulary is as large as that one's.
-TOY_LLADA = {"d_model": 64, "n_layers": 2, "n_heads": 4, "n_kv_heads": 2, "mlp_hidden_size": 64,
-             "max_sequence_length": 4096, "eos_token_id": 0}  # fmt: skip
-TOY_DREAM = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2,
-             "intermediate_size": 48, "max_position_embeddings": 4096, "eos_token_id": 0}  # fmt: skip
+TOY_LLADA = {
+    "d_model": 64,
+    "n_layers": 2,
+    "n_heads": 4,
+    "n_kv_heads": 2,
+    "mlp_hidden_size": 64,
+    "max_sequence_length": 4096,
+    "eos_token_id": 0,
+}
+TOY_DREAM = {
+    "hidden_size": 32,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "intermediate_size": 48,
+    "max_position_embeddings": 4096,
+    "eos_token_id": 0,
+}
 LLADA2 = {"mask_token_id": 156895, "eos_token_id": 156892}  # the rest is the class's own
-TOY_LLADA2 = TOY_DREAM | {"num_hidden_layers": 3, "head_dim": 8, "moe_intermediate_size": 16, "num_experts": 8,
-                          "num_experts_per_tok": 2, "n_group": 4, "topk_group": 2, "block_size": 8}  # fmt: skip
+TOY_LLADA2 = TOY_DREAM | {
+    "num_hidden_layers": 3,
+    "head_dim": 8,
+    "moe_intermediate_size": 16,
+    "num_experts": 8,
+    "num_experts_per_tok": 2,
+    "n_group": 4,
+    "topk_group": 2,
+    "block_size": 8,
+}
 
 
 def make_model(bench: Bench, kind: str, toy_layers: int = 2) -> Model:

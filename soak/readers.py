@@ -196,8 +196,15 @@ def _checked(folder: Path) -> None:
 def _search(folder: Path) -> None:
     """What advise leaves: three settings, two of them confirmed, one dropped."""
     ends = {"mean": 0.5, "low": 0.25, "high": 0.75}
-    row = {"setting": "fixed", "quality": ends, "to_reference": ends, "to_best": ends, "passes": 4.0, "seconds": 0.5,
-           "frontier": True}  # fmt: skip
+    row = {
+        "setting": "fixed",
+        "quality": ends,
+        "to_reference": ends,
+        "to_best": ends,
+        "passes": 4.0,
+        "seconds": 0.5,
+        "frontier": True,
+    }
     advised = row | {"options": {"max_new_tokens": 4}, "command": "maskwise", "python": "mw", "lm_eval": "--model"}
     found = {
         "model": "m", "quality": "exact match", "unit": "share", "sentence": "All equal.", "all_equal": True,
@@ -241,10 +248,25 @@ def _run(folder: Path) -> None:
         for probe, condition, evidence in conditions for task in ("t-1", "t-2") for point in range(4)
     ]  # fmt: skip
     (folder / "records.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
-    model = {"name": "m", "kind": "llada", "parameters": 9, "window": 99, "mask_id": 3, "shift": False,
-             "causal": False, "dtype": "float32"}  # fmt: skip
-    settings = {"preset": "quick", "probes": list(dict.fromkeys(probe for probe, *_ in conditions)),
-                "tasks": ["t-1", "t-2"], "points": 4, "seed": 0, "chat": False, "relevant": [10]}  # fmt: skip
+    model = {
+        "name": "m",
+        "kind": "llada",
+        "parameters": 9,
+        "window": 99,
+        "mask_id": 3,
+        "shift": False,
+        "causal": False,
+        "dtype": "float32",
+    }
+    settings = {
+        "preset": "quick",
+        "probes": list(dict.fromkeys(probe for probe, *_ in conditions)),
+        "tasks": ["t-1", "t-2"],
+        "points": 4,
+        "seed": 0,
+        "chat": False,
+        "relevant": [10],
+    }
     manifest = {"model": model, "settings": settings, "versions": {}, "complete": True, "notes": [], "command": "x"}
     (folder / "manifest.json").write_text(json.dumps(manifest))
 

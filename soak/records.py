@@ -146,10 +146,26 @@ def write_large_run(folder: Path, number: int) -> int:
                         "correct": right, "confidence": round(draw.random(), 6), "entropy": round(form, 6),
                         "nll": round(form + content, 6), "nll_allowed": round(form, 6), "nll_choice": round(content, 6),
                     }) + "\n")  # fmt: skip
-    model = {"name": "lab/model", "kind": "llada", "parameters": 1, "window": 1024, "mask_id": 7, "shift": False,
-             "causal": False, "dtype": "float32"}  # fmt: skip
-    settings = {"preset": "full", "probes": list(dict.fromkeys(probe for probe, _ in conditions)), "tasks": tasks,
-                "points": points, "seed": 0, "chat": False, "relevant": [1, 10], "distractors": 40}  # fmt: skip
+    model = {
+        "name": "lab/model",
+        "kind": "llada",
+        "parameters": 1,
+        "window": 1024,
+        "mask_id": 7,
+        "shift": False,
+        "causal": False,
+        "dtype": "float32",
+    }
+    settings = {
+        "preset": "full",
+        "probes": list(dict.fromkeys(probe for probe, _ in conditions)),
+        "tasks": tasks,
+        "points": points,
+        "seed": 0,
+        "chat": False,
+        "relevant": [1, 10],
+        "distractors": 40,
+    }
     manifest = {"model": model, "settings": settings, "versions": {}, "complete": True, "notes": [], "command": None}
     (folder / "manifest.json").write_text(json.dumps(manifest))
     return points * len(tasks) * len(conditions)

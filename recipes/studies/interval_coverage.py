@@ -58,9 +58,9 @@ class Measured:
         return float(self.coverage.mean())
 
 
-def drawn(draws: np.random.Generator, runs: int, size: Size, accuracies: np.ndarray, shared: float, spread: float) -> (
-    tuple[np.ndarray, np.ndarray]
-):  # fmt: skip
+def drawn(
+    draws: np.random.Generator, runs: int, size: Size, accuracies: np.ndarray, shared: float, spread: float
+) -> tuple[np.ndarray, np.ndarray]:
     """Values [runs, tasks, points, C] under C conditions, and the true accuracies of each run's tasks [runs, C]."""
     conditions = len(accuracies)
     logits = np.log(accuracies / (1 - accuracies)) + spread * draws.standard_normal((runs, size.tasks, 1))
@@ -172,8 +172,11 @@ def main() -> None:
         sizes, measure = MEASURES[name]
         for size in sizes:
             found = measure(size, asked.runs if size.tasks * size.points < 150 else max(30, asked.runs // 10))
-            print(f"| {name} | {size.preset} | {size.tasks} x {size.points} | {100 * found.mean:.1f} % | "
-                  f"{100 * found.coverage.min():.1f} % | {found.width.mean():.3f} |", flush=True)  # fmt: skip
+            print(
+                f"| {name} | {size.preset} | {size.tasks} x {size.points} | {100 * found.mean:.1f} % | "
+                f"{100 * found.coverage.min():.1f} % | {found.width.mean():.3f} |",
+                flush=True,
+            )
 
 
 if __name__ == "__main__":

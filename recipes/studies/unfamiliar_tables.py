@@ -24,8 +24,10 @@ Arrays = dict[str, np.ndarray]
 
 def load(folder: Path) -> dict[str, Arrays]:
     """{model: {"study|condition": [sets, questions, 3]}}"""
-    return {path.stem: {key: value.astype(np.float64) for key, value in np.load(path).items()}
-            for path in sorted(folder.glob("*.npz"))}  # fmt: skip
+    return {
+        path.stem: {key: value.astype(np.float64) for key, value in np.load(path).items()}
+        for path in sorted(folder.glob("*.npz"))
+    }
 
 
 def t_interval(values: np.ndarray) -> list[float]:
@@ -59,32 +61,47 @@ def difference(arrays: Arrays, study: str, after: str, before: str, keep: np.nda
         if not len(first):
             continue
         paired = second[..., number] - first[..., number]
-        made[measure] = {"before": float(first[..., number].mean()), "after": float(second[..., number].mean()),
-                         "difference": t_interval(paired.mean(1)), "questions_half": question_half(paired)}  # fmt: skip
+        made[measure] = {
+            "before": float(first[..., number].mean()),
+            "after": float(second[..., number].mean()),
+            "difference": t_interval(paired.mean(1)),
+            "questions_half": question_half(paired),
+        }
     return made
 
 
-def over_seeds(models: dict[str, Arrays], study: str, after: str, before: str, measure: str = "choice",
-               names: tuple[str, ...] = SEEDS) -> dict[str, Any]:  # fmt: skip
+def over_seeds(
+    models: dict[str, Arrays],
+    study: str,
+    after: str,
+    before: str,
+    measure: str = "choice",
+    names: tuple[str, ...] = SEEDS,
+) -> dict[str, Any]:
     """The mean difference over seeds: intervals over sets and over seeds, and each seed's own mean."""
     number = MEASURES.index(measure)
-    by_set = np.array([
-        (models[name][f"{study}|{after}"] - models[name][f"{study}|{before}"])[..., number].mean(1) for name in names
-    ])  # fmt: skip
-    return {"over_sets": t_interval(by_set.mean(0)), "over_seeds": t_interval(by_set.mean(1)),
-            "seeds": [round(float(value), 4) for value in by_set.mean(1)]}  # fmt: skip
+    by_set = np.array(
+        [(models[name][f"{study}|{after}"] - models[name][f"{study}|{before}"])[..., number].mean(1) for name in names]
+    )
+    return {
+        "over_sets": t_interval(by_set.mean(0)),
+        "over_seeds": t_interval(by_set.mean(1)),
+        "seeds": [round(float(value), 4) for value in by_set.mean(1)],
+    }
 
 
 def skill_and_preference(models: dict[str, Arrays], names: tuple[str, ...], after: str) -> dict[str, Any]:
     """Change of accuracy (points) from 2 masks as two parts: what rises or falls whether the new words are the target
     or the others (skill), and what moves answers towards new words (preference). Over pairs, and over models."""
     changes = {
-        study: np.array([
-            100 * (models[name][f"mixed {study}|{after}"] - models[name][f"mixed {study}|masks 2"])[..., 0].mean(1)
-            for name in names
-        ])
+        study: np.array(
+            [
+                100 * (models[name][f"mixed {study}|{after}"] - models[name][f"mixed {study}|masks 2"])[..., 0].mean(1)
+                for name in names
+            ]
+        )
         for study in ("target", "both others")
-    }  # fmt: skip
+    }
     skill = (changes["target"] + changes["both others"]) / 2
     preference = (changes["target"] - changes["both others"]) / 2
     made = {

@@ -26,10 +26,22 @@ UNLISTED = {
     "adjective": "crooked fluffy grumpy jolly rusty slender timid vivid wicked swift greedy bald",
     "emotion": "glee fright gloom dismay rapture scorn agony alarm ardour mirth woe pique",
 }
-_TRAINED_PAIRS = (("animal", "object"), ("object", "animal"), ("verb", "adjective"), ("adjective", "verb"),
-                  ("emotion", "object"), ("object", "emotion"))  # fmt: skip
-_NEW_PAIRS = (("bird", "mammal"), ("clothes", "kitchen"), ("saying", "moving"), ("size", "character"),
-              ("furniture", "device"), ("pain", "pleasure"))  # fmt: skip
+_TRAINED_PAIRS = (
+    ("animal", "object"),
+    ("object", "animal"),
+    ("verb", "adjective"),
+    ("adjective", "verb"),
+    ("emotion", "object"),
+    ("object", "emotion"),
+)
+_NEW_PAIRS = (
+    ("bird", "mammal"),
+    ("clothes", "kitchen"),
+    ("saying", "moving"),
+    ("size", "character"),
+    ("furniture", "device"),
+    ("pain", "pleasure"),
+)
 
 
 def _pairs(words: dict[str, str], pairs: tuple[tuple[str, str], ...]) -> list[tuple[tuple[str, list[str]], ...]]:

@@ -319,7 +319,7 @@ def studies(part: str, questions: int) -> dict[str, list[Study]]:
         "cells": [cell_study(name, questions) for name in CELLS],
         "mixed": mixed_studies(questions // 2),
         "E1": [diversity_study(size, new, questions // 4) for size in DIVERSITIES for new in (False, True)],
-    }  # fmt: skip
+    }
 
 
 def run_study(model: Model, study: Study, tails: Tails) -> dict[str, np.ndarray]:
@@ -328,9 +328,10 @@ def run_study(model: Model, study: Study, tails: Tails) -> dict[str, np.ndarray]
     items = [
         item
         for source in study.sources
-        for item in encode(model.tokenizer, draw_texts(source, study.questions, study.relevant, study.distractors,
-                                                       study.number, seed))
-    ]  # fmt: skip
+        for item in encode(
+            model.tokenizer, draw_texts(source, study.questions, study.relevant, study.distractors, study.number, seed)
+        )
+    ]
     answers = [item.answer for item in items]
     found = {}
     for condition in study.conditions:

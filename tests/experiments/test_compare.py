@@ -104,8 +104,10 @@ def test_known_runs_have_a_known_reduction(folders):
 
 def test_lowering_the_accuracy_with_two_masks_recovers_nothing(tmp_path):
     """Nothing is lost any more between 2 masks and the most, because both are low now."""
-    runs = [write_run(tmp_path / "before", mask_probes([8] * 4, [5] * 4), **SEED),
-            write_run(tmp_path / "after", mask_probes([5] * 4, [5] * 4), TUNED, **SEED)]  # fmt: skip
+    runs = [
+        write_run(tmp_path / "before", mask_probes([8] * 4, [5] * 4), **SEED),
+        write_run(tmp_path / "after", mask_probes([5] * 4, [5] * 4), TUNED, **SEED),
+    ]
     result, _ = compare_runs(runs)
     found = result["changes"]["tiny-llada+ma"]["mask_loss"]
     assert found["value"] == pytest.approx(0) and found["low"] < 0 < found["high"]

@@ -109,9 +109,17 @@ def vocabulary() -> list[str]:
 
 def in_the_file(name: str, weight: np.ndarray, config) -> tuple[str, np.ndarray]:
     """transformers' name and weight as the file has them: queries' and keys' rows in pairs that turn together."""
-    parts = {"input_layernorm": "attn_norm", "post_attention_layernorm": "ffn_norm", "q_proj": "attn_q",
-             "k_proj": "attn_k", "v_proj": "attn_v", "o_proj": "attn_output", "gate_proj": "ffn_gate",
-             "up_proj": "ffn_up", "down_proj": "ffn_down"}  # fmt: skip
+    parts = {
+        "input_layernorm": "attn_norm",
+        "post_attention_layernorm": "ffn_norm",
+        "q_proj": "attn_q",
+        "k_proj": "attn_k",
+        "v_proj": "attn_v",
+        "o_proj": "attn_output",
+        "gate_proj": "ffn_gate",
+        "up_proj": "ffn_up",
+        "down_proj": "ffn_down",
+    }
     outside = {
         "model.embed_tokens.weight": "token_embd.weight",
         "model.norm.weight": "output_norm.weight",

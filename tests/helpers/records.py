@@ -20,11 +20,24 @@ def records(listed: Iterable[Mapping[str, Any]]) -> list[Record]:
 
 
 def manifest(complete: bool = True, model: Mapping[str, Any] = {}, **settings: Any) -> Manifest:
-    described = {"name": "m", "kind": "llada", "parameters": 1, "window": 9, "mask_id": 7, "shift": False,
-                 "causal": False, "dtype": "float32"}  # fmt: skip
+    described = {
+        "name": "m",
+        "kind": "llada",
+        "parameters": 1,
+        "window": 9,
+        "mask_id": 7,
+        "shift": False,
+        "causal": False,
+        "dtype": "float32",
+    }
     asked = {"preset": "quick", "probes": ["p"], "tasks": ["t"], "points": 3, "seed": 0, "chat": False}
-    return Manifest(model=ModelDescription(**(described | model)), settings=RunSettings(**(asked | settings)),
-                    versions={}, complete=complete, notes=[])  # fmt: skip
+    return Manifest(
+        model=ModelDescription(**(described | model)),
+        settings=RunSettings(**(asked | settings)),
+        versions={},
+        complete=complete,
+        notes=[],
+    )
 
 
 def entry(**fields: Any) -> Entry:

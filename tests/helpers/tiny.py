@@ -44,9 +44,17 @@ def llada_net(
 
 def common_settings(vocab: int = 64, width: int = 32, layers: int = 2, window: int = 256, **more) -> dict:
     """By the names that Dream, Qwen2 and Llama share."""
-    settings = {"hidden_size": width, "num_hidden_layers": layers, "num_attention_heads": 4, "num_key_value_heads": 2,
-                "intermediate_size": 48, "vocab_size": vocab, "max_position_embeddings": window, "eos_token_id": 0,
-                "initializer_range": WIDE}  # fmt: skip
+    settings = {
+        "hidden_size": width,
+        "num_hidden_layers": layers,
+        "num_attention_heads": 4,
+        "num_key_value_heads": 2,
+        "intermediate_size": 48,
+        "vocab_size": vocab,
+        "max_position_embeddings": window,
+        "eos_token_id": 0,
+        "initializer_range": WIDE,
+    }
     return settings | more
 
 
@@ -105,8 +113,16 @@ def nemotron_net(seed: int = 0, vocab: int = 64, **more) -> NemotronLabsDiffusio
 def llada2_net(seed: int = 0, vocab: int = 64, **more) -> LLaDA2MoeModelLM:
     """Three layers, the first without experts; 8 experts in 4 groups of which 2 are kept; biases that matter."""
     torch.manual_seed(seed)
-    settings = {"mask_token_id": vocab - 1, "head_dim": 8, "moe_intermediate_size": 24, "num_experts": 8,
-                "num_experts_per_tok": 3, "n_group": 4, "topk_group": 2, "block_size": 8}  # fmt: skip
+    settings = {
+        "mask_token_id": vocab - 1,
+        "head_dim": 8,
+        "moe_intermediate_size": 24,
+        "num_experts": 8,
+        "num_experts_per_tok": 3,
+        "n_group": 4,
+        "topk_group": 2,
+        "block_size": 8,
+    }
     net = LLaDA2MoeModelLM(LLaDA2Config(**common_settings(vocab, layers=3, **(settings | more)))).eval()
     for name, buffer in net.named_buffers():
         if name.endswith("expert_bias"):

@@ -50,10 +50,12 @@ def test_weights_too_large_for_the_type_are_named(tmp_path):
 
 
 def test_every_type_of_weight_is_looked_at():
-    net = torch.nn.ParameterDict({
-        str(dtype).replace(".", "-"): torch.nn.Parameter(torch.ones(3, 5).to(dtype))
-        for dtype in (torch.float64, torch.float16, torch.bfloat16, torch.float8_e4m3fn)
-    })  # fmt: skip
+    net = torch.nn.ParameterDict(
+        {
+            str(dtype).replace(".", "-"): torch.nn.Parameter(torch.ones(3, 5).to(dtype))
+            for dtype in (torch.float64, torch.float16, torch.bfloat16, torch.float8_e4m3fn)
+        }
+    )
     assert nonfinite_weights(net) == []
     for weight in net.values():
         weight.data = weight.data.float().index_fill(0, torch.tensor([1]), torch.nan).to(weight.dtype)

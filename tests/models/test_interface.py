@@ -29,8 +29,15 @@ from maskwise.support.errors import UserError, UserNotice
 
 def tiny_wrapped():
     torch.manual_seed(0)
-    config = BertConfig(vocab_size=64, hidden_size=32, num_hidden_layers=2, num_attention_heads=4, intermediate_size=48,
-                        max_position_embeddings=256, initializer_range=0.3)  # fmt: skip
+    config = BertConfig(
+        vocab_size=64,
+        hidden_size=32,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        intermediate_size=48,
+        max_position_embeddings=256,
+        initializer_range=0.3,
+    )
     net = BertForMaskedLM(config).eval()
     return mw.wrap(net, mask_id=63, head=net.cls)
 
@@ -288,9 +295,17 @@ def test_causal_opening_compares_the_interface_with_the_classs_own_forward():
     from transformers import GPT2Config, GPT2LMHeadModel, MistralConfig, MistralForCausalLM
 
     torch.manual_seed(0)
-    mistral = MistralForCausalLM(MistralConfig(vocab_size=64, hidden_size=32, num_hidden_layers=2,
-                                 num_attention_heads=4,
-                                 num_key_value_heads=2, intermediate_size=48, sliding_window=5)).eval()  # fmt: skip
+    mistral = MistralForCausalLM(
+        MistralConfig(
+            vocab_size=64,
+            hidden_size=32,
+            num_hidden_layers=2,
+            num_attention_heads=4,
+            num_key_value_heads=2,
+            intermediate_size=48,
+            sliding_window=5,
+        )
+    ).eval()
     model, batch = as_model(mistral, None, "m"), sequences(count=4)
     for ids, ours in zip(batch, model.predict(batch, [[len(ids)] for ids in batch]), strict=True):
         assert_close(ours[0], mistral(torch.tensor([ids])).logits[0, -1].detach())
@@ -304,9 +319,16 @@ def test_a_causal_model_whose_logits_are_something_else_is_refused():
     from transformers import CohereConfig, CohereForCausalLM
 
     torch.manual_seed(0)
-    config = CohereConfig(vocab_size=64, hidden_size=32, num_hidden_layers=1, num_attention_heads=4,
-                          num_key_value_heads=4,
-                          intermediate_size=48, logit_scale=0.5, pad_token_id=0)  # fmt: skip
+    config = CohereConfig(
+        vocab_size=64,
+        hidden_size=32,
+        num_hidden_layers=1,
+        num_attention_heads=4,
+        num_key_value_heads=4,
+        intermediate_size=48,
+        logit_scale=0.5,
+        pad_token_id=0,
+    )
     with pytest.raises(UserError, match="CohereForCausalLM does not fit the model interface"):
         as_model(CohereForCausalLM(config).eval(), None, "c")
 

@@ -45,8 +45,9 @@ def left_padded(model, ids, start, row):
     return logits
 
 
-@pytest.mark.parametrize(("reach", "ends"), [(Reach(), [6] * 6), (Reach(1), [1, 2, 3, 4, 5, 6]),
-                                             (Reach(4), [4, 4, 4, 4, 6, 6])])  # fmt: skip
+@pytest.mark.parametrize(
+    ("reach", "ends"), [(Reach(), [6] * 6), (Reach(1), [1, 2, 3, 4, 5, 6]), (Reach(4), [4, 4, 4, 4, 6, 6])]
+)
 def test_what_a_query_sees_is_everything_the_past_or_its_block_and_those_before(reach, ends):
     assert [reach.end(position, 6) for position in range(6)] == ends
 
@@ -71,8 +72,10 @@ def test_a_prediction_changes_with_the_last_token_it_sees_and_with_none_after(ma
 @torch.no_grad()
 def test_a_prompt_moved_on_the_grid_is_padded_on_the_left_by_tokens_nobody_sees(make):
     model = make()
-    prompts = [torch.randint(0, 60, (length,), generator=torch.Generator().manual_seed(length)).tolist()
-               for length in (13, 21, 21)]  # fmt: skip
+    prompts = [
+        torch.randint(0, 60, (length,), generator=torch.Generator().manual_seed(length)).tolist()
+        for length in (13, 21, 21)
+    ]
     starts = [0, 3, 6]
     batch = Batch.spans(prompts, starts)
     rows = model.flat_rows(batch, [[start + 9] for start in starts])
@@ -116,8 +119,11 @@ def test_counts_beyond_the_block_read_not_visible_in_the_terminal_and_on_the_pag
 def test_a_note_says_whether_the_answers_own_mask_is_counted():
     asker = Asker(None, 0, 0, False)
     setup = Setup(block_model(tiny_llada2), asker, FEW, load_words(), "", {}, [])
-    for beside, most, said in ((0, 8, "its own mask included"), (1, 7, "besides its own mask"),
-                               (3, 5, "besides 3 other tokens, its own mask among them")):  # fmt: skip
+    for beside, most, said in (
+        (0, 8, "its own mask included"),
+        (1, 7, "besides its own mask"),
+        (3, 5, "besides 3 other tokens, its own mask among them"),
+    ):
         assert visible_counts(setup, "filler", [2, 20], beside) == (2, most)
         assert f"an answer sees at most {most}, {said}, of its block of 8 tokens" in setup.notes[-1]
 
@@ -127,8 +133,13 @@ def test_the_answer_stands_where_block_offset_says_and_sees_the_masks_of_its_blo
     model = block_model(make)
     run = read_run(diagnose(model, replace(FEW, probes=("block-offset",)), tmp_path))
     conditions = {(r["condition"]["after"], r["condition"]["offset"], r["masks"]) for r in run.records}
-    assert conditions == {("2 masks", 0, 2), ("2 masks", 4, 2), ("to the end", 0, 8), ("to the end", 4, 4),
-                          ("to the end", 7, 1)}  # fmt: skip
+    assert conditions == {
+        ("2 masks", 0, 2),
+        ("2 masks", 4, 2),
+        ("to the end", 0, 8),
+        ("to the end", 4, 4),
+        ("to the end", 7, 1),
+    }
     for record in run.records:
         offset = record["condition"]["offset"]
         hidden = model.shift and offset == 0  # read from the last token of the block before

@@ -96,8 +96,11 @@ def test_areas_are_those_of_the_measured_points(run):
     records = [r for r in run.records if r["probe"] == "coherence" and r["condition"]["rule"] == "left-to-right"]
     points = []
     for steps in (4, 2, 1):
-        group = [r for r in records if r["condition"] == {"puzzle": "copy", "rule": "left-to-right",
-                                                          "speed": f"{ITEMS // steps} a step"}]  # fmt: skip
+        group = [
+            r
+            for r in records
+            if r["condition"] == {"puzzle": "copy", "rule": "left-to-right", "speed": f"{ITEMS // steps} a step"}
+        ]
         assert len(group) == 2 and all(r["evidence"]["tokens_per_pass"] == ITEMS / steps for r in group)
         points.append((ITEMS / steps, sum(r["correct"] for r in group) / 2))
     found = areas(records)["copy"]["left-to-right"]
@@ -106,8 +109,12 @@ def test_areas_are_those_of_the_measured_points(run):
 
 def test_the_page_shows_them(run, tmp_path):
     page = write_page(read_all([run.folder]), tmp_path).read_text()
-    for title in ("Do distant masks become alike?", "How much do two masks know of each other?",
-                  "In which order does it write?", "What does speed cost where tokens hang together?"):  # fmt: skip
+    for title in (
+        "Do distant masks become alike?",
+        "How much do two masks know of each other?",
+        "In which order does it write?",
+        "What does speed cost where tokens hang together?",
+    ):
         assert title in page
     # A model of random weights solves nothing, and two pieces prove little; the page says both.
     assert "copy: never solved, under any rule" in page and "global AR-ness@1" in page

@@ -200,11 +200,15 @@ def test_equal_prompts_with_other_answers_are_one_sequence():
 def records(near, far, masks=2):
     """near, far [tasks, questions, 3]: what was right."""
     return [
-        record(task=f"t{task}", point=RULES * question + rule, condition={"examples": where, "masks": masks},
-               correct=bool(right))
+        record(
+            task=f"t{task}",
+            point=RULES * question + rule,
+            condition={"examples": where, "masks": masks},
+            correct=bool(right),
+        )
         for where, found in (("near", near), ("far", far))
         for (task, question, rule), right in np.ndenumerate(found)
-    ]  # fmt: skip
+    ]
 
 
 def test_the_score_is_a_ratio_of_means_over_questions():
@@ -264,8 +268,10 @@ def test_intervals_of_conditions_are_over_questions(spread):
 def test_a_summary_draws_the_rules_of_a_question_together():
     near, far = np.ones((2, 6, 3)), np.zeros((2, 6, 3))
     near[:, :3] = 0  # half of the questions fail under all rules
-    whole = [one | {"masks": 2, "confidence": 1.0, "entropy": 0.0, "nll": 0.5, "nll_allowed": 0.2, "nll_choice": 0.3}
-             for one in records(near, far)]  # fmt: skip
+    whole = [
+        one | {"masks": 2, "confidence": 1.0, "entropy": 0.0, "nll": 0.5, "nll_allowed": 0.2, "nll_choice": 0.3}
+        for one in records(near, far)
+    ]
     far_entry, near_entry = entries(PROBE, whole)
     _, low, high = accuracy_interval([record(task=f"t{t}", correct=q > 2) for t in range(2) for q in range(6)])
     assert (near_entry["accuracy"], near_entry["low"], near_entry["high"]) == pytest.approx((0.5, low, high))

@@ -108,8 +108,10 @@ def test_evidence_becomes_curves(tmp_path):
     summary = summarise(run)["probes"]
     records = [r for r in run.records if r["probe"] == "attribution" and r["condition"] == {"question": "left"}]
     assert len(records) == 2 * 4 and {len(r["evidence"]["examples"]) for r in records} == {6}
-    by_hand = np.mean([[r["evidence"]["examples"] for r in records if r["task"] == task]
-                       for task in {r["task"] for r in records}], axis=(0, 1))  # fmt: skip
+    by_hand = np.mean(
+        [[r["evidence"]["examples"] for r in records if r["task"] == task] for task in {r["task"] for r in records}],
+        axis=(0, 1),
+    )
     curve = [e for e in summary["attribution"] if e["condition"]["question"] == "left" and "example" in e["condition"]]
     assert [e["condition"]["example"] for e in curve] == list(range(6))
     assert [e["evidence"] for e in curve] == pytest.approx(by_hand.tolist())

@@ -44,8 +44,10 @@ def test_the_papers_number_keeps_its_conditions_and_others_are_named(folder):
     conditions = defaultdict(list)
     for name, entries in summarise(read_run(folder))["probes"].items():
         conditions[name] = [entry["condition"] for entry in entries]
-    assert conditions["location"] == [*({"location": at} for at in (0, 2, 4)),
-                                      *({"location": at, "relevant": 1} for at in (0, 2, 4))]  # fmt: skip
+    assert conditions["location"] == [
+        *({"location": at} for at in (0, 2, 4)),
+        *({"location": at, "relevant": 1} for at in (0, 2, 4)),
+    ]
     assert {"masks": 20} in conditions["mask-count"] and {"masks": 20, "relevant": 1} in conditions["mask-count"]
     assert {"location": 4, "masks": 2, "relevant": 1} in conditions["location-masks"]
     assert not any("relevant" in condition for condition in conditions["question-position"])  # the main number alone

@@ -133,8 +133,12 @@ def test_where_end_tokens_stand_and_when_they_came():
 def test_layouts_cut_the_canvas_and_take_the_same_steps_in_every_block():
     found = layouts({"canvases": (16, 48, 50), "blocks": (16,)})
     assert [(one.canvas, one.block, one.grows) for one in found] == [
-        (16, 0, False), (48, 0, False), (50, 0, False), (48, 16, False), (48, 16, True),
-    ]  # fmt: skip
+        (16, 0, False),
+        (48, 0, False),
+        (50, 0, False),
+        (48, 16, False),
+        (48, 16, True),
+    ]
     assert Layout(48).steps(8) == 6 and Layout(48, 16).steps(8) == 6 and Layout(48, 16).steps(32) == 3
 
 

@@ -83,8 +83,9 @@ def test_an_answer_that_depends_on_the_masks_is_distraction(tmp_path):
     assert set(accuracies(summary, "filler", filler=".").values()) == {1.0}
     assert set(accuracies(summary, "location-masks", masks=2).values()) == {1.0}
     assert accuracies(summary, "location-masks", masks=20) == pytest.approx(dict.fromkeys([(0,), (2,), (4,)], CHANCE))
-    shorter, longer = ({e["masks"] for e in summary["probes"]["context-length"] if e["condition"]["distractors"] == d}
-                       for d in (0, 4))  # fmt: skip
+    shorter, longer = (
+        {e["masks"] for e in summary["probes"]["context-length"] if e["condition"]["distractors"] == d} for d in (0, 4)
+    )
     assert max(longer) > 2 * max(shorter) > 2 * min(shorter) == 4
     assert accuracies(summary, "context-length", masks="2 masks") == {(0,): 1, (4,): 1}
     assert accuracies(summary, "context-length", masks="20% masks") == pytest.approx({(0,): CHANCE, (4,): CHANCE})
@@ -146,7 +147,10 @@ def test_an_autoregressive_model_runs_what_makes_sense_and_says_what_does_not(tm
     assert {record["condition"].get("masks") for record in run.records} == {None, "no masks"}
     summary = summarise(run)
     assert summary["scores"]["mask_tax"]["value"] is None and set(summary["probes"]) == {
-        "location", "context-length", "natural-text"}  # fmt: skip
+        "location",
+        "context-length",
+        "natural-text",
+    }
     with pytest.raises(UserError, match="mask-count does not apply"):
         diagnose(model, replace(SMALL, probes=("mask-count",)), tmp_path / "other")
 

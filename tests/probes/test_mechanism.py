@@ -129,8 +129,9 @@ def test_masks_in_one_position_and_biased_are_one_mask():
 @torch.no_grad()
 def test_answers_do_not_depend_on_batch_composition(make):
     model = make()
-    prompts = [changed(attention, length=7 + 2 * n, before=(n, 9 + 2 * n), seed=n) for n, attention in
-               enumerate(CHANGES)]  # fmt: skip
+    prompts = [
+        changed(attention, length=7 + 2 * n, before=(n, 9 + 2 * n), seed=n) for n, attention in enumerate(CHANGES)
+    ]
     together = answer_logits(model, [*prompts, plain_prompt()])
     alone = torch.cat([answer_logits(model, [prompt]) for prompt in [*prompts, plain_prompt()]])
     torch.testing.assert_close(together, alone, atol=1e-5, rtol=1e-5)

@@ -29,7 +29,10 @@ def test_passages_end_in_a_word_and_are_spread_over_the_text(count, words):
 
 def test_a_short_text_gives_fewer_passages_or_a_plain_refusal(tmp_path):
     assert passages("one two three four five", 10, 3) == [
-        ("one two three", 8), ("two three four", 10), ("three four five", 11)]  # fmt: skip
+        ("one two three", 8),
+        ("two three four", 10),
+        ("three four five", 11),
+    ]
     assert passages("He said: “stop”, or so.", 9, 2) == [("He said", 3)]
     with pytest.raises(UserError, match="the text has 2 words, a passage needs 3"):
         passages("one two", 1, 3)

@@ -84,11 +84,16 @@ def test_reading_everything_is_no_recall_locality(tmp_path):
 def test_the_score_is_a_ratio_of_means_over_both_sides():
     right = {("right", "near"): 10, ("right", "far"): 5, ("left", "near"): 6, ("left", "far"): 0}
     records = [
-        plain_record(task="pairs", point=point, correct=point < count, evidence={"pairs": 10},
-                     condition={"question": question, "distance": distance, "masks": 2, "fillers": 0})
+        plain_record(
+            task="pairs",
+            point=point,
+            correct=point < count,
+            evidence={"pairs": 10},
+            condition={"question": question, "distance": distance, "masks": 2, "fillers": 0},
+        )
         for (question, distance), count in right.items()
         for point in range(10)
-    ]  # fmt: skip
+    ]
     assert recall_locality(records)["value"] == pytest.approx((0.8 - 0.25) / (0.8 - 0.1))
     last = [record for record in records if record["condition"]["question"] == "right"]
     assert recall_locality(last)["value"] == pytest.approx((1 - 0.5) / (1 - 0.1))
@@ -123,8 +128,11 @@ def test_an_autoregressive_model_is_asked_last_and_without_masks(tmp_path):
 
 def test_a_point_has_one_list_under_all_its_conditions_and_every_point_another(tmp_path):
     records = read_run(diagnose(recalling_model(recalls_what_it_sees), ASKED, tmp_path)).records
-    far = {(r["point"], r["condition"]["masks"]): r["answer"] for r in records if r["condition"]["distance"] == "far"
-           and r["condition"]["question"] == "right"}  # fmt: skip
+    far = {
+        (r["point"], r["condition"]["masks"]): r["answer"]
+        for r in records
+        if r["condition"]["distance"] == "far" and r["condition"]["question"] == "right"
+    }
     assert all(far[point, 2] == far[point, 5] for point in range(POINTS))
     assert len({far[point, 2] for point in range(POINTS)}) > POINTS / 2
     near = [r["evidence"]["between"] for r in records if r["condition"]["distance"] == "near"]

@@ -133,8 +133,16 @@ def test_pairs_of_the_cure_are_documents_of_rules_cut_before_an_answer():
 def test_exams_ask_what_the_context_shows(inputs, tmp_path):
     tokenizer = mw.open("tiny-qwen", device="cpu").tokenizer
     exams = smol_diffusion.make_exams(tokenizer, tmp_path / "exams", tmp_path / "other.txt", smol_diffusion.TOY)
-    assert set(exams) == {"words alone", "words among others", "words far", "words near", "recall near",
-                          "recall middle", "recall first", "next token"}  # fmt: skip
+    assert set(exams) == {
+        "words alone",
+        "words among others",
+        "words far",
+        "words near",
+        "recall near",
+        "recall middle",
+        "recall first",
+        "next token",
+    }
     for question in exams["recall first"]:
         text = tokenizer.decode(question.ids)
         *lines, asked = text.split("\n")

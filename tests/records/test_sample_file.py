@@ -14,10 +14,17 @@ from maskwise.support.typed import convert
 
 MANIFEST = manifest(probes=["mask-count"])
 PROMPT: dict[str, Any] = {
-    "probe": "mask-count", "task": "animal-smallest", "point": 0, "condition": {"masks": 2}, "answer": "A",
-    "correct": True, "tokens": ["Answer", ":[", "<mask>", "<mask>"], "row": 2, "top": [["A", 0.75], ["B", 0.25]],
+    "probe": "mask-count",
+    "task": "animal-smallest",
+    "point": 0,
+    "condition": {"masks": 2},
+    "answer": "A",
+    "correct": True,
+    "tokens": ["Answer", ":[", "<mask>", "<mask>"],
+    "row": 2,
+    "top": [["A", 0.75], ["B", 0.25]],
     "probability": 0.75,
-}  # fmt: skip
+}
 
 
 def test_what_was_written_is_read(tmp_path: Path) -> None:

@@ -38,9 +38,15 @@ def gaps(entropy, confidence, tv_next, mode_common):
                 if d < MASKS:
                     evidence["tv_next"] = tv_next(suffix, d, piece)
                 found.append(
-                    record("marginals", piece, {"suffix": suffix, "distance": d}, evidence,
-                           entropy=entropy(suffix, d, piece), confidence=confidence(suffix, d, piece))
-                )  # fmt: skip
+                    record(
+                        "marginals",
+                        piece,
+                        {"suffix": suffix, "distance": d},
+                        evidence,
+                        entropy=entropy(suffix, d, piece),
+                        confidence=confidence(suffix, d, piece),
+                    )
+                )
     return found
 
 
@@ -72,12 +78,16 @@ def test_a_source_that_fades_into_frequencies_confirms_the_second_claim():
     def nearest_text(suffix, d):
         return min(d, MASKS + 1 - d) if suffix == "visible" else d
 
-    found = named(claims(gaps(
-        entropy=lambda suffix, d, piece: 3 - (2 + 0.01 * piece) / nearest_text(suffix, d),
-        confidence=lambda suffix, d, piece: 0.2 + (0.7 + 0.01 * piece) / d,
-        tv_next=lambda suffix, d, piece: (0.5 + 0.01 * piece) / d,
-        mode_common=lambda suffix, d, piece: float(d > 2),
-    )))  # fmt: skip
+    found = named(
+        claims(
+            gaps(
+                entropy=lambda suffix, d, piece: 3 - (2 + 0.01 * piece) / nearest_text(suffix, d),
+                confidence=lambda suffix, d, piece: 0.2 + (0.7 + 0.01 * piece) / d,
+                tv_next=lambda suffix, d, piece: (0.5 + 0.01 * piece) / d,
+                mode_common=lambda suffix, d, piece: float(d > 2),
+            )
+        )
+    )
     assert {name: claim["verdict"] for name, claim in found.items()} == dict.fromkeys(
         ("far-unsure", "far-doubtful", "grow-alike", "far-identical", "far-frequent", "middle-unsure"), "holds"
     )
@@ -106,11 +116,17 @@ def test_a_source_that_is_as_sure_everywhere_refutes_it():
 
 
 def test_pairs_and_orders():
-    pairs = [record("total-correlation", piece, {"distance": d}, {"tc": tc + 0.01 * piece})
-             for piece in range(PIECES) for d, tc in ((1, 0.5), (8, 0.0))]  # fmt: skip
+    pairs = [
+        record("total-correlation", piece, {"distance": d}, {"tc": tc + 0.01 * piece})
+        for piece in range(PIECES)
+        for d, tc in ((1, 0.5), (8, 0.0))
+    ]
     measured = {"low-confidence": (0.9, 0.5), "random": (0.0, 0.2)}
-    orders = [record("order", piece, {"rule": rule}, {"tau": tau + 0.01 * piece, "global1": first + 0.01 * piece})
-              for piece in range(PIECES) for rule, (tau, first) in measured.items()]  # fmt: skip
+    orders = [
+        record("order", piece, {"rule": rule}, {"tau": tau + 0.01 * piece, "global1": first + 0.01 * piece})
+        for piece in range(PIECES)
+        for rule, (tau, first) in measured.items()
+    ]
     found = named(claims(pairs + orders))
     assert found["coupled"]["value"] == pytest.approx(0.5 + 0.01 * MIDDLE) and found["coupled"]["verdict"] == "holds"
     assert (
@@ -137,8 +153,10 @@ def test_speed_costs_what_is_coupled_and_cannot_be_told_without_skill():
     wrong_rule = [record("coherence", 0, {"puzzle": "copy", "rule": "threshold", "speed": "tau 0.9"}, correct=False)]
     found = named(claims(wrong_rule + puzzle_records({"copy": (1, 1), "replace": (0.9, 0.4), "shuffle": (0.1, 0)})))
     assert {name: claim["verdict"] for name, claim in found.items()} == {
-        "speed-copy": "holds", "speed-replace": "holds", "speed-shuffle": "cannot be told",
-    }  # fmt: skip
+        "speed-copy": "holds",
+        "speed-replace": "holds",
+        "speed-shuffle": "cannot be told",
+    }
     assert found["speed-replace"]["value"] == pytest.approx(0.5) and found["speed-replace"]["skill"] == 0.9
     lost = named(claims(puzzle_records({"copy": (1, 0.4), "replace": (0.9, 0.9)})))
     assert lost["speed-copy"]["verdict"] == "does not hold"
@@ -236,24 +254,37 @@ TASKS = ("verb-smallest", "verb-largest", "animal-smallest", "animal-largest")
 def answers(probe, condition, share, masks=2, points=40, nll=None):
     """Of each task the first `share` of the points right, and nats to match."""
     return [
-        record(probe, point, condition, task=task, masks=masks, correct=bool(point < share * points),
-               nll=nll if nll is not None else 0.1 + 2.0 * (point >= share * points))
-        for task in TASKS for point in range(points)
-    ]  # fmt: skip
+        record(
+            probe,
+            point,
+            condition,
+            task=task,
+            masks=masks,
+            correct=bool(point < share * points),
+            nll=nll if nll is not None else 0.1 + 2.0 * (point >= share * points),
+        )
+        for task in TASKS
+        for point in range(points)
+    ]
 
 
 def few_shot(by_location, by_masks, by_fillers, by_length, by_order, by_both, by_place):
     found = [answers("location", {"location": at}, share, masks=1) for at, share in by_location.items()]
     found += [answers("mask-count", {"masks": k}, share, masks=k) for k, share in by_masks.items()]
     found += [answers("filler", {"filler": ".", "fillers": n}, share) for n, share in by_fillers.items()]
-    found += [answers("context-length", {"distractors": n, "masks": name}, share)
-              for (n, name), share in by_length.items()]  # fmt: skip
-    found += [answers("unmasking", {"order": order, "masks": k}, share, masks=k)
-              for (order, k), share in by_order.items()]  # fmt: skip
-    found += [answers("location-masks", {"location": at, "masks": k}, share, masks=k)
-              for (at, k), share in by_both.items()]  # fmt: skip
-    found += [answers("question-position", {"question": place, "location": at}, share)
-              for (place, at), share in by_place.items()]  # fmt: skip
+    found += [
+        answers("context-length", {"distractors": n, "masks": name}, share) for (n, name), share in by_length.items()
+    ]
+    found += [
+        answers("unmasking", {"order": order, "masks": k}, share, masks=k) for (order, k), share in by_order.items()
+    ]
+    found += [
+        answers("location-masks", {"location": at, "masks": k}, share, masks=k) for (at, k), share in by_both.items()
+    ]
+    found += [
+        answers("question-position", {"question": place, "location": at}, share)
+        for (place, at), share in by_place.items()
+    ]
     return [one for group in found for one in group]
 
 
@@ -264,9 +295,16 @@ DISTRACTED = {
     "by_length": {(0, "2 masks"): 0.95, (0, "20% masks"): 0.9, (30, "2 masks"): 0.9, (30, "20% masks"): 0.6},
     "by_order": {("confidence", 200): 0.9, ("random", 200): 0.7, ("confidence", 2): 0.9, ("random", 2): 0.9},
     "by_both": {(0, 2): 0.6, (40, 2): 0.95, (0, 200): 0.5, (40, 200): 0.55},
-    "by_place": {("right", 0): 0.5, ("right", 40): 0.9, ("left", 0): 0.9, ("left", 40): 0.5, ("middle", 0): 0.6,
-                 ("middle", 20): 0.9, ("middle", 40): 0.6},
-}  # fmt: skip
+    "by_place": {
+        ("right", 0): 0.5,
+        ("right", 40): 0.9,
+        ("left", 0): 0.9,
+        ("left", 40): 0.5,
+        ("middle", 0): 0.6,
+        ("middle", 20): 0.9,
+        ("middle", 40): 0.6,
+    },
+}
 OF_PAPER_A = {
     "distance-costs", "masks-cost", "fillers-cost-less", "gap-grows", "steps-recover", "surest-first-best",
     "masks-lower-all", "masks-lower-near", "near-best-right", "near-best-middle", "near-best-left",
@@ -311,18 +349,25 @@ def test_without_skill_the_first_paper_cannot_be_judged():
 
 
 def test_an_autoregressive_model_is_not_judged_by_what_is_said_of_diffusion_models():
-    records = [one | {"masks": 0} for at, share in DISTRACTED["by_location"].items()
-               for one in answers("location", {"location": at}, share)]  # fmt: skip
+    records = [
+        one | {"masks": 0}
+        for at, share in DISTRACTED["by_location"].items()
+        for one in answers("location", {"location": at}, share)
+    ]
     assert claims(records) == []
 
 
 def test_nearest_last_and_the_gradients_of_masks():
-    clouds = [one for order, share in (("random", 0.6), ("nearest first", 0.55), ("nearest last", 0.9))
-              for one in answers("points", {"order": order}, share)]  # fmt: skip
+    clouds = [
+        one
+        for order, share in (("random", 0.6), ("nearest first", 0.55), ("nearest last", 0.9))
+        for one in answers("points", {"order": order}, share)
+    ]
     norms = [
         record("mask-attribution", point, {}, {"masks": 0.2 + 0.01 * point, "near": 0.05}, task=task)
-        for task in TASKS for point in range(10)
-    ]  # fmt: skip
+        for task in TASKS
+        for point in range(10)
+    ]
     found = named(claims(clouds + norms))
     assert {name: claim["verdict"] for name, claim in found.items()} == dict.fromkeys(
         ("nearest-last-random", "nearest-last-first", "masks-move-more"), "holds"
@@ -332,8 +377,10 @@ def test_nearest_last_and_the_gradients_of_masks():
 
 def test_claims_are_judged_for_each_number_of_relevant_examples():
     ten = few_shot(**DISTRACTED)
-    one = [record | {"condition": {**record["condition"], "relevant": 1}} for record in
-           few_shot(**{name: dict.fromkeys(shares, 0.8) for name, shares in DISTRACTED.items()})]  # fmt: skip
+    one = [
+        record | {"condition": {**record["condition"], "relevant": 1}}
+        for record in few_shot(**{name: dict.fromkeys(shares, 0.8) for name, shares in DISTRACTED.items()})
+    ]
     found = named(claims(ten + one))
     assert set(found) == OF_PAPER_A | {f"{name}_1" for name in OF_PAPER_A}
     assert {found[name]["verdict"] for name in OF_PAPER_A} == {"holds"}

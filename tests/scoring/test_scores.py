@@ -95,8 +95,10 @@ def test_a_bootstrap_interval_holds_its_value_and_is_the_same_each_time(tasks):
 def test_bootstrap_of_one_task_is_as_wide_as_the_binomial():
     """One task, k=2 always right: the tax is a linear map of a binomial share, whose spread is known."""
     points, right = 400, 280
-    records = [*counted("mask-count", {"masks": 2}, points, points, ["t"]),
-               *counted("mask-count", {"masks": 9}, right, points, ["t"])]  # fmt: skip
+    records = [
+        *counted("mask-count", {"masks": 2}, points, points, ["t"]),
+        *counted("mask-count", {"masks": 9}, right, points, ["t"]),
+    ]
     score = mask_tax(records)
     spread = np.sqrt(0.7 * 0.3 / points) / (2 / 3)
     assert score["value"] == pytest.approx(1 - (0.7 - 1 / 3) / (2 / 3))
@@ -116,8 +118,10 @@ def test_a_perfect_model_pays_nothing_whatever_the_counts():
 def test_answers_that_change_places_within_their_tasks_are_not_called_the_same():
     records = [
         record("mask-count", task, point, {"masks": k}, (point + (k > 2)) % 2 == 0 or point > 3)
-        for task in "abcd" for k in (2, 50) for point in range(20)
-    ]  # fmt: skip
+        for task in "abcd"
+        for k in (2, 50)
+        for point in range(20)
+    ]
     score = mask_tax(records)
     assert score["value"] == 0 and score["low"] < 0 < score["high"]
 
@@ -186,8 +190,11 @@ def test_nats_are_paired_and_stratified():
     lost = draws.normal(0.3, 0.5, size=(4, 50)) + np.array([[-1.0], [1.0], [0.0], [0.0]])
 
     def asked(nats):
-        return [record("p", f"{task}-smallest", point, {}, True, nll=float(nats[task, point]))
-                for task in range(4) for point in range(50)]  # fmt: skip
+        return [
+            record("p", f"{task}-smallest", point, {}, True, nll=float(nats[task, point]))
+            for task in range(4)
+            for point in range(50)
+        ]
 
     found = paired_nats(asked(level + lost), asked(level))["nll"]
     assert found["difference"] == pytest.approx(lost.mean())
@@ -198,12 +205,19 @@ def test_nats_are_paired_and_stratified():
 
 def test_nats_lost_by_hand():
     nats = {2: 0.5, 20: 0.7, 200: 1.5}
-    records = [record("mask-count", task, point, {"masks": k}, True, nll=lost + 0.01 * point)
-               for task in ("a", "b") for point in range(3) for k, lost in nats.items()]  # fmt: skip
+    records = [
+        record("mask-count", task, point, {"masks": k}, True, nll=lost + 0.01 * point)
+        for task in ("a", "b")
+        for point in range(3)
+        for k, lost in nats.items()
+    ]
     assert mask_nats(records)["value"] == pytest.approx(((0.7 - 0.5) + (1.5 - 0.5)) / 2)
     sides = {("right", 0): 2.0, ("right", 40): 0.5, ("left", 0): 0.25, ("left", 40): 1.0, ("middle", 0): 9.0}
-    places = [record("question-position", "t", point, {"question": side, "location": at}, True, nll=lost)
-              for (side, at), lost in sides.items() for point in range(3)]  # fmt: skip
+    places = [
+        record("question-position", "t", point, {"question": side, "location": at}, True, nll=lost)
+        for (side, at), lost in sides.items()
+        for point in range(3)
+    ]
     assert distance_nats(places)["value"] == pytest.approx(1.5)
     assert mask_nats([r for r in records if r["condition"]["masks"] != 2]) == distance_nats([]) == null_score()
 

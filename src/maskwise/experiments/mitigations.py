@@ -336,8 +336,14 @@ def _entry(
     """Accuracy and the paired difference from the baseline, with their intervals."""
     entry: dict[str, Any] = {"cure": mitigation.name, "paper": mitigation.paper}
     if answers is None:
-        entry |= {"accuracy": None, "low": None, "high": None, "difference": None, "difference_low": None,
-                  "difference_high": None}  # fmt: skip
+        entry |= {
+            "accuracy": None,
+            "low": None,
+            "high": None,
+            "difference": None,
+            "difference_low": None,
+            "difference_high": None,
+        }
     else:
         change = paired_difference(_columns(answers), _columns(baseline))
         entry |= _accuracy(answers) | {

@@ -92,9 +92,17 @@ def train_toy(seed: int = 0, advance: Callable[[], None] = lambda: None) -> Mode
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         net = LLaDAModelLM(
-            LLaDAConfig(d_model=32, n_layers=2, n_heads=2, mlp_hidden_size=64, vocab_size=MASK + 1,
-                        max_sequence_length=16, mask_token_id=MASK, init_std=0.1)
-        )  # fmt: skip
+            LLaDAConfig(
+                d_model=32,
+                n_layers=2,
+                n_heads=2,
+                mlp_hidden_size=64,
+                vocab_size=MASK + 1,
+                max_sequence_length=16,
+                mask_token_id=MASK,
+                init_std=0.1,
+            )
+        )
     model = as_model(net, None, "toy")
     call = nelbo_call(model, every_noise())
     optimiser = torch.optim.AdamW(model.parameters(), lr=RATE, weight_decay=0.0)

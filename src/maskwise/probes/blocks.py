@@ -43,8 +43,10 @@ def visible_counts(setup: Setup, probe: str, counts: Sequence[int], beside: int 
     own = "its own mask included"
     if beside:
         own = "besides its own mask" if beside == 1 else f"besides {beside} other tokens, its own mask among them"
-    setup.note(f"{probe}: {listed} masks or fillers are not visible: an answer sees at most {most}, {own}, of its "
-               f"block of {block} tokens; asked with {most} instead")  # fmt: skip
+    setup.note(
+        f"{probe}: {listed} masks or fillers are not visible: an answer sees at most {most}, {own}, of its "
+        f"block of {block} tokens; asked with {most} instead"
+    )
     return tuple(dict.fromkeys([count for count in counts if count <= most] + [most]))
 
 

@@ -42,8 +42,12 @@ class Layout:
 
 def layouts(own: Mapping[str, Any]) -> list[Layout]:
     """One block, then blocks, then a growing canvas; a block that does not cut the canvas is left out."""
-    cut = [(canvas, block) for block in own["blocks"] for canvas in own["canvases"]
-           if block < canvas and canvas % block == 0]  # fmt: skip
+    cut = [
+        (canvas, block)
+        for block in own["blocks"]
+        for canvas in own["canvases"]
+        if block < canvas and canvas % block == 0
+    ]
     return [
         *(Layout(canvas) for canvas in own["canvases"]),
         *(Layout(canvas, block) for canvas, block in cut),

@@ -54,9 +54,12 @@ def episode_units(
 
 
 def few_shot_items(
-    asker: Asker, context: Callable[[int], Episode], variants: Sequence[Variant], points: Sequence[int],
+    asker: Asker,
+    context: Callable[[int], Episode],
+    variants: Sequence[Variant],
+    points: Sequence[int],
     done: Collection[Key],
-) -> Iterator[Item]:  # fmt: skip
+) -> Iterator[Item]:
     """The items of these test points that are not yet done."""
     for point in points:
         episode = context(point)

@@ -41,9 +41,16 @@ def labels_of(tokenizer: Any, labels: Sequence[str], form: str = ANSWER, system:
 
 
 def label_item(
-    asker: Asker, key: Key, condition: Condition, examples: Sequence[Labelled], test: Labelled, labels: Labels,
-    more: int = 0, share: float = 0.0, place: Place = "right",
-) -> Item:  # fmt: skip
+    asker: Asker,
+    key: Key,
+    condition: Condition,
+    examples: Sequence[Labelled],
+    test: Labelled,
+    labels: Labels,
+    more: int = 0,
+    share: float = 0.0,
+    place: Place = "right",
+) -> Item:
     """`more` masks and a `share` of the text's length in masks come on top of the answer's own, at the end."""
     ids, gap = encode_label(asker.tokenizer, examples, test, place, asker.chat, labels.system)
     listed = labels.tokens if ids[gap.start] in labels.tokens else ()
@@ -106,9 +113,16 @@ def tests_that_fit(
 
 
 def data_items(
-    asker: Asker, probe: str, task: str, examples: Sequence[Labelled], tests: Sequence[Labelled], labels: Labels,
-    shares: Sequence[float], points: Sequence[int], done: Collection[Key],
-) -> Iterator[Item]:  # fmt: skip
+    asker: Asker,
+    probe: str,
+    task: str,
+    examples: Sequence[Labelled],
+    tests: Sequence[Labelled],
+    labels: Labels,
+    shares: Sequence[float],
+    points: Sequence[int],
+    done: Collection[Key],
+) -> Iterator[Item]:
     conditions: list[Condition] = [{"share": share} for share in shares]
     for key, point, condition in still_to_ask(probe, task, points, conditions, done):
         share = float(condition["share"])

@@ -64,13 +64,19 @@ def mechanism(records: Sequence[Record]) -> dict[str, Any]:
             for tokens, count in counts
         ],
         "places": [
-            {"place": place, "masks": count,
-             **_contrasts(answers, units,
-                          _less(condition_of(MASKS, count, place), condition_of(FILLERS, count, place)))}
-            for tokens, count in counts if tokens == MASKS for place in PLACES
+            {
+                "place": place,
+                "masks": count,
+                **_contrasts(
+                    answers, units, _less(condition_of(MASKS, count, place), condition_of(FILLERS, count, place))
+                ),
+            }
+            for tokens, count in counts
+            if tokens == MASKS
+            for place in PLACES
         ],
         "largest difference": _largest_difference(answers, changed),
-    }  # fmt: skip
+    }
 
 
 def tokens_and_count(condition: Condition) -> tuple[str, int]:

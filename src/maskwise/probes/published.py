@@ -147,9 +147,14 @@ EXPECTATIONS = (
     Expectation("few-steps", "degradation in 2 steps", "share", _llada(0.197, 0.332), _degradation(2)),
     Expectation("few-steps", "degradation in 4 steps", "share", _llada(0.145, 0.265), _degradation(4)),
     Expectation("few-steps", "degradation in 6 steps", "share", _llada(0.124, 0.228), _degradation(6)),
-    Expectation("shots-masks", "gain from shots against change from masks, Pearson's r", "r",
-                _llada(-0.15, -0.16) | _dream(-0.21, -0.02), _shots_against_masks),
+    Expectation(
+        "shots-masks",
+        "gain from shots against change from masks, Pearson's r",
+        "r",
+        _llada(-0.15, -0.16) | _dream(-0.21, -0.02),
+        _shots_against_masks,
+    ),
     _gradients("masks", "50 masks", _llada(0.234, 0.220) | _dream(0.282, 0.144) | _moe(0.237, 0.188)),
     _gradients("near", "the nearest 50 other tokens", _llada(0.005, 0.057) | _dream(0.012, 0.030) | _moe(0.094, 0.150)),
     _gradients("all", "all other tokens", _llada(0.005, 0.017) | _dream(0.005, 0.018) | _moe(0.029, 0.028)),
-)  # fmt: skip
+)

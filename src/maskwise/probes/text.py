@@ -86,9 +86,15 @@ def gap_pieces(setup: Setup, probe: str) -> list[tuple[int, ...]]:
 
 
 def gap_items(
-    asker: Asker, probe: str, pieces: Sequence[tuple[int, ...]], gap: Gap, conditions: Sequence[Condition],
-    from_the_first: int, points: Sequence[int], done: Collection[Key],
-) -> Iterator[Item]:  # fmt: skip
+    asker: Asker,
+    probe: str,
+    pieces: Sequence[tuple[int, ...]],
+    gap: Gap,
+    conditions: Sequence[Condition],
+    from_the_first: int,
+    points: Sequence[int],
+    done: Collection[Key],
+) -> Iterator[Item]:
     """Each piece with its gap masked; the row asked is "distance" places after the first mask, or `from_the_first`
     fewer. With the "suffix" visible, what follows the gap is shown."""
     assert asker.mask_id is not None

@@ -42,14 +42,21 @@ def tokenizer_of(name: str) -> Any:
 
 
 def asked_ids(
-    manifest: Manifest, record: Record, tokenizer: Any, words: Words | None = None, text: str | None = None,
+    manifest: Manifest,
+    record: Record,
+    tokenizer: Any,
+    words: Words | None = None,
+    text: str | None = None,
     data: Mapping[str, Dataset] | None = None,
-) -> tuple[int, ...]:  # fmt: skip
+) -> tuple[int, ...]:
     """The token ids that the model was given for a record of the run with this manifest."""
     words, text = load_words() if words is None else words, load_text() if text is None else text
     stored = manifest.settings
-    given = {"seeds": (LAW, "another version asked it"), "words": (digest_of_words(words), "other word lists"),
-             "text": (digest(text), "another text")}  # fmt: skip
+    given = {
+        "seeds": (LAW, "another version asked it"),
+        "words": (digest_of_words(words), "other word lists"),
+        "text": (digest(text), "another text"),
+    }
     for name, (now, why) in given.items():
         if getattr(stored, name) != now:
             raise UserError(f"the question cannot be made again ({why}): use the run that mw.diagnose returned")
@@ -64,8 +71,10 @@ def asked_ids(
         if record.point in unit.points:
             for item in unit.items([record.point], AllBut({key})):
                 return item.prompt.ids
-    raise UserError(f"this run asked no such question ({record.probe}, {record.task}, point {record.point}): "
-                    "give a record of this run")  # fmt: skip
+    raise UserError(
+        f"this run asked no such question ({record.probe}, {record.task}, point {record.point}): "
+        "give a record of this run"
+    )
 
 
 def settings_of(stored: RunSettings, record: Record) -> Settings:

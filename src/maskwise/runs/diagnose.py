@@ -80,9 +80,15 @@ def diagnose(
     check_letters(model.tokenizer)
     asker = Asker(model.tokenizer, model.mask_id, filler_id(model.tokenizer, settings.filler), settings.chat)
     setup = Setup(
-        model, asker, settings, words if words is not None else load_words(), text if text is not None else load_text(),
-        data or {}, notes, tasks=tasks,
-    )  # fmt: skip
+        model,
+        asker,
+        settings,
+        words if words is not None else load_words(),
+        text if text is not None else load_text(),
+        data or {},
+        notes,
+        tasks=tasks,
+    )
     asked = [probe for probe in probes if probe.name in settings.probes]
     units = plan(setup, asked, None if settings.precision is None else FIRST_STAGE)
     if not units:
@@ -145,9 +151,14 @@ def refuse_unasked(data: Mapping[str, Dataset], settings: Settings, probes: Sequ
 
 
 def run_units(
-    model: Model, units: Sequence[Unit], folder: Path, manifest: Manifest, budget: int,
-    further: Further | None, probes: Sequence[Probe],
-) -> None:  # fmt: skip
+    model: Model,
+    units: Sequence[Unit],
+    folder: Path,
+    manifest: Manifest,
+    budget: int,
+    further: Further | None,
+    probes: Sequence[Probe],
+) -> None:
     """Asks what the folder does not hold yet. All processes of a torchrun call this together."""
     with one_line_if_left_alone(folder), ExitStack() as held:
         crew = join_crew()
@@ -160,9 +171,15 @@ def run_units(
 
 
 def _ask_and_gather(
-    model: Model, units: Sequence[Unit], folder: Path, manifest: Manifest, budget: int, crew: Crew,
-    further: Further | None, probes: Sequence[Probe],
-) -> None:  # fmt: skip
+    model: Model,
+    units: Sequence[Unit],
+    folder: Path,
+    manifest: Manifest,
+    budget: int,
+    crew: Crew,
+    further: Further | None,
+    probes: Sequence[Probe],
+) -> None:
     def all_records() -> Sequence[Record]:
         """Of all processes, none of which writes meanwhile."""
         crew.wait()

@@ -146,8 +146,11 @@ def effective(strata: Strata) -> float:
 
 def holm(claims: Sequence[Claim]) -> list[Claim]:
     """The claims with the verdicts that stand when all of the table is judged at once."""
-    tests = [(number, against, p_value(claim, against)) for number, claim in enumerate(claims)
-             for against in sorted({claim.nothing, bar(claim)})]  # fmt: skip
+    tests = [
+        (number, against, p_value(claim, against))
+        for number, claim in enumerate(claims)
+        for against in sorted({claim.nothing, bar(claim)})
+    ]
     known = sorted((p, number, against) for number, against, p in tests if p is not None)
     adjusted: dict[tuple[int, float], float] = {}
     largest = 0.0
@@ -217,9 +220,14 @@ def equivalence(low: float | None, high: float | None, known: float, margin: flo
 
 
 def contrast_claim(
-    name: str, claim: str, measure: str, records: Sequence[Record], weights: Weights, chance: float = CHANCE,
+    name: str,
+    claim: str,
+    measure: str,
+    records: Sequence[Record],
+    weights: Weights,
+    chance: float = CHANCE,
     enough: bool = True,
-) -> Claim:  # fmt: skip
+) -> Claim:
     """The claim that a difference in accuracy is above zero, with the same difference in nats beside it.
 
     "nats" and, where the records hold it, "nats_content" are the differences of the right answer's negative
@@ -228,8 +236,15 @@ def contrast_claim(
     """
     most, least = (sum(max(0.0, sign * weight) for weight in weights.values()) for sign in (1, -1))
     answers = Answers(records)
-    found = judged(name, claim, measure, answers.sums(weights, "correct"), "points", bounds=(-least, most),
-                   enough=enough and best_accuracy(answers, weights) - chance >= LEAST_SKILL)  # fmt: skip
+    found = judged(
+        name,
+        claim,
+        measure,
+        answers.sums(weights, "correct"),
+        "points",
+        bounds=(-least, most),
+        enough=enough and best_accuracy(answers, weights) - chance >= LEAST_SKILL,
+    )
     more = {}
     for key, field in (("nats", "nll"), ("nats_content", "nll_choice")):
         strata = answers.sums(weights, field)

@@ -130,13 +130,15 @@ def test_what_cannot_be_merged_is_refused_and_nothing_is_written(tmp_path):
         with pytest.raises(mw.UserError, match=reason):
             export(base, out, adapter)
     # Each of these changes more than a linear map's weight, or starts from another base.
-    for number, more in enumerate([
-        {"target_modules": ["q_proj", "wte"]},
-        {"init_lora_weights": "pissa"},
-        {"init_lora_weights": "olora"},
-        {"lora_bias": True},
-        {"modules_to_save": ["attn_norm"]},
-    ]):  # fmt: skip
+    for number, more in enumerate(
+        [
+            {"target_modules": ["q_proj", "wte"]},
+            {"init_lora_weights": "pissa"},
+            {"init_lora_weights": "olora"},
+            {"lora_bias": True},
+            {"modules_to_save": ["attn_norm"]},
+        ]
+    ):
         adapter = adapt(llada_net(), tmp_path / str(number), **more)
         with pytest.raises(mw.UserError, match="not plain LoRA"):
             export(base, out, adapter)

@@ -138,8 +138,12 @@ def borrowing(folder, tmp_path, monkeypatch):
     assert (bare.kind, bare.mask_id, bare.shift, bare.causal) == ("dream", 16, True, False)
     assert bare.tokenizer.mask_token == SPECIAL[16]
     assert all(torch.equal(weight, net.state_dict()[name]) for name, weight in bare.core.state_dict().items())
-    settings = LoraConfig(r=2, target_modules=bare.lora_targets, init_lora_weights=False,
-                          trainable_token_indices={"model.embed_tokens": [16]})  # fmt: skip
+    settings = LoraConfig(
+        r=2,
+        target_modules=bare.lora_targets,
+        init_lora_weights=False,
+        trainable_token_indices={"model.embed_tokens": [16]},
+    )
     adapted = get_peft_model(bare.core, settings)
     adapted.save_pretrained(tmp_path / "zoo" / "dreamt")
     config = tmp_path / "zoo" / "dreamt" / "adapter_config.json"
@@ -239,7 +243,7 @@ HOSTILE = {
     "unknown format": header(tensors=1, rest=struct.pack("<Q1sIQIQ", 1, b"x", 1, 32, 12, 0) + bytes(64)),
     "far offset": header(tensors=1, rest=struct.pack("<Q1sIQIQ", 1, b"x", 1, 1, 0, HUGE) + bytes(64)),
     "twice": header(fields=2, rest=struct.pack("<Q1sII", 1, b"a", 4, 1) * 2),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("case", HOSTILE)

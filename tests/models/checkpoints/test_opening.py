@@ -46,10 +46,16 @@ def llada_folder(tmp_path):
     return tmp_path / "llada"
 
 
-@pytest.mark.parametrize("make, kind, shift, causal", [
-    (llada_net, "llada", False, False), (dream_net, "dream", True, False), (llada_moe_net, "llada-moe", False, False),
-    (qwen_net, "ar", True, True), (llama_net, "ar", True, True),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "make, kind, shift, causal",
+    [
+        (llada_net, "llada", False, False),
+        (dream_net, "dream", True, False),
+        (llada_moe_net, "llada-moe", False, False),
+        (qwen_net, "ar", True, True),
+        (llama_net, "ar", True, True),
+    ],
+)
 def test_opening_dispatches_on_the_architecture(make, kind, shift, causal, tmp_path):
     net = make(vocab=70)
     net.save_pretrained(tmp_path)
@@ -83,8 +89,12 @@ def test_dreams_tokenizer_is_opened_as_qwen2s(tmp_path):
     (tmp_path / "vocab.json").write_text(json.dumps({letter: n for n, letter in enumerate(alphabet)}))
     (tmp_path / "merges.txt").write_text("#version: 0.2\n")
     special = {"256": {"content": "<|mask|>", "special": True}}
-    settings = {"tokenizer_class": "DreamTokenizer", "auto_map": {"AutoTokenizer": ["evil.Tok", None]},
-                "mask_token": "<|mask|>", "added_tokens_decoder": special}  # fmt: skip
+    settings = {
+        "tokenizer_class": "DreamTokenizer",
+        "auto_map": {"AutoTokenizer": ["evil.Tok", None]},
+        "mask_token": "<|mask|>",
+        "added_tokens_decoder": special,
+    }
     (tmp_path / "tokenizer_config.json").write_text(json.dumps(settings))
     model = mw.open(tmp_path)
     assert isinstance(model.tokenizer, Qwen2Tokenizer)
@@ -444,8 +454,14 @@ def test_convert_overwrites_nothing(tmp_path):
 
 
 def test_convert_keeps_scaled_rotary_positions(tmp_path):
-    rope = {"rope_type": "llama3", "rope_theta": 1e4, "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
-            "original_max_position_embeddings": 64}  # fmt: skip
+    rope = {
+        "rope_type": "llama3",
+        "rope_theta": 1e4,
+        "factor": 8.0,
+        "low_freq_factor": 1.0,
+        "high_freq_factor": 4.0,
+        "original_max_position_embeddings": 64,
+    }
     net = llama_net(rope_parameters=rope)
     net.save_pretrained(tmp_path / "ar")
     model = mw.open(mw.convert(tmp_path / "ar", tmp_path / "out"))

@@ -47,9 +47,16 @@ def with_a_packed_map(model):
 
 @pytest.mark.parametrize(
     "method, said",
-    [("bitsandbytes", "install bitsandbytes"), ("gptq", "install gptqmodel and optimum"), ("awq", "install gptqmodel"),
-     ("torchao", "install torchao"), ("mine", "only bitsandbytes"), (None, "is quantised"), ([], "is quantised")],
-)  # fmt: skip
+    [
+        ("bitsandbytes", "install bitsandbytes"),
+        ("gptq", "install gptqmodel and optimum"),
+        ("awq", "install gptqmodel"),
+        ("torchao", "install torchao"),
+        ("mine", "only bitsandbytes"),
+        (None, "is quantised"),
+        ([], "is quantised"),
+    ],
+)
 def test_a_quantised_checkpoint_names_the_package_it_needs(tmp_path, monkeypatch, method, said):
     monkeypatch.setattr(quantised_files, "find_spec", lambda name: (name, method) == ("gptqmodel", "gptq"))
     edit_config(save(tmp_path), quantization_config={"quant_method": method, "bits": 4})
@@ -117,7 +124,7 @@ def test_the_quantised_layers_are_found_in_the_files(tmp_path):
 @pytest.mark.parametrize(
     "change",
     [{"bits": 8}, {"bits": 2}, {"bits": "4"}, {"bits": 0}, {"bits": 10**9}, {"group_size": 16}, {"group_size": -1}],
-)  # fmt: skip
+)
 def test_numbers_packed_otherwise_than_said_are_refused(tmp_path, monkeypatch, method, change):
     """The package computes with them: half the bits, or scales of other groups."""
     monkeypatch.setattr(quantised_files, "find_spec", lambda name: True)
@@ -157,8 +164,12 @@ def test_a_quantised_checkpoint_opens_with_its_package(tmp_path, package, method
 
         bits = TorchAoConfig(Int8WeightOnlyConfig())
     else:
-        bits = BitsAndBytesConfig(load_in_4bit=method == "nf4", load_in_8bit=method == "int8",
-                                  bnb_4bit_quant_type="nf4", bnb_4bit_compute_dtype=torch.float32)  # fmt: skip
+        bits = BitsAndBytesConfig(
+            load_in_4bit=method == "nf4",
+            load_in_8bit=method == "int8",
+            bnb_4bit_quant_type="nf4",
+            bnb_4bit_compute_dtype=torch.float32,
+        )
     source, folder = ZOO / "tiny-llada", tmp_path / "quantised"
     whole = mw.open("tiny-llada", device="cpu")
     AutoModelForCausalLM.from_pretrained(source, quantization_config=bits, device_map={"": "cpu"}).save_pretrained(

@@ -52,13 +52,19 @@ LLAMA3 = {**YARN, "rope_type": "llama3", "low_freq_factor": 1.0, "high_freq_fact
 PLAIN_ROPE = {"rope_type": "default", "rope_theta": 1e4}
 
 
-@pytest.mark.parametrize(("make", "rope", "name", "values"), [
-    (nemotron_net, YARN, "llama_4_scaling_beta", ("x", [1], {}, -1, 1e300, True)),
-    (nemotron_net, PLAIN_ROPE, "original_max_position_embeddings", ("a", -1, 0)),
-    (nemotron_net, YARN, "factor", (0, -1, "4", 0.5)), (dream_net, YARN, "factor", (0, [2], 1e300)),
-    (sdar_net, YARN, "beta_slow", (0, "x")), (qwen_net, YARN, "factor", (0, "x")),
-    (qwen_net, LLAMA3, "low_freq_factor", (0,)), (llada2_net, PLAIN_ROPE, "rope_theta", (0, "x", -1.0, 1e-300)),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("make", "rope", "name", "values"),
+    [
+        (nemotron_net, YARN, "llama_4_scaling_beta", ("x", [1], {}, -1, 1e300, True)),
+        (nemotron_net, PLAIN_ROPE, "original_max_position_embeddings", ("a", -1, 0)),
+        (nemotron_net, YARN, "factor", (0, -1, "4", 0.5)),
+        (dream_net, YARN, "factor", (0, [2], 1e300)),
+        (sdar_net, YARN, "beta_slow", (0, "x")),
+        (qwen_net, YARN, "factor", (0, "x")),
+        (qwen_net, LLAMA3, "low_freq_factor", (0,)),
+        (llada2_net, PLAIN_ROPE, "rope_theta", (0, "x", -1.0, 1e-300)),
+    ],
+)
 def test_numbers_of_rotary_positions_are_checked_in_every_family(tmp_path, make, rope, name, values):
     make().save_pretrained(tmp_path)
     edit_config(tmp_path, rope_parameters=rope)
@@ -91,8 +97,14 @@ def test_a_prefix_that_the_merges_lack_is_refused(tmp_path):
 TOO_LARGE, COPIED = "larger than any weight of the adapter", "copies layers"
 
 
-@pytest.mark.parametrize("change, said", [({"r": 2**31}, TOO_LARGE), ({"rank_pattern": {"q_proj": 10**9}}, TOO_LARGE),
-                                          ({"layer_replication": [[0, 2]] * 10**5}, COPIED)])  # fmt: skip
+@pytest.mark.parametrize(
+    "change, said",
+    [
+        ({"r": 2**31}, TOO_LARGE),
+        ({"rank_pattern": {"q_proj": 10**9}}, TOO_LARGE),
+        ({"layer_replication": [[0, 2]] * 10**5}, COPIED),
+    ],
+)
 def test_an_adapter_of_more_than_its_weights_is_refused_before_memory_is_taken(tmp_path, change, said):
     for file in (ZOO / "tiny-llada+ma").iterdir():
         (tmp_path / file.name).write_bytes(file.read_bytes())
@@ -129,7 +141,7 @@ def test_a_configuration_of_more_than_the_weights_is_refused_before_memory_is_ta
         ("{% for m in %}", "refuses these turns"),
         ("{{ ''.__class__.__mro__ }}", "refuses these turns"),
     ],
-)  # fmt: skip
+)
 def test_a_chat_template_is_bounded(monkeypatch, template, said):
     """In any thread: the studio's are not the main one."""
     monkeypatch.setattr(chat, "SECONDS", 0.3)

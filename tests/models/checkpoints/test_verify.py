@@ -96,8 +96,10 @@ CAUSAL = """
 """
 
 
-@pytest.mark.parametrize(("make", "code", "other"), [(fast_dllm_net, FAST_DLLM, FAST_DLLM.replace(">=", "==")),
-                                                     (sdar_net, SDAR, SDAR + CAUSAL)])  # fmt: skip
+@pytest.mark.parametrize(
+    ("make", "code", "other"),
+    [(fast_dllm_net, FAST_DLLM, FAST_DLLM.replace(">=", "==")), (sdar_net, SDAR, SDAR + CAUSAL)],
+)
 def test_verify_compares_block_models_over_more_than_two_blocks(make, code, other, tmp_path):
     folder = with_code(make(), code, tmp_path / "model")
     found = json.loads(run("verify", folder, "--json").stdout)

@@ -162,8 +162,10 @@ def ministral_of(net):
         "vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads",
         "num_key_value_heads", "head_dim", "max_position_embeddings", "rms_norm_eps", "rope_parameters")}  # fmt: skip
     theirs = Ministral3ForCausalLM(Ministral3Config(**settings, sliding_window=None, tie_word_embeddings=False))
-    weights = {name.replace("encoder.", "model.").replace("diffusion_head", "lm_head"): weight
-               for name, weight in net.state_dict().items()}  # fmt: skip
+    weights = {
+        name.replace("encoder.", "model.").replace("diffusion_head", "lm_head"): weight
+        for name, weight in net.state_dict().items()
+    }
     theirs.load_state_dict(weights)
     return theirs.eval()
 
@@ -179,8 +181,9 @@ def test_nemotron_is_ministral_read_as_the_published_loop_reads_it(length, masks
     cache = DynamicCache(config=theirs.config)
     clean = theirs(ids[:, :start], past_key_values=cache, use_cache=True).logits if start else None
     seen = torch.zeros(1, 1, length - start, length)  # added to the scores
-    block = theirs(ids[:, start:], past_key_values=cache, attention_mask=seen,
-                   position_ids=torch.arange(start, length)[None]).logits  # fmt: skip
+    block = theirs(
+        ids[:, start:], past_key_values=cache, attention_mask=seen, position_ids=torch.arange(start, length)[None]
+    ).logits
     ours = net(ids).logits
     torch.testing.assert_close(ours[:, start:], block, atol=1e-5, rtol=1e-5)
     if clean is not None:
@@ -286,9 +289,14 @@ def test_full_names_and_shapes_are_the_published_ones():
     d, inner = 2048, 512
     expected = {"model.word_embeddings.weight": (157184, d), "lm_head.weight": (157184, d), "model.norm.weight": (d,)}
     for n in range(20):
-        layer = {"attention.query_key_value.weight": (3072, d), "attention.dense.weight": (d, d),
-                 "attention.query_layernorm.weight": (128,), "attention.key_layernorm.weight": (128,),
-                 "input_layernorm.weight": (d,), "post_attention_layernorm.weight": (d,)}  # fmt: skip
+        layer = {
+            "attention.query_key_value.weight": (3072, d),
+            "attention.dense.weight": (d, d),
+            "attention.query_layernorm.weight": (128,),
+            "attention.key_layernorm.weight": (128,),
+            "input_layernorm.weight": (d,),
+            "post_attention_layernorm.weight": (d,),
+        }
         mlps = (
             {"mlp": 5120}
             if n == 0
@@ -308,11 +316,22 @@ def test_full_nemotron_names_and_shapes_are_those_of_its_code():
     with torch.device("meta"):
         net = NemotronLabsDiffusionModel(NemotronLabsDiffusionConfig())
     d, kv, ff, vocab = 4096, 1024, 14336, 131072
-    expected = {"encoder.embed_tokens.weight": (vocab, d), "diffusion_head.weight": (vocab, d),
-                "encoder.norm.weight": (d,)}  # fmt: skip
-    layer = {"self_attn.q_proj": (d, d), "self_attn.k_proj": (kv, d), "self_attn.v_proj": (kv, d),
-             "self_attn.o_proj": (d, d), "mlp.gate_proj": (ff, d), "mlp.up_proj": (ff, d), "mlp.down_proj": (d, ff),
-             "input_layernorm": (d,), "post_attention_layernorm": (d,)}  # fmt: skip
+    expected = {
+        "encoder.embed_tokens.weight": (vocab, d),
+        "diffusion_head.weight": (vocab, d),
+        "encoder.norm.weight": (d,),
+    }
+    layer = {
+        "self_attn.q_proj": (d, d),
+        "self_attn.k_proj": (kv, d),
+        "self_attn.v_proj": (kv, d),
+        "self_attn.o_proj": (d, d),
+        "mlp.gate_proj": (ff, d),
+        "mlp.up_proj": (ff, d),
+        "mlp.down_proj": (d, ff),
+        "input_layernorm": (d,),
+        "post_attention_layernorm": (d,),
+    }
     for n in range(34):
         expected |= {f"encoder.layers.{n}.{name}.weight": shape for name, shape in layer.items()}
     assert {name: tuple(tensor.shape) for name, tensor in net.state_dict().items()} == expected
@@ -329,8 +348,15 @@ def test_other_arithmetic_is_refused_in_one_line(make, field, value):
         make(**{field: value})
 
 
-@pytest.mark.parametrize("make, family", [(fast_dllm_net, "Fast-dLLM v2"), (nemotron_net, "Nemotron-Labs-Diffusion"),
-                                          (llada2_net, "LLaDA2"), (sdar_net, "SDAR")])  # fmt: skip
+@pytest.mark.parametrize(
+    "make, family",
+    [
+        (fast_dllm_net, "Fast-dLLM v2"),
+        (nemotron_net, "Nemotron-Labs-Diffusion"),
+        (llada2_net, "LLaDA2"),
+        (sdar_net, "SDAR"),
+    ],
+)
 def test_a_refusal_names_the_family_that_was_opened(make, family):
     with pytest.raises(UserError, match=f"^{family} configuration hidden_act='gelu' is not supported"):
         make(hidden_act="gelu")
@@ -393,9 +419,12 @@ def test_a_cached_pass_computes_no_block_before_the_last_one_anew():
 
 def test_decoding_options_that_a_block_model_cannot_take_get_one_line():
     model = tiny_llada2()
-    for options, message in (({"canvas": "fixed"}, "no masks after its block"), ({"block": 6}, "does not divide"),
-                             ({"block": 0}, "holds no token"),
-                             ({"canvas": "window", "block": 8, "window": 4}, "no masks after its block")):  # fmt: skip
+    for options, message in (
+        ({"canvas": "fixed"}, "no masks after its block"),
+        ({"block": 6}, "does not divide"),
+        ({"block": 0}, "holds no token"),
+        ({"canvas": "window", "block": 8, "window": 4}, "no masks after its block"),
+    ):
         with pytest.raises(UserError, match=message):
             mw.generate(model, [[1, 2, 3]], max_new_tokens=12, **options)
     assert len(mw.generate(model, [[1, 2, 3]], max_new_tokens=12, block=4, steps=3)[0].ids) == 12
@@ -441,10 +470,13 @@ def test_as_many_steps_as_asked_for_are_taken_wherever_in_a_block_the_prompt_end
         mw.generate(model, prompts, 16, steps=17)
 
 
-@pytest.mark.parametrize("given, told", [
-    (["--block", "3"], r"block 3 does not divide the model's blocks of 4 tokens \(block_size of its config.json\)"),
-    (["--canvas", "fixed"], "sees no masks after its block of 4 tokens: leave canvas fixed out"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "given, told",
+    [
+        (["--block", "3"], r"block 3 does not divide the model's blocks of 4 tokens \(block_size of its config.json\)"),
+        (["--canvas", "fixed"], "sees no masks after its block of 4 tokens: leave canvas fixed out"),
+    ],
+)
 def test_the_command_refuses_what_the_configuration_tells_before_it_looks_for_weights(given, told, tmp_path):
     sdar_net().config.save_pretrained(tmp_path)
     config = json.loads((tmp_path / "config.json").read_text())
@@ -518,8 +550,9 @@ def test_a_likelihood_says_how_many_of_the_masks_after_the_answer_are_visible(ma
 
 def test_the_bound_of_a_block_model_is_exact_in_small_blocks():
     model = tiny_sdar()
-    exact, sampled = (log_likelihoods(model, [([1, 2, 3], [4, 5, 6, 7, 8, 9])], method, 4000)[0] for method in
-                      ("auto", "monte-carlo"))  # fmt: skip
+    exact, sampled = (
+        log_likelihoods(model, [([1, 2, 3], [4, 5, 6, 7, 8, 9])], method, 4000)[0] for method in ("auto", "monte-carlo")
+    )
     assert exact.method == "exact" and exact.forwards == 1 + 15 + 1  # one, four and one token in three blocks
     assert sampled.log_likelihood == pytest.approx(exact.log_likelihood, abs=0.3)
 

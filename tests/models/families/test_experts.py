@@ -45,10 +45,15 @@ def token_by_token(module, x):
     """[T, d] -> [T, d]: the sum over each token's experts, one at a time."""
     share, chosen = module.gate(x)
     state = module.state_dict()
-    return torch.stack([
-        sum(share[t, n] * gated_mlp(state, f"experts.{expert}", token) for n, expert in enumerate(chosen[t].tolist()))
-        for t, token in enumerate(x)
-    ])  # fmt: skip
+    return torch.stack(
+        [
+            sum(
+                share[t, n] * gated_mlp(state, f"experts.{expert}", token)
+                for n, expert in enumerate(chosen[t].tolist())
+            )
+            for t, token in enumerate(x)
+        ]
+    )
 
 
 CHOICES = {

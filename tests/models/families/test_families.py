@@ -233,8 +233,11 @@ def test_a_family_from_outside_is_opened_and_described_by_an_extended_tuple(mirr
     model, entry = mw.open(mirror_folder, families=families), describe_checkpoint(str(mirror_folder), families)
     assert (model.kind, model.mask_id, model.shift, model.causal) == ("mirror", 7, True, False)
     assert {key: entry[key] for key in ("kind", "mask_id", "shift", "causal")} == {
-        "kind": "mirror", "mask_id": 7, "shift": True, "causal": False,
-    }  # fmt: skip
+        "kind": "mirror",
+        "mask_id": 7,
+        "shift": True,
+        "causal": False,
+    }
     assert model.attention_readable
     assert type(model.core) is MirrorModelLM
     assert entry["lora_targets"] == model.lora_targets == linear_targets(model.core)  # found: the family states none

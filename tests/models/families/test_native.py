@@ -140,8 +140,9 @@ def test_dream_equals_the_dense_reference(shape):
         torch.testing.assert_close(logits, dense_dream(net, row), atol=1e-4, rtol=0)
 
 
-@pytest.mark.parametrize("shape", [{}, {"tie_word_embeddings": False, "num_key_value_heads": 4, "rope_theta": 100.0}],
-                         ids=str)  # fmt: skip
+@pytest.mark.parametrize(
+    "shape", [{}, {"tie_word_embeddings": False, "num_key_value_heads": 4, "rope_theta": 100.0}], ids=str
+)
 @torch.no_grad()
 def test_illada_equals_the_dense_reference(shape):
     """Dream's, without biases."""
@@ -183,8 +184,15 @@ def test_illada_opens_from_files_of_its_published_form(stored, tmp_path):
         mw.open(tmp_path)
 
 
-@pytest.mark.parametrize("shape", [{}, {"num_experts_per_tok": 6, "num_key_value_heads": 4}, {"num_experts_per_tok": 1,
-                                   "rope_theta": 100.0, "tie_word_embeddings": True}], ids=str)  # fmt: skip
+@pytest.mark.parametrize(
+    "shape",
+    [
+        {},
+        {"num_experts_per_tok": 6, "num_key_value_heads": 4},
+        {"num_experts_per_tok": 1, "rope_theta": 100.0, "tie_word_embeddings": True},
+    ],
+    ids=str,
+)
 @torch.no_grad()
 def test_llada_moe_equals_the_dense_reference(shape):
     net = llada_moe_net(seed=3, **shape)
@@ -229,9 +237,17 @@ def test_full_illada_names_and_shapes_are_those_of_its_code():
     shapes = shapes_of(ILLaDAForCausalLM, ILLaDAConfig())
     d, kv, ff, vocab = 4096, 1024, 14336, 155136
     expected = {"model.embed_tokens.weight": (vocab, d), "lm_head.weight": (vocab, d), "model.norm.weight": (d,)}
-    layer = {"self_attn.q_proj": (d, d), "self_attn.k_proj": (kv, d), "self_attn.v_proj": (kv, d),
-             "self_attn.o_proj": (d, d), "mlp.gate_proj": (ff, d), "mlp.up_proj": (ff, d), "mlp.down_proj": (d, ff),
-             "input_layernorm": (d,), "post_attention_layernorm": (d,)}  # fmt: skip
+    layer = {
+        "self_attn.q_proj": (d, d),
+        "self_attn.k_proj": (kv, d),
+        "self_attn.v_proj": (kv, d),
+        "self_attn.o_proj": (d, d),
+        "mlp.gate_proj": (ff, d),
+        "mlp.up_proj": (ff, d),
+        "mlp.down_proj": (d, ff),
+        "input_layernorm": (d,),
+        "post_attention_layernorm": (d,),
+    }
     for n in range(32):
         expected |= {f"model.layers.{n}.{name}.weight": shape for name, shape in layer.items()}
     assert len(expected) == 291
@@ -258,8 +274,13 @@ def test_full_moe_names_and_shapes_are_the_published_ones():
     d, ff, vocab, head = 2048, 1024, 157184, 128
     expected = {"model.embed_tokens.weight": (vocab, d), "lm_head.weight": (vocab, d), "model.norm.weight": (d,)}
     layer = {f"self_attn.{name}_proj.weight": (d, d) for name in "qkvo"}
-    layer |= {"self_attn.q_norm.weight": (head,), "self_attn.k_norm.weight": (head,), "mlp.gate.weight": (64, d),
-              "input_layernorm.weight": (d,), "post_attention_layernorm.weight": (d,)}  # fmt: skip
+    layer |= {
+        "self_attn.q_norm.weight": (head,),
+        "self_attn.k_norm.weight": (head,),
+        "mlp.gate.weight": (64, d),
+        "input_layernorm.weight": (d,),
+        "post_attention_layernorm.weight": (d,),
+    }
     for expert in range(64):
         layer |= {f"mlp.experts.{expert}.{name}_proj.weight": (ff, d) for name in ("gate", "up")}
         layer[f"mlp.experts.{expert}.down_proj.weight"] = (d, ff)

@@ -18,10 +18,17 @@ from maskwise.support.errors import UserError
 HOSTILE = "</div><script>alert(1)</script>{{ 7*7 }}\u202e<img src=x onerror=y>"
 ASKED = mask_probes([8, 9, 7, 8], [5, 6, 4, 5])[:2]
 PROMPT = {
-    "probe": "mask-count", "task": HOSTILE, "point": 3, "condition": {"masks": 100, HOSTILE: HOSTILE}, "answer": "A",
-    "correct": False, "tokens": [HOSTILE, "Answer", ":[", *["<mask>"] * 100], "row": 3,
-    "top": [["B", 0.75], [HOSTILE, 0.2], ["A", 0.0001]], "probability": 0.0001,
-}  # fmt: skip
+    "probe": "mask-count",
+    "task": HOSTILE,
+    "point": 3,
+    "condition": {"masks": 100, HOSTILE: HOSTILE},
+    "answer": "A",
+    "correct": False,
+    "tokens": [HOSTILE, "Answer", ":[", *["<mask>"] * 100],
+    "row": 3,
+    "top": [["B", 0.75], [HOSTILE, 0.2], ["A", 0.0001]],
+    "probability": 0.0001,
+}
 
 
 def page_of(tmp_path: Path, *prompts: dict) -> str:

@@ -28,9 +28,14 @@ SIZES = (
 )  # fmt: skip
 LAYERS = ("n_layers", "num_hidden_layers", "num_experts")
 FACTORS = (
-    "mlp_ratio", "rope_theta", "rms_norm_eps", "init_std", "initializer_range", "partial_rotary_factor",
+    "mlp_ratio",
+    "rope_theta",
+    "rms_norm_eps",
+    "init_std",
+    "initializer_range",
+    "partial_rotary_factor",
     "routed_scaling_factor",
-)  # fmt: skip
+)
 # Of rotary positions, in an object of their own; there rope_theta and partial_rotary_factor may stand too.
 ROPE_FACTORS = ("attention_factor", "beta_fast", "beta_slow", "low_freq_factor", "high_freq_factor")
 # A base below 1 turns every pair faster than a radian per token; a tiny one by infinity, and all logits are NaN.

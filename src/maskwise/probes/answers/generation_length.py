@@ -21,9 +21,11 @@ def write(
     many tokens, each of its own step."""
     right = {one.ids: one.answer for one in asked.questions}
     options = DecodingOptions(
-        max_new_tokens=layout.canvas, steps=layout.steps(tokens_per_step), block=layout.block or None,
+        max_new_tokens=layout.canvas,
+        steps=layout.steps(tokens_per_step),
+        block=layout.block or None,
         canvas="growing" if layout.grows else None,
-    )  # fmt: skip
+    )
     questions = [prompt.ids[: prompt.row] for prompt in prompts]
     made = decode(model, [list(ids) for ids in questions], options)
     ends = set(end_tokens(model))

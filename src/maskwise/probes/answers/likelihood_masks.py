@@ -19,7 +19,13 @@ def score_answers(
     pairs = [(ids[: lengths[ids]], ids[lengths[ids] :]) for ids in whole]
     found = log_likelihoods(model, pairs, samples=samples, masks=masks, seed=seed)
     return [
-        Answer(answer[0], 0.0, 0.0, -one.log_likelihood / one.tokens, None,
-               Written(model.tokenizer.decode(answer).strip(), bool(one.greedy)))
+        Answer(
+            answer[0],
+            0.0,
+            0.0,
+            -one.log_likelihood / one.tokens,
+            None,
+            Written(model.tokenizer.decode(answer).strip(), bool(one.greedy)),
+        )
         for (_, answer), one in zip(pairs, found, strict=True)
-    ]  # fmt: skip
+    ]

@@ -45,10 +45,15 @@ def compare_rows(model: Model, prompts: Sequence[Prompt], frequencies: Tensor, c
     has_next = [prompt.row + 1 < len(prompt.ids) and prompt.ids[prompt.row + 1] == model.mask_id for prompt in prompts]
     there = logits_at([prompt.row + follows for prompt, follows in zip(prompts, has_next, strict=True)])
     p, beside = here.softmax(dim=-1), there.softmax(dim=-1)
-    measured = torch.stack([
-        (p - beside).abs().sum(dim=-1) / 2, (p - frequencies).abs().sum(dim=-1) / 2, p[:, common].sum(dim=-1),
-        torch.isin(p.argmax(dim=-1), common).float(),
-    ], dim=1).tolist()  # fmt: skip
+    measured = torch.stack(
+        [
+            (p - beside).abs().sum(dim=-1) / 2,
+            (p - frequencies).abs().sum(dim=-1) / 2,
+            p[:, common].sum(dim=-1),
+            torch.isin(p.argmax(dim=-1), common).float(),
+        ],
+        dim=1,
+    ).tolist()
     wanted = torch.tensor([prompt.answer_id for prompt in prompts], device=model.device)
     answers = answers_of(here, wanted)
     return [

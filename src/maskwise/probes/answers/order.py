@@ -51,9 +51,7 @@ def watch_order(model: Model, prompts: Sequence[Prompt], rule: str, seed: int) -
     answers = ask(model, prompts)
     chance = [torch_generator("order", seed, rule, prompt.ids) for prompt in prompts]
     written = generate(model, [prompt.ids for prompt in prompts], 0, rule=rule, generator=chance)
-    return [
-        replace(answer, evidence=_evidence(one.order)) for answer, one in zip(answers, written, strict=True)
-    ]  # fmt: skip
+    return [replace(answer, evidence=_evidence(one.order)) for answer, one in zip(answers, written, strict=True)]
 
 
 def _evidence(order: Sequence[int]) -> dict[str, float]:

@@ -26,9 +26,15 @@ def solve(
     by_ids = {asked.ids: asked.puzzle for asked in puzzles}
     chance = [torch_generator("puzzle", seed, *map(str, pace.condition.values()), prompt.ids) for prompt in prompts]
     written = generate(
-        model, [prompt.ids for prompt in prompts], 0, steps=pace.steps, rule=pace.rule, parameters=pace.parameters,
-        temperature=1.0, generator=chance,
-    )  # fmt: skip
+        model,
+        [prompt.ids for prompt in prompts],
+        0,
+        steps=pace.steps,
+        rule=pace.rule,
+        parameters=pace.parameters,
+        temperature=1.0,
+        generator=chance,
+    )
     best, speed = ideal(name, pace)
     answers = []
     for prompt, one in zip(prompts, written, strict=True):

@@ -59,9 +59,13 @@ def units(setup: Setup) -> Iterator[Unit]:
 
 
 def example_items(
-    asker: Asker, episode: Episode, orderings: int, places: Sequence[Place], points: Sequence[int],
+    asker: Asker,
+    episode: Episode,
+    orderings: int,
+    places: Sequence[Place],
+    points: Sequence[int],
     done: Collection[Key],
-) -> Iterator[Item]:  # fmt: skip
+) -> Iterator[Item]:
     """Format A, each prompt knowing which example a token belongs to."""
     conditions: dict[Place, Condition] = {place: {"question": place} for place in places}
     for point in points:

@@ -153,8 +153,15 @@ def _claim(puzzle: str, measure: str, lost: list[float], enough: bool) -> Claim:
     if puzzle == "copy":
         return judged("speed-copy", "copy: nothing is coupled, so one step costs little", measure, lost, "points",
                       nothing=LITTLE, asked=LITTLE, less=True, bounds=(-1, 1), enough=enough)  # fmt: skip
-    return judged(f"speed-{puzzle}", f"{puzzle}: all in one step solves less than one token a step", measure, lost,
-                  "points", bounds=(-1, 1), enough=enough)  # fmt: skip
+    return judged(
+        f"speed-{puzzle}",
+        f"{puzzle}: all in one step solves less than one token a step",
+        measure,
+        lost,
+        "points",
+        bounds=(-1, 1),
+        enough=enough,
+    )
 
 
 # How it is shown

@@ -54,10 +54,14 @@ def claims(records: Sequence[Record]) -> list[Claim]:
         for masks, sign in ((FEW, 1.0), (more[0], -1.0))
     ]
     return [
-        contrast_claim("gap-grows", "masks worth a share of the length cost more in a longer prompt",
-                       f"gap with {lengths[-1]} distractors less gap with {lengths[0]}", records,
-                       weights_of(NAME, weighted))
-    ]  # fmt: skip
+        contrast_claim(
+            "gap-grows",
+            "masks worth a share of the length cost more in a longer prompt",
+            f"gap with {lengths[-1]} distractors less gap with {lengths[0]}",
+            records,
+            weights_of(NAME, weighted),
+        )
+    ]
 
 
 class ConditionFields(FewShotCondition, frozen=True, kw_only=True):

@@ -67,9 +67,13 @@ def draw_question(
 
 
 def contrast_items(
-    asker: Asker, task: str, question: "partial[Contrast]", conditions: Sequence[Condition], points: Sequence[int],
+    asker: Asker,
+    task: str,
+    question: "partial[Contrast]",
+    conditions: Sequence[Condition],
+    points: Sequence[int],
     done: Collection[Key],
-) -> Iterator[Item]:  # fmt: skip
+) -> Iterator[Item]:
     """Each point, a question under one rule, in each condition that is not yet done."""
     for point in points:
         number, rule = divmod(point, RULES)

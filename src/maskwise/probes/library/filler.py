@@ -38,10 +38,16 @@ def variants(setup: Setup) -> list[Variant]:
         token = filler_token(setup, filler)
         if token is not None:
             found += [
-                Variant(NAME, {"filler": filler, "fillers": k - 2, "format": "B"}, open=True, masks=2, fillers=k - 2,
-                        filler_id=token)
+                Variant(
+                    NAME,
+                    {"filler": filler, "fillers": k - 2, "format": "B"},
+                    open=True,
+                    masks=2,
+                    fillers=k - 2,
+                    filler_id=token,
+                )
                 for k in visible_counts(setup, NAME, setup.own["mask_counts"])
-            ]  # fmt: skip
+            ]
     return found
 
 
@@ -83,8 +89,13 @@ def _cost_less(records: Sequence[Record], asked: Sequence[Condition], fillers: i
     none, many = ([c for c in asked if c["fillers"] == n] for n in (0, fillers))
     weighted = [(c, -1 / len(none)) for c in none] + [(c, 1 / len(many)) for c in many]
     weights = weights_of(NAME, weighted) | weights_of(MASK_COUNT, [({"masks": 2}, 1.0), ({"masks": masks}, -1.0)])
-    return contrast_claim("fillers-cost-less", "fillers cost less than masks",
-                          f"lost to {masks} masks less lost to {fillers} fillers", records, weights)  # fmt: skip
+    return contrast_claim(
+        "fillers-cost-less",
+        "fillers cost less than masks",
+        f"lost to {masks} masks less lost to {fillers} fillers",
+        records,
+        weights,
+    )
 
 
 def asked_once(conditions: Sequence[Condition]) -> list[Condition]:

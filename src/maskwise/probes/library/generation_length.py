@@ -174,8 +174,13 @@ PROBE = Probe(
     measures=measures,
     chance=None,
     extras={FLOOD: flood},
-    columns={"accuracy": "accuracy", "length": "tokens", "ended": "ended", "end_share": "end tokens",
-             "end_step": "first at"},
+    columns={
+        "accuracy": "accuracy",
+        "length": "tokens",
+        "ended": "ended",
+        "end_share": "end tokens",
+        "end_step": "first at",
+    },
     tables=_flood_table,
     sections=(
         Section(
@@ -200,4 +205,4 @@ PROBE = Probe(
             masks=lambda shown: "masks: as many as the canvas has, or one block of a growing one",
         ),
     ),
-)  # fmt: skip
+)

@@ -94,10 +94,14 @@ def claims(records: Sequence[Record]) -> list[Claim]:
     if len(conditions) < 2 or no_masks(records):
         return []
     return [
-        contrast_claim("distance-costs", "accuracy falls with the distance of the examples",
-                       "fitted fall from the nearest place to the farthest", records,
-                       weights_of(NAME, fall(conditions)))
-    ]  # fmt: skip
+        contrast_claim(
+            "distance-costs",
+            "accuracy falls with the distance of the examples",
+            "fitted fall from the nearest place to the farthest",
+            records,
+            weights_of(NAME, fall(conditions)),
+        )
+    ]
 
 
 def fall(conditions: Sequence[Condition]) -> list[tuple[Condition, float]]:

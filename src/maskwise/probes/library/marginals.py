@@ -132,8 +132,13 @@ PROBE = Probe(
     measures=measured_besides,
     chance=None,
     claims=claims,
-    columns={"entropy": "entropy", "confidence": "top", "common": "frequent", "tv_next": "to next",
-             "tv_unigram": "to unigram"},
+    columns={
+        "entropy": "entropy",
+        "confidence": "top",
+        "common": "frequent",
+        "tv_next": "to next",
+        "tv_unigram": "to unigram",
+    },
     sections=(
         Section(
             title="Do distant masks become alike?",
@@ -174,4 +179,4 @@ PROBE = Probe(
             claims=("grow-alike", "far-identical"),
         ),
     ),
-)  # fmt: skip
+)

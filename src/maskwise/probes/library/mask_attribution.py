@@ -49,9 +49,14 @@ def mask_units(setup: Setup, probe: str, answer: Answerer, cost: int) -> Iterato
 
 
 def mask_items(
-    probe: str, asker: Asker, episode: Episode, orderings: int, masks: int, points: Sequence[int],
+    probe: str,
+    asker: Asker,
+    episode: Episode,
+    orderings: int,
+    masks: int,
+    points: Sequence[int],
     done: Collection[Key],
-) -> Iterator[Item]:  # fmt: skip
+) -> Iterator[Item]:
     """Format B with that many masks beyond the answer's."""
     extra = 0 if asker.mask_id is None else masks
     for key, point, condition in still_to_ask(probe, episode.task.name, points, [{"extra masks": extra}], done):
@@ -65,9 +70,15 @@ def claims(records: Sequence[Record]) -> list[Claim]:
     less that of the nearest other tokens, prompt by prompt, above zero."""
     found = by_task((r.task, r.evidence["masks"] - r.evidence["near"]) for r in records)
     return [
-        judged("masks-move-more", "appended masks move the answer more than the nearest text",
-               "gradient norm of masks less that of the nearest text", found, "", bounds=(-1.0, 1.0))
-    ]  # fmt: skip
+        judged(
+            "masks-move-more",
+            "appended masks move the answer more than the nearest text",
+            "gradient norm of masks less that of the nearest text",
+            found,
+            "",
+            bounds=(-1.0, 1.0),
+        )
+    ]
 
 
 def _points(shown: Shown) -> list[Point]:

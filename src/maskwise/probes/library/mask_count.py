@@ -92,9 +92,14 @@ def claims(records: Sequence[Record]) -> list[Claim]:
         return []
     weighted: list[tuple[Condition, float]] = [({"masks": 2}, 1.0), ({"masks": counts[-1]}, -1.0)]
     return [
-        contrast_claim("masks-cost", "appended masks lower the accuracy", f"2 masks less {counts[-1]}", records,
-                       weights_of(NAME, weighted))
-    ]  # fmt: skip
+        contrast_claim(
+            "masks-cost",
+            "appended masks lower the accuracy",
+            f"2 masks less {counts[-1]}",
+            records,
+            weights_of(NAME, weighted),
+        )
+    ]
 
 
 def _counts(records: Sequence[Record]) -> list[int]:

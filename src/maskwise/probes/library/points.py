@@ -67,9 +67,13 @@ def conditions(own: Mapping[str, Any], causal: bool) -> list[Condition]:
 
 
 def point_items(
-    asker: Asker, cloud: Cloud, labels: Labels, asked: Sequence[Condition], points: Sequence[int],
+    asker: Asker,
+    cloud: Cloud,
+    labels: Labels,
+    asked: Sequence[Condition],
+    points: Sequence[int],
     done: Collection[Key],
-) -> Iterator[Item]:  # fmt: skip
+) -> Iterator[Item]:
     for key, point, condition in still_to_ask(NAME, cloud.name, points, asked, done):
         test = exercise(cloud.tests[point], cloud.test_labels[point])
         order = next(order for order in ORDERS if order == condition["order"])
@@ -104,9 +108,15 @@ def claims(records: Sequence[Record]) -> list[Claim]:
         weighted = [(c, sign / len(pairs)) for pair in pairs for c, sign in zip(pair, (1, -1), strict=True)]
         if pairs:
             found.append(
-                contrast_claim(f"nearest-last-{short}", f"nearest last is better than {other}",
-                               f"nearest last less {other}", records, weights_of(NAME, weighted), chance=0.5)
-            )  # fmt: skip
+                contrast_claim(
+                    f"nearest-last-{short}",
+                    f"nearest last is better than {other}",
+                    f"nearest last less {other}",
+                    records,
+                    weights_of(NAME, weighted),
+                    chance=0.5,
+                )
+            )
     return found
 
 

@@ -48,9 +48,14 @@ def claims(records: Sequence[Record]) -> list[Claim]:
             nearest_one, *others = nearest_first(asked)
             weighted = [(nearest_one, 1.0), *((other, -1 / len(others)) for other in others)]
             found.append(
-                contrast_claim(f"near-best-{place}", f"{name}: accuracy is best with the examples near it",
-                               "nearest place less the mean of the others", records, weights_of(NAME, weighted))
-            )  # fmt: skip
+                contrast_claim(
+                    f"near-best-{place}",
+                    f"{name}: accuracy is best with the examples near it",
+                    "nearest place less the mean of the others",
+                    records,
+                    weights_of(NAME, weighted),
+                )
+            )
     return found
 
 

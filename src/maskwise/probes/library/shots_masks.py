@@ -94,9 +94,15 @@ def label_units(
 
 
 def label_items(
-    asker: Asker, task: str, examples: Callable[[int, int], list[Labelled]], tests: Sequence[Labelled], labels: Labels,
-    asked: Sequence[Condition], points: Sequence[int], done: Collection[Key],
-) -> Iterator[Item]:  # fmt: skip
+    asker: Asker,
+    task: str,
+    examples: Callable[[int, int], list[Labelled]],
+    tests: Sequence[Labelled],
+    labels: Labels,
+    asked: Sequence[Condition],
+    points: Sequence[int],
+    done: Collection[Key],
+) -> Iterator[Item]:
     """The answer's own masks hide its closing bracket too, which is the first of the extra ones."""
     for key, point, condition in still_to_ask(NAME, task, points, asked, done):
         shown, more = examples(int(condition["shots"]), point), int(condition["extra masks"]) - 1

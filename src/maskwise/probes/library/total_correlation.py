@@ -43,9 +43,15 @@ def claims(records: Sequence[Record]) -> list[Claim]:
     nearest = min(record.condition["distance"] for record in records)
     values = [record.evidence["tc"] for record in records if record.condition["distance"] == nearest]
     return [
-        judged("coupled", "masks side by side are coupled, so filling both at once loses something",
-               f"total correlation at distance {nearest}", values, "nats", asked=COUPLED)
-    ]  # fmt: skip
+        judged(
+            "coupled",
+            "masks side by side are coupled, so filling both at once loses something",
+            f"total correlation at distance {nearest}",
+            values,
+            "nats",
+            asked=COUPLED,
+        )
+    ]
 
 
 class ConditionFields(ProbeFields, frozen=True, kw_only=True):

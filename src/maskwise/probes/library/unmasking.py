@@ -51,9 +51,13 @@ def step_units(setup: Setup, probe: str, plans: Sequence[Plan]) -> Iterator[Unit
 
 
 def step_items(
-    asker: Asker, context: Callable[[int], Episode], probe: str, condition: Condition, points: Sequence[int],
+    asker: Asker,
+    context: Callable[[int], Episode],
+    probe: str,
+    condition: Condition,
+    points: Sequence[int],
     done: Collection[Key],
-) -> Iterator[Item]:  # fmt: skip
+) -> Iterator[Item]:
     """Format B, mixed examples, as in the mask-count probe; `condition` names the masks."""
     for point in points:
         episode = context(point)
@@ -81,19 +85,28 @@ def claims(records: Sequence[Record]) -> list[Claim]:
         lost = weights_of(MASK_COUNT, [({"masks": 2}, 1.0), ({"masks": most}, -1.0)])
         gained = weights_of(NAME, [({"order": "confidence", "masks": most}, 1.0)])
         found.append(
-            contrast_claim("steps-recover", "many steps recover what masks take away",
-                           f"surest first less one step, {most} masks", records,
-                           gained | weights_of(MASK_COUNT, [({"masks": most}, -1.0)]),
-                           enough=clearly_above_zero(weighted_sums(one_step, lost)))
-        )  # fmt: skip
+            contrast_claim(
+                "steps-recover",
+                "many steps recover what masks take away",
+                f"surest first less one step, {most} masks",
+                records,
+                gained | weights_of(MASK_COUNT, [({"masks": most}, -1.0)]),
+                enough=clearly_above_zero(weighted_sums(one_step, lost)),
+            )
+        )
     most = values_of(own, "masks")[-1]
     both: list[tuple[Condition, float]] = [
         ({"order": order, "masks": most}, sign) for order, sign in (("confidence", 1.0), ("random", -1.0))
     ]
     found.append(
-        contrast_claim("surest-first-best", "the surest first is better than a random order",
-                       f"surest first less random order, {most} masks", own, weights_of(NAME, both))
-    )  # fmt: skip
+        contrast_claim(
+            "surest-first-best",
+            "the surest first is better than a random order",
+            f"surest first less random order, {most} masks",
+            own,
+            weights_of(NAME, both),
+        )
+    )
     return found
 
 

@@ -71,15 +71,30 @@ def _draw(chart: Chart, narrow: bool, titled: bool = True) -> "Figure":
     places = range(len(chart.bars))
     for number, part in enumerate(() if chart.dots else chart.parts):
         starts = [sum(bar.parts[:number]) for bar in chart.bars]
-        axis.barh(places, [bar.parts[number] for bar in chart.bars], left=starts, color=CURVES[number], label=part,
-                  height=0.42 if narrow else 0.62, hatch=HATCHES[number % len(HATCHES)], edgecolor=PAPER,
-                  linewidth=0.5)  # fmt: skip
+        axis.barh(
+            places,
+            [bar.parts[number] for bar in chart.bars],
+            left=starts,
+            color=CURVES[number],
+            label=part,
+            height=0.42 if narrow else 0.62,
+            hatch=HATCHES[number % len(HATCHES)],
+            edgecolor=PAPER,
+            linewidth=0.5,
+        )
     for place, bar in zip(places, chart.bars, strict=True):
         if bar.interval is not None:
             axis.hlines(place, *bar.interval, color=CURVES[0] if chart.dots else INK, linewidth=1.6)
         if chart.dots:
-            axis.plot(bar.parts[0], place, marker="o", markersize=8, color=CURVES[0], markeredgewidth=1.6,
-                      markerfacecolor=CURVES[0] if bar.marked else PAPER)  # fmt: skip
+            axis.plot(
+                bar.parts[0],
+                place,
+                marker="o",
+                markersize=8,
+                color=CURVES[0],
+                markeredgewidth=1.6,
+                markerfacecolor=CURVES[0] if bar.marked else PAPER,
+            )
         _write(axis, place, bar, narrow)
     axis.set_yticks([] if narrow else places, [] if narrow else [pretty(bar.name) for bar in chart.bars])
     axis.set_ylim(len(chart.bars) - 0.6, -0.75 if narrow else -0.6)

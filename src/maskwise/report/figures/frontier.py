@@ -91,8 +91,15 @@ def _draw(chart: Frontier, narrow: bool, titled: bool) -> "Figure":
 def _panel(axis: "Axes", chart: Frontier, panel: int) -> None:
     losers = [spot for spot in chart.spots if not spot.letter]
     best = [(spot.costs[panel], spot.quality) for spot in chart.spots if spot.letter]
-    axis.plot([spot.costs[panel] for spot in losers], [spot.quality for spot in losers], "o", markersize=5,
-              color=SOFT, alpha=0.45, markeredgewidth=0)  # fmt: skip
+    axis.plot(
+        [spot.costs[panel] for spot in losers],
+        [spot.quality for spot in losers],
+        "o",
+        markersize=5,
+        color=SOFT,
+        alpha=0.45,
+        markeredgewidth=0,
+    )
     corners = steps(best)
     right = max(spot.costs[panel] for spot in chart.spots) * 1.08 or 1.0
     corners.append((right, corners[-1][1]))
@@ -103,8 +110,15 @@ def _panel(axis: "Axes", chart: Frontier, panel: int) -> None:
         x = spot.costs[panel]
         if spot.ends is not None:
             axis.vlines(x, *spot.ends, color=CURVES[0], alpha=0.55, linewidth=1.4)
-        axis.plot(x, spot.quality, "o", markersize=8, color=CURVES[0], markeredgewidth=1.6,
-                  markerfacecolor=CURVES[0] if spot.on_frontier else PAPER)  # fmt: skip
+        axis.plot(
+            x,
+            spot.quality,
+            "o",
+            markersize=8,
+            color=CURVES[0],
+            markeredgewidth=1.6,
+            markerfacecolor=CURVES[0] if spot.on_frontier else PAPER,
+        )
     _name(axis, chart, panel)
     axis.set_xlim(0, right)
     axis.spines["left"].set_visible(True)
@@ -119,13 +133,26 @@ def _name(axis: "Axes", chart: Frontier, panel: int) -> None:
     height = max(spot.quality for spot in chart.spots) - min(spot.quality for spot in chart.spots) or 1.0
     groups: list[list[Spot]] = []
     for spot in sorted((spot for spot in chart.spots if spot.letter), key=lambda spot: spot.costs[panel]):
-        near = next((group for group in groups
-                     if spot.costs[panel] - group[-1].costs[panel] < NEAR * width
-                     and abs(spot.quality - group[-1].quality) < NEAR * height), None)  # fmt: skip
+        near = next(
+            (
+                group
+                for group in groups
+                if spot.costs[panel] - group[-1].costs[panel] < NEAR * width
+                and abs(spot.quality - group[-1].quality) < NEAR * height
+            ),
+            None,
+        )
         if near is None:
             groups.append([spot])
         else:
             near.append(spot)
     for group in groups:
-        axis.annotate(", ".join(spot.letter for spot in group), (group[-1].costs[panel], group[-1].quality), (7, 5),
-                      textcoords="offset points", color=INK, fontsize=9, fontweight="bold")  # fmt: skip
+        axis.annotate(
+            ", ".join(spot.letter for spot in group),
+            (group[-1].costs[panel], group[-1].quality),
+            (7, 5),
+            textcoords="offset points",
+            color=INK,
+            fontsize=9,
+            fontweight="bold",
+        )

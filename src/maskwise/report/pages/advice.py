@@ -124,12 +124,16 @@ def frontier_of(search: Search) -> Frontier:
         quality = row.quality
         low, high = quality.low, quality.high
         ends = None if low is None or high is None else (float(low), float(high))
-        spots.append(Spot((float(row.passes), float(row.seconds)), float(quality.mean), ends, letter,
-                          bool(row.frontier)))  # fmt: skip
+        spots.append(
+            Spot((float(row.passes), float(row.seconds)), float(quality.mean), ends, letter, bool(row.frontier))
+        )
     return Frontier(
-        tuple(spots), ("Forward passes per question", "Seconds per question"), "Quality", search.is_share,
+        tuple(spots),
+        ("Forward passes per question", "Seconds per question"),
+        "Quality",
+        search.is_share,
         f"{drawing.pretty(found.model, 60)}: quality against cost",
-    )  # fmt: skip
+    )
 
 
 def _view(search: Search) -> dict[str, Any]:
@@ -151,8 +155,7 @@ def _view(search: Search) -> dict[str, Any]:
         "undecided": search.undecided,
         "confirmed": [_confirmed(search, row, letters) for row in found.confirmed],
         "dropped": [
-            (row.setting, f"{row.questions}", search.number(row.quality), f"{row.passes:.3g}",
-             f"{row.seconds:.2g}")
+            (row.setting, f"{row.questions}", search.number(row.quality), f"{row.passes:.3g}", f"{row.seconds:.2g}")
             for row in found.dropped
         ],
         "asked_of_dropped": f"{fewest}" if fewest == most else f"{fewest} to {most}",
@@ -160,7 +163,7 @@ def _view(search: Search) -> dict[str, Any]:
         "points": " (points)" if search.is_share else "",
         "not_tried": list(map(str, found.not_tried)),
         "settings": [(name.replace("_", " "), in_words(value)) for name, value in settings_of(search).items()],
-    }  # fmt: skip
+    }
 
 
 def _pick(search: Search, setting: str, letters: Mapping[str, str]) -> dict[str, Any]:

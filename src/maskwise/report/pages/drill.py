@@ -72,12 +72,13 @@ def shown_prompt(prompt: SampledPrompt, label: str) -> ShownPrompt:
         prompt.answer,
         likelihood(prompt.probability),
         tuple(_pieces(prompt)),
-        tuple((text, likelihood(p), round(100 * min(1.0, max(0.0, p))), text == prompt.answer)
-              for text, p in prompt.top),
+        tuple(
+            (text, likelihood(p), round(100 * min(1.0, max(0.0, p))), text == prompt.answer) for text, p in prompt.top
+        ),
         len(prompt.tokens),
         2 * prompt.row > len(prompt.tokens),
         bool(prompt.attribution),
-    )  # fmt: skip
+    )
 
 
 def _pieces(prompt: SampledPrompt) -> Iterable[Piece]:
@@ -141,9 +142,13 @@ def accuracy_by_task(records: Sequence[Record]) -> dict[str, dict[str, float]]:
 
 
 def _of_task(
-    task: str, accuracy: dict[str, float], points: Sequence[Point], order: Sequence[float], series: Sequence[str],
+    task: str,
+    accuracy: dict[str, float],
+    points: Sequence[Point],
+    order: Sequence[float],
+    series: Sequence[str],
     section: Section,
-) -> SmallMultiple:  # fmt: skip
+) -> SmallMultiple:
     """Conditions stand at equal distances: a drawing of this size has no room for an axis."""
 
     def place(point: Point) -> tuple[float, float]:
@@ -156,8 +161,10 @@ def _of_task(
         line = [p for p in along(points, name) if condition_text(p.entry.condition) in accuracy]
         if line:
             curves.append((style % 7, tuple(map(place, line))))
-            ends = [f"{percent(accuracy[condition_text(p.entry.condition)])} at {section.at.format(f'{p.x:g}')}"
-                    for p in (line[0], line[-1])]  # fmt: skip
+            ends = [
+                f"{percent(accuracy[condition_text(p.entry.condition)])} at {section.at.format(f'{p.x:g}')}"
+                for p in (line[0], line[-1])
+            ]
             words.append(f"{name + ': ' if name else ''}{', '.join(dict.fromkeys(ends))}")
     return SmallMultiple(task, tuple(curves), "; ".join(words))
 

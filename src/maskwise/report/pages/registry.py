@@ -85,9 +85,10 @@ def run_table(readings: Sequence[Reading]) -> RunTable:
     measured = {
         title: rule
         for title, rule in rules.items()
-        if any(title in own and _score(one, own[title]).value is not None
-               for own, one in zip(shown, readings, strict=True))
-    }  # fmt: skip
+        if any(
+            title in own and _score(one, own[title]).value is not None for own, one in zip(shown, readings, strict=True)
+        )
+    }
     columns = (
         Column("model", "Model"),
         *(Column(rule.name, title, rule.meaning) for title, rule in measured.items()),
@@ -95,10 +96,14 @@ def run_table(readings: Sequence[Reading]) -> RunTable:
         Column("version", "Version", "of maskwise and torch", True),
     )
     rows = tuple(
-        (_model(one), *(_score_cell(one, own.get(title)) for title in measured), _settings(one),
-         _versions(one.manifest.versions))
+        (
+            _model(one),
+            *(_score_cell(one, own.get(title)) for title in measured),
+            _settings(one),
+            _versions(one.manifest.versions),
+        )
         for own, one in zip(shown, readings, strict=True)
-    )  # fmt: skip
+    )
     differing = ", ".join(name.replace("_", " ") for name in differing_settings(readings))
     notes = (f"These runs differ in {differing}: compare their scores with that in mind.",) if differing else ()
     return RunTable("Scores", columns, rows, notes)
@@ -126,19 +131,19 @@ def _search_row(search: Search) -> tuple[Cell, ...]:
     fast = by_goal.get("fastest within 3 points")
     gain, is_reference = best.to_reference, best.setting == found.reference
     identity = search.manifest.identity
-    asked = (f"{found.quality}, {found.questions.held_back} questions, seed {identity.seed}, "
-             f"{identity.model.dtype}")  # fmt: skip
+    asked = f"{found.quality}, {found.questions.held_back} questions, seed {identity.seed}, {identity.model.dtype}"
     return (
         _text_cell(f"{found.model}{' (planted)' if search.manifest.planted else ''}"),
         Cell(search.number(best.quality.mean), search.ends(best.quality), float(best.quality.mean)),
-        Cell("reference") if is_reference else
-        Cell(search.number(gain.mean, signed=True), search.ends(gain), float(gain.mean)),
+        Cell("reference")
+        if is_reference
+        else Cell(search.number(gain.mean, signed=True), search.ends(gain), float(gain.mean)),
         Cell(f"{best.passes:.3g}", f"{best.seconds:.2g} s", float(best.passes)),
         _text_cell(best.setting, "" if "best quality" in by_goal else "not shown to be the best"),
         _text_cell(fast.setting, f"passes: {fast.passes:.3g}") if fast else Cell("not decided"),
         _text_cell(asked),
         _versions(search.manifest.versions),
-    )  # fmt: skip
+    )
 
 
 def _text_cell(text: object, below: str = "") -> Cell:
@@ -159,8 +164,9 @@ def _score_cell(reading: Reading, rule: ScoreRule | None) -> Cell:
     score = _score(reading, rule)
     if score.value is None:
         return Cell("–", score.why or "")
-    return Cell(score_value(score, rule.unit), score_interval(score, rule.unit).removesuffix(f"{NBSP}nats"),
-                score.value)  # fmt: skip
+    return Cell(
+        score_value(score, rule.unit), score_interval(score, rule.unit).removesuffix(f"{NBSP}nats"), score.value
+    )
 
 
 def _settings(reading: Reading) -> Cell:

@@ -66,9 +66,14 @@ def _chart(toy: Toy) -> Chart:
         Bar(name, tuple(shares), note=f"distance {distance(shares, toy['data']):.2f}" if name != "data" else "")
         for name, shares in lines_of(toy).items()
     )
-    return Chart(bars, PARTS, "What each decoding makes of two coupled tokens", "Share of the outcomes",
-                 caption="What each decoding makes of two coupled tokens, the nearest to the data first. Distance: "
-                 "total variation from the data, 0 to 1.")  # fmt: skip
+    return Chart(
+        bars,
+        PARTS,
+        "What each decoding makes of two coupled tokens",
+        "Share of the outcomes",
+        caption="What each decoding makes of two coupled tokens, the nearest to the data first. Distance: "
+        "total variation from the data, 0 to 1.",
+    )
 
 
 def three_sentences(toy: Toy) -> list[str]:

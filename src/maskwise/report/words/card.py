@@ -63,11 +63,15 @@ def card_of_search(search: Search) -> str:
     found = search.found
     unit, points = (" (%)", " (points)") if search.is_share else ("", "")
     rows = [
-        (row.setting + (" (reference)" if row.setting == found.reference else ""),
-         search.with_ends(row.quality), search.with_ends(row.to_reference, signed=True), f"{row.passes:.3g}",
-         f"{row.seconds:.2g}")
+        (
+            row.setting + (" (reference)" if row.setting == found.reference else ""),
+            search.with_ends(row.quality),
+            search.with_ends(row.to_reference, signed=True),
+            f"{row.passes:.3g}",
+            f"{row.seconds:.2g}",
+        )
         for row in found.confirmed
-    ]  # fmt: skip
+    ]
     picks = [f"- {_text(row.goal)}: `{row.python}`" for row in found.advice]
     picks += [f"- {_text(line)}" for line in search.undecided]
     planted = search.manifest.planted
@@ -86,17 +90,22 @@ def card_of_search(search: Search) -> str:
         "Not tried: " + _text("; ".join(map(str, found.not_tried))) + ".",
         "### Settings of these numbers",
         _table(("setting", "value"), [(name.replace("_", " "), in_words(value)) for name, value in settings.items()]),
-    ]  # fmt: skip
+    ]
     return "\n\n".join(parts) + "\n"
 
 
 def _score_rows(reading: Reading) -> list[tuple[str, ...]]:
     return [
-        (rule.title, score_value(score, rule.unit), score_interval(score, rule.unit), f"{score.n:,}",
-         meaning_of(rule, score))
+        (
+            rule.title,
+            score_value(score, rule.unit),
+            score_interval(score, rule.unit),
+            f"{score.n:,}",
+            meaning_of(rule, score),
+        )
         for rule, score in _scores(reading)
         if score.value is not None
-    ]  # fmt: skip
+    ]
 
 
 def _unmeasured(reading: Reading) -> str:
@@ -128,10 +137,15 @@ def _condition_tables(reading: Reading) -> list[str]:
         entries = reading.entries(name)
         keys = list(dict.fromkeys(key for entry in entries for key in entry.condition if key != "masks"))
         rows = [
-            (*(str(entry.condition.get(key, "")) for key in keys), str(entry.masks), f"{entry.n:,}",
-             percent(entry.accuracy, 1), between(entry.low, entry.high, 1))
+            (
+                *(str(entry.condition.get(key, "")) for key in keys),
+                str(entry.masks),
+                f"{entry.n:,}",
+                percent(entry.accuracy, 1),
+                between(entry.low, entry.high, 1),
+            )
             for entry in entries
-        ]  # fmt: skip
+        ]
         if rows:
             asked = reading.asked[name]
             parts.append(f"### Accuracy, probe `{name}`: {task_count(len(asked.tasks))}, {asked.most:,} points")

@@ -287,8 +287,16 @@ def mask_chart(told: Sequence[tuple[Reading, Sequence[Change]]], alone: bool) ->
     asked = numbers_in(first.entries(main.name))[:1]
     title = f"{in_words(asked[0])} in the context" if asked else ""
     axis = f"{MASKS_AT_THE_END.removesuffix(' (k)')}, or masks and fillers" if beside else MASKS_AT_THE_END
-    return Panel(title, axis, "Change of accuracy (points)", tuple(curves), percent=False, spread=True,
-                 marks=tuple(_published(shown, longest)), points=True)  # fmt: skip
+    return Panel(
+        title,
+        axis,
+        "Change of accuracy (points)",
+        tuple(curves),
+        percent=False,
+        spread=True,
+        marks=tuple(_published(shown, longest)),
+        points=True,
+    )
 
 
 def leading(reading: Reading) -> list[str]:

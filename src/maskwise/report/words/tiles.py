@@ -94,9 +94,12 @@ def score_tile(rule: ScoreRule, reading: Reading) -> Tile:
         return Tile(rule.name, rule.title, value, "no interval", rule.meaning, None, over=over)
     marks = (score.low, score.value, score.high) if rule.unit == "share" else None
     detected = direction(score) != 0
-    told = ["" if detected else _nothing_detected(score, rule.unit),
-            f"95{NBSP}% interval {score_interval(score, rule.unit)}", nothing_differed(score),
-            parts_in_words(score)]  # fmt: skip
+    told = [
+        "" if detected else _nothing_detected(score, rule.unit),
+        f"95{NBSP}% interval {score_interval(score, rule.unit)}",
+        nothing_differed(score),
+        parts_in_words(score),
+    ]
     return Tile(rule.name, rule.title, value, "; ".join(filter(None, told)), rule.meaning, marks, detected, over)
 
 
