@@ -9,7 +9,7 @@ from helpers.house import ROOT, third_party_imports
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 # Import name -> distribution, where the two differ.
-DISTRIBUTIONS = {"sklearn": "scikit-learn", "lm_eval": "lm-eval"}
+DISTRIBUTIONS = {"lm_eval": "lm-eval"}
 # What the package imports only where it is there, and never asks for.
 NOT_DECLARED = {
     "triton": "comes with torch for CUDA; without it plain torch operations are used (maskwise.kernels.gate)",
@@ -20,6 +20,7 @@ EXTRAS = {
     "lm_eval": "lm-eval",
     "datasets": "lm-eval",
     "pandas": "frame",
+    "gguf": "gguf",
     "gradio": "studio",
     "fastapi": "studio",
     "uvicorn": "studio",

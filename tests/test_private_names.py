@@ -31,7 +31,7 @@ PRIVATE = (
     ("transformers", "PreTrainedModel._supports_attention_backend", "models/checkpoints/configuration.py"),
     ("transformers", "PreTrainedModel._no_split_modules", "models/model.py"),
     ("transformers", "PreTrainedConfig._attn_implementation", "models/checkpoints/verify.py"),
-    ("transformers", "TrainingArguments._n_gpu", "training/run.py"),
+    ("transformers", "TrainingArguments._n_gpu", "training/arguments.py"),
     ("typer.core", "TyperOption._get_number_range_help_str", "cli/renamed.py"),
 )
 DOCUMENTED = {"_replace", "_asdict", "_fields"}  # of named tuples

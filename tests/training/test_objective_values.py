@@ -82,7 +82,7 @@ def test_the_loss_of_an_objective_from_outside_is_the_one_it_states(checkpoint):
         ({"objective": FOCAL, "gamma": "2"}, "gamma of the objective focal is '2': it must be a number"),
         ({"objective": FOCAL, "parameters": {"gama": 2.0}}, "focal has no parameter 'gama': did you mean gamma?"),
         ({"objective": FOCAL, "teacher": "x"}, "focal takes no teacher: use another objective"),
-        ({"objective": FOCAL, "block": 4}, "--block is of the objective blockwise: leave it out for focal"),
+        ({"objective": FOCAL, "block": 4}, "block is of the objective blockwise: leave it out for focal"),
         ({"gamma": 2.0}, "there is no setting 'gamma'"),
     ],
     ids=["type", "name", "teacher", "block", "without"],

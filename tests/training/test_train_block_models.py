@@ -45,10 +45,10 @@ def test_a_block_diffusion_models_loss_is_that_of_its_own_dense_call(tmp_path):
 @pytest.mark.parametrize(
     ("changes", "remedy"),
     [
-        ({"block": None}, "before it: use --objective blockwise"),
-        ({"objective": "soft-mask", "widen": (1, 4), "block": None}, "use --objective blockwise, leave --widen out"),
-        ({"objective": "blockwise", "block": 8}, "leave --block out, or say 4"),
-        ({"objective": "blockwise", "widen": (1, 4)}, "before it: leave --widen out"),
+        ({"block": None}, "before it: use objective blockwise"),
+        ({"objective": "soft-mask", "widen": (1, 4), "block": None}, "use objective blockwise, leave widen out"),
+        ({"objective": "blockwise", "block": 8}, "leave block out, or say 4"),
+        ({"objective": "blockwise", "widen": (1, 4)}, "before it: leave widen out"),
     ],
     ids=str,
 )

@@ -247,19 +247,19 @@ def test_the_command_and_the_library_take_the_same_settings(checkpoint, text_fil
         ({"objective": "next"}, "unknown objective 'next': choose one of nelbo, blockwise, soft-mask"),
         ({"schedule": "log"}, "unknown schedule"),
         ({"rows": "both"}, "unknown rows"),
-        ({"widen": (4, 1)}, "--widen takes rising numbers of at least 1 token separated by commas, such as 1,4,16,64"),
-        ({"widen": (0, 1)}, "--widen takes rising numbers"),
+        ({"widen": (4, 1)}, "widen takes rising numbers of at least 1 token separated by commas, such as 1,4,16,64"),
+        ({"widen": (0, 1)}, "widen takes rising numbers"),
         ({"widen_share": 0.0}, "widen_share"),
         ({"soft_share": 1.5}, "soft_share"),
         ({"context": 4}, "context is 4: it must be at least 8"),
         ({"block": 0}, "block is 0"),
         ({"objective": "soft-mask", "teacher": "x"}, "takes no teacher"),
         ({"nonsense": 1}, "no setting 'nonsense'"),
-        ({"objective": "blockwise", "schedule": "cosine"}, "--schedule is of the objective nelbo and soft-mask: leave"),
-        ({"block": 4}, "--block is of the objective blockwise: leave it out for nelbo"),
-        ({"objective": "blockwise", "soft_share": 0.1}, "--soft-share is of the objective soft-mask: leave it out for"),
-        ({"widen_share": 0.5}, "--widen-share needs --widen"),
-        ({"full": True, "lora_rank": 8}, "--lora-rank is of an adapter: leave it out for --full"),
+        ({"objective": "blockwise", "schedule": "cosine"}, "schedule is of the objective nelbo and soft-mask: leave"),
+        ({"block": 4}, "block is of the objective blockwise: leave it out for nelbo"),
+        ({"objective": "blockwise", "soft_share": 0.1}, "soft_share is of the objective soft-mask: leave it out for"),
+        ({"widen_share": 0.5}, "widen_share needs widen"),
+        ({"full": True, "lora_rank": 8}, "lora_rank is of an adapter: leave it out for full"),
     ],
 )
 def test_settings_that_cannot_work_are_refused(changes, reason):
@@ -288,7 +288,7 @@ def test_models_and_teachers_that_do_not_fit_are_one_line(
     assert "turn it into a diffusion model first (convert)" in refused(ar_checkpoint)
     assert "is not autoregressive" in refused(checkpoint, replace(SMALL, teacher=str(dream_checkpoint)))
     assert "has another tokenizer" in refused(checkpoint, replace(SMALL, teacher="tiny-qwen"))
-    assert "lower --context" in refused(checkpoint, replace(SMALL, context=4096))
+    assert "lower context" in refused(checkpoint, replace(SMALL, context=4096))
     short = save_checkpoint(tmp_path / "other", lambda **more: qwen_net(**{**more, "vocab": 32}))
     assert "convert" in refused(short)
 
@@ -298,7 +298,7 @@ def test_a_wrapped_network_that_cannot_be_trained_so_is_one_line(text_file, tmp_
     net = BertForMaskedLM(BertConfig(vocab_size=32, hidden_size=16, num_hidden_layers=1, num_attention_heads=2))
     for changes, reason in (
         ({}, "has a bias, which the fused loss leaves out: it cannot be trained"),
-        ({"widen": (1, 4)}, "is for LLaDA, iLLaDA, LLaDA-MoE and Dream models: leave --widen out"),
+        ({"widen": (1, 4)}, "is for LLaDA, iLLaDA, LLaDA-MoE and Dream models: leave widen out"),
     ):
         with pytest.raises(UserError, match=reason):
             train(

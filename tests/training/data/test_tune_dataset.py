@@ -127,9 +127,9 @@ def test_presets_are_the_papers_and_changes_are_checked():
         ({"targets": "("}, "not a regular expression"),
         ({"mask_low": 0.9}, "0 < low <= high < 1"),
         ({"many": 1}, "more masks than few"),
-        ({"held": 0.5}, "need --anchored"),
+        ({"held": 0.5}, "need anchored"),
         ({"held": 1.0, "anchored": True}, "below 1"),
-        ({"full": True, "targets": "attention"}, "--targets is of an adapter: leave it out for --full"),
+        ({"full": True, "targets": "attention"}, "targets is of an adapter: leave it out for full"),
     ]:
         with pytest.raises(UserError, match=said):
             settings_from("paper-base", change)
