@@ -11,6 +11,7 @@ Names are imported on first use: `import maskwise` takes milliseconds, the first
 from typing import TYPE_CHECKING
 
 from maskwise.support import moved
+from maskwise.support.version import __version__
 
 __all__ = [
     "Model",
@@ -32,8 +33,6 @@ __all__ = [
     "tune",
     "wrap",
 ]
-
-__version__ = "0.2.0.dev0"  # the one place: pyproject.toml reads it from here
 
 moved.install()
 

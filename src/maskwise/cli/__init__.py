@@ -6,7 +6,6 @@ from typing import Annotated, Any
 import typer
 import typer.core
 
-from maskwise import __version__
 from maskwise.cli.advising import advise
 from maskwise.cli.checkpoints import convert, export, models, verify
 from maskwise.cli.decoding import generate, score
@@ -18,6 +17,7 @@ from maskwise.support.errors import UserError, cannot_open
 from maskwise.support.interrupts import was_interrupted
 from maskwise.support.option_fields import with_kinds
 from maskwise.support.terminal import one_line
+from maskwise.support.version import __version__
 
 # What is raised for a wrong command line: typer names it under its own roof or click's, depending on the version.
 Misuse: Any = typer.BadParameter.__base__

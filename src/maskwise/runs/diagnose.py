@@ -13,7 +13,6 @@ from pathlib import Path
 
 from msgspec import UNSET, structs
 
-from maskwise import __version__
 from maskwise.models.checkpoints.configuration import read_family
 from maskwise.models.checkpoints.fingerprint import fingerprint
 from maskwise.models.checkpoints.locations import locate_checkpoint, planted_in
@@ -37,6 +36,7 @@ from maskwise.support.files import only_user_of
 from maskwise.support.processes import one_line_if_left_alone
 from maskwise.support.progress import progress_bar
 from maskwise.support.randomness import LAW
+from maskwise.support.version import __version__
 from maskwise.tasks.datasets import Dataset
 from maskwise.tasks.prompts import check_letters, filler_id
 from maskwise.tasks.rules import TASKS, Task

@@ -162,6 +162,13 @@ def replace_file(file: Path, parts: Iterable[str] | bytes) -> None:
     partial.replace(file)
 
 
+def give_usual_mode(file: Path) -> None:
+    """The permissions that a new file of this process has by its umask."""
+    mask = os.umask(0)
+    os.umask(mask)
+    file.chmod(0o666 & ~mask)
+
+
 def refuse_occupied(out: Path) -> None:
     """What is written goes into a new or empty folder: nothing there is overwritten, not even its own source."""
     if out.exists() and (not out.is_dir() or any(out.iterdir())):

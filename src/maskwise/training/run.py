@@ -12,7 +12,6 @@ import torch
 from accelerate import PartialState
 from transformers import TrainerCallback
 
-from maskwise import __version__
 from maskwise.models.checkpoints.fingerprint import fingerprint
 from maskwise.models.checkpoints.locations import locate_checkpoint
 from maskwise.models.checkpoints.opening import open as open_model
@@ -23,6 +22,7 @@ from maskwise.support.errors import UserError
 from maskwise.support.files import only_user_of, read_json, refuse_links, replace_file
 from maskwise.support.processes import one_line_if_left_alone
 from maskwise.support.randomness import LAW
+from maskwise.support.version import __version__
 from maskwise.training.block_models import refuse_block_models
 from maskwise.training.data.reading import DataFile
 from maskwise.training.evaluation import masks_used

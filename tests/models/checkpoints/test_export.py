@@ -15,6 +15,7 @@ from maskwise.cli import app
 from maskwise.models.checkpoints.export import export
 from maskwise.models.checkpoints.verify import verify
 from maskwise.models.peft_access import linear_targets
+from maskwise.support.errors import UserError
 
 IDS = [5, 9, 63, 63, 2, 41, 63]
 
@@ -160,3 +161,27 @@ def test_the_card_tells_of_the_merge_and_of_no_folder_of_this_machine(tmp_path):
     assert "### My base" in card and "\n# a comment" in card
     embedded = (export("tiny-llada+ma", tmp_path / "ma") / "README.md").read_text()
     assert "license: apache-2.0" in embedded and "`tiny-llada+ma` with the LoRA adapter `tiny-llada+ma`" in embedded
+
+
+def test_a_link_that_leaves_the_checkpoint_is_not_exported(tmp_path):
+    llada_net().save_pretrained(tmp_path / "base")
+    adapter = adapt(llada_net(), tmp_path / "adapter")
+    (tmp_path / "token").write_text("secret")
+    (tmp_path / "base" / "notes.txt").symlink_to(tmp_path / "token")
+    with pytest.raises(UserError, match="is a link to a file outside the checkpoint"):
+        export(tmp_path / "base", tmp_path / "merged", adapter)
+    assert not (tmp_path / "merged").exists()
+
+
+def test_links_of_the_hubs_cache_are_exported_and_weights_get_the_usual_mode(tmp_path):
+    snapshot, blobs = tmp_path / "models--me--base" / "snapshots" / "1f2e", tmp_path / "models--me--base" / "blobs"
+    blobs.mkdir(parents=True)
+    llada_net().save_pretrained(snapshot)
+    (blobs / "9a").write_bytes((snapshot / "config.json").read_bytes())
+    (snapshot / "config.json").unlink()
+    (snapshot / "config.json").symlink_to(blobs / "9a")
+    out = export(snapshot, tmp_path / "merged", adapt(llada_net(), tmp_path / "adapter"))
+    assert not (out / "config.json").is_symlink()
+    assert (out / "config.json").read_bytes() == (blobs / "9a").read_bytes()
+    (tmp_path / "new").touch()
+    assert (out / "model.safetensors").stat().st_mode == (tmp_path / "new").stat().st_mode

@@ -26,7 +26,7 @@ from maskwise.models.checkpoints.locations import is_borrowing, locate_checkpoin
 from maskwise.models.checkpoints.networks import weight_files
 from maskwise.models.checkpoints.opening import open, stored_dtype
 from maskwise.support.errors import UserError
-from maskwise.support.files import only_user_of, refuse_occupied, replace_file
+from maskwise.support.files import give_usual_mode, only_user_of, refuse_occupied, replace_file
 from maskwise.support.terminal import open_console
 
 # Weights in other forms, which would contradict the merged ones, and notes of download tools.
@@ -63,6 +63,7 @@ def export(source: str | Path, out: str | Path, adapter: str | Path | None = Non
         raise UserError(f"{source} is a GGUF file, which export does not write: convert it first and adapt that")
     if read_settings(folder).get("quantization_config") is not None:
         raise UserError(f"{source} is quantised, so nothing can be added to its weights: export with the original")
+    _refuse_outside_links(folder)
     out = Path(out)
     refuse_occupied(out)
     if not out.name:
@@ -73,6 +74,18 @@ def export(source: str | Path, out: str | Path, adapter: str | Path | None = Non
             folder = Path(held.enter_context(TemporaryDirectory())) / folder.name
             base.save_pretrained(folder)
         return _write_export(str(source), folder, adapters, out)
+
+
+def _refuse_outside_links(folder: Path) -> None:
+    """An exported folder is uploaded: a link in a stranger's checkpoint must not bring a private file into it.
+
+    The hub's cache stores the files of a snapshot as links to the blobs of the same repository; these are its own.
+    """
+    home = folder.resolve()
+    own = [home, home.parents[1] / "blobs"] if home.parent.name == "snapshots" else [home]
+    for file in beside_the_weights(folder):
+        if file.is_symlink() and not any(file.resolve().is_relative_to(place) for place in own):
+            raise UserError(f"{file} is a link to a file outside the checkpoint, which would be exported: remove it")
 
 
 def _write_export(source: str, folder: Path, adapters: Sequence[Path], out: Path) -> Path:
@@ -151,3 +164,4 @@ def _write_merged(source: Path, target: Path, changes: dict[str, Tensor], rows: 
         places, values = rows[name]
         tensors[name][places] = values.to(tensors[name].dtype)
     save_file(tensors, target, metadata=metadata)
+    give_usual_mode(target)  # safetensors leaves it readable for its owner alone

@@ -6,7 +6,7 @@ from typing import Any
 import jinja2
 from markupsafe import Markup
 
-from maskwise import __version__
+from maskwise.support.version import __version__
 
 
 def render(template: str, **shown: Any) -> str:
