@@ -85,12 +85,14 @@ def test_accuracies_and_paired_differences_cover_94_to_97_percent(size):
         assert found.coverage.min() >= 0.85, measure.__name__
 
 
+@pytest.mark.slow  # simulated runs: a quarter of a minute
 @pytest.mark.parametrize(("size", "chance", "others"), SCORES, ids=str)
 def test_scores_cover_94_to_97_percent(size, chance, others):
     found = skill_coverage(size, chance, others, runs=20 if size.tasks > 1 else 60)
     assert 0.94 <= found.mean <= 0.97
 
 
+@pytest.mark.slow  # simulated runs: a quarter of a minute
 def test_degradation_covers_94_to_97_percent_whether_masks_have_an_effect_or_not():
     """(max - min) / max over mask counts, which is biased upwards under the null."""
     assert 0.94 <= degradation_coverage(FEW_SHOT[0], 3, runs=30).mean <= 0.97
