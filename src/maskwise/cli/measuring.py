@@ -124,13 +124,13 @@ def diagnose(
     from maskwise.advice.diagnosis import advice
     from maskwise.report.pages.page import home_of, write_page
     from maskwise.report.readings import readings_of
-    from maskwise.report.words.finding import finding
+    from maskwise.report.words.finding import finding, with_finding
     from maskwise.report.words.terminal import print_summary
 
     readings = readings_of(runs)
     page = write_page(readings, home_of(readings))
     if json:
-        summaries = [reading.summary for reading in readings]
+        summaries = [with_finding(reading) for reading in readings]
         return print_json(summaries[0] if len(names) == 1 else {"report": str(page), "runs": summaries})
     for reading in readings:
         print_summary(reading)

@@ -9,11 +9,12 @@ from maskwise.probes.examples import with_number
 from maskwise.probes.section import Point, Section
 from maskwise.report.readings import Reading
 from maskwise.report.sections import sections_for
+from maskwise.report.words.task_skill import in_short, limit
 from maskwise.scoring.numbers import NBSP, percent, tenths
+from maskwise.scoring.skill import LARGE_LOSS, Skill
 
-# Points: about what LLaDA loses to 200 masks in the paper (23 and 27). An interval that includes zero and as much as
-# this says nothing, and "at most" would sound as if it did.
-LARGE = 25.0
+# Points. An interval that includes zero and as much as this says nothing, and "at most" would sound as if it did.
+LARGE = 100 * LARGE_LOSS
 TOO_FEW = "too few questions to tell"
 ROUNDED = 0.0005  # accuracies that belong to other points than the paired difference does are not told with it
 
@@ -23,6 +24,7 @@ class Effect:
     """A change of accuracy, in points. `words` say under what: `with 200 masks in place of 2`.
 
     before, after: the two accuracies; None where they are of other questions, as in an unfinished run.
+    skill: what the answers at the baseline show.
     """
 
     probe: str
@@ -33,6 +35,12 @@ class Effect:
     high: float
     before: float | None
     after: float | None
+    skill: Skill | None = None
+
+    @property
+    def limit(self) -> Skill | None:
+        """What kept a change from being detected: no skill to lose, or questions that are too easy."""
+        return None if self.detected else limit(self.skill)
 
     @property
     def detected(self) -> bool:
@@ -77,6 +85,9 @@ class Effect:
     def heading(self) -> str:
         if self.detected:
             return f"Accuracy {self.verb} by {self.amount} {self.words}"
+        if self.limit is not None:
+            words = in_short(self.limit)
+            return f"{words[0].upper()}{words[1:]}"
         if self.undecided:
             return f"{TOO_FEW.capitalize()} whether accuracy changes {self.words} ({self.interval}{NBSP}points)"
         return f"No change of accuracy detected {self.words}: at most {tenths(self.at_most)}{NBSP}points"
@@ -142,7 +153,8 @@ def _effect(probe: str, section: Section, point: Point, base: Point) -> Effect:
     before, after = base.entry.accuracy, point.entry.accuracy
     same = before is not None and after is not None and abs(after - before - paired.difference) < ROUNDED
     changes = (100 * paired.difference, 100 * paired.low, 100 * paired.high)
-    return Effect(probe, section, words, *changes, *((before, after) if same else (None, None)))
+    ends = (before, after) if same else (None, None)
+    return Effect(probe, section, words, *changes, *ends, base.entry.skill or None)
 
 
 def _in_words(section: Section, point: Point, base: Point) -> str:
