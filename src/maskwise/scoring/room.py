@@ -18,10 +18,10 @@ from maskwise.scoring.scores import Score, null_score
 from maskwise.support.typed import Typed
 
 LEAST_ROOM, MOST_ROOM = 0.45, 0.90
-Verdict = Literal["room", "too hard", "too easy"]
+Fitness = Literal["room", "too hard", "too easy"]
 
 
-def verdict_of(accuracy: float) -> Verdict:
+def verdict_of(accuracy: float) -> Fitness:
     """Whether a task with this accuracy, at the fewest masks, can show a loss."""
     if accuracy < LEAST_ROOM:
         return "too hard"
@@ -38,7 +38,7 @@ class Room(Typed, frozen=True, kw_only=True):
     too_easy: Annotated[list[str], Meta(description="above 90 %: left out")]
 
     @property
-    def left_out(self) -> dict[str, Verdict]:
+    def left_out(self) -> dict[str, Fitness]:
         return {task: verdict for task, found in self.accuracy.items() if (verdict := verdict_of(found)) != "room"}
 
 
@@ -50,7 +50,7 @@ def room_of(selection: Sequence[Record]) -> Room:
         if record.masks == fewest:
             right[record.task].append(record.correct)
     accuracy = {task: float(np.mean(found)) for task, found in sorted(right.items())}
-    by_verdict: dict[Verdict, list[str]] = defaultdict(list)
+    by_verdict: dict[Fitness, list[str]] = defaultdict(list)
     for task, found in accuracy.items():
         by_verdict[verdict_of(found)].append(task)
     return Room(

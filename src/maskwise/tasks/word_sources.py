@@ -6,10 +6,10 @@ in words.json nor in a few-shot document that the embedded models were trained o
 are common English.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
-from typing import Any
 
 from maskwise.support.errors import UserError
 from maskwise.support.files import parse_json, read_json
@@ -79,7 +79,7 @@ def of_sets(sets: tuple[WordSet, ...]) -> WordSource:
     return WordSource(words, tuple(Task(rule, NUMBER_RULES[n % len(NUMBER_RULES)]) for n, rule in enumerate(rules)))
 
 
-def _checked_sets(path: Path, content: dict[str, Any]) -> tuple[WordSet, ...]:
+def _checked_sets(path: Path, content: Mapping[str, object]) -> tuple[WordSet, ...]:
     pairs, kinds = content["sets"], content.get("kinds")
     if not isinstance(pairs, list) or not pairs or not isinstance(kinds, dict):
         raise UserError(f"{path}: {FORM}")
