@@ -210,6 +210,7 @@ def compare(
     if json:
         return print_json(found.result(page))
     print_changes([reading.label for reading in found.readings], rows_of(found.models, found.changes))
+    echo(f"\n{one_line(found.sentence)}")
     echo(f"report: {one_line(page)}")
 
 

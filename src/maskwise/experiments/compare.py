@@ -23,6 +23,7 @@ from maskwise.records.record import Condition, Record
 from maskwise.report.pages.page import home_of, write_page
 from maskwise.report.readings import Reading, read_all, records_as_strangers_wrote_them
 from maskwise.report.words.comparison import rows_of
+from maskwise.report.words.finding import finding
 from maskwise.runs.diagnose import diagnose
 from maskwise.runs.runner import own_device
 from maskwise.runs.settings import check, chosen_settings
@@ -79,6 +80,11 @@ class Comparison:
     baseline: str
     readings: list[Reading] = field(repr=False)
 
+    @property
+    def sentence(self) -> str:
+        """The finding: what the page begins with."""
+        return finding(self.readings, compared=True).sentence
+
     def report(self, out: str | Path | None = None) -> Path:
         """Draws the side-by-side page into `out`, or beside the first run; returns its path."""
         rows = rows_of(self.models, self.changes)
@@ -87,7 +93,12 @@ class Comparison:
     def result(self, page: Path) -> ComparisonResult:
         """What `maskwise compare --json` prints."""
         return ComparisonResult(
-            models=self.models, reduction=self.reduction, changes=self.changes, baseline=self.baseline, report=str(page)
+            finding=self.sentence,
+            models=self.models,
+            reduction=self.reduction,
+            changes=self.changes,
+            baseline=self.baseline,
+            report=str(page),
         )
 
 
@@ -196,6 +207,7 @@ def figures_of(reading: Reading, shared: set[int] | None = None) -> ComparedMode
     at_two = next((e.accuracy for e in counts if e.masks == 2), None)
     at_most = max(counts, key=lambda e: e.masks).accuracy if counts else None
     return ComparedModel(
+        skill=reading.summary.skill,
         degradation=scores["degradation"].value,
         mask_tax=scores["mask_tax"].value,
         locality=scores["locality"].value,

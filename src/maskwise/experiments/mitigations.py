@@ -30,6 +30,7 @@ from maskwise.runs.runner import batch_budget
 from maskwise.scoring.changes import paired_difference
 from maskwise.scoring.experiment_results import Accuracy, MitigationResult, Mitigations
 from maskwise.scoring.intervals import accuracy_interval
+from maskwise.scoring.skill import task_skill
 from maskwise.support.errors import UserError
 from maskwise.support.files import read_json
 from maskwise.support.progress import progress_bar
@@ -184,12 +185,15 @@ def compare_mitigations(
                 by_name[mitigation.name] += ask(used[mitigation.name], batch)
                 advance(len(batch))
     accuracy, low, high = accuracy_interval(_columns(reference))
+    change = paired_difference(_columns(by_name[BASELINE.name]), _columns(reference))
+    right = sum(one.correct for one in reference)
     return Mitigations(
         model=model.name,
         masks=MASKS,
         block=UNSET if model.block is None else model.block,
         n=len(questions),
         two_masks=Accuracy(accuracy=accuracy, low=low, high=high),
+        skill=task_skill(right, len(reference), changes=[(change.low, change.high)]),
         cures=[
             _entry(mitigations[one.name] or one, by_name.get(one.name), by_name[BASELINE.name], training).changed(
                 **_within(mitigations[one.name], questions, model.block)

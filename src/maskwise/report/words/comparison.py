@@ -18,17 +18,31 @@ class Row:
     changes: tuple[str, ...]
 
 
+OF_A_LOSS = ("degradation", "few_steps_degradation", "mask_tax", "mask_loss")
+
+
+def can_lose(model: ComparedModel) -> bool:
+    return not model.skill or model.skill.shown
+
+
 def rows_of(models: Mapping[str, ComparedModel], changes: Mapping[str, Changes]) -> list[Row]:
-    """The comparison as a table, from what `maskwise compare --json` prints."""
+    """The comparison as a table, from what `maskwise compare --json` prints.
+
+    Where a model was not shown to be able to do the task, nothing is said of what it lost.
+    """
+    first = next(iter(models.values()))
 
     def row(
         name: str, meaning: str, key: str, show: Callable[[float], str], change: str | None = None,
         show_change: Callable[[float], str] = signed,
     ) -> Row:  # fmt: skip
-        own = [getattr(found, key) for found in models.values()]
+        own = [None if key in OF_A_LOSS and not can_lose(found) else getattr(found, key) for found in models.values()]
         values = tuple("–" if value is None else show(value) for value in own)
         changed = tuple(
-            change_in_words(getattr(found, change), show_change) if change else "–" for found in changes.values()
+            change_in_words(getattr(found, change), show_change)
+            if change and (key not in OF_A_LOSS or (can_lose(first) and can_lose(models[label])))
+            else "–"
+            for label, found in changes.items()
         )
         return Row(name, meaning, values, changed)
 
@@ -58,8 +72,10 @@ def rows_of(models: Mapping[str, ComparedModel], changes: Mapping[str, Changes])
     nothing = null_score()
     few = [
         Row(f"Degradation in {count} steps", "the same, decoded in that many steps in random order",
-            tuple(percent(found.few_steps.get(count, nothing).value, 1) for found in models.values()),
-            tuple(change_in_words(found.few_steps.get(count, nothing), share_gone) for found in changes.values()))
+            tuple(percent(found.few_steps.get(count, nothing).value if can_lose(found) else None, 1)
+                  for found in models.values()),
+            tuple(change_in_words(found.few_steps.get(count, nothing) if can_lose(first) and can_lose(models[label])
+                                  else nothing, share_gone) for label, found in changes.items()))
         for count in steps
     ]  # fmt: skip
     return [
