@@ -35,6 +35,7 @@ from maskwise.experiments.mitigations import (
 )
 from maskwise.report.pages.mitigations import cures_result, frontier, what_it_shows
 from maskwise.scoring.experiment_results import Accuracy, MitigationResult, Mitigations
+from maskwise.scoring.skill import task_skill
 from maskwise.support.errors import UserError
 from maskwise.support.typed import convert
 from maskwise.tasks.episodes import draw, mixed
@@ -152,6 +153,21 @@ def mitigation_result(name, accuracy, **values):
 def all_results(rows, model="m"):
     two = Accuracy(accuracy=0.9, low=0.8, high=1)
     return Mitigations(model=model, masks=200, n=50, two_masks=two, cures=rows)
+
+
+def test_a_model_that_cannot_answer_has_nothing_to_mitigate():
+    """Neither "instead of 0 % it is 0 %" nor a frontier; of a mitigation that does help it is still said."""
+    rows = [mitigation_result("baseline", 0.0), mitigation_result("window", 0.0)]
+    unskilled = all_results(rows).changed(skill=task_skill(0, 48))
+    first, *_ = what_it_shows(unskilled)
+    assert first.replace("\u00a0", " ") == (
+        "m: 0 of 48 right, guessing gives 33 %: not shown to be able to do the task, so nothing can be lost."
+    )
+    assert not any("*" in cell for row in cures_result(unskilled).rows for cell in row)
+    easy = all_results(rows).changed(skill=task_skill(48, 48, changes=[(-0.06, 0.06)]))
+    assert "too easy to show a loss" in what_it_shows(easy)[0]
+    helped = unskilled.changed(cures=[rows[0], mitigation_result("window", 0.5, difference_low=0.2)])
+    assert "Significantly above the baseline" in what_it_shows(helped)[1]
 
 
 def test_the_sentences_name_what_helped():

@@ -10,6 +10,7 @@ import typer
 from maskwise.cli.common import (
     LARGEST_SEED,
     Adapter,
+    AnyBase,
     CheckWeights,
     Device,
     Dtype,
@@ -87,6 +88,7 @@ def diagnose(
     device: Device = None,
     check_weights: CheckWeights = True,
     adapter: Adapter = None,
+    any_base: AnyBase = False,
     json: Json = False,
 ) -> None:
     """Measure context locality and sensitivity to appended masks; writes a report. Run again, it resumes.
@@ -111,9 +113,11 @@ def diagnose(
     from maskwise.runs.run import diagnose as run_probes
 
     if len(names) > 1:  # each, before the first is asked
+        from maskwise.models.checkpoints.examine import examine
         from maskwise.runs.diagnose import refuse_inapplicable
 
         for name in names:
+            examine(name, any_base=any_base)
             refuse_inapplicable(name, settings)
     given |= {"preset": preset, "relevant": numbers, "command": command_line()}
     runs = [run_probes(name, **given) for name in names]
@@ -190,6 +194,7 @@ def compare(
     dtype: Dtype = "auto",
     device: Device = None,
     check_weights: CheckWeights = True,
+    any_base: AnyBase = False,
     json: Json = False,
 ) -> None:
     """Did tuning help, and what did it cost? The same questions to each model, and what changed from the first."""
@@ -199,10 +204,13 @@ def compare(
     check_models([name for name in names if not (Path(name) / "manifest.json").exists()], None, dtype)
     with collection_paused():
         from maskwise.experiments.compare import compare as compare_models
+        from maskwise.report.pages.results import make_folder
         from maskwise.report.words.comparison import rows_of
         from maskwise.report.words.terminal import print_changes
         from maskwise.runs.runner import join_crew
 
+    if out is not None:
+        make_folder(out)
     found = compare_models(*names, preset="quick" if quick else "default", command=command_line(), **given)
     if join_crew().rank > 0:
         return
@@ -239,6 +247,7 @@ def cures(
     dtype: Dtype = "auto",
     device: Device = None,
     check_weights: CheckWeights = True,
+    any_base: AnyBase = False,
     json: Json = False,
 ) -> None:
     """Compare mitigations of the sensitivity to masks: accuracy at 200 masks, tokens per forward pass, training."""
@@ -254,6 +263,14 @@ def cures(
 
     folder = out or Path("runs") / f"cures-{Path(model).name}"
     found = compare_cures(
-        model, adapter, points=points, seed=seed, dtype=dtype, device=device, check_weights=check_weights, out=folder
+        model,
+        adapter,
+        points=points,
+        seed=seed,
+        dtype=dtype,
+        device=device,
+        check_weights=check_weights,
+        any_base=any_base,
+        out=folder,
     )
     return print_json(found) if json else print_result(cures_result(convert(found, Mitigations)), folder)

@@ -19,6 +19,7 @@ from maskwise.decoding.schedule import spread_steps
 from maskwise.diffusion.objectives.soft_mask import SoftMask
 from maskwise.experiments.first_answers import MASKS, Marked, PreparedQuestion, Remembering, answer, biased_answers
 from maskwise.models.batch import passes
+from maskwise.models.checkpoints.examine import examine
 from maskwise.models.checkpoints.locations import embedded_models, locate_checkpoint
 from maskwise.models.checkpoints.opening import open as open_model
 from maskwise.models.checkpoints.opening import opened_model
@@ -33,7 +34,7 @@ from maskwise.scoring.intervals import accuracy_interval
 from maskwise.scoring.skill import task_skill
 from maskwise.support.errors import UserError
 from maskwise.support.files import read_json
-from maskwise.support.progress import progress_bar
+from maskwise.support.progress import Forecast, progress_bar
 from maskwise.support.typed import json_object
 from maskwise.tasks.episodes import draw, mixed
 from maskwise.tasks.prompts import check_letters, encode_question
@@ -114,6 +115,7 @@ def cures(
     dtype: str = "auto",
     device: str | None = None,
     check_weights: bool = True,
+    any_base: bool = False,
     out: str | Path | None = None,
 ) -> Mitigations:
     """Compares mitigations of the sensitivity to masks on one model: what each brings back, and at what price.
@@ -121,7 +123,7 @@ def cures(
     Arguments:
         model: a name or an opened masked model.
         adapter: a mask-agnostic adapter of it; else the embedded one, where there is one.
-        points: questions per task. seed: draws them. dtype, device, check_weights: as in `mw.open`.
+        points: questions per task. seed: draws them. dtype, device, check_weights, any_base: as in `mw.open`.
         out: a folder for cures.json, the figure and the page; nothing is written without it.
 
     Returns:
@@ -137,17 +139,31 @@ def cures(
     if points is not None and points < 1:
         raise UserError(f"--points must be at least 1, not {points}")
     folder = None if out is None else make_folder(Path(out))
-    opened = opened_model(model, dtype, device, check_weights=check_weights)
+    if not isinstance(model, Model):
+        examine(model, adapter, any_base)
+    opened = opened_model(model, dtype, device, check_weights=check_weights, any_base=any_base)
     refuse_autoregressive(opened)
     embedded = f"{opened.name}+ma" if f"{opened.name}+ma" in embedded_models() else None
     home = Path(adapter) if adapter else locate_checkpoint(embedded)[1][-1] if embedded else None
     name = model if not isinstance(model, Model) else opened.name
-    tuned = open_model(name, opened.dtype, opened.device, home, check_weights=check_weights) if home else None
+    tuned = None
+    if home is not None:
+        tuned = open_model(name, opened.dtype, opened.device, home, check_weights=check_weights, any_base=any_base)
     exam = replace(DEFAULT, points=points or DEFAULT.points, seed=seed)
     training = describe_training(home) if home else ""
     with progress_bar() as bar:
-        task = bar.add_task("Asking", total=asked(exam, tuned is not None))
-        found = compare_mitigations(opened, tuned, training, exam, lambda count: bar.advance(task, count))
+        total = asked(exam, tuned is not None)
+        task = bar.add_task("Asking", total=total)
+        forecast = Forecast(total, f"{total:,} answers with canvases of {MASKS} tokens", bar.console.print)
+        answered: list[int] = []
+
+        def advance(count: int) -> None:
+            bar.advance(task, count)
+            answered.append(count)
+            if len(answered) == total // len(exam.tasks) // exam.points:  # each mitigation has answered the first batch
+                forecast.advance(sum(answered))
+
+        found = compare_mitigations(opened, tuned, training, exam, advance)
     if folder is not None:
         write_result(folder, found, cures_result(found))
     return cast(Mitigations, json_object(found))  # JsonObject has the fields as attributes

@@ -1,10 +1,13 @@
 """A model that cannot do the task does not look healthy, nor does a task that is too easy: page, card, terminal."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from helpers.known import SMALL, distracted, known_model, shipped_tokenizer, truth
 from helpers.report_runs import DIFFUSION, mask_probes, position_probes, write_run
+from helpers.tiny import tiny_dream, tiny_llada
 from maskwise.advice.diagnosis import advice
 from maskwise.report.pages.notebook import first_screen
 from maskwise.report.pages.page import build
@@ -16,6 +19,7 @@ from maskwise.report.words.effects import effects_of
 from maskwise.report.words.finding import finding
 from maskwise.report.words.terminal import print_summary
 from maskwise.report.words.tiles import tiles
+from maskwise.runs.diagnose import diagnose
 
 NONE, THIRD, ALL = [0] * 4, [3, 4, 3, 3], [10] * 4
 SKILLED, HURT = [8, 9, 7, 8], [5, 6, 4, 5]
@@ -111,3 +115,25 @@ def test_questions_that_another_model_loses_on_are_not_too_easy(tmp_path: Path) 
     sentence = finding([before, after], compared=True).sentence
     assert "less from other than from tiny-llada" in sentence and "too easy" not in sentence
     assert "too easy" in finding([after, read(tmp_path / "c", ALL, ALL)], compared=True).sentence
+
+
+def right(questions: list, asked: int, text: str) -> str:
+    return truth()[questions[asked][0]]
+
+
+@pytest.mark.parametrize(
+    ("make", "skill"),
+    [
+        (lambda: tiny_llada(tokenizer=shipped_tokenizer(), vocab=2048, window=2048, mask_token_id=1), "unskilled"),
+        (lambda: tiny_dream(tokenizer=shipped_tokenizer(), vocab=2048, window=2048, mask_token_id=1), "unskilled"),
+        (lambda: known_model(right), "saturated"),
+        (lambda: known_model(distracted), "skilled"),
+    ],
+    ids=["random LLaDA", "random Dream", "always right", "distracted"],
+)
+def test_models_of_known_skill_are_told_apart(tmp_path: Path, make, skill: str) -> None:
+    folder = diagnose(make(), replace(SMALL, probes=("mask-count",)), tmp_path)
+    (reading,) = read_all([folder])
+    assert reading.summary.skill.skill == skill
+    assert (advice(reading.run.records) is None) == (skill != "skilled")
+    assert (finding([reading]).panel is None) == (skill != "skilled")

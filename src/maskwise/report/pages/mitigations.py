@@ -122,7 +122,7 @@ def what_it_shows(found: Mitigations) -> list[str]:
     limited = limit(found.skill or None)
     if limited is not None and not helped:
         more = ASK_MORE if limited.skill == "undecided" else OTHER_QUESTIONS
-        return [conclusion(limited, found.model), more, *_not_run(found)]
+        return [conclusion(limited, found.model), more, *_trained(found), *_not_run(found)]
     best, highest = max(measured, key=lambda one: one[1])
     most = found.masks if found.block is UNSET else found.block
     visible = f", of which at most {most} are visible," if most < found.masks else ""
@@ -141,8 +141,12 @@ def what_it_shows(found: Mitigations) -> list[str]:
             f"No mitigation is significantly above the baseline (95 % interval above zero) on these {found.n} "
             "questions."
         )
-    trained = next((entry.training for entry, _ in measured if entry.training != "none"), None)
-    return [*sentences, *([f"The trained mitigations took {trained}."] if trained else []), *_not_run(found)]
+    return [*sentences, *_trained(found), *_not_run(found)]
+
+
+def _trained(found: Mitigations) -> list[str]:
+    trained = next((e.training for e in found.cures if e.accuracy is not None and e.training != "none"), None)
+    return [f"The trained mitigations took {trained}."] if trained else []
 
 
 def _not_run(found: Mitigations) -> list[str]:
