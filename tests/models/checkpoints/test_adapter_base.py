@@ -25,7 +25,7 @@ def test_an_adapter_of_another_base_is_refused_in_a_line_that_names_both(tmp_pat
         lambda: export("tiny-llada", tmp_path / "out", CURED),
         lambda: examine(f"tiny-llada+{CURED}"),
     ):
-        with pytest.raises(UserError, match=r"was trained on tiny-llada\+distracted .*not on tiny-llada .*--any-base"):
+        with pytest.raises(UserError, match=r"was trained on tiny-llada\+distracted .*not on tiny-llada .*any_base"):
             call()
     assert not (tmp_path / "out").exists()
     assert open_model("tiny-llada", adapter=CURED, any_base=True).kind == "llada"

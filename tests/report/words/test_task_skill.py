@@ -135,5 +135,4 @@ def test_models_of_known_skill_are_told_apart(tmp_path: Path, make, skill: str) 
     folder = diagnose(make(), replace(SMALL, probes=("mask-count",)), tmp_path)
     (reading,) = read_all([folder])
     assert reading.summary.skill.skill == skill
-    assert (advice(reading.run.records) is None) == (skill != "skilled")
     assert (finding([reading]).panel is None) == (skill != "skilled")

@@ -94,7 +94,7 @@ def check_bases(name: str, folder: Path, adapters: Sequence[Path]) -> None:
         if found != wanted:
             raise UserError(
                 f"the adapter in {adapter} was trained on {trained or 'another model'} (weights {wanted}), not on "
-                f"{below} (weights {found}): put it on its own base, or add --any-base (any_base=True)"
+                f"{below} (weights {found}): put it on its own base, or add --any-base"
             )
         if wanted is None and isinstance(trained, str) and _last_part(trained) not in ("", below, _last_part(name)):
             warnings.warn(
