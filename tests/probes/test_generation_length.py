@@ -9,7 +9,7 @@ import torch
 
 from helpers.known import hand_made, shipped_tokenizer, with_parameters
 from maskwise.models.generation import Generation
-from maskwise.probes.answers.generation_length import end_evidence
+from maskwise.probes.answers.canvas_answers import end_evidence
 from maskwise.probes.checked import CanvasLayout, layouts
 from maskwise.probes.library.generation_length import PROBE, flood_in_words
 from maskwise.records.folder import read_run

@@ -3,10 +3,10 @@
 from collections.abc import Callable
 from typing import Any
 
-from maskwise.advice.evaluation import SearchResult
 from maskwise.advice.search_request import SearchRequest
 from maskwise.advice.search_space import not_tried
 from maskwise.advice.selection import NEAR, NEARER, Confirmation, Interval
+from maskwise.advice.setting_evaluator import SearchResult
 from maskwise.records.search import (
     Advice,
     AdvisedSetting,

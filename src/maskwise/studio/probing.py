@@ -8,14 +8,14 @@ from msgspec import structs
 from torch import Tensor
 
 from maskwise.models.model import Model
-from maskwise.probes.answers.attention import logits_and_shares
+from maskwise.probes.answers.attention_shares import logits_and_shares
 from maskwise.probes.answers.gradients import gradient_norms, traced
 from maskwise.probes.answers.plain import Answer, answers_to
 from maskwise.probes.blocks import moved_on_grid, visible_masks
 from maskwise.probes.examples import one_context_per_task
 from maskwise.records.record import Record
 from maskwise.records.sample import SampledPrompt
-from maskwise.runs.sample import rounded, sampled
+from maskwise.runs.run_sample import rounded, sampled
 from maskwise.studio.sizes import check_share, check_text, check_whole
 from maskwise.support.errors import UserError
 from maskwise.tasks.episodes import Episode, draw, draw_afresh, example_words, render

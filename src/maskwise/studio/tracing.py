@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from maskwise.decoding.checks import for_model
 from maskwise.decoding.generate import Snapshot, decode
 from maskwise.decoding.options import DecodingOptions
-from maskwise.decoding.prompts import text_ids
+from maskwise.decoding.prompt_ids import text_ids
 from maskwise.decoding.strategies import parse_parameters, strategy_named_by
 from maskwise.models.model import Model
 from maskwise.studio.sizes import check_text, check_whole

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from maskwise.kernels import gate
-from maskwise.models.attention.blocks import block_places
+from maskwise.models.attention.block_attention import block_places
 from maskwise.models.attention.ragged import KeyValues, Layout, block_reach, grid_places
 from maskwise.models.batch import Batch
 

@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from maskwise.models.attention.blocks import Blocks, later_in_block, merged
+from maskwise.models.attention.block_attention import Blocks, later_in_block, merged
 from maskwise.models.attention.stored_weights import KeptAttention
 from maskwise.models.batch import owners
 
