@@ -130,6 +130,11 @@ class ModelInterface(nn.Module):
         return getattr(outer, "bias", None) if bias is None else bias
 
     @property
+    def has_own_head(self) -> bool:
+        """True if its logits are computed by a function that the user passed to `wrap`."""
+        return self._own_head is not None
+
+    @property
     def vocab(self) -> int:
         return self.head_weight.shape[0]
 
