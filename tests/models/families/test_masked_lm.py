@@ -60,8 +60,8 @@ def test_the_longest_sequence_fits_and_one_more_token_is_refused(model):
 
 def test_it_is_listed_without_reading_weights(folder, model):
     entry = describe_checkpoint(str(folder))
-    assert (entry["kind"], entry["window"], entry["mask_id"]) == ("masked-lm", model.window, model.mask_id)
-    assert entry["parameters"] == model.parameter_count
+    assert (entry.kind, entry.window, entry.mask_id) == ("masked-lm", model.window, model.mask_id)
+    assert entry.parameters == model.parameter_count
 
 
 def test_the_saved_tokenizer_writes_its_special_tokens_again(model, tmp_path):
