@@ -35,7 +35,7 @@ def passages(text: str, count: int, words: int) -> list[Passage]:
     """Up to `count` passages, their ends spread evenly over the text.
 
     Line breaks become spaces. A passage has `words` words, counted by white space; its last word is at least three
-    letters long and loses the punctuation after it. In a text without such words, as of amino acids, one letter will do.
+    letters long and loses the punctuation after it. In a text without such words, one letter will do.
     """
     pieces = list(re.finditer(r"\S+", text))
     last_words = range(words - 1, len(pieces))
