@@ -19,7 +19,7 @@ from maskwise.probes.examples import Conditioned, main_records, numbers_in, with
 from maskwise.probes.library.mask_count import degradation, mask_tax
 from maskwise.probes.probe import Preset, Settings
 from maskwise.probes.recall_scores import LAST
-from maskwise.records.folder import MANIFEST, Run, read_run
+from maskwise.records.folder import MANIFEST, RunOnDisk, read_run
 from maskwise.records.record import Condition, Record
 from maskwise.report.pages.page import home_of, write_page
 from maskwise.report.readings import Reading, read_all, records_as_strangers_wrote_them, refuse_empty
@@ -57,7 +57,7 @@ def check_names(names: Sequence[str], any_base: bool, settings: Settings) -> Non
                 refuse_other_questions(run, name, settings)
 
 
-def refuse_other_questions(run: Run, name: str, settings: Settings) -> None:
+def refuse_other_questions(run: RunOnDisk, name: str, settings: Settings) -> None:
     """A run on file and a model that is asked now: what `check_pairs` would refuse afterwards."""
     for field_name in ("seed", "relevant", "distractors", "held_out", "chat"):
         old, new = getattr(run.manifest.settings, field_name), getattr(settings, field_name)
@@ -125,7 +125,7 @@ class Comparison:
 
 
 def compare(
-    *models: str | Path | Model | Run,
+    *models: str | Path | Model | RunOnDisk,
     preset: Preset = "default",
     points: int | None = None,
     seed: int = 0,
@@ -163,7 +163,7 @@ def compare(
     check_names([str(one) for one in models if isinstance(one, str | Path)], any_base, settings)
     folders = []
     for one in models:
-        if isinstance(one, Run):
+        if isinstance(one, RunOnDisk):
             folders.append(one.folder)
         elif isinstance(one, Model):
             folders.append(diagnose(one, settings, batch_tokens=batch_tokens, command=command))
@@ -252,7 +252,7 @@ def figures_of(reading: Reading, shared: set[int] | None = None) -> ComparedMode
     )
 
 
-def few_steps_of(run: Run) -> dict[str, Score]:
+def few_steps_of(run: RunOnDisk) -> dict[str, Score]:
     """Relative degradation over mask counts for each number of steps."""
     return {steps: degradation(records) for steps, records in by_steps(of_probe(run, "few-steps")).items()}
 
@@ -266,7 +266,7 @@ def by_steps(records: Sequence[Record]) -> dict[str, list[Record]]:
     }
 
 
-def changes_between(before: Run, after: Run) -> Changes:
+def changes_between(before: RunOnDisk, after: RunOnDisk) -> Changes:
     """What is different after, each with a paired 95 % interval; over mask counts: over those of both."""
     pairs = {probe: same_number(of_probe(before, probe), of_probe(after, probe)) for probe in PROBES}
     then, now = (by_steps(side) for side in pairs["few-steps"])

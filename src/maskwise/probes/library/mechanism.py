@@ -76,7 +76,7 @@ PATHS = {
 
 
 def units(setup: Setup) -> Iterator[Unit]:
-    from maskwise.probes.answers.mechanism import ask_changed
+    from maskwise.probes.answers.changed_attention import ask_changed
 
     if not setup.model.attention_readable:
         setup.note(f"{NAME} was not run: the attention of a wrapped model cannot be cut")
@@ -305,7 +305,7 @@ def _baseline(condition: Condition, all_conditions: Sequence[Condition]) -> Cond
     return BASELINE if BASELINE in all_conditions else None
 
 
-class ConditionFields(ProbeFields, frozen=True, kw_only=True):
+class MechanismCondition(ProbeFields, frozen=True, kw_only=True):
     masks: Count
     fillers: Count | UnsetType = UNSET
     place: str | UnsetType = UNSET
@@ -316,7 +316,7 @@ PROBE = Probe(
     name=NAME,
     group="evidence",
     about="by which path appended masks act: attention to them cut row by row",
-    condition=ConditionFields,
+    condition=MechanismCondition,
     units=units,
     parameters={"mask_counts": (20, 200), "points": 100},
     quick={"mask_counts": (200,)},

@@ -67,7 +67,7 @@ MARKS_APART = 0.12  # of the way from one kind of error to the next
 
 
 def units(setup: Setup) -> Iterator[Unit]:
-    from maskwise.probes.answers.recall import recall
+    from maskwise.probes.answers.recalled_values import recall
 
     own, settings = setup.own, setup.settings
     words = recall_words(setup.asker.tokenizer, setup.words, settings.held_out, own["pairs"])
@@ -266,14 +266,14 @@ RECALL_NATS = ScoreRule(
 )
 
 
-class ConditionFields(ProbeFields, frozen=True, kw_only=True):
+class RecallCondition(ProbeFields, frozen=True, kw_only=True):
     question: str
     distance: str
     masks: Count
     fillers: Count
 
 
-class EvidenceFields(ProbeFields, frozen=True, kw_only=True):
+class RecallEvidence(ProbeFields, frozen=True, kw_only=True):
     pairs: AtLeast1
     between: Count
     offset: float | None
@@ -283,9 +283,9 @@ PROBE = Probe(
     name=NAME,
     group="context",
     about="pairs of words, one key asked again near to or far from its pair",
-    condition=ConditionFields,
+    condition=RecallCondition,
     condition_words={LAST: "last", FIRST: "first"},
-    evidence=EvidenceFields,
+    evidence=RecallEvidence,
     presets=("quick", "default", "full"),
     units=units,
     one_pass=True,

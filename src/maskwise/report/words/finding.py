@@ -14,10 +14,11 @@ from maskwise.report.figures.panels import panels
 from maskwise.report.readings import Reading, differing_settings
 from maskwise.report.words.effects import TOO_FEW, Effect, by_size, effects_of, undecided
 from maskwise.report.words.mask_chart import Change, changes, leading, main_entries, mask_chart
-from maskwise.report.words.task_skill import about_skill, limit_of_run
+from maskwise.report.words.task_skill import about_skill, about_skills, limit_of_run
 from maskwise.scoring.changes import of_probe, paired_values
 from maskwise.scoring.numbers import NBSP, tenths
 from maskwise.scoring.scores import mean_score
+from maskwise.scoring.skill import Skill
 
 PAPER = "Open marks: the end points that the paper (arXiv 2511.21338) states for these models, Base above Instruct."
 CAPTION = (
@@ -32,7 +33,7 @@ NUMBERS = 3
 
 
 @dataclass(frozen=True)
-class Number:
+class ChartNumber:
     """One of the numbers beside the chart. Where nothing was `detected` it is grey, and says how much it is at most, or
     that there are too few questions to tell.
 
@@ -53,7 +54,7 @@ class Finding:
     sentence: str
     panel: Panel | None
     caption: str = CAPTION
-    numbers: tuple[Number, ...] = ()
+    numbers: tuple[ChartNumber, ...] = ()
     beside: str = ""
 
 
@@ -73,14 +74,14 @@ def finding(readings: Sequence[Reading], compared: bool = False) -> Finding:
         verdicts = [verdict(first, reading) for reading, _ in shown if reading is not first]
         compares = compared and first.label not in limited
         sentence = " ".join(filter(None, verdicts if compares else [])) or about_masks(labelled)
-        sentences = filter(None, [*limited.values(), sentence])
+        sentences = filter(None, [*about_skills(limited), sentence])
         return Finding(" ".join(sentences), panel, MODELS_CAPTION, _of_models(shown), _larger_than_masks(readings))
     each = [(reading.label, by_size(effects_of(reading))[:1]) for reading in readings]
     return Finding(" ".join(_sentence(label, effect) for label, first in each for effect in first), None)
 
 
-def limited_by_skill(told: Sequence[tuple[Reading, Sequence[Change]]]) -> dict[str, str]:
-    """By label, what is said of the models in which masks cannot show a loss: they have no curve and no number.
+def limited_by_skill(told: Sequence[tuple[Reading, Sequence[Change]]]) -> dict[str, Skill]:
+    """By label, the skill of the models in which masks cannot show a loss: they have no curve and no number.
 
     Where another model loses accuracy on the same questions, these are not too easy.
     """
@@ -90,7 +91,7 @@ def limited_by_skill(told: Sequence[tuple[Reading, Sequence[Change]]]) -> dict[s
         limit = limit_of_run(reading)
         if limit is None or any(change.detected for change in curve[1:]) or (lost and limit.shown):
             continue
-        found[reading.label] = about_skill(limit, reading.label)
+        found[reading.label] = limit
     return found
 
 
@@ -229,7 +230,7 @@ def _in_words(label: str, last: Change) -> str:
 # Three numbers
 
 
-def _three(effects: Sequence[Effect], charted: Sequence[str]) -> tuple[Number, ...]:
+def _three(effects: Sequence[Effect], charted: Sequence[str]) -> tuple[ChartNumber, ...]:
     """What the chart shows, and the largest of the others; the largest first."""
     shown = [next((one for one in effects if one.probe == probe), None) for probe in charted]
     drawn = [effect for effect in shown if effect is not None]
@@ -238,7 +239,7 @@ def _three(effects: Sequence[Effect], charted: Sequence[str]) -> tuple[Number, .
     return tuple(_number(one.points, one.low, one.high, f"Accuracy {one.words}") for one in by_size(chosen))
 
 
-def _of_models(told: Sequence[tuple[Reading, Sequence[Change]]]) -> tuple[Number, ...]:
+def _of_models(told: Sequence[tuple[Reading, Sequence[Change]]]) -> tuple[ChartNumber, ...]:
     """What the most masks do to each model, the largest loss first; of two that were asked the same also the difference
     of these."""
     found = []
@@ -285,7 +286,7 @@ def difference_of_changes(first: Reading, second: Reading) -> Change | None:
     return Change(most, 100 * score.value, 100 * score.low, 100 * score.high)
 
 
-def _number(points: float, low: float, high: float, what: str) -> Number:
+def _number(points: float, low: float, high: float, what: str) -> ChartNumber:
     detected = not low <= 0 <= high
     value = f"{tenths(points)}{NBSP}points" if points <= 0 else f"+{tenths(points)}{NBSP}points"
     interval = f"95{NBSP}% interval {tenths(low)} to {tenths(high)}"
@@ -293,4 +294,4 @@ def _number(points: float, low: float, high: float, what: str) -> Number:
         interval = f"{TOO_FEW} ({interval}{NBSP}points)"
     elif not detected:
         interval = f"nothing detected: at most {tenths(max(abs(low), abs(high)))}{NBSP}points ({interval})"
-    return Number(value, interval, what, detected)
+    return ChartNumber(value, interval, what, detected)

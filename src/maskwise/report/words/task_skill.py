@@ -3,13 +3,15 @@
 Every page, table, card and advice takes its words from here; scoring/skill.py decides.
 """
 
+from collections.abc import Mapping
+
 from msgspec import UNSET
 
 from maskwise.probes.examples import PAPER_RELEVANT, main_records, with_number
 from maskwise.probes.probe import ScoreRule
 from maskwise.probes.summary import probes_giving, score_rules
 from maskwise.report.readings import Reading
-from maskwise.scoring.numbers import NBSP, percent
+from maskwise.scoring.numbers import percent
 from maskwise.scoring.scores import direction, null_score
 from maskwise.scoring.skill import Skill
 
@@ -58,12 +60,20 @@ def next_steps(skill: Skill) -> str:
         return ASK_MORE
     if skill.skill == "saturated":
         return TRY_HARDER
-    return f"At most {percent(skill.high)} are right (95{NBSP}% upper bound). {TRY_NEXT}"
+    return TRY_NEXT
 
 
 def about_skill(skill: Skill, label: str = "") -> str:
     """The conclusion and what to try."""
     return f"{conclusion(skill, label)} {next_steps(skill)}"
+
+
+def about_skills(limited: Mapping[str, Skill]) -> list[str]:
+    """Of several models by label: each conclusion, then what to try, once for all."""
+    return [
+        *(conclusion(skill, label) for label, skill in limited.items()),
+        *dict.fromkeys(map(next_steps, limited.values())),
+    ]
 
 
 def limit_of_run(reading: Reading) -> Skill | None:
