@@ -5,9 +5,9 @@ confident first, on canvases of several sizes: all masks in one block, in blocks
 that grows block by block. The known fault of instruction-tuned models is an early flood of end tokens on long canvases
 (Nie et al., arXiv 2502.09992, give LLaDA-Instruct rules against end tokens, our forbid_end and late_end): answers end
 the sooner, the more masks there are. Condition: {"layout": "one block", "canvas": 256}; evidence {"length": tokens
-before the first end token, "ended": 0 or 1, "end_share": end tokens of the whole canvas, "empty": 1 where no text stands
-before the first end token, "cut": 1 where the canvas ends before the answer does (no end token), "end_step": the share
-of the steps after which the first end token was committed, where there is one}.
+before the first end token, "ended": 0 or 1, "end_share": end tokens of the whole canvas, "empty": 1 where no text
+stands before the first end token, "cut": 1 where the canvas ends before the answer does (no end token), "end_step": the
+share of the steps after which the first end token was committed, where there is one}.
 """
 
 from collections.abc import Collection, Iterator, Sequence
