@@ -11,7 +11,7 @@ from msgspec import structs
 from helpers.known import hand_made, shipped_tokenizer, with_parameters
 from maskwise.models.generation import Generation
 from maskwise.probes.answers.generation_length import end_evidence, write
-from maskwise.probes.checked import Asked, AskedSet, Layout, layouts
+from maskwise.probes.checked import Asked, AskedSet, CanvasLayout, layouts
 from maskwise.probes.library.generation_length import PROBE, empty_and_cut, flood_in_words
 from maskwise.records.folder import read_run
 from maskwise.report.readings import read_all
@@ -122,7 +122,7 @@ def test_a_canvas_shorter_than_the_answer_cuts_it_off(canvas, empty, cut):
     ids, right = (tuple(tokenizer(text, add_special_tokens=text is prompt)["input_ids"]) for text in (prompt, answer))
     asked = AskedSet("prompts", (Asked(ids, right, answer),))
     masked = Prompt((*ids, *[tokenizer.mask_token_id] * canvas), len(ids), right[0], canvas)
-    found = write(writer(False), [masked], Layout(canvas), asked, 4)[0].evidence
+    found = write(writer(False), [masked], CanvasLayout(canvas), asked, 4)[0].evidence
     assert (found["empty"], found["cut"]) == (empty, cut)
 
 
@@ -163,7 +163,7 @@ def test_layouts_cut_the_canvas_and_take_the_same_steps_in_every_block():
         (48, 16, False),
         (48, 16, True),
     ]
-    assert Layout(48).steps(8) == 6 and Layout(48, 16).steps(8) == 6 and Layout(48, 16).steps(32) == 3
+    assert CanvasLayout(48).steps(8) == 6 and CanvasLayout(48, 16).steps(8) == 6 and CanvasLayout(48, 16).steps(32) == 3
 
 
 def test_canvases_that_do_not_fit_are_noted_and_embedded_questions_are_asked_without_data(tmp_path):

@@ -239,11 +239,11 @@ def _advice(measured: Mapping[str, Any]) -> str:
     )
 
 
-class ConditionFields(ProbeFields, frozen=True, kw_only=True):
+class ConfidenceCondition(ProbeFields, frozen=True, kw_only=True):
     rule: str
 
 
-class EvidenceFields(ProbeFields, frozen=True, kw_only=True):
+class ConfidenceEvidence(ProbeFields, frozen=True, kw_only=True):
     sure: list[float]
     right: list[int]
     share: list[float]
@@ -258,8 +258,8 @@ PROBE = Probe(
     name=NAME,
     group="evidence",
     about="whether predictions are right as often as their probability says (--data prompts=, gsm8k=)",
-    condition=ConditionFields,
-    evidence=EvidenceFields,
+    condition=ConfidenceCondition,
+    evidence=ConfidenceEvidence,
     units=units,
     takes=lambda data_set: data_set in CHECKED,
     parameters={"questions": 32, "rules": STRATEGIES},

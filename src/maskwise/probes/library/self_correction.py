@@ -219,11 +219,11 @@ def pays(found: Mapping[str, Any], method: str, option: str) -> str:
     return f"{option}: inconclusive; it repairs more than it damages where {share}; ask more questions (--points)"
 
 
-class ConditionFields(ProbeFields, frozen=True, kw_only=True):
+class SelfCorrectionCondition(ProbeFields, frozen=True, kw_only=True):
     wrong: str
 
 
-class EvidenceFields(ProbeFields, frozen=True, kw_only=True):
+class SelfCorrectionEvidence(ProbeFields, frozen=True, kw_only=True):
     wrong: list[int]
     masked: list[float]
     visible: list[float]
@@ -240,8 +240,8 @@ PROBE = Probe(
     name=NAME,
     group="evidence",
     about="whether wrong tokens are seen and repaired: does remdm or --edit pay (--data prompts=, gsm8k=)",
-    condition=ConditionFields,
-    evidence=EvidenceFields,
+    condition=SelfCorrectionCondition,
+    evidence=SelfCorrectionEvidence,
     units=units,
     takes=lambda data_set: data_set in CHECKED,
     parameters={"questions": 32, "right_places": 5},

@@ -247,12 +247,12 @@ def _last_steps(shown: Shown) -> str:
     )
 
 
-class ConditionFields(ProbeFields, frozen=True, kw_only=True):
+class TrajectoryCondition(ProbeFields, frozen=True, kw_only=True):
     rule: str
     tokens_per_step: int
 
 
-class EvidenceFields(ProbeFields, frozen=True, kw_only=True):
+class TrajectoryEvidence(ProbeFields, frozen=True, kw_only=True):
     answers: list[int]
     right: int
     voted: int
@@ -263,8 +263,8 @@ PROBE = Probe(
     name=NAME,
     group="evidence",
     about="right answers that later steps overwrite, and voting over the steps (--data prompts=, gsm8k=)",
-    condition=ConditionFields,
-    evidence=EvidenceFields,
+    condition=TrajectoryCondition,
+    evidence=TrajectoryEvidence,
     units=units,
     takes=lambda data_set: data_set in CHECKED,
     parameters={"questions": 24, "canvas": 16, "data_canvas": 128, "rules": STRATEGIES, "tokens_per_step": (1, 4)},
