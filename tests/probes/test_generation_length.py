@@ -11,7 +11,7 @@ from msgspec import structs
 from helpers.known import hand_made, shipped_tokenizer, with_parameters
 from maskwise.models.generation import Generation
 from maskwise.probes.answers.generation_length import end_evidence, write
-from maskwise.probes.checked import Asked, AskedSet, CanvasLayout, layouts
+from maskwise.probes.checked import AskedSet, CanvasLayout, CheckedQuestion, layouts
 from maskwise.probes.library.generation_length import PROBE, empty_and_cut, flood_in_words
 from maskwise.records.folder import read_run
 from maskwise.report.readings import read_all
@@ -120,7 +120,7 @@ def test_a_canvas_shorter_than_the_answer_cuts_it_off(canvas, empty, cut):
     tokenizer = shipped_tokenizer()
     prompt, answer = next(iter(QUESTIONS.items()))
     ids, right = (tuple(tokenizer(text, add_special_tokens=text is prompt)["input_ids"]) for text in (prompt, answer))
-    asked = AskedSet("prompts", (Asked(ids, right, answer),))
+    asked = AskedSet("prompts", (CheckedQuestion(ids, right, answer),))
     masked = Prompt((*ids, *[tokenizer.mask_token_id] * canvas), len(ids), right[0], canvas)
     found = write(writer(False), [masked], CanvasLayout(canvas), asked, 4)[0].evidence
     assert (found["empty"], found["cut"]) == (empty, cut)
