@@ -10,7 +10,7 @@ from msgspec import structs
 
 from helpers.known import hand_made, shipped_tokenizer, with_parameters
 from maskwise.models.generation import Generation
-from maskwise.probes.answers.generation_length import end_evidence, write
+from maskwise.probes.answers.canvas_answers import end_evidence, write
 from maskwise.probes.checked import AskedSet, CanvasLayout, CheckedQuestion, layouts
 from maskwise.probes.library.generation_length import PROBE, empty_and_cut, flood_in_words
 from maskwise.records.folder import read_run

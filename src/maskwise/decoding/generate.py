@@ -18,7 +18,7 @@ from maskwise.decoding.history.voting import Ballot
 from maskwise.decoding.known_names import chosen_options, refuse_other_mask
 from maskwise.decoding.loop import DecodingLoop, decoded_text
 from maskwise.decoding.options import OPTION_NAMES, DecodingOptions, SoftMask, describe_options
-from maskwise.decoding.prompts import encode_prompts, is_chat
+from maskwise.decoding.prompt_ids import encode_prompts, is_chat
 from maskwise.decoding.strategies import Strategy
 from maskwise.decoding.traces import TraceFile, recorded_settings, trace_of
 from maskwise.models.batch import passes

@@ -42,7 +42,7 @@ DECODING_COST = 4
 
 
 def units(setup: Setup) -> Iterator[Unit]:
-    from maskwise.probes.answers.generation_length import write
+    from maskwise.probes.answers.canvas_answers import write
 
     own = setup.own
     for asked in asked_sets(setup):
