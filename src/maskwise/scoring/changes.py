@@ -15,6 +15,7 @@ from msgspec import Meta, structs
 from maskwise.records.folder import Run
 from maskwise.records.groups import GroupedRecords, as_group, conditions_of, groups_of, paired
 from maskwise.records.record import Condition, Record, condition_text
+from maskwise.scoring.claims import judged, p_value
 from maskwise.scoring.intervals import (
     by_task,
     difference_interval,
@@ -45,6 +46,7 @@ class Difference(Typed, frozen=True, kw_only=True):
     rules_high: Annotated[float | None, Meta(description="upper end")]
     n: Annotated[int, Meta(description="points asked under both")]
     differed: Annotated[int, Meta(description="of these, answers that became right or wrong")]
+    p: Annotated[float | None, Meta(description="two-sided p-value of no difference, tested as claims are")] = None
 
 
 class NatsDifference(Typed, frozen=True, kw_only=True):
@@ -73,6 +75,7 @@ def paired_difference(group: Sequence[Record], baseline: Sequence[Record]) -> Di
         rules_high=rules_high,
         n=sum(map(len, strata.values())),
         differed=int(sum(np.count_nonzero(change) for change in strata.values())),
+        p=p_value(judged("", "", "", strata, "points", bounds=(-1.0, 1.0)), 0.0),
     )
 
 

@@ -10,9 +10,8 @@ the question: near (one of the five next pairs, never the very next), quarter, m
 Evidence: {"pairs": 30, "between": 29, "offset": -1}: the pairs in the list, those between the asked pair and the
 question, and whose value was answered: so many pairs after the asked one (before it, below zero), null if of no pair.
 
-With a_near and a_far the accuracies at the nearest and the farthest distance, with the fewest masks and no fillers
-(each the mean of the question last and first where both were asked), NLL_near and NLL_far likewise, and n pairs, the
-scores are
+With a_near and a_far the accuracies at the nearest and the farthest distance, with the question last, the fewest masks
+and no fillers, NLL_near and NLL_far likewise, and n pairs, the scores are
 
     recall locality  (a_near - a_far) / (a_near - 1/n)
     recall nats      NLL_far - NLL_near, the negative log-likelihood of the right value
@@ -161,31 +160,28 @@ def _share(group: Sequence[Record], kind: str) -> dict[str, float]:
 
 
 def recall_locality(records: Sequence[Record]) -> Score:
-    near, far = near_and_far([record.condition for record in records])
-    if not near:
+    ends = near_and_far([record.condition for record in records])
+    if not ends:
         return null_score()
     chance = chance_of(records)
 
     def lost(accuracy: np.ndarray) -> np.ndarray:
-        here, there = (half.mean(1) for half in np.split(accuracy, 2, axis=1))
-        return share_of_skill(here - there, here - chance)
+        near, far = accuracy.T
+        return share_of_skill(near - far, near - chance)
 
-    return bootstrapped(tables(records, near + far), lost)
+    return bootstrapped(tables(records, ends), lost)
 
 
 def recall_nats(records: Sequence[Record]) -> Score:
-    near, far = near_and_far([record.condition for record in records])
-    if not near:
-        return null_score()
-    sides = len(near)
-    return nats_score(records, near + far, [*[-1 / sides] * sides, *[1 / sides] * sides])
+    ends = near_and_far([record.condition for record in records])
+    return nats_score(records, ends, [-1.0, 1.0]) if ends else null_score()
 
 
-def near_and_far(conditions: Sequence[Condition]) -> tuple[list[Condition], list[Condition]]:
-    """The nearest and the farthest distance with the fewest masks, for each side that was asked at both."""
-    sides = [by_distance(conditions, question) for question in (LAST, FIRST)]
-    known = [side for side in sides if len(side) > 1 and side[0]["distance"] == NEAR]
-    return [side[0] for side in known], [side[-1] for side in known]
+def near_and_far(conditions: Sequence[Condition]) -> list[Condition]:
+    """The nearest and the farthest distance with the question last and the fewest masks, as locality is defined for
+    every probe; empty where one of them was not asked."""
+    side = by_distance(conditions, LAST)
+    return [side[0], side[-1]] if len(side) > 1 and side[0]["distance"] == NEAR else []
 
 
 def by_distance(conditions: Sequence[Condition], question: str) -> list[Condition]:
@@ -204,21 +200,16 @@ def _entries_of(shown: Shown, conditions: Sequence[Condition]) -> list[Entry]:
     return [entry for condition in conditions for entry in entries if entry.condition == condition]
 
 
-def _ends(shown: Shown) -> tuple[list[Entry], list[Entry]]:
+def _ends(shown: Shown) -> list[Entry]:
     """The entries the score is made of."""
-    near, far = near_and_far([entry.condition for entry in shown.entries(NAME)])
-    return _entries_of(shown, near), _entries_of(shown, far)
-
-
-def _accuracy(entries: Sequence[Entry]) -> float:
-    return float(np.mean([entry.accuracy for entry in entries]))
+    return _entries_of(shown, near_and_far([entry.condition for entry in shown.entries(NAME)]))
 
 
 def _seen(shown: Shown) -> str:
     near, far = _ends(shown)
     return (
-        f"{percent(_accuracy(near))} of the near pairs are recalled, {percent(_accuracy(far))} of those "
-        f"{far[0]['between']:g} pairs away"
+        f"{percent(near.accuracy)} of the near pairs are recalled, {percent(far.accuracy)} of those "
+        f"{far.measures['between']:g} pairs away, with the question last"
     )
 
 
@@ -228,10 +219,8 @@ def _no_skill(shown: Shown) -> str:
 
 def _errors_when_far(shown: Shown) -> str:
     _, far = _ends(shown)
-    wrong = 1 - _accuracy(far)
-    others = float(np.mean([other_values(entry) for entry in far]))
-    errors = f" Of its errors there, {percent(others / wrong)} are the value of another pair." if wrong else ""
-    return errors + (" Measured with the question last only." if len(far) == 1 else "")
+    wrong = 1 - (far.accuracy or 0.0)
+    return f" Of its errors there, {percent(other_values(far) / wrong)} are the value of another pair." if wrong else ""
 
 
 def other_values(entry: Entry) -> float:
@@ -328,7 +317,7 @@ RECALL_LOCALITY = ScoreRule(
         },
         change=("moving the pair away", "costs", "raises"),
         seen=_seen,
-        takes="It takes near pairs and distant ones, with the question on the same side.",
+        takes="It takes near pairs and distant ones, with the question last.",
         no_skill=_no_skill,
         beside=_errors_when_far,
     ),
