@@ -144,18 +144,24 @@ def loss_recovered(before: Sequence[Record], after: Sequence[Record]) -> Score:
         return null_score()
     two, most = counts.index(2), counts.index(max(counts))
 
-    def share_recovered(accuracy: np.ndarray) -> np.ndarray:
-        then, now = np.split(accuracy, 2, axis=1)
-        lost, regained = then[:, two] - then[:, most], now[:, most] - then[:, most]
-        return np.where(lost >= LEAST_LOSS, regained / np.maximum(lost, LEAST_LOSS), np.nan)
+    many = len(conditions)
+    return recovered_share(paired_tables(before, after, conditions), (two, most, many + two, many + most))
 
-    by_task = paired_tables(before, after, conditions)
-    found = bootstrapped(by_task, share_recovered, TOO_LITTLE_LOSS)
+
+def recovered_share(by_task: Tables, columns: tuple[int, int, int, int] = (0, 1, 2, 3)) -> Score:
+    """(a_most' - a_most) / (a_few - a_most) of tables [points, C]. columns: few and most masks before, then after."""
+
+    def share(accuracy: np.ndarray) -> np.ndarray:
+        few, most, _, cured = (accuracy[:, column] for column in columns)
+        lost = few - most
+        return np.where(lost >= LEAST_LOSS, (cured - most) / np.maximum(lost, LEAST_LOSS), np.nan)
+
+    found = bootstrapped(by_task, share, TOO_LITTLE_LOSS)
     if not by_task:
         return found
-    then, now = np.split(np.mean([table.mean(0) for table in by_task.values()], axis=0), 2)
-    ends = {"before": [float(then[two]), float(then[most])], "after": [float(now[two]), float(now[most])]}
-    return structs.replace(found, ends=ends)
+    means = np.mean([table.mean(0) for table in by_task.values()], axis=0)
+    few, most, few_after, most_after = (float(means[column]) for column in columns)
+    return structs.replace(found, ends={"before": [few, most], "after": [few_after, most_after]})
 
 
 def accuracy_change(before: Sequence[Record], after: Sequence[Record], keep: Callable[[Condition], bool]) -> Score:
