@@ -245,7 +245,8 @@ def cures(
     """Compare mitigations of the sensitivity to masks: accuracy at 2 and 200 masks, loss recovered, speed, training."""
     if points is not None and points < 1:
         raise UserError(f"--points must be at least 1, not {points}")
-    for one in adapter or [None]:
+    check_models([model], None, dtype)
+    for one in adapter or []:
         check_models([model], one, dtype)
     with collection_paused():
         from maskwise.experiments.mitigations import cures as compare_cures
