@@ -83,6 +83,7 @@ def accuracy(summary, probe):
 # All of them
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("make", [tiny_llada, tiny_dream, tiny_ar])
 def test_full_runs_every_probe_and_says_what_it_did_not_run(make, tmp_path):
     model = little(make)
@@ -271,6 +272,7 @@ def nearest_label(text):
     return found[0] if found else "Above"
 
 
+@pytest.mark.slow
 def test_copying_the_nearest_label_is_best_with_the_nearest_point_beside_the_question(tmp_path):
     settings = with_parameters(
         replace(only("points"), points=12),

@@ -63,7 +63,7 @@ class Export(Typed, frozen=True, kw_only=True):
     out: Annotated[str, Meta(description="the folder that was written")]
 
 
-class Trace(Typed, frozen=True, kw_only=True):
+class GeneratedText(Typed, frozen=True, kw_only=True):
     """One generated text; a line of generate --out"""
 
     prompt: Annotated[Any, Meta(description="a text, a chat or token ids, as it was given")]
@@ -76,17 +76,17 @@ class Trace(Typed, frozen=True, kw_only=True):
     order: Annotated[list[int], Meta(description="the step at which each was committed")]
 
 
-class Generation(Typed, frozen=True, kw_only=True):
+class GenerationOutput(Typed, frozen=True, kw_only=True):
     """generate --json"""
 
     model: Annotated[str, Meta(description="the model's name")]
     settings: Annotated[dict[str, Any], Meta(description="every option of decoding by name, and the mask count")]
-    generations: Annotated[list[Trace], Meta(description="one per prompt")]
+    generations: Annotated[list[GeneratedText], Meta(description="one per prompt")]
     divergence: Annotated[dict[str, Any] | None, Meta(description="with --divergence: tokens, agreement, first")]
     seed: Annotated[Count, Meta(description="of the random numbers")]
 
 
-class Likelihood(Typed, frozen=True, kw_only=True):
+class AnswerLikelihood(Typed, frozen=True, kw_only=True):
     """A line of the data with its likelihood."""
 
     prompt: Annotated[str, Meta(description="as given")]
@@ -105,7 +105,7 @@ class Likelihoods(Typed, frozen=True, kw_only=True):
 
     model: Annotated[str, Meta(description="the model's name")]
     settings: Annotated[dict[str, Any], Meta(description="method, samples, masks, seed")]
-    scores: list[Likelihood]
+    scores: list[AnswerLikelihood]
 
 
 class EvaluationMasks(Typed, frozen=True, kw_only=True):
@@ -192,7 +192,7 @@ FILES: Mapping[str, type[Typed]] = {
     "sample.json of a run folder, each prompt": SampledPrompt,
     "settings.json of tune and train": TrainingSettings,
     "manifest.json of a search of advise": SearchManifest,
-    "traces of generate --out, each line": Trace,
+    "traces of generate --out, each line": GeneratedText,
 }
 OUTPUTS: Mapping[str, type[Typed]] = {
     "models": Models,
@@ -202,7 +202,7 @@ OUTPUTS: Mapping[str, type[Typed]] = {
     "diagnose (several models), report": Report,
     "compare": ComparisonResult,
     "export": Export,
-    "generate": Generation,
+    "generate": GenerationOutput,
     "score": Likelihoods,
     "advise (also advice.json)": Advice,
     "tune (also result.json)": Tuning,

@@ -22,7 +22,7 @@ from maskwise.decoding.traces import TraceFile, recorded_settings, trace_of
 from maskwise.models.batch import passes
 from maskwise.models.checkpoints.opening import opened_model
 from maskwise.models.families.packing import columnwise_products, packed_products
-from maskwise.models.generation import Generation, Generations, OtherNames, Prompt
+from maskwise.models.generation import Generation, Generations, OtherNames, PromptInput
 from maskwise.models.model import Model
 from maskwise.support.errors import UserError
 from maskwise.support.randomness import number_repeats, torch_generator
@@ -41,7 +41,7 @@ DEFAULT = DecodingOptions()
 
 def generate(
     model: str | Path | Model,
-    prompts: Sequence[Prompt] | Prompt,
+    prompts: Sequence[PromptInput] | PromptInput,
     max_new_tokens: int = DEFAULT.max_new_tokens,
     steps: int | None = DEFAULT.steps,
     block: int | None = DEFAULT.block,

@@ -18,7 +18,7 @@ from maskwise.probes.examples import Conditioned, main_records, numbers_in, with
 from maskwise.probes.library.mask_count import degradation, mask_tax
 from maskwise.probes.probe import Preset, Settings
 from maskwise.probes.recall_scores import LAST
-from maskwise.records.folder import MANIFEST, Run
+from maskwise.records.folder import MANIFEST, RunOnDisk
 from maskwise.records.record import Condition, Record
 from maskwise.report.pages.page import home_of, write_page
 from maskwise.report.readings import Reading, read_all, records_as_strangers_wrote_them
@@ -92,7 +92,7 @@ class Comparison:
 
 
 def compare(
-    *models: str | Path | Model | Run,
+    *models: str | Path | Model | RunOnDisk,
     preset: Preset = "default",
     points: int | None = None,
     seed: int = 0,
@@ -128,7 +128,7 @@ def compare(
     check_names([str(one) for one in models if isinstance(one, str | Path)])
     folders = []
     for one in models:
-        if isinstance(one, Run):
+        if isinstance(one, RunOnDisk):
             folders.append(one.folder)
         elif isinstance(one, Model):
             folders.append(diagnose(one, settings, batch_tokens=batch_tokens, command=command))
@@ -216,7 +216,7 @@ def figures_of(reading: Reading, shared: set[int] | None = None) -> ComparedMode
     )
 
 
-def few_steps_of(run: Run) -> dict[str, Score]:
+def few_steps_of(run: RunOnDisk) -> dict[str, Score]:
     """Relative degradation over mask counts for each number of steps."""
     return {steps: degradation(records) for steps, records in by_steps(of_probe(run, "few-steps")).items()}
 
@@ -230,7 +230,7 @@ def by_steps(records: Sequence[Record]) -> dict[str, list[Record]]:
     }
 
 
-def changes_between(before: Run, after: Run) -> Changes:
+def changes_between(before: RunOnDisk, after: RunOnDisk) -> Changes:
     """What is different after, each with a paired 95 % interval; over mask counts: over those of both."""
     pairs = {probe: same_number(of_probe(before, probe), of_probe(after, probe)) for probe in PROBES}
     then, now = (by_steps(side) for side in pairs["few-steps"])

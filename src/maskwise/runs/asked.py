@@ -38,7 +38,7 @@ class _Described:
 def tokenizer_of(name: str) -> Any:
     """The tokenizer of the model of this name, without its weights."""
     folder = locate_checkpoint(name)[0]
-    return load_tokenizer(folder, read_family(folder).native)
+    return load_tokenizer(folder, read_family(folder))
 
 
 def asked_ids(

@@ -57,7 +57,7 @@ def describe_published(known: Published, family: Family) -> Checkpoint:
         kind=family.name,
         parameters=known.parameters,
         window=known.context_length,
-        mask_id=family.mask_id,
+        mask_id=known.settings.get("mask_token_id", family.mask_id),
         shift=family.shift,
         causal=family.causal,
         lora_targets=family.lora_targets or known.lora_targets or "",
@@ -103,18 +103,19 @@ def _described(name: str, folder: Path, family: Family) -> Checkpoint:
     from maskwise.models.checkpoints.configuration import find_mask_id, find_shift, read_config, refuse_own_attention
     from maskwise.models.checkpoints.networks import network_without_weights
     from maskwise.models.checkpoints.tokenizer import load_tokenizer
+    from maskwise.models.families.masked_lm import context_length
 
     config = read_config(folder, family)
     net = network_without_weights(config, family)
-    if not family.native:
+    if not family.native and not family.framed:
         refuse_own_attention(net)
-    needs_tokenizer = not family.causal and getattr(config, "mask_token_id", None) is None
-    tokenizer = load_tokenizer(folder, family.native) if needs_tokenizer else None
+    needs_tokenizer = family.framed or (not family.causal and getattr(config, "mask_token_id", None) is None)
+    tokenizer = load_tokenizer(folder, family) if needs_tokenizer else None
     return Checkpoint(
         name=name,
         kind=family.name,
         parameters=sum(parameter.numel() for parameter in net.parameters()),
-        window=config.max_position_embeddings,
+        window=context_length(net, tokenizer) if family.framed else config.max_position_embeddings,
         mask_id=find_mask_id(net, tokenizer, family),
         shift=find_shift(config, family),
         causal=family.causal,

@@ -14,7 +14,8 @@ from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_N
 
 from maskwise.models.checkpoints.gguf_llama import gguf_in, llama_settings
 from maskwise.models.checkpoints.locations import read_object
-from maskwise.models.families import AUTOREGRESSIVE, FAMILIES, Family, family_of_architecture
+from maskwise.models.families import AUTOREGRESSIVE, FAMILIES, MASKED_LM, Family, family_of_architecture
+from maskwise.models.families.masked_lm import is_masked_lm
 from maskwise.support.errors import UserError
 from maskwise.support.files import short_json
 from maskwise.support.imports import imported
@@ -156,11 +157,13 @@ def read_family(folder: Path, families: tuple[Family, ...] = FAMILIES) -> Family
             f"{folder}: DiffusionGemma replaces tokens by random ones and has no mask, which everything here is about: "
             "use transformers' own generate"
         )
+    if is_masked_lm(architecture):
+        return MASKED_LM
     if architecture not in MODEL_FOR_CAUSAL_LM_MAPPING_NAMES.values():
         known = ", ".join(family.architecture for family in families if family.architecture)
         raise UserError(
             f"{folder}: unknown architecture {architecture!r}; supported are {known} and "
-            "transformers' causal language models"
+            "transformers' causal and masked language models"
         )
     return AUTOREGRESSIVE
 

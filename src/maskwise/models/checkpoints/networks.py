@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
-from transformers import AutoModelForCausalLM, PreTrainedConfig, PreTrainedModel
+from transformers import PreTrainedConfig, PreTrainedModel
 from transformers.utils.logging import disable_progress_bar, get_verbosity, set_verbosity, set_verbosity_error
 
 from maskwise.models.checkpoints.gguf_llama import gguf_in, llama_weights
@@ -26,9 +26,8 @@ def network_without_weights(config: PreTrainedConfig, family: Family) -> PreTrai
     """On meta tensors: names and shapes of all parameters, but no memory for them."""
     assert family.net_class is not None
     with torch.device("meta"):
-        if not family.native:
-            return AutoModelForCausalLM.from_config(config)
-        return imported(family.net_class)(config)
+        net_class = imported(family.net_class)
+        return net_class(config) if family.native else net_class.from_config(config)
 
 
 def refuse_oversized(folder: Path, settings: dict[str, Any]) -> None:
@@ -42,6 +41,8 @@ def refuse_oversized(folder: Path, settings: dict[str, Any]) -> None:
         return next((settings[name] for name in names if settings.get(name) is not None), 0)
 
     layers, width = size("n_layers", "num_hidden_layers"), size("d_model", "hidden_size")
+    if 0 < size("embedding_size") < size("vocab_size"):  # ALBERT, ELECTRA: narrow embeddings, projected to the width
+        width = min(width, size("embedding_size"))
     beside = [
         settings.get(name) or 0
         for name in (

@@ -4,6 +4,7 @@ import re
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from maskwise.models.families.masked_lm import as_published
 from maskwise.models.interface import ModelInterface
 from maskwise.support.errors import UserError
 from maskwise.support.files import refuse_occupied
@@ -20,7 +21,8 @@ def save(model: ModelInterface, folder: str | Path) -> list[str]:
         else:
             model.core.save_pretrained(folder)
         if model.tokenizer is not None:
-            model.tokenizer.save_pretrained(folder)
+            with as_published(model.tokenizer):
+                model.tokenizer.save_pretrained(folder)
     except OSError as problem:
         raise UserError(f"cannot write to {folder}: {problem.strerror}; choose another folder") from None
     return sorted(file.name for file in Path(folder).iterdir())

@@ -305,7 +305,7 @@ def _baseline(condition: Condition, all_conditions: Sequence[Condition]) -> Cond
     return BASELINE if BASELINE in all_conditions else None
 
 
-class ConditionFields(ProbeFields, frozen=True, kw_only=True):
+class MechanismCondition(ProbeFields, frozen=True, kw_only=True):
     masks: Count
     fillers: Count | UnsetType = UNSET
     place: str | UnsetType = UNSET
@@ -316,7 +316,7 @@ PROBE = Probe(
     name=NAME,
     group="evidence",
     about="by which path appended masks act: attention to them cut row by row",
-    condition=ConditionFields,
+    condition=MechanismCondition,
     units=units,
     parameters={"mask_counts": (20, 200), "points": 100},
     quick={"mask_counts": (200,)},

@@ -257,14 +257,14 @@ RECALL_NATS = ScoreRule(
 )
 
 
-class ConditionFields(ProbeFields, frozen=True, kw_only=True):
+class RecallCondition(ProbeFields, frozen=True, kw_only=True):
     question: str
     distance: str
     masks: Count
     fillers: Count
 
 
-class EvidenceFields(ProbeFields, frozen=True, kw_only=True):
+class RecallEvidence(ProbeFields, frozen=True, kw_only=True):
     pairs: AtLeast1
     between: Count
     offset: float | None
@@ -274,9 +274,9 @@ PROBE = Probe(
     name=NAME,
     group="context",
     about="pairs of words, one key asked again near to or far from its pair",
-    condition=ConditionFields,
+    condition=RecallCondition,
     condition_words={LAST: "last", FIRST: "first"},
-    evidence=EvidenceFields,
+    evidence=RecallEvidence,
     presets=("quick", "default", "full"),
     units=units,
     one_pass=True,

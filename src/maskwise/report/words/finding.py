@@ -46,7 +46,7 @@ class Change:
 
 
 @dataclass(frozen=True)
-class Number:
+class ChartNumber:
     """One of the numbers beside the chart. Where nothing was `detected` it is grey, and says how much it is at most, or
     that there are too few questions.
 
@@ -67,7 +67,7 @@ class Finding:
     sentence: str
     panel: Panel | None
     caption: str = CAPTION
-    numbers: tuple[Number, ...] = ()
+    numbers: tuple[ChartNumber, ...] = ()
     beside: str = ""
 
 
@@ -205,7 +205,7 @@ def _in_words(label: str, last: Change) -> str:
 # Three numbers
 
 
-def _three(effects: Sequence[Effect], charted: Sequence[str]) -> tuple[Number, ...]:
+def _three(effects: Sequence[Effect], charted: Sequence[str]) -> tuple[ChartNumber, ...]:
     """What the chart shows, and the largest of the others; the largest first."""
     shown = [next((one for one in effects if one.probe == probe), None) for probe in charted]
     drawn = [effect for effect in shown if effect is not None]
@@ -216,7 +216,7 @@ def _three(effects: Sequence[Effect], charted: Sequence[str]) -> tuple[Number, .
     )
 
 
-def _of_models(told: Sequence[tuple[Reading, Sequence[Change]]]) -> tuple[Number, ...]:
+def _of_models(told: Sequence[tuple[Reading, Sequence[Change]]]) -> tuple[ChartNumber, ...]:
     """What the most masks do to each model, the largest loss first; of two that were asked the same also the difference
     of these."""
     found = []
@@ -263,7 +263,7 @@ def difference_of_changes(first: Reading, second: Reading) -> Change | None:
     return Change(most, 100 * score.value, 100 * score.low, 100 * score.high)
 
 
-def _number(points: float, low: float, high: float, what: str, significant: bool = True) -> Number:
+def _number(points: float, low: float, high: float, what: str, significant: bool = True) -> ChartNumber:
     """`significant`: among the other changes of the run, where the number is one of them."""
     excludes_zero = not low <= 0 <= high
     value = f"{tenths(points)}{NBSP}points" if points <= 0 else f"+{tenths(points)}{NBSP}points"
@@ -274,7 +274,7 @@ def _number(points: float, low: float, high: float, what: str, significant: bool
         interval = f"nothing detected: at most {tenths(max(abs(low), abs(high)))}{NBSP}points ({interval})"
     elif not significant:
         interval = f"not significant among the changes of this run ({interval})"
-    return Number(value, interval, what, excludes_zero and significant)
+    return ChartNumber(value, interval, what, excludes_zero and significant)
 
 
 # The chart
