@@ -211,7 +211,7 @@ def compare_mitigations(
 
 
 @dataclass(frozen=True)
-class Answers:
+class BothEnds:
     """With two masks by the model (None) and with each adapter, and with MASKS by each mitigation that was run."""
 
     two_masks: dict[int | None, list[Marked]]
@@ -225,9 +225,9 @@ def _answers(
     mitigations: Mapping[str, Mitigation],
     used: Mapping[str, Model],
     advance: Callable[[int], None],
-) -> Answers:
+) -> BothEnds:
     models: dict[int | None, Model] = {None: model, **{number: one.model for number, one in enumerate(adapters)}}
-    found = Answers({number: [] for number in models}, {name: [] for name in used})
+    found = BothEnds({number: [] for number in models}, {name: [] for name in used})
     # On a CPU a batch saves nothing, and it waits for its slowest answer.
     budget = batch_budget(model, None) if model.device.type == "cuda" else 1
     for first, last in passes([len(question.prompt) + MASKS for question in questions], budget):
@@ -303,7 +303,7 @@ def _columns(answers: Sequence[Marked]) -> Group:
     return ColumnGroup("", {}, tasks, points, {"correct": np.array(correct, dtype=float)})
 
 
-def _entry(mitigation: Mitigation, found: Answers, adapters: Sequence[TunedAdapter]) -> MitigationResult:
+def _entry(mitigation: Mitigation, found: BothEnds, adapters: Sequence[TunedAdapter]) -> MitigationResult:
     """Both ends, the paired difference from the baseline and the share of the loss recovered, with their intervals."""
     answers, tuned = found.by_name.get(mitigation.name), mitigation.tuned
     trained = adapters[tuned].training if tuned is not None and tuned < len(adapters) else NEEDS_TRAINING
