@@ -37,7 +37,7 @@ from maskwise.experiments.mitigations import (
 )
 from maskwise.experiments.tuned_adapters import PAPER_LOSS, TunedAdapter, method_of, with_method
 from maskwise.models.checkpoints.locations import locate_checkpoint
-from maskwise.report.pages.mitigations import cures_result, frontier, what_it_shows
+from maskwise.report.pages.mitigations_page import cures_result, frontier, what_it_shows
 from maskwise.scoring.changes import recovered_share
 from maskwise.scoring.experiment_results import Accuracy, MitigationResult, Mitigations
 from maskwise.support.errors import UserError

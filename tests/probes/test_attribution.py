@@ -11,7 +11,7 @@ from helpers.records import entry, record
 from helpers.tiny import tiny_ar, tiny_dream, tiny_llada
 from maskwise.models.batch import Batch
 from maskwise.models.model import Model
-from maskwise.probes.answers.attention import watch
+from maskwise.probes.answers.attention_shares import watch
 from maskwise.probes.answers.gradients import attribute, embedding_gradients, mask_groups
 from maskwise.probes.answers.plain import Answer, ask
 from maskwise.probes.evidence import TIMES_INPUT, entry_per_target

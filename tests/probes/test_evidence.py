@@ -22,7 +22,7 @@ from helpers.known import (
 from helpers.records import record
 from helpers.tiny import tiny_ar, tiny_dream, tiny_llada
 from maskwise.probes import PROBES, labelled
-from maskwise.probes.answers.nelbo import noised, score
+from maskwise.probes.answers.passage_nelbo import noised, score
 from maskwise.probes.answers.plain import ask
 from maskwise.probes.answers.steps import before_commit, decode
 from maskwise.probes.examples import unlabelled

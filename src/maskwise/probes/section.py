@@ -191,6 +191,7 @@ class Section:
     counts do not. effect: words for the change from a baseline to a point, such as `with 200 masks in place of 2`.
     published: values of the paper at places of the x axis, in the figure's own unit, each with the name beside it;
     published_measure: the key of the measure they are values of, where there are several.
+    diagonal: both axes are shares from 0 to 1, and the line on which they are equal is drawn.
     """
 
     title: str
@@ -214,6 +215,7 @@ class Section:
     effect: Callable[[Point, Point], str] | None = None
     published: tuple[tuple[str, float, tuple[float, ...]], ...] = ()
     published_measure: str | None = None
+    diagonal: bool = False
 
 
 @dataclass(frozen=True)

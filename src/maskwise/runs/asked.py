@@ -15,7 +15,7 @@ from maskwise.probes.text import load_text
 from maskwise.records.manifest import Manifest, RunSettings
 from maskwise.records.record import Record, key_of
 from maskwise.runs.diagnose import digest, digest_of_words, plan
-from maskwise.runs.sample import AllBut
+from maskwise.runs.run_sample import AllBut
 from maskwise.support.errors import UserError
 from maskwise.support.randomness import LAW
 from maskwise.tasks.datasets import Dataset

@@ -1,4 +1,4 @@
-"""What `maskwise models` prints. Embedded and published models are described without torch, from files and tables."""
+"""Model catalogue of `maskwise models`. Embedded and published models are described without torch."""
 
 from collections.abc import Mapping
 from math import prod
@@ -67,7 +67,7 @@ def describe_published(known: Published, family: Family) -> Checkpoint:
 
 
 def describe_embedded(name: str) -> Checkpoint:
-    """From config.json and the header of the weight file. Both are the package's own and need no checking."""
+    """Entry of an embedded model, from config.json and the weight file's header, which are the package's own."""
     folder = locate_checkpoint(name)[0]
     settings = read_object(folder / "config.json")
     family = family_of_architecture(settings["architectures"][0]) or AUTOREGRESSIVE
@@ -91,7 +91,7 @@ def describe_embedded(name: str) -> Checkpoint:
 
 
 def describe_folder(name: str, folder: Path, families: tuple[Family, ...] = FAMILIES) -> Checkpoint:
-    """From the configuration and the tokenizer: the network is laid out on meta tensors, no weight is read."""
+    """Entry of a folder, from its configuration and tokenizer, with the network on meta tensors: no weight is read."""
     from maskwise.models.checkpoints.configuration import as_described, read_family
 
     family = read_family(folder, families)
@@ -125,5 +125,5 @@ def _described(name: str, folder: Path, family: Family) -> Checkpoint:
 
 
 def _block(family: Family, settings: Mapping[str, Any]) -> int | UnsetType:
-    """Of a block diffusion model, by its configuration."""
+    """Block size of a block diffusion model, by its configuration."""
     return settings.get(family.block_field, family.default_block) if family.blockwise else UNSET

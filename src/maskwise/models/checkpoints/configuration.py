@@ -1,4 +1,4 @@
-"""A checkpoint's configuration: config.json read and checked, and what it says of family, shift and mask."""
+"""config.json of a checkpoint, read and checked: family, shift and mask id."""
 
 import re
 from collections.abc import Callable, Iterator, Sequence
@@ -79,7 +79,7 @@ def read_settings(folder: Path) -> dict[str, Any]:
 
 
 def _check_numbers(file: Path, settings: dict[str, Any]) -> None:
-    """A value of the wrong type would surface far from here, as an error of torch."""
+    """Checks the types of numbers, which would otherwise fail later inside torch."""
     kinds: list[Kind] = [
         (SIZES, "a whole number, 1 or more", lambda v: _is_whole(v) and v >= 1),
         (SIZES, f"at most {LARGEST}", lambda v: v <= LARGEST),
@@ -119,7 +119,7 @@ def _check_kinds(file: Path, settings: dict[str, Any], kinds: Sequence[Kind], pr
 
 @contextmanager
 def as_described(folder: Path) -> Iterator[None]:
-    """Classes of transformers and torch raise anything where a configuration is not what they were written for."""
+    """Turns any error of transformers or torch on an unexpected configuration into a UserError."""
     try:
         yield
     except torch.OutOfMemoryError:

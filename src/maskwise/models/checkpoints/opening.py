@@ -1,4 +1,4 @@
-"""Opening a model by folder or name, and giving a network in memory the model interface (base.py)."""
+"""Opening a model by folder or name, and wrapping a network in the model interface (model.py)."""
 
 from collections.abc import Callable
 from copy import deepcopy
@@ -130,7 +130,7 @@ def _quantisable(
     stored: torch.dtype,
     device: torch.device,
 ) -> torch.dtype:
-    """The type of what is not quantised; refuses what cannot be, before anything is read."""
+    """Dtype of the unquantised weights; refuses models that cannot be quantised, before reading."""
     from maskwise.models.families.quantise import refuse_experts, refuse_unfit
 
     refuse_unfit(weights, device)
@@ -164,7 +164,7 @@ def opened_model(
     check_weights: bool = True,
     weights: str | None = None,
 ) -> Model:
-    """A model as it is, or the one of this name opened. Of an open model nothing can be chosen any more."""
+    """Opens a model given by name; an opened model is returned as it is and takes no options."""
     if not isinstance(model, Model):
         return open(model, dtype, device, adapter, check_weights=check_weights, weights=weights)
     chosen = dtype != "auto" or adapter is not None or weights is not None

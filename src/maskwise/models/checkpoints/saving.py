@@ -1,4 +1,4 @@
-"""A model written to a folder, or uploaded to the Hugging Face hub."""
+"""Saving a model to a folder or uploading it to the Hugging Face hub."""
 
 import re
 from pathlib import Path
@@ -11,7 +11,7 @@ from maskwise.support.files import refuse_occupied
 
 
 def save(model: ModelInterface, folder: str | Path) -> list[str]:
-    """The network, or the adapter on it, and the tokenizer; returns the names of the files."""
+    """Saves the network or its adapter, and the tokenizer; returns the file names."""
     if model.weights is not None:
         raise UserError(f"{model.name} was quantised to {model.weights} when it was opened: open it without to save it")
     refuse_occupied(Path(folder))

@@ -1,4 +1,4 @@
-"""The model families: what is known of each before a weight is read. Imports neither torch nor transformers.
+"""The model families, described without weights. Imports neither torch nor transformers.
 
 To add a family, write its classes in a file of its own and add one `Family` to FAMILIES. A family outside this package
 is passed to `mw.open` the same way: mw.open(folder, families=(*FAMILIES, mine)).

@@ -31,6 +31,7 @@ def panels(section: Section, readings: Sequence[Reading]) -> list[Panel]:
             x_names=section.x_names,
             scatter=section.scatter,
             marks=tuple(Mark(*one) for one in section.published if section.published_measure in (None, measure.key)),
+            diagonal=section.diagonal,
         )
         for measure in measures_of(section, readings)
         for title, lines in facets
