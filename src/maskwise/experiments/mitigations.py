@@ -158,8 +158,8 @@ def cures(
         raise UserError(f"--points must be at least 1, not {points}")
     folder = None if out is None else make_folder(Path(out))
     given = [adapter] if isinstance(adapter, str | Path) else adapter or []
-    for one in given or [None]:
-        if not isinstance(model, Model):
+    if not isinstance(model, Model):
+        for one in given:
             examine(model, one, any_base)
     opened = opened_model(model, dtype, device, check_weights=check_weights, any_base=any_base)
     refuse_autoregressive(opened)
