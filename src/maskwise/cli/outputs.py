@@ -11,6 +11,7 @@ from msgspec import UNSET, Meta, UnsetType
 from maskwise.probes.section import Summary
 from maskwise.records.manifest import Manifest
 from maskwise.records.record import Record
+from maskwise.records.reproduced import Reproduction
 from maskwise.records.sample import SampledPrompt
 from maskwise.records.search import Advice, SearchManifest
 from maskwise.scoring.scores import Score
@@ -310,6 +311,7 @@ OUTPUTS: Mapping[str, type[Typed]] = {
     "export": Export,
     "generate": Generation,
     "score": Likelihoods,
+    "reproduce": Reproduction,
     "advise (also advice.json)": Advice,
     "tune (also result.json)": Tuning,
     "train (also result.json)": Pretraining,

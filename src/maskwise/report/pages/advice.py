@@ -60,6 +60,25 @@ class Search:
         return self.number(interval.mean, signed) + (f" ({ends})" if ends else "")
 
 
+def reworded_lines(search: Search) -> list[str]:
+    """Of each setting that is named, whether its difference from the reference stays under a new template."""
+    lines = []
+    for one in search.found.rewordings or ():
+        unit = " points" if search.is_share else ""
+        mean = f"{search.number(one.difference, True)}{unit} from the reference over {len(one.templates)} templates"
+        if one.new_low is None or one.new_high is None or one.sd_high is None:
+            lines.append(f"{one.setting}, reworded: {mean}; no template changed it")
+            continue
+        crosses = one.new_low <= 0 <= one.new_high
+        new = f"{search.number(one.new_low, True)} to {search.number(one.new_high, True)}{unit}"
+        told = "so a new template may turn it round" if crosses else "so it holds under a new template"
+        lines.append(
+            f"{one.setting}, reworded: {mean}, {new} under a new one (95 % predictive interval), {told}; standard "
+            f"deviation over templates {search.number(one.sd)}{unit}, {one.questions} questions"
+        )
+    return lines
+
+
 def is_search(folder: Path) -> bool:
     """Is it a folder of advise, whatever state it is in?"""
     manifest = read_json(folder / MANIFEST, "choose another folder")
@@ -152,7 +171,7 @@ def _view(search: Search) -> dict[str, Any]:
         ],
         "sentence": str(found.sentence),
         "picks": [_pick(search, setting, letters) for setting in dict.fromkeys(r.setting for r in found.advice)],
-        "undecided": search.undecided,
+        "undecided": [*reworded_lines(search), *search.undecided],
         "confirmed": [_confirmed(search, row, letters) for row in found.confirmed],
         "dropped": [
             (row.setting, f"{row.questions}", search.number(row.quality), f"{row.passes:.3g}", f"{row.seconds:.2g}")

@@ -1,0 +1,398 @@
+"""numerics (ours): how much of a difference between two runs is the machine's.
+
+The same questions under settings that should not matter (numeric_settings.py): one question at a time or all in one
+batch, another order, another dtype, compiled layers, a cache that is refreshed at every step, plain attention, and the
+weights of `--weights`. Each is compared with the float32 reference, one at a time. One-pass answers (few-shot
+questions, format B with two masks) and greedy generations of 64 tokens (checkable questions) are reported apart.
+Condition: {"answers": "one pass", "setting": "batch"}; evidence: margin (best less second logit; of a generation the
+least of its tokens, in the reference) and scale (the largest logit).
+
+Repeated runs in half precision, with an order, batches and an attention drawn at random, give the 95th percentile of
+the change of accuracy (scoring/flips.py). The deterministic path (`--exact`) is asked twice, in opposite orders, and
+must change nothing. Related: arXiv 2604.13413.
+"""
+
+from collections.abc import Collection, Iterator, Sequence
+from functools import partial
+from typing import Annotated
+
+import numpy as np
+from msgspec import UNSET, Meta, UnsetType
+
+from maskwise.probes.checked import AskedSet, asked_sets
+from maskwise.probes.few_shot import context_of, episodes, few_shot_items
+from maskwise.probes.numeric_settings import (
+    BATCH,
+    BFLOAT16,
+    FLOAT16,
+    FLOAT32,
+    GENERATIONS,
+    IN_WORDS,
+    ONE_PASS,
+    ORDER,
+    REPEATED,
+    SINGLE,
+    Machine,
+    NumericSetting,
+    compared_with,
+    drawn_settings,
+    single_settings,
+)
+from maskwise.probes.probe import Asker, Item, Probe, Setup, Unit, Variant
+from maskwise.probes.section import Entry, Measure, Point, Section, Shown, Summary, TextTable
+from maskwise.records.record import Condition, Key, ProbeFields, Record, still_to_ask
+from maskwise.scoring.flips import Answered, Flips, MarginBin, RunNoise, by_margin, flips, run_noise
+from maskwise.scoring.numbers import percent, tenths
+from maskwise.support.typed import Typed
+from maskwise.tasks.checkable import CHECKED
+from maskwise.tasks.prompts import Prompt
+
+NAME = "numerics"
+RELEVANT, DECODING_COST = 1, 4
+ROUNDING = 2**-14  # of the largest logit: sums of float32 numbers differ by less when their order changes
+EDGES = (0.03, 0.1, 0.3, 1.0, 3.0)  # of margins, in logits
+SUMS_ONLY = (BATCH, ORDER, "attention", "cache", "compiled")  # float32 settings that change the order of sums alone
+CHANGED = "Answers that changed"
+
+
+class NumericsSummary(Typed, frozen=True, kw_only=True):
+    """What settings that should not matter changed."""
+
+    flips: Annotated[list[Flips], Meta(description="each setting compared with float32, and --exact with itself")]
+    margins: Annotated[dict[str, list[MarginBin]], Meta(description="one-pass flips by margin, of each half precision")]
+    noise: Annotated[list[RunNoise], Meta(description="between two runs in half precision")]
+
+
+# What is asked
+
+
+def units(setup: Setup) -> Iterator[Unit]:
+    from maskwise.probes.answers.varied_numerics import ModelCopies, ask_under, machine_of, missing_bytes, write_under
+
+    own, model, seed = setup.own, setup.model, setup.settings.seed
+    missing = missing_bytes(model)
+    if missing:
+        setup.note(f"{NAME} was not run: its float32 reference needs {missing / 2**30:.0f} GiB more of the GPU")
+        return
+    copies, machine = ModelCopies(), machine_of(model)
+    points = min(setup.settings.points, own["points"])
+    drawn = [
+        (one.task.name, context_of(setup, one, afresh=True))
+        for one in episodes(setup, RELEVANT, own["distractors"], points)
+    ]
+    planned = [
+        (setting, Unit(range(points), len(drawn), partial(_few_shot, setup.asker, drawn, _condition(ONE_PASS, setting)),
+                       partial(ask_under, setting=setting, copies=copies)))
+        for setting in _settings(machine, own["draws"], seed, generated=False)
+    ]  # fmt: skip
+    if not model.causal and model.block is None:
+        for asked in _fitting(setup):
+            for setting in _settings(machine, own["generation_draws"], seed, generated=True):
+                make = partial(_generated, setup.asker, asked, own["canvas"], _condition(GENERATIONS, setting))
+                answer = partial(write_under, setting=setting, copies=copies, asked=asked, steps=own["steps"])
+                planned.append((setting, Unit(range(len(asked.questions)), 1, make, answer, DECODING_COST)))
+    # One copy of the model at a time: all that is asked in a dtype, then the next.
+    yield from (unit for _, unit in sorted(planned, key=lambda one: (one[0].dtype != FLOAT32, one[0].dtype,
+                                                                     one[0].compiled)))  # fmt: skip
+
+
+def _settings(machine: Machine, draws: int, seed: int, generated: bool) -> list[NumericSetting]:
+    return [*single_settings(machine, generated), *drawn_settings(machine, draws, seed, generated)]
+
+
+def _condition(answers: str, setting: NumericSetting) -> Condition:
+    return {"answers": answers, "setting": setting.name, "dtype": setting.dtype}
+
+
+def _few_shot(
+    asker: Asker,
+    drawn: Sequence[tuple[str, object]],
+    condition: Condition,
+    points: Sequence[int],
+    done: Collection[Key],
+) -> Iterator[Item]:
+    """All tasks in one unit, so that a full batch holds questions of all of them."""
+    variant = Variant(NAME, condition, open=True, masks=2)
+    for _, context in drawn:
+        yield from few_shot_items(asker, context, [variant], points, done)  # type: ignore[arg-type]
+
+
+def _fitting(setup: Setup) -> Iterator[AskedSet]:
+    for asked in asked_sets(setup):
+        if asked.longest + setup.own["canvas"] <= setup.model.window:
+            yield asked
+        else:
+            setup.note(f"{NAME}: no room for {setup.own['canvas']} tokens after the prompts of {asked.name}")
+
+
+def _generated(
+    asker: Asker, asked: AskedSet, canvas: int, condition: Condition, points: Sequence[int], done: Collection[Key]
+) -> Iterator[Item]:
+    assert asker.mask_id is not None
+    for key, point, same in still_to_ask(NAME, asked.name, points, [condition], done):
+        one = asked.questions[point]
+        ids = (*one.ids, *[asker.mask_id] * canvas)
+        yield Item(key, same, Prompt(ids, len(one.ids), one.answer_ids[0], canvas), one.answer.strip())
+
+
+# What is measured
+
+
+def baseline(condition: Condition, conditions: Sequence[Condition]) -> Condition | None:
+    same = [other for other in conditions if other["answers"] == condition["answers"]]
+    wanted = compared_with(str(condition["setting"]), frozenset(str(other["setting"]) for other in same))
+    return next((other for other in same if other["setting"] == wanted), None)
+
+
+def measures(entry: Entry, group: Sequence[Record]) -> list[Entry]:
+    """An answer of many tokens has no one confidence; of one-pass answers the accuracy is what counts here."""
+    return [entry.changed(confidence=UNSET, entropy=UNSET)]
+
+
+def numerics_summary(records: Sequence[Record]) -> NumericsSummary | None:
+    """None before two settings have answered the same questions."""
+    found: list[Flips] = []
+    bins: dict[str, list[MarginBin]] = {}
+    noise: list[RunNoise] = []
+    for answers in (ONE_PASS, GENERATIONS):
+        table = _by_setting(records, answers)
+        asked = frozenset(table)
+        for setting in (*SINGLE, REPEATED):
+            other = compared_with(setting, asked)
+            pair = _paired(table, (other, setting))
+            if pair is not None:
+                found.append(flips(answers, setting, other, *pair, ROUNDING))
+                if answers == ONE_PASS and setting in (BFLOAT16, FLOAT16):
+                    bins[setting] = by_margin(*pair, EDGES)
+        draws = [name for name in table if name.startswith("draw ")]
+        repeated = _paired(table, draws) if len(draws) > 1 else None
+        if repeated is not None:
+            dtype = next(str(r.condition["dtype"]) for r in records if r.condition["setting"] == draws[0])
+            noise.append(run_noise(answers, dtype, np.stack([one.right for one in repeated])))
+    return NumericsSummary(flips=found, margins=bins, noise=noise) if found else None
+
+
+Table = dict[str, dict[tuple[str, int], Record]]
+
+
+def _by_setting(records: Sequence[Record], answers: str) -> Table:
+    found: Table = {}
+    for record in records:
+        if record.condition["answers"] == answers:
+            found.setdefault(str(record.condition["setting"]), {})[record.task, record.point] = record
+    return found
+
+
+def _paired(table: Table, settings: Sequence[str]) -> list[Answered] | None:
+    """The answers to the questions that all these settings were asked; None where there are none."""
+    if any(name not in table for name in settings):
+        return None
+    shared = sorted(set.intersection(*(set(table[name]) for name in settings)))
+    return [_answered([table[name][one] for one in shared]) for name in settings] if shared else None
+
+
+def _answered(records: Sequence[Record]) -> Answered:
+    def column(name: str) -> np.ndarray:
+        return np.array([record.evidence.get(name, np.nan) for record in records], dtype=float)
+
+    right = np.array([record.correct for record in records], dtype=bool)
+    return Answered([record.predicted for record in records], right, column("margin"), column("scale"))
+
+
+# How it is shown
+
+
+def _found(summary: Summary) -> NumericsSummary | None:
+    return summary.extras.get(NAME)
+
+
+def _settings_points(shown: Shown) -> list[Point]:
+    found = _found(shown.summary)
+    if found is None:
+        return []
+    return [
+        Point(one.answers, SINGLE.index(one.setting), _share(one.changed, one.n, one.changed_low, one.changed_high))
+        for one in found.flips
+        if one.setting in SINGLE
+    ]
+
+
+def _margin_points(shown: Shown) -> list[Point]:
+    found = _found(shown.summary)
+    starts = (0.0, *EDGES)
+    return [
+        Point(dtype, starts.index(one.low), _share(one.changed, one.n, None, None))
+        for dtype, bins in (found.margins.items() if found is not None else ())
+        for one in bins
+    ]
+
+
+def _share(changed: int, n: int, low: float | None, high: float | None) -> Entry:
+    share = {"changed": changed / n, "changed_low": low, "changed_high": high}
+    return Entry(condition={}, masks=0, n=n, accuracy=None, low=None, high=None, measures=share)
+
+
+def in_words(shown: Shown) -> list[str]:
+    """What two runs may differ by, what changed in float32, with --exact and in half precision, and what to do."""
+    found = _found(shown.summary)
+    if found is None:
+        return ["numerical noise is not known: the run is unfinished"]
+    noise = [_noise_line(one) for one in found.noise]
+    half = [_half_line(one) for one in found.flips if one.setting in (BFLOAT16, FLOAT16, "weights")]
+    return [*noise, *_exact_lines(found), *_float32_lines(found), *half, *_advice(found)]
+
+
+def _noise_line(one: RunNoise) -> str:
+    kind = "one-pass answers" if one.answers == ONE_PASS else "generations"
+    return (
+        f"differences below {tenths(one.below)} points between two runs in {one.dtype} on this machine are within "
+        f"numerical noise, with {one.n} {kind}; with 1,000 such questions below {tenths(one.below_thousand)} points "
+        f"({one.unstable} of {one.n} questions are right in some of {one.draws} runs and wrong in others; 95 % upper "
+        f"bound {tenths(one.below_high)} points)"
+    )
+
+
+def _exact_lines(found: NumericsSummary) -> list[str]:
+    return [
+        f"{one.answers}, --exact repeated in another order: {one.changed} of {one.n} answers changed"
+        for one in found.flips
+        if one.setting == REPEATED
+    ]
+
+
+def _float32_lines(found: NumericsSummary) -> list[str]:
+    lines = []
+    for answers in (ONE_PASS, GENERATIONS):
+        own = [one for one in found.flips if one.answers == answers and one.setting in SUMS_ONLY]
+        changed, ties, n = (sum(getattr(one, name) for one in own) for name in ("changed", "ties", "n"))
+        if not own:
+            continue
+        which = ", ".join(IN_WORDS[one.setting] for one in own)
+        told = f"{answers}, float32, {which}: {changed} of {n} answers changed"
+        if changed:
+            told += (
+                ", all of them ties within rounding" if ties == changed else f", {ties} of them ties within rounding"
+            )
+        lines.append(told)
+    return lines
+
+
+def _half_line(one: Flips) -> str:
+    line = f"{one.answers}, {IN_WORDS[one.setting]} in place of float32: {one.changed} of {one.n} answers changed"
+    if not one.changed:
+        return f"{line}, 95 % upper bound {percent(one.changed_high, 1)}"
+    below = "" if one.margin is None else f"; none with a margin above {one.margin:.2g} logits"
+    return f"{line} ({one.gained} became right, {one.lost} wrong, net {one.net:+d}){below}"
+
+
+def _advice(found: NumericsSummary) -> list[str]:
+    if not found.noise:
+        return []
+    worst = max(found.noise, key=lambda one: one.below)
+    return [
+        f"what to do: call a difference real only above {tenths(worst.below)} points (with {worst.n} questions in "
+        f"{worst.dtype}), ask more questions, or compare runs with --exact in one dtype, where batches and order "
+        "change nothing"
+    ]
+
+
+def _tables(summary: Summary) -> list[TextTable]:
+    found = _found(summary)
+    if found is None:
+        return []
+    head = ("setting", "n", "changed", "right", "wrong", "margin below")
+    rows = [
+        (
+            f"{one.answers}, {IN_WORDS.get(one.setting, '--exact repeated')}",
+            str(one.n),
+            str(one.changed),
+            f"+{one.gained}",
+            f"-{one.lost}",
+            "-" if one.margin is None else f"{one.margin:.2g}",
+        )
+        for one in found.flips
+    ]
+    return [TextTable(f"{NAME}: answers that changed, compared with float32", head, rows)]
+
+
+class ConditionFields(ProbeFields, frozen=True, kw_only=True):
+    answers: str
+    setting: str
+    dtype: str
+
+
+class EvidenceFields(ProbeFields, frozen=True, kw_only=True):
+    margin: float | UnsetType = UNSET
+    scale: float | UnsetType = UNSET
+
+
+_MEASURE = (Measure("changed", CHANGED, "changed_low", "changed_high"),)
+
+PROBE = Probe(
+    name=NAME,
+    group="evidence",
+    about="answers that change with batch, order, dtype, attention or cache",
+    condition=ConditionFields,
+    evidence=EvidenceFields,
+    units=units,
+    takes=lambda data_set: data_set in CHECKED,
+    parameters={
+        "points": 4, "distractors": 4, "draws": 6, "questions": 12, "canvas": 64, "steps": 8, "generation_draws": 4,
+    },
+    quick={"points": 2, "draws": 3, "questions": 3, "canvas": 16, "steps": 4, "generation_draws": 2},
+    baseline=baseline,
+    measures=measures,
+    chance=None,
+    extras={NAME: numerics_summary},
+    columns={"accuracy": "accuracy"},
+    tables=_tables,
+    sections=(
+        Section(
+            title="How much of a difference is numerical noise?",
+            question="The same questions are asked under settings that should not matter: batch, order, dtype, "
+            "attention, cache. How many answers change, and how far does the accuracy of two runs differ by that?",
+            paper="Not in the paper. Related: arXiv 2604.13413.",
+            how_to_read="Each point is the share of answers that differ from those of the float32 reference when one "
+            "setting changes. Points at 0 % are what one would hope for. A setting without a point was not measured on "
+            "this machine. On a CPU half precision is emulated: weights and results are rounded, sums are float32.",
+            x_label="The one setting that differs",
+            at="{}",
+            x_names=("batch", "order", "attention", "cache", "compiled", "bf16", "fp16", "weights"),
+            points=_settings_points,
+            measures=_MEASURE,
+            caption="Share of all questions; whisker: 95 % interval over questions.",
+            says=in_words,
+        ),
+        Section(
+            name="margins",
+            title="Which answers change in half precision?",
+            question="One-pass answers by their margin in float32: the best logit less the second. Rounding can "
+            "turn only answers with a small margin.",
+            paper="Not in the paper.",
+            how_to_read="Points that fall to 0 % at the right say above which margin an answer is safe in that dtype.",
+            x_label="Margin in float32 (logits)",
+            at="a margin of {}",
+            x_names=("below 0.03", "0.03 to 0.1", "0.1 to 0.3", "0.3 to 1", "1 to 3", "above 3"),
+            points=_margin_points,
+            measures=_MEASURE,
+            caption="Share of the one-pass answers in each range of margins.",
+            says=lambda shown: _margin_lines(shown),
+        ),
+    ),
+)  # fmt: skip
+
+
+def _margin_lines(shown: Shown) -> list[str]:
+    found = _found(shown.summary)
+    lines = []
+    for dtype, bins in found.margins.items() if found is not None else ():
+        changed = [one for one in bins if one.changed]
+        if not changed:
+            least = bins[0].low
+            lines.append(f"{dtype}: no answer changed; the smallest margins lie above {least:g} logits")
+        else:
+            most = changed[-1]
+            safe = sum(one.n for one in bins if one.low > most.low)
+            ends = "" if most.high is None else f" above {most.high:g} logits: {safe} answers, none of which changed"
+            lines.append(f"{dtype}: {sum(one.changed for one in changed)} answers changed;{ends}")
+    return lines
