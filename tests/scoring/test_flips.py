@@ -35,25 +35,25 @@ def test_perturbed_logits_flip_at_the_predicted_rate_in_every_bin_of_margins():
         assert one.n == inside.sum()
         expected = expected_flips(before.margins[inside], NOISE).mean()
         low, high = binom.interval(0.9999, one.n, expected)
-        assert low <= one.changed <= high
+        assert low <= one.flipped <= high
 
 
 def test_gross_and_net_flips_and_the_margin_below_which_they_happen():
     before, after = two_runs(NOISE)
     found = flips("one pass", "bfloat16", "reference", before, after, rounding=0.0)
     changed = np.array([one != other for one, other in zip(before.texts, after.texts, strict=True)])
-    assert found.changed == changed.sum() > 0
+    assert found.flipped == changed.sum() > 0
     assert found.gained - found.lost == found.net == after.right.sum() - before.right.sum()
     assert found.margin == before.margins[changed].max()
     assert found.ties == 0
-    assert found.changed_low < changed.mean() < found.changed_high
+    assert found.flipped_low < changed.mean() < found.flipped_high
 
 
 def test_without_noise_nothing_flips_and_the_bound_is_exact():
     before, after = two_runs(0.0)
     found = flips("one pass", "repeated", "exact", before, after, rounding=0.0)
-    assert (found.changed, found.gained, found.lost, found.margin, found.ties) == (0, 0, 0, None, 0)
-    assert found.changed_high == none_seen(QUESTIONS)
+    assert (found.flipped, found.gained, found.lost, found.margin, found.ties) == (0, 0, 0, None, 0)
+    assert found.flipped_high == none_seen(QUESTIONS)
 
 
 def test_a_flip_within_rounding_of_the_largest_logit_is_a_tie():

@@ -31,9 +31,9 @@ class Flips(Typed, frozen=True, kw_only=True):
     setting: Annotated[str, Meta(description="the one setting that differs")]
     compared_with: Annotated[str, Meta(description="the setting it is compared with")]
     n: Annotated[int, Meta(description="questions asked under both")]
-    changed: Annotated[int, Meta(description="gross flips: answers that differ")]
-    changed_low: Annotated[float, Meta(description="lower end of the 95 % interval of their share")]
-    changed_high: Annotated[float, Meta(description="upper end; of 0 flips the exact one-sided bound")]
+    flipped: Annotated[int, Meta(description="gross flips: answers that differ")]
+    flipped_low: Annotated[float, Meta(description="lower end of the 95 % interval of their share")]
+    flipped_high: Annotated[float, Meta(description="upper end; of 0 flips the exact one-sided bound")]
     gained: Annotated[int, Meta(description="answers that became right")]
     lost: Annotated[int, Meta(description="answers that became wrong")]
     margin: Annotated[float | None, Meta(description="the largest margin of an answer that changed; null without one")]
@@ -50,7 +50,7 @@ class MarginBin(Typed, frozen=True, kw_only=True):
     low: float
     high: Annotated[float | None, Meta(description="null: no upper end")]
     n: int
-    changed: int
+    flipped: int
 
 
 class RunNoise(Typed, frozen=True, kw_only=True):
@@ -88,9 +88,9 @@ def flips(answers: str, setting: str, compared_with: str, before: Answered, afte
         setting=setting,
         compared_with=compared_with,
         n=n,
-        changed=count,
-        changed_low=float(low),
-        changed_high=float(high) if count else float(none_seen(n)),
+        flipped=count,
+        flipped_low=float(low),
+        flipped_high=float(high) if count else float(none_seen(n)),
         gained=int((~before.right & after.right).sum()),
         lost=int((before.right & ~after.right).sum()),
         margin=float(np.nanmax(margins)) if np.isfinite(margins).any() else None,
@@ -108,7 +108,7 @@ def by_margin(before: Answered, after: Answered, edges: Sequence[float]) -> list
             low=start,
             high=edges[number] if number < len(edges) else None,
             n=int((place == number).sum()),
-            changed=int(changed[place == number].sum()),
+            flipped=int(changed[place == number].sum()),
         )
         for number, start in enumerate(starts)
         if (place == number).any()

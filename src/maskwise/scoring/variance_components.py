@@ -16,6 +16,7 @@ differences cancel.
 """
 
 from collections.abc import Mapping
+from functools import cache
 from typing import Annotated
 
 import numpy as np
@@ -57,7 +58,9 @@ def template_spread(values: Mapping[str, np.ndarray], bounds: Bounds = (-1.0, 1.
     low, high = (None, None) if ms_t < SAME**2 else sd_interval(ms_t, ms_e, templates - 1, free_e, questions)
     half = new_half = None
     if ms_t >= SAME**2:
-        new_half = float(scipy.stats.t.ppf(TAILS[1], templates - 1)) * np.sqrt(ms_t / questions * (1 + 1 / templates))
+        new_half = float(scipy.special.stdtrit(templates - 1, TAILS[1])) * np.sqrt(
+            ms_t / questions * (1 + 1 / templates)
+        )
         half = _mean_half(ms_t, ms_q, ms_e, templates, questions, questions - len(strata), free_e)
     return TemplateSpread(
         templates=templates,
@@ -85,6 +88,18 @@ def _within(strata: list[np.ndarray]) -> tuple[float, float, int]:
 
 def sd_interval(ms_t: float, ms_e: float, free_t: int, free_e: int, questions: int) -> tuple[float, float]:
     """The modified large-sample interval of sqrt((MS_T - MS_E) / Q), cut at 0."""
+    g1, h1, g2, h2, g12, h12 = _constants(free_t, free_e)
+    below = (g1 * ms_t) ** 2 + (h2 * ms_e) ** 2 + g12 * ms_t * ms_e
+    above = (h1 * ms_t) ** 2 + (g2 * ms_e) ** 2 + h12 * ms_t * ms_e
+    middle = ms_t - ms_e
+    ends = middle - np.sqrt(max(0.0, below)), middle + np.sqrt(max(0.0, above))
+    least, most = (float(np.sqrt(max(0.0, end) / questions)) for end in ends)
+    return least, most
+
+
+@cache
+def _constants(free_t: int, free_e: int) -> tuple[float, float, float, float, float, float]:
+    """G1, H1, G2, H2, G12 and H12 of the modified large-sample interval."""
     chi2, f = scipy.stats.chi2, scipy.stats.f
     low, high = TAILS
     g1, h1 = 1 - free_t / chi2.ppf(high, free_t), free_t / chi2.ppf(low, free_t) - 1
@@ -92,12 +107,7 @@ def sd_interval(ms_t: float, ms_e: float, free_t: int, free_e: int, questions: i
     f_high, f_low = f.ppf(high, free_t, free_e), f.ppf(low, free_t, free_e)
     g12 = ((f_high - 1) ** 2 - (g1 * f_high) ** 2 - h2**2) / f_high
     h12 = ((1 - f_low) ** 2 - (h1 * f_low) ** 2 - g2**2) / f_low
-    below = (g1 * ms_t) ** 2 + (h2 * ms_e) ** 2 + g12 * ms_t * ms_e
-    above = (h1 * ms_t) ** 2 + (g2 * ms_e) ** 2 + h12 * ms_t * ms_e
-    middle = ms_t - ms_e
-    ends = middle - np.sqrt(max(0.0, below)), middle + np.sqrt(max(0.0, above))
-    least, most = (float(np.sqrt(max(0.0, end) / questions)) for end in ends)
-    return least, most
+    return g1, h1, g2, h2, g12, h12
 
 
 def _mean_half(
@@ -107,4 +117,4 @@ def _mean_half(
     parts = (ms_t, templates - 1), (ms_q, free_q), (ms_e, free_e)
     total = max(ms_t + ms_q - ms_e, ms_t)
     free = max(1.0, total**2 / sum(part**2 / max(1, own) for part, own in parts))
-    return float(scipy.stats.t.ppf(TAILS[1], free) * np.sqrt(total / (templates * questions)))
+    return float(scipy.special.stdtrit(free, TAILS[1]) * np.sqrt(total / (templates * questions)))

@@ -211,7 +211,7 @@ def _settings_points(shown: Shown) -> list[Point]:
     if found is None:
         return []
     return [
-        Point(one.answers, SINGLE.index(one.setting), _share(one.changed, one.n, one.changed_low, one.changed_high))
+        Point(one.answers, SINGLE.index(one.setting), _share(one.flipped, one.n, one.flipped_low, one.flipped_high))
         for one in found.flips
         if one.setting in SINGLE
     ]
@@ -221,14 +221,14 @@ def _margin_points(shown: Shown) -> list[Point]:
     found = _found(shown.summary)
     starts = (0.0, *EDGES)
     return [
-        Point(dtype, starts.index(one.low), _share(one.changed, one.n, None, None))
+        Point(dtype, starts.index(one.low), _share(one.flipped, one.n, None, None))
         for dtype, bins in (found.margins.items() if found is not None else ())
         for one in bins
     ]
 
 
 def _share(changed: int, n: int, low: float | None, high: float | None) -> Entry:
-    share = {"changed": changed / n, "changed_low": low, "changed_high": high}
+    share = {"flipped": changed / n, "flipped_low": low, "flipped_high": high}
     return Entry(condition={}, masks=0, n=n, accuracy=None, low=None, high=None, measures=share)
 
 
@@ -254,7 +254,7 @@ def _noise_line(one: RunNoise) -> str:
 
 def _exact_lines(found: NumericsSummary) -> list[str]:
     return [
-        f"{one.answers}, --exact repeated in another order: {one.changed} of {one.n} answers changed"
+        f"{one.answers}, --exact repeated in another order: {one.flipped} of {one.n} answers changed"
         for one in found.flips
         if one.setting == REPEATED
     ]
@@ -264,7 +264,7 @@ def _float32_lines(found: NumericsSummary) -> list[str]:
     lines = []
     for answers in (ONE_PASS, GENERATIONS):
         own = [one for one in found.flips if one.answers == answers and one.setting in SUMS_ONLY]
-        changed, ties, n = (sum(getattr(one, name) for one in own) for name in ("changed", "ties", "n"))
+        changed, ties, n = (sum(getattr(one, name) for one in own) for name in ("flipped", "ties", "n"))
         if not own:
             continue
         which = ", ".join(IN_WORDS[one.setting] for one in own)
@@ -278,9 +278,9 @@ def _float32_lines(found: NumericsSummary) -> list[str]:
 
 
 def _half_line(one: Flips) -> str:
-    line = f"{one.answers}, {IN_WORDS[one.setting]} in place of float32: {one.changed} of {one.n} answers changed"
-    if not one.changed:
-        return f"{line}, 95 % upper bound {percent(one.changed_high, 1)}"
+    line = f"{one.answers}, {IN_WORDS[one.setting]} in place of float32: {one.flipped} of {one.n} answers changed"
+    if not one.flipped:
+        return f"{line}, 95 % upper bound {percent(one.flipped_high, 1)}"
     below = "" if one.margin is None else f"; none with a margin above {one.margin:.2g} logits"
     return f"{line} ({one.gained} became right, {one.lost} wrong, net {one.net:+d}){below}"
 
@@ -305,7 +305,7 @@ def _tables(summary: Summary) -> list[TextTable]:
         (
             f"{one.answers}, {IN_WORDS.get(one.setting, '--exact repeated')}",
             str(one.n),
-            str(one.changed),
+            str(one.flipped),
             f"+{one.gained}",
             f"-{one.lost}",
             "-" if one.margin is None else f"{one.margin:.2g}",
@@ -326,7 +326,7 @@ class EvidenceFields(ProbeFields, frozen=True, kw_only=True):
     scale: float | UnsetType = UNSET
 
 
-_MEASURE = (Measure("changed", CHANGED, "changed_low", "changed_high"),)
+_MEASURE = (Measure("flipped", CHANGED, "flipped_low", "flipped_high"),)
 
 PROBE = Probe(
     name=NAME,
@@ -337,9 +337,15 @@ PROBE = Probe(
     units=units,
     takes=lambda data_set: data_set in CHECKED,
     parameters={
-        "points": 4, "distractors": 4, "draws": 6, "questions": 12, "canvas": 64, "steps": 8, "generation_draws": 4,
+        "points": 3,
+        "distractors": 3,
+        "draws": 4,
+        "questions": 8,
+        "canvas": 64,
+        "steps": 8,
+        "generation_draws": 2,
     },
-    quick={"points": 2, "draws": 3, "questions": 3, "canvas": 16, "steps": 4, "generation_draws": 2},
+    quick={"points": 2, "draws": 3, "questions": 3, "canvas": 16, "steps": 4},
     baseline=baseline,
     measures=measures,
     chance=None,
@@ -386,7 +392,7 @@ def _margin_lines(shown: Shown) -> list[str]:
     found = _found(shown.summary)
     lines = []
     for dtype, bins in found.margins.items() if found is not None else ():
-        changed = [one for one in bins if one.changed]
+        changed = [one for one in bins if one.flipped]
         if not changed:
             least = bins[0].low
             lines.append(f"{dtype}: no answer changed; the smallest margins lie above {least:g} logits")
@@ -394,5 +400,5 @@ def _margin_lines(shown: Shown) -> list[str]:
             most = changed[-1]
             safe = sum(one.n for one in bins if one.low > most.low)
             ends = "" if most.high is None else f" above {most.high:g} logits: {safe} answers, none of which changed"
-            lines.append(f"{dtype}: {sum(one.changed for one in changed)} answers changed;{ends}")
+            lines.append(f"{dtype}: {sum(one.flipped for one in changed)} answers changed;{ends}")
     return lines

@@ -353,7 +353,7 @@ PROBE = Probe(
         "tasks": 8,
         "points": 3,
         "mask_counts": (2, 200),
-        "among": 4,
+        "among": 3,
         "contrast_tasks": 4,
         "contrast_questions": 3,
     },
