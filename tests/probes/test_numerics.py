@@ -10,7 +10,8 @@ from helpers.known import SMALL, hand_made, shipped_tokenizer, with_parameters
 from helpers.page_reader import read
 from helpers.tiny import tiny_llada
 from maskwise.probes.answers.varied_numerics import ModelCopies, ask_under, emulated, parts
-from maskwise.probes.library.numerics import PROBE, in_words, numerics_summary
+from maskwise.probes.library.numerics import PROBE, in_words
+from maskwise.probes.numeric_flips import numerics_summary
 from maskwise.probes.numeric_settings import (
     BFLOAT16,
     FLOAT16,

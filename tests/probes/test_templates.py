@@ -99,7 +99,7 @@ def test_a_file_of_templates_takes_the_place_of_ours_and_needs_the_probe(tmp_pat
         with_templates(chosen_settings(probes="mask-count"), file)
 
 
-@pytest.mark.parametrize(("content", "message"), [("- {name: a}", "text"), (None, "no such file")])
+@pytest.mark.parametrize(("content", "message"), [("- {name: a}", "text"), (None, "cannot read")])
 def test_a_wrong_file_is_one_line_before_a_model_is_opened(tmp_path, content, message):
     file = tmp_path / "own.yaml"
     if content is not None:

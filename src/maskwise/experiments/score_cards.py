@@ -21,6 +21,7 @@ from msgspec import Meta, structs
 from maskwise.decoding.options import DecodingOptions
 from maskwise.support.errors import UserError
 from maskwise.support.nearest import did_you_mean
+from maskwise.support.typed import AtLeast1, Count
 from maskwise.support.yaml_files import read_yaml
 from maskwise.tasks.checkable import EMBEDDED, GSM8K, read_checkable
 from maskwise.tasks.episodes import draw, draw_afresh, example_words
@@ -38,9 +39,6 @@ HELD_OUT = 0.5
 EMBEDDED_QUESTIONS = 64
 SETTINGS = ("shots", "template", "canvas", "block", "steps", "strategy", "temperature", "dtype", "batch")
 
-AtLeast0, AtLeast1 = Annotated[int, Meta(ge=0)], Annotated[int, Meta(ge=1)]
-Dtype = Literal["float32", "bfloat16", "float16"]
-
 
 class PublishedScore(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A score as it was published, in percent."""
@@ -55,14 +53,14 @@ class ScoreCard(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
     model: Annotated[str, Meta(min_length=1)]
     task: Literal["embedded", "gsm8k", "prompts"]
-    shots: AtLeast0
+    shots: Count
     template: str
     canvas: AtLeast1
     block: AtLeast1 | None
     steps: AtLeast1 | None
     strategy: str
     temperature: Annotated[float, Meta(ge=0)]
-    dtype: Dtype
+    dtype: Literal["float32", "bfloat16", "float16"]
     batch: AtLeast1
     published: PublishedScore
     chat: bool = False
@@ -70,7 +68,7 @@ class ScoreCard(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     data: str | None = None
     questions: AtLeast1 | None = None
     pattern: str | None = None
-    seed: AtLeast0 = 0
+    seed: Count = 0
     note: str = ""
     vary: dict[str, list[Any]] = {}
 

@@ -1,6 +1,6 @@
 """What `maskwise reproduce` finds: a published score, the measured one, and each setting changed."""
 
-from typing import Annotated, Any
+from typing import Annotated
 
 from msgspec import Meta
 
@@ -20,7 +20,7 @@ class VariedSetting(Typed, frozen=True, kw_only=True):
     """The card's score with one setting changed."""
 
     setting: str
-    value: Any
+    value: str | int | float | None
     score: Annotated[float, Meta(description="percent of the questions asked")]
     difference: Annotated[float, Meta(description="from the card's own run on the same questions, in points")]
     low: Annotated[float, Meta(description="lower end of its interval; those of all settings hold together in 95 %")]
@@ -33,7 +33,7 @@ class Reproduction(Typed, frozen=True, kw_only=True):
 
     model: str
     task: str
-    settings: Annotated[dict[str, Any], Meta(description="every setting of the card")]
+    settings: Annotated[dict[str, str | int | float | None], Meta(description="every setting of the card")]
     published: Annotated[ShareInterval, Meta(description="its interval where the card says over how many questions")]
     source: Annotated[str, Meta(description="where it was published")]
     note: str

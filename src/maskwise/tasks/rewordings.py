@@ -108,11 +108,9 @@ def check_question(where: str, one: Rewording) -> None:
         raise UserError(f"{where}: the answer comes after the options, on a line of its own")
 
 
-def _check_prompt(path: Path, one: Rewording) -> None:
+def _check_prompt(where: str, one: Rewording) -> None:
     if FIELD.findall(one.text) != [PROMPT]:
-        raise UserError(
-            f"{path}, template {one.name!r}: advise rewords whole prompts; write {PROMPT} once, nothing else"
-        )
+        raise UserError(f"{where}: advise rewords whole prompts; write {PROMPT} once, nothing else")
 
 
 def encode_reworded(

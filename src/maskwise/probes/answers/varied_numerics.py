@@ -19,21 +19,26 @@ from maskwise.models.generation import Generation
 from maskwise.models.model import Model
 from maskwise.probes.answers.plain import DIGITS, Answer, Written, answer_rows, answers_to, pack
 from maskwise.probes.checked import AskedSet
-from maskwise.probes.numeric_settings import FLOAT32, REFERENCE, Machine, NumericSetting
+from maskwise.probes.numeric_settings import FLOAT16, FLOAT32, REFERENCE, WEIGHTS, Machine, NumericSetting
 from maskwise.support.randomness import python_random
 from maskwise.tasks.checkable import is_right
 from maskwise.tasks.prompts import Prompt
 
 
 def machine_of(model: Model) -> Machine:
-    """Layers are compiled on CUDA alone: on a CPU it takes a C++ compiler and longer than the probe."""
+    """Layers are compiled on CUDA alone: on a CPU it takes a C++ compiler and longer than the probe.
+
+    Where the questions of a finished run are made again there is no model, and every setting may have been asked.
+    """
+    if not isinstance(model, Model):
+        return Machine(FLOAT16, compiles=True, weights=WEIGHTS)
     compiles = model.device.type == "cuda" and model.family.layers_compile
     return Machine(model.dtype_name, compiles, model.weights)
 
 
 def missing_bytes(model: Model) -> int:
     """Memory of the GPU that a float32 copy would need beyond what is free; 0 where it fits, or on a CPU."""
-    if model.device.type != "cuda":
+    if not isinstance(model, Model) or model.device.type != "cuda":
         return 0
     free, _ = torch.cuda.mem_get_info(model.device)
     return max(0, int(4.2 * model.parameter_count) - free)
@@ -121,7 +126,7 @@ def ask_under(model: Model, prompts: Sequence[Prompt], setting: NumericSetting, 
             logits = used.head(used.hidden(batch)[used.locate(batch, which, answer_rows(used, some))])
             evidence = margins_of(logits)
             for number, answer, measured in zip(numbers, answers_to(some, logits), evidence, strict=True):
-                found[number] = replace(answer, evidence=measured)
+                found[number] = replace(answer, evidence={"dtype": setting.dtype, **measured})
     return [found[number] for number in range(len(prompts))]
 
 
@@ -158,7 +163,8 @@ def write_under(
                 # The whole canvas is compared, so that a change after the answer counts as a change.
                 whole = used.tokenizer.decode(one.ids)
                 written = Written(whole, is_right(text, answer, asked.check))
-                found[number] = Answer(one.ids[0], 0.0, 0.0, 0.0, evidence, written)
+                measured = {"dtype": setting.dtype, **evidence}
+                found[number] = Answer(one.ids[0], 0.0, 0.0, 0.0, measured, written)
     return [found[number] for number in range(len(prompts))]
 
 

@@ -4,8 +4,8 @@ The same questions under settings that should not matter (numeric_settings.py): 
 batch, another order, another dtype, compiled layers, a cache that is refreshed at every step, plain attention, and the
 weights of `--weights`. Each is compared with the float32 reference, one at a time. One-pass answers (few-shot
 questions, format B with two masks) and greedy generations of 64 tokens (checkable questions) are reported apart.
-Condition: {"answers": "one pass", "setting": "batch"}; evidence: margin (best less second logit; of a generation the
-least of its tokens, in the reference) and scale (the largest logit).
+Condition: {"answers": "one pass", "setting": "batch"}; evidence: dtype, margin (best less second logit; of a generation
+the least of its tokens, in the reference) and scale (the largest logit).
 
 Repeated runs in half precision, with an order, batches and an attention drawn at random, give the 95th percentile of
 the change of accuracy (scoring/flips.py). The deterministic path (`--exact`) is asked twice, in opposite orders, and
@@ -14,13 +14,12 @@ must change nothing. Related: arXiv 2604.13413.
 
 from collections.abc import Collection, Iterator, Sequence
 from functools import partial
-from typing import Annotated
 
-import numpy as np
-from msgspec import UNSET, Meta, UnsetType
+from msgspec import UNSET, UnsetType
 
 from maskwise.probes.checked import AskedSet, asked_sets
 from maskwise.probes.few_shot import context_of, episodes, few_shot_items
+from maskwise.probes.numeric_flips import EDGES, NumericsSummary, numerics_summary
 from maskwise.probes.numeric_settings import (
     BATCH,
     BFLOAT16,
@@ -41,26 +40,15 @@ from maskwise.probes.numeric_settings import (
 from maskwise.probes.probe import Asker, Item, Probe, Setup, Unit, Variant
 from maskwise.probes.section import Entry, Measure, Point, Section, Shown, Summary, TextTable
 from maskwise.records.record import Condition, Key, ProbeFields, Record, still_to_ask
-from maskwise.scoring.flips import Answered, Flips, MarginBin, RunNoise, by_margin, flips, run_noise
+from maskwise.scoring.flips import Flips, RunNoise
 from maskwise.scoring.numbers import percent, tenths
-from maskwise.support.typed import Typed
 from maskwise.tasks.checkable import CHECKED
 from maskwise.tasks.prompts import Prompt
 
 NAME = "numerics"
 RELEVANT, DECODING_COST = 1, 4
-ROUNDING = 2**-14  # of the largest logit: sums of float32 numbers differ by less when their order changes
-EDGES = (0.03, 0.1, 0.3, 1.0, 3.0)  # of margins, in logits
 SUMS_ONLY = (BATCH, ORDER, "attention", "cache", "compiled")  # float32 settings that change the order of sums alone
 CHANGED = "Answers that changed"
-
-
-class NumericsSummary(Typed, frozen=True, kw_only=True):
-    """What settings that should not matter changed."""
-
-    flips: Annotated[list[Flips], Meta(description="each setting compared with float32, and --exact with itself")]
-    margins: Annotated[dict[str, list[MarginBin]], Meta(description="one-pass flips by margin, of each half precision")]
-    noise: Annotated[list[RunNoise], Meta(description="between two runs in half precision")]
 
 
 # What is asked
@@ -101,7 +89,7 @@ def _settings(machine: Machine, draws: int, seed: int, generated: bool) -> list[
 
 
 def _condition(answers: str, setting: NumericSetting) -> Condition:
-    return {"answers": answers, "setting": setting.name, "dtype": setting.dtype}
+    return {"answers": answers, "setting": setting.name}
 
 
 def _few_shot(
@@ -147,56 +135,6 @@ def baseline(condition: Condition, conditions: Sequence[Condition]) -> Condition
 def measures(entry: Entry, group: Sequence[Record]) -> list[Entry]:
     """An answer of many tokens has no one confidence; of one-pass answers the accuracy is what counts here."""
     return [entry.changed(confidence=UNSET, entropy=UNSET)]
-
-
-def numerics_summary(records: Sequence[Record]) -> NumericsSummary | None:
-    """None before two settings have answered the same questions."""
-    found: list[Flips] = []
-    bins: dict[str, list[MarginBin]] = {}
-    noise: list[RunNoise] = []
-    for answers in (ONE_PASS, GENERATIONS):
-        table = _by_setting(records, answers)
-        asked = frozenset(table)
-        for setting in (*SINGLE, REPEATED):
-            other = compared_with(setting, asked)
-            pair = _paired(table, (other, setting))
-            if pair is not None:
-                found.append(flips(answers, setting, other, *pair, ROUNDING))
-                if answers == ONE_PASS and setting in (BFLOAT16, FLOAT16):
-                    bins[setting] = by_margin(*pair, EDGES)
-        draws = [name for name in table if name.startswith("draw ")]
-        repeated = _paired(table, draws) if len(draws) > 1 else None
-        if repeated is not None:
-            dtype = next(str(r.condition["dtype"]) for r in records if r.condition["setting"] == draws[0])
-            noise.append(run_noise(answers, dtype, np.stack([one.right for one in repeated])))
-    return NumericsSummary(flips=found, margins=bins, noise=noise) if found else None
-
-
-Table = dict[str, dict[tuple[str, int], Record]]
-
-
-def _by_setting(records: Sequence[Record], answers: str) -> Table:
-    found: Table = {}
-    for record in records:
-        if record.condition["answers"] == answers:
-            found.setdefault(str(record.condition["setting"]), {})[record.task, record.point] = record
-    return found
-
-
-def _paired(table: Table, settings: Sequence[str]) -> list[Answered] | None:
-    """The answers to the questions that all these settings were asked; None where there are none."""
-    if any(name not in table for name in settings):
-        return None
-    shared = sorted(set.intersection(*(set(table[name]) for name in settings)))
-    return [_answered([table[name][one] for one in shared]) for name in settings] if shared else None
-
-
-def _answered(records: Sequence[Record]) -> Answered:
-    def column(name: str) -> np.ndarray:
-        return np.array([record.evidence.get(name, np.nan) for record in records], dtype=float)
-
-    right = np.array([record.correct for record in records], dtype=bool)
-    return Answered([record.predicted for record in records], right, column("margin"), column("scale"))
 
 
 # How it is shown
@@ -318,10 +256,10 @@ def _tables(summary: Summary) -> list[TextTable]:
 class ConditionFields(ProbeFields, frozen=True, kw_only=True):
     answers: str
     setting: str
-    dtype: str
 
 
 class EvidenceFields(ProbeFields, frozen=True, kw_only=True):
+    dtype: str
     margin: float | UnsetType = UNSET
     scale: float | UnsetType = UNSET
 

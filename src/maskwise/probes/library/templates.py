@@ -42,11 +42,7 @@ NAME = "templates"
 MIXED, NEAR, FAR = "mixed", "near", "far"
 ACCURACY, MASKS, DISTANCE = "accuracy", "masks", "distance"
 EFFECTS = (ACCURACY, MASKS, DISTANCE)
-IN_WORDS = {
-    ACCURACY: "accuracy with 2 masks",
-    MASKS: "loss to appended masks",
-    DISTANCE: "loss to distance",
-}
+IN_WORDS = {ACCURACY: "accuracy with 2 masks", MASKS: "loss to appended masks", DISTANCE: "loss to distance"}
 RELEVANT = 1
 
 
@@ -143,12 +139,12 @@ def _condition(questions: str, template: Rewording, examples: str, masks: int) -
 
 # What is measured
 
-Answers = dict[tuple[str, int, int], bool]  # task, question and rule
+RightByQuestion = dict[tuple[str, int, int], bool]  # task, question and rule
 
 
 def templates_summary(records: Sequence[Record]) -> TemplatesSummary | None:
     """None before two templates have answered the same questions."""
-    table: dict[tuple[str, str, str, str, int], Answers] = {}
+    table: dict[tuple[str, str, str, str, int], RightByQuestion] = {}
     for record in records:
         found = record.condition
         rules = RULES if found["questions"] == CONTRAST else 1
@@ -175,7 +171,7 @@ def templates_summary(records: Sequence[Record]) -> TemplatesSummary | None:
 
 
 def _effect_values(
-    table: Mapping[tuple[str, str, str, str, int], Answers], effect: str, answer: str
+    table: Mapping[tuple[str, str, str, str, int], RightByQuestion], effect: str, answer: str
 ) -> tuple[list[str], dict[str, np.ndarray]] | None:
     """The templates, and by task the effect under each on each question asked under all of them, [T, questions]."""
     questions = CONTRAST if effect == DISTANCE else MASK_COUNT
@@ -259,8 +255,10 @@ def _without_skill(found: TemplatesSummary) -> list[str]:
 
 
 def survives(one: TemplateSpread) -> bool:
-    """Whether the predictive interval lies on one side of zero."""
-    return one.new_low is not None and one.new_high is not None and (one.new_low > 0 or one.new_high < 0)
+    """Whether the predictive interval lies on one side of zero; where no template changed the effect, its value."""
+    if one.new_low is None or one.new_high is None:
+        return one.mean != 0
+    return one.new_low > 0 or one.new_high < 0
 
 
 def _effect_line(effect: str, one: TemplateSpread) -> str:
@@ -268,9 +266,8 @@ def _effect_line(effect: str, one: TemplateSpread) -> str:
     if one.new_low is None or one.new_high is None or one.sd_high is None:
         return f"{what}: {mean} under each of {one.templates} templates; no template changed it"
     new = f"{tenths(100 * one.new_low)} to {tenths(100 * one.new_high)}"
-    verdict = "" if effect == ACCURACY else (
-        ", so it survives rewording" if survives(one) else ", so rewording alone can make it vanish"
-    )  # fmt: skip
+    kept = "so it survives rewording" if survives(one) else "so rewording alone can make it vanish"
+    verdict = "" if effect == ACCURACY else f", {kept}"
     return (
         f"{what}: {mean} over {one.templates} templates, {new} under a new one (95 % predictive interval){verdict}; "
         f"standard deviation over templates {tenths(100 * one.sd)} points "
@@ -281,9 +278,8 @@ def _effect_line(effect: str, one: TemplateSpread) -> str:
 def _extremes(found: TemplatesSummary) -> list[str]:
     lines = []
     for effect in found.spread:
-        own = sorted((one for one in found.effects if one.effect == effect and not one.changes_task),
-                     key=lambda one: one.value)  # fmt: skip
-        low, high = own[0], own[-1]
+        own = [one for one in found.effects if one.effect == effect and not one.changes_task]
+        low, high = min(own, key=lambda one: one.value), max(own, key=lambda one: one.value)
         if high.value > low.value:
             lines.append(
                 f"{IN_WORDS[effect]}: from {tenths(100 * low.value)} points ({low.template}) to "
@@ -301,10 +297,8 @@ def _other_task(found: TemplatesSummary) -> list[str]:
 
 
 def _advice(found: TemplatesSummary) -> str:
-    kept = [
-        IN_WORDS[effect] for effect in (MASKS, DISTANCE) if effect in found.spread and survives(found.spread[effect])
-    ]
-    lost = [IN_WORDS[effect] for effect in (MASKS, DISTANCE) if effect in found.spread and IN_WORDS[effect] not in kept]
+    spread = {IN_WORDS[effect]: one for effect, one in found.spread.items() if effect != ACCURACY}
+    lost = [what for what, one in spread.items() if one.new_low is not None and not survives(one)]
     do = "what to do: report the mean over templates with its predictive interval, not one template's number"
     if lost:
         do += f"; do not conclude a {' or a '.join(lost)} from one template"

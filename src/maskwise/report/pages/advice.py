@@ -12,7 +12,7 @@ from maskwise.records.folder import ADVISE, MANIFEST
 from maskwise.records.search import Advice, ConfirmedSetting, MeanInterval, SearchManifest
 from maskwise.report.figures import drawing
 from maskwise.report.figures.frontier import Frontier, Spot
-from maskwise.report.pages.templates import render
+from maskwise.report.pages.jinja_environment import render
 from maskwise.support.errors import UserError
 from maskwise.support.files import read_json, read_text, replace_file
 from maskwise.support.typed import InvalidJson, decode
