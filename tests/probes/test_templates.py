@@ -9,12 +9,13 @@ from typer.testing import CliRunner
 from helpers.known import SMALL, reader_model, truth, with_parameters
 from helpers.page_reader import read
 from maskwise.cli import app
-from maskwise.probes.library.templates import PROBE, in_words, survives, templates_summary
+from maskwise.probes.library.templates import PROBE, in_words, survives
 from maskwise.records.folder import read_run
 from maskwise.report.pages.page import write_page
 from maskwise.report.readings import read_all
 from maskwise.runs.diagnose import diagnose
 from maskwise.runs.settings import chosen_settings, with_templates
+from maskwise.scoring.template_effects import templates_summary
 from maskwise.support.errors import UserError
 from maskwise.tasks.episodes import LETTERS
 from maskwise.tasks.rewordings import BUILT_IN, SAME
@@ -71,7 +72,7 @@ def test_an_effect_under_one_wording_alone_does_not_survive_and_is_named(tmp_pat
     readings = read_all([folder])
     lines = in_words(readings[0])
     assert "rewording alone can make it vanish" in lines[0]
-    assert any("to 100.0 (choices)" in line for line in lines)
+    assert any(line.startswith("another task, 'word'") for line in lines)
     assert lines[-1].startswith("what to do: ") and "--templates FILE" in lines[-1]
     assert "rewording alone" in read(write_page(readings, tmp_path / "page")).text
 

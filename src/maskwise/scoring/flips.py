@@ -136,7 +136,7 @@ def run_noise(answers: str, dtype: str, right: np.ndarray) -> RunNoise:
         unstable=int((differs > 0).sum()),
         percentile=100 * count / n,
         below=100 * (count + 1) / n,
-        below_high=100 * (max(high, count) + 1) / n,
+        below_high=min(100.0, 100 * (max(high, count) + 1) / n),
         below_thousand=100 * (noise_count(thousand) + 1) / THOUSAND,
     )
 

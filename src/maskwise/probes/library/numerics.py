@@ -21,8 +21,11 @@ from maskwise.probes.checked import AskedSet, asked_sets
 from maskwise.probes.few_shot import context_of, episodes, few_shot_items
 from maskwise.probes.numeric_flips import EDGES, NumericsSummary, numerics_summary
 from maskwise.probes.numeric_settings import (
+    ATTENTION,
     BATCH,
     BFLOAT16,
+    CACHE,
+    COMPILED,
     FLOAT16,
     FLOAT32,
     GENERATIONS,
@@ -31,6 +34,7 @@ from maskwise.probes.numeric_settings import (
     ORDER,
     REPEATED,
     SINGLE,
+    WEIGHTS,
     Machine,
     NumericSetting,
     compared_with,
@@ -40,15 +44,17 @@ from maskwise.probes.numeric_settings import (
 from maskwise.probes.probe import Asker, Item, Probe, Setup, Unit, Variant
 from maskwise.probes.section import Entry, Measure, Point, Section, Shown, Summary, TextTable
 from maskwise.records.record import Condition, Key, ProbeFields, Record, still_to_ask
-from maskwise.scoring.flips import Flips, RunNoise
-from maskwise.scoring.numbers import percent, tenths
+from maskwise.scoring.flips import RunNoise
+from maskwise.scoring.numbers import tenths
 from maskwise.tasks.checkable import CHECKED
 from maskwise.tasks.prompts import Prompt
 
 NAME = "numerics"
 RELEVANT, DECODING_COST = 1, 4
-SUMS_ONLY = (BATCH, ORDER, "attention", "cache", "compiled")  # float32 settings that change the order of sums alone
+SUMS_ONLY = (BATCH, ORDER, ATTENTION, CACHE, COMPILED)  # float32 settings that change the order of sums alone
 CHANGED = "Answers that changed"
+KINDS = {ONE_PASS: "one-pass answers", GENERATIONS: "generations"}
+RANGES = ("below 0.03", "0.03 to 0.1", "0.1 to 0.3", "0.3 to 1", "1 to 3", "above 3")  # between the EDGES
 
 
 # What is asked
@@ -145,82 +151,93 @@ def _found(summary: Summary) -> NumericsSummary | None:
 
 
 def _settings_points(shown: Shown) -> list[Point]:
+    """One-pass answers at each name, generations right of them."""
     found = _found(shown.summary)
-    if found is None:
-        return []
     return [
-        Point(one.answers, SINGLE.index(one.setting), _share(one.flipped, one.n, one.flipped_low, one.flipped_high))
-        for one in found.flips
+        Point(
+            one.answers,
+            SINGLE.index(one.setting) + (0.25 if one.answers == GENERATIONS else 0.0),
+            _share(
+                {"answers": one.answers, "setting": one.setting}, one.flipped, one.n, one.flipped_low, one.flipped_high
+            ),
+        )
+        for one in (found.flips if found is not None else ())
         if one.setting in SINGLE
     ]
+
+
+def _named(one: Flips) -> Condition:
+    return {"answers": one.answers, "setting": one.setting}
 
 
 def _margin_points(shown: Shown) -> list[Point]:
     found = _found(shown.summary)
     starts = (0.0, *EDGES)
     return [
-        Point(dtype, starts.index(one.low), _share(one.flipped, one.n, None, None))
+        Point(
+            dtype,
+            starts.index(one.low) + (0.25 if dtype == FLOAT16 else 0.0),
+            _share({"dtype": dtype, "margin": RANGES[starts.index(one.low)]}, one.flipped, one.n, None, None),
+        )
         for dtype, bins in (found.margins.items() if found is not None else ())
         for one in bins
     ]
 
 
-def _share(changed: int, n: int, low: float | None, high: float | None) -> Entry:
-    share = {"flipped": changed / n, "flipped_low": low, "flipped_high": high}
-    return Entry(condition={}, masks=0, n=n, accuracy=None, low=None, high=None, measures=share)
+def _share(condition: Condition, flipped: int, n: int, low: float | None, high: float | None) -> Entry:
+    share = {"flipped": flipped / n, "flipped_low": low, "flipped_high": high}
+    return Entry(condition=condition, masks=0, n=n, accuracy=None, low=None, high=None, measures=share)
 
 
 def in_words(shown: Shown) -> list[str]:
-    """What two runs may differ by, what changed in float32, with --exact and in half precision, and what to do."""
+    """What two runs may differ by, what changed with --exact, in float32 and in half precision, and what to do."""
     found = _found(shown.summary)
     if found is None:
         return ["numerical noise is not known: the run is unfinished"]
-    noise = [_noise_line(one) for one in found.noise]
-    half = [_half_line(one) for one in found.flips if one.setting in (BFLOAT16, FLOAT16, "weights")]
-    return [*noise, *_exact_lines(found), *_float32_lines(found), *half, *_advice(found)]
-
-
-def _noise_line(one: RunNoise) -> str:
-    kind = "one-pass answers" if one.answers == ONE_PASS else "generations"
-    return (
-        f"differences below {tenths(one.below)} points between two runs in {one.dtype} on this machine are within "
-        f"numerical noise, with {one.n} {kind}; with 1,000 such questions below {tenths(one.below_thousand)} points "
-        f"({one.unstable} of {one.n} questions are right in some of {one.draws} runs and wrong in others; 95 % upper "
-        f"bound {tenths(one.below_high)} points)"
-    )
-
-
-def _exact_lines(found: NumericsSummary) -> list[str]:
+    half = [name for name in (BFLOAT16, FLOAT16, WEIGHTS) if any(one.setting == name for one in found.flips)]
     return [
-        f"{one.answers}, --exact repeated in another order: {one.flipped} of {one.n} answers changed"
-        for one in found.flips
-        if one.setting == REPEATED
+        *map(_noise_line, found.noise),
+        *_counts(found, (REPEATED,), "--exact, repeated in another order"),
+        *_float32_lines(found),
+        *(line for name in half for line in _counts(found, (name,), f"{IN_WORDS[name]} in place of float32")),
+        *_advice(found),
     ]
 
 
-def _float32_lines(found: NumericsSummary) -> list[str]:
-    lines = []
+def _noise_line(one: RunNoise) -> str:
+    more = f"; with 1,000 such questions below {tenths(one.below_thousand)} points" if one.unstable else ""
+    return (
+        f"differences below {tenths(one.below)} points between two runs in {one.dtype} on this machine are within "
+        f"numerical noise, with {one.n} {KINDS[one.answers]}{more} ({one.unstable} of {one.n} are right in some of "
+        f"{one.draws} runs and wrong in others; 95 % upper bound {tenths(one.below_high)} points)"
+    )
+
+
+def _counts(found: NumericsSummary, settings: Sequence[str], what: str) -> list[str]:
+    """`what: 2 of 48 one-pass answers changed (1 became right, 0 wrong; margins up to 0.2 logits), 0 of 8 ...`"""
+    parts = []
     for answers in (ONE_PASS, GENERATIONS):
-        own = [one for one in found.flips if one.answers == answers and one.setting in SUMS_ONLY]
-        changed, ties, n = (sum(getattr(one, name) for one in own) for name in ("flipped", "ties", "n"))
+        own = [one for one in found.flips if one.answers == answers and one.setting in settings]
         if not own:
             continue
-        which = ", ".join(IN_WORDS[one.setting] for one in own)
-        told = f"{answers}, float32, {which}: {changed} of {n} answers changed"
-        if changed:
-            told += (
-                ", all of them ties within rounding" if ties == changed else f", {ties} of them ties within rounding"
-            )
-        lines.append(told)
+        flipped, gained, lost, n = (
+            sum(getattr(one, name) for one in own) for name in ("flipped", "gained", "lost", "n")
+        )
+        margins = [one.margin for one in own if one.margin is not None]
+        below = f"; margins up to {max(margins):.2g} logits" if margins else ""
+        detail = f" ({gained} became right, {lost} wrong, net {gained - lost:+d}{below})" if flipped else ""
+        parts.append(f"{flipped} of {n} {KINDS[answers]} changed{detail}")
+    return [f"{what}: {', '.join(parts)}"] if parts else []
+
+
+def _float32_lines(found: NumericsSummary) -> list[str]:
+    own = [one for one in found.flips if one.setting in SUMS_ONLY]
+    flipped, ties = sum(one.flipped for one in own), sum(one.ties for one in own)
+    names = ", ".join(dict.fromkeys(IN_WORDS[one.setting] for one in own))
+    lines = _counts(found, SUMS_ONLY, f"float32, {names}")
+    if flipped and lines:
+        lines[0] += f"; {'all' if ties == flipped else f'{ties} of {flipped}'} of them ties within rounding"
     return lines
-
-
-def _half_line(one: Flips) -> str:
-    line = f"{one.answers}, {IN_WORDS[one.setting]} in place of float32: {one.flipped} of {one.n} answers changed"
-    if not one.flipped:
-        return f"{line}, 95 % upper bound {percent(one.flipped_high, 1)}"
-    below = "" if one.margin is None else f"; none with a margin above {one.margin:.2g} logits"
-    return f"{line} ({one.gained} became right, {one.lost} wrong, net {one.net:+d}){below}"
 
 
 def _advice(found: NumericsSummary) -> list[str]:
@@ -306,6 +323,7 @@ PROBE = Probe(
             measures=_MEASURE,
             caption="Share of all questions; whisker: 95 % interval over questions.",
             says=in_words,
+            masks=lambda shown: "masks: 2 after a question, or the canvas of a generation",
         ),
         Section(
             name="margins",
@@ -316,11 +334,12 @@ PROBE = Probe(
             how_to_read="Points that fall to 0 % at the right say above which margin an answer is safe in that dtype.",
             x_label="Margin in float32 (logits)",
             at="a margin of {}",
-            x_names=("below 0.03", "0.03 to 0.1", "0.1 to 0.3", "0.3 to 1", "1 to 3", "above 3"),
+            x_names=RANGES,
             points=_margin_points,
             measures=_MEASURE,
             caption="Share of the one-pass answers in each range of margins.",
             says=lambda shown: _margin_lines(shown),
+            masks=lambda shown: "masks: 2 after a question",
         ),
     ),
 )  # fmt: skip

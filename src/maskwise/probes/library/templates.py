@@ -14,24 +14,32 @@ Condition: {"questions": "mask-count", "template": "choices", "examples": "mixed
 Related: arXiv 2606.29228.
 """
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import partial
-from typing import Annotated
-
-import numpy as np
-from msgspec import Meta
 
 from maskwise.probes.blocks import visible_counts
 from maskwise.probes.few_shot import context_of, episodes
-from maskwise.probes.library.contrast import NAME as CONTRAST
 from maskwise.probes.library.contrast import draw_question
-from maskwise.probes.library.mask_count import NAME as MASK_COUNT
 from maskwise.probes.probe import Asker, Item, Probe, Setup, Unit
 from maskwise.probes.section import Entry, Measure, Point, Section, Shown, Summary, TextTable
-from maskwise.records.record import Condition, Key, ProbeFields, Record, make_key
+from maskwise.records.record import Condition, Key, ProbeFields, make_key
 from maskwise.scoring.numbers import tenths
-from maskwise.scoring.variance_components import TemplateSpread, template_spread
-from maskwise.support.typed import Count, Typed
+from maskwise.scoring.template_effects import (
+    ACCURACY,
+    DISTANCE,
+    EFFECTS,
+    FAR,
+    MASKS,
+    MIXED,
+    NEAR,
+    OF_CONTRAST,
+    OF_MASKS,
+    TemplateEffect,
+    TemplatesSummary,
+    templates_summary,
+)
+from maskwise.scoring.variance_components import TemplateSpread
+from maskwise.support.typed import Count
 from maskwise.tasks.contrast_questions import CONTRAST_TASKS, RULES, Contrast
 from maskwise.tasks.episodes import CHANCE, Episode, mixed
 from maskwise.tasks.prompts import opened
@@ -39,28 +47,8 @@ from maskwise.tasks.rewordings import BUILT_IN, Rewording, encode_reworded
 from maskwise.tasks.words import split_words
 
 NAME = "templates"
-MIXED, NEAR, FAR = "mixed", "near", "far"
-ACCURACY, MASKS, DISTANCE = "accuracy", "masks", "distance"
-EFFECTS = (ACCURACY, MASKS, DISTANCE)
 IN_WORDS = {ACCURACY: "accuracy with 2 masks", MASKS: "loss to appended masks", DISTANCE: "loss to distance"}
 RELEVANT = 1
-
-
-class TemplateEffect(Typed, frozen=True, kw_only=True):
-    """An effect under one template."""
-
-    effect: str
-    template: str
-    changes_task: Annotated[bool, Meta(description="is the answer a word instead of a letter?")]
-    value: Annotated[float, Meta(description="mean over questions, a share of the accuracy")]
-    questions: int
-
-
-class TemplatesSummary(Typed, frozen=True, kw_only=True):
-    """Each effect over the templates that mean the same, and under every single one."""
-
-    spread: Annotated[dict[str, TemplateSpread], Meta(description="of each effect, over templates of the same task")]
-    effects: list[TemplateEffect]
 
 
 # What is asked
@@ -97,7 +85,7 @@ def _mask_count_items(
         episode = context(point)
         test = episode.tests[point]
         for template in templates:
-            asked = [(k, _condition(MASK_COUNT, template, MIXED, k)) for k in counts]
+            asked = [(k, _condition(OF_MASKS, template, MIXED, k)) for k in counts]
             keys = [make_key(NAME, episode.task.name, point, condition) for _, condition in asked]
             if all(key in done for key in keys):
                 continue
@@ -123,7 +111,7 @@ def _contrast_items(
         test = drawn.test(rule)
         for template in templates:
             for where in (NEAR, FAR):
-                condition = _condition(CONTRAST, template, where, masks)
+                condition = _condition(OF_CONTRAST, template, where, masks)
                 key = make_key(NAME, task, point, condition)
                 if key not in done:
                     examples = drawn.context(rule, where)
@@ -135,69 +123,6 @@ def _contrast_items(
 def _condition(questions: str, template: Rewording, examples: str, masks: int) -> Condition:
     answer = "word" if template.changes_task else "letter"
     return {"questions": questions, "template": template.name, "answer": answer, "examples": examples, "masks": masks}
-
-
-# What is measured
-
-RightByQuestion = dict[tuple[str, int, int], bool]  # task, question and rule
-
-
-def templates_summary(records: Sequence[Record]) -> TemplatesSummary | None:
-    """None before two templates have answered the same questions."""
-    table: dict[tuple[str, str, str, str, int], RightByQuestion] = {}
-    for record in records:
-        found = record.condition
-        rules = RULES if found["questions"] == CONTRAST else 1
-        place = found["questions"], found["template"], found["answer"], found["examples"], found["masks"]
-        table.setdefault(place, {})[record.task, *divmod(record.point, rules)] = record.correct
-    spread, effects = {}, []
-    for effect in EFFECTS:
-        for answer in ("letter", "word"):
-            values = _effect_values(table, effect, answer)
-            if values is None:
-                continue
-            names, by_task = values
-            whole = np.concatenate(list(by_task.values()), axis=1)
-            effects += [
-                TemplateEffect(
-                    effect=effect, template=name, changes_task=answer == "word", value=float(row.mean()),
-                    questions=len(row),
-                )
-                for name, row in zip(names, whole, strict=True)
-            ]  # fmt: skip
-            if answer == "letter" and len(names) > 1 and whole.shape[1] > 1:
-                spread[effect] = template_spread(by_task, (0.0, 1.0) if effect == ACCURACY else (-1.0, 1.0))
-    return TemplatesSummary(spread=spread, effects=effects) if effects else None
-
-
-def _effect_values(
-    table: Mapping[tuple[str, str, str, str, int], RightByQuestion], effect: str, answer: str
-) -> tuple[list[str], dict[str, np.ndarray]] | None:
-    """The templates, and by task the effect under each on each question asked under all of them, [T, questions]."""
-    questions = CONTRAST if effect == DISTANCE else MASK_COUNT
-    own = {place: answers for place, answers in table.items() if place[0] == questions and place[2] == answer}
-    names = list(dict.fromkeys(place[1] for place in own))
-    counts = sorted({place[4] for place in own})
-    if not names or (effect == MASKS and len(counts) < 2):
-        return None
-    plus = (NEAR if effect == DISTANCE else MIXED), counts[0]
-    minus = {DISTANCE: (FAR, counts[0]), MASKS: (MIXED, counts[-1])}.get(effect)
-    sides = [side for side in (plus, minus) if side is not None]
-    asked = [own.get((questions, name, answer, *side), {}) for name in names for side in sides]
-    shared = sorted(set.intersection(*(set(one) for one in asked)))
-    if not shared:
-        return None
-
-    def value(name: str, key: tuple[str, int, int]) -> float:
-        right, *other = (own[questions, name, answer, *side][key] for side in sides)
-        return float(right) - (float(other[0]) if other else 0.0)
-
-    by_task: dict[str, np.ndarray] = {}
-    for task in dict.fromkeys(key[0] for key in shared):
-        numbers = list(dict.fromkeys(key[1] for key in shared if key[0] == task))
-        rules = {number: [key for key in shared if key[:2] == (task, number)] for number in numbers}
-        by_task[task] = np.array([[np.mean([value(n, key) for key in rules[q]]) for q in numbers] for n in names])
-    return names, by_task
 
 
 # How it is shown
@@ -216,20 +141,27 @@ def _points(shown: Shown) -> list[Point]:
         Point(
             "another task" if one.changes_task else "each template",
             EFFECTS.index(one.effect) + (0.25 if one.changes_task else 0.0),
-            _entry(one.value, None, None),
+            _entry(one.effect, one.template, one.questions, one.value, None, None),
         )
         for one in found.effects
     ]
     new = [
-        Point("a new template", EFFECTS.index(effect) + 0.125, _entry(one.mean, one.new_low, one.new_high))
+        Point(
+            "a new template",
+            EFFECTS.index(effect) + 0.125,
+            _entry(effect, "a new one", one.questions, one.mean, one.new_low, one.new_high),
+        )
         for effect, one in found.spread.items()
     ]
     return [*new, *single]
 
 
-def _entry(value: float, low: float | None, high: float | None) -> Entry:
-    measured = {"effect": value, "effect_low": low, "effect_high": high}
-    return Entry(condition={}, masks=0, n=0, accuracy=None, low=None, high=None, measures=measured)
+def _entry(effect: str, template: str, n: int, value: float, low: float | None, high: float | None) -> Entry:
+    """In points: an effect, and the ends of its interval, may be below zero."""
+    ends = {"points": value, "points_low": low, "points_high": high}
+    measured = {name: None if end is None else 100 * end for name, end in ends.items()}
+    condition: Condition = {"effect": effect, "template": template}
+    return Entry(condition=condition, masks=0, n=n, accuracy=None, low=None, high=None, measures=measured)
 
 
 def in_words(shown: Shown) -> list[str]:
@@ -276,24 +208,25 @@ def _effect_line(effect: str, one: TemplateSpread) -> str:
 
 
 def _extremes(found: TemplatesSummary) -> list[str]:
-    lines = []
-    for effect in found.spread:
-        own = [one for one in found.effects if one.effect == effect and not one.changes_task]
-        low, high = min(own, key=lambda one: one.value), max(own, key=lambda one: one.value)
-        if high.value > low.value:
-            lines.append(
-                f"{IN_WORDS[effect]}: from {tenths(100 * low.value)} points ({low.template}) to "
-                f"{tenths(100 * high.value)} ({high.template})"
-            )
-    return lines
+    """The templates with the lowest and the highest accuracy."""
+    own = sorted((one for one in found.effects if one.effect == ACCURACY and not one.changes_task), key=_value)
+    if not own or own[0].value == own[-1].value:
+        return []
+    low, high = (f"{tenths(100 * one.value)} % ({one.template})" for one in (own[0], own[-1]))
+    return [f"{IN_WORDS[ACCURACY]} lies between {low} and {high}"]
+
+
+def _value(one: TemplateEffect) -> float:
+    return one.value
 
 
 def _other_task(found: TemplatesSummary) -> list[str]:
-    return [
-        f"another task, {one.template!r} (answer: a word): {IN_WORDS[one.effect]} {tenths(100 * one.value)} points"
-        for one in found.effects
-        if one.changes_task
-    ]
+    lines = []
+    for name in dict.fromkeys(one.template for one in found.effects if one.changes_task):
+        own = (one for one in found.effects if one.template == name)
+        told = ", ".join(f"{IN_WORDS[one.effect]} {tenths(100 * one.value)}" for one in own)
+        lines.append(f"another task, {name!r} (the answer is a word), in points: {told}")
+    return lines
 
 
 def _advice(found: TemplatesSummary) -> str:
@@ -369,9 +302,10 @@ PROBE = Probe(
             at="{}",
             x_names=("accuracy with 2 masks", "loss to masks", "loss to distance"),
             points=_points,
-            measures=(Measure("effect", "Share of answers", "effect_low", "effect_high"),),
+            measures=(Measure("points", "Points", "points_low", "points_high", percent=False, unit="points"),),
             caption="Whisker: 95 % predictive interval over templates, on the same questions.",
             says=in_words,
+            masks=lambda shown: "masks: 2, and 200 where their effect is measured",
         ),
     ),
 )
