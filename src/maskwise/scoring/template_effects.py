@@ -1,4 +1,4 @@
-"""From the records of reworded questions to effects: each question under each template, and the spread over templates."""
+"""From the records of reworded questions to effects under each template, and their spread over templates."""
 
 from collections.abc import Mapping, Sequence
 from typing import Annotated

@@ -44,7 +44,7 @@ from maskwise.probes.numeric_settings import (
 from maskwise.probes.probe import Asker, Item, Probe, Setup, Unit, Variant
 from maskwise.probes.section import Entry, Measure, Point, Section, Shown, Summary, TextTable
 from maskwise.records.record import Condition, Key, ProbeFields, Record, still_to_ask
-from maskwise.scoring.flips import RunNoise
+from maskwise.scoring.flips import Flips, RunNoise
 from maskwise.scoring.numbers import tenths
 from maskwise.tasks.checkable import CHECKED
 from maskwise.tasks.prompts import Prompt
