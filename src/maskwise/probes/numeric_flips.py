@@ -35,9 +35,10 @@ def numerics_summary(records: Sequence[Record]) -> NumericsSummary | None:
             other = compared_with(setting, asked)
             pair = _paired(table, (other, setting))
             if pair is not None:
-                found.append(flips(answers, setting, other, *pair, ROUNDING))
+                before, after = pair
+                found.append(flips(answers, setting, other, before, after, ROUNDING))
                 if answers == ONE_PASS and setting in (BFLOAT16, FLOAT16):
-                    bins[setting] = by_margin(*pair, EDGES)
+                    bins[setting] = by_margin(before, after, EDGES)
         draws = [name for name in table if name.startswith("draw ")]
         repeated = _paired(table, draws) if len(draws) > 1 else None
         if repeated is not None:
