@@ -84,7 +84,7 @@ def test_what_is_wrong_with_a_card_is_one_line(tmp_path, before, after, message)
 def test_a_card_that_is_not_there_and_data_that_is_missing_are_one_line(tmp_path):
     with pytest.raises(UserError, match="there is no card tiny-lada: did you mean tiny-llada"):
         read_card("tiny-lada")
-    with pytest.raises(UserError, match="task gsm8k needs its questions: give --data PATH"):
+    with pytest.raises(UserError, match="task gsm8k needs its questions: give data PATH"):
         card_questions(read_card("llada-8b-base-gsm8k"), None)
 
 
