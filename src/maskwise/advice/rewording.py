@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from maskwise.advice.evaluation import SearchResult, SettingEvaluator
+from maskwise.advice.setting_evaluator import SearchResult, SettingEvaluator
 from maskwise.advice.search_request import SearchRequest
 from maskwise.records.folder import make_run_folder
 from maskwise.records.search import Advice, RewordedSetting
