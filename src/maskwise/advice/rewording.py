@@ -9,8 +9,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from maskwise.advice.setting_evaluator import SearchResult, SettingEvaluator
 from maskwise.advice.search_request import SearchRequest
+from maskwise.advice.setting_evaluator import SearchResult, SettingEvaluator
 from maskwise.records.folder import make_run_folder
 from maskwise.records.search import Advice, RewordedSetting
 from maskwise.scoring.variance_components import template_spread

@@ -270,12 +270,12 @@ def _tables(summary: Summary) -> list[TextTable]:
     return [TextTable(f"{NAME}: answers that changed, compared with float32", head, rows)]
 
 
-class ConditionFields(ProbeFields, frozen=True, kw_only=True):
+class NumericsCondition(ProbeFields, frozen=True, kw_only=True):
     answers: str
     setting: str
 
 
-class EvidenceFields(ProbeFields, frozen=True, kw_only=True):
+class NumericsEvidence(ProbeFields, frozen=True, kw_only=True):
     dtype: str
     margin: float | UnsetType = UNSET
     scale: float | UnsetType = UNSET
@@ -287,8 +287,8 @@ PROBE = Probe(
     name=NAME,
     group="evidence",
     about="answers that change with batch, order, dtype, attention or cache",
-    condition=ConditionFields,
-    evidence=EvidenceFields,
+    condition=NumericsCondition,
+    evidence=NumericsEvidence,
     units=units,
     takes=lambda data_set: data_set in CHECKED,
     parameters={

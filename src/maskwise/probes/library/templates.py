@@ -261,7 +261,7 @@ def _ends(low: float | None, high: float | None) -> str:
     return "none" if low is None or high is None else f"{tenths(100 * low)} to {tenths(100 * high)}"
 
 
-class ConditionFields(ProbeFields, frozen=True, kw_only=True):
+class TemplatesCondition(ProbeFields, frozen=True, kw_only=True):
     questions: str
     template: str
     answer: str
@@ -273,7 +273,7 @@ PROBE = Probe(
     name=NAME,
     group="context",
     about="mask-count and contrast under reworded questions (--templates FILE)",
-    condition=ConditionFields,
+    condition=TemplatesCondition,
     units=units,
     parameters={
         "templates": tuple((one.name, one.text) for one in BUILT_IN),
