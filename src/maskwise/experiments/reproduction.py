@@ -13,7 +13,7 @@ import numpy as np
 
 from maskwise.decoding.checks import check_request, end_tokens
 from maskwise.decoding.generate import decode, prompt_generators
-from maskwise.decoding.prompts import encode_prompts
+from maskwise.decoding.prompt_ids import encode_prompts
 from maskwise.experiments.score_cards import SETTINGS, ScoreCard, card_questions, variations
 from maskwise.models.checkpoints.opening import open as open_model
 from maskwise.models.model import Model
