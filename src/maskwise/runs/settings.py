@@ -32,8 +32,14 @@ NUMBERS: Mapping[Preset, Mapping[str, Any]] = {
         "relevant": (1, PAPER_RELEVANT),
         "passages": 1000,
     },
-    # Piskorz et al. (arXiv 2511.21338): every test point of a task sees the same ten examples among forty distractors.
-    "paper": {"tasks": tuple(task.name for task in TASKS), "points": 1000, "relevant": (PAPER_RELEVANT,)},
+    # Piskorz et al. (arXiv 2511.21338): every test point of a task sees the same ten examples among forty distractors,
+    # and examples and questions are drawn from the same words.
+    "paper": {
+        "tasks": tuple(task.name for task in TASKS),
+        "points": 1000,
+        "relevant": (PAPER_RELEVANT,),
+        "held_out": 0.0,
+    },
 }
 
 
