@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 from maskwise.scoring.experiment_results import Changes, ComparedModel
 from maskwise.scoring.numbers import NBSP, between, number, percent, points, signed
@@ -18,11 +19,20 @@ class Row:
     changes: tuple[str, ...]
 
 
-OF_A_LOSS = ("degradation", "few_steps_degradation", "mask_tax", "mask_loss")
-
-
-def can_lose(model: ComparedModel) -> bool:
-    return not model.skill or model.skill.shown
+def without_losses(
+    models: Mapping[str, ComparedModel], changes: Mapping[str, Changes]
+) -> tuple[dict[str, ComparedModel], dict[str, Changes]]:
+    unable = {label for label, found in models.items() if found.skill and not found.skill.shown}
+    lost: dict[str, Any] = {"degradation": None, "few_steps": {}, "few_steps_degradation": None}
+    lost |= {"mask_tax": None, "mask_loss": None}
+    regained: dict[str, Any] = dict.fromkeys(("reduction", "few_steps_reduction", "mask_loss"), null_score())
+    return (
+        {label: found.changed(**lost) if label in unable else found for label, found in models.items()},
+        {
+            label: found.changed(**regained, few_steps={}) if unable & {label, next(iter(models))} else found
+            for label, found in changes.items()
+        },
+    )
 
 
 def rows_of(models: Mapping[str, ComparedModel], changes: Mapping[str, Changes]) -> list[Row]:
@@ -30,19 +40,16 @@ def rows_of(models: Mapping[str, ComparedModel], changes: Mapping[str, Changes])
 
     Where a model was not shown to be able to do the task, nothing is said of what it lost.
     """
-    first = next(iter(models.values()))
+    models, changes = without_losses(models, changes)
 
     def row(
         name: str, meaning: str, key: str, show: Callable[[float], str], change: str | None = None,
         show_change: Callable[[float], str] = signed,
     ) -> Row:  # fmt: skip
-        own = [None if key in OF_A_LOSS and not can_lose(found) else getattr(found, key) for found in models.values()]
+        own = [getattr(found, key) for found in models.values()]
         values = tuple("–" if value is None else show(value) for value in own)
         changed = tuple(
-            change_in_words(getattr(found, change), show_change)
-            if change and (key not in OF_A_LOSS or (can_lose(first) and can_lose(models[label])))
-            else "–"
-            for label, found in changes.items()
+            change_in_words(getattr(found, change), show_change) if change else "–" for found in changes.values()
         )
         return Row(name, meaning, values, changed)
 
@@ -72,10 +79,8 @@ def rows_of(models: Mapping[str, ComparedModel], changes: Mapping[str, Changes])
     nothing = null_score()
     few = [
         Row(f"Degradation in {count} steps", "the same, decoded in that many steps in random order",
-            tuple(percent(found.few_steps.get(count, nothing).value if can_lose(found) else None, 1)
-                  for found in models.values()),
-            tuple(change_in_words(found.few_steps.get(count, nothing) if can_lose(first) and can_lose(models[label])
-                                  else nothing, share_gone) for label, found in changes.items()))
+            tuple(percent(found.few_steps.get(count, nothing).value, 1) for found in models.values()),
+            tuple(change_in_words(found.few_steps.get(count, nothing), share_gone) for found in changes.values()))
         for count in steps
     ]  # fmt: skip
     return [
