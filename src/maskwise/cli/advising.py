@@ -8,7 +8,6 @@ import typer
 from maskwise.cli.common import (
     LARGEST_SEED,
     Adapter,
-    AnyBase,
     CheckWeights,
     Device,
     Dtype,
@@ -56,7 +55,6 @@ def advise(
     dtype: Dtype = "auto",
     device: Device = None,
     adapter: Adapter = None,
-    any_base: AnyBase = False,
     check_weights: CheckWeights = True,
     json: Json = False,
 ) -> None:
