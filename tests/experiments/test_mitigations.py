@@ -247,6 +247,7 @@ def test_a_block_model_is_compared_by_what_applies_to_it():
         "small blocks",
         "growing canvas",
         "soft masking",
+        "temporal voting",
     ]
     assert had["baseline"]["tokens_per_pass"] == pytest.approx(4, abs=0.1)
     assert had["window"]["why"] == "masks after a block are not seen" and "why" not in had["mask-agnostic tuning"]
