@@ -41,8 +41,11 @@ def merged(net: PreTrainedModel | PeftModel) -> PreTrainedModel:
         raise UserError(f"the adapter cannot be merged into the weights ({first_line(problem)}): use LoRA") from None
 
 
-def read_adapter(folder: Path) -> tuple[dict[str, Any], dict[str, tuple[int, ...]]]:
-    """The configuration of an adapter and the shapes of its weights; no weight is loaded."""
+def attach_adapter(net: PreTrainedModel, folder: Path, mask_id: int | None = None) -> PeftModel:
+    """Puts the adapter of a folder on the network; an adapter that does not fit in full is refused.
+
+    Where embeddings and head are tied, the one row of them that it may train is the mask's, which has no logit.
+    """
     if not (folder / "adapter_config.json").exists():
         raise UserError(f"{folder} has no adapter_config.json: give the folder that `maskwise tune` or PEFT wrote")
     given = read_object(folder / "adapter_config.json")
@@ -50,17 +53,9 @@ def read_adapter(folder: Path) -> tuple[dict[str, Any], dict[str, tuple[int, ...
     if not weights.exists():
         raise UserError(f"{folder} has no adapter_model.safetensors (pickled adapters are refused): save it again")
     try:
-        return given, stored_shapes(weights)
+        stored = stored_shapes(weights)
     except (SafetensorError, OSError) as problem:
         raise UserError(f"{weights} is corrupt or cut short ({problem}): copy it again") from None
-
-
-def attach_adapter(net: PreTrainedModel, folder: Path, mask_id: int | None = None) -> PeftModel:
-    """Puts the adapter of a folder on the network; an adapter that does not fit in full is refused.
-
-    Where embeddings and head are tied, the one row of them that it may train is the mask's, which has no logit.
-    """
-    given, stored = read_adapter(folder)
     refuse_endless_patterns(given, [name for name, _ in net.named_modules()], folder / "adapter_config.json")
     if given.get("layer_replication") is not None:  # PEFT would copy layers as often as a small file says
         raise UserError(f"the adapter in {folder} copies layers (layer_replication), which is not supported: use LoRA")
