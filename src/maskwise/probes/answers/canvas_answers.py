@@ -7,7 +7,7 @@ from maskwise.decoding.generate import Generation, decode
 from maskwise.decoding.options import DecodingOptions
 from maskwise.models.model import Model
 from maskwise.probes.answers.plain import DIGITS, Answer, Written
-from maskwise.probes.checked import AskedSet, Layout
+from maskwise.probes.checked import AskedSet, CanvasLayout
 from maskwise.tasks.checkable import is_right
 from maskwise.tasks.prompts import Prompt
 
@@ -15,7 +15,7 @@ LONGEST_TEXT = 4000  # characters of an answer that a record keeps
 
 
 def write(
-    model: Model, prompts: Sequence[Prompt], layout: Layout, asked: AskedSet, tokens_per_step: int
+    model: Model, prompts: Sequence[Prompt], layout: CanvasLayout, asked: AskedSet, tokens_per_step: int
 ) -> list[Answer]:
     """Greedy, the most confident first. Confidence, entropy and NLL are not measured (0 in the record): an answer has
     many tokens, each of its own step."""
@@ -33,6 +33,7 @@ def write(
     for ids, one in zip(questions, made, strict=True):
         measured = end_evidence(one, ends)
         text = model.tokenizer.decode(one.ids[: int(measured["length"])], skip_special_tokens=True)
+        measured |= {"empty": float(not text.strip()), "cut": 1.0 - measured["ended"]}
         solved = Written(text[:LONGEST_TEXT], is_right(text, right[ids], asked.check))
         answers.append(Answer(one.ids[0], 0.0, 0.0, 0.0, measured, solved))
     return answers

@@ -6,17 +6,20 @@
    interactions count as noise. Third: over questions of these sets, normal.
 3. Accuracy is read where a task has 45 to 90 % with 2 masks on separate questions; likelihoods always.
 
-    python recipes/studies/training_effects.py OUT --figure docs/figures/training-choices.svg
+    python recipes/unplanted/training_effects.py OUT --figure docs/figures/training-choices.svg
 """
 
 import argparse
 import json
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from scipy import stats
+
+sys.path += [str(Path(__file__).parents[1] / folder) for folder in ("studies", "zoo")]  # questions and corpora
 
 from training_factorial import FACTORS
 from unfamiliar_tables import MEASURES, ROOM, question_half, t_interval

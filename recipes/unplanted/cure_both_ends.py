@@ -12,9 +12,9 @@
 
 Hardware: one GPU, a minute a tuning; eight at a time. `--toy`: two steps, a few questions.
 
-    python recipes/studies/cure_both_ends.py tiny-llada+distracted --setting quick --out OUT
-    python recipes/studies/cure_both_ends.py --choose --out OUT
-    python recipes/studies/cure_both_ends.py tiny-llada+distracted --setting CHOSEN --part II --seed 1 --out OUT
+    python recipes/unplanted/cure_both_ends.py tiny-llada+distracted --setting quick --out OUT
+    python recipes/unplanted/cure_both_ends.py --choose --out OUT
+    python recipes/unplanted/cure_both_ends.py tiny-llada+distracted --setting CHOSEN --part II --seed 1 --out OUT
 """
 
 import argparse
@@ -28,7 +28,7 @@ from typing import Any
 import numpy as np
 import torch
 
-sys.path.append(str(Path(__file__).parents[1] / "zoo"))  # documents and pairs of the embedded models
+sys.path += [str(Path(__file__).parents[1] / folder) for folder in ("studies", "zoo")]  # questions and corpora
 
 import maskwise as mw
 from corpus import Corpus, load_zoo_tokenizer

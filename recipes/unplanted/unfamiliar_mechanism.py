@@ -4,19 +4,23 @@ The questions are the mixed ones of unfamiliar_words.py with both wrong options 
 kinds. Of masks 3 to 200 attention is cut from the answer's row, from all other rows, or from both (which must equal two
 masks); their keys are biased by minus the log of their number; their positions are made one (probe `mechanism`).
 
-    python recipes/studies/unfamiliar_mechanism.py MODEL --out OUT      # one GPU: half a minute a model
+    python recipes/unplanted/unfamiliar_mechanism.py MODEL --out OUT      # one GPU: half a minute a model
 """
 
 import argparse
+import sys
 from pathlib import Path
 
 import numpy as np
 import torch
 
+sys.path += [str(Path(__file__).parents[1] / folder) for folder in ("studies", "zoo")]  # questions and corpora
+
+from maskwise.probes.answers.mechanism import answer_logits
+
 import maskwise as mw
 from maskwise.models.batch import passes
 from maskwise.models.model import Model
-from maskwise.probes.answers.mechanism import answer_logits
 from maskwise.probes.extra_tokens import CHANGES, ChangedPrompt, with_extra
 from maskwise.tasks.episodes import LETTERS
 from unfamiliar_words import TOKENS_A_PASS, Item, draw_texts, encode, mixed_sources

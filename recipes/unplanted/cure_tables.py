@@ -4,14 +4,17 @@ Intervals: Student's t over sources (pairs of kinds), paired by question. Recove
 of the untuned model, with the interval of Fieller's method over sources. UNTUNED may hold the untuned models' answers
 of unfamiliar_words.py, whose questions begin with the same ones.
 
-    python recipes/studies/cure_tables.py OUT [--untuned UNTUNED]
+    python recipes/unplanted/cure_tables.py OUT [--untuned UNTUNED]
 """
 
 import argparse
+import sys
 from pathlib import Path
 
 import numpy as np
 from scipy import stats
+
+sys.path += [str(Path(__file__).parents[1] / folder) for folder in ("studies", "zoo")]  # questions and corpora
 
 from unfamiliar_tables import load, t_interval
 
