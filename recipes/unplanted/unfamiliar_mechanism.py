@@ -16,11 +16,10 @@ import torch
 
 sys.path += [str(Path(__file__).parents[1] / folder) for folder in ("studies", "zoo")]  # questions and corpora
 
-from maskwise.probes.answers.mechanism import answer_logits
-
 import maskwise as mw
 from maskwise.models.batch import passes
 from maskwise.models.model import Model
+from maskwise.probes.answers.changed_attention import answer_logits
 from maskwise.probes.extra_tokens import CHANGES, ChangedPrompt, with_extra
 from maskwise.tasks.episodes import LETTERS
 from unfamiliar_words import TOKENS_A_PASS, Item, draw_texts, encode, mixed_sources
