@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from maskwise.probes import PROBES
@@ -9,6 +10,7 @@ from maskwise.probes.examples import PAPER_RELEVANT
 from maskwise.probes.probe import Preset, Probe, Settings
 from maskwise.support.errors import UserError
 from maskwise.support.nearest import did_you_mean
+from maskwise.tasks.rewordings import read_rewordings
 from maskwise.tasks.rules import TASKS, Task
 
 FINEST, COARSEST = 0.1, 50  # --precision, in points
@@ -30,8 +32,14 @@ NUMBERS: Mapping[Preset, Mapping[str, Any]] = {
         "relevant": (1, PAPER_RELEVANT),
         "passages": 1000,
     },
-    # Piskorz et al. (arXiv 2511.21338): every test point of a task sees the same ten examples among forty distractors.
-    "paper": {"tasks": tuple(task.name for task in TASKS), "points": 1000, "relevant": (PAPER_RELEVANT,)},
+    # Piskorz et al. (arXiv 2511.21338): every test point of a task sees the same ten examples among forty distractors,
+    # and examples and questions are drawn from the same words.
+    "paper": {
+        "tasks": tuple(task.name for task in TASKS),
+        "points": 1000,
+        "relevant": (PAPER_RELEVANT,),
+        "held_out": 0.0,
+    },
 }
 
 
@@ -89,6 +97,17 @@ def with_tasks(settings: Settings, tasks: Sequence[str | Task] | None) -> tuple[
         raise UserError(f"no task named: choose among {', '.join(known)}")
     names = dict.fromkeys(task if isinstance(task, str) else task.name for task in tasks)
     return replace(settings, tasks=tuple(names)), tuple(known.values())
+
+
+def with_templates(settings: Settings, file: Path) -> Settings:
+    """The settings with a user's templates for the probes that reword questions, one of which must be asked."""
+    takers = [name for name, own in settings.parameters.items() if "templates" in own]
+    if not set(takers) & set(settings.probes):
+        raise UserError(f"no probe of this run rewords questions: add {takers[0]} with --probes, or use --full")
+    read = tuple((one.name, one.text) for one in read_rewordings(file))
+    for name in takers:
+        settings = settings.changed(name, templates=read)
+    return settings
 
 
 def chosen_settings(
