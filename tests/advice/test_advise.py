@@ -19,7 +19,7 @@ from helpers.checkpoints import save
 from helpers.known import shipped_tokenizer
 from helpers.outputs import problem_of_output
 from helpers.tiny import tiny_sdar
-from maskwise.advice.search_folder import Answer, append_answers, gather_answers, read_answers
+from maskwise.advice.search_folder import SettingAnswer, append_answers, gather_answers, read_answers
 from maskwise.cli import app
 from maskwise.cli.outputs import OUTPUTS
 from maskwise.records.search import SearchManifest
@@ -134,6 +134,40 @@ def test_a_folder_of_another_search_or_with_a_strange_line_is_refused(whole, mod
         read_answers(tmp_path, {"x"}, 3)
 
 
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"identity": 3}, "is not the manifest of a search"),
+        ({"identity": None}, "is not the manifest of a search"),
+        ({"plan": {"rounds": [4], "held": 2}}, "is not the manifest of a search"),
+        ({"plan": {"rounds": [], "held": 1, "seconds_per_pass": 1.0}}, "has no plan for"),
+        ({"plan": {"rounds": [9, 4], "held": 1, "seconds_per_pass": 1.0}}, "has no plan for"),
+        ({"plan": {"rounds": [4], "held": 10**15, "seconds_per_pass": 1.0}}, "has no plan for"),
+        ({"plan": {"rounds": ["4"], "held": 1, "seconds_per_pass": 1.0}}, "is not the manifest of a search"),
+    ],
+)
+def test_a_damaged_manifest_of_a_search_is_one_line(whole, model, tmp_path, change, said):
+    manifest = json.loads((Path(whole[0]["folder"]) / "manifest.json").read_text())
+    (tmp_path / "manifest.json").write_text(json.dumps(manifest | change))
+    with pytest.raises(UserError, match=said) as caught:
+        mw.advise(model, KINDS, function=Grader().grade, out=tmp_path, **SMALL)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"passes": 10**400}, {"quality": "1"}, {"question": 1.5}, {"question": -1}, {"seconds": -1}, {"setting": ["x"]}],
+)
+def test_a_damaged_answer_of_a_search_is_refused_by_its_line(tmp_path, change):
+    sound = {"setting": "x", "question": 1, "quality": 1.0, "passes": 2, "seconds": 0.5, "text": "t"}
+    file = tmp_path / "records.jsonl"
+    file.write_text(json.dumps(sound) + "\n")
+    assert len(read_answers(tmp_path, {"x"}, 3)) == 1
+    file.write_text(json.dumps(sound) + "\n" + json.dumps(sound | change) + "\n")
+    with pytest.raises(UserError, match="line 2 is not an answer of this search"):
+        read_answers(tmp_path, {"x"}, 3)
+
+
 def test_the_judge_is_looked_through_for_nan_unless_told_otherwise(model, tmp_path):
     judge, file = save(tmp_path / "judge"), tmp_path / "judge" / "model.safetensors"
     weights = load_file(file)
@@ -146,7 +180,7 @@ def test_the_judge_is_looked_through_for_nan_unless_told_otherwise(model, tmp_pa
 
 
 def test_answers_of_several_processes_are_one_file_and_a_torn_line_is_left_out(tmp_path):
-    first, second, third = (Answer("x", number, 0.5, 2, 0.25, "text") for number in range(3))
+    first, second, third = (SettingAnswer("x", number, 0.5, 2, 0.25, "text") for number in range(3))
     append_answers(tmp_path, [second])
     append_answers(tmp_path, [first, third], rank=1)
     with (tmp_path / "records.1.jsonl").open("a") as file:
@@ -322,6 +356,7 @@ def test_a_model_that_answers_nothing_is_given_no_setting(model, tmp_path):
     assert [row["questions"] for row in found["undecided"]] == [None] * 3
 
 
+@pytest.mark.slow
 def test_where_nothing_is_lost_the_fastest_is_named_and_runs(model, tmp_path):
     """Every text counts as right, so a few hundred questions show that no setting is worse by 3 points."""
     many = [{"prompt": f"Word: {n}\nKind:[", "answer": "x"} for n in range(240)]

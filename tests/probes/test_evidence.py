@@ -22,7 +22,7 @@ from helpers.known import (
 from helpers.records import record
 from helpers.tiny import tiny_ar, tiny_dream, tiny_llada
 from maskwise.probes import PROBES, labelled
-from maskwise.probes.answers.nelbo import noised, score
+from maskwise.probes.answers.passage_nelbo import noised, score
 from maskwise.probes.answers.plain import ask
 from maskwise.probes.answers.steps import before_commit, decode
 from maskwise.probes.examples import unlabelled
@@ -62,6 +62,8 @@ LITTLE = with_parameters(
     generation_length={"canvases": (8, 16), "blocks": (8,), "questions": 2},
     likelihood_masks={"mask_counts": (0, 8), "samples": 2, "questions": 2},
     nelbo={"draws": 3},
+    numerics={"points": 1, "draws": 2, "questions": 1, "canvas": 4, "steps": 2, "generation_draws": 2},
+    templates={"tasks": 1, "points": 2, "mask_counts": (2, 8), "contrast_tasks": 1, "contrast_questions": 1},
 )
 NOT_COHERENCE = tuple(probe.name for probe in PROBES if probe.group != "coherence")
 
@@ -83,6 +85,7 @@ def accuracy(summary, probe):
 # All of them
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("make", [tiny_llada, tiny_dream, tiny_ar])
 def test_full_runs_every_probe_and_says_what_it_did_not_run(make, tmp_path):
     model = little(make)
@@ -271,6 +274,7 @@ def nearest_label(text):
     return found[0] if found else "Above"
 
 
+@pytest.mark.slow
 def test_copying_the_nearest_label_is_best_with_the_nearest_point_beside_the_question(tmp_path):
     settings = with_parameters(
         replace(only("points"), points=12),

@@ -10,7 +10,7 @@ from helpers.known import SMALL, known_model, known_path, shipped_tokenizer, uni
 from helpers.tiny import tiny_ar, tiny_dream, tiny_llada, tiny_llada_moe
 from maskwise.models.attention.ragged import Layout, RowGroup
 from maskwise.models.batch import Batch
-from maskwise.probes.answers.mechanism import answer_logits
+from maskwise.probes.answers.changed_attention import answer_logits
 from maskwise.probes.extra_tokens import (
     ANSWER,
     BIASED,
@@ -241,7 +241,7 @@ def test_a_path_is_named_only_where_the_loss_excludes_zero():
     assert path_of({"total": loss, "answer": loss, "others": gain, "interaction": loss}) == "answer"
     assert path_of({"total": gain, "answer": unsure, "others": gain, "interaction": unsure}) == "others"
     assert path_of({"total": loss, "answer": unsure, "others": unsure, "interaction": loss}) == "interaction"
-    assert path_of({"total": loss, "answer": unsure, "others": unsure, "interaction": unsure}) == "cannot be told"
+    assert path_of({"total": loss, "answer": unsure, "others": unsure, "interaction": unsure}) == "inconclusive"
 
 
 def test_a_change_of_format_is_told_from_a_change_of_content(tmp_path):

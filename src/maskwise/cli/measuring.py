@@ -80,6 +80,9 @@ def diagnose(
     data: Annotated[
         list[str] | None, typer.Option(help="NAME=PATH of a data set, such as hotpotqa, gsm8k, prompts; repeatable.")
     ] = None,
+    templates: Annotated[
+        Path | None, typer.Option(help="Templates of your own for the probe templates: YAML, name and text of each.")
+    ] = None,
     batch_tokens: BatchTokens = None,
     exact: Annotated[bool, typer.Option("--exact", help="One prompt at a time: the same records to the byte.")] = False,
     dtype: Dtype = "auto",
@@ -208,8 +211,7 @@ def compare(
         return
     page = found.report(out)
     if json:
-        kept = ("models", "reduction", "changes", "baseline")
-        return print_json({name: getattr(found, name) for name in kept} | {"report": str(page)})
+        return print_json(found.result(page))
     print_changes([reading.label for reading in found.readings], rows_of(found.models, found.changes))
     echo(f"report: {one_line(page)}")
 
@@ -221,22 +223,20 @@ def toy(
 ) -> None:
     """Train a model on 100 short sequences and show what parallel decoding makes of two coupled tokens."""
     with collection_paused():
-        from maskwise.experiments import toy as experiment
-        from maskwise.report.pages.results import make_folder, print_result, write_result
-        from maskwise.report.pages.toy import toy_result
-        from maskwise.support.progress import progress_bar
+        from maskwise.experiments.toy import toy as run_toy
+        from maskwise.report.pages.results import print_result
+        from maskwise.report.pages.toy_page import toy_result
 
-    folder = make_folder(out or Path("runs") / "toy")
-    with progress_bar(silent=False) as bar:
-        task = bar.add_task("Training", total=experiment.STEPS)
-        found = experiment.toy(seed, advance=lambda: bar.advance(task)).summary()
-    page = write_result(folder, found, toy_result(found))
-    return print_json(found) if json else print_result(toy_result(found), page)
+    folder = out or Path("runs") / "toy"
+    found = run_toy(seed, out=folder)
+    return print_json(found) if json else print_result(toy_result(found), folder)
 
 
 def cures(
     model: ModelName = "tiny-llada",
-    adapter: Annotated[str | None, typer.Option(help="A mask-agnostic adapter of it; else the embedded one.")] = None,
+    adapter: Annotated[
+        list[str] | None, typer.Option(help="An adapter of `tune`, a row each; else the embedded one.")
+    ] = None,
     out: Annotated[Path | None, typer.Option("--out", help="Folder for the page, the figure and cures.json.")] = None,
     points: Annotated[int | None, typer.Option(help="Questions per task.  [1 or more]")] = None,
     seed: Seed = 0,
@@ -245,18 +245,21 @@ def cures(
     check_weights: CheckWeights = True,
     json: Json = False,
 ) -> None:
-    """Compare mitigations of the sensitivity to masks: accuracy at 200 masks, tokens per forward pass, training."""
+    """Compare mitigations of the sensitivity to masks: accuracy at 2 and 200 masks, loss recovered, speed, training."""
     if points is not None and points < 1:
         raise UserError(f"--points must be at least 1, not {points}")
-    check_models([model], adapter, dtype)
+    check_models([model], None, dtype)
+    for one in adapter or []:
+        check_models([model], one, dtype)
     with collection_paused():
         from maskwise.experiments.mitigations import cures as compare_cures
-        from maskwise.report.pages.mitigations import cures_result
-        from maskwise.report.pages.results import make_folder, print_result, write_result
+        from maskwise.report.pages.mitigations_page import cures_result
+        from maskwise.report.pages.results import print_result
+        from maskwise.scoring.experiment_results import Mitigations
+        from maskwise.support.typed import convert
 
-    folder = make_folder(out or Path("runs") / f"cures-{Path(model).name}")
+    folder = out or Path("runs") / f"cures-{Path(model).name}"
     found = compare_cures(
-        model, adapter, points=points, seed=seed, dtype=dtype, device=device, check_weights=check_weights
+        model, adapter, points=points, seed=seed, dtype=dtype, device=device, check_weights=check_weights, out=folder
     )
-    page = write_result(folder, found, cures_result(found))
-    return print_json(found) if json else print_result(cures_result(found), page)
+    return print_json(found) if json else print_result(cures_result(convert(found, Mitigations)), folder)

@@ -3,65 +3,61 @@
 Every mitigation decodes the same questions on a canvas of 200 masks, greedily, and its answer is the token it writes
 first in reading order. The price is its speed (tokens per forward pass) and the training it needs. All decoders but the
 one-step ones take 40 steps for the 200 tokens, so they are compared at equal speed.
+
+Of each both ends are measured, before and after: accuracy with 2 masks (only training can change it) and with 200. The
+share of the loss that is recovered is (a200' - a200) / (a2 - a200), so lowering the accuracy with 2 masks is no gain.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, cast
 
 import numpy as np
-from torch import Tensor
+from msgspec import UNSET, structs
 
 from maskwise.decoding.canvas import plan
-from maskwise.decoding.generate import Snapshot, generate
 from maskwise.decoding.schedule import spread_steps
 from maskwise.diffusion.objectives.soft_mask import SoftMask
-from maskwise.models.attention.ragged import KeyValues
-from maskwise.models.batch import Batch, passes
+from maskwise.experiments.first_answers import MASKS, Marked, PreparedQuestion, Remembering, answer, biased_answers
+from maskwise.experiments.tuned_adapters import PAPER_LOSS, TunedAdapter, with_method
+from maskwise.models.batch import passes
 from maskwise.models.checkpoints.locations import embedded_models, locate_checkpoint
 from maskwise.models.checkpoints.opening import open as open_model
 from maskwise.models.checkpoints.opening import opened_model
 from maskwise.models.model import Model
-from maskwise.probes.answers.mechanism import ask_changed
-from maskwise.probes.extra_tokens import BIASED, ChangedPrompt
 from maskwise.records.groups import ColumnGroup, Group
+from maskwise.report.pages.mitigations_page import cures_result
+from maskwise.report.pages.results import make_folder, write_result
 from maskwise.runs.runner import batch_budget
-from maskwise.scoring.changes import paired_difference
+from maskwise.scoring.changes import paired_difference, recovered_share
+from maskwise.scoring.experiment_results import Accuracy, MitigationResult, Mitigations
 from maskwise.scoring.intervals import accuracy_interval
 from maskwise.support.errors import UserError
-from maskwise.support.files import read_json
 from maskwise.support.progress import progress_bar
+from maskwise.support.typed import json_object
 from maskwise.tasks.episodes import draw, mixed
 from maskwise.tasks.prompts import check_letters, encode_question
 from maskwise.tasks.rules import TASKS, Task
 from maskwise.tasks.words import load_words
 
-MASKS, STEPS, BLOCK, WINDOW = 200, 40, 10, 20
-NOT_SEEN = "masks after a block are not seen"
+STEPS, BLOCK, WINDOW = 40, 10, 20
+NOT_SEEN, NEEDS_TRAINING = "masks after a block are not seen", "an adapter"
 BLOCKS: dict[str, Any] = {"steps": STEPS, "block": BLOCK}
-
-
-class Marked(NamedTuple):
-    """Whether the answer to a question was right."""
-
-    task: str
-    point: int
-    correct: bool
 
 
 @dataclass(frozen=True)
 class Mitigation:
     """A way to decode (options of `generate`), with the model as it is or tuned; `paper` names where it comes from.
 
-    biased: the keys of the masks beyond the second are biased by minus the log of their number, in one pass (ours).
+    tuned: the number of the adapter it takes. biased: the keys of the masks beyond the second are biased by minus the
+    log of their number, in one pass (ours).
     """
 
     name: str
     options: Mapping[str, Any] = field(hash=False)
-    tuned: bool = False
+    tuned: int | None = None
     biased: bool = False
     paper: str = ""
 
@@ -83,9 +79,20 @@ MITIGATIONS = (
     Mitigation("soft masking", {"steps": STEPS, "soft_mask": SoftMask()},
                paper="Hersche et al., Soft-Masked Diffusion Language Models, arXiv 2510.17206"),
     Mitigation("biased mask keys", {"steps": 1}, biased=True),
-    Mitigation("mask-agnostic tuning", {"steps": 1}, tuned=True, paper=DISTRACTING),
-    Mitigation("tuning + growing canvas", BLOCKS | {"canvas": "growing"}, tuned=True),
 )  # fmt: skip
+
+
+def rows_for(adapters: Sequence[TunedAdapter]) -> tuple[Mitigation, ...]:
+    """All mitigations: one for each adapter, named by the loss it was trained with, and the first of them with a
+    growing canvas. The paper's own loss has its row also where no adapter was trained with it: then it is not run."""
+    methods = [adapter.method for adapter in adapters]
+    if not any(method.startswith(PAPER_LOSS) for method in methods):
+        methods.append(PAPER_LOSS)
+    tuned = [
+        Mitigation(f"tuning: {method}", {"steps": 1}, number, paper=DISTRACTING if PAPER_LOSS in method else "")
+        for number, method in enumerate(methods)
+    ]
+    return *MITIGATIONS, *tuned, Mitigation("tuning + growing canvas", BLOCKS | {"canvas": "growing"}, 0)
 
 
 @dataclass(frozen=True)
@@ -102,17 +109,10 @@ class Exam:
 DEFAULT = Exam()
 
 
-def asked(exam: Exam, with_tuned: bool) -> int:
-    """How many questions are answered in all, the reference with two masks included."""
-    return len(exam.tasks) * exam.points * (1 + sum(with_tuned or not one.tuned for one in MITIGATIONS))
-
-
-@dataclass(frozen=True)
-class PreparedQuestion:
-    task: str
-    point: int
-    prompt: tuple[int, ...]
-    answer_id: int
+def asked(exam: Exam, adapters: int) -> int:
+    """How many questions are answered in all; with two masks by the model and with each of so many adapters too."""
+    tuned = 2 * adapters + (1 if adapters else 0)
+    return len(exam.tasks) * exam.points * (1 + len(MITIGATIONS) + tuned)
 
 
 def refuse_autoregressive(model: Model) -> None:
@@ -122,88 +122,125 @@ def refuse_autoregressive(model: Model) -> None:
 
 def cures(
     model: str | Path | Model = "tiny-llada",
-    adapter: str | Path | None = None,
+    adapter: str | Path | Sequence[str | Path] | None = None,
     *,
     points: int | None = None,
     seed: int = 0,
     dtype: str = "auto",
     device: str | None = None,
     check_weights: bool = True,
-) -> dict[str, Any]:
+    out: str | Path | None = None,
+) -> Mitigations:
     """Compares mitigations of the sensitivity to masks on one model: what each brings back, and at what price.
 
     Arguments:
         model: a name or an opened masked model.
-        adapter: a mask-agnostic adapter of it; else the embedded one, where there is one.
+        adapter: an adapter of `mw.tune`, or several; else the embedded one, where there is one. Each is a row, named by
+            the loss it was trained with.
         points: questions per task. seed: draws them. dtype, device, check_weights: as in `mw.open`.
+        out: a folder for cures.json, the figure and the page; nothing is written without it.
 
     Returns:
         What `maskwise cures --json` prints: {"model", "masks", "n", "two_masks", "cures": [...]}, each mitigation with
-        its accuracy, its difference from the baseline with a 95 % interval, its tokens per pass and its training.
+        its accuracy at 2 and at 200 masks, its difference from the baseline and the share of the loss recovered with
+        95 % intervals, its tokens per pass and its training. It is also a dictionary, as until version 0.3:
+        `found["n"]`, `json.dumps(found)`.
 
     >>> import maskwise as mw
     >>> found = mw.cures("tiny-llada", points=1)  # a minute
-    >>> found["n"], [cure["cure"] for cure in found["cures"]][:3]
+    >>> found.n, [one.cure for one in found.cures][:3]
     (16, ['baseline', '40-step unmasking', 'small blocks'])
     """
     if points is not None and points < 1:
         raise UserError(f"--points must be at least 1, not {points}")
+    folder = None if out is None else make_folder(Path(out))
     opened = opened_model(model, dtype, device, check_weights=check_weights)
     refuse_autoregressive(opened)
     embedded = f"{opened.name}+ma" if f"{opened.name}+ma" in embedded_models() else None
-    home = Path(adapter) if adapter else locate_checkpoint(embedded)[1][-1] if embedded else None
+    given = [adapter] if isinstance(adapter, str | Path) else adapter or []
+    homes = [Path(one) for one in given] or ([locate_checkpoint(embedded)[1][-1]] if embedded else [])
     name = model if not isinstance(model, Model) else opened.name
-    tuned = open_model(name, opened.dtype, opened.device, home, check_weights=check_weights) if home else None
+    adapters = [
+        with_method(open_model(name, opened.dtype, opened.device, home, check_weights=check_weights), home)
+        for home in homes
+    ]
     exam = replace(DEFAULT, points=points or DEFAULT.points, seed=seed)
-    training = describe_training(home) if home else ""
     with progress_bar() as bar:
-        task = bar.add_task("Asking", total=asked(exam, tuned is not None))
-        return compare_mitigations(opened, tuned, training, exam, lambda count: bar.advance(task, count))
+        task = bar.add_task("Asking", total=asked(exam, len(adapters)))
+        found = compare_mitigations(opened, adapters, exam, lambda count: bar.advance(task, count))
+    if folder is not None:
+        write_result(folder, found, cures_result(found))
+    return cast(Mitigations, json_object(found))  # JsonObject has the fields as attributes
 
 
 def compare_mitigations(
     model: Model,
-    tuned: Model | None = None,
-    training: str = "",
+    adapters: Sequence[TunedAdapter] = (),
     exam: Exam = DEFAULT,
     advance: Callable[[int], None] = lambda count: None,
-) -> dict[str, Any]:
-    """The object that `maskwise cures --json` prints. `advance` is called with the number of questions answered.
+) -> Mitigations:
+    """What `maskwise cures --json` prints. `advance` is called with the number of questions answered.
 
-    Without a tuned model the mitigations that need one have no accuracy; nor has a bias on keys in a wrapped model,
+    Without an adapter the mitigations that need one have no accuracy; nor has a bias on keys in a wrapped model,
     whose attention cannot be changed, nor what a model cannot do that sees no masks after its block.
     """
     refuse_autoregressive(model)
     questions = draw_questions(model, exam)
-    mitigations = {one.name: for_blocks(one, model.block) for one in MITIGATIONS}
+    all_rows = rows_for(adapters)
+    mitigations = {one.name: for_blocks(one, model.block) for one in all_rows}
     if model.device.type == "cpu":
-        model, tuned = Remembering(model), Remembering(tuned) if tuned is not None else None
-    reference: list[Marked] = []
-    used = {name: found for name, one in mitigations.items() if one and (found := model_for(one, model, tuned))}
-    by_name: dict[str, list[Marked]] = {name: [] for name in used}
+        model = Remembering(model)
+        adapters = [replace(one, model=Remembering(one.model)) for one in adapters]
+    used = {name: found for name, one in mitigations.items() if one and (found := model_for(one, model, adapters))}
+    run = {name: one for name, one in mitigations.items() if one is not None and name in used}
+    answers = _answers(questions, model, adapters, run, used, advance)
+    accuracy, low, high = accuracy_interval(_columns(answers.two_masks[None]))
+    return Mitigations(
+        model=model.name,
+        masks=MASKS,
+        block=UNSET if model.block is None else model.block,
+        n=len(questions),
+        two_masks=Accuracy(accuracy=accuracy, low=low, high=high),
+        cures=[
+            _entry(mitigations[one.name] or one, answers, adapters).changed(
+                **_within(mitigations[one.name], questions, model.block)
+            )
+            for one in all_rows
+        ],
+    )
+
+
+@dataclass(frozen=True)
+class BothEnds:
+    """With two masks by the model (None) and with each adapter, and with MASKS by each mitigation that was run."""
+
+    two_masks: dict[int | None, list[Marked]]
+    by_name: dict[str, list[Marked]]
+
+
+def _answers(
+    questions: Sequence[PreparedQuestion],
+    model: Model,
+    adapters: Sequence[TunedAdapter],
+    mitigations: Mapping[str, Mitigation],
+    used: Mapping[str, Model],
+    advance: Callable[[int], None],
+) -> BothEnds:
+    models: dict[int | None, Model] = {None: model, **{number: one.model for number, one in enumerate(adapters)}}
+    found = BothEnds({number: [] for number in models}, {name: [] for name in used})
     # On a CPU a batch saves nothing, and it waits for its slowest answer.
     budget = batch_budget(model, None) if model.device.type == "cuda" else 1
     for first, last in passes([len(question.prompt) + MASKS for question in questions], budget):
         batch = questions[first:last]
-        reference += answer(model, batch, {"steps": 1}, masks=2)
-        advance(len(batch))
-        for mitigation in mitigations.values():
-            if mitigation is not None and mitigation.name in used:
-                ask = biased_answers if mitigation.biased else partial(answer, options=mitigation.options, masks=MASKS)
-                by_name[mitigation.name] += ask(used[mitigation.name], batch)
-                advance(len(batch))
-    return {
-        "model": model.name,
-        "masks": MASKS,
-        **({"block": model.block} if model.block is not None else {}),
-        "n": len(questions),
-        "two_masks": _accuracy(reference),
-        "cures": [
-            _entry(mitigations[one.name] or one, by_name.get(one.name), by_name[BASELINE.name], training)
-            | _within(mitigations[one.name], questions, model.block)
-            for one in MITIGATIONS
-        ],
-    }
+        for number, one in models.items():
+            found.two_masks[number] += answer(one, batch, {"steps": 1}, masks=2)
+            advance(len(batch))
+        for name, asked_model in used.items():
+            mitigation = mitigations[name]
+            ask = biased_answers if mitigation.biased else partial(answer, options=mitigation.options, masks=MASKS)
+            found.by_name[name] += ask(asked_model, batch)
+            advance(len(batch))
+    return found
 
 
 def for_blocks(mitigation: Mitigation, block: int | None) -> Mitigation | None:
@@ -237,11 +274,13 @@ def passes_over_blocks(options: Mapping[str, Any], length: int, block: int) -> i
     return sum(spread_steps(options["steps"], [len(one.slots[0]) for one in blocks]))
 
 
-def model_for(mitigation: Mitigation, model: Model, tuned: Model | None) -> Model | None:
+def model_for(mitigation: Mitigation, model: Model, adapters: Sequence[TunedAdapter]) -> Model | None:
     """The model that a mitigation decodes with, None where it cannot be had."""
     if mitigation.biased and not model.attention_readable:
         return None
-    return tuned if mitigation.tuned else model
+    if mitigation.tuned is None:
+        return model
+    return adapters[mitigation.tuned].model if mitigation.tuned < len(adapters) else None
 
 
 def draw_questions(model: Model, exam: Exam) -> list[PreparedQuestion]:
@@ -259,112 +298,49 @@ def draw_questions(model: Model, exam: Exam) -> list[PreparedQuestion]:
     return found
 
 
-class _Answered(Exception):
-    """Leaves `generate` once every answer of a batch stands: what is written after it cannot change it any more."""
-
-
-class Remembering(Model):
-    """The same model; it remembers the last pass, because several mitigations begin by reading the same canvas."""
-
-    def __init__(self, model: Model) -> None:
-        self.__dict__.update(model.__dict__)
-        self.last: tuple[tuple[list[int], list[int]], Tensor] | None = None
-
-    def hidden(self, batch: Batch, cache: KeyValues | None = None) -> Tensor:
-        if cache is not None or batch.ids is None or batch.embeds is not None:
-            return super().hidden(batch, cache)
-        read = batch.ids.tolist(), batch.offsets.tolist()
-        if self.last is None or self.last[0] != read:
-            self.last = read, super().hidden(batch)
-        return self.last[1]
-
-
-def answer(model: Model, questions: Sequence[PreparedQuestion], options: Mapping[str, Any], masks: int) -> list[Marked]:
-    """{"task", "point", "correct"} of each question."""
-    return marked(questions, first_tokens(model, [question.prompt for question in questions], options, masks))
-
-
-def biased_answers(model: Model, questions: Sequence[PreparedQuestion]) -> list[Marked]:
-    """One greedy step over MASKS masks, of which those beyond the second together weigh as much as one."""
-    assert model.mask_id is not None
-    prompts = []
-    for question in questions:
-        start, length = len(question.prompt), len(question.prompt) + MASKS
-        ids = (*question.prompt, *[model.mask_id] * MASKS)
-        extra = tuple(range(start + 2, length))
-        prompts.append(ChangedPrompt(ids, start, question.answer_id, MASKS, extra=extra, attention=BIASED))
-    return marked(questions, [answer.token for answer in ask_changed(model, prompts)])
-
-
-def marked(questions: Sequence[PreparedQuestion], tokens: Sequence[int | None]) -> list[Marked]:
-    return [
-        Marked(question.task, question.point, token == question.answer_id)
-        for question, token in zip(questions, tokens, strict=True)
-    ]
-
-
 def _columns(answers: Sequence[Marked]) -> Group:
     tasks, points, correct = zip(*answers, strict=True)
     return ColumnGroup("", {}, tasks, points, {"correct": np.array(correct, dtype=float)})
 
 
-def first_tokens(
-    model: Model, prompts: Sequence[Sequence[int]], options: Mapping[str, Any], masks: int
-) -> list[int | None]:
-    """What `generate` writes right after each prompt; it is left as soon as all of that is known."""
-    found: list[int | None] = [None] * len(prompts)
-
-    def watch(snapshot: Snapshot) -> None:
-        for number, (prompt, canvas) in enumerate(zip(prompts, snapshot.canvases, strict=True)):
-            if canvas[len(prompt)] != model.mask_id:
-                found[number] = canvas[len(prompt)]
-        if None not in found:
-            raise _Answered
-
-    with suppress(_Answered):
-        generate(model, prompts, masks, on_step=watch, **options)
-    return found
-
-
-def _accuracy(answers: Sequence[Marked]) -> dict[str, float]:
-    return dict(zip(("accuracy", "low", "high"), accuracy_interval(_columns(answers)), strict=True))
-
-
-def _entry(
-    mitigation: Mitigation, answers: list[Marked] | None, baseline: list[Marked], training: str
-) -> dict[str, Any]:
-    """Accuracy and the paired difference from the baseline, with their intervals."""
-    entry: dict[str, Any] = {"cure": mitigation.name, "paper": mitigation.paper}
+def _entry(mitigation: Mitigation, found: BothEnds, adapters: Sequence[TunedAdapter]) -> MitigationResult:
+    """Both ends, the paired difference from the baseline and the share of the loss recovered, with their intervals."""
+    answers, tuned = found.by_name.get(mitigation.name), mitigation.tuned
+    trained = adapters[tuned].training if tuned is not None and tuned < len(adapters) else NEEDS_TRAINING
+    entry = MitigationResult(
+        cure=mitigation.name,
+        paper=mitigation.paper,
+        accuracy=None,
+        low=None,
+        high=None,
+        difference=None,
+        difference_low=None,
+        difference_high=None,
+        tokens_per_pass=mitigation.tokens_per_pass,
+        training="none" if tuned is None else trained,
+    )
     if answers is None:
-        entry |= {
-            "accuracy": None,
-            "low": None,
-            "high": None,
-            "difference": None,
-            "difference_low": None,
-            "difference_high": None,
-        }
-    else:
-        change = paired_difference(_columns(answers), _columns(baseline))
-        entry |= _accuracy(answers) | {
-            "difference": change.difference,
-            "difference_low": change.low,
-            "difference_high": change.high,
-        }
-    return entry | {"tokens_per_pass": mitigation.tokens_per_pass, "training": training if mitigation.tuned else "none"}
+        return entry
+    accuracy, low, high = accuracy_interval(_columns(answers))
+    few, few_low, few_high = accuracy_interval(_columns(found.two_masks[tuned]))
+    change = paired_difference(_columns(answers), _columns(found.by_name[BASELINE.name]))
+    sides = (found.two_masks[None], found.by_name[BASELINE.name], found.two_masks[tuned], answers)
+    return structs.replace(
+        entry,
+        accuracy=accuracy,
+        low=low,
+        high=high,
+        two_masks=Accuracy(accuracy=few, low=few_low, high=few_high),
+        difference=change.difference,
+        difference_low=change.low,
+        difference_high=change.high,
+        recovered=UNSET if mitigation.name == BASELINE.name else recovered_share(_tables(sides)),
+    )
 
 
-def describe_training(adapter: Path) -> str:
-    """What `maskwise tune` says it did: settings.json beside an adapter, training.json beside an embedded one."""
-    tuned, embedded = adapter / "settings.json", adapter / "training.json"
-    if tuned.exists():
-        stored = read_json(tuned, "name another --adapter")
-    elif embedded.exists():
-        stored = read_json(embedded, "name another --adapter")
-    else:
-        return "an adapter"
-    try:
-        found = (stored if tuned.exists() else stored["settings"])["identity"]["settings"]
-        return f"{found['steps']} steps of {int(found['batch']) * int(found['accumulation'])} pairs"
-    except (LookupError, TypeError, ValueError):
-        return "an adapter"
+def _tables(sides: Sequence[Sequence[Marked]]) -> dict[str, np.ndarray]:
+    """[points, sides] of each task; all sides answered the same questions in the same order."""
+    by_task: dict[str, list[list[float]]] = {}
+    for same in zip(*sides, strict=True):
+        by_task.setdefault(same[0].task, []).append([float(one.correct) for one in same])
+    return {task: np.array(rows) for task, rows in by_task.items()}

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from torch import Generator
 
 Messages = Sequence[Mapping[str, str]]  # a chat: role and content of each turn, the user's last
-Prompt = str | Sequence[int] | Messages
+PromptInput = str | Sequence[int] | Messages
 
 
 @dataclass(frozen=True)
@@ -109,6 +109,7 @@ class GenerateArguments(OtherNames, total=False):
     end_ids: Sequence[int] | None
     soft_mask: SoftMasking | bool | None
     edit: float | None
+    vote: str | None
     chat: bool | None
     seed: int | None
     batch: int | None

@@ -13,8 +13,8 @@ from msgspec import UNSET
 
 from maskwise.probes.section import PublishedValue, Summary
 
-Ends = tuple[float, float | None, float | None]  # value, low, high
-Unit = Literal["points", "share", "norm", "r"]
+ValueAndEnds = tuple[float, float | None, float | None]  # value, low, high
+PublishedUnit = Literal["points", "share", "norm", "r"]
 
 # The names under which the checkpoints are published, in lower case, and what the paper calls them.
 PAPER_MODELS = {
@@ -35,22 +35,47 @@ class Expectation:
 
     probe: str
     measure: str
-    unit: Unit
+    unit: PublishedUnit
     values: Mapping[str, float]
-    measured: Callable[[Summary], Ends | None]
+    measured: Callable[[Summary], ValueAndEnds | None]
     at: int | None = None  # of a change from the probe's baseline: the number of masks or fillers
 
 
 def paper_model(name: str) -> str | None:
     """The paper's name of a model, by the last part of a hub name or path: GSAI-ML/LLaDA-8B-Base, ./LLaDA-8B-Base."""
-    last = name.replace("\\", "/").rstrip("/").rsplit("/", 1)[-1]
-    return PAPER_MODELS.get(last.lower())
+    return PAPER_MODELS.get(last_part(name))
+
+
+def last_part(name: str) -> str:
+    """Of a hub name or path, in lower case."""
+    return name.replace("\\", "/").rstrip("/").rsplit("/", 1)[-1].lower()
+
+
+def other_format(summary: Summary) -> str:
+    """Why a run of `--paper` is not comparable with the published values of its model; empty where it is.
+
+    The paper asks Instruct models through the chat template and the other models without it. A run in the other format
+    is a legitimate measurement, so it is labelled rather than refused.
+    """
+    instruct = "instruct" in last_part(summary.model)
+    of_paper = paper_model(summary.model) is not None
+    if summary.settings.preset != "paper" or instruct == bool(summary.settings.chat) or not (instruct or of_paper):
+        return ""
+    if instruct:
+        return (
+            "The prompt format differs from the paper's: it asks Instruct models through the chat template and this "
+            "run was made without --chat, so no published values are shown. Run it with --chat to compare"
+        )
+    return (
+        "The prompt format differs from the paper's: it asks Base models without a chat template and this run was made "
+        "with --chat, so no published values are shown. Run it without --chat to compare"
+    )
 
 
 def published_values(summary: Summary) -> list[PublishedValue]:
-    """Each published value with the one measured: only of the paper's models, in the paper's setting."""
+    """Each published value with the one measured: only of the paper's models, in the paper's setting and format."""
     name = paper_model(summary.model)
-    if name is None or summary.settings.preset != "paper":
+    if name is None or summary.settings.preset != "paper" or other_format(summary):
         return []
     found = []
     for expected in EXPECTATIONS:
@@ -76,10 +101,10 @@ def published_values(summary: Summary) -> list[PublishedValue]:
 # How each is measured, from the summary of a run
 
 
-def _change(probe: str, key: str, at: int) -> Callable[[Summary], Ends | None]:
+def _change(probe: str, key: str, at: int) -> Callable[[Summary], ValueAndEnds | None]:
     """The paired difference from the probe's baseline at one place of the curve."""
 
-    def measured(summary: Summary) -> Ends | None:
+    def measured(summary: Summary) -> ValueAndEnds | None:
         for entry in summary.probes.get(probe, []):
             paired = entry.paired
             if entry.condition.get(key) == at and "format" not in entry.condition and paired is not UNSET:
@@ -89,10 +114,10 @@ def _change(probe: str, key: str, at: int) -> Callable[[Summary], Ends | None]:
     return measured
 
 
-def _degradation(steps: int) -> Callable[[Summary], Ends | None]:
+def _degradation(steps: int) -> Callable[[Summary], ValueAndEnds | None]:
     """(max - min) / max of the accuracy over mask counts in so many steps."""
 
-    def measured(summary: Summary) -> Ends | None:
+    def measured(summary: Summary) -> ValueAndEnds | None:
         entries = summary.probes.get("few-steps", [])
         accuracies = [
             entry.accuracy for entry in entries if entry.condition["steps"] == steps and entry.accuracy is not None
@@ -104,8 +129,8 @@ def _degradation(steps: int) -> Callable[[Summary], Ends | None]:
     return measured
 
 
-def _gradient(tokens: str) -> Callable[[Summary], Ends | None]:
-    def measured(summary: Summary) -> Ends | None:
+def _gradient(tokens: str) -> Callable[[Summary], ValueAndEnds | None]:
+    def measured(summary: Summary) -> ValueAndEnds | None:
         for entry in summary.probes.get("mask-attribution", []):
             if entry.condition.get("tokens") == tokens:
                 found = entry.measures
@@ -115,7 +140,7 @@ def _gradient(tokens: str) -> Callable[[Summary], Ends | None]:
     return measured
 
 
-def _shots_against_masks(summary: Summary) -> Ends | None:
+def _shots_against_masks(summary: Summary) -> ValueAndEnds | None:
     found = summary.extras.get("shots_against_masks", {}).get("together")
     return (found.value, found.low, found.high) if found is not None and found.value is not None else None
 

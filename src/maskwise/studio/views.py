@@ -1,4 +1,4 @@
-"""What the studio shows, as HTML: every text that was typed, generated or read is escaped by the templates."""
+"""HTML of the studio's results: the templates escape all text that was typed, generated or read."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ import jinja2
 from markupsafe import escape
 
 from maskwise.report.pages.drill import likelihood, shown_prompt
-from maskwise.report.pages.templates import environment, style
+from maskwise.report.pages.jinja_environment import environment, style
 from maskwise.scoring.numbers import number, percent
 from maskwise.studio.probing import Probed
 from maskwise.studio.tracing import Trace
@@ -60,7 +60,7 @@ def trace_view(label: str, prompt: str, trace: Trace, step: int) -> str:
 
 
 def page_view(page: str) -> str:
-    """A report in a frame of its own that may run nothing and open nothing."""
+    """A report in a sandboxed frame without scripts or navigation."""
     return f'<iframe class="page" title="The report" sandbox="" srcdoc="{escape(page)}"></iframe>'
 
 

@@ -24,7 +24,7 @@ MOVED = "score_movement"
 
 
 def units(setup: Setup) -> Iterator[Unit]:
-    from maskwise.probes.answers.likelihood_masks import score_answers
+    from maskwise.probes.answers.answer_scores import score_answers
 
     own = setup.own
     for asked in asked_sets(setup):
@@ -79,7 +79,7 @@ def _in_words(shown: Shown) -> list[str]:
     ]
 
 
-class ConditionFields(ProbeFields, frozen=True, kw_only=True):
+class LikelihoodMasksCondition(ProbeFields, frozen=True, kw_only=True):
     masks: Count
 
 
@@ -87,7 +87,7 @@ PROBE = Probe(
     name=NAME,
     group="evidence",
     about="the score of an answer, by the masks after it (--data gsm8k=, prompts=)",
-    condition=ConditionFields,
+    condition=LikelihoodMasksCondition,
     units=units,
     takes=lambda data_set: data_set in CHECKED,
     parameters={"mask_counts": (0, 16, 64, 256, 1024), "samples": 16, "questions": 64},
@@ -103,7 +103,7 @@ PROBE = Probe(
         Section(
             title="Do masks after an answer change its score?",
             question="Right answers are scored as options of a multiple-choice task are, with more and more masks "
-            "after them, which carry no information.",
+            "after them, which state only how much room follows.",
             paper="Not in the paper in this form; lm-eval scores without masks after an answer.",
             how_to_read="A level line means that scores do not depend on the room after an answer. A movement as large "
             "as the differences between options would change which one is chosen.",

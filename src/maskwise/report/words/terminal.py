@@ -12,7 +12,7 @@ from maskwise.probes.section import Entry, TextTable
 from maskwise.probes.summary import scores_shown
 from maskwise.report.readings import Reading
 from maskwise.report.words.comparison import Row
-from maskwise.report.words.published import PUBLISHED_HEAD, PUBLISHED_TITLE, published_rows
+from maskwise.report.words.published_values import PUBLISHED_HEAD, PUBLISHED_TITLE, published_rows
 from maskwise.report.words.sentences import meaning_of, nothing_differed, precision_in_words, verdict_number
 from maskwise.scoring.claims import Claim
 from maskwise.scoring.numbers import between, number, parts_in_words, percent, score_interval, score_value
@@ -105,6 +105,8 @@ def print_summary(reading: Reading) -> None:
             console.print(_text_table(table))
     if summary.published:
         console.print(_text_table(TextTable(PUBLISHED_TITLE, PUBLISHED_HEAD, published_rows(summary)), 1))
+    if summary.other_format:
+        console.print(Text(f"{summary.other_format}.", style="bold"))
     if summary.claims:
         console.print(_claims(summary.claims))
     for note in reading.manifest.notes:

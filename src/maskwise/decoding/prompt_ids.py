@@ -1,0 +1,64 @@
+"""From prompts to token ids: plain text, chats, or ids as they are."""
+
+from collections.abc import Mapping, Sequence
+from typing import TypeGuard
+
+from maskwise.models.checkpoints.chat import render_chat
+from maskwise.models.generation import Messages, PromptInput
+from maskwise.models.model import Model
+from maskwise.support.errors import UserError
+from maskwise.support.files import is_writable
+
+
+def is_chat(prompt: object) -> TypeGuard[Messages]:
+    return isinstance(prompt, Sequence) and bool(prompt) and all(isinstance(turn, Mapping) for turn in prompt)
+
+
+def encode_prompts(model: Model, prompts: Sequence[PromptInput] | PromptInput, chat: bool | None) -> list[list[int]]:
+    """Token ids of the prompts. Ids are taken as they are; what `chat` says concerns text alone.
+
+    A list of messages (role, content) is one prompt, with the assistant's turn opened after it.
+    chat: True makes each text the user's turn of a chat and opens the assistant's turn, None does so where the
+    tokenizer has a chat template, False leaves text as it is.
+    """
+    every: Sequence[object] = [prompts] if isinstance(prompts, str) or is_chat(prompts) else prompts
+    encoded = []
+    for number, prompt in enumerate(every, start=1):
+        if isinstance(prompt, int):
+            raise UserError("prompts is a list of prompts: put the token ids of one prompt in a list of their own")
+        if is_chat(prompt):
+            if chat is False:
+                raise UserError(f"prompt {number} is a list of messages, which need the chat template: leave chat out")
+            encoded.append(chat_ids(model, prompt, f"prompt {number}"))
+        elif not isinstance(prompt, str):
+            encoded.append([int(token) for token in prompt])  # type: ignore[attr-defined]
+        elif not is_writable(prompt):
+            raise UserError(f"prompt {number} is not UTF-8 text, or holds half a surrogate pair: write it as UTF-8")
+        elif model.tokenizer is None:
+            raise UserError(f"{model.name or model.kind} has no tokenizer: give prompt {number} as token ids")
+        elif has_chat_template(model) if chat is None else chat:
+            encoded.append(chat_ids(model, [{"role": "user", "content": prompt}]))
+        else:
+            encoded.append(text_ids(model, prompt))
+    return encoded
+
+
+def has_chat_template(model: Model) -> bool:
+    return model.tokenizer is not None and bool(model.tokenizer.chat_template)
+
+
+def text_ids(model: Model, text: str) -> list[int]:
+    """Token ids of a text; one that begins with the start token, as chat templates write it, gets no second one."""
+    start = model.tokenizer.bos_token
+    return list(model.tokenizer(text, add_special_tokens=not (start and text.startswith(start)))["input_ids"])
+
+
+def chat_ids(model: Model, messages: Messages, what: str = "the prompt") -> list[int]:
+    """Token ids of a chat, with the assistant's turn opened after it."""
+    if not has_chat_template(model):
+        raise UserError(f"the tokenizer of {model.name or model.kind} has no chat template: use --no-chat")
+    if not all(isinstance(turn.get(key), str) for turn in messages for key in ("role", "content")):
+        raise UserError(f"{what}: each message has a role and a content, both text")
+    written = render_chat(model.tokenizer, [dict(turn) for turn in messages], add_generation_prompt=True)
+    # The template has written the special tokens out already.
+    return list(model.tokenizer(written, add_special_tokens=False)["input_ids"])
