@@ -93,11 +93,19 @@ def advise(
     )
     with collection_paused():
         from maskwise.advice.searching import search_settings
+        from maskwise.models.checkpoints.examine import examine
         from maskwise.models.checkpoints.opening import opened_model
+        from maskwise.records.folder import make_run_folder
         from maskwise.runs.runner import own_device
 
     place = own_device(device)
     named, judge_named = isinstance(model, str | Path), isinstance(judge, str | Path)
+    if isinstance(judge, str | Path):  # before the model is opened
+        examine(judge)
+    if isinstance(model, str | Path):
+        examine(model, adapter)
+    if out is not None:
+        make_run_folder(Path(out))
     opened = opened_model(model, dtype, place if named else device, adapter, check_weights)
     scoring = None
     if judge is not None:

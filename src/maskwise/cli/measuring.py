@@ -114,12 +114,11 @@ def diagnose(
     from maskwise.runs.run import diagnose as run_probes
 
     if len(names) > 1:  # each, before the first is asked
-        from maskwise.models.checkpoints.locations import locate_checkpoint
-        from maskwise.models.checkpoints.networks import check_weight_files
+        from maskwise.models.checkpoints.examine import examine
         from maskwise.runs.diagnose import refuse_inapplicable
 
         for name in names:
-            check_weight_files(locate_checkpoint(name)[0])
+            examine(name)
             refuse_inapplicable(name, settings)
     given |= {"preset": preset, "relevant": numbers, "command": command_line()}
     runs = [run_probes(name, **given) for name in names]

@@ -11,8 +11,7 @@ from pathlib import Path
 
 from msgspec import UNSET, structs
 
-from maskwise.models.checkpoints.locations import locate_checkpoint
-from maskwise.models.checkpoints.networks import check_weight_files
+from maskwise.models.checkpoints.examine import examine
 from maskwise.models.checkpoints.opening import open as open_model
 from maskwise.models.model import Model
 from maskwise.probes import record_fields
@@ -44,16 +43,31 @@ def compare_settings(preset: Settings, points: int | None, seed: int, chat: bool
     return wanted if points is None else replace(wanted, points=points, passages=points)
 
 
-def check_names(names: Sequence[str]) -> None:
-    """Refuses run folders without records or of other questions, and models whose files are not whole, before any model
-    is asked, which may take hours."""
+def check_names(names: Sequence[str], settings: Settings) -> None:
+    """Refuses run folders without records or of other questions, and models that cannot be opened, before any model is
+    asked, which may take hours. settings: what the models will be asked."""
     runs = [read_run(name, record_fields()) for name in names if (Path(name) / MANIFEST).exists()]
     for run in runs:
         refuse_empty(run)
         check_pairs(runs[0], run)
     for name in names:
         if not (Path(name) / MANIFEST).exists():
-            check_weight_files(locate_checkpoint(name)[0])
+            examine(name)
+            for run in runs[:1]:
+                refuse_other_questions(run, name, settings)
+
+
+def refuse_other_questions(run: RunOnDisk, name: str, settings: Settings) -> None:
+    """A run on file and a model that is asked now: what `check_pairs` would refuse afterwards."""
+    for field_name in ("seed", "relevant", "distractors", "held_out", "chat"):
+        old, new = getattr(run.manifest.settings, field_name), getattr(settings, field_name)
+        new = list(new) if isinstance(new, tuple) else new
+        if old not in (new, None) and [old] != new:  # one number in runs of version 0.1
+            raise UserError(
+                f"{run.folder} and {name} would be asked different questions: {field_name} is {old} in the run and "
+                f"{new} for the model; run maskwise diagnose {name} with the settings of that run, and compare the two "
+                "folders"
+            )
 
 
 def run_of(
@@ -143,7 +157,7 @@ def compare(
         raise UserError("name at least two models or run folders to compare")
     settings = compare_settings(chosen_settings(preset), points, seed, chat)
     check(settings)
-    check_names([str(one) for one in models if isinstance(one, str | Path)])
+    check_names([str(one) for one in models if isinstance(one, str | Path)], settings)
     folders = []
     for one in models:
         if isinstance(one, RunOnDisk):

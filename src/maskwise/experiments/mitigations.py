@@ -23,6 +23,7 @@ from maskwise.diffusion.objectives.soft_mask import SoftMask
 from maskwise.experiments.first_answers import MASKS, Marked, PreparedQuestion, Remembering, answer, biased_answers
 from maskwise.experiments.tuned_adapters import PAPER_LOSS, TunedAdapter, with_method
 from maskwise.models.batch import passes
+from maskwise.models.checkpoints.examine import examine
 from maskwise.models.checkpoints.locations import embedded_models, locate_checkpoint
 from maskwise.models.checkpoints.opening import open as open_model
 from maskwise.models.checkpoints.opening import opened_model
@@ -159,6 +160,9 @@ def cures(
         raise UserError(f"--points must be at least 1, not {points}")
     folder = None if out is None else make_folder(Path(out))
     given = [adapter] if isinstance(adapter, str | Path) else adapter or []
+    if not isinstance(model, Model):
+        for one in given:
+            examine(model, one)
     opened = opened_model(model, dtype, device, check_weights=check_weights)
     refuse_autoregressive(opened)
     embedded = f"{opened.name}+ma" if f"{opened.name}+ma" in embedded_models() else None
