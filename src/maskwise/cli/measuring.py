@@ -10,6 +10,7 @@ import typer
 from maskwise.cli.common import (
     LARGEST_SEED,
     Adapter,
+    AnyBase,
     CheckWeights,
     Device,
     Dtype,
@@ -90,6 +91,7 @@ def diagnose(
     device: Device = None,
     check_weights: CheckWeights = True,
     adapter: Adapter = None,
+    any_base: AnyBase = False,
     json: Json = False,
 ) -> None:
     """Measure context locality and sensitivity to appended masks; writes a report. Run again, it resumes.
@@ -118,7 +120,7 @@ def diagnose(
         from maskwise.runs.diagnose import refuse_inapplicable
 
         for name in names:
-            examine(name)
+            examine(name, any_base=any_base)
             refuse_inapplicable(name, settings)
     given |= {"preset": preset, "relevant": numbers, "command": command_line()}
     runs = [run_probes(name, **given) for name in names]
@@ -195,6 +197,7 @@ def compare(
     dtype: Dtype = "auto",
     device: Device = None,
     check_weights: CheckWeights = True,
+    any_base: AnyBase = False,
     json: Json = False,
 ) -> None:
     """Did tuning help, and what did it cost? The same questions to each model, and what changed from the first."""
@@ -249,6 +252,7 @@ def cures(
     dtype: Dtype = "auto",
     device: Device = None,
     check_weights: CheckWeights = True,
+    any_base: AnyBase = False,
     json: Json = False,
 ) -> None:
     """Compare mitigations of the sensitivity to masks: accuracy at 2 and 200 masks, loss recovered, speed, training."""
@@ -273,6 +277,7 @@ def cures(
         dtype=dtype,
         device=device,
         check_weights=check_weights,
+        any_base=any_base,
         out=folder,
     )
     return print_json(found) if json else print_result(cures_result(convert(found, Mitigations)), folder)

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from maskwise.models.checkpoints.adapter_base import check_bases
 from maskwise.models.checkpoints.adapters import read_adapter
 from maskwise.models.checkpoints.configuration import as_described, read_config, read_family, read_settings
 from maskwise.models.checkpoints.locations import locate_checkpoint
@@ -10,7 +11,7 @@ from maskwise.models.checkpoints.quantised_files import refuse_uninstalled_quant
 from maskwise.models.checkpoints.tokenizer import check_tokenizer_files
 
 
-def examine(name: str | Path, adapter: str | Path | None = None) -> None:
+def examine(name: str | Path, adapter: str | Path | None = None, any_base: bool = False) -> None:
     """Refuses what `open` would refuse of a model's configuration, index, weight files, tokenizer and adapters.
 
     Of weight files the headers and sizes are read: a file that was cut short is found without reading the rest.
@@ -27,3 +28,5 @@ def examine(name: str | Path, adapter: str | Path | None = None) -> None:
     check_tokenizer_files(folder)
     for one in adapters:
         read_adapter(one)
+    if adapters and not any_base:
+        check_bases(str(name), folder, adapters)
