@@ -80,6 +80,9 @@ def diagnose(
     data: Annotated[
         list[str] | None, typer.Option(help="NAME=PATH of a data set, such as hotpotqa, gsm8k, prompts; repeatable.")
     ] = None,
+    templates: Annotated[
+        Path | None, typer.Option(help="Templates of your own for the probe templates: YAML, name and text of each.")
+    ] = None,
     batch_tokens: BatchTokens = None,
     exact: Annotated[bool, typer.Option("--exact", help="One prompt at a time: the same records to the byte.")] = False,
     dtype: Dtype = "auto",

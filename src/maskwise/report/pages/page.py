@@ -17,7 +17,7 @@ from maskwise.report.figures import curves as figures
 from maskwise.report.figures import drawing
 from maskwise.report.figures.panels import in_order, panels
 from maskwise.report.pages.drill import prompts_by_probe, records_table, small_multiples
-from maskwise.report.pages.templates import render
+from maskwise.report.pages.jinja_environment import render
 from maskwise.report.readings import Reading, differing_settings, records_as_strangers_wrote_them
 from maskwise.report.sections import sections_for
 from maskwise.report.words.comparison import Row
