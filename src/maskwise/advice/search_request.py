@@ -86,6 +86,7 @@ def prepare(
         raise UserError(f"a budget of {budget:g} minutes is too small for one round: give the minutes it may take")
     if cost not in COSTS:
         raise UserError(f"unknown cost {cost!r}{did_you_mean(cost, COSTS)}")
+    rewordings = () if templates is None else read_rewordings(Path(templates), of_prompts=True)
     space = _space(EMBEDDED_SPACE if data is None else SearchSpace(), searched)
     settings = settings_in(space)
     named = exact or any(given is not None for given in (pattern, function, judge))
@@ -99,7 +100,6 @@ def prepare(
         budget = EMBEDDED_MINUTES
     seconds = None if budget is None else 60 * budget
     fit_plan(settings, space.variants, len(questions), FASTEST_PASS, seconds)  # refuses what no machine could do
-    rewordings = () if templates is None else read_rewordings(Path(templates), of_prompts=True)
     return SearchRequest(questions, data is None, quality, space, settings, seconds, cost, seed, rewordings)
 
 

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from maskwise.models.model import Model
     from maskwise.probes.probe import Preset
+    from maskwise.tasks.rules import Task
 
 
 @dataclass(frozen=True)
@@ -35,6 +36,7 @@ class Sources:
     words: Any = None  # {category: [word, ...]}
     text: str | None = None
     data: Mapping[str, Any] = field(default_factory=dict)
+    tasks: Any = None  # the tasks that the settings can name
 
 
 @dataclass(frozen=True, repr=False)
@@ -149,7 +151,7 @@ class Run(RunOnDisk):
 
         tokenizer = self.sources.tokenizer or tokenizer_of(self.manifest.model.name)
         sources = self.sources
-        ids = asked_ids(self.manifest, record, tokenizer, sources.words, sources.text, sources.data)
+        ids = asked_ids(self.manifest, record, tokenizer, sources.words, sources.text, sources.data, sources.tasks)
         return tokenizer.decode(ids)
 
 
@@ -171,6 +173,7 @@ def diagnose(
     preset: "Preset" = "default",
     out: str | Path | None = None,
     points: int | None = None,
+    tasks: "Sequence[str | Task] | None" = None,
     relevant: int | Sequence[int] | None = None,
     distractors: int | None = None,
     precision: float | None = None,
@@ -197,6 +200,8 @@ def diagnose(
         preset: quick (minutes on a CPU), default, full (every probe, 1000 points) or paper.
         out: the run folder; else one under runs/ named after all settings.
         points: test points per task, and passages of text.
+        tasks: of the few-shot probes: names such as "animal-smallest", or tasks of your own
+            (`maskwise.tasks.rules.tasks_of`); else the preset's.
         relevant, distractors: examples of the few-shot probes; several numbers are asked one after the other.
         precision: few-shot probes ask as many points as each paired difference needs for +- so many points.
         seed: draws the examples and questions. chat: ask through the chat template.
@@ -216,10 +221,11 @@ def diagnose(
     >>> len(run.records), run.figures
     (15, ['mask-count'])
     """
-    from maskwise.runs.settings import chosen_settings, with_templates
+    from maskwise.runs.settings import chosen_settings, with_tasks, with_templates
 
     numbers = (relevant,) if isinstance(relevant, int) else None if relevant is None else tuple(relevant)
     settings = chosen_settings(preset, probes, points, numbers, distractors, precision, seed, chat)
+    settings, known_tasks = with_tasks(settings, tasks)
     if templates is not None:
         settings = with_templates(settings, Path(templates))
     from maskwise.probes.text import load_text
@@ -239,7 +245,9 @@ def diagnose(
     opened = opened_model(model, dtype, own_device(device), adapter, check_weights, weights)
     opened.compile_for_long_work()
     place = None if out is None else Path(out)
-    folder = ask_probes(opened, settings, place, listed, prose, batch_tokens, sets, command, exact=exact)
+    folder = ask_probes(
+        opened, settings, place, listed, prose, batch_tokens, sets, command, exact=exact, tasks=known_tasks
+    )
     stored = read_stored_run(folder, record_fields())
-    sources = Sources(opened.tokenizer, listed if words else None, prose if text else None, sets)
+    sources = Sources(opened.tokenizer, listed if words else None, prose if text else None, sets, known_tasks)
     return Run(stored.folder, stored.manifest, stored.records, sources)

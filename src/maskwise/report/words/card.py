@@ -72,7 +72,7 @@ def card_of_search(search: Search) -> str:
         )
         for row in found.confirmed
     ]
-    picks = [f"- {_text(row.goal)}: `{row.python}`" for row in found.advice]
+    picks = [f"- {_text(row.goal)}: {_code(row.python)}" for row in found.advice]
     picks += [f"- {_text(line)}" for line in search.undecided]
     planted = search.manifest.planted
     settings = settings_of(search) | {"model": public_name(found.model), "device": found.device}
@@ -148,7 +148,7 @@ def _condition_tables(reading: Reading) -> list[str]:
         ]
         if rows:
             asked = reading.asked[name]
-            parts.append(f"### Accuracy, probe `{name}`: {task_count(len(asked.tasks))}, {asked.most:,} points")
+            parts.append(f"### Accuracy, probe {_code(name)}: {task_count(len(asked.tasks))}, {asked.most:,} points")
             parts.append(_table((*keys, "masks", "answers", "accuracy", "95 % interval"), rows))
     return parts
 
@@ -187,7 +187,9 @@ def _command(command: str | None) -> list[str]:
     except ValueError:
         return []
     told = [public_name(word) if "/" in word or "\\" in word else word for word in words]
-    return [f"```bash\n{shlex.join(told)}\n```"]
+    line = _one_line(shlex.join(told))
+    fence = "`" * max(3, _longest_run(line) + 1)
+    return [f"{fence}bash\n{line}\n{fence}"]
 
 
 def _notes(notes: Iterable[str]) -> list[str]:
@@ -199,7 +201,23 @@ def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     return "\n".join("| " + " | ".join(_text(cell) for cell in line) + " |" for line in lines)
 
 
+def _one_line(text: str) -> str:
+    return "".join(c if c.isprintable() else " " for c in str(text))
+
+
+def _longest_run(text: str) -> int:
+    """Of backticks: code is fenced by more of them than it holds."""
+    return max(map(len, re.findall("`+", text)), default=0)
+
+
+def _code(text: str) -> str:
+    """As code inside a line, whatever backticks it holds."""
+    line = _one_line(text)
+    fence = "`" * (_longest_run(line) + 1)
+    return f"{fence} {line} {fence}" if "`" in line else f"`{line}`"
+
+
 def _text(text: str) -> str:
     """On one line, with the characters escaped that Markdown or HTML would read."""
-    line = " ".join("".join(c if c.isprintable() else " " for c in str(text)).split(" "))
+    line = _one_line(text)
     return re.sub(r"([\\`*_\[\]<>|])", r"\\\1", line) if line != "---" else line
