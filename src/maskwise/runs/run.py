@@ -66,7 +66,9 @@ class Run(RunOnDisk):
     @property
     def summary(self) -> JsonObject:
         """What `maskwise diagnose --json` prints: settings, scores, every condition of every probe, claims."""
-        return json_object(self.reading.summary)
+        from maskwise.report.words.finding import with_finding
+
+        return json_object(with_finding(self.reading))
 
     @property
     def scores(self) -> dict[str, Score]:
@@ -78,7 +80,9 @@ class Run(RunOnDisk):
         >>> mw.read_run("runs/readme").scores["locality"].why
         'not measured'
         """
-        return cast(dict[str, Score], self.summary.scores)  # JsonObject has the fields of a Score as attributes
+        return cast(
+            dict[str, Score], json_object(self.reading.summary.scores)
+        )  # JsonObject has the fields of a Score as attributes
 
     def frame(self) -> "DataFrame":
         """The records as a pandas table (`pip install maskwise[frame]`), one row each.
@@ -207,7 +211,7 @@ def diagnose(
         seed: draws the examples and questions. chat: ask through the chat template.
         words: a JSON file of word lists. text: a text file for the probes that read prose.
         data: paths of data sets by name, or texts NAME=PATH, for hotpotqa, labelled-text,
-            generation-length and likelihood-masks.
+            generation-length, likelihood-masks, confidence, self-correction and trajectory.
         templates: a YAML file of templates, each with name and text, for the probe templates.
         batch_tokens: tokens per batch. exact: one prompt at a time, the same records to the byte.
         dtype, device, adapter, check_weights, weights: as in `mw.open`; of a model given by name.
