@@ -212,7 +212,7 @@ def diagnose(
         seed: draws the examples and questions. chat: ask through the chat template.
         words: a JSON file of word lists. text: a text file for the probes that read prose.
         data: paths of data sets by name, or texts NAME=PATH, for hotpotqa, labelled-text,
-            generation-length and likelihood-masks.
+            generation-length, likelihood-masks, confidence, self-correction and trajectory.
         templates: a YAML file of templates, each with name and text, for the probe templates.
         batch_tokens: tokens per batch. exact: one prompt at a time, the same records to the byte.
         dtype, device, adapter, check_weights, weights, any_base: as in `mw.open`; of a model given by name.
