@@ -75,7 +75,9 @@ def diagnose(
     ] = None,
     seed: Seed = 0,
     chat: Chat = False,
-    words: Annotated[Path | None, typer.Option(help="Word lists of your own: JSON, {category: [word, ...]}.")] = None,
+    words: Annotated[
+        str | None, typer.Option(help="paper, unfamiliar-1, unfamiliar-2, or a JSON file of word sets or word lists.")
+    ] = None,
     text: Annotated[Path | None, typer.Option(help="A text file for the probes that read prose.")] = None,
     data: Annotated[
         list[str] | None, typer.Option(help="NAME=PATH of a data set, such as hotpotqa, gsm8k, prompts; repeatable.")

@@ -9,6 +9,7 @@ from msgspec import UNSET, structs
 
 from maskwise.probes import PROBES
 from maskwise.probes.examples import (
+    PAPER_RELEVANT,
     Number,
     WithNumber,
     in_words,
@@ -17,7 +18,7 @@ from maskwise.probes.examples import (
     with_baselines,
     with_number,
 )
-from maskwise.probes.library import calibration
+from maskwise.probes.library import calibration, room
 from maskwise.probes.precision import precision
 from maskwise.probes.probe import Probe, ScoreRule
 from maskwise.probes.published import published_values
@@ -29,6 +30,7 @@ from maskwise.scoring.changes import paired_difference, paired_nats
 from maskwise.scoring.claims import Claim, holm
 from maskwise.scoring.intervals import accuracy_interval, rules_ends, stratified_mean
 from maskwise.scoring.questions import by_question
+from maskwise.scoring.room import resting_on, room_of, with_room
 from maskwise.scoring.scores import LIKELIHOODS, Score, null_score
 
 NO_MASKS = "does not apply: no masks"
@@ -49,6 +51,8 @@ def summarise(run: Run, probes: Sequence[Probe] = PROBES) -> Summary:
     }
     if by_probe.get(calibration.NAME):
         extras[calibration.NAME] = calibrated(by_probe, probes, autoregressive)
+    if by_probe.get(room.NAME):
+        extras[room.NAME] = room_reports(by_probe, probes, autoregressive)
     wanted = run.manifest.settings.precision
     summary = Summary(
         model=run.manifest.model.name,
@@ -115,6 +119,29 @@ def calibrated(by_probe: ByProbe, probes: Sequence[Probe], autoregressive: bool)
     kept = scores_of(judged, probes, autoregressive)
     given = {name: found for name, found in kept.items() if any(p.name in judged for p in probes_giving(name, probes))}
     return {"rule": calibration.RULE, "without_examples": without, "excluded": excluded, "scores": given}
+
+
+def room_reports(by_probe: ByProbe, probes: Sequence[Probe], autoregressive: bool) -> list[room.RoomReport]:
+    """For each number of relevant examples: the tasks with room for a loss, and the few-shot scores over them.
+
+    Scores in nats have no ceiling and are over all tasks.
+    """
+    few_shot = [probe for probe in probes if probe.variants is not None]
+    found = []
+    for number in numbers_in(by_probe[room.NAME]):
+        of_tasks = room_of(with_number(by_probe[room.NAME], number))
+        asked = {p.name: same for p in few_shot if (same := with_number(by_probe.get(p.name, []), number))}
+        kept = scores_of({name: with_room(same, of_tasks) for name, same in asked.items()}, few_shot, autoregressive)
+        over_all = scores_of(asked, few_shot, autoregressive)
+        rules = score_rules(few_shot)
+        scores = {
+            name: resting_on(score, of_tasks) if rules[name][0].unit == "share" else over_all[name]
+            for name, score in kept.items()
+            if any(probe.name in asked for probe in rules[name][1]) and score.why != NO_MASKS
+        }
+        relevant = PAPER_RELEVANT if number is None else number
+        found.append(room.RoomReport(relevant=relevant, room=of_tasks, scores=scores))
+    return found
 
 
 def scores_shown(summary: Summary, probes: Sequence[Probe]) -> list[ScoreRule]:

@@ -32,7 +32,7 @@ class Sources:
     lead to it."""
 
     tokenizer: Any = None
-    words: Any = None  # {category: [word, ...]}
+    words: Any = None  # a `WordSource`
     text: str | None = None
     data: Mapping[str, Any] = field(default_factory=dict)
 
@@ -199,7 +199,9 @@ def diagnose(
         relevant, distractors: examples of the few-shot probes; several numbers are asked one after the other.
         precision: few-shot probes ask as many points as each paired difference needs for +- so many points.
         seed: draws the examples and questions. chat: ask through the chat template.
-        words: a JSON file of word lists. text: a text file for the probes that read prose.
+        words: what the few-shot probes ask about: "paper" (the sixteen tasks), "unfamiliar-1", "unfamiliar-2" (word
+            sets outside the embedded models' training lists), or a JSON file of word sets or word lists.
+        text: a text file for the probes that read prose.
         data: paths of data sets by name, or texts NAME=PATH, for hotpotqa, labelled-text,
             generation-length and likelihood-masks.
         batch_tokens: tokens per batch. exact: one prompt at a time, the same records to the byte.
@@ -219,10 +221,12 @@ def diagnose(
     numbers = (relevant,) if isinstance(relevant, int) else None if relevant is None else tuple(relevant)
     settings = chosen_settings(preset, probes, points, numbers, distractors, precision, seed, chat)
     from maskwise.probes.text import load_text
+    from maskwise.runs.settings import with_words
     from maskwise.tasks.datasets import read_datasets
-    from maskwise.tasks.words import load_words
+    from maskwise.tasks.word_sources import load_word_source
 
-    listed, prose = load_words(Path(words) if words else None), load_text(Path(text) if text else None)
+    source, prose = load_word_source(words), load_text(Path(text) if text else None)
+    settings = with_words(settings, source, leave_out=words is not None and probes is None)
     named = [f"{name}={path}" for name, path in data.items()] if isinstance(data, Mapping) else data or []
     sets = read_datasets(named)
     with collection_paused():
@@ -235,7 +239,9 @@ def diagnose(
     opened = opened_model(model, dtype, own_device(device), adapter, check_weights, weights)
     opened.compile_for_long_work()
     place = None if out is None else Path(out)
-    folder = ask_probes(opened, settings, place, listed, prose, batch_tokens, sets, command, exact=exact)
+    folder = ask_probes(
+        opened, settings, place, source.words, prose, batch_tokens, sets, command, exact=exact, tasks=source.tasks
+    )
     stored = read_stored_run(folder, record_fields())
-    sources = Sources(opened.tokenizer, listed if words else None, prose if text else None, sets)
+    sources = Sources(opened.tokenizer, source if words else None, prose if text else None, sets)
     return Run(stored.folder, stored.manifest, stored.records, sources)

@@ -6,10 +6,12 @@ from typing import Any
 
 from maskwise.probes import PROBES
 from maskwise.probes.examples import PAPER_RELEVANT
+from maskwise.probes.library.unfamiliar import NAME as UNFAMILIAR
 from maskwise.probes.probe import Preset, Probe, Settings
 from maskwise.support.errors import UserError
 from maskwise.support.nearest import did_you_mean
 from maskwise.tasks.rules import TASKS
+from maskwise.tasks.word_sources import WordSource
 
 FINEST, COARSEST = 0.1, 50  # --precision, in points
 
@@ -101,6 +103,20 @@ def chosen_settings(
     wanted = with_examples(wanted, relevant, distractors)
     check(wanted)
     return wanted
+
+
+def with_words(settings: Settings, source: WordSource, leave_out: bool) -> Settings:
+    """The settings with the tasks of the words that a user named; quick asks as many of them as it has tasks.
+
+    `unfamiliar` asks words of its own beside the sixteen tasks: `leave_out` drops it.
+    """
+    if leave_out:
+        kept = tuple(name for name in settings.probes if name != UNFAMILIAR)
+        settings = replace(settings, probes=kept)
+    if source.tasks == TASKS:
+        return settings
+    names = tuple(task.name for task in source.tasks)
+    return replace(settings, tasks=names[: len(settings.tasks)] if settings.preset == "quick" else names)
 
 
 def fit_to_model(
