@@ -8,6 +8,7 @@ from typing import Any
 from msgspec import UNSET, structs
 
 from maskwise.probes import PROBES
+from maskwise.probes.detectable import power_of_entries
 from maskwise.probes.examples import (
     PAPER_RELEVANT,
     Number,
@@ -69,7 +70,8 @@ def summarise(run: Run, probes: Sequence[Probe] = PROBES) -> Summary:
         precision=UNSET if wanted is None else precision(run.records, probes, wanted),
         claims=claims_of(by_probe, probes) or UNSET,
     )
-    return structs.replace(summary, published=published_values(summary) or UNSET)
+    power = power_of_entries(summary.probes)
+    return structs.replace(summary, published=published_values(summary) or UNSET, power=power or UNSET)
 
 
 def unknown_probe(name: str) -> Probe:

@@ -86,7 +86,7 @@ class Run(StoredRun):
         >>> import maskwise as mw
         >>> frame = mw.read_run("runs/readme").frame()
         >>> frame.groupby("condition.masks").correct.count().to_dict()
-        {2: 5, 20: 5, 200: 5}
+        {2: 5, 200: 5}
         """
         if find_spec("pandas") is None:
             raise UserError("pandas is not installed: pip install 'maskwise[frame]', or use run.records")
@@ -214,7 +214,7 @@ def diagnose(
     >>> import maskwise as mw
     >>> run = mw.diagnose("tiny-llada", "mask-count", preset="quick", points=1, out="runs/readme")
     >>> len(run.records), run.figures
-    (15, ['mask-count'])
+    (10, ['mask-count'])
     """
     from maskwise.runs.settings import chosen_settings
 

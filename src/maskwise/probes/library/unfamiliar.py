@@ -28,7 +28,7 @@ from maskwise.support.typed import Count
 from maskwise.tasks.episodes import draw
 from maskwise.tasks.word_sources import load_word_source
 
-NAME, WORDS = "unfamiliar", "unfamiliar-1"
+NAME, WORDS, SETS = "unfamiliar", "unfamiliar-1", 12
 SELECTION, SCORED = "selection", "scored"
 QUESTIONS = "questions"
 
@@ -122,6 +122,7 @@ PROBE = Probe(
     parameters={"mask_counts": (2, 200), "shots": 5, "among": 10},
     not_causal=NO_MASK_TOKEN,
     baseline=two_masks_scored,
+    questions=lambda settings: SETS * settings.points,
     scores=(
         ScoreRule(
             name="unfamiliar_mask_tax",
