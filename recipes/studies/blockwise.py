@@ -31,7 +31,7 @@ from maskwise.decoding.generate import generate
 from maskwise.diffusion import Noised, blockwise, nelbo
 from maskwise.models.families.llada import LLaDAConfig
 from maskwise.models.model import Model
-from maskwise.probes.answers.order import global_arness, kendall_tau
+from maskwise.probes.answers.unmasking_order import global_arness, kendall_tau
 from maskwise.report.figures.curves import Curve, Panel, svg_and_png
 from maskwise.support.files import replace_file
 from small_llada import train_small

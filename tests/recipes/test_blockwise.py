@@ -18,7 +18,7 @@ from blockwise import (
 )
 from helpers.oracle import oracle
 from markov import small_chain
-from maskwise.probes.answers.order import kendall_tau
+from maskwise.probes.answers.unmasking_order import kendall_tau
 
 CHAIN = small_chain()
 

@@ -21,7 +21,7 @@ EMBEDDED_MINUTES = 8.0
 
 
 @dataclass(frozen=True)
-class Question:
+class DecodingQuestion:
     """A prompt to decode, and its right answer."""
 
     prompt: str
@@ -34,17 +34,19 @@ def embedded_ends(tokenizer: Any) -> tuple[int, ...]:
     return tuple(dict.fromkeys(one for text in ids for one in text if tokenizer.decode([one]).startswith("]")))
 
 
-def read_questions(source: Records, answers: bool) -> list[Question]:
+def read_questions(source: Records, answers: bool) -> list[DecodingQuestion]:
     """A .jsonl file or a list of dicts, each with prompt and, where the measure needs it, answer."""
     if not answers:
-        return [Question(line["prompt"], None) for line in read_records(source, {"prompt"})]
-    questions = [Question(line["prompt"], line["answer"]) for line in read_records(source, {"prompt", "answer"})]
+        return [DecodingQuestion(line["prompt"], None) for line in read_records(source, {"prompt"})]
+    questions = [
+        DecodingQuestion(line["prompt"], line["answer"]) for line in read_records(source, {"prompt", "answer"})
+    ]
     empty = [number for number, question in enumerate(questions, 1) if not (question.answer or "").strip()]
     if empty:
         raise UserError(f"question {empty[0]} has an empty answer: give what a right answer is, or use --judge")
     return questions
 
 
-def embedded_questions(seed: int = 0, per_task: int = PER_TASK) -> list[Question]:
+def embedded_questions(seed: int = 0, per_task: int = PER_TASK) -> list[DecodingQuestion]:
     """Few-shot questions of the 16 tasks: 3 relevant examples, then 6 distractors, drawn for each question."""
-    return [Question(one.asked, one.label) for one in checkable.embedded_questions(seed, per_task)]
+    return [DecodingQuestion(one.asked, one.label) for one in checkable.embedded_questions(seed, per_task)]

@@ -10,11 +10,19 @@ from maskwise.records.folder import ADVISE, MANIFEST, RECORDS, append, record_fi
 from maskwise.support.errors import UserError
 from maskwise.support.files import parse_json, read_json, replace_file, to_json
 
-__all__ = ["Answer", "append_answers", "begin", "gather_answers", "read_answers", "read_manifest", "write_manifest"]
+__all__ = [
+    "SettingAnswer",
+    "append_answers",
+    "begin",
+    "gather_answers",
+    "read_answers",
+    "read_manifest",
+    "write_manifest",
+]
 
 
 @dataclass(frozen=True)
-class Answer:
+class SettingAnswer:
     """How a setting answered a question (its number in the file, from 0)."""
 
     setting: str
@@ -50,14 +58,14 @@ def read_manifest(folder: Path, identity: dict[str, Any]) -> dict[str, Any]:
     return manifest
 
 
-def append_answers(folder: Path, answers: list[Answer], rank: int = 0) -> None:
+def append_answers(folder: Path, answers: list[SettingAnswer], rank: int = 0) -> None:
     """To the file of this process."""
     append(folder, rank, [asdict(answer) for answer in answers])
 
 
-def read_answers(folder: Path, settings: set[str], questions: int) -> dict[tuple[str, int], Answer]:
+def read_answers(folder: Path, settings: set[str], questions: int) -> dict[tuple[str, int], SettingAnswer]:
     """The answers on file, of all processes. A last line without its end was torn by a kill and is left out."""
-    found: dict[tuple[str, int], Answer] = {}
+    found: dict[tuple[str, int], SettingAnswer] = {}
     for file in record_files(folder):
         whole = file.read_bytes().rpartition(b"\n")[0]
         for number, line in enumerate(whole.split(b"\n") if whole else [], 1):
@@ -68,7 +76,7 @@ def read_answers(folder: Path, settings: set[str], questions: int) -> dict[tuple
     return found
 
 
-def gather_answers(folder: Path, answers: Iterable[Answer]) -> None:
+def gather_answers(folder: Path, answers: Iterable[SettingAnswer]) -> None:
     """All processes' answers in one file, in an order that does not depend on who gave them; torn lines are gone."""
     ordered = sorted(answers, key=lambda answer: (answer.setting, answer.question))
     replace_file(folder / RECORDS, [to_json(asdict(answer)) + "\n" for answer in ordered])
@@ -77,10 +85,10 @@ def gather_answers(folder: Path, answers: Iterable[Answer]) -> None:
             file.unlink()
 
 
-def _answer(line: bytes, settings: set[str], questions: int) -> Answer | None:
+def _answer(line: bytes, settings: set[str], questions: int) -> SettingAnswer | None:
     """What a line says, None where it is no answer to what is asked here."""
     try:
-        answer = Answer(**parse_json(line.decode("utf-8")))
+        answer = SettingAnswer(**parse_json(line.decode("utf-8")))
         numbers = [float(answer.quality), float(answer.seconds)]
         known = answer.setting in settings and answer.question in range(questions) and answer.passes >= 0
     except (TypeError, ValueError):

@@ -234,8 +234,7 @@ def compare(
         return
     page = found.report(out)
     if json:
-        kept = ("models", "reduction", "changes", "baseline")
-        return print_json({name: getattr(found, name) for name in kept} | {"report": str(page)})
+        return print_json(found.result(page))
     print_changes([reading.label for reading in found.readings], rows_of(found.models, found.changes))
     echo(f"report: {one_line(page)}")
 
@@ -247,17 +246,13 @@ def toy(
 ) -> None:
     """Train a model on 100 short sequences and show what parallel decoding makes of two coupled tokens."""
     with collection_paused():
-        from maskwise.experiments import toy as experiment
-        from maskwise.report.pages.results import make_folder, print_result, write_result
-        from maskwise.report.pages.toy import toy_result
-        from maskwise.support.progress import progress_bar
+        from maskwise.experiments.toy import toy as run_toy
+        from maskwise.report.pages.results import print_result
+        from maskwise.report.pages.toy_page import toy_result
 
-    folder = make_folder(out or Path("runs") / "toy")
-    with progress_bar(silent=False) as bar:
-        task = bar.add_task("Training", total=experiment.STEPS)
-        found = experiment.toy(seed, advance=lambda: bar.advance(task)).summary()
-    page = write_result(folder, found, toy_result(found))
-    return print_json(found) if json else print_result(toy_result(found), page)
+    folder = out or Path("runs") / "toy"
+    found = run_toy(seed, out=folder)
+    return print_json(found) if json else print_result(toy_result(found), folder)
 
 
 def cures(
@@ -277,12 +272,13 @@ def cures(
     check_models([model], adapter, dtype)
     with collection_paused():
         from maskwise.experiments.mitigations import cures as compare_cures
-        from maskwise.report.pages.mitigations import cures_result
-        from maskwise.report.pages.results import make_folder, print_result, write_result
+        from maskwise.report.pages.mitigations_page import cures_result
+        from maskwise.report.pages.results import print_result
+        from maskwise.scoring.experiment_results import Mitigations
+        from maskwise.support.typed import convert
 
-    folder = make_folder(out or Path("runs") / f"cures-{Path(model).name}")
+    folder = out or Path("runs") / f"cures-{Path(model).name}"
     found = compare_cures(
-        model, adapter, points=points, seed=seed, dtype=dtype, device=device, check_weights=check_weights
+        model, adapter, points=points, seed=seed, dtype=dtype, device=device, check_weights=check_weights, out=folder
     )
-    page = write_result(folder, found, cures_result(found))
-    return print_json(found) if json else print_result(cures_result(found), page)
+    return print_json(found) if json else print_result(cures_result(convert(found, Mitigations)), folder)

@@ -8,7 +8,7 @@ from maskwise.support.errors import UserError
 from maskwise.support.files import read_records, read_text
 
 if TYPE_CHECKING:
-    from maskwise.models.generation import Prompt
+    from maskwise.models.generation import PromptInput
 
 # What `maskwise generate` continues when it is given nothing: a document the embedded models can go on with.
 TRY = """Word: otter
@@ -24,7 +24,7 @@ Word: green
 Kind:["""
 
 
-def gather_prompts(prompt: str | None, file: Path | None, standard_input: IO[str]) -> "Sequence[Prompt]":
+def gather_prompts(prompt: str | None, file: Path | None, standard_input: IO[str]) -> "Sequence[PromptInput]":
     """The prompts of a command: its argument, a file, standard input for `-`, or one to try."""
     if file is not None and prompt is not None:
         raise UserError("a prompt and --file exclude each other: give one")
@@ -38,7 +38,7 @@ def gather_prompts(prompt: str | None, file: Path | None, standard_input: IO[str
         raise UserError("standard input is not UTF-8 text: give one prompt a line") from None
 
 
-def read_prompts(file: Path) -> "Sequence[Prompt]":
+def read_prompts(file: Path) -> "Sequence[PromptInput]":
     """One prompt per line, or for a .jsonl file one JSON object with a "prompt" or "messages" per line."""
     if file.suffix == ".jsonl":
         lines = read_records(file, set())

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 Answerer = Callable[["Model", Sequence[Prompt]], "list[Answer]"]
 Preset = Literal["quick", "default", "full", "paper"]
-Group = Literal["context", "evidence", "coherence"]
+ProbeGroup = Literal["context", "evidence", "coherence"]
 
 NO_MASK_TOKEN = "an autoregressive model has no mask token"
 BY_BLOCKS = "a block diffusion model decodes block by block, which this probe does not measure"
@@ -43,7 +43,7 @@ class Settings:
     The default asks 100 points of each of the 16 tasks, with 10 relevant examples among 40 distractors. Several numbers
     in `relevant` are asked one after the other by the probes with `each_number`, the others use `main_relevant`
     (probes/examples.py). With a `precision`, in points, the few-shot probes ask as many points as it takes
-    (probes/precision.py).
+    (probes/until_precise.py).
     """
 
     preset: str
@@ -241,7 +241,7 @@ class Probe:
     """
 
     name: str
-    group: Group
+    group: ProbeGroup
     about: str
     condition: type[ProbeFields] | None = None
     evidence: type[ProbeFields] | None = None

@@ -16,18 +16,18 @@ from maskwise.models.checkpoints.locations import name_from_anywhere
 from maskwise.models.model import Model
 from maskwise.models.peft_access import is_attention, is_linear, targets_pattern
 from maskwise.support.errors import UserError
-from maskwise.training.settings import ATTENTION, RunSettings
+from maskwise.training.settings import ATTENTION, SharedSettings
 
 
-def make_trainable(model: Model, settings: RunSettings, mask_row: bool = False) -> None:
+def make_trainable(model: Model, settings: SharedSettings, mask_row: bool = False) -> None:
     """Put a new adapter on the model, or unfreeze all its weights; an adapter it has is merged into it first.
 
     mask_row: the adapter also trains the mask's embedding, which a converted model has not learnt.
     """
     model.net = merged(model.net)  # type: ignore[arg-type]
-    if getattr(model.core.get_output_embeddings(), "bias", None) is not None:
+    if model.has_own_head:
         raise UserError(
-            f"the output head of {model.name} has a bias, which the fused loss leaves out: it cannot be trained"
+            f"{model.name} was wrapped with a head of its own, which no fused loss fits: train it elsewhere"
         )
     if settings.full:
         if model.stored_quantised:

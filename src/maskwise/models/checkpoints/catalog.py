@@ -1,9 +1,11 @@
-"""What `maskwise models` prints. Embedded and published models are described without torch, from files and tables."""
+"""Model catalogue of `maskwise models`. Embedded and published models are described without torch."""
 
 from collections.abc import Mapping
 from math import prod
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+from msgspec import UNSET, Meta, UnsetType
 
 from maskwise.models.checkpoints.locations import (
     embedded_models,
@@ -15,15 +17,32 @@ from maskwise.models.checkpoints.locations import (
 )
 from maskwise.models.families import AUTOREGRESSIVE, FAMILIES, Family, Published, family_of_architecture
 from maskwise.models.peft_access import in_a_layer, linear_targets, targets_pattern
+from maskwise.support.typed import AtLeast1, Count, Typed
 
 
-def list_models() -> list[dict[str, Any]]:
+class Checkpoint(Typed, frozen=True, kw_only=True):
+    """A checkpoint that can be opened."""
+
+    name: Annotated[str, Meta(description="its name or folder")]
+    kind: Annotated[str, Meta(description="its family; ar is autoregressive")]
+    parameters: Annotated[Count, Meta(description="how many")]
+    window: Annotated[Count, Meta(description="context length in tokens")]
+    mask_id: Annotated[Count | None, Meta(description="the mask token; null if autoregressive")]
+    shift: Annotated[bool, Meta(description="is position i predicted from hidden state i - 1?")]
+    causal: Annotated[bool, Meta(description="is attention causal?")]
+    lora_targets: Annotated[str, Meta(description="regular expression of the linear layers that adapters go on")]
+    planted: Annotated[str | UnsetType | None, Meta(description="the fault that was planted in it")] = UNSET
+    block: Annotated[AtLeast1 | UnsetType, Meta(description="block diffusion: tokens per block")] = UNSET
+    checked: Annotated[str | UnsetType, Meta(description="published checkpoints: what was compared with")] = UNSET
+
+
+def list_models() -> list[Checkpoint]:
     """An entry for each embedded model and each published checkpoint."""
     embedded = [describe_embedded(name) for name in embedded_models()]
     return embedded + [describe_published(known, family) for family in FAMILIES for known in family.published]
 
 
-def describe_checkpoint(name: str, families: tuple[Family, ...] = FAMILIES) -> dict[str, Any]:
+def describe_checkpoint(name: str, families: tuple[Family, ...] = FAMILIES) -> Checkpoint:
     """One entry of `maskwise models`, for any name that `mw.open` takes; a folder's configuration is checked."""
     for family in families:
         for known in family.published:
@@ -32,23 +51,23 @@ def describe_checkpoint(name: str, families: tuple[Family, ...] = FAMILIES) -> d
     return describe_folder(name, locate_checkpoint(name)[0], families)
 
 
-def describe_published(known: Published, family: Family) -> dict[str, Any]:
-    return {
-        "name": known.name,
-        "kind": family.name,
-        "parameters": known.parameters,
-        "window": known.context_length,
-        "mask_id": family.mask_id,
-        "shift": family.shift,
-        "causal": family.causal,
-        "lora_targets": family.lora_targets or known.lora_targets,
-        **_block(family, known.settings),
-        **({"checked": family.checked} if family.checked else {}),
-    }
+def describe_published(known: Published, family: Family) -> Checkpoint:
+    return Checkpoint(
+        name=known.name,
+        kind=family.name,
+        parameters=known.parameters,
+        window=known.context_length,
+        mask_id=known.settings.get("mask_token_id", family.mask_id),
+        shift=family.shift,
+        causal=family.causal,
+        lora_targets=family.lora_targets or known.lora_targets or "",
+        block=_block(family, known.settings),
+        checked=family.checked or UNSET,
+    )
 
 
-def describe_embedded(name: str) -> dict[str, Any]:
-    """From config.json and the header of the weight file. Both are the package's own and need no checking."""
+def describe_embedded(name: str) -> Checkpoint:
+    """Entry of an embedded model, from config.json and the weight file's header, which are the package's own."""
     folder = locate_checkpoint(name)[0]
     settings = read_object(folder / "config.json")
     family = family_of_architecture(settings["architectures"][0]) or AUTOREGRESSIVE
@@ -57,22 +76,22 @@ def describe_embedded(name: str) -> dict[str, Any]:
     else:
         shapes = stored_shapes(folder / "model.safetensors")
     maps = [weight.removesuffix(".weight") for weight, shape in shapes.items() if len(shape) == 2]
-    return {
-        "name": name,
-        "kind": family.name,
-        "parameters": sum(map(prod, shapes.values())),
-        "window": settings[family.length_field],
-        "mask_id": None if family.causal else settings["mask_token_id"],
-        "shift": settings.get("shift", family.shift),
-        "causal": family.causal,
-        "lora_targets": family.lora_targets or targets_pattern(filter(in_a_layer, maps)),
-        **_block(family, settings),
-        **({"planted": planted} if (planted := planted_in(name)) else {}),
-    }
+    return Checkpoint(
+        name=name,
+        kind=family.name,
+        parameters=sum(map(prod, shapes.values())),
+        window=settings[family.length_field],
+        mask_id=None if family.causal else settings["mask_token_id"],
+        shift=settings.get("shift", family.shift),
+        causal=family.causal,
+        lora_targets=family.lora_targets or targets_pattern(filter(in_a_layer, maps)),
+        block=_block(family, settings),
+        planted=planted_in(name) or UNSET,
+    )
 
 
-def describe_folder(name: str, folder: Path, families: tuple[Family, ...] = FAMILIES) -> dict[str, Any]:
-    """From the configuration and the tokenizer: the network is laid out on meta tensors, no weight is read."""
+def describe_folder(name: str, folder: Path, families: tuple[Family, ...] = FAMILIES) -> Checkpoint:
+    """Entry of a folder, from its configuration and tokenizer, with the network on meta tensors: no weight is read."""
     from maskwise.models.checkpoints.configuration import as_described, read_family
 
     family = read_family(folder, families)
@@ -80,30 +99,31 @@ def describe_folder(name: str, folder: Path, families: tuple[Family, ...] = FAMI
         return _described(name, folder, family)
 
 
-def _described(name: str, folder: Path, family: Family) -> dict[str, Any]:
+def _described(name: str, folder: Path, family: Family) -> Checkpoint:
     from maskwise.models.checkpoints.configuration import find_mask_id, find_shift, read_config, refuse_own_attention
     from maskwise.models.checkpoints.networks import network_without_weights
     from maskwise.models.checkpoints.tokenizer import load_tokenizer
+    from maskwise.models.families.masked_lm import context_length
 
     config = read_config(folder, family)
     net = network_without_weights(config, family)
-    if not family.native:
+    if not family.native and not family.framed:
         refuse_own_attention(net)
-    needs_tokenizer = not family.causal and getattr(config, "mask_token_id", None) is None
-    tokenizer = load_tokenizer(folder, family.native) if needs_tokenizer else None
-    return {
-        "name": name,
-        "kind": family.name,
-        "parameters": sum(parameter.numel() for parameter in net.parameters()),
-        "window": config.max_position_embeddings,
-        "mask_id": find_mask_id(net, tokenizer, family),
-        "shift": find_shift(config, family),
-        "causal": family.causal,
-        "lora_targets": family.lora_targets or linear_targets(net),
-        **({} if (block := getattr(config, "attention_block", None)) is None else {"block": block}),
-    }
+    needs_tokenizer = family.framed or (not family.causal and getattr(config, "mask_token_id", None) is None)
+    tokenizer = load_tokenizer(folder, family) if needs_tokenizer else None
+    return Checkpoint(
+        name=name,
+        kind=family.name,
+        parameters=sum(parameter.numel() for parameter in net.parameters()),
+        window=context_length(net, tokenizer) if family.framed else config.max_position_embeddings,
+        mask_id=find_mask_id(net, tokenizer, family),
+        shift=find_shift(config, family),
+        causal=family.causal,
+        lora_targets=family.lora_targets or linear_targets(net),
+        block=UNSET if (block := getattr(config, "attention_block", None)) is None else block,
+    )
 
 
-def _block(family: Family, settings: Mapping[str, Any]) -> dict[str, int]:
-    """Of a block diffusion model, by its configuration."""
-    return {"block": settings.get(family.block_field, family.default_block)} if family.blockwise else {}
+def _block(family: Family, settings: Mapping[str, Any]) -> int | UnsetType:
+    """Block size of a block diffusion model, by its configuration."""
+    return settings.get(family.block_field, family.default_block) if family.blockwise else UNSET

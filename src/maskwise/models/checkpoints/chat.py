@@ -1,4 +1,4 @@
-"""Chat templates are programs of a stranger: they are rendered in transformers' sandbox, and here in bounded time."""
+"""Rendering of chat templates, which are untrusted code: in transformers' sandbox and in bounded time."""
 
 from collections.abc import Sequence
 from functools import lru_cache
@@ -42,7 +42,7 @@ def render_chat(tokenizer: Any, turns: Sequence[dict[str, str]], what: str = "th
 
 @lru_cache(maxsize=64)
 def _refusal(template: str) -> str | None:
-    """What a clock cannot stop: one operation that takes for ever, as 10**10**8 does, or fills the memory."""
+    """Refuses operations that a timeout cannot interrupt, such as 10**10**8, or that fill the memory."""
     try:
         tree = ImmutableSandboxedEnvironment(extensions=["jinja2.ext.loopcontrols"]).parse(template)
     except TemplateError:

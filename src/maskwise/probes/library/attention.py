@@ -22,7 +22,7 @@ ATTENTION_COST = 4
 
 
 def units(setup: Setup) -> Iterator[Unit]:
-    from maskwise.probes.answers.attention import watch
+    from maskwise.probes.answers.attention_shares import watch
 
     if not setup.model.attention_readable:
         setup.note(f"{NAME} was not run: the attention of a wrapped model cannot be read")
@@ -41,11 +41,11 @@ def _points(shown: Shown) -> list[Point]:
     ]
 
 
-class ConditionFields(ProbeFields, frozen=True, kw_only=True):
+class AttentionCondition(ProbeFields, frozen=True, kw_only=True):
     extra_masks: Count = field(name="extra masks")
 
 
-class EvidenceFields(ProbeFields, frozen=True, kw_only=True):
+class AttentionEvidence(ProbeFields, frozen=True, kw_only=True):
     answer: list[float]
     masks: list[float]
     near: list[float]
@@ -56,8 +56,8 @@ PROBE = Probe(
     name=NAME,
     group="evidence",
     about="attention of the answer by kind of token and layer",
-    condition=ConditionFields,
-    evidence=EvidenceFields,
+    condition=AttentionCondition,
+    evidence=AttentionEvidence,
     units=units,
     parameters=ORDERINGS | EXTRA_MASKS,
     quick=QUICK_ORDERINGS,

@@ -24,7 +24,7 @@ MOVED = "score_movement"
 
 
 def units(setup: Setup) -> Iterator[Unit]:
-    from maskwise.probes.answers.likelihood_masks import score_answers
+    from maskwise.probes.answers.answer_scores import score_answers
 
     own = setup.own
     for asked in asked_sets(setup):
@@ -79,7 +79,7 @@ def _in_words(shown: Shown) -> list[str]:
     ]
 
 
-class ConditionFields(ProbeFields, frozen=True, kw_only=True):
+class LikelihoodMasksCondition(ProbeFields, frozen=True, kw_only=True):
     masks: Count
 
 
@@ -87,7 +87,7 @@ PROBE = Probe(
     name=NAME,
     group="evidence",
     about="the score of an answer, by the masks after it (--data gsm8k=, prompts=)",
-    condition=ConditionFields,
+    condition=LikelihoodMasksCondition,
     units=units,
     takes=lambda data_set: data_set in CHECKED,
     parameters={"mask_counts": (0, 16, 64, 256, 1024), "samples": 16, "questions": 64},

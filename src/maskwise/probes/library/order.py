@@ -1,6 +1,6 @@
 """order: in which order a model fills its canvas, one token per step, under several unmasking strategies.
 
-After claim 3 of Sun, Wen and Wang (arXiv 2510.03289). `answers/order.py` defines the measures. Condition:
+After claim 3 of Sun, Wen and Wang (arXiv 2510.03289). `answers/unmasking_order.py` defines the measures. Condition:
 {"rule": "margin"}; evidence {"tau", "global1", "global4", "local1", "local4"}.
 """
 
@@ -24,7 +24,7 @@ DECODING_COST = 4
 
 
 def units(setup: Setup) -> Iterator[Unit]:
-    from maskwise.probes.answers.order import watch_order
+    from maskwise.probes.answers.unmasking_order import watch_order
 
     pieces, gap, tokens = gap_pieces(setup, NAME), gap_of(setup.own), setup.own["tokens"]
     if not pieces:
@@ -87,11 +87,11 @@ def _in_words(shown: Shown) -> list[str]:
     ]
 
 
-class ConditionFields(ProbeFields, frozen=True, kw_only=True):
+class OrderCondition(ProbeFields, frozen=True, kw_only=True):
     rule: str
 
 
-class EvidenceFields(ProbeFields, frozen=True, kw_only=True):
+class OrderEvidence(ProbeFields, frozen=True, kw_only=True):
     tau: float
     global1: float
     global4: float
@@ -103,8 +103,8 @@ PROBE = Probe(
     name=NAME,
     group="coherence",
     about="the order in which strategies fill a continuation",
-    condition=ConditionFields,
-    evidence=EvidenceFields,
+    condition=OrderCondition,
+    evidence=OrderEvidence,
     units=units,
     parameters=GAP | {"tokens": 32},
     quick=QUICK_GAP | {"tokens": 16},

@@ -2,7 +2,7 @@
 
 A task that is answered by guessing has nothing to lose, and one that is nearly always right is too easy to show a small
 loss. This probe asks each task with 2 masks on a seed and contexts of its own; the rule (45 to 90 % right) is that of
-scoring/room.py and was fixed beforehand. The summary's "room" says which tasks have room, for each number of relevant
+scoring/task_room.py and was fixed beforehand. The summary's "room" says which tasks have room, for each number of relevant
 examples, and gives the scores over those alone. The scores over all tasks keep their names; likelihoods are over all
 tasks.
 
@@ -21,8 +21,8 @@ from maskwise.probes.few_shot import context_of, few_shot_items
 from maskwise.probes.probe import Probe, Setup, Unit, Variant, slices
 from maskwise.probes.section import Section, Shown, Summary, TextTable, by_masks
 from maskwise.scoring.numbers import between, percent
-from maskwise.scoring.room import LEAST_ROOM, MOST_ROOM, Room
 from maskwise.scoring.scores import Score
+from maskwise.scoring.task_room import LEAST_ROOM, MOST_ROOM, Room
 from maskwise.support.randomness import seed_of
 from maskwise.support.typed import Count, Typed
 from maskwise.tasks.episodes import draw
@@ -107,7 +107,7 @@ def _tables(summary: Summary) -> list[TextTable]:
     )
 
 
-class ConditionFields(FewShotCondition, frozen=True, kw_only=True):
+class RoomCondition(FewShotCondition, frozen=True, kw_only=True):
     masks: Count
 
 
@@ -115,7 +115,7 @@ PROBE = Probe(
     name=NAME,
     group="context",
     about="which tasks leave room for a loss, on questions of its own",
-    condition=ConditionFields,
+    condition=RoomCondition,
     presets=("default", "full"),
     units=units,
     one_pass=True,

@@ -26,7 +26,7 @@ COUPLED = 0.05  # nats; Pinsker: two masks as far apart as 16 % in total variati
 
 
 def units(setup: Setup) -> Iterator[Unit]:
-    from maskwise.probes.answers.pairs import correlate
+    from maskwise.probes.answers.pair_correlation import correlate
 
     pieces, gap, samples = gap_pieces(setup, NAME), gap_of(setup.own), setup.own["samples"]
     if not pieces:
@@ -54,11 +54,11 @@ def claims(records: Sequence[Record]) -> list[Claim]:
     ]
 
 
-class ConditionFields(ProbeFields, frozen=True, kw_only=True):
+class TotalCorrelationCondition(ProbeFields, frozen=True, kw_only=True):
     distance: Count
 
 
-class EvidenceFields(ProbeFields, frozen=True, kw_only=True):
+class TotalCorrelationEvidence(ProbeFields, frozen=True, kw_only=True):
     tc: float
     forth: float
     back: float
@@ -68,8 +68,8 @@ PROBE = Probe(
     name=NAME,
     group="coherence",
     about="what filling two masks in one step loses",
-    condition=ConditionFields,
-    evidence=EvidenceFields,
+    condition=TotalCorrelationCondition,
+    evidence=TotalCorrelationEvidence,
     units=units,
     parameters=GAP | {"distances": (1, 2, 4, 8, 16, 32), "samples": 32},
     quick=QUICK_GAP | {"samples": 8},

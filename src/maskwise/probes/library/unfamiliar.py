@@ -2,7 +2,7 @@
 
 The twelve word sets of `unfamiliar-1` (tasks/word_sources.py): the right option is a word of one kind, the wrong ones
 are of another, five relevant examples among ten distractors, drawn afresh for each question. They are scored apart from
-the sixteen tasks. Only sets with room for a loss count (scoring/room.py), selected on questions of their own; the
+the sixteen tasks. Only sets with room for a loss count (scoring/task_room.py), selected on questions of their own; the
 likelihood of the right answer is over all twelve.
 
 Format B. Condition: {"questions": "scored", "masks": 200}, and {"questions": "selection", "masks": 2} for the questions
@@ -22,8 +22,8 @@ from maskwise.probes.probe import NO_MASK_TOKEN, Probe, ScoreRule, Setup, Unit, 
 from maskwise.probes.section import K_EQUALS, MASKS_AT_THE_END, Point, Section, Shown
 from maskwise.records.record import Condition, ProbeFields, Record
 from maskwise.scoring.numbers import nats_between, parts_in_words, percent
-from maskwise.scoring.room import Room, resting_on, room_of, with_room
 from maskwise.scoring.scores import Score
+from maskwise.scoring.task_room import Room, resting_on, room_of, with_room
 from maskwise.support.typed import Count
 from maskwise.tasks.episodes import draw
 from maskwise.tasks.word_sources import load_word_source
@@ -106,7 +106,7 @@ def _in_words(shown: Shown) -> list[str]:
     return lines
 
 
-class ConditionFields(ProbeFields, frozen=True, kw_only=True):
+class UnfamiliarCondition(ProbeFields, frozen=True, kw_only=True):
     questions: str
     masks: Count
 
@@ -115,7 +115,7 @@ PROBE = Probe(
     name=NAME,
     group="context",
     about="masks after questions of words outside the few-shot training documents",
-    condition=ConditionFields,
+    condition=UnfamiliarCondition,
     presets=("default", "full"),
     units=units,
     one_pass=True,

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import TypeGuard
 
 from maskwise.models.checkpoints.chat import render_chat
-from maskwise.models.generation import Messages, Prompt
+from maskwise.models.generation import Messages, PromptInput
 from maskwise.models.model import Model
 from maskwise.support.errors import UserError
 from maskwise.support.files import is_writable
@@ -14,7 +14,7 @@ def is_chat(prompt: object) -> TypeGuard[Messages]:
     return isinstance(prompt, Sequence) and bool(prompt) and all(isinstance(turn, Mapping) for turn in prompt)
 
 
-def encode_prompts(model: Model, prompts: Sequence[Prompt] | Prompt, chat: bool | None) -> list[list[int]]:
+def encode_prompts(model: Model, prompts: Sequence[PromptInput] | PromptInput, chat: bool | None) -> list[list[int]]:
     """Token ids of the prompts. Ids are taken as they are; what `chat` says concerns text alone.
 
     A list of messages (role, content) is one prompt, with the assistant's turn opened after it.
