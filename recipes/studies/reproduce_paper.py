@@ -17,6 +17,8 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+import msgspec
+
 import maskwise as mw
 from maskwise.probes.examples import main_records
 from maskwise.probes.published import paper_model
@@ -119,12 +121,10 @@ def run_all(model: mw.Model, out: Path, points: int | None, probes: tuple[str, .
         "versions": paper.manifest.versions,
         "points": paper.manifest.settings.points,
         "measured": rows,
-        "room": {
-            name: [one.to_dict() for one in run.reading.summary.extras.get("room", [])] for name, run in sets.items()
-        },
+        "room": {name: run.reading.summary.extras.get("room", []) for name, run in sets.items()},
     }
     file = out / FILE
-    file.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+    file.write_text(json.dumps(msgspec.to_builtins(content), indent=1) + "\n", encoding="utf-8")
     return file
 
 

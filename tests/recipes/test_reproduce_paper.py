@@ -2,6 +2,8 @@
 
 import json
 
+import pytest
+
 import maskwise as mw
 import reproduce_paper
 from helpers.known import shipped_tokenizer
@@ -9,7 +11,8 @@ from helpers.tiny import llada_net
 from reproduce_paper import FILE, PREDICTIONS, Measured, run_all, verdict
 
 
-def test_it_writes_one_file_with_every_prediction_of_the_model(tmp_path, monkeypatch):
+@pytest.mark.slow
+def test_it_writes_one_file_with_every_prediction_of_the_model(tmp_path):
     folder = tmp_path / "LLaDA-8B-Base"  # a random network under the published name
     llada_net(vocab=2048, window=4096, width=16, layers=1, mask_token_id=1).save_pretrained(folder)
     shipped_tokenizer().save_pretrained(folder)
