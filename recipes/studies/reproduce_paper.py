@@ -21,7 +21,7 @@ import msgspec
 
 import maskwise as mw
 from maskwise.probes.examples import main_records
-from maskwise.probes.published import paper_model
+from maskwise.probes.published import last_part, paper_model
 from maskwise.probes.section import Entry
 from maskwise.runs.run import Run
 
@@ -108,9 +108,12 @@ def verdict(model: str | None, found: Measured) -> dict[str, object]:
 
 def run_all(model: mw.Model, out: Path, points: int | None, probes: tuple[str, ...] = PAPER_PROBES) -> Path:
     """Asks everything and writes the file to send back."""
-    paper = mw.diagnose(model, list(probes), preset="paper", points=points, out=out / "paper")
+    chat = "instruct" in last_part(model.name)  # the paper asks Instruct models through the chat template
+    paper = mw.diagnose(model, list(probes), preset="paper", points=points, chat=chat, out=out / "paper")
     sets = {
-        name: mw.diagnose(model, ["mask-count", "room"], preset="paper", points=points, words=name, out=out / name)
+        name: mw.diagnose(
+            model, ["mask-count", "room"], preset="paper", points=points, chat=chat, words=name, out=out / name
+        )
         for name in SETS
     }
     named = paper_model(model.name)

@@ -54,10 +54,15 @@ SMALLEST = with_parameters(
     generation_length={"canvases": (4, 8), "blocks": (4,), "questions": 1},
     likelihood_masks={"mask_counts": (0, 4), "samples": 1, "questions": 1},
     nelbo={"draws": 2},
+    confidence={"questions": 2},
+    self_correction={"questions": 2, "right_places": 1},
+    trajectory={"questions": 1, "canvas": 4, "data_canvas": 4},
     marginals=GAP | {"distances": (1, 3, 6)},
     total_correlation=GAP | {"distances": (1, 4), "samples": 2},
     order=GAP | {"tokens": 4},
     coherence={"puzzles": 1},
+    numerics={"points": 1, "draws": 2, "questions": 1, "canvas": 4, "steps": 2, "generation_draws": 2},
+    templates={"tasks": 1, "points": 2, "mask_counts": MASKS, "contrast_tasks": 1, "contrast_questions": 1},
 )
 
 

@@ -38,10 +38,15 @@ _FILES = (
     "generation_length",
     "likelihood_masks",
     "nelbo",
+    "confidence",
+    "self_correction",
+    "trajectory",
     "marginals",
     "total_correlation",
     "order",
     "coherence",
+    "numerics",
+    "templates",
 )
 
 PROBES: tuple[Probe, ...] = tuple(import_module(f"maskwise.probes.library.{name}").PROBE for name in _FILES)

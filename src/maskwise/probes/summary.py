@@ -8,7 +8,6 @@ from typing import Any
 from msgspec import UNSET, structs
 
 from maskwise.probes import PROBES
-from maskwise.probes.detectable import power_of_entries
 from maskwise.probes.examples import (
     PAPER_RELEVANT,
     RelevantCount,
@@ -21,7 +20,7 @@ from maskwise.probes.examples import (
 )
 from maskwise.probes.library import calibration, room
 from maskwise.probes.probe import Probe, ScoreRule
-from maskwise.probes.published import published_values
+from maskwise.probes.published import other_format, published_values
 from maskwise.probes.section import Entry, Paired, Shown, Summary
 from maskwise.probes.until_precise import precision
 from maskwise.records.folder import RunOnDisk
@@ -30,6 +29,7 @@ from maskwise.records.record import Condition, Record, condition_text
 from maskwise.scoring.changes import paired_difference, paired_nats
 from maskwise.scoring.claims import Claim, holm
 from maskwise.scoring.intervals import accuracy_interval, rules_ends, stratified_mean
+from maskwise.scoring.power import DetectableDifference, detectable
 from maskwise.scoring.repeated_questions import by_question
 from maskwise.scoring.scores import LIKELIHOODS, Score, null_score
 from maskwise.scoring.task_room import resting_on, room_of, with_room
@@ -70,8 +70,18 @@ def summarise(run: RunOnDisk, probes: Sequence[Probe] = PROBES) -> Summary:
         precision=UNSET if wanted is None else precision(run.records, probes, wanted),
         claims=claims_of(by_probe, probes) or UNSET,
     )
-    power = power_of_entries(summary.probes)
-    return structs.replace(summary, published=published_values(summary) or UNSET, power=power or UNSET)
+    return structs.replace(
+        summary,
+        published=published_values(summary) or UNSET,
+        other_format=other_format(summary) or UNSET,
+        power=power_of_entries(summary.probes) or UNSET,
+    )
+
+
+def power_of_entries(by_probe: Mapping[str, list[Entry]]) -> list[DetectableDifference]:
+    """Of each probe, from the questions of its largest paired difference."""
+    counts = {name: max((e.paired.n for e in entries if e.paired), default=0) for name, entries in by_probe.items()}
+    return [detectable(name, count) for name, count in counts.items() if count]
 
 
 def unknown_probe(name: str) -> Probe:

@@ -2,14 +2,17 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from maskwise.probes import PROBES
 from maskwise.probes.examples import PAPER_RELEVANT
 from maskwise.probes.library.unfamiliar import NAME as UNFAMILIAR
 from maskwise.probes.probe import Preset, Probe, Settings
+from maskwise.scoring.power import DetectableDifference, detectable
 from maskwise.support.errors import UserError
 from maskwise.support.nearest import did_you_mean
+from maskwise.tasks.rewordings import read_rewordings
 from maskwise.tasks.rules import TASKS
 from maskwise.tasks.word_sources import WordSource
 
@@ -34,8 +37,14 @@ NUMBERS: Mapping[Preset, Mapping[str, Any]] = {
         "relevant": (1, PAPER_RELEVANT),
         "passages": 1000,
     },
-    # Piskorz et al. (arXiv 2511.21338): every test point of a task sees the same ten examples among forty distractors.
-    "paper": {"tasks": tuple(task.name for task in TASKS), "points": 1000, "relevant": (PAPER_RELEVANT,)},
+    # Piskorz et al. (arXiv 2511.21338): every test point of a task sees the same ten examples among forty distractors,
+    # and examples and questions are drawn from the same words.
+    "paper": {
+        "tasks": tuple(task.name for task in TASKS),
+        "points": 1000,
+        "relevant": (PAPER_RELEVANT,),
+        "held_out": 0.0,
+    },
 }
 
 
@@ -79,6 +88,17 @@ def with_examples(settings: Settings, relevant: tuple[int, ...] | None, distract
     return replace(settings, distractors=distractors)
 
 
+def with_templates(settings: Settings, file: Path) -> Settings:
+    """The settings with a user's templates for the probes that reword questions, one of which must be asked."""
+    takers = [name for name, own in settings.parameters.items() if "templates" in own]
+    if not set(takers) & set(settings.probes):
+        raise UserError(f"no probe of this run rewords questions: add {takers[0]} with --probes, or use --full")
+    read = tuple((one.name, one.text) for one in read_rewordings(file))
+    for name in takers:
+        settings = settings.changed(name, templates=read)
+    return settings
+
+
 def chosen_settings(
     name: Preset = "default",
     probes: str | Sequence[str] | None = None,
@@ -119,6 +139,14 @@ def with_words(settings: Settings, source: WordSource, leave_out: bool) -> Setti
         return settings
     names = tuple(task.name for task in source.tasks)
     return replace(settings, tasks=names[: len(settings.tasks)] if settings.preset == "quick" else names)
+
+
+def power_of(settings: Settings, probes: Sequence[Probe] = PROBES) -> list[DetectableDifference]:
+    """What each probe of such a run detects, where it compares accuracies of a number of questions known beforehand."""
+    asked = [probe for probe in probes if probe.name in settings.probes and not probe.only_blocks]
+    counts = {probe.name: probe.questions(settings) for probe in asked if probe.questions is not None}
+    counts |= {probe.name: len(settings.tasks) * settings.points for probe in asked if probe.variants is not None}
+    return [detectable(probe.name, counts[probe.name]) for probe in asked if probe.name in counts]
 
 
 def fit_to_model(

@@ -68,10 +68,7 @@ def load_sets(name: str) -> tuple[WordSet, ...]:
 
 
 def of_sets(sets: tuple[WordSet, ...]) -> WordSource:
-    """A task for each set, among distractors of either number rule in turn.
-
-    The paper's lists stay beside those of the sets, for the probes that are not made of tasks.
-    """
+    """A task for each set, among distractors of either number rule in turn. Probes without tasks keep our own lists."""
     words = load_words()
     for one in sets:
         words |= {one.target: list(one.targets), one.other: list(one.others)}

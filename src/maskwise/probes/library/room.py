@@ -4,9 +4,7 @@ A task that is answered by guessing has nothing to lose, and one that is nearly 
 loss. This probe asks each task with 2 masks on a seed and contexts of its own; the rule (45 to 90 % right) is that of
 scoring/task_room.py and was fixed beforehand. The summary's "room" says which tasks have room, for each number of
 relevant examples, and gives the scores over those alone. The scores over all tasks keep their names; likelihoods are
-over all tasks.
-
-Format B; the context is drawn afresh for each question. Condition: {"masks": 2}; 0 for autoregressive models.
+over all tasks. Format B; the context is drawn afresh for each question. Condition: {"masks": 2}; 0 for autoregressive models.
 """
 
 from collections.abc import Iterator, Sequence
@@ -66,16 +64,11 @@ def units(setup: Setup) -> Iterator[Unit]:
 
 
 def _rows(summary: Summary) -> list[tuple[str, ...]]:
-    def told(score: Score) -> str:
-        if score.value is None:
-            return str(score.why)
-        return f"{percent(score.value)} ({between(score.low, score.high)})"
-
     return [
-        (f"{name}, {in_words(found.relevant)}", told(score))
+        (f"{name}, {in_words(found.relevant)}", percent(score.value), between(score.low, score.high))
         for found in summary.extras.get(NAME, [])
         for name, score in found.scores.items()
-        if found.room.tasks
+        if score.tasks  # those in nats are over all tasks
     ]
 
 
@@ -94,17 +87,12 @@ def _in_words(shown: Shown) -> list[str]:
     reports = shown.summary.extras.get(NAME, [])
     lines = [f"With {in_words(found.relevant)}, {in_sentence(found.room)}" for found in reports]
     lines += [f"Room with {in_words(f.relevant)}: {', '.join(f.room.tasks)}" for f in reports if f.room.tasks]
-    return [*lines, *(f"{name}: {told}" for name, told in _rows(shown.summary))] or ["not run"]
+    return [*lines, *(f"{name}: {value} ({ends})" for name, value, ends in _rows(shown.summary))] or ["not run"]
 
 
 def _tables(summary: Summary) -> list[TextTable]:
-    rows = _rows(summary)
-    lines = [in_sentence(found.room) for found in summary.extras.get(NAME, [])]
-    return (
-        [TextTable(f"scores over tasks with room: {'; '.join(lines)}", ("score", "tasks with room"), rows)]
-        if lines
-        else []
-    )
+    lines = "; ".join(in_sentence(found.room) for found in summary.extras.get(NAME, []))
+    return [TextTable(lines, ("score, tasks with room", "value", "95 % interval"), _rows(summary))] if lines else []
 
 
 class RoomCondition(FewShotCondition, frozen=True, kw_only=True):

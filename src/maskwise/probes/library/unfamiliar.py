@@ -3,9 +3,7 @@
 The twelve word sets of `unfamiliar-1` (tasks/word_sources.py): the right option is a word of one kind, the wrong ones
 are of another, five relevant examples among ten distractors, drawn afresh for each question. They are scored apart from
 the sixteen tasks. Only sets with room for a loss count (scoring/task_room.py), selected on questions of their own; the
-likelihood of the right answer is over all twelve.
-
-Format B. Condition: {"questions": "scored", "masks": 200}, and {"questions": "selection", "masks": 2} for the questions
+likelihood of the right answer is over all twelve. Format B. Condition: {"questions": "scored", "masks": 200}, and {"questions": "selection", "masks": 2} for the questions
 that select. `--words unfamiliar-1` asks the same words in all few-shot probes instead.
 """
 
@@ -70,11 +68,6 @@ def unfamiliar_tax(records: Sequence[Record]) -> Score:
     return resting_on(mask_tax(with_room(scored(records), found)), found)
 
 
-def unfamiliar_nats(records: Sequence[Record]) -> Score:
-    """The nats lost to masks, over all sets."""
-    return mask_nats(scored(records))
-
-
 def two_masks_scored(condition: Condition, conditions: Sequence[Condition]) -> Condition | None:
     if condition[QUESTIONS] == SELECTION:
         return None
@@ -134,7 +127,7 @@ PROBE = Probe(
             name="unfamiliar_nats",
             title="Nats lost to masks, unfamiliar words",
             meaning="rise of the right answer's negative log-likelihood with 200 masks, over all twelve word sets",
-            formula=unfamiliar_nats,
+            formula=lambda records: mask_nats(scored(records)),
             unit="nats",
         ),
     ),
