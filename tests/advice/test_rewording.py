@@ -16,7 +16,7 @@ from maskwise.scoring.variance_components import template_spread
 from maskwise.support.errors import UserError
 
 QUESTIONS = [
-    {"prompt": f"Word: {word} {n}\nKind:[", "answer": "animal"} for n in range(9) for word in ("otter", "lemon")
+    {"prompt": f"Word: {word} {n}\nKind:[", "answer": "animal"} for n in range(18) for word in ("otter", "lemon")
 ]
 SPACE = {"max_new_tokens": 4, "blocks": [2], "steps": [2], "rules": "low-confidence", "caches": "none"}
 TEMPLATES = '- {name: bare, text: "{prompt}"}\n- {name: polite, text: "Please.\\n{prompt}"}\n'

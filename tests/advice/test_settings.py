@@ -8,6 +8,7 @@ import typer
 
 from maskwise.advice.plan import FASTEST_PASS, asked_at_most, fit_plan, most_passes
 from maskwise.advice.questions import EMBEDDED_SPACE
+from maskwise.advice.search_request import prepare
 from maskwise.advice.search_space import SearchSpace, Setting, cached_variants, not_tried, settings_in, within_blocks
 from maskwise.advice.selection import Plan, fewest_questions
 from maskwise.cli import app
@@ -108,3 +109,14 @@ def test_a_model_with_blocks_of_its_own_searches_those_and_what_divides_them():
     assert "canvases fixed, growing, window" in "; ".join(not_tried(space))
     short = settings_in(within_blocks(SearchSpace(max_new_tokens=16, blocks=(4, 8)), 32))
     assert {one.options.block for one in short} == {None, 4, 8} and short[0].options.canvas is None
+
+
+def test_a_pattern_adds_a_vote_over_the_steps_to_settings_with_several():
+    space = SearchSpace(max_new_tokens=8, blocks=(4,), steps=(8, 1), caches=("none",), vote="([AB])")
+    voted = [one for setting in settings_in(space) for one in cached_variants(space, setting)]
+    assert voted and {one.options.vote for one in voted} == {"([AB])"} and space.variants == 1
+    assert all(one.name.endswith(", vote") and "--vote '([AB])'" in one.command("m") for one in voted)
+    assert not any(one.options.steps == 1 for one in voted)
+    questions = [{"prompt": f"{n}:", "answer": str(n)} for n in range(64)]
+    assert prepare(questions, exact=True).space.vote is None
+    assert prepare(questions, pattern="(.+)").space.vote == "(.+)"

@@ -139,7 +139,7 @@ def test_the_table_has_every_mitigation_and_a_paired_test():
     found = compare_mitigations(small_llada(), adapters, exam, advanced.append)
     assert [entry["cure"] for entry in found["cures"]] == list(rows)
     assert {"tuning: anchored KL", f"tuning: {PAPER_LOSS}"} < set(rows)  # the method that ran, and the paper's own
-    assert sum(advanced) == asked(exam, len(adapters)) == 3 * (1 + 7 + 2 * 2 + 1)
+    assert sum(advanced) == asked(exam, len(adapters)) == 3 * (1 + 8 + 2 * 2 + 1)
     for entry in found["cures"]:
         assert 0 <= entry["low"] <= entry["accuracy"] <= entry["high"] <= 1
         assert entry["training"] == ("none" if rows[entry["cure"]].tuned is None else "3 steps of 2 pairs")
@@ -297,6 +297,7 @@ def test_a_block_model_is_compared_by_what_applies_to_it():
         "small blocks",
         "growing canvas",
         "soft masking",
+        "temporal voting",
     ]
     assert had["baseline"]["tokens_per_pass"] == pytest.approx(4, abs=0.1)
     assert had["window"]["why"] == "masks after a block are not seen" and "why" not in had[f"tuning: {PAPER_LOSS}"]

@@ -5,7 +5,7 @@ import pytest
 
 from maskwise.scoring.variance_components import template_spread
 
-TEMPLATES, TASKS, PER_TASK = 9, 8, 3  # as the probe `templates` has them
+TEMPLATES, TASKS, PER_TASK = 9, 8, 2  # as the probe `templates` has them
 QUESTIONS = TASKS * PER_TASK
 
 

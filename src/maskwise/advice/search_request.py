@@ -86,19 +86,20 @@ def prepare(
         raise UserError(f"a budget of {budget:g} minutes is too small for one round: give the minutes it may take")
     if cost not in COSTS:
         raise UserError(f"unknown cost {cost!r}{did_you_mean(cost, COSTS)}")
+    rewordings = () if templates is None else read_rewordings(Path(templates), of_prompts=True)
     space = _space(EMBEDDED_SPACE if data is None else SearchSpace(), searched)
     settings = settings_in(space)
     named = exact or any(given is not None for given in (pattern, function, judge))
     if data is None and not named:
         pattern = EMBEDDED_PATTERN
     quality = chosen_quality(exact, pattern, function, judge)
+    space = replace(space, vote=quality.said if quality.kind == "pattern" else None)
     questions = embedded_questions(seed) if data is None else read_questions(data, quality.needs_answers)
     check_quality(quality, questions)
     if data is None and budget is None:
         budget = EMBEDDED_MINUTES
     seconds = None if budget is None else 60 * budget
     fit_plan(settings, space.variants, len(questions), FASTEST_PASS, seconds)  # refuses what no machine could do
-    rewordings = () if templates is None else read_rewordings(Path(templates), of_prompts=True)
     return SearchRequest(questions, data is None, quality, space, settings, seconds, cost, seed, rewordings)
 
 

@@ -141,7 +141,7 @@ def _cost_sentence(request: SearchRequest, plan: Plan, per_pass: float, taken_up
     limit = needed if request.budget is None else min(needed, request.budget)
     before = f"; {counted(taken_up, 'answer')} on file" if taken_up else ""
     shared = f" in {processes} processes" if processes > 1 else ""
-    caches = ", with caches" if request.space.variants else ""
+    caches = ", with caches" if any(cache != "none" for cache in request.space.caches) else ""
     return (
         f"{len(request.settings)} settings on {plan.rounds[0]} questions, the better ones{caches} on up to "
         f"{plan.searched}, the last {min(FINALISTS, len(request.settings))} on up to {plan.held} questions held back: "

@@ -79,7 +79,10 @@ def marked(questions: Sequence[PreparedQuestion], tokens: Sequence[int | None]) 
 def first_tokens(
     model: Model, prompts: Sequence[Sequence[int]], options: Mapping[str, Any], masks: int
 ) -> list[int | None]:
-    """What `generate` writes right after each prompt; it is left as soon as all of that is known."""
+    """What `generate` writes right after each prompt; it is left as soon as all of that is known. A vote needs all
+    steps."""
+    if "vote" in options:
+        return [one.ids[0] for one in generate(model, prompts, masks, **options)]
     found: list[int | None] = [None] * len(prompts)
 
     def watch(snapshot: Snapshot) -> None:

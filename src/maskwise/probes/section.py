@@ -103,6 +103,7 @@ class Entry(Typed, frozen=True, kw_only=True):
 
 
 OVER_TASKS = "Line: mean over tasks; band: 95 % interval for these tasks, with questions drawn afresh."
+MARKS_APART = 0.09  # of the way from one named place to the next
 MASKS_AT_THE_END = "Masks at the end (k)"
 K_EQUALS = "k\u00a0=\u00a0{}"
 
@@ -245,6 +246,11 @@ class TextTable:
     title: str
     head: tuple[str, ...]
     rows: Sequence[tuple[str, ...]]
+
+
+def mark_place(place: int, series: int, of: int) -> float:
+    """Where the mark of one of several series stands at a named place of the x axis: beside those of the others."""
+    return place + MARKS_APART * (series - (of - 1) / 2)
 
 
 def curve(probe: str, x: str, series: str = "", name: str = "{}") -> Callable[[Shown], list[Point]]:

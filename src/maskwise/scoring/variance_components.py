@@ -58,9 +58,8 @@ def template_spread(values: Mapping[str, np.ndarray], bounds: Bounds = (-1.0, 1.
     low, high = (None, None) if ms_t < SAME**2 else sd_interval(ms_t, ms_e, templates - 1, free_e, questions)
     half = new_half = None
     if ms_t >= SAME**2:
-        new_half = float(scipy.special.stdtrit(templates - 1, TAILS[1])) * np.sqrt(
-            ms_t / questions * (1 + 1 / templates)
-        )
+        spread = float(np.sqrt(ms_t / questions * (1 + 1 / templates)))
+        new_half = float(scipy.special.stdtrit(templates - 1, TAILS[1])) * spread
         half = _mean_half(ms_t, ms_q, ms_e, templates, questions, questions - len(strata), free_e)
     return TemplateSpread(
         templates=templates,

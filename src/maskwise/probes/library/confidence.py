@@ -27,10 +27,10 @@ from msgspec import UNSET
 
 from maskwise.probes.known_tokens import KnownSequence, known_prompt, known_sequences
 from maskwise.probes.probe import BY_BLOCKS, NO_MASK_TOKEN, Asker, Item, Probe, Setup, Unit, slices
-from maskwise.probes.section import Entry, Measure, Point, Section, Shown, as_share
+from maskwise.probes.section import Entry, Measure, Point, Section, Shown, as_share, mark_place
 from maskwise.records.record import Evidence, Key, ProbeFields, Record, still_to_ask
 from maskwise.scoring.intervals import Estimate
-from maskwise.scoring.numbers import between, number, percent
+from maskwise.scoring.numbers import between, number, percent, points
 from maskwise.scoring.reliability import (
     FEWEST,
     TEMPERATURES,
@@ -63,15 +63,15 @@ def units(setup: Setup) -> Iterator[Unit]:
         for rule in setup.own["rules"]:
             make = partial(known_items, setup.asker, source, listed, rule)
             answer = partial(watch_commits, rule=rule, seed=setup.settings.seed)
-            for points in slices(len(listed)):
-                yield Unit(points, 1, make, answer, DECODING_COST)
+            for asked in slices(len(listed)):
+                yield Unit(asked, 1, make, answer, DECODING_COST)
 
 
 def known_items(
-    asker: Asker, source: str, listed: Sequence[KnownSequence], rule: str, points: Sequence[int], done: Collection[Key]
+    asker: Asker, source: str, listed: Sequence[KnownSequence], rule: str, asked: Sequence[int], done: Collection[Key]
 ) -> Iterator[Item]:
     assert asker.mask_id is not None
-    for key, point, condition in still_to_ask(NAME, source, points, [{"rule": rule}], done):
+    for key, point, condition in still_to_ask(NAME, source, asked, [{"rule": rule}], done):
         known = listed[point]
         yield Item(key, condition, known_prompt(known, asker.mask_id, point), asker.tokenizer.decode(known.right))
 
@@ -158,12 +158,25 @@ def _diagram(shown: Shown) -> list[Point]:
 
 
 def _by_share(shown: Shown) -> list[Point]:
-    names = [words for _, _, words in SHARES]
+    names, drawn = [words for _, _, words in SHARES], _drawn(shown)
     return [
-        Point(name, names.index(one["share"]), entry.changed(**_in_points(one)))
-        for name, entry in _drawn(shown).items()
+        Point(name, mark_place(names.index(one["share"]), turn, len(drawn)), entry.changed(**_in_points(one)))
+        for turn, (name, entry) in enumerate(drawn.items())
         for one in entry.measures["by_share"]
     ]
+
+
+def early_and_late(shown: Shown) -> list[str]:
+    """The first and the last of each curve."""
+    lines = []
+    for name, entry in _drawn(shown).items():
+        ends = entry.measures["by_share"][:1] + entry.measures["by_share"][1:][-1:]
+        told = (
+            f"{points(one['gap'])} ({between(one['gap_low'], one['gap_high'])}) with {one['share']} masked"
+            for one in ends
+        )
+        lines.append(f"confidence minus share right, {name}: {', '.join(told)}")
+    return lines
 
 
 def _in_points(one: Mapping[str, Any]) -> dict[str, float | None]:
@@ -314,11 +327,7 @@ PROBE = Probe(
                 ),
             ),
             caption="Mark: mean; whisker: 95 % interval over sequences.",
-            says=lambda shown: [
-                f"{name}, {one['share']} masked: {100 * one['gap']:+.0f} points".replace("-", "−")
-                for name, entry in _drawn(shown).items()
-                for one in entry.measures["by_share"]
-            ],
+            says=early_and_late,
             masks=lambda shown: "masks: as many as the right answer has tokens",
         ),
     ),

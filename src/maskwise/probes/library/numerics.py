@@ -292,15 +292,15 @@ PROBE = Probe(
     units=units,
     takes=lambda data_set: data_set in CHECKED,
     parameters={
-        "points": 3,
+        "points": 2,
         "distractors": 3,
         "draws": 4,
-        "questions": 8,
+        "questions": 6,
         "canvas": 64,
         "steps": 8,
         "generation_draws": 2,
     },
-    quick={"points": 2, "draws": 3, "questions": 3, "canvas": 16, "steps": 4},
+    quick={"draws": 3, "questions": 3, "canvas": 16, "steps": 4},
     baseline=baseline,
     measures=measures,
     chance=None,
@@ -314,11 +314,12 @@ PROBE = Probe(
             "attention, cache. How many answers change, and how far does the accuracy of two runs differ by that?",
             paper="Not in the paper. Related: arXiv 2604.13413.",
             how_to_read="Each point is the share of answers that differ from those of the float32 reference when one "
-            "setting changes. Points at 0 % are what one would hope for. A setting without a point was not measured on "
-            "this machine. On a CPU half precision is emulated: weights and results are rounded, sums are float32.",
+            "setting changes. Points at 0 % are what one would hope for. attn: plain attention; comp: compiled layers; "
+            "quant: --weights. A setting without a point was not measured on this machine. On a CPU half precision "
+            "is emulated: weights and results are rounded, sums are float32.",
             x_label="The one setting that differs",
             at="{}",
-            x_names=("batch", "order", "attention", "cache", "compiled", "bf16", "fp16", "weights"),
+            x_names=("batch", "order", "attn", "cache", "comp", "bf16", "fp16", "quant"),  # for a narrow page
             points=_settings_points,
             measures=_MEASURE,
             caption="Share of all questions; whisker: 95 % interval over questions.",

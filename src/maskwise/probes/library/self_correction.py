@@ -30,7 +30,7 @@ from msgspec import UNSET
 
 from maskwise.probes.known_tokens import KnownSequence, known_prompt, known_sequences
 from maskwise.probes.probe import BY_BLOCKS, NO_MASK_TOKEN, Asker, Item, Probe, Setup, Unit, slices
-from maskwise.probes.section import Entry, Measure, Point, Section, Shown, as_share
+from maskwise.probes.section import Entry, Measure, Point, Section, Shown, as_share, mark_place
 from maskwise.records.record import Evidence, Key, ProbeFields, Record, still_to_ask
 from maskwise.scoring.intervals import Estimate, difference_interval
 from maskwise.scoring.numbers import between, number, percent, points_between
@@ -140,8 +140,10 @@ def _by_kind(shown: Shown) -> dict[str, Entry]:
 
 def _views(shown: Shown) -> list[Point]:
     return [
-        Point(f"errors {KINDS[kind]}", place, entry.changed(**_as("auroc", f"auroc_{view}", entry)))
-        for kind, entry in _by_kind(shown).items()
+        Point(
+            f"errors {KINDS[kind]}", mark_place(place, turn, 2), entry.changed(**_as("auroc", f"auroc_{view}", entry))
+        )
+        for turn, (kind, entry) in enumerate(_by_kind(shown).items())
         for place, view in enumerate(VIEWS)
     ]
 
@@ -150,10 +152,10 @@ def _methods(shown: Shown) -> list[Point]:
     return [
         Point(
             f"errors {KINDS[kind]}",
-            place,
+            mark_place(place, turn, 2),
             entry.changed(**_as("repair", f"{method}_repair", entry), **_as("damage", f"{method}_damage", entry)),
         )
-        for kind, entry in _by_kind(shown).items()
+        for turn, (kind, entry) in enumerate(_by_kind(shown).items())
         for place, method in enumerate(METHODS)
     ]
 

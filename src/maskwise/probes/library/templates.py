@@ -198,7 +198,7 @@ def _effect_line(effect: str, one: TemplateSpread) -> str:
     if one.new_low is None or one.new_high is None or one.sd_high is None:
         return f"{what}: {mean} under each of {one.templates} templates; no template changed it"
     new = f"{tenths(100 * one.new_low)} to {tenths(100 * one.new_high)}"
-    kept = "so it survives rewording" if survives(one) else "so rewording alone can make it vanish"
+    kept = "so it survives rewording" if survives(one) else "which includes 0: rewording alone may remove it"
     verdict = "" if effect == ACCURACY else f", {kept}"
     return (
         f"{what}: {mean} over {one.templates} templates, {new} under a new one (95 % predictive interval){verdict}; "
@@ -278,13 +278,13 @@ PROBE = Probe(
     parameters={
         "templates": tuple((one.name, one.text) for one in BUILT_IN),
         "tasks": 8,
-        "points": 3,
+        "points": 2,
         "mask_counts": (2, 200),
         "among": 3,
         "contrast_tasks": 4,
-        "contrast_questions": 3,
+        "contrast_questions": 2,
     },
-    quick={"tasks": 2, "points": 2, "contrast_tasks": 1, "contrast_questions": 2},
+    quick={"tasks": 2, "contrast_tasks": 1},
     chance=None,
     extras={NAME: templates_summary},
     tables=_tables,
@@ -296,7 +296,7 @@ PROBE = Probe(
             paper="Not in the paper. Related: arXiv 2606.29228.",
             how_to_read="Each small point is one template; the point with a whisker is the mean over them, and its "
             "whisker is where the effect under a new template lies in 95 % of cases. A whisker that crosses 0 means "
-            "that rewording alone can make the effect vanish. Templates whose answer is a word ask for another task "
+            "that rewording alone may remove the effect. Templates whose answer is a word ask for another task "
             "and do not count in the mean.",
             x_label="Effect",
             at="{}",

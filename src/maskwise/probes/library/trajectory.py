@@ -25,7 +25,7 @@ from msgspec import UNSET
 
 from maskwise.probes.checked import AskedSet, asked_sets
 from maskwise.probes.probe import BY_BLOCKS, NO_MASK_TOKEN, Asker, Item, Probe, Setup, Unit, slices
-from maskwise.probes.section import Entry, Point, Section, Shown, as_share
+from maskwise.probes.section import Entry, Point, Section, Shown, as_share, mark_place
 from maskwise.records.record import Condition, Evidence, Key, ProbeFields, Record, still_to_ask
 from maskwise.scoring.intervals import (
     bounded_mean,
@@ -178,13 +178,14 @@ def _along(shown: Shown) -> list[Point]:
 
 
 def _lost_and_gained(shown: Shown) -> list[Point]:
+    entries = shown.entries(NAME)
     return [
         Point(
             _named(entry),
-            place,
+            mark_place(place, turn, len(entries)),
             entry.changed(**{f"share{end}": entry.measures[f"{kind}{end}"] for end in ("", "_low", "_high")}),
         )
-        for entry in shown.entries(NAME)
+        for turn, entry in enumerate(entries)
         for place, kind in enumerate(KINDS)
     ]
 
