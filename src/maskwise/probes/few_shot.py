@@ -37,8 +37,7 @@ def by_number(setup: Setup, variants: Sequence[Variant]) -> dict[int, list[Varia
 
 
 def context_of(setup: Setup, episode: Episode, afresh: bool, words: Words | None = None) -> Callable[[int], Episode]:
-    """The episode as a test point sees it: its own examples where they are drawn afresh for each, from the run's words
-    or those given."""
+    """The episode as a test point sees it: its own examples where they are drawn afresh, of other words if given."""
     if not afresh:
         return lambda point: episode
     shown = example_words(setup.words if words is None else words, setup.settings.held_out)

@@ -134,10 +134,8 @@ def calibrated(by_probe: ByProbe, probes: Sequence[Probe], autoregressive: bool)
 
 
 def room_reports(by_probe: ByProbe, probes: Sequence[Probe], autoregressive: bool) -> list[room.RoomReport]:
-    """For each number of relevant examples: the tasks with room for a loss, and the few-shot scores over them.
-
-    Scores in nats have no ceiling and are over all tasks.
-    """
+    """For each number of relevant examples: the tasks with room for a loss, and the few-shot scores over them; scores
+    in nats have no ceiling and are over all tasks."""
     few_shot = [probe for probe in probes if probe.variants is not None]
     found = []
     for number in numbers_in(by_probe[room.NAME]):

@@ -200,9 +200,7 @@ def diagnose(
         relevant, distractors: examples of the few-shot probes; several numbers are asked one after the other.
         precision: few-shot probes ask as many points as each paired difference needs for +- so many points.
         seed: draws the examples and questions. chat: ask through the chat template.
-        words: what the few-shot probes ask about: "paper" (the sixteen tasks), "unfamiliar-1", "unfamiliar-2" (word
-            sets outside the embedded models' training lists), or a JSON file of word sets or word lists.
-        text: a text file for the probes that read prose.
+        words: "paper", "unfamiliar-1", "unfamiliar-2" or a JSON file. text: a text file for the probes that read prose.
         data: paths of data sets by name, or texts NAME=PATH, for hotpotqa, labelled-text,
             generation-length and likelihood-masks.
         templates: a YAML file of templates, each with name and text, for the probe templates.

@@ -18,8 +18,7 @@ from maskwise.tasks.word_sources import WordSource
 
 FINEST, COARSEST = 0.1, 50  # --precision, in points
 
-# One difference known to 6 points instead of four known to 20: 300 questions of mask-count, among 6 distractors, with 2
-# and with 200 masks take the two minutes that two models have on two cores.
+# One difference known to 6 points, instead of four known to 20, within two minutes on two cores for two models.
 QUICK_NUMBERS: Mapping[str, Any] = {
     "tasks": ("animal-smallest", "verb-largest", "emotion-smallest", "object-largest", "colour-smallest"),
     "points": 60,
@@ -82,7 +81,7 @@ def with_examples(settings: Settings, relevant: tuple[int, ...] | None, distract
         return settings
     before = settings.distractors
     for probe, parameters in settings.parameters.items():
-        for name in {"locations", "distractors"} & parameters.keys():
+        for name in [n for n in ("locations", "distractors") if isinstance(parameters.get(n), tuple)]:
             scaled = dict.fromkeys(round(count * distractors / before) for count in parameters[name])
             settings = settings.changed(probe, **{name: tuple(scaled)})
     return replace(settings, distractors=distractors)
@@ -129,12 +128,9 @@ def chosen_settings(
 
 def with_words(settings: Settings, source: WordSource, leave_out: bool) -> Settings:
     """The settings with the tasks of the words that a user named; quick asks as many of them as it has tasks.
-
-    `unfamiliar` asks words of its own beside the sixteen tasks: `leave_out` drops it.
-    """
+    leave_out: without the probe `unfamiliar`, which has words of its own."""
     if leave_out:
-        kept = tuple(name for name in settings.probes if name != UNFAMILIAR)
-        settings = replace(settings, probes=kept)
+        settings = replace(settings, probes=tuple(name for name in settings.probes if name != UNFAMILIAR))
     if source.tasks == TASKS:
         return settings
     names = tuple(task.name for task in source.tasks)

@@ -5,8 +5,7 @@ difference D is detected with power 1 - b at level a where (Connor 1987, Biometr
 
     D sqrt(n) = z(1 - a/2) sqrt(d) + z(1 - b) sqrt(d - D^2)
 
-d is not known before a run. It is 10 % or less in models that masks hardly change and about 30 % in the planted
-model, so both are stated. Solved for D the equation is quadratic; D cannot exceed d.
+d is not known before a run: 10 % or less in models that masks hardly change, about 30 % in the planted model.
 """
 
 import math
@@ -22,8 +21,6 @@ Z_LEVEL, Z_POWER = 1.959964, 0.841621  # quantiles .975 and .8 of the normal law
 
 
 class DetectableDifference(Typed, frozen=True, kw_only=True):
-    """What a probe's paired differences can show at the number of questions it asks."""
-
     probe: Annotated[str, Meta(description="the probe")]
     questions: Annotated[int, Meta(description="questions asked under both conditions of a difference")]
     few_change: Annotated[float, Meta(description="smallest difference detected if 10 % of the answers change")]
@@ -31,8 +28,7 @@ class DetectableDifference(Typed, frozen=True, kw_only=True):
 
 
 def smallest_detectable(questions: int, discordance: float) -> float:
-    """Of so many paired questions; where `discordance` is too small for any detection, the smallest share of answers
-    that is detected if all of them change in one direction."""
+    """Of so many paired questions; where `discordance` is too small for any, the smallest with all changes one way."""
     n = float(max(1, questions))
     root = math.sqrt(max(0.0, n + Z_POWER**2 - Z_LEVEL**2))
     per_root = (Z_LEVEL * math.sqrt(n) + Z_POWER * root) / (n + Z_POWER**2)

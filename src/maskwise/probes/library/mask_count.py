@@ -1,7 +1,6 @@
 """mask-count: more and more masks after the question, of which only the first is the answer.
 
-Paper probe 4, format B: relevant examples and distractors mixed at random, k masks at the end; `among` is a number of
-distractors of its own. Condition:
+Paper probe 4, format B: relevant examples and distractors mixed at random, k masks at the end. Condition:
 {"masks": 50}. With a_k the accuracy under k masks and c = 1/3 of guessing, three scores are defined here:
 
     mask tax     1 - mean over k > 2 of (a_k - c) / (a_2 - c)

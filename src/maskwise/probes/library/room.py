@@ -1,10 +1,8 @@
 """room (ours): which tasks leave room for a loss, judged on questions that no score uses.
 
-A task that is answered by guessing has nothing to lose, and one that is nearly always right is too easy to show a small
-loss. This probe asks each task with 2 masks on a seed and contexts of its own; the rule (45 to 90 % right) is that of
-scoring/task_room.py and was fixed beforehand. The summary's "room" says which tasks have room, for each number of
-relevant examples, and gives the scores over those alone. The scores over all tasks keep their names; likelihoods are
-over all tasks. Format B; the context is drawn afresh for each question. Condition: {"masks": 2}; 0 for autoregressive models.
+Each task is asked with 2 masks on a seed and contexts of its own; the rule is that of scoring/task_room.py. The
+summary's "room" says which tasks have room, for each number of relevant examples, and the scores over those alone.
+The scores over all tasks keep their names. Format B. Condition: {"masks": 2} (0 for autoregressive models).
 """
 
 from collections.abc import Iterator, Sequence

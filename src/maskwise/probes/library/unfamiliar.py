@@ -3,8 +3,9 @@
 The twelve word sets of `unfamiliar-1` (tasks/word_sources.py): the right option is a word of one kind, the wrong ones
 are of another, five relevant examples among ten distractors, drawn afresh for each question. They are scored apart from
 the sixteen tasks. Only sets with room for a loss count (scoring/task_room.py), selected on questions of their own; the
-likelihood of the right answer is over all twelve. Format B. Condition: {"questions": "scored", "masks": 200}, and {"questions": "selection", "masks": 2} for the questions
-that select. `--words unfamiliar-1` asks the same words in all few-shot probes instead.
+likelihood of the right answer is over all twelve. Format B. Condition: {"questions": "scored", "masks": 200}, and
+{"questions": "selection", "masks": 2} for the questions that select. `--words unfamiliar-1` asks the same words in all
+few-shot probes instead.
 """
 
 from collections.abc import Iterator, Sequence
@@ -27,8 +28,7 @@ from maskwise.tasks.episodes import draw
 from maskwise.tasks.word_sources import load_word_source
 
 NAME, WORDS, SETS = "unfamiliar", "unfamiliar-1", 12
-SELECTION, SCORED = "selection", "scored"
-QUESTIONS = "questions"
+SELECTION, SCORED, QUESTIONS = "selection", "scored", "questions"
 
 
 def units(setup: Setup) -> Iterator[Unit]:
@@ -79,7 +79,6 @@ def _points(shown: Shown) -> list[Point]:
 
 
 def _in_words(shown: Shown) -> list[str]:
-    """The tasks with room first: without any, accuracy cannot show a loss, and the likelihood is what remains."""
     found = shown.summary.extras.get(NAME)
     if found is None:
         return ["not run"]

@@ -60,8 +60,7 @@ def write_page(readings: Sequence[Reading], out: Path, changes: Sequence[Row] = 
 
 def power_lines(readings: Sequence[Reading]) -> list[str]:
     """What each probe of these runs can detect; once where the models were asked alike."""
-    found = [power_in_words(one) for reading in readings for one in reading.summary.power or ()]
-    return list(dict.fromkeys(found))
+    return list(dict.fromkeys(power_in_words(one) for reading in readings for one in reading.summary.power or ()))
 
 
 def home_of(readings: Sequence[Reading]) -> Path:
