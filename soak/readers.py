@@ -14,7 +14,7 @@ from tests.helpers.gguf_files import llama_fields, llama_tensors, vocabulary, wr
 from transformers import LlamaConfig, LlamaForCausalLM
 
 import maskwise as mw
-from maskwise.decoding.prompt_files import read_prompts, read_records
+from maskwise.decoding.prompt_files import read_prompts, read_requests
 from maskwise.decoding.prompt_ids import encode_prompts
 from maskwise.experiments.mitigations import describe_training
 from maskwise.models import LLaDAConfig, LLaDAModelLM
@@ -57,6 +57,9 @@ def readers() -> list[Reader]:
     def tokenized(folder: Path) -> Any:
         return tokenize_pairs(read_pairs(folder / "pairs.jsonl"), model, 200)
 
+    def chats(folder: Path) -> Any:
+        return tokenize_pairs(read_pairs(folder / "columns.json"), chatting, 200)
+
     def documents(name: str, rows: str) -> Callable[[Path], Any]:
         return lambda folder: tokenize_rows(read_documents(folder / name), chatting, 16, rows)
 
@@ -78,10 +81,12 @@ def readers() -> list[Reader]:
         Reader("plain documents", _documents, ("documents.txt",), documents("documents.txt", "full")),
         Reader("training", _adapter, ("training.json",), describe_training),
         Reader("pairs", _pairs, ("pairs.jsonl",), tokenized),
+        Reader("chats", _pairs, ("columns.json",), chats),
         Reader("text", _pairs, ("text.txt",), lambda folder: read_pairs(folder / "text.txt")),
         Reader("prompts", _pairs, ("pairs.jsonl",), lambda folder: read_prompts(folder / "pairs.jsonl")),
         Reader("plain prompts", _pairs, ("text.txt",), lambda folder: read_prompts(folder / "text.txt")),
-        Reader("scored", _pairs, ("pairs.jsonl",), lambda folder: read_records(folder / "pairs.jsonl", set(PAIR))),
+        Reader("scored", _pairs, ("pairs.jsonl",), lambda folder: read_requests(folder / "pairs.jsonl")),
+        Reader("columns", _pairs, ("columns.json",), lambda folder: read_requests(folder / "columns.json")),
         Reader("wild prompts", _seed, ("seed",), encoded, 4),
         Reader("prose", _pairs, ("text.txt",), lambda folder: load_text(folder / "text.txt")),
         Reader("words", _words, ("words.json",), lambda folder: load_words(folder / "words.json")),
@@ -154,8 +159,15 @@ def _seed(folder: Path) -> None:
 
 
 def _pairs(folder: Path) -> None:
-    asked = {"question": "Who?", "response": "I", "system_prompt": "Be brief."}
-    lines = [PAIR, PAIR | {"prompt": "Größe, 北京"}, PAIR | asked]
+    lines = [PAIR, PAIR | {"prompt": "Größe, 北京"}, {"prompt": "Say it:", "completion": "it"}]
+    turns = [{"role": "user", "content": "Who?"}, {"role": "assistant", "content": "I"}]
+    asked = [
+        {"question": "Who?", "response": "I", "system_prompt": "Be brief."},
+        {"instruction": "Add.", "input": "1 and 1", "output": "2", "text": "Add."},
+        {"prompt": turns[:1], "completion": turns[1:]},
+        {"messages": turns},
+    ]
+    (folder / "columns.json").write_text(json.dumps(asked))
     (folder / "pairs.jsonl").write_text("".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines * 3))
     (folder / "text.txt").write_text("One paragraph of words.\n\nAnother, Größe, 北京, and so on.\n" * 3)
 

@@ -151,9 +151,11 @@ class Choices:
 
 
 class Corpus:
-    """Draws rows of documents. `english` is a flat array of token ids."""
+    """Draws rows of documents. `english` is a flat array of token ids; no pool has more than `largest_pool` kinds."""
 
-    def __init__(self, tokenizer: PreTrainedTokenizerFast, english: Tokens, words: Words | None = None):
+    def __init__(
+        self, tokenizer: PreTrainedTokenizerFast, english: Tokens, words: Words | None = None, largest_pool: int = 3
+    ):
         words = load_words() if words is None else words
         shown, held = split_words(words)
         kept = {word.casefold() for listed in held.values() for word in listed}
@@ -161,11 +163,11 @@ class Corpus:
         self.pieces = make_pieces(tokenizer, words, prose_words)
         self.end = self.pieces[tokenizer.eos_token]
         self.english = english
-        rules = training_rules(words)
+        rules = training_rules(words, largest_pool)
         lists = [rule.lists(shown) for rule in rules]
         self.targets = Choices.of([self._words(targets) for targets, _ in lists])
         self.pools = Choices.of([self._words(pool) for _, pool in lists])
-        self.rule_odds = {largest: rule_odds(rules, largest) for largest in (1, 2, 3)}
+        self.rule_odds = {largest: rule_odds(rules, largest) for largest in range(1, largest_pool + 1)}
         self.kinds = Choices.of([self._words(words[category]) for category in words])
         self.kind_names = self.pieces.of(list(words))
         self.kind_names_spaced = self.pieces.of([f" {category}" for category in words])

@@ -347,8 +347,13 @@ def test_score_takes_a_file_a_list_or_a_dataset_and_a_name_or_a_model(folder, mo
     assert listed == mw.score(model, Dataset.from_list(pairs), samples=4)
     found = mw.score(folder, str(tmp_path / "pairs.jsonl"), samples=4)
     assert [one.log_likelihood for one in found] == pytest.approx([one.log_likelihood for one in listed], abs=1e-4)
-    with pytest.raises(UserError, match="item 2 must be an object with the texts answer, prompt"):
+    with pytest.raises(UserError, match=r"item 2 .*: write prompt and answer"):
         mw.score("no such model", [pairs[0], {"prompt": "It"}])
+    renamed = [{"prompt": pair["prompt"], "completion": pair["answer"]} for pair in pairs]
+    assert mw.score(model, renamed, samples=4) == listed
+    mask = model.tokenizer.decode([model.mask_id])
+    with pytest.raises(UserError, match="request 1: the answer contains the mask token"):
+        mw.score(model, [{"prompt": "It was", "answer": f" a {mask}"}])
     with pytest.raises(UserError, match="the list is empty"):
         mw.score(model, [])
 
@@ -418,8 +423,8 @@ def test_a_model_without_a_mask_is_one_line_and_status_2(folder, tmp_path, monke
     ("content", "problem"),
     [
         ("", "is empty"),
-        ('{"prompt": "a", "answer": "b"}\nnonsense\n', "line 2 is not JSON"),
-        ('{"prompt": "a"}\n', "line 1 must be an object with the texts answer, prompt"),
+        ('{"prompt": "a", "answer": "b"}\nnonsense\n', "line 2 is not valid JSON"),
+        ('{"prompt": "a"}\n', "line 1 has the keys prompt: write prompt and answer"),
         ('{"prompt": "a", "answer": ""}\n', "answer of no tokens"),
     ],
 )

@@ -211,7 +211,7 @@ def test_gsm8k_is_read_as_published_and_its_last_number_counts(tmp_path):
 @pytest.mark.parametrize(
     ("lines", "problem"),
     [
-        ([{"prompt": "x"}], "line 1 should hold a prompt and an answer"),
+        ([{"prompt": "x"}], "line 1 has the keys prompt: write prompt and answer"),
         ([{"prompt": "x", "answer": " "}], "line 1 should hold a prompt and an answer"),
         ([{"prompt": "x", "answer": "y", "pattern": "("}], "does not compile"),
         ([{"prompt": "x", "answer": "y", "pattern": None}], "does not compile"),

@@ -3,20 +3,22 @@
 import re
 from dataclasses import replace
 
-from outside_task import FRUIT_TASKS
+import pytest
+from outside_task import FRUIT, FRUIT_TASKS
 
+import maskwise as mw
 from helpers.known import SMALL, known_model
 from maskwise.report.readings import read_all
 from maskwise.runs.diagnose import diagnose
-from maskwise.tasks.rules import TASKS
+from maskwise.tasks.rules import TASKS, WordRule, tasks_of
 from maskwise.tasks.words import load_words
 
 
 def find_fruit(questions, asked, text):
-    """The letter of the option that is a fruit."""
+    """The letter of the option that is a fruit; A where none is."""
     fruit = {word.casefold() for word in load_words()["fruit"]}
     options = re.findall(r"\(([ABC])\) ([^,]+)", questions[asked][0])
-    return next(letter for letter, word in options if word.strip().casefold() in fruit)
+    return next((letter for letter, word in options if word.strip().casefold() in fruit), "A")
 
 
 def test_it_is_asked_and_scored(tmp_path):
@@ -28,3 +30,25 @@ def test_it_is_asked_and_scored(tmp_path):
     records = reading.run.records
     assert {record["task"] for record in records} == set(names)  # the other task cannot be named here
     assert all(record["correct"] for record in records) and len(records) > 2 * SMALL.points
+
+
+def test_mw_diagnose_asks_the_tasks_it_is_given(tmp_path):
+    given = {"preset": "quick", "points": 1, "out": tmp_path / "run"}
+    run = mw.diagnose(known_model(find_fruit), "mask-count", tasks=["animal-smallest", *FRUIT_TASKS], **given)
+    assert {record.task for record in run.records} == {"animal-smallest", "fruit-smallest", "fruit-largest"}
+    assert all(record.correct for record in run.records if record.task.startswith("fruit"))
+    fruit = next(record for record in run.records if record.task == "fruit-largest")
+    assert "Answer:[" in run.prompt(fruit)
+
+
+@pytest.mark.parametrize(
+    ("tasks", "problem"),
+    [
+        (["fruit-smalest"], "unknown task 'fruit-smalest'"),
+        ([], "no task named"),
+        (tasks_of(FRUIT, WordRule("animal", ("fruit",), ("sport",))), "two tasks animal-smallest"),
+    ],
+)
+def test_tasks_that_cannot_be_asked_are_refused_before_a_model_is_opened(tasks, problem):
+    with pytest.raises(mw.UserError, match=problem):
+        mw.diagnose("no-such-model", "mask-count", preset="quick", tasks=tasks)

@@ -133,8 +133,8 @@ def test_pairs_may_be_a_list_or_a_dataset_and_the_model_an_open_one(whole, check
     assert again == result
     with pytest.raises(UserError, match=r"other settings \(data.sha256"):
         tune(str(checkpoint), pairs[1:], tmp_path / "out", SMALL, device="cpu")
-    with pytest.raises(UserError, match="item 2 has the keys text"):
-        tune(str(checkpoint), [pairs[0], {"text": "no pair"}], tmp_path / "other", SMALL)
+    with pytest.raises(UserError, match="item 2 has the keys say"):
+        tune(str(checkpoint), [pairs[0], {"say": "no pair"}], tmp_path / "other", SMALL)
     with pytest.raises(UserError, match="no setting 'step': did you mean steps"):
         tune(str(checkpoint), pairs, tmp_path / "other", step=3)
     with pytest.raises(UserError, match="settings and steps exclude each other"):

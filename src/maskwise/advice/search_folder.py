@@ -1,14 +1,16 @@
 """The folder of a search: manifest.json says what is searched, records.jsonl holds a line per setting and question."""
 
-import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+from msgspec import Meta
 
 from maskwise.records.folder import ADVISE, MANIFEST, RECORDS, append, record_files, write_manifest
 from maskwise.support.errors import UserError
-from maskwise.support.files import parse_json, read_json, replace_file, to_json
+from maskwise.support.files import parse_json, read_bytes, read_text, replace_file, to_json
+from maskwise.support.typed import AtLeast1, Count, Typed, decode
 
 __all__ = [
     "SettingAnswer",
@@ -21,16 +23,36 @@ __all__ = [
 ]
 
 
+Seconds = Annotated[float, Meta(ge=0, le=1e12)]
+REMEDY = "choose another --out, or remove the folder"
+
+
 @dataclass(frozen=True)
 class SettingAnswer:
     """How a setting answered a question (its number in the file, from 0)."""
 
     setting: str
-    question: int
+    question: Count
     quality: float
-    passes: int
-    seconds: float
+    passes: Count
+    seconds: Seconds
     text: str
+
+
+class StoredPlan(Typed, frozen=True, kw_only=True):
+    """The plan of a search that has begun (selection.Plan), and the speed that it rests on."""
+
+    rounds: list[AtLeast1]
+    held: AtLeast1
+    seconds_per_pass: Seconds
+
+
+class BegunSearch(Typed, frozen=True, kw_only=True):
+    """manifest.json of a search, as far as resuming reads it."""
+
+    command: str
+    identity: Mapping[str, Any]
+    plan: StoredPlan | None
 
 
 def begin(folder: Path, identity: dict[str, Any], described: dict[str, Any]) -> None:
@@ -49,12 +71,31 @@ def begin(folder: Path, identity: dict[str, Any], described: dict[str, Any]) -> 
 
 def read_manifest(folder: Path, identity: dict[str, Any]) -> dict[str, Any]:
     """Of a search with the same model, questions, measure and settings; any other is refused."""
-    manifest = read_json(folder / MANIFEST, "choose another --out, or remove the folder")
-    if not isinstance(manifest, dict) or manifest.get("command") != ADVISE:
-        raise UserError(f"{folder} is not a folder of maskwise advise: choose another --out")
+    manifest = _manifest(folder)
     for name, new in identity.items():
         if manifest["identity"].get(name) != new:
             raise UserError(f"{folder} was made with another {name}: choose another --out or remove it")
+    return manifest
+
+
+def read_plan(folder: Path, questions: int) -> StoredPlan:
+    """The plan of a search with so many questions."""
+    plan = decode(to_json(_manifest(folder)), BegunSearch).plan
+    if plan is None or not plan.rounds or sorted(plan.rounds) != plan.rounds or plan.rounds[-1] + plan.held > questions:
+        raise UserError(f"{folder / MANIFEST} has no plan for {questions} questions: {REMEDY}")
+    return plan
+
+
+def _manifest(folder: Path) -> Any:
+    file = folder / MANIFEST
+    text = read_text(file, REMEDY)
+    try:
+        manifest = parse_json(text)
+        if isinstance(manifest, dict) and manifest.get("command") != ADVISE:
+            raise UserError(f"{folder} is not a folder of maskwise advise: choose another --out")
+        decode(text, BegunSearch)
+    except ValueError as problem:
+        raise UserError(f"{file} is not the manifest of a search ({problem}): {REMEDY}") from None
     return manifest
 
 
@@ -67,7 +108,7 @@ def read_answers(folder: Path, settings: set[str], questions: int) -> dict[tuple
     """The answers on file, of all processes. A last line without its end was torn by a kill and is left out."""
     found: dict[tuple[str, int], SettingAnswer] = {}
     for file in record_files(folder):
-        whole = file.read_bytes().rpartition(b"\n")[0]
+        whole = read_bytes(file).rpartition(b"\n")[0]
         for number, line in enumerate(whole.split(b"\n") if whole else [], 1):
             answer = _answer(line, settings, questions)
             if answer is None:
@@ -88,9 +129,7 @@ def gather_answers(folder: Path, answers: Iterable[SettingAnswer]) -> None:
 def _answer(line: bytes, settings: set[str], questions: int) -> SettingAnswer | None:
     """What a line says, None where it is no answer to what is asked here."""
     try:
-        answer = SettingAnswer(**parse_json(line.decode("utf-8")))
-        numbers = [float(answer.quality), float(answer.seconds)]
-        known = answer.setting in settings and answer.question in range(questions) and answer.passes >= 0
-    except (TypeError, ValueError):
+        answer = decode(line, SettingAnswer)
+    except ValueError:
         return None
-    return answer if known and isinstance(answer.text, str) and all(map(math.isfinite, numbers)) else None
+    return answer if answer.setting in settings and answer.question < questions else None

@@ -13,7 +13,7 @@ from maskwise.advice.outcome import outcome
 from maskwise.advice.plan import fit_plan, most_passes
 from maskwise.advice.questions import embedded_ends
 from maskwise.advice.rewording import confirm_reworded
-from maskwise.advice.search_folder import begin, gather_answers, read_manifest, write_manifest
+from maskwise.advice.search_folder import begin, gather_answers, read_manifest, read_plan, write_manifest
 from maskwise.advice.search_request import SearchRequest
 from maskwise.advice.selection import FINALISTS, Plan
 from maskwise.advice.setting_evaluator import (
@@ -130,8 +130,8 @@ def _planned(
         plan = fit_plan(request.settings, request.space.variants, len(request.questions), per_pass, shared)
         write_manifest(folder, manifest | {"plan": as_stored(plan) | {"seconds_per_pass": per_pass}})
     ask.crew.wait()
-    stored = read_manifest(folder, identity)["plan"]
-    return Plan(tuple(stored["rounds"]), stored["held"]), stored["seconds_per_pass"]
+    stored = read_plan(folder, len(request.questions))
+    return Plan(tuple(stored.rounds), stored.held), stored.seconds_per_pass
 
 
 def _cost_sentence(request: SearchRequest, plan: Plan, per_pass: float, taken_up: int, processes: int) -> str:

@@ -24,7 +24,7 @@ from maskwise.decoding.known_names import KNOWN_NAMES, chosen_options, is_known
 from maskwise.decoding.options import OPTION_NAMES, DecodingOptions
 from maskwise.decoding.strategies import STRATEGIES, parse_parameters
 from maskwise.support.errors import UserError
-from maskwise.support.files import partial_of, read_records, refuse_unwritable
+from maskwise.support.files import partial_of, refuse_unwritable
 from maskwise.support.imports import command_imports
 from maskwise.support.option_fields import Spelling, takes_fields
 from maskwise.support.progress import progress_bar
@@ -121,7 +121,7 @@ def decoding_options(values: dict[str, Any], knobs: list[str]) -> DecodingOption
 
 def score(
     model: ModelName,
-    data: Annotated[Path, typer.Option(help="A .jsonl file; each line has prompt and answer.")],
+    data: Annotated[Path, typer.Option(help="A .jsonl file: prompt and answer, or completion, messages, ...")],
     method: Annotated[str, typer.Option(help="auto, monte-carlo, exact or chain (another quantity).")] = "auto",
     samples: Annotated[int, typer.Option(min=1, help="Draws of the Monte Carlo estimate.")] = 128,
     masks: Annotated[int, typer.Option(min=0, help="Masks after the answer.")] = 0,
@@ -137,10 +137,11 @@ def score(
     """Say how likely given answers are, in nats; every line states the estimator and the forward passes it took."""
     check_models([model], adapter, dtype, weights)
     check_choice("method", method, ("auto", "monte-carlo", "exact", "chain"))
-    records = read_records(data, {"prompt", "answer"})
+    from maskwise.decoding.prompt_files import read_requests
+
+    requests = read_requests(data)
     with command_imports(compiled=compile or weights is not None):
-        from maskwise.decoding.score import likelihood_fields, score_lines
-        from maskwise.decoding.score import score as score_answers
+        from maskwise.decoding.score import likelihood_fields, score_lines, score_requests
         from maskwise.models.checkpoints.opening import open as open_model
 
     opened = open_model(
@@ -149,13 +150,13 @@ def score(
     if compile:
         opened.compile_layers()
     with progress_bar(terminal_only=True) as bar:
-        task = bar.add_task("Scoring requests", total=len(records))
-        found = score_answers(
-            opened, records, method, samples, masks, seed, on_pass=lambda done, total: bar.update(task, completed=done)
+        task = bar.add_task("Scoring requests", total=len(requests))
+        found = score_requests(
+            opened, requests, method, samples, masks, seed, on_pass=lambda done, total: bar.update(task, completed=done)
         )
     if json:
-        lines = [record | likelihood_fields(one) for record, one in zip(records, found, strict=True)]
+        lines = [{**request.row, **likelihood_fields(one)} for request, one in zip(requests, found, strict=True)]
         settings = {"method": method, "samples": samples, "masks": masks, "seed": seed}
         return print_json({"model": model, "settings": settings, "scores": lines})
-    for line in score_lines([record["answer"] for record in records], found):
+    for line in score_lines([request.answer for request in requests], found):
         echo(line)

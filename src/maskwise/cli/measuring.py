@@ -125,9 +125,12 @@ def diagnose(
     from maskwise.runs.run import diagnose as run_probes
 
     if len(names) > 1:  # each, before the first is asked
+        from maskwise.models.checkpoints.locations import locate_checkpoint
+        from maskwise.models.checkpoints.networks import check_weight_files
         from maskwise.runs.diagnose import refuse_inapplicable
 
         for name in names:
+            check_weight_files(locate_checkpoint(name)[0])
             refuse_inapplicable(name, settings)
     given |= {"preset": preset, "relevant": numbers, "command": command_line()}
     runs = [run_probes(name, **given) for name in names]
@@ -138,13 +141,13 @@ def diagnose(
     from maskwise.advice.diagnosis import advice
     from maskwise.report.pages.page import home_of, write_page
     from maskwise.report.readings import readings_of
-    from maskwise.report.words.finding import finding
+    from maskwise.report.words.finding import finding, with_finding
     from maskwise.report.words.terminal import print_summary
 
     readings = readings_of(runs)
     page = write_page(readings, home_of(readings))
     if json:
-        summaries = [reading.summary for reading in readings]
+        summaries = [with_finding(reading) for reading in readings]
         return print_json(summaries[0] if len(names) == 1 else {"report": str(page), "runs": summaries})
     for reading in readings:
         print_summary(reading)
@@ -226,10 +229,13 @@ def compare(
     check_models([name for name in names if not (Path(name) / "manifest.json").exists()], None, dtype)
     with collection_paused():
         from maskwise.experiments.compare import compare as compare_models
+        from maskwise.report.pages.results import make_folder
         from maskwise.report.words.comparison import rows_of
         from maskwise.report.words.terminal import print_changes
         from maskwise.runs.runner import join_crew
 
+    if out is not None:
+        make_folder(out)
     found = compare_models(*names, preset="quick" if quick else "default", command=command_line(), **given)
     if join_crew().rank > 0:
         return
@@ -237,6 +243,7 @@ def compare(
     if json:
         return print_json(found.result(page))
     print_changes([reading.label for reading in found.readings], rows_of(found.models, found.changes))
+    echo(f"\n{one_line(found.sentence)}")
     echo(f"report: {one_line(page)}")
 
 
@@ -284,6 +291,13 @@ def cures(
 
     folder = out or Path("runs") / f"cures-{Path(model).name}"
     found = compare_cures(
-        model, adapter, points=points, seed=seed, dtype=dtype, device=device, check_weights=check_weights, out=folder
+        model,
+        adapter,
+        points=points,
+        seed=seed,
+        dtype=dtype,
+        device=device,
+        check_weights=check_weights,
+        out=folder,
     )
     return print_json(found) if json else print_result(cures_result(convert(found, Mitigations)), folder)

@@ -28,7 +28,7 @@ TrainingDevice = Annotated[str | None, typer.Option(help="cpu or cuda.")]
 @takes_fields(TrainSettings, changes="default")
 def train(
     model: ModelName,
-    data: Annotated[Path, typer.Option(help="Text, or .jsonl with text or messages.")],
+    data: Annotated[Path, typer.Option(help="Text, or .jsonl with text, messages, prompt/completion.")],
     out: Annotated[Path, typer.Option(help="Folder for the adapter or checkpoint.")],
     options: Any = None,
     tensorboard: Tensorboard = None,
@@ -48,7 +48,7 @@ def train(
 def tune(
     model: ModelName,
     data: Annotated[
-        Path | None, typer.Option(help="Pairs as .jsonl (prompt/answer, question/answer, messages), or text.")
+        Path | None, typer.Option(help="Pairs as .jsonl (prompt/answer or completion, messages, ...), or text.")
     ] = None,
     out: Annotated[Path | None, typer.Option(help="Folder for the adapter; runs/MODEL-tuned if not given.")] = None,
     preset: Annotated[

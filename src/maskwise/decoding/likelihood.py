@@ -212,6 +212,8 @@ def _method(model: Model, method: str, n: int, samples: int) -> str:
 def _check_pair(model: Model, prompt: list[int], answer: list[int], masks: int, what: str) -> None:
     if not answer:
         raise UserError(f"{what} has an answer of no tokens: give at least one")
+    if model.mask_id is not None and model.mask_id in answer:
+        raise UserError(f"{what}: the answer contains the mask token, which the model never predicts; delete it")
     if model.causal and not prompt:
         raise UserError(f"{what} has no prompt: an autoregressive model needs at least one token before the answer")
     model.check_sequence([*prompt, *answer, *[model.mask_id or 0] * masks], what)

@@ -1,11 +1,14 @@
-"""Where a command's prompts come from: its argument, a file, standard input."""
+"""Where a command's prompts come from: its argument, a file, standard input; and the answers to score. No torch."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, Any
 
 from maskwise.support.errors import UserError
-from maskwise.support.files import read_records, read_text
+from maskwise.support.files import Records, read_text
+from maskwise.tasks.columns import MESSAGES, PAIR_WORDS, PAIRS, Conversation, TextPair, keys_in_words, read_row
+from maskwise.tasks.tables import located_rows
 
 if TYPE_CHECKING:
     from maskwise.models.generation import PromptInput
@@ -39,14 +42,25 @@ def gather_prompts(prompt: str | None, file: Path | None, standard_input: IO[str
 
 
 def read_prompts(file: Path) -> "Sequence[PromptInput]":
-    """One prompt per line, or for a .jsonl file one JSON object with a "prompt" or "messages" per line."""
-    if file.suffix == ".jsonl":
-        lines = read_records(file, set())
-        for number, line in enumerate(lines, 1):
-            if not isinstance(line.get("prompt"), str) and not _are_messages(line.get("messages")):
-                raise UserError(f"object {number} of {file} has neither a text prompt nor messages of role and content")
-        return [line["prompt"] if isinstance(line.get("prompt"), str) else line["messages"] for line in lines]
+    """One prompt per line; a .jsonl file has one JSON object with a "prompt" or "messages" per line."""
+    if file.suffix in (".jsonl", ".json", ".ndjson", ".csv", ".tsv", ".parquet"):
+        return [_prompt(row, where) for where, row in located_rows(file)]
     return prompts_of(read_text(file, "give one prompt a line").split("\n"), str(file))
+
+
+def _prompt(row: Any, where: str) -> "PromptInput":
+    """A text prompt, or messages, which TRL calls prompt too."""
+    if not isinstance(row, Mapping):
+        raise UserError(f"{where} is not a JSON object: write prompt, or messages of role and content")
+    given = [name for name in ("prompt", "messages") if row.get(name) is not None]
+    if len(given) == 2:
+        raise UserError(f"{where} has prompt, and also messages: keep one of them")
+    found: Any = row[given[0]] if given else None
+    if not (isinstance(found, str) and given == ["prompt"]) and not _are_messages(found):
+        keys = keys_in_words(row)
+        raise UserError(f"{where} has the keys {keys}: write a text prompt, or messages of role and content")
+    prompt: PromptInput = found
+    return prompt
 
 
 def _are_messages(given: object) -> bool:
@@ -59,3 +73,26 @@ def prompts_of(lines: Iterable[str], what: str) -> list[str]:
     if not prompts:
         raise UserError(f"{what} holds no prompt: write one a line")
     return prompts
+
+
+@dataclass(frozen=True)
+class ScoreRequest:
+    """A row of the data: a prompt and the answer whose likelihood is wanted."""
+
+    where: str
+    row: Mapping[str, Any]
+    content: TextPair | Conversation
+
+    @property
+    def answer(self) -> str:
+        return self.content.turns[-1]["content"]
+
+
+def read_requests(data: Records) -> list[ScoreRequest]:
+    """The rows of a file or a list, their columns checked."""
+    found = []
+    for where, row in located_rows(data):
+        content = read_row(row, where, (*PAIRS, MESSAGES), f"{PAIR_WORDS}, or messages")
+        assert not isinstance(content, str)
+        found.append(ScoreRequest(where, dict(row), content))
+    return found

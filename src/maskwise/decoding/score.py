@@ -8,9 +8,13 @@ from typing import Any
 import torch
 
 from maskwise.decoding.likelihood import Likelihood, log_likelihoods
+from maskwise.decoding.prompt_files import ScoreRequest, read_requests
+from maskwise.decoding.prompt_ids import chat_ids, has_chat_template
 from maskwise.models.checkpoints.opening import opened_model
 from maskwise.models.model import Model
-from maskwise.support.files import Records, read_records
+from maskwise.support.errors import UserError
+from maskwise.support.files import Records
+from maskwise.tasks.columns import TextPair
 
 
 def score(
@@ -32,7 +36,8 @@ def score(
 
     Arguments:
         model: a name or an opened model.
-        data: a .jsonl file, a list of dicts or a datasets.Dataset; each has a prompt and an answer.
+        data: a .jsonl file, a list of dicts or a datasets.Dataset; each row has a prompt and an answer
+            (or completion), a question and an answer, an instruction and an output, or messages.
         method: monte-carlo, exact or chain (another quantity); auto is exact where that takes no more than `samples`
             passes, else monte-carlo, and the chain rule for an autoregressive model.
         samples: draws of the Monte Carlo estimate. masks: masks after the answer. seed: draws the masked sets.
@@ -48,10 +53,34 @@ def score(
     >>> found.log_likelihood < 0 and found.method
     'exact'
     """
-    records = read_records(data, {"prompt", "answer"})
+    requests = read_requests(data)
     opened = opened_model(model, dtype, device, adapter, check_weights, weights)
-    pairs = [(record["prompt"], record["answer"]) for record in records]
-    return log_likelihoods(opened, pairs, method, samples, masks, seed, on_pass)
+    return score_requests(opened, requests, method, samples, masks, seed, on_pass)
+
+
+def score_requests(
+    model: Model,
+    requests: Sequence[ScoreRequest],
+    method: str = "auto",
+    samples: int = 128,
+    masks: int = 0,
+    seed: int = 0,
+    on_pass: Callable[[int, int], None] | None = None,
+) -> list[Likelihood]:
+    return log_likelihoods(
+        model, [_encoded(model, request) for request in requests], method, samples, masks, seed, on_pass
+    )
+
+
+def _encoded(model: Model, request: ScoreRequest) -> tuple[str, str] | tuple[list[int], list[int]]:
+    """A prompt as it stands, with its answer; a question or a chat as the chat template has it, in token ids."""
+    templated, content = has_chat_template(model), request.content
+    if isinstance(content, TextPair) and not (content.is_question and templated):
+        return content.plain_prompt, content.answer
+    if not templated:
+        raise UserError(f"{request.where}: the tokenizer has no chat template; write prompt and answer")
+    prompt = chat_ids(model, content.turns[:-1], request.where)
+    return prompt, list(model.tokenizer(request.answer, add_special_tokens=False)["input_ids"])
 
 
 def likelihood_fields(likelihood: Likelihood) -> dict[str, Any]:

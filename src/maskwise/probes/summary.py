@@ -13,6 +13,7 @@ from maskwise.probes.examples import (
     RelevantCount,
     WithNumber,
     in_words,
+    main_records,
     numbers_in,
     score_name,
     with_baselines,
@@ -28,10 +29,11 @@ from maskwise.records.groups import Group, as_group, groups_of, joined
 from maskwise.records.record import Condition, Record, condition_text
 from maskwise.scoring.changes import paired_difference, paired_nats
 from maskwise.scoring.claims import Claim, holm
-from maskwise.scoring.intervals import accuracy_interval, rules_ends, stratified_mean
+from maskwise.scoring.intervals import Ends, accuracy_interval, rules_ends, stratified_mean
 from maskwise.scoring.power import DetectableDifference, detectable
 from maskwise.scoring.repeated_questions import by_question
 from maskwise.scoring.scores import LIKELIHOODS, Score, null_score
+from maskwise.scoring.skill import Skill, task_skill
 from maskwise.scoring.task_room import resting_on, room_of, with_room
 
 NO_MASKS = "does not apply: no masks"
@@ -55,17 +57,17 @@ def summarise(run: RunOnDisk, probes: Sequence[Probe] = PROBES) -> Summary:
     if by_probe.get(room.NAME):
         extras[room.NAME] = room_reports(by_probe, probes, autoregressive)
     wanted = run.manifest.settings.precision
+    listed = {
+        name: entries(known.get(name, unknown_probe(name)), records) for name, records in by_probe.items() if records
+    }
     summary = Summary(
         model=run.manifest.model.name,
         out=str(run.folder),
         settings=run.manifest.settings,
         not_visible=run.manifest.not_visible,
+        skill=main_skill(listed, probes) or UNSET,
         scores=scores_of(by_probe, probes, autoregressive),
-        probes={
-            name: entries(known.get(name, unknown_probe(name)), records)
-            for name, records in by_probe.items()
-            if records
-        },
+        probes=listed,
         extras=extras,
         precision=UNSET if wanted is None else precision(run.records, probes, wanted),
         claims=claims_of(by_probe, probes) or UNSET,
@@ -231,7 +233,35 @@ def entries(probe: Probe, records: Sequence[Record]) -> list[Entry]:
             paired = Paired(baseline=baseline, **paired_difference(here, before).to_dict(), **nats)
             entry = structs.replace(entry, paired=paired)
         found += probe.measures(entry, group)
-    return found
+    return _with_skill(found, groups, probe.chance or 0.0)
+
+
+def _with_skill(found: Sequence[Entry], groups: Mapping[str, Group], guessing: float) -> list[Entry]:
+    """Each entry that others are compared with says whether a loss from it can be shown."""
+    changes: dict[str, list[Ends]] = {}
+    for entry in found:
+        if entry.paired is not UNSET and entry.accuracy is not None:
+            ends = (entry.paired.low, entry.paired.high)
+            changes.setdefault(condition_text(entry.paired.baseline), []).append(ends)
+    listed = []
+    for entry in found:
+        compared = changes.get(condition_text(entry.condition))
+        if compared is not None and entry.accuracy is not None:
+            right = groups[condition_text(entry.condition)].column("correct")
+            skill = task_skill(round(float(right.sum())), len(right), guessing, compared)
+            entry = structs.replace(entry, skill=skill)
+        listed.append(entry)
+    return listed
+
+
+def main_skill(listed: Mapping[str, Sequence[Entry]], probes: Sequence[Probe]) -> Skill | None:
+    """That of the baseline that the report begins with: of the probe that leads it, else of the first probe run."""
+    leading = sorted(probes, key=lambda probe: not (probe.lead is not None and probe.lead.main))
+    for probe in leading:
+        for entry in main_records(listed.get(probe.name, ())):
+            if entry.skill is not UNSET:
+                return entry.skill
+    return None
 
 
 def _entry(condition: Condition, group: Group, listed: bool, points_per_question: int) -> Entry:

@@ -1,6 +1,6 @@
 """What a record was the answer to, rebuilt: the law of seeds makes every question again from what the manifest says."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, cast
 
@@ -20,6 +20,7 @@ from maskwise.support.errors import UserError
 from maskwise.support.randomness import LAW
 from maskwise.tasks.datasets import Dataset
 from maskwise.tasks.prompts import filler_id
+from maskwise.tasks.rules import Task
 from maskwise.tasks.word_sources import PAPER_WORDS, UNFAMILIAR, WordSource, load_word_source
 
 
@@ -48,6 +49,7 @@ def asked_ids(
     source: WordSource | None = None,
     text: str | None = None,
     data: Mapping[str, Dataset] | None = None,
+    tasks: Sequence[Task] | None = None,
 ) -> tuple[int, ...]:
     """The token ids that the model was given for a record of the run with this manifest."""
     stored = manifest.settings
@@ -65,7 +67,9 @@ def asked_ids(
     readable = next((family.attention_readable for family in FAMILIES if family.name == model.kind), True)
     described = _Described(model.window, model.causal, model.shift, model.block, len(tokenizer), readable)
     asker = Asker(tokenizer, model.mask_id, filler_id(tokenizer, settings.filler), settings.chat)
-    setup = Setup(cast(Model, described), asker, settings, source.words, text, data or {}, [], tasks=source.tasks)
+    setup = Setup(
+        cast(Model, described), asker, settings, source.words, text, data or {}, [], tasks=tasks or source.tasks
+    )
     key = key_of(record)
     for unit in plan(setup, [probe for probe in PROBES if probe.name == record.probe]):
         if record.point in unit.points:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from maskwise.models.model import Model
     from maskwise.probes.probe import Preset
+    from maskwise.tasks.rules import Task
 
 
 @dataclass(frozen=True)
@@ -35,6 +36,7 @@ class Sources:
     words: Any = None  # a `WordSource`
     text: str | None = None
     data: Mapping[str, Any] = field(default_factory=dict)
+    tasks: Any = None  # the tasks that the settings can name
 
 
 @dataclass(frozen=True, repr=False)
@@ -64,7 +66,9 @@ class Run(RunOnDisk):
     @property
     def summary(self) -> JsonObject:
         """What `maskwise diagnose --json` prints: settings, scores, every condition of every probe, claims."""
-        return json_object(self.reading.summary)
+        from maskwise.report.words.finding import with_finding
+
+        return json_object(with_finding(self.reading))
 
     @property
     def scores(self) -> dict[str, Score]:
@@ -76,7 +80,9 @@ class Run(RunOnDisk):
         >>> mw.read_run("runs/readme").scores["locality"].why
         'not measured'
         """
-        return cast(dict[str, Score], self.summary.scores)  # JsonObject has the fields of a Score as attributes
+        return cast(
+            dict[str, Score], json_object(self.reading.summary.scores)
+        )  # JsonObject has the fields of a Score as attributes
 
     def frame(self) -> "DataFrame":
         """The records as a pandas table (`pip install maskwise[frame]`), one row each.
@@ -149,7 +155,7 @@ class Run(RunOnDisk):
 
         tokenizer = self.sources.tokenizer or tokenizer_of(self.manifest.model.name)
         sources = self.sources
-        ids = asked_ids(self.manifest, record, tokenizer, sources.words, sources.text, sources.data)
+        ids = asked_ids(self.manifest, record, tokenizer, sources.words, sources.text, sources.data, sources.tasks)
         return tokenizer.decode(ids)
 
 
@@ -171,6 +177,7 @@ def diagnose(
     preset: "Preset" = "default",
     out: str | Path | None = None,
     points: int | None = None,
+    tasks: "Sequence[str | Task] | None" = None,
     relevant: int | Sequence[int] | None = None,
     distractors: int | None = None,
     precision: float | None = None,
@@ -197,12 +204,14 @@ def diagnose(
         preset: quick (minutes on a CPU), default, full (every probe, 1000 points) or paper.
         out: the run folder; else one under runs/ named after all settings.
         points: test points per task, and passages of text.
+        tasks: of the few-shot probes: names such as "animal-smallest", or tasks of your own
+            (`maskwise.tasks.rules.tasks_of`); else the preset's.
         relevant, distractors: examples of the few-shot probes; several numbers are asked one after the other.
         precision: few-shot probes ask as many points as each paired difference needs for +- so many points.
         seed: draws the examples and questions. chat: ask through the chat template.
         words: "paper", "unfamiliar-1", "unfamiliar-2" or a JSON file. text: a text file for the probes that read prose.
         data: paths of data sets by name, or texts NAME=PATH, for hotpotqa, labelled-text,
-            generation-length and likelihood-masks.
+            generation-length, likelihood-masks, confidence, self-correction and trajectory.
         templates: a YAML file of templates, each with name and text, for the probe templates.
         batch_tokens: tokens per batch. exact: one prompt at a time, the same records to the byte.
         dtype, device, adapter, check_weights, weights: as in `mw.open`; of a model given by name.
@@ -216,19 +225,25 @@ def diagnose(
     >>> len(run.records), run.figures
     (10, ['mask-count'])
     """
-    from maskwise.runs.settings import chosen_settings, with_templates
+    from maskwise.runs.settings import chosen_settings, with_tasks, with_templates
 
     numbers = (relevant,) if isinstance(relevant, int) else None if relevant is None else tuple(relevant)
     settings = chosen_settings(preset, probes, points, numbers, distractors, precision, seed, chat)
+    settings, known_tasks = with_tasks(settings, tasks)
     if templates is not None:
         settings = with_templates(settings, Path(templates))
     from maskwise.probes.text import load_text
     from maskwise.runs.settings import with_words
     from maskwise.tasks.datasets import read_datasets
+    from maskwise.tasks.rules import TASKS
     from maskwise.tasks.word_sources import load_word_source
 
     source, prose = load_word_source(words), load_text(Path(text) if text else None)
     settings = with_words(settings, source, leave_out=words is not None and probes is None)
+    if source.tasks != TASKS:
+        if tasks is not None:
+            raise UserError("these words bring tasks of their own: leave tasks or words out")
+        known_tasks = source.tasks
     named = [f"{name}={path}" for name, path in data.items()] if isinstance(data, Mapping) else data or []
     sets = read_datasets(named)
     with collection_paused():
@@ -242,8 +257,8 @@ def diagnose(
     opened.compile_for_long_work()
     place = None if out is None else Path(out)
     folder = ask_probes(
-        opened, settings, place, source.words, prose, batch_tokens, sets, command, exact=exact, tasks=source.tasks
+        opened, settings, place, source.words, prose, batch_tokens, sets, command, exact=exact, tasks=known_tasks
     )
     stored = read_stored_run(folder, record_fields())
-    sources = Sources(opened.tokenizer, source if words else None, prose if text else None, sets)
+    sources = Sources(opened.tokenizer, source if words else None, prose if text else None, sets, known_tasks)
     return Run(stored.folder, stored.manifest, stored.records, sources)

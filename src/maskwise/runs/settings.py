@@ -13,7 +13,7 @@ from maskwise.scoring.power import DetectableDifference, detectable
 from maskwise.support.errors import UserError
 from maskwise.support.nearest import did_you_mean
 from maskwise.tasks.rewordings import read_rewordings
-from maskwise.tasks.rules import TASKS
+from maskwise.tasks.rules import TASKS, Task
 from maskwise.tasks.word_sources import WordSource
 
 FINEST, COARSEST = 0.1, 50  # --precision, in points
@@ -85,6 +85,22 @@ def with_examples(settings: Settings, relevant: tuple[int, ...] | None, distract
             scaled = dict.fromkeys(round(count * distractors / before) for count in parameters[name])
             settings = settings.changed(probe, **{name: tuple(scaled)})
     return replace(settings, distractors=distractors)
+
+
+def with_tasks(settings: Settings, tasks: Sequence[str | Task] | None) -> tuple[Settings, tuple[Task, ...]]:
+    """The settings with these tasks, by name or as values from outside the package; and all tasks that can be named."""
+    if tasks is None:
+        return settings, TASKS
+    known = {task.name: task for task in TASKS}
+    for task in tasks:
+        if isinstance(task, Task) and known.setdefault(task.name, task) != task:
+            raise UserError(f"there are two tasks {task.name}: give the rule another name")
+        if isinstance(task, str) and task not in known:
+            raise UserError(f"unknown task {task!r}{did_you_mean(task, known)}")
+    if not tasks:
+        raise UserError(f"no task named: choose among {', '.join(known)}")
+    names = dict.fromkeys(task if isinstance(task, str) else task.name for task in tasks)
+    return replace(settings, tasks=tuple(names)), tuple(known.values())
 
 
 def with_templates(settings: Settings, file: Path) -> Settings:

@@ -3,6 +3,7 @@
 import json
 import math
 import os
+import stat
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,14 +19,29 @@ from maskwise.support.errors import UserError
 Records = str | Path | Iterable[Mapping[str, Any]]  # a JSON lines file, or what it holds
 
 
+def read_bytes(file: Path) -> bytes:
+    """The whole of a regular file. A device or a FIFO, to which a link in a stranger's folder may lead, has no end."""
+    try:
+        with open(file, "rb", opener=_open_at_once) as opened:
+            if not stat.S_ISREG(os.fstat(opened.fileno()).st_mode):
+                raise UserError(f"{file} is not a regular file: save what it gives to one")
+            return opened.read()
+    except (OSError, ValueError) as problem:  # a name with a null byte is a ValueError
+        raise UserError(f"cannot read {file}: {getattr(problem, 'strerror', None) or problem}") from None
+
+
+def _open_at_once(file: str, flags: int) -> int:
+    """Without waiting for somebody to write to a FIFO."""
+    return os.open(file, flags | getattr(os, "O_NONBLOCK", 0))
+
+
 def read_text(file: Path, remedy: str) -> str:
     """The whole of a UTF-8 file; one that cannot be read, or is something else, is refused in one line."""
     try:
-        return file.read_text(encoding="utf-8")
-    except OSError as problem:
-        raise UserError(f"cannot read {file}: {problem.strerror}") from None
+        text = read_bytes(file).decode("utf-8")
     except UnicodeDecodeError:
         raise UserError(f"{file} is not UTF-8 text: {remedy}") from None
+    return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
 def is_writable(text: str) -> bool:
@@ -101,32 +117,6 @@ def read_json(file: Path, remedy: str) -> Any:
         return parse_json(read_text(file, remedy))
     except ValueError as problem:
         raise UserError(f"{file} is not valid JSON ({problem}): {remedy}") from None
-
-
-def read_records(source: Records, wanted: set[str]) -> list[dict[str, Any]]:
-    """The objects of a JSON lines file, or of an iterable such as a list or a datasets.Dataset, each with these fields
-    as text; a broken one is named by its number."""
-    if isinstance(source, str | Path):
-        found = list(_json_lines(Path(source)))
-    else:
-        found = [(f"item {number}", record) for number, record in enumerate(source, 1)]
-    for where, record in found:
-        if not isinstance(record, Mapping) or not all(isinstance(record.get(field), str) for field in wanted):
-            raise UserError(f"{where} must be an object with the texts {', '.join(sorted(wanted))}")
-    if not found:
-        name = source if isinstance(source, str | Path) else "the list"
-        raise UserError(f"{name} is empty: give one JSON object a line")
-    return [dict(record) for _, record in found]
-
-
-def _json_lines(file: Path) -> Iterator[tuple[str, Any]]:
-    for number, line in enumerate(read_text(file, "give one JSON object a line").split("\n"), 1):
-        if line.strip():
-            where = f"{file} line {number}"
-            try:
-                yield where, parse_json(line)
-            except ValueError as problem:
-                raise UserError(f"{where} is not JSON ({problem})") from None
 
 
 def partial_of(file: Path) -> Path:

@@ -1,6 +1,7 @@
 """Questions whose generated answers can be checked: a user's own file, GSM8K as published, and embedded ones.
 
-    prompts     a .jsonl file, each line with prompt and answer; with a pattern too, the same on every line
+    prompts     a .jsonl file, each line with prompt and answer (or the other names of columns.py); with a pattern too,
+                the same on every line
     gsm8k       test.jsonl or train.jsonl as published (Cobbe et al., arXiv 2110.14168), or hub form: question, answer;
                 of a folder that holds them the test file is used
     embedded    few-shot questions of the 16 tasks: 3 relevant examples, then 6 distractors, drawn for each question
@@ -13,9 +14,11 @@ import re
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 from maskwise.support.errors import UserError
 from maskwise.support.interrupts import time_limit
+from maskwise.tasks.columns import MESSAGES, PAIR_WORDS, PAIRS, Conversation, TextPair, read_row
 from maskwise.tasks.episodes import blocked, draw, draw_afresh, example_words, render
 from maskwise.tasks.labelled_exercises import Labelled
 from maskwise.tasks.rules import TASKS
@@ -113,9 +116,9 @@ def _gsm8k_files(path: Path) -> list[Path]:
 def _questions(file: Path) -> Iterator[tuple[Labelled, str]]:
     pattern = None
     for number, row in read_rows(file):
-        prompt, answer = row.get("prompt"), row.get("answer")
-        if not (isinstance(prompt, str) and prompt and isinstance(answer, str) and answer.strip()):
-            raise broken(file, number, "a prompt and an answer, both text")
+        prompt, answer = _texts(row, f"{file} line {number}")
+        if not (prompt.strip() and answer.strip()):
+            raise broken(file, number, "a prompt and an answer, both text and not empty")
         check = _checked_pattern(file, row["pattern"]) if "pattern" in row else EXACT
         pattern = check if pattern is None else pattern
         if check != pattern:
@@ -123,6 +126,17 @@ def _questions(file: Path) -> Iterator[tuple[Labelled, str]]:
         if pattern != EXACT and first_match(pattern, answer) is None:
             raise broken(file, number, f"an answer that its pattern matches, not {answer!r}")
         yield Labelled(prompt, answer), pattern
+
+
+def _texts(row: dict[str, Any], where: str) -> tuple[str, str]:
+    """The prompt and the answer of a row; of messages, where they are one turn of the user's and the answer to it."""
+    content = read_row(row, where, (*PAIRS, MESSAGES), f"{PAIR_WORDS}, or messages")
+    if isinstance(content, Conversation):
+        if [turn["role"] for turn in content.turns] != ["user", "assistant"]:
+            raise UserError(f"{where}: messages must be one turn of the user's and the assistant's answer to it")
+        return content.turns[0]["content"], content.turns[1]["content"]
+    assert isinstance(content, TextPair)
+    return content.plain_prompt.rstrip("\n") if content.is_question else content.prompt, content.answer
 
 
 def _checked_pattern(file: Path, pattern: object) -> str:

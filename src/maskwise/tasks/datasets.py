@@ -27,6 +27,7 @@ from typing import Any
 from maskwise.support.errors import UserError
 from maskwise.support.randomness import python_random
 from maskwise.tasks.checkable import CHECKED, EXACT, read_checkable
+from maskwise.tasks.columns import keys_in_words
 from maskwise.tasks.hotpot import SYSTEM, read_hotpotqa
 from maskwise.tasks.labelled_exercises import Labelled, lettered, tell_apart
 from maskwise.tasks.tables import SUFFIXES, broken, read_rows, read_text_leniently
@@ -212,12 +213,24 @@ def _user_rows(path: Path) -> Iterator[Labelled]:
     if path.is_dir():
         raise UserError(f"{path} is a folder: give one file, or one of the names {', '.join((*READERS, HOTPOTQA))}")
     for number, row in read_rows(path):
-        text = next((row[name] for name in TEXT_NAMES if name in row), None)
-        label = next((row[name] for name in LABEL_NAMES if name in row), None)
-        if text is None or label is None or not str(label).strip() or set("[]\n") & set(str(label)):
+        text, label = (_only(row, names, f"{path} line {number}") for names in (TEXT_NAMES, LABEL_NAMES))
+        if text is None or label is None:
+            keys = keys_in_words(row)
+            raise UserError(
+                f"{path} line {number} has the keys {keys}: it should hold text and label, or input and output"
+            )
+        if not str(label).strip() or set("[]\n") & set(str(label)):
             raise broken(path, number, "a text and a label without brackets (or input and output)")
         if len(str(text).strip()) <= LONGEST_OTHERS:
             yield Labelled(f"Text: {str(text).strip()}", str(label).strip())
+
+
+def _only(row: dict[str, Any], names: Sequence[str], where: str) -> Any:
+    """The value of the one column that has one of these names."""
+    given = [name for name in names if row.get(name) is not None]
+    if len(given) > 1:
+        raise UserError(f"{where} has {' and also '.join(given)}: keep one of them")
+    return row[given[0]] if given else None
 
 
 def _halves(rows: list[Labelled]) -> tuple[list[Labelled], list[Labelled]]:

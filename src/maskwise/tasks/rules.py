@@ -1,6 +1,6 @@
 """The 16 tasks: 8 rules over words, each hidden among examples of one of 2 rules over numbers.
 
-To add a task, write a `WordRule` and pass its tasks, `diagnose(..., tasks=(*TASKS, *tasks_of(mine)))`; one line in
+To add a task, write a `WordRule` and pass its tasks, `mw.diagnose(..., tasks=tasks_of(mine))`; one line in
 WORD_RULES makes it known everywhere.
 """
 

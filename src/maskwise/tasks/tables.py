@@ -2,38 +2,95 @@
 
 import csv
 import io
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from maskwise.support.errors import UserError
-from maskwise.support.files import parse_json
+from maskwise.support.files import Records, parse_json, read_bytes, read_text
 
 SUFFIXES = (".tsv", ".txt", ".csv", ".jsonl", ".json", ".parquet")
 
+TABLES = (".csv", ".tsv", ".parquet")  # of rows with named columns, whatever reads them
+
 TableRow = tuple[int, dict[str, Any]]  # where it stands (its line, in texts) and what is in it
+LocatedRow = tuple[str, Any]  # where it stands, for messages, and what is in it, not checked
 
 
 def read_rows(file: Path, unnamed: Sequence[str] = ()) -> Iterator[TableRow]:
     """The rows of a file by its ending. `unnamed` are the columns of a .csv file without a header."""
-    if file.suffix in (".tsv", ".txt"):
+    suffix = file.suffix.lower()
+    if suffix in (".tsv", ".txt"):
         return _named(file, _tab_separated(file), ())
-    if file.suffix == ".csv":
+    if suffix == ".csv":
         return _named(file, _comma_separated(file), unnamed)
-    if file.suffix in (".json", ".jsonl"):
+    if suffix in (".json", ".jsonl"):
         return _objects(file)
-    if file.suffix == ".parquet":
+    if suffix == ".parquet":
         return _parquet(file)
     raise UserError(f"{file} is neither {', '.join(SUFFIXES[:-1])} nor {SUFFIXES[-1]}: save it as one of them")
 
 
+def located_rows(source: Records) -> list[LocatedRow]:
+    """The rows of a file, or of an iterable such as a list or a datasets.Dataset; none is checked yet."""
+    rows: list[LocatedRow]
+    if not isinstance(source, str | Path):
+        rows = [(f"item {number}", row) for number, row in enumerate(items_of(source), 1)]
+    elif Path(source).suffix.lower() in TABLES:
+        rows = [(f"{source} line {number}", row) for number, row in read_rows(Path(source))]
+    else:
+        rows = list(json_rows(Path(source), read_text(Path(source), "give one JSON object a line")))
+    if not rows:
+        name = source if isinstance(source, str | Path) else "the list"
+        raise UserError(f"{name} is empty: give one JSON object a line")
+    return rows
+
+
+def items_of(source: object) -> Iterator[Any]:
+    """The items of a list or a datasets.Dataset; of what holds rows in another way, what to give instead."""
+    remedy = "give a file, or a list of objects"
+    if isinstance(source, Mapping):
+        held = ", ".join(map(str, list(source)[:6])) or "nothing"
+        remedy = f"it holds {held}; give one split of a DatasetDict, or a list of objects"
+    elif hasattr(source, "to_dict") and hasattr(source, "columns"):
+        remedy = 'give data.to_dict("records")'
+    elif isinstance(source, Iterable) and not isinstance(source, bytes):
+        return iter(source)
+    what = "None" if source is None else f"of the type {type(source).__name__}"
+    raise UserError(f"the data is {what}: {remedy}")
+
+
+def json_rows(file: Path, text: str) -> Iterator[LocatedRow]:
+    """The rows of JSON lines, or of one JSON array."""
+    text = text.removeprefix("\ufeff")
+    array = _array(text)
+    if array is not None:
+        yield from ((f"{file} item {number}", row) for number, row in enumerate(array, start=1))
+        return
+    for number, line in enumerate(text.split("\n"), start=1):
+        if line.strip():
+            where = f"{file} line {number}"
+            try:
+                yield where, parse_json(line)
+            except ValueError as problem:
+                raise UserError(f"{where} is not valid JSON ({problem}): correct or delete it") from None
+
+
+def _array(text: str) -> list[Any] | None:
+    """The items of a text that is one JSON array; None for any other text."""
+    if not text.lstrip().startswith("["):
+        return None
+    try:
+        found = parse_json(text)
+    except ValueError:
+        return None
+    return found if isinstance(found, list) else None
+
+
 def read_text_leniently(file: Path) -> str:
     """UTF-8 with or without a byte order mark; what is not UTF-8 is Latin-1."""
-    try:
-        content = file.read_bytes()
-    except OSError as problem:
-        raise UserError(f"cannot read {file}: {problem.strerror}") from None
+    content = read_bytes(file)
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError:

@@ -8,6 +8,7 @@ adapter_*, result.json         the adapter (or a whole checkpoint) and the figur
 import errno
 import hashlib
 import pickle
+import re
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -114,8 +115,12 @@ def newest_whole(folder: Path, skipped: Callable[[str], None]) -> Path | None:
 
 def complete_checkpoints(folder: Path) -> list[Path]:
     """Those whose marker is there, oldest first."""
-    complete = [path for path in folder.glob("checkpoint-*") if (path / MARKER).exists()]
-    return sorted(complete, key=checkpoint_step)
+    return sorted((path for path in _checkpoints(folder) if (path / MARKER).exists()), key=checkpoint_step)
+
+
+def _checkpoints(folder: Path) -> list[Path]:
+    """Those of the run; checkpoint-4-backup is somebody's copy, and is left alone."""
+    return [path for path in folder.glob("checkpoint-*") if re.fullmatch(r"checkpoint-[0-9]{1,18}", path.name)]
 
 
 def refuse_unreadable(checkpoint: Path) -> None:
@@ -134,7 +139,7 @@ def refuse_unreadable(checkpoint: Path) -> None:
 
 def drop_incomplete(folder: Path) -> None:
     """Delete what an interrupted save left behind."""
-    for path in folder.glob("checkpoint-*"):
+    for path in _checkpoints(folder):
         if not (path / MARKER).exists():
             shutil.rmtree(path)
 

@@ -3,6 +3,7 @@
 Checkpoints count only when they are complete, and the first loss that is not finite stops the run.
 """
 
+import shutil
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -179,6 +180,9 @@ class RunTrainer(Trainer, ABC):
         """The parent's files, then the marker that makes them resumable, then the oldest checkpoints go."""
         folder = self.checkpoints / f"checkpoint-{self.state.global_step}"
         with saving(folder, self.what_is_kept()):
+            if self.args.should_save and folder.exists():  # a damaged one, which was passed over
+                shutil.rmtree(folder)
+            self.accelerator.wait_for_everyone()
             super()._save_checkpoint(model, trial)
             self.accelerator.wait_for_everyone()
             if self.args.should_save:

@@ -54,6 +54,13 @@ def test_packing_keeps_every_token_and_never_exceeds_a_row():
     assert torch.equal(torch.cat([row[0].ids for row in cut]), torch.cat([p.ids for p in pieces])[: 16 * len(cut)])
 
 
+def test_after_a_prompt_its_answer_carries_the_loss(tmp_path):
+    lines = write(tmp_path / "a.jsonl", json.dumps({"prompt": "abc", "completion": "de"}) + "\n")
+    ((piece,),) = rows_of(lines, 6).kept
+    assert byte_tokenizer().decode(piece.ids.tolist()) == "abcde<|end|>"
+    assert piece.carries.tolist() == [False] * 3 + [True] * 3
+
+
 def test_in_a_chat_the_assistants_turns_carry_the_loss(tmp_path):
     turns = [("user", "hi"), ("assistant", "yes"), ("user", "or"), ("assistant", "no")]
     messages = [{"role": role, "content": content} for role, content in turns]
@@ -137,10 +144,10 @@ def test_a_template_that_always_opens_a_turn_must_end_them_with_a_token(tmp_path
 
 
 REFUSED = {
-    "no text": ("a.txt", " \n\f\n", "is empty: it needs lines with text or messages"),
+    "no text": ("a.txt", " \n\f\n", "is empty: it needs lines with text, messages"),
     "short": ("a.txt", "abc", "4 tokens, less than a row of 8"),
-    "pairs": ("a.jsonl", '{"prompt": "a", "answer": "b"}\n', "line 1 holds no text"),
-    "no object": ("a.jsonl", '{"text": "abcdefgh"}\n[1]\n', "line 2 holds no text"),
+    "no column of ours": ("a.jsonl", '{"a": "a", "b": "b"}\n', "line 1 has the keys a, b: write text, messages"),
+    "no object": ("a.jsonl", '{"text": "abcdefgh"}\n[1]\n', "line 2 is not a JSON object"),
     "broken": ("a.jsonl", '{"text": "abcdefgh"}\n{"text"\n', "line 2 is not valid JSON"),
     "mask": ("a.txt", "abcdefgh<|mask|>", "contains the mask token"),
     "no template": (

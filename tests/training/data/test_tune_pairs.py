@@ -55,6 +55,21 @@ def test_open_orcas_columns_are_read(model, chatting, tmp_path):
     assert list(turns.prompt) == chatting.tokenizer(opened, add_special_tokens=False)["input_ids"]
 
 
+def test_alpacas_and_trls_columns_are_read(model, chatting, tmp_path):
+    path = written(
+        tmp_path,
+        {"prompt": "say red :", "completion": "one two"},
+        {"instruction": "say", "input": "red", "output": "now"},
+        {"text": "red cat runs now"},
+    )
+    first, second, third = pairs_of(path, model, 64).kept
+    assert words(model, first.prompt) == "say red :" and words(model, first.answer) == "one two <|eot_id|>"
+    assert words(model, second.prompt) == "say red" and words(model, second.answer) == "now <|eot_id|>"
+    assert words(model, third.prompt) == "red cat" and words(model, third.answer) == "runs now <|eot_id|>"
+    turns = pairs_of(path, chatting, 64).kept[1]
+    assert words(chatting, turns.prompt) == "user : say red <|eot_id|> assistant :"
+
+
 def test_questions_and_messages_go_through_the_chat_template(chatting, tmp_path):
     turns = [
         {"role": "user", "content": "red ?"},

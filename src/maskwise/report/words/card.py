@@ -16,6 +16,7 @@ from maskwise.report.pages.advice import Search, in_words, is_search, read_searc
 from maskwise.report.pages.registry import runs_in
 from maskwise.report.readings import Reading, read_all, records_as_strangers_wrote_them
 from maskwise.report.words.sentences import Sentence, meaning_of, score_sentence
+from maskwise.report.words.task_skill import about_skill, in_short, limit_of_run, limit_of_score
 from maskwise.scoring.numbers import NBSP, between, percent, score_interval, score_value, task_count
 from maskwise.scoring.scores import Score
 from maskwise.support.errors import UserError
@@ -41,8 +42,10 @@ def card_of_run(reading: Reading) -> str:
     manifest = reading.manifest
     version = manifest.versions.get("maskwise", "of an unknown version")
     planted = manifest.model.planted
+    limit = limit_of_run(reading)
     parts = [
         "## Sensitivity to appended masks and context locality",
+        *([f"**{_text(about_skill(limit))}**"] if limit is not None else []),
         f"Measured with maskwise {_text(version)}; the measures are described by {PAPER}. Intervals are 95{NBSP}% "
         "intervals for these tasks with questions drawn afresh.",
         *(["**The run is unfinished**: the numbers rest on the records so far."] if not manifest.complete else []),
@@ -72,7 +75,7 @@ def card_of_search(search: Search) -> str:
         )
         for row in found.confirmed
     ]
-    picks = [f"- {_text(row.goal)}: `{row.python}`" for row in found.advice]
+    picks = [f"- {_text(row.goal)}: {_code(row.python)}" for row in found.advice]
     picks += [f"- {_text(line)}" for line in search.undecided]
     planted = search.manifest.planted
     settings = settings_of(search) | {"model": public_name(found.model), "device": found.device}
@@ -104,12 +107,19 @@ def _score_rows(reading: Reading) -> list[tuple[str, ...]]:
             meaning_of(rule, score),
         )
         for rule, score in _scores(reading)
-        if score.value is not None
+        if score.value is not None and not _without_skill(rule, reading)
     ]
 
 
+def _without_skill(rule: ScoreRule, reading: Reading) -> str:
+    """Why a score that has a value says nothing; empty where it says something."""
+    limit = limit_of_score(rule, reading)
+    return in_short(limit) if limit is not None and not limit.shown else ""
+
+
 def _unmeasured(reading: Reading) -> str:
-    told = [f"{rule.title} ({score.why})" for rule, score in _scores(reading) if score.value is None]
+    reasons = [(rule, _without_skill(rule, reading) or score.why) for rule, score in _scores(reading)]
+    told = [f"{rule.title} ({why})" for rule, why in reasons if why]
     return f"Without a value: {_text('; '.join(told))}." if told else ""
 
 
@@ -148,7 +158,7 @@ def _condition_tables(reading: Reading) -> list[str]:
         ]
         if rows:
             asked = reading.asked[name]
-            parts.append(f"### Accuracy, probe `{name}`: {task_count(len(asked.tasks))}, {asked.most:,} points")
+            parts.append(f"### Accuracy, probe {_code(name)}: {task_count(len(asked.tasks))}, {asked.most:,} points")
             parts.append(_table((*keys, "masks", "answers", "accuracy", "95 % interval"), rows))
     return parts
 
@@ -187,7 +197,9 @@ def _command(command: str | None) -> list[str]:
     except ValueError:
         return []
     told = [public_name(word) if "/" in word or "\\" in word else word for word in words]
-    return [f"```bash\n{shlex.join(told)}\n```"]
+    line = _one_line(shlex.join(told))
+    fence = "`" * max(3, _longest_run(line) + 1)
+    return [f"{fence}bash\n{line}\n{fence}"]
 
 
 def _notes(notes: Iterable[str]) -> list[str]:
@@ -199,7 +211,23 @@ def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     return "\n".join("| " + " | ".join(_text(cell) for cell in line) + " |" for line in lines)
 
 
+def _one_line(text: str) -> str:
+    return "".join(c if c.isprintable() else " " for c in str(text))
+
+
+def _longest_run(text: str) -> int:
+    """Of backticks: code is fenced by more of them than it holds."""
+    return max(map(len, re.findall("`+", text)), default=0)
+
+
+def _code(text: str) -> str:
+    """As code inside a line, whatever backticks it holds."""
+    line = _one_line(text)
+    fence = "`" * (_longest_run(line) + 1)
+    return f"{fence} {line} {fence}" if "`" in line else f"`{line}`"
+
+
 def _text(text: str) -> str:
     """On one line, with the characters escaped that Markdown or HTML would read."""
-    line = " ".join("".join(c if c.isprintable() else " " for c in str(text)).split(" "))
+    line = _one_line(text)
     return re.sub(r"([\\`*_\[\]<>|])", r"\\\1", line) if line != "---" else line

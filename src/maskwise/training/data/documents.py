@@ -1,6 +1,7 @@
 """Documents to train on, from plain text or jsonl: tokenised once, then cut or packed into rows.
 
-In a text every token carries loss; in a chat the tokens of the assistant's turns do, the end-of-turn tokens included.
+In a text every token carries loss; in a chat the tokens of the assistant's turns do, the end-of-turn tokens included;
+after a prompt those of its answer.
 """
 
 from collections.abc import Iterator, Sequence
@@ -15,10 +16,22 @@ from maskwise.models.checkpoints.chat import render_chat
 from maskwise.models.model import Model
 from maskwise.support.errors import UserError
 from maskwise.support.files import Records
+from maskwise.tasks.columns import (
+    MESSAGES,
+    PAIR_WORDS,
+    PAIRS,
+    TEXT,
+    Conversation,
+    RowContent,
+    TextPair,
+    Turns,
+    read_row,
+)
 from maskwise.training.data.end_tokens import check_context, end_of_text, end_of_turn
-from maskwise.training.data.reading import DataEntry, DataFile, DataForm, check_messages, read_data
+from maskwise.training.data.reading import DataEntry, DataFile, DataForm, read_data
 
 TEXTS_AT_ONCE = 256
+FORMS = f"text, messages, {PAIR_WORDS}"
 
 
 @dataclass(frozen=True)
@@ -55,14 +68,12 @@ class PackedRows:
 
 def read_documents(source: Records) -> DataFile:
     """Documents from a text or .jsonl file, a list of dicts or a datasets.Dataset, checked but not tokenised."""
-    return read_data(source, DataForm(_check_document, _documents, "lines with text or messages"))
+    return read_data(source, DataForm(_read_document, _documents, f"lines with {FORMS}"))
 
 
-def _check_document(content: Any, where: str) -> None:
-    if isinstance(content, dict) and "messages" in content:
-        return check_messages(content["messages"], where)
-    if not isinstance(content, dict) or not isinstance(content.get("text"), str):
-        raise UserError(f"{where} holds no text: write objects with text, or with messages")
+def _read_document(row: Any, where: str) -> RowContent:
+    """Text and a pair in one row are refused: all tokens of a text carry loss, and those of the answer in a pair."""
+    return read_row(row, where, (TEXT, MESSAGES, *PAIRS), FORMS, weakest=False)
 
 
 def _documents(path: Path, lines: Sequence[str]) -> list[DataEntry]:
@@ -121,27 +132,38 @@ def pack(pieces: Sequence[TextPiece], context: int) -> tuple[list[PackedRow], in
 
 def _pieces(data: DataFile, model: Model) -> Iterator[TextPiece]:
     end = end_of_text(model)
-    closing = _closing(model) if any(_plain(entry) is None for entry in data.entries) else None
+    chats = [_as_chat(entry, model) for entry in data.entries]
+    closing = _closing(model) if any(chats) else None
     for start in range(0, len(data.entries), TEXTS_AT_ONCE):
         entries = data.entries[start : start + TEXTS_AT_ONCE]
-        plain = [_plain(entry) for entry in entries]
-        texts = [text for text in plain if text is not None]
+        texts = [entry.content for entry in entries if isinstance(entry.content, str)]
         tokenised = iter(model.tokenizer(texts)["input_ids"] if texts else [])
-        for entry, text in zip(entries, plain, strict=True):
-            if text is None:
-                assert isinstance(entry.content, dict)
-                piece = _chat(entry.content["messages"], model, closing, entry.where)
+        for entry, chat in zip(entries, chats[start : start + TEXTS_AT_ONCE], strict=True):
+            if chat is not None:
+                piece = _chat(chat, model, closing, entry.where)
+            elif isinstance(entry.content, TextPair):
+                piece = _prompt_and_answer(entry.content, model, end)
             else:
                 piece = TextPiece(torch.tensor([*next(tokenised), end], dtype=torch.int32))
             _check_ids(piece.ids, model, entry.where)
             yield piece
 
 
-def _plain(entry: DataEntry) -> str | None:
-    """The document's text; None for a chat, which may have a text next to its messages."""
-    if isinstance(entry.content, str):
-        return entry.content
-    return None if "messages" in entry.content else entry.content["text"]
+def _as_chat(entry: DataEntry, model: Model) -> Turns | None:
+    """The turns of what goes through the chat template; None for a text and a prompt as it stands."""
+    if isinstance(entry.content, Conversation):
+        return entry.content.turns
+    if isinstance(entry.content, str) or not (entry.content.is_question and model.tokenizer.chat_template):
+        return None
+    return entry.content.turns
+
+
+def _prompt_and_answer(pair: TextPair, model: Model, end: int) -> TextPiece:
+    """The answer carries the loss, the end of text after it included."""
+    prompt = model.tokenizer(pair.plain_prompt)["input_ids"]
+    answer = [*model.tokenizer(pair.answer, add_special_tokens=False)["input_ids"], end]
+    carries = [False] * len(prompt) + [True] * len(answer)
+    return TextPiece(torch.tensor([*prompt, *answer], dtype=torch.int32), torch.tensor(carries))
 
 
 def _check_ids(ids: Tensor, model: Model, where: str) -> None:

@@ -14,11 +14,21 @@ from maskwise.models.checkpoints.chat import render_chat
 from maskwise.models.model import Model
 from maskwise.support.errors import UserError
 from maskwise.support.files import Records
+from maskwise.tasks.columns import (
+    MESSAGES,
+    PAIR_WORDS,
+    PAIRS,
+    TEXT,
+    Conversation,
+    RowContent,
+    TextPair,
+    Turns,
+    read_row,
+)
 from maskwise.training.data.end_tokens import check_context, end_of_turn
-from maskwise.training.data.reading import DataEntry, DataFile, DataForm, check_messages, read_data
+from maskwise.training.data.reading import DataEntry, DataFile, DataForm, read_data
 
-FORMS = "prompt and answer, question and answer (or response), or messages"
-COLUMNS = (("prompt", "answer"), ("question", "answer"), ("question", "response"))
+FORMS = f"{PAIR_WORDS}, messages, or text"
 
 
 @dataclass(frozen=True)
@@ -43,7 +53,7 @@ class TokenizedPairs:
 
 def read_pairs(source: Records) -> DataFile:
     """Pairs from a .jsonl or text file, a list of dicts or a datasets.Dataset, checked but not tokenised."""
-    return read_data(source, DataForm(_check_pair, _paragraphs, f"lines with {FORMS}"))
+    return read_data(source, DataForm(_read_pair, _paragraphs, f"lines with {FORMS}"))
 
 
 def tokenize_pairs(data: DataFile, model: Model, context: int, text_piece: int = 256) -> TokenizedPairs:
@@ -88,23 +98,8 @@ def _pair(model: Model, text: _Text, end: int) -> Pair:
     return Pair(tuple(prompt), (*answer, end))
 
 
-def _check_pair(content: Any, where: str) -> None:
-    """Refuse what is neither a pair of texts nor messages that end with the assistant's."""
-    if not isinstance(content, dict):
-        raise UserError(f"{where} is not a JSON object: write {FORMS}")
-    if "messages" in content:
-        return check_messages(content["messages"], where)
-    columns = _columns(content)
-    if columns is None:
-        raise UserError(f"{where} has the keys {', '.join(content) or 'none'}: write {FORMS}")
-    texts = [content[name] for name in columns] + [content.get("system_prompt") or ""]
-    if not all(isinstance(text, str) for text in texts):
-        raise UserError(f"{where}: {' and '.join(columns)} must be texts, and system_prompt where there is one")
-
-
-def _columns(content: dict[str, Any]) -> tuple[str, str] | None:
-    """The names of the prompt and of the answer."""
-    return next((names for names in COLUMNS if set(names) <= content.keys()), None)
+def _read_pair(row: Any, where: str) -> RowContent:
+    return read_row(row, where, (*PAIRS, MESSAGES, TEXT), FORMS)
 
 
 def _paragraphs(path: Path, lines: Sequence[str]) -> list[DataEntry]:
@@ -115,39 +110,28 @@ def _paragraphs(path: Path, lines: Sequence[str]) -> list[DataEntry]:
 
 
 def _texts(entry: DataEntry, tokenizer: Any, piece: int) -> Iterator[_Text]:
-    """One pair of texts for a line; for a paragraph one for each piece of at most `piece` tokens."""
+    """One pair of texts for a line; for a text one for each piece of at most `piece` tokens."""
     if isinstance(entry.content, str):
         yield from _continuations(entry.content, tokenizer, piece, entry.where)
-    elif "messages" in entry.content:
-        yield _from_messages(entry.content["messages"], tokenizer, entry.where)
+    elif isinstance(entry.content, Conversation):
+        yield _from_turns(entry.content.turns, tokenizer, entry.where)
     else:
-        yield _from_columns(entry.content, tokenizer, entry.where)
+        yield _from_pair(entry.content, tokenizer, entry.where)
 
 
-def _from_columns(content: dict[str, Any], tokenizer: Any, where: str) -> _Text:
+def _from_pair(pair: TextPair, tokenizer: Any, where: str) -> _Text:
     """A prompt as it stands; a question through the chat template, or without one with line breaks."""
-    columns = _columns(content)
-    assert columns is not None
-    prompt, answer = (content[name] for name in columns)
-    system = content.get("system_prompt") or ""
-    if columns[0] == "prompt":
-        return _Text(prompt, answer, False, where)
-    if tokenizer.chat_template:
-        return _from_messages(_turns(prompt, answer, system), tokenizer, where)
-    return _Text("\n".join([system, prompt, ""] if system else [prompt, ""]), answer, False, where)
+    if pair.is_question and tokenizer.chat_template:
+        return _from_turns(pair.turns, tokenizer, where)
+    return _Text(pair.plain_prompt, pair.answer, False, where)
 
 
-def _turns(question: str, answer: str, system: str = "") -> list[dict[str, str]]:
-    before = [{"role": "system", "content": system}] if system else []
-    return [*before, {"role": "user", "content": question}, {"role": "assistant", "content": answer}]
-
-
-def _from_messages(messages: Sequence[dict[str, str]], tokenizer: Any, where: str) -> _Text:
+def _from_turns(turns: Turns, tokenizer: Any, where: str) -> _Text:
     """The last message is the answer; everything before it is the prompt, with the assistant's turn opened."""
     if not tokenizer.chat_template:
         raise UserError(f"{where}: the tokenizer has no chat template; write prompt and answer instead of messages")
-    prompt = render_chat(tokenizer, messages[:-1], f"{where}: the chat template", add_generation_prompt=True)
-    return _Text(prompt, messages[-1]["content"], True, where)
+    prompt = render_chat(tokenizer, turns[:-1], f"{where}: the chat template", add_generation_prompt=True)
+    return _Text(prompt, turns[-1]["content"], True, where)
 
 
 def _continuations(paragraph: str, tokenizer: Any, piece: int, where: str) -> Iterator[_Text]:

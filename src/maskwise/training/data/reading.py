@@ -1,24 +1,25 @@
 """Training data from a file or a list: read and checked once, before a model is opened."""
 
 import hashlib
-import io
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from maskwise.support.errors import UserError
-from maskwise.support.files import Records, parse_json, to_json
+from maskwise.support.files import Records, read_bytes, to_json
+from maskwise.tasks.columns import RowContent
+from maskwise.tasks.tables import TABLES, LocatedRow, items_of, json_rows, read_rows
 
 JSON_SUFFIXES = (".jsonl", ".ndjson", ".json")
 
 
 @dataclass(frozen=True)
 class DataEntry:
-    """One line of a jsonl file, its form checked, or one paragraph of plain text."""
+    """One row of a file, or one paragraph of plain text."""
 
     where: str  # the file and the line or paragraph, for messages
-    content: dict[str, Any] | str
+    content: RowContent
 
 
 @dataclass(frozen=True)
@@ -30,10 +31,10 @@ class DataFile:
 
 @dataclass(frozen=True)
 class DataForm:
-    """What a command takes for data: `check(content, where)` refuses a JSON object, `cut(path, lines)` makes entries of
+    """What a command takes for data: `read(row, where)` reads a row or refuses it, `cut(path, lines)` makes entries of
     plain text, and `description` says both in words."""
 
-    check: Callable[[Any, str], None]
+    read: Callable[[Any, str], RowContent]
     cut: Callable[[Path, Sequence[str]], list[DataEntry]]
     description: str  # "lines with text or messages"
 
@@ -42,21 +43,14 @@ def read_data(source: Records, form: DataForm) -> DataFile:
     """A file, or what a JSON lines file would hold: a list of dicts, a datasets.Dataset."""
     if isinstance(source, str | Path):
         return _read_file(Path(source), form)
-    wanted = form.description.replace("lines", "objects")
-    try:
-        items = iter(source)
-    except TypeError:
-        what = "None" if source is None else f"of the type {type(source).__name__}"
-        raise UserError(f"the data is {what}: give a file, or a list of {wanted}") from None
     entries, content = [], hashlib.sha256()
-    for number, given in enumerate(items, 1):
+    for number, given in enumerate(items_of(source), 1):
         where = f"item {number}"
         item = dict(given) if isinstance(given, Mapping) else given
-        form.check(item, where)
-        entries.append(DataEntry(where, item))
-        content.update(f"{to_json(item)}\n".encode())
+        entries.append(DataEntry(where, form.read(item, where)))
+        content.update(f"{_written(item)}\n".encode())
     if not entries:
-        raise UserError(f"the list is empty: it needs {wanted}")
+        raise UserError(f"the list is empty: it needs {form.description.replace('lines', 'objects')}")
     return DataFile(Path("the given list"), content.hexdigest(), tuple(entries))
 
 
@@ -64,40 +58,31 @@ def _read_file(path: Path, form: DataForm) -> DataFile:
     """Everything that can be checked without a tokenizer is checked; a broken line is refused by its number."""
     if not path.is_file():
         raise UserError(f"there is no data file {path}: give a .jsonl or .txt file")
-    try:
-        content = path.read_bytes()
-        text = content.decode("utf-8-sig")
-    except UnicodeDecodeError as problem:
-        raise UserError(f"{path} is not UTF-8 text ({problem.reason} at byte {problem.start}): convert it") from None
-    except OSError as problem:
-        raise UserError(f"{path} cannot be read ({problem.strerror})") from None
-    lines = [line.rstrip("\n") for line in io.StringIO(text, newline=None)]
-    json_lines = path.suffix.lower() in JSON_SUFFIXES
-    entries = _json_entries(path, lines, form) if json_lines else form.cut(path, lines)
+    content = read_bytes(path)
+    suffix = path.suffix.lower()
+    if suffix in TABLES:
+        entries = _entries(((f"{path} line {number}", row) for number, row in read_rows(path)), form)
+    else:
+        try:
+            text = content.decode("utf-8-sig")
+        except UnicodeDecodeError as problem:
+            reason = f"{problem.reason} at byte {problem.start}"
+            raise UserError(f"{path} is not UTF-8 text ({reason}): convert it") from None
+        text = text.replace("\r\n", "\n").replace("\r", "\n")
+        rows = json_rows(path, text) if suffix in JSON_SUFFIXES else None
+        entries = form.cut(path, text.split("\n")) if rows is None else _entries(rows, form)
     if not entries:
         raise UserError(f"{path} is empty: it needs {form.description}, or plain text")
     return DataFile(path, hashlib.sha256(content).hexdigest(), tuple(entries))
 
 
-def _json_entries(path: Path, lines: Sequence[str], form: DataForm) -> list[DataEntry]:
-    entries = []
-    for number, line in enumerate(lines, start=1):
-        if not line.strip():
-            continue
-        where = f"{path} line {number}"
-        try:
-            content = parse_json(line)
-        except ValueError as problem:
-            raise UserError(f"{where} is not valid JSON ({problem}): correct or delete it") from None
-        form.check(content, where)
-        entries.append(DataEntry(where, content))
-    return entries
+def _written(item: Any) -> str:
+    """A row as text, for the hash; other columns may hold dates, bytes or NaN, which are no JSON."""
+    try:
+        return to_json(item)
+    except (TypeError, ValueError):
+        return repr(item)
 
 
-def check_messages(messages: Any, where: str) -> None:
-    """Refuse what is not a chat that ends with the assistant's turn."""
-    well_formed = isinstance(messages, list) and all(
-        isinstance(m, dict) and isinstance(m.get("role"), str) and isinstance(m.get("content"), str) for m in messages
-    )
-    if not well_formed or len(messages) < 2 or messages[-1]["role"] != "assistant":
-        raise UserError(f"{where}: messages must be a list of role and content that ends with the assistant's")
+def _entries(rows: Iterable[LocatedRow], form: DataForm) -> list[DataEntry]:
+    return [DataEntry(where, form.read(row, where)) for where, row in rows]
