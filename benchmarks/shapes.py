@@ -6,7 +6,7 @@ import torch
 from transformers import PreTrainedModel
 
 from benchmarks.measure import Bench
-from maskwise.models import DreamConfig, DreamModel, LLaDA2Config, LLaDA2MoeModelLM, LLaDAConfig, LLaDAModelLM
+from maskwise.models import DreamConfig, DreamModel, LLaDA2Config, LLaDA2MoeModelLM, LLaDAConfig, LLaDAModelLM, families
 from maskwise.models.checkpoints.locations import locate_checkpoint
 from maskwise.models.checkpoints.opening import as_model
 from maskwise.models.checkpoints.tokenizer import load_tokenizer
@@ -76,7 +76,7 @@ def make_model(bench: Bench, kind: str, toy_layers: int = 2) -> Model:
     toy_layers: of a toy LLaDA.
     """
     make_room(bench)
-    tokenizer = load_tokenizer(locate_checkpoint("tiny-llada")[0], native=True)
+    tokenizer = load_tokenizer(locate_checkpoint("tiny-llada")[0], families.LLADA)
     words = {"vocab_size": len(tokenizer), "mask_token_id": tokenizer.mask_token_id}
     config: LLaDAConfig | DreamConfig
     if kind == "llada":

@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 
 import numpy as np
 import pytest
@@ -16,7 +17,8 @@ from helpers.report_runs import DIFFUSION, mask_probes, position_probes, write_r
 from helpers.tiny import llada_net
 from maskwise.cli import app
 from maskwise.cli.outputs import OUTPUTS
-from maskwise.experiments.compare import compare_runs
+from maskwise.experiments.compare import compare, compare_runs
+from maskwise.models.checkpoints.locations import ZOO
 from maskwise.models.peft_access import linear_targets
 from maskwise.report.words.comparison import change_in_words, rows_of, share_gone
 from maskwise.scoring.changes import accuracy_change, mean_change, reduction
@@ -304,3 +306,32 @@ def test_a_model_with_too_few_counts_in_common_leaves_the_others_theirs(tmp_path
     assert result["reduction"]["value"] == pytest.approx(1 - 0.25 / 0.75)
     told = {row.name: row for row in rows_of(result["models"], result["changes"])}
     assert told["Degradation"].meaning.endswith(", each over its own mask counts")
+
+
+def test_nothing_is_asked_before_every_model_and_folder_is_known_to_be_whole(tmp_path, monkeypatch):
+    """The second checkpoint is cut short, or the run folder is empty: found at once."""
+    monkeypatch.chdir(tmp_path)
+    broken = shutil.copytree(ZOO / "tiny-llada", tmp_path / "broken")
+    whole = (broken / "model.safetensors").read_bytes()
+    (broken / "model.safetensors").write_bytes(whole[:-1000])
+    empty = write_run(tmp_path / "empty", **SEED)
+    (empty / "records.jsonl").write_text("")
+    for second, problem in ((broken, "cut short"), (empty, "holds no records")):
+        with pytest.raises(UserError, match=problem):
+            compare("tiny-llada", second)
+    assert not (tmp_path / "runs").exists()
+
+
+def test_what_a_model_without_skill_lost_is_not_in_the_table(tmp_path):
+    """Its accuracy with 2 masks, and the change of it, are."""
+    before = write_run(tmp_path / "before", mask_probes([8] * 4, [5] * 4), **SEED)
+    after = write_run(tmp_path / "after", mask_probes([0] * 4, [0] * 4), TUNED, **SEED)
+    result, _ = compare_runs([before, after])
+    assert result.models["tiny-llada+ma"].skill.skill == "unskilled"
+    rows = {row.name: row for row in rows_of(result.models, result.changes)}
+    assert (rows["Lost to 100 masks"].values[1], rows["Lost to 100 masks"].changes) == ("–", ("–",))
+    assert rows["Degradation"].values[1] == "–"
+    assert rows["Accuracy, 2 masks"].changes[0].startswith("−80.0")
+    printed = run(before, after)
+    assert printed.exit_code == 0 and "not shown to be able to do the task" in printed.output
+    assert "not shown to be able" in json.loads(run(before, after, "--json").stdout)["finding"]

@@ -8,6 +8,7 @@ from io import StringIO
 
 import numpy as np
 import pytest
+from msgspec import UNSET
 from rich.console import Console
 from typer.testing import CliRunner
 
@@ -40,6 +41,7 @@ from maskwise.models.checkpoints.locations import locate_checkpoint
 from maskwise.report.pages.mitigations_page import cures_result, frontier, what_it_shows
 from maskwise.scoring.changes import recovered_share
 from maskwise.scoring.experiment_results import Accuracy, MitigationResult, Mitigations
+from maskwise.scoring.skill import task_skill
 from maskwise.support.errors import UserError
 from maskwise.support.typed import convert
 from maskwise.tasks.episodes import draw, mixed
@@ -182,6 +184,21 @@ def all_results(rows, model="m"):
     return Mitigations(model=model, masks=200, n=50, two_masks=two, cures=rows)
 
 
+def test_a_model_that_cannot_answer_has_nothing_to_mitigate():
+    """Neither "instead of 0 % it is 0 %" nor a frontier; of a mitigation that does help it is still said."""
+    rows = [mitigation_result("baseline", 0.0), mitigation_result("window", 0.0)]
+    unskilled = all_results(rows).changed(skill=task_skill(0, 48))
+    first, *_ = what_it_shows(unskilled)
+    assert first.replace("\u00a0", " ") == (
+        "m: 0 of 48 right, guessing gives 33 %: not shown to be able to do the task, so nothing can be lost."
+    )
+    assert not any("*" in cell for row in cures_result(unskilled).rows for cell in row)
+    easy = all_results(rows).changed(skill=task_skill(48, 48, changes=[(-0.06, 0.06)]))
+    assert "too easy to show a loss" in what_it_shows(easy)[0]
+    helped = unskilled.changed(cures=[rows[0], mitigation_result("window", 0.5, difference_low=0.2)])
+    assert "Significantly above the baseline" in what_it_shows(helped)[1]
+
+
 def test_the_sentences_name_what_helped():
     rows = [
         mitigation_result("baseline", 0.4, difference=0),
@@ -301,7 +318,7 @@ def test_a_block_model_is_compared_by_what_applies_to_it():
     ]
     assert had["baseline"]["tokens_per_pass"] == pytest.approx(4, abs=0.1)
     assert had["window"]["why"] == "masks after a block are not seen" and "why" not in had[f"tuning: {PAPER_LOSS}"]
-    result = cures_result(found)
+    result = cures_result(found.changed(skill=UNSET))  # of two questions, which show no skill
     assert "its block of 4" in result.facts
     assert result.sentences[0].startswith("With 200 masks, of which at most 4 are visible, instead of two, ")
     assert result.sentences[-1] == (

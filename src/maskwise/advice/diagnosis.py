@@ -13,17 +13,21 @@ from maskwise.probes.library.mask_count import NAME as MASK_COUNT
 from maskwise.probes.library.unmasking import NAME as UNMASKING
 from maskwise.records.record import Record
 from maskwise.scoring.changes import Difference, paired_difference
+from maskwise.scoring.skill import task_skill
 
 LARGEST_BLOCK = 32  # masks that a growing canvas may show at a time
 
 
 def advice(records: Sequence[Record]) -> str | None:
-    """None where masks were not asked about, and of block diffusion models, whose canvas is not a choice."""
+    """None where masks were not asked about, where they cannot show a loss (no skill, or too easy), and of block
+    diffusion models, whose canvas is not a choice."""
     one_step = main_records([record for record in records if record.probe == MASK_COUNT])
     counts = sorted({record.condition["masks"] for record in one_step})
     if 2 not in counts or counts[-1] <= LARGEST_BLOCK or any("visible" in record for record in one_step):
         return None
     most = counts[-1]
+    if _cannot_show_a_loss(one_step, counts):
+        return None
     lost = paired_difference(_under(one_step, 2), _under(one_step, most))
     if not _is_gain(lost):
         return (
@@ -33,6 +37,13 @@ def advice(records: Sequence[Record]) -> str | None:
     supported = [*_growing(one_step, counts), *_small_blocks(records, one_step, most)]
     tuning = f"mask-agnostic tuning (2 masks in place of {most}: {_points(lost)})"
     return f"The run's evidence supports {' and '.join([*supported, tuning])}."
+
+
+def _cannot_show_a_loss(one_step: Sequence[Record], counts: Sequence[int]) -> bool:
+    few = _under(one_step, 2)
+    changes = [paired_difference(_under(one_step, count), few) for count in counts if count != 2]
+    right = sum(record.correct for record in few)
+    return task_skill(round(right), len(few), changes=[(one.low, one.high) for one in changes]).skill != "skilled"
 
 
 def _growing(one_step: Sequence[Record], counts: Sequence[int]) -> list[str]:

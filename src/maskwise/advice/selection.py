@@ -21,6 +21,7 @@ import numpy as np
 import scipy.special
 
 from maskwise.scoring.intervals import SAME, TAILS, difference_interval, jeffreys_bounds
+from maskwise.scoring.skill import task_skill
 
 FINALISTS = 4  # confirmed, the reference among them: six pairs
 FEWEST_ASKED, FEWEST_HELD = 4, 24  # questions of the first round, and held back
@@ -220,13 +221,11 @@ class Confirmation:
         return _two_digits(max(variance * (reach / margin) ** 2, self.questions + 1))
 
     def is_shown_above(self, chance: float) -> bool:
-        """Whether some finalist is right more often than by guessing; the bounds of all hold together."""
+        """Whether some finalist is right more often than by guessing; the tests of all hold together."""
         if not self.shares:
             return True
-        tail = TAILS[0] / len(self.quality)
-        means = np.array([one.mean for one in self.quality])
-        low, _ = jeffreys_bounds(means, float(self.questions), (tail, 1 - tail))
-        return bool((low > chance + SAME).any())
+        right, level = [round(one.mean * self.questions) for one in self.quality], TAILS[0] / len(self.quality)
+        return any(task_skill(count, self.questions, chance, level=level).shown for count in right)
 
     @property
     def cheapest(self) -> int:

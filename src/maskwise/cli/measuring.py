@@ -26,7 +26,7 @@ from maskwise.support.errors import UserError
 from maskwise.support.garbage_collection import collection_paused
 from maskwise.support.terminal import one_line
 
-Quick = Annotated[bool, typer.Option("--quick", help="Short prompts, few tasks and points: minutes on a CPU.")]
+Quick = Annotated[bool, typer.Option("--quick", help="Short prompts, few tasks and conditions: minutes on a CPU.")]
 Points = Annotated[int | None, typer.Option(help="Test points per task, and passages of text.  [1 or more]")]
 Seed = Annotated[int, typer.Option(min=0, max=LARGEST_SEED, help="Draws the examples and questions.")]
 Chat = Annotated[bool, typer.Option("--chat", help="Ask through the chat template (Instruct models).")]
@@ -75,7 +75,9 @@ def diagnose(
     ] = None,
     seed: Seed = 0,
     chat: Chat = False,
-    words: Annotated[Path | None, typer.Option(help="Word lists of your own: JSON, {category: [word, ...]}.")] = None,
+    words: Annotated[
+        str | None, typer.Option(help="paper, unfamiliar-1, unfamiliar-2, or a JSON file of word sets or word lists.")
+    ] = None,
     text: Annotated[Path | None, typer.Option(help="A text file for the probes that read prose.")] = None,
     data: Annotated[
         list[str] | None, typer.Option(help="NAME=PATH of a data set, such as hotpotqa, gsm8k, prompts; repeatable.")
@@ -90,6 +92,9 @@ def diagnose(
     device: Device = None,
     check_weights: CheckWeights = True,
     adapter: Adapter = None,
+    power: Annotated[
+        bool, typer.Option("--power", help="Print the smallest difference such a run detects; no model is opened.")
+    ] = False,
     json: Json = False,
 ) -> None:
     """Measure context locality and sensitivity to appended masks; writes a report. Run again, it resumes.
@@ -97,7 +102,9 @@ def diagnose(
     Several models are asked the same questions, one after the other, and laid side by side on one page.
     """
     given = {
-        name: value for name, value in locals().items() if name not in ("models", "quick", "full", "paper", "json")
+        name: value
+        for name, value in locals().items()
+        if name not in ("models", "quick", "full", "paper", "power", "json")
     }
     names = list(dict.fromkeys(models or ["tiny-llada"]))
     if len(names) > 1 and (out, adapter) != (None, None):
@@ -110,13 +117,20 @@ def diagnose(
     preset: Any = named[0] if named else "default"
     numbers = whole_numbers(relevant)
     settings = chosen_settings(preset, probes, points, numbers, distractors, precision, seed, chat)
+    if power and precision is not None:
+        raise UserError("--precision asks as many questions as it takes: leave it or --power out")
+    if power:
+        return _print_power(settings, words, leave_out=words is not None and probes is None, json=json)
     check_models(names, adapter, dtype, weights)
     from maskwise.runs.run import diagnose as run_probes
 
     if len(names) > 1:  # each, before the first is asked
+        from maskwise.models.checkpoints.locations import locate_checkpoint
+        from maskwise.models.checkpoints.networks import check_weight_files
         from maskwise.runs.diagnose import refuse_inapplicable
 
         for name in names:
+            check_weight_files(locate_checkpoint(name)[0])
             refuse_inapplicable(name, settings)
     given |= {"preset": preset, "relevant": numbers, "command": command_line()}
     runs = [run_probes(name, **given) for name in names]
@@ -127,13 +141,13 @@ def diagnose(
     from maskwise.advice.diagnosis import advice
     from maskwise.report.pages.page import home_of, write_page
     from maskwise.report.readings import readings_of
-    from maskwise.report.words.finding import finding
+    from maskwise.report.words.finding import finding, with_finding
     from maskwise.report.words.terminal import print_summary
 
     readings = readings_of(runs)
     page = write_page(readings, home_of(readings))
     if json:
-        summaries = [reading.summary for reading in readings]
+        summaries = [with_finding(reading) for reading in readings]
         return print_json(summaries[0] if len(names) == 1 else {"report": str(page), "runs": summaries})
     for reading in readings:
         print_summary(reading)
@@ -142,6 +156,19 @@ def diagnose(
         if advised := advice(reading.run.records):
             echo(f"advice{f' for {one_line(reading.label)}' if len(readings) > 1 else ''}: {advised}")
     echo(f"report: {one_line(page)}")
+
+
+def _print_power(settings: Any, words: str | None, leave_out: bool, json: bool) -> None:
+    from maskwise.runs.settings import power_of, with_words
+    from maskwise.scoring.power import power_in_words
+    from maskwise.tasks.word_sources import load_word_source
+
+    found = power_of(with_words(settings, load_word_source(words), leave_out))
+    if json:
+        return print_json(found)
+    echo("Smallest difference in accuracy that such a run detects (80 % power, 5 % two-sided, paired questions):")
+    for one in found:
+        echo(power_in_words(one))
 
 
 def report(
@@ -202,10 +229,13 @@ def compare(
     check_models([name for name in names if not (Path(name) / "manifest.json").exists()], None, dtype)
     with collection_paused():
         from maskwise.experiments.compare import compare as compare_models
+        from maskwise.report.pages.results import make_folder
         from maskwise.report.words.comparison import rows_of
         from maskwise.report.words.terminal import print_changes
         from maskwise.runs.runner import join_crew
 
+    if out is not None:
+        make_folder(out)
     found = compare_models(*names, preset="quick" if quick else "default", command=command_line(), **given)
     if join_crew().rank > 0:
         return
@@ -213,6 +243,7 @@ def compare(
     if json:
         return print_json(found.result(page))
     print_changes([reading.label for reading in found.readings], rows_of(found.models, found.changes))
+    echo(f"\n{one_line(found.sentence)}")
     echo(f"report: {one_line(page)}")
 
 
@@ -260,6 +291,13 @@ def cures(
 
     folder = out or Path("runs") / f"cures-{Path(model).name}"
     found = compare_cures(
-        model, adapter, points=points, seed=seed, dtype=dtype, device=device, check_weights=check_weights, out=folder
+        model,
+        adapter,
+        points=points,
+        seed=seed,
+        dtype=dtype,
+        device=device,
+        check_weights=check_weights,
+        out=folder,
     )
     return print_json(found) if json else print_result(cures_result(convert(found, Mitigations)), folder)

@@ -12,17 +12,20 @@ from pathlib import Path
 from msgspec import UNSET, structs
 
 from maskwise.models.checkpoints.locations import locate_checkpoint
+from maskwise.models.checkpoints.networks import check_weight_files
 from maskwise.models.checkpoints.opening import open as open_model
 from maskwise.models.model import Model
+from maskwise.probes import record_fields
 from maskwise.probes.examples import Conditioned, main_records, numbers_in, with_number
 from maskwise.probes.library.mask_count import degradation, mask_tax
 from maskwise.probes.probe import Preset, Settings
 from maskwise.probes.recall_scores import LAST
-from maskwise.records.folder import MANIFEST, RunOnDisk
+from maskwise.records.folder import MANIFEST, RunOnDisk, read_run
 from maskwise.records.record import Condition, Record
 from maskwise.report.pages.page import home_of, write_page
-from maskwise.report.readings import Reading, read_all, records_as_strangers_wrote_them
+from maskwise.report.readings import Reading, read_all, records_as_strangers_wrote_them, refuse_empty
 from maskwise.report.words.comparison import rows_of
+from maskwise.report.words.finding import finding
 from maskwise.runs.diagnose import diagnose
 from maskwise.runs.runner import own_device
 from maskwise.runs.settings import check, chosen_settings
@@ -36,16 +39,26 @@ SCORES = ("degradation", "mask_tax", "locality")
 OTHER_MOST = "the most masks are not as many in both"
 
 
+QUICK_POINTS, QUICK_MASKS = 7, (2, 20, 200)  # six probes share what the quick diagnosis spends on one
+
+
 def compare_settings(preset: Settings, points: int | None, seed: int, chat: bool) -> Settings:
     wanted = replace(preset, probes=PROBES, seed=seed, chat=chat)
+    if preset.preset == "quick":
+        wanted = replace(wanted, points=QUICK_POINTS).changed("mask-count", mask_counts=QUICK_MASKS, among=None)
     return wanted if points is None else replace(wanted, points=points, passages=points)
 
 
 def check_names(names: Sequence[str]) -> None:
-    """Refuses what is neither a run folder nor a model before any model is asked, which may take hours."""
+    """Refuses run folders without records or of other questions, and models whose files are not whole, before any model
+    is asked, which may take hours."""
+    runs = [read_run(name, record_fields()) for name in names if (Path(name) / MANIFEST).exists()]
+    for run in runs:
+        refuse_empty(run)
+        check_pairs(runs[0], run)
     for name in names:
         if not (Path(name) / MANIFEST).exists():
-            locate_checkpoint(name)
+            check_weight_files(locate_checkpoint(name)[0])
 
 
 def run_of(
@@ -79,6 +92,11 @@ class Comparison:
     baseline: str
     readings: list[Reading] = field(repr=False)
 
+    @property
+    def sentence(self) -> str:
+        """The finding: what the page begins with."""
+        return finding(self.readings, compared=True).sentence
+
     def report(self, out: str | Path | None = None) -> Path:
         """Draws the side-by-side page into `out`, or beside the first run; returns its path."""
         rows = rows_of(self.models, self.changes)
@@ -87,7 +105,12 @@ class Comparison:
     def result(self, page: Path) -> ComparisonResult:
         """What `maskwise compare --json` prints."""
         return ComparisonResult(
-            models=self.models, reduction=self.reduction, changes=self.changes, baseline=self.baseline, report=str(page)
+            finding=self.sentence,
+            models=self.models,
+            reduction=self.reduction,
+            changes=self.changes,
+            baseline=self.baseline,
+            report=str(page),
         )
 
 
@@ -196,6 +219,7 @@ def figures_of(reading: Reading, shared: set[int] | None = None) -> ComparedMode
     at_two = next((e.accuracy for e in counts if e.masks == 2), None)
     at_most = max(counts, key=lambda e: e.masks).accuracy if counts else None
     return ComparedModel(
+        skill=reading.summary.skill,
         degradation=scores["degradation"].value,
         mask_tax=scores["mask_tax"].value,
         locality=scores["locality"].value,

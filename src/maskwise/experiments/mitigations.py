@@ -34,6 +34,7 @@ from maskwise.runs.runner import batch_budget
 from maskwise.scoring.changes import paired_difference, recovered_share
 from maskwise.scoring.experiment_results import Accuracy, MitigationResult, Mitigations
 from maskwise.scoring.intervals import accuracy_interval
+from maskwise.scoring.skill import task_skill
 from maskwise.support.errors import UserError
 from maskwise.support.progress import progress_bar
 from maskwise.support.typed import json_object
@@ -157,10 +158,10 @@ def cures(
     if points is not None and points < 1:
         raise UserError(f"--points must be at least 1, not {points}")
     folder = None if out is None else make_folder(Path(out))
+    given = [adapter] if isinstance(adapter, str | Path) else adapter or []
     opened = opened_model(model, dtype, device, check_weights=check_weights)
     refuse_autoregressive(opened)
     embedded = f"{opened.name}+ma" if f"{opened.name}+ma" in embedded_models() else None
-    given = [adapter] if isinstance(adapter, str | Path) else adapter or []
     homes = [Path(one) for one in given] or ([locate_checkpoint(embedded)[1][-1]] if embedded else [])
     name = model if not isinstance(model, Model) else opened.name
     adapters = [
@@ -198,12 +199,16 @@ def compare_mitigations(
     run = {name: one for name, one in mitigations.items() if one is not None and name in used}
     answers = _answers(questions, model, adapters, run, used, advance)
     accuracy, low, high = accuracy_interval(_columns(answers.two_masks[None]))
+    reference = answers.two_masks[None]
+    change = paired_difference(_columns(answers.by_name[BASELINE.name]), _columns(reference))
+    right = sum(one.correct for one in reference)
     return Mitigations(
         model=model.name,
         masks=MASKS,
         block=UNSET if model.block is None else model.block,
         n=len(questions),
         two_masks=Accuracy(accuracy=accuracy, low=low, high=high),
+        skill=task_skill(right, len(reference), changes=[(change.low, change.high)]),
         cures=[
             _entry(mitigations[one.name] or one, answers, adapters).changed(
                 **_within(mitigations[one.name], questions, model.block)

@@ -12,7 +12,9 @@ from msgspec import UNSET, Meta, UnsetType, field
 from maskwise.records.manifest import RunSettings
 from maskwise.scoring.changes import NatsDifference
 from maskwise.scoring.claims import Claim
+from maskwise.scoring.power import DetectableDifference
 from maskwise.scoring.scores import Score
+from maskwise.scoring.skill import Skill
 from maskwise.support.typed import Count, Typed
 from maskwise.tasks.episodes import CHANCE
 
@@ -96,6 +98,7 @@ class Entry(Typed, frozen=True, kw_only=True):
     nll_choice_low: Annotated[float | UnsetType | None, Meta(description="lower end")] = UNSET
     nll_choice_high: Annotated[float | UnsetType | None, Meta(description="upper end")] = UNSET
     paired: Annotated[Paired | UnsetType, Meta(description="the difference from the baseline condition")] = UNSET
+    skill: Annotated[Skill | UnsetType, Meta(description="of a baseline: whether it can show a loss")] = UNSET
     measures: Annotated[dict[str, Any], Meta(description="further measures of the probe, each a field")] = field(
         default_factory=dict
     )
@@ -119,6 +122,10 @@ class Summary(Typed, frozen=True, kw_only=True):
     out: Annotated[str, Meta(description="the run folder")]
     settings: Annotated[RunSettings, Meta(description="as in manifest.json")]
     not_visible: Annotated[dict[str, list[Count]] | UnsetType, Meta(description="as in manifest.json")] = UNSET
+    finding: Annotated[str | UnsetType, Meta(description="the first sentence of the report")] = UNSET
+    skill: Annotated[
+        Skill | UnsetType, Meta(description="whether the run can show a loss: right answers at its main baseline")
+    ] = UNSET
     scores: Annotated[
         dict[str, Score], Meta(description="each score by its name; locality_1 is that of one relevant example")
     ]
@@ -128,6 +135,10 @@ class Summary(Typed, frozen=True, kw_only=True):
     )
     precision: Annotated[PrecisionReport | UnsetType, Meta(description="with --precision")] = UNSET
     claims: Annotated[list[Claim] | UnsetType, Meta(description="the papers' claims, judged")] = UNSET
+    power: Annotated[
+        list[DetectableDifference] | UnsetType,
+        Meta(description="of each probe: the smallest difference that so many questions detect"),
+    ] = UNSET
     published: Annotated[
         list[PublishedValue] | UnsetType, Meta(description="with --paper: published and measured values")
     ] = UNSET

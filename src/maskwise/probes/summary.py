@@ -9,15 +9,17 @@ from msgspec import UNSET, structs
 
 from maskwise.probes import PROBES
 from maskwise.probes.examples import (
+    PAPER_RELEVANT,
     RelevantCount,
     WithNumber,
     in_words,
+    main_records,
     numbers_in,
     score_name,
     with_baselines,
     with_number,
 )
-from maskwise.probes.library import calibration
+from maskwise.probes.library import calibration, room
 from maskwise.probes.probe import Probe, ScoreRule
 from maskwise.probes.published import other_format, published_values
 from maskwise.probes.section import Entry, Paired, Shown, Summary
@@ -27,9 +29,12 @@ from maskwise.records.groups import Group, as_group, groups_of, joined
 from maskwise.records.record import Condition, Record, condition_text
 from maskwise.scoring.changes import paired_difference, paired_nats
 from maskwise.scoring.claims import Claim, holm
-from maskwise.scoring.intervals import accuracy_interval, rules_ends, stratified_mean
+from maskwise.scoring.intervals import Ends, accuracy_interval, rules_ends, stratified_mean
+from maskwise.scoring.power import DetectableDifference, detectable
 from maskwise.scoring.repeated_questions import by_question
 from maskwise.scoring.scores import LIKELIHOODS, Score, null_score
+from maskwise.scoring.skill import Skill, task_skill
+from maskwise.scoring.task_room import resting_on, room_of, with_room
 
 NO_MASKS = "does not apply: no masks"
 
@@ -49,25 +54,36 @@ def summarise(run: RunOnDisk, probes: Sequence[Probe] = PROBES) -> Summary:
     }
     if by_probe.get(calibration.NAME):
         extras[calibration.NAME] = calibrated(by_probe, probes, autoregressive)
+    if by_probe.get(room.NAME):
+        extras[room.NAME] = room_reports(by_probe, probes, autoregressive)
     wanted = run.manifest.settings.precision
+    listed = {
+        name: entries(known.get(name, unknown_probe(name)), records) for name, records in by_probe.items() if records
+    }
     summary = Summary(
         model=run.manifest.model.name,
         out=str(run.folder),
         settings=run.manifest.settings,
         not_visible=run.manifest.not_visible,
+        skill=main_skill(listed, probes) or UNSET,
         scores=scores_of(by_probe, probes, autoregressive),
-        probes={
-            name: entries(known.get(name, unknown_probe(name)), records)
-            for name, records in by_probe.items()
-            if records
-        },
+        probes=listed,
         extras=extras,
         precision=UNSET if wanted is None else precision(run.records, probes, wanted),
         claims=claims_of(by_probe, probes) or UNSET,
     )
     return structs.replace(
-        summary, published=published_values(summary) or UNSET, other_format=other_format(summary) or UNSET
+        summary,
+        published=published_values(summary) or UNSET,
+        other_format=other_format(summary) or UNSET,
+        power=power_of_entries(summary.probes) or UNSET,
     )
+
+
+def power_of_entries(by_probe: Mapping[str, list[Entry]]) -> list[DetectableDifference]:
+    """Of each probe, from the questions of its largest paired difference."""
+    counts = {name: max((e.paired.n for e in entries if e.paired), default=0) for name, entries in by_probe.items()}
+    return [detectable(name, count) for name, count in counts.items() if count]
 
 
 def unknown_probe(name: str) -> Probe:
@@ -117,6 +133,27 @@ def calibrated(by_probe: ByProbe, probes: Sequence[Probe], autoregressive: bool)
     kept = scores_of(judged, probes, autoregressive)
     given = {name: found for name, found in kept.items() if any(p.name in judged for p in probes_giving(name, probes))}
     return {"rule": calibration.RULE, "without_examples": without, "excluded": excluded, "scores": given}
+
+
+def room_reports(by_probe: ByProbe, probes: Sequence[Probe], autoregressive: bool) -> list[room.RoomReport]:
+    """For each number of relevant examples: the tasks with room for a loss, and the few-shot scores over them; scores
+    in nats have no ceiling and are over all tasks."""
+    few_shot = [probe for probe in probes if probe.variants is not None]
+    found = []
+    for number in numbers_in(by_probe[room.NAME]):
+        of_tasks = room_of(with_number(by_probe[room.NAME], number))
+        asked = {p.name: same for p in few_shot if (same := with_number(by_probe.get(p.name, []), number))}
+        kept = scores_of({name: with_room(same, of_tasks) for name, same in asked.items()}, few_shot, autoregressive)
+        over_all = scores_of(asked, few_shot, autoregressive)
+        rules = score_rules(few_shot)
+        scores = {
+            name: resting_on(score, of_tasks) if rules[name][0].unit == "share" else over_all[name]
+            for name, score in kept.items()
+            if any(probe.name in asked for probe in rules[name][1]) and score.why != NO_MASKS
+        }
+        relevant = PAPER_RELEVANT if number is None else number
+        found.append(room.RoomReport(relevant=relevant, room=of_tasks, scores=scores))
+    return found
 
 
 def scores_shown(summary: Summary, probes: Sequence[Probe]) -> list[ScoreRule]:
@@ -196,7 +233,35 @@ def entries(probe: Probe, records: Sequence[Record]) -> list[Entry]:
             paired = Paired(baseline=baseline, **paired_difference(here, before).to_dict(), **nats)
             entry = structs.replace(entry, paired=paired)
         found += probe.measures(entry, group)
-    return found
+    return _with_skill(found, groups, probe.chance or 0.0)
+
+
+def _with_skill(found: Sequence[Entry], groups: Mapping[str, Group], guessing: float) -> list[Entry]:
+    """Each entry that others are compared with says whether a loss from it can be shown."""
+    changes: dict[str, list[Ends]] = {}
+    for entry in found:
+        if entry.paired is not UNSET and entry.accuracy is not None:
+            ends = (entry.paired.low, entry.paired.high)
+            changes.setdefault(condition_text(entry.paired.baseline), []).append(ends)
+    listed = []
+    for entry in found:
+        compared = changes.get(condition_text(entry.condition))
+        if compared is not None and entry.accuracy is not None:
+            right = groups[condition_text(entry.condition)].column("correct")
+            skill = task_skill(round(float(right.sum())), len(right), guessing, compared)
+            entry = structs.replace(entry, skill=skill)
+        listed.append(entry)
+    return listed
+
+
+def main_skill(listed: Mapping[str, Sequence[Entry]], probes: Sequence[Probe]) -> Skill | None:
+    """That of the baseline that the report begins with: of the probe that leads it, else of the first probe run."""
+    leading = sorted(probes, key=lambda probe: not (probe.lead is not None and probe.lead.main))
+    for probe in leading:
+        for entry in main_records(listed.get(probe.name, ())):
+            if entry.skill is not UNSET:
+                return entry.skill
+    return None
 
 
 def _entry(condition: Condition, group: Group, listed: bool, points_per_question: int) -> Entry:

@@ -90,14 +90,18 @@ def read_all(folders: Sequence[Path], probes: Sequence[Probe] = PROBES) -> list[
 def readings_of(runs: Sequence[RunOnDisk], probes: Sequence[Probe] = PROBES) -> list[Reading]:
     """Runs that were read before, with labels that tell them apart."""
     for run in runs:
-        if not run.records:
-            raise UserError(f"{run.folder} holds no records yet; run maskwise diagnose --out {run.folder} first")
+        refuse_empty(run)
     labels = distinct_labels([(_shown_name(run.manifest.model), run.folder) for run in runs])
     readings = []
     for label, run in zip(labels, runs, strict=True):
         with uncollected(), records_as_strangers_wrote_them([run.folder]):
             readings.append(Reading(label, run, summarise(run, probes), count_asked(run), probes))
     return readings
+
+
+def refuse_empty(run: RunOnDisk) -> None:
+    if not run.records:
+        raise UserError(f"{run.folder} holds no records yet; run maskwise diagnose --out {run.folder} first")
 
 
 def count_asked(run: RunOnDisk) -> dict[str, Asked]:

@@ -5,6 +5,7 @@ from typing import Annotated, Any
 from msgspec import UNSET, Meta, UnsetType
 
 from maskwise.scoring.scores import Score
+from maskwise.scoring.skill import Skill
 from maskwise.support.typed import Count, Typed
 
 
@@ -66,12 +67,14 @@ class Mitigations(Typed, frozen=True, kw_only=True):
     block: Annotated[Count | UnsetType, Meta(description="block diffusion: tokens per block")] = UNSET
     n: Annotated[Count, Meta(description="questions")]
     two_masks: Annotated[Accuracy, Meta(description="for comparison: with two masks")]
+    skill: Annotated[Skill | UnsetType, Meta(description="whether these questions can show a loss")] = UNSET
     cures: list[MitigationResult]
 
 
 class ComparedModel(Typed, frozen=True, kw_only=True):
     """A model's own numbers, null where they were not measured."""
 
+    skill: Annotated[Skill | UnsetType, Meta(description="whether its answers can show a loss")] = UNSET
     degradation: Annotated[float | None, Meta(description="(max - min) / max over mask counts")]
     mask_tax: Annotated[float | None, Meta(description="a score")]
     locality: Annotated[float | None, Meta(description="a score")]
@@ -110,6 +113,7 @@ class Changes(Typed, frozen=True, kw_only=True):
 class ComparisonResult(Typed, frozen=True, kw_only=True):
     """compare --json"""
 
+    finding: Annotated[str | UnsetType, Meta(description="the first sentence of the page")] = UNSET
     models: Annotated[dict[str, ComparedModel], Meta(description="by label")]
     reduction: Annotated[Score, Meta(description="1 - degradation after / before, of the second model")]
     changes: Annotated[dict[str, Changes], Meta(description="of each further model, by label")]

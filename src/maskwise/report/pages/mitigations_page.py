@@ -10,11 +10,16 @@ from msgspec import UNSET
 
 from maskwise.report.figures.bars import Bar, Chart
 from maskwise.report.pages.results import Result
+from maskwise.report.words.task_skill import ASK_MORE, conclusion, limit
 from maskwise.scoring.experiment_results import Accuracy, MitigationResult, Mitigations
 from maskwise.scoring.numbers import between, percent, points, points_between
 
 NEEDS_ADAPTER, FIXED_ATTENTION = "needs --adapter", "the model's attention cannot be changed"
 BASELINE, NOT_RUN = "baseline", "not run"
+OTHER_QUESTIONS = (
+    "No mitigation can be judged by these questions: maskwise diagnose with --chat or --words says whether others suit "
+    "the model."
+)
 HEAD = (
     "mitigation",
     "accuracy,\n2 masks",
@@ -58,6 +63,12 @@ def _rank(entry: MitigationResult) -> tuple[bool, float, float]:
     return (True, 0, 0) if entry.accuracy is None else (False, -entry.tokens_per_pass, -entry.accuracy)
 
 
+def _marked(found: Mitigations) -> set[str]:
+    """Those on the frontier; none where the questions cannot show a loss and no mitigation is better."""
+    helped = any((entry.difference_low or 0) > 0 for entry in found.cures)
+    return set() if limit(found.skill or None) is not None and not helped else frontier(found.cures)
+
+
 def frontier(cures: Sequence[MitigationResult]) -> set[str]:
     """The names of the mitigations that no other beats in speed and accuracy."""
     measured = [(e.tokens_per_pass, e.accuracy, e.cure) for e in cures if e.accuracy is not None]
@@ -69,7 +80,7 @@ def frontier(cures: Sequence[MitigationResult]) -> set[str]:
 
 
 def _rows(found: Mitigations) -> list[tuple[str, ...]]:
-    two, best = found.two_masks, frontier(found.cures)
+    two, best = found.two_masks, _marked(found)
     rows: list[tuple[str, ...]] = [("two masks only", percent(two.accuracy, 1), "", "", "", "")]
     for entry in in_order(found.cures):
         measured = entry.measured
@@ -105,7 +116,7 @@ def _against(entry: MitigationResult) -> str:
 
 def _chart(found: Mitigations) -> Chart:
     two = found.two_masks
-    best = frontier(found.cures)
+    best = _marked(found)
     bars = [Bar("two masks only", (two.accuracy,), (two.low, two.high), "for comparison")]
     for entry in in_order(found.cures):
         measured = entry.measured
@@ -125,11 +136,17 @@ def what_it_shows(found: Mitigations) -> list[str]:
     (_, baseline), two = measured[0], found.two_masks
     lost = two.accuracy - baseline
     helped = [entry for entry, _ in measured[1:] if (entry.difference_low or 0) > 0]
+    limited = limit(found.skill or None)
+    if limited is not None and not helped:
+        more = ASK_MORE if limited.skill == "undecided" else OTHER_QUESTIONS
+        return [conclusion(limited, found.model), more, *_trained(found), *_not_run(found)]
     best, highest = max(measured, key=lambda one: one[1])
     most = found.masks if found.block is UNSET else found.block
     visible = f", of which at most {most} are visible," if most < found.masks else ""
     sentences = [
-        f"With {found.masks} masks{visible} instead of two, accuracy is {percent(baseline)} instead "
+        conclusion(limited, found.model)
+        if limited is not None
+        else f"With {found.masks} masks{visible} instead of two, accuracy is {percent(baseline)} instead "
         f"of {percent(two.accuracy)} ({points(-lost)})."
     ]
     if helped:
@@ -143,8 +160,11 @@ def what_it_shows(found: Mitigations) -> list[str]:
             f"No mitigation is significantly above the baseline (95 % interval above zero) on these {found.n} "
             "questions."
         )
-    tuned = [_of_tuning(entry, found) for entry, _ in measured if entry.training != "none"]
-    return [*sentences, *tuned, *_not_run(found)]
+    return [*sentences, *_trained(found), *_not_run(found)]
+
+
+def _trained(found: Mitigations) -> list[str]:
+    return [_of_tuning(entry, found) for entry in found.cures if entry.measured and entry.training != "none"]
 
 
 def _of_tuning(entry: MitigationResult, found: Mitigations) -> str:

@@ -18,6 +18,7 @@ from maskwise.report.pages.registry import (
 )
 from maskwise.report.readings import Reading, read_all
 from maskwise.report.words.advice_text import advice_text
+from maskwise.report.words.finding import finding, with_finding
 from maskwise.report.words.terminal import print_summary
 from maskwise.support.errors import UserError
 from maskwise.support.terminal import one_line, safe_text
@@ -40,7 +41,7 @@ class Redrawn:
         table = {} if self.table is None else {"table": str(self.table)}
         alone = self.table is None and not self.searches
         searches = {} if alone else {"searches": [search.found for search in self.searches]}
-        return {"report": str(self.page), **table, "runs": [one.summary for one in self.readings], **searches}
+        return {"report": str(self.page), **table, "runs": [with_finding(one) for one in self.readings], **searches}
 
 
 def redraw(folders: Sequence[Path], out: Path | None = None, sort: str | None = None, reverse: bool = False) -> Redrawn:
@@ -96,4 +97,4 @@ def print_redrawn(drawn: Redrawn) -> None:
         print(safe_text(advice_text(drawn.searches[0], drawn.page)))
     else:
         print_summary(drawn.readings[0])
-        print(f"\n{one_line(drawn.page)}")
+        print(safe_text(f"\n{finding(drawn.readings).sentence}\n{one_line(drawn.page)}"))

@@ -19,8 +19,9 @@ from maskwise.records.folder import MANIFEST
 from maskwise.report.pages.advice import Search
 from maskwise.report.pages.jinja_environment import render
 from maskwise.report.readings import Reading, differing_settings
+from maskwise.report.words.task_skill import in_short, limit_of_run, limit_of_score
 from maskwise.scoring.numbers import NBSP, score_interval, score_value
-from maskwise.scoring.scores import NOT_MEASURED, Score, null_score
+from maskwise.scoring.scores import NO_SKILL, NOT_MEASURED, Score, null_score
 from maskwise.support.errors import UserError
 from maskwise.support.files import replace_file
 from maskwise.support.nearest import did_you_mean
@@ -153,7 +154,9 @@ def _text_cell(text: object, below: str = "") -> TableCell:
 
 
 def _model(reading: Reading) -> TableCell:
-    return TableCell(reading.label, "" if reading.manifest.complete else "unfinished", reading.label)
+    limit = limit_of_run(reading)
+    below = ["" if reading.manifest.complete else "unfinished", in_short(limit) if limit else ""]
+    return TableCell(reading.label, "; ".join(filter(None, below)), reading.label)
 
 
 def _score(reading: Reading, rule: ScoreRule) -> Score:
@@ -166,6 +169,9 @@ def _score_cell(reading: Reading, rule: ScoreRule | None) -> TableCell:
     score = _score(reading, rule)
     if score.value is None:
         return TableCell("–", score.why or "")
+    limit = limit_of_score(rule, reading)
+    if limit is not None and not limit.shown:
+        return TableCell("–", NO_SKILL)
     return TableCell(
         score_value(score, rule.unit), score_interval(score, rule.unit).removesuffix(f"{NBSP}nats"), score.value
     )

@@ -16,6 +16,7 @@ from maskwise.report.pages.advice import Search, in_words, is_search, read_searc
 from maskwise.report.pages.registry import runs_in
 from maskwise.report.readings import Reading, read_all, records_as_strangers_wrote_them
 from maskwise.report.words.sentences import Sentence, meaning_of, score_sentence
+from maskwise.report.words.task_skill import about_skill, in_short, limit_of_run, limit_of_score
 from maskwise.scoring.numbers import NBSP, between, percent, score_interval, score_value, task_count
 from maskwise.scoring.scores import Score
 from maskwise.support.errors import UserError
@@ -41,8 +42,10 @@ def card_of_run(reading: Reading) -> str:
     manifest = reading.manifest
     version = manifest.versions.get("maskwise", "of an unknown version")
     planted = manifest.model.planted
+    limit = limit_of_run(reading)
     parts = [
         "## Sensitivity to appended masks and context locality",
+        *([f"**{_text(about_skill(limit))}**"] if limit is not None else []),
         f"Measured with maskwise {_text(version)}; the measures are described by {PAPER}. Intervals are 95{NBSP}% "
         "intervals for these tasks with questions drawn afresh.",
         *(["**The run is unfinished**: the numbers rest on the records so far."] if not manifest.complete else []),
@@ -104,12 +107,19 @@ def _score_rows(reading: Reading) -> list[tuple[str, ...]]:
             meaning_of(rule, score),
         )
         for rule, score in _scores(reading)
-        if score.value is not None
+        if score.value is not None and not _without_skill(rule, reading)
     ]
 
 
+def _without_skill(rule: ScoreRule, reading: Reading) -> str:
+    """Why a score that has a value says nothing; empty where it says something."""
+    limit = limit_of_score(rule, reading)
+    return in_short(limit) if limit is not None and not limit.shown else ""
+
+
 def _unmeasured(reading: Reading) -> str:
-    told = [f"{rule.title} ({score.why})" for rule, score in _scores(reading) if score.value is None]
+    reasons = [(rule, _without_skill(rule, reading) or score.why) for rule, score in _scores(reading)]
+    told = [f"{rule.title} ({why})" for rule, why in reasons if why]
     return f"Without a value: {_text('; '.join(told))}." if told else ""
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 from maskwise.scoring.experiment_results import Changes, ComparedModel
 from maskwise.scoring.numbers import NBSP, between, number, percent, points, signed
@@ -18,8 +19,31 @@ class Row:
     changes: tuple[str, ...]
 
 
+def without_losses(
+    models: Mapping[str, ComparedModel], changes: Mapping[str, Changes]
+) -> tuple[dict[str, ComparedModel], dict[str, Changes]]:
+    unable = {label for label, found in models.items() if found.skill and not found.skill.shown}
+    lost: dict[str, Any] = {"degradation": None, "few_steps": {}, "few_steps_degradation": None}
+    lost |= {"mask_tax": None, "mask_loss": None}
+    regained: dict[str, Any] = dict.fromkeys(("reduction", "few_steps_reduction", "mask_loss"), null_score())
+    return (
+        {label: found.changed(**lost) if label in unable else found for label, found in models.items()},
+        {
+            label: found.changed(**regained, few_steps={}) if unable & {label, next(iter(models))} else found
+            for label, found in changes.items()
+        },
+    )
+
+
 def rows_of(models: Mapping[str, ComparedModel], changes: Mapping[str, Changes]) -> list[Row]:
-    """The comparison as a table, from what `maskwise compare --json` prints."""
+    """The comparison as a table, from what `maskwise compare --json` prints.
+
+    Where a model was not shown to be able to do the task, nothing is said of what it lost.
+    """
+    return _all_rows(*without_losses(models, changes))
+
+
+def _all_rows(models: Mapping[str, ComparedModel], changes: Mapping[str, Changes]) -> list[Row]:
 
     def row(
         name: str, meaning: str, key: str, show: Callable[[float], str], change: str | None = None,

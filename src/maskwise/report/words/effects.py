@@ -13,12 +13,13 @@ from maskwise.probes.examples import with_number
 from maskwise.probes.section import Point, Section
 from maskwise.report.readings import Reading
 from maskwise.report.sections import sections_for
+from maskwise.report.words.task_skill import in_short, limit
 from maskwise.scoring.claims import LEVEL, holm_adjusted
 from maskwise.scoring.numbers import NBSP, percent, tenths
+from maskwise.scoring.skill import LARGE_LOSS, Skill
 
-# Points: about what LLaDA loses to 200 masks in the paper (23 and 27). An interval that includes zero and as much as
-# this says nothing, and "at most" would sound as if it did.
-LARGE = 25.0
+# Points. An interval that includes zero and as much as this says nothing, and "at most" would sound as if it did.
+LARGE = 100 * LARGE_LOSS
 TOO_FEW = "inconclusive: too few questions"
 ROUNDED = 0.0005  # accuracies that belong to other points than the paired difference does are not told with it
 
@@ -28,7 +29,8 @@ class Effect:
     """A change of accuracy, in points. `words` say under what: `with 200 masks in place of 2`.
 
     before, after: the two accuracies; None where they are of other questions, as in an unfinished run. p: two-sided,
-    of no change; `adjusted` by Holm's procedure over the changes of the run.
+    of no change; `adjusted` by Holm's procedure over the changes of the run. skill: what the answers
+    at the baseline show.
     """
 
     probe: str
@@ -41,6 +43,12 @@ class Effect:
     after: float | None
     p: float
     adjusted: float = 1.0
+    skill: Skill | None = None
+
+    @property
+    def limit(self) -> Skill | None:
+        """What kept a change from being detected: no skill to lose, or questions that are too easy."""
+        return None if self.detected else limit(self.skill)
 
     @property
     def test(self) -> tuple[str, int | None, str]:
@@ -67,7 +75,8 @@ class Effect:
 
     @property
     def undecided(self) -> bool:
-        return undecided(self.low, self.high)
+        """Neither no change nor a large one is excluded, given the other changes of the run."""
+        return not self.detected and self.at_most >= LARGE
 
     @property
     def verb(self) -> str:
@@ -94,6 +103,9 @@ class Effect:
     def heading(self) -> str:
         if self.detected:
             return f"Accuracy {self.verb} by {self.amount} {self.words}"
+        if self.limit is not None:
+            words = in_short(self.limit)
+            return f"{words[0].upper()}{words[1:]}"
         if self.undecided:
             return (
                 f"Inconclusive whether accuracy changes {self.words}: too few questions ({self.interval}{NBSP}points)"
@@ -129,6 +141,10 @@ def _heading(found: Sequence[tuple[str, Sequence[Effect]]]) -> str:
     if largest.detected:
         label = next(label for label, effect in of_all if effect is largest)
         return f"{label}: {largest.heading[0].lower()}{largest.heading[1:]}"
+    able = [(label, effect) for label, effect in of_all if effect.limit is None]
+    if not able:
+        return largest.heading
+    of_all = able
     most = tenths(max(effect.at_most for _, effect in of_all))
     if any(effect.undecided for _, effect in of_all):
         return (
@@ -185,7 +201,9 @@ def _effect(probe: str, section: Section, point: Point, base: Point) -> Effect:
     same = before is not None and after is not None and abs(after - before - paired.difference) < ROUNDED
     changes = (100 * paired.difference, 100 * paired.low, 100 * paired.high)
     ends = (before, after) if same else (None, None)
-    return Effect(probe, section, words, *changes, *ends, p=1.0 if paired.p is None else paired.p)
+    return Effect(
+        probe, section, words, *changes, *ends, p=1.0 if paired.p is None else paired.p, skill=base.entry.skill or None
+    )
 
 
 def _in_words(section: Section, point: Point, base: Point) -> str:

@@ -4,20 +4,21 @@ three numbers with their intervals."""
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from msgspec import UNSET, structs
+from msgspec import structs
 
-from maskwise.probes.examples import in_words, main_records, numbers_in
-from maskwise.probes.probe import Probe
-from maskwise.probes.published import EXPECTATIONS
-from maskwise.probes.section import MASKS_AT_THE_END, Entry
+from maskwise.probes.examples import main_records
+from maskwise.probes.section import Summary
 from maskwise.records.groups import values_of
-from maskwise.report.figures.curves import Curve, Mark, Panel
+from maskwise.report.figures.curves import Panel
 from maskwise.report.figures.panels import panels
 from maskwise.report.readings import Reading, differing_settings
 from maskwise.report.words.effects import TOO_FEW, Effect, by_size, effects_of, undecided
+from maskwise.report.words.mask_chart import Change, changes, leading, main_entries, mask_chart
+from maskwise.report.words.task_skill import about_skill, about_skills, limit_of_run
 from maskwise.scoring.changes import of_probe, paired_values
 from maskwise.scoring.numbers import NBSP, tenths
 from maskwise.scoring.scores import mean_score
+from maskwise.scoring.skill import Skill
 
 PAPER = "Open marks: the end points that the paper (arXiv 2511.21338) states for these models, Base above Instruct."
 CAPTION = (
@@ -29,20 +30,6 @@ MODELS_CAPTION = (
     f"Bands: 95 % intervals, paired. {PAPER}"
 )
 NUMBERS = 3
-
-
-@dataclass(frozen=True)
-class Change:
-    """Of the accuracy, in points, against the fewest masks or fillers, with its interval."""
-
-    count: int
-    points: float
-    low: float
-    high: float
-
-    @property
-    def detected(self) -> bool:
-        return not self.low <= 0 <= self.high
 
 
 @dataclass(frozen=True)
@@ -76,29 +63,64 @@ def finding(readings: Sequence[Reading], compared: bool = False) -> Finding:
     `compared`: whether that differs from what they do to the first."""
     curves = [(reading, changes(main_entries(reading))) for reading in readings]
     told = [(reading, curve) for reading, curve in curves if len(curve) > 1]
-    panel = mask_chart(told, alone=len(readings) == 1) if told else None
+    limited = limited_by_skill(told)
+    shown = [one for one in told if one[0].label not in limited]
+    panel = mask_chart(shown, alone=len(readings) == 1) if shown else None
     if len(readings) == 1:
         return _of_one(readings[0], panel)
     if told:
-        labelled = [(reading.label, curve) for reading, curve in told]
-        verdicts = [verdict(told[0][0], reading) for reading, _ in told[1:]] if compared else []
-        sentence = " ".join(filter(None, verdicts)) or about_masks(labelled)
-        return Finding(sentence, panel, MODELS_CAPTION, _of_models(told), _larger_than_masks(readings))
+        labelled = [(reading.label, curve) for reading, curve in shown]
+        first = told[0][0]
+        verdicts = [verdict(first, reading) for reading, _ in shown if reading is not first]
+        compares = compared and first.label not in limited
+        sentence = " ".join(filter(None, verdicts if compares else [])) or about_masks(labelled)
+        sentences = filter(None, [*about_skills(limited), sentence])
+        return Finding(" ".join(sentences), panel, MODELS_CAPTION, _of_models(shown), _larger_than_masks(readings))
     each = [(reading.label, by_size(effects_of(reading))[:1]) for reading in readings]
     return Finding(" ".join(_sentence(label, effect) for label, first in each for effect in first), None)
 
 
+def limited_by_skill(told: Sequence[tuple[Reading, Sequence[Change]]]) -> dict[str, Skill]:
+    """By label, the skill of the models in which masks cannot show a loss: they have no curve and no number.
+
+    Where another model loses accuracy on the same questions, these are not too easy.
+    """
+    lost = any(change.high < 0 for _, curve in told for change in curve)
+    found = {}
+    for reading, curve in told:
+        limit = limit_of_run(reading)
+        if limit is None or any(change.detected for change in curve[1:]) or (lost and limit.shown):
+            continue
+        found[reading.label] = limit
+    return found
+
+
+def with_finding(reading: Reading) -> Summary:
+    """What `maskwise diagnose --json` prints: the summary with the first sentence of its page."""
+    return structs.replace(reading.summary, finding=finding([reading]).sentence)
+
+
 def _of_one(reading: Reading, panel: Panel | None) -> Finding:
+    """The largest effect, or first that the run cannot show one; of what it cannot show no number is given."""
     effects = by_size(effects_of(reading))
     if not effects:
         return Finding("Nothing was compared with a baseline yet.", panel)
-    first = effects[0]
+    able = [effect for effect in effects if effect.limit is None]
+    limit = limit_of_run(reading)
+    detected = bool(able) and able[0].detected
+    if limit is not None and not (limit.shown and detected):
+        sentence = about_skill(limit, reading.label)
+        if not detected:
+            return Finding(sentence, None)
+        sentence = f"{sentence} {_sentence(reading.label, able[0])}"
+    elif not able:
+        return Finding(" ".join(dict.fromkeys(_sentence(reading.label, one) for one in effects[:1])), None)
+    else:
+        sentence = largest_effect(reading.label, able)
     caption = CAPTION
     if panel is None:
-        panel, caption = panels(first.section, [reading])[0], first.section.caption
-    return Finding(
-        largest_effect(reading.label, effects), panel, caption, _three(effects, leading(reading)), _of_how_many(effects)
-    )
+        panel, caption = panels(able[0].section, [reading])[0], able[0].section.caption
+    return Finding(sentence, panel, caption, _three(able, leading(reading)), _of_how_many(able))
 
 
 # In one sentence
@@ -112,8 +134,8 @@ def largest_effect(label: str, effects: Sequence[Effect]) -> str:
     undecided = sum(effect.undecided for effect in effects)
     if undecided == len(effects):
         return (
-            f"Inconclusive: this run is too small to show what changes the accuracy of {label}: each 95{NBSP}% "
-            f"interval includes zero, one reaches {tenths(most)}{NBSP}points."
+            f"Inconclusive: this run is too small to show what changes the accuracy of {label}: no change "
+            f"is significant, and an interval reaches {tenths(most)}{NBSP}points."
         )
     if undecided:
         return (
@@ -128,6 +150,8 @@ def _sentence(label: str, effect: Effect) -> str:
     if effect.detected:
         change = f"{effect.verb} by {effect.amount}{effect.ends} ({effect.interval})"
         return f"{words} the accuracy of {label} {change}."
+    if effect.limit is not None:
+        return about_skill(effect.limit, label)
     if effect.undecided:
         unknown = f"whether the accuracy of {label} changes {effect.words}"
         return f"Inconclusive {unknown}: too few questions ({effect.interval}{NBSP}points)."
@@ -159,6 +183,8 @@ def _larger_than_masks(readings: Sequence[Reading]) -> str:
 
 def about_masks(told: Sequence[tuple[str, Sequence[Change]]]) -> str:
     """What the most masks do to each model, the largest loss first."""
+    if not told:
+        return ""
     by_loss = sorted(told, key=lambda one: one[1][-1].points)
     sentence = "; ".join(_in_words(label, curve[-1]) for label, curve in by_loss)
     return f"{sentence[0].upper()}{sentence[1:]}."
@@ -275,96 +301,3 @@ def _number(points: float, low: float, high: float, what: str, significant: bool
     elif not significant:
         interval = f"not significant among the changes of this run ({interval})"
     return ChartNumber(value, interval, what, excludes_zero and significant)
-
-
-# The chart
-
-
-def mask_chart(told: Sequence[tuple[Reading, Sequence[Change]]], alone: bool) -> Panel:
-    """A curve for each model; a model alone has its fillers beside."""
-    first = told[0][0]
-    curves = [_curve(reading.label, style, curve) for style, (reading, curve) in enumerate(told)]
-    main, *others = [first.probe(name) for name in leading(first)]
-    beside = next((probe for probe in others if alone and len(_changes(first, probe)) > 1), None)
-    shown = [main] if beside is None else [main, beside]
-    if beside is not None:
-        curves = [_curve(_name(first, probe), style, _changes(first, probe)) for style, probe in enumerate(shown)]
-    longest = max(change.count for _, curve in told for change in curve)
-    asked = numbers_in(first.entries(main.name))[:1]
-    title = f"{in_words(asked[0])} in the context" if asked else ""
-    axis = f"{MASKS_AT_THE_END.removesuffix(' (k)')}, or masks and fillers" if beside else MASKS_AT_THE_END
-    return Panel(
-        title,
-        axis,
-        "Change of accuracy (points)",
-        tuple(curves),
-        percent=False,
-        spread=True,
-        marks=tuple(_published(shown, longest)),
-        points=True,
-    )
-
-
-def leading(reading: Reading) -> list[str]:
-    """The probes of the first screen by their `lead`: the one it is about, then those drawn beside it."""
-    leads = [(probe.name, probe.lead) for probe in reading.probes if probe.lead is not None]
-    main = [name for name, lead in leads if lead.main][:1]
-    return main + [name for name, lead in leads if main and not lead.main]
-
-
-def main_entries(reading: Reading) -> Sequence[Entry]:
-    """Of the probe that the first screen is about, those of the main number of relevant examples."""
-    return [entry for name in leading(reading)[:1] for entry in main_records(reading.entries(name))]
-
-
-def _changes(reading: Reading, probe: Probe) -> list[Change]:
-    entries = main_records(reading.entries(probe.name))
-    return changes(probe.lead.entries(entries)) if probe.lead is not None and entries else []
-
-
-def _name(reading: Reading, probe: Probe) -> str:
-    return "" if probe.lead is None else probe.lead.name(main_records(reading.entries(probe.name)))
-
-
-def _published(probes: Sequence[Probe], longest: int) -> list[Mark]:
-    """The paper's end points within the chart: of the main probe in no colour, of others in that of their curve."""
-    found = []
-    by_name = {probe.name: probe.lead for probe in probes}
-    for expected in EXPECTATIONS:
-        lead = by_name.get(expected.probe)
-        if lead is not None and expected.at is not None and expected.at <= longest:
-            name = _together(list(expected.values))
-            mark = Mark(name, expected.at, tuple(100 * value for value in expected.values.values()))
-            found.append(mark if lead.main else replace(mark, name=f"{name}{lead.published}", style=1))
-    return found
-
-
-def _together(models: Sequence[str]) -> str:
-    """LLaDA-8B-Base and LLaDA-8B-Instruct as LLaDA-8B."""
-    return models[0].rsplit("-", 1)[0]
-
-
-def changes(entries: Sequence[Entry]) -> list[Change]:
-    """From the fewest masks on, which the others are paired with; empty where nothing was paired."""
-    ordered = sorted(entries, key=lambda entry: entry.masks)
-    found: list[Change] = []
-    for entry in ordered:
-        paired = entry.paired
-        if paired is UNSET or paired.low is None or paired.high is None:
-            continue
-        if not found:
-            start = [one for one in ordered if one.condition == paired.baseline]
-            found += [Change(one.masks, 0.0, 0.0, 0.0) for one in start]
-        found.append(Change(entry.masks, 100 * paired.difference, 100 * paired.low, 100 * paired.high))
-    return sorted(found, key=lambda change: change.count)
-
-
-def _curve(name: str, style: int, found: Sequence[Change]) -> Curve:
-    return Curve(
-        name,
-        style,
-        tuple(change.count for change in found),
-        tuple(change.points for change in found),
-        tuple(change.low for change in found),
-        tuple(change.high for change in found),
-    )

@@ -11,6 +11,7 @@ from maskwise.probes.section import Measure, Paired, Point, Section, Summary
 from maskwise.probes.summary import probes_giving, scores_shown
 from maskwise.report.figures.panels import along, having, measures_of
 from maskwise.report.readings import Reading
+from maskwise.report.words.task_skill import TOO_EASY, in_short, limit_of_score
 from maskwise.scoring.claims import Claim
 from maskwise.scoring.intervals import none_seen
 from maskwise.scoring.numbers import (
@@ -64,6 +65,11 @@ def score_sentence(rule: ScoreRule, reading: Reading) -> Sentence:
         why = words.no_skill(reading) if words.no_skill is not None else NO_SKILL
         return Sentence(words.topic, "Inconclusive.", f"{seen}; {GUESSING if why == NO_SKILL else why}.")
     beside = words.beside(reading) if words.beside is not None else ""
+    limit = limit_of_score(rule, reading)
+    if limit is not None and not limit.shown:
+        return Sentence(words.topic, "Inconclusive.", f"{seen}; {in_short(limit)}.{beside}")
+    if limit is not None:
+        return Sentence(words.topic, f"{TOO_EASY.capitalize()}.", f"{seen}: {cost_or_gain(rule, reading)}.{beside}")
     return Sentence(words.topic, words.claims[direction(score)], f"{seen}: {cost_or_gain(rule, reading)}.{beside}")
 
 

@@ -14,6 +14,7 @@ from maskwise.report.readings import Reading
 from maskwise.report.words.comparison import Row
 from maskwise.report.words.published_values import PUBLISHED_HEAD, PUBLISHED_TITLE, published_rows
 from maskwise.report.words.sentences import meaning_of, nothing_differed, precision_in_words, verdict_number
+from maskwise.report.words.task_skill import conclusion, in_short, limit_of_run, limit_of_score
 from maskwise.scoring.claims import Claim
 from maskwise.scoring.numbers import between, number, parts_in_words, percent, score_interval, score_value
 from maskwise.support.terminal import one_line, open_console
@@ -87,6 +88,9 @@ def print_summary(reading: Reading) -> None:
     planted = reading.manifest.model.planted
     told = one_line(summary.model) + (f" (planted: {one_line(planted)})" if planted else "")
     console.print(Text(f"\n{told}", style="bold"))
+    limit = limit_of_run(reading)
+    if limit is not None:
+        console.print(Text(conclusion(limit)))
     console.print(_scores(reading, console.width))
     if summary.precision:
         console.print(Text(precision_in_words(summary)))
@@ -122,10 +126,14 @@ def _scores(reading: Reading, width: int) -> Table:
     for rule in scores_shown(reading.summary, reading.probes):
         score = reading.summary.scores[rule.name]
         told = [score_interval(score, rule.unit), nothing_differed(score)] if score.value is not None else []
+        limit = limit_of_score(rule, reading)
+        unknown = limit is not None and not limit.shown
+        if limit is not None:
+            told = [in_short(limit)] if unknown else [*told, in_short(limit)]
         meaning = "; ".join(filter(None, [meaning_of(rule, score), parts_in_words(score)]))
         table.add_row(
             rule.title,
-            Text(score_value(score, rule.unit), style="bold"),
+            Text("–" if unknown else score_value(score, rule.unit), style="bold"),
             "; ".join(filter(None, told)) or score.why,
             *([Text(meaning, style="dim")] if explained else []),
         )

@@ -10,6 +10,7 @@ from maskwise.probes.summary import probes_giving, scores_shown
 from maskwise.report.readings import Reading
 from maskwise.report.words.effects import TOO_FEW
 from maskwise.report.words.sentences import nothing_differed
+from maskwise.report.words.task_skill import in_short, limit_of_score
 from maskwise.scoring.numbers import NBSP, digits_of, number, parts_in_words, percent, score_interval, score_value
 from maskwise.scoring.scores import NOT_MEASURED, Score, direction, null_score
 
@@ -89,13 +90,16 @@ def score_tile(rule: ScoreRule, reading: Reading) -> Tile:
     score = reading.summary.scores.get(rule.name, null_score())
     if score.value is None:
         return Tile(rule.name, rule.title, "–", score.why or "", rule.meaning, None)
+    limit = limit_of_score(rule, reading)
+    if limit is not None and not limit.shown:
+        return Tile(rule.name, rule.title, "–", in_short(limit), rule.meaning, None, detected=False)
     value, over = score_value(score, rule.unit), score.over or ""
     if score.low is None or score.high is None:
         return Tile(rule.name, rule.title, value, "no interval", rule.meaning, None, over=over)
     marks = (score.low, score.value, score.high) if rule.unit == "share" else None
     detected = direction(score) != 0
     told = [
-        "" if detected else _nothing_detected(score, rule.unit),
+        "" if detected else in_short(limit) if limit else _nothing_detected(score, rule.unit),
         f"95{NBSP}% interval {score_interval(score, rule.unit)}",
         nothing_differed(score),
         parts_in_words(score),

@@ -1,0 +1,117 @@
+"""The chart of the first screen: what masks, and fillers in their place, did to the accuracy."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from msgspec import UNSET
+
+from maskwise.probes.examples import in_words, main_records, numbers_in
+from maskwise.probes.probe import Probe
+from maskwise.probes.published import EXPECTATIONS
+from maskwise.probes.section import MASKS_AT_THE_END, Entry
+from maskwise.report.figures.curves import Curve, Mark, Panel
+from maskwise.report.readings import Reading
+
+
+@dataclass(frozen=True)
+class Change:
+    """Of the accuracy, in points, against the fewest masks or fillers, with its interval."""
+
+    count: int
+    points: float
+    low: float
+    high: float
+
+    @property
+    def detected(self) -> bool:
+        return not self.low <= 0 <= self.high
+
+
+def mask_chart(told: Sequence[tuple[Reading, Sequence[Change]]], alone: bool) -> Panel:
+    """A curve for each model; a model alone has its fillers beside."""
+    first = told[0][0]
+    curves = [_curve(reading.label, style, curve) for style, (reading, curve) in enumerate(told)]
+    main, *others = [first.probe(name) for name in leading(first)]
+    beside = next((probe for probe in others if alone and len(_changes(first, probe)) > 1), None)
+    shown = [main] if beside is None else [main, beside]
+    if beside is not None:
+        curves = [_curve(_name(first, probe), style, _changes(first, probe)) for style, probe in enumerate(shown)]
+    longest = max(change.count for _, curve in told for change in curve)
+    asked = numbers_in(first.entries(main.name))[:1]
+    title = f"{in_words(asked[0])} in the context" if asked else ""
+    axis = f"{MASKS_AT_THE_END.removesuffix(' (k)')}, or masks and fillers" if beside else MASKS_AT_THE_END
+    return Panel(
+        title,
+        axis,
+        "Change of accuracy (points)",
+        tuple(curves),
+        percent=False,
+        spread=True,
+        marks=tuple(_published(shown, longest)),
+        points=True,
+    )
+
+
+def leading(reading: Reading) -> list[str]:
+    """The probes of the first screen by their `lead`: the one it is about, then those drawn beside it."""
+    leads = [(probe.name, probe.lead) for probe in reading.probes if probe.lead is not None]
+    main = [name for name, lead in leads if lead.main][:1]
+    return main + [name for name, lead in leads if main and not lead.main]
+
+
+def main_entries(reading: Reading) -> Sequence[Entry]:
+    """Of the probe that the first screen is about, those of the main number of relevant examples."""
+    return [entry for name in leading(reading)[:1] for entry in main_records(reading.entries(name))]
+
+
+def _changes(reading: Reading, probe: Probe) -> list[Change]:
+    entries = main_records(reading.entries(probe.name))
+    return changes(probe.lead.entries(entries)) if probe.lead is not None and entries else []
+
+
+def _name(reading: Reading, probe: Probe) -> str:
+    return "" if probe.lead is None else probe.lead.name(main_records(reading.entries(probe.name)))
+
+
+def _published(probes: Sequence[Probe], longest: int) -> list[Mark]:
+    """The paper's end points within the chart: of the main probe in no colour, of others in that of their curve."""
+    found = []
+    by_name = {probe.name: probe.lead for probe in probes}
+    for expected in EXPECTATIONS:
+        lead = by_name.get(expected.probe)
+        if lead is not None and expected.at is not None and expected.at <= longest:
+            name = _together(list(expected.values))
+            mark = Mark(name, expected.at, tuple(100 * value for value in expected.values.values()))
+            found.append(mark if lead.main else replace(mark, name=f"{name}{lead.published}", style=1))
+    return found
+
+
+def _together(models: Sequence[str]) -> str:
+    """LLaDA-8B-Base and LLaDA-8B-Instruct as LLaDA-8B."""
+    return models[0].rsplit("-", 1)[0]
+
+
+def changes(entries: Sequence[Entry]) -> list[Change]:
+    """From the fewest masks on, which the others are paired with; empty where nothing was paired."""
+    ordered = sorted(entries, key=lambda entry: entry.masks)
+    found: list[Change] = []
+    for entry in ordered:
+        paired = entry.paired
+        if paired is UNSET or paired.low is None or paired.high is None:
+            continue
+        if not found:
+            start = [one for one in ordered if one.condition == paired.baseline]
+            found += [Change(one.masks, 0.0, 0.0, 0.0) for one in start]
+        found.append(Change(entry.masks, 100 * paired.difference, 100 * paired.low, 100 * paired.high))
+    return sorted(found, key=lambda change: change.count)
+
+
+def _curve(name: str, style: int, found: Sequence[Change]) -> Curve:
+    return Curve(
+        name,
+        style,
+        tuple(change.count for change in found),
+        tuple(change.points for change in found),
+        tuple(change.low for change in found),
+        tuple(change.high for change in found),
+    )

@@ -1,0 +1,138 @@
+"""A model that cannot do the task does not look healthy, nor does a task that is too easy: page, card, terminal."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from helpers.known import SMALL, distracted, known_model, shipped_tokenizer, truth
+from helpers.report_runs import DIFFUSION, mask_probes, position_probes, write_run
+from helpers.tiny import tiny_dream, tiny_llada
+from maskwise.advice.diagnosis import advice
+from maskwise.report.pages.notebook import first_screen
+from maskwise.report.pages.page import build
+from maskwise.report.pages.redraw import redraw
+from maskwise.report.pages.registry import run_table
+from maskwise.report.readings import Reading, read_all
+from maskwise.report.words.card import card_of_run
+from maskwise.report.words.effects import effects_of
+from maskwise.report.words.finding import finding
+from maskwise.report.words.terminal import print_summary
+from maskwise.report.words.tiles import tiles
+from maskwise.runs.diagnose import diagnose
+
+NONE, THIRD, ALL = [0] * 4, [3, 4, 3, 3], [10] * 4
+SKILLED, HURT = [8, 9, 7, 8], [5, 6, 4, 5]
+OTHER = DIFFUSION | {"name": "lab/other"}
+NOT_ABLE = "0 of 40 right, guessing gives 33\u00a0%: not shown to be able to do the task, so nothing can be lost."
+HEALTHY = ("Nothing was detected", "nothing detected", "at most 7.2", "No effect of appended masks")
+
+
+def read(folder: Path, two: list[int], hundred: list[int], model: dict = DIFFUSION) -> Reading:
+    """A hundred masks are enough for advice: more than a block."""
+    asked = position_probes(two, two) + mask_probes(two, hundred)
+    return read_all([write_run(folder / "run", asked, model)])[0]
+
+
+def test_a_model_that_is_never_right_is_not_called_healthy_anywhere(tmp_path: Path, capsys) -> None:
+    reading = read(tmp_path, NONE, NONE)
+    print_summary(reading)
+    page, _ = build([reading])
+    first = finding([reading])
+    card = card_of_run(reading)
+    for told in (page, card, first_screen(reading), first.sentence, " ".join(capsys.readouterr().out.split())):
+        assert NOT_ABLE.replace("\u00a0", " ") in told.replace("\u00a0", " ")
+        assert not [words for words in HEALTHY if words in told]
+    assert first.panel is None and not first.numbers  # no level line, no "at most"
+    assert "--chat" in first.sentence and "--words" in first.sentence and "nats" in first.sentence
+    assert advice(reading.run.records) is None
+    assert {effect.heading for effect in effects_of(reading)} == {
+        "Not shown to be able to do the task: 0 of 40 right, guessing gives 33\u00a0%"
+    }
+    assert run_table([reading]).rows[0][0].below.startswith("not shown to be able")
+
+
+def test_json_has_the_sentence_and_the_numbers_behind_it(tmp_path: Path) -> None:
+    read(tmp_path, NONE, NONE)
+    (summary,) = redraw([tmp_path / "run"]).summary["runs"]
+    assert NOT_ABLE in summary["finding"]
+    assert summary["skill"]["skill"] == "unskilled" and summary["skill"]["p"] == 1
+    assert (summary["skill"]["n"], summary["skill"]["right"]) == (40, 0)
+
+
+def test_a_small_run_is_told_to_ask_more(tmp_path: Path) -> None:
+    """13 of 40 is what guessing gives, but a model with 45 % is not excluded."""
+    sentence = finding([read(tmp_path, THIRD, THIRD)]).sentence
+    assert "13 of 40 right" in sentence and "ask more (--points)" in sentence and "--chat" not in sentence
+
+
+def test_no_score_of_accuracy_has_a_value_without_skill(tmp_path: Path) -> None:
+    """17 of 40 is 9 points above guessing, which chance alone gives (p = .14): a score of it looks like a finding."""
+    reading = read(tmp_path, [4, 5, 4, 4], [4, 5, 4, 4])
+    assert reading.summary.scores["mask_tax"].value is not None
+    told = {tile.name: tile for tile in tiles(reading)}
+    assert told["Mask tax"].value == "–" and "17 of 40 right" in told["Mask tax"].interval
+    assert "| Mask tax |" not in card_of_run(reading)
+
+
+def test_questions_that_are_too_easy_are_not_a_sign_of_health(tmp_path: Path) -> None:
+    reading = read(tmp_path, ALL, ALL)
+    first = finding([reading])
+    assert first.sentence.startswith(
+        "tiny-llada: 40 of 40 right at the baseline and no loss detected: too easy to show"
+    )
+    assert "--relevant" in first.sentence and first.panel is None and not first.numbers
+    assert advice(reading.run.records) is None
+    assert "too easy to show a loss" in card_of_run(reading)
+
+
+def test_a_loss_that_another_probe_shows_leads_where_masks_are_too_easy(tmp_path: Path) -> None:
+    asked = position_probes(ALL, HURT) + mask_probes(ALL, ALL)
+    first = finding(read_all([write_run(tmp_path / "run", asked)]))
+    assert first.sentence.startswith("With the examples moved away") and "too easy" not in first.sentence
+    assert [curve.name for curve in first.panel.curves] != ["masks", "full stops instead"]
+
+
+def test_a_gain_from_a_baseline_without_skill_is_still_told(tmp_path: Path) -> None:
+    asked = position_probes(SKILLED, NONE) + mask_probes(NONE, NONE)
+    first = finding(read_all([write_run(tmp_path / "run", asked)]))
+    assert NOT_ABLE in first.sentence and "falls by 80.0" in first.sentence
+
+
+@pytest.mark.parametrize("compared", [True, False])
+def test_a_model_that_tuning_destroyed_is_not_called_cured(tmp_path: Path, compared: bool) -> None:
+    """From 30 points lost to none, because nothing is right any more."""
+    before, after = read(tmp_path / "a", SKILLED, HURT), read(tmp_path / "b", NONE, NONE, OTHER)
+    first = finding([before, after], compared=compared)
+    assert first.sentence.startswith(f"other: {NOT_ABLE}") and "less from other" not in first.sentence
+    assert [curve.name for curve in first.panel.curves] == ["tiny-llada"]
+    assert not [number for number in first.numbers if "other" in number.what]
+
+
+def test_questions_that_another_model_loses_on_are_not_too_easy(tmp_path: Path) -> None:
+    """What the cure brings back is still told, though the cured model is all right."""
+    before, after = read(tmp_path / "a", ALL, HURT), read(tmp_path / "b", ALL, ALL, OTHER)
+    sentence = finding([before, after], compared=True).sentence
+    assert "less from other than from tiny-llada" in sentence and "too easy" not in sentence
+    assert "too easy" in finding([after, read(tmp_path / "c", ALL, ALL)], compared=True).sentence
+
+
+def right(questions: list, asked: int, text: str) -> str:
+    return truth()[questions[asked][0]]
+
+
+@pytest.mark.parametrize(
+    ("make", "skill"),
+    [
+        (lambda: tiny_llada(tokenizer=shipped_tokenizer(), vocab=2048, window=2048, mask_token_id=1), "unskilled"),
+        (lambda: tiny_dream(tokenizer=shipped_tokenizer(), vocab=2048, window=2048, mask_token_id=1), "unskilled"),
+        (lambda: known_model(right), "saturated"),
+        (lambda: known_model(distracted), "skilled"),
+    ],
+    ids=["random LLaDA", "random Dream", "always right", "distracted"],
+)
+def test_models_of_known_skill_are_told_apart(tmp_path: Path, make, skill: str) -> None:
+    folder = diagnose(make(), replace(SMALL, probes=("mask-count",)), tmp_path)
+    (reading,) = read_all([folder])
+    assert reading.summary.skill.skill == skill
+    assert (finding([reading]).panel is None) == (skill != "skilled")
