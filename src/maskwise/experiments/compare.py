@@ -38,8 +38,13 @@ SCORES = ("degradation", "mask_tax", "locality")
 OTHER_MOST = "the most masks are not as many in both"
 
 
+QUICK_POINTS, QUICK_MASKS = 7, (2, 20, 200)  # six probes share what the quick diagnosis spends on one
+
+
 def compare_settings(preset: Settings, points: int | None, seed: int, chat: bool) -> Settings:
     wanted = replace(preset, probes=PROBES, seed=seed, chat=chat)
+    if preset.preset == "quick":
+        wanted = replace(wanted, points=QUICK_POINTS).changed("mask-count", mask_counts=QUICK_MASKS, among=None)
     return wanted if points is None else replace(wanted, points=points, passages=points)
 
 
