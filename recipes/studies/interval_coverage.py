@@ -157,6 +157,7 @@ MEASURES: dict[str, tuple[tuple[Size, ...], Callable[[Size, int], Measured]]] = 
     "contrast mask tax": (CONTRAST[1:], lambda size, runs: skill_coverage(size, 1 / 3, 2, runs)),
     "recall locality": (RECALL, lambda size, runs: skill_coverage(size, 1 / (30 if size.points < 50 else 60), 1, runs)),
     "degradation": (FEW_SHOT[::2], lambda size, runs: degradation_coverage(size, 3 if size.points < 50 else 8, runs)),
+    "quick run": ((Size("diagnose --quick", 5, 60),), difference_coverage),
 }
 
 

@@ -37,7 +37,9 @@ def results() -> dict[str, Any]:
 
 def diagnosed(model: Model) -> dict[str, Any]:
     """Of each probe every answer, and the sums of what was measured."""
-    settings = replace(QUICK, probes=PROBES, tasks=QUICK.tasks[2:], points=1, passages=2)
+    settings = replace(QUICK, probes=PROBES, tasks=QUICK.tasks[2:], points=1, passages=2).changed(
+        "mask-count", mask_counts=(2, 20, 200), among=None
+    )  # as on file: quick asks two counts among fewer distractors
     with tempfile.TemporaryDirectory() as folder:
         run = read_run(diagnose(model, settings, Path(folder) / "run"))
     found: dict[str, Any] = {"scores": json_object(summarise(run).scores)}

@@ -18,14 +18,14 @@ from maskwise.probes.text import load_text
 from maskwise.report.pages.page import write_page
 from maskwise.report.readings import read_all
 from maskwise.report.words.terminal import print_summary
-from maskwise.runs.diagnose import plan
-from maskwise.runs.settings import DEFAULT, FULL, PAPER, QUICK, with_examples
+from maskwise.runs.diagnose import diagnose, plan
+from maskwise.runs.settings import DEFAULT, FULL, PAPER, QUICK, power_of, preset, with_examples
 from maskwise.tasks.episodes import draw
 from maskwise.tasks.prompts import filler_id
 from maskwise.tasks.rules import TASKS
 from maskwise.tasks.words import load_words, split_words
 
-QUICK_TOKENS = 180_000  # two models are asked within two minutes on two cores
+QUICK_TOKENS = 190_000  # two models are asked within two minutes on two cores
 
 
 def tokens_asked(settings) -> int:
@@ -37,14 +37,14 @@ def tokens_asked(settings) -> int:
     return sum(len(ids) for unit in units for ids in {item.prompt.ids for item in unit.items(unit.points, set())})
 
 
-def test_quick_asks_a_limited_number_of_tokens():
-    others = replace(QUICK, probes=tuple(name for name in QUICK.probes if name != "recall"))
-    assert 100_000 < tokens_asked(others) < tokens_asked(QUICK) <= QUICK_TOKENS
+def test_quick_spends_a_limited_number_of_tokens_on_one_difference():
+    assert QUICK.probes == ("mask-count",) and QUICK.parameters["mask-count"] == {"mask_counts": (2, 200), "among": 6}
+    assert len(QUICK.tasks) * QUICK.points == 300
+    assert 100_000 < tokens_asked(QUICK) <= QUICK_TOKENS
 
 
 def test_quick_keeps_its_numbers_and_gives_them_up_for_those_the_user_names():
     assert QUICK.parameters["recall"]["pairs"] == 30 and (QUICK.relevant, QUICK.distractors) == ((1,), 15)
-    assert QUICK.parameters["mask-count"]["mask_counts"] == (2, 20, 200)
     assert QUICK.parameters["contrast"]["among"] == 32  # 15 are too near to tell
     assert with_examples(QUICK, (1,), None).parameters["contrast"]["among"] == 32
     for distractors in (15, 8):
@@ -169,3 +169,39 @@ def test_the_command_asks_it_and_refuses_what_contradicts_it(tmp_path):
     for more, said in ((["--relevant", "1"], "leave --relevant and --distractors out"), (["--quick"], "exclude each")):
         refused = maskwise(*more)
         assert refused.exit_code == 2 and said in refused.stderr
+
+
+# What a run of this size can detect
+
+
+def test_power_is_printed_without_opening_a_model(capsys):
+    result = CliRunner().invoke(app, ["diagnose", "no-such-model", "--quick", "--power", "--json"])
+    assert result.exit_code == 0, result.output
+    (found,) = json.loads(result.stdout)
+    assert (found["probe"], found["questions"]) == ("mask-count", 300)
+    assert found["few_change"] == pytest.approx(0.051, abs=0.001)
+    printed = CliRunner().invoke(app, ["diagnose", "--words", "unfamiliar-1", "--power"]).output
+    assert "mask-count, 1,200 questions" in printed and "unfamiliar," not in printed
+    refused = CliRunner().invoke(app, ["diagnose", "--power", "--precision", "2"])
+    assert refused.exit_code == 2 and "leave it or --power out" in refused.stderr
+
+
+def test_the_questions_that_power_counts_are_those_that_are_asked(tmp_path):
+    """Of each probe of the default run: the paired differences rest on as many questions."""
+    asked = replace(
+        preset("default"), probes=("mask-count", "recall", "contrast", "calibration", "unfamiliar"), points=2,
+        tasks=("country-smallest", "verb-largest"), relevant=(1,), distractors=2,
+    )  # fmt: skip
+    for probe, own in {
+        "mask-count": {"mask_counts": (2, 5)},
+        "recall": {"pairs": 6, "mask_counts": (2, 5), "filler_counts": (), "lists_per_point": 2},
+        "contrast": {"tasks": 2, "questions": 2, "mask_counts": (2,), "among": 2},
+        "calibration": {"questions": 2, "mask_counts": (2, 5)},
+        "unfamiliar": {"mask_counts": (2, 5), "shots": 1, "among": 2},
+    }.items():
+        asked = asked.changed(probe, **own)
+    folder = diagnose(known_model(lambda *_: "A"), asked, tmp_path / "run")
+    found = read_all([folder])[0].summary.power
+    assert {one.probe: one for one in found} == {one.probe: one for one in power_of(asked)}
+    page = read(write_page(read_all([folder]), tmp_path / "page")).words.replace("\u00a0", " ")
+    assert "The smallest difference this run can detect" in page and "mask-count, 4 questions" in page

@@ -22,6 +22,7 @@ from maskwise.runs.settings import chosen_settings
 from maskwise.support.files import to_json
 from maskwise.support.typed import decode
 from maskwise.tasks.prompts import Prompt, filler_id
+from maskwise.tasks.word_sources import WordSource
 from maskwise.tasks.words import load_words
 
 NEED_DATA = {"hotpotqa", "labelled-text"}
@@ -77,7 +78,7 @@ def test_a_record_of_another_run_or_of_other_words_is_refused(run, model, tmp_pa
     asker = Asker(model.tokenizer, model.mask_id, filler_id(model.tokenizer, settings.filler))
     manifest = new_manifest(Setup(model, asker, settings, words, load_text(), {}, []), None)
     record = run.records[0] | {"task": "animal-smallest", "condition": {"masks": 2, "relevant": 1}}
-    known = mw.Run(tmp_path, manifest, [record], Sources(model.tokenizer, words))
+    known = mw.Run(tmp_path, manifest, [record], Sources(model.tokenizer, WordSource(words)))
     assert "beast" in known.prompt(record)
     with pytest.raises(mw.UserError, match=r"other word lists.*mw\.diagnose"):
         mw.Run(tmp_path, manifest, [record]).prompt(record)

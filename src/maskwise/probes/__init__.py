@@ -22,6 +22,8 @@ _FILES = (
     "location_masks",
     "contrast",
     "calibration",
+    "room",
+    "unfamiliar",
     "natural_text",
     "attribution",
     "mask_attribution",

@@ -9,6 +9,7 @@ from maskwise.probes.probe import Asker, Item, Setup, Unit, Variant, slices
 from maskwise.records.record import Key, make_key
 from maskwise.tasks.episodes import Episode, Question, blocked, draw, draw_afresh, example_words, mixed
 from maskwise.tasks.prompts import Encoded, Place, Prompt, closed, encode_question, opened
+from maskwise.tasks.words import Words
 
 
 def episodes(setup: Setup, relevant: int, distractors: int, points: int) -> Iterator[Episode]:
@@ -35,11 +36,11 @@ def by_number(setup: Setup, variants: Sequence[Variant]) -> dict[int, list[Varia
     return found
 
 
-def context_of(setup: Setup, episode: Episode, afresh: bool) -> Callable[[int], Episode]:
-    """The episode as a test point sees it: its own examples where they are drawn afresh for each."""
+def context_of(setup: Setup, episode: Episode, afresh: bool, words: Words | None = None) -> Callable[[int], Episode]:
+    """The episode as a test point sees it: its own examples where they are drawn afresh, of other words if given."""
     if not afresh:
         return lambda point: episode
-    shown = example_words(setup.words, setup.settings.held_out)
+    shown = example_words(setup.words if words is None else words, setup.settings.held_out)
     return partial(draw_afresh, episode, shown)
 
 

@@ -232,7 +232,8 @@ class Probe:
     takes: whether it asks about a data set given with --data, by the set's name.
     baseline: which condition a condition is compared with. measures: the summary's entries for the records of one
     condition. chance: accuracy of guessing, None where no one number says it. points_per_question: so many consecutive
-    points are one question asked several times, which intervals draw together. scores, claims, extras: further parts of
+    points are one question asked several times, which intervals draw together. questions: how many a paired difference
+    rests on, of probes without variants. scores, claims, extras: further parts of
     the summary (`extras` by their key). lead: what it contributes to the first screen of the page.
     condition_words: texts for values of its conditions. beside: other probes whose records the claims need too.
     columns: of the terminal's table in place of the accuracy, none if empty. tables: further tables of the terminal,
@@ -261,6 +262,7 @@ class Probe:
     measures: Callable[[Entry, Sequence[Record]], list[Entry]] = accuracy_alone
     chance: float | None = CHANCE
     points_per_question: int = 1
+    questions: Callable[[Settings], int] | None = None
     scores: tuple[ScoreRule, ...] = ()
     claims: Callable[[Sequence[Record]], list[Claim]] | None = None
     beside: tuple[str, ...] = ()

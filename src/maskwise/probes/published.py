@@ -5,7 +5,7 @@ is published under or by that of its folder, each of these values stands beside 
 listed, those the paper states as numbers; its probing runs had 4-bit weights.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -72,10 +72,16 @@ def other_format(summary: Summary) -> str:
     )
 
 
+def asks_other_words(tasks: Sequence[str]) -> bool:
+    """Whether `--words` replaced the sixteen tasks by sets of words, which the paper did not ask."""
+    return any(" among " in task for task in tasks)
+
+
 def published_values(summary: Summary) -> list[PublishedValue]:
     """Each published value with the one measured: only of the paper's models, in the paper's setting and format."""
     name = paper_model(summary.model)
-    if name is None or summary.settings.preset != "paper" or other_format(summary):
+    other = other_format(summary) or asks_other_words(summary.settings.tasks)
+    if name is None or summary.settings.preset != "paper" or other:
         return []
     found = []
     for expected in EXPECTATIONS:

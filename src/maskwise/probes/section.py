@@ -12,6 +12,7 @@ from msgspec import UNSET, Meta, UnsetType, field
 from maskwise.records.manifest import RunSettings
 from maskwise.scoring.changes import NatsDifference
 from maskwise.scoring.claims import Claim
+from maskwise.scoring.power import DetectableDifference
 from maskwise.scoring.scores import Score
 from maskwise.scoring.skill import Skill
 from maskwise.support.typed import Count, Typed
@@ -134,6 +135,10 @@ class Summary(Typed, frozen=True, kw_only=True):
     )
     precision: Annotated[PrecisionReport | UnsetType, Meta(description="with --precision")] = UNSET
     claims: Annotated[list[Claim] | UnsetType, Meta(description="the papers' claims, judged")] = UNSET
+    power: Annotated[
+        list[DetectableDifference] | UnsetType,
+        Meta(description="of each probe: the smallest difference that so many questions detect"),
+    ] = UNSET
     published: Annotated[
         list[PublishedValue] | UnsetType, Meta(description="with --paper: published and measured values")
     ] = UNSET

@@ -9,6 +9,7 @@ from msgspec import UNSET, structs
 
 from maskwise.probes import PROBES
 from maskwise.probes.examples import (
+    PAPER_RELEVANT,
     RelevantCount,
     WithNumber,
     in_words,
@@ -18,7 +19,7 @@ from maskwise.probes.examples import (
     with_baselines,
     with_number,
 )
-from maskwise.probes.library import calibration
+from maskwise.probes.library import calibration, room
 from maskwise.probes.probe import Probe, ScoreRule
 from maskwise.probes.published import other_format, published_values
 from maskwise.probes.section import Entry, Paired, Shown, Summary
@@ -29,9 +30,11 @@ from maskwise.records.record import Condition, Record, condition_text
 from maskwise.scoring.changes import paired_difference, paired_nats
 from maskwise.scoring.claims import Claim, holm
 from maskwise.scoring.intervals import Ends, accuracy_interval, rules_ends, stratified_mean
+from maskwise.scoring.power import DetectableDifference, detectable
 from maskwise.scoring.repeated_questions import by_question
 from maskwise.scoring.scores import LIKELIHOODS, Score, null_score
 from maskwise.scoring.skill import Skill, task_skill
+from maskwise.scoring.task_room import resting_on, room_of, with_room
 
 NO_MASKS = "does not apply: no masks"
 
@@ -51,6 +54,8 @@ def summarise(run: RunOnDisk, probes: Sequence[Probe] = PROBES) -> Summary:
     }
     if by_probe.get(calibration.NAME):
         extras[calibration.NAME] = calibrated(by_probe, probes, autoregressive)
+    if by_probe.get(room.NAME):
+        extras[room.NAME] = room_reports(by_probe, probes, autoregressive)
     wanted = run.manifest.settings.precision
     listed = {
         name: entries(known.get(name, unknown_probe(name)), records) for name, records in by_probe.items() if records
@@ -68,8 +73,17 @@ def summarise(run: RunOnDisk, probes: Sequence[Probe] = PROBES) -> Summary:
         claims=claims_of(by_probe, probes) or UNSET,
     )
     return structs.replace(
-        summary, published=published_values(summary) or UNSET, other_format=other_format(summary) or UNSET
+        summary,
+        published=published_values(summary) or UNSET,
+        other_format=other_format(summary) or UNSET,
+        power=power_of_entries(summary.probes) or UNSET,
     )
+
+
+def power_of_entries(by_probe: Mapping[str, list[Entry]]) -> list[DetectableDifference]:
+    """Of each probe, from the questions of its largest paired difference."""
+    counts = {name: max((e.paired.n for e in entries if e.paired), default=0) for name, entries in by_probe.items()}
+    return [detectable(name, count) for name, count in counts.items() if count]
 
 
 def unknown_probe(name: str) -> Probe:
@@ -119,6 +133,27 @@ def calibrated(by_probe: ByProbe, probes: Sequence[Probe], autoregressive: bool)
     kept = scores_of(judged, probes, autoregressive)
     given = {name: found for name, found in kept.items() if any(p.name in judged for p in probes_giving(name, probes))}
     return {"rule": calibration.RULE, "without_examples": without, "excluded": excluded, "scores": given}
+
+
+def room_reports(by_probe: ByProbe, probes: Sequence[Probe], autoregressive: bool) -> list[room.RoomReport]:
+    """For each number of relevant examples: the tasks with room for a loss, and the few-shot scores over them; scores
+    in nats have no ceiling and are over all tasks."""
+    few_shot = [probe for probe in probes if probe.variants is not None]
+    found = []
+    for number in numbers_in(by_probe[room.NAME]):
+        of_tasks = room_of(with_number(by_probe[room.NAME], number))
+        asked = {p.name: same for p in few_shot if (same := with_number(by_probe.get(p.name, []), number))}
+        kept = scores_of({name: with_room(same, of_tasks) for name, same in asked.items()}, few_shot, autoregressive)
+        over_all = scores_of(asked, few_shot, autoregressive)
+        rules = score_rules(few_shot)
+        scores = {
+            name: resting_on(score, of_tasks) if rules[name][0].unit == "share" else over_all[name]
+            for name, score in kept.items()
+            if any(probe.name in asked for probe in rules[name][1]) and score.why != NO_MASKS
+        }
+        relevant = PAPER_RELEVANT if number is None else number
+        found.append(room.RoomReport(relevant=relevant, room=of_tasks, scores=scores))
+    return found
 
 
 def scores_shown(summary: Summary, probes: Sequence[Probe]) -> list[ScoreRule]:

@@ -20,8 +20,8 @@ from maskwise.support.errors import UserError
 from maskwise.support.randomness import LAW
 from maskwise.tasks.datasets import Dataset
 from maskwise.tasks.prompts import filler_id
-from maskwise.tasks.rules import TASKS, Task
-from maskwise.tasks.words import Words, load_words
+from maskwise.tasks.rules import Task
+from maskwise.tasks.word_sources import PAPER_WORDS, UNFAMILIAR, WordSource, load_word_source
 
 
 @dataclass(frozen=True)
@@ -46,17 +46,17 @@ def asked_ids(
     manifest: Manifest,
     record: Record,
     tokenizer: Any,
-    words: Words | None = None,
+    source: WordSource | None = None,
     text: str | None = None,
     data: Mapping[str, Dataset] | None = None,
     tasks: Sequence[Task] | None = None,
 ) -> tuple[int, ...]:
     """The token ids that the model was given for a record of the run with this manifest."""
-    words, text = load_words() if words is None else words, load_text() if text is None else text
     stored = manifest.settings
+    source, text = source or shipped_source(stored.words), load_text() if text is None else text
     given = {
         "seeds": (LAW, "another version asked it"),
-        "words": (digest_of_words(words), "other word lists"),
+        "words": (digest_of_words(source.words), "other word lists"),
         "text": (digest(text), "another text"),
     }
     for name, (now, why) in given.items():
@@ -67,7 +67,9 @@ def asked_ids(
     readable = next((family.attention_readable for family in FAMILIES if family.name == model.kind), True)
     described = _Described(model.window, model.causal, model.shift, model.block, len(tokenizer), readable)
     asker = Asker(tokenizer, model.mask_id, filler_id(tokenizer, settings.filler), settings.chat)
-    setup = Setup(cast(Model, described), asker, settings, words, text, data or {}, [], tasks=tasks or TASKS)
+    setup = Setup(
+        cast(Model, described), asker, settings, source.words, text, data or {}, [], tasks=tasks or source.tasks
+    )
     key = key_of(record)
     for unit in plan(setup, [probe for probe in PROBES if probe.name == record.probe]):
         if record.point in unit.points:
@@ -77,6 +79,12 @@ def asked_ids(
         f"this run asked no such question ({record.probe}, {record.task}, point {record.point}): "
         "give a record of this run"
     )
+
+
+def shipped_source(stored: str | None) -> WordSource:
+    """Of the words that `--words` names, those with this hash; the paper's where none has it."""
+    named = map(load_word_source, (PAPER_WORDS, *UNFAMILIAR))
+    return next((source for source in named if digest_of_words(source.words) == stored), load_word_source())
 
 
 def settings_of(stored: RunSettings, record: Record) -> Settings:

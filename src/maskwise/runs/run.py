@@ -33,7 +33,7 @@ class Sources:
     lead to it."""
 
     tokenizer: Any = None
-    words: Any = None  # {category: [word, ...]}
+    words: Any = None  # a `WordSource`
     text: str | None = None
     data: Mapping[str, Any] = field(default_factory=dict)
     tasks: Any = None  # the tasks that the settings can name
@@ -92,7 +92,7 @@ class Run(RunOnDisk):
         >>> import maskwise as mw
         >>> frame = mw.read_run("runs/readme").frame()
         >>> frame.groupby("condition.masks").correct.count().to_dict()
-        {2: 5, 20: 5, 200: 5}
+        {2: 5, 200: 5}
         """
         if find_spec("pandas") is None:
             raise UserError("pandas is not installed: pip install 'maskwise[frame]', or use run.records")
@@ -194,6 +194,7 @@ def diagnose(
     adapter: str | Path | None = None,
     check_weights: bool = True,
     weights: str | None = None,
+    any_base: bool = False,
     command: str | None = None,
 ) -> Run:
     """Measures how a model uses its context and what appended masks do to it. Called again, it resumes.
@@ -209,12 +210,12 @@ def diagnose(
         relevant, distractors: examples of the few-shot probes; several numbers are asked one after the other.
         precision: few-shot probes ask as many points as each paired difference needs for +- so many points.
         seed: draws the examples and questions. chat: ask through the chat template.
-        words: a JSON file of word lists. text: a text file for the probes that read prose.
+        words: "paper", "unfamiliar-1", "unfamiliar-2" or a JSON file. text: a text file for the probes that read prose.
         data: paths of data sets by name, or texts NAME=PATH, for hotpotqa, labelled-text,
             generation-length, likelihood-masks, confidence, self-correction and trajectory.
         templates: a YAML file of templates, each with name and text, for the probe templates.
         batch_tokens: tokens per batch. exact: one prompt at a time, the same records to the byte.
-        dtype, device, adapter, check_weights, weights: as in `mw.open`; of a model given by name.
+        dtype, device, adapter, check_weights, weights, any_base: as in `mw.open`; of a model given by name.
         command: a command line that asks the same, for the manifest.
 
     Returns:
@@ -223,7 +224,7 @@ def diagnose(
     >>> import maskwise as mw
     >>> run = mw.diagnose("tiny-llada", "mask-count", preset="quick", points=1, out="runs/readme")
     >>> len(run.records), run.figures
-    (15, ['mask-count'])
+    (10, ['mask-count'])
     """
     from maskwise.runs.settings import chosen_settings, with_tasks, with_templates
 
@@ -233,10 +234,17 @@ def diagnose(
     if templates is not None:
         settings = with_templates(settings, Path(templates))
     from maskwise.probes.text import load_text
+    from maskwise.runs.settings import with_words
     from maskwise.tasks.datasets import read_datasets
-    from maskwise.tasks.words import load_words
+    from maskwise.tasks.rules import TASKS
+    from maskwise.tasks.word_sources import load_word_source
 
-    listed, prose = load_words(Path(words) if words else None), load_text(Path(text) if text else None)
+    source, prose = load_word_source(words), load_text(Path(text) if text else None)
+    settings = with_words(settings, source, leave_out=words is not None and probes is None)
+    if source.tasks != TASKS:
+        if tasks is not None:
+            raise UserError("these words bring tasks of their own: leave tasks or words out")
+        known_tasks = source.tasks
     named = [f"{name}={path}" for name, path in data.items()] if isinstance(data, Mapping) else data or []
     sets = read_datasets(named)
     with collection_paused():
@@ -246,12 +254,12 @@ def diagnose(
         from maskwise.runs.runner import own_device
 
     refuse_inapplicable(model, settings)
-    opened = opened_model(model, dtype, own_device(device), adapter, check_weights, weights)
+    opened = opened_model(model, dtype, own_device(device), adapter, check_weights, weights, any_base)
     opened.compile_for_long_work()
     place = None if out is None else Path(out)
     folder = ask_probes(
-        opened, settings, place, listed, prose, batch_tokens, sets, command, exact=exact, tasks=known_tasks
+        opened, settings, place, source.words, prose, batch_tokens, sets, command, exact=exact, tasks=known_tasks
     )
     stored = read_stored_run(folder, record_fields())
-    sources = Sources(opened.tokenizer, listed if words else None, prose if text else None, sets, known_tasks)
+    sources = Sources(opened.tokenizer, source if words else None, prose if text else None, sets, known_tasks)
     return Run(stored.folder, stored.manifest, stored.records, sources)

@@ -1,9 +1,8 @@
 """What `--words` names: the paper's sixteen tasks, our sets of unfamiliar words, or a file of the user's.
 
-A set is a pair of kinds: the right option is a word of the first, the two wrong ones are words of the second. The sets
-`unfamiliar-1` (for development) and `unfamiliar-2` (for confirmation) hold twelve pairs each, whose words stand neither
-in words.json nor in a few-shot document that the embedded models were trained on. Training prose is exempt: the words
-are common English.
+A set is a pair of kinds: the right option is a word of the first, the two wrong ones are words of the second. The words
+of `unfamiliar-1` (for development) and `unfamiliar-2` (for confirmation), twelve sets each, stand neither in words.json
+nor in a few-shot document that the embedded models were trained on; training prose is exempt.
 """
 
 from collections.abc import Mapping
@@ -68,10 +67,7 @@ def load_sets(name: str) -> tuple[WordSet, ...]:
 
 
 def of_sets(sets: tuple[WordSet, ...]) -> WordSource:
-    """A task for each set, among distractors of either number rule in turn.
-
-    The paper's lists stay beside those of the sets, for the probes that are not made of tasks.
-    """
+    """A task for each set, among distractors of either number rule in turn. Probes without tasks keep our own lists."""
     words = load_words()
     for one in sets:
         words |= {one.target: list(one.targets), one.other: list(one.others)}
@@ -89,17 +85,14 @@ def _checked_sets(path: Path, content: Mapping[str, object]) -> tuple[WordSet, .
         if not isinstance(pair, list) or len(pair) != 2 or not all(isinstance(kind, str) for kind in pair):
             raise UserError(f"{path}: set {number} must be a pair of kinds, as [right kind, wrong kind]")
         target, other = pair
-        for kind in pair:
-            if kind not in words:
-                raise UserError(f'{path}: set {number} names "{kind}", which "kinds" has not: add its words')
+        if missing := {target, other} - words.keys():
+            raise UserError(f'{path}: set {number} names "{min(missing)}", which "kinds" has not: add its words')
         shared = {word.casefold() for word in words[target]} & {word.casefold() for word in words[other]}
         if shared:
             raise UserError(f'{path}: set {number}: "{min(shared)}" is of both kinds: leave it out of one')
         found.append(WordSet(target, other, words[target], words[other]))
-    names = [one.name for one in found]
-    if len(set(names)) < len(names):
-        twice = next(name for name in names if names.count(name) > 1)
-        raise UserError(f'{path}: "{twice}" stands twice in "sets": leave one out')
+        if pairs.index(pair) < number - 1:
+            raise UserError(f'{path}: "{found[-1].name}" stands twice in "sets": leave one out')
     unused = words.keys() - {kind for one in found for kind in (one.target, one.other)}
     if unused:
         raise UserError(f'{path}: no set names the kind "{min(unused)}": add a set or leave the kind out')

@@ -12,7 +12,7 @@ from typing import Any
 
 from maskwise.models.families import FAMILIES
 from maskwise.support.errors import UserError
-from maskwise.support.files import read_json
+from maskwise.support.files import read_json, refuse_irregular
 from maskwise.support.nearest import nearest
 from maskwise.support.terminal import one_line
 
@@ -66,6 +66,7 @@ def locate_checkpoint(name: str) -> tuple[Path, tuple[Path, ...]]:
         embedded = bool(adapters) and adapters[0].parent == ZOO  # its base is too, whatever is called so here
         base, own = (name, None) if embedded else split_name(name)
         folder = ZOO / name if embedded else Path(own) if own is not None else _folder_of(base, named_by)
+        refuse_irregular(folder)
         if not _is_adapter(folder):
             return folder, tuple(adapters)
         adapters.insert(0, folder)

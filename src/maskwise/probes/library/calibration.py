@@ -111,6 +111,7 @@ PROBE = Probe(
     parameters={"questions": 48, "mask_counts": (2, 20, 200)},
     quick={"questions": 12, "mask_counts": (2,)},
     baseline=first_condition,
+    questions=lambda settings: len(settings.tasks) * min(settings.points, settings.parameters[NAME]["questions"]),
     tables=_tables,
     sections=(
         Section(

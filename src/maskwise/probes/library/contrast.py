@@ -210,7 +210,7 @@ PROBE = Probe(
     group="context",
     about="questions that one example alone decides, near or far, by the number of masks",
     condition=ContrastCondition,
-    presets=("quick", "default", "full"),
+    presets=("default", "full"),
     units=units,
     one_pass=True,
     parameters={"tasks": 8, "questions": 50, "relevant": 1, "mask_counts": (2, 20, 200), "among": None},
@@ -218,6 +218,9 @@ PROBE = Probe(
     quick={"tasks": 4, "questions": 4, "mask_counts": (2,), "among": 32},
     baseline=baseline,
     points_per_question=RULES,
+    questions=lambda settings: (
+        settings.parameters[NAME]["tasks"] * min(settings.points, settings.parameters[NAME]["questions"])
+    ),
     scores=(LOCALITY, CONTRAST_TAX),
     sections=(
         Section(

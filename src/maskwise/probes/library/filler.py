@@ -159,7 +159,7 @@ PROBE = Probe(
     about="full stops in the place of appended masks",
     condition=FillerCondition,
     lead=Lead(_after_masks, _instead, published=", full stops"),
-    presets=("quick", "default", "full", "paper"),
+    presets=("default", "full", "paper"),
     variants=variants,
     parameters={
         "filler_counts": (0, 5, 10, 20, 50, 100, 200),

@@ -155,7 +155,7 @@ def empty_and_cut(shown: Shown) -> list[str]:
     """In one block: the canvas with the most empty and the one with the most cut answers, and what to do about them."""
     known = [e for e in shown.entries(NAME) if e.condition["layout"] == ONE_BLOCK and e.measures["empty"] is not None]
     if not known:
-        return ["whether answers are empty or cut off cannot be told: these records do not say"]
+        return ["inconclusive whether answers are empty or cut off: these records do not say"]
     lines = []
     for what, kind, remedy in UNUSABLE:
         worst = max(known, key=lambda entry: (entry.measures[what], entry.condition["canvas"]))

@@ -42,7 +42,7 @@ NAME = "mask-count"
 
 def variants(setup: Setup) -> list[Variant]:
     counts = visible_counts(setup, NAME, setup.own["mask_counts"])
-    return [Variant(NAME, {"masks": k}, open=True, masks=k) for k in counts]
+    return [Variant(NAME, {"masks": k}, open=True, masks=k, distractors=setup.own["among"]) for k in counts]
 
 
 def two_masks(condition: Condition, conditions: Sequence[Condition]) -> Condition:
@@ -177,8 +177,8 @@ PROBE = Probe(
     presets=("quick", "default", "full", "paper"),
     variants=variants,
     each_number=True,
-    parameters={"mask_counts": (1, 2, 5, 10, 20, 50, 100, 200)},
-    quick={"mask_counts": (2, 20, 200)},
+    parameters={"mask_counts": (1, 2, 5, 10, 20, 50, 100, 200), "among": None},
+    quick={"mask_counts": (2, 200), "among": 6},
     not_causal=NO_MASK_TOKEN,
     baseline=two_masks,
     scores=(MASK_TAX, DEGRADATION, MASK_NATS),

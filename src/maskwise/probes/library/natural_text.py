@@ -84,6 +84,7 @@ PROBE = Probe(
     baseline=nothing_after,
     measures=with_nll,
     chance=None,
+    questions=lambda settings: settings.passages,
     sections=(
         Section(
             title="And in ordinary prose?",

@@ -27,6 +27,7 @@ from maskwise.report.words.published_values import PUBLISHED_HEAD, published_row
 from maskwise.report.words.sentences import first_finding, opening, what_this_run_shows
 from maskwise.report.words.tiles import Tile, asked_differently, tiles_of
 from maskwise.scoring.numbers import between, nats_between, number, percent, points_between
+from maskwise.scoring.power import power_in_words
 from maskwise.scoring.scores import NOT_MEASURED
 from maskwise.support.errors import UserError
 from maskwise.support.files import refuse_links, replace_file
@@ -55,6 +56,11 @@ def write_page(readings: Sequence[Reading], out: Path, changes: Sequence[Row] = 
             f"cannot write the report into {out}: {problem.strerror}; name another folder with --out"
         ) from None
     return path
+
+
+def power_lines(readings: Sequence[Reading]) -> list[str]:
+    """What each probe of these runs can detect; once where the models were asked alike."""
+    return list(dict.fromkeys(power_in_words(one) for reading in readings for one in reading.summary.power or ()))
 
 
 def home_of(readings: Sequence[Reading]) -> Path:
@@ -100,6 +106,7 @@ def build(readings: Sequence[Reading], changes: Sequence[Row] = ()) -> tuple[str
             "narrow": first.panel and Markup(drawing.inline(figures.narrow_svg([first.panel]), "fn", first.sentence)),
         },
         models=models,
+        power=power_lines(readings),
         scores=[
             {
                 "name": row[0]["name"],

@@ -75,7 +75,8 @@ class Effect:
 
     @property
     def undecided(self) -> bool:
-        return undecided(self.low, self.high)
+        """Neither no change nor a large one is excluded, given the other changes of the run."""
+        return not self.detected and self.at_most >= LARGE
 
     @property
     def verb(self) -> str:

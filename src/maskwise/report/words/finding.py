@@ -134,8 +134,8 @@ def largest_effect(label: str, effects: Sequence[Effect]) -> str:
     undecided = sum(effect.undecided for effect in effects)
     if undecided == len(effects):
         return (
-            f"Inconclusive: this run is too small to show what changes the accuracy of {label}: each 95{NBSP}% "
-            f"interval includes zero, one reaches {tenths(most)}{NBSP}points."
+            f"Inconclusive: this run is too small to show what changes the accuracy of {label}: no change "
+            f"is significant, and an interval reaches {tenths(most)}{NBSP}points."
         )
     if undecided:
         return (

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from helpers.records import record
-from maskwise.scoring.room import resting_on, room_of, verdict_of, with_room
 from maskwise.scoring.scores import score
+from maskwise.scoring.task_room import resting_on, room_of, verdict_of, with_room
 
 
 def answered(task, right, asked=20, masks=2):

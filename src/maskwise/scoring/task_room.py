@@ -1,9 +1,7 @@
 """Which tasks leave room for a loss, judged on questions that no score uses.
 
-A task can show a loss of accuracy only where the model answers it better than by guessing (1/3) and not always: 45 to
-90 % right with the fewest masks. Selecting tasks by the answers that are scored would bias the score (regression to the
-mean), so the selection has questions and contexts of its own, drawn from another seed. Likelihoods have no ceiling and
-are given for all tasks.
+A task can show a loss only where 45 to 90 % of the answers are right with the fewest masks. Selecting by the answers
+that are scored would bias the score (regression to the mean), so the selection has questions and contexts of its own.
 """
 
 from collections import defaultdict
@@ -63,9 +61,7 @@ def room_of(selection: Sequence[Record]) -> Room:
 
 
 def with_room(records: Sequence[Record], room: Room) -> list[Record]:
-    """The records of tasks that leave room."""
-    kept = set(room.tasks)
-    return [record for record in records if record.task in kept]
+    return [record for record in records if record.task in room.tasks]
 
 
 def resting_on(score: Score, room: Room) -> Score:

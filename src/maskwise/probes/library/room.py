@@ -1,0 +1,124 @@
+"""room (ours): which tasks leave room for a loss, judged on questions that no score uses.
+
+Each task is asked with 2 masks on a seed and contexts of its own; the rule is that of scoring/task_room.py. The
+summary's "room" says which tasks have room, for each number of relevant examples, and the scores over those alone.
+The scores over all tasks keep their names. Format B. Condition: {"masks": 2} (0 for autoregressive models).
+"""
+
+from collections.abc import Iterator, Sequence
+from functools import partial
+from typing import Annotated
+
+from msgspec import Meta
+
+from maskwise.probes.blocks import visible_counts
+from maskwise.probes.examples import FewShotCondition, in_words, labelled
+from maskwise.probes.few_shot import context_of, few_shot_items
+from maskwise.probes.probe import Probe, Setup, Unit, Variant, slices
+from maskwise.probes.section import Section, Shown, Summary, TextTable, by_masks
+from maskwise.scoring.numbers import between, percent
+from maskwise.scoring.scores import Score
+from maskwise.scoring.task_room import LEAST_ROOM, MOST_ROOM, Room
+from maskwise.support.randomness import seed_of
+from maskwise.support.typed import Count, Typed
+from maskwise.tasks.episodes import draw
+from maskwise.tasks.rules import Task
+from maskwise.tasks.words import Words
+
+NAME = "room"
+BASELINE_MASKS = 2
+BOUNDS = f"{100 * LEAST_ROOM:.0f} to {100 * MOST_ROOM:.0f} % right"
+RULE = f"a task has room for a loss where separate questions are {BOUNDS}"
+
+
+class RoomReport(Typed, frozen=True, kw_only=True):
+    """The summary's "room", for one number of relevant examples."""
+
+    relevant: Annotated[int, Meta(description="relevant examples in the context")]
+    room: Annotated[Room, Meta(description="which tasks leave room for a loss")]
+    scores: Annotated[dict[str, Score], Meta(description="over the tasks with room; those in nats are over all tasks")]
+
+
+def selection_units(
+    setup: Setup, variant: Variant, tasks: Sequence[Task], words: Words, relevant: int, distractors: int, count: int
+) -> Iterator[Unit]:
+    """Questions by which tasks are selected: another seed than that of the scored ones, and a context for each."""
+    settings = setup.settings
+    for task in tasks:
+        episode = draw(task, words, relevant, distractors, count, seed_of(NAME, settings.seed), settings.held_out)
+        make = partial(few_shot_items, setup.asker, context_of(setup, episode, True, words), [variant])
+        for points in slices(count):
+            yield Unit(points, 1, make)
+
+
+def units(setup: Setup) -> Iterator[Unit]:
+    settings = setup.settings
+    masks = 0 if setup.model.causal else visible_counts(setup, NAME, (BASELINE_MASKS,))[0]
+    tasks = [task for task in setup.tasks if task.name in settings.tasks]
+    count = min(settings.points, setup.own["questions"])
+    for number in settings.relevant:
+        variant = Variant(NAME, labelled({"masks": masks}, number), open=True, masks=masks)
+        yield from selection_units(setup, variant, tasks, setup.words, number, settings.distractors, count)
+
+
+def _rows(summary: Summary) -> list[tuple[str, ...]]:
+    return [
+        (f"{name}, {in_words(found.relevant)}", percent(score.value), between(score.low, score.high))
+        for found in summary.extras.get(NAME, [])
+        for name, score in found.scores.items()
+        if score.tasks  # those in nats are over all tasks
+    ]
+
+
+def in_sentence(room: Room) -> str:
+    """`3 of 16 tasks leave room for a loss (45 to 90 % right); 1 is too hard, 12 are too easy`"""
+    hard, easy = len(room.too_hard), len(room.too_easy)
+    told = [
+        f"{count} {'is' if count == 1 else 'are'} too {why}" for count, why in ((hard, "hard"), (easy, "easy")) if count
+    ]
+    asked, kept = len(room.accuracy), len(room.tasks)
+    have = f"{kept or 'none'} of {asked} task{'s' * (asked != 1)} {'leaves' if kept < 2 else 'leave'} room for a loss"
+    return f"{have} ({BOUNDS})" + (f"; {', '.join(told)}" if told else "")
+
+
+def _in_words(shown: Shown) -> list[str]:
+    reports = shown.summary.extras.get(NAME, [])
+    lines = [f"With {in_words(found.relevant)}, {in_sentence(found.room)}" for found in reports]
+    lines += [f"Room with {in_words(f.relevant)}: {', '.join(f.room.tasks)}" for f in reports if f.room.tasks]
+    return [*lines, *(f"{name}: {value} ({ends})" for name, value, ends in _rows(shown.summary))] or ["not run"]
+
+
+def _tables(summary: Summary) -> list[TextTable]:
+    lines = "; ".join(in_sentence(found.room) for found in summary.extras.get(NAME, []))
+    return [TextTable(lines, ("score, tasks with room", "value", "95 % interval"), _rows(summary))] if lines else []
+
+
+class RoomCondition(FewShotCondition, frozen=True, kw_only=True):
+    masks: Count
+
+
+PROBE = Probe(
+    name=NAME,
+    group="context",
+    about="which tasks leave room for a loss, on questions of its own",
+    condition=RoomCondition,
+    presets=("default", "full"),
+    units=units,
+    one_pass=True,
+    parameters={"questions": 100},
+    quick={"questions": 20},
+    tables=_tables,
+    sections=(
+        Section(
+            title="Which tasks leave room for a loss?",
+            question="The questions of each task with 2 masks, on a seed of their own: a task can show a loss of "
+            "accuracy only where the model is right more often than by guessing, and not always.",
+            paper="Not in the paper, whose scores are means over all 16 tasks.",
+            how_to_read=f"The rule was fixed beforehand: {RULE}. No answer that is scored selects a task.",
+            x_label="Masks at the end (k)",
+            at="k\u00a0=\u00a0{}",
+            points=by_masks(NAME),
+            says=_in_words,
+        ),
+    ),
+)

@@ -1,0 +1,91 @@
+"""Which tasks leave room for a loss is judged on questions of its own, and scores say which tasks they rest on."""
+
+from dataclasses import replace
+from zlib import crc32
+
+import pytest
+
+import maskwise as mw
+from helpers.known import SMALL, known_model, uniform
+from helpers.page_reader import read
+from maskwise.probes import PROBES
+from maskwise.probes.probe import Asker, Setup
+from maskwise.probes.text import load_text
+from maskwise.report.pages.page import write_page
+from maskwise.report.readings import read_all
+from maskwise.report.words.terminal import print_summary
+from maskwise.runs.asked import asked_ids
+from maskwise.runs.diagnose import diagnose, plan
+from maskwise.support.errors import UserError
+from maskwise.tasks.episodes import LETTERS
+from maskwise.tasks.prompts import filler_id
+from maskwise.tasks.words import load_words
+
+SETTINGS = replace(SMALL, probes=("mask-count", "room"), points=30)
+UNFAMILIAR = replace(SMALL, probes=("unfamiliar",), points=6).changed("unfamiliar", mask_counts=(2, 20))
+TARGETS = {word.casefold() for kind in ("country", "verb") for word in load_words()[kind]}
+
+
+def sure_of_countries(questions, asked, text):
+    """Always right about countries, about verbs in some two of three questions; masks change nothing."""
+    words = [option.split(") ")[1] for option in questions[asked][0].split(", ")]
+    place = next(place for place, word in enumerate(words) if word.casefold() in TARGETS)
+    wrong = words[place] not in load_words()["country"] and crc32(" ".join(words).encode()) % 3 == 0
+    return LETTERS[(place + wrong) % 3]
+
+
+def test_scores_over_tasks_with_room_stand_beside_those_over_all(tmp_path, capsys):
+    folder = diagnose(known_model(sure_of_countries), SETTINGS, tmp_path / "run")
+    readings = read_all([folder])
+    (found,) = readings[0].summary.extras["room"]
+    assert (found.relevant, found.room.tasks, found.room.too_easy) == (2, ["verb-largest"], ["country-smallest"])
+    tax, nats = found.scores["mask_tax"], found.scores["mask_nats"]
+    assert (tax.tasks, tax.left_out, tax.n) == (["verb-largest"], {"country-smallest": "too easy"}, 30)
+    assert nats.n == readings[0].summary.scores["mask_nats"].n == 60  # likelihoods are over all tasks
+    assert readings[0].summary.scores["mask_tax"].n == 60
+    print_summary(readings[0])
+    assert "1 of 2 tasks leaves room for a loss" in " ".join(capsys.readouterr().out.split())
+    page = read(write_page(readings, tmp_path / "page")).words.replace("\u00a0", " ")
+    assert "1 of 2 tasks leaves room for a loss (45 to 90 % right); 1 is too easy" in page
+
+
+@pytest.mark.parametrize(("settings", "other"), [(SETTINGS, "mask-count"), (UNFAMILIAR, "unfamiliar")])
+def test_no_question_that_selects_a_task_is_scored(settings, other):
+    """Context and question: no prompt is asked for both."""
+    model = known_model(uniform)
+    asker = Asker(model.tokenizer, model.mask_id, filler_id(model.tokenizer, settings.filler))
+    setup = Setup(model, asker, settings, load_words(), load_text(), {}, [])
+    prompts: dict[bool, set[tuple[int, ...]]] = {True: set(), False: set()}
+    for unit in plan(setup, [probe for probe in PROBES if probe.name in settings.probes]):
+        for item in unit.items(unit.points, set()):
+            selects = item.key[0] == "room" or item.condition.get("questions") == "selection"
+            prompts[selects].add(tuple(token for token in item.prompt.ids if token != model.mask_id))
+    assert all(prompts.values()) and not prompts[True] & prompts[False]
+
+
+def test_unfamiliar_words_without_room_are_called_so_in_one_sentence(tmp_path):
+    readings = read_all([diagnose(known_model(lambda *_: "A"), UNFAMILIAR, tmp_path / "run")])
+    scores = readings[0].summary.scores
+    assert scores["unfamiliar_mask_tax"].value is None and len(scores["unfamiliar_mask_tax"].left_out) == 12
+    assert scores["unfamiliar_mask_tax"].why == "no task leaves room for a loss (12 below 45 % right)"
+    assert scores["unfamiliar_nats"].n == 72
+    page = read(write_page(readings, tmp_path / "page")).words.replace("\u00a0", " ")
+    assert "accuracy on these words cannot show a loss" in page
+
+
+# --words
+
+
+def test_the_few_shot_probes_ask_the_words_that_are_named(tmp_path):
+    run = mw.diagnose(
+        known_model(lambda *_: "A"), "mask-count", preset="quick", points=1, words="unfamiliar-2", out=tmp_path / "run"
+    )
+    assert run.manifest.settings.tasks[0] == "adverb among fuel or gas-smallest"
+    record, tokenizer = run.records[0], run.sources.tokenizer
+    by_hash = tokenizer.decode(asked_ids(mw.read_run(tmp_path / "run").manifest, record, tokenizer))
+    assert "Options:" in by_hash and by_hash == run.prompt(record)
+
+
+def test_unknown_words_are_refused_before_a_model_is_opened():
+    with pytest.raises(UserError, match="unknown words 'unfamiliar-3'"):
+        mw.diagnose("no-such-model", words="unfamiliar-3")
