@@ -133,9 +133,9 @@ def look(model: Model, spoiled: Sequence[Corrupted]) -> list[Evidence]:
         for (one, found), logits in zip(here, filled, strict=True):
             place = one.sites[turn]
             found["masked"].append(round(float(logits[0].softmax(-1)[one.ids[place]]), DIGITS))
-            token = int(logits[0].argmax())
-            found["refilled"].append(int(token == one.known.ids[place]))
-            found.setdefault("filled", token)  # at the wrong position, which comes first
+            filled_in = int(logits[0].argmax())
+            found["refilled"].append(int(filled_in == one.known.ids[place]))
+            found.setdefault("filled", filled_in)  # at the wrong position, which comes first
     return evidence
 
 
