@@ -23,6 +23,7 @@ from maskwise.diffusion.objectives.soft_mask import SoftMask
 from maskwise.experiments.first_answers import MASKS, Marked, PreparedQuestion, Remembering, answer, biased_answers
 from maskwise.experiments.tuned_adapters import PAPER_LOSS, TunedAdapter, with_method
 from maskwise.models.batch import passes
+from maskwise.models.checkpoints.examine import examine
 from maskwise.models.checkpoints.locations import embedded_models, locate_checkpoint
 from maskwise.models.checkpoints.opening import open as open_model
 from maskwise.models.checkpoints.opening import opened_model
@@ -36,7 +37,7 @@ from maskwise.scoring.experiment_results import Accuracy, MitigationResult, Miti
 from maskwise.scoring.intervals import accuracy_interval
 from maskwise.scoring.skill import task_skill
 from maskwise.support.errors import UserError
-from maskwise.support.progress import progress_bar
+from maskwise.support.progress import Forecast, progress_bar
 from maskwise.support.typed import json_object
 from maskwise.tasks.episodes import draw, mixed
 from maskwise.tasks.prompts import check_letters, encode_question
@@ -133,6 +134,7 @@ def cures(
     dtype: str = "auto",
     device: str | None = None,
     check_weights: bool = True,
+    any_base: bool = False,
     out: str | Path | None = None,
 ) -> Mitigations:
     """Compares mitigations of the sensitivity to masks on one model: what each brings back, and at what price.
@@ -141,7 +143,7 @@ def cures(
         model: a name or an opened masked model.
         adapter: an adapter of `mw.tune`, or several; else the embedded one, where there is one. Each is a row, named by
             the loss it was trained with.
-        points: questions per task. seed: draws them. dtype, device, check_weights: as in `mw.open`.
+        points: questions per task. seed: draws them. dtype, device, check_weights, any_base: as in `mw.open`.
         out: a folder for cures.json, the figure and the page; nothing is written without it.
 
     Returns:
@@ -159,19 +161,34 @@ def cures(
         raise UserError(f"--points must be at least 1, not {points}")
     folder = None if out is None else make_folder(Path(out))
     given = [adapter] if isinstance(adapter, str | Path) else adapter or []
-    opened = opened_model(model, dtype, device, check_weights=check_weights)
+    if not isinstance(model, Model):
+        for one in given:
+            examine(model, one, any_base)
+    opened = opened_model(model, dtype, device, check_weights=check_weights, any_base=any_base)
     refuse_autoregressive(opened)
     embedded = f"{opened.name}+ma" if f"{opened.name}+ma" in embedded_models() else None
     homes = [Path(one) for one in given] or ([locate_checkpoint(embedded)[1][-1]] if embedded else [])
     name = model if not isinstance(model, Model) else opened.name
     adapters = [
-        with_method(open_model(name, opened.dtype, opened.device, home, check_weights=check_weights), home)
+        with_method(
+            open_model(name, opened.dtype, opened.device, home, check_weights=check_weights, any_base=any_base), home
+        )
         for home in homes
     ]
     exam = replace(DEFAULT, points=points or DEFAULT.points, seed=seed)
     with progress_bar() as bar:
-        task = bar.add_task("Asking", total=asked(exam, len(adapters)))
-        found = compare_mitigations(opened, adapters, exam, lambda count: bar.advance(task, count))
+        total = asked(exam, len(adapters))
+        task = bar.add_task("Asking", total=total)
+        forecast = Forecast(total, f"{total:,} answers with canvases of {MASKS} tokens", bar.console.print)
+        answered: list[int] = []
+
+        def advance(count: int) -> None:
+            bar.advance(task, count)
+            answered.append(count)
+            if len(answered) == total // len(exam.tasks) // exam.points:  # each mitigation has answered the first batch
+                forecast.advance(sum(answered))
+
+        found = compare_mitigations(opened, adapters, exam, advance)
     if folder is not None:
         write_result(folder, found, cures_result(found))
     return cast(Mitigations, json_object(found))  # JsonObject has the fields as attributes

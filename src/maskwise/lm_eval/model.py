@@ -51,9 +51,10 @@ class MaskwiseLM(LM):
         check_greedy: bool = True,
         max_new_tokens: int | None = None,
         seed: int = 0,
+        any_base: bool = False,
         **arguments: Any,
     ) -> None:
-        """pretrained, adapter: what `maskwise.open` takes.
+        """pretrained, adapter, any_base: what `maskwise.open` takes.
 
         method, samples, masks: the likelihood's estimator, its draws, and the number of masks after the answer.
         check_greedy: also decode answers of several tokens, for metrics that ask whether greedy decoding gives them.
@@ -64,7 +65,7 @@ class MaskwiseLM(LM):
         self.options = decoding_options(arguments)
         # lm-eval's command line says cuda:0 unless told otherwise.
         place = device if torch.cuda.is_available() or not str(device).startswith("cuda") else None
-        self.model = open_model(pretrained, dtype=dtype, device=place, adapter=adapter)
+        self.model = open_model(pretrained, dtype=dtype, device=place, adapter=adapter, any_base=any_base)
         self.model.compile_for_long_work()
         if self.model.tokenizer is None:
             raise UserError(f"{pretrained} has no tokenizer, so it reads no text")
