@@ -109,7 +109,7 @@ def _logits(model: Model, sequences: Sequence[Sequence[int]], rows: Sequence[Seq
 def look(model: Model, spoiled: Sequence[Corrupted]) -> list[Evidence]:
     """The probability of the visible token at each site, masked and left visible; what one refill and one edit make."""
     assert model.mask_id is not None
-    evidence = []
+    evidence: list[Evidence] = []
     everything = _logits(model, [one.ids for one in spoiled], [one.known.asked for one in spoiled])
     for one, logits in zip(spoiled, everything, strict=True):
         p = logits.softmax(-1)
