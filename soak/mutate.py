@@ -1,6 +1,7 @@
 """Damaged files: bytes flipped, cut or inserted, JSON with values of other types, a folder in a file's place."""
 
 import json
+import os
 import random
 import struct
 from pathlib import Path
@@ -8,9 +9,10 @@ from typing import Any
 
 # What has broken readers before: in place of a value of JSON, and as raw text at any place.
 VALUES: list[Any] = [
-    None, True, False, 0, -1, 1, 7, 2**31, 2**63, 10**9, 10**30, -0.5, 1.5, 1e308, "", " ", "x", "\x00", "\x1b[2J",
-    "../../x", "/etc/passwd", "\u202e", "\ud800", "a" * 5000, [], {}, [[]], [None], {"": None}, [1, "2"],
+    None, True, False, 0, -1, 1, 7, 2**31, 2**63, 10**9, 10**15, 10**30, -0.5, 1.5, 1e308, "", " ", "x", "\x00",
+    "\x1b[2J", "../../x", "/etc/passwd", "\u202e", "\ud800", "a" * 5000, [], {}, [[]], [None], {"": None}, [1, "2"],
     {"a": {"b": []}}, ["x"] * 50, "{% for i in range(10**9) %}{% endfor %}", "{{ 10**10**8 }}",
+    "{{ '%9999999999d' % 1 }}", "(x+x+)+y",
     "float8", "int64", "nan",
 ]  # fmt: skip
 TEXTS = [
@@ -28,7 +30,8 @@ LONGEST = 400_000  # bytes of a file that is parsed as JSON to be changed; large
 def damage(folder: Path, name: str, draw: random.Random) -> str:
     """Damages one file of a folder and says how."""
     file = folder / name
-    kind = draw.choices(("json", "bytes", "remove", "folder", "empty", "loop"), (60, 34, 2, 2, 1, 1))[0]
+    kinds = ("json", "bytes", "remove", "folder", "empty", "loop", "fifo", "device")
+    kind = draw.choices(kinds, (60, 32, 2, 2, 1, 1, 1, 1))[0]
     if kind == "json" and file.stat().st_size < LONGEST:
         changed = _other_json(file.read_bytes(), draw)
         if changed is not None:
@@ -44,6 +47,10 @@ def damage(folder: Path, name: str, draw: random.Random) -> str:
         file.write_bytes(b"")
     elif kind == "loop":
         file.symlink_to(file)
+    elif kind == "fifo":
+        os.mkfifo(file)
+    elif kind == "device":
+        file.symlink_to("/dev/zero")
     return kind
 
 

@@ -134,6 +134,40 @@ def test_a_folder_of_another_search_or_with_a_strange_line_is_refused(whole, mod
         read_answers(tmp_path, {"x"}, 3)
 
 
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"identity": 3}, "is not the manifest of a search"),
+        ({"identity": None}, "is not the manifest of a search"),
+        ({"plan": {"rounds": [4], "held": 2}}, "is not the manifest of a search"),
+        ({"plan": {"rounds": [], "held": 1, "seconds_per_pass": 1.0}}, "has no plan for"),
+        ({"plan": {"rounds": [9, 4], "held": 1, "seconds_per_pass": 1.0}}, "has no plan for"),
+        ({"plan": {"rounds": [4], "held": 10**15, "seconds_per_pass": 1.0}}, "has no plan for"),
+        ({"plan": {"rounds": ["4"], "held": 1, "seconds_per_pass": 1.0}}, "is not the manifest of a search"),
+    ],
+)
+def test_a_damaged_manifest_of_a_search_is_one_line(whole, model, tmp_path, change, said):
+    manifest = json.loads((Path(whole[0]["folder"]) / "manifest.json").read_text())
+    (tmp_path / "manifest.json").write_text(json.dumps(manifest | change))
+    with pytest.raises(UserError, match=said) as caught:
+        mw.advise(model, KINDS, function=Grader().grade, out=tmp_path, **SMALL)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"passes": 10**400}, {"quality": "1"}, {"question": 1.5}, {"question": -1}, {"seconds": -1}, {"setting": ["x"]}],
+)
+def test_a_damaged_answer_of_a_search_is_refused_by_its_line(tmp_path, change):
+    sound = {"setting": "x", "question": 1, "quality": 1.0, "passes": 2, "seconds": 0.5, "text": "t"}
+    file = tmp_path / "records.jsonl"
+    file.write_text(json.dumps(sound) + "\n")
+    assert len(read_answers(tmp_path, {"x"}, 3)) == 1
+    file.write_text(json.dumps(sound) + "\n" + json.dumps(sound | change) + "\n")
+    with pytest.raises(UserError, match="line 2 is not an answer of this search"):
+        read_answers(tmp_path, {"x"}, 3)
+
+
 def test_the_judge_is_looked_through_for_nan_unless_told_otherwise(model, tmp_path):
     judge, file = save(tmp_path / "judge"), tmp_path / "judge" / "model.safetensors"
     weights = load_file(file)

@@ -56,7 +56,7 @@ def test_what_cannot_work_is_refused_before_a_model_is_opened(given, said):
 
 def test_questions_without_answers_are_refused_unless_a_judge_reads_them():
     prompts = [{"prompt": "Once"}] * 60
-    with pytest.raises(UserError, match="has the keys .*: write prompt and answer"):
+    with pytest.raises(UserError, match=r"has the keys .*: write prompt and answer"):
         prepare(prompts, exact=True)
     with pytest.raises(UserError, match="question 1 has an empty answer"):
         read_questions([{"prompt": "Once", "answer": " "}], answers=True)

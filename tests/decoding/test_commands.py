@@ -347,7 +347,7 @@ def test_score_takes_a_file_a_list_or_a_dataset_and_a_name_or_a_model(folder, mo
     assert listed == mw.score(model, Dataset.from_list(pairs), samples=4)
     found = mw.score(folder, str(tmp_path / "pairs.jsonl"), samples=4)
     assert [one.log_likelihood for one in found] == pytest.approx([one.log_likelihood for one in listed], abs=1e-4)
-    with pytest.raises(UserError, match="item 2 .*: write prompt and answer"):
+    with pytest.raises(UserError, match=r"item 2 .*: write prompt and answer"):
         mw.score("no such model", [pairs[0], {"prompt": "It"}])
     renamed = [{"prompt": pair["prompt"], "completion": pair["answer"]} for pair in pairs]
     assert mw.score(model, renamed, samples=4) == listed

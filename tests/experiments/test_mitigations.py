@@ -267,3 +267,31 @@ def test_the_table_of_a_block_model_keeps_names_and_numbers_whole_in_80_columns(
     assert max(map(len, shown.splitlines())) <= 80 and "…" not in shown
     for row in result.rows:
         assert set(row[0].split()) <= set(shown.split()) and all(cell in shown for cell in row[1:])
+
+
+def test_a_killed_comparison_goes_on_where_it_was(tmp_path, monkeypatch):
+    model, seen = small_llada(), []
+
+    def count(*arguments, **options):
+        seen.append(1)
+        if len(seen) == 5:
+            raise KeyboardInterrupt
+        return answer(*arguments, **options)
+
+    monkeypatch.setattr(mitigations, "answer", count)
+    given = {"points": 1, "seed": 0}
+    monkeypatch.setattr(mitigations, "DEFAULT", Exam(tasks=TASKS[:2]))
+    with pytest.raises(KeyboardInterrupt):
+        mitigations.cures(model, **given, out=tmp_path)
+    file = tmp_path / "cures.partial.jsonl"
+    assert len(file.read_text().splitlines()) == 1 + 4
+    file.write_text(file.read_text() + '{"cure": "base')  # torn by a kill
+    seen.clear()
+    again = mitigations.cures(model, **given, out=tmp_path)
+    resumed = len(seen)
+    assert not file.exists()
+    seen[:] = [1] * 9
+    whole = mitigations.cures(model, **given)
+    assert again == whole and len(seen) - 9 - resumed == 4
+    file.write_text(json.dumps({"models": "others"}) + "\nnonsense\n")
+    assert mitigations.cures(model, **given, out=tmp_path) == whole  # another comparison's: begun anew

@@ -1,6 +1,7 @@
 """Run folders: what is refused, and what survives."""
 
 import json
+import os
 import re
 import resource
 from dataclasses import replace
@@ -10,12 +11,13 @@ from msgspec.structs import replace as replace_fields
 
 from helpers.asked_alone import small_model
 from helpers.known import SMALL
+from helpers.report_runs import write_run
 from helpers.tiny import tiny_llada
 from maskwise.models.checkpoints.fingerprint import fingerprint
 from maskwise.probes import PROBES, record_fields
 from maskwise.probes.probe import Asker, Setup
 from maskwise.probes.summary import summarise
-from maskwise.records.folder import append, gather, read_run, start_run, write_manifest
+from maskwise.records.folder import append, gather, make_run_folder, read_run, start_run, write_manifest
 from maskwise.records.manifest import Manifest
 from maskwise.records.record import Record, condition_order
 from maskwise.report.readings import read_all
@@ -333,3 +335,22 @@ def test_numbers_that_json_cannot_hold_are_not_written(tmp_path, number):
     with pytest.raises(ValueError, match="JSON compliant"):
         append(tmp_path, 0, [convert(record(0), Record) | {"nll": number}])
     assert list(read_run(tmp_path).records) == []
+
+
+@pytest.mark.parametrize("name", ["records.jsonl", "manifest.json"])
+def test_a_device_or_a_fifo_in_a_run_folder_is_one_line(tmp_path, name):
+    folder = write_run(tmp_path / "run")
+    (folder / name).unlink()
+    os.mkfifo(folder / name)
+    with pytest.raises(UserError, match=f"{name} is not a regular file"):
+        read_all([folder])
+    (folder / name).unlink()
+    (folder / name).symlink_to("/dev/zero")
+    with pytest.raises(UserError, match=f"{name} is not a regular file"):
+        read_all([folder])
+
+
+def test_a_run_is_not_written_among_the_files_of_a_model(tmp_path):
+    (tmp_path / "config.json").write_text("{}")
+    with pytest.raises(UserError, match="is the folder of a model: choose another"):
+        make_run_folder(tmp_path)

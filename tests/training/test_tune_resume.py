@@ -216,6 +216,22 @@ def test_a_run_with_a_damaged_checkpoint_ends_like_any_other(whole, stopped, che
         assert damage_of(path) is None
 
 
+def test_a_copy_of_a_checkpoint_and_a_card_of_other_bytes_do_not_stop_a_run(
+    whole, stopped, checkpoint, pairs_file, tmp_path
+):
+    """PEFT reads the card that lies in the folder it saves to, as UTF-8."""
+    out = tmp_path / "out"
+    shutil.copytree(stopped, out)
+    folder = out / "checkpoints"
+    shutil.copytree(folder / "checkpoint-4", folder / "checkpoint-4-backup")
+    (folder / "checkpoint-x").mkdir()
+    (folder / "checkpoint-4" / "README.md").write_bytes(b"\xff\xfe")
+    assert_same_run(run_small(checkpoint, pairs_file, out), whole[1])
+    assert (folder / "checkpoint-4-backup" / "adapter_model.safetensors").exists() and (
+        folder / "checkpoint-x"
+    ).exists()
+
+
 def test_a_run_goes_on_with_its_own_base_alone(stopped, checkpoint, pairs_file, tmp_path):
     model, out = tmp_path / "model", tmp_path / "out"
     shutil.copytree(checkpoint, model)

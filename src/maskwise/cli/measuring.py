@@ -23,6 +23,7 @@ from maskwise.cli.common import (
 from maskwise.cli.early import check_models
 from maskwise.cli.renamed import CommandWithOldNames
 from maskwise.support.errors import UserError
+from maskwise.support.files import only_user_of
 from maskwise.support.garbage_collection import collection_paused
 from maskwise.support.terminal import one_line
 
@@ -245,7 +246,7 @@ def cures(
     check_weights: CheckWeights = True,
     json: Json = False,
 ) -> None:
-    """Compare mitigations of the sensitivity to masks: accuracy at 200 masks, tokens per forward pass, training."""
+    """Compare mitigations of the sensitivity to masks: accuracy at 200 masks, tokens per forward pass. It resumes."""
     if points is not None and points < 1:
         raise UserError(f"--points must be at least 1, not {points}")
     check_models([model], adapter, dtype)
@@ -254,9 +255,18 @@ def cures(
         from maskwise.report.pages.mitigations import cures_result
         from maskwise.report.pages.results import make_folder, print_result, write_result
 
+    given: dict[str, Any] = {
+        "points": points,
+        "seed": seed,
+        "dtype": dtype,
+        "device": device,
+        "check_weights": check_weights,
+    }
     folder = make_folder(out or Path("runs") / f"cures-{Path(model).name}")
-    found = compare_cures(
-        model, adapter, points=points, seed=seed, dtype=dtype, device=device, check_weights=check_weights
-    )
-    page = write_result(folder, found, cures_result(found))
+    with only_user_of(folder):
+        try:
+            found = compare_cures(model, adapter, **given, out=folder)
+        except KeyboardInterrupt:
+            raise KeyboardInterrupt("the answers so far are kept, the same command goes on from there") from None
+        page = write_result(folder, found, cures_result(found))
     return print_json(found) if json else print_result(cures_result(found), page)

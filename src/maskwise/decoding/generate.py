@@ -134,7 +134,7 @@ def _recorded(
     if divergence:
         check_divergence(model, options)
     with nullcontext() if out is None else TraceFile(Path(out)) as file:
-        ids = encode_prompts(model, prompts, options.chat)
+        ids = encode_prompts(model, prompts, options.chat, today=True)
         if seed is not None:
             generator = prompt_generators(model, seed, ids)
         same_draws = _copied(generator) if divergence else None

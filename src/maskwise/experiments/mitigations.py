@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from torch import Tensor
@@ -19,8 +19,10 @@ from maskwise.decoding.canvas import plan
 from maskwise.decoding.generate import Snapshot, generate
 from maskwise.decoding.schedule import spread_steps
 from maskwise.diffusion.objectives.soft_mask import SoftMask
+from maskwise.experiments.kept_answers import KeptAnswers, Marked
 from maskwise.models.attention.ragged import KeyValues
 from maskwise.models.batch import Batch, passes
+from maskwise.models.checkpoints.fingerprint import fingerprint
 from maskwise.models.checkpoints.locations import embedded_models, locate_checkpoint
 from maskwise.models.checkpoints.opening import open as open_model
 from maskwise.models.checkpoints.opening import opened_model
@@ -34,6 +36,7 @@ from maskwise.scoring.intervals import accuracy_interval
 from maskwise.support.errors import UserError
 from maskwise.support.files import read_json
 from maskwise.support.progress import progress_bar
+from maskwise.support.version import __version__
 from maskwise.tasks.episodes import draw, mixed
 from maskwise.tasks.prompts import check_letters, encode_question
 from maskwise.tasks.rules import TASKS, Task
@@ -42,14 +45,6 @@ from maskwise.tasks.words import load_words
 MASKS, STEPS, BLOCK, WINDOW = 200, 40, 10, 20
 NOT_SEEN = "masks after a block are not seen"
 BLOCKS: dict[str, Any] = {"steps": STEPS, "block": BLOCK}
-
-
-class Marked(NamedTuple):
-    """Whether the answer to a question was right."""
-
-    task: str
-    point: int
-    correct: bool
 
 
 @dataclass(frozen=True)
@@ -129,6 +124,7 @@ def cures(
     dtype: str = "auto",
     device: str | None = None,
     check_weights: bool = True,
+    out: str | Path | None = None,
 ) -> dict[str, Any]:
     """Compares mitigations of the sensitivity to masks on one model: what each brings back, and at what price.
 
@@ -136,6 +132,7 @@ def cures(
         model: a name or an opened masked model.
         adapter: a mask-agnostic adapter of it; else the embedded one, where there is one.
         points: questions per task. seed: draws them. dtype, device, check_weights: as in `mw.open`.
+        out: a folder in which the answers are kept while it runs: a killed comparison goes on from there.
 
     Returns:
         What `maskwise cures --json` prints: {"model", "masks", "n", "two_masks", "cures": [...]}, each mitigation with
@@ -156,9 +153,18 @@ def cures(
     tuned = open_model(name, opened.dtype, opened.device, home, check_weights=check_weights) if home else None
     exam = replace(DEFAULT, points=points or DEFAULT.points, seed=seed)
     training = describe_training(home) if home else ""
+    kept = KeptAnswers(None if out is None else Path(out), _identity(opened, tuned, exam) if out is not None else {})
     with progress_bar() as bar:
         task = bar.add_task("Asking", total=asked(exam, tuned is not None))
-        return compare_mitigations(opened, tuned, training, exam, lambda count: bar.advance(task, count))
+        found = compare_mitigations(opened, tuned, training, exam, lambda count: bar.advance(task, count), kept)
+    kept.forget()
+    return found
+
+
+def _identity(model: Model, tuned: Model | None, exam: Exam) -> dict[str, Any]:
+    """What must be the same for a comparison to go on."""
+    models = [None if one is None else fingerprint(one) for one in (model, tuned)]
+    return {"models": models, "exam": [exam.points, exam.seed], "maskwise": __version__}
 
 
 def compare_mitigations(
@@ -167,6 +173,7 @@ def compare_mitigations(
     training: str = "",
     exam: Exam = DEFAULT,
     advance: Callable[[int], None] = lambda count: None,
+    kept: KeptAnswers | None = None,
 ) -> dict[str, Any]:
     """The object that `maskwise cures --json` prints. `advance` is called with the number of questions answered.
 
@@ -174,6 +181,7 @@ def compare_mitigations(
     whose attention cannot be changed, nor what a model cannot do that sees no masks after its block.
     """
     refuse_autoregressive(model)
+    kept = kept or KeptAnswers(None, {})
     questions = draw_questions(model, exam)
     mitigations = {one.name: for_blocks(one, model.block) for one in MITIGATIONS}
     if model.device.type == "cpu":
@@ -185,12 +193,14 @@ def compare_mitigations(
     budget = batch_budget(model, None) if model.device.type == "cuda" else 1
     for first, last in passes([len(question.prompt) + MASKS for question in questions], budget):
         batch = questions[first:last]
-        reference += answer(model, batch, {"steps": 1}, masks=2)
+        reference += kept.or_ask("two masks", batch, partial(answer, model, batch, {"steps": 1}, masks=2))
         advance(len(batch))
         for mitigation in mitigations.values():
             if mitigation is not None and mitigation.name in used:
                 ask = biased_answers if mitigation.biased else partial(answer, options=mitigation.options, masks=MASKS)
-                by_name[mitigation.name] += ask(used[mitigation.name], batch)
+                by_name[mitigation.name] += kept.or_ask(
+                    mitigation.name, batch, partial(ask, used[mitigation.name], batch)
+                )
                 advance(len(batch))
     return {
         "model": model.name,

@@ -15,7 +15,7 @@ from maskwise.records.manifest import Manifest
 from maskwise.records.reading import read_records
 from maskwise.records.record import Record, RecordFields, condition_order
 from maskwise.support.errors import UserError
-from maskwise.support.files import open_own, replace_file, short_json, to_json
+from maskwise.support.files import open_own, open_regular, refuse_checkpoint_folder, replace_file, short_json, to_json
 from maskwise.support.typed import InvalidJson, decode
 
 RECORDS, MANIFEST = "records.jsonl", "manifest.json"
@@ -50,6 +50,7 @@ def read_run(folder: str | Path, fields: Mapping[str, RecordFields] | None = Non
 
 
 def make_run_folder(folder: Path) -> None:
+    refuse_checkpoint_folder(folder)
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as problem:
@@ -131,7 +132,8 @@ def _cannot_write(folder: Path, problem: OSError) -> UserError:
 def _read_manifest(folder: Path) -> Manifest:
     file = folder / MANIFEST
     try:
-        content = file.read_bytes()
+        with open_regular(file) as opened:
+            content = opened.read()
     except OSError:
         raise UserError(f"{folder} is not a run folder: it has no readable {MANIFEST}") from None
     try:

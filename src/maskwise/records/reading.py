@@ -18,6 +18,7 @@ from maskwise.records.groups import NUMBERS, Group, StoredRecords, StoredRun
 from maskwise.records.manifest import Manifest
 from maskwise.records.record import Condition, ProbeFields, Record, RecordFields
 from maskwise.support.errors import UserError
+from maskwise.support.files import open_regular
 from maskwise.support.typed import decode_with
 
 BLOCK = 1 << 20  # bytes of lines that are decoded together
@@ -128,7 +129,7 @@ class _Reader:
         self.files.append(file)
         self.starts.append(self.next_line)
         try:
-            with file.open("rb") as opened:
+            with open_regular(file) as opened:
                 while lines := opened.readlines(BLOCK):
                     if not lines[-1].endswith(b"\n"):
                         lines.pop()

@@ -9,7 +9,7 @@ from msgspec import Meta
 from maskwise.records.manifest import Manifest
 from maskwise.records.record import Condition
 from maskwise.support.errors import UserError
-from maskwise.support.files import replace_file, to_json
+from maskwise.support.files import open_regular, replace_file, to_json
 from maskwise.support.typed import Count, Share, Typed, decode_with
 
 SAMPLE = "sample.json"
@@ -53,7 +53,7 @@ def read_sample(folder: Path, manifest: Manifest) -> list[SampledPrompt]:
     """The prompts, checked; none where the run has no sample, as those of earlier versions have not."""
     file = folder / SAMPLE
     try:
-        with file.open("rb") as opened:
+        with open_regular(file) as opened:
             content = opened.read(MOST_BYTES + 1)
     except FileNotFoundError:
         return []

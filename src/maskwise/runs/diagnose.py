@@ -13,6 +13,7 @@ from pathlib import Path
 
 from msgspec import UNSET, structs
 
+from maskwise.models.checkpoints.chat import FIXED_DATE, writes_date
 from maskwise.models.checkpoints.configuration import read_family
 from maskwise.models.checkpoints.fingerprint import fingerprint
 from maskwise.models.checkpoints.locations import locate_checkpoint, planted_in
@@ -42,6 +43,7 @@ from maskwise.tasks.prompts import check_letters, filler_id
 from maskwise.tasks.rules import TASKS, Task
 from maskwise.tasks.words import Words, load_words
 
+TOKENS_OF_AN_EXAMPLE = 4  # at least: three words and a letter
 Further = Callable[[Sequence[Record]], list[Unit]]  # what a first stage's records ask for besides
 
 
@@ -77,6 +79,7 @@ def diagnose(
             *notes,
             f"the figures include what rounding to {model.weights} does: a run without --weights has none of it",
         ]
+    refuse_too_many_examples(model, settings, probes)
     check_letters(model.tokenizer)
     asker = Asker(model.tokenizer, model.mask_id, filler_id(model.tokenizer, settings.filler), settings.chat)
     setup = Setup(
@@ -103,6 +106,17 @@ def diagnose(
     further = None if settings.precision is None else partial(second_stage, setup, asked, settings.precision)
     run_units(model, units, folder, manifest, 1 if exact else batch_budget(model, batch_tokens), further, asked)
     return folder
+
+
+def refuse_too_many_examples(model: Model, settings: Settings, probes: Sequence[Probe]) -> None:
+    """At once: to draw and tokenise them takes a minute before a prompt is found not to fit."""
+    count = settings.distractors + max(settings.relevant)
+    asked = any(probe.variants is not None for probe in probes if probe.name in settings.probes)
+    if asked and TOKENS_OF_AN_EXAMPLE * count > model.window:
+        raise UserError(
+            f"{count:,} examples do not fit into the context length of {model.name}, {model.window:,} tokens: lower "
+            "--distractors or --relevant"
+        )
 
 
 def refuse_inapplicable(model: str | Path | Model, settings: Settings) -> None:
@@ -256,6 +270,7 @@ def new_manifest(setup: Setup, command: str | None, exact: bool = False) -> Mani
             words=digest_of_words(setup.words),
             text=digest(setup.text),
             data={name: digest(repr(found)) for name, found in setup.data.items()} or None,
+            date=str(FIXED_DATE.date()) if settings.chat and writes_date(model.tokenizer) else None,
             exact=exact or None,
         ),
         versions=versions_used(),

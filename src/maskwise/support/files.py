@@ -19,20 +19,34 @@ from maskwise.support.errors import UserError
 Records = str | Path | Iterable[Mapping[str, Any]]  # a JSON lines file, or what it holds
 
 
-def read_bytes(file: Path) -> bytes:
-    """The whole of a regular file. A device or a FIFO, to which a link in a stranger's folder may lead, has no end."""
-    try:
-        with open(file, "rb", opener=_open_at_once) as opened:
-            if not stat.S_ISREG(os.fstat(opened.fileno()).st_mode):
-                raise UserError(f"{file} is not a regular file: save what it gives to one")
-            return opened.read()
-    except (OSError, ValueError) as problem:  # a name with a null byte is a ValueError
-        raise UserError(f"cannot read {file}: {getattr(problem, 'strerror', None) or problem}") from None
+def open_regular(file: Path) -> BinaryIO:
+    """Opens a regular file to be read. A device or a FIFO, to which a link of a stranger may lead, has no end."""
+    opened = open(file, "rb", opener=_open_at_once)  # noqa: SIM115
+    if not stat.S_ISREG(os.fstat(opened.fileno()).st_mode):
+        opened.close()
+        raise UserError(f"{file} is not a regular file: save what it gives to one")
+    return opened
 
 
 def _open_at_once(file: str, flags: int) -> int:
     """Without waiting for somebody to write to a FIFO."""
     return os.open(file, flags | getattr(os, "O_NONBLOCK", 0))
+
+
+def refuse_irregular(folder: Path) -> None:
+    """A folder that holds a device or a FIFO, or a link to one: who opens it waits, or reads without end."""
+    for entry in folder.iterdir() if folder.is_dir() else ():
+        if entry.exists() and not (entry.is_file() or entry.is_dir()):
+            raise UserError(f"{entry} is not a regular file: remove it")
+
+
+def read_bytes(file: Path) -> bytes:
+    """The whole of a regular file."""
+    try:
+        with open_regular(file) as opened:
+            return opened.read()
+    except (OSError, ValueError) as problem:  # a name with a null byte is a ValueError
+        raise UserError(f"cannot read {file}: {getattr(problem, 'strerror', None) or problem}") from None
 
 
 def read_text(file: Path, remedy: str) -> str:
@@ -163,6 +177,12 @@ def refuse_occupied(out: Path) -> None:
     """What is written goes into a new or empty folder: nothing there is overwritten, not even its own source."""
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise UserError(f"{out} is not empty: choose another --out")
+
+
+def refuse_checkpoint_folder(out: Path) -> None:
+    """Results do not go among the files of a model."""
+    if (out / "config.json").exists() or (out / "adapter_config.json").exists():
+        raise UserError(f"{out} is the folder of a model: choose another --out")
 
 
 def refuse_unwritable(out: Path | None) -> None:

@@ -18,7 +18,7 @@ from typing import Any
 import torch
 from safetensors import SafetensorError
 
-from maskwise.support.errors import UserError
+from maskwise.support.errors import UserError, first_line
 from maskwise.support.files import parse_json, partial_of, read_json, refuse_occupied, replace_file, to_json
 from maskwise.support.processes import is_left_alone
 
@@ -164,9 +164,9 @@ def saving(what: Path, kept: str) -> Iterator[None]:
         shutil.rmtree(what, ignore_errors=True)
         full = isinstance(problem, OSError) and problem.errno in (errno.ENOSPC, errno.EDQUOT)
         if full or (room is not None and room < LITTLE_ROOM):
-            reason = "no space left on the disk"
+            reason, remedy = "no space left on the disk", "make room and run the same command again"
         else:
-            reason = str(problem).split("\n")[0]
-        raise UserError(
-            f"could not write {what} ({reason}): {kept}; make room and run the same command again"
-        ) from None
+            reason, remedy = first_line(problem), "run the same command again"
+        if isinstance(problem, OSError) and problem.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
+            reason, remedy = str(problem.strerror).lower(), "choose an --out that you may write to"
+        raise UserError(f"could not write {what} ({reason}): {kept}; {remedy}") from None

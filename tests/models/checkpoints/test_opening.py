@@ -27,7 +27,9 @@ from maskwise.cli import app
 from maskwise.models.checkpoints.adapters import merged
 from maskwise.models.checkpoints.fingerprint import fingerprint
 from maskwise.models.checkpoints.locations import ZOO, locate_checkpoint
+from maskwise.models.families.dream import DreamModel
 from maskwise.support.errors import UserError
+from maskwise.support.files import only_user_of
 
 AUTO_MAP = {"AutoConfig": "evil.Config", "AutoModel": "evil.Net", "AutoModelForCausalLM": "evil.Net"}
 
@@ -451,6 +453,26 @@ def test_convert_overwrites_nothing(tmp_path):
         with pytest.raises(UserError, match="is not empty: choose another"):
             mw.convert(tmp_path / "ar", out)
     assert (tmp_path / "ar" / "config.json").read_bytes() == before
+
+
+def test_convert_writes_all_or_nothing_and_one_at_a_time(tmp_path, monkeypatch):
+    folder = tmp_path / "ar"
+    qwen_net().save_pretrained(folder)
+    left = tmp_path / "out.partial"
+    left.mkdir()
+    (left / "model.safetensors").write_bytes(b"half")  # a killed one
+    with only_user_of(left), pytest.raises(UserError, match="in use by another process"):
+        mw.convert(folder, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+    assert mw.open(mw.convert(folder, tmp_path / "out")).kind == "dream" and not left.exists()
+
+    def killed(*arguments, **options):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(DreamModel, "save_pretrained", killed)
+    with pytest.raises(KeyboardInterrupt):
+        mw.convert(folder, tmp_path / "other")
+    assert not (tmp_path / "other").exists()
 
 
 def test_convert_keeps_scaled_rotary_positions(tmp_path):

@@ -140,3 +140,10 @@ def test_the_card_states_every_score_with_its_settings_and_no_path(tmp_path: Pat
     out = tmp_path / "card.md"
     assert CliRunner().invoke(app, ["run-card", str(folder), "--out", str(out)]).exit_code == 0
     assert out.read_text(encoding="utf-8").rstrip("\n") == card.rstrip("\n")
+
+
+def test_a_backtick_does_not_end_the_code_of_a_card(tmp_path: Path) -> None:
+    folder = write_run(tmp_path / "run", KNOWN, DIFFUSION, command="maskwise diagnose '```\n# mine'")
+    card = CliRunner().invoke(app, ["run-card", str(folder)]).stdout
+    fence, line, last = card[card.index("````bash") :].split("\n")[:3]
+    assert fence == "````bash" and "# mine" in line and last == "````"

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from math import prod
+from os.path import isdir
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,8 @@ def describe_checkpoint(name: str, families: tuple[Family, ...] = FAMILIES) -> d
         for known in family.published:
             if known.name == name:
                 return describe_published(known, family)
+    if name in embedded_models() and not isdir(name):
+        return describe_embedded(name)
     return describe_folder(name, locate_checkpoint(name)[0], families)
 
 

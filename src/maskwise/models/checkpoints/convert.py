@@ -4,16 +4,16 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError
 from transformers import LlamaConfig, PreTrainedModel, Qwen2Config
 
 from maskwise.models.checkpoints.configuration import read_settings
 from maskwise.models.checkpoints.locations import PACKAGED, locate_checkpoint
 from maskwise.models.checkpoints.opening import open, stored_dtype
+from maskwise.models.checkpoints.saving import written_aside
 from maskwise.models.families import DREAM
 from maskwise.models.families.dream import DreamConfig, DreamModel
 from maskwise.support.errors import UserError
-from maskwise.support.files import refuse_occupied
+from maskwise.support.files import give_usual_mode, refuse_occupied
 
 MASK_TOKEN = "<|mask|>"
 COPIED = (
@@ -77,14 +77,12 @@ def convert(source: str | Path, out: str | Path, shift: bool = True) -> Path:
     dream: Any = DreamModel(dream_config)
     dream.to(model.dtype)
     dream.load_state_dict(model.core.state_dict())
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-        dream.save_pretrained(out)
+    with written_aside(out) as aside:
+        dream.save_pretrained(aside)
         if model.tokenizer is not None:
-            model.tokenizer.save_pretrained(out)
-    except (OSError, SafetensorError) as problem:
-        reason = getattr(problem, "strerror", None) or problem
-        raise UserError(f"cannot write to {out}: {reason}; choose another --out") from None
+            model.tokenizer.save_pretrained(aside)
+        for file in aside.iterdir():
+            give_usual_mode(file)
     return out
 
 

@@ -14,7 +14,7 @@ from typing import Any
 from peft import PeftModel
 from peft.tuners.lora import Linear
 from rich.progress import track
-from safetensors import SafetensorError, safe_open
+from safetensors import safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
@@ -25,8 +25,9 @@ from maskwise.models.checkpoints.gguf_llama import gguf_in
 from maskwise.models.checkpoints.locations import is_borrowing, locate_checkpoint, stored_shapes, tokenizer_file
 from maskwise.models.checkpoints.networks import weight_files
 from maskwise.models.checkpoints.opening import open, stored_dtype
+from maskwise.models.checkpoints.saving import written_aside
 from maskwise.support.errors import UserError
-from maskwise.support.files import give_usual_mode, only_user_of, refuse_occupied, replace_file
+from maskwise.support.files import give_usual_mode, refuse_occupied, replace_file
 from maskwise.support.terminal import open_console
 
 # Weights in other forms, which would contradict the merged ones, and notes of download tools.
@@ -66,8 +67,6 @@ def export(source: str | Path, out: str | Path, adapter: str | Path | None = Non
     _refuse_outside_links(folder)
     out = Path(out)
     refuse_occupied(out)
-    if not out.name:
-        raise UserError(f"--out {out} has no name of its own: name a new folder")
     with ExitStack() as held:
         if is_borrowing(folder):  # a package has the weights: written beside their configuration first
             base = open(folder, dtype=stored_dtype(read_settings(folder)), device="cpu")
@@ -101,23 +100,12 @@ def _write_export(source: str, folder: Path, adapters: Sequence[Path], out: Path
     strays = sorted((changes.keys() | rows.keys()) - homes.keys())
     if strays:
         raise UserError(f"the adapter touches {strays[0]}, which the checkpoint's files do not hold: it cannot merge")
-    aside = out.with_name(f"{out.name}.partial")  # renamed when whole: a killed export leaves nothing that opens
-    if aside.is_symlink():
-        raise UserError(f"{aside} is a link: remove it, or choose another --out")
-    try:
-        aside.mkdir(parents=True, exist_ok=True)
-        with only_user_of(aside):
-            for left in aside.iterdir():  # by an export that was killed
-                left.unlink()
-            for name in track(files, "Merging", console=open_console(stderr=True), transient=True):
-                _write_merged(folder / name, aside / name, changes, rows)
-            for file in beside_the_weights(folder):
-                shutil.copyfile(file, aside / file.name)
-            replace_file(aside / "README.md", [merged_card(source, list(adapters), folder)])
-            aside.replace(out)
-    except (OSError, SafetensorError) as problem:
-        reason = getattr(problem, "strerror", None) or problem
-        raise UserError(f"cannot write to {out}: {reason}; choose another --out") from None
+    with written_aside(out) as aside:
+        for name in track(files, "Merging", console=open_console(stderr=True), transient=True):
+            _write_merged(folder / name, aside / name, changes, rows)
+        for file in beside_the_weights(folder):
+            shutil.copyfile(file, aside / file.name)
+        replace_file(aside / "README.md", [merged_card(source, list(adapters), folder)])
     return out
 
 

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from maskwise.support.errors import UserError
+from maskwise.support.files import open_regular
 
 MAGIC = b"GGUF"
 VERSIONS = (2, 3)
@@ -56,7 +57,7 @@ class GgufFile:
     def read(self, name: str) -> np.ndarray:
         """A tensor as float32, in its own shape."""
         stored = self.tensors[name]
-        with self.path.open("rb") as opened:
+        with open_regular(self.path) as opened:
             opened.seek(stored.start)
             data = np.frombuffer(opened.read(stored.size), np.uint8)
         if len(data) != stored.size:

@@ -1,12 +1,39 @@
 """A model written to a folder, or uploaded to the Hugging Face hub."""
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from safetensors import SafetensorError
+
 from maskwise.models.interface import ModelInterface
 from maskwise.support.errors import UserError
-from maskwise.support.files import refuse_occupied
+from maskwise.support.files import only_user_of, refuse_occupied
+
+
+@contextmanager
+def written_aside(out: Path) -> Iterator[Path]:
+    """A folder next to `out`, renamed to it when it is whole: a killed command leaves nothing that opens.
+
+    One process at a time writes it. What a killed one left in it is removed.
+    """
+    if not out.name:
+        raise UserError(f"--out {out} has no name of its own: name a new folder")
+    aside = out.with_name(f"{out.name}.partial")
+    if aside.is_symlink():
+        raise UserError(f"{aside} is a link: remove it, or choose another --out")
+    try:
+        aside.mkdir(parents=True, exist_ok=True)
+        with only_user_of(aside):
+            for left in aside.iterdir():
+                left.unlink()
+            yield aside
+            aside.replace(out)
+    except (OSError, SafetensorError) as problem:
+        reason = getattr(problem, "strerror", None) or problem
+        raise UserError(f"cannot write to {out}: {reason}; choose another --out") from None
 
 
 def save(model: ModelInterface, folder: str | Path) -> list[str]:

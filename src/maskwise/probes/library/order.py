@@ -4,6 +4,7 @@ After claim 3 of Sun, Wen and Wang (arXiv 2510.03289). `answers/order.py` define
 {"rule": "margin"}; evidence {"tau", "global1", "global4", "local1", "local4"}.
 """
 
+import math
 from collections.abc import Collection, Iterator, Sequence
 from functools import partial
 from typing import Any
@@ -17,6 +18,7 @@ from maskwise.scoring.claims import Claim, judged
 from maskwise.tasks.prompts import Prompt
 
 NAME = "order"
+EULER = 0.5772156649015329  # of the harmonic numbers
 STRATEGIES = ("low-confidence", "margin", "entropy", "random")  # random: what no preference looks like
 CLOSE_TAU = 0.5  # three of four pairs of tokens in reading order
 CLOSE_ARNESS = 0.7  # LLaDA-8B has .73 (reported elsewhere)
@@ -59,8 +61,7 @@ def claims(records: Sequence[Record]) -> list[Claim]:
     chosen = [record for record in records if record.condition["rule"] == "low-confidence"]
     if not chosen:  # an unfinished run
         return []
-    places = chosen[0]["masks"]
-    at_random = sum(1 / n for n in range(1, places + 1)) / places
+    at_random = _leftmost_at_random(chosen[0]["masks"])
     return [
         judged("reading-order", "the order by confidence is close to left to right", "Kendall's tau",
                [record.evidence["tau"] for record in chosen], "", asked=CLOSE_TAU, bounds=(-1, 1)),
@@ -68,6 +69,13 @@ def claims(records: Sequence[Record]) -> list[Claim]:
                [record.evidence["global1"] for record in chosen], "share", nothing=at_random, asked=CLOSE_ARNESS,
                bounds=(0, 1)),
     ]  # fmt: skip
+
+
+def _leftmost_at_random(places: int) -> float:
+    """How often the leftmost of the masks left is taken if each is as likely: the mean of 1/n. A stranger's record may
+    state any number of them."""
+    harmonic = sum(1 / n for n in range(1, places + 1)) if places <= 10_000 else math.log(places) + EULER
+    return harmonic / max(places, 1)
 
 
 def _by_strategy(shown: Shown) -> dict[str, Entry]:

@@ -13,7 +13,7 @@ from maskwise.report.figures import drawing
 from maskwise.report.figures.bars import Chart
 from maskwise.report.pages.templates import render
 from maskwise.support.errors import UserError
-from maskwise.support.files import replace_file, to_json
+from maskwise.support.files import refuse_checkpoint_folder, replace_file, to_json
 from maskwise.support.terminal import one_line, open_console, safe_text
 
 
@@ -41,6 +41,7 @@ class Result:
 
 def make_folder(folder: Path) -> Path:
     """Made before the work begins, so that a bad name costs nothing."""
+    refuse_checkpoint_folder(folder)
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as problem:

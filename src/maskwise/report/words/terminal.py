@@ -211,7 +211,7 @@ def print_changes(labels: Sequence[str], rows: Sequence[Row]) -> None:
     table = Table(box=None, pad_edge=False, header_style="dim")
     changed = ["change"] if len(labels) == 2 else [f"change: {label}" for label in labels[1:]]
     for name in ("", *labels, *changed):
-        table.add_column(Text(one_line(name)))
+        table.add_column(Text(one_line(name)), overflow="fold")  # cut short, two names may look the same
     for row in rows:
         values = (Text(fitted(value), style="bold") for value in row.values)
         table.add_row(row.name, *values, *(Text(fitted(change)) for change in row.changes))
