@@ -73,6 +73,7 @@ COMMANDS = {
         ),
         Command("train", f"train tiny-llada --data TEXT --out OUT {_SHORT} --context 64 --device cpu", _trained),
         Command("export", "export tiny-llada+ma --out OUT --json", _files),
+        Command("convert", "convert tiny-qwen --out OUT --json", _files),
     )
 }
 

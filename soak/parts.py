@@ -8,7 +8,13 @@ from typing import Any
 
 CASES = 20_000  # fuzz cases of a part
 KILLS = 5  # of a part
-SHARES = {"diagnose": 4, "tune": 8, "train": 8, "export": 2}  # parts that a command's writes are divided into
+SHARES = {
+    "diagnose": 4,
+    "tune": 8,
+    "train": 8,
+    "export": 2,
+    "convert": 2,
+}  # parts that a command's writes are divided into
 PAIRS = 6  # times that one of two processes is killed, for each command
 
 
@@ -18,7 +24,10 @@ def part_names(fuzz: int, kills: int, prompts: int, records: int, seed: int = 0)
     named = [f"prompts {prompts}", f"records {records}", "torn", "sockets"]
     named += [f"ranks {command} {seed}" for seed in range(PAIRS) for command in ("diagnose", "tune", "train")]
     each = range(0, kills, KILLS)
-    named += [f"kills {commands[n % 4]} {n // 4} {min(KILLS, kills - first)}" for n, first in enumerate(each)]
+    named += [
+        f"kills {commands[n % len(commands)]} {n // len(commands)} {min(KILLS, kills - first)}"
+        for n, first in enumerate(each)
+    ]
     for kind in ("writes", "disks"):
         named += [f"{kind} {command} {share}" for command in commands for share in range(SHARES[command])]
     seeded = f" {seed}" if seed else ""

@@ -278,20 +278,20 @@ def test_a_killed_comparison_goes_on_where_it_was(tmp_path, monkeypatch):
             raise KeyboardInterrupt
         return answer(*arguments, **options)
 
+    def asked_now():
+        """A whole comparison in the folder, and how many batches it asked."""
+        seen[:] = [1] * 5
+        return mitigations.cures(model, points=1, out=tmp_path), len(seen) - 5
+
     monkeypatch.setattr(mitigations, "answer", count)
-    given = {"points": 1, "seed": 0}
-    monkeypatch.setattr(mitigations, "DEFAULT", Exam(tasks=TASKS[:2]))
+    monkeypatch.setattr(mitigations, "DEFAULT", Exam(tasks=TASKS[:1]))
     with pytest.raises(KeyboardInterrupt):
-        mitigations.cures(model, **given, out=tmp_path)
+        mitigations.cures(model, points=1, out=tmp_path)
     file = tmp_path / "cures.partial.jsonl"
     assert len(file.read_text().splitlines()) == 1 + 4
     file.write_text(file.read_text() + '{"cure": "base')  # torn by a kill
-    seen.clear()
-    again = mitigations.cures(model, **given, out=tmp_path)
-    resumed = len(seen)
+    again, resumed = asked_now()
     assert not file.exists()
-    seen[:] = [1] * 9
-    whole = mitigations.cures(model, **given)
-    assert again == whole and len(seen) - 9 - resumed == 4
-    file.write_text(json.dumps({"models": "others"}) + "\nnonsense\n")
-    assert mitigations.cures(model, **given, out=tmp_path) == whole  # another comparison's: begun anew
+    file.write_text('{"models": "others"}\nnonsense\n')  # of another comparison: begun anew
+    whole, all_asked = asked_now()
+    assert again == whole and all_asked - resumed == 4

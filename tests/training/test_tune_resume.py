@@ -4,6 +4,7 @@ import errno
 import json
 import os
 import pickle
+import re
 import resource
 import shutil
 import signal
@@ -21,7 +22,7 @@ from typer.testing import CliRunner
 from helpers.tuning import At, assert_same_run, interrupt, run_small
 from maskwise.cli import app
 from maskwise.support.errors import UserError
-from maskwise.training.run_folder import complete_checkpoints, damage_of, newest_whole, vouch
+from maskwise.training.run_folder import complete_checkpoints, damage_of, newest_whole, saving, vouch
 
 
 def test_a_run_whose_draws_followed_another_law_is_not_continued(checkpoint, pairs_file, tmp_path):
@@ -264,3 +265,15 @@ def test_ctrl_c_is_one_line_and_says_what_is_kept(checkpoint, pairs_file, tmp_pa
     arguments = f"tune {checkpoint} --data {pairs_file} --out {tmp_path / 'out'} --steps 2 --context 40 --many 10"
     result = CliRunner().invoke(app, [*arguments.split(), "--device", "cpu", "--no-tensorboard"])
     assert result.exit_code == 2 and "interrupted; no checkpoint was due yet in" in result.stderr
+
+
+def test_a_folder_that_may_not_be_written_is_not_called_full(tmp_path):
+    """As root nothing is forbidden: the error is raised as the system would."""
+    for number, said in (
+        (errno.EACCES, r"permission denied\): nothing was begun; choose an --out that you may write to"),
+        (errno.EROFS, r"read-only file system\): nothing was begun; choose an --out"),
+        (errno.ENOSPC, r"no space left on the disk\): nothing was begun; make room"),
+    ):
+        with pytest.raises(UserError) as caught, saving(tmp_path / "settings.json", "nothing was begun"):
+            raise OSError(number, os.strerror(number))
+        assert re.search(said, caught.value.as_typed)

@@ -185,7 +185,8 @@ CHATML = """{%- if messages[0]['role'] == 'system' %}
     {%- endif %}
 {%- endfor %}
 {%- if add_generation_prompt %}{{- '<|im_start|>assistant\n' }}{%- endif %}"""
-EVERYTHING = """{% set ns = namespace(n=0) %}{% for m in messages %}{% if m.content is string %}{% set ns.n = ns.n + 1 %}
+EVERYTHING = """{% set ns = namespace(n=0) %}{% for m in messages %}{% if m.content is string %}
+{% set ns.n = ns.n + 1 %}
 {% generation %}{{ m.content.split('x')[-1].lstrip() }}{% endgeneration %}{% endif %}{{ loop.index0 % 2 }}{% endfor %}
 {{ messages|tojson }}{{ [1, 2]|join(',') }}{{ {'a': 1}|tojson(indent=2) }}{{ '%s-%d' % ('a', 3) }}{{ 'a' ~ 1 ~ 'b' }}
 {{ messages|selectattr('role', 'equalto', 'user')|list|length }}{{ messages[::-1][0].role }}{{ '{}'.format(1) }}
