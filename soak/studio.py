@@ -140,7 +140,7 @@ def probe_times(name: str) -> Iterator[dict[str, Any]]:
         MOST_DISTRACTORS,
         MOST_MASKS,
         MOST_RELEVANT,
-        Ask,
+        ContextQuestion,
         attributed,
         draw_question,
         probe,
@@ -149,7 +149,9 @@ def probe_times(name: str) -> Iterator[dict[str, Any]]:
     model = open_model(name)
     for relevant, distractors, masks in ((1, 10, 0), (1, 10, 200), (MOST_RELEVANT, MOST_DISTRACTORS, MOST_MASKS)):
         drawn = draw_question("animal-largest", 4, relevant)
-        asked = Ask(drawn.context, drawn.question, drawn.answer, "animal-largest", 4, relevant, distractors, 1.0, masks)
+        asked = ContextQuestion(
+            drawn.context, drawn.question, drawn.answer, "animal-largest", 4, relevant, distractors, 1.0, masks
+        )
         attributed(probe(model, asked))
         began = time.process_time()
         found = probe(model, asked)

@@ -1,6 +1,6 @@
 """Two by two: words that stand in tasks/words.json or not ("listed", "unlisted"), kind pairs of training or new ones.
 
-The fourth cell, unlisted words of new kinds, is set I of unfamiliar_sets.json.
+The fourth cell, unlisted words of new kinds, is set I (tasks/unfamiliar-1.json).
 """
 
 _LISTED = {

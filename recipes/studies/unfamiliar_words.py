@@ -2,7 +2,7 @@
 
 1. Every question has a context of its own: 5 examples of a word rule (the one word of kind X among two of kind Y) and
    10 number questions (the smallest), shuffled; then a question of the word rule. The six orders of the three options
-   are drawn evenly. Words come from the sets of unfamiliar_sets.json, or from tasks/words.json.
+   are drawn evenly. Words come from tasks/unfamiliar-1.json and -2.json, or from tasks/words.json.
 2. The same questions are asked under every condition: k masks from the answer's place on (k = 2, 20, ...), or 198 other
    tokens in the masks' place, or the masks somewhere else. One forward pass, logits of the answer row only.
 3. Of each answer: is the right letter the most probable token; format = -log P(a letter); choice = -log P(the right

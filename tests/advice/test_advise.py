@@ -19,7 +19,7 @@ from helpers.checkpoints import save
 from helpers.known import shipped_tokenizer
 from helpers.outputs import problem_of_output
 from helpers.tiny import tiny_sdar
-from maskwise.advice.search_folder import Answer, append_answers, gather_answers, read_answers
+from maskwise.advice.search_folder import SettingAnswer, append_answers, gather_answers, read_answers
 from maskwise.cli import app
 from maskwise.cli.outputs import OUTPUTS
 from maskwise.records.search import SearchManifest
@@ -180,7 +180,7 @@ def test_the_judge_is_looked_through_for_nan_unless_told_otherwise(model, tmp_pa
 
 
 def test_answers_of_several_processes_are_one_file_and_a_torn_line_is_left_out(tmp_path):
-    first, second, third = (Answer("x", number, 0.5, 2, 0.25, "text") for number in range(3))
+    first, second, third = (SettingAnswer("x", number, 0.5, 2, 0.25, "text") for number in range(3))
     append_answers(tmp_path, [second])
     append_answers(tmp_path, [first, third], rank=1)
     with (tmp_path / "records.1.jsonl").open("a") as file:

@@ -6,7 +6,13 @@ import pytest
 
 import maskwise as mw
 from maskwise.advice.quality import Quality, check_quality, chosen_quality, judged
-from maskwise.advice.questions import EMBEDDED_PATTERN, Question, embedded_ends, embedded_questions, read_questions
+from maskwise.advice.questions import (
+    EMBEDDED_PATTERN,
+    DecodingQuestion,
+    embedded_ends,
+    embedded_questions,
+    read_questions,
+)
 from maskwise.advice.search_request import prepare
 from maskwise.support.errors import UserError
 
@@ -60,7 +66,7 @@ def test_questions_without_answers_are_refused_unless_a_judge_reads_them():
         prepare(prompts, exact=True)
     with pytest.raises(UserError, match="question 1 has an empty answer"):
         read_questions([{"prompt": "Once", "answer": " "}], answers=True)
-    assert prepare(prompts, judge="tiny-qwen").questions[0] == Question("Once", None)
+    assert prepare(prompts, judge="tiny-qwen").questions[0] == DecodingQuestion("Once", None)
 
 
 def test_embedded_questions_are_distinct_checkable_and_fit_their_pattern():

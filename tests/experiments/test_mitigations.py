@@ -15,24 +15,28 @@ from maskwise.cli import app
 from maskwise.cli.outputs import OUTPUTS
 from maskwise.decoding.generate import generate
 from maskwise.experiments import mitigations
-from maskwise.experiments.mitigations import (
+from maskwise.experiments.first_answers import (
     MASKS,
-    MITIGATIONS,
-    Exam,
     PreparedQuestion,
     Remembering,
     answer,
-    asked,
     biased_answers,
+    first_tokens,
+)
+from maskwise.experiments.mitigations import (
+    MITIGATIONS,
+    Exam,
+    asked,
     compare_mitigations,
     describe_training,
-    first_tokens,
     for_blocks,
     model_for,
     passes_over_blocks,
 )
 from maskwise.report.pages.mitigations import cures_result, frontier, what_it_shows
+from maskwise.scoring.experiment_results import Accuracy, MitigationResult, Mitigations
 from maskwise.support.errors import UserError
+from maskwise.support.typed import convert
 from maskwise.tasks.episodes import draw, mixed
 from maskwise.tasks.prompts import encode_question
 from maskwise.tasks.rules import TASKS
@@ -138,38 +142,40 @@ def test_the_table_has_every_mitigation_and_a_paired_test():
     assert what_it_shows(found)[-1] == "The trained mitigations took 3 steps of 2 pairs."
 
 
-def test_the_sentences_name_what_helped():
-    def entry(name, accuracy, difference, low):
-        return {"cure": name, "accuracy": accuracy, "low": 0.1, "high": 0.9, "difference": difference,
-                "difference_low": low, "difference_high": 0.5, "tokens_per_pass": 5.0, "training": "none"}  # fmt: skip
+def mitigation_result(name, accuracy, **values):
+    known = {"difference": 0.0, "difference_low": -0.1, "tokens_per_pass": 5.0} | values
+    return MitigationResult(
+        cure=name, paper=None, accuracy=accuracy, low=0.1, high=0.9, difference_high=0.5, training="none", **known
+    )
 
-    rows = [entry("baseline", 0.4, 0, -0.1), entry("window", 0.5, 0.1, -0.1), entry("growing canvas", 0.8, 0.4, 0.2)]
-    found = {"model": "m", "masks": 200, "n": 50, "two_masks": {"accuracy": 0.9, "low": 0.8, "high": 1}, "cures": rows}
+
+def all_results(rows, model="m"):
+    two = Accuracy(accuracy=0.9, low=0.8, high=1)
+    return Mitigations(model=model, masks=200, n=50, two_masks=two, cures=rows)
+
+
+def test_the_sentences_name_what_helped():
+    rows = [
+        mitigation_result("baseline", 0.4, difference=0),
+        mitigation_result("window", 0.5, difference=0.1),
+        mitigation_result("growing canvas", 0.8, difference=0.4, difference_low=0.2),
+    ]
+    found = all_results(rows)
     cost, helped = what_it_shows(found)
     assert "40 %" in cost.replace("\u00a0", " ") and "growing canvas" in helped and "window" not in helped
-    assert "No mitigation" in what_it_shows(found | {"cures": rows[:2]})[1]
+    assert "No mitigation" in what_it_shows(all_results(rows[:2]))[1]
 
 
 def test_mitigations_are_sorted_and_those_no_other_beats_are_marked():
-    def entry(name, accuracy, speed):
-        return {"cure": name, "accuracy": accuracy, "low": 0.1, "high": 0.9, "difference": 0.0, "difference_low": -0.1,
-                "difference_high": 0.5, "tokens_per_pass": speed, "training": "none"}  # fmt: skip
-
     rows = [
-        entry("baseline", 0.4, 200.0),
-        entry("slow", 0.4, 5.0),
-        entry("window", 0.7, 5.0),
-        entry("tuned", None, 5.0),
+        mitigation_result("baseline", 0.4, tokens_per_pass=200.0),
+        mitigation_result("slow", 0.4),
+        mitigation_result("window", 0.7),
+        mitigation_result("tuned", None),
     ]
-    found = {
-        "model": "<m>",
-        "masks": 200,
-        "n": 50,
-        "two_masks": {"accuracy": 0.9, "low": 0.8, "high": 1},
-        "cures": rows,
-    }
+    found = all_results(rows, "<m>")
     assert frontier(rows) == {"baseline", "window"}
-    assert frontier([*rows, entry("biased", 0.7, 200.0)]) == {"biased"}
+    assert frontier([*rows, mitigation_result("biased", 0.7, tokens_per_pass=200.0)]) == {"biased"}
     result = cures_result(found)
     assert [row[0] for row in result.rows] == ["two masks only", "baseline", "window", "slow", "tuned"]
     assert [row[3] for row in result.rows] == ["", "200 *", "5 *", "5", ""]  # what was not run has no speed
@@ -191,7 +197,7 @@ def test_the_command_works_on_a_folder_and_refuses_what_it_cannot_do(tmp_path, m
     # Without an adapter the rows that need one stay empty.
     empty = [entry["cure"] for entry in found["cures"] if entry["accuracy"] is None]
     assert empty == [one.name for one in MITIGATIONS if one.tuned]
-    assert cures_result(found).table().row_count == 1 + len(MITIGATIONS)
+    assert cures_result(convert(found, Mitigations)).table().row_count == 1 + len(MITIGATIONS)
     assert "mask-agnostic tuning" not in (out / "cures.svg").read_text()
     refused = CliRunner().invoke(app, ["cures", str(tmp_path / "model"), "--points", "0"])
     assert refused.exit_code == 2 and "--points" in refused.stderr

@@ -37,14 +37,14 @@ LIMITS = {
     "lines of src": 44_000,  # goal: below 34,000 without the probes of the fourth round
     "files in one folder": 20,
     "lines of the longest function body": 60,
-    "lines of the longest file": 426,  # goal: 380; one file, probes/library/recall.py
+    "lines of the longest file": 380,
     "format exceptions": 100,
     "circular imports": 0,
     "upward imports": 0,
-    "type names defined twice": 29,  # goal: 0
+    "type names defined twice": 0,
     "file names used twice": 29,  # goal: 0
-    "string keys of records": 64,  # goal: 0
-    "dict[str, Any] annotations": 218,  # goal: those of outside formats alone
+    "string keys of records": 11,  # those of outside formats
+    "dict[str, Any] annotations": 180,  # goal: those of outside formats alone
 }
 RECORDS = {"record", "entry", "score", "claim", "summary", "manifest"}  # names of values that are structs or become so
 FILES_WITHOUT_LIMIT = "maskwise/probes/library"  # one file per probe

@@ -15,7 +15,7 @@ from maskwise.probes.library import coherence
 from maskwise.probes.library.coherence import areas, aup
 from maskwise.probes.paces import ITEMS, paces
 from maskwise.probes.summary import summarise
-from maskwise.records.folder import RECORDS, Run, read_run
+from maskwise.records.folder import RECORDS, RunOnDisk, read_run
 from maskwise.report.pages.page import write_page
 from maskwise.report.readings import Reading, read_all
 from maskwise.report.words.terminal import print_summary
@@ -125,7 +125,7 @@ def test_areas_are_told_best_first():
     found = {"random": 0.1, "margin": 0.3, "klass": 0.0, "entropy": 0.2, "factor": 0.05}
     areas = {"shuffle": {rule: {"aup": area, "ideal": 0.4} for rule, area in found.items()}}
     (section,) = coherence.PROBE.sections
-    reading = Reading("m", Run(Path("."), manifest(), []), summary(aup=areas), {})
+    reading = Reading("m", RunOnDisk(Path("."), manifest(), []), summary(aup=areas), {})
     (line,) = section.says(reading)
     assert line == (
         "shuffle: area under accuracy against speed margin 0.30 (perfect: 0.40), entropy 0.20 (perfect: 0.40), "

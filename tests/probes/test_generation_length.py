@@ -10,7 +10,7 @@ import torch
 from helpers.known import hand_made, shipped_tokenizer, with_parameters
 from maskwise.models.generation import Generation
 from maskwise.probes.answers.generation_length import end_evidence
-from maskwise.probes.checked import Layout, layouts
+from maskwise.probes.checked import CanvasLayout, layouts
 from maskwise.probes.library.generation_length import PROBE, flood_in_words
 from maskwise.records.folder import read_run
 from maskwise.report.readings import read_all
@@ -139,7 +139,7 @@ def test_layouts_cut_the_canvas_and_take_the_same_steps_in_every_block():
         (48, 16, False),
         (48, 16, True),
     ]
-    assert Layout(48).steps(8) == 6 and Layout(48, 16).steps(8) == 6 and Layout(48, 16).steps(32) == 3
+    assert CanvasLayout(48).steps(8) == 6 and CanvasLayout(48, 16).steps(8) == 6 and CanvasLayout(48, 16).steps(32) == 3
 
 
 def test_canvases_that_do_not_fit_are_noted_and_embedded_questions_are_asked_without_data(tmp_path):

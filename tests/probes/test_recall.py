@@ -14,7 +14,7 @@ from helpers.recalling import (
 )
 from helpers.records import record as plain_record
 from helpers.same_records import assert_same_records, sampled_again
-from maskwise.probes.library.recall import ERRORS, NO_VALUE, recall_locality
+from maskwise.probes.recall_scores import ERRORS, NO_VALUE, recall_locality
 from maskwise.probes.summary import summarise
 from maskwise.records.folder import read_run
 from maskwise.report.pages.page import write_page

@@ -11,7 +11,7 @@ from helpers.records import manifest
 from helpers.records import record as plain_record
 from maskwise.probes.examples import numbers_in, with_number
 from maskwise.probes.summary import entries, unknown_probe
-from maskwise.records.folder import Run
+from maskwise.records.folder import RunOnDisk
 from maskwise.records.groups import GroupedRecords, as_group, groups_of, joined, values_of
 from maskwise.records.record import Record, condition_text
 from maskwise.report.pages.drill import accuracy_by_task
@@ -48,8 +48,8 @@ def records(request):
     return asked(request.param)
 
 
-def as_run(records) -> Run:
-    return Run(Path(), manifest(), records)
+def as_run(records) -> RunOnDisk:
+    return RunOnDisk(Path(), manifest(), records)
 
 
 def same(found, expected) -> None:

@@ -16,7 +16,7 @@ from maskwise.probes.library import natural_text
 from maskwise.probes.library.location import distance_nats, locality
 from maskwise.probes.library.mask_count import degradation, mask_nats, mask_tax
 from maskwise.probes.summary import entries, summarise
-from maskwise.records.folder import Run
+from maskwise.records.folder import RunOnDisk
 from maskwise.records.record import Record
 from maskwise.scoring.changes import paired_difference, paired_nats
 from maskwise.scoring.intervals import accuracy_interval, none_seen
@@ -258,7 +258,7 @@ def test_entries_are_ordered_by_number_and_carry_masks_and_n():
 
 
 def test_summary_is_plain_json():
-    summary = summarise(Run(Path("somewhere"), manifest(probes=["mask-count", "location"]), masks(k2=90, k50=60)))
+    summary = summarise(RunOnDisk(Path("somewhere"), manifest(probes=["mask-count", "location"]), masks(k2=90, k50=60)))
     assert json.loads(json.dumps(json_object(summary), allow_nan=False)) == json_object(summary)
     assert json.loads(to_json(summary)) == json_object(summary)
     assert list(summary.probes) == ["mask-count"]

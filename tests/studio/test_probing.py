@@ -17,7 +17,7 @@ from maskwise.studio.probing import (
     MOST_RELEVANT,
     NEAR,
     TASK_NAMES,
-    Ask,
+    ContextQuestion,
     attributed,
     build_prompt,
     draw_question,
@@ -38,7 +38,7 @@ def model():
 
 def drawn_ask(task="animal-largest", point=3, relevant=1, **more):
     drawn = draw_question(task, point, relevant)
-    return Ask(drawn.context, drawn.question, drawn.answer, task, point, relevant, **more)
+    return ContextQuestion(drawn.context, drawn.question, drawn.answer, task, point, relevant, **more)
 
 
 @pytest.mark.parametrize("relevant", [1, 10])
@@ -91,7 +91,7 @@ def test_all_sliders_at_their_ends_stay_below_1200_tokens(name):
 
 
 def test_typed_text_is_asked_as_it_is(model):
-    found = probe(model, Ask("The sky is blue.", "The sky is", masks=3))
+    found = probe(model, ContextQuestion("The sky is blue.", "The sky is", masks=3))
     ids = tuple(model.tokenizer("The sky is blue.\n\nThe sky is")["input_ids"])
     assert found.prompt.ids == (*ids, *[model.mask_id] * 4) and found.prompt.row == len(ids)
     assert found.shown["answer"] == "" and found.prompt.answer_id == found.answer.token

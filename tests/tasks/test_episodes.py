@@ -81,3 +81,18 @@ def test_mixing_keeps_all_examples_in_one_fixed_order():
     episode = draw(TASKS[0], WORDS, 10, 40, 1, seed=1)
     assert Counter(mixed(episode)) == Counter([*episode.relevant, *episode.distractors])
     assert mixed(episode) == mixed(episode) != mixed(draw(TASKS[0], WORDS, 10, 40, 1, seed=2))
+
+
+@pytest.mark.parametrize("relevant", [True, False], ids=["words", "numbers"])
+def test_the_six_orders_of_the_options_are_drawn_evenly(relevant):
+    """Of the right option and the two wrong ones, told apart by the alphabet; 1200 questions, chi-squared with 5 df."""
+    episode = draw(TASKS[4], WORDS, 0, 0 if relevant else 1200, points=1200 if relevant else 0)
+    orders = Counter()
+    for question in episode.tests or episode.distractors:
+        right = question.options[question.answer]
+        ranked = [right, *sorted(set(question.options) - {right})]
+        orders[tuple(ranked.index(option) for option in question.options)] += 1
+    assert len(orders) == 6
+    assert sum((count - 200) ** 2 / 200 for count in orders.values()) < 15.1  # the 1 % point
+    places = Counter(question.answer for question in episode.tests or episode.distractors)
+    assert set(places.values()) == {400}

@@ -16,8 +16,8 @@ import torch
 
 from maskwise.advice.plan import asked_at_most
 from maskwise.advice.quality import Quality, judged
-from maskwise.advice.questions import Question
-from maskwise.advice.search_folder import Answer, append_answers, read_answers
+from maskwise.advice.questions import DecodingQuestion
+from maskwise.advice.search_folder import SettingAnswer, append_answers, read_answers
 from maskwise.advice.search_space import SearchSpace, Setting, cached_variants, settings_in
 from maskwise.advice.selection import FEWEST_HELD, Confirmation, Plan, Round, confirm, finalists, halve
 from maskwise.decoding.checks import check_request, end_tokens
@@ -25,6 +25,7 @@ from maskwise.decoding.generate import decode
 from maskwise.decoding.prompts import encode_prompts
 from maskwise.models.batch import passes as batches
 from maskwise.models.model import Model
+from maskwise.records.search import DroppedSetting
 from maskwise.runs.runner import Crew, batch_budget
 from maskwise.support.randomness import numpy_generator, torch_generator
 
@@ -43,7 +44,7 @@ class SettingEvaluator:
         self,
         model: Model,
         settings: list[Setting],
-        questions: Sequence[Question],
+        questions: Sequence[DecodingQuestion],
         quality: Quality,
         judge: Model | None,
         folder: Path,
@@ -56,7 +57,7 @@ class SettingEvaluator:
         self.folder, self.seed, self.cost, self.advance, self.crew = folder, seed, cost, advance, crew
         self.prompts = encode_prompts(model, [question.prompt for question in questions], None)
         self.order = numpy_generator("advise", seed, "order").permutation(len(questions)).tolist()
-        self.answers: dict[tuple[str, int], Answer] = {}
+        self.answers: dict[tuple[str, int], SettingAnswer] = {}
         self.ends = set(end_tokens(model))
         longest = max(self.prompts, key=len)
         check_request(model, [longest], settings[0].options)
@@ -70,11 +71,11 @@ class SettingEvaluator:
         cost = np.array([[self._cost(answer) for answer in line] for line in found])
         return quality, cost
 
-    def found(self, setting: int, questions: range) -> list[Answer]:
+    def found(self, setting: int, questions: range) -> list[SettingAnswer]:
         name = self.settings[setting].name
         return [self.answers[name, self.order[place]] for place in questions]
 
-    def _cost(self, answer: Answer) -> float:
+    def _cost(self, answer: SettingAnswer) -> float:
         return answer.seconds if self.cost == "seconds" else answer.passes + SECONDS * min(answer.seconds, 1e3)
 
     def batches(self, numbers: Sequence[int], new: int) -> list[tuple[int, int]]:
@@ -99,7 +100,7 @@ class SettingEvaluator:
             self.answers = read_answers(self.folder, {setting.name for setting in self.settings}, len(self.questions))
             self.crew.wait()
 
-    def _batch(self, setting: Setting, numbers: Sequence[int]) -> list[Answer]:
+    def _batch(self, setting: Setting, numbers: Sequence[int]) -> list[SettingAnswer]:
         generators = [
             torch_generator("advise", self.seed, setting.name, number, device=self.model.device) for number in numbers
         ]
@@ -109,7 +110,7 @@ class SettingEvaluator:
         texts = [self._text(generation.ids) for generation in made]
         values = self._judged([self.questions[number] for number in numbers], texts)
         return [
-            Answer(setting.name, number, value, generation.forwards, seconds, text)
+            SettingAnswer(setting.name, number, value, generation.forwards, seconds, text)
             for number, value, generation, text in zip(numbers, values, made, texts, strict=True)
         ]
 
@@ -118,7 +119,7 @@ class SettingEvaluator:
         length = next((place for place, token in enumerate(ids) if token in self.ends), len(ids))
         return self.model.tokenizer.decode(ids[:length], skip_special_tokens=True)
 
-    def _judged(self, questions: Sequence[Question], texts: Sequence[str]) -> list[float]:
+    def _judged(self, questions: Sequence[DecodingQuestion], texts: Sequence[str]) -> list[float]:
         if self.judge is not None:
             return judged(self.judge, [question.prompt for question in questions], texts, self.seed)
         return [self.quality.of_text(text, one.answer or "") for one, text in zip(questions, texts, strict=True)]
@@ -137,18 +138,6 @@ class SettingEvaluator:
             decode(self.model, prompts, options)
             taken.append((time.perf_counter() - start) / len(prompts) / self.settings[0].passes)
         return float(np.mean(taken[1:] or taken))
-
-
-@dataclass(frozen=True)
-class DroppedSetting:
-    """A setting that a round dropped, by its number, with what it had reached by then."""
-
-    setting: int
-    questions: int
-    quality: float
-    cost: float
-    passes: float  # per question, as seconds are
-    seconds: float
 
 
 @dataclass(frozen=True)
@@ -187,15 +176,26 @@ def run_search(
 
 
 def dropped_in(rounds: Sequence[Round], last: Sequence[int], ask: SettingEvaluator) -> list[DroppedSetting]:
-    return [
-        DroppedSetting(number, one.questions, quality, cost, *_means(ask.found(number, range(one.questions))))
-        for one in reversed(rounds)
-        for number, quality, cost in zip(one.settings, one.quality, one.cost, strict=True)
-        if number not in one.kept and number not in last
-    ]
+    """The settings that a round dropped, the latest first, with what they had reached by then."""
+    found = []
+    for one in reversed(rounds):
+        for number, quality, cost in zip(one.settings, one.quality, one.cost, strict=True):
+            if number not in one.kept and number not in last:
+                passes, seconds = _means(ask.found(number, range(one.questions)))
+                found.append(
+                    DroppedSetting(
+                        setting=ask.settings[number].name,
+                        questions=one.questions,
+                        quality=quality,
+                        cost=round(cost, 3),
+                        passes=passes,
+                        seconds=seconds,
+                    )
+                )
+    return found
 
 
-def _means(answers: Sequence[Answer]) -> tuple[float, float]:
+def _means(answers: Sequence[SettingAnswer]) -> tuple[float, float]:
     """Forward passes and seconds per question."""
     return float(np.mean([one.passes for one in answers])), float(np.mean([one.seconds for one in answers]))
 

@@ -11,7 +11,6 @@ from maskwise.records.search import (
     Advice,
     AdvisedSetting,
     ConfirmedSetting,
-    DroppedSetting,
     MeanInterval,
     QuestionCounts,
     UndecidedGoal,
@@ -53,7 +52,7 @@ def outcome(found: SearchResult, request: SearchRequest, model: str, adapter: st
         confirmed=[
             _confirmed(found, place) for place in sorted(range(len(found.finalists)), key=confirmed.cost.__getitem__)
         ],
-        dropped=_dropped(found),
+        dropped=found.dropped,
         not_tried=not_tried(request.space),
         **costs,
     )
@@ -180,18 +179,3 @@ def _advised(found: SearchResult, goal: str, place: int, model: str, adapter: st
         python=setting.python(),
         lm_eval=setting.lm_eval(model, adapter),
     )
-
-
-def _dropped(found: SearchResult) -> list[DroppedSetting]:
-    """The settings that a round dropped, the latest first, with what they had reached by then."""
-    return [
-        DroppedSetting(
-            setting=found.settings[one.setting].name,
-            questions=one.questions,
-            quality=one.quality,
-            cost=round(one.cost, 3),
-            passes=one.passes,
-            seconds=one.seconds,
-        )
-        for one in found.dropped
-    ]

@@ -16,7 +16,7 @@ from math import log
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from maskwise.advice.questions import Question
+from maskwise.advice.questions import DecodingQuestion
 from maskwise.support.errors import UserError
 from maskwise.tasks.checkable import EXACT, NO_PATTERN, first_match, is_right
 
@@ -88,7 +88,7 @@ def _model_name(judge: Any) -> str:
     return str(judge) if isinstance(judge, str | Path) else judge.name
 
 
-def check_quality(quality: Quality, questions: Sequence[Question]) -> None:
+def check_quality(quality: Quality, questions: Sequence[DecodingQuestion]) -> None:
     """A measure must give its best to the answers themselves; refuses one that finds nothing in them."""
     if quality.kind == "pattern":
         found = [first_match(quality.said, question.answer or "") for question in questions]

@@ -24,7 +24,7 @@ EMBEDDED_MINUTES = 8.0
 
 
 @dataclass(frozen=True)
-class Question:
+class DecodingQuestion:
     """A prompt to decode, and its right answer."""
 
     prompt: str
@@ -37,16 +37,18 @@ def embedded_ends(tokenizer: Any) -> tuple[int, ...]:
     return tuple(dict.fromkeys(one for text in ids for one in text if tokenizer.decode([one]).startswith("]")))
 
 
-def read_questions(source: Records, answers: bool) -> list[Question]:
+def read_questions(source: Records, answers: bool) -> list[DecodingQuestion]:
     """A file or a list of dicts, each with prompt and, where the measure needs it, answer (see tasks/columns.py)."""
     if not answers:
-        return [Question(_prompt(row, where), None) for where, row in located_rows(source)]
+        return [DecodingQuestion(_prompt(row, where), None) for where, row in located_rows(source)]
     rows = [(where, read_row(row, where, PAIRS, PAIR_WORDS)) for where, row in located_rows(source)]
     questions = []
     for where, pair in rows:
         if not isinstance(pair, TextPair):
             raise UserError(f"{where}: prompt and answer must be texts")
-        questions.append(Question(pair.plain_prompt.rstrip("\n") if pair.is_question else pair.prompt, pair.answer))
+        questions.append(
+            DecodingQuestion(pair.plain_prompt.rstrip("\n") if pair.is_question else pair.prompt, pair.answer)
+        )
     empty = [number for number, question in enumerate(questions, 1) if not (question.answer or "").strip()]
     if empty:
         raise UserError(f"question {empty[0]} has an empty answer: give what a right answer is, or use --judge")
@@ -61,6 +63,6 @@ def _prompt(row: Any, where: str) -> str:
     return row[given[0]]
 
 
-def embedded_questions(seed: int = 0, per_task: int = PER_TASK) -> list[Question]:
+def embedded_questions(seed: int = 0, per_task: int = PER_TASK) -> list[DecodingQuestion]:
     """Few-shot questions of the 16 tasks: 3 relevant examples, then 6 distractors, drawn for each question."""
-    return [Question(one.asked, one.label) for one in checkable.embedded_questions(seed, per_task)]
+    return [DecodingQuestion(one.asked, one.label) for one in checkable.embedded_questions(seed, per_task)]

@@ -1,6 +1,6 @@
 """The folder of a search: manifest.json says what is searched, records.jsonl holds a line per setting and question."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -12,7 +12,15 @@ from maskwise.support.errors import UserError
 from maskwise.support.files import parse_json, read_bytes, read_text, replace_file, to_json
 from maskwise.support.typed import AtLeast1, Count, Typed, decode
 
-__all__ = ["Answer", "append_answers", "begin", "gather_answers", "read_answers", "read_manifest", "write_manifest"]
+__all__ = [
+    "SettingAnswer",
+    "append_answers",
+    "begin",
+    "gather_answers",
+    "read_answers",
+    "read_manifest",
+    "write_manifest",
+]
 
 
 Seconds = Annotated[float, Meta(ge=0, le=1e12)]
@@ -20,7 +28,7 @@ REMEDY = "choose another --out, or remove the folder"
 
 
 @dataclass(frozen=True)
-class Answer:
+class SettingAnswer:
     """How a setting answered a question (its number in the file, from 0)."""
 
     setting: str
@@ -43,7 +51,7 @@ class BegunSearch(Typed, frozen=True, kw_only=True):
     """manifest.json of a search, as far as resuming reads it."""
 
     command: str
-    identity: dict[str, Any]
+    identity: Mapping[str, Any]
     plan: StoredPlan | None
 
 
@@ -78,7 +86,7 @@ def read_plan(folder: Path, questions: int) -> StoredPlan:
     return plan
 
 
-def _manifest(folder: Path) -> dict[str, Any]:
+def _manifest(folder: Path) -> Any:
     file = folder / MANIFEST
     text = read_text(file, REMEDY)
     try:
@@ -91,14 +99,14 @@ def _manifest(folder: Path) -> dict[str, Any]:
     return manifest
 
 
-def append_answers(folder: Path, answers: list[Answer], rank: int = 0) -> None:
+def append_answers(folder: Path, answers: list[SettingAnswer], rank: int = 0) -> None:
     """To the file of this process."""
     append(folder, rank, [asdict(answer) for answer in answers])
 
 
-def read_answers(folder: Path, settings: set[str], questions: int) -> dict[tuple[str, int], Answer]:
+def read_answers(folder: Path, settings: set[str], questions: int) -> dict[tuple[str, int], SettingAnswer]:
     """The answers on file, of all processes. A last line without its end was torn by a kill and is left out."""
-    found: dict[tuple[str, int], Answer] = {}
+    found: dict[tuple[str, int], SettingAnswer] = {}
     for file in record_files(folder):
         whole = read_bytes(file).rpartition(b"\n")[0]
         for number, line in enumerate(whole.split(b"\n") if whole else [], 1):
@@ -109,7 +117,7 @@ def read_answers(folder: Path, settings: set[str], questions: int) -> dict[tuple
     return found
 
 
-def gather_answers(folder: Path, answers: Iterable[Answer]) -> None:
+def gather_answers(folder: Path, answers: Iterable[SettingAnswer]) -> None:
     """All processes' answers in one file, in an order that does not depend on who gave them; torn lines are gone."""
     ordered = sorted(answers, key=lambda answer: (answer.setting, answer.question))
     replace_file(folder / RECORDS, [to_json(asdict(answer)) + "\n" for answer in ordered])
@@ -118,10 +126,10 @@ def gather_answers(folder: Path, answers: Iterable[Answer]) -> None:
             file.unlink()
 
 
-def _answer(line: bytes, settings: set[str], questions: int) -> Answer | None:
+def _answer(line: bytes, settings: set[str], questions: int) -> SettingAnswer | None:
     """What a line says, None where it is no answer to what is asked here."""
     try:
-        answer = decode(line, Answer)
+        answer = decode(line, SettingAnswer)
     except ValueError:
         return None
     return answer if answer.setting in settings and answer.question < questions else None

@@ -12,7 +12,7 @@ from maskwise.advice.questions import (
     EMBEDDED_MINUTES,
     EMBEDDED_PATTERN,
     EMBEDDED_SPACE,
-    Question,
+    DecodingQuestion,
     embedded_questions,
     read_questions,
 )
@@ -28,7 +28,7 @@ COSTS = ("passes", "seconds")
 class SearchRequest:
     """What is searched, on which questions and by which measure, checked."""
 
-    questions: list[Question]
+    questions: list[DecodingQuestion]
     embedded: bool  # the questions are the package's own
     quality: Quality
     space: SearchSpace

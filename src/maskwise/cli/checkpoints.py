@@ -45,7 +45,7 @@ def convert(
         return print_json({"source": source, "out": out, "model": entry})
     from maskwise.report.words.model_table import attention_in_words
 
-    echo(f"wrote {one_line(out)}: {attention_in_words(entry)}, mask id {entry['mask_id']}; train it before you use it")
+    echo(f"wrote {one_line(out)}: {attention_in_words(entry)}, mask id {entry.mask_id}; train it before you use it")
 
 
 def verify(

@@ -155,7 +155,7 @@ def score(
             opened, requests, method, samples, masks, seed, on_pass=lambda done, total: bar.update(task, completed=done)
         )
     if json:
-        lines = [request.row | likelihood_fields(one) for request, one in zip(requests, found, strict=True)]
+        lines = [{**request.row, **likelihood_fields(one)} for request, one in zip(requests, found, strict=True)]
         settings = {"method": method, "samples": samples, "masks": masks, "seed": seed}
         return print_json({"model": model, "settings": settings, "scores": lines})
     for line in score_lines([request.answer for request in requests], found):

@@ -23,7 +23,6 @@ from maskwise.cli.common import (
 from maskwise.cli.early import check_models
 from maskwise.cli.renamed import CommandWithOldNames
 from maskwise.support.errors import UserError
-from maskwise.support.files import only_user_of
 from maskwise.support.garbage_collection import collection_paused
 from maskwise.support.terminal import one_line
 
@@ -197,6 +196,8 @@ def compare(
     given = {name: value for name, value in locals().items() if name not in ("names", "quick", "out", "json")}
     if len(names) < 2:
         raise UserError("name at least two models or run folders to compare")
+    if len(set(names)) < len(names):
+        raise UserError(f"{max(names, key=names.count)} is named twice: name different models or run folders")
     check_models([name for name in names if not (Path(name) / "manifest.json").exists()], None, dtype)
     with collection_paused():
         from maskwise.experiments.compare import compare as compare_models
@@ -209,8 +210,7 @@ def compare(
         return
     page = found.report(out)
     if json:
-        kept = ("models", "reduction", "changes", "baseline")
-        return print_json({name: getattr(found, name) for name in kept} | {"report": str(page)})
+        return print_json(found.result(page))
     print_changes([reading.label for reading in found.readings], rows_of(found.models, found.changes))
     echo(f"report: {one_line(page)}")
 
@@ -222,17 +222,13 @@ def toy(
 ) -> None:
     """Train a model on 100 short sequences and show what parallel decoding makes of two coupled tokens."""
     with collection_paused():
-        from maskwise.experiments import toy as experiment
-        from maskwise.report.pages.results import make_folder, print_result, write_result
+        from maskwise.experiments.toy import toy as run_toy
+        from maskwise.report.pages.results import print_result
         from maskwise.report.pages.toy import toy_result
-        from maskwise.support.progress import progress_bar
 
-    folder = make_folder(out or Path("runs") / "toy")
-    with progress_bar(silent=False) as bar:
-        task = bar.add_task("Training", total=experiment.STEPS)
-        found = experiment.toy(seed, advance=lambda: bar.advance(task)).summary()
-    page = write_result(folder, found, toy_result(found))
-    return print_json(found) if json else print_result(toy_result(found), page)
+    folder = out or Path("runs") / "toy"
+    found = run_toy(seed, out=folder)
+    return print_json(found) if json else print_result(toy_result(found), folder)
 
 
 def cures(
@@ -253,20 +249,22 @@ def cures(
     with collection_paused():
         from maskwise.experiments.mitigations import cures as compare_cures
         from maskwise.report.pages.mitigations import cures_result
-        from maskwise.report.pages.results import make_folder, print_result, write_result
+        from maskwise.report.pages.results import print_result
+        from maskwise.scoring.experiment_results import Mitigations
+        from maskwise.support.typed import convert
 
-    given: dict[str, Any] = {
-        "points": points,
-        "seed": seed,
-        "dtype": dtype,
-        "device": device,
-        "check_weights": check_weights,
-    }
-    folder = make_folder(out or Path("runs") / f"cures-{Path(model).name}")
-    with only_user_of(folder):
-        try:
-            found = compare_cures(model, adapter, **given, out=folder)
-        except KeyboardInterrupt:
-            raise KeyboardInterrupt("the answers so far are kept, the same command goes on from there") from None
-        page = write_result(folder, found, cures_result(found))
-    return print_json(found) if json else print_result(cures_result(found), page)
+    folder = out or Path("runs") / f"cures-{Path(model).name}"
+    try:
+        found = compare_cures(
+            model,
+            adapter,
+            points=points,
+            seed=seed,
+            dtype=dtype,
+            device=device,
+            check_weights=check_weights,
+            out=folder,
+        )
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt("the answers so far are kept, the same command goes on from there") from None
+    return print_json(found) if json else print_result(cures_result(convert(found, Mitigations)), folder)

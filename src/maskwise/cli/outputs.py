@@ -8,29 +8,14 @@ from typing import Annotated, Any
 
 from msgspec import UNSET, Meta, UnsetType
 
+from maskwise.models.checkpoints.catalog import Checkpoint
 from maskwise.probes.section import Summary
 from maskwise.records.manifest import Manifest
 from maskwise.records.record import Record
 from maskwise.records.sample import SampledPrompt
 from maskwise.records.search import Advice, SearchManifest
-from maskwise.scoring.scores import Score
-from maskwise.support.typed import AtLeast1, Count, Typed
-
-
-class Checkpoint(Typed, frozen=True, kw_only=True):
-    """A checkpoint that can be opened."""
-
-    name: Annotated[str, Meta(description="its name or folder")]
-    kind: Annotated[str, Meta(description="its family; ar is autoregressive")]
-    parameters: Annotated[Count, Meta(description="how many")]
-    window: Annotated[Count, Meta(description="context length in tokens")]
-    mask_id: Annotated[Count | None, Meta(description="the mask token; null if autoregressive")]
-    shift: Annotated[bool, Meta(description="is position i predicted from hidden state i - 1?")]
-    causal: Annotated[bool, Meta(description="is attention causal?")]
-    lora_targets: Annotated[str, Meta(description="regular expression of the linear layers that adapters go on")]
-    planted: Annotated[str | UnsetType | None, Meta(description="the fault that was planted in it")] = UNSET
-    block: Annotated[AtLeast1 | UnsetType, Meta(description="block diffusion: tokens per block")] = UNSET
-    checked: Annotated[str | UnsetType, Meta(description="published checkpoints: what was compared with")] = UNSET
+from maskwise.scoring.experiment_results import ComparisonResult, Mitigations, Toy
+from maskwise.support.typed import Count, Typed
 
 
 class Models(Typed, frozen=True, kw_only=True):
@@ -70,54 +55,6 @@ class Report(Typed, frozen=True, kw_only=True):
     searches: Annotated[list[Advice] | UnsetType, Meta(description="of report: each search, as of advise")] = UNSET
 
 
-class ComparedModel(Typed, frozen=True, kw_only=True):
-    """A model's own numbers, null where they were not measured."""
-
-    degradation: Annotated[float | None, Meta(description="(max - min) / max over mask counts")]
-    mask_tax: Annotated[float | None, Meta(description="a score")]
-    locality: Annotated[float | None, Meta(description="a score")]
-    accuracy_k2: Annotated[float | None, Meta(description="with two masks")]
-    accuracy_most_masks: Annotated[float | None, Meta(description="with the most")]
-    mask_loss: Annotated[float | None, Meta(description="their difference")]
-    recall: Annotated[float | None, Meta(description="accuracy of recall, two masks")]
-    most_masks: Annotated[Count | None, Meta(description="how many that is")]
-    mask_counts: Annotated[list[Count], Meta(description="that degradation, mask_tax and means are over")]
-    nelbo: Annotated[float | None, Meta(description="nats per token")]
-    confidence: Annotated[float | None, Meta(description="mean")]
-    entropy: Annotated[float | None, Meta(description="mean, nats")]
-    few_steps: Annotated[dict[str, Score], Meta(description="degradation by number of steps")]
-    few_steps_degradation: Annotated[float | None, Meta(description="mean over numbers of steps")]
-    multi_step_accuracy: Annotated[float | None, Meta(description="mean over numbers of steps")]
-    intervals: Annotated[dict[str, list[float | None]], Meta(description="[low, high] of the scores")]
-    out: Annotated[str, Meta(description="the run folder")]
-
-
-class Changes(Typed, frozen=True, kw_only=True):
-    """What changed from the first model."""
-
-    reduction: Annotated[Score, Meta(description="1 - degradation after / before")]
-    few_steps: Annotated[dict[str, Score], Meta(description="the same by number of steps")]
-    few_steps_reduction: Annotated[Score, Meta(description="of their mean")]
-    mask_loss: Annotated[Score, Meta(description="share of the accuracy lost to the most masks that is recovered")]
-    recall: Annotated[Score, Meta(description="change of accuracy")]
-    accuracy_k2: Annotated[Score, Meta(description="change of accuracy")]
-    accuracy_most_masks: Annotated[Score, Meta(description="change of accuracy")]
-    multi_step_accuracy: Annotated[Score, Meta(description="change of accuracy")]
-    nelbo: Annotated[Score, Meta(description="change in nats")]
-    confidence: Annotated[Score, Meta(description="change of the mean")]
-    entropy: Annotated[Score, Meta(description="change in nats")]
-
-
-class Comparison(Typed, frozen=True, kw_only=True):
-    """compare --json"""
-
-    models: Annotated[dict[str, ComparedModel], Meta(description="by label")]
-    reduction: Annotated[Score, Meta(description="1 - degradation after / before, of the second model")]
-    changes: Annotated[dict[str, Changes], Meta(description="of each further model, by label")]
-    baseline: Annotated[str, Meta(description="the first model")]
-    report: Annotated[str, Meta(description="the page")]
-
-
 class Export(Typed, frozen=True, kw_only=True):
     """export --json"""
 
@@ -126,7 +63,7 @@ class Export(Typed, frozen=True, kw_only=True):
     out: Annotated[str, Meta(description="the folder that was written")]
 
 
-class Trace(Typed, frozen=True, kw_only=True):
+class GeneratedText(Typed, frozen=True, kw_only=True):
     """One generated text; a line of generate --out"""
 
     prompt: Annotated[Any, Meta(description="a text, a chat or token ids, as it was given")]
@@ -139,17 +76,17 @@ class Trace(Typed, frozen=True, kw_only=True):
     order: Annotated[list[int], Meta(description="the step at which each was committed")]
 
 
-class Generation(Typed, frozen=True, kw_only=True):
+class GenerationOutput(Typed, frozen=True, kw_only=True):
     """generate --json"""
 
     model: Annotated[str, Meta(description="the model's name")]
     settings: Annotated[dict[str, Any], Meta(description="every option of decoding by name, and the mask count")]
-    generations: Annotated[list[Trace], Meta(description="one per prompt")]
+    generations: Annotated[list[GeneratedText], Meta(description="one per prompt")]
     divergence: Annotated[dict[str, Any] | None, Meta(description="with --divergence: tokens, agreement, first")]
     seed: Annotated[Count, Meta(description="of the random numbers")]
 
 
-class Likelihood(Typed, frozen=True, kw_only=True):
+class AnswerLikelihood(Typed, frozen=True, kw_only=True):
     """A line of the data with its likelihood."""
 
     prompt: Annotated[str, Meta(description="as given")]
@@ -168,7 +105,7 @@ class Likelihoods(Typed, frozen=True, kw_only=True):
 
     model: Annotated[str, Meta(description="the model's name")]
     settings: Annotated[dict[str, Any], Meta(description="method, samples, masks, seed")]
-    scores: list[Likelihood]
+    scores: list[AnswerLikelihood]
 
 
 class EvaluationMasks(Typed, frozen=True, kw_only=True):
@@ -228,49 +165,6 @@ class Pretraining(Training, frozen=True, kw_only=True):
     after: Annotated[PretrainingMeasures | None, Meta(description="the same after")]
 
 
-class Toy(Typed, frozen=True, kw_only=True):
-    """toy --json, also toy.json"""
-
-    marginals: Annotated[dict[str, Any], Meta(description="P(A) and P(B) of the model in one parallel step")]
-    data: Annotated[list[float], Meta(description="shares of [AB, A without B, B without A, neither] in the data")]
-    parallel: Annotated[list[float], Meta(description="of one parallel step")]
-    sequential: Annotated[list[float], Meta(description="of decoding from left to right")]
-    rules: Annotated[dict[str, Any], Meta(description="of each strategy, by name")]
-    forwards: Annotated[dict[str, float], Meta(description="mean forward passes of each strategy")]
-
-
-class Accuracy(Typed, frozen=True, kw_only=True):
-    """An accuracy with its 95 % interval."""
-
-    accuracy: Annotated[float | None, Meta(description="null where it could not be measured")]
-    low: Annotated[float | None, Meta(description="lower end of the 95 % interval")]
-    high: Annotated[float | None, Meta(description="upper end")]
-
-
-class MitigationResult(Accuracy, frozen=True, kw_only=True):
-    """A mitigation; the first one is the baseline."""
-
-    cure: Annotated[str, Meta(description="its name")]
-    paper: Annotated[str | None, Meta(description="where it was published")]
-    difference: Annotated[float | None, Meta(description="from the baseline, over the same questions")]
-    difference_low: Annotated[float | None, Meta(description="lower end")]
-    difference_high: Annotated[float | None, Meta(description="upper end")]
-    tokens_per_pass: Annotated[float, Meta(description="200 / forward passes")]
-    training: Annotated[str, Meta(description="what it took")]
-    why: Annotated[str | UnsetType, Meta(description="why it was not run, where no adapter would help")] = UNSET
-
-
-class Mitigations(Typed, frozen=True, kw_only=True):
-    """cures --json, also cures.json"""
-
-    model: Annotated[str, Meta(description="the model's name")]
-    masks: Annotated[Count, Meta(description="of the canvas")]
-    block: Annotated[Count | UnsetType, Meta(description="block diffusion: tokens per block")] = UNSET
-    n: Annotated[Count, Meta(description="questions")]
-    two_masks: Annotated[Accuracy, Meta(description="for comparison: with two masks")]
-    cures: list[MitigationResult]
-
-
 class TrainingIdentity(Typed, frozen=True, kw_only=True):
     """What must be the same for a training run to be resumed."""
 
@@ -298,7 +192,7 @@ FILES: Mapping[str, type[Typed]] = {
     "sample.json of a run folder, each prompt": SampledPrompt,
     "settings.json of tune and train": TrainingSettings,
     "manifest.json of a search of advise": SearchManifest,
-    "traces of generate --out, each line": Trace,
+    "traces of generate --out, each line": GeneratedText,
 }
 OUTPUTS: Mapping[str, type[Typed]] = {
     "models": Models,
@@ -306,9 +200,9 @@ OUTPUTS: Mapping[str, type[Typed]] = {
     "verify": Verification,
     "diagnose (one model)": Summary,
     "diagnose (several models), report": Report,
-    "compare": Comparison,
+    "compare": ComparisonResult,
     "export": Export,
-    "generate": Generation,
+    "generate": GenerationOutput,
     "score": Likelihoods,
     "advise (also advice.json)": Advice,
     "tune (also result.json)": Tuning,

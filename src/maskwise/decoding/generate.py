@@ -16,13 +16,13 @@ from maskwise.decoding.divergence import Divergence, check_divergence
 from maskwise.decoding.known_names import chosen_options, refuse_other_mask
 from maskwise.decoding.loop import DecodingLoop, Snapshot, decoded_text
 from maskwise.decoding.options import OPTION_NAMES, DecodingOptions, SoftMask, describe_options
-from maskwise.decoding.prompts import encode_prompts, is_chat
+from maskwise.decoding.prompts import encode_prompts, listed_prompts
 from maskwise.decoding.strategies import Strategy
 from maskwise.decoding.traces import TraceFile, recorded_settings, trace_of
 from maskwise.models.batch import passes
 from maskwise.models.checkpoints.opening import opened_model
 from maskwise.models.families.packing import columnwise_products, packed_products
-from maskwise.models.generation import Generation, Generations, OtherNames, Prompt
+from maskwise.models.generation import Generation, Generations, OtherNames, PromptInput
 from maskwise.models.model import Model
 from maskwise.support.errors import UserError
 from maskwise.support.randomness import number_repeats, torch_generator
@@ -41,7 +41,7 @@ DEFAULT = DecodingOptions()
 
 def generate(
     model: str | Path | Model,
-    prompts: Sequence[Prompt] | Prompt,
+    prompts: Sequence[PromptInput] | PromptInput,
     max_new_tokens: int = DEFAULT.max_new_tokens,
     steps: int | None = DEFAULT.steps,
     block: int | None = DEFAULT.block,
@@ -109,7 +109,7 @@ def generate(
     options = chosen_options({name: given[name] for name in OPTION_NAMES}, dict(named))
     opened = opened_model(model)
     refuse_other_mask(named.get("mask_id"), opened.mask_id, opened.name or opened.kind)
-    listed = [prompts] if isinstance(prompts, str) or is_chat(prompts) else list(prompts)
+    listed = listed_prompts(prompts)
     if seed is not None and generator is not None:
         raise UserError("seed and generator exclude each other: give one")
     return _recorded(opened, listed, options, generator, seed, batch, out, divergence, on_step)

@@ -74,7 +74,7 @@ class _Layout:
     answer: Tensor  # [n] int64
 
 
-Part = tuple[_Layout, int, int]  # a layout's views from first to last + 1
+LayoutPart = tuple[_Layout, int, int]  # a layout's views from first to last + 1
 
 
 def encode_pair(model: Model, prompt: str | Sequence[int], answer: str | Sequence[int]) -> tuple[list[int], list[int]]:
@@ -294,9 +294,9 @@ def _read_all(
     return list(zip(totals.tolist(), views, (missed == 0).tolist(), strict=True))
 
 
-def _passes(layouts: Iterator[_Layout]) -> Iterator[list[Part]]:
+def _passes(layouts: Iterator[_Layout]) -> Iterator[list[LayoutPart]]:
     """Packs the views of the layouts into passes of a bounded number of tokens."""
-    parts: list[Part] = []
+    parts: list[LayoutPart] = []
     room = TOKENS_A_PASS
     for layout in layouts:
         views, length = layout.ids.shape
@@ -313,7 +313,7 @@ def _passes(layouts: Iterator[_Layout]) -> Iterator[list[Part]]:
         yield parts
 
 
-def _read(model: Model, parts: list[Part]) -> tuple[Tensor, Tensor]:
+def _read(model: Model, parts: list[LayoutPart]) -> tuple[Tensor, Tensor]:
     """One forward pass: log-probability of every asked answer token, and whether it was the likeliest one.
 
     The log-probability is NaN where logits are not finite.

@@ -7,6 +7,7 @@ on it.
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
+from numbers import Real
 from textwrap import fill
 from typing import Any
 
@@ -16,6 +17,18 @@ from maskwise.support.errors import UserError
 
 CANVASES = ("fixed", "blocks", "growing", "window")
 CACHES = ("none", "prefix", "dual")
+_NUMBERS = (
+    "max_new_tokens",
+    "steps",
+    "block",
+    "temperature",
+    "window",
+    "refresh",
+    "top_k",
+    "top_p",
+    "guidance",
+    "edit",
+)
 
 
 def _about(
@@ -124,6 +137,10 @@ class DecodingOptions:
     )
 
     def __post_init__(self) -> None:
+        for name in _NUMBERS:
+            value = getattr(self, name)
+            if value is not None and (isinstance(value, bool) or not isinstance(value, Real)):
+                raise UserError(f"{name} must be a number, not {value!r}")
         if isinstance(self.soft_mask, bool):
             object.__setattr__(self, "soft_mask", SoftMask() if self.soft_mask else None)
         if self.end_ids is not None:

@@ -11,7 +11,7 @@ from maskwise.tasks.columns import MESSAGES, PAIR_WORDS, PAIRS, Conversation, Te
 from maskwise.tasks.tables import located_rows
 
 if TYPE_CHECKING:
-    from maskwise.models.generation import Prompt
+    from maskwise.models.generation import PromptInput
 
 # What `maskwise generate` continues when it is given nothing: a document the embedded models can go on with.
 TRY = """Word: otter
@@ -27,7 +27,7 @@ Word: green
 Kind:["""
 
 
-def gather_prompts(prompt: str | None, file: Path | None, standard_input: IO[str]) -> "Sequence[Prompt]":
+def gather_prompts(prompt: str | None, file: Path | None, standard_input: IO[str]) -> "Sequence[PromptInput]":
     """The prompts of a command: its argument, a file, standard input for `-`, or one to try."""
     if file is not None and prompt is not None:
         raise UserError("a prompt and --file exclude each other: give one")
@@ -41,14 +41,14 @@ def gather_prompts(prompt: str | None, file: Path | None, standard_input: IO[str
         raise UserError("standard input is not UTF-8 text: give one prompt a line") from None
 
 
-def read_prompts(file: Path) -> "Sequence[Prompt]":
+def read_prompts(file: Path) -> "Sequence[PromptInput]":
     """One prompt per line; a .jsonl file has one JSON object with a "prompt" or "messages" per line."""
     if file.suffix in (".jsonl", ".json", ".ndjson", ".csv", ".tsv", ".parquet"):
         return [_prompt(row, where) for where, row in located_rows(file)]
     return prompts_of(read_text(file, "give one prompt a line").split("\n"), str(file))
 
 
-def _prompt(row: Any, where: str) -> "Prompt":
+def _prompt(row: Any, where: str) -> "PromptInput":
     """A text prompt, or messages, which TRL calls prompt too."""
     if not isinstance(row, Mapping):
         raise UserError(f"{where} is not a JSON object: write prompt, or messages of role and content")
@@ -59,7 +59,7 @@ def _prompt(row: Any, where: str) -> "Prompt":
     if not (isinstance(found, str) and given == ["prompt"]) and not _are_messages(found):
         keys = keys_in_words(row)
         raise UserError(f"{where} has the keys {keys}: write a text prompt, or messages of role and content")
-    prompt: Prompt = found
+    prompt: PromptInput = found
     return prompt
 
 
@@ -80,7 +80,7 @@ class ScoreRequest:
     """A row of the data: a prompt and the answer whose likelihood is wanted."""
 
     where: str
-    row: dict[str, Any]
+    row: Mapping[str, Any]
     content: TextPair | Conversation
 
     @property

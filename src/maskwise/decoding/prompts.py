@@ -1,10 +1,10 @@
 """From prompts to token ids: plain text, chats, or ids as they are."""
 
-from collections.abc import Mapping, Sequence
-from typing import TypeGuard
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, TypeGuard
 
 from maskwise.models.checkpoints.chat import render_chat
-from maskwise.models.generation import Messages, Prompt
+from maskwise.models.generation import Messages, PromptInput
 from maskwise.models.model import Model
 from maskwise.support.errors import UserError
 from maskwise.support.files import is_writable
@@ -14,8 +14,20 @@ def is_chat(prompt: object) -> TypeGuard[Messages]:
     return isinstance(prompt, Sequence) and bool(prompt) and all(isinstance(turn, Mapping) for turn in prompt)
 
 
+def listed_prompts(prompts: object) -> list[Any]:
+    """One prompt, or several, as a list."""
+    if isinstance(prompts, str) or is_chat(prompts):
+        return [prompts]
+    if isinstance(prompts, Mapping) or not isinstance(prompts, Iterable):
+        what = type(prompts).__name__
+        raise UserError(
+            f"prompts is a value of the type {what}: give a text, messages, or a list of texts or token ids"
+        )
+    return list(prompts)
+
+
 def encode_prompts(
-    model: Model, prompts: Sequence[Prompt] | Prompt, chat: bool | None, today: bool = False
+    model: Model, prompts: Sequence[PromptInput] | PromptInput, chat: bool | None, today: bool = False
 ) -> list[list[int]]:
     """Token ids of the prompts. Ids are taken as they are; what `chat` says concerns text alone.
 

@@ -9,13 +9,13 @@ from typing import Any
 from maskwise.decoding.checks import end_tokens, is_approximate
 from maskwise.decoding.options import DecodingOptions
 from maskwise.decoding.prompts import has_chat_template
-from maskwise.models.generation import Generation, Prompt
+from maskwise.models.generation import Generation, PromptInput
 from maskwise.models.model import Model
 from maskwise.support.errors import UserError
 from maskwise.support.files import open_own, partial_of, refuse_unwritable, to_json
 
 
-def trace_of(prompt: Prompt, tokens: list[int], generation: Generation, guided: bool) -> dict[str, Any]:
+def trace_of(prompt: PromptInput, tokens: list[int], generation: Generation, guided: bool) -> dict[str, Any]:
     """One generation as JSON."""
     return {
         "prompt": prompt,

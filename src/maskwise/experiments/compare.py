@@ -8,7 +8,6 @@ and a side-by-side page.
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 from msgspec import UNSET, structs
 
@@ -17,9 +16,9 @@ from maskwise.models.checkpoints.opening import open as open_model
 from maskwise.models.model import Model
 from maskwise.probes.examples import Conditioned, main_records, numbers_in, with_number
 from maskwise.probes.library.mask_count import degradation, mask_tax
-from maskwise.probes.library.recall import LAST
 from maskwise.probes.probe import Preset, Settings
-from maskwise.records.folder import MANIFEST, Run
+from maskwise.probes.recall_scores import LAST
+from maskwise.records.folder import MANIFEST, RunOnDisk
 from maskwise.records.record import Condition, Record
 from maskwise.report.pages.page import home_of, write_page
 from maskwise.report.readings import Reading, read_all, records_as_strangers_wrote_them
@@ -28,6 +27,7 @@ from maskwise.runs.diagnose import diagnose
 from maskwise.runs.runner import own_device
 from maskwise.runs.settings import check, chosen_settings
 from maskwise.scoring.changes import accuracy_change, check_pairs, loss_recovered, mean_change, of_probe, reduction
+from maskwise.scoring.experiment_results import Changes, ComparedModel, ComparisonResult
 from maskwise.scoring.scores import Score, null_score
 from maskwise.support.errors import UserError
 
@@ -73,9 +73,9 @@ class Comparison:
     95 % interval. reduction: how much of the sensitivity to masks the second model lost.
     """
 
-    models: dict[str, dict[str, Any]]
-    changes: dict[str, dict[str, Any]]
-    reduction: dict[str, Any]
+    models: dict[str, ComparedModel]
+    changes: dict[str, Changes]
+    reduction: Score
     baseline: str
     readings: list[Reading] = field(repr=False)
 
@@ -84,9 +84,15 @@ class Comparison:
         rows = rows_of(self.models, self.changes)
         return write_page(self.readings, home_of(self.readings) if out is None else Path(out), rows)
 
+    def result(self, page: Path) -> ComparisonResult:
+        """What `maskwise compare --json` prints."""
+        return ComparisonResult(
+            models=self.models, reduction=self.reduction, changes=self.changes, baseline=self.baseline, report=str(page)
+        )
+
 
 def compare(
-    *models: str | Path | Model | Run,
+    *models: str | Path | Model | RunOnDisk,
     preset: Preset = "default",
     points: int | None = None,
     seed: int = 0,
@@ -122,7 +128,7 @@ def compare(
     check_names([str(one) for one in models if isinstance(one, str | Path)])
     folders = []
     for one in models:
-        if isinstance(one, Run):
+        if isinstance(one, RunOnDisk):
             folders.append(one.folder)
         elif isinstance(one, Model):
             folders.append(diagnose(one, settings, batch_tokens=batch_tokens, command=command))
@@ -130,11 +136,11 @@ def compare(
             place = own_device(device)
             folders.append(run_of(str(one), settings, dtype, place, batch_tokens, command, check_weights))
     result, readings = compare_runs(folders)
-    return Comparison(**result, readings=readings)
+    return Comparison(result.models, result.changes, result.reduction, result.baseline, readings)
 
 
-def compare_runs(folders: Sequence[Path]) -> tuple[dict[str, Any], list[Reading]]:
-    """The object that `maskwise compare --json` prints, and the runs as the page shows them."""
+def compare_runs(folders: Sequence[Path]) -> tuple[ComparisonResult, list[Reading]]:
+    """What `maskwise compare --json` prints, and the runs as the page shows them."""
     if len(folders) < 2:
         raise UserError("name at least two models or run folders to compare")
     readings = read_all(folders)
@@ -149,13 +155,8 @@ def compare_runs(folders: Sequence[Path]) -> tuple[dict[str, Any], list[Reading]
         changes = {
             reading.label: changes_between(runs[0], run) for reading, run in zip(readings[1:], runs[1:], strict=True)
         }
-    result = {
-        "models": models,
-        "reduction": changes[readings[1].label]["reduction"],
-        "changes": changes,
-        "baseline": readings[0].label,
-    }
-    return result, readings
+    reduced = changes[readings[1].label].reduction
+    return ComparisonResult(models=models, reduction=reduced, changes=changes, baseline=readings[0].label), readings
 
 
 def shared_counts(readings: Sequence[Reading]) -> set[int] | None:
@@ -173,7 +174,7 @@ def with_counts(found: Sequence[Conditioned], counts: set[int] | None) -> Sequen
     return [one for one in found if one.masks in counts]
 
 
-def figures_of(reading: Reading, shared: set[int] | None = None) -> dict[str, Any]:
+def figures_of(reading: Reading, shared: set[int] | None = None) -> ComparedModel:
     """A model's own numbers; null where they were not measured or do not apply.
 
     What is taken over mask counts is taken over the shared ones. Only the accuracy with the most masks is that with the
@@ -194,26 +195,28 @@ def figures_of(reading: Reading, shared: set[int] | None = None) -> dict[str, An
     ]
     at_two = next((e.accuracy for e in counts if e.masks == 2), None)
     at_most = max(counts, key=lambda e: e.masks).accuracy if counts else None
-    return {
-        **{name: scores[name].value for name in SCORES},
-        "accuracy_k2": at_two,
-        "accuracy_most_masks": at_most,
-        "mask_loss": None if at_two is None or at_most is None else at_two - at_most,
-        "recall": _mean(recalled),
-        "most_masks": max((e.masks for e in counts), default=None),
-        "mask_counts": sorted(e.masks for e in alike),
-        "nelbo": held_out[0].nll if held_out else None,
-        "confidence": _mean([e.confidence for e in alike if e.confidence is not UNSET]),
-        "entropy": _mean([e.entropy for e in alike if e.entropy is not UNSET]),
-        "few_steps": steps,
-        "few_steps_degradation": _mean([s.value for s in steps.values() if s.value is not None]),
-        "multi_step_accuracy": _mean([e.accuracy for e in reading.entries("few-steps") if e.accuracy is not None]),
-        "intervals": {name: [scores[name].low, scores[name].high] for name in SCORES},
-        "out": str(reading.folder),
-    }
+    return ComparedModel(
+        degradation=scores["degradation"].value,
+        mask_tax=scores["mask_tax"].value,
+        locality=scores["locality"].value,
+        accuracy_k2=at_two,
+        accuracy_most_masks=at_most,
+        mask_loss=None if at_two is None or at_most is None else at_two - at_most,
+        recall=_mean(recalled),
+        most_masks=max((e.masks for e in counts), default=None),
+        mask_counts=sorted(e.masks for e in alike),
+        nelbo=None if held_out == [] or held_out[0].nll is UNSET else held_out[0].nll,
+        confidence=_mean([e.confidence for e in alike if e.confidence is not UNSET]),
+        entropy=_mean([e.entropy for e in alike if e.entropy is not UNSET]),
+        few_steps=steps,
+        few_steps_degradation=_mean([s.value for s in steps.values() if s.value is not None]),
+        multi_step_accuracy=_mean([e.accuracy for e in reading.entries("few-steps") if e.accuracy is not None]),
+        intervals={name: [scores[name].low, scores[name].high] for name in SCORES},
+        out=str(reading.folder),
+    )
 
 
-def few_steps_of(run: Run) -> dict[str, Score]:
+def few_steps_of(run: RunOnDisk) -> dict[str, Score]:
     """Relative degradation over mask counts for each number of steps."""
     return {steps: degradation(records) for steps, records in by_steps(of_probe(run, "few-steps")).items()}
 
@@ -227,28 +230,28 @@ def by_steps(records: Sequence[Record]) -> dict[str, list[Record]]:
     }
 
 
-def changes_between(before: Run, after: Run) -> dict[str, Any]:
+def changes_between(before: RunOnDisk, after: RunOnDisk) -> Changes:
     """What is different after, each with a paired 95 % interval; over mask counts: over those of both."""
     pairs = {probe: same_number(of_probe(before, probe), of_probe(after, probe)) for probe in PROBES}
     then, now = (by_steps(side) for side in pairs["few-steps"])
     own = pairs["mask-count"]
     most = {max((r.masks for r in side), default=0) for side in own}
     same_most = len(most) == 1
-    return {
-        "reduction": reduction(*own),
-        "few_steps": {steps: reduction(then[steps], now[steps]) for steps in then if steps in now},
-        "few_steps_reduction": reduction(*pairs["few-steps"], group="steps"),
-        "mask_loss": loss_recovered(*own) if same_most else null_score(OTHER_MOST),
-        "recall": accuracy_change(*pairs["recall"], keep=with_two_masks),
-        "accuracy_k2": accuracy_change(*own, keep=lambda c: c["masks"] == 2),
-        "accuracy_most_masks": (
+    return Changes(
+        reduction=reduction(*own),
+        few_steps={steps: reduction(then[steps], now[steps]) for steps in then if steps in now},
+        few_steps_reduction=reduction(*pairs["few-steps"], group="steps"),
+        mask_loss=loss_recovered(*own) if same_most else null_score(OTHER_MOST),
+        recall=accuracy_change(*pairs["recall"], keep=with_two_masks),
+        accuracy_k2=accuracy_change(*own, keep=lambda c: c["masks"] == 2),
+        accuracy_most_masks=(
             accuracy_change(*own, keep=lambda c: c["masks"] in most) if same_most else null_score(OTHER_MOST)
         ),
-        "multi_step_accuracy": accuracy_change(*pairs["few-steps"], keep=lambda c: True),
-        "nelbo": mean_change(*pairs["nelbo"], field="nll"),
-        "confidence": mean_change(*own, field="confidence"),
-        "entropy": mean_change(*own, field="entropy"),
-    }
+        multi_step_accuracy=accuracy_change(*pairs["few-steps"], keep=lambda c: True),
+        nelbo=mean_change(*pairs["nelbo"], field="nll"),
+        confidence=mean_change(*own, field="confidence"),
+        entropy=mean_change(*own, field="entropy"),
+    )
 
 
 def with_two_masks(condition: Condition) -> bool:

@@ -1,30 +1,15 @@
 """Answers of an unfinished comparison of mitigations, kept on file so that a killed one goes on where it was."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any
 
+from maskwise.experiments.first_answers import Marked, PreparedQuestion
 from maskwise.support.errors import UserError
 from maskwise.support.files import open_own, parse_json, read_bytes, to_json
 from maskwise.support.typed import Count, Typed, decode
 
 FILE = "cures.partial.jsonl"
-
-
-class Marked(NamedTuple):
-    """Whether the answer to a question was right."""
-
-    task: str
-    point: int
-    correct: bool
-
-
-class Asked(Protocol):
-    @property
-    def task(self) -> str: ...
-
-    @property
-    def point(self) -> int: ...
 
 
 class KeptAnswer(Typed, frozen=True, kw_only=True):
@@ -39,7 +24,7 @@ class KeptAnswer(Typed, frozen=True, kw_only=True):
 class KeptAnswers:
     """The answers on file of a comparison with this identity; those of any other are overwritten. folder None: none."""
 
-    def __init__(self, folder: Path | None, identity: dict[str, Any]) -> None:
+    def __init__(self, folder: Path | None, identity: Mapping[str, Any]) -> None:
         self.file = None if folder is None else folder / FILE
         self.known: dict[tuple[str, str, int], bool] = {}
         if self.file is None:
@@ -60,7 +45,7 @@ class KeptAnswers:
                 raise UserError(f"{self.file} line {number} is not an answer: remove the file to begin again") from None
             self.known[answer.cure, answer.task, answer.point] = answer.correct
 
-    def or_ask(self, cure: str, questions: Sequence[Asked], ask: Callable[[], list[Marked]]) -> list[Marked]:
+    def or_ask(self, cure: str, questions: Sequence[PreparedQuestion], ask: Callable[[], list[Marked]]) -> list[Marked]:
         """The answers on file, or those that `ask` gives, which are kept."""
         keys = [(cure, question.task, question.point) for question in questions]
         if all(key in self.known for key in keys):
@@ -70,7 +55,7 @@ class KeptAnswers:
             self._write({"cure": cure} | answer._asdict() for answer in answers)
         return answers
 
-    def _write(self, objects: Iterable[dict[str, Any]], append: bool = True) -> None:
+    def _write(self, objects: Iterable[Mapping[str, Any]], append: bool = True) -> None:
         assert self.file is not None
         try:
             with open_own(self.file, append) as opened:
@@ -86,7 +71,7 @@ class KeptAnswers:
             self.file.unlink(missing_ok=True)
 
 
-def _is_of(line: bytes, identity: dict[str, Any]) -> bool:
+def _is_of(line: bytes, identity: Mapping[str, Any]) -> bool:
     try:
         return bool(parse_json(line.decode()) == parse_json(to_json(identity)))
     except ValueError:

@@ -6,43 +6,44 @@ one-step ones take 40 steps for the 200 tokens, so they are compared at equal sp
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
-from torch import Tensor
+from msgspec import UNSET
 
 from maskwise.decoding.canvas import plan
-from maskwise.decoding.generate import Snapshot, generate
 from maskwise.decoding.schedule import spread_steps
 from maskwise.diffusion.objectives.soft_mask import SoftMask
-from maskwise.experiments.kept_answers import KeptAnswers, Marked
-from maskwise.models.attention.ragged import KeyValues
-from maskwise.models.batch import Batch, passes
+from maskwise.experiments.first_answers import MASKS, Marked, PreparedQuestion, Remembering, answer, biased_answers
+from maskwise.experiments.kept_answers import KeptAnswers
+from maskwise.models.batch import passes
 from maskwise.models.checkpoints.fingerprint import fingerprint
 from maskwise.models.checkpoints.locations import embedded_models, locate_checkpoint
 from maskwise.models.checkpoints.opening import open as open_model
 from maskwise.models.checkpoints.opening import opened_model
 from maskwise.models.model import Model
-from maskwise.probes.answers.mechanism import ask_changed
-from maskwise.probes.extra_tokens import BIASED, ChangedPrompt
 from maskwise.records.groups import ColumnGroup, Group
+from maskwise.report.pages.mitigations import cures_result
+from maskwise.report.pages.results import make_folder, write_result
 from maskwise.runs.runner import batch_budget
 from maskwise.scoring.changes import paired_difference
+from maskwise.scoring.experiment_results import Accuracy, MitigationResult, Mitigations
 from maskwise.scoring.intervals import accuracy_interval
 from maskwise.support.errors import UserError
-from maskwise.support.files import read_json
+from maskwise.support.files import only_user_of, read_json
 from maskwise.support.progress import progress_bar
+from maskwise.support.typed import json_object
 from maskwise.support.version import __version__
 from maskwise.tasks.episodes import draw, mixed
 from maskwise.tasks.prompts import check_letters, encode_question
 from maskwise.tasks.rules import TASKS, Task
 from maskwise.tasks.words import load_words
 
-MASKS, STEPS, BLOCK, WINDOW = 200, 40, 10, 20
+STEPS, BLOCK, WINDOW = 40, 10, 20
 NOT_SEEN = "masks after a block are not seen"
 BLOCKS: dict[str, Any] = {"steps": STEPS, "block": BLOCK}
 
@@ -102,14 +103,6 @@ def asked(exam: Exam, with_tuned: bool) -> int:
     return len(exam.tasks) * exam.points * (1 + sum(with_tuned or not one.tuned for one in MITIGATIONS))
 
 
-@dataclass(frozen=True)
-class PreparedQuestion:
-    task: str
-    point: int
-    prompt: tuple[int, ...]
-    answer_id: int
-
-
 def refuse_autoregressive(model: Model) -> None:
     if model.mask_id is None:
         raise UserError(f"{model.name} is autoregressive: it has no masks that could distract it")
@@ -125,26 +118,29 @@ def cures(
     device: str | None = None,
     check_weights: bool = True,
     out: str | Path | None = None,
-) -> dict[str, Any]:
+) -> Mitigations:
     """Compares mitigations of the sensitivity to masks on one model: what each brings back, and at what price.
 
     Arguments:
         model: a name or an opened masked model.
         adapter: a mask-agnostic adapter of it; else the embedded one, where there is one.
         points: questions per task. seed: draws them. dtype, device, check_weights: as in `mw.open`.
-        out: a folder in which the answers are kept while it runs: a killed comparison goes on from there.
+        out: a folder for cures.json, the figure and the page, and for the answers while it runs: a killed comparison
+            goes on from there. Nothing is written without it.
 
     Returns:
         What `maskwise cures --json` prints: {"model", "masks", "n", "two_masks", "cures": [...]}, each mitigation with
-        its accuracy, its difference from the baseline with a 95 % interval, its tokens per pass and its training.
+        its accuracy, its difference from the baseline with a 95 % interval, its tokens per pass and its training. It is
+        also a dictionary, as until version 0.3: `found["n"]`, `json.dumps(found)`.
 
     >>> import maskwise as mw
     >>> found = mw.cures("tiny-llada", points=1)  # a minute
-    >>> found["n"], [cure["cure"] for cure in found["cures"]][:3]
+    >>> found.n, [one.cure for one in found.cures][:3]
     (16, ['baseline', '40-step unmasking', 'small blocks'])
     """
     if points is not None and points < 1:
         raise UserError(f"--points must be at least 1, not {points}")
+    folder = None if out is None else make_folder(Path(out))
     opened = opened_model(model, dtype, device, check_weights=check_weights)
     refuse_autoregressive(opened)
     embedded = f"{opened.name}+ma" if f"{opened.name}+ma" in embedded_models() else None
@@ -154,14 +150,16 @@ def cures(
     exam = replace(DEFAULT, points=points or DEFAULT.points, seed=seed)
     training = describe_training(home) if home else ""
     kept = KeptAnswers(None if out is None else Path(out), _identity(opened, tuned, exam) if out is not None else {})
-    with progress_bar() as bar:
+    with progress_bar() as bar, only_user_of(folder) if folder is not None else nullcontext():
         task = bar.add_task("Asking", total=asked(exam, tuned is not None))
         found = compare_mitigations(opened, tuned, training, exam, lambda count: bar.advance(task, count), kept)
+    if folder is not None:
+        write_result(folder, found, cures_result(found))
     kept.forget()
-    return found
+    return cast(Mitigations, json_object(found))  # JsonObject has the fields as attributes
 
 
-def _identity(model: Model, tuned: Model | None, exam: Exam) -> dict[str, Any]:
+def _identity(model: Model, tuned: Model | None, exam: Exam) -> Mapping[str, Any]:
     """What must be the same for a comparison to go on."""
     models = [None if one is None else fingerprint(one) for one in (model, tuned)]
     return {"models": models, "exam": [exam.points, exam.seed], "maskwise": __version__}
@@ -174,8 +172,8 @@ def compare_mitigations(
     exam: Exam = DEFAULT,
     advance: Callable[[int], None] = lambda count: None,
     kept: KeptAnswers | None = None,
-) -> dict[str, Any]:
-    """The object that `maskwise cures --json` prints. `advance` is called with the number of questions answered.
+) -> Mitigations:
+    """What `maskwise cures --json` prints. `advance` is called with the number of questions answered.
 
     Without a tuned model the mitigations that need one have no accuracy; nor has a bias on keys in a wrapped model,
     whose attention cannot be changed, nor what a model cannot do that sees no masks after its block.
@@ -202,18 +200,20 @@ def compare_mitigations(
                     mitigation.name, batch, partial(ask, used[mitigation.name], batch)
                 )
                 advance(len(batch))
-    return {
-        "model": model.name,
-        "masks": MASKS,
-        **({"block": model.block} if model.block is not None else {}),
-        "n": len(questions),
-        "two_masks": _accuracy(reference),
-        "cures": [
-            _entry(mitigations[one.name] or one, by_name.get(one.name), by_name[BASELINE.name], training)
-            | _within(mitigations[one.name], questions, model.block)
+    accuracy, low, high = accuracy_interval(_columns(reference))
+    return Mitigations(
+        model=model.name,
+        masks=MASKS,
+        block=UNSET if model.block is None else model.block,
+        n=len(questions),
+        two_masks=Accuracy(accuracy=accuracy, low=low, high=high),
+        cures=[
+            _entry(mitigations[one.name] or one, by_name.get(one.name), by_name[BASELINE.name], training).changed(
+                **_within(mitigations[one.name], questions, model.block)
+            )
             for one in MITIGATIONS
         ],
-    }
+    )
 
 
 def for_blocks(mitigation: Mitigation, block: int | None) -> Mitigation | None:
@@ -269,99 +269,32 @@ def draw_questions(model: Model, exam: Exam) -> list[PreparedQuestion]:
     return found
 
 
-class _Answered(Exception):
-    """Leaves `generate` once every answer of a batch stands: what is written after it cannot change it any more."""
-
-
-class Remembering(Model):
-    """The same model; it remembers the last pass, because several mitigations begin by reading the same canvas."""
-
-    def __init__(self, model: Model) -> None:
-        self.__dict__.update(model.__dict__)
-        self.last: tuple[tuple[list[int], list[int]], Tensor] | None = None
-
-    def hidden(self, batch: Batch, cache: KeyValues | None = None) -> Tensor:
-        if cache is not None or batch.ids is None or batch.embeds is not None:
-            return super().hidden(batch, cache)
-        read = batch.ids.tolist(), batch.offsets.tolist()
-        if self.last is None or self.last[0] != read:
-            self.last = read, super().hidden(batch)
-        return self.last[1]
-
-
-def answer(model: Model, questions: Sequence[PreparedQuestion], options: Mapping[str, Any], masks: int) -> list[Marked]:
-    """{"task", "point", "correct"} of each question."""
-    return marked(questions, first_tokens(model, [question.prompt for question in questions], options, masks))
-
-
-def biased_answers(model: Model, questions: Sequence[PreparedQuestion]) -> list[Marked]:
-    """One greedy step over MASKS masks, of which those beyond the second together weigh as much as one."""
-    assert model.mask_id is not None
-    prompts = []
-    for question in questions:
-        start, length = len(question.prompt), len(question.prompt) + MASKS
-        ids = (*question.prompt, *[model.mask_id] * MASKS)
-        extra = tuple(range(start + 2, length))
-        prompts.append(ChangedPrompt(ids, start, question.answer_id, MASKS, extra=extra, attention=BIASED))
-    return marked(questions, [answer.token for answer in ask_changed(model, prompts)])
-
-
-def marked(questions: Sequence[PreparedQuestion], tokens: Sequence[int | None]) -> list[Marked]:
-    return [
-        Marked(question.task, question.point, token == question.answer_id)
-        for question, token in zip(questions, tokens, strict=True)
-    ]
-
-
 def _columns(answers: Sequence[Marked]) -> Group:
     tasks, points, correct = zip(*answers, strict=True)
     return ColumnGroup("", {}, tasks, points, {"correct": np.array(correct, dtype=float)})
 
 
-def first_tokens(
-    model: Model, prompts: Sequence[Sequence[int]], options: Mapping[str, Any], masks: int
-) -> list[int | None]:
-    """What `generate` writes right after each prompt; it is left as soon as all of that is known."""
-    found: list[int | None] = [None] * len(prompts)
-
-    def watch(snapshot: Snapshot) -> None:
-        for number, (prompt, canvas) in enumerate(zip(prompts, snapshot.canvases, strict=True)):
-            if canvas[len(prompt)] != model.mask_id:
-                found[number] = canvas[len(prompt)]
-        if None not in found:
-            raise _Answered
-
-    with suppress(_Answered):
-        generate(model, prompts, masks, on_step=watch, **options)
-    return found
-
-
-def _accuracy(answers: Sequence[Marked]) -> dict[str, float]:
-    return dict(zip(("accuracy", "low", "high"), accuracy_interval(_columns(answers)), strict=True))
-
-
 def _entry(
     mitigation: Mitigation, answers: list[Marked] | None, baseline: list[Marked], training: str
-) -> dict[str, Any]:
+) -> MitigationResult:
     """Accuracy and the paired difference from the baseline, with their intervals."""
-    entry: dict[str, Any] = {"cure": mitigation.name, "paper": mitigation.paper}
-    if answers is None:
-        entry |= {
-            "accuracy": None,
-            "low": None,
-            "high": None,
-            "difference": None,
-            "difference_low": None,
-            "difference_high": None,
-        }
-    else:
+    accuracy = low = high = difference = difference_low = difference_high = None
+    if answers is not None:
+        accuracy, low, high = accuracy_interval(_columns(answers))
         change = paired_difference(_columns(answers), _columns(baseline))
-        entry |= _accuracy(answers) | {
-            "difference": change.difference,
-            "difference_low": change.low,
-            "difference_high": change.high,
-        }
-    return entry | {"tokens_per_pass": mitigation.tokens_per_pass, "training": training if mitigation.tuned else "none"}
+        difference, difference_low, difference_high = change.difference, change.low, change.high
+    return MitigationResult(
+        cure=mitigation.name,
+        paper=mitigation.paper,
+        accuracy=accuracy,
+        low=low,
+        high=high,
+        difference=difference,
+        difference_low=difference_low,
+        difference_high=difference_high,
+        tokens_per_pass=mitigation.tokens_per_pass,
+        training=training if mitigation.tuned else "none",
+    )
 
 
 def describe_training(adapter: Path) -> str:

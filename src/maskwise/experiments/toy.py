@@ -7,9 +7,8 @@ Everything is read from its probabilities; nothing is sampled.
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
 from itertools import combinations
-from typing import Any
+from pathlib import Path
 
 import torch
 
@@ -19,6 +18,10 @@ from maskwise.diffusion import Noised, nelbo_call
 from maskwise.models.checkpoints.opening import as_model
 from maskwise.models.families.llada import LLaDAConfig, LLaDAModelLM
 from maskwise.models.model import Model
+from maskwise.report.pages.results import make_folder, write_result
+from maskwise.report.pages.toy import toy_result
+from maskwise.scoring.experiment_results import Toy
+from maskwise.support.progress import progress_bar
 
 SYMBOLS = "ABCDEFG"
 MASK = len(SYMBOLS)
@@ -28,27 +31,12 @@ STEPS = 300
 RATE = 1e-2
 
 
-@dataclass(frozen=True)
-class Toy:
-    """Shares are [AB, A and not B, B and not A, neither]. `forwards`: mean forward passes of each rule."""
-
-    marginals: dict[str, float]
-    data: list[float]
-    parallel: list[float]
-    sequential: list[float]
-    rules: dict[str, list[float]]
-    forwards: dict[str, float]
-
-    def summary(self) -> dict[str, Any]:
-        """The object that `maskwise toy --json` prints."""
-        return asdict(self)
-
-
-def toy(seed: int = 0, advance: Callable[[], None] = lambda: None) -> Toy:
+def toy(seed: int = 0, advance: Callable[[], None] | None = None, *, out: str | Path | None = None) -> Toy:
     """Trains a small model on 100 sequences, in seconds, and computes what every strategy makes of two coupled tokens.
 
     Arguments:
-        seed: draws the starting weights. advance: called after each step of the training.
+        seed: draws the starting weights. advance: called after each step of the training, in place of a progress bar.
+        out: a folder for toy.json, the figure and the page; nothing is written without it.
 
     Returns:
         Shares of [AB, A and not B, B and not A, neither] in the data and under every strategy, exactly.
@@ -58,7 +46,13 @@ def toy(seed: int = 0, advance: Callable[[], None] = lambda: None) -> Toy:
     >>> round(found.data[2], 2), round(found.parallel[1], 1)  # the data never hold A without B
     (0.14, 0.2)
     """
-    return read_toy(train_toy(seed, advance))
+    folder = None if out is None else make_folder(Path(out))
+    with progress_bar(silent=advance is not None) as bar:
+        task = bar.add_task("Training", total=STEPS)
+        found = read_toy(train_toy(seed, advance or (lambda: bar.advance(task))))
+    if folder is not None:
+        write_result(folder, found, toy_result(found))
+    return found
 
 
 def sequences() -> list[Canvas]:
@@ -127,12 +121,12 @@ def read_toy(model: Model) -> Toy:
     data = Outcomes({row: rows.count(row) / len(rows) for row in rows}, 0.0)
     decoded = {strategy.name: outcomes(predict, QUESTION, MASK, strategy.name) for strategy in STRATEGIES}
     return Toy(
-        {"A": float(first[SYMBOLS.index("A")]), "B": float(second[SYMBOLS.index("B")])},
-        shares(data),
-        shares(outcomes(predict, QUESTION, MASK, "left-to-right", steps=1)),
-        shares(decoded["left-to-right"]),
-        {rule: shares(found) for rule, found in decoded.items()},
-        {rule: found.forwards for rule, found in decoded.items()},
+        marginals={"A": float(first[SYMBOLS.index("A")]), "B": float(second[SYMBOLS.index("B")])},
+        data=shares(data),
+        parallel=shares(outcomes(predict, QUESTION, MASK, "left-to-right", steps=1)),
+        sequential=shares(decoded["left-to-right"]),
+        rules={rule: shares(found) for rule, found in decoded.items()},
+        forwards={rule: found.forwards for rule, found in decoded.items()},
     )
 
 

@@ -20,7 +20,7 @@ OTHERWISE = "experts are chosen, gated and added up by PyTorch"
 TOLERANCE = 1e-2  # relative: bf16 has 8 bits
 
 
-class Tiles(NamedTuple):
+class RowTiles(NamedTuple):
     """The work of one program: numbers at a time (a power of two), as whole rows, at least one; and its warps."""
 
     numbers: int
@@ -30,9 +30,9 @@ class Tiles(NamedTuple):
         return max(1, self.numbers // triton.next_power_of_2(width))
 
 
-CHOOSE = Tiles(256, 1)  # one warp: the maximum of a row needs no shared memory
-SPREAD = Tiles(2048, 4)
-GATE = Tiles(2048, 4)
+CHOOSE = RowTiles(256, 1)  # one warp: the maximum of a row needs no shared memory
+SPREAD = RowTiles(2048, 4)
+GATE = RowTiles(2048, 4)
 LEAST: tl.constexpr = tl.constexpr(-(2**31))  # below the keys of all numbers
 
 

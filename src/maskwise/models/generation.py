@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from torch import Generator
 
 Messages = Sequence[Mapping[str, str]]  # a chat: role and content of each turn, the user's last
-Prompt = str | Sequence[int] | Messages
+PromptInput = str | Sequence[int] | Messages
 
 
 @dataclass(frozen=True)

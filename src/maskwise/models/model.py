@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from maskwise.models.batch import Batch, passes
 from maskwise.models.checkpoints.saving import push, save
 from maskwise.models.families.quantise import parameter_count
-from maskwise.models.generation import GenerateArguments, Generations, Prompt
+from maskwise.models.generation import GenerateArguments, Generations, PromptInput
 from maskwise.models.interface import ModelInterface
 from maskwise.models.peft_access import linear_targets, stored_weight
 from maskwise.support.errors import UserError, UserNotice
@@ -67,7 +67,7 @@ class Model(ModelInterface):
     # At home in transformers
 
     def generate(
-        self, prompts: Sequence[Prompt] | Prompt, *options: Any, **named: Unpack[GenerateArguments]
+        self, prompts: Sequence[PromptInput] | PromptInput, *options: Any, **named: Unpack[GenerateArguments]
     ) -> Generations:
         """`mw.generate` of this model: continues texts, chats (lists of messages) or lists of token ids.
 

@@ -17,7 +17,7 @@ ONE_BLOCK = "one block"
 
 
 @dataclass(frozen=True)
-class Layout:
+class CanvasLayout:
     """How a canvas of so many masks is filled. block 0: all of it at once."""
 
     canvas: int
@@ -40,7 +40,7 @@ class Layout:
         return self.canvas // block * max(1, block // tokens_per_step)
 
 
-def layouts(own: Mapping[str, Any]) -> list[Layout]:
+def layouts(own: Mapping[str, Any]) -> list[CanvasLayout]:
     """One block, then blocks, then a growing canvas; a block that does not cut the canvas is left out."""
     cut = [
         (canvas, block)
@@ -49,14 +49,14 @@ def layouts(own: Mapping[str, Any]) -> list[Layout]:
         if block < canvas and canvas % block == 0
     ]
     return [
-        *(Layout(canvas) for canvas in own["canvases"]),
-        *(Layout(canvas, block) for canvas, block in cut),
-        *(Layout(canvas, block, grows=True) for canvas, block in cut),
+        *(CanvasLayout(canvas) for canvas in own["canvases"]),
+        *(CanvasLayout(canvas, block) for canvas, block in cut),
+        *(CanvasLayout(canvas, block, grows=True) for canvas, block in cut),
     ]
 
 
 @dataclass(frozen=True)
-class Asked:
+class CheckedQuestion:
     """A question's tokens, the right answer's, and its text."""
 
     ids: tuple[int, ...]
@@ -69,7 +69,7 @@ class AskedSet:
     """Questions of one data set; `check` is what a right answer is (tasks/checkable.py)."""
 
     name: str
-    questions: tuple[Asked, ...]
+    questions: tuple[CheckedQuestion, ...]
     check: str = EXACT
 
     @property
@@ -97,10 +97,10 @@ def _embedded(seed: int, count: int) -> Sequence[Labelled]:
     return [one for turn in zip_longest(*by_task) for one in turn if one is not None][:count]
 
 
-def _asked(asker: Asker, question: Labelled) -> Asked:
+def _asked(asker: Asker, question: Labelled) -> CheckedQuestion:
     text, chat = question.asked, asker.chat
     if chat:
         text = render_chat(asker.tokenizer, [{"role": "user", "content": text}], add_generation_prompt=True)
     ids = asker.tokenizer(text, add_special_tokens=not chat)["input_ids"]
     answer = asker.tokenizer(question.label, add_special_tokens=False)["input_ids"]
-    return Asked(tuple(ids), tuple(answer), question.label)
+    return CheckedQuestion(tuple(ids), tuple(answer), question.label)

@@ -31,7 +31,7 @@ class FewShotCondition(ProbeFields, frozen=True, kw_only=True):
 
 
 Conditioned = TypeVar("Conditioned", Record, Entry)
-Number = int | None  # None: the paper's, which conditions do not name
+RelevantCount = int | None  # None: the paper's, which conditions do not name
 Baseline = Callable[[Condition, Sequence[Condition]], Condition | None]
 
 
@@ -44,7 +44,7 @@ def one_context_per_task(relevant: int) -> bool:
     return relevant == PAPER_RELEVANT
 
 
-def number_of(condition: Mapping[str, Any]) -> Number:
+def number_of(condition: Mapping[str, Any]) -> RelevantCount:
     return condition.get(RELEVANT)
 
 
@@ -52,7 +52,7 @@ def unlabelled(condition: Condition) -> Condition:
     return {name: value for name, value in condition.items() if name != RELEVANT}
 
 
-def in_order(numbers: Iterable[Number]) -> list[Number]:
+def in_order(numbers: Iterable[RelevantCount]) -> list[RelevantCount]:
     """Each number once, the main one first: the paper's, then the larger before the smaller."""
     return sorted(set(numbers), key=lambda number: (number is not None, -(number or 0)))
 
@@ -62,13 +62,13 @@ def main_of(relevant: Sequence[int]) -> int:
     return PAPER_RELEVANT if PAPER_RELEVANT in relevant else max(relevant)
 
 
-def numbers_in(found: Iterable[Conditioned]) -> list[Number]:
+def numbers_in(found: Iterable[Conditioned]) -> list[RelevantCount]:
     """The numbers of records or entries, the main one first."""
     asked = conditions_of(found) if isinstance(found, GroupedRecords) else (one.condition for one in found)
     return in_order(map(number_of, asked))
 
 
-def with_number(found: Sequence[Conditioned], number: Number) -> Sequence[Conditioned]:
+def with_number(found: Sequence[Conditioned], number: RelevantCount) -> Sequence[Conditioned]:
     """The records or entries of one number, their conditions (also that of the baseline) no longer naming it."""
     if isinstance(found, GroupedRecords):
         same = (group for group in found.groups if number_of(group.condition) == number)
@@ -106,12 +106,12 @@ def _unnamed(one: Conditioned) -> Conditioned:
     return plain
 
 
-def in_words(number: Number) -> str:
+def in_words(number: RelevantCount) -> str:
     count = PAPER_RELEVANT if number is None else number
     return f"{count} example{'s' if count != 1 else ''}"
 
 
-def score_name(rule: str, number: Number, is_main: bool) -> str:
+def score_name(rule: str, number: RelevantCount, is_main: bool) -> str:
     return rule if is_main else f"{rule}_{PAPER_RELEVANT if number is None else number}"
 
 
@@ -120,7 +120,7 @@ class WithNumber:
     """A run as a section sees it (`Shown`), with the entries of one number of relevant examples alone."""
 
     shown: Shown
-    number: Number
+    number: RelevantCount
 
     @property
     def summary(self) -> Summary:

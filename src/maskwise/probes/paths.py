@@ -11,13 +11,16 @@ tokens:
 y(cut, cut) is asked as two masks without extra tokens.
 """
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import ClassVar
+
+from msgspec import UNSET, UnsetType
 
 from maskwise.probes.extra_tokens import ANSWER, BOTH, CHANGES, CUTS, END, OTHERS, PLACES, WHOLE
 from maskwise.records.record import Condition, Record
 from maskwise.scoring.contrasts import Answers, weights_of
 from maskwise.scoring.scores import Score, direction, mean_score
+from maskwise.support.typed import Typed
 
 NAME = "mechanism"
 MASKS, FILLERS = "masks", "fillers"
@@ -26,6 +29,61 @@ BASELINE: Condition = {"masks": 2}
 # part of the negative log-likelihood that is no change of format; of records that hold it.
 MEASURES = {"points": ("correct", 1.0), "nats": ("nll", None), "content": ("nll_choice", None)}
 NO_EFFECT, CANNOT_BE_TOLD = "no effect detected", "cannot be told"
+LARGEST_DIFFERENCE = "largest difference"
+
+
+class InEachUnit(Typed, frozen=True, kw_only=True):
+    """A difference in points of accuracy and in nats; `content` is in nats too."""
+
+    points: Score
+    nats: Score
+    content: Score | UnsetType = UNSET
+
+
+class MechanismChange(InEachUnit, frozen=True, kw_only=True):
+    """A condition against two masks."""
+
+    condition: Condition
+
+
+class PlaceContrast(InEachUnit, frozen=True, kw_only=True):
+    """Masks less fillers in the same place."""
+
+    place: str
+    masks: int
+
+
+class PathParts(Typed, frozen=True, kw_only=True):
+    """Total, answer, others and interaction; their shares of the total where it excludes zero; and the path."""
+
+    total: Score
+    answer: Score
+    others: Score
+    interaction: Score
+    shares: dict[str, float | None] | None
+    path: str
+
+
+class TokenPaths(Typed, frozen=True, kw_only=True):
+    """The paths by which `masks` masks act, or as many tokens of which all but two are fillers."""
+
+    tokens: str
+    masks: int
+    points: PathParts
+    nats: PathParts
+    content: PathParts | UnsetType = UNSET
+
+
+class Mechanism(Typed, frozen=True, kw_only=True):
+    """The summary of the probe. checks: LARGEST_DIFFERENCE, of the negative log-likelihoods with both cut from those
+    with two masks, which should be rounding."""
+
+    OPEN: ClassVar[str] = "checks"
+
+    changes: list[MechanismChange]
+    paths: list[TokenPaths]
+    places: list[PlaceContrast]
+    checks: dict[str, float | None]
 
 
 def condition_of(tokens: str, masks: int, place: str = END, attention: str = WHOLE) -> Condition:
@@ -43,40 +101,33 @@ def conditions(counts: Sequence[int]) -> list[Condition]:
     return found
 
 
-def mechanism(records: Sequence[Record]) -> dict[str, Any]:
-    """Every condition against two masks; the paths with their interaction; masks less fillers in each place.
-
-    "largest difference": of the negative log-likelihoods with both cut from those with two masks, which should be
-    rounding.
-    """
+def mechanism(records: Sequence[Record]) -> Mechanism:
+    """Every condition against two masks; the paths with their interaction; masks less fillers in each place."""
     answers = Answers(records)
     units = [unit for unit, (field, _) in MEASURES.items() if all(group.has(field) for group in answers.of.values())]
     found = [group.condition for group in answers.of.values()]
     changed = [condition for condition in found if condition != BASELINE]
     counts = sorted({tokens_and_count(condition) for condition in changed}, key=lambda one: (-one[1], one[0] != MASKS))
     changed.sort(key=lambda condition: (counts.index(tokens_and_count(condition)), _order(condition)))
-    return {
-        "changes": [
-            {"condition": condition, **_contrasts(answers, units, _less(condition, BASELINE))} for condition in changed
-        ],
-        "paths": [
-            {"tokens": tokens, "masks": count, **{unit: _paths(answers, tokens, count, unit) for unit in units}}
+    if "nats" not in units:
+        raise LookupError("nll")
+
+    def less(condition: Condition, other: Condition) -> dict[str, Score]:
+        return {unit: _contrast(answers, unit, _less(condition, other)) for unit in units}
+
+    def places(count: int) -> list[PlaceContrast]:
+        of_both = {place: [condition_of(tokens, count, place) for tokens in (MASKS, FILLERS)] for place in PLACES}
+        return [PlaceContrast(place=place, masks=count, **less(*both)) for place, both in of_both.items()]
+
+    return Mechanism(
+        changes=[MechanismChange(condition=condition, **less(condition, BASELINE)) for condition in changed],
+        paths=[
+            TokenPaths(tokens=tokens, masks=count, **{unit: _paths(answers, tokens, count, unit) for unit in units})
             for tokens, count in counts
         ],
-        "places": [
-            {
-                "place": place,
-                "masks": count,
-                **_contrasts(
-                    answers, units, _less(condition_of(MASKS, count, place), condition_of(FILLERS, count, place))
-                ),
-            }
-            for tokens, count in counts
-            if tokens == MASKS
-            for place in PLACES
-        ],
-        "largest difference": _largest_difference(answers, changed),
-    }
+        places=[one for tokens, count in counts if tokens == MASKS for one in places(count)],
+        checks={LARGEST_DIFFERENCE: _largest_difference(answers, changed)},
+    )
 
 
 def tokens_and_count(condition: Condition) -> tuple[str, int]:
@@ -102,14 +153,9 @@ def _contrast(answers: Answers, unit: str, weighted: Weighted) -> Score:
     return mean_score(answers.sums(weights_of(NAME, weighted), field), bounds)
 
 
-def _contrasts(answers: Answers, units: Sequence[str], weighted: Weighted) -> dict[str, Score]:
-    return {unit: _contrast(answers, unit, weighted) for unit in units}
-
-
-def _paths(answers: Answers, tokens: str, count: int, unit: str) -> dict[str, Any]:
-    """Total, answer, others and interaction; their shares of the total where it excludes zero; and the path."""
+def _paths(answers: Answers, tokens: str, count: int, unit: str) -> PathParts:
     whole, answer_cut, others_cut = (condition_of(tokens, count, attention=cut) for cut in (WHOLE, ANSWER, OTHERS))
-    found: dict[str, Any] = {
+    found = {
         "total": _contrast(answers, unit, _less(whole, BASELINE)),
         "answer": _contrast(answers, unit, _less(others_cut, BASELINE)),
         "others": _contrast(answers, unit, _less(answer_cut, BASELINE)),
@@ -118,15 +164,14 @@ def _paths(answers: Answers, tokens: str, count: int, unit: str) -> dict[str, An
         ),
     }
     total = found["total"].value
-    shares = {
-        name: None if found[name]["value"] is None else found[name]["value"] / total
-        for name in ("answer", "others", "interaction")
-        if direction(found["total"])
-    }
-    return found | {"shares": shares or None, "path": path_of(found)}
+    shares = None
+    if direction(found["total"]) and total is not None:
+        parts = {name: found[name].value for name in ("answer", "others", "interaction")}
+        shares = {name: None if value is None else value / total for name, value in parts.items()}
+    return PathParts(**found, shares=shares, path=path_of(found))
 
 
-def path_of(found: dict[str, Score]) -> str:
+def path_of(found: Mapping[str, Score]) -> str:
     """The parts whose interval lies on the total's side of zero; the interaction only where neither path does alone."""
     side = direction(found["total"])
     if side == 0:

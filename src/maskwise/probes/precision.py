@@ -19,7 +19,7 @@ from maskwise.scoring.precision import FIRST_STAGE, block_differences, blocks_ne
 
 
 @dataclass(frozen=True)
-class Difference:
+class BlockDifference:
     """A condition against its baseline: what each block gave, and how many tasks a block has."""
 
     probe: str
@@ -36,7 +36,7 @@ class Difference:
         return blocks_needed(first_stage_variance(self.blocks), wanted, self.tasks)
 
 
-def differences(records: Sequence[Record], probes: Sequence[Probe]) -> Iterator[Difference]:
+def differences(records: Sequence[Record], probes: Sequence[Probe]) -> Iterator[BlockDifference]:
     """Every paired difference of the few-shot probes."""
     groups: dict[str, dict[str, list[Record]]] = defaultdict(lambda: defaultdict(list))
     for record in records:
@@ -49,7 +49,7 @@ def differences(records: Sequence[Record], probes: Sequence[Probe]) -> Iterator[
             if baseline is not None:
                 group, before = asked[condition_text(condition)], asked[condition_text(baseline)]
                 tasks = len({record.task for record in before})
-                yield Difference(probe.name, condition, baseline, block_differences(group, before), tasks)
+                yield BlockDifference(probe.name, condition, baseline, block_differences(group, before), tasks)
 
 
 def blocks_in_all(records: Sequence[Record], probes: Sequence[Probe], points: float) -> int:

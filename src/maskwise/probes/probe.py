@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 Answerer = Callable[["Model", Sequence[Prompt]], "list[Answer]"]
 Preset = Literal["quick", "default", "full", "paper"]
-Group = Literal["context", "evidence", "coherence"]
+ProbeGroup = Literal["context", "evidence", "coherence"]
 
 NO_MASK_TOKEN = "an autoregressive model has no mask token"
 BY_BLOCKS = "a block diffusion model decodes block by block, which this probe does not measure"
@@ -240,7 +240,7 @@ class Probe:
     """
 
     name: str
-    group: Group
+    group: ProbeGroup
     about: str
     condition: type[ProbeFields] | None = None
     evidence: type[ProbeFields] | None = None

@@ -13,8 +13,8 @@ from msgspec import UNSET
 
 from maskwise.probes.section import PublishedValue, Summary
 
-Ends = tuple[float, float | None, float | None]  # value, low, high
-Unit = Literal["points", "share", "norm", "r"]
+ValueAndEnds = tuple[float, float | None, float | None]  # value, low, high
+PublishedUnit = Literal["points", "share", "norm", "r"]
 
 # The names under which the checkpoints are published, in lower case, and what the paper calls them.
 PAPER_MODELS = {
@@ -35,9 +35,9 @@ class Expectation:
 
     probe: str
     measure: str
-    unit: Unit
+    unit: PublishedUnit
     values: Mapping[str, float]
-    measured: Callable[[Summary], Ends | None]
+    measured: Callable[[Summary], ValueAndEnds | None]
     at: int | None = None  # of a change from the probe's baseline: the number of masks or fillers
 
 
@@ -76,10 +76,10 @@ def published_values(summary: Summary) -> list[PublishedValue]:
 # How each is measured, from the summary of a run
 
 
-def _change(probe: str, key: str, at: int) -> Callable[[Summary], Ends | None]:
+def _change(probe: str, key: str, at: int) -> Callable[[Summary], ValueAndEnds | None]:
     """The paired difference from the probe's baseline at one place of the curve."""
 
-    def measured(summary: Summary) -> Ends | None:
+    def measured(summary: Summary) -> ValueAndEnds | None:
         for entry in summary.probes.get(probe, []):
             paired = entry.paired
             if entry.condition.get(key) == at and "format" not in entry.condition and paired is not UNSET:
@@ -89,10 +89,10 @@ def _change(probe: str, key: str, at: int) -> Callable[[Summary], Ends | None]:
     return measured
 
 
-def _degradation(steps: int) -> Callable[[Summary], Ends | None]:
+def _degradation(steps: int) -> Callable[[Summary], ValueAndEnds | None]:
     """(max - min) / max of the accuracy over mask counts in so many steps."""
 
-    def measured(summary: Summary) -> Ends | None:
+    def measured(summary: Summary) -> ValueAndEnds | None:
         entries = summary.probes.get("few-steps", [])
         accuracies = [
             entry.accuracy for entry in entries if entry.condition["steps"] == steps and entry.accuracy is not None
@@ -104,8 +104,8 @@ def _degradation(steps: int) -> Callable[[Summary], Ends | None]:
     return measured
 
 
-def _gradient(tokens: str) -> Callable[[Summary], Ends | None]:
-    def measured(summary: Summary) -> Ends | None:
+def _gradient(tokens: str) -> Callable[[Summary], ValueAndEnds | None]:
+    def measured(summary: Summary) -> ValueAndEnds | None:
         for entry in summary.probes.get("mask-attribution", []):
             if entry.condition.get("tokens") == tokens:
                 found = entry.measures
@@ -115,7 +115,7 @@ def _gradient(tokens: str) -> Callable[[Summary], Ends | None]:
     return measured
 
 
-def _shots_against_masks(summary: Summary) -> Ends | None:
+def _shots_against_masks(summary: Summary) -> ValueAndEnds | None:
     found = summary.extras.get("shots_against_masks", {}).get("together")
     return (found.value, found.low, found.high) if found is not None and found.value is not None else None
 

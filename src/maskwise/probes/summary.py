@@ -9,7 +9,7 @@ from msgspec import UNSET, structs
 
 from maskwise.probes import PROBES
 from maskwise.probes.examples import (
-    Number,
+    RelevantCount,
     WithNumber,
     in_words,
     numbers_in,
@@ -22,7 +22,7 @@ from maskwise.probes.precision import precision
 from maskwise.probes.probe import Probe, ScoreRule
 from maskwise.probes.published import published_values
 from maskwise.probes.section import Entry, Paired, Shown, Summary
-from maskwise.records.folder import Run
+from maskwise.records.folder import RunOnDisk
 from maskwise.records.groups import Group, as_group, groups_of, joined
 from maskwise.records.record import Condition, Record, condition_text
 from maskwise.scoring.changes import paired_difference, paired_nats
@@ -36,7 +36,7 @@ NO_MASKS = "does not apply: no masks"
 ByProbe = Mapping[str, Sequence[Record]]
 
 
-def summarise(run: Run, probes: Sequence[Probe] = PROBES) -> Summary:
+def summarise(run: RunOnDisk, probes: Sequence[Probe] = PROBES) -> Summary:
     """Scores, every condition of every probe, and what the probes add of their own."""
     by_probe: ByProbe = {**dict.fromkeys(run.manifest.settings.probes, ()), **run.by_probe}
     known = {probe.name: probe for probe in probes}
@@ -128,7 +128,7 @@ def scores_shown(summary: Summary, probes: Sequence[Probe]) -> list[ScoreRule]:
     return found
 
 
-def rule_of_number(rule: ScoreRule, name: str, number: Number) -> ScoreRule:
+def rule_of_number(rule: ScoreRule, name: str, number: RelevantCount) -> ScoreRule:
     """The rule of one number of relevant examples: its words see the entries of that number alone."""
     words, named = rule.sentences, "" if number is None else f", {in_words(number)}"
     if words is not None:
@@ -142,7 +142,7 @@ def rule_of_number(rule: ScoreRule, name: str, number: Number) -> ScoreRule:
     return replace(rule, name=name, title=rule.title + named, sentences=words)
 
 
-def _seeing(words: Callable[[Shown], str], number: Number) -> Callable[[Shown], str]:
+def _seeing(words: Callable[[Shown], str], number: RelevantCount) -> Callable[[Shown], str]:
     return lambda shown: words(WithNumber(shown, number))
 
 
@@ -171,7 +171,7 @@ def claims_of(by_probe: ByProbe, probes: Sequence[Probe]) -> list[Claim]:
     return holm([claim for claim in found if claim.n and not math.isnan(claim.nothing)])
 
 
-def claim_of_number(claim: Claim, number: Number, is_main: bool) -> Claim:
+def claim_of_number(claim: Claim, number: RelevantCount, is_main: bool) -> Claim:
     """ "finding" and "relevant" say of which claim and number it is, whatever other numbers the run asked."""
     named = "" if number is None else f", {in_words(number)}"
     name = score_name(claim.name, number, is_main)

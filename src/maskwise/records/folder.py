@@ -23,7 +23,7 @@ ADVISE = "advise"  # the command in the manifest of a search of advise; that of 
 
 
 @dataclass(frozen=True)
-class Run:
+class RunOnDisk:
     """A run folder as read: its manifest and every record."""
 
     folder: Path
@@ -39,14 +39,14 @@ class Run:
         return {probe: GroupedRecords(groups) for probe, groups in found.items()}
 
 
-def read_run(folder: str | Path, fields: Mapping[str, RecordFields] | None = None) -> Run:
+def read_run(folder: str | Path, fields: Mapping[str, RecordFields] | None = None) -> RunOnDisk:
     """The run in a folder, finished or not.
 
     fields: by probe, what its records must hold (`maskwise.probes.record_fields`); other probes are not checked.
     """
     folder = Path(folder)
     manifest = _read_manifest(folder)
-    return Run(folder, manifest, read_records(record_files(folder), manifest, fields or {}))
+    return RunOnDisk(folder, manifest, read_records(record_files(folder), manifest, fields or {}))
 
 
 def make_run_folder(folder: Path) -> None:

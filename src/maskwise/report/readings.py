@@ -12,7 +12,7 @@ from maskwise.probes import PROBES, record_fields
 from maskwise.probes.probe import Probe
 from maskwise.probes.section import Entry, Summary
 from maskwise.probes.summary import summarise, unknown_probe
-from maskwise.records.folder import Run, read_run
+from maskwise.records.folder import RunOnDisk, read_run
 from maskwise.records.manifest import Manifest, ModelDescription
 from maskwise.records.reading import uncollected
 from maskwise.report.figures.drawing import pretty
@@ -39,7 +39,7 @@ class Reading:
     """
 
     label: str
-    run: Run
+    run: RunOnDisk
     summary: Summary
     asked: dict[str, Asked]
     probes: Sequence[Probe] = PROBES
@@ -87,7 +87,7 @@ def read_all(folders: Sequence[Path], probes: Sequence[Probe] = PROBES) -> list[
     return readings_of([read_run(folder, record_fields(probes)) for folder in unique], probes)
 
 
-def readings_of(runs: Sequence[Run], probes: Sequence[Probe] = PROBES) -> list[Reading]:
+def readings_of(runs: Sequence[RunOnDisk], probes: Sequence[Probe] = PROBES) -> list[Reading]:
     """Runs that were read before, with labels that tell them apart."""
     for run in runs:
         if not run.records:
@@ -100,7 +100,7 @@ def readings_of(runs: Sequence[Run], probes: Sequence[Probe] = PROBES) -> list[R
     return readings
 
 
-def count_asked(run: Run) -> dict[str, Asked]:
+def count_asked(run: RunOnDisk) -> dict[str, Asked]:
     found = {}
     for probe, records in run.by_probe.items():
         points: dict[str, np.ndarray] = {}

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from maskwise.probes.examples import PAPER_RELEVANT, Number, WithNumber, in_words, number_of, numbers_in
+from maskwise.probes.examples import PAPER_RELEVANT, RelevantCount, WithNumber, in_words, number_of, numbers_in
 from maskwise.probes.section import Entry, Measure, Point, Section, Shown
 from maskwise.report.readings import Reading
 
@@ -44,7 +44,7 @@ def unnamed_number(probe: str, readings: Sequence[Reading]) -> str:
     return " or ".join([*map(str, counts[:-1]), in_words(counts[-1])])
 
 
-def _of_number(probe: str, section: Section, number: Number, words: str, several: bool) -> Section:
+def _of_number(probe: str, section: Section, number: RelevantCount, words: str, several: bool) -> Section:
     says, masks = section.says, section.masks
     drawn = "the same for every question" if number is None else "drawn afresh for each question"
     told = f" {words.replace('example', 'relevant example')} in the context, {drawn}."

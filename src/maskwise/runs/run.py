@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from maskwise.probes import record_fields
-from maskwise.records.folder import Run as StoredRun
+from maskwise.records.folder import RunOnDisk
 from maskwise.records.folder import read_run as read_stored_run
 from maskwise.records.record import Record
 from maskwise.report.readings import Reading, readings_of, records_as_strangers_wrote_them
@@ -39,7 +39,7 @@ class Sources:
 
 
 @dataclass(frozen=True, repr=False)
-class Run(StoredRun):
+class Run(RunOnDisk):
     """A run of `maskwise diagnose`: the folder, the manifest, every record, and what they show.
 
     folder (Path), manifest (`Manifest`) and records (a sequence of `Record`, one per test point and condition) are what

@@ -12,7 +12,7 @@ from typing import Annotated
 import numpy as np
 from msgspec import Meta, structs
 
-from maskwise.records.folder import Run
+from maskwise.records.folder import RunOnDisk
 from maskwise.records.groups import GroupedRecords, as_group, conditions_of, groups_of, paired
 from maskwise.records.record import Condition, Record, condition_text
 from maskwise.scoring.intervals import (
@@ -98,7 +98,7 @@ def paired_values(group: Sequence[Record], baseline: Sequence[Record], field: st
     return {task: table[:, 0] - table[:, 1] for task, table in tables.items()}
 
 
-def check_pairs(before: Run, after: Run) -> None:
+def check_pairs(before: RunOnDisk, after: RunOnDisk) -> None:
     """Refuses runs whose test points are not the same questions."""
     for name in SAME_QUESTIONS:
         old, new = getattr(before.manifest.settings, name), getattr(after.manifest.settings, name)
@@ -109,7 +109,7 @@ def check_pairs(before: Run, after: Run) -> None:
             )
 
 
-def of_probe(run: Run, probe: str) -> Sequence[Record]:
+def of_probe(run: RunOnDisk, probe: str) -> Sequence[Record]:
     return run.by_probe.get(probe, [])
 
 

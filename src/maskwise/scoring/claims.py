@@ -26,7 +26,7 @@ import scipy  # scipy.stats, which takes a second to import, is imported when it
 from msgspec import UNSET, Meta, UnsetType, structs
 
 from maskwise.records.record import Record
-from maskwise.scoring.contrasts import Answers, Weights
+from maskwise.scoring.contrasts import Answers, ConditionWeights
 from maskwise.scoring.intervals import (
     Bounds,
     Estimate,
@@ -224,7 +224,7 @@ def contrast_claim(
     claim: str,
     measure: str,
     records: Sequence[Record],
-    weights: Weights,
+    weights: ConditionWeights,
     chance: float = CHANCE,
     enough: bool = True,
 ) -> Claim:
@@ -254,7 +254,7 @@ def contrast_claim(
     return structs.replace(found, **more)
 
 
-def best_accuracy(answers: Answers, weights: Weights) -> float:
+def best_accuracy(answers: Answers, weights: ConditionWeights) -> float:
     """Of the conditions that count, the highest accuracy."""
     return max((float(answers.of[key].column("correct").mean()) for key in weights if key in answers.of), default=0.0)
 

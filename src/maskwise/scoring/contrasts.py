@@ -12,7 +12,7 @@ from maskwise.records.groups import groups_of, paired
 from maskwise.records.record import Condition, Record, condition_text
 
 # What a record of a probe under a condition counts for: (probe, condition as text) -> weight.
-Weights = Mapping[tuple[str, str], float]
+ConditionWeights = Mapping[tuple[str, str], float]
 
 
 class Answers:
@@ -21,7 +21,7 @@ class Answers:
     def __init__(self, records: Sequence[Record]) -> None:
         self.of = {(group.probe, condition_text(group.condition)): group for group in groups_of(records)}
 
-    def sums(self, weights: Weights, field: str) -> dict[str, np.ndarray]:
+    def sums(self, weights: ConditionWeights, field: str) -> dict[str, np.ndarray]:
         """Of each point that has this field under all of these conditions, the weighted sum of it, by task."""
         if not all(key in self.of for key in weights):
             return {}
@@ -29,7 +29,9 @@ class Answers:
         return {task: table @ np.array(list(weights.values())) for task, table in sorted(tables.items())}
 
 
-def weighted_sums(records: Sequence[Record], weights: Weights, field: str = "correct") -> dict[str, np.ndarray]:
+def weighted_sums(
+    records: Sequence[Record], weights: ConditionWeights, field: str = "correct"
+) -> dict[str, np.ndarray]:
     return Answers(records).sums(weights, field)
 
 

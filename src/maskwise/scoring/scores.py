@@ -59,6 +59,12 @@ class Score(Typed, frozen=True, kw_only=True):
         dict[str, list[float]] | UnsetType,
         Meta(description="of a loss recovered: accuracies with 2 and with the most masks, before and after"),
     ] = UNSET
+    tasks: Annotated[
+        list[str] | UnsetType, Meta(description="where tasks were selected by their room for a loss: those it rests on")
+    ] = UNSET
+    left_out: Annotated[
+        dict[str, str] | UnsetType, Meta(description="the others: too hard or too easy to show a loss")
+    ] = UNSET
     allowed: Annotated["Score | UnsetType", Meta(description="of nats: the part of the format")] = UNSET
     choice: Annotated["Score | UnsetType", Meta(description="of nats: the part of the content")] = UNSET
 

@@ -97,7 +97,9 @@ def _ask(
 ) -> Iterator[str]:
     """The answers first, one model after the other, then the attributions, which take longer."""
     try:
-        asked = probing.Ask(context, question, answer, task, point, relevant, distractors, place / 100, masks)
+        asked = probing.ContextQuestion(
+            context, question, answer, task, point, relevant, distractors, place / 100, masks
+        )
         names = [model] if beside in (NONE, model) else [model, beside]
         sides = [Side(label_of(name), None) for name in names]
         for number, name in enumerate(names):

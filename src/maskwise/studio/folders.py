@@ -32,7 +32,7 @@ def page_of(root: Path, first: str | None, second: str | None = None) -> str:
     if len(folders) == 1:
         return build(read_all(folders))[0]
     result, readings = compare_runs(folders)
-    return build(readings, rows_of(result["models"], result["changes"]))[0]
+    return build(readings, rows_of(result.models, result.changes))[0]
 
 
 def _folder(root: Path, name: str) -> Path:

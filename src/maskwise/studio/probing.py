@@ -40,7 +40,7 @@ class Drawn:
 
 
 @dataclass(frozen=True)
-class Ask:
+class ContextQuestion:
     """A question with its context. The context stands as one block among distracting examples drawn from a task.
 
     place: how many of the distractors stand before the block, as a share. masks: those after the answer's own.
@@ -93,7 +93,7 @@ def draw_question(task: str, point: int, relevant: int) -> Drawn:
     return Drawn(context, asked[: asked.rindex("[") + 1], test.letter)
 
 
-def build_prompt(model: Model, asked: Ask) -> Prompt:
+def build_prompt(model: Model, asked: ContextQuestion) -> Prompt:
     """The text up to the answer and then masks, the first of them in the answer's place; of an autoregressive model
     the text alone; of a block diffusion model with the answer where `diagnose` has it, at a block's start."""
     if model.tokenizer is None:
@@ -108,7 +108,7 @@ def build_prompt(model: Model, asked: Ask) -> Prompt:
     return prompt
 
 
-def probe(model: Model, asked: Ask) -> Probed:
+def probe(model: Model, asked: ContextQuestion) -> Probed:
     """From one forward pass: the answer's distribution and what it attends to. The pass keeps what gradients need."""
     prompt = build_prompt(model, asked)
     with traced(model, [prompt]) as batch:

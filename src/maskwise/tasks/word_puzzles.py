@@ -127,7 +127,7 @@ def one_token_words(tokenizer: Any, words: Sequence[str]) -> list[str]:
 
 
 @dataclass(frozen=True)
-class _Line:
+class _PuzzleLine:
     items: list[str]
     other: str
     answer: list[str]  # one of the right ones
@@ -153,16 +153,16 @@ def ask(tokenizer: Any, mask_id: int, name: Name, n: int, words: Sequence[str], 
     return PuzzlePrompt((*ids[:-n], *[mask_id] * n), puzzle)
 
 
-def _draw_line(name: Name, drawn: list[str], draws: random.Random) -> _Line:
+def _draw_line(name: Name, drawn: list[str], draws: random.Random) -> _PuzzleLine:
     *items, other = drawn
     answer = list(items)
     if name == "shuffle":
         draws.shuffle(answer)
     elif name == "replace":
         answer[draws.randrange(len(items))] = other
-    return _Line(items, other, answer)
+    return _PuzzleLine(items, other, answer)
 
 
-def _text(name: Name, line: _Line) -> str:
+def _text(name: Name, line: _PuzzleLine) -> str:
     given, answered = HEADINGS[name]
     return f"{given.format(line.other)} {' '.join(line.items)}\n{answered} {' '.join(line.answer)}"

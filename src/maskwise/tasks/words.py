@@ -23,6 +23,7 @@ CATEGORIES = (
 )
 # Half of a list is held out, and a question needs one target and two others from it.
 FEWEST_WORDS = 8
+REMEDY = "word lists are a JSON object of lists"
 
 Words = dict[str, list[str]]
 
@@ -34,7 +35,12 @@ def load_words(path: str | Path | None = None) -> Words:
     rule asks about (pronoun) are left aside. Repeated words count once.
     """
     ours: Words = json.loads(resources.files("maskwise.tasks").joinpath("words.json").read_text(encoding="utf-8"))
-    return ours if path is None else ours | _read_lists(Path(path))
+    return ours if path is None else ours | _read_lists(Path(path), read_json(Path(path), REMEDY))
+
+
+def with_lists(path: Path, content: object) -> Words:
+    """Our lists with those that a file holds in their place."""
+    return load_words() | _read_lists(path, content)
 
 
 def split_words(words: Words, held_out: float = 0.5) -> tuple[Words, Words]:
@@ -55,8 +61,7 @@ def split_words(words: Words, held_out: float = 0.5) -> tuple[Words, Words]:
     return shown, held
 
 
-def _read_lists(path: Path) -> Words:
-    content = read_json(path, "word lists are a JSON object of lists")
+def _read_lists(path: Path, content: object) -> Words:
     if not isinstance(content, dict):
         raise UserError(f'{path} must hold one JSON object of lists, like {{"animal": ["ant", ...]}}')
     if "color" in content:
@@ -64,10 +69,11 @@ def _read_lists(path: Path) -> Words:
     known = {category: content[category] for category in CATEGORIES if category in content}
     if not known:
         raise UserError(f"{path} holds none of the categories {', '.join(CATEGORIES)}")
-    return {category: _checked_list(path, category, listed) for category, listed in known.items()}
+    return {category: checked_list(path, category, listed) for category, listed in known.items()}
 
 
-def _checked_list(path: Path, category: str, listed: object) -> list[str]:
+def checked_list(path: Path, category: str, listed: object) -> list[str]:
+    """The different words of a user's list; refused where it is no list of words or too short."""
     if not isinstance(listed, list) or not all(isinstance(word, str) and word.strip() for word in listed):
         raise UserError(f'{path}: "{category}" must be a list of words')
     first_spelling: dict[str, str] = {}

@@ -7,10 +7,10 @@ from transformers import TrainingArguments
 from transformers.utils import logging
 
 from maskwise.models.model import Model
-from maskwise.training.settings import DECAYS, RunSettings
+from maskwise.training.settings import DECAYS, SharedSettings
 
 
-def arguments_for(model: Model, settings: RunSettings, out: Path, evaluates: bool) -> TrainingArguments:
+def arguments_for(model: Model, settings: SharedSettings, out: Path, evaluates: bool) -> TrainingArguments:
     """The Trainer's arguments for a model after `make_trainable`; its checkpoints go to out/checkpoints."""
     if settings.gradient_checkpointing:
         model.core.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
@@ -19,7 +19,7 @@ def arguments_for(model: Model, settings: RunSettings, out: Path, evaluates: boo
     return training_arguments(settings, out / "checkpoints", model.device.type == "cpu", evaluates)
 
 
-def training_arguments(settings: RunSettings, folder: Path, on_cpu: bool, evaluates: bool) -> TrainingArguments:
+def training_arguments(settings: SharedSettings, folder: Path, on_cpu: bool, evaluates: bool) -> TrainingArguments:
     logging.set_verbosity_error()
     arguments = TrainingArguments(
         output_dir=str(folder),

@@ -7,10 +7,10 @@ from maskwise.models.checkpoints.configuration import configured_block, read_fam
 from maskwise.models.checkpoints.locations import locate_checkpoint
 from maskwise.models.model import Model
 from maskwise.support.errors import UserError
-from maskwise.training.settings import RunSettings, TrainSettings
+from maskwise.training.settings import SharedSettings, TrainSettings
 
 
-def refuse_block_models(model: str | Path | Model, settings: RunSettings) -> None:
+def refuse_block_models(model: str | Path | Model, settings: SharedSettings) -> None:
     """Refuse losses that do not fit a block diffusion model, by config.json alone, before any weight is read.
 
     Such a model predicts a block from clean ones before it, while the other losses noise a whole answer or document.

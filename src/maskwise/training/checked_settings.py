@@ -12,7 +12,7 @@ from maskwise.diffusion.objectives import OBJECTIVES, find_objective
 from maskwise.diffusion.schedules import SCHEDULES
 from maskwise.support.errors import UserError
 from maskwise.support.nearest import did_you_mean
-from maskwise.training.settings import DECAYS, PRESETS, RunSettings, TrainSettings, TuneSettings
+from maskwise.training.settings import DECAYS, PRESETS, SharedSettings, TrainSettings, TuneSettings
 
 ROWS = ("documents", "full")
 OF_ADAPTERS = ("lora_rank", "lora_alpha", "lora_dropout", "targets")  # refused for --full
@@ -49,7 +49,7 @@ def train_settings(changes: Mapping[str, SettingValue]) -> TrainSettings:
     return settings
 
 
-S = TypeVar("S", bound=RunSettings)
+S = TypeVar("S", bound=SharedSettings)
 
 
 def _changed(settings: S, changes: Mapping[str, Any]) -> S:
@@ -111,7 +111,7 @@ def check_training(settings: TrainSettings) -> TrainSettings:
     return settings
 
 
-def _check_numbers(settings: RunSettings) -> None:
+def _check_numbers(settings: SharedSettings) -> None:
     for one in fields(settings):
         least, value = one.metadata.get("at_least"), getattr(settings, one.name)
         if least is not None and value is not None and value < least:
@@ -119,7 +119,7 @@ def _check_numbers(settings: RunSettings) -> None:
             raise UserError(f"{one.name} is {value}: it must {wanted}")
 
 
-def _run_rules(settings: RunSettings) -> list[tuple[bool, str]]:
+def _run_rules(settings: SharedSettings) -> list[tuple[bool, str]]:
     return [
         (settings.learning_rate > 0, f"the learning rate is {settings.learning_rate}: it must be positive"),
         (settings.clip > 0, f"clip is {settings.clip}: it must be positive"),

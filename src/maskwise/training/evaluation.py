@@ -9,12 +9,12 @@ from torch import Tensor
 from maskwise.diffusion import Views, compare_views, mask_agnostic_call
 from maskwise.models.model import Model
 from maskwise.support.terminal import counted, one_line
-from maskwise.training.settings import RunSettings
+from maskwise.training.settings import SharedSettings
 
 PAIRS_PER_PASS = 8
 
 
-def masks_used(views: Sequence[Views], settings: RunSettings) -> dict[str, int]:
+def masks_used(views: Sequence[Views], settings: SharedSettings) -> dict[str, int]:
     """How many masks are appended: few, and the most and the least that many are where not all of them fit."""
     many = [settings.few + len(view.second) - len(view.first) for view in views] or [settings.many]
     return {"few": settings.few, "many": max(many), "many_least": min(many)}

@@ -5,7 +5,7 @@ from typing import Any
 
 from maskwise.models.checkpoints.cards import card, licence_of, public_name
 from maskwise.training.evaluation import many_masks
-from maskwise.training.settings import PRESETS, RunSettings, TrainSettings, TuneSettings
+from maskwise.training.settings import PRESETS, SharedSettings, TrainSettings, TuneSettings
 
 MEASURES = {
     "ce": "cross-entropy (nats per token)",
@@ -20,7 +20,7 @@ MEASURES = {
 }
 
 
-def trained_card(result: dict[str, Any], settings: RunSettings, data: dict[str, str], source: Path | None) -> str:
+def trained_card(result: dict[str, Any], settings: SharedSettings, data: dict[str, str], source: Path | None) -> str:
     """The README.md of an adapter or a trained checkpoint."""
     base = public_name(result["model"])
     tuned = isinstance(settings, TuneSettings)
@@ -39,14 +39,14 @@ def trained_card(result: dict[str, Any], settings: RunSettings, data: dict[str, 
     return card(title, list(filter(None, parts)), result["model"], licence_of(source), library)
 
 
-def _method(settings: RunSettings) -> str:
+def _method(settings: SharedSettings) -> str:
     if not isinstance(settings, TuneSettings):
         return "masked diffusion on documents"
     paper = "the mask-agnostic loss (Piskorz et al., arXiv 2511.21338)"
     return f"{paper}, anchored at its own answers without masks before tuning" if settings.anchored else paper
 
 
-def _settings(settings: RunSettings) -> str:
+def _settings(settings: SharedSettings) -> str:
     """Every setting that is not the default of its command."""
     plain = TrainSettings() if isinstance(settings, TrainSettings) else PRESETS["paper-base"]
     shown = {"steps", "batch", "accumulation", "learning_rate", "lora_rank", "lora_alpha", "seed"}

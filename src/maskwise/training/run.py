@@ -37,7 +37,7 @@ from maskwise.training.run_folder import (
     saving,
     write_json,
 )
-from maskwise.training.settings import RunSettings, described
+from maskwise.training.settings import SharedSettings, described
 from maskwise.training.trainer import RunTrainer
 from maskwise.training.weights import make_trainable, save_trained_weights, trained_weights
 
@@ -69,7 +69,7 @@ class RunTarget:
 
 def run(
     model: str | Path | Model,
-    settings: RunSettings,
+    settings: SharedSettings,
     read: Callable[[], DataFile],
     prepare: Callable[[Model, DataFile], PreparedRun],
     target: RunTarget,
@@ -85,7 +85,7 @@ def run(
 
 def _run(
     model: str | Path | Model,
-    settings: RunSettings,
+    settings: SharedSettings,
     data: DataFile,
     prepare: Callable[[Model, DataFile], PreparedRun],
     target: RunTarget,
@@ -132,7 +132,7 @@ def _processes(device: str | None) -> PartialState:
     return PartialState(cpu=device == "cpu" or not torch.cuda.is_available())
 
 
-def _opened(model: str | Path | Model, settings: RunSettings, target: RunTarget, device: torch.device) -> Model:
+def _opened(model: str | Path | Model, settings: SharedSettings, target: RunTarget, device: torch.device) -> Model:
     """The model on the device of this process, refused where it cannot be trained."""
     if isinstance(model, Model):
         if settings.full and model.dtype != torch.float32:

@@ -34,7 +34,7 @@ def _either(names: list[str]) -> str:
 
 
 @dataclass(frozen=True)
-class RunSettings:
+class SharedSettings:
     """The settings that tuning and training share."""
 
     # The optimiser
@@ -70,7 +70,7 @@ class RunSettings:
 
 
 @dataclass(frozen=True)
-class TuneSettings(RunSettings):
+class TuneSettings(SharedSettings):
     """The defaults are those of Piskorz et al. (arXiv 2511.21338) for Base models where the paper states them."""
 
     # The loss: alpha * CE + beta * TV (KL if anchored)
@@ -91,14 +91,14 @@ class TuneSettings(RunSettings):
     pad_eos: bool = _option(False, "Pad visibly, as the paper, not pack.", "--pad-eos")
     text_piece: int = 256  # tokens of a continuation pair cut from plain text
     # The optimiser
-    steps: int = _default(RunSettings, "steps", 930)
+    steps: int = _default(SharedSettings, "steps", 930)
     batch: int = _option(3, "Pairs per micro-batch and process.", at_least=1)
-    accumulation: int = _default(RunSettings, "accumulation", 43)
-    learning_rate: float = _default(RunSettings, "learning_rate", 1e-5)
+    accumulation: int = _default(SharedSettings, "accumulation", 43)
+    learning_rate: float = _default(SharedSettings, "learning_rate", 1e-5)
 
 
 @dataclass(frozen=True)
-class TrainSettings(RunSettings):
+class TrainSettings(SharedSettings):
     """Masked diffusion training on documents."""
 
     # The objective
@@ -122,12 +122,12 @@ class TrainSettings(RunSettings):
     rows: str = _option("documents", "documents: packed, unseen by each other; full: one stream, cut.")
     # The optimiser
     batch: int = _option(8, "Rows per micro-batch and process.", at_least=1)
-    learning_rate: float = _default(RunSettings, "learning_rate", 3e-4)
-    decay: str = _default(RunSettings, "decay", "cosine")
+    learning_rate: float = _default(SharedSettings, "learning_rate", 3e-4)
+    decay: str = _default(SharedSettings, "decay", "cosine")
     warmup: int | None = _option(
         None, f"Steps until the full learning rate; else a tenth of --steps, at most {WARMUP}.", at_least=0
     )
-    many: int = _default(RunSettings, "many", 100)
+    many: int = _default(SharedSettings, "many", 100)
 
     def attention_block(self, step: int) -> int | None:
         """The block size of attention at an optimiser step: each size of `widen` for an equal share of the steps, then
@@ -173,7 +173,7 @@ PRESET_PAIRS = {"quick": Path(__file__).parent / "data" / "quick.jsonl"}
 DECAYS = {"constant": "constant_with_warmup", "linear": "linear", "cosine": "cosine"}
 
 
-def described(settings: RunSettings) -> dict[str, Any]:
+def described(settings: SharedSettings) -> dict[str, Any]:
     """Every setting by its name, as settings.json holds it; an objective is its name."""
     values = {one.name: getattr(settings, one.name) for one in fields(settings)}
     return {name: str(value) if isinstance(value, Objective) else value for name, value in values.items()}

@@ -26,7 +26,7 @@ from maskwise.training.data.epochs import Epochs
 from maskwise.training.data.noised_pairs import NoisedPairs, PairCollator
 from maskwise.training.evaluation import measure
 from maskwise.training.run_folder import checkpoint_step, complete_checkpoints, keep_newest, saving, vouch, write_json
-from maskwise.training.settings import RunSettings, TuneSettings
+from maskwise.training.settings import SharedSettings, TuneSettings
 from maskwise.training.weights import load_trained_weights, save_trained_weights, trained_weights
 
 # accelerate calls the device of processes without a GPU cpu:0, to which torch cannot read a state by itself.
@@ -50,7 +50,7 @@ class RunTrainer(Trainer, ABC):
         self,
         model: Model,
         arguments: TrainingArguments,
-        settings: RunSettings,
+        settings: SharedSettings,
         dataset: Epochs,
         collator: Callable[[Sequence[Any]], dict[str, Any]],
         held_out: Sequence[Any],

@@ -16,10 +16,10 @@ from maskwise.models.checkpoints.locations import name_from_anywhere
 from maskwise.models.model import Model
 from maskwise.models.peft_access import is_attention, is_linear, targets_pattern
 from maskwise.support.errors import UserError
-from maskwise.training.settings import ATTENTION, RunSettings
+from maskwise.training.settings import ATTENTION, SharedSettings
 
 
-def make_trainable(model: Model, settings: RunSettings, mask_row: bool = False) -> None:
+def make_trainable(model: Model, settings: SharedSettings, mask_row: bool = False) -> None:
     """Put a new adapter on the model, or unfreeze all its weights; an adapter it has is merged into it first.
 
     mask_row: the adapter also trains the mask's embedding, which a converted model has not learnt.

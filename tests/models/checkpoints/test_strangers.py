@@ -149,7 +149,7 @@ def test_a_configuration_of_more_than_the_weights_is_refused_before_memory_is_ta
         ("{{ ('x' * 1000000)|replace('x', 'y' * 1000000) }}", "more than 20 million characters"),
         ("{{ ('x' * 1000000).replace('x', 'y' * 1000000) }}", "more than 20 million characters"),
         ("{{ 'x'.center(9999999999) }}", "more than 20 million characters"),
-        ("{{ (range(99999)|list)|join('x' * 1000000) }}", "more than 20 million characters"),
+        ("{{ (range(999)|list)|join('x' * 1000000) }}", "more than 20 million characters"),
         ("{{ messages|map('replace', 'e', 'x' * 10000000)|list }}", "more than 20 million characters"),
         ("{{ [1]|tojson(indent=999999999) }}", "more than 20 million characters"),
         ("{{ messages[99].content }}", "refuses these turns"),
@@ -255,7 +255,7 @@ def test_the_patterns_of_known_tokenizers_are_let_through_in_milliseconds():
         r"\s+(?!\S)|\s+"
     )
     began = time.process_time()
-    assert ends_in_time(cl100k) and ends_in_time(r"\p{N}{1,3}") and ends_in_time("[") and not ends_in_time("(a|a)*b")
+    assert ends_in_time(cl100k) and ends_in_time(r"\p{N}{1,3}") and ends_in_time("[") and not ends_in_time("(x+x+)+y")
     assert time.process_time() - began < 6
 
 

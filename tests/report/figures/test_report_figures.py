@@ -17,7 +17,7 @@ from helpers.report_runs import write_run
 from maskwise.probes import PROBES
 from maskwise.probes.library import mask_attribution
 from maskwise.probes.section import Entry
-from maskwise.records.folder import Run
+from maskwise.records.folder import RunOnDisk
 from maskwise.report.figures.curves import Curve, Mark, Panel, apart, draw, svg_and_png
 from maskwise.report.figures.drawing import CURVES, DASHES, MARKERS, VARIABLES, drawing_style, inline, pretty
 from maskwise.report.figures.panels import panels
@@ -35,7 +35,7 @@ def reading(label: str, **probes: list[Entry]) -> Reading:
     named = {name.replace("_", "-"): entries for name, entries in probes.items()}
     return Reading(
         label,
-        Run(Path(label), manifest(), []),
+        RunOnDisk(Path(label), manifest(), []),
         summary(probes=named),
         {name: Asked(("t",), 1, 1, 1) for name in named},
     )

@@ -10,9 +10,9 @@ from typer.testing import CliRunner
 from helpers.report_runs import AUTOREGRESSIVE, DIFFUSION, GUESSING, KNOWN, mask_probes, write_run
 from maskwise.cli import app
 from maskwise.report.pages.registry import (
-    Cell,
-    Column,
     RunTable,
+    TableCell,
+    TableColumn,
     print_tables,
     run_table,
     runs_in,
@@ -99,8 +99,10 @@ def test_the_page_needs_no_script_and_its_ranks_sort_by_every_column(runs: Path,
 
 
 def test_rows_without_a_value_are_last_in_either_direction() -> None:
-    rows = tuple((Cell(name), Cell("", "", order)) for name, order in zip("abcd", (2.0, None, 1.0, 2.0), strict=True))
-    table = RunTable("", (Column("name", ""), Column("x", "")), rows)
+    rows = tuple(
+        (TableCell(name), TableCell("", "", order)) for name, order in zip("abcd", (2.0, None, 1.0, 2.0), strict=True)
+    )
+    table = RunTable("", (TableColumn("name", ""), TableColumn("x", "")), rows)
     assert [row[0].text for row in table.sorted_by("x").rows] == ["c", "a", "d", "b"]
     assert [row[0].text for row in table.sorted_by("x", reverse=True).rows] == ["a", "d", "c", "b"]
 

@@ -10,19 +10,20 @@ from helpers.outputs import problem_of_output
 from maskwise.cli import app
 from maskwise.cli.outputs import OUTPUTS
 from maskwise.decoding.strategies import STRATEGIES
-from maskwise.experiments.toy import Toy, read_toy
+from maskwise.experiments.toy import read_toy
 from maskwise.report.pages.toy import distance, lines_of, three_sentences, toy_result
+from maskwise.scoring.experiment_results import Toy
 
 DATA = [0.55, 0.0, 0.14, 0.31]
 PRODUCT = [0.3795, 0.1705, 0.3105, 0.1395]
 TOY = Toy(
-    {"A": 0.55, "B": 0.69},
-    DATA,
-    PRODUCT,
-    DATA,
-    {"low-confidence": [0.72, 0, 0.18, 0.1], "random": DATA},
-    {"low-confidence": 3.0, "random": 3.0, "left-to-right": 3.0},
-).summary()
+    marginals={"A": 0.55, "B": 0.69},
+    data=DATA,
+    parallel=PRODUCT,
+    sequential=DATA,
+    rules={"low-confidence": [0.72, 0, 0.18, 0.1], "random": DATA},
+    forwards={"low-confidence": 3.0, "random": 3.0, "left-to-right": 3.0},
+)
 NAMED = {strategy.name for strategy in STRATEGIES}
 
 

@@ -11,7 +11,7 @@ from helpers.records import manifest as plain_manifest
 from helpers.records import summary
 from maskwise.probes.library import coherence
 from maskwise.probes.section import Entry
-from maskwise.records.folder import Run
+from maskwise.records.folder import RunOnDisk
 from maskwise.report.readings import Asked, Reading, distinct_labels
 from maskwise.report.words.comparison import Row
 from maskwise.report.words.sentences import opening, what_this_run_shows
@@ -47,7 +47,7 @@ def reading(locality: Any = None, mask_tax: Any = None, low: float = 0.6, **mani
         },
     )
     return Reading(
-        "m", Run(Path("run"), plain_manifest(**manifest), []), found, {"location": Asked(("a",) * 16, 10, 10, 20)}
+        "m", RunOnDisk(Path("run"), plain_manifest(**manifest), []), found, {"location": Asked(("a",) * 16, 10, 10, 20)}
     )
 
 

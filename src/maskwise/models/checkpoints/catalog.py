@@ -4,7 +4,9 @@ from collections.abc import Mapping
 from math import prod
 from os.path import isdir
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+from msgspec import UNSET, Meta, UnsetType
 
 from maskwise.models.checkpoints.locations import (
     embedded_models,
@@ -16,15 +18,32 @@ from maskwise.models.checkpoints.locations import (
 )
 from maskwise.models.families import AUTOREGRESSIVE, FAMILIES, Family, Published, family_of_architecture
 from maskwise.models.peft_access import in_a_layer, linear_targets, targets_pattern
+from maskwise.support.typed import AtLeast1, Count, Typed
 
 
-def list_models() -> list[dict[str, Any]]:
+class Checkpoint(Typed, frozen=True, kw_only=True):
+    """A checkpoint that can be opened."""
+
+    name: Annotated[str, Meta(description="its name or folder")]
+    kind: Annotated[str, Meta(description="its family; ar is autoregressive")]
+    parameters: Annotated[Count, Meta(description="how many")]
+    window: Annotated[Count, Meta(description="context length in tokens")]
+    mask_id: Annotated[Count | None, Meta(description="the mask token; null if autoregressive")]
+    shift: Annotated[bool, Meta(description="is position i predicted from hidden state i - 1?")]
+    causal: Annotated[bool, Meta(description="is attention causal?")]
+    lora_targets: Annotated[str, Meta(description="regular expression of the linear layers that adapters go on")]
+    planted: Annotated[str | UnsetType | None, Meta(description="the fault that was planted in it")] = UNSET
+    block: Annotated[AtLeast1 | UnsetType, Meta(description="block diffusion: tokens per block")] = UNSET
+    checked: Annotated[str | UnsetType, Meta(description="published checkpoints: what was compared with")] = UNSET
+
+
+def list_models() -> list[Checkpoint]:
     """An entry for each embedded model and each published checkpoint."""
     embedded = [describe_embedded(name) for name in embedded_models()]
     return embedded + [describe_published(known, family) for family in FAMILIES for known in family.published]
 
 
-def describe_checkpoint(name: str, families: tuple[Family, ...] = FAMILIES) -> dict[str, Any]:
+def describe_checkpoint(name: str, families: tuple[Family, ...] = FAMILIES) -> Checkpoint:
     """One entry of `maskwise models`, for any name that `mw.open` takes; a folder's configuration is checked."""
     for family in families:
         for known in family.published:
@@ -35,22 +54,22 @@ def describe_checkpoint(name: str, families: tuple[Family, ...] = FAMILIES) -> d
     return describe_folder(name, locate_checkpoint(name)[0], families)
 
 
-def describe_published(known: Published, family: Family) -> dict[str, Any]:
-    return {
-        "name": known.name,
-        "kind": family.name,
-        "parameters": known.parameters,
-        "window": known.context_length,
-        "mask_id": family.mask_id,
-        "shift": family.shift,
-        "causal": family.causal,
-        "lora_targets": family.lora_targets or known.lora_targets,
-        **_block(family, known.settings),
-        **({"checked": family.checked} if family.checked else {}),
-    }
+def describe_published(known: Published, family: Family) -> Checkpoint:
+    return Checkpoint(
+        name=known.name,
+        kind=family.name,
+        parameters=known.parameters,
+        window=known.context_length,
+        mask_id=family.mask_id,
+        shift=family.shift,
+        causal=family.causal,
+        lora_targets=family.lora_targets or known.lora_targets or "",
+        block=_block(family, known.settings),
+        checked=family.checked or UNSET,
+    )
 
 
-def describe_embedded(name: str) -> dict[str, Any]:
+def describe_embedded(name: str) -> Checkpoint:
     """From config.json and the header of the weight file. Both are the package's own and need no checking."""
     folder = locate_checkpoint(name)[0]
     settings = read_object(folder / "config.json")
@@ -60,21 +79,21 @@ def describe_embedded(name: str) -> dict[str, Any]:
     else:
         shapes = stored_shapes(folder / "model.safetensors")
     maps = [weight.removesuffix(".weight") for weight, shape in shapes.items() if len(shape) == 2]
-    return {
-        "name": name,
-        "kind": family.name,
-        "parameters": sum(map(prod, shapes.values())),
-        "window": settings[family.length_field],
-        "mask_id": None if family.causal else settings["mask_token_id"],
-        "shift": settings.get("shift", family.shift),
-        "causal": family.causal,
-        "lora_targets": family.lora_targets or targets_pattern(filter(in_a_layer, maps)),
-        **_block(family, settings),
-        **({"planted": planted} if (planted := planted_in(name)) else {}),
-    }
+    return Checkpoint(
+        name=name,
+        kind=family.name,
+        parameters=sum(map(prod, shapes.values())),
+        window=settings[family.length_field],
+        mask_id=None if family.causal else settings["mask_token_id"],
+        shift=settings.get("shift", family.shift),
+        causal=family.causal,
+        lora_targets=family.lora_targets or targets_pattern(filter(in_a_layer, maps)),
+        block=_block(family, settings),
+        planted=planted_in(name) or UNSET,
+    )
 
 
-def describe_folder(name: str, folder: Path, families: tuple[Family, ...] = FAMILIES) -> dict[str, Any]:
+def describe_folder(name: str, folder: Path, families: tuple[Family, ...] = FAMILIES) -> Checkpoint:
     """From the configuration and the tokenizer: the network is laid out on meta tensors, no weight is read."""
     from maskwise.models.checkpoints.configuration import as_described, read_family
 
@@ -83,7 +102,7 @@ def describe_folder(name: str, folder: Path, families: tuple[Family, ...] = FAMI
         return _described(name, folder, family)
 
 
-def _described(name: str, folder: Path, family: Family) -> dict[str, Any]:
+def _described(name: str, folder: Path, family: Family) -> Checkpoint:
     from maskwise.models.checkpoints.configuration import find_mask_id, find_shift, read_config, refuse_own_attention
     from maskwise.models.checkpoints.networks import network_without_weights
     from maskwise.models.checkpoints.tokenizer import load_tokenizer
@@ -94,19 +113,19 @@ def _described(name: str, folder: Path, family: Family) -> dict[str, Any]:
         refuse_own_attention(net)
     needs_tokenizer = not family.causal and getattr(config, "mask_token_id", None) is None
     tokenizer = load_tokenizer(folder, family.native) if needs_tokenizer else None
-    return {
-        "name": name,
-        "kind": family.name,
-        "parameters": sum(parameter.numel() for parameter in net.parameters()),
-        "window": config.max_position_embeddings,
-        "mask_id": find_mask_id(net, tokenizer, family),
-        "shift": find_shift(config, family),
-        "causal": family.causal,
-        "lora_targets": family.lora_targets or linear_targets(net),
-        **({} if (block := getattr(config, "attention_block", None)) is None else {"block": block}),
-    }
+    return Checkpoint(
+        name=name,
+        kind=family.name,
+        parameters=sum(parameter.numel() for parameter in net.parameters()),
+        window=config.max_position_embeddings,
+        mask_id=find_mask_id(net, tokenizer, family),
+        shift=find_shift(config, family),
+        causal=family.causal,
+        lora_targets=family.lora_targets or linear_targets(net),
+        block=UNSET if (block := getattr(config, "attention_block", None)) is None else block,
+    )
 
 
-def _block(family: Family, settings: Mapping[str, Any]) -> dict[str, int]:
+def _block(family: Family, settings: Mapping[str, Any]) -> int | UnsetType:
     """Of a block diffusion model, by its configuration."""
-    return {"block": settings.get(family.block_field, family.default_block)} if family.blockwise else {}
+    return settings.get(family.block_field, family.default_block) if family.blockwise else UNSET

@@ -7,7 +7,7 @@ pattern that is slow on other texts alone is not found; oniguruma, which runs it
 
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
@@ -24,7 +24,7 @@ MOST_SECONDS = 1.0  # of processor time for all hard texts; ordinary patterns ta
 PARTS = ("normalizer", "pre_tokenizer", "post_processor", "decoder")
 
 
-def refuse_unbounded(file: Path, content: dict[str, Any]) -> None:
+def refuse_unbounded(file: Path, content: Mapping[str, Any]) -> None:
     """Refuses a tokenizer.json whose parts lengthen a text without measure, or whose patterns do not end."""
     parts = [part for name in PARTS for part in _parts(content.get(name))]
     growth = 1.0
@@ -39,7 +39,7 @@ def refuse_unbounded(file: Path, content: dict[str, Any]) -> None:
             raise UserError(f"{file}: its pattern {pattern[:60]!r} takes too long on short texts: download it again")
 
 
-def _parts(part: Any) -> Iterator[dict[str, Any]]:
+def _parts(part: Any) -> Iterator[Mapping[str, Any]]:
     """A part and, of a sequence, those it holds."""
     waiting = [part]
     while waiting:
@@ -50,7 +50,7 @@ def _parts(part: Any) -> Iterator[dict[str, Any]]:
                 waiting += one[name] if isinstance(one.get(name), list) else []
 
 
-def _growth(part: dict[str, Any]) -> float:
+def _growth(part: Mapping[str, Any]) -> float:
     """How many times as long a replacement can make a text."""
     content, pattern = part.get("content"), part.get("pattern")
     if part["type"] != "Replace" or not isinstance(content, str):
@@ -60,7 +60,7 @@ def _growth(part: dict[str, Any]) -> float:
     return max(1.0, len(content) / len(plain)) if isinstance(plain, str) and plain else len(content) + 1.0
 
 
-def _pattern(part: dict[str, Any]) -> str | None:
+def _pattern(part: Mapping[str, Any]) -> str | None:
     pattern = part.get("pattern")
     found = pattern.get("Regex") if isinstance(pattern, dict) else None
     return found if isinstance(found, str) else None

@@ -7,7 +7,7 @@ from maskwise.decoding.generate import Generation, decode
 from maskwise.decoding.options import DecodingOptions
 from maskwise.models.model import Model
 from maskwise.probes.answers.plain import DIGITS, Answer, Written
-from maskwise.probes.checked import AskedSet, Layout
+from maskwise.probes.checked import AskedSet, CanvasLayout
 from maskwise.tasks.checkable import is_right
 from maskwise.tasks.prompts import Prompt
 
@@ -15,7 +15,7 @@ LONGEST_TEXT = 4000  # characters of an answer that a record keeps
 
 
 def write(
-    model: Model, prompts: Sequence[Prompt], layout: Layout, asked: AskedSet, tokens_per_step: int
+    model: Model, prompts: Sequence[Prompt], layout: CanvasLayout, asked: AskedSet, tokens_per_step: int
 ) -> list[Answer]:
     """Greedy, the most confident first. Confidence, entropy and NLL are not measured (0 in the record): an answer has
     many tokens, each of its own step."""

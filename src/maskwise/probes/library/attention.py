@@ -41,11 +41,11 @@ def _points(shown: Shown) -> list[Point]:
     ]
 
 
-class ConditionFields(ProbeFields, frozen=True, kw_only=True):
+class AttentionCondition(ProbeFields, frozen=True, kw_only=True):
     extra_masks: Count = field(name="extra masks")
 
 
-class EvidenceFields(ProbeFields, frozen=True, kw_only=True):
+class AttentionEvidence(ProbeFields, frozen=True, kw_only=True):
     answer: list[float]
     masks: list[float]
     near: list[float]
@@ -56,8 +56,8 @@ PROBE = Probe(
     name=NAME,
     group="evidence",
     about="attention of the answer by kind of token and layer",
-    condition=ConditionFields,
-    evidence=EvidenceFields,
+    condition=AttentionCondition,
+    evidence=AttentionEvidence,
     units=units,
     parameters=ORDERINGS | EXTRA_MASKS,
     quick=QUICK_ORDERINGS,

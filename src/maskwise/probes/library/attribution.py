@@ -86,11 +86,11 @@ def _points(shown: Shown) -> list[Point]:
     ]
 
 
-class ConditionFields(ProbeFields, frozen=True, kw_only=True):
+class AttributionCondition(ProbeFields, frozen=True, kw_only=True):
     question: str
 
 
-class EvidenceFields(ProbeFields, frozen=True, kw_only=True):
+class AttributionEvidence(ProbeFields, frozen=True, kw_only=True):
     examples: list[float]
     question: float
 
@@ -99,8 +99,8 @@ PROBE = Probe(
     name=NAME,
     group="evidence",
     about="gradients of the answer by example",
-    condition=ConditionFields,
-    evidence=EvidenceFields,
+    condition=AttributionCondition,
+    evidence=AttributionEvidence,
     presets=("full", "paper"),
     units=units,
     gradients=True,

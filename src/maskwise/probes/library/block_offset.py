@@ -28,7 +28,7 @@ def variants(setup: Setup) -> list[Variant]:
     ]
 
 
-class ConditionFields(FewShotCondition, frozen=True, kw_only=True):
+class BlockOffsetCondition(FewShotCondition, frozen=True, kw_only=True):
     after: str
     offset: Count
 
@@ -37,7 +37,7 @@ PROBE = Probe(
     name=NAME,
     group="context",
     about="the answer at several places of a block (block diffusion models)",
-    condition=ConditionFields,
+    condition=BlockOffsetCondition,
     presets=("default", "full"),
     variants=variants,
     each_number=True,

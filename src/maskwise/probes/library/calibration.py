@@ -96,7 +96,7 @@ def _in_words(shown: Shown) -> list[str]:
     ]
 
 
-class ConditionFields(ProbeFields, frozen=True, kw_only=True):
+class CalibrationCondition(ProbeFields, frozen=True, kw_only=True):
     masks: Count
 
 
@@ -104,7 +104,7 @@ PROBE = Probe(
     name=NAME,
     group="context",
     about="the tasks without relevant examples: which of them need context",
-    condition=ConditionFields,
+    condition=CalibrationCondition,
     presets=("default", "full"),
     units=units,
     one_pass=True,

@@ -214,13 +214,13 @@ def _area_table(summary: Summary) -> list[TextTable]:
     return [TextTable("coherence: area under accuracy against speed (perfect)", ("rule", *by_puzzle), rows)]
 
 
-class ConditionFields(ProbeFields, frozen=True, kw_only=True):
+class CoherenceCondition(ProbeFields, frozen=True, kw_only=True):
     puzzle: str
     rule: str
     speed: str
 
 
-class EvidenceFields(ProbeFields, frozen=True, kw_only=True):
+class CoherenceEvidence(ProbeFields, frozen=True, kw_only=True):
     tokens_per_pass: float
     ideal: float
     ideal_speed: float
@@ -230,8 +230,8 @@ PROBE = Probe(
     name=NAME,
     group="coherence",
     about="puzzles whose tokens hang together, under every strategy",
-    condition=ConditionFields,
-    evidence=EvidenceFields,
+    condition=CoherenceCondition,
+    evidence=CoherenceEvidence,
     units=units,
     parameters={"puzzles": 30},
     quick={"puzzles": 6},

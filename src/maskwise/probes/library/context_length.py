@@ -64,7 +64,7 @@ def claims(records: Sequence[Record]) -> list[Claim]:
     ]
 
 
-class ConditionFields(FewShotCondition, frozen=True, kw_only=True):
+class ContextLengthCondition(FewShotCondition, frozen=True, kw_only=True):
     distractors: Count
     masks: str
 
@@ -73,7 +73,7 @@ PROBE = Probe(
     name=NAME,
     group="context",
     about="prompts of several lengths, with few masks and with many",
-    condition=ConditionFields,
+    condition=ContextLengthCondition,
     presets=("default", "full", "paper"),
     variants=variants,
     parameters={"distractors": (0, 10, 20, 30), "mask_share": 0.2},

@@ -200,7 +200,7 @@ def _effect(point: Point, base: Point) -> str:
     return f"with the one {point.series}, not {base.series.removeprefix('example ')}"
 
 
-class ConditionFields(ProbeFields, frozen=True, kw_only=True):
+class ContrastCondition(ProbeFields, frozen=True, kw_only=True):
     examples: str
     masks: Count
 
@@ -209,7 +209,7 @@ PROBE = Probe(
     name=NAME,
     group="context",
     about="questions that one example alone decides, near or far, by the number of masks",
-    condition=ConditionFields,
+    condition=ContrastCondition,
     presets=("quick", "default", "full"),
     units=units,
     one_pass=True,

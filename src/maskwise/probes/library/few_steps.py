@@ -22,7 +22,7 @@ def _curves(shown: Shown) -> list[Point]:
     return [Point(f"{entry.condition['steps']} steps", entry.masks, entry) for entry in shown.entries(NAME)]
 
 
-class ConditionFields(FewShotCondition, frozen=True, kw_only=True):
+class FewStepsCondition(FewShotCondition, frozen=True, kw_only=True):
     steps: Count
     masks: Count
 
@@ -31,7 +31,7 @@ PROBE = Probe(
     name=NAME,
     group="evidence",
     about="the masks filled in 2, 4 and 6 steps",
-    condition=ConditionFields,
+    condition=FewStepsCondition,
     presets=("full", "paper"),
     units=units,
     parameters=STEP_MASKS | {"steps": (2, 4, 6)},

@@ -147,7 +147,7 @@ def _instead(entries: Sequence[Entry]) -> str:
     return f"{filler_name(strictest(entries)[-1].condition['filler'])} instead"
 
 
-class ConditionFields(FewShotCondition, frozen=True, kw_only=True):
+class FillerCondition(FewShotCondition, frozen=True, kw_only=True):
     filler: str
     fillers: Count
     format: str | UnsetType = UNSET
@@ -157,7 +157,7 @@ PROBE = Probe(
     name=NAME,
     group="context",
     about="full stops in the place of appended masks",
-    condition=ConditionFields,
+    condition=FillerCondition,
     lead=Lead(_after_masks, _instead, published=", full stops"),
     presets=("quick", "default", "full", "paper"),
     variants=variants,

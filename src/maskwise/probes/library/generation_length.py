@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from msgspec import UNSET, UnsetType
 
-from maskwise.probes.checked import ONE_BLOCK, AskedSet, Layout, asked_sets, layouts
+from maskwise.probes.checked import ONE_BLOCK, AskedSet, CanvasLayout, asked_sets, layouts
 from maskwise.probes.evidence import evidence_means
 from maskwise.probes.probe import BY_BLOCKS, NO_MASK_TOKEN, Asker, Item, Probe, Setup, Unit, first_of_same, slices
 from maskwise.probes.section import Entry, Measure, Point, Section, Shown, Summary, TextTable
@@ -54,7 +54,7 @@ def units(setup: Setup) -> Iterator[Unit]:
 
 
 def question_items(
-    asker: Asker, asked: AskedSet, layout: Layout, points: Sequence[int], done: Collection[Key]
+    asker: Asker, asked: AskedSet, layout: CanvasLayout, points: Sequence[int], done: Collection[Key]
 ) -> Iterator[Item]:
     assert asker.mask_id is not None
     for key, point, condition in still_to_ask(NAME, asked.name, points, [layout.condition], done):
@@ -146,12 +146,12 @@ def _flood_table(summary: Summary) -> list[TextTable]:
     return [TextTable(f"{NAME}: {flood_named(found)}", ("one block", "tokens sooner", "95 % interval", "n"), [row])]
 
 
-class ConditionFields(ProbeFields, frozen=True, kw_only=True):
+class GenerationLengthCondition(ProbeFields, frozen=True, kw_only=True):
     layout: str
     canvas: Count
 
 
-class EvidenceFields(ProbeFields, frozen=True, kw_only=True):
+class GenerationLengthEvidence(ProbeFields, frozen=True, kw_only=True):
     length: Count
     ended: float
     end_share: float
@@ -162,8 +162,8 @@ PROBE = Probe(
     name=NAME,
     group="evidence",
     about="generated answers on canvases of 64 to 1024 masks (--data gsm8k=, prompts=)",
-    condition=ConditionFields,
-    evidence=EvidenceFields,
+    condition=GenerationLengthCondition,
+    evidence=GenerationLengthEvidence,
     units=units,
     takes=lambda data_set: data_set in CHECKED,
     parameters={"canvases": (64, 128, 256, 512, 1024), "blocks": (32,), "tokens_per_step": 8, "questions": 64},

@@ -18,7 +18,7 @@ def units(setup: Setup) -> Iterator[Unit]:
     return data_units(setup, PROBE, 1, f"{NAME}=FILE")
 
 
-class ConditionFields(ProbeFields, frozen=True, kw_only=True):
+class HotpotqaCondition(ProbeFields, frozen=True, kw_only=True):
     share: float
 
 
@@ -26,7 +26,7 @@ PROBE = Probe(
     name=NAME,
     group="evidence",
     about="questions about real text, by the share of masks (--data)",
-    condition=ConditionFields,
+    condition=HotpotqaCondition,
     presets=("full", "paper"),
     units=units,
     takes=lambda data_set: data_set == NAME,

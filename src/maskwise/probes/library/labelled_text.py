@@ -19,7 +19,7 @@ def units(setup: Setup) -> Iterator[Unit]:
     return data_units(setup, PROBE, setup.own["shots"], f"NAME=PATH ({', '.join(READERS)} or a file of your own)")
 
 
-class ConditionFields(ProbeFields, frozen=True, kw_only=True):
+class LabelledTextCondition(ProbeFields, frozen=True, kw_only=True):
     share: float
 
 
@@ -27,7 +27,7 @@ PROBE = Probe(
     name=NAME,
     group="evidence",
     about="classification of texts, by the share of masks (--data)",
-    condition=ConditionFields,
+    condition=LabelledTextCondition,
     units=units,
     one_pass=True,
     takes=has_labels,

@@ -79,7 +79,7 @@ def _in_words(shown: Shown) -> list[str]:
     ]
 
 
-class ConditionFields(ProbeFields, frozen=True, kw_only=True):
+class LikelihoodMasksCondition(ProbeFields, frozen=True, kw_only=True):
     masks: Count
 
 
@@ -87,7 +87,7 @@ PROBE = Probe(
     name=NAME,
     group="evidence",
     about="the score of an answer, by the masks after it (--data gsm8k=, prompts=)",
-    condition=ConditionFields,
+    condition=LikelihoodMasksCondition,
     units=units,
     takes=lambda data_set: data_set in CHECKED,
     parameters={"mask_counts": (0, 16, 64, 256, 1024), "samples": 16, "questions": 64},

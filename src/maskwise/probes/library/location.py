@@ -162,7 +162,7 @@ def moved_away(point: Point, base: Point) -> str:
     return f"with the examples moved away from the question (location {point.x:g} in place of {base.x:g}{asked})"
 
 
-class ConditionFields(FewShotCondition, frozen=True, kw_only=True):
+class LocationCondition(FewShotCondition, frozen=True, kw_only=True):
     location: Count
 
 
@@ -170,7 +170,7 @@ PROBE = Probe(
     name=NAME,
     group="context",
     about="the relevant examples moved away from the question",
-    condition=ConditionFields,
+    condition=LocationCondition,
     presets=("default", "full", "paper"),
     variants=variants,
     each_number=True,

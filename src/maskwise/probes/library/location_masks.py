@@ -13,7 +13,7 @@ from maskwise.probes.section import Point, Section, Shown
 from maskwise.records.groups import values_of
 from maskwise.records.record import Condition, Record
 from maskwise.scoring.claims import Claim, contrast_claim
-from maskwise.scoring.contrasts import Weights, weights_of
+from maskwise.scoring.contrasts import ConditionWeights, weights_of
 from maskwise.support.typed import Count
 
 NAME = "location-masks"
@@ -41,7 +41,7 @@ def claims(records: Sequence[Record]) -> list[Claim]:
     if len(counts) < 2 or len(places) < 2:
         return []
 
-    def lost(weight_of: Mapping[int, float]) -> Weights:
+    def lost(weight_of: Mapping[int, float]) -> ConditionWeights:
         weighted: list[tuple[Condition, float]] = [
             ({"location": place, "masks": masks}, sign * weight)
             for place, weight in weight_of.items()
@@ -63,7 +63,7 @@ def _points(shown: Shown) -> list[Point]:
     return [Point(f"k = {entry.condition['masks']}", entry.condition["location"], entry) for entry in entries]
 
 
-class ConditionFields(FewShotCondition, frozen=True, kw_only=True):
+class LocationMasksCondition(FewShotCondition, frozen=True, kw_only=True):
     location: Count
     masks: Count
 
@@ -72,7 +72,7 @@ PROBE = Probe(
     name=NAME,
     group="context",
     about="the location probe with more and more masks",
-    condition=ConditionFields,
+    condition=LocationMasksCondition,
     presets=("default", "full", "paper"),
     variants=variants,
     each_number=True,

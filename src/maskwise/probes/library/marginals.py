@@ -106,12 +106,12 @@ def _likeness(shown: Shown) -> list[Point]:
     return [point for point in _curves(shown) if point.entry.measures.get("tv_next") is not None]
 
 
-class ConditionFields(ProbeFields, frozen=True, kw_only=True):
+class MarginalsCondition(ProbeFields, frozen=True, kw_only=True):
     suffix: str
     distance: Count
 
 
-class EvidenceFields(ProbeFields, frozen=True, kw_only=True):
+class MarginalsEvidence(ProbeFields, frozen=True, kw_only=True):
     tv_unigram: float
     common: float
     mode_common: float | UnsetType = UNSET
@@ -122,8 +122,8 @@ PROBE = Probe(
     name=NAME,
     group="coherence",
     about="predictions of masks by their distance from the text",
-    condition=ConditionFields,
-    evidence=EvidenceFields,
+    condition=MarginalsCondition,
+    evidence=MarginalsEvidence,
     units=units,
     parameters=GAP | {"distances": (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 40, 48, 56, 60, 62, 63, 64)},
     quick=QUICK_GAP,

@@ -93,11 +93,11 @@ def _published() -> tuple[tuple[str, float, tuple[float, ...]], ...]:
     return tuple((name, place + 0.15, values) for place, (name, values) in enumerate(zip(names, stated, strict=True)))
 
 
-class ConditionFields(ProbeFields, frozen=True, kw_only=True):
+class MaskAttributionCondition(ProbeFields, frozen=True, kw_only=True):
     extra_masks: Count = field(name="extra masks")
 
 
-class EvidenceFields(ProbeFields, frozen=True, kw_only=True):
+class MaskAttributionEvidence(ProbeFields, frozen=True, kw_only=True):
     masks: float
     near: float
     all: float
@@ -107,8 +107,8 @@ PROBE = Probe(
     name=NAME,
     group="evidence",
     about="gradients of the answer by kind of token",
-    condition=ConditionFields,
-    evidence=EvidenceFields,
+    condition=MaskAttributionCondition,
+    evidence=MaskAttributionEvidence,
     presets=("full", "paper"),
     units=units,
     gradients=True,

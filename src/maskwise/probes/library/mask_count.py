@@ -164,7 +164,7 @@ MASK_NATS = ScoreRule(
 )
 
 
-class ConditionFields(FewShotCondition, frozen=True, kw_only=True):
+class MaskCountCondition(FewShotCondition, frozen=True, kw_only=True):
     masks: Count
 
 
@@ -172,7 +172,7 @@ PROBE = Probe(
     name=NAME,
     group="context",
     about="more and more masks after the question",
-    condition=ConditionFields,
+    condition=MaskCountCondition,
     lead=Lead(lambda entries: entries, lambda entries: "masks", main=True),
     presets=("quick", "default", "full", "paper"),
     variants=variants,

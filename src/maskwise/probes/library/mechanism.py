@@ -13,7 +13,6 @@ Condition: {"masks": 2}; {"masks": 200, "place": "end", "attention": "answer cut
 
 from collections.abc import Collection, Iterator, Sequence
 from functools import partial
-from typing import Any
 
 from msgspec import UNSET, UnsetType
 
@@ -40,9 +39,12 @@ from maskwise.probes.library.filler import filler_name
 from maskwise.probes.paths import (
     BASELINE,
     CANNOT_BE_TOLD,
+    LARGEST_DIFFERENCE,
     MASKS,
     NAME,
     NO_EFFECT,
+    Mechanism,
+    TokenPaths,
     condition_of,
     conditions,
     mechanism,
@@ -134,13 +136,17 @@ LEAST_TOLD = 1e-6  # nats; records hold no more digits
 APART = 0.15  # between the markers of one place on the x axis
 
 
+def _summary(shown: Shown) -> Mechanism:
+    return shown.summary.extras.get(SUMMARY) or Mechanism(changes=[], paths=[], places=[], checks={})
+
+
 def _entries(shown: Shown) -> dict[str, Entry]:
     """The entries of all conditions but the baseline, with their changes, by the condition's text."""
     entries = {condition_text(entry.condition): entry for entry in shown.entries(NAME)}
     found = {}
-    for change in shown.summary.extras.get(SUMMARY, {}).get("changes", []):
-        text = condition_text(change["condition"])
-        in_points, in_nats = change["points"], change["nats"]
+    for change in _summary(shown).changes:
+        text = condition_text(change.condition)
+        in_points, in_nats = change.points, change.nats
         found[text] = entries[text].changed(
             change=_hundredfold(in_points.value),
             change_low=_hundredfold(in_points.low),
@@ -159,12 +165,10 @@ def _hundredfold(share: float | None) -> float | None:
 def _series(shown: Shown) -> list[tuple[str, int, str]]:
     """(tokens, number, name) of each marker of a figure, most tokens first."""
     filler = filler_name(shown.summary.settings.filler or ".")
-    paths = shown.summary.extras.get(SUMMARY, {}).get("paths", [])
     return [
-        (one["tokens"], one["masks"], f"{one['masks']} masks" if one["tokens"] == MASKS else
-         f"2 masks, {one['masks'] - 2} {filler}")
-        for one in paths
-    ]  # fmt: skip
+        (one.tokens, one.masks, f"{one.masks} masks" if one.tokens == MASKS else f"2 masks, {one.masks - 2} {filler}")
+        for one in _summary(shown).paths
+    ]
 
 
 def _along(shown: Shown, wanted: Sequence[tuple[str, str]]) -> list[Point]:
@@ -219,33 +223,34 @@ def _signed(value: float, digits: int) -> str:
     return signed(rounded, digits) if rounded else f"{0:.{digits}f}"
 
 
-def sentence(entry: dict[str, Any], what: str) -> str:
+def sentence(paths: TokenPaths, what: str) -> str:
     """What the tokens change and by which path, in the measure whose total excludes zero: points if both do."""
-    start = f"{what} against 2 masks: {in_points(entry['points']['total'])}, {in_nats(entry['nats']['total'])}"
-    if "content" in entry:
-        start += f", {in_nats(entry['content']['total'])} of them in the choice among the allowed answers"
-    unit = next((unit for unit in UNITS if entry[unit]["path"] != NO_EFFECT), None)
-    if unit is None:
+    start = f"{what} against 2 masks: {in_points(paths.points.total)}, {in_nats(paths.nats.total)}"
+    if paths.content is not UNSET:
+        start += f", {in_nats(paths.content.total)} of them in the choice among the allowed answers"
+    measured = ((paths.points, in_points), (paths.nats, in_nats))
+    found, in_words = next(((one, show) for one, show in measured if one.path != NO_EFFECT), (None, in_nats))
+    if found is None:
         return f"{start}: no effect was detected, so there is no path to name"
-    found, told = entry[unit], in_points if unit == "points" else in_nats
+    shares = found.shares or {}
     parts = {"answer": "seen by the answer's row alone", "others": "by the other rows alone",
              "interaction": "interaction"}  # fmt: skip
     listed = [
-        f"{words} {told(found[name])}"
-        + ("" if found["shares"][name] is None else f", {percent(found['shares'][name])}")
+        f"{words} {in_words(getattr(found, name))}" + ("" if shares[name] is None else f", {percent(shares[name])}")
         for name, words in parts.items()
     ]
-    return f"{start}: {PATHS[found['path']]} ({'; '.join(listed)} of the total)"
+    return f"{start}: {PATHS[found.path]} ({'; '.join(listed)} of the total)"
 
 
 def _says(shown: Shown) -> list[str]:
     names = {(tokens, count): name for tokens, count, name in _series(shown)}
-    summary = shown.summary.extras.get(SUMMARY, {})
-    lines = [sentence(entry, names[entry["tokens"], entry["masks"]]) for entry in summary.get("paths", [])]
-    if summary.get("largest difference") is not None:
+    summary = _summary(shown)
+    lines = [sentence(paths, names[paths.tokens, paths.masks]) for paths in summary.paths]
+    largest = summary.checks.get(LARGEST_DIFFERENCE)
+    if largest is not None:
         lines.append(
             "check: cut from both, the negative log-likelihoods equal those with two masks to within "
-            f"{max(summary['largest difference'], LEAST_TOLD):.0e} nats"
+            f"{max(largest, LEAST_TOLD):.0e} nats"
         )
     return lines or ["not run"]
 
@@ -254,37 +259,36 @@ def _says_weighed(shown: Shown) -> list[str]:
     names = {(tokens, count): name for tokens, count, name in _series(shown)}
     words = {BIASED: "keys biased by minus the log of their number", ONE_POSITION: "all in one position"}
     return [
-        f"{names[tokens_and_count(one['condition'])]}, {words[one['condition']['attention']]}: "
-        f"{in_points(one['points'])}, {in_nats(one['nats'])}"
-        for one in shown.summary.extras.get(SUMMARY, {}).get("changes", [])
-        if one["condition"]["attention"] in words
+        f"{names[tokens_and_count(one.condition)]}, {words[one.condition['attention']]}: "
+        f"{in_points(one.points)}, {in_nats(one.nats)}"
+        for one in _summary(shown).changes
+        if one.condition["attention"] in words
     ] or ["not run"]
 
 
 def _says_places(shown: Shown) -> list[str]:
     return [
-        f"{one['masks']} masks {PLACE_NAMES[one['place']]} less fillers in the same places: "
-        f"{in_points(one['points'])}, {in_nats(one['nats'])}"
-        for one in shown.summary.extras.get(SUMMARY, {}).get("places", [])
-        if one["points"].value is not None
+        f"{one.masks} masks {PLACE_NAMES[one.place]} less fillers in the same places: "
+        f"{in_points(one.points)}, {in_nats(one.nats)}"
+        for one in _summary(shown).places
+        if one.points.value is not None
     ] or ["not run"]
 
 
 def tables(summary: Summary) -> list[TextTable]:
     """For the terminal: every condition against two masks, and the paths."""
-    found = summary.extras.get(SUMMARY)
-    if not found:
+    found: Mechanism | None = summary.extras.get(SUMMARY)
+    if found is None:
         return []
     rows = []
-    for one in found["paths"]:
-        own = (one["tokens"], one["masks"])
-        name = f"{one['masks']} masks" if one["tokens"] == MASKS else f"{one['masks'] - 2} fillers"
-        changes = [change for change in found["changes"] if tokens_and_count(change["condition"]) == own]
-        rows += [(f"{name}, {_short_name(change['condition'])}", _cell(change, "points"), _cell(change, "nats"))
-                 for change in changes]  # fmt: skip
-        both = {unit: one[unit]["interaction"] for unit in UNITS}
-        rows.append((f"{name}, interaction", _cell(both, "points"), _cell(both, "nats")))
-        rows.append((f"{name}, path", one["points"]["path"], one["nats"]["path"]))
+    for one in found.paths:
+        name = f"{one.masks} masks" if one.tokens == MASKS else f"{one.masks - 2} fillers"
+        changes = [change for change in found.changes if tokens_and_count(change.condition) == (one.tokens, one.masks)]
+        rows += [
+            (f"{name}, {_short_name(change.condition)}", *_cells(change.points, change.nats)) for change in changes
+        ]
+        rows.append((f"{name}, interaction", *_cells(one.points.interaction, one.nats.interaction)))
+        rows.append((f"{name}, path", one.points.path, one.nats.path))
     return [TextTable(f"{NAME}: change from 2 masks (95 % interval)", ("", *UNITS), rows)]
 
 
@@ -293,15 +297,15 @@ def _short_name(condition: Condition) -> str:
     return PLACE_NAMES[place] if place != END else "at the end" if attention == WHOLE else attention
 
 
-def _cell(found: dict[str, Score], unit: str) -> str:
-    return _with_ends(found[unit], "", *((100, 1) if unit == "points" else (1, 3)))
+def _cells(in_points: Score, in_nats: Score) -> tuple[str, str]:
+    return _with_ends(in_points, "", 100, 1), _with_ends(in_nats, "", 1, 3)
 
 
 def _baseline(condition: Condition, all_conditions: Sequence[Condition]) -> Condition | None:
     return BASELINE if BASELINE in all_conditions else None
 
 
-class ConditionFields(ProbeFields, frozen=True, kw_only=True):
+class MechanismCondition(ProbeFields, frozen=True, kw_only=True):
     masks: Count
     fillers: Count | UnsetType = UNSET
     place: str | UnsetType = UNSET
@@ -312,7 +316,7 @@ PROBE = Probe(
     name=NAME,
     group="evidence",
     about="by which path appended masks act: attention to them cut row by row",
-    condition=ConditionFields,
+    condition=MechanismCondition,
     units=units,
     parameters={"mask_counts": (20, 200), "points": 100},
     quick={"mask_counts": (200,)},

@@ -66,7 +66,7 @@ def _points(shown: Shown) -> list[Point]:
     return [Point(entry.condition["after"], entry.condition["count"], entry) for entry in entries]
 
 
-class ConditionFields(ProbeFields, frozen=True, kw_only=True):
+class NaturalTextCondition(ProbeFields, frozen=True, kw_only=True):
     after: str
     count: Count
 
@@ -75,7 +75,7 @@ PROBE = Probe(
     name=NAME,
     group="context",
     about="the last word of a passage with masks or full stops after it",
-    condition=ConditionFields,
+    condition=NaturalTextCondition,
     presets=("default", "full"),
     units=units,
     one_pass=True,

@@ -44,7 +44,7 @@ def _masks(shown: Shown) -> str:
     return "no masks" if shown.is_autoregressive else "any share of the tokens masked"
 
 
-class ConditionFields(ProbeFields, frozen=True, kw_only=True):
+class NelboCondition(ProbeFields, frozen=True, kw_only=True):
     draws: Count
 
 
@@ -52,7 +52,7 @@ PROBE = Probe(
     name=NAME,
     group="evidence",
     about="the bound on the likelihood of prose",
-    condition=ConditionFields,
+    condition=NelboCondition,
     units=units,
     not_blocks="the bound of a block diffusion model goes block by block: see maskwise score",
     parameters={"draws": 8},

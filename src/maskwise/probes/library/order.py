@@ -95,11 +95,11 @@ def _in_words(shown: Shown) -> list[str]:
     ]
 
 
-class ConditionFields(ProbeFields, frozen=True, kw_only=True):
+class OrderCondition(ProbeFields, frozen=True, kw_only=True):
     rule: str
 
 
-class EvidenceFields(ProbeFields, frozen=True, kw_only=True):
+class OrderEvidence(ProbeFields, frozen=True, kw_only=True):
     tau: float
     global1: float
     global4: float
@@ -111,8 +111,8 @@ PROBE = Probe(
     name=NAME,
     group="coherence",
     about="the order in which strategies fill a continuation",
-    condition=ConditionFields,
-    evidence=EvidenceFields,
+    condition=OrderCondition,
+    evidence=OrderEvidence,
     units=units,
     parameters=GAP | {"tokens": 32},
     quick=QUICK_GAP | {"tokens": 16},

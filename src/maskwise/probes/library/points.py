@@ -148,7 +148,7 @@ def _curves(shown: Shown, along: str, wanted: Callable[[Mapping[str, Any]], bool
     ]
 
 
-class ConditionFields(ProbeFields, frozen=True, kw_only=True):
+class PointsCondition(ProbeFields, frozen=True, kw_only=True):
     order: str
     question: str | UnsetType = UNSET
     examples: Count | UnsetType = UNSET
@@ -159,7 +159,7 @@ PROBE = Probe(
     name=NAME,
     group="evidence",
     about="points in space by the order of the examples",
-    condition=ConditionFields,
+    condition=PointsCondition,
     presets=("full", "paper"),
     units=units,
     one_pass=True,

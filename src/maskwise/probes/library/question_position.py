@@ -59,7 +59,7 @@ def claims(records: Sequence[Record]) -> list[Claim]:
     return found
 
 
-class ConditionFields(FewShotCondition, frozen=True, kw_only=True):
+class QuestionPositionCondition(FewShotCondition, frozen=True, kw_only=True):
     question: str
     location: Count
 
@@ -68,7 +68,7 @@ PROBE = Probe(
     name=NAME,
     group="context",
     about="the same with the question first, in the middle or last",
-    condition=ConditionFields,
+    condition=QuestionPositionCondition,
     condition_words={"right": "last", "left": "first"},
     presets=("default", "full", "paper"),
     variants=variants,

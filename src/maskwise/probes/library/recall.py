@@ -10,12 +10,7 @@ the question: near (one of the five next pairs, never the very next), quarter, m
 Evidence: {"pairs": 30, "between": 29, "offset": -1}: the pairs in the list, those between the asked pair and the
 question, and whose value was answered: so many pairs after the asked one (before it, below zero), null if of no pair.
 
-With a_near and a_far the accuracies at the nearest and the farthest distance, with the fewest masks and no fillers
-(each the mean of the question last and first where both were asked), NLL_near and NLL_far likewise, and n pairs, the
-scores are
-
-    recall locality  (a_near - a_far) / (a_near - 1/n)
-    recall nats      NLL_far - NLL_near, the negative log-likelihood of the right value
+recall_scores.py says what is made of the answers.
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -23,10 +18,21 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from msgspec import structs
 
 from maskwise.probes.blocks import visible_counts
 from maskwise.probes.probe import Asker, Item, Probe, ScoreRule, Sentences, Setup, Unit, slices
+from maskwise.probes.recall_scores import (
+    ERRORS,
+    FIRST,
+    LAST,
+    NO_VALUE,
+    by_distance,
+    measures,
+    near_and_far,
+    near_pair,
+    recall_locality,
+    recall_nats,
+)
 from maskwise.probes.section import (
     K_EQUALS,
     Entry,
@@ -39,14 +45,11 @@ from maskwise.probes.section import (
     as_share,
     in_nats,
 )
-from maskwise.records.record import Condition, Key, ProbeFields, Record, still_to_ask
-from maskwise.scoring.intervals import accuracy_interval
+from maskwise.records.record import Condition, Key, ProbeFields, still_to_ask
 from maskwise.scoring.numbers import between, number, percent
-from maskwise.scoring.scores import Score, bootstrapped, nats_score, null_score, share_of_skill, tables
 from maskwise.support.typed import AtLeast1, Count
 from maskwise.tasks.recall_pairs import (
     DISTANCES,
-    NEAR,
     RecallPair,
     RecallPrompt,
     asked_first,
@@ -57,15 +60,6 @@ from maskwise.tasks.recall_pairs import (
 )
 
 NAME, TASK = "recall", "pairs"
-LAST, FIRST = "right", "left"
-# Which wrong answers there are, by the distance from the asked pair to the one whose value was answered.
-ERRORS: Mapping[str, Callable[[int], bool]] = {
-    "the pair before": lambda offset: offset == -1,
-    "the pair after": lambda offset: offset == 1,
-    "2 to 5 pairs away": lambda offset: 2 <= abs(offset) <= 5,
-    "more than 5 pairs away": lambda offset: abs(offset) > 5,
-}
-NO_VALUE = "no pair's value"
 MARKS_APART = 0.12  # of the way from one kind of error to the next
 
 
@@ -123,77 +117,6 @@ def recall_prompt(
         return asked_first(asker.tokenizer, pairs, away, asker.mask_id, asker.chat)
     fillers = [asker.filler_id] * int(condition["fillers"])
     return asked_last(asker.tokenizer, pairs, away, asker.mask_id, int(condition["masks"]), fillers, asker.chat)
-
-
-# What is measured
-
-
-def near_pair(condition: Condition, conditions: Sequence[Condition]) -> Condition | None:
-    """The baseline: a near pair, everything else alike."""
-    return next((c for c in conditions if c == {**condition, "distance": NEAR}), None)
-
-
-def measures(entry: Entry, group: Sequence[Record]) -> list[Entry]:
-    """Besides accuracy and likelihood: guessing, the mean number of pairs between, the share of each kind of error."""
-    more = {
-        "chance": chance_of(group),
-        "between": float(np.mean([record.evidence["between"] for record in group])),
-        "errors": {kind: _share(group, kind) for kind in (*ERRORS, NO_VALUE)},
-    }
-    return [entry.changed(**more)]
-
-
-def chance_of(group: Sequence[Record]) -> float:
-    return 1 / group[0]["evidence"]["pairs"]
-
-
-def error_of(record: Record) -> str | None:
-    """The kind of error, None of a right answer."""
-    offset = record.evidence["offset"]
-    if record.correct:
-        return None
-    return NO_VALUE if offset is None else next((kind for kind, holds in ERRORS.items() if holds(offset)), NO_VALUE)
-
-
-def _share(group: Sequence[Record], kind: str) -> dict[str, float]:
-    found = accuracy_interval([structs.replace(record, correct=error_of(record) == kind) for record in group])
-    return dict(zip(("share", "share_low", "share_high"), found, strict=True))
-
-
-def recall_locality(records: Sequence[Record]) -> Score:
-    near, far = near_and_far([record.condition for record in records])
-    if not near:
-        return null_score()
-    chance = chance_of(records)
-
-    def lost(accuracy: np.ndarray) -> np.ndarray:
-        here, there = (half.mean(1) for half in np.split(accuracy, 2, axis=1))
-        return share_of_skill(here - there, here - chance)
-
-    return bootstrapped(tables(records, near + far), lost)
-
-
-def recall_nats(records: Sequence[Record]) -> Score:
-    near, far = near_and_far([record.condition for record in records])
-    if not near:
-        return null_score()
-    sides = len(near)
-    return nats_score(records, near + far, [*[-1 / sides] * sides, *[1 / sides] * sides])
-
-
-def near_and_far(conditions: Sequence[Condition]) -> tuple[list[Condition], list[Condition]]:
-    """The nearest and the farthest distance with the fewest masks, for each side that was asked at both."""
-    sides = [by_distance(conditions, question) for question in (LAST, FIRST)]
-    known = [side for side in sides if len(side) > 1 and side[0]["distance"] == NEAR]
-    return [side[0] for side in known], [side[-1] for side in known]
-
-
-def by_distance(conditions: Sequence[Condition], question: str) -> list[Condition]:
-    """The conditions of one side with the fewest masks and no fillers, nearest first."""
-    side = [c for c in conditions if c["question"] == question and c["fillers"] == 0]
-    fewest = min((c["masks"] for c in side), default=0)
-    found = {c["distance"]: c for c in side if c["masks"] == fewest}
-    return [found[distance] for distance in DISTANCES if distance in found]
 
 
 # What is shown
@@ -343,14 +266,14 @@ RECALL_NATS = ScoreRule(
 )
 
 
-class ConditionFields(ProbeFields, frozen=True, kw_only=True):
+class RecallCondition(ProbeFields, frozen=True, kw_only=True):
     question: str
     distance: str
     masks: Count
     fillers: Count
 
 
-class EvidenceFields(ProbeFields, frozen=True, kw_only=True):
+class RecallEvidence(ProbeFields, frozen=True, kw_only=True):
     pairs: AtLeast1
     between: Count
     offset: float | None
@@ -360,9 +283,9 @@ PROBE = Probe(
     name=NAME,
     group="context",
     about="pairs of words, one key asked again near to or far from its pair",
-    condition=ConditionFields,
+    condition=RecallCondition,
     condition_words={LAST: "last", FIRST: "first"},
-    evidence=EvidenceFields,
+    evidence=RecallEvidence,
     presets=("quick", "default", "full"),
     units=units,
     one_pass=True,

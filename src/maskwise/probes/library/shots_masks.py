@@ -179,7 +179,7 @@ def _in_words(shown: Shown) -> list[str]:
     return [f"r = {told(found['together'])}; with the two from different test points, r = {told(found['apart'])}"]
 
 
-class ConditionFields(ProbeFields, frozen=True, kw_only=True):
+class ShotsMasksCondition(ProbeFields, frozen=True, kw_only=True):
     shots: Count
     extra_masks: Count = field(name="extra masks")
 
@@ -188,7 +188,7 @@ PROBE = Probe(
     name=NAME,
     group="evidence",
     about="gain from more examples against loss to more masks",
-    condition=ConditionFields,
+    condition=ShotsMasksCondition,
     presets=("full", "paper"),
     units=units,
     one_pass=True,

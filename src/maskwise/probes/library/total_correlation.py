@@ -54,11 +54,11 @@ def claims(records: Sequence[Record]) -> list[Claim]:
     ]
 
 
-class ConditionFields(ProbeFields, frozen=True, kw_only=True):
+class TotalCorrelationCondition(ProbeFields, frozen=True, kw_only=True):
     distance: Count
 
 
-class EvidenceFields(ProbeFields, frozen=True, kw_only=True):
+class TotalCorrelationEvidence(ProbeFields, frozen=True, kw_only=True):
     tc: float
     forth: float
     back: float
@@ -68,8 +68,8 @@ PROBE = Probe(
     name=NAME,
     group="coherence",
     about="what filling two masks in one step loses",
-    condition=ConditionFields,
-    evidence=EvidenceFields,
+    condition=TotalCorrelationCondition,
+    evidence=TotalCorrelationEvidence,
     units=units,
     parameters=GAP | {"distances": (1, 2, 4, 8, 16, 32), "samples": 32},
     quick=QUICK_GAP | {"samples": 8},

@@ -26,15 +26,15 @@ DECODING_COST = 4
 STEP_MASKS = {"masks": (2, 10, 20, 50, 100, 200), "points": 100}
 QUICK_STEP_MASKS = {"masks": (2, 20, 100)}
 
-Plan = tuple[Condition, int, str]  # what the record says beside the masks, steps, order
+StepPlan = tuple[Condition, int, str]  # what the record says beside the masks, steps, order
 
 
 def units(setup: Setup) -> Iterator[Unit]:
-    plans: list[Plan] = [({"order": order}, setup.own["steps"], order) for order in STRATEGY_OF_ORDER]
+    plans: list[StepPlan] = [({"order": order}, setup.own["steps"], order) for order in STRATEGY_OF_ORDER]
     return step_units(setup, NAME, plans)
 
 
-def step_units(setup: Setup, probe: str, plans: Sequence[Plan]) -> Iterator[Unit]:
+def step_units(setup: Setup, probe: str, plans: Sequence[StepPlan]) -> Iterator[Unit]:
     from maskwise.probes.answers.steps import decode
 
     settings, count = setup.settings, min(setup.settings.points, setup.own["points"])
@@ -131,7 +131,7 @@ def _curves(shown: Shown) -> list[Point]:
     ]
 
 
-class ConditionFields(FewShotCondition, frozen=True, kw_only=True):
+class UnmaskingCondition(FewShotCondition, frozen=True, kw_only=True):
     order: str
     masks: Count
 
@@ -140,7 +140,7 @@ PROBE = Probe(
     name=NAME,
     group="evidence",
     about="the masks filled in many steps",
-    condition=ConditionFields,
+    condition=UnmaskingCondition,
     presets=("full", "paper"),
     units=units,
     parameters=STEP_MASKS | {"steps": 40},

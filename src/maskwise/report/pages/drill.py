@@ -173,7 +173,7 @@ def _of_task(
 
 
 @dataclass(frozen=True)
-class TableRow:
+class RecordRow:
     """Of the table of records. `probe`: the number of its probe among the filters."""
 
     probe: int
@@ -185,7 +185,7 @@ class TableRow:
 class RecordTable:
     head: tuple[str, ...]
     probes: tuple[str, ...]
-    rows: tuple[TableRow, ...]
+    rows: tuple[RecordRow, ...]
     total: int
 
 
@@ -201,7 +201,7 @@ def records_table(readings: Sequence[Reading]) -> RecordTable:
         for record in in_turn(reading.run.records, MOST_ROWS // len(readings))
     ]
     rows = tuple(
-        TableRow(
+        RecordRow(
             probes.index(record.probe),
             record.correct,
             (*([label] if several else []), record.probe, condition_in_words(record.condition), record.task,

@@ -5,21 +5,23 @@ none is at least as fast and more accurate, nor faster and at least as accurate.
 """
 
 from collections.abc import Sequence
-from typing import Any
+
+from msgspec import UNSET
 
 from maskwise.report.figures.bars import Bar, Chart
 from maskwise.report.pages.results import Result
+from maskwise.scoring.experiment_results import Accuracy, MitigationResult, Mitigations
 from maskwise.scoring.numbers import percent, points, points_between
 
 NEEDS_ADAPTER, FIXED_ATTENTION = "needs --adapter", "the model's attention cannot be changed"
 BASELINE, NOT_RUN = "baseline", "not run"
 
 
-def cures_result(found: dict[str, Any]) -> Result:
+def cures_result(found: Mitigations) -> Result:
     return Result(
         name="cures",
-        title=f"What mitigates the sensitivity of {found['model']} to appended masks",
-        facts=f"{found['masks']} masks{_seen(found)} · {found['n']} questions · greedy decoding, the answer is the "
+        title=f"What mitigates the sensitivity of {found.model} to appended masks",
+        facts=f"{found.masks} masks{_seen(found)} · {found.n} questions · greedy decoding, the answer is the "
         "first token",
         sentences=what_it_shows(found),
         chart=_chart(found),
@@ -33,22 +35,22 @@ def cures_result(found: dict[str, Any]) -> Result:
     )
 
 
-def _seen(found: dict[str, Any]) -> str:
-    return f", of which a token sees those in its block of {found['block']}" if "block" in found else ""
+def _seen(found: Mitigations) -> str:
+    return f", of which a token sees those in its block of {found.block}" if found.block is not UNSET else ""
 
 
-def in_order(cures: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+def in_order(cures: Sequence[MitigationResult]) -> list[MitigationResult]:
     """The fastest first, of equally fast ones the most accurate; last those that were not run, in their own order."""
-    run = [entry for entry in cures if entry["accuracy"] is not None]
-    return [
-        *sorted(run, key=lambda entry: (-entry["tokens_per_pass"], -entry["accuracy"])),
-        *(entry for entry in cures if entry["accuracy"] is None),
-    ]
+    return sorted(cures, key=_rank)
 
 
-def frontier(cures: Sequence[dict[str, Any]]) -> set[str]:
+def _rank(entry: MitigationResult) -> tuple[bool, float, float]:
+    return (True, 0, 0) if entry.accuracy is None else (False, -entry.tokens_per_pass, -entry.accuracy)
+
+
+def frontier(cures: Sequence[MitigationResult]) -> set[str]:
     """The names of the mitigations that no other beats in speed and accuracy."""
-    measured = [(e["tokens_per_pass"], e["accuracy"], e["cure"]) for e in cures if e["accuracy"] is not None]
+    measured = [(e.tokens_per_pass, e.accuracy, e.cure) for e in cures if e.accuracy is not None]
     return {
         name
         for speed, right, name in measured
@@ -56,84 +58,84 @@ def frontier(cures: Sequence[dict[str, Any]]) -> set[str]:
     }
 
 
-def _rows(found: dict[str, Any]) -> list[tuple[str, ...]]:
-    two, best = found["two_masks"], frontier(found["cures"])
+def _rows(found: Mitigations) -> list[tuple[str, ...]]:
+    two, best = found.two_masks, frontier(found.cures)
     rows: list[tuple[str, ...]] = [("two masks only", _right(two), "", "", "no")]
-    for entry in in_order(found["cures"]):
-        if entry["accuracy"] is None:
-            rows.append((entry["cure"], NOT_RUN, "", "", ""))
+    for entry in in_order(found.cures):
+        measured = entry.measured
+        if measured is None:
+            rows.append((entry.cure, NOT_RUN, "", "", ""))
         else:
-            speed = f"{_speed(entry)}{' *' if entry['cure'] in best else ''}"
-            trained = "no" if entry["training"] == "none" else "yes"
-            rows.append((entry["cure"], _right(entry), _against(entry), speed, trained))
+            speed = f"{_speed(entry)}{' *' if entry.cure in best else ''}"
+            trained = "no" if entry.training == "none" else "yes"
+            rows.append((entry.cure, _right(measured), _against(entry), speed, trained))
     return rows
 
 
-def _speed(entry: dict[str, Any]) -> str:
-    return f"{entry['tokens_per_pass']:.3g}"
+def _speed(entry: MitigationResult) -> str:
+    return f"{entry.tokens_per_pass:.3g}"
 
 
-def _right(entry: dict[str, Any]) -> str:
-    return f"{percent(entry['accuracy'], 1)} ({100 * entry['low']:.0f} to {100 * entry['high']:.0f})"
+def _right(found: Accuracy) -> str:
+    return f"{percent(found.accuracy, 1)} ({100 * found.low:.0f} to {100 * found.high:.0f})"
 
 
-def _against(entry: dict[str, Any]) -> str:
-    if entry["cure"] == BASELINE:
+def _against(entry: MitigationResult) -> str:
+    if entry.cure == BASELINE or entry.difference is None:
         return ""
-    return points_between(entry["difference"], entry["difference_low"], entry["difference_high"]).replace(
-        "\u00a0points", ""
-    )
+    return points_between(entry.difference, entry.difference_low, entry.difference_high).replace("\u00a0points", "")
 
 
-def _chart(found: dict[str, Any]) -> Chart:
-    two = found["two_masks"]
-    best = frontier(found["cures"])
-    bars = [Bar("two masks only", (two["accuracy"],), (two["low"], two["high"]), "for comparison")]
-    for entry in in_order(found["cures"]):
-        if entry["accuracy"] is not None:
-            trained = "" if entry["training"] == "none" else ", trained"
+def _chart(found: Mitigations) -> Chart:
+    two = found.two_masks
+    best = frontier(found.cures)
+    bars = [Bar("two masks only", (two.accuracy,), (two.low, two.high), "for comparison")]
+    for entry in in_order(found.cures):
+        measured = entry.measured
+        if measured is not None:
+            trained = "" if entry.training == "none" else ", trained"
             note = f"{_speed(entry)} tokens per forward pass{trained}"
-            marked = entry["cure"] in best
-            bars.append(Bar(entry["cure"], (entry["accuracy"],), (entry["low"], entry["high"]), note, marked))
-    title = f"{found['model']}: accuracy with {found['masks']} masks under each mitigation"
+            marked = entry.cure in best
+            bars.append(Bar(entry.cure, (measured.accuracy,), (measured.low, measured.high), note, marked))
+    title = f"{found.model}: accuracy with {found.masks} masks under each mitigation"
     caption = f"{title}, the fastest first. Line: 95 % interval. Filled: on the frontier of speed and accuracy."
     return Chart(tuple(bars), ("accuracy",), title, "Accuracy (line: 95 % interval)", dots=True, caption=caption)
 
 
-def what_it_shows(found: dict[str, Any]) -> list[str]:
+def what_it_shows(found: Mitigations) -> list[str]:
     """What the masks cost, which mitigations bring it back, what training the trained ones took, what was not run."""
-    measured = [entry for entry in found["cures"] if entry["accuracy"] is not None]
-    baseline, two = measured[0], found["two_masks"]
-    lost = two["accuracy"] - baseline["accuracy"]
-    helped = [entry for entry in measured[1:] if entry["difference_low"] > 0]
-    best = max(measured, key=lambda entry: entry["accuracy"])
-    most = found.get("block", found["masks"])
-    visible = f", of which at most {most} are visible," if most < found["masks"] else ""
+    measured = [(entry, accuracy.accuracy) for entry in found.cures if (accuracy := entry.measured)]
+    (_, baseline), two = measured[0], found.two_masks
+    lost = two.accuracy - baseline
+    helped = [entry for entry, _ in measured[1:] if (entry.difference_low or 0) > 0]
+    best, highest = max(measured, key=lambda one: one[1])
+    most = found.masks if found.block is UNSET else found.block
+    visible = f", of which at most {most} are visible," if most < found.masks else ""
     sentences = [
-        f"With {found['masks']} masks{visible} instead of two, accuracy is {percent(baseline['accuracy'])} instead "
-        f"of {percent(two['accuracy'])} ({points(-lost)})."
+        f"With {found.masks} masks{visible} instead of two, accuracy is {percent(baseline)} instead "
+        f"of {percent(two.accuracy)} ({points(-lost)})."
     ]
     if helped:
-        names = ", ".join(entry["cure"] for entry in helped)
+        names = ", ".join(entry.cure for entry in helped)
         sentences.append(
             f"Significantly above the baseline (95 % interval above zero): {names}; the highest accuracy is that of "
-            f"{best['cure']} ({percent(best['accuracy'])}, {_speed(best)} tokens per forward pass)."
+            f"{best.cure} ({percent(highest)}, {_speed(best)} tokens per forward pass)."
         )
     else:
         sentences.append(
-            f"No mitigation is significantly above the baseline (95 % interval above zero) on these {found['n']} "
+            f"No mitigation is significantly above the baseline (95 % interval above zero) on these {found.n} "
             "questions."
         )
-    trained = next((entry["training"] for entry in measured if entry["training"] != "none"), None)
+    trained = next((entry.training for entry, _ in measured if entry.training != "none"), None)
     return [*sentences, *([f"The trained mitigations took {trained}."] if trained else []), *_not_run(found)]
 
 
-def _not_run(found: dict[str, Any]) -> list[str]:
+def _not_run(found: Mitigations) -> list[str]:
     """Which mitigations were not run and why, said here because a reason would take the table's width."""
     reasons: dict[str, list[str]] = {}
-    for entry in found["cures"]:
-        if entry["accuracy"] is None:
-            without = FIXED_ATTENTION if entry["training"] == "none" else NEEDS_ADAPTER
-            reasons.setdefault(entry.get("why") or without, []).append(entry["cure"])
+    for entry in found.cures:
+        if entry.accuracy is None:
+            without = FIXED_ATTENTION if entry.training == "none" else NEEDS_ADAPTER
+            reasons.setdefault(entry.why or without, []).append(entry.cure)
     told = "; ".join(f"{', '.join(names)} ({why})" for why, names in reasons.items())
     return [f"Not run: {told}."] if told else []

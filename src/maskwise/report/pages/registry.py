@@ -31,7 +31,7 @@ NAME_WIDTH, VALUE_WIDTH = 19, 11  # characters of a column on the terminal
 
 
 @dataclass(frozen=True)
-class Cell:
+class TableCell:
     """What is written, what stands below it, and what it is sorted by; None is sorted last."""
 
     text: str
@@ -40,7 +40,7 @@ class Cell:
 
 
 @dataclass(frozen=True)
-class Column:
+class TableColumn:
     """`key` is the name that --sort takes."""
 
     key: str
@@ -52,8 +52,8 @@ class Column:
 @dataclass(frozen=True)
 class RunTable:
     title: str
-    columns: tuple[Column, ...]
-    rows: tuple[tuple[Cell, ...], ...]
+    columns: tuple[TableColumn, ...]
+    rows: tuple[tuple[TableCell, ...], ...]
     notes: tuple[str, ...] = ()
 
     def sorted_by(self, key: str, reverse: bool = False) -> "RunTable":
@@ -90,10 +90,12 @@ def run_table(readings: Sequence[Reading]) -> RunTable:
         )
     }
     columns = (
-        Column("model", "Model"),
-        *(Column(rule.name, title, rule.meaning) for title, rule in measured.items()),
-        Column("settings", "Settings", "preset, points per task, relevant examples and distractors, seed, type", True),
-        Column("version", "Version", "of maskwise and torch", True),
+        TableColumn("model", "Model"),
+        *(TableColumn(rule.name, title, rule.meaning) for title, rule in measured.items()),
+        TableColumn(
+            "settings", "Settings", "preset, points per task, relevant examples and distractors, seed, type", True
+        ),
+        TableColumn("version", "Version", "of maskwise and torch", True),
     )
     rows = tuple(
         (
@@ -112,19 +114,19 @@ def run_table(readings: Sequence[Reading]) -> RunTable:
 def search_table(searches: Sequence[Search]) -> RunTable:
     """A row per search of advise: the best setting, what it gains, and the fastest one near it."""
     columns = (
-        Column("model", "Model"),
-        Column("quality", "Quality", "highest of the settings confirmed on the questions held back"),
-        Column("gain", "Gain", "over the reference, paired"),
-        Column("passes", "Passes", "forward passes per question of that setting"),
-        Column("best", "Best setting"),
-        Column("fast", "Fastest within 3 points"),
-        Column("settings", "Settings", "what a good answer is, questions held back, seed, type", True),
-        Column("version", "Version", "of maskwise and torch", True),
+        TableColumn("model", "Model"),
+        TableColumn("quality", "Quality", "highest of the settings confirmed on the questions held back"),
+        TableColumn("gain", "Gain", "over the reference, paired"),
+        TableColumn("passes", "Passes", "forward passes per question of that setting"),
+        TableColumn("best", "Best setting"),
+        TableColumn("fast", "Fastest within 3 points"),
+        TableColumn("settings", "Settings", "what a good answer is, questions held back, seed, type", True),
+        TableColumn("version", "Version", "of maskwise and torch", True),
     )
     return RunTable("Decoding settings", columns, tuple(map(_search_row, searches)))
 
 
-def _search_row(search: Search) -> tuple[Cell, ...]:
+def _search_row(search: Search) -> tuple[TableCell, ...]:
     found = search.found
     by_goal = {row.goal: row for row in found.advice}
     best = by_goal.get("best quality") or max(found.confirmed, key=lambda row: row.quality.mean)
@@ -134,42 +136,42 @@ def _search_row(search: Search) -> tuple[Cell, ...]:
     asked = f"{found.quality}, {found.questions.held_back} questions, seed {identity.seed}, {identity.model.dtype}"
     return (
         _text_cell(f"{found.model}{' (planted)' if search.manifest.planted else ''}"),
-        Cell(search.number(best.quality.mean), search.ends(best.quality), float(best.quality.mean)),
-        Cell("reference")
+        TableCell(search.number(best.quality.mean), search.ends(best.quality), float(best.quality.mean)),
+        TableCell("reference")
         if is_reference
-        else Cell(search.number(gain.mean, signed=True), search.ends(gain), float(gain.mean)),
-        Cell(f"{best.passes:.3g}", f"{best.seconds:.2g} s", float(best.passes)),
+        else TableCell(search.number(gain.mean, signed=True), search.ends(gain), float(gain.mean)),
+        TableCell(f"{best.passes:.3g}", f"{best.seconds:.2g} s", float(best.passes)),
         _text_cell(best.setting, "" if "best quality" in by_goal else "not shown to be the best"),
-        _text_cell(fast.setting, f"passes: {fast.passes:.3g}") if fast else Cell("not decided"),
+        _text_cell(fast.setting, f"passes: {fast.passes:.3g}") if fast else TableCell("not decided"),
         _text_cell(asked),
         _versions(search.manifest.versions),
     )
 
 
-def _text_cell(text: object, below: str = "") -> Cell:
-    return Cell(str(text), below, str(text))
+def _text_cell(text: object, below: str = "") -> TableCell:
+    return TableCell(str(text), below, str(text))
 
 
-def _model(reading: Reading) -> Cell:
-    return Cell(reading.label, "" if reading.manifest.complete else "unfinished", reading.label)
+def _model(reading: Reading) -> TableCell:
+    return TableCell(reading.label, "" if reading.manifest.complete else "unfinished", reading.label)
 
 
 def _score(reading: Reading, rule: ScoreRule) -> Score:
     return reading.summary.scores.get(rule.name, null_score())
 
 
-def _score_cell(reading: Reading, rule: ScoreRule | None) -> Cell:
+def _score_cell(reading: Reading, rule: ScoreRule | None) -> TableCell:
     if rule is None:
-        return Cell("–", NOT_MEASURED)
+        return TableCell("–", NOT_MEASURED)
     score = _score(reading, rule)
     if score.value is None:
-        return Cell("–", score.why or "")
-    return Cell(
+        return TableCell("–", score.why or "")
+    return TableCell(
         score_value(score, rule.unit), score_interval(score, rule.unit).removesuffix(f"{NBSP}nats"), score.value
     )
 
 
-def _settings(reading: Reading) -> Cell:
+def _settings(reading: Reading) -> TableCell:
     settings = reading.manifest.settings
     asked = settings.relevant or []  # one number in runs of version 0.1
     relevant = "/".join(map(str, asked if isinstance(asked, list) else [asked])) or None
@@ -182,12 +184,12 @@ def _settings(reading: Reading) -> Cell:
         str(reading.manifest.model.dtype),
         *([weights] if (weights := reading.manifest.model.weights) is not None else []),
     ]
-    return Cell(", ".join(told), "", ", ".join(told))
+    return TableCell(", ".join(told), "", ", ".join(told))
 
 
-def _versions(versions: Mapping[str, str]) -> Cell:
+def _versions(versions: Mapping[str, str]) -> TableCell:
     named = f"maskwise {versions.get('maskwise', 'not known')}"
-    return Cell(named, f"torch {versions['torch']}" if "torch" in versions else "", named)
+    return TableCell(named, f"torch {versions['torch']}" if "torch" in versions else "", named)
 
 
 def sort_tables(tables: Sequence[RunTable], key: str | None, reverse: bool) -> list[RunTable]:
@@ -237,7 +239,7 @@ def _printed(table: RunTable, columns: Sequence[int]) -> Table:
     return shown
 
 
-def _below(cell: Cell) -> list[tuple[str, str]]:
+def _below(cell: TableCell) -> list[tuple[str, str]]:
     return [("\n" + one_line(cell.below), "dim")] if cell.below else []
 
 

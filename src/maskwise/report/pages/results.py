@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from markupsafe import Markup
 from rich.table import Table
@@ -15,6 +14,7 @@ from maskwise.report.pages.templates import render
 from maskwise.support.errors import UserError
 from maskwise.support.files import refuse_checkpoint_folder, replace_file, to_json
 from maskwise.support.terminal import one_line, open_console, safe_text
+from maskwise.support.typed import Typed
 
 
 @dataclass(frozen=True)
@@ -49,12 +49,12 @@ def make_folder(folder: Path) -> Path:
     return folder
 
 
-def write_result(folder: Path, summary: dict[str, Any], result: Result) -> Path:
+def write_result(folder: Path, found: Typed, result: Result) -> Path:
     """NAME.json, NAME.svg, NAME.png and NAME.html; returns the page's path."""
     svg, png = result.chart.files()
-    page = folder / f"{result.name}.html"
+    page = page_of_result(folder, result)
     try:
-        replace_file(folder / f"{result.name}.json", [to_json(summary, indent=2), "\n"])
+        replace_file(folder / f"{result.name}.json", [to_json(found, indent=2), "\n"])
         replace_file(folder / f"{result.name}.svg", [svg])
         replace_file(folder / f"{result.name}.png", png)
         replace_file(page, [_page(result)])
@@ -63,8 +63,13 @@ def write_result(folder: Path, summary: dict[str, Any], result: Result) -> Path:
     return page
 
 
-def print_result(result: Result, page: Path) -> None:
+def page_of_result(folder: Path, result: Result) -> Path:
+    return folder / f"{result.name}.html"
+
+
+def print_result(result: Result, folder: Path) -> None:
     """The table on the terminal, what it shows, and where the page is."""
+    page = page_of_result(folder, result)
     print(safe_text(f"{result.title}\n{result.facts}\n"))
     open_console().print(result.table())
     for sentence in result.sentences:

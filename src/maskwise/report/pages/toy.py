@@ -1,14 +1,8 @@
-"""The toy experiment as a person sees it: a table, a figure, three sentences.
-
-A toy is the object that `maskwise toy --json` prints.
-"""
-
-from typing import Any
+"""The toy experiment as a person sees it: a table, a figure, three sentences."""
 
 from maskwise.report.figures.bars import Bar, Chart
 from maskwise.report.pages.results import Result
-
-Toy = dict[str, Any]
+from maskwise.scoring.experiment_results import Toy
 
 PARTS = ("AB", "A, not B", "B, not A", "neither")
 PARALLEL, SEQUENTIAL = "one parallel step", "left to right, one token per step"
@@ -16,10 +10,10 @@ PARALLEL, SEQUENTIAL = "one parallel step", "left to right, one token per step"
 
 def lines_of(toy: Toy) -> dict[str, list[float]]:
     """Name -> shares: the data, then by the distance from them; the rule left-to-right is the sequential line."""
-    rules = {rule: shares for rule, shares in toy["rules"].items() if rule != "left-to-right"}
-    decoded = {PARALLEL: toy["parallel"], SEQUENTIAL: toy["sequential"], **rules}
-    nearest = sorted(decoded.items(), key=lambda one: round(distance(one[1], toy["data"]), 6))
-    return {"data": toy["data"], **dict(nearest)}
+    rules = {rule: shares for rule, shares in toy.rules.items() if rule != "left-to-right"}
+    decoded = {PARALLEL: toy.parallel, SEQUENTIAL: toy.sequential, **rules}
+    nearest = sorted(decoded.items(), key=lambda one: round(distance(one[1], toy.data), 6))
+    return {"data": toy.data, **dict(nearest)}
 
 
 def distance(shares: list[float], data: list[float]) -> float:
@@ -48,13 +42,13 @@ def toy_result(toy: Toy) -> Result:
 
 
 def _rows(toy: Toy) -> list[tuple[str, ...]]:
-    passes = {PARALLEL: 1.0, SEQUENTIAL: toy["forwards"]["left-to-right"]}
-    passes |= toy["forwards"]
+    passes = {PARALLEL: 1.0, SEQUENTIAL: toy.forwards["left-to-right"]}
+    passes |= toy.forwards
     return [
         (
             name,
             *(f"{100 * share:.1f} %" for share in shares),
-            f"{distance(shares, toy['data']):.3f}" if name != "data" else "",
+            f"{distance(shares, toy.data):.3f}" if name != "data" else "",
             f"{passes[name]:.2f}" if name in passes else "",
         )
         for name, shares in lines_of(toy).items()
@@ -63,7 +57,7 @@ def _rows(toy: Toy) -> list[tuple[str, ...]]:
 
 def _chart(toy: Toy) -> Chart:
     bars = tuple(
-        Bar(name, tuple(shares), note=f"distance {distance(shares, toy['data']):.2f}" if name != "data" else "")
+        Bar(name, tuple(shares), note=f"distance {distance(shares, toy.data):.2f}" if name != "data" else "")
         for name, shares in lines_of(toy).items()
     )
     return Chart(
@@ -77,10 +71,10 @@ def _chart(toy: Toy) -> Chart:
 
 
 def three_sentences(toy: Toy) -> list[str]:
-    nearest = min(toy["rules"], key=lambda rule: distance(toy["rules"][rule], toy["data"]))
-    a, b = toy["marginals"]["A"], toy["marginals"]["B"]
-    exact, often, wanted = distance(toy["sequential"], toy["data"]), toy["rules"]["low-confidence"][0], toy["data"][0]
-    never = 100 * toy["parallel"][1]
+    nearest = min(toy.rules, key=lambda rule: distance(toy.rules[rule], toy.data))
+    a, b = toy.marginals["A"], toy.marginals["B"]
+    exact, often, wanted = distance(toy.sequential, toy.data), toy.rules["low-confidence"][0], toy.data[0]
+    never = 100 * toy.parallel[1]
     return [
         f"The model knows the right marginals, P(A) = {a:.2f} and P(B) = {b:.2f}, but one parallel step draws from "
         f"their product: {never:.0f} % of its outcomes are A without B, a pair the data never holds.",

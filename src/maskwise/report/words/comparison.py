@@ -1,9 +1,9 @@
 """A comparison of models as a person reads it: a row for each measure, with the change from the first model."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
 
+from maskwise.scoring.experiment_results import Changes, ComparedModel
 from maskwise.scoring.numbers import NBSP, between, number, percent, points, signed
 from maskwise.scoring.scores import Score, null_score
 
@@ -18,15 +18,18 @@ class Row:
     changes: tuple[str, ...]
 
 
-def rows_of(models: dict[str, dict[str, Any]], changes: dict[str, dict[str, Any]]) -> list[Row]:
-    """The comparison as a table, from the objects that `maskwise compare --json` prints."""
+def rows_of(models: Mapping[str, ComparedModel], changes: Mapping[str, Changes]) -> list[Row]:
+    """The comparison as a table, from what `maskwise compare --json` prints."""
 
     def row(
         name: str, meaning: str, key: str, show: Callable[[float], str], change: str | None = None,
         show_change: Callable[[float], str] = signed,
     ) -> Row:  # fmt: skip
-        values = tuple("–" if found[key] is None else show(found[key]) for found in models.values())
-        changed = tuple(change_in_words(found[change], show_change) if change else "–" for found in changes.values())
+        own = [getattr(found, key) for found in models.values()]
+        values = tuple("–" if value is None else show(value) for value in own)
+        changed = tuple(
+            change_in_words(getattr(found, change), show_change) if change else "–" for found in changes.values()
+        )
         return Row(name, meaning, values, changed)
 
     def tenths(value: float) -> str:
@@ -35,7 +38,7 @@ def rows_of(models: dict[str, dict[str, Any]], changes: dict[str, dict[str, Any]
     def in_points(value: float) -> str:
         return points(value).removeprefix("+")
 
-    most = {found["most_masks"] for found in models.values()} - {None}
+    most = {found.most_masks for found in models.values()} - {None}
 
     def with_most(name: str, meaning: str, key: str, show: Callable[[float], str],
                   show_change: Callable[[float], str]) -> Row:  # fmt: skip
@@ -44,19 +47,19 @@ def rows_of(models: dict[str, dict[str, Any]], changes: dict[str, dict[str, Any]
             return row(name.format(*most or ["most"]), meaning, key, show, key, show_change)
         plain = row(name.format("most"), meaning, key, show, key, show_change)
         values = (
-            value if found[key] is None else f"{value} ({found['most_masks']}{NBSP}masks)"
+            value if getattr(found, key) is None else f"{value} ({found.most_masks}{NBSP}masks)"
             for value, found in zip(plain.values, models.values(), strict=True)
         )
         return replace(plain, values=tuple(values))
 
-    counts = {tuple(found["mask_counts"]) for found in models.values()} - {()}
+    counts = {tuple(found.mask_counts) for found in models.values()} - {()}
     over = f"over {', '.join(map(str, *counts))} masks" if len(counts) == 1 else "each over its own mask counts"
-    steps = list(dict.fromkeys(count for found in models.values() for count in found["few_steps"]))
+    steps = list(dict.fromkeys(count for found in models.values() for count in found.few_steps))
     nothing = null_score()
     few = [
         Row(f"Degradation in {count} steps", "the same, decoded in that many steps in random order",
-            tuple(percent(found["few_steps"].get(count, nothing).value, 1) for found in models.values()),
-            tuple(change_in_words(found["few_steps"].get(count, nothing), share_gone) for found in changes.values()))
+            tuple(percent(found.few_steps.get(count, nothing).value, 1) for found in models.values()),
+            tuple(change_in_words(found.few_steps.get(count, nothing), share_gone) for found in changes.values()))
         for count in steps
     ]  # fmt: skip
     return [

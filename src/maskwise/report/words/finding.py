@@ -46,7 +46,7 @@ class Change:
 
 
 @dataclass(frozen=True)
-class Number:
+class ChartNumber:
     """One of the numbers beside the chart. Where nothing was `detected` it is grey, and says how much it is at most, or
     that there are too few questions to tell.
 
@@ -67,7 +67,7 @@ class Finding:
     sentence: str
     panel: Panel | None
     caption: str = CAPTION
-    numbers: tuple[Number, ...] = ()
+    numbers: tuple[ChartNumber, ...] = ()
     beside: str = ""
 
 
@@ -204,7 +204,7 @@ def _in_words(label: str, last: Change) -> str:
 # Three numbers
 
 
-def _three(effects: Sequence[Effect], charted: Sequence[str]) -> tuple[Number, ...]:
+def _three(effects: Sequence[Effect], charted: Sequence[str]) -> tuple[ChartNumber, ...]:
     """What the chart shows, and the largest of the others; the largest first."""
     shown = [next((one for one in effects if one.probe == probe), None) for probe in charted]
     drawn = [effect for effect in shown if effect is not None]
@@ -213,7 +213,7 @@ def _three(effects: Sequence[Effect], charted: Sequence[str]) -> tuple[Number, .
     return tuple(_number(one.points, one.low, one.high, f"Accuracy {one.words}") for one in by_size(chosen))
 
 
-def _of_models(told: Sequence[tuple[Reading, Sequence[Change]]]) -> tuple[Number, ...]:
+def _of_models(told: Sequence[tuple[Reading, Sequence[Change]]]) -> tuple[ChartNumber, ...]:
     """What the most masks do to each model, the largest loss first; of two that were asked the same also the difference
     of these."""
     found = []
@@ -260,7 +260,7 @@ def difference_of_changes(first: Reading, second: Reading) -> Change | None:
     return Change(most, 100 * score.value, 100 * score.low, 100 * score.high)
 
 
-def _number(points: float, low: float, high: float, what: str) -> Number:
+def _number(points: float, low: float, high: float, what: str) -> ChartNumber:
     detected = not low <= 0 <= high
     value = f"{tenths(points)}{NBSP}points" if points <= 0 else f"+{tenths(points)}{NBSP}points"
     interval = f"95{NBSP}% interval {tenths(low)} to {tenths(high)}"
@@ -268,7 +268,7 @@ def _number(points: float, low: float, high: float, what: str) -> Number:
         interval = f"{TOO_FEW} ({interval}{NBSP}points)"
     elif not detected:
         interval = f"nothing detected: at most {tenths(max(abs(low), abs(high)))}{NBSP}points ({interval})"
-    return Number(value, interval, what, detected)
+    return ChartNumber(value, interval, what, detected)
 
 
 # The chart

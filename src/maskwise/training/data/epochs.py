@@ -13,7 +13,7 @@ import torch
 from torch.utils.data import Dataset
 
 from maskwise.support.randomness import torch_generator
-from maskwise.training.settings import RunSettings
+from maskwise.training.settings import SharedSettings
 
 
 class Epochs(Dataset[dict[str, Any]], ABC):
@@ -23,7 +23,7 @@ class Epochs(Dataset[dict[str, Any]], ABC):
     the micro-batches.
     """
 
-    def __init__(self, count: int, settings: RunSettings, world: int) -> None:
+    def __init__(self, count: int, settings: SharedSettings, world: int) -> None:
         self.count, self.run = count, settings
         self.items_per_micro_batch = settings.batch * world
         self._order = lru_cache(maxsize=2)(self._shuffled)

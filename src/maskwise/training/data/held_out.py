@@ -11,12 +11,12 @@ from maskwise.diffusion import Draw, Noised, Views, block_diffusion, draw_noise,
 from maskwise.support.randomness import torch_generator
 from maskwise.training.data.documents import PackedRow
 from maskwise.training.data.pairs import Pair
-from maskwise.training.settings import RunSettings, TrainSettings, TuneSettings
+from maskwise.training.settings import SharedSettings, TrainSettings, TuneSettings
 
 E = TypeVar("E")
 
 
-def split(examples: Sequence[E], settings: RunSettings) -> tuple[list[E], list[E]]:
+def split(examples: Sequence[E], settings: SharedSettings) -> tuple[list[E], list[E]]:
     """(held-out examples, training examples): at most a fifth is held out, drawn with the seed."""
     order = torch.randperm(len(examples), generator=torch_generator("split", settings.seed)).tolist()
     count = min(settings.held_out, len(examples) // 5)

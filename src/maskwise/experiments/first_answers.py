@@ -1,0 +1,94 @@
+"""The first token that a way of decoding writes after each question, on a canvas of 200 masks."""
+
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from torch import Tensor
+
+from maskwise.decoding.generate import Snapshot, generate
+from maskwise.models.attention.ragged import KeyValues
+from maskwise.models.batch import Batch
+from maskwise.models.model import Model
+from maskwise.probes.answers.mechanism import ask_changed
+from maskwise.probes.extra_tokens import BIASED, ChangedPrompt
+
+MASKS = 200
+
+
+class Marked(NamedTuple):
+    """Whether the answer to a question was right."""
+
+    task: str
+    point: int
+    correct: bool
+
+
+@dataclass(frozen=True)
+class PreparedQuestion:
+    task: str
+    point: int
+    prompt: tuple[int, ...]
+    answer_id: int
+
+
+class _Answered(Exception):
+    """Leaves `generate` once every answer of a batch stands: what is written after it cannot change it any more."""
+
+
+class Remembering(Model):
+    """The same model; it remembers the last pass, because several mitigations begin by reading the same canvas."""
+
+    def __init__(self, model: Model) -> None:
+        self.__dict__.update(model.__dict__)
+        self.last: tuple[tuple[list[int], list[int]], Tensor] | None = None
+
+    def hidden(self, batch: Batch, cache: KeyValues | None = None) -> Tensor:
+        if cache is not None or batch.ids is None or batch.embeds is not None:
+            return super().hidden(batch, cache)
+        read = batch.ids.tolist(), batch.offsets.tolist()
+        if self.last is None or self.last[0] != read:
+            self.last = read, super().hidden(batch)
+        return self.last[1]
+
+
+def answer(model: Model, questions: Sequence[PreparedQuestion], options: Mapping[str, Any], masks: int) -> list[Marked]:
+    return marked(questions, first_tokens(model, [question.prompt for question in questions], options, masks))
+
+
+def biased_answers(model: Model, questions: Sequence[PreparedQuestion]) -> list[Marked]:
+    """One greedy step over MASKS masks, of which those beyond the second together weigh as much as one."""
+    assert model.mask_id is not None
+    prompts = []
+    for question in questions:
+        start, length = len(question.prompt), len(question.prompt) + MASKS
+        ids = (*question.prompt, *[model.mask_id] * MASKS)
+        extra = tuple(range(start + 2, length))
+        prompts.append(ChangedPrompt(ids, start, question.answer_id, MASKS, extra=extra, attention=BIASED))
+    return marked(questions, [answer.token for answer in ask_changed(model, prompts)])
+
+
+def marked(questions: Sequence[PreparedQuestion], tokens: Sequence[int | None]) -> list[Marked]:
+    return [
+        Marked(question.task, question.point, token == question.answer_id)
+        for question, token in zip(questions, tokens, strict=True)
+    ]
+
+
+def first_tokens(
+    model: Model, prompts: Sequence[Sequence[int]], options: Mapping[str, Any], masks: int
+) -> list[int | None]:
+    """What `generate` writes right after each prompt; it is left as soon as all of that is known."""
+    found: list[int | None] = [None] * len(prompts)
+
+    def watch(snapshot: Snapshot) -> None:
+        for number, (prompt, canvas) in enumerate(zip(prompts, snapshot.canvases, strict=True)):
+            if canvas[len(prompt)] != model.mask_id:
+                found[number] = canvas[len(prompt)]
+        if None not in found:
+            raise _Answered
+
+    with suppress(_Answered):
+        generate(model, prompts, masks, on_step=watch, **options)
+    return found

@@ -1,0 +1,98 @@
+"""What the recall probe measures: the kinds of its errors, and its two scores.
+
+With a_near and a_far the accuracies at the nearest and the farthest distance, with the fewest masks and no fillers
+(each the mean of the question last and first where both were asked), NLL_near and NLL_far likewise, and n pairs, the
+scores are
+
+    recall locality  (a_near - a_far) / (a_near - 1/n)
+    recall nats      NLL_far - NLL_near, the negative log-likelihood of the right value
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+from msgspec import structs
+
+from maskwise.probes.section import Entry
+from maskwise.records.record import Condition, Record
+from maskwise.scoring.intervals import accuracy_interval
+from maskwise.scoring.scores import Score, bootstrapped, nats_score, null_score, share_of_skill, tables
+from maskwise.tasks.recall_pairs import DISTANCES, NEAR
+
+LAST, FIRST = "right", "left"
+# Which wrong answers there are, by the distance from the asked pair to the one whose value was answered.
+ERRORS: Mapping[str, Callable[[int], bool]] = {
+    "the pair before": lambda offset: offset == -1,
+    "the pair after": lambda offset: offset == 1,
+    "2 to 5 pairs away": lambda offset: 2 <= abs(offset) <= 5,
+    "more than 5 pairs away": lambda offset: abs(offset) > 5,
+}
+NO_VALUE = "no pair's value"
+
+
+def near_pair(condition: Condition, conditions: Sequence[Condition]) -> Condition | None:
+    """The baseline: a near pair, everything else alike."""
+    return next((c for c in conditions if c == {**condition, "distance": NEAR}), None)
+
+
+def measures(entry: Entry, group: Sequence[Record]) -> list[Entry]:
+    """Besides accuracy and likelihood: guessing, the mean number of pairs between, the share of each kind of error."""
+    more = {
+        "chance": chance_of(group),
+        "between": float(np.mean([record.evidence["between"] for record in group])),
+        "errors": {kind: _share(group, kind) for kind in (*ERRORS, NO_VALUE)},
+    }
+    return [entry.changed(**more)]
+
+
+def chance_of(group: Sequence[Record]) -> float:
+    return 1 / group[0]["evidence"]["pairs"]
+
+
+def error_of(record: Record) -> str | None:
+    """The kind of error, None of a right answer."""
+    offset = record.evidence["offset"]
+    if record.correct:
+        return None
+    return NO_VALUE if offset is None else next((kind for kind, holds in ERRORS.items() if holds(offset)), NO_VALUE)
+
+
+def _share(group: Sequence[Record], kind: str) -> dict[str, float]:
+    found = accuracy_interval([structs.replace(record, correct=error_of(record) == kind) for record in group])
+    return dict(zip(("share", "share_low", "share_high"), found, strict=True))
+
+
+def recall_locality(records: Sequence[Record]) -> Score:
+    near, far = near_and_far([record.condition for record in records])
+    if not near:
+        return null_score()
+    chance = chance_of(records)
+
+    def lost(accuracy: np.ndarray) -> np.ndarray:
+        here, there = (half.mean(1) for half in np.split(accuracy, 2, axis=1))
+        return share_of_skill(here - there, here - chance)
+
+    return bootstrapped(tables(records, near + far), lost)
+
+
+def recall_nats(records: Sequence[Record]) -> Score:
+    near, far = near_and_far([record.condition for record in records])
+    if not near:
+        return null_score()
+    sides = len(near)
+    return nats_score(records, near + far, [*[-1 / sides] * sides, *[1 / sides] * sides])
+
+
+def near_and_far(conditions: Sequence[Condition]) -> tuple[list[Condition], list[Condition]]:
+    """The nearest and the farthest distance with the fewest masks, for each side that was asked at both."""
+    sides = [by_distance(conditions, question) for question in (LAST, FIRST)]
+    known = [side for side in sides if len(side) > 1 and side[0]["distance"] == NEAR]
+    return [side[0] for side in known], [side[-1] for side in known]
+
+
+def by_distance(conditions: Sequence[Condition], question: str) -> list[Condition]:
+    """The conditions of one side with the fewest masks and no fillers, nearest first."""
+    side = [c for c in conditions if c["question"] == question and c["fillers"] == 0]
+    fewest = min((c["masks"] for c in side), default=0)
+    found = {c["distance"]: c for c in side if c["masks"] == fewest}
+    return [found[distance] for distance in DISTANCES if distance in found]

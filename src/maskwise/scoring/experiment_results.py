@@ -1,0 +1,113 @@
+"""What the experiments find, as `--json` prints it: toy, comparison of mitigations (cures), comparison of models."""
+
+from typing import Annotated, Any
+
+from msgspec import UNSET, Meta, UnsetType
+
+from maskwise.scoring.scores import Score
+from maskwise.support.typed import Count, Typed
+
+
+class Toy(Typed, frozen=True, kw_only=True):
+    """toy --json, also toy.json"""
+
+    marginals: Annotated[dict[str, float], Meta(description="P(A) and P(B) of the model in one parallel step")]
+    data: Annotated[list[float], Meta(description="shares of [AB, A without B, B without A, neither] in the data")]
+    parallel: Annotated[list[float], Meta(description="of one parallel step")]
+    sequential: Annotated[list[float], Meta(description="of decoding from left to right")]
+    rules: Annotated[dict[str, list[float]], Meta(description="of each strategy, by name")]
+    forwards: Annotated[dict[str, float], Meta(description="mean forward passes of each strategy")]
+
+    def summary(self) -> dict[str, Any]:
+        """The object that `maskwise toy --json` prints."""
+        return self.to_dict()
+
+
+class Accuracy(Typed, frozen=True, kw_only=True):
+    """An accuracy with its 95 % interval."""
+
+    accuracy: Annotated[float, Meta(description="share of right answers")]
+    low: Annotated[float, Meta(description="lower end of the 95 % interval")]
+    high: Annotated[float, Meta(description="upper end")]
+
+
+class MitigationResult(Typed, frozen=True, kw_only=True):
+    """A mitigation; the first one is the baseline."""
+
+    cure: Annotated[str, Meta(description="its name")]
+    paper: Annotated[str | None, Meta(description="where it was published")]
+    accuracy: Annotated[float | None, Meta(description="null where it could not be measured")]
+    low: Annotated[float | None, Meta(description="lower end of the 95 % interval")]
+    high: Annotated[float | None, Meta(description="upper end")]
+    difference: Annotated[float | None, Meta(description="from the baseline, over the same questions")]
+    difference_low: Annotated[float | None, Meta(description="lower end")]
+    difference_high: Annotated[float | None, Meta(description="upper end")]
+    tokens_per_pass: Annotated[float, Meta(description="200 / forward passes")]
+    training: Annotated[str, Meta(description="what it took")]
+    why: Annotated[str | UnsetType, Meta(description="why it was not run, where no adapter would help")] = UNSET
+
+    @property
+    def measured(self) -> Accuracy | None:
+        """Its accuracy, None where it was not run."""
+        if self.accuracy is None or self.low is None or self.high is None:
+            return None
+        return Accuracy(accuracy=self.accuracy, low=self.low, high=self.high)
+
+
+class Mitigations(Typed, frozen=True, kw_only=True):
+    """cures --json, also cures.json"""
+
+    model: Annotated[str, Meta(description="the model's name")]
+    masks: Annotated[Count, Meta(description="of the canvas")]
+    block: Annotated[Count | UnsetType, Meta(description="block diffusion: tokens per block")] = UNSET
+    n: Annotated[Count, Meta(description="questions")]
+    two_masks: Annotated[Accuracy, Meta(description="for comparison: with two masks")]
+    cures: list[MitigationResult]
+
+
+class ComparedModel(Typed, frozen=True, kw_only=True):
+    """A model's own numbers, null where they were not measured."""
+
+    degradation: Annotated[float | None, Meta(description="(max - min) / max over mask counts")]
+    mask_tax: Annotated[float | None, Meta(description="a score")]
+    locality: Annotated[float | None, Meta(description="a score")]
+    accuracy_k2: Annotated[float | None, Meta(description="with two masks")]
+    accuracy_most_masks: Annotated[float | None, Meta(description="with the most")]
+    mask_loss: Annotated[float | None, Meta(description="their difference")]
+    recall: Annotated[float | None, Meta(description="accuracy of recall, two masks")]
+    most_masks: Annotated[Count | None, Meta(description="how many that is")]
+    mask_counts: Annotated[list[Count], Meta(description="that degradation, mask_tax and means are over")]
+    nelbo: Annotated[float | None, Meta(description="nats per token")]
+    confidence: Annotated[float | None, Meta(description="mean")]
+    entropy: Annotated[float | None, Meta(description="mean, nats")]
+    few_steps: Annotated[dict[str, Score], Meta(description="degradation by number of steps")]
+    few_steps_degradation: Annotated[float | None, Meta(description="mean over numbers of steps")]
+    multi_step_accuracy: Annotated[float | None, Meta(description="mean over numbers of steps")]
+    intervals: Annotated[dict[str, list[float | None]], Meta(description="[low, high] of the scores")]
+    out: Annotated[str, Meta(description="the run folder")]
+
+
+class Changes(Typed, frozen=True, kw_only=True):
+    """What changed from the first model."""
+
+    reduction: Annotated[Score, Meta(description="1 - degradation after / before")]
+    few_steps: Annotated[dict[str, Score], Meta(description="the same by number of steps")]
+    few_steps_reduction: Annotated[Score, Meta(description="of their mean")]
+    mask_loss: Annotated[Score, Meta(description="share of the accuracy lost to the most masks that is recovered")]
+    recall: Annotated[Score, Meta(description="change of accuracy")]
+    accuracy_k2: Annotated[Score, Meta(description="change of accuracy")]
+    accuracy_most_masks: Annotated[Score, Meta(description="change of accuracy")]
+    multi_step_accuracy: Annotated[Score, Meta(description="change of accuracy")]
+    nelbo: Annotated[Score, Meta(description="change in nats")]
+    confidence: Annotated[Score, Meta(description="change of the mean")]
+    entropy: Annotated[Score, Meta(description="change in nats")]
+
+
+class ComparisonResult(Typed, frozen=True, kw_only=True):
+    """compare --json"""
+
+    models: Annotated[dict[str, ComparedModel], Meta(description="by label")]
+    reduction: Annotated[Score, Meta(description="1 - degradation after / before, of the second model")]
+    changes: Annotated[dict[str, Changes], Meta(description="of each further model, by label")]
+    baseline: Annotated[str, Meta(description="the first model")]
+    report: Annotated[str | UnsetType, Meta(description="the page")] = UNSET

@@ -1,0 +1,84 @@
+"""Which tasks leave room for a loss, judged on questions that no score uses.
+
+A task can show a loss of accuracy only where the model answers it better than by guessing (1/3) and not always: 45 to
+90 % right with the fewest masks. Selecting tasks by the answers that are scored would bias the score (regression to the
+mean), so the selection has questions and contexts of its own, drawn from another seed. Likelihoods have no ceiling and
+are given for all tasks.
+"""
+
+from collections import defaultdict
+from collections.abc import Sequence
+from typing import Annotated, Literal
+
+import numpy as np
+from msgspec import Meta, structs
+
+from maskwise.records.record import Record
+from maskwise.scoring.scores import Score, null_score
+from maskwise.support.typed import Typed
+
+LEAST_ROOM, MOST_ROOM = 0.45, 0.90
+Fitness = Literal["room", "too hard", "too easy"]
+
+
+def verdict_of(accuracy: float) -> Fitness:
+    """Whether a task with this accuracy, at the fewest masks, can show a loss."""
+    if accuracy < LEAST_ROOM:
+        return "too hard"
+    return "too easy" if accuracy > MOST_ROOM else "room"
+
+
+class Room(Typed, frozen=True, kw_only=True):
+    """The tasks that leave room for a loss, and those that do not."""
+
+    accuracy: Annotated[dict[str, float], Meta(description="of each task with the fewest masks, selection questions")]
+    questions: Annotated[int, Meta(description="selection questions, over all tasks")]
+    tasks: Annotated[list[str], Meta(description="45 to 90 % right: scores rest on these")]
+    too_hard: Annotated[list[str], Meta(description="below 45 %: left out")]
+    too_easy: Annotated[list[str], Meta(description="above 90 %: left out")]
+
+    @property
+    def left_out(self) -> dict[str, Fitness]:
+        return {task: verdict for task, found in self.accuracy.items() if (verdict := verdict_of(found)) != "room"}
+
+
+def room_of(selection: Sequence[Record]) -> Room:
+    """From the records of selection questions; those with more than the fewest masks are not looked at."""
+    fewest = min((record.masks for record in selection), default=0)
+    right: dict[str, list[bool]] = defaultdict(list)
+    for record in selection:
+        if record.masks == fewest:
+            right[record.task].append(record.correct)
+    accuracy = {task: float(np.mean(found)) for task, found in sorted(right.items())}
+    by_verdict: dict[Fitness, list[str]] = defaultdict(list)
+    for task, found in accuracy.items():
+        by_verdict[verdict_of(found)].append(task)
+    return Room(
+        accuracy=accuracy,
+        questions=sum(map(len, right.values())),
+        tasks=by_verdict["room"],
+        too_hard=by_verdict["too hard"],
+        too_easy=by_verdict["too easy"],
+    )
+
+
+def with_room(records: Sequence[Record], room: Room) -> list[Record]:
+    """The records of tasks that leave room."""
+    kept = set(room.tasks)
+    return [record for record in records if record.task in kept]
+
+
+def resting_on(score: Score, room: Room) -> Score:
+    """The score of the tasks with room, which says so; null where there are none."""
+    found = score if room.tasks else null_score(no_room(room))
+    return structs.replace(found, tasks=room.tasks, left_out=dict(room.left_out))
+
+
+def no_room(room: Room) -> str:
+    """`no task leaves room for a loss (11 below 45 % right, 1 above 90 % right)`"""
+    parts = [
+        (len(room.too_hard), f"below {100 * LEAST_ROOM:.0f} %"),
+        (len(room.too_easy), f"above {100 * MOST_ROOM:.0f} %"),
+    ]
+    counted = [f"{count} {where} right" for count, where in parts if count]
+    return f"no task leaves room for a loss ({', '.join(counted) or 'none was asked'})"
