@@ -281,7 +281,8 @@ def working_folder() -> Iterator[Path]:
             (folder / name).mkdir()
             config = {"architectures": [architecture], "model_type": name}
             (folder / name / "config.json").write_text(json.dumps(config))
-        (folder / "empty_folder").mkdir()
+        for name in ("empty_folder", "runs"):
+            (folder / name).mkdir()
         os.chdir(folder)
         try:
             yield folder

@@ -59,6 +59,9 @@ def convert(source: str | Path, out: str | Path, shift: bool = True) -> Path:
         raise UserError(f"{source} is an adapter on another model: merge it first (maskwise export), then convert that")
     if read_settings(folder).get("quantization_config") is not None:
         raise UserError(f"{source} is quantised, so its weights cannot be copied: convert the original")
+    kind = read_settings(folder).get("model_type")
+    if kind not in (None, "llama", "qwen2"):  # before the weights are looked for
+        raise UserError(f"{kind} checkpoints cannot be converted: give a Llama or Qwen2 checkpoint")
     model = open(source, dtype=stored_dtype(read_settings(folder)), device="cpu")
     _refuse_unlike(model.core.config)
     spare = PACKAGED[str(source)].spare_id if str(source) in PACKAGED and not Path(source).is_dir() else None
