@@ -10,7 +10,7 @@ from benchmarks import plain
 from benchmarks.measure import Bench, Line, bound, check_close, forward_flops, line, timed, tolerance
 from benchmarks.shapes import make_model
 from maskwise.models.model import Model
-from maskwise.probes.answers.mechanism import ask_changed
+from maskwise.probes.answers.changed_attention import ask_changed
 from maskwise.probes.extra_tokens import ANSWER, BIASED, BOTH, ONE_POSITION, OTHERS, ChangedPrompt
 from maskwise.probes.library.mechanism import items
 from maskwise.probes.paths import conditions

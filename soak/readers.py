@@ -15,7 +15,7 @@ from transformers import LlamaConfig, LlamaForCausalLM
 
 import maskwise as mw
 from maskwise.decoding.prompt_files import read_prompts, read_requests
-from maskwise.decoding.prompts import encode_prompts
+from maskwise.decoding.prompt_ids import encode_prompts
 from maskwise.experiments.mitigations import describe_training
 from maskwise.models import LLaDAConfig, LLaDAModelLM
 from maskwise.models.checkpoints.catalog import describe_checkpoint

@@ -34,7 +34,7 @@ sys.path.append(str(Path(__file__).parents[1] / "zoo"))  # exams, corpora and tr
 import maskwise as mw
 from exams import Exams
 from maskwise.models.model import Model
-from maskwise.probes.answers.attention import GROUPS, watch
+from maskwise.probes.answers.attention_shares import GROUPS, watch
 from maskwise.probes.answers.gradients import embedding_gradients, group_sums, mask_groups
 from maskwise.probes.text import load_text
 from maskwise.support.files import replace_file

@@ -1,6 +1,6 @@
 """Blockwise reverse-order training against random masking, at equal tokens, on a source whose truth is known.
 
-1. A Markov source of 12 states (markov.py) gives sequences of 33 tokens; the first is the prompt.
+1. A Markov source of 12 states (`maskwise.tasks.markov_source`) gives sequences of 33 tokens; the first is the prompt.
 2. Two small LLaDAs see the same number of sequences: one with random masks (NELBO), one with blocks of 4 noised from
    the last to the first: clean prefix, one partly masked block, everything after it masked. Once for each seed.
 3. Both are measured where the truth is known in closed form, and the source itself stands beside them:
@@ -26,14 +26,14 @@ import torch
 from scipy import stats
 from torch import Tensor
 
-from markov import Chain, small_chain
 from maskwise.decoding.generate import generate
 from maskwise.diffusion import Noised, blockwise, nelbo
 from maskwise.models.families.llada import LLaDAConfig
 from maskwise.models.model import Model
-from maskwise.probes.answers.order import global_arness, kendall_tau
+from maskwise.probes.answers.unmasking_order import global_arness, kendall_tau
 from maskwise.report.figures.curves import Curve, Panel, svg_and_png
 from maskwise.support.files import replace_file
+from maskwise.tasks.markov_source import Chain, small_chain
 from small_llada import train_small
 
 BLOCK, BLOCKS = 4, 8

@@ -356,6 +356,7 @@ def test_a_model_that_answers_nothing_is_given_no_setting(model, tmp_path):
     assert [row["questions"] for row in found["undecided"]] == [None] * 3
 
 
+@pytest.mark.slow
 def test_where_nothing_is_lost_the_fastest_is_named_and_runs(model, tmp_path):
     """Every text counts as right, so a few hundred questions show that no setting is worse by 3 points."""
     many = [{"prompt": f"Word: {n}\nKind:[", "answer": "x"} for n in range(240)]

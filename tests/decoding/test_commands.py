@@ -20,7 +20,7 @@ from maskwise.decoding.generate import generate
 from maskwise.decoding.likelihood import encode_pair, log_likelihoods
 from maskwise.decoding.live_canvas import LiveCanvas
 from maskwise.decoding.prompt_files import TRY
-from maskwise.decoding.prompts import encode_prompts
+from maskwise.decoding.prompt_ids import encode_prompts
 from maskwise.support.errors import UserError, UserNotice
 from maskwise.support.terminal import safe_text
 

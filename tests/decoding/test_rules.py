@@ -13,7 +13,7 @@ from maskwise.decoding.sampling import entropy, log_confidence, log_margin, prop
 from maskwise.decoding.schedule import spread_steps
 from maskwise.decoding.strategies import STRATEGIES, find_strategy
 from maskwise.decoding.strategies.choosing import even_counts
-from maskwise.decoding.strategies.dream import dream_counts
+from maskwise.decoding.strategies.dream_alg import dream_counts
 from maskwise.decoding.strategies.state import Memory, Rows, State
 
 NAMES = [strategy.name for strategy in STRATEGIES]

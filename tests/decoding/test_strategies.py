@@ -49,7 +49,10 @@ def test_a_strategy_of_ones_own_may_use_a_schedule_and_functions_by_their_paths(
     by_id = Strategy("by-id", "the largest ids", largest_ids, count_function="maskwise.decoding.rules:even_counts")
     (found,) = mw.generate(tiny_llada(), [[5, 9]], 6, steps=3, rule=by_id)
     assert sorted(found.order) == [0, 0, 1, 1, 2, 2]
-    function, counts = "maskwise.decoding.strategies.llada:low_confidence", "maskwise.decoding.rules:even_counts"
+    function, counts = (
+        "maskwise.decoding.strategies.llada_remasking:low_confidence",
+        "maskwise.decoding.rules:even_counts",
+    )
     same = Strategy("mine", "the most probable tokens", function, counts)
     assert mw.generate(tiny_llada(), [[5, 9]], 6, rule=same) == mw.generate(tiny_llada(), [[5, 9]], 6)
 

@@ -184,6 +184,7 @@ def test_nothing_to_reduce_and_nothing_paired_is_null():
     assert (found["value"], found["low"], found["high"]) == (0.5, None, None)  # no spread, so nothing bounds the unseen
 
 
+@pytest.mark.slow
 def test_the_command_prints_a_table_or_one_object_and_writes_the_page(folders, tmp_path):
     shown = run(*folders, "--out", tmp_path / "page")
     assert shown.exit_code == 0, shown.output

@@ -33,7 +33,7 @@ from maskwise.experiments.mitigations import (
     model_for,
     passes_over_blocks,
 )
-from maskwise.report.pages.mitigations import cures_result, frontier, what_it_shows
+from maskwise.report.pages.mitigations_page import cures_result, frontier, what_it_shows
 from maskwise.scoring.experiment_results import Accuracy, MitigationResult, Mitigations
 from maskwise.support.errors import UserError
 from maskwise.support.typed import convert

@@ -3,6 +3,7 @@
 import sys
 import warnings
 
+import pytest
 import torch
 
 from helpers.interpreted import DEVICE, DONE, few_and_all, run_cases
@@ -18,6 +19,7 @@ WAYS = (
 )
 
 
+@pytest.mark.slow
 @few_and_all
 def test_decoding_step_equals_plain_operations(cases):
     run_cases(__file__, cases)

@@ -26,6 +26,7 @@ SUMS = [(7, 3, 20), (1, 1, 16)]  # tokens, chosen experts, width
 TYPES = [(HALF, torch.float32, HALF), (HALF, torch.float32, torch.float32), (HALF, HALF, HALF), (torch.float32,) * 3]
 
 
+@pytest.mark.slow
 @few_and_all
 def test_moe_equals_plain_operations(cases):
     run_cases(__file__, cases)

@@ -2,6 +2,7 @@
 
 import sys
 
+import pytest
 import torch
 
 from helpers.interpreted import (
@@ -24,6 +25,7 @@ CASES = [(17, 40, 100, 2, 32), (1, 48, 128, 1, 16), (5, 16, 16, 1, 16), (33, 70,
 INT4_CASES = [(17, 40, 3, 2, 32), (1, 16, 1, 1, 16), (33, 17, 5, 3, 16)]
 
 
+@pytest.mark.slow
 @few_and_all
 def test_small_batch_linear_equals_dense_products(cases):
     run_cases(__file__, cases)

@@ -2,6 +2,7 @@
 
 import sys
 
+import pytest
 import torch
 
 from helpers.interpreted import (
@@ -19,6 +20,7 @@ from helpers.interpreted import (
 CASES = [(6, 2, 16, [6, 1, 3], [33, 5, 100]), (2, 2, 32, [20, 1], [270, 20]), (3, 3, 16, [1], [20])]
 
 
+@pytest.mark.slow
 @few_and_all
 def test_split_attention_equals_plain_attention(cases):
     run_cases(__file__, cases)

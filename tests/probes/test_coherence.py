@@ -39,6 +39,7 @@ def test_no_pace_hangs_on_rounding():
                 assert beside == [pytest.approx(ideal(puzzle, pace))] * 2, pace
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("pace", [Pace("random", 2), Pace("low-confidence", 1), Pace("threshold", None, {"tau": 0.9})])
 def test_the_probe_measures_a_perfect_model_at_its_ideal(name, pace):

@@ -227,6 +227,7 @@ def test_the_score_is_a_ratio_of_means_over_questions():
     assert contrast_locality(partly)["value"] != score["value"]  # a question asked in part does not count
 
 
+@pytest.mark.slow
 def test_the_interval_covers():
     """Near .8, far .6 with questions that differ: the true ratio is .2 / (.8 - 1/3)."""
     draws = np.random.default_rng(0)

@@ -22,7 +22,7 @@ from helpers.known import (
 from helpers.records import record
 from helpers.tiny import tiny_ar, tiny_dream, tiny_llada
 from maskwise.probes import PROBES, labelled
-from maskwise.probes.answers.nelbo import noised, score
+from maskwise.probes.answers.passage_nelbo import noised, score
 from maskwise.probes.answers.plain import ask
 from maskwise.probes.answers.steps import before_commit, decode
 from maskwise.probes.examples import unlabelled
@@ -83,6 +83,7 @@ def accuracy(summary, probe):
 # All of them
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("make", [tiny_llada, tiny_dream, tiny_ar])
 def test_full_runs_every_probe_and_says_what_it_did_not_run(make, tmp_path):
     model = little(make)
@@ -271,6 +272,7 @@ def nearest_label(text):
     return found[0] if found else "Above"
 
 
+@pytest.mark.slow
 def test_copying_the_nearest_label_is_best_with_the_nearest_point_beside_the_question(tmp_path):
     settings = with_parameters(
         replace(only("points"), points=12),

@@ -6,12 +6,13 @@ from itertools import pairwise
 
 import pytest
 import torch
+from msgspec import structs
 
 from helpers.known import hand_made, shipped_tokenizer, with_parameters
 from maskwise.models.generation import Generation
-from maskwise.probes.answers.generation_length import end_evidence
-from maskwise.probes.checked import CanvasLayout, layouts
-from maskwise.probes.library.generation_length import PROBE, flood_in_words
+from maskwise.probes.answers.canvas_answers import end_evidence, write
+from maskwise.probes.checked import AskedSet, CanvasLayout, CheckedQuestion, layouts
+from maskwise.probes.library.generation_length import PROBE, empty_and_cut, flood_in_words
 from maskwise.records.folder import read_run
 from maskwise.report.readings import read_all
 from maskwise.report.words.sentences import what_this_run_shows
@@ -22,6 +23,7 @@ from maskwise.support.errors import UserError
 from maskwise.tasks import checkable
 from maskwise.tasks.checkable import EXACT, LAST_NUMBER, is_right
 from maskwise.tasks.datasets import read_dataset
+from maskwise.tasks.prompts import Prompt
 
 QUESTIONS = {f"Say {word} twice:": f" {word} and {word} again" for word in ("otter", "zebra", "lemon", "tiger")}
 SMALL = with_parameters(
@@ -100,6 +102,28 @@ def test_a_planted_flood_is_named_and_a_growing_canvas_is_seen_to_be_the_remedy(
     assert any(line.startswith("growing by 16, 64 masks: 100 % right") for line in shows)
     print_summary(reading)
     assert "generation-length: end tokens flood long canvases early" in capsys.readouterr().out
+
+
+def test_empty_and_cut_answers_are_counted_by_canvas(runs):
+    reading = runs[False]
+    lengths = {len(shipped_tokenizer()(answer, add_special_tokens=False)["input_ids"]) for answer in QUESTIONS.values()}
+    assert max(lengths) < 16 and set(by_layout(reading, "cut")["one block"].values()) == {0.0}
+    assert set(by_layout(reading, "empty")["one block"].values()) == {0.0}
+    assert empty_and_cut(reading)[0].startswith("no answer is empty on any canvas of one block (0 to ")
+    old = [structs.replace(r, evidence={k: v for k, v in r.evidence.items() if k not in ("empty", "cut")})
+           for r in reading.run.records if r.probe == "generation-length"]  # fmt: skip
+    assert PROBE.measures(reading.entries("generation-length")[0], old)[0].measures["empty"] is None
+
+
+@pytest.mark.parametrize(("canvas", "empty", "cut"), [(2, 0.0, 1.0), (16, 0.0, 0.0)])
+def test_a_canvas_shorter_than_the_answer_cuts_it_off(canvas, empty, cut):
+    tokenizer = shipped_tokenizer()
+    prompt, answer = next(iter(QUESTIONS.items()))
+    ids, right = (tuple(tokenizer(text, add_special_tokens=text is prompt)["input_ids"]) for text in (prompt, answer))
+    asked = AskedSet("prompts", (CheckedQuestion(ids, right, answer),))
+    masked = Prompt((*ids, *[tokenizer.mask_token_id] * canvas), len(ids), right[0], canvas)
+    found = write(writer(False), [masked], CanvasLayout(canvas), asked, 4)[0].evidence
+    assert (found["empty"], found["cut"]) == (empty, cut)
 
 
 def test_without_the_flood_none_is_named_and_every_canvas_gives_the_same_answer(runs):

@@ -8,12 +8,12 @@ import torch
 from helpers.known import shipped_tokenizer
 from helpers.oracle import oracle
 from helpers.tiny import tiny_llada
-from markov import small_chain
-from maskwise.probes.answers.marginals import common_tokens, compare_rows, text_frequencies
-from maskwise.probes.answers.pairs import correlate, pair_correlation
+from maskwise.probes.answers.distant_masks import common_tokens, compare_rows, text_frequencies
+from maskwise.probes.answers.pair_correlation import correlate, pair_correlation
 from maskwise.probes.library.marginals import conditions
 from maskwise.probes.probe import Asker
 from maskwise.probes.text import Gap, cut_text, gap_items
+from maskwise.tasks.markov_source import small_chain
 from maskwise.tasks.prompts import Prompt
 
 CHAIN = small_chain()

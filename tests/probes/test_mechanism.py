@@ -10,7 +10,7 @@ from helpers.known import SMALL, known_model, known_path, shipped_tokenizer, uni
 from helpers.tiny import tiny_ar, tiny_dream, tiny_llada, tiny_llada_moe
 from maskwise.models.attention.ragged import Layout, RowGroup
 from maskwise.models.batch import Batch
-from maskwise.probes.answers.mechanism import answer_logits
+from maskwise.probes.answers.changed_attention import answer_logits
 from maskwise.probes.extra_tokens import (
     ANSWER,
     BIASED,

@@ -5,7 +5,7 @@ import torch
 
 from helpers.tiny import tiny_llada
 from maskwise.decoding.generate import generate
-from maskwise.probes.answers.order import global_arness, kendall_tau, local_arness, revealed
+from maskwise.probes.answers.unmasking_order import global_arness, kendall_tau, local_arness, revealed
 
 
 def pair_count_tau(order):

@@ -1,5 +1,6 @@
 """Advise on a model with perfect marginals, by enumeration: speed is free for copy and ruinous for shuffle."""
 
+import pytest
 import torch
 
 from advise_puzzles import advise_on, draw_questions, is_right, word_tokenizer
@@ -32,6 +33,7 @@ def test_lines_are_text_whose_answers_are_right():
         assert not is_right(name, " ".join(question["answer"].split()[:1] * ITEMS), question["answer"])
 
 
+@pytest.mark.slow
 def test_speed_is_free_for_copy_and_ruinous_for_shuffle(tmp_path):
     model = perfect()
     copy, shuffle = (advise_on(model, name, 36, tmp_path) for name in ("copy", "shuffle"))

@@ -17,8 +17,8 @@ from blockwise import (
     table_lines,
 )
 from helpers.oracle import oracle
-from markov import small_chain
-from maskwise.probes.answers.order import kendall_tau
+from maskwise.probes.answers.unmasking_order import kendall_tau
+from maskwise.tasks.markov_source import small_chain
 
 CHAIN = small_chain()
 

@@ -115,6 +115,7 @@ def test_tiny_llada_has_the_plain_objective_and_options_change_it(english, tmp_p
     assert (changed.objective, changed.cut, changed.rate) == ("focused", 0.5, KINDS["tiny-llada"].rate)
 
 
+@pytest.mark.slow
 def test_cut_batches_are_shorter(english, tmp_path):
     rows = torch.arange(20).view(2, 10)
     assert shortened(rows, 4).tolist() == [[0, 1, 2, 3], [4, 5, 6, 7], [10, 11, 12, 13], [14, 15, 16, 17]]

@@ -6,8 +6,8 @@ import pytest
 
 from helpers.known import SMALL, TASK_NAMES, distracted, known_model, nearest_rule, uniform
 from maskwise.probes import PROBES
-from maskwise.probes.precision import blocks_in_all
 from maskwise.probes.summary import summarise
+from maskwise.probes.until_precise import blocks_in_all
 from maskwise.records.folder import read_run
 from maskwise.report.readings import read_all
 from maskwise.report.words.sentences import opening

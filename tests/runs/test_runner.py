@@ -173,6 +173,7 @@ def test_two_processes_make_the_same_records_as_one(tmp_path, decoded):
     assert sorted(file.name for file in tmp_path.iterdir()) == ["manifest.json", "records.jsonl", "sample.json"]
 
 
+@pytest.mark.slow
 def test_a_killed_run_goes_on_where_it_stopped(tmp_path, reference):
     command = [sys.executable, ALONE, tmp_path, "SMALL", "0.05"]
     process = subprocess.Popen(command, env=ENVIRONMENT, stderr=subprocess.DEVNULL)

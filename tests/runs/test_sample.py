@@ -14,7 +14,7 @@ from maskwise.records.record import key_of
 from maskwise.records.sample import MOST_PROMPTS, read_sample
 from maskwise.runs.diagnose import diagnose
 from maskwise.runs.run import Run, Sources
-from maskwise.runs.sample import choose
+from maskwise.runs.run_sample import choose
 
 SETTINGS = replace(SMALL, probes=("mask-count", "filler", "nelbo"))
 

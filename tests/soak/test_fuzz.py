@@ -116,6 +116,7 @@ def test_the_parts_cover_what_was_asked():
     assert len({tuple(name) for name in names}) == len(names)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["kill", "torn", "refused", "full"])
 def test_a_fault_comes_at_its_write_and_not_before(kind, tmp_path):
     folder = tmp_path / "out"

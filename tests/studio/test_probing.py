@@ -10,7 +10,7 @@ from helpers.tiny import tiny_llada2, tiny_nemotron
 from maskwise.models.batch import Batch
 from maskwise.probes.answers.gradients import embedding_gradients
 from maskwise.probes.answers.plain import ask
-from maskwise.runs.sample import chances_of
+from maskwise.runs.run_sample import chances_of
 from maskwise.studio.probing import (
     MOST_DISTRACTORS,
     MOST_MASKS,

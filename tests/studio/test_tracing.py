@@ -9,7 +9,7 @@ import maskwise as mw
 from helpers.references import dense_logits
 from helpers.tiny import tiny_llada2
 from maskwise.decoding.options import DecodingOptions
-from maskwise.decoding.prompts import text_ids
+from maskwise.decoding.prompt_ids import text_ids
 from maskwise.studio.tracing import decoding_options, in_words, trace
 from maskwise.support.errors import UserError
 

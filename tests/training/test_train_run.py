@@ -297,7 +297,7 @@ def test_a_wrapped_network_that_cannot_be_trained_so_is_one_line(text_file, tmp_
     tokenizer = word_tokenizer()
     net = BertForMaskedLM(BertConfig(vocab_size=32, hidden_size=16, num_hidden_layers=1, num_attention_heads=2))
     for changes, reason in (
-        ({}, "has a bias, which the fused loss leaves out: it cannot be trained"),
+        ({}, "was wrapped with a head of its own, which no fused loss fits"),
         ({"widen": (1, 4)}, "is for LLaDA, iLLaDA, LLaDA-MoE and Dream models: leave widen out"),
     ):
         with pytest.raises(UserError, match=reason):

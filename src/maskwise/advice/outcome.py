@@ -1,12 +1,12 @@
-"""The result of a search: the settings that are named, the sentence, the frontier, the dropped settings."""
+"""Result of a search: recommended settings, the finding, the Pareto frontier, the dropped settings."""
 
 from collections.abc import Callable
 from typing import Any
 
-from maskwise.advice.evaluation import SearchResult
 from maskwise.advice.search_request import SearchRequest
 from maskwise.advice.search_space import not_tried
 from maskwise.advice.selection import NEAR, NEARER, Confirmation, Interval
+from maskwise.advice.setting_evaluator import SearchResult
 from maskwise.records.search import (
     Advice,
     AdvisedSetting,
@@ -88,7 +88,7 @@ def sentence(found: SearchResult, request: SearchRequest) -> str:
 
 
 def _not_enough(found: SearchResult, request: SearchRequest) -> str:
-    """Which loss is not excluded, and how many questions would decide."""
+    """States the loss that is not excluded, and how many questions would decide."""
     confirmed = found.confirmation
     ends = [end for pair in confirmed.differences.values() for end in (pair.low, pair.high) if end is not None]
     needed = confirmed.questions_to_decide(NEAR)
@@ -98,7 +98,7 @@ def _not_enough(found: SearchResult, request: SearchRequest) -> str:
 
 
 def _can_answer(found: SearchResult, request: SearchRequest) -> bool:
-    """Whether some finalist is shown to be right more often than by guessing (never, where guessing is unknown)."""
+    """True if a finalist is significantly above guessing; where the guessing rate is unknown, if it is ever right."""
     return found.confirmation.is_shown_above(CHANCE if request.embedded and request.quality.is_share else 0.0)
 
 
@@ -113,7 +113,7 @@ def _cannot_answer(found: SearchResult, request: SearchRequest) -> str:
 
 
 def _price_of_speed(found: SearchResult, request: SearchRequest) -> list[str]:
-    """What the fastest setting of all loses significantly, where it is none of those that are named."""
+    """The significant loss of the fastest setting, where it is not recommended."""
     confirmed = found.confirmation
     fastest = confirmed.cheapest
     loss = confirmed.difference(confirmed.highest, fastest)
@@ -126,7 +126,7 @@ def _price_of_speed(found: SearchResult, request: SearchRequest) -> list[str]:
 
 
 def amount(value: float, request: SearchRequest, unit: bool = True) -> str:
-    """A difference in the measure's own unit: points where it is a share."""
+    """A difference in the measure's unit: points for shares."""
     number = f"{100 * value:.1f}" if request.quality.is_share else f"{value:.3f}"
     return f"{number} points" if unit and request.quality.is_share else number
 

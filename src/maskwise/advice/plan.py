@@ -1,4 +1,4 @@
-"""What a search costs, and the largest one that a budget allows. Imports no torch.
+"""Cost of a search in forward passes, and the largest plan within a budget. Imports no torch.
 
 A quarter of the budget at most goes to the search, the rest to the questions held back: they alone count.
 """
@@ -16,7 +16,7 @@ FASTEST_PASS = 1e-4  # seconds per question of a forward pass: below what any ma
 
 @dataclass(frozen=True)
 class Cost:
-    """Forward passes at most: of the search, and of each question held back."""
+    """Upper bounds in forward passes: of the search, and of each held-back question."""
 
     search: int
     per_held: int
@@ -26,7 +26,7 @@ class Cost:
 
 
 def most_passes(settings: Sequence[Setting], variants: int, plan: Plan) -> Cost:
-    """The most expensive settings stay, each with all its `variants` of the cache; adaptive ones take their most."""
+    """Upper bound: the most expensive settings survive with all cache `variants`; adaptive ones take their maximum."""
     dear = sorted((setting.passes for setting in settings), reverse=True)
     total, alive = sum(dear) * plan.rounds[0], len(settings)
     for number in range(1, len(plan.rounds)):
@@ -40,7 +40,7 @@ def most_passes(settings: Sequence[Setting], variants: int, plan: Plan) -> Cost:
 
 
 def fit_plan(settings: Sequence[Setting], variants: int, questions: int, per_pass: float, budget: float | None) -> Plan:
-    """The largest plan whose search takes a quarter of `budget` seconds at most, at `per_pass` of them for a pass."""
+    """Largest plan whose search takes at most a quarter of `budget` seconds, at `per_pass` seconds a pass."""
     fewest = fewest_questions(len(settings))
     if questions < fewest:
         raise UserError(
@@ -63,7 +63,7 @@ def fit_plan(settings: Sequence[Setting], variants: int, questions: int, per_pas
 
 
 def asked_at_most(settings: int, variants: int, plan: Plan) -> int:
-    """Questions of all rounds, those asked before counted again: the length of the progress bar."""
+    """Upper bound on questions over all rounds, repeats included: the total of the progress bar."""
     total, alive = 0, settings
     for number, questions in enumerate(plan.rounds):
         total += alive * questions

@@ -8,13 +8,20 @@ from typing import Any
 
 from rich.progress import TaskID
 
-from maskwise.advice.evaluation import SettingEvaluator, as_stored, described, device_name, every_setting, run_search
 from maskwise.advice.outcome import outcome
 from maskwise.advice.plan import fit_plan, most_passes
 from maskwise.advice.questions import embedded_ends
 from maskwise.advice.search_folder import begin, gather_answers, read_manifest, read_plan, write_manifest
 from maskwise.advice.search_request import SearchRequest
 from maskwise.advice.selection import FINALISTS, Plan
+from maskwise.advice.setting_evaluator import (
+    SettingEvaluator,
+    as_stored,
+    described,
+    device_name,
+    every_setting,
+    run_search,
+)
 from maskwise.models.checkpoints.locations import planted_in
 from maskwise.models.model import Model
 from maskwise.records.folder import make_run_folder

@@ -1,4 +1,4 @@
-"""Selection of decoding settings: successive halving, then confirmation by intervals. No model, no text.
+"""Selection of decoding settings by successive halving and confirmation by intervals, on arrays alone.
 
 Successive halving (Karnin et al. 2013; Jamieson and Talwalkar, arXiv 1502.07943): every setting answers the same few
 questions, the better half answers more, and so on. The survivors' scores in that search are biased upwards, because
@@ -35,7 +35,7 @@ Ask = Callable[[Sequence[int], range], tuple[np.ndarray, np.ndarray]]
 
 @dataclass(frozen=True)
 class Plan:
-    """How many questions each round has asked by its end, and how many are held back. The rounds' come first."""
+    """Search plan: cumulative questions per round, then the questions held back."""
 
     rounds: tuple[int, ...]
     held: int
@@ -50,7 +50,7 @@ class Plan:
 
 
 def rounds_for(settings: int) -> int:
-    """Two at least: what depends on the first round's survivors joins in the second."""
+    """Number of rounds, at least two: cached variants of the first round's survivors join in the second."""
     return max(2, ceil(log2(max(settings, 1) / FINALISTS)))
 
 
@@ -59,7 +59,7 @@ def fewest_questions(settings: int) -> int:
 
 
 def make_plan(settings: int, questions: int) -> Plan:
-    """Each round asks twice as many questions as the one before, of half as many settings."""
+    """Plan of rounds, each with twice the questions and half the settings of the one before."""
     count = rounds_for(settings)
     fewest = FEWEST_ASKED << count - 1
     searched = max(fewest, min(int(questions * SEARCHED), questions - FEWEST_HELD))
@@ -68,12 +68,12 @@ def make_plan(settings: int, questions: int) -> Plan:
 
 
 def places_after(round: int, plan: Plan, settings: int) -> int:
-    """How many of so many settings are left after a round, counted from 0."""
+    """Number of settings left after a round (from 0)."""
     return FINALISTS if round == len(plan.rounds) - 1 else max(FINALISTS, ceil(settings / 2))
 
 
 def survivors(quality: np.ndarray, cost: np.ndarray, places: int) -> list[int]:
-    """The settings that stay: the reference, then in turn the best one left and the cheapest one left that may be near.
+    """Surviving settings: the reference, then alternately the best and the cheapest that may be near the best.
 
     A setting may be near when its mean, one standard error of the paired difference more, is within 3 points of the
     best mean: with few questions that is nearly all, and the cheap ones are not lost to chance.
@@ -95,7 +95,7 @@ def survivors(quality: np.ndarray, cost: np.ndarray, places: int) -> list[int]:
 
 @dataclass(frozen=True)
 class Round:
-    """What a round found: the settings it asked, their mean quality and cost, and which of them stay."""
+    """Result of a round: its settings, their mean quality and cost, and the survivors."""
 
     questions: int
     settings: tuple[int, ...]
@@ -125,7 +125,7 @@ def halve(
 
 
 def finalists(rounds: Sequence[Round]) -> tuple[int, ...]:
-    """Who is confirmed: the last round's survivors.
+    """Finalists to confirm: the last round's survivors.
 
     Where none of them is cheaper than the reference, the cheapest setting of all takes the last place: what speed costs
     is then confirmed too, and not only that the search dropped what is fast.
@@ -140,7 +140,7 @@ def finalists(rounds: Sequence[Round]) -> tuple[int, ...]:
 
 @dataclass(frozen=True)
 class Interval:
-    """A mean and its interval; no ends where nothing varies, which bounds nothing."""
+    """A mean with its interval; no ends where the values do not vary."""
 
     mean: float
     low: float | None
@@ -151,14 +151,14 @@ class Interval:
         return self.low is not None and self.high is not None and (self.low > 0 or self.high < 0)
 
     def __neg__(self) -> "Interval":
-        """Written as 0 - x, for -x of 0 is -0."""
+        """Negation as 0 - x, because -0.0 would be printed with its sign."""
         low, high = (None if end is None else 0.0 - end for end in (self.high, self.low))
         return Interval(0.0 - self.mean, low, high)
 
 
 @dataclass(frozen=True)
 class Confirmation:
-    """The finalists on the questions held back; settings by their place among the finalists, the reference first."""
+    """Results of the finalists on held-back questions, indexed by finalist, the reference first."""
 
     quality: tuple[Interval, ...]  # each on its own
     cost: tuple[float, ...]
@@ -168,7 +168,7 @@ class Confirmation:
     shares: bool  # every answer is right or wrong
 
     def difference(self, one: int, other: int) -> Interval:
-        """Quality of one less that of the other."""
+        """Paired difference in quality, one minus the other."""
         if one == other:
             return Interval(0.0, 0.0, 0.0)
         return self.differences[one, other] if one < other else -self.differences[other, one]
@@ -234,7 +234,7 @@ class Confirmation:
 
     @property
     def frontier(self) -> list[int]:
-        """Those that no other one beats in quality or cost without losing in the other; the cheapest first."""
+        """Pareto frontier of quality and cost, the cheapest first."""
         order = sorted(range(len(self.cost)), key=lambda one: (self.cost[one], -self.quality[one].mean))
         found: list[int] = []
         for one in order:
@@ -243,7 +243,7 @@ class Confirmation:
         return found
 
     def _is_beyond(self, one: int, margin: float) -> bool:
-        """Shown to be worse than another finalist by more than the margin."""
+        """True if significantly worse than another finalist by more than the margin."""
         highs = [self.difference(one, other).high for other in self._others(one)]
         return any(high is not None and high < -margin for high in highs)
 
@@ -255,7 +255,7 @@ class Confirmation:
 
 
 def _two_digits(value: float) -> int:
-    """Rounded up to two significant digits."""
+    """Rounds up to two significant digits."""
     unit = 10 ** max(0, floor(log10(value)) - 1)
     return int(ceil(value / unit) * unit)
 
@@ -306,7 +306,7 @@ def _as_intervals(*ends: np.ndarray) -> list[Interval]:
 
 
 def _students(values: np.ndarray, tail: float) -> Interval:
-    """Values that do not vary bound nothing."""
+    """Student's t intervals of means; none where the values do not vary."""
     mean, count = float(values.mean()), len(values)
     if count < 2 or np.ptp(values) < SAME:
         return Interval(mean, None, None)

@@ -71,7 +71,7 @@ def advise(
     if json:
         return print_json(found)
     from maskwise.report.pages.advice import PAGE, read_search
-    from maskwise.report.words.advice import advice_text
+    from maskwise.report.words.advice_text import advice_text
 
     search = read_search(Path(found["folder"]))
     echo(advice_text(search, search.folder / PAGE))

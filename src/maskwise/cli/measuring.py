@@ -224,7 +224,7 @@ def toy(
     with collection_paused():
         from maskwise.experiments.toy import toy as run_toy
         from maskwise.report.pages.results import print_result
-        from maskwise.report.pages.toy import toy_result
+        from maskwise.report.pages.toy_page import toy_result
 
     folder = out or Path("runs") / "toy"
     found = run_toy(seed, out=folder)
@@ -248,7 +248,7 @@ def cures(
     check_models([model], adapter, dtype)
     with collection_paused():
         from maskwise.experiments.mitigations import cures as compare_cures
-        from maskwise.report.pages.mitigations import cures_result
+        from maskwise.report.pages.mitigations_page import cures_result
         from maskwise.report.pages.results import print_result
         from maskwise.scoring.experiment_results import Mitigations
         from maskwise.support.typed import convert

@@ -79,7 +79,7 @@ def _train(function: str, model: str, data: Path, out: Path, given: tuple[Any, .
     check_reporters(report_to)
     module, _, name = function.partition(":")
     with collection_paused(), redirect_stdout(sys.stderr):
-        from maskwise.training.run import is_main_process
+        from maskwise.training.training_run import is_main_process
 
         library = import_module(module)
     finished = (out / "result.json").exists()

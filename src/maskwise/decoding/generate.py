@@ -13,10 +13,12 @@ from maskwise.decoding.autoregressive import check_causal, continue_causal
 from maskwise.decoding.canvas import Block, plan
 from maskwise.decoding.checks import check_generators, check_request, for_model, make_generator
 from maskwise.decoding.divergence import Divergence, check_divergence
+from maskwise.decoding.history.snapshot import Snapshot
+from maskwise.decoding.history.voting import Ballot
 from maskwise.decoding.known_names import chosen_options, refuse_other_mask
-from maskwise.decoding.loop import DecodingLoop, Snapshot, decoded_text
+from maskwise.decoding.loop import DecodingLoop, decoded_text
 from maskwise.decoding.options import OPTION_NAMES, DecodingOptions, SoftMask, describe_options
-from maskwise.decoding.prompts import encode_prompts, listed_prompts
+from maskwise.decoding.prompt_ids import encode_prompts, listed_prompts
 from maskwise.decoding.strategies import Strategy
 from maskwise.decoding.traces import TraceFile, recorded_settings, trace_of
 from maskwise.models.batch import passes
@@ -63,6 +65,7 @@ def generate(
     end_ids: Sequence[int] | None = DEFAULT.end_ids,
     soft_mask: SoftMask | bool | None = DEFAULT.soft_mask,
     edit: float | None = DEFAULT.edit,
+    vote: str | None = DEFAULT.vote,
     chat: bool | None = DEFAULT.chat,
     seed: int | None = None,
     batch: int | None = None,
@@ -211,12 +214,26 @@ def _decode_batch(
 ) -> list[Generation]:
     """first: the number of the first prompt in the whole call, for messages."""
     if not model.causal:
-        return DecodingLoop(model, options, prompts, draws, on_step, first).run()
+        if options.vote is None:
+            return DecodingLoop(model, options, prompts, draws, on_step, first).run()
+        assert model.mask_id is not None
+        ballot = Ballot(prompts, model.mask_id)
+        made = DecodingLoop(model, options, prompts, draws, _both(ballot, on_step), first).run()
+        return ballot.elect(model, made, options.vote, options.end_ids or ())
     continued = continue_causal(model, prompts, draws, options, first)
     return [
         Generation(new, decoded_text(model, new), len(new), list(range(len(new))), [*prompt, *new])
         for prompt, new in zip(prompts, continued, strict=True)
     ]
+
+
+def _both(ballot: Ballot, on_step: OnStep) -> Callable[[Snapshot], None]:
+    def watch(snapshot: Snapshot) -> None:
+        ballot(snapshot)
+        if on_step is not None:
+            on_step(snapshot)
+
+    return watch
 
 
 def _batches(

@@ -25,7 +25,7 @@ import torch
 from torch import Tensor
 
 from maskwise.decoding.checks import end_tokens
-from maskwise.decoding.prompts import text_ids
+from maskwise.decoding.prompt_ids import text_ids
 from maskwise.decoding.sampling import log_confidence
 from maskwise.models.batch import Batch
 from maskwise.models.finite import refuse_nonfinite_rows, rows_are_finite

@@ -7,12 +7,13 @@ host looks at the canvas between steps only when it has to: with an adaptive str
 
 from collections.abc import Callable, Sequence
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import torch
 from torch import Tensor
 
 from maskwise.decoding.canvas import Block, Frame, Grid, Sheet, SoftSheet, plan
+from maskwise.decoding.history.snapshot import Snapshot
 from maskwise.decoding.options import DecodingOptions
 from maskwise.decoding.replay import Passes
 from maskwise.decoding.sampling import Chance, OneEach, guide, propose, sharpen, uniform
@@ -23,34 +24,6 @@ from maskwise.models.finite import refuse_nonfinite_rows
 from maskwise.models.generation import Generation
 from maskwise.models.model import Model
 from maskwise.support.errors import UserError
-
-
-@dataclass(frozen=True)
-class Snapshot:
-    """What a callback is given after each step of a batch. Read it at once: the next step changes the canvas."""
-
-    step: int
-    sheet: Sheet
-    prompts: list[list[int]]  # of the batch
-    shown: list[int]  # how many tokens of each canvas the model sees in this block
-    rows: Rows  # what the forward pass of this step said
-    places: Tensor  # [S, W] where these rows stand on the sheet
-
-    @property
-    def canvases(self) -> list[list[int]]:
-        """The canvases, with masks where nothing is committed yet; each access copies them from the device."""
-        return self.sheet.canvases()[: len(self.prompts)]
-
-    @property
-    def confidences(self) -> list[dict[int, float]]:
-        """Of each canvas the probability that this step gave to the token it proposed at each position it asked of."""
-        chances = self.rows.log_p.exp().flatten().tolist()
-        by_place = dict(zip(self.places.flatten().tolist(), chances, strict=True))
-        spans = list(zip(self.sheet.starts, self.sheet.lengths, strict=True))[: len(self.prompts)]
-        return [
-            {position: by_place[start + position] for position in range(length) if start + position in by_place}
-            for start, length in spans
-        ]
 
 
 def decoded_text(model: Model, ids: Sequence[int]) -> str:
@@ -140,7 +113,7 @@ class DecodingLoop:
             if self.options.early_stop:
                 stopped |= self._stop_ended()
             if self.on_step is not None:
-                self.on_step(Snapshot(self.step, self.sheet, self.prompts, block.shown, rows, asked))
+                self.on_step(Snapshot(self.step, self.sheet, self.prompts, block.shown, rows, asked, self.mask_id))
             lanes.clock += 1
             self.step, step = self.step + 1, step + 1
             again = None if edits is None else editing.goes_on(edits)

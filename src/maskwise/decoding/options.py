@@ -5,6 +5,7 @@ field, its line in the signature of `mw.generate` (tests/decoding/test_options.p
 on it.
 """
 
+import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from numbers import Real
@@ -131,6 +132,14 @@ class DecodingOptions:
             True,
         ),
     )
+    vote: str | None = field(
+        default=None,
+        metadata=_about(
+            "Temporal self-consistency: the answer that most steps agree on, later ones weighing more, in place of the "
+            "last step's; this regular expression finds it. Wang et al., arXiv 2508.09138.",
+            True,
+        ),
+    )
     chat: bool | None = field(
         default=None,
         metadata=_about("Put text prompts through the tokenizer's chat template; when left out, where there is one."),
@@ -240,6 +249,11 @@ class DecodingOptions:
                 f"edit goes with a strategy that decides itself how many tokens a step commits, such as threshold, not "
                 f"with {strategy.name}"
             )
+        if self.vote is not None:
+            try:
+                re.compile(self.vote)
+            except (re.error, OverflowError, RecursionError) as problem:
+                raise UserError(f"vote: the pattern {self.vote!r} does not compile: {problem}") from None
         if self.late_end and strategy.time_function is not None:
             raise UserError(f"late_end needs a strategy that ranks tokens; {strategy.name} draws for each at random")
 

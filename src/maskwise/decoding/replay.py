@@ -1,4 +1,4 @@
-"""Forward passes that come back: as many tokens over the same cache, step after step, one generation after another.
+"""CUDA-graph cache: forward passes of repeated shapes are captured once, then replayed.
 
 Such a pass is given tensors that stay where they are, refilled before it. On CUDA it can then be recorded: a short pass
 waits for its thousand launches and not for arithmetic, and as a CUDA graph it is launched as one. The graphs, and the
@@ -41,7 +41,7 @@ class _Repeat:
 
 @dataclass
 class Recordings:
-    """Passes over one cache, or over none, by their shapes, the least recently used first."""
+    """Captured passes over one key-value cache (or none), by shape, the least recently used first."""
 
     lengths: tuple[int, ...] | None  # of the cache's canvases
     record: Recorder | None
@@ -65,7 +65,7 @@ class Recordings:
 
 
 class Kept:
-    """The recordings kept with a model. Whoever decodes takes them out, so no two decodings ever share them."""
+    """Captured passes kept with a model; a decoding takes them out, so that no two decodings share them."""
 
     def __init__(self, recorder: Callable[[], Recorder] | None, budget: int) -> None:
         """recorder: makes one for each set of recordings; None: nothing is recorded. budget: bytes."""
@@ -105,7 +105,7 @@ def _for_device(device: torch.device) -> Kept:
 
 
 class Passes:
-    """The passes of one decoding. What `hidden` gives is good until the next one."""
+    """Forward passes of one decoding, captured or eager. A result of `hidden` is valid until the next call."""
 
     def __init__(self, model: Model) -> None:
         self.model = model
@@ -114,7 +114,7 @@ class Passes:
         self.state: tuple[Any, ...] = ()
 
     def new_cache(self, lengths: Sequence[int]) -> KeyValues:
-        """A cache as the model makes it, empty; passes over the one before are over."""
+        """A new, empty key-value cache; ends the passes over the previous one."""
         used = self._turn_to(tuple(lengths))
         if used.cache is None:
             used.cache = self.model.new_cache(lengths)
@@ -140,7 +140,7 @@ class Passes:
         return run() if repeat.recorded is None else repeat.recorded()
 
     def _turn_to(self, lengths: tuple[int, ...] | None) -> Recordings:
-        """The recordings of these lengths; those in use go back, unless they are what is asked for."""
+        """Switches to the captured passes of these lengths; those in use are put back."""
         if self.used is not None and self.used.lengths == lengths and lengths is None:
             return self.used
         self.close()
@@ -156,7 +156,7 @@ class Passes:
         return self.used
 
     def close(self) -> None:
-        """Keeps what was recorded with the model."""
+        """Stores the captured passes with the model."""
         used, self.used = self.used, None
         if used is None or not used.forget_the_oldest():
             return
@@ -177,7 +177,7 @@ def _copy(batch: Batch) -> Batch:
 
 
 def _refill(repeat: _Repeat, batch: Batch) -> None:
-    """What the batch says now, in the tensors of the pass. Batches of the same spans share their offsets."""
+    """Copies the batch into the captured pass's input tensors; equal spans share their offsets."""
     own = repeat.batch
     for kept, given in ((own.ids, batch.ids), (own.embeds, batch.embeds)):
         if kept is not None and given is not None:
@@ -189,7 +189,7 @@ def _refill(repeat: _Repeat, batch: Batch) -> None:
 
 
 def graph_recorder(device: torch.device) -> Recorder:
-    """Records CUDA graphs that share a pool of memory: they never run at the same time."""
+    """Captures CUDA graphs in one shared memory pool: they never run concurrently."""
     pool = torch.cuda.graph_pool_handle()
 
     def record(run: Pass) -> tuple[Pass, int]:
@@ -212,7 +212,7 @@ TORCHS_OWN = frozenset(vars(nn.Module())) - {"training"}
 
 
 def network_state(model: Model) -> tuple[Any, ...]:
-    """Where every weight lies and how it is used: two equal states mean that a recording reads what a pass would."""
+    """Addresses and settings of all weights; equal states mean that a captured pass is still valid."""
     kind = model.device.type
     settings = (
         model.block,
@@ -231,7 +231,7 @@ def network_state(model: Model) -> tuple[Any, ...]:
 
 
 def _modules(module: nn.Module) -> Iterator[nn.Module]:
-    """All modules, but for experts that lie in one piece of memory: those say themselves where that is."""
+    """All modules except stacked experts, which report their own address."""
     laid = False
     if isinstance(module, Experts):
         module.lay_out()  # before its state is told
@@ -254,7 +254,7 @@ def _module_state(module: nn.Module) -> Iterator[Any]:
 
 
 def _plain(value: Any) -> Any:
-    """A module's own attribute as something that can be compared, such as an adapter's scale; None where it cannot."""
+    """A module attribute as a comparable value, such as an adapter's scale; None if not comparable."""
     if value is None or isinstance(value, bool | int | float | str):
         return value
     if isinstance(value, Tensor):

@@ -9,7 +9,7 @@ import torch
 
 from maskwise.decoding.likelihood import Likelihood, log_likelihoods
 from maskwise.decoding.prompt_files import ScoreRequest, read_requests
-from maskwise.decoding.prompts import chat_ids, has_chat_template
+from maskwise.decoding.prompt_ids import chat_ids, has_chat_template
 from maskwise.models.checkpoints.opening import opened_model
 from maskwise.models.model import Model
 from maskwise.support.errors import UserError

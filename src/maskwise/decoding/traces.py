@@ -8,7 +8,7 @@ from typing import Any
 
 from maskwise.decoding.checks import end_tokens, is_approximate
 from maskwise.decoding.options import DecodingOptions
-from maskwise.decoding.prompts import has_chat_template
+from maskwise.decoding.prompt_ids import has_chat_template
 from maskwise.models.generation import Generation, PromptInput
 from maskwise.models.model import Model
 from maskwise.support.errors import UserError

@@ -11,7 +11,7 @@ from maskwise.decoding.generate import Snapshot, generate
 from maskwise.models.attention.ragged import KeyValues
 from maskwise.models.batch import Batch
 from maskwise.models.model import Model
-from maskwise.probes.answers.mechanism import ask_changed
+from maskwise.probes.answers.changed_attention import ask_changed
 from maskwise.probes.extra_tokens import BIASED, ChangedPrompt
 
 MASKS = 200

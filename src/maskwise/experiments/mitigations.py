@@ -27,7 +27,7 @@ from maskwise.models.checkpoints.opening import open as open_model
 from maskwise.models.checkpoints.opening import opened_model
 from maskwise.models.model import Model
 from maskwise.records.groups import ColumnGroup, Group
-from maskwise.report.pages.mitigations import cures_result
+from maskwise.report.pages.mitigations_page import cures_result
 from maskwise.report.pages.results import make_folder, write_result
 from maskwise.runs.runner import batch_budget
 from maskwise.scoring.changes import paired_difference

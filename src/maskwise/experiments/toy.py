@@ -19,7 +19,7 @@ from maskwise.models.checkpoints.opening import as_model
 from maskwise.models.families.llada import LLaDAConfig, LLaDAModelLM
 from maskwise.models.model import Model
 from maskwise.report.pages.results import make_folder, write_result
-from maskwise.report.pages.toy import toy_result
+from maskwise.report.pages.toy_page import toy_result
 from maskwise.scoring.experiment_results import Toy
 from maskwise.support.progress import progress_bar
 

@@ -25,7 +25,7 @@ from maskwise.decoding.checks import end_tokens
 from maskwise.decoding.generate import decode, greedy_answers, prompt_generators
 from maskwise.decoding.likelihood import encode_pair, encode_text, log_likelihoods
 from maskwise.decoding.options import OPTION_NAMES, DecodingOptions
-from maskwise.decoding.prompts import text_ids
+from maskwise.decoding.prompt_ids import text_ids
 from maskwise.models.checkpoints.chat import render_chat
 from maskwise.models.checkpoints.opening import open as open_model
 from maskwise.support.errors import UserError

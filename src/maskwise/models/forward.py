@@ -1,5 +1,6 @@
 """The forward pass: hidden states by our own classes, a causal class of transformers or any other model; the head."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -70,9 +71,15 @@ AttentionMaskInterface.register(RAGGED, sdpa_mask)
 
 
 @torch.no_grad()
-def largest_difference(net: PreTrainedModel, ours: Tensor, ids: list[int]) -> float:
-    """Between our logits [n, V] of a short sequence and the class's own logits of it, relative to their size."""
-    theirs = net(input_ids=torch.tensor([ids], device=ours.device)).logits[0].float()
+def largest_difference(
+    net: PreTrainedModel, ours: Tensor, ids: Sequence[int], start: Sequence[int] = (), end: Sequence[int] = ()
+) -> float:
+    """Between our logits [n, V] of a short sequence and the class's own, relative to their size.
+
+    start, end: the special tokens that the model interface adds around the sequence.
+    """
+    framed = torch.tensor([[*start, *ids, *end]], device=ours.device)
+    theirs = net(input_ids=framed).logits[0, len(start) : len(start) + len(ids)].float()
     return float((ours - theirs).abs().max() / theirs.abs().max().clamp(min=1e-6))
 
 

@@ -125,7 +125,14 @@ class ModelInterface(nn.Module):
 
     @property
     def _head_bias(self) -> Tensor | None:
-        return getattr(self.core.get_output_embeddings(), "bias", None)
+        outer = getattr(self.core, "lm_head", None)  # ESM adds its bias after the output embeddings
+        bias = getattr(self.core.get_output_embeddings(), "bias", None)
+        return getattr(outer, "bias", None) if bias is None else bias
+
+    @property
+    def has_own_head(self) -> bool:
+        """True if its logits are computed by a function that the user passed to `wrap`."""
+        return self._own_head is not None
 
     @property
     def vocab(self) -> int:
@@ -151,7 +158,7 @@ class ModelInterface(nn.Module):
     @torch.no_grad()
     def hidden_of_groups(self, batch: Batch, groups: Sequence[RowGroup]) -> Tensor:
         """`hidden` where rows see only the keys of their group, in every layer; each row is in one group. [T, d]"""
-        if self.causal or self.block is not None or not self.attention_readable:
+        if self.block is not None or not self.family.native:
             raise UserError(f"attention can be cut in {MASKED_DIFFUSION} only: open a checkpoint of theirs")
         if sum(len(group.rows) for group in groups) != batch.tokens:
             raise ValueError("every row of the batch must be in exactly one group")
@@ -275,12 +282,22 @@ class ModelInterface(nn.Module):
         index [n] (from `locate` or `flat_rows`) picks hidden rows; without a loss their logits come back, with one the
         value of loss(rows [n, d], head_weight [V, d]).
         """
-        if loss is not None and (self._own_head is not None or self._head_bias is not None):
+        if loss is not None and self._own_head is not None:
             raise UserError(
                 f"{self.name}: its head is more than a product, so no fused loss fits it: train it elsewhere"
             )
         rows = self.hidden(batch)[index]
-        return self.head(rows) if loss is None else loss(rows, self.head_weight)
+        return self.head(rows) if loss is None else loss(*self._as_product(rows))
+
+    def _as_product(self, rows: Tensor) -> tuple[Tensor, Tensor]:
+        """Rows [n, d] and output weight [V, d] whose product are the logits; a bias is a further column of both."""
+        weight, bias = self.head_weight, self._head_bias
+        if bias is None:
+            return rows, weight
+        more = 8 - weight.shape[1] % 8  # a width that the kernels read in whole words
+        ones, zeros = rows.new_zeros(len(rows), more), weight.new_zeros(len(weight), more - 1)
+        ones[:, 0] = 1
+        return torch.cat([rows, ones], dim=1), torch.cat([weight, bias[:, None].to(weight.dtype), zeros], dim=1)
 
     # Attention weights, and hidden states of a few rows
 

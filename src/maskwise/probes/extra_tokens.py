@@ -1,7 +1,7 @@
 """Prompts with extra tokens, masks or fillers, in several places, and how attention to them is changed.
 
 Format B with two masks, and `count` extra tokens: behind the masks, at the front, in the middle or scattered. The
-prompt knows where they stand, so that attention to them can be changed (`answers/mechanism.py`).
+prompt knows where they stand, so that attention to them can be changed (`answers/changed_attention.py`).
 """
 
 import random

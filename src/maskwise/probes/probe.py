@@ -43,7 +43,7 @@ class Settings:
     The default asks 100 points of each of the 16 tasks, with 10 relevant examples among 40 distractors. Several numbers
     in `relevant` are asked one after the other by the probes with `each_number`, the others use `main_relevant`
     (probes/examples.py). With a `precision`, in points, the few-shot probes ask as many points as it takes
-    (probes/precision.py).
+    (probes/until_precise.py).
     """
 
     preset: str

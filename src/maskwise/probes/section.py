@@ -186,6 +186,7 @@ class Section:
     number of relevant examples `relevant` (probes/examples.py). masks: says how many masks there were where entries'
     counts do not. effect: words for the change from a baseline to a point, such as `with 200 masks in place of 2`.
     published: values of the paper at places of the x axis, in the figure's own unit, each with the name beside it.
+    diagonal: both axes are shares from 0 to 1, and the line on which they are equal is drawn.
     """
 
     title: str
@@ -208,6 +209,7 @@ class Section:
     masks: Callable[[Shown], str] | None = None
     effect: Callable[[Point, Point], str] | None = None
     published: tuple[tuple[str, float, tuple[float, ...]], ...] = ()
+    diagonal: bool = False
 
 
 @dataclass(frozen=True)

@@ -18,17 +18,17 @@ from maskwise.probes.examples import (
     with_number,
 )
 from maskwise.probes.library import calibration
-from maskwise.probes.precision import precision
 from maskwise.probes.probe import Probe, ScoreRule
 from maskwise.probes.published import published_values
 from maskwise.probes.section import Entry, Paired, Shown, Summary
+from maskwise.probes.until_precise import precision
 from maskwise.records.folder import RunOnDisk
 from maskwise.records.groups import Group, as_group, groups_of, joined
 from maskwise.records.record import Condition, Record, condition_text
 from maskwise.scoring.changes import paired_difference, paired_nats
 from maskwise.scoring.claims import Claim, holm
 from maskwise.scoring.intervals import accuracy_interval, rules_ends, stratified_mean
-from maskwise.scoring.questions import by_question
+from maskwise.scoring.repeated_questions import by_question
 from maskwise.scoring.scores import LIKELIHOODS, Score, null_score
 
 NO_MASKS = "does not apply: no masks"

@@ -35,12 +35,14 @@ def passages(text: str, count: int, words: int) -> list[Passage]:
     """Up to `count` passages, their ends spread evenly over the text.
 
     Line breaks become spaces. A passage has `words` words, counted by white space; its last word is at least three
-    letters long and loses the punctuation after it.
+    letters long and loses the punctuation after it. In a text without such words, one letter will do.
     """
     pieces = list(re.finditer(r"\S+", text))
-    ends = [n for n in range(words - 1, len(pieces)) if re.match(r"[^\W\d_]{3}", pieces[n].group())]
+    last_words = range(words - 1, len(pieces))
+    ends = [n for n in last_words if re.match(r"[^\W\d_]{3}", pieces[n].group())]
+    ends = ends or [n for n in last_words if re.match(r"[^\W\d_]", pieces[n].group())]
     if not ends:
-        raise UserError(f"the text has {len(pieces)} words, a passage needs {words} and a last word of three letters")
+        raise UserError(f"the text has {len(pieces)} words, a passage needs {words} and a last word made of letters")
     chosen = ends if len(ends) <= count else [ends[n * len(ends) // count] for n in range(count)]
     found = []
     for end in chosen:

@@ -12,8 +12,8 @@ from typing import Any
 
 from maskwise.records.groups import Group, GroupedRecords, groups_of
 from maskwise.records.manifest import Manifest
-from maskwise.records.reading import read_records
 from maskwise.records.record import Record, RecordFields, condition_order
+from maskwise.records.record_files import read_records
 from maskwise.support.errors import UserError
 from maskwise.support.files import open_own, open_regular, refuse_checkpoint_folder, replace_file, short_json, to_json
 from maskwise.support.typed import InvalidJson, decode

@@ -14,7 +14,7 @@ from maskwise.probes.section import Entry, Summary
 from maskwise.probes.summary import summarise, unknown_probe
 from maskwise.records.folder import RunOnDisk, read_run
 from maskwise.records.manifest import Manifest, ModelDescription
-from maskwise.records.reading import uncollected
+from maskwise.records.record_files import uncollected
 from maskwise.report.figures.drawing import pretty
 from maskwise.support.errors import UserError
 

@@ -15,7 +15,7 @@ from maskwise.probes.text import load_text
 from maskwise.records.manifest import Manifest, RunSettings
 from maskwise.records.record import Record, key_of
 from maskwise.runs.diagnose import digest, digest_of_words, plan
-from maskwise.runs.sample import AllBut
+from maskwise.runs.run_sample import AllBut
 from maskwise.support.errors import UserError
 from maskwise.support.randomness import LAW
 from maskwise.tasks.datasets import Dataset
@@ -38,7 +38,7 @@ class _Described:
 def tokenizer_of(name: str) -> Any:
     """The tokenizer of the model of this name, without its weights."""
     folder = locate_checkpoint(name)[0]
-    return load_tokenizer(folder, read_family(folder).native)
+    return load_tokenizer(folder, read_family(folder))
 
 
 def asked_ids(

@@ -21,15 +21,15 @@ from maskwise.models.model import Model
 from maskwise.probes import PROBES, record_fields
 from maskwise.probes.blocks import on_grid
 from maskwise.probes.few_shot import few_shot_units
-from maskwise.probes.precision import blocks_in_all
 from maskwise.probes.probe import Asker, Item, Probe, Settings, Setup, Unit
 from maskwise.probes.text import load_text
+from maskwise.probes.until_precise import blocks_in_all
 from maskwise.records.folder import gather, make_run_folder, read_run, start_run, write_manifest
 from maskwise.records.manifest import Manifest, ModelDescription, RunSettings
 from maskwise.records.record import Key, Record, key_of
 from maskwise.records.sample import SAMPLE, write_sample
+from maskwise.runs.run_sample import take_sample
 from maskwise.runs.runner import Crew, batch_budget, check_fit, join_crew, record_items
-from maskwise.runs.sample import take_sample
 from maskwise.runs.settings import check, fit_to_model
 from maskwise.scoring.precision import FIRST_STAGE
 from maskwise.support.errors import UserError

@@ -240,7 +240,7 @@ def mean_over_tasks(values: Iterable[tuple[str, float]]) -> tuple[float, float |
 
 
 def accuracy_interval(group: Sequence[Record]) -> tuple[float, float, float]:
-    """(mean over tasks, low, high): the primary interval of the accuracy; "correct" may be a share (questions.py)."""
+    """Accuracy, mean over tasks, with its primary interval (low, high); "correct" may be a share."""
     strata = as_group(group).by_task("correct")
     accuracy, low, high = share_interval(means_of(strata), points_of(strata), variances_of(strata))
     return float(accuracy), float(low), float(high)

@@ -1,4 +1,4 @@
-"""The page in Gradio: what stands where, and which computation follows which control."""
+"""The Gradio page: layout, and the computation behind each control."""
 
 from collections.abc import Iterator
 from functools import partial
@@ -193,7 +193,7 @@ def _frame(traces: Any, step: int) -> tuple[str, str]:
 
 
 def _rewind(traces: Any, step: int) -> tuple[Any, ...]:
-    """Plays on from where it stands, from the end anew."""
+    """Resumes the playback; at the end it restarts."""
     if not traces:
         return gr.skip(), *_frame(traces, 0), gr.Timer(active=False)
     at = 0 if step >= _longest(traces) else step

@@ -15,7 +15,7 @@ MOST_FOLDERS = 200
 
 
 def found_runs(root: Path) -> list[str]:
-    """Names of the run folders in `root`, the latest first; links are left aside, they may lead anywhere."""
+    """Names of the run folders in `root`, the latest first; symbolic links are skipped, they may lead anywhere."""
     found = []
     with suppress(OSError):  # somebody may be deleting some
         for place in root.iterdir():
@@ -25,7 +25,7 @@ def found_runs(root: Path) -> list[str]:
 
 
 def page_of(root: Path, first: str | None, second: str | None = None) -> str:
-    """The page of a run, drawn anew from its records; with a second one what changed between them."""
+    """The report page of a run, redrawn from its records; with a second run, the comparison."""
     folders = [_folder(root, name) for name in (first, second) if name]
     if not folders:
         raise UserError("choose a run folder")

@@ -1,4 +1,4 @@
-"""One question to a model: what it answers, which tokens move the answer, and what the answer attends to."""
+"""One question to one model: its answer, the attribution of each token, and the answer's attention."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -8,14 +8,14 @@ from msgspec import structs
 from torch import Tensor
 
 from maskwise.models.model import Model
-from maskwise.probes.answers.attention import logits_and_shares
+from maskwise.probes.answers.attention_shares import logits_and_shares
 from maskwise.probes.answers.gradients import gradient_norms, traced
 from maskwise.probes.answers.plain import Answer, answers_to
 from maskwise.probes.blocks import moved_on_grid, visible_masks
 from maskwise.probes.examples import one_context_per_task
 from maskwise.records.record import Record
 from maskwise.records.sample import SampledPrompt
-from maskwise.runs.sample import rounded, sampled
+from maskwise.runs.run_sample import rounded, sampled
 from maskwise.studio.sizes import check_share, check_text, check_whole
 from maskwise.support.errors import UserError
 from maskwise.tasks.episodes import Episode, draw, draw_afresh, example_words, render
@@ -32,7 +32,7 @@ TASK_NAMES = [task.name for task in TASKS]
 
 @dataclass(frozen=True)
 class Drawn:
-    """What is drawn from a task: the examples that matter, the question up to its answer, and the answer."""
+    """A draw from a task: relevant examples, the question without its answer, and the answer."""
 
     context: str
     question: str
@@ -68,7 +68,7 @@ class ContextQuestion:
 
 @dataclass(frozen=True)
 class Probed:
-    """What a model makes of a question. `shown`: the prompt's tokens and the likeliest answers, as a run samples them.
+    """A model's answer to a question. `shown`: the prompt's tokens and the most probable answers, as in a run's sample.
 
     right: the right answer as it was typed; its first token is what is asked, and is `shown["answer"]`. attention:
     for masks, near and far context and the answer's own place the share in each layer. gradients: of each token the
@@ -109,7 +109,7 @@ def build_prompt(model: Model, asked: ContextQuestion) -> Prompt:
 
 
 def probe(model: Model, asked: ContextQuestion) -> Probed:
-    """From one forward pass: the answer's distribution and what it attends to. The pass keeps what gradients need."""
+    """The answer's distribution and attention from one forward pass, which keeps its graph for gradients."""
     prompt = build_prompt(model, asked)
     with traced(model, [prompt]) as batch:
         kept, (attention,) = logits_and_shares(model, [prompt], batch, NEAR)
@@ -134,7 +134,7 @@ def probe(model: Model, asked: ContextQuestion) -> Probed:
 
 
 def attributed(found: Probed) -> Probed:
-    """The same with every token's attribution, which takes a backward pass: somewhat longer than the forward one."""
+    """Adds every token's attribution by a backward pass, which takes longer than the forward pass."""
     assert found.gradients is not None
     return replace(found, shown=structs.replace(found.shown, attribution=rounded(found.gradients())), gradients=None)
 

@@ -58,7 +58,7 @@ def require_gradio() -> None:
 
 
 def claim_port(port: int) -> socket.socket:
-    """The loopback address and this port, held from now on; 0 is any free one."""
+    """Binds this port on the loopback address; 0 is any free one."""
     held = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
@@ -72,7 +72,7 @@ def claim_port(port: int) -> socket.socket:
 
 
 class Guard:
-    """Lets through what this machine's browser asks of this server, in bounded size.
+    """ASGI middleware: admits requests from this machine's browser to this server, of bounded size.
 
     A page from elsewhere can send requests to a loopback port: by its own name for it (DNS rebinding), which the Host
     header shows, or directly, which the Origin header shows.
@@ -106,7 +106,7 @@ class Guard:
         await self.app(scope, bounded, guarded)
 
     def _refusal(self, scope: Scope) -> int:
-        """The status of a request that is not let through, 0 of one that is."""
+        """HTTP status of a refused request, 0 for an admitted one."""
         headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]}
         if headers.get("host") not in self.hosts:
             return 403
@@ -129,7 +129,7 @@ async def _refuse(scope: Scope, send: Send, status: int) -> None:
 
 
 def guarded_app(models: Sequence[str], root: Path, port: int, dtype: str = "auto", device: str | None = None) -> Guard:
-    """The whole application; the first model is opened now, so that what is wrong with it is said at once."""
+    """The guarded application; opens the first model, so that its errors appear at once."""
     os.environ["GRADIO_ANALYTICS_ENABLED"] = "False"
     os.environ["HF_HUB_DISABLE_TELEMETRY"] = "1"
     import gradio as gr
@@ -167,7 +167,7 @@ def guarded_app(models: Sequence[str], root: Path, port: int, dtype: str = "auto
 
 
 def serve(held: socket.socket, app: Guard) -> None:
-    """Until Ctrl-C."""
+    """Serves until Ctrl-C."""
     import uvicorn
 
     # Pages that are open when it ends are cut off; at a lower level uvicorn prints a traceback for each.

@@ -1,4 +1,4 @@
-"""The models that the studio offers: named on the command line or embedded; the page can ask for no others."""
+"""Models that the studio offers: those named on the command line and the embedded ones, no others."""
 
 from collections import OrderedDict
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ MOST_OPEN = 4
 
 
 class Shelf:
-    """Opens models when they are asked for and keeps the last few."""
+    """LRU cache of opened models."""
 
     def __init__(self, named: Sequence[str], dtype: str = "auto", device: str | None = None) -> None:
         self.names = list(dict.fromkeys([*named, *embedded_models()]))
@@ -34,6 +34,6 @@ class Shelf:
 
 
 def label_of(name: str) -> str:
-    """A planted fault is called planted wherever it is shown."""
+    """Display name; a planted fault is labelled."""
     planted = planted_in(name)
     return f"{name} (planted on purpose: {planted})" if planted else name

@@ -1,4 +1,4 @@
-"""What comes from the page is checked here: texts have a bounded size, numbers lie between their ends."""
+"""Checks of the page's input: bounded text sizes, numbers within their ranges."""
 
 from maskwise.support.errors import UserError
 from maskwise.support.files import is_writable

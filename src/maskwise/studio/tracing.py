@@ -1,11 +1,11 @@
-"""A decoding step by step: the canvas after each forward pass, and how sure the model was of what it wrote."""
+"""Trace of a decoding: the canvas after each forward pass, with the probability of each committed token."""
 
 from dataclasses import dataclass
 
 from maskwise.decoding.checks import for_model
 from maskwise.decoding.generate import Snapshot, decode
 from maskwise.decoding.options import DecodingOptions
-from maskwise.decoding.prompts import text_ids
+from maskwise.decoding.prompt_ids import text_ids
 from maskwise.decoding.strategies import parse_parameters, strategy_named_by
 from maskwise.models.model import Model
 from maskwise.studio.sizes import check_text, check_whole
@@ -37,7 +37,7 @@ class Trace:
 def decoding_options(
     new: int, rule: str, parameters: str, steps: int, block: int, canvas: str, window: int, cache: str
 ) -> DecodingOptions:
-    """Of one column of controls. Adaptive strategies have no number of steps; `full` is `fixed` or `blocks`."""
+    """Decoding options of one column of controls. Adaptive strategies take no steps; `full` is `fixed` or `blocks`."""
     given = parse_parameters(parameters.replace(",", " ").split()) or None
     return DecodingOptions(
         max_new_tokens=new,
@@ -52,7 +52,7 @@ def decoding_options(
 
 
 def in_words(model: Model, options: DecodingOptions) -> str:
-    """Strategy, canvas and cache as this model is decoded with them."""
+    """Description of the strategy, canvas and cache used with this model."""
     taken = for_model(model, options)
     named = [f"{name}={value:g}" for name, value in taken.all_parameters.items()]
     block = f" of {taken.block}" if taken.chosen_canvas == "blocks" else ""

@@ -1,4 +1,4 @@
-"""What the studio shows, as HTML: every text that was typed, generated or read is escaped by the templates."""
+"""HTML of the studio's results: the templates escape all text that was typed, generated or read."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -60,7 +60,7 @@ def trace_view(label: str, prompt: str, trace: Trace, step: int) -> str:
 
 
 def page_view(page: str) -> str:
-    """A report in a frame of its own that may run nothing and open nothing."""
+    """A report in a sandboxed frame without scripts or navigation."""
     return f'<iframe class="page" title="The report" sandbox="" srcdoc="{escape(page)}"></iframe>'
 
 

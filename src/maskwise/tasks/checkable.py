@@ -47,6 +47,16 @@ def is_right(text: str, answer: str, check: str) -> bool:
     return found is not None and found == first_match(check, answer)
 
 
+def parsed_answer(text: str, check: str) -> str | None:
+    """The answer that a generated text gives, as it is compared; None where there is none in it."""
+    if check == EXACT:
+        return text.strip() or None
+    if check == LAST_NUMBER:
+        numbers = NUMBER.findall(text)
+        return f"{_value(numbers[-1]):g}" if numbers else None
+    return first_match(check, text)
+
+
 def first_match(pattern: str, text: str) -> str | None:
     """The first group of the first match, or all of it where the pattern has no group.
 

@@ -28,9 +28,9 @@ from maskwise.training.data.noised_rows import NoisedRows, collate_rows
 from maskwise.training.data.reading import DataFile
 from maskwise.training.evaluation import many_masks, mean_scores, summary
 from maskwise.training.reporters import check_reporters
-from maskwise.training.run import PreparedRun, RunTarget, run, source_of
 from maskwise.training.settings import BLOCK, WARMUP, TrainSettings
 from maskwise.training.trainer import RunTrainer
+from maskwise.training.training_run import PreparedRun, RunTarget, run, source_of
 
 TOKENS_PER_PASS = 8192
 

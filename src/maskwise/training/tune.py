@@ -21,9 +21,9 @@ from maskwise.training.data.pairs import Pair, read_pairs, tokenize_pairs
 from maskwise.training.data.reading import DataFile
 from maskwise.training.evaluation import many_masks, summary
 from maskwise.training.reporters import check_reporters
-from maskwise.training.run import PreparedRun, RunTarget, is_main_process, run, source_of
 from maskwise.training.settings import PRESET_PAIRS, TuneSettings
 from maskwise.training.trainer import TuneTrainer
+from maskwise.training.training_run import PreparedRun, RunTarget, is_main_process, run, source_of
 
 
 def tune(

@@ -25,9 +25,9 @@ def make_trainable(model: Model, settings: SharedSettings, mask_row: bool = Fals
     mask_row: the adapter also trains the mask's embedding, which a converted model has not learnt.
     """
     model.net = merged(model.net)  # type: ignore[arg-type]
-    if getattr(model.core.get_output_embeddings(), "bias", None) is not None:
+    if model.has_own_head:
         raise UserError(
-            f"the output head of {model.name} has a bias, which the fused loss leaves out: it cannot be trained"
+            f"{model.name} was wrapped with a head of its own, which no fused loss fits: train it elsewhere"
         )
     if settings.full:
         if model.stored_quantised:

@@ -6,7 +6,7 @@ The causal part is a flash kernel on CUDA; here it is written out. Row l of benc
 import pytest
 import torch
 
-from maskwise.models.attention.blocks import block_places, later_in_block, merged
+from maskwise.models.attention.block_attention import block_places, later_in_block, merged
 
 SCALE = 0.3
 

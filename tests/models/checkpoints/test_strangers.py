@@ -15,7 +15,7 @@ import maskwise as mw
 from helpers.checkpoints import byte_tokenizer, save
 from helpers.report_runs import write_run
 from helpers.tiny import dream_net, edit_config, llada2_net, nemotron_net, qwen_net, sdar_net
-from maskwise.decoding.prompts import encode_prompts
+from maskwise.decoding.prompt_ids import encode_prompts
 from maskwise.models import peft_access
 from maskwise.models.checkpoints import chat
 from maskwise.models.checkpoints.cards import public_name

@@ -211,6 +211,7 @@ def test_models_stand_side_by_side(tmp_path: Path) -> None:
     assert "Not quite alike" not in words
 
 
+@pytest.mark.slow
 def test_models_that_were_not_asked_alike_say_so_side_by_side(tmp_path: Path) -> None:
     """A block diffusion model sees fewer masks: claims name each model's own, and rows of scores what differs."""
 

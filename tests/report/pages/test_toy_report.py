@@ -11,7 +11,7 @@ from maskwise.cli import app
 from maskwise.cli.outputs import OUTPUTS
 from maskwise.decoding.strategies import STRATEGIES
 from maskwise.experiments.toy import read_toy
-from maskwise.report.pages.toy import distance, lines_of, three_sentences, toy_result
+from maskwise.report.pages.toy_page import distance, lines_of, three_sentences, toy_result
 from maskwise.scoring.experiment_results import Toy
 
 DATA = [0.55, 0.0, 0.14, 0.31]

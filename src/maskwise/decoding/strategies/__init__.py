@@ -15,14 +15,14 @@ __all__ = ["STRATEGIES", "Parameter", "Strategy", "find_strategy", "parse_parame
 
 # In the order in which they are listed and compared.
 _FILES = (
-    "llada",
+    "llada_remasking",
     "margin",
-    "plain",
-    "fast_dllm",
+    "unpublished",
+    "fast_dllm_parallel",
     "entropy_bound",
     "klass",
     "remdm",
-    "dream",
+    "dream_alg",
 )
 
 STRATEGIES: tuple[Strategy, ...] = tuple(

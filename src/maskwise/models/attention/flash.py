@@ -24,7 +24,10 @@ def flash(
     scale: float,
     window: int | None,
 ) -> Tensor:
-    """q [T, H, D], k and v [K, G, D], offsets [S+1] -> [T, H, D]; longest: of the queries' and the keys' sequences."""
+    """Flash attention of a ragged batch: q [T, H, D], k and v [K, G, D], offsets [S+1] -> [T, H, D].
+
+    longest: of the queries' and the keys' sequences.
+    """
     reach = (-1 if window is None else window - 1, 0) if causal else (-1, -1)
     out = varlen_attn(q, k, v, q_offsets, k_offsets, *longest, scale=scale, window_size=reach, **GROUPED)
     assert isinstance(out, Tensor)  # a pair only when asked for
@@ -32,7 +35,7 @@ def flash(
 
 
 def causal_flash(q: Tensor, k: Tensor, v: Tensor, offsets: Tensor, longest: int, scale: float) -> tuple[Tensor, Tensor]:
-    """Causal attention [T, H, D], and the logarithm of the sum of exponentials of each row and head [T, H]."""
+    """Causal flash attention [T, H, D] with its log-sum-exp per row and head [T, H]."""
     out, sums = varlen_attn(
         q,
         k,

@@ -1,4 +1,4 @@
-"""How the tokens of a batch are laid out for attention: which kernel takes them, what is padded, what each may see."""
+"""Attention layouts of a batch: the kernel, the padding and the mask, chosen from lengths, cache, dtype and device."""
 
 from dataclasses import replace
 
@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from maskwise.kernels import gate
-from maskwise.models.attention.blocks import block_places
+from maskwise.models.attention.block_attention import block_places
 from maskwise.models.attention.ragged import KeyValues, Layout, block_reach, grid_places
 from maskwise.models.batch import Batch
 
@@ -89,7 +89,7 @@ def _can_split(keys: Tensor) -> bool:
 
 
 def _slots(batch: Batch, cache: KeyValues) -> Tensor:
-    """Where the batch's tokens lie in the cache, [T]."""
+    """Cache positions of the batch's tokens, [T]."""
     shift = cache.offsets[:-1] + batch.starts - batch.offsets[:-1]
     return torch.arange(batch.tokens, device=shift.device) + shift[batch.owner]
 

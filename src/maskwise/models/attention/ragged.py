@@ -1,4 +1,4 @@
-"""Attention over ragged batches: S sequences laid end to end, every query seeing the keys of its own sequence only."""
+"""Attention over ragged batches: S concatenated sequences; a query attends to keys of its own sequence only."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from maskwise.models.attention.blocks import Blocks, later_in_block, merged
+from maskwise.models.attention.block_attention import Blocks, later_in_block, merged
 from maskwise.models.attention.stored_weights import KeptAttention
 from maskwise.models.batch import owners
 
@@ -16,7 +16,7 @@ Store = tuple[Tensor, Tensor]  # keys and values of one layer, [sum of lengths, 
 
 @dataclass(frozen=True)
 class KeyValues:
-    """Keys and values of S canvases, layer by layer, filled as passes go over them.
+    """Key-value cache of S canvases, per layer, filled by forward passes.
 
     A pass over whole canvases fills the store; a later pass over spans refreshes those positions and sees the rest
     as it was, which is what makes a cache approximate for bidirectional models.
@@ -30,7 +30,7 @@ class KeyValues:
 
 @dataclass
 class Watch:
-    """Records the attention that chosen queries pay, one [n, heads, longest] tensor a layer."""
+    """Records the attention weights of chosen queries, one [n, heads, longest] tensor per layer."""
 
     queries: Tensor  # [n] flat query indices
     seen: list[Tensor] = field(default_factory=list)
@@ -38,7 +38,7 @@ class Watch:
 
 @dataclass(frozen=True)
 class RowGroup:
-    """Some rows of a sequence and the keys that they see, by their places in the flat batch.
+    """Rows of a sequence and the keys they attend to, as indices into the flat batch.
 
     bias [m] is added to the attention scores of the keys, in every head and layer.
     """
@@ -50,7 +50,7 @@ class RowGroup:
 
 @dataclass(frozen=True)
 class AttentionPart:
-    """Row groups that are computed together: the flat places of their rows and keys, and who sees whom among them."""
+    """Row groups computed in one attention call: flat indices of their rows and keys, and the mask between them."""
 
     rows: Tensor  # [n] int64
     keys: Tensor  # [m] int64
@@ -59,7 +59,7 @@ class AttentionPart:
 
 @dataclass(frozen=True)
 class Layout:
-    """Who sees whom. Queries and keys differ only when a cache holds keys of tokens that are not computed again.
+    """Attention layout: which keys each query sees. Queries and keys differ only over a cache of earlier keys.
 
     `pad_q`, `pad_k` say where each flat token goes in a padded [S * longest] grid; None where nothing needs padding.
     With `parts`, which together hold every row once, rows see the keys of their part only and the rest is not read.
@@ -90,7 +90,7 @@ class Layout:
         return self.last if self.last is not None and layer == layers - 1 else self
 
     def picked(self, x: Tensor) -> Tensor:
-        """The rows that are computed, of x [T, ..]."""
+        """Selects the computed rows of x [T, ..]."""
         return x if self.rows is None else x[self.rows]
 
     def store(self, layer: int) -> Store | None:
@@ -99,7 +99,7 @@ class Layout:
 
 
 def asking_rows(layout: Layout, rows: Tensor) -> Layout:
-    """The layout with a last layer that computes rows [S] alone, one of each sequence in their order, by flat places.
+    """The layout whose last layer computes only rows [S], one per sequence in order, as flat indices.
 
     As it was where queries of a sequence see different keys.
     """
@@ -113,14 +113,14 @@ def asking_rows(layout: Layout, rows: Tensor) -> Layout:
 
 
 def grid_places(offsets: Tensor, longest: int, total: int) -> Tensor:
-    """Flat token -> its place in a right-padded [S * longest] grid. offsets [S+1] -> [total] int64."""
+    """Index of each flat token in a right-padded [S * longest] grid. offsets [S+1] -> [total] int64."""
     starts = offsets[:-1].long()
     owner = owners(offsets, total)
     return torch.arange(total, device=offsets.device) - starts[owner] + owner * longest
 
 
 def grouped_parts(groups: Sequence[RowGroup], flash: bool) -> tuple[AttentionPart, ...]:
-    """The fewest parts that need neither padding nor a [rows, keys] mask.
+    """Row groups merged into the fewest attention calls without padding or a [rows, keys] mask.
 
     Varlen flash attention takes all groups in one call, as so many sequences; it takes no bias, and SDPA takes groups
     one by one.
@@ -186,7 +186,7 @@ def attend(
 
 
 def _repeat_heads(x: Tensor, heads: int) -> Tensor:
-    """Grouped key-value heads, spelled out: [T, G, D] -> [T, heads, D]."""
+    """Repeats grouped key-value heads: [T, G, D] -> [T, heads, D]."""
     return x if x.shape[1] == heads else x.repeat_interleave(heads // x.shape[1], dim=1)
 
 
@@ -222,7 +222,7 @@ def _padded(q: Tensor, k: Tensor, v: Tensor, layout: Layout, scale: float, windo
 
 
 def _pays_to_keep_weights(q: Tensor, k: Tensor) -> bool:
-    """Whether gradients will be asked for on a CPU: torch's kernel computes the weights anew for them, 35 % more work.
+    """True if gradients are needed on a CPU: torch's kernel recomputes the weights for them, 35 % more work.
 
     q [S, H, Q, D], k [S, H, K, D]. At most 64 MiB of weights are kept a layer.
     """
@@ -239,7 +239,7 @@ def _to_grid(x: Tensor, places: Tensor | None, sequences: int, longest: int) -> 
 
 @dataclass(frozen=True)
 class Reach:
-    """Which keys a query may see, by their positions: everything (block None), or nothing after its own block.
+    """Visible keys by position: all of them (block None), or none after the query's own block.
 
     Blocks have `block` tokens and are counted from position 0; with blocks of 1 a token sees what stands before it and
     itself, which is causal attention.
@@ -253,19 +253,19 @@ class Reach:
 
 
 def block_reach(queries: Tensor, keys: Tensor, block: int) -> Tensor:
-    """Places [..., q] and [..., k] -> [..., q, k], True where a key is in the query's block or in one before it."""
+    """Block-causal mask [..., q, k] from [..., q] and [..., k]: True for keys in the query's block or earlier."""
     return (queries // block)[..., :, None] >= (keys // block)[..., None, :]
 
 
 def _band(length: int, window: int, device: torch.device) -> Tensor:
-    """[length, length], True where a key is at most window - 1 places before the query."""
+    """Sliding-window mask [length, length]: True for keys at most window - 1 positions before the query."""
     place = torch.arange(length, device=device)
     distance = place[:, None] - place[None, :]
     return (distance >= 0) & (distance < window)
 
 
 def watched_weights(q: Tensor, k: Tensor, layout: Layout, scale: float, window: int | None) -> Tensor:
-    """Weights of the watched queries over their own sequence, [n, H, longest_k] float32, zero past its end."""
+    """Attention weights of the watched queries, [n, H, longest_k] float32, zero past the sequence's end."""
     assert layout.watch is not None
     queries, heads = layout.watch.queries, q.shape[1]
     owner = torch.searchsorted(layout.q_offsets[1:].contiguous(), queries.to(torch.int32), right=True)

@@ -15,7 +15,7 @@ from torch.autograd.function import once_differentiable
 class KeptAttention(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, q: Tensor, k: Tensor, v: Tensor, scale: float) -> Tensor:
-        """q [N, Q, D], k and v [N, K, D] -> [N, Q, D], N sequences times heads; every query sees every key."""
+        """Full attention: q [N, Q, D], k and v [N, K, D] -> [N, Q, D] with N = sequences x heads."""
         q = q * scale
         weights = torch.bmm(q, k.transpose(1, 2))
         for rows in weights:

@@ -22,7 +22,7 @@ RANKS = ("r", "init_r", "target_r")  # of LoRA and its kin: the sizes that PEFT 
 def attach_adapters(
     net: PreTrainedModel, folders: Sequence[Path], mask_id: int | None = None
 ) -> PreTrainedModel | PeftModel:
-    """Puts adapters on the network, each on what those before it made of it: all but the last are merged into it."""
+    """Attaches adapters in order; all but the last are merged into the weights."""
     adapted: PreTrainedModel | PeftModel = net
     for folder in folders:
         adapted = attach_adapter(merged(adapted), folder, mask_id)
@@ -30,7 +30,7 @@ def attach_adapters(
 
 
 def merged(net: PreTrainedModel | PeftModel) -> PreTrainedModel:
-    """The network with its adapter, where it has one, added to its weights in their own precision."""
+    """The network with its adapter, if any, merged into the weights in their own precision."""
     if not isinstance(net, PeftModel):
         return net
     if getattr(net.config, "quantization_config", None) is not None:  # PEFT would round the sum, or not know how to add
@@ -89,7 +89,7 @@ def attach_adapter(net: PreTrainedModel, folder: Path, mask_id: int | None = Non
 
 
 def _refuse_larger_ranks(folder: Path, given: dict[str, Any], largest: int) -> None:
-    """A rank that no stored weight has would fill the memory before it is found not to fit."""
+    """Refuses ranks larger than the stored weights', which would fill the memory before they fail to fit."""
     pattern = given.get("rank_pattern")
     ranks = [(name, given.get(name)) for name in RANKS]
     for name, rank in (*ranks, *(pattern.items() if isinstance(pattern, dict) else ())):

@@ -1,4 +1,4 @@
-"""What `maskwise models` prints. Embedded and published models are described without torch, from files and tables."""
+"""Model catalogue of `maskwise models`. Embedded and published models are described without torch."""
 
 from collections.abc import Mapping
 from math import prod
@@ -60,7 +60,7 @@ def describe_published(known: Published, family: Family) -> Checkpoint:
         kind=family.name,
         parameters=known.parameters,
         window=known.context_length,
-        mask_id=family.mask_id,
+        mask_id=known.settings.get("mask_token_id", family.mask_id),
         shift=family.shift,
         causal=family.causal,
         lora_targets=family.lora_targets or known.lora_targets or "",
@@ -70,7 +70,7 @@ def describe_published(known: Published, family: Family) -> Checkpoint:
 
 
 def describe_embedded(name: str) -> Checkpoint:
-    """From config.json and the header of the weight file. Both are the package's own and need no checking."""
+    """Entry of an embedded model, from config.json and the weight file's header, which are the package's own."""
     folder = locate_checkpoint(name)[0]
     settings = read_object(folder / "config.json")
     family = family_of_architecture(settings["architectures"][0]) or AUTOREGRESSIVE
@@ -94,7 +94,7 @@ def describe_embedded(name: str) -> Checkpoint:
 
 
 def describe_folder(name: str, folder: Path, families: tuple[Family, ...] = FAMILIES) -> Checkpoint:
-    """From the configuration and the tokenizer: the network is laid out on meta tensors, no weight is read."""
+    """Entry of a folder, from its configuration and tokenizer, with the network on meta tensors: no weight is read."""
     from maskwise.models.checkpoints.configuration import as_described, read_family
 
     family = read_family(folder, families)
@@ -106,18 +106,19 @@ def _described(name: str, folder: Path, family: Family) -> Checkpoint:
     from maskwise.models.checkpoints.configuration import find_mask_id, find_shift, read_config, refuse_own_attention
     from maskwise.models.checkpoints.networks import network_without_weights
     from maskwise.models.checkpoints.tokenizer import load_tokenizer
+    from maskwise.models.families.masked_lm import context_length
 
     config = read_config(folder, family)
     net = network_without_weights(config, family)
-    if not family.native:
+    if not family.native and not family.framed:
         refuse_own_attention(net)
-    needs_tokenizer = not family.causal and getattr(config, "mask_token_id", None) is None
-    tokenizer = load_tokenizer(folder, family.native) if needs_tokenizer else None
+    needs_tokenizer = family.framed or (not family.causal and getattr(config, "mask_token_id", None) is None)
+    tokenizer = load_tokenizer(folder, family) if needs_tokenizer else None
     return Checkpoint(
         name=name,
         kind=family.name,
         parameters=sum(parameter.numel() for parameter in net.parameters()),
-        window=config.max_position_embeddings,
+        window=context_length(net, tokenizer) if family.framed else config.max_position_embeddings,
         mask_id=find_mask_id(net, tokenizer, family),
         shift=find_shift(config, family),
         causal=family.causal,
@@ -127,5 +128,5 @@ def _described(name: str, folder: Path, family: Family) -> Checkpoint:
 
 
 def _block(family: Family, settings: Mapping[str, Any]) -> int | UnsetType:
-    """Of a block diffusion model, by its configuration."""
+    """Block size of a block diffusion model, by its configuration."""
     return settings.get(family.block_field, family.default_block) if family.blockwise else UNSET

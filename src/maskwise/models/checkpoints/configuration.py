@@ -1,4 +1,4 @@
-"""A checkpoint's configuration: config.json read and checked, and what it says of family, shift and mask."""
+"""config.json of a checkpoint, read and checked: family, shift and mask id."""
 
 import re
 import warnings
@@ -15,7 +15,8 @@ from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_N
 
 from maskwise.models.checkpoints.gguf_llama import gguf_in, llama_settings
 from maskwise.models.checkpoints.locations import read_object
-from maskwise.models.families import AUTOREGRESSIVE, FAMILIES, Family, family_of_architecture
+from maskwise.models.families import AUTOREGRESSIVE, FAMILIES, MASKED_LM, Family, family_of_architecture
+from maskwise.models.families.masked_lm import is_masked_lm
 from maskwise.support.errors import UserError, UserNotice
 from maskwise.support.files import short_json
 from maskwise.support.imports import imported
@@ -79,7 +80,7 @@ def read_settings(folder: Path) -> dict[str, Any]:
 
 
 def _check_numbers(file: Path, settings: dict[str, Any]) -> None:
-    """A value of the wrong type would surface far from here, as an error of torch."""
+    """Checks the types of numbers, which would otherwise fail later inside torch."""
     kinds: list[Kind] = [
         (SIZES, "a whole number, 1 or more", lambda v: _is_whole(v) and v >= 1),
         (SIZES, f"at most {LARGEST}", lambda v: v <= LARGEST),
@@ -119,7 +120,7 @@ def _check_kinds(file: Path, settings: dict[str, Any], kinds: Sequence[Kind], pr
 
 @contextmanager
 def as_described(folder: Path) -> Iterator[None]:
-    """Classes of transformers and torch raise anything where a configuration is not what they were written for."""
+    """Turns any error of transformers or torch on an unexpected configuration into a UserError."""
     try:
         yield
     except torch.OutOfMemoryError:
@@ -157,11 +158,13 @@ def read_family(folder: Path, families: tuple[Family, ...] = FAMILIES) -> Family
             f"{folder}: DiffusionGemma replaces tokens by random ones and has no mask, which everything here is about: "
             "use transformers' own generate"
         )
+    if is_masked_lm(architecture):
+        return MASKED_LM
     if architecture not in MODEL_FOR_CAUSAL_LM_MAPPING_NAMES.values():
         known = ", ".join(family.architecture for family in families if family.architecture)
         raise UserError(
             f"{folder}: unknown architecture {architecture!r}; supported are {known} and "
-            "transformers' causal language models"
+            "transformers' causal and masked language models"
         )
     return AUTOREGRESSIVE
 

@@ -1,4 +1,4 @@
-"""Turning an autoregressive checkpoint into a masked diffusion one."""
+"""Conversion of an autoregressive checkpoint to a masked diffusion one."""
 
 from pathlib import Path
 from typing import Any

@@ -1,4 +1,4 @@
-"""What tells a model from another one under the same name: weights, configuration, adapters, tokenizer."""
+"""Fingerprint of a model: a hash of weights, configuration, adapters and tokenizer."""
 
 import hashlib
 import json
@@ -49,7 +49,7 @@ def _odd_factors(count: int, device: torch.device) -> Tensor:
 
 
 def _fields(config: Any) -> dict[str, Any]:
-    """A configuration as plain fields; a stranger's may be any object. Sets have no order of their own."""
+    """A configuration as plain fields, sets sorted; an unknown class may hold any object."""
     fields = config.to_dict() if hasattr(config, "to_dict") else vars(config) if config is not None else {}
     return {
         name: sorted(map(str, value)) if isinstance(value, set) else value

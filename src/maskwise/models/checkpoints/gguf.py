@@ -40,7 +40,7 @@ FORMATS = {0: Format("F32", 1, 4), 3: Format("Q4_1", 32, 20), 8: Format("Q8_0", 
 
 @dataclass(frozen=True)
 class Stored:
-    """Where a tensor is stored. The shape is in torch's order; the file has it in reverse."""
+    """Location of a tensor in the file. The shape is in torch's order, the reverse of the file's."""
 
     shape: tuple[int, ...]
     format: Format
@@ -112,7 +112,7 @@ NUMBERS = {"F32": _floats, "Q8_0": _q8_0, "Q4_1": _q4_1}
 
 
 class _Cursor:
-    """Reads on from a place in the file, and never past its end."""
+    """Bounds-checked sequential reader."""
 
     def __init__(self, path: Path, data: memoryview) -> None:
         self.path, self.data, self.at = path, data, 0

@@ -40,7 +40,7 @@ def gguf_in(folder: Path) -> Path | None:
 
 
 def llama_settings(path: Path) -> dict[str, Any]:
-    """What config.json would say."""
+    """The configuration as the fields of a config.json."""
     file = read_gguf(path)
     if _field(file, "general.architecture", str) != "llama":
         raise unreadable(path, f"architecture {file.fields['general.architecture']!r}; known is 'llama'")
@@ -77,7 +77,7 @@ def llama_settings(path: Path) -> dict[str, Any]:
 
 
 def _refuse_other_arithmetic(file: GgufFile, path: Path, head: int) -> None:
-    """What would open and compute other logits than the file's own."""
+    """Refuses files whose arithmetic differs from the Llama class's."""
     for name in ("rope.dimension_count", "attention.key_length", "attention.value_length"):
         if file.fields.get(f"llama.{name}", head) != head:
             raise unreadable(path, f"{name} {file.fields[f'llama.{name}']!r}; known is the heads' own width, {head}")

@@ -1,4 +1,4 @@
-"""Where a model's name leads: a folder, an embedded model, or a published checkpoint. Imports no torch."""
+"""Resolution of model names to folders: local, embedded or published. Imports no torch."""
 
 import re
 import sys
@@ -112,7 +112,7 @@ def refuse_published_experts(name: str, weights: str) -> None:
 
 @cache
 def _say_once(line: str) -> None:
-    """On standard error; a name is looked up several times in a process."""
+    """Prints a line on standard error once per process."""
     sys.stderr.write(f"maskwise: {one_line(line)}\n")
 
 
@@ -126,7 +126,7 @@ def _no_model(name: str) -> UserError:
 
 
 def refuse_unknown_model(name: str) -> None:
-    """What can be said of a name at once: nothing is fetched, and of a folder only that it is there."""
+    """Refuses unknown names early: nothing is fetched, folders are only checked for existence."""
     base, adapter = split_name(name)
     if base in embedded_models() and not isdir(base):
         weights_folder(locate_checkpoint(base)[0])  # which may be in a package that is not installed
@@ -173,7 +173,7 @@ def _base_of(adapter: Path) -> str:
 
 
 def weights_folder(folder: Path) -> Path:
-    """Where the weights and the tokenizer of a checkpoint lie: beside its config.json, or in a package."""
+    """Folder of a checkpoint's weights and tokenizer: its own, or a Python package's."""
     return _from_package(BORROWED[folder.name]) if is_borrowing(folder) else folder
 
 

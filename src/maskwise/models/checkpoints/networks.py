@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
-from transformers import AutoModelForCausalLM, PreTrainedConfig, PreTrainedModel
+from transformers import PreTrainedConfig, PreTrainedModel
 from transformers.utils.logging import disable_progress_bar, get_verbosity, set_verbosity, set_verbosity_error
 
 from maskwise.models.checkpoints.gguf_llama import gguf_in, llama_weights
@@ -23,16 +23,15 @@ WHOLE, INDEX = "model.safetensors", "model.safetensors.index.json"
 
 
 def network_without_weights(config: PreTrainedConfig, family: Family) -> PreTrainedModel:
-    """On meta tensors: names and shapes of all parameters, but no memory for them."""
+    """A network on meta tensors: names and shapes of all parameters without memory."""
     assert family.net_class is not None
     with torch.device("meta"):
-        if not family.native:
-            return AutoModelForCausalLM.from_config(config)
-        return imported(family.net_class)(config)
+        net_class = imported(family.net_class)
+        return net_class(config) if family.native else net_class.from_config(config)
 
 
 def refuse_oversized(folder: Path, settings: dict[str, Any]) -> None:
-    """A configuration of far more than the weight files hold would fill the memory before it is found not to fit."""
+    """Refuses a configuration far larger than the weight files, which would fill the memory before it fails to fit."""
     if settings.get("quantization_config") is not None or gguf_in(weights_folder(folder)) is not None:
         return  # several weights in a byte; a GGUF file's sizes are checked as they are read
     shapes = weight_shapes(folder)
@@ -42,6 +41,8 @@ def refuse_oversized(folder: Path, settings: dict[str, Any]) -> None:
         return next((settings[name] for name in names if settings.get(name) is not None), 0)
 
     layers, width = size("n_layers", "num_hidden_layers"), size("d_model", "hidden_size")
+    if 0 < size("embedding_size") < size("vocab_size"):  # ALBERT, ELECTRA: narrow embeddings, projected to the width
+        width = min(width, size("embedding_size"))
     beside = [
         settings.get(name) or 0
         for name in (
@@ -70,7 +71,7 @@ def refuse_oversized(folder: Path, settings: dict[str, Any]) -> None:
 def load_network(
     family: Family, folder: Path, config: PreTrainedConfig, dtype: torch.dtype, device: torch.device
 ) -> PreTrainedModel:
-    """Straight onto the device, without remote code; missing, unexpected or wrongly shaped weights are refused."""
+    """Loads a network onto the device without remote code; refuses missing, unexpected or misshapen weights."""
     assert family.net_class is not None
     gguf = gguf_in(weights_folder(folder))
     as_llama = gguf is not None and not family.native
@@ -118,7 +119,7 @@ def weight_shapes(folder: Path) -> dict[str, tuple[int, ...]]:
 
 
 def first_zero_points(folder: Path) -> list[int]:
-    """Which words the first `qzeros` in the weight files holds; none where there is none."""
+    """The words of the first `qzeros` tensor in the weight files; empty if there is none."""
     for file in weight_files(folder):
         with safe_open(folder / file, framework="pt") as opened:
             for name in opened.keys():  # noqa: SIM118

@@ -1,6 +1,7 @@
-"""Opening a model by folder or name, and giving a network in memory the model interface (base.py)."""
+"""Opening a model by folder or name, and wrapping a network in the model interface (model.py)."""
 
 from collections.abc import Callable
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +32,15 @@ from maskwise.models.checkpoints.locations import (
 from maskwise.models.checkpoints.networks import check_weight_files, load_network, refuse_oversized, weight_shapes
 from maskwise.models.checkpoints.quantised_files import refuse_uninstalled_quantiser
 from maskwise.models.checkpoints.tokenizer import load_tokenizer
-from maskwise.models.families import AUTOREGRESSIVE, FAMILIES, WRAPPED, Family, family_of_class
+from maskwise.models.families import AUTOREGRESSIVE, FAMILIES, MASKED_LM, WRAPPED, Family, family_of_class
+from maskwise.models.families.masked_lm import (
+    MaskedLMBody,
+    SpecialTokens,
+    context_length,
+    frame_of,
+    is_masked_lm,
+    take_frame,
+)
 from maskwise.models.finite import refuse_nonfinite_weights
 from maskwise.models.forward import RAGGED, largest_difference, padded_body
 from maskwise.models.model import Model
@@ -100,7 +109,7 @@ def open(
         config = read_config(folder, family)  # refuses a type that only remote code defines
         refuse_oversized(folder, config.to_dict() | settings)  # what the file leaves out has its class's size
         net = load_network(family, folder, config, stored, place if weights is None else torch.device("cpu"))
-        model = as_model(net, load_tokenizer(folder, family.native), str(name), families=families)
+        model = as_model(net, load_tokenizer(folder, family), str(name), families=families)
         note_odd_mask(net, model.tokenizer, model.mask_id)
         if model.stored_quantised:  # packages check few sizes, and lay the weights out at the first pass
             model.eval().predict([[0, 0]], [[1]])
@@ -124,7 +133,7 @@ def _quantisable(
     stored: torch.dtype,
     device: torch.device,
 ) -> torch.dtype:
-    """The type of what is not quantised; refuses what cannot be, before anything is read."""
+    """Dtype of the unquantised weights; refuses models that cannot be quantised, before reading."""
     from maskwise.models.families.quantise import refuse_experts, refuse_unfit
 
     refuse_unfit(weights, device)
@@ -158,7 +167,7 @@ def opened_model(
     check_weights: bool = True,
     weights: str | None = None,
 ) -> Model:
-    """A model as it is, or the one of this name opened. Of an open model nothing can be chosen any more."""
+    """Opens a model given by name; an opened model is returned as it is and takes no options."""
     if not isinstance(model, Model):
         return open(model, dtype, device, adapter, check_weights=check_weights, weights=weights)
     chosen = dtype != "auto" or adapter is not None or weights is not None
@@ -179,26 +188,51 @@ def as_model(
 
     mask_id and shift: None is what the configuration, the tokenizer or the family says.
     """
-    family = family_of_class(type(net), families) or AUTOREGRESSIVE
+    family = family_of_network(net, families)
+    if family.framed:
+        return _masked_lm(net, tokenizer, name, mask_id)
     if not family.native:
         refuse_own_attention(net)
         net.set_attn_implementation(RAGGED)
-    context_length = net.config.max_position_embeddings
+    positions = net.config.max_position_embeddings
     model = Model(
         net,
         imported(family.body),
         family=family,
-        window=context_length,
+        window=positions,
         shift=find_shift(net.config, family) if shift is None else shift,
         causal=family.causal,
         mask_id=find_mask_id(net, tokenizer, family) if mask_id is None else mask_id,
         tokenizer=tokenizer,
         name=name,
-        trained_window=family.trained_context_length(context_length),
+        trained_window=family.trained_context_length(positions),
         block=getattr(net.config, "attention_block", None),
     )
     if not family.native:
         refuse_if_different(model, f"{type(net).__name__} does not fit the model interface")
+    return model
+
+
+def family_of_network(net: PreTrainedModel, families: tuple[Family, ...] = BUILT_IN) -> Family:
+    """The family of a network's class; of transformers' own classes the masked or the causal language models."""
+    found = family_of_class(type(net), families)
+    return found or (MASKED_LM if is_masked_lm(type(net).__name__) else AUTOREGRESSIVE)
+
+
+def _masked_lm(net: PreTrainedModel, tokenizer: Any, name: str, mask_id: int | None) -> Model:
+    if net._supports_sdpa:
+        net.set_attn_implementation("sdpa")
+    model = Model(
+        net,
+        MaskedLMBody.of(net.config, tokenizer),
+        family=MASKED_LM,
+        window=context_length(net, tokenizer),
+        shift=False,
+        mask_id=find_mask_id(net, tokenizer, MASKED_LM) if mask_id is None else mask_id,
+        tokenizer=tokenizer,
+        name=name,
+    ).eval()
+    refuse_if_different(model, f"{type(net).__name__} does not fit the model interface", frame_of(tokenizer))
     return model
 
 
@@ -239,16 +273,20 @@ def wrap(
     if mask_id is None and not causal:
         raise UserError("the model has no mask token: pass mask_id")
     bare = without_adapter(hf_model)
-    if family_of_class(type(bare), families) is not None:
+    masked_lm = head is None and not causal and family_of_network(bare, families).framed
+    if masked_lm and tokenizer is not None and not frame_of(tokenizer):
+        tokenizer = deepcopy(tokenizer)  # the caller's keeps writing its special tokens
+        take_frame(tokenizer)
+    if masked_lm or family_of_class(type(bare), families) is not None:
         native = as_model(bare, tokenizer, type(bare).__name__, mask_id, shift, families)
         native.net = hf_model
         return native.eval()
-    context_length = getattr(hf_model.config, "max_position_embeddings", None) or 2**31
+    positions = getattr(hf_model.config, "max_position_embeddings", None) or 2**31
     model = Model(
         hf_model,
         padded_body,
         family=WRAPPED,
-        window=context_length,
+        window=positions,
         shift=causal if shift is None else shift,
         causal=causal,
         mask_id=mask_id,
@@ -261,7 +299,7 @@ def wrap(
 
 
 @torch.no_grad()
-def refuse_if_different(model: Model, problem: str) -> None:
+def refuse_if_different(model: Model, problem: str, frame: SpecialTokens | None = None) -> None:
     """Compares the logits of the model interface with those of the class's own forward on a few tokens."""
     ids = [token % model.vocab for token in range(1, 8)]
     batch = Batch.pack([ids], model.device)
@@ -269,7 +307,8 @@ def refuse_if_different(model: Model, problem: str) -> None:
     ours = model.head(model.hidden(batch))
     model.mask_id = mask_id
     tolerance = 1e-3 if model.dtype == torch.float32 else 3e-2
-    difference = largest_difference(model.core, ours, ids)
+    start, end = ((), ()) if frame is None else (frame.start, frame.end)
+    difference = largest_difference(model.core, ours, ids, start, end)
     if not difference < tolerance:
         raise UserError(f"{problem} (largest difference {difference:.2g} of the largest logit)")
 

@@ -1,4 +1,4 @@
-"""Quantised checkpoints: transformers loads them with the package that wrote them. What it does not check is here."""
+"""Checks of quantised checkpoints that transformers omits; it loads them with the package that wrote them."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -81,7 +81,7 @@ def refuse_other_zero_points(folder: Path, given: Mapping[str, Any], zeros: Iter
 
 
 def _refuse_other_packing(folder: Path, given: dict[str, Any], shapes: Mapping[str, tuple[int, ...]]) -> None:
-    """gptqmodel does not compare them, and computes with numbers that are none."""
+    """Refuses a packing other than stated, which gptqmodel does not check and would compute with."""
     bits, group = given.get("bits"), given.get("group_size")
     for name, shape in shapes.items():
         scales = shapes.get(name.removesuffix("qweight") + "scales")

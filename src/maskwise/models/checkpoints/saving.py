@@ -1,4 +1,4 @@
-"""A model written to a folder, or uploaded to the Hugging Face hub."""
+"""Saving a model to a folder or uploading it to the Hugging Face hub."""
 
 import re
 from collections.abc import Iterator
@@ -8,6 +8,7 @@ from tempfile import TemporaryDirectory
 
 from safetensors import SafetensorError
 
+from maskwise.models.families.masked_lm import as_published
 from maskwise.models.interface import ModelInterface
 from maskwise.support.errors import UserError
 from maskwise.support.files import only_user_of, refuse_occupied
@@ -37,7 +38,7 @@ def written_aside(out: Path) -> Iterator[Path]:
 
 
 def save(model: ModelInterface, folder: str | Path) -> list[str]:
-    """The network, or the adapter on it, and the tokenizer; returns the names of the files."""
+    """Saves the network or its adapter, and the tokenizer; returns the file names."""
     if model.weights is not None:
         raise UserError(f"{model.name} was quantised to {model.weights} when it was opened: open it without to save it")
     refuse_occupied(Path(folder))
@@ -47,7 +48,8 @@ def save(model: ModelInterface, folder: str | Path) -> list[str]:
         else:
             model.core.save_pretrained(folder)
         if model.tokenizer is not None:
-            model.tokenizer.save_pretrained(folder)
+            with as_published(model.tokenizer):
+                model.tokenizer.save_pretrained(folder)
     except OSError as problem:
         raise UserError(f"cannot write to {folder}: {problem.strerror}; choose another folder") from None
     return sorted(file.name for file in Path(folder).iterdir())

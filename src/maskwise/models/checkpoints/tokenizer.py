@@ -8,6 +8,8 @@ from transformers import AutoTokenizer, PreTrainedTokenizerFast, Qwen2Tokenizer
 from maskwise.models.checkpoints.gguf_llama import gguf_in, llama_tokenizer
 from maskwise.models.checkpoints.locations import read_object, tokenizer_file, weights_folder
 from maskwise.models.checkpoints.tokenizer_limits import refuse_unbounded
+from maskwise.models.families import Family
+from maskwise.models.families.masked_lm import take_frame
 from maskwise.support.errors import UserError
 from maskwise.support.files import parse_json, read_bytes
 
@@ -24,7 +26,7 @@ PARTS: dict[str, set[str]] = {
 }
 
 
-def load_tokenizer(folder: Path, native: bool) -> Any:
+def load_tokenizer(folder: Path, family: Family) -> Any:
     """The folder's tokenizer, or None when it has none.
 
     A tokenizer.json is taken as it stands: the Auto classes would rebuild it in the manner of the model's family, with
@@ -41,11 +43,15 @@ def load_tokenizer(folder: Path, native: bool) -> Any:
     for name, needed in PARTS.items():
         _refuse_broken(source / name, needed)
     try:
-        tokenizer = _read_tokenizer(source, native)
+        tokenizer = _read_tokenizer(source, family)
         if tokenizer is not None:
             tokenizer.name_or_path = str(folder)
             tokenizer.decode(tokenizer("Hello")["input_ids"])  # what it was given may surface only when it is used
+            if family.framed:
+                take_frame(tokenizer)
         return tokenizer
+    except UserError as problem:
+        raise UserError(f"{folder}: {problem}") from None
     except BaseException as problem:  # the tokenizers library has no error of its own
         if not isinstance(problem, Exception) and type(problem).__name__ != "PanicException":  # Rust's, no Exception
             raise
@@ -53,13 +59,16 @@ def load_tokenizer(folder: Path, native: bool) -> Any:
         raise UserError(f"the tokenizer of {folder} cannot be read ({reason}): download it again") from None
 
 
-def _read_tokenizer(folder: Path, native: bool) -> Any:
+def _read_tokenizer(folder: Path, family: Family) -> Any:
     has_bpe = (folder / "vocab.json").exists() and (folder / "merges.txt").exists()
     if (folder / "tokenizer.json").exists():
-        return PreTrainedTokenizerFast.from_pretrained(folder)
-    if native and has_bpe:
+        tokenizer = PreTrainedTokenizerFast.from_pretrained(folder)
+        if not family.framed or tokenizer.mask_token is not None:
+            return tokenizer
+        return AutoTokenizer.from_pretrained(folder, trust_remote_code=False)  # whose class knows the mask token
+    if family.native and has_bpe:
         return Qwen2Tokenizer.from_pretrained(folder)
-    if has_bpe or (folder / "tokenizer.model").exists():
+    if has_bpe or any((folder / name).exists() for name in ("tokenizer.model", "vocab.txt", "spiece.model")):
         return AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
     return None
 

@@ -115,13 +115,13 @@ def _prompts(model: Model) -> list[list[int]]:
 
 
 def _our_logits(model: Model, prompt: list[int]) -> Tensor:
-    """Unshifted, as the original class lays them out: row i predicts position i, or i + 1 in a shifted model."""
+    """Our logits in the original's layout: row i predicts position i, or i + 1 in a shifted model."""
     rows = [position + int(model.shift) for position in range(len(prompt))]
     return model.predict([prompt], [rows])[0]
 
 
 def _without(logits: Tensor, mask_id: int) -> Tensor:
-    """The original gives the mask token a logit, ours does not: leave its column out."""
+    """Drops the mask token's column: the original has a logit there, ours has not."""
     return torch.cat((logits[:, :mask_id], logits[:, mask_id + 1 :]), dim=1)
 
 
@@ -165,7 +165,7 @@ def _remote_class(entry: str, folder: Path) -> Any:
 
 @torch.no_grad()
 def _their_logits(net: Any, prompt: list[int], block: int | None) -> Tensor:
-    """Code of block diffusion models makes its mask of a block size (Fast-dLLM v2), or wants one (LLaDA2, SDAR)."""
+    """The original's logits; block diffusion code builds its mask from a block size (Fast-dLLM v2) or takes one."""
     ids = torch.tensor([prompt], device=net.device)
     seen: dict[str, Any] = {}
     if block is not None and "block_size" in inspect.signature(net.forward).parameters:

@@ -1,4 +1,4 @@
-"""The model families: what is known of each before a weight is read. Imports neither torch nor transformers.
+"""The model families, described without weights. Imports neither torch nor transformers.
 
 To add a family, write its classes in a file of its own and add one `Family` to FAMILIES. A family outside this package
 is passed to `mw.open` the same way: mw.open(folder, families=(*FAMILIES, mine)).
@@ -7,6 +7,28 @@ is passed to `mw.open` the same way: mw.open(folder, families=(*FAMILIES, mine))
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
+
+from maskwise.models.families.shapes import (
+    ATTENTION_MAPS,
+    BERT_BASE,
+    BERT_MAPS,
+    FAST_1_5B,
+    LLADA2_FLASH,
+    LLADA2_MAPS,
+    LLADA_MAPS,
+    LLAMA3_8B,
+    LLAMA_MAPS,
+    MODERNBERT_BASE,
+    MODERNBERT_MAPS,
+    NEMOTRON_3B,
+    NEMOTRON_MAPS,
+    QWEN25_7B,
+    ROBERTA_BASE,
+    ROBERTA_MAPS,
+    SDAR_1_7B,
+    SDAR_4B,
+    SMOLLM2,
+)
 
 NATIVE_BODY = "maskwise.models.forward:native_body"
 MASKED_DIFFUSION = "LLaDA, iLLaDA, LLaDA-MoE and Dream models"  # whose attention is bidirectional; for messages
@@ -53,6 +75,7 @@ class Family:
     layers_compile: bool = False  # torch.compile of the layers pays on long work
     cuda_graphs: bool = True  # passes can be recorded, unless a module says that it waits for the device
     attention_readable: bool = True
+    framed: bool = False  # its inputs stand between special tokens, [CLS] text [SEP] (masked_lm.py)
     canvas_cache: bool = True  # keys and values of a generation canvas can be kept between passes
     published: tuple[Published, ...] = ()
 
@@ -72,77 +95,6 @@ class Family:
             return None
         return self.trained_length[1]
 
-
-LLADA_MAPS = r"model\.transformer\.blocks\.\d+\.(?:attn_out|ff_out|ff_proj|k_proj|q_proj|up_proj|v_proj)"
-ATTENTION_MAPS = r"model\.layers\.\d+\.self_attn\.(?:k_proj|o_proj|q_proj|v_proj)"
-LLAMA_MAPS = r"model\.layers\.\d+\.mlp\.(?:down_proj|gate_proj|up_proj)|" + ATTENTION_MAPS
-
-NEMOTRON_MAPS = LLAMA_MAPS.replace("model", "encoder")
-
-GATED = r"(?:down_proj|gate_proj|up_proj)"
-LLADA2_MAPS = (  # the experts that every token goes through, and not those that few do
-    r"model\.layers\.\d+\.attention\.(?:dense|query_key_value)|model\.layers\.\d+\.mlp\."
-    + GATED
-    + r"|model\.layers\.\d+\.mlp\.shared_experts\."
-    + GATED
-)
-
-LLAMA3_8B: dict[str, Any] = {
-    "model_type": "llama",
-    "vocab_size": 128256,
-    "hidden_size": 4096,
-    "intermediate_size": 14336,
-    "num_hidden_layers": 32,
-    "num_attention_heads": 32,
-    "num_key_value_heads": 8,
-    "max_position_embeddings": 8192,
-}
-SMOLLM2: dict[str, Any] = {
-    "model_type": "llama",
-    "vocab_size": 49152,
-    "hidden_size": 576,
-    "intermediate_size": 1536,
-    "num_hidden_layers": 30,
-    "num_attention_heads": 9,
-    "num_key_value_heads": 3,
-    "max_position_embeddings": 8192,
-    "tie_word_embeddings": True,
-}
-QWEN25_7B: dict[str, Any] = {
-    "model_type": "qwen2",
-    "vocab_size": 152064,
-    "hidden_size": 3584,
-    "intermediate_size": 18944,
-    "num_hidden_layers": 28,
-    "num_attention_heads": 28,
-    "num_key_value_heads": 4,
-}
-
-LLADA2_FLASH = {
-    "hidden_size": 4096,
-    "num_hidden_layers": 32,
-    "num_attention_heads": 32,
-    "intermediate_size": 9216,
-    "moe_intermediate_size": 1024,
-}
-SDAR_1_7B: dict[str, Any] = {
-    "hidden_size": 2048,
-    "intermediate_size": 6144,
-    "num_hidden_layers": 28,
-    "num_attention_heads": 16,
-    "tie_word_embeddings": True,
-}
-SDAR_4B: dict[str, Any] = {"hidden_size": 2560, "intermediate_size": 9728}
-FAST_1_5B: dict[str, Any] = {
-    "vocab_size": 151936,
-    "hidden_size": 1536,
-    "intermediate_size": 8960,
-    "num_attention_heads": 12,
-    "num_key_value_heads": 2,
-    "tie_word_embeddings": True,
-}
-
-NEMOTRON_3B: dict[str, Any] = {"hidden_size": 3072, "intermediate_size": 9216, "num_hidden_layers": 26}
 
 LLADA = Family(
     name="llada",
@@ -328,6 +280,22 @@ AUTOREGRESSIVE = Family(  # transformers' own causal language models
         Published("smollm2", 134515008, 8192, SMOLLM2, LLAMA_MAPS),
     ),
 )
+MASKED_LM = Family(  # what transformers' AutoModelForMaskedLM serves
+    name="masked-lm",
+    title="masked language model",
+    checked="logits of transformers' own class, at every opening",
+    net_class="transformers:AutoModelForMaskedLM",
+    config_class="transformers:AutoConfig",
+    body="maskwise.models.families.masked_lm:MaskedLMBody",
+    framed=True,
+    cuda_graphs=False,
+    canvas_cache=False,
+    published=(
+        Published("google-bert/bert-base-uncased", 109514298, 510, BERT_BASE, BERT_MAPS),
+        Published("FacebookAI/roberta-base", 124697433, 510, ROBERTA_BASE, ROBERTA_MAPS),
+        Published("answerdotai/ModernBERT-base", 149655232, 8190, MODERNBERT_BASE, MODERNBERT_MAPS),
+    ),
+)
 WRAPPED = Family(  # any other transformers model, handed to `mw.wrap` by the user
     name="wrapped",
     title="wrapped transformers model",
@@ -337,7 +305,20 @@ WRAPPED = Family(  # any other transformers model, handed to `mw.wrap` by the us
     canvas_cache=False,
 )
 
-FAMILIES = (LLADA, ILLADA, DREAM, LLADA_MOE, LLADA2, SDAR, SDAR_MOE, FAST_DLLM, NEMOTRON, AUTOREGRESSIVE, WRAPPED)
+FAMILIES = (
+    LLADA,
+    ILLADA,
+    DREAM,
+    LLADA_MOE,
+    LLADA2,
+    SDAR,
+    SDAR_MOE,
+    FAST_DLLM,
+    NEMOTRON,
+    AUTOREGRESSIVE,
+    MASKED_LM,
+    WRAPPED,
+)
 
 
 def family_of_architecture(architecture: str, families: tuple[Family, ...] = FAMILIES) -> Family | None:

@@ -72,7 +72,7 @@ class DreamConfig(PreTrainedConfig):
 
     @property
     def attention_block(self) -> int | None:
-        """Tokens see no block of so many tokens after their own; None: they see everything."""
+        """Block size of block-causal attention; None: bidirectional."""
         return None
 
     def to_dict(self) -> dict[str, Any]:
@@ -132,7 +132,7 @@ class DreamAttention(nn.Module, PackedAttention):
 
 
 class NormedAttention(DreamAttention):
-    """Queries and keys normed head by head, as in Qwen3."""
+    """Attention with per-head RMSNorm of queries and keys, as in Qwen3."""
 
     def __init__(self, config: DreamConfig) -> None:
         super().__init__(config)
@@ -181,7 +181,7 @@ class DreamBody(nn.Module):
         return self.norm(x)
 
     def prepare(self, layer: Any) -> None:
-        """Before a layer runs, while a GPU is busy with the one before."""
+        """Host-side preparation of a layer, while the GPU computes the one before."""
 
     def embed(self, ids: Tensor) -> Tensor:
         return self.embed_tokens(ids)

@@ -27,7 +27,7 @@ Stacks = tuple[Tensor, Tensor]  # weights of all E experts: gate and up [E, 2 * 
 
 
 class Experts(nn.Module, MayWait):
-    """Sends each token through the experts its router chose; their outputs are added in the precision of the shares.
+    """MoE layer: weighted sum of the outputs of each token's routed experts, in the precision of the weights.
 
     Published names: `experts.N.gate_proj.weight` and so on. These parameters are views of two stacked tensors
     (`lay_out`), so that one grouped product over the sorted tokens replaces a loop over the experts.
@@ -59,20 +59,20 @@ class Experts(nn.Module, MayWait):
         return sums(outputs, place, share, x.dtype, list(added))
 
     def _may_use_kernels(self, x: Tensor, share: Tensor, *added: Tensor) -> bool:
-        """True for the types that were tried, and without gradients."""
+        """True for self-tested dtypes without gradients."""
         tried = (self.kernels, torch.float32)
         fits = x.dtype in tried and share.dtype in tried and all(one.dtype in (x.dtype, self.kernels) for one in added)
         return self.kernels is not None and fits and not torch.is_grad_enabled()
 
     @_disable_dynamo  # in a compiled layer it would be recompiled often: each expert's number of rows changes
     def _one_by_one(self, rows: Tensor, picks: Tensor) -> Tensor:
-        """As `_grouped`, with a product per expert."""
+        """`_grouped` as a loop over experts."""
         sizes = picks.bincount(minlength=len(self.experts)).tolist()  # the host waits here, once per layer
         # Experts that no token chose get zero rows: their gradient is zero, and every process has all gradients.
         return torch.cat([expert(part) for expert, part in zip(self.experts, rows.split(sizes), strict=True)])
 
     def lay_out(self) -> None:
-        """Stacks the weights before a pass, unless they are stacked already or have to stay apart.
+        """Stacks the experts' weights before a pass, unless already stacked or trained, adapted or quantised.
 
         They stay apart where a map is more than a weight (adapted, quantised, sharded, with a hook), where they are
         trained, so that each has its own gradient, and where there is no grouped product for them.
@@ -93,7 +93,7 @@ class Experts(nn.Module, MayWait):
         return self.grouped is None or not _has_grouped_kernel(self.grouped[0])
 
     def _apply(self, *arguments: Any, **named: Any) -> "Experts":
-        """Moves or casts the weights, which then are no views of the stacks any more."""
+        """Moves or casts the weights, which ends their being views of the stacks."""
         self.stacks = self.grouped = None
         self._use(None)
         return super()._apply(*arguments, **named)
@@ -160,7 +160,7 @@ def _kernels_passed(device: torch.device, dtype: torch.dtype) -> bool:
 
 
 def _stacked(maps: Sequence[nn.Module]) -> Stacks | None:
-    """maps: gate, up and down of each expert in turn."""
+    """Stacks weights; maps: gate, up and down of each expert in turn."""
     plain = [one for one in maps if type(one) is nn.Linear and type(one.weight) is nn.Parameter]
     if len(plain) < len(maps) or not all(_can_be_grouped(one.weight) for one in plain):
         return None
@@ -170,7 +170,7 @@ def _stacked(maps: Sequence[nn.Module]) -> Stacks | None:
 
 
 def _can_be_grouped(weight: Tensor) -> bool:
-    """True for what torch's grouped product takes: these types, and rows that begin at multiples of 16 bytes."""
+    """True if torch's grouped product takes them: these dtypes, rows aligned to 16 bytes."""
     aligned = weight.dim() == 2 and weight.shape[1] * weight.element_size() % 16 == 0
     return aligned and weight.dtype in GROUPED and not weight.is_meta
 

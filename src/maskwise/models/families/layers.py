@@ -1,4 +1,4 @@
-"""What the families share: the norm, rotary positions, the dense call of a stack of blocks, registration."""
+"""Layers shared by the families: norm, rotary embedding, dense call of a stack of blocks, registration."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
@@ -16,7 +16,7 @@ from maskwise.support.errors import UserError
 
 
 class Embedding(nn.Embedding):
-    """Not drawn where its weights are read afterwards: on meta tensors torch imports torch._dynamo for it."""
+    """nn.Embedding without initialisation on meta tensors, where torch would import torch._dynamo for it."""
 
     def reset_parameters(self) -> None:
         if not self.weight.is_meta:
@@ -46,14 +46,14 @@ class PackedAttention:
 
 
 class PackedGate(ABC):
-    """A module with an MLP, whose first two maps can be packed."""
+    """Marks a module with an MLP whose gate and up projections can be packed."""
 
     packed_gate: Packed | None = None
     split_down = False  # as above
 
     @abstractmethod
     def gate_and_up(self) -> tuple[Any, Any]:
-        """The maps."""
+        """The gate and up projections."""
 
     def gated(self, x: Tensor) -> Tensor:
         """x [T, d] -> [T, inner]."""
@@ -76,16 +76,16 @@ class GatedMLP(nn.Module, PackedGate):
 
 
 class MayWait(ABC):
-    """A module whose passes may wait for the device."""
+    """Marks a module whose forward pass may synchronise with the device."""
 
     @property
     @abstractmethod
     def waits(self) -> bool:
-        """Whether the next one will."""
+        """True if the next pass will synchronise."""
 
 
 def products(x: Tensor, maps: Sequence[Any], packed: Packed | None, rows: Tensor | None = None) -> Sequence[Tensor]:
-    """x [T, d] through each of the maps, in one product where they are packed (packing.py); rows: of the first map."""
+    """Projects x [T, d] by each linear map, in one product if packed (packing.py); rows: of the first map."""
     if rows is not None:
         return [maps[0](x[rows]), *(one(x) for one in maps[1:])]
     if packed is None:
@@ -124,7 +124,7 @@ class Rotary:
         self.cosine, self.sine = (angles.cos() * scaling).to(dtype), (angles.sin() * scaling).to(dtype)
 
     def turn(self, x: Tensor, rows: Tensor | None = None) -> Tensor:
-        """Turns [T, heads, D] by its position ("rotate half"), in the tables' precision, and gives back x's type.
+        """Rotates [T, heads, D] by position ("rotate half") in the tables' precision; returns x's dtype.
 
         rows: where x holds these rows of the batch alone. Where the tables are narrower than D, the first part is
         turned and the rest is left as it is.
@@ -184,7 +184,7 @@ def dense_pass(
 
 
 def refuse_other_arithmetic(config: Any, only: Mapping[str, Any], family: str) -> None:
-    """Fields that change the arithmetic may have the one value that is written here."""
+    """Refuses configuration fields that change the arithmetic, unless they have the supported value."""
     for field, supported in only.items():
         value = getattr(config, field, supported)
         # Published files write None for "not used" where the switch is false.
@@ -196,7 +196,7 @@ def refuse_other_arithmetic(config: Any, only: Mapping[str, Any], family: str) -
 
 
 def initialise(module: nn.Module, spread: float) -> None:
-    """Random weights, zero biases, norms of one."""
+    """Initialises weights at random, biases to zero, norms to one."""
     if isinstance(module, nn.Linear | nn.Embedding):
         nn.init.normal_(module.weight, std=spread)
     if isinstance(module, nn.Linear) and module.bias is not None:
@@ -206,7 +206,7 @@ def initialise(module: nn.Module, spread: float) -> None:
 
 
 def register(config_class: type[PreTrainedConfig], net_class: type[PreTrainedModel]) -> None:
-    """With transformers' Auto classes, so that AutoModel.from_pretrained returns our class and runs no remote code."""
+    """Registers with transformers' Auto classes: from_pretrained then returns our class and runs no remote code."""
     AutoConfig.register(config_class.model_type, config_class)
     AutoModel.register(config_class, net_class)
     AutoModelForCausalLM.register(config_class, net_class)

@@ -73,7 +73,7 @@ class LLaDA2Config(DreamConfig):
         return self.block_size
 
     def inverse_frequencies(self) -> tuple[Tensor, float]:
-        """Of the first part of each head alone; the rest is not turned."""
+        """Frequencies of partial rotary embedding: only the first part of each head is rotated."""
         turned = int(self.head_dim * self.partial_rotary_factor)
         return default_inverse_frequencies(self.rope_parameters["rope_theta"], turned), 1.0
 
@@ -115,7 +115,7 @@ class GroupRouter(Router):
 
 
 class SharedExperts(Experts):
-    """Experts, and others that every token goes through."""
+    """Routed experts plus shared experts, which process every token."""
 
     def __init__(self, config: LLaDA2Config) -> None:
         inner = config.moe_intermediate_size
@@ -157,7 +157,7 @@ class LLaDA2Block(GradientCheckpointingLayer):
 
 
 class LLaDA2Body(ExpertsBody):
-    """Dream's, with other names and the first layers without experts."""
+    """Dream's body with other parameter names; the first layers have no experts."""
 
     def __init__(self, config: LLaDA2Config) -> None:
         nn.Module.__init__(self)

@@ -65,7 +65,7 @@ class NemotronLabsDiffusionConfig(DreamConfig):
 
 
 class GrowingRotary(Rotary):
-    """With the factor on the queries of each token, [T, 1, 1]."""
+    """Rotary embedding with a query scale per token, [T, 1, 1]."""
 
     def __init__(self, config: NemotronLabsDiffusionConfig, positions: Tensor, *tables: Any) -> None:
         super().__init__(positions, *tables)

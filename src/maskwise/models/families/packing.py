@@ -1,4 +1,4 @@
-"""Weights packed for decoding, which multiplies the same ones with few rows at every step.
+"""Packed weights for decoding, where every step multiplies the same weights by few rows.
 
 On a GPU a step over a short block reads every weight once and does little with it. Three small products for query, key
 and value then cost more than twice what one does, and the first two of an MLP a sixth more: their weights are packed
@@ -78,7 +78,7 @@ def _lay(maps: Sequence[nn.Linear], layout: Callable[[Tensor], Tensor]) -> None:
 
 
 def _pack(maps: Sequence[nn.Module]) -> Packed | None:
-    """None where a map is more than a weight: adapted, spread over processes, watched by a hook, in 4 bits."""
+    """Packs linear maps; None if one is adapted, sharded, hooked or in 4 bits."""
     if any(one._forward_hooks or one._forward_pre_hooks for one in maps):
         return None
     quantised = [one for one in maps if type(one) is Float8Linear and one.bias is None]
@@ -103,7 +103,7 @@ def _may_be_split(packed: Packed | None) -> bool:
 
 
 def end_to_end(parts: Sequence[Tensor]) -> Tensor:
-    """Parameters [n_i, ...] as one tensor [sum of n_i, ...], whose parts they are from then on."""
+    """Concatenates parameters [n_i, ...] into one tensor [sum of n_i, ...], of which they become views."""
     whole = _joined(parts)
     if whole is None:
         with torch.inference_mode(False):  # weights made in inference mode could never be trained again
@@ -115,7 +115,7 @@ def end_to_end(parts: Sequence[Tensor]) -> Tensor:
 
 
 def _joined(parts: Sequence[Tensor]) -> Tensor | None:
-    """The tensor the parts make up, if they lie one behind the other in one piece of memory."""
+    """The tensor that the parts form if contiguous in memory, else None."""
     memory, end = parts[0].untyped_storage().data_ptr(), parts[0].storage_offset()
     for part in parts:
         if part.untyped_storage().data_ptr() != memory or part.storage_offset() != end or not part.is_contiguous():

@@ -1,4 +1,4 @@
-"""The layers' linear maps in fewer bits, quantised when a model is opened: fp8 for speed on new cards, int4 for memory.
+"""Weight quantisation of the layers' linear maps at opening: fp8 for speed on recent GPUs, int4 for memory.
 
 fp8: E4M3 numbers with a scale per output, times rows rounded the same way with a scale each (torch's row-wise scaled
 product). int4: 4-bit numbers with a scale and an offset per group of 64 inputs, dequantised before a product.
@@ -33,7 +33,7 @@ TOLERANCE = 5e-2  # between a product and its reference, relative: fp8 products 
 
 
 class QuantisedLinear(nn.Module):
-    """A linear map in fewer bits. Gradients flow to the input through the rounded weight."""
+    """Quantised linear layer; gradients flow to the input through the rounded weight."""
 
     def __init__(self, weight: Tensor, scale: Tensor, bias: Tensor | None, shape: tuple[int, int]) -> None:
         super().__init__()
@@ -112,7 +112,7 @@ def float8_product(rows: Tensor, weight: Tensor, scale: Tensor) -> Tensor:
 
 
 def float8_reference(rows: Tensor, weight: Tensor, scale: Tensor) -> Tensor:
-    """The same product from the rounded numbers, in float32."""
+    """Reference of `float8_product` in float32."""
     given, row_scale = rounded_rows(rows)
     return ((given.float() @ weight.float().t()) * row_scale * scale).to(rows.dtype)
 
@@ -130,7 +130,7 @@ def _rounded_in_one() -> Callable[[Tensor], tuple[Tensor, Tensor]]:
 
 
 def _rounded_there(rows: Tensor) -> tuple[Tensor, Tensor]:
-    """On a GPU one compiled kernel instead of six, which would dominate a short pass."""
+    """Compiled `rounded_rows`: one GPU kernel instead of six, which would dominate a short pass."""
     return _rounded_in_one()(rows) if KERNELS and not torch.compiler.is_compiling() else rounded_rows(rows)
 
 
@@ -168,7 +168,7 @@ def rounded_groups(weight: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def from_groups(numbers: Tensor, scale: Tensor) -> Tensor:
-    """What `rounded_groups` stands for, [n, k] float32."""
+    """Dequantises `rounded_groups`: [n, k] float32."""
     wide = scale.float().transpose(0, 1)[..., None]  # [n, k / 64, 2, 1]
     return ((numbers.unflatten(1, (-1, GROUP)).float() - 8) * wide[:, :, 0] + wide[:, :, 1]).flatten(1)
 
@@ -183,12 +183,12 @@ def paired(numbers: Tensor) -> Tensor:
 
 
 def unpaired(pairs: Tensor) -> Tensor:
-    """The numbers [n, k]."""
+    """Inverse of `paired`: the numbers [n, k]."""
     return torch.cat((pairs & 15, pairs >> 4), dim=-1).transpose(0, 1).flatten(1)
 
 
 def written_from_pairs(pairs: Tensor, scale: Tensor) -> Tensor:
-    """The weight [n, k] in the type of its scale."""
+    """Dequantises paired numbers: the weight [n, k] in its scale's dtype."""
     return from_groups(unpaired(pairs), scale).to(scale.dtype)
 
 
@@ -297,7 +297,7 @@ def _expected(quantised: QuantisedLinear, one: nn.Linear, rows: Tensor) -> Tenso
 
 
 def parameter_count(net: nn.Module) -> int:
-    """As if nothing were quantised."""
+    """Number of parameters before quantisation."""
     quantised = [one for one in net.modules() if isinstance(one, QuantisedLinear)]
     inside = {id(weight) for one in quantised for weight in one.parameters()}
     plain = sum(weight.numel() for weight in net.parameters() if id(weight) not in inside)

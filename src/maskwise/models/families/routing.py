@@ -59,7 +59,7 @@ def choice(
 
 
 def sum_of_two_best(values: Tensor) -> Tensor:
-    """[.., n] -> [..]."""
+    """Sum of the two largest values: [.., n] -> [..]."""
     best, where = values.max(dim=-1, keepdim=True)
     others = values.masked_fill(torch.arange(values.shape[-1], device=values.device) == where, float("-inf"))
     return best[..., 0] + others.amax(dim=-1)

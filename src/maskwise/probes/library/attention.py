@@ -22,7 +22,7 @@ ATTENTION_COST = 4
 
 
 def units(setup: Setup) -> Iterator[Unit]:
-    from maskwise.probes.answers.attention import watch
+    from maskwise.probes.answers.attention_shares import watch
 
     if not setup.model.attention_readable:
         setup.note(f"{NAME} was not run: the attention of a wrapped model cannot be read")

@@ -28,7 +28,7 @@ from maskwise.probes.section import K_EQUALS, MASKS_AT_THE_END, Point, Section, 
 from maskwise.records.groups import GroupedRecords, groups_of
 from maskwise.records.record import Condition, Key, ProbeFields, Record, make_key
 from maskwise.scoring.numbers import percent
-from maskwise.scoring.questions import by_question
+from maskwise.scoring.repeated_questions import by_question
 from maskwise.scoring.scores import Score, Tables, bootstrapped, null_score, share_of_skill, tables
 from maskwise.support.typed import Count
 from maskwise.tasks.contrast_questions import CONTRAST_TASKS, RULES, Contrast, ContrastTask, draw_contrast

@@ -5,8 +5,9 @@ confident first, on canvases of several sizes: all masks in one block, in blocks
 that grows block by block. The known fault of instruction-tuned models is an early flood of end tokens on long canvases
 (Nie et al., arXiv 2502.09992, give LLaDA-Instruct rules against end tokens, our forbid_end and late_end): answers end
 the sooner, the more masks there are. Condition: {"layout": "one block", "canvas": 256}; evidence {"length": tokens
-before the first end token, "ended": 0 or 1, "end_share": end tokens of the whole canvas, "end_step": the share of the
-steps after which the first end token was committed, where there is one}.
+before the first end token, "ended": 0 or 1, "end_share": end tokens of the whole canvas, "empty": 1 where no text
+stands before the first end token, "cut": 1 where the canvas ends before the answer does (no end token), "end_step": the
+share of the steps after which the first end token was committed, where there is one}.
 """
 
 from collections.abc import Collection, Iterator, Sequence
@@ -19,15 +20,21 @@ from msgspec import UNSET, UnsetType
 from maskwise.probes.checked import ONE_BLOCK, AskedSet, CanvasLayout, asked_sets, layouts
 from maskwise.probes.evidence import evidence_means
 from maskwise.probes.probe import BY_BLOCKS, NO_MASK_TOKEN, Asker, Item, Probe, Setup, Unit, first_of_same, slices
-from maskwise.probes.section import Entry, Measure, Point, Section, Shown, Summary, TextTable
+from maskwise.probes.section import Entry, Measure, Point, Section, Shown, Summary, TextTable, as_share
 from maskwise.records.record import Key, ProbeFields, Record, still_to_ask
-from maskwise.scoring.intervals import bounded_mean
+from maskwise.scoring.intervals import bounded_mean, by_task, means_of, points_of, share_interval, variances_of
+from maskwise.scoring.numbers import between, percent
 from maskwise.support.typed import Count
 from maskwise.tasks.checkable import CHECKED
 from maskwise.tasks.prompts import Prompt
 
 NAME = "generation-length"
 FLOOD = "end_flood"
+# Answers that cannot be used: the measure, its name, the remedy.
+UNUSABLE = (
+    ("empty", "empty", "decode in blocks or on a growing canvas, or with --late-end"),
+    ("cut", "cut off", "raise --max-new-tokens, or give the model's end token with --end-id"),
+)
 DECODING_COST = 4
 
 
@@ -35,7 +42,7 @@ DECODING_COST = 4
 
 
 def units(setup: Setup) -> Iterator[Unit]:
-    from maskwise.probes.answers.generation_length import write
+    from maskwise.probes.answers.canvas_answers import write
 
     own = setup.own
     for asked in asked_sets(setup):
@@ -68,7 +75,14 @@ def question_items(
 
 def measures(entry: Entry, group: Sequence[Record]) -> list[Entry]:
     """An answer of many tokens, each of its own step, has no one confidence or entropy."""
-    return [entry.changed(confidence=UNSET, entropy=UNSET, **evidence_means(group))]
+    found: dict[str, float | None] = evidence_means(group)
+    for share, _, _ in UNUSABLE:
+        values = by_task((record.task, record.evidence[share]) for record in group if share in record.evidence)
+        found[share] = None  # not known of records of earlier versions
+        if values:
+            ends = share_interval(means_of(values), points_of(values), variances_of(values))
+            found |= dict(zip((share, f"{share}_low", f"{share}_high"), map(float, ends), strict=True))
+    return [entry.changed(confidence=UNSET, entropy=UNSET, **found)]
 
 
 def flood(records: Sequence[Record]) -> dict[str, Any] | None:
@@ -137,6 +151,23 @@ def flood_in_words(shown: Shown) -> list[str]:
     return lines
 
 
+def empty_and_cut(shown: Shown) -> list[str]:
+    """In one block: the canvas with the most empty and the one with the most cut answers, and what to do about them."""
+    known = [e for e in shown.entries(NAME) if e.condition["layout"] == ONE_BLOCK and e.measures["empty"] is not None]
+    if not known:
+        return ["whether answers are empty or cut off cannot be told: these records do not say"]
+    lines = []
+    for what, kind, remedy in UNUSABLE:
+        worst = max(known, key=lambda entry: (entry.measures[what], entry.condition["canvas"]))
+        found = between(worst.measures[f"{what}_low"], worst.measures[f"{what}_high"])
+        if worst.measures[what]:
+            most = f"{percent(worst.measures[what])} of the answers are {kind} with {worst.condition['canvas']} masks"
+            lines.append(f"{most} in one block, the most of all canvases ({found}): {remedy}")
+        else:
+            lines.append(f"no answer is {kind} on any canvas of one block ({found})")
+    return lines
+
+
 def _flood_table(summary: Summary) -> list[TextTable]:
     found = summary.extras.get(FLOOD)
     if found is None:
@@ -155,6 +186,8 @@ class GenerationLengthEvidence(ProbeFields, frozen=True, kw_only=True):
     length: Count
     ended: float
     end_share: float
+    empty: float | UnsetType = UNSET
+    cut: float | UnsetType = UNSET
     end_step: float | UnsetType = UNSET
 
 
@@ -179,6 +212,8 @@ PROBE = Probe(
         "length": "tokens",
         "ended": "ended",
         "end_share": "end tokens",
+        "empty": "empty",
+        "cut": "cut",
         "end_step": "first at",
     },
     tables=_flood_table,
@@ -197,11 +232,32 @@ PROBE = Probe(
             measures=(
                 Measure("accuracy", "Right answers"),
                 Measure("length", "Tokens of the answer", "length_low", "length_high", percent=False, unit="tokens"),
-                Measure("end_share", "End tokens of the canvas", "end_share_low", "end_share_high"),
             ),
             caption="Line: mean over questions; band: 95 % interval.",
             spread=True,
             says=flood_in_words,
+            masks=lambda shown: "masks: as many as the canvas has, or one block of a growing one",
+        ),
+        Section(
+            name="unusable-answers",
+            title="How many answers are empty or cut off?",
+            question="An answer is empty where no text stands before the first end token, and cut off where the canvas "
+            "ends before the answer does, without an end token.",
+            paper="Not in the paper. Empty answers on long canvases are what users of LLaDA-Instruct report first.",
+            how_to_read="The share of end tokens should grow with the canvas, because answers keep their length. Empty "
+            "answers on long canvases are the flood of end tokens. Answers cut off on short canvases need a longer "
+            "one; where all are cut off on every canvas, the model does not end its answers.",
+            x_label="Masks of the canvas",
+            at="{} masks",
+            points=_points,
+            measures=(
+                as_share("end_share", "End tokens"),
+                as_share("empty", "Empty answers"),
+                as_share("cut", "Answers cut off"),
+            ),
+            caption="Line: share over questions; band: 95 % interval.",
+            spread=True,
+            says=empty_and_cut,
             masks=lambda shown: "masks: as many as the canvas has, or one block of a growing one",
         ),
     ),

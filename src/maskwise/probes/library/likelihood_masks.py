@@ -24,7 +24,7 @@ MOVED = "score_movement"
 
 
 def units(setup: Setup) -> Iterator[Unit]:
-    from maskwise.probes.answers.likelihood_masks import score_answers
+    from maskwise.probes.answers.answer_scores import score_answers
 
     own = setup.own
     for asked in asked_sets(setup):

@@ -32,7 +32,7 @@ ALIKE = 0.1  # total variation: nine tenths of the predictions agree
 
 
 def units(setup: Setup) -> Iterator[Unit]:
-    from maskwise.probes.answers.marginals import common_tokens, compare_rows, text_frequencies
+    from maskwise.probes.answers.distant_masks import common_tokens, compare_rows, text_frequencies
 
     pieces, gap, distances = gap_pieces(setup, NAME), gap_of(setup.own), setup.own["distances"]
     if not pieces:

@@ -76,7 +76,7 @@ PATHS = {
 
 
 def units(setup: Setup) -> Iterator[Unit]:
-    from maskwise.probes.answers.mechanism import ask_changed
+    from maskwise.probes.answers.changed_attention import ask_changed
 
     if not setup.model.attention_readable:
         setup.note(f"{NAME} was not run: the attention of a wrapped model cannot be cut")

@@ -18,11 +18,11 @@ NAME = "nelbo"
 
 
 def units(setup: Setup) -> Iterator[Unit]:
-    from maskwise.probes.answers import nelbo
+    from maskwise.probes.answers.passage_nelbo import score
 
     passages, draws, seed = passages_of(setup), setup.own["draws"], setup.settings.seed
     make = partial(passage_items, setup.asker, passages, draws, seed)
-    answer = partial(nelbo.score, draws=draws, seed=seed)
+    answer = partial(score, draws=draws, seed=seed)
     for points in slices(len(passages)):
         yield Unit(points, 1, make, answer, draws)
 
@@ -31,7 +31,7 @@ def passage_items(
     asker: Asker, passages: Sequence[Passage], draws: int, seed: int, points: Sequence[int], done: Collection[Key]
 ) -> Iterator[Item]:
     """The passages whole; what is hidden of them follows from their ids."""
-    from maskwise.probes.answers.nelbo import first_hidden, noised
+    from maskwise.probes.answers.passage_nelbo import first_hidden, noised
 
     conditions: list[Condition] = [{"draws": 1 if asker.mask_id is None else draws}]
     for key, point, condition in still_to_ask(NAME, TASK, points, conditions, done):

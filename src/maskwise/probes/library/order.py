@@ -1,6 +1,6 @@
 """order: in which order a model fills its canvas, one token per step, under several unmasking strategies.
 
-After claim 3 of Sun, Wen and Wang (arXiv 2510.03289). `answers/order.py` defines the measures. Condition:
+After claim 3 of Sun, Wen and Wang (arXiv 2510.03289). `answers/unmasking_order.py` defines the measures. Condition:
 {"rule": "margin"}; evidence {"tau", "global1", "global4", "local1", "local4"}.
 """
 
@@ -26,7 +26,7 @@ DECODING_COST = 4
 
 
 def units(setup: Setup) -> Iterator[Unit]:
-    from maskwise.probes.answers.order import watch_order
+    from maskwise.probes.answers.unmasking_order import watch_order
 
     pieces, gap, tokens = gap_pieces(setup, NAME), gap_of(setup.own), setup.own["tokens"]
     if not pieces:

@@ -67,7 +67,7 @@ MARKS_APART = 0.12  # of the way from one kind of error to the next
 
 
 def units(setup: Setup) -> Iterator[Unit]:
-    from maskwise.probes.answers.recall import recall
+    from maskwise.probes.answers.recalled_values import recall
 
     own, settings = setup.own, setup.settings
     words = recall_words(setup.asker.tokenizer, setup.words, settings.held_out, own["pairs"])

@@ -26,7 +26,7 @@ COUPLED = 0.05  # nats; Pinsker: two masks as far apart as 16 % in total variati
 
 
 def units(setup: Setup) -> Iterator[Unit]:
-    from maskwise.probes.answers.pairs import correlate
+    from maskwise.probes.answers.pair_correlation import correlate
 
     pieces, gap, samples = gap_pieces(setup, NAME), gap_of(setup.own), setup.own["samples"]
     if not pieces:

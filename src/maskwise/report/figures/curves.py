@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 BESIDE = 0.85  # inches of a panel that the numbers and the name of its y axis take
 LETTERS_PER_INCH = 14  # of a label; a browser's letters may be wider than matplotlib's
+CALIBRATED = "calibrated"
 MARGIN = 0.05  # of the x axis on either side of the curves
 
 
@@ -71,6 +72,7 @@ class Panel:
     """One pair of axes. `spread` widens small counts (k = 2 beside k = 200). `points`: values are changes in points.
 
     `x_names` are places on the x axis (0, 1, ...) that are no numbers; they and a `scatter` are not joined by a line.
+    `diagonal`: both axes are shares, and the line on which they are equal is drawn.
     """
 
     title: str
@@ -84,6 +86,7 @@ class Panel:
     scatter: bool = False
     points: bool = False
     marks: tuple[Mark, ...] = ()
+    diagonal: bool = False
 
 
 def is_full_width(panels: Sequence[Panel]) -> bool:
@@ -106,7 +109,7 @@ def draw(panels: Sequence[Panel], narrow: bool) -> "Figure":
     from matplotlib.layout_engine import ConstrainedLayoutEngine
 
     order = list(dict.fromkeys(curve.name for panel in panels for curve in panel.curves))
-    direct = len(panels) == 1 and not narrow and not (panels[0].scatter or panels[0].x_names)
+    direct = len(panels) == 1 and not narrow and not (panels[0].scatter or panels[0].x_names or panels[0].diagonal)
     columns = 1 if narrow else _columns(panels)
     rows = math.ceil(len(panels) / columns)
     width = NARROW if narrow else FULL if is_full_width(panels) else WIDE
@@ -171,6 +174,10 @@ def _draw_panel(axis: "Axes", panel: Panel, inches: float) -> None:
     if panel.x_names:
         axis.set_xticks(range(len(panel.x_names)), [textwrap.fill(name, 14) for name in panel.x_names])
         axis.set_xlim(-0.4, len(panel.x_names) - 0.6)
+    elif panel.diagonal:
+        axis.axline((0, 0), (1, 1), color=SOFT, linewidth=1.0, linestyle=(0, (2, 2)), label=CALIBRATED)
+        axis.set_xticks([0, 0.25, 0.5, 0.75, 1], ["0 %", "25 %", "50 %", "75 %", "100 %"])
+        axis.set_xlim(0, 1)
     elif panel.scatter:
         axis.xaxis.set_major_formatter(lambda value, _: f"{100 * value:.0f} %")
     else:
@@ -182,9 +189,9 @@ def _draw_panel(axis: "Axes", panel: Panel, inches: float) -> None:
     axis.set_ylabel(panel.y_label)
     if panel.percent:
         axis.yaxis.set_major_formatter(lambda value, _: f"{round(100 * value, 1):g} %")
-    if not panel.x_names:
+    if not (panel.x_names or panel.diagonal):
         axis.margins(x=MARGIN)
-    if len(panel.curves) == 1 and not panel.scatter:
+    if len(panel.curves) == 1 and not (panel.scatter or panel.diagonal):
         _write_values(axis, panel)
 
 
@@ -243,6 +250,7 @@ def _share_heights(axes: Sequence["Axes"], panels: Sequence[Panel]) -> None:
         values = [v for i in same for curve in panels[i].curves for v in (*curve.y, *curve.low, *curve.high)]
         values += [panels[i].chance for i in same]
         values += [y for i in same for mark in panels[i].marks for y in mark.y]
+        values += [end for i in same if panels[i].diagonal for end in (0.0, 1.0)]
         known = [v for v in values if v is not None]
         if not known:
             continue

@@ -29,6 +29,7 @@ def panels(section: Section, readings: Sequence[Reading]) -> list[Panel]:
             x_names=section.x_names,
             scatter=section.scatter,
             marks=tuple(Mark(*one) for one in section.published),
+            diagonal=section.diagonal,
         )
         for measure in section.measures
         for title, lines in facets

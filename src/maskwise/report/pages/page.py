@@ -23,7 +23,7 @@ from maskwise.report.sections import sections_for
 from maskwise.report.words.comparison import Row
 from maskwise.report.words.effects import heading_of
 from maskwise.report.words.finding import finding
-from maskwise.report.words.published import PUBLISHED_HEAD, published_rows, setting_in_words
+from maskwise.report.words.published_values import PUBLISHED_HEAD, published_rows, setting_in_words
 from maskwise.report.words.sentences import first_finding, opening, what_this_run_shows
 from maskwise.report.words.tiles import Tile, asked_differently, tiles_of
 from maskwise.scoring.numbers import between, nats_between, number, percent, points_between

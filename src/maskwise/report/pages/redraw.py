@@ -17,7 +17,7 @@ from maskwise.report.pages.registry import (
     write_tables,
 )
 from maskwise.report.readings import Reading, read_all
-from maskwise.report.words.advice import advice_text
+from maskwise.report.words.advice_text import advice_text
 from maskwise.report.words.terminal import print_summary
 from maskwise.support.errors import UserError
 from maskwise.support.terminal import one_line, safe_text

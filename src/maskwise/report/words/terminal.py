@@ -12,7 +12,7 @@ from maskwise.probes.section import Entry, TextTable
 from maskwise.probes.summary import scores_shown
 from maskwise.report.readings import Reading
 from maskwise.report.words.comparison import Row
-from maskwise.report.words.published import PUBLISHED_HEAD, PUBLISHED_TITLE, published_rows
+from maskwise.report.words.published_values import PUBLISHED_HEAD, PUBLISHED_TITLE, published_rows
 from maskwise.report.words.sentences import meaning_of, nothing_differed, precision_in_words, verdict_number
 from maskwise.scoring.claims import Claim
 from maskwise.scoring.numbers import between, number, parts_in_words, percent, score_interval, score_value

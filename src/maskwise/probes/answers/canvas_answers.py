@@ -33,6 +33,7 @@ def write(
     for ids, one in zip(questions, made, strict=True):
         measured = end_evidence(one, ends)
         text = model.tokenizer.decode(one.ids[: int(measured["length"])], skip_special_tokens=True)
+        measured |= {"empty": float(not text.strip()), "cut": 1.0 - measured["ended"]}
         solved = Written(text[:LONGEST_TEXT], is_right(text, right[ids], asked.check))
         answers.append(Answer(one.ids[0], 0.0, 0.0, 0.0, measured, solved))
     return answers

@@ -1,4 +1,4 @@
-"""Attention over blocks from two parts: causal attention, which flash kernels know, and the rest of each token's block.
+"""Block-causal attention as causal flash attention plus attention to the later tokens of the same block.
 
 Without a mask of [longest, longest], and with no keys read that no one sees. Each part gives its result and the
 logarithm of the sum of exponentials it was divided by; the two are weighted by these.
@@ -14,7 +14,7 @@ from maskwise.models.batch import owners
 
 @dataclass(frozen=True)
 class Blocks:
-    """Flat tokens in a grid of blocks, [count * size]: each block of a sequence is a line of its own."""
+    """Indices of flat tokens in a grid of blocks, [count * size], one block of a sequence per line."""
 
     places: Tensor  # [T] int64
     size: int
@@ -58,13 +58,13 @@ def later_in_block(q: Tensor, k: Tensor, v: Tensor, blocks: Blocks, scale: float
 
 
 def _float_product(queries: Tensor, keys: Tensor) -> Tensor:
-    """[n, a, D], [n, b, D] -> [n, a, b] in float32."""
+    """Float32 scores: [n, a, D], [n, b, D] -> [n, a, b]."""
     if queries.is_cuda and queries.dtype != torch.float32:
         return torch.bmm(queries, keys.transpose(1, 2), out_dtype=torch.float32)
     return queries.float() @ keys.float().transpose(1, 2)
 
 
 def merged(one: Tensor, one_sums: Tensor, other: Tensor, other_sums: Tensor) -> Tensor:
-    """Attention to the keys of both, [T, H, D], from that to each and the logarithms of their sums [T, H]."""
+    """Merges two attention outputs over disjoint keys by their log-sum-exps [T, H]: [T, H, D]."""
     share = (other_sums - one_sums).sigmoid()[..., None]
     return (one.float() * (1 - share) + other.float() * share).to(one.dtype)

@@ -22,7 +22,7 @@ from maskwise.advice.search_space import SearchSpace, Setting, cached_variants, 
 from maskwise.advice.selection import FEWEST_HELD, Confirmation, Plan, Round, confirm, finalists, halve
 from maskwise.decoding.checks import check_request, end_tokens
 from maskwise.decoding.generate import decode
-from maskwise.decoding.prompts import encode_prompts
+from maskwise.decoding.prompt_ids import encode_prompts
 from maskwise.models.batch import passes as batches
 from maskwise.models.model import Model
 from maskwise.records.search import DroppedSetting

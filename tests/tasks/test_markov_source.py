@@ -5,7 +5,7 @@ from itertools import pairwise, product
 import pytest
 import torch
 
-from markov import Chain, small_chain
+from maskwise.tasks.markov_source import Chain, small_chain
 
 
 def enumerated(chain, visible):

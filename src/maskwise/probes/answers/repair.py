@@ -1,0 +1,155 @@
+"""Wrong tokens put into right sequences: does the model see them, and does masking and filling again repair them?"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from maskwise.decoding.generate import decode
+from maskwise.decoding.options import DecodingOptions
+from maskwise.models.batch import Batch
+from maskwise.models.model import Model
+from maskwise.probes.answers.plain import DIGITS, Answer, Written
+from maskwise.probes.known_tokens import KnownPrompt, KnownSequence, wrong_tokens
+from maskwise.records.record import Evidence
+from maskwise.support.randomness import python_random, torch_generator
+from maskwise.tasks.prompts import Prompt
+
+UNIFORM, MODEL = "uniform", "model"
+RANDOM, LEAST = "random", "least"  # what is masked again: positions at random, or the least likely tokens
+EDIT = (
+    0.9  # the probability above which another token replaces the visible one: `--edit 0.9`, as LLaDA2.1's code has it
+)
+REMASKED = 0.25  # of the answer's tokens
+
+
+@dataclass(frozen=True)
+class Corrupted:
+    """A known sequence with one wrong token. sites: the wrong position first, then some of the right ones."""
+
+    known: KnownSequence
+    ids: tuple[int, ...]
+    sites: tuple[int, ...]
+
+    @property
+    def wrong(self) -> int:
+        return self.sites[0]
+
+    def hidden(self, places: Sequence[int], mask_id: int) -> list[int]:
+        """The sequence with these positions masked."""
+        return [mask_id if place in places else token for place, token in enumerate(self.ids)]
+
+
+def self_correct(model: Model, prompts: Sequence[Prompt], kind: str, right_places: int, seed: int) -> list[Answer]:
+    """Confidence, entropy and NLL are not measured (0 in the record); the record is right where the error was repaired
+    by masking and filling that position alone."""
+    known = [prompt for prompt in prompts if isinstance(prompt, KnownPrompt)]
+    spoiled = corrupt(model, known, kind, right_places, seed)
+    evidence = look(model, spoiled)
+    for policy in (RANDOM, LEAST):
+        _refill(model, spoiled, evidence, policy, seed)
+    answers = []
+    for one, found in zip(spoiled, evidence, strict=True):
+        del found["order"]
+        shown, token = one.known.ids[one.wrong], one.ids[one.wrong]
+        text = "" if model.tokenizer is None else model.tokenizer.decode([shown])
+        answers.append(Answer(token, 0.0, 0.0, 0.0, found, Written(text, bool(found["refilled"][0]))))
+    return answers
+
+
+def corrupt(model: Model, prompts: Sequence[KnownPrompt], kind: str, right_places: int, seed: int) -> list[Corrupted]:
+    """One wrong token per sequence: drawn uniformly, or from the model's prediction with its position masked; never one
+    that could be right (known_tokens.wrong_tokens)."""
+    assert model.mask_id is not None
+    chosen = []
+    for prompt in prompts:
+        assert prompt.known is not None
+        draws = python_random("self-correction", seed, prompt.number, prompt.known.ids)
+        places = draws.sample(prompt.known.asked, min(len(prompt.known.asked), 1 + right_places))
+        chosen.append(Corrupted(prompt.known, prompt.known.ids, tuple(places)))
+    drawn = _uniform(model, chosen, seed) if kind == UNIFORM else _from_model(model, chosen, seed)
+    return [
+        replace(one, ids=tuple(token if place == one.wrong else old for place, old in enumerate(one.ids)))
+        for one, token in zip(chosen, drawn, strict=True)
+    ]
+
+
+def _uniform(model: Model, chosen: Sequence[Corrupted], seed: int) -> list[int]:
+    """Of a Markov source among its own words."""
+    found = []
+    for one in chosen:
+        wrong = [token for token in wrong_tokens(one.known, one.wrong, model.vocab) if token != model.mask_id]
+        among = [token for token in wrong if token in one.known.states] or wrong
+        found.append(python_random("uniform error", seed, one.wrong, one.known.ids).choice(among))
+    return found
+
+
+def _from_model(model: Model, chosen: Sequence[Corrupted], seed: int) -> list[int]:
+    assert model.mask_id is not None
+    hidden = [one.hidden([one.wrong], model.mask_id) for one in chosen]
+    found = []
+    for one, logits in zip(chosen, _logits(model, hidden, [[one.wrong] for one in chosen]), strict=True):
+        wrong = torch.zeros(logits.shape[-1], dtype=torch.bool)
+        wrong[list(wrong_tokens(one.known, one.wrong, model.vocab))] = True
+        p = logits[0].double().masked_fill(~wrong.to(logits.device), -torch.inf).softmax(-1).cpu()
+        generator = torch_generator("model error", seed, one.wrong, one.known.ids)
+        found.append(int(torch.multinomial(p, 1, generator=generator)))
+    return found
+
+
+def _logits(model: Model, sequences: Sequence[Sequence[int]], rows: Sequence[Sequence[int]]) -> list[Tensor]:
+    """Of the asked rows of each sequence, [rows, V]."""
+    batch = Batch.pack([list(ids) for ids in sequences], model.device)
+    index = model.flat_rows(batch, [list(listed) for listed in rows])
+    return list(model.head(model.hidden(batch)[index]).split([len(listed) for listed in rows]))
+
+
+@torch.no_grad()
+def look(model: Model, spoiled: Sequence[Corrupted]) -> list[Evidence]:
+    """The probability of the visible token at each site, masked and left visible; what one refill and one edit make."""
+    assert model.mask_id is not None
+    evidence = []
+    everything = _logits(model, [one.ids for one in spoiled], [one.known.asked for one in spoiled])
+    for one, logits in zip(spoiled, everything, strict=True):
+        p = logits.softmax(-1)
+        shown = p.gather(1, torch.tensor([[one.ids[place]] for place in one.known.asked], device=p.device))[:, 0]
+        best, token = (listed.tolist() for listed in p.max(-1))
+        at = {place: number for number, place in enumerate(one.known.asked)}
+        written = {place: token[n] if best[n] > EDIT else one.ids[place] for place, n in at.items()}
+        chances = shown.tolist()
+        evidence.append({
+            "wrong": [int(place == one.wrong) for place in one.sites],
+            "visible": [round(chances[at[place]], DIGITS) for place in one.sites],
+            "edited": [int(written[place] == one.known.ids[place]) for place in one.sites],
+            "masked": [],
+            "refilled": [],
+            "order": sorted(one.known.asked, key=lambda place: (chances[at[place]], place)),
+        })  # fmt: skip
+    for turn in range(max(len(one.sites) for one in spoiled)):
+        here = [(one, found) for one, found in zip(spoiled, evidence, strict=True) if turn < len(one.sites)]
+        hidden = [one.hidden([one.sites[turn]], model.mask_id) for one, _ in here]
+        filled = _logits(model, hidden, [[one.sites[turn]] for one, _ in here])
+        for (one, found), logits in zip(here, filled, strict=True):
+            place = one.sites[turn]
+            found["masked"].append(round(float(logits[0].softmax(-1)[one.ids[place]]), DIGITS))
+            found["refilled"].append(int(int(logits[0].argmax()) == one.known.ids[place]))
+    return evidence
+
+
+def _refill(model: Model, spoiled: Sequence[Corrupted], evidence: Sequence[Evidence], policy: str, seed: int) -> None:
+    """Masks the same number of tokens under each policy and fills them in as many steps, the most confident first."""
+    assert model.mask_id is not None
+    canvases = []
+    for one, found in zip(spoiled, evidence, strict=True):
+        count = max(1, round(REMASKED * len(one.known.asked)))
+        draws = python_random("remask", seed, one.known.ids)
+        places = draws.sample(one.known.asked, count) if policy == RANDOM else found["order"][:count]
+        canvases.append(one.hidden(places, model.mask_id))
+    for one, found, made in zip(
+        spoiled, evidence, decode(model, canvases, DecodingOptions(max_new_tokens=0)), strict=True
+    ):
+        right = {place: made.sequence[place] == one.known.ids[place] for place in one.known.asked}
+        found[f"{policy}_repaired"] = int(right[one.wrong])
+        found[f"{policy}_damaged"] = sum(not fine for place, fine in right.items() if place != one.wrong)
+        found["others"] = len(right) - 1

@@ -1,0 +1,161 @@
+"""Sequences whose right tokens are known, for the probes that look at single tokens: confidence and self-correction.
+
+    copy       the line of words that a few-shot puzzle asks to copy
+    recall     the value of one pair of a list
+    embedded   few-shot questions of the 16 tasks (tasks/checkable.py)
+    markov     words of a Markov source (tasks/markov_source.py): WORDS_SEEN of them, then the words that are asked
+
+A user's questions (--data prompts=, gsm8k=) take the place of all of them. An answer's canvas has as many masks as the
+right answer has tokens, so that every position has one right token.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from maskwise.probes.checked import asked_sets
+from maskwise.probes.probe import Setup
+from maskwise.support.errors import UserError
+from maskwise.support.randomness import python_random, seed_of, torch_generator
+from maskwise.tasks.checkable import CHECKED
+from maskwise.tasks.prompts import Prompt, encode_answers
+from maskwise.tasks.recall_pairs import list_of_point, recall_words
+from maskwise.tasks.word_puzzles import ask, one_token_words
+
+COPY, RECALL, MARKOV = "copy", "recall", "markov"
+WORDS_COPIED, PAIRS, WORDS_SEEN, WORDS_ASKED = 6, 12, 96, 16
+
+
+@dataclass(frozen=True)
+class KnownSequence:
+    """A sequence with the right tokens in place; `asked` are the positions that a probe may mask or change.
+
+    states: of a Markov source, the token of each state; empty where any other token than the right one is wrong.
+    """
+
+    ids: tuple[int, ...]
+    asked: tuple[int, ...]
+    states: tuple[int, ...] = ()
+
+    @property
+    def right(self) -> tuple[int, ...]:
+        """The right tokens of the asked positions."""
+        return tuple(self.ids[place] for place in self.asked)
+
+    def masked(self, mask_id: int) -> tuple[int, ...]:
+        hidden = set(self.asked)
+        return tuple(mask_id if place in hidden else token for place, token in enumerate(self.ids))
+
+
+@dataclass(frozen=True)
+class KnownPrompt(Prompt):
+    """A prompt of a known sequence; `number` tells sequences of equal tokens apart."""
+
+    known: KnownSequence | None = None
+    number: int = 0
+
+
+def known_prompt(known: KnownSequence, mask_id: int, number: int) -> KnownPrompt:
+    ids = known.masked(mask_id)
+    return KnownPrompt(ids, known.asked[0], known.right[0], len(known.asked), known=known, number=number)
+
+
+def known_sequences(setup: Setup, probe: str) -> dict[str, list[KnownSequence]]:
+    """The sequences of each source, at most `questions` of each; a source that the model cannot be asked is noted."""
+    count = min(setup.settings.points, setup.own["questions"])
+    if any(name in CHECKED for name in setup.data):
+        return {name: listed[:count] for name, listed in _of_questions(setup)}
+    found = dict(_of_questions(setup))
+    for name, draw in ((COPY, _copies), (RECALL, _recalls), (MARKOV, _markov_lines)):
+        try:
+            found[name] = [draw(setup)(number) for number in range(count)]
+        except UserError as problem:
+            setup.note(f"{probe}: not asked on {name}: {problem}")
+    return {name: _fitting(setup, probe, name, listed) for name, listed in found.items()}
+
+
+def _fitting(setup: Setup, probe: str, name: str, listed: list[KnownSequence]) -> list[KnownSequence]:
+    kept = [one for one in listed if len(one.ids) <= setup.model.window]
+    if len(kept) < len(listed):
+        setup.note(f"{probe}: {len(listed) - len(kept)} sequences of {name} exceed the context length")
+    return kept
+
+
+def _of_questions(setup: Setup) -> Iterator[tuple[str, list[KnownSequence]]]:
+    for asked in asked_sets(setup):
+        yield (
+            asked.name,
+            [
+                KnownSequence(
+                    (*one.ids, *one.answer_ids), tuple(range(len(one.ids), len(one.ids) + len(one.answer_ids)))
+                )
+                for one in asked.questions
+            ],
+        )
+
+
+def _short_words(setup: Setup) -> list[str]:
+    words = sorted({word for listed in setup.words.values() for word in listed})
+    return one_token_words(setup.asker.tokenizer, words)
+
+
+def _copies(setup: Setup) -> Callable[[int], KnownSequence]:
+    assert setup.asker.mask_id is not None
+    put = partial(ask, setup.asker.tokenizer, setup.asker.mask_id, "copy", WORDS_COPIED, _short_words(setup))
+
+    def draw(number: int) -> KnownSequence:
+        puzzle = put(seed_of(COPY, setup.settings.seed, number))
+        (right,) = puzzle.puzzle.answers
+        ids = (*puzzle.ids[: -len(right)], *right)
+        return KnownSequence(ids, tuple(range(len(ids) - len(right), len(ids))))
+
+    return draw
+
+
+def _recalls(setup: Setup) -> Callable[[int], KnownSequence]:
+    words = recall_words(setup.asker.tokenizer, setup.words, setup.settings.held_out, PAIRS)
+
+    def draw(number: int) -> KnownSequence:
+        pairs = list_of_point(words, PAIRS, setup.settings.seed, number)
+        asked = pairs[python_random("known recall", setup.settings.seed, number).randrange(PAIRS)]
+        ids, rows = encode_answers(setup.asker.tokenizer, pairs, asked, "right", setup.asker.chat)
+        return KnownSequence(ids[: rows[-1].stop], tuple(rows[-1]))
+
+    return draw
+
+
+def _markov_lines(setup: Setup) -> Callable[[int], KnownSequence]:
+    """Each sequence has a vocabulary of its own: which word is which state is drawn for it."""
+    from maskwise.tasks.markov_source import small_chain
+
+    chain, words, tokenizer = small_chain(), _short_words(setup), setup.asker.tokenizer
+    if len(words) < chain.states:
+        raise UserError(f"{len(words)} words are one token in this tokenizer, {chain.states} are needed")
+
+    def draw(number: int) -> KnownSequence:
+        named = python_random("markov words", setup.settings.seed, number).sample(words, chain.states)
+        generator = torch_generator("markov", setup.settings.seed, number)
+        line = chain.sample(1, WORDS_SEEN + WORDS_ASKED, generator)[0].tolist()
+        states = tuple(tokenizer(f" {word}", add_special_tokens=False)["input_ids"][0] for word in named)
+        ids = tuple(tokenizer("Words: " + " ".join(named[state] for state in line))["input_ids"])
+        if ids[-len(line) :] != tuple(states[state] for state in line):
+            raise UserError("this tokenizer joins the words of a line")
+        return KnownSequence(ids, tuple(range(len(ids) - WORDS_ASKED, len(ids))), states)
+
+    return draw
+
+
+def wrong_tokens(known: KnownSequence, place: int, vocabulary: int) -> Sequence[int]:
+    """The tokens that are wrong at a position of the sequence, given all others: the exact posterior is zero there.
+
+    Of an answer, every token but the right one.
+    """
+    if not known.states:
+        return [token for token in range(vocabulary) if token != known.ids[place]]
+    from maskwise.tasks.markov_source import small_chain
+
+    chain, at = small_chain(len(known.states)), {token: state for state, token in enumerate(known.states)}
+    after = known.ids[place + 1 : place + 2]
+    line = [at[known.ids[place - 1]], None, *(at[token] for token in after)]
+    possible = {known.states[state] for state, p in enumerate(chain.conditional(line)[1].tolist()) if p > 0}
+    return [token for token in range(vocabulary) if token not in possible]

@@ -1,0 +1,325 @@
+"""confidence (ours): is 0.9 right nine times out of ten?
+
+Sequences whose right tokens are known (probes/known_tokens.py: copied words, recalled values, few-shot questions, words
+of a Markov source; or a user's questions) are decoded greedily, one token per step, under several strategies. After
+each step the right token is written in place of a wrong one, so that every prediction sees a right context; a decoder
+sees its own errors too. Looked at are the commits, and all masked positions when all, 3/4, 1/2 and 1/4 of the masks are
+left: commits are selected by their confidence, so their calibration differs from that of the positions they are chosen
+from. On the Markov source a prediction is right if it is the word that was drawn, so exact posteriors are calibrated.
+
+Measures (scoring/reliability.py), each over sequences: the calibration error without its small-sample bias, mean
+confidence less share right, AUROC, the temperature that minimises the negative log-likelihood, and the least confidence
+at which nine of ten are right, chosen on one half of the sequences and verified on the other.
+
+Not to be confused with the probe `calibration`, which asks whether tasks need examples.
+
+Condition: {"rule": "low-confidence"}; evidence {"sure", "right", "share"}: the confidence of each commit, whether it
+was right and the share still masked, {"nll"}: the sums of -log p(right token) at TEMPERATURES, and the same of all
+masked positions under "all_...". In the summary an entry is {"rule", "of": "commits" or "masked positions"}.
+"""
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+from msgspec import UNSET
+
+from maskwise.probes.known_tokens import KnownSequence, known_prompt, known_sequences
+from maskwise.probes.probe import BY_BLOCKS, NO_MASK_TOKEN, Asker, Item, Probe, Setup, Unit, slices
+from maskwise.probes.section import Entry, Measure, Point, Section, Shown, as_share
+from maskwise.records.record import Evidence, Key, ProbeFields, Record, still_to_ask
+from maskwise.scoring.intervals import Estimate
+from maskwise.scoring.numbers import between, number, percent
+from maskwise.scoring.reliability import (
+    FEWEST,
+    TEMPERATURES,
+    Predictions,
+    auroc,
+    best_temperature,
+    calibration_error,
+    choose_threshold,
+    overconfidence,
+    reliability,
+)
+from maskwise.tasks.checkable import CHECKED
+
+NAME = "confidence"
+STRATEGIES = ("low-confidence", "random", "threshold")
+COMMITS, MASKED = "commits", "masked positions"
+PREFIX = {COMMITS: "", MASKED: "all_"}  # of the evidence
+SHARES = ((0.75, 1.0, "over 3/4"), (0.5, 0.75, "1/2 to 3/4"), (0.25, 0.5, "1/4 to 1/2"), (0.0, 0.25, "up to 1/4"))
+SMALL_GAP = 0.05  # of confidence over accuracy, below which there is nothing to correct
+DECODING_COST = 4
+
+
+# What is asked
+
+
+def units(setup: Setup) -> Iterator[Unit]:
+    from maskwise.probes.answers.commits import watch_commits
+
+    for source, listed in known_sequences(setup, NAME).items():
+        for rule in setup.own["rules"]:
+            make = partial(known_items, setup.asker, source, listed, rule)
+            answer = partial(watch_commits, rule=rule, seed=setup.settings.seed)
+            for points in slices(len(listed)):
+                yield Unit(points, 1, make, answer, DECODING_COST)
+
+
+def known_items(
+    asker: Asker, source: str, listed: Sequence[KnownSequence], rule: str, points: Sequence[int], done: Collection[Key]
+) -> Iterator[Item]:
+    assert asker.mask_id is not None
+    for key, point, condition in still_to_ask(NAME, source, points, [{"rule": rule}], done):
+        known = listed[point]
+        yield Item(key, condition, known_prompt(known, asker.mask_id, point), asker.tokenizer.decode(known.right))
+
+
+# What is measured
+
+
+def measures(entry: Entry, group: Sequence[Record]) -> list[Entry]:
+    """Commits and all masked positions, an entry each."""
+    plain = entry.changed(confidence=UNSET, entropy=UNSET)
+    return [plain.changed(condition={**entry.condition, "of": of}, **judged(group, of)) for of in PREFIX]
+
+
+def judged(group: Sequence[Record], of: str) -> Evidence:
+    """Every measure of one kind of predictions; sequences are the records, halves are their even and odd numbers."""
+    prefix = PREFIX[of]
+    sure, right, share, nll = (
+        [record.evidence[f"{prefix}{name}"] for record in group] for name in ("sure", "right", "share", "nll")
+    )
+    found = Predictions.of(sure, right)
+    masked = np.array([value for listed in share for value in listed])
+    chosen = choose_threshold(found, np.array([record.point % 2 == 0 for record in group]))
+    estimates = {
+        "error": calibration_error(found),
+        "gap": overconfidence(found),
+        "auroc": auroc(found),
+        "temperature": best_temperature(np.array(nll, dtype=float)),
+        "verified": chosen.verified,
+    }
+    spread = {name: value for key, one in estimates.items() for name, value in _ends(key, one).items()}
+    return spread | {
+        "predictions": len(found.sure),
+        "sure": float(found.sure.mean()),
+        "right": float(found.right.mean()),
+        "threshold": chosen.threshold,
+        "above": chosen.above,
+        "chosen_on": chosen.chosen_on,
+        "verified_on": chosen.verified_on,
+        "bins": reliability(found),
+        "by_share": [
+            {"share": words, "n": int(here.sum()), **_ends("gap", overconfidence(found.where(here)))}
+            for low, high, words in SHARES
+            for here in [(masked > low) & (masked <= high)]
+            if here.sum() >= FEWEST
+        ],
+    }
+
+
+def _ends(name: str, found: Estimate) -> dict[str, float | None]:
+    return {name: found.value, f"{name}_low": found.low, f"{name}_high": found.high}
+
+
+def by_source(records: Sequence[Record]) -> dict[str, Evidence]:
+    """{source: measures of all masked positions} under the first strategy, which the sources weigh on in the pool."""
+    rule = records[0].condition["rule"]
+    groups: dict[str, list[Record]] = {}
+    for record in records:
+        if record.condition["rule"] == rule:
+            groups.setdefault(record.task, []).append(record)
+    kept = ("predictions", "sure", "right", "error", "error_low", "error_high", "auroc", "temperature")
+    found = {source: judged(group, MASKED) for source, group in groups.items()}
+    return {source: {name: measured[name] for name in kept} for source, measured in found.items()}
+
+
+# How it is shown
+
+
+def _entries(shown: Shown, of: str) -> dict[str, Entry]:
+    return {str(entry.condition["rule"]): entry for entry in shown.entries(NAME) if entry.condition["of"] == of}
+
+
+def _drawn(shown: Shown) -> dict[str, Entry]:
+    """Curves: the commits of each strategy, and the masked positions of the first."""
+    commits, masked = _entries(shown, COMMITS), _entries(shown, MASKED)
+    return {rule: entry for rule, entry in commits.items()} | {f"all {MASKED}": one for one in [*masked.values()][:1]}
+
+
+def _diagram(shown: Shown) -> list[Point]:
+    return [
+        Point(name, one["sure"], entry.changed(right=one["right"], right_low=one["low"], right_high=one["high"]))
+        for name, entry in _drawn(shown).items()
+        for one in entry.measures["bins"]
+    ]
+
+
+def _by_share(shown: Shown) -> list[Point]:
+    names = [words for _, _, words in SHARES]
+    return [
+        Point(name, names.index(one["share"]), entry.changed(**_in_points(one)))
+        for name, entry in _drawn(shown).items()
+        for one in entry.measures["by_share"]
+    ]
+
+
+def _in_points(one: Mapping[str, Any]) -> dict[str, float | None]:
+    return {name: None if one[name] is None else 100 * one[name] for name in ("gap", "gap_low", "gap_high")}
+
+
+def conclusions(shown: Shown) -> list[str]:
+    """How far confidence and accuracy lie apart, what confidence is good for, and which threshold to decode with."""
+    commits, masked = ([*_entries(shown, of).values()][:1] for of in (COMMITS, MASKED))
+    if not commits or not masked:
+        return ["not run"]
+    one, every = commits[0].measures, masked[0].measures
+    rule = commits[0].condition["rule"]
+    lines = [
+        f"commits ({rule}) are right {percent(one['right'])} of the time at a mean confidence of "
+        f"{percent(one['sure'])}: {_apart(one)}",
+        f"all masked positions: {percent(every['right'])} right at a mean confidence of {percent(every['sure'])}: "
+        f"{_apart(every)}",
+        f"calibration error without its small-sample bias: {percent(one['error'], 1)} of commits "
+        f"({between(one['error_low'], one['error_high'], 1)}), {percent(every['error'], 1)} of masked positions "
+        f"({between(every['error_low'], every['error_high'], 1)})",
+        f"confidence ranks right above wrong predictions with AUROC {_estimate(every, 'auroc')}: "
+        + ("it can choose what to commit" if (every["auroc_low"] or 0.0) > 0.5 else "not shown to beat chance, 0.5"),
+        _temperature(every),
+        _advice(every),
+    ]
+    return lines
+
+
+def _apart(measured: Mapping[str, Any]) -> str:
+    low, high = measured["gap_low"], measured["gap_high"]
+    ends = "" if low is None else f" (95 % interval {100 * low:.0f} to {100 * high:.0f} points)".replace("-", "−")
+    if low is not None and low > SMALL_GAP:
+        return f"overconfident{ends}"
+    if high is not None and high < -SMALL_GAP:
+        return f"underconfident{ends}"
+    near = low is not None and low > -SMALL_GAP and high < SMALL_GAP
+    return ("calibrated on average to within 5 points" if near else "inconclusive") + ends
+
+
+def _estimate(measured: Mapping[str, Any], name: str, digits: int = 2) -> str:
+    low, high = (number(measured[f"{name}_{end}"], digits) for end in ("low", "high"))
+    return f"{number(measured[name], digits)} ({low} to {high})"
+
+
+def _temperature(measured: Mapping[str, Any]) -> str:
+    value, low, high = (measured[f"temperature{end}"] for end in ("", "_low", "_high"))
+    says = f"dividing the logits by {_estimate(measured, 'temperature')} minimises the negative log-likelihood"
+    if value >= TEMPERATURES[-1] or value <= TEMPERATURES[0]:
+        return f"{says}: the end of the range tried, so the confidence carries little information"
+    if low is None or low <= 1 <= high:
+        return f"{says}: no change is called for"
+    return f"{says}: {'its probabilities are too sharp' if value > 1 else 'its probabilities are too flat'}"
+
+
+def _advice(measured: Mapping[str, Any]) -> str:
+    """From all masked positions, because `threshold` commits every one of them that is sure enough."""
+    tau = measured["threshold"]
+    if tau is None:
+        return (
+            "do not decode these questions with --rule threshold: no confidence up to 0.99 makes nine of ten masked "
+            "positions right; commit one token per step"
+        )
+    kept = f"{percent(measured['verified'])} right ({between(measured['verified_low'], measured['verified_high'])})"
+    held = (measured["verified_high"] or 0.0) >= 0.9
+    start = f"tau {tau:g} makes nine of ten masked positions right on {measured['chosen_on']} sequences, and on the "
+    start += f"other {measured['verified_on']}: {kept}, {percent(measured['above'])} of the positions"
+    if not held:
+        return f"{start}; it does not hold there, so ask more questions (--points) before you use it"
+    return (
+        f"{start}; decode with --rule threshold --parameter tau={tau:g}, or let advise compare it: --rules "
+        f"low-confidence,threshold:tau={tau:g}"
+    )
+
+
+class ConfidenceCondition(ProbeFields, frozen=True, kw_only=True):
+    rule: str
+
+
+class ConfidenceEvidence(ProbeFields, frozen=True, kw_only=True):
+    sure: list[float]
+    right: list[int]
+    share: list[float]
+    nll: list[float]
+    all_sure: list[float]
+    all_right: list[int]
+    all_share: list[float]
+    all_nll: list[float]
+
+
+PROBE = Probe(
+    name=NAME,
+    group="evidence",
+    about="whether predictions are right as often as their probability says (--data prompts=, gsm8k=)",
+    condition=ConfidenceCondition,
+    evidence=ConfidenceEvidence,
+    units=units,
+    takes=lambda data_set: data_set in CHECKED,
+    parameters={"questions": 32, "rules": STRATEGIES},
+    quick={"questions": 12, "rules": ("low-confidence", "random")},
+    not_causal=NO_MASK_TOKEN,
+    not_blocks=BY_BLOCKS,
+    measures=measures,
+    chance=None,
+    extras={"confidence_by_source": by_source},
+    columns={
+        "error": "calibration error",
+        "gap": "overconfidence",
+        "auroc": "AUROC",
+        "temperature": "best temperature",
+        "threshold": "9 of 10 at",
+    },
+    sections=(
+        Section(
+            title="Is 0.9 right nine times out of ten?",
+            question="Answers whose every token is known are decoded under several strategies. How often is a "
+            "prediction right that the model gives a probability of 90 %? Commits are the predictions that a strategy "
+            "chose; all masked positions are those it chose from.",
+            paper="Not in the paper. Every prediction is judged in a right context: after an error the right token is "
+            "written. A decoder that goes on from its own errors does worse. Adaptive strategies (threshold, factor; "
+            "arXiv 2505.22618) commit by confidence, so they are as good as it is.",
+            how_to_read="On the diagonal a confidence means what it says. Below it the model is overconfident, and a "
+            "threshold commits more wrong tokens than it promises.",
+            x_label="Confidence",
+            at="confidence {}",
+            points=_diagram,
+            measures=(as_share("right", "Right"),),
+            caption="Mark: predictions of one tenth of the confidence scale, at their mean; band: 95 % interval over "
+            "sequences.",
+            says=conclusions,
+            diagonal=True,
+            masks=lambda shown: "masks: as many as the right answer has tokens",
+        ),
+        Section(
+            name="confidence-by-share",
+            title="Is it overconfident early or late?",
+            question="The same predictions, by the share of the answer that was still masked.",
+            paper="Not in the paper.",
+            how_to_read="Above 0 the confidence is higher than the share of right predictions. A curve that is high on "
+            "the left says that parallel decoding should start slowly.",
+            x_label="Share of the answer still masked",
+            at="{}",
+            x_names=tuple(words for _, _, words in SHARES),
+            points=_by_share,
+            measures=(
+                Measure(
+                    "gap", "Confidence minus share right, points", "gap_low", "gap_high", percent=False, unit="points"
+                ),
+            ),
+            caption="Mark: mean; whisker: 95 % interval over sequences.",
+            says=lambda shown: [
+                f"{name}, {one['share']} masked: {100 * one['gap']:+.0f} points".replace("-", "−")
+                for name, entry in _drawn(shown).items()
+                for one in entry.measures["by_share"]
+            ],
+            masks=lambda shown: "masks: as many as the right answer has tokens",
+        ),
+    ),
+)

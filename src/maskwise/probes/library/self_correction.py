@@ -1,0 +1,298 @@
+"""self-correction (ours): can the model see and repair a mistake?
+
+One token of a right sequence (probes/known_tokens.py: words of a Markov source, answers to questions) is replaced by a
+wrong one, drawn uniformly or from the model's own prediction. On the Markov source a token is wrong if its exact
+posterior is zero. Related: arXiv 2512.15596, 2604.18738.
+
+    seen        AUROC of the probability of the visible token, right tokens against wrong ones: with the position
+                masked, and left visible. The latter mostly measures copying: the network reads the token it scores.
+    refill      the position alone is masked and filled greedily: the share of wrong tokens repaired, of right ones
+                damaged (up to `right_places` right positions per sequence)
+    re-mask     a quarter of the answer's tokens is masked and filled in as many steps: at random, as `remdm` does, or
+                the tokens that look least likely left visible. Both mask and compute the same.
+    edit        the most probable token replaces the visible one where its probability is above 0.9: `--edit 0.9`
+
+With r the share of wrong tokens repaired and d that of right ones damaged, re-masking pays where more than d / (r + d)
+of the written tokens are wrong (`break_even`).
+
+Condition: {"wrong": "uniform"} or "model"; evidence {"wrong", "masked", "visible", "refilled", "edited"}: of each site,
+the wrong one first, whether it is wrong, the probability of its token, and whether a refill and an edit leave it right;
+{"random_repaired", "random_damaged", "least_repaired", "least_damaged", "others"}: after re-masking, of so many right
+tokens.
+"""
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+from msgspec import UNSET
+
+from maskwise.probes.known_tokens import KnownSequence, known_prompt, known_sequences
+from maskwise.probes.probe import BY_BLOCKS, NO_MASK_TOKEN, Asker, Item, Probe, Setup, Unit, slices
+from maskwise.probes.section import Entry, Measure, Point, Section, Shown, as_share
+from maskwise.records.record import Evidence, Key, ProbeFields, Record, still_to_ask
+from maskwise.scoring.intervals import Estimate, difference_interval
+from maskwise.scoring.numbers import between, number, percent, points_between
+from maskwise.scoring.reliability import Predictions, auroc, share_over_sequences
+from maskwise.tasks.checkable import CHECKED
+
+NAME = "self-correction"
+KINDS = {"uniform": "drawn uniformly", "model": "drawn from the model"}
+METHODS = {"refilled": "refill", "random": "re-mask at random", "least": "re-mask the least likely", "edited": "edit"}
+VIEWS = {"masked": "position masked", "visible": "left visible"}
+RARE = 0.1  # a share of wrong tokens that a decoder may well have written
+DECODING_COST = 4
+
+
+# What is asked
+
+
+def units(setup: Setup) -> Iterator[Unit]:
+    from maskwise.probes.answers.repair import self_correct
+
+    own, seed = setup.own, setup.settings.seed
+    for source, listed in known_sequences(setup, NAME).items():
+        for kind in KINDS:
+            make = partial(spoiled_items, setup.asker, source, listed, kind)
+            answer = partial(self_correct, kind=kind, right_places=own["right_places"], seed=seed)
+            for points in slices(len(listed)):
+                yield Unit(points, 1, make, answer, DECODING_COST)
+
+
+def spoiled_items(
+    asker: Asker, source: str, listed: Sequence[KnownSequence], kind: str, points: Sequence[int], done: Collection[Key]
+) -> Iterator[Item]:
+    assert asker.mask_id is not None
+    for key, point, condition in still_to_ask(NAME, source, points, [{"wrong": kind}], done):
+        known = listed[point]
+        yield Item(key, condition, known_prompt(known, asker.mask_id, point), asker.tokenizer.decode(known.right))
+
+
+# What is measured
+
+
+def measures(entry: Entry, group: Sequence[Record]) -> list[Entry]:
+    """AUROC of both views; shares repaired and damaged by each method, with the break-even share of wrong tokens."""
+    found: Evidence = {}
+    right = [[1 - wrong for wrong in record.evidence["wrong"]] for record in group]
+    for view in VIEWS:
+        found |= _ends(f"auroc_{view}", auroc(Predictions.of([one.evidence[view] for one in group], right)))
+    for method in METHODS:
+        repaired, damaged, others = _changes(group, method)
+        repair = share_over_sequences(repaired, np.ones(len(repaired)))
+        damage = share_over_sequences(damaged, others)
+        found |= _ends(f"{method}_repair", repair) | _ends(f"{method}_damage", damage)
+        found |= _ends(f"{method}_break_even", break_even(repair, damage))
+    found |= _ends("chosen_gain", _chosen_gain(group))
+    return [entry.changed(confidence=UNSET, entropy=UNSET, **found)]
+
+
+def _changes(group: Sequence[Record], method: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Of each sequence: is its error repaired, right tokens damaged, right tokens looked at."""
+    evidence = [record.evidence for record in group]
+    if method in ("random", "least"):
+        columns = [[one[f"{method}_repaired"], one[f"{method}_damaged"], one["others"]] for one in evidence]
+    else:
+        columns = [
+            [one[method][0], sum(1 - fine for fine in one[method][1:]), len(one[method]) - 1] for one in evidence
+        ]
+    repaired, damaged, others = np.array(columns, dtype=float).T
+    return repaired, damaged, others
+
+
+def _chosen_gain(group: Sequence[Record]) -> Estimate:
+    """Errors repaired where the least likely tokens are masked again, less those where random ones are."""
+    least, random = (
+        np.array([record.evidence[f"{policy}_repaired"] for record in group]) for policy in ("least", "random")
+    )
+    gained, lost = (np.array([(sign * (least - random) > 0).mean()]) for sign in (1, -1))
+    value, low, high = difference_interval(gained, lost, np.array([float(len(group))]))
+    return Estimate(value=float(value), low=float(low), high=float(high))
+
+
+def break_even(repair: Estimate, damage: Estimate) -> Estimate:
+    """d / (r + d); the interval from the ends of both, which can only widen it."""
+    if repair.value is None or damage.value is None:
+        return Estimate(value=None, low=None, high=None)
+    assert None not in (repair.low, repair.high, damage.low, damage.high)
+
+    def share(d: float, r: float) -> float | None:
+        return d / (r + d) if r + d > 0 else None
+
+    return Estimate(
+        value=share(damage.value, repair.value),
+        low=share(damage.low or 0.0, repair.high or 0.0),
+        high=share(damage.high or 0.0, repair.low or 0.0),
+    )
+
+
+def _ends(name: str, found: Estimate) -> dict[str, float | None]:
+    return {name: found.value, f"{name}_low": found.low, f"{name}_high": found.high}
+
+
+# How it is shown
+
+
+def _by_kind(shown: Shown) -> dict[str, Entry]:
+    return {str(entry.condition["wrong"]): entry for entry in shown.entries(NAME)}
+
+
+def _views(shown: Shown) -> list[Point]:
+    return [
+        Point(f"errors {KINDS[kind]}", place, entry.changed(**_as("auroc", f"auroc_{view}", entry)))
+        for kind, entry in _by_kind(shown).items()
+        for place, view in enumerate(VIEWS)
+    ]
+
+
+def _methods(shown: Shown) -> list[Point]:
+    return [
+        Point(
+            f"errors {KINDS[kind]}",
+            place,
+            entry.changed(**_as("repair", f"{method}_repair", entry), **_as("damage", f"{method}_damage", entry)),
+        )
+        for kind, entry in _by_kind(shown).items()
+        for place, method in enumerate(METHODS)
+    ]
+
+
+def _as(name: str, key: str, entry: Entry) -> Evidence:
+    return {f"{name}{end}": entry.measures[f"{key}{end}"] for end in ("", "_low", "_high")}
+
+
+def seen(shown: Shown) -> list[str]:
+    lines = []
+    for kind, entry in _by_kind(shown).items():
+        found = entry.measures
+        views = "; ".join(f"{words} {_estimate(found, f'auroc_{view}')}" for view, words in VIEWS.items())
+        low = found["auroc_masked_low"]
+        verdict = "wrong tokens are seen" if low is not None and low > 0.5 else "not shown to see wrong tokens"
+        lines.append(f"{verdict} that are {KINDS[kind]}: AUROC {views}")
+    return [*lines, "left visible, the network reads the token that it scores, so that AUROC mostly measures copying"]
+
+
+def _estimate(found: Mapping[str, Any], name: str) -> str:
+    low, high = (number(found[f"{name}_{end}"]) for end in ("low", "high"))
+    return f"{number(found[name])} ({low} to {high})"
+
+
+def repaired(shown: Shown) -> list[str]:
+    """Of the model's own errors, which are those that decoding makes: repair, damage, and whether it can pay."""
+    entry = _by_kind(shown).get("model")
+    if entry is None:
+        return ["not run"]
+    found = entry.measures
+    lines = [f"{words}: {_shares(found, method)}" for method, words in METHODS.items()]
+    gained, low, high = (found[f"chosen_gain{end}"] for end in ("", "_low", "_high"))
+    where = "choosing them by their probability helps" if low > 0 else "not shown to help"
+    return [
+        *lines,
+        "errors repaired by re-masking the least likely tokens less those at random, at equal cost: "
+        f"{points_between(gained, low, high)}: {where}",
+        pays(found, "refilled", "--rule remdm"),
+        pays(found, "edited", "--edit 0.9"),
+    ]
+
+
+def _shares(found: Mapping[str, Any], method: str) -> str:
+    repair, damage = (
+        f"{percent(found[f'{method}_{what}'])} of the {whose} {done} "
+        f"({between(found[f'{method}_{what}_low'], found[f'{method}_{what}_high'])})"
+        for what, whose, done in (("repair", "wrong tokens", "repaired"), ("damage", "right ones", "damaged"))
+    )
+    return f"{repair}, {damage}"
+
+
+def pays(found: Mapping[str, Any], method: str, option: str) -> str:
+    """Whether a method can pay, by the share of wrong tokens above which it repairs more than it damages."""
+    value, low, high = (found[f"{method}_break_even{end}"] for end in ("", "_low", "_high"))
+    if value is None:
+        most = found[f"{method}_repair_high"]
+        return f"{option} changes nothing here: 0 errors repaired (at most {percent(most)}), so leave it out"
+    share = f"more than {percent(value)} of the written tokens are wrong ({between(low, high)})"
+    if high is not None and high < RARE:
+        return f"{option} can pay on this model: it repairs more than it damages where {share}"
+    if low is not None and low > RARE:
+        return f"{option} does not pay on this model unless {share}: leave it out"
+    return f"{option}: inconclusive; it repairs more than it damages where {share}; ask more questions (--points)"
+
+
+class SelfCorrectionCondition(ProbeFields, frozen=True, kw_only=True):
+    wrong: str
+
+
+class SelfCorrectionEvidence(ProbeFields, frozen=True, kw_only=True):
+    wrong: list[int]
+    masked: list[float]
+    visible: list[float]
+    refilled: list[int]
+    edited: list[int]
+    random_repaired: int
+    random_damaged: int
+    least_repaired: int
+    least_damaged: int
+    others: int
+
+
+PROBE = Probe(
+    name=NAME,
+    group="evidence",
+    about="whether wrong tokens are seen and repaired: does remdm or --edit pay (--data prompts=, gsm8k=)",
+    condition=SelfCorrectionCondition,
+    evidence=SelfCorrectionEvidence,
+    units=units,
+    takes=lambda data_set: data_set in CHECKED,
+    parameters={"questions": 32, "right_places": 5},
+    quick={"questions": 12, "right_places": 3},
+    not_causal=NO_MASK_TOKEN,
+    not_blocks=BY_BLOCKS,
+    measures=measures,
+    chance=None,
+    columns={
+        "auroc_masked": "AUROC masked",
+        "auroc_visible": "left visible",
+        "refilled_repair": "repaired",
+        "refilled_damage": "damaged",
+        "edited_repair": "edit repairs",
+        "edited_damage": "edit damages",
+    },
+    sections=(
+        Section(
+            title="Does it see a wrong token?",
+            question="One token of a right sequence is replaced by a wrong one, drawn uniformly or from the model "
+            "itself. Is the probability of the visible token lower where it is wrong?",
+            paper="Not in the paper. Related: arXiv 2512.15596, 2604.18738.",
+            how_to_read="At 50 % the model cannot tell wrong tokens from right ones; at 100 % every wrong token is "
+            "less likely than every right one. With the position masked the context decides. Left visible, the network "
+            "mostly copies what it reads.",
+            x_label="How the position is read",
+            at="{}",
+            x_names=tuple(VIEWS.values()),
+            points=_views,
+            measures=(Measure("auroc", "AUROC", "auroc_low", "auroc_high", chance=0.5),),
+            caption="Mark: AUROC over positions; whisker: 95 % interval over sequences.",
+            says=seen,
+            masks=lambda shown: "masks: none, or the position alone",
+        ),
+        Section(
+            name="repair",
+            title="Does masking and filling again repair it?",
+            question="Wrong and right tokens are masked and filled again, one by one or a quarter of the answer at a "
+            "time, or edited in place. What is repaired, and what is damaged?",
+            paper="Not in the paper. ReMDM (arXiv 2503.00307) masks committed tokens again at random; LLaDA2.1 edits "
+            "committed tokens.",
+            how_to_read="A method pays where it repairs many wrong tokens and damages few right ones. Right tokens are "
+            "far more frequent than wrong ones, so damage weighs more than repair.",
+            x_label="Method",
+            at="{}",
+            x_names=tuple(METHODS.values()),
+            points=_methods,
+            measures=(as_share("repair", "Wrong tokens repaired"), as_share("damage", "Right tokens damaged")),
+            caption="Mark: share; whisker: 95 % interval over sequences.",
+            says=repaired,
+            masks=lambda shown: "masks: one position, or a quarter of the answer",
+        ),
+    ),
+)

@@ -1,0 +1,223 @@
+"""Is a probability right as often as it says? Calibration error, AUROC, temperature and threshold, over sequences.
+
+Predictions of one sequence depend on each other, so intervals resample sequences (a cluster bootstrap) and shares have
+the effective number of predictions. With r_b = the mean of (confidence - right) in bin b and w_b the bin's share of the
+predictions, the calibration error is the root of the sum of w_b r_b^2. Its plug-in estimate is biased upwards: noise
+alone makes r_b^2 positive. Here r_b^2 is estimated by products of different sequences only, which is unbiased (a
+U-statistic; Kumar, Liang and Ma, Verified Uncertainty Calibration, arXiv 1909.10155, debias it for independent
+predictions). The estimate of the square may be negative: the error is then given as 0.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated
+
+import numpy as np
+from msgspec import Meta
+
+from maskwise.scoring.intervals import TAILS, Estimate, jeffreys_bounds, none_seen
+from maskwise.support.randomness import numpy_generator
+from maskwise.support.typed import Typed
+
+BINS = 10
+RESAMPLES = 1000
+TEMPERATURES = tuple(2 ** (power / 4) for power in range(-8, 9))  # 1/4 to 4; 1 and 2 among them
+WANTED = 0.9  # of the commits at or above the threshold are right
+FEWEST = 10  # predictions above a threshold that can be judged
+THRESHOLDS = tuple(round(number / 100, 2) for number in range(100))
+
+
+@dataclass(frozen=True)
+class Predictions:
+    """n predictions of N sequences: of which sequence each is, its probability, and whether it is right."""
+
+    sequence: np.ndarray  # [n] int, 0..N-1
+    sure: np.ndarray  # [n]
+    right: np.ndarray  # [n] 0 or 1
+    sequences: int
+
+    @staticmethod
+    def of(sure: Sequence[Sequence[float]], right: Sequence[Sequence[float]]) -> "Predictions":
+        """From the lists of each sequence."""
+        lengths = [len(listed) for listed in sure]
+        flat_sure, flat_right = (
+            np.array([value for listed in lists for value in listed], dtype=float) for lists in (sure, right)
+        )
+        return Predictions(np.repeat(np.arange(len(lengths)), lengths), flat_sure, flat_right, len(lengths))
+
+    def where(self, kept: np.ndarray) -> "Predictions":
+        return Predictions(self.sequence[kept], self.sure[kept], self.right[kept], self.sequences)
+
+    def per_sequence(self, values: np.ndarray) -> np.ndarray:
+        """Sums over each sequence, [N]."""
+        return np.bincount(self.sequence, values, minlength=self.sequences)
+
+
+def multiplicities(sequences: int) -> np.ndarray:
+    """How often each of N sequences occurs in each resample, [RESAMPLES, N]."""
+    return numpy_generator("reliability").multinomial(sequences, np.full(sequences, 1 / sequences), size=RESAMPLES)
+
+
+def interval(value: float, resampled: np.ndarray, sequences: int, bounds: tuple[float, float]) -> Estimate:
+    """Quantiles of the resamples. Where all are alike, some sequences may still lie at either bound: the exact bound of
+    none in so many says how many."""
+    known = resampled[~np.isnan(resampled)]
+    if np.isnan(value) or sequences < 2 or not len(known):
+        return Estimate(value=None if np.isnan(value) else value, low=None, high=None)
+    low, high = np.quantile(known, TAILS)
+    if high - low < 1e-9:
+        unseen = float(none_seen(sequences))
+        low, high = value - unseen * (value - bounds[0]), value + unseen * (bounds[1] - value)
+    return Estimate(value=value, low=float(min(low, value)), high=float(max(high, value)))
+
+
+def bin_of(sure: np.ndarray) -> np.ndarray:
+    return np.minimum((sure * BINS).astype(int), BINS - 1)
+
+
+def calibration_error(found: Predictions) -> Estimate:
+    """The debiased root mean square of (confidence - right) over BINS bins, with its interval over sequences."""
+    bins, n = bin_of(found.sure), found.sequences
+    if n < 2 or not len(bins):
+        return Estimate(value=None, low=None, high=None)
+    off, count = np.zeros((n, BINS)), np.zeros((n, BINS))
+    np.add.at(off, (found.sequence, bins), found.sure - found.right)
+    np.add.at(count, (found.sequence, bins), 1.0)
+
+    def squared(times: np.ndarray) -> np.ndarray:
+        """times [m, N]: how often each sequence occurs; products of a sequence with itself are left out."""
+        products = (times @ off) ** 2 - (times**2) @ off**2
+        counts = times @ count
+        return (products / np.maximum(counts, 1.0)).sum(1) / counts.sum(1) * n / (n - 1)
+
+    value = float(squared(np.ones((1, n)))[0])
+    resampled = squared(multiplicities(n).astype(float)) * n / (n - 1)
+    low, high = np.quantile(resampled, TAILS)
+    roots = [float(np.sqrt(max(0.0, square))) for square in (value, min(low, value), max(high, value))]
+    return Estimate(value=roots[0], low=roots[1], high=roots[2])
+
+
+def overconfidence(found: Predictions) -> Estimate:
+    """Mean confidence less the share that is right; the interval over sequences."""
+    return ratio(found.per_sequence(found.sure - found.right), found.per_sequence(np.ones(len(found.sure))), (-1, 1))
+
+
+def ratio(sums: np.ndarray, counts: np.ndarray, bounds: tuple[float, float]) -> Estimate:
+    """Sum over sequences of `sums` [N] by that of `counts` [N], with its interval over sequences."""
+    if not counts.sum():
+        return Estimate(value=None, low=None, high=None)
+    times = multiplicities(len(sums))
+    total = times @ counts
+    resampled = np.where(total > 0, times @ sums / np.maximum(total, 1e-12), np.nan)
+    return interval(float(sums.sum() / counts.sum()), resampled, len(sums), bounds)
+
+
+def auroc(found: Predictions) -> Estimate:
+    """The chance that a right prediction has a higher probability than a wrong one; ties count half."""
+    order = np.argsort(found.sure, kind="stable")
+    sure, right, sequence = found.sure[order], found.right[order] > 0, found.sequence[order]
+    if not len(sure):
+        return Estimate(value=None, low=None, high=None)
+    first = np.flatnonzero(np.r_[True, np.diff(sure) > 0])  # where each group of ties begins
+
+    def area(times: np.ndarray) -> np.ndarray:
+        weight = times[:, sequence]
+        good, bad = (np.add.reduceat(weight * side, first, axis=1) for side in (right, ~right))
+        pairs = good.sum(1) * bad.sum(1)
+        below = bad.cumsum(1) - bad / 2
+        return np.where(pairs > 0, (good * below).sum(1) / np.maximum(pairs, 1e-12), np.nan)
+
+    value = float(area(np.ones((1, found.sequences)))[0])
+    return interval(value, area(multiplicities(found.sequences).astype(float)), found.sequences, (0, 1))
+
+
+def best_temperature(nll: np.ndarray) -> Estimate:
+    """The temperature that minimises the negative log-likelihood, from its sums at TEMPERATURES of each sequence, [N,
+    17]: the least of a parabola in log T through the best of them and its neighbours."""
+    if not len(nll):
+        return Estimate(value=None, low=None, high=None)
+    times = multiplicities(len(nll))
+    value = float(_lowest(nll.sum(0, keepdims=True))[0])
+    return interval(value, _lowest(times @ nll), len(nll), (TEMPERATURES[0], TEMPERATURES[-1]))
+
+
+def _lowest(sums: np.ndarray) -> np.ndarray:
+    best = sums.argmin(1).clip(1, len(TEMPERATURES) - 2)
+    row = np.arange(len(sums))
+    before, middle, after = (sums[row, best + step] for step in (-1, 0, 1))
+    bend = before - 2 * middle + after
+    shift = np.where(bend > 0, (before - after) / np.maximum(2 * bend, 1e-300), 0.0).clip(-1, 1)
+    return 2 ** ((best + shift - 8) / 4)
+
+
+def share_over_sequences(right: np.ndarray, counts: np.ndarray) -> Estimate:
+    """A share of predictions, `right` [N] of `counts` [N] in each sequence: Jeffreys' bounds of the effective number.
+
+    That is the number of independent predictions with the variance found between sequences. Where all are right or none
+    is, the predictions of a sequence count as one.
+    """
+    used = counts > 0
+    right, counts, n = right[used], counts[used], int(used.sum())
+    if not n:
+        return Estimate(value=None, low=None, high=None)
+    share, total = right.sum() / counts.sum(), counts.sum()
+    points = float(n)
+    variance = ((right - share * counts) ** 2).sum() * n / max(1, n - 1) / total**2
+    if n > 1 and variance > 0:
+        points = float(np.clip(share * (1 - share) / variance, 1.0, total))
+    low, high = jeffreys_bounds(np.array(share), points)
+    return Estimate(value=float(share), low=float(low), high=float(high))
+
+
+class ChosenThreshold(Typed, frozen=True, kw_only=True):
+    """The least confidence at which nine of ten predictions are right, and whether that holds on other sequences."""
+
+    threshold: Annotated[float | None, Meta(description="chosen on one half of the sequences; null: none does it")]
+    above: Annotated[float | None, Meta(description="share of the other half's predictions at or above it")]
+    verified: Annotated[Estimate, Meta(description="share of these that are right, in the other half")]
+    chosen_on: int
+    verified_on: int
+
+
+def choose_threshold(found: Predictions, first_half: np.ndarray) -> ChosenThreshold:
+    """first_half [N] bool: the sequences it is chosen on; it is verified on the others."""
+    here = first_half[found.sequence]
+    chosen = next((level for level in THRESHOLDS if _enough_right(found.where(here), level)), None)
+    above = found.where(~here & (found.sure >= (2.0 if chosen is None else chosen)))
+    verified = share_over_sequences(above.per_sequence(above.right), above.per_sequence(np.ones(len(above.sure))))
+    others = int((~here).sum())
+    return ChosenThreshold(
+        threshold=chosen,
+        above=None if chosen is None or not others else len(above.sure) / others,
+        verified=verified,
+        chosen_on=int(first_half.sum()),
+        verified_on=int((~first_half).sum()),
+    )
+
+
+def _enough_right(found: Predictions, level: float) -> bool:
+    right = found.right[found.sure >= level]
+    return len(right) >= FEWEST and right.mean() >= WANTED
+
+
+class ReliabilityBin(Typed, frozen=True, kw_only=True):
+    """One point of a reliability diagram."""
+
+    sure: float
+    right: float
+    low: float
+    high: float
+    n: int
+
+
+def reliability(found: Predictions) -> list[ReliabilityBin]:
+    """Mean confidence and share right of each bin with FEWEST predictions or more."""
+    bins, drawn = bin_of(found.sure), []
+    for number in range(BINS):
+        here = found.where(bins == number)
+        if len(here.sure) >= FEWEST:
+            share = share_over_sequences(here.per_sequence(here.right), here.per_sequence(np.ones(len(here.sure))))
+            assert share.value is not None and share.low is not None and share.high is not None
+            mean = float(here.sure.mean())
+            drawn.append(ReliabilityBin(sure=mean, right=share.value, low=share.low, high=share.high, n=len(here.sure)))
+    return drawn

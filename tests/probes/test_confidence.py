@@ -1,0 +1,188 @@
+"""confidence, self-correction and trajectory on a Markov source, where the right probabilities are known."""
+
+import numpy as np
+import pytest
+import torch
+
+from helpers.known import shipped_tokenizer, with_parameters
+from helpers.oracle import oracle
+from maskwise.decoding.history.voting import elected
+from maskwise.probes.answers.commits import LEVELS, watch_commits
+from maskwise.probes.answers.looks import ChangeCounter
+from maskwise.probes.answers.repair import corrupt, look, self_correct
+from maskwise.probes.known_tokens import KnownSequence, known_prompt, wrong_tokens
+from maskwise.probes.library.confidence import COMMITS, MASKED, judged
+from maskwise.probes.library.self_correction import measures as repair_measures
+from maskwise.probes.library.self_correction import pays
+from maskwise.probes.library.trajectory import looked
+from maskwise.probes.section import Entry
+from maskwise.records.record import Record
+from maskwise.tasks.markov_source import small_chain
+
+CHAIN = small_chain()
+MASK = CHAIN.states
+LENGTH = 12
+
+
+def posterior(sequence, power=1.0):
+    """The exact posterior of every place, with its log-odds times `power`; uniform beside tokens that cannot be."""
+    p = CHAIN.conditional([None if token == MASK else token for token in sequence]).nan_to_num(1.0) ** power
+    p = p / p.sum(-1, keepdim=True)
+    return torch.nn.functional.pad(p, (0, 1)).clamp(min=1e-30)
+
+
+def lines(count, seed=0):
+    """Prompts of the source: two words visible, the others masked."""
+    drawn = CHAIN.sample(count, LENGTH, torch.Generator().manual_seed(seed)).tolist()
+    known = [KnownSequence(tuple(line), tuple(range(2, LENGTH)), tuple(range(CHAIN.states))) for line in drawn]
+    return [known_prompt(one, MASK, number) for number, one in enumerate(known)]
+
+
+def records_of(answers, condition):
+    return [
+        Record(model="", probe="", task="markov", point=point, condition=condition, masks=1, predicted="", answer="",
+               correct=answer.written.right, evidence=answer.evidence)
+        for point, answer in enumerate(answers)
+    ]  # fmt: skip
+
+
+@pytest.fixture(scope="module", params=[1.0, 2.0])
+def watched(request):
+    model = oracle(lambda sequence: posterior(sequence, request.param), MASK + 1, MASK)
+    return request.param, records_of(watch_commits(model, lines(60), "random", 0), {"rule": "random"})
+
+
+def test_exact_posteriors_are_calibrated_and_log_odds_times_two_give_temperature_two(watched):
+    power, records = watched
+    for of in (COMMITS, MASKED):
+        found = judged(records, of)
+        assert found["temperature_low"] < power < found["temperature_high"]
+        if power == 1.0:
+            assert found["error_low"] == 0 and found["gap_low"] < 0 < found["gap_high"]
+        else:
+            assert found["error_low"] > 0.03 and found["gap_low"] > 0.03
+
+
+def test_commits_and_all_masked_positions_are_watched_with_the_share_still_masked(watched):
+    _, records = watched
+    for record in records[:5]:
+        evidence = record.evidence
+        assert evidence["share"] == [pytest.approx(left / 10) for left in range(10, 0, -1)]  # one token a step
+        assert len(evidence["sure"]) == len(evidence["right"]) == 10
+        assert [evidence["all_share"].count(level) for level in LEVELS] == [10, 7, 5, 2]
+        assert record.correct == all(evidence["right"])
+
+
+def test_wrong_tokens_have_posterior_zero():
+    known = lines(1)[0].known
+    for place in (3, LENGTH - 1):
+        visible = [None if at == place else token for at, token in enumerate(known.ids)]
+        exact = CHAIN.conditional(visible)[place]
+        assert set(wrong_tokens(known, place, MASK + 1)) == {
+            token for token in range(MASK + 1) if token == MASK or exact[token] == 0
+        }
+
+
+@pytest.mark.parametrize("kind", ["uniform", "model"])
+def test_a_perfect_model_sees_errors_with_the_position_masked_and_damages_as_the_posterior_says(kind):
+    model = oracle(posterior, MASK + 1, MASK)
+    prompts = lines(12)
+    spoiled = corrupt(model, prompts, kind, 3, 0)
+    for one in spoiled:
+        assert one.ids[one.wrong] in wrong_tokens(one.known, one.wrong, MASK + 1)
+        assert sum(a != b for a, b in zip(one.ids, one.known.ids, strict=True)) == 1
+    for one, found in zip(spoiled, look(model, spoiled), strict=True):
+        assert found["masked"][0] < 1e-6 and found["wrong"] == [1, 0, 0, 0]
+        hidden = [None if at == one.wrong else token for at, token in enumerate(one.ids)]
+        likeliest = int(CHAIN.conditional(hidden)[one.wrong].argmax())
+        assert found["refilled"][0] == (likeliest == one.known.ids[one.wrong])
+        assert found["visible"][0] == pytest.approx(1.0)  # the source says of a visible word that it is certain
+    answers = self_correct(model, prompts, kind, 3, 0)
+    entry = Entry(condition={"wrong": kind}, masks=1, n=12, accuracy=0.0, low=0.0, high=1.0)
+    (entry,) = repair_measures(entry, records_of(answers, {"wrong": kind}))
+    assert entry.measures["auroc_masked"] > 0.9
+    assert entry.measures["edited_repair"] == entry.measures["edited_damage"] == 0
+    assert pays(entry.measures, "edited", "--edit 0.9").startswith("--edit 0.9 changes nothing here")
+
+
+def test_remasking_pays_by_the_share_of_wrong_tokens():
+    def found(repair, damage):
+        ends = {f"refilled_repair{end}": repair for end in ("", "_low", "_high")}
+        share = damage / (repair + damage)
+        return ends | {f"refilled_break_even{end}": share for end in ("", "_low", "_high")}
+
+    assert "can pay on this model" in pays(found(0.9, 0.01), "refilled", "remdm")
+    assert "does not pay on this model unless more than 50" in pays(found(0.3, 0.3), "refilled", "remdm")
+
+
+@pytest.mark.parametrize(("rule", "changes"), [("low-confidence", False), ("random", False), ("remdm", True)])
+def test_committed_tokens_change_only_where_a_strategy_masks_them_again(rule, changes):
+    from maskwise.decoding.generate import decode
+    from maskwise.decoding.options import DecodingOptions
+
+    model = oracle(posterior, MASK + 1, MASK)
+    counter = ChangeCounter([list(prompt.ids) for prompt in lines(4)], MASK)
+    parameters = {"eta": 0.3} if rule == "remdm" else None
+    options = DecodingOptions(max_new_tokens=0, rule=rule, steps=8, parameters=parameters)
+    made = decode(model, [list(prompt.ids) for prompt in lines(4)], options, on_step=counter)
+    assert (sum(counter.changed) > 0) == changes
+    assert [counter.new_tokens(n)[-1] for n in range(4)] == [one.ids for one in made]  # the last look is the end
+
+
+def test_right_then_wrong_and_its_mirror_with_their_chance():
+    found = looked({"answers": [-1, 0, 1, 1], "right": 0, "voted": 0, "changed": 0})
+    assert (found["lost"], found["lost_chance"], found["gained"], found["gained_chance"]) == (1.0, 0.5, 0.0, 0.25)
+    assert (found["first_seen"], found["settled"], found["ever"]) == (0.75, 0.75, 1.0)
+    mirror = looked({"answers": [0, 1, 1, 1], "right": 1, "voted": 1, "changed": 0})
+    assert (mirror["lost"], mirror["lost_chance"], mirror["gained"], mirror["gained_chance"]) == (0.0, 0.25, 1.0, 0.75)
+    never = looked({"answers": [-1, -1], "right": -1, "voted": 0, "changed": 0})
+    assert never["unparsable"] == 1.0 and never["lost"] == never["gained_chance"] == 0.0 and never["settled"] == 0.5
+
+
+def test_the_chance_is_that_of_random_order():
+    draws, answers = np.random.default_rng(0), np.array([0, 0, 1, -1, 1, 1])
+    orders = [draws.permutation(answers).tolist() for _ in range(4000)]
+    seen = [looked({"answers": order, "right": 0, "voted": 0, "changed": 0}) for order in orders]
+    for kind in ("lost", "gained"):
+        assert np.mean([one[kind] for one in seen]) == pytest.approx(seen[0][f"{kind}_chance"], abs=0.03)
+
+
+def test_later_looks_weigh_more_and_looks_without_an_answer_do_not_vote():
+    assert elected(["a", "a", "a", "a", "a", "a", "a", "b"]) == 6  # seven looks outweigh the last
+    assert elected(["a", "b", "b"]) == 2 and elected([None, "a", None]) == 1 and elected([None]) is None
+
+
+def test_the_three_probes_are_run_by_full_and_by_name():
+    from maskwise.runs.settings import DEFAULT, FULL, chosen_settings
+
+    names = ("confidence", "self-correction", "trajectory")
+    assert set(names) <= set(FULL.probes) and not set(names) & set(DEFAULT.probes)
+    assert chosen_settings(probes=",".join(names)).probes == names
+
+
+def test_known_sequences_hold_their_right_tokens(tmp_path):
+    from helpers.tiny import tiny_llada
+    from maskwise.probes.known_tokens import known_sequences
+    from maskwise.probes.probe import Asker, Setup
+    from maskwise.probes.text import load_text
+    from maskwise.runs.settings import QUICK
+    from maskwise.tasks.words import load_words
+
+    tokenizer = shipped_tokenizer()
+    settings = with_parameters(QUICK, confidence={"questions": 2})
+    asker = Asker(tokenizer, tokenizer.mask_token_id, 0)
+    own = settings.parameters["confidence"]
+    setup = Setup(tiny_llada(), asker, settings, load_words(), load_text(), {}, [], own)
+    setup.model.window = 512
+    found = known_sequences(setup, "confidence")
+    assert list(found) == ["embedded", "copy", "recall", "markov"] and not setup.notes
+    copied = tokenizer.decode(found["copy"][0].ids).splitlines()
+    assert copied[-1].removeprefix("Copied:") == copied[-2].removeprefix("Copy:")
+    assert tokenizer.decode(found["copy"][0].right) == copied[-1].removeprefix("Copied:")
+    recalled = tokenizer.decode(found["recall"][0].ids)
+    asked = recalled.rsplit("Key: ", 1)[1].splitlines()[0]
+    assert f"Key: {asked}\nValue:[{tokenizer.decode(found['recall'][0].right)}]" in recalled
+    assert tokenizer.decode(found["embedded"][0].right)[0] in "ABC"
+    line = found["markov"][0]
+    states = [line.states.index(token) for token in line.ids if token in line.states]
+    assert all(CHAIN.possible(states[-100:]))

@@ -1,0 +1,105 @@
+"""Calibration error, AUROC, temperature and threshold on predictions whose truth is known."""
+
+import math
+
+import numpy as np
+import pytest
+
+from maskwise.scoring.reliability import (
+    BINS,
+    TEMPERATURES,
+    Predictions,
+    auroc,
+    best_temperature,
+    calibration_error,
+    choose_threshold,
+    overconfidence,
+    reliability,
+    share_over_sequences,
+)
+
+
+def drawn(seed, sequences=60, length=12, off=0.0, shared=0.0):
+    """Predictions that are right with probability sure - off; `shared`: how alike those of one sequence are."""
+    draws = np.random.default_rng(seed)
+    sure = draws.uniform(0.3, 1.0, (sequences, length))
+    own = draws.uniform(size=(sequences, length))
+    common = np.repeat(draws.uniform(size=(sequences, 1)), length, axis=1)
+    together = draws.uniform(size=(sequences, 1)) < shared
+    right = np.where(together, common, own) < sure - off
+    return Predictions.of(sure.tolist(), right.astype(int).tolist())
+
+
+def plug_in_square(found):
+    """The textbook estimate, bin by bin."""
+    bins = np.minimum((found.sure * BINS).astype(int), BINS - 1)
+    return sum(
+        (bins == b).mean() * (found.sure[bins == b] - found.right[bins == b]).mean() ** 2 for b in set(bins.tolist())
+    )
+
+
+@pytest.mark.parametrize("shared", [0.0, 0.8])
+def test_calibrated_predictions_have_error_zero_within_the_interval(shared):
+    found = [calibration_error(drawn(seed, shared=shared)) for seed in range(40)]
+    assert sum(one.low == 0 for one in found) >= 37  # 95 % would be 38 of 40
+    assert np.mean([one.value**2 for one in found]) < 0.4 * np.mean(
+        [plug_in_square(drawn(seed, shared=shared)) for seed in range(40)]
+    )
+
+
+def test_overconfidence_is_found_with_its_size():
+    found = drawn(1, sequences=300, off=0.2)
+    error, gap = calibration_error(found), overconfidence(found)
+    assert error.low < 0.2 < error.high and error.low > 0.15
+    assert gap.low < 0.2 < gap.high and gap.low > 0.15
+
+
+def test_auroc_counts_pairs_and_ties():
+    sure, right = [[0.1, 0.4], [0.4, 0.8], [0.9, 0.4]], [[0, 1], [0, 1], [1, 0]]
+    flat, fine = np.concatenate(sure), np.concatenate(right) > 0
+    pairs = [(a > b) + (a == b) / 2 for a in flat[fine] for b in flat[~fine]]
+    assert auroc(Predictions.of(sure, right)).value == pytest.approx(np.mean(pairs))
+    perfect = auroc(Predictions.of([[0.1, 0.9]] * 5, [[0, 1]] * 5))
+    assert perfect.value == perfect.high == 1 and 0.4 < perfect.low < 0.6  # 0 of 5 sequences disagree: 1 - .05^(1/5)
+
+
+@pytest.mark.parametrize("factor", [1.0, 2.0, 0.5])
+def test_log_odds_times_a_factor_give_that_temperature(factor):
+    """Tokens drawn from softmax(logits), judged by softmax(factor * logits / T)."""
+    draws = np.random.default_rng(0)
+    logits = draws.normal(0, 2, (400, 10, 6))
+    p = np.exp(logits) / np.exp(logits).sum(-1, keepdims=True)
+    token = (p.cumsum(-1) < draws.uniform(size=(400, 10, 1))).sum(-1)
+    nll = []
+    for temperature in TEMPERATURES:
+        scaled = factor * logits / temperature
+        log_p = scaled - np.log(np.exp(scaled).sum(-1, keepdims=True))
+        nll.append(-np.take_along_axis(log_p, token[..., None], -1)[..., 0].sum(1))
+    found = best_temperature(np.stack(nll, 1))
+    assert found.low < factor < found.high and found.high / found.low < 1.3
+
+
+def test_a_threshold_is_chosen_on_one_half_and_verified_on_the_other():
+    found = drawn(2, sequences=400)
+    half = np.arange(400) % 2 == 0
+    chosen = choose_threshold(found, half)
+    assert chosen.chosen_on == chosen.verified_on == 200
+    assert 0.75 < chosen.threshold < 0.85  # sure is uniform above 0.3: the mean above t is (1 + t) / 2
+    assert chosen.verified.low < 0.9 < chosen.verified.high
+    assert chosen.above == pytest.approx((1 - chosen.threshold) / 0.7, abs=0.05)
+    assert choose_threshold(drawn(2, off=0.3), np.arange(60) % 2 == 0).threshold is None
+
+
+def test_a_share_over_sequences_counts_predictions_of_one_sequence_as_one_where_they_agree():
+    counts = np.full(20, 10.0)
+    alike = share_over_sequences(np.where(np.arange(20) < 10, 10.0, 0.0), counts)
+    alone = share_over_sequences(np.where(np.arange(20) % 2, 4.0, 6.0), counts)
+    assert alike.value == alone.value == 0.5 and alike.high - alike.low > 2 * (alone.high - alone.low)
+    none = share_over_sequences(np.zeros(20), counts)
+    assert none.low == 0 and none.high == pytest.approx(1 - 0.025 ** (1 / 20), abs=0.06)
+
+
+def test_a_diagram_has_the_bins_with_enough_predictions():
+    found = reliability(drawn(3, sequences=200))
+    assert [math.floor(BINS * one.sure) for one in found] == [3, 4, 5, 6, 7, 8, 9]
+    assert sum(one.n for one in found) == 2400 and sum(one.low < one.sure < one.high for one in found) >= 5
