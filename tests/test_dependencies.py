@@ -9,7 +9,7 @@ from helpers.house import ROOT, third_party_imports
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 # Import name -> distribution, where the two differ.
-DISTRIBUTIONS = {"lm_eval": "lm-eval"}
+DISTRIBUTIONS = {"lm_eval": "lm-eval", "yaml": "pyyaml"}
 # What the package imports only where it is there, and never asks for.
 NOT_DECLARED = {
     "triton": "comes with torch for CUDA; without it plain torch operations are used (maskwise.kernels.gate)",

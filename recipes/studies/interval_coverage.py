@@ -3,11 +3,12 @@
 1. A cell is a pair of true accuracies (near and far, or few and many masks), the share of questions whose luck is the
    same under both conditions, and the spread of the tasks in logits. Its accuracies go from .03 to .99.
 2. Of each cell, runs are drawn: tasks around the true accuracies, then the answers to each task's questions. A contrast
-   question has three answers, a recall list two (question last and first), which share the question's own difficulty.
+   question has three answers, which share the question's own difficulty.
 3. The interval of each run is that of `maskwise.scoring`. Covered: it contains the truth of these tasks over all
    their questions. The table has the mean over cells, the least of them and the median width.
 
-CPU, about ten minutes:    python recipes/studies/interval_coverage.py --runs 300
+CPU, about ten minutes:    python recipes/studies/interval_coverage.py --runs 100 --large-runs 30
+CPU, hours:                python recipes/studies/interval_coverage.py --runs 300 --large-runs 300
 """
 
 import argparse
@@ -43,7 +44,6 @@ class Size:
     tasks: int
     points: int  # per task
     answers: int = 1  # per point
-    columns: bool = False  # answers are conditions of their own, instead of one share of right ones
 
 
 @dataclass(frozen=True)
@@ -72,8 +72,7 @@ def drawn(
     alike = draws.random((*shape, 1)) < shared
     luck = np.where(alike, draws.random((*shape, 1)), draws.random((*shape, conditions)))
     right = (luck < chance).astype(float)
-    values = right.swapaxes(3, 4).reshape(*shape[:3], -1) if size.columns else right.mean(3)
-    return values, np.repeat(truth.mean(1), size.answers if size.columns else 1, axis=1)
+    return right.mean(3), truth.mean(1)
 
 
 def cells(size: Size) -> Iterator[tuple[float, float]]:
@@ -104,10 +103,9 @@ def difference_coverage(size: Size, runs: int, seed: int = 0) -> Measured:
 
 def skill_coverage(size: Size, chance: float, many: int, runs: int, seed: int = 0) -> Measured:
     """Of (a_1 - mean of the others) / (a_1 - chance), with `many` other conditions: mask tax and localities."""
-    first_ones = size.answers if size.columns else 1
 
     def lost(accuracy: np.ndarray) -> np.ndarray:
-        near, far = accuracy[:, :first_ones].mean(1), accuracy[:, first_ones:].mean(1)
+        near, far = accuracy[:, 0], accuracy[:, 1:].mean(1)
         return share_of_skill(near - far, near - chance)
 
     draws, found = np.random.default_rng(seed), []
@@ -149,7 +147,7 @@ def _cell(low: np.ndarray, truth: np.ndarray, high: np.ndarray) -> tuple[float, 
 
 FEW_SHOT = (Size("quick", 5, 7), Size("cures", 16, 3), Size("default", 16, 100))
 CONTRAST = (Size("quick", 4, 4, 3), Size("default, full", 8, 50, 3))
-RECALL = (Size("quick", 1, 7, 2, True), Size("default", 1, 200, 2, True))
+RECALL = (Size("quick", 1, 7), Size("default", 1, 200))
 MEASURES: dict[str, tuple[tuple[Size, ...], Callable[[Size, int], Measured]]] = {
     "accuracy": ((*FEW_SHOT, CONTRAST[0], Size("quick, recall", 1, 7)), accuracy_coverage),
     "paired difference": ((*FEW_SHOT, CONTRAST[0], Size("quick, recall", 1, 7)), difference_coverage),
@@ -164,14 +162,15 @@ MEASURES: dict[str, tuple[tuple[Size, ...], Callable[[Size, int], Measured]]] = 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--runs", type=int, default=300, help="per cell; a tenth of it for 100 points per task or more")
+    parser.add_argument("--runs", type=int, default=300, help="per cell")
+    parser.add_argument("--large-runs", type=int, default=30, help="per cell of 150 questions and more")
     parser.add_argument("--only", choices=MEASURES, nargs="*", default=list(MEASURES))
     asked = parser.parse_args()
     print("| interval of | preset | tasks x points | covers | least cell | median width |\n|---|---|---|---|---|---|")
     for name in asked.only:
         sizes, measure = MEASURES[name]
         for size in sizes:
-            found = measure(size, asked.runs if size.tasks * size.points < 150 else max(30, asked.runs // 10))
+            found = measure(size, asked.runs if size.tasks * size.points < 150 else asked.large_runs)
             print(
                 f"| {name} | {size.preset} | {size.tasks} x {size.points} | {100 * found.mean:.1f} % | "
                 f"{100 * found.coverage.min():.1f} % | {found.width.mean():.3f} |",

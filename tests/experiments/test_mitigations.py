@@ -1,9 +1,12 @@
 """The comparison of mitigations, on models whose weakness is known and against plain decoding."""
 
+import html
 import json
 import re
+from dataclasses import replace
 from io import StringIO
 
+import numpy as np
 import pytest
 from rich.console import Console
 from typer.testing import CliRunner
@@ -24,16 +27,18 @@ from maskwise.experiments.first_answers import (
     first_tokens,
 )
 from maskwise.experiments.mitigations import (
-    MITIGATIONS,
     Exam,
     asked,
     compare_mitigations,
-    describe_training,
     for_blocks,
     model_for,
     passes_over_blocks,
+    rows_for,
 )
+from maskwise.experiments.tuned_adapters import PAPER_LOSS, TunedAdapter, method_of, with_method
+from maskwise.models.checkpoints.locations import locate_checkpoint
 from maskwise.report.pages.mitigations_page import cures_result, frontier, what_it_shows
+from maskwise.scoring.changes import recovered_share
 from maskwise.scoring.experiment_results import Accuracy, MitigationResult, Mitigations
 from maskwise.support.errors import UserError
 from maskwise.support.typed import convert
@@ -41,8 +46,10 @@ from maskwise.tasks.episodes import draw, mixed
 from maskwise.tasks.prompts import encode_question
 from maskwise.tasks.rules import TASKS
 from maskwise.tasks.words import load_words
+from maskwise.training.settings import TuneSettings, described
 
-BY_NAME = {one.name: one for one in MITIGATIONS}
+WITHOUT_ADAPTER = rows_for([])
+BY_NAME = {one.name: one for one in WITHOUT_ADAPTER}
 
 
 def small_llada(seed=0):
@@ -52,7 +59,7 @@ def small_llada(seed=0):
     )
 
 
-@pytest.mark.parametrize("mitigation", MITIGATIONS, ids=lambda one: one.name)
+@pytest.mark.parametrize("mitigation", WITHOUT_ADAPTER, ids=lambda one: one.name)
 def test_leaving_early_reads_what_the_whole_decoding_would_have_written(mitigation):
     model = small_llada()
     prompts = [[5, 6, 7, 8], [9, 10, 11]]
@@ -119,27 +126,48 @@ def test_biased_keys_weigh_as_much_as_one_mask():
 
 def test_a_wrapped_model_has_no_biased_keys_to_offer():
     wrapped = known_model(distracted)
-    assert model_for(BY_NAME["biased mask keys"], wrapped, None) is None
-    assert model_for(BY_NAME["baseline"], wrapped, None) is wrapped
+    assert model_for(BY_NAME["biased mask keys"], wrapped, []) is None
+    assert model_for(BY_NAME["baseline"], wrapped, []) is wrapped
 
 
 def test_the_table_has_every_mitigation_and_a_paired_test():
     advanced = []
     exam = Exam(points=1, relevant=1, distractors=0, tasks=TASKS[:3])
-    found = compare_mitigations(small_llada(), small_llada(1), "3 steps of 2 pairs", exam, advanced.append)
-    assert [entry["cure"] for entry in found["cures"]] == list(BY_NAME)
-    assert sum(advanced) == asked(exam, with_tuned=True) == 3 * 10
+    adapters = [TunedAdapter(small_llada(seed), method, "3 steps of 2 pairs")
+                for seed, method in ((1, "anchored KL"), (2, PAPER_LOSS))]  # fmt: skip
+    rows = {one.name: one for one in rows_for(adapters)}
+    found = compare_mitigations(small_llada(), adapters, exam, advanced.append)
+    assert [entry["cure"] for entry in found["cures"]] == list(rows)
+    assert {"tuning: anchored KL", f"tuning: {PAPER_LOSS}"} < set(rows)  # the method that ran, and the paper's own
+    assert sum(advanced) == asked(exam, len(adapters)) == 3 * (1 + 7 + 2 * 2 + 1)
     for entry in found["cures"]:
         assert 0 <= entry["low"] <= entry["accuracy"] <= entry["high"] <= 1
-        assert entry["training"] == ("3 steps of 2 pairs" if BY_NAME[entry["cure"]].tuned else "none")
-        assert entry["tokens_per_pass"] == (200 if BY_NAME[entry["cure"]].options["steps"] == 1 else 5)
+        assert entry["training"] == ("none" if rows[entry["cure"]].tuned is None else "3 steps of 2 pairs")
+        assert entry["tokens_per_pass"] == (200 if rows[entry["cure"]].options["steps"] == 1 else 5)
+        assert rows[entry["cure"]].tuned is not None or entry["two_masks"] == found["two_masks"]  # weights unchanged
+        if entry["cure"] != "baseline":
+            ends = entry["recovered"]["ends"]
+            assert ends["before"] == pytest.approx([found["two_masks"]["accuracy"], found["cures"][0]["accuracy"]])
+            assert ends["after"] == pytest.approx([entry["two_masks"]["accuracy"], entry["accuracy"]])
     assert (
         found["cures"][0]["difference"] == 0
         and found["cures"][0]["difference_low"] == -found["cures"][0]["difference_high"] < 0
     )
     svg, _ = cures_result(found).chart.files()
-    assert all(name in svg for name in BY_NAME)
-    assert what_it_shows(found)[-1] == "The trained mitigations took 3 steps of 2 pairs."
+    assert all(name in html.unescape(svg) for name in rows)
+    (told,) = (line for line in what_it_shows(found) if line.startswith("tuning: anchored KL ("))
+    assert "accuracy with 2 masks" in told and "before and" in told and "3 steps of 2 pairs" in told
+    assert all(len(row) == len(cures_result(found).head) for row in cures_result(found).rows)
+
+
+def test_the_share_recovered_counts_the_end_with_many_masks_alone():
+    """Before: 9 of 10 right with 2 masks, 4 with 200. After: 3 and 8, so 4 of 5 are recovered, whatever 2 masks do."""
+    table = np.array([[n < 9, n < 4, n < 3, n < 8] for n in range(10)], dtype=float)
+    score = recovered_share({"task": table})
+    assert score.value == pytest.approx((8 - 4) / (9 - 4))
+    assert score.ends == {"before": pytest.approx([0.9, 0.4]), "after": pytest.approx([0.3, 0.8])}
+    same = recovered_share({"task": table[:, [0, 0, 2, 3]]})
+    assert same.value is None and same.why == "too little degradation to reduce"
 
 
 def mitigation_result(name, accuracy, **values):
@@ -178,7 +206,7 @@ def test_mitigations_are_sorted_and_those_no_other_beats_are_marked():
     assert frontier([*rows, mitigation_result("biased", 0.7, tokens_per_pass=200.0)]) == {"biased"}
     result = cures_result(found)
     assert [row[0] for row in result.rows] == ["two masks only", "baseline", "window", "slow", "tuned"]
-    assert [row[3] for row in result.rows] == ["", "200 *", "5 *", "5", ""]  # what was not run has no speed
+    assert [row[-1] for row in result.rows] == ["", "200 *", "5 *", "5", ""]  # what was not run has no speed
     assert [bar.name for bar in result.chart.bars if bar.marked] == ["baseline", "window"] and result.chart.dots
 
 
@@ -196,23 +224,45 @@ def test_the_command_works_on_a_folder_and_refuses_what_it_cannot_do(tmp_path, m
     assert {path.name for path in out.iterdir()} == {"cures.json", "cures.svg", "cures.png", "cures.html"}
     # Without an adapter the rows that need one stay empty.
     empty = [entry["cure"] for entry in found["cures"] if entry["accuracy"] is None]
-    assert empty == [one.name for one in MITIGATIONS if one.tuned]
-    assert cures_result(convert(found, Mitigations)).table().row_count == 1 + len(MITIGATIONS)
-    assert "mask-agnostic tuning" not in (out / "cures.svg").read_text()
+    assert empty == [one.name for one in WITHOUT_ADAPTER if one.tuned is not None]
+    assert empty == [f"tuning: {PAPER_LOSS}", "tuning + growing canvas"]
+    assert cures_result(convert(found, Mitigations)).table().row_count == 1 + len(WITHOUT_ADAPTER)
+    assert "tuning" not in (out / "cures.svg").read_text()
     refused = CliRunner().invoke(app, ["cures", str(tmp_path / "model"), "--points", "0"])
     assert refused.exit_code == 2 and "--points" in refused.stderr
     with pytest.raises(UserError, match="autoregressive"):
         mitigations.compare_mitigations(tiny_ar())
 
 
-def test_training_is_told_from_the_settings_beside_the_adapter(tmp_path):
-    assert describe_training(tmp_path) == "an adapter"
-    settings = {"identity": {"settings": {"steps": 20, "batch": 3, "accumulation": 4}}}
-    (tmp_path / "training.json").write_text(json.dumps({"settings": settings, "result": {}}))
-    assert describe_training(tmp_path) == "20 steps of 12 pairs"
-    settings["identity"]["settings"]["steps"] = 30
-    (tmp_path / "settings.json").write_text(json.dumps(settings))
-    assert describe_training(tmp_path) == "30 steps of 12 pairs"
+def test_the_method_is_told_from_the_settings_beside_the_adapter(tmp_path):
+    model = small_llada()
+    assert with_method(model, tmp_path) == TunedAdapter(model)
+    settings = {"steps": 20, "batch": 3, "accumulation": 4, "alpha": 0.1, "beta": 1.0, "max_masks": 600}
+    stored = {"identity": {"settings": settings}}
+    (tmp_path / "training.json").write_text(json.dumps({"settings": stored, "result": {}}))
+    assert with_method(model, tmp_path) == TunedAdapter(model, PAPER_LOSS, "20 steps of 12 pairs")
+    settings |= {"steps": 30, "anchored": True, "alpha": 0.0, "targets": "attention"}
+    (tmp_path / "settings.json").write_text(json.dumps(stored))
+    found = with_method(model, tmp_path)
+    assert (found.method, found.training) == ("anchored KL on the attention maps", "30 steps of 12 pairs")
+    phantom = with_method(model, locate_checkpoint("tiny-llada+distracted+ma")[1][-1])
+    assert (phantom.method, phantom.training) == ("anchored KL on the attention maps", "700 steps of 2 pairs")
+    assert with_method(model, locate_checkpoint("tiny-llada+ma")[1][-1]).method == PAPER_LOSS
+
+
+@pytest.mark.parametrize(
+    ("changes", "method"),
+    [
+        ({}, PAPER_LOSS),
+        ({"beta": 0.0}, "CE alone"),
+        ({"alpha": 0.0}, "TV alone"),
+        ({"one_branch": True}, "CE + TV, one branch"),
+        ({"anchored": True}, "CE + anchored KL"),
+        ({"anchored": True, "max_masks": 0}, "CE + anchored KL, no masks (sham)"),
+    ],
+)
+def test_a_method_is_named_by_its_loss(changes, method):
+    assert method_of(described(replace(TuneSettings(), **changes))) == method
 
 
 def small_sdar():
@@ -220,7 +270,7 @@ def small_sdar():
     return tiny_sdar(tokenizer=tokenizer, vocab=len(tokenizer), window=1200, mask_token_id=tokenizer.mask_token_id)
 
 
-@pytest.mark.parametrize("mitigation", MITIGATIONS, ids=lambda one: one.name)
+@pytest.mark.parametrize("mitigation", WITHOUT_ADAPTER, ids=lambda one: one.name)
 @pytest.mark.parametrize("block", [4, 32])
 def test_on_blocks_a_mitigation_takes_the_passes_that_are_said_or_is_left_out(mitigation, block):
     chosen = for_blocks(mitigation, block)
@@ -228,7 +278,7 @@ def test_on_blocks_a_mitigation_takes_the_passes_that_are_said_or_is_left_out(mi
         assert chosen is None
         return
     assert chosen.options.get("block") in (None, {4: 2, 32: 8}[block])
-    if block == 4 and not mitigation.tuned:
+    if block == 4 and mitigation.tuned is None:
         model = small_sdar()
         made = generate(model, [[5] * 6], MASKS, **chosen.options)[0]
         assert made.forwards == passes_over_blocks(chosen.options, 6, block)
@@ -249,17 +299,17 @@ def test_a_block_model_is_compared_by_what_applies_to_it():
         "soft masking",
     ]
     assert had["baseline"]["tokens_per_pass"] == pytest.approx(4, abs=0.1)
-    assert had["window"]["why"] == "masks after a block are not seen" and "why" not in had["mask-agnostic tuning"]
+    assert had["window"]["why"] == "masks after a block are not seen" and "why" not in had[f"tuning: {PAPER_LOSS}"]
     result = cures_result(found)
     assert "its block of 4" in result.facts
     assert result.sentences[0].startswith("With 200 masks, of which at most 4 are visible, instead of two, ")
     assert result.sentences[-1] == (
-        "Not run: window, biased mask keys (masks after a block are not seen); mask-agnostic tuning, tuning + growing "
+        f"Not run: window, biased mask keys (masks after a block are not seen); tuning: {PAPER_LOSS}, tuning + growing "
         "canvas (needs --adapter)."
     )
     rows = {row[0]: row[1:] for row in result.rows}
-    assert rows["window"] == rows["biased mask keys"] == ("not run", "", "", "")
-    speeds = [cell.removesuffix(" *") for _, _, _, cell, _ in result.rows if cell]
+    assert rows["window"] == rows["biased mask keys"] == ("not run", "", "", "", "")
+    speeds = [row[-1].removesuffix(" *") for row in result.rows if row[-1]]
     assert all(re.fullmatch(r"\d(\.\d\d?)?", speed) for speed in speeds), speeds
     assert [bar.note for bar in result.chart.bars[1:]] == [f"{speed} tokens per forward pass" for speed in speeds]
 

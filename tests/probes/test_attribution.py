@@ -7,12 +7,14 @@ import torch
 from torch import nn
 
 from helpers.known import shipped_tokenizer
+from helpers.records import entry, record
 from helpers.tiny import tiny_ar, tiny_dream, tiny_llada
 from maskwise.models.batch import Batch
 from maskwise.models.model import Model
 from maskwise.probes.answers.attention_shares import watch
 from maskwise.probes.answers.gradients import attribute, embedding_gradients, mask_groups
-from maskwise.probes.answers.plain import ask
+from maskwise.probes.answers.plain import Answer, ask
+from maskwise.probes.evidence import TIMES_INPUT, entry_per_target
 from maskwise.probes.library.attribution import drawn, example_items
 from maskwise.probes.library.mask_attribution import mask_items
 from maskwise.probes.probe import Asker
@@ -25,11 +27,13 @@ MASK = 9
 MAKERS = [tiny_llada, tiny_dream, tiny_ar]
 
 
-def linear_model(weights: list[float], shift: bool = False) -> Model:
-    """h_i = sum over places j of weights[|i - j|] * e_j, logits = h: the gradient of any logit is known by hand."""
+def linear_model(weights: list[float], shift: bool = False, normed: bool = False) -> Model:
+    """h_i = sum over places j of weights[|i - j|] * e_j, logits = h: the gradient of any logit is known by hand.
+    normed: each e_j goes through RMSNorm first."""
 
     def body(net, batch, layout):
         x = net.embedding(batch.ids) if batch.embeds is None else batch.embeds
+        x = nn.functional.rms_norm(x, x.shape[-1:]) if normed else x
         bounds = batch.offsets.tolist()
         parts = []
         for start, end in pairwise(bounds):
@@ -45,6 +49,10 @@ def linear_model(weights: list[float], shift: bool = False) -> Model:
     return Model(net, body, window=64, shift=shift, mask_id=MASK, head=lambda rows: rows.clone())
 
 
+def norms_of(answer: Answer) -> dict:
+    return {name: value for name, value in answer.evidence.items() if not name.endswith(TIMES_INPUT)}
+
+
 def test_on_a_linear_model_the_attribution_is_the_mixing_weight():
     """The gradient of logit v of row i is weights[|i - j|] in coordinate v of e_j: its norm is that weight."""
     weights = [5.0, 4.0, 3.0, 2.0, 1.0, 0.5, 0.25, 0.125]
@@ -57,16 +65,47 @@ def test_on_a_linear_model_the_attribution_is_the_mixing_weight():
     assert first.evidence["examples"] == pytest.approx([(2 + 3) / 2 / 4, 3 / 4])
     assert first.evidence["question"] == pytest.approx((4 + 4) / 2 / 4)
     # Context at distances 2, 1; masks at 1, 2; the nearest context token is at distance 1.
-    assert second.evidence == pytest.approx({"masks": (4 + 3) / 2 / 4, "near": 1.0, "all": (3 + 4) / 2 / 4})
+    assert norms_of(second) == pytest.approx({"masks": (4 + 3) / 2 / 4, "near": 1.0, "all": (3 + 4) / 2 / 4})
     # A shifted model reads from the place before: distances are from there, and both places are left out.
     shifted = attribute(linear_model(weights, shift=True), prompts[1:], near=1)[0]
-    assert shifted.evidence == pytest.approx({"masks": (3 + 2) / 2 / 4, "near": 1.0, "all": 1.0})
+    assert norms_of(shifted) == pytest.approx({"masks": (3 + 2) / 2 / 4, "near": 1.0, "all": 1.0})
 
 
 def test_a_scaled_token_is_seen_and_others_are_not():
     """Row 4 sees only what weights say: a zero weight is a zero attribution."""
     answer = attribute(linear_model([1.0, 0, 0, 7.0, 0, 0]), [Prompt((1, 2, 3, 4, MASK), 4, 1, 1)], near=2)[0]
-    assert answer.evidence == {"masks": 0.0, "near": 0.0, "all": pytest.approx(1 / 4)}
+    assert norms_of(answer) == {"masks": 0.0, "near": 0.0, "all": pytest.approx(1 / 4)}
+
+
+@pytest.mark.parametrize("scale", [0.1, 3.0])
+def test_under_rms_norm_the_length_of_an_embedding_changes_the_norm_and_not_gradient_x_input(scale):
+    """f(c e) = f(e), so its gradient is divided by c and gradient x input stays."""
+    model = linear_model([5.0, 4.0, 3.0, 2.0, 1.0], normed=True)
+    weight = torch.randn(10, 10, generator=torch.Generator().manual_seed(0))
+    model.core.embedding.weight.data.copy_(weight)
+    prompts = [Prompt((1, 2, 3, MASK, MASK), 3, 1, 2)]
+    (before,), (norms, products) = embedding_gradients(model, prompts)
+    model.core.embedding.weight.data[MASK] *= scale
+    (after,), (scaled_norms, same_products) = embedding_gradients(model, prompts)
+    assert after.token == before.token
+    torch.testing.assert_close(same_products, products)
+    mask = 4  # the second mask; the first is the answer's own
+    for place in range(3):
+        ratio = (scaled_norms[mask] / scaled_norms[place]) / (norms[mask] / norms[place])
+        torch.testing.assert_close(ratio, torch.tensor(1 / scale), rtol=1e-4, atol=0)
+
+
+def test_records_hold_both_measures_and_entries_join_them():
+    """Old records, without gradient x input, still give entries of the norm."""
+    answer = attribute(linear_model([5.0, 4.0, 3.0, 2.0, 1.0]), [Prompt((1, 2, MASK, MASK), 2, 1, 2)], near=1)[0]
+    assert set(answer.evidence) == {f"{name}{end}" for name in ("masks", "near", "all") for end in ("", TIMES_INPUT)}
+    plain = entry(condition={"extra masks": 1}, masks=2, n=1, accuracy=1.0)
+    group = [record(task=task, evidence=answer.evidence) for task in ("a", "b")]
+    found = {one.condition["tokens"]: one.measures for one in entry_per_target(plain, group)}
+    assert found["masks"]["evidence"] == answer.evidence["masks"]
+    assert found["masks"]["gradient_input"] == answer.evidence["masks_times_input"]
+    old = [record(task=task, evidence=norms_of(answer)) for task in ("a", "b")]
+    assert all("gradient_input" not in one.measures for one in entry_per_target(plain, old))
 
 
 @pytest.mark.parametrize("make", MAKERS)
@@ -81,10 +120,11 @@ def test_batched_gradients_equal_one_prompt_at_a_time_and_touch_no_weight(make):
             ids[3] = model.mask_id
         prompts.append(Prompt(tuple(ids), row, 7, 1))
     wanted = [weight.requires_grad for weight in model.parameters()]
-    answers, norms = embedding_gradients(model, prompts)
+    answers, (norms, products) = embedding_gradients(model, prompts)
     assert all(weight.grad is None for weight in model.parameters())
     assert wanted == [weight.requires_grad for weight in model.parameters()]
-    for answer, prompt, found in zip(answers, prompts, norms.split([9, 14, 5]), strict=True):
+    lengths = [9, 14, 5]
+    for answer, prompt, *found in zip(answers, prompts, norms.split(lengths), products.split(lengths), strict=True):
         embeds = model.embed(torch.tensor(prompt.ids)).detach().requires_grad_()
         batch = Batch.pack([prompt.ids])
         alone = Batch(None, embeds, batch.offsets, batch.starts, batch.longest)
@@ -92,10 +132,11 @@ def test_batched_gradients_equal_one_prompt_at_a_time_and_touch_no_weight(make):
         logits = model.head(model.hidden(alone))[read]
         assert answer.token == int(logits.argmax())
         logits[answer.token].backward()
-        norm = embeds.grad.norm(dim=1)
+        norm, product = embeds.grad.norm(dim=1), (embeds.grad * embeds.detach()).norm(dim=1)
         own = [place for place in {read, prompt.row} if place < len(norm)]
-        norm[own] = 0
-        torch.testing.assert_close(found, norm / norm.max(), atol=1e-5, rtol=1e-4)
+        norm[own] = product[own] = 0
+        torch.testing.assert_close(found[0], norm / norm.max(), atol=1e-5, rtol=1e-4)
+        torch.testing.assert_close(found[1], product / product.max(), atol=1e-5, rtol=1e-4)
         plain = ask(model, [prompt])[0]
         assert (plain.token, plain.nll) == (answer.token, pytest.approx(answer.nll, abs=1e-4))
         model.zero_grad()

@@ -118,7 +118,7 @@ def test_the_page_shows_them(run, tmp_path):
         assert title in page
     # A model of random weights solves nothing, and two pieces prove little; the page says both.
     assert "copy: never solved, under any rule" in page and "global AR-ness@1" in page
-    assert "cannot be told: shuffle" in page and "far from the text the model is less sure" in page
+    assert "inconclusive: shuffle" in page and "far from the text the model is less sure" in page
 
 
 def test_areas_are_told_best_first():

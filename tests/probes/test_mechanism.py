@@ -241,7 +241,7 @@ def test_a_path_is_named_only_where_the_loss_excludes_zero():
     assert path_of({"total": loss, "answer": loss, "others": gain, "interaction": loss}) == "answer"
     assert path_of({"total": gain, "answer": unsure, "others": gain, "interaction": unsure}) == "others"
     assert path_of({"total": loss, "answer": unsure, "others": unsure, "interaction": loss}) == "interaction"
-    assert path_of({"total": loss, "answer": unsure, "others": unsure, "interaction": unsure}) == "cannot be told"
+    assert path_of({"total": loss, "answer": unsure, "others": unsure, "interaction": unsure}) == "inconclusive"
 
 
 def test_a_change_of_format_is_told_from_a_change_of_content(tmp_path):

@@ -81,7 +81,7 @@ def test_reading_everything_is_no_recall_locality(tmp_path):
     assert summary["scores"]["recall_nats"]["value"] == pytest.approx(0, abs=1e-6)
 
 
-def test_the_score_is_a_ratio_of_means_over_both_sides():
+def test_the_score_counts_the_question_last_alone():
     right = {("right", "near"): 10, ("right", "far"): 5, ("left", "near"): 6, ("left", "far"): 0}
     records = [
         plain_record(
@@ -94,9 +94,10 @@ def test_the_score_is_a_ratio_of_means_over_both_sides():
         for (question, distance), count in right.items()
         for point in range(10)
     ]
-    assert recall_locality(records)["value"] == pytest.approx((0.8 - 0.25) / (0.8 - 0.1))
+    assert recall_locality(records)["value"] == pytest.approx((1 - 0.5) / (1 - 0.1))
     last = [record for record in records if record["condition"]["question"] == "right"]
-    assert recall_locality(last)["value"] == pytest.approx((1 - 0.5) / (1 - 0.1))
+    assert recall_locality(last) == recall_locality(records)
+    assert recall_locality([record for record in records if record not in last])["value"] is None
     assert recall_locality([record for record in last if record["condition"]["distance"] == "far"])["value"] is None
 
 

@@ -19,10 +19,11 @@ from maskwise.report.pages.page import write_page
 from maskwise.report.readings import read_all
 from maskwise.report.words.terminal import print_summary
 from maskwise.runs.diagnose import plan
-from maskwise.runs.settings import PAPER, QUICK, with_examples
+from maskwise.runs.settings import DEFAULT, FULL, PAPER, QUICK, with_examples
+from maskwise.tasks.episodes import draw
 from maskwise.tasks.prompts import filler_id
 from maskwise.tasks.rules import TASKS
-from maskwise.tasks.words import load_words
+from maskwise.tasks.words import load_words, split_words
 
 QUICK_TOKENS = 180_000  # two models are asked within two minutes on two cores
 
@@ -94,8 +95,8 @@ ASKED = [
 ]
 
 
-def paper_run(folder, name="GSAI-ML/LLaDA-8B-Base", preset="paper"):
-    return read_all([write_run(folder, ASKED, DIFFUSION | {"name": name}, preset=preset, distractors=40)])
+def paper_run(folder, name="GSAI-ML/LLaDA-8B-Base", preset="paper", chat=False):
+    return read_all([write_run(folder, ASKED, DIFFUSION | {"name": name}, preset=preset, distractors=40, chat=chat)])
 
 
 def test_published_values_stand_beside_the_measured_ones(tmp_path, capsys):
@@ -121,6 +122,34 @@ def test_other_models_and_other_settings_have_none(tmp_path):
     quick = paper_run(tmp_path / "quick", preset="quick")
     assert "published" not in quick[0].summary
     assert "The paper's setting" not in read(write_page(quick, tmp_path / "page")).words
+
+
+def test_an_instruct_model_asked_without_chat_is_labelled_and_not_compared(tmp_path, capsys):
+    instruct = paper_run(tmp_path / "plain", name="GSAI-ML/LLaDA-8B-Instruct")
+    assert "published" not in instruct[0].summary
+    assert "The prompt format differs from the paper's" in instruct[0].summary.other_format
+    print_summary(instruct[0])
+    printed = " ".join(capsys.readouterr().out.split())
+    assert "made without --chat, so no published values are shown" in printed and "−27.0" not in printed
+    page = read(write_page(instruct, tmp_path / "page")).words
+    assert "made without --chat, so no published values are shown" in page and "Published values beside" not in page
+    asked = paper_run(tmp_path / "chat", name="GSAI-ML/LLaDA-8B-Instruct", chat=True)[0].summary
+    assert asked.published[0].published == -0.27 and "other_format" not in asked
+    base = paper_run(tmp_path / "base", chat=True)[0].summary
+    assert "published" not in base and "without --chat to compare" in base.other_format
+    unknown = paper_run(tmp_path / "unknown", name="lab/other-7b-instruct")[0].summary
+    assert "without --chat" in unknown.other_format
+    assert "other_format" not in paper_run(tmp_path / "quick", name="LLaDA-8B-Instruct", preset="quick")[0].summary
+
+
+def test_the_paper_preset_holds_no_words_out():
+    """Examples and questions are drawn from the same words; the other presets keep half for the questions."""
+    assert PAPER.held_out == 0 and QUICK.held_out == DEFAULT.held_out == FULL.held_out == 0.5
+    words = load_words()
+    for task in TASKS:
+        tests = draw(task, words, 10, 40, PAPER.points, 0, PAPER.held_out).tests
+        targets = {test.options[test.answer] for test in tests}
+        assert targets & set(task.word.lists(split_words(words)[0])[0]), task.name  # words that other presets only show
 
 
 def test_the_command_asks_it_and_refuses_what_contradicts_it(tmp_path):

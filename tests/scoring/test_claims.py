@@ -62,16 +62,16 @@ def named(found):
 def test_an_interval_beyond_what_is_asked_holds_and_beyond_nothing_alone_is_in_direction():
     assert verdict(0.6, 0.8, nothing=0, asked=0.5) == "holds"
     assert verdict(0.4, 0.8, nothing=0, asked=0.5) == "in direction"
-    assert verdict(-0.1, 0.8, nothing=0, asked=0.5) == "cannot be told"  # it may be more than asked, or nothing
-    assert verdict(-0.1, 0.4, nothing=0, asked=0.5) == "does not hold"  # at most .4, and .5 is asked
-    assert verdict(-0.2, -0.1, nothing=0, asked=0) == "does not hold"
-    assert verdict(-0.2, 0.1, nothing=0, asked=0) == "cannot be told"
+    assert verdict(-0.1, 0.8, nothing=0, asked=0.5) == "inconclusive"  # it may be more than asked, or nothing
+    assert verdict(-0.1, 0.4, nothing=0, asked=0.5) == "rejected"  # at most .4, and .5 is asked
+    assert verdict(-0.2, -0.1, nothing=0, asked=0) == "rejected"
+    assert verdict(-0.2, 0.1, nothing=0, asked=0) == "inconclusive"
     assert verdict(0.02, 0.08, nothing=0.5, asked=0.1, less=True) == "holds"
     assert verdict(0.2, 0.3, nothing=0.5, asked=0.1, less=True) == "in direction"
-    assert verdict(0.4, 0.6, nothing=0.5, asked=0.1, less=True) == "does not hold"
-    assert verdict(None, None, nothing=0, asked=0) == "cannot be told"
-    assert verdict(0.6, 0.7, nothing=0.8, asked=0.5) == "does not hold"  # many, but fewer than without the claim
-    assert verdict(0.7, 0.9, nothing=0.8, asked=0.5) == "cannot be told"
+    assert verdict(0.4, 0.6, nothing=0.5, asked=0.1, less=True) == "rejected"
+    assert verdict(None, None, nothing=0, asked=0) == "inconclusive"
+    assert verdict(0.6, 0.7, nothing=0.8, asked=0.5) == "rejected"  # many, but fewer than without the claim
+    assert verdict(0.7, 0.9, nothing=0.8, asked=0.5) == "inconclusive"
 
 
 def test_a_source_that_fades_into_frequencies_confirms_the_second_claim():
@@ -107,12 +107,12 @@ def test_a_source_that_is_as_sure_everywhere_refutes_it():
     draws = np.random.default_rng(0)
     noise = lambda suffix, d, piece: float(draws.normal(1, 0.1))  # noqa: E731
     found = named(claims(gaps(noise, noise, noise, lambda suffix, d, piece: 0.0)))
-    assert {claim["verdict"] for claim in found.values()} <= {"does not hold", "cannot be told"}, found
-    assert found["far-identical"]["verdict"] == "does not hold"  # about 1, and less than .1 is asked
+    assert {claim["verdict"] for claim in found.values()} <= {"rejected", "inconclusive"}, found
+    assert found["far-identical"]["verdict"] == "rejected"  # about 1, and less than .1 is asked
     surer = named(claims(gaps(lambda suffix, d, piece: 1 / d + 0.01 * piece, noise, noise, noise)))
-    assert surer["far-unsure"]["verdict"] == "cannot be told"  # the pieces agree, and nothing bounds an entropy
+    assert surer["far-unsure"]["verdict"] == "inconclusive"  # the pieces agree, and nothing bounds an entropy
     surer = named(claims(gaps(lambda suffix, d, piece: (1 + 0.1 * piece) / d, noise, noise, noise)))
-    assert surer["far-unsure"]["verdict"] == "does not hold"
+    assert surer["far-unsure"]["verdict"] == "rejected"
 
 
 def test_pairs_and_orders():
@@ -155,25 +155,25 @@ def test_speed_costs_what_is_coupled_and_cannot_be_told_without_skill():
     assert {name: claim["verdict"] for name, claim in found.items()} == {
         "speed-copy": "holds",
         "speed-replace": "holds",
-        "speed-shuffle": "cannot be told",
+        "speed-shuffle": "inconclusive",
     }
     assert found["speed-replace"]["value"] == pytest.approx(0.5) and found["speed-replace"]["skill"] == 0.9
     lost = named(claims(puzzle_records({"copy": (1, 0.4), "replace": (0.9, 0.9)})))
-    assert lost["speed-copy"]["verdict"] == "does not hold"
-    assert lost["speed-replace"]["verdict"] == "cannot be told"  # none differed, and of 50 up to 7 % may
+    assert lost["speed-copy"]["verdict"] == "rejected"
+    assert lost["speed-replace"]["verdict"] == "inconclusive"  # none differed, and of 50 up to 7 % may
 
 
 def test_a_handful_of_equal_puzzles_proves_nothing_and_one_pace_alone_no_claim():
     solved = puzzle_records({"copy": (1, 1)})
     few = named(claims([one for one in solved if one["point"] < 6]))["speed-copy"]
-    assert few["verdict"] == "cannot be told" and few["low"] == pytest.approx(-few["high"])
+    assert few["verdict"] == "inconclusive" and few["low"] == pytest.approx(-few["high"])
     assert few["high"] == pytest.approx(1 - 0.05 ** (1 / 6))  # none of 6
     assert claims([one for one in solved if one["condition"]["speed"] == "1 a step"]) == []
 
 
 def test_values_that_never_vary_and_have_no_bounds_cannot_be_told():
     flat = [record("total-correlation", piece, {"distance": 1}, {"tc": 0.3}) for piece in range(PIECES)]
-    assert named(claims(flat))["coupled"]["verdict"] == "cannot be told"
+    assert named(claims(flat))["coupled"]["verdict"] == "inconclusive"
     same = [record("order", piece, {"rule": "low-confidence"}, {"tau": 1.0, "global1": 1.0}) for piece in range(30)]
     found = named(claims(same))
     assert found["reading-order"]["low"] == pytest.approx(1 - 2 * none_seen(30)) and found["reading-order"]["high"] == 1
@@ -223,8 +223,8 @@ def test_holm_by_hand():
     assert [claim["verdict"] for claim in found] == ["holds"] * 3
     more = holm([of_values(str(p), with_p(p)) for p in (0.03, 0.01, 0.02, 0.5)])
     assert [claim["p"] for claim in more] == pytest.approx([0.06, 0.04, 0.06, 0.5])
-    assert [claim["verdict"] for claim in more] == ["cannot be told", "holds", "cannot be told", "cannot be told"]
-    assert [claim["alone"] for claim in more] == ["holds", "holds", "holds", "cannot be told"]
+    assert [claim["verdict"] for claim in more] == ["inconclusive", "holds", "inconclusive", "inconclusive"]
+    assert [claim["alone"] for claim in more] == ["holds", "holds", "holds", "inconclusive"]
 
 
 def test_a_p_value_and_its_interval_tell_the_same():
@@ -241,7 +241,7 @@ def test_noise_is_seldom_called_a_finding():
     draws, tables, wrong = np.random.default_rng(2), 400, 0
     for _ in range(tables):
         table = holm([of_values(str(n), draws.normal(size=12)) for n in range(12)])
-        wrong += any(claim["verdict"] != "cannot be told" for claim in table)
+        wrong += any(claim["verdict"] != "inconclusive" for claim in table)
     assert wrong / tables < 0.05 + 2 * np.sqrt(0.05 * 0.95 / tables)
 
 
@@ -331,21 +331,21 @@ def test_a_model_that_is_the_same_everywhere_leaves_the_first_paper_open():
     level = {name: dict.fromkeys(shares, 0.8) for name, shares in DISTRACTED.items()}
     found = named(claims(few_shot(**level)))
     assert set(found) == OF_PAPER_A
-    assert {claim["verdict"] for claim in found.values()} == {"cannot be told"}
+    assert {claim["verdict"] for claim in found.values()} == {"inconclusive"}
     assert all(claim["low"] < 0 < claim["high"] for claim in found.values())  # never 0 to 0
 
 
 def test_the_opposite_of_the_first_paper_does_not_hold():
     turned = {name: {key: 1.4 - share for key, share in shares.items()} for name, shares in DISTRACTED.items()}
     found = named(claims(few_shot(**turned)))
-    assert found.pop("steps-recover")["verdict"] == "cannot be told"  # masks took nothing that could be recovered
-    assert {claim["verdict"] for claim in found.values()} == {"does not hold"}
+    assert found.pop("steps-recover")["verdict"] == "inconclusive"  # masks took nothing that could be recovered
+    assert {claim["verdict"] for claim in found.values()} == {"rejected"}
 
 
 def test_without_skill_the_first_paper_cannot_be_judged():
     guessing = {name: {key: share - 0.6 for key, share in shares.items()} for name, shares in DISTRACTED.items()}
     found = claims(few_shot(**guessing))
-    assert {claim["verdict"] for claim in found} == {"cannot be told"}
+    assert {claim["verdict"] for claim in found} == {"inconclusive"}
 
 
 def test_an_autoregressive_model_is_not_judged_by_what_is_said_of_diffusion_models():
@@ -384,7 +384,7 @@ def test_claims_are_judged_for_each_number_of_relevant_examples():
     found = named(claims(ten + one))
     assert set(found) == OF_PAPER_A | {f"{name}_1" for name in OF_PAPER_A}
     assert {found[name]["verdict"] for name in OF_PAPER_A} == {"holds"}
-    assert {found[f"{name}_1"]["verdict"] for name in OF_PAPER_A} == {"cannot be told"}
+    assert {found[f"{name}_1"]["verdict"] for name in OF_PAPER_A} == {"inconclusive"}
     assert found["masks-cost_1"]["claim"] == "appended masks lower the accuracy, 1 example"
     assert set(named(claims(one))) == OF_PAPER_A  # alone it is the run's main number
 
@@ -394,6 +394,6 @@ def test_equality_with_a_closed_form_needs_an_interval_within_the_margin():
     assert equivalence(0.39, 0.44, 0.42, 0.05) == "holds"
     assert equivalence(0.10, 0.90, 0.42, 0.05) == "inconclusive"  # contains it, and says nothing
     assert equivalence(0.45, 0.60, 0.42, 0.05) == "inconclusive"
-    assert equivalence(0.48, 0.60, 0.42, 0.05) == "does not hold"
+    assert equivalence(0.48, 0.60, 0.42, 0.05) == "rejected"
     assert equivalence(0.45, 0.46, 0.42, 0.05) == "holds"  # beside it, but equal up to the margin
     assert equivalence(None, None, 0.42, 0.05) == "inconclusive"

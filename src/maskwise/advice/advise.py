@@ -32,6 +32,7 @@ def advise(
     steps: str | Sequence[int] | None = None,
     caches: str | Sequence[str] | None = None,
     cost: str = "passes",
+    templates: str | Path | None = None,
     out: str | Path | None = None,
     seed: int = 0,
     dtype: str = "auto",
@@ -52,6 +53,8 @@ def advise(
         max_new_tokens, canvases, blocks, rules, steps, caches: what is searched; rules as "threshold:tau=0.8", caches
             as "dual:refresh=8", lists or texts with commas.
         cost: what is to be small, passes (forward passes, then seconds) or seconds.
+        templates: a YAML file of templates, each a name and a text with {prompt}, under which the settings that are
+            named are confirmed too.
         out: the folder of the search and its page; else one under runs/. seed: the order of the questions.
         dtype, device, adapter, check_weights: as in `mw.open`; of a model given by name. device and check_weights are
             those of the judge too.
@@ -80,6 +83,7 @@ def advise(
         budget,
         cost,
         seed,
+        templates,
         max_new_tokens=max_new_tokens,
         canvases=canvases,
         blocks=blocks,

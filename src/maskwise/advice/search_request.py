@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from hashlib import blake2b
 from math import isfinite
+from pathlib import Path
 from typing import Any
 
 from maskwise.advice.plan import FASTEST_PASS, fit_plan
@@ -20,6 +21,7 @@ from maskwise.advice.search_space import SearchSpace, Setting, as_words, setting
 from maskwise.support.errors import UserError
 from maskwise.support.files import Records, to_json
 from maskwise.support.nearest import did_you_mean
+from maskwise.tasks.rewordings import Rewording, read_rewordings
 
 COSTS = ("passes", "seconds")
 
@@ -36,6 +38,7 @@ class SearchRequest:
     budget: float | None  # seconds
     cost: str
     seed: int
+    rewordings: tuple[Rewording, ...] = ()  # templates under which the settings that are named are confirmed
 
     def ending_at(self, end_ids: tuple[int, ...]) -> "SearchRequest":
         """The same with texts that stop at these tokens."""
@@ -51,7 +54,9 @@ class SearchRequest:
     def identity(self) -> dict[str, Any]:
         """What a search must have in common with this one to be resumed, with the same model."""
         asked = [[question.prompt, question.answer] for question in self.questions]
+        templates = {"templates": [[one.name, one.text] for one in self.rewordings]} if self.rewordings else {}
         return {
+            **templates,
             "questions": {"count": len(asked), "hash": blake2b(to_json(asked).encode(), digest_size=8).hexdigest()},
             "quality": {"kind": self.quality.kind, "said": self.quality.said},
             "space": {name: list(v) if isinstance(v, tuple) else v for name, v in asdict(self.space).items()},
@@ -70,6 +75,7 @@ def prepare(
     budget: float | None = None,
     cost: str = "passes",
     seed: int = 0,
+    templates: str | Path | None = None,
     **searched: Any,
 ) -> SearchRequest:
     """Checks what a user asks of `advise`.
@@ -92,7 +98,8 @@ def prepare(
         budget = EMBEDDED_MINUTES
     seconds = None if budget is None else 60 * budget
     fit_plan(settings, space.variants, len(questions), FASTEST_PASS, seconds)  # refuses what no machine could do
-    return SearchRequest(questions, data is None, quality, space, settings, seconds, cost, seed)
+    rewordings = () if templates is None else read_rewordings(Path(templates), of_prompts=True)
+    return SearchRequest(questions, data is None, quality, space, settings, seconds, cost, seed, rewordings)
 
 
 def _space(start: SearchSpace, searched: dict[str, Any]) -> SearchSpace:

@@ -6,11 +6,13 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
+from msgspec import structs
 from rich.progress import TaskID
 
 from maskwise.advice.outcome import outcome
 from maskwise.advice.plan import fit_plan, most_passes
 from maskwise.advice.questions import embedded_ends
+from maskwise.advice.rewording import confirm_reworded
 from maskwise.advice.search_folder import begin, gather_answers, read_manifest, read_plan, write_manifest
 from maskwise.advice.search_request import SearchRequest
 from maskwise.advice.selection import FINALISTS, Plan
@@ -84,12 +86,17 @@ def search_settings(
         cost = _cost_sentence(request, plan, per_pass, len(ask.answers), crew.size)
         if on_cost is not None and crew.rank == 0:
             on_cost(cost)
-        found = run_search(
-            request.space, ask, plan, request.budget, lambda what, total: tasks.append(bar.add_task(what, total=total))
-        )
+
+        def on_phase(what: str, total: int) -> None:
+            tasks.append(bar.add_task(what, total=total))
+
+        found = run_search(request.space, ask, plan, request.budget, on_phase)
+        result = outcome(found, request, name, adapter, cost=cost, **_spent(ask), folder=str(folder))
+        if request.rewordings:
+            reworded = confirm_reworded(ask, found, request, result, on_phase)
+            result = structs.replace(result, rewordings=reworded)
         for task in tasks:
             bar.update(task, completed=bar.tasks[task].total)
-        result = outcome(found, request, name, adapter, cost=cost, **_spent(ask), folder=str(folder))
         crew.wait()
         if crew.rank == 0:
             gather_answers(folder, ask.answers.values())

@@ -75,6 +75,12 @@ class SettingEvaluator:
         name = self.settings[setting].name
         return [self.answers[name, self.order[place]] for place in questions]
 
+    def answers_to(self, setting: int, numbers: Sequence[int]) -> list[SettingAnswer]:
+        """What a setting answers to questions by their numbers in the file."""
+        self._ask(self.settings[setting], numbers)
+        self.read_answers_on_file()
+        return [self.answers[self.settings[setting].name, number] for number in numbers]
+
     def _cost(self, answer: SettingAnswer) -> float:
         return answer.seconds if self.cost == "seconds" else answer.passes + SECONDS * min(answer.seconds, 1e3)
 

@@ -12,6 +12,7 @@ from maskwise.cli.decoding import generate, score
 from maskwise.cli.measuring import ListsProbes, compare, cures, diagnose, report, run_card, toy
 from maskwise.cli.playing import studio
 from maskwise.cli.renamed import CommandWithOldNames, in_words
+from maskwise.cli.reproducing import reproduce
 from maskwise.cli.training import train, tune
 from maskwise.support.errors import UserError, cannot_open
 from maskwise.support.interrupts import was_interrupted
@@ -69,6 +70,7 @@ COMMANDS: dict[Callable[..., None], str] = {
     run_card: "Write what a run measured for a model card.",
     advise: "Find the settings to decode with, from your own questions.",
     generate: "Continue prompts, or fill in the masks inside them.",
+    reproduce: "Run the settings behind a published score.",
     score: "Say how likely given answers are, in nats.",
     compare: "Did tuning help, and what did it cost?",
     export: "Merge an adapter into its checkpoint.",

@@ -47,6 +47,9 @@ def advise(
     steps: Annotated[str | None, typer.Option(help="Numbers of steps to try, as 128,64.")] = None,
     caches: Annotated[str | None, typer.Option(help="Caches to try, as none,dual,dual:refresh=8.")] = None,
     cost: Annotated[str, typer.Option(help="What is to be small: passes (forward passes) or seconds.")] = "passes",
+    templates: Annotated[
+        Path | None, typer.Option(help="Confirm the settings named under these rewordings too: YAML, {prompt} in each.")
+    ] = None,
     out: Annotated[Path | None, typer.Option(help="Folder of the search; else one under runs/.")] = None,
     seed: Annotated[int, typer.Option(min=0, max=LARGEST_SEED, help="The order of the questions.")] = 0,
     dtype: Dtype = "auto",

@@ -80,6 +80,9 @@ def diagnose(
     data: Annotated[
         list[str] | None, typer.Option(help="NAME=PATH of a data set, such as hotpotqa, gsm8k, prompts; repeatable.")
     ] = None,
+    templates: Annotated[
+        Path | None, typer.Option(help="Templates of your own for the probe templates: YAML, name and text of each.")
+    ] = None,
     batch_tokens: BatchTokens = None,
     exact: Annotated[bool, typer.Option("--exact", help="One prompt at a time: the same records to the byte.")] = False,
     dtype: Dtype = "auto",
@@ -233,7 +236,9 @@ def toy(
 
 def cures(
     model: ModelName = "tiny-llada",
-    adapter: Annotated[str | None, typer.Option(help="A mask-agnostic adapter of it; else the embedded one.")] = None,
+    adapter: Annotated[
+        list[str] | None, typer.Option(help="An adapter of `tune`, a row each; else the embedded one.")
+    ] = None,
     out: Annotated[Path | None, typer.Option("--out", help="Folder for the page, the figure and cures.json.")] = None,
     points: Annotated[int | None, typer.Option(help="Questions per task.  [1 or more]")] = None,
     seed: Seed = 0,
@@ -242,10 +247,12 @@ def cures(
     check_weights: CheckWeights = True,
     json: Json = False,
 ) -> None:
-    """Compare mitigations of the sensitivity to masks: accuracy at 200 masks, tokens per forward pass. It resumes."""
+    """Compare mitigations of the sensitivity to masks: accuracy at 2 and 200 masks, loss recovered, speed, training."""
     if points is not None and points < 1:
         raise UserError(f"--points must be at least 1, not {points}")
-    check_models([model], adapter, dtype)
+    check_models([model], None, dtype)
+    for one in adapter or []:
+        check_models([model], one, dtype)
     with collection_paused():
         from maskwise.experiments.mitigations import cures as compare_cures
         from maskwise.report.pages.mitigations_page import cures_result

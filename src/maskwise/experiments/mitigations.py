@@ -3,6 +3,9 @@
 Every mitigation decodes the same questions on a canvas of 200 masks, greedily, and its answer is the token it writes
 first in reading order. The price is its speed (tokens per forward pass) and the training it needs. All decoders but the
 one-step ones take 40 steps for the 200 tokens, so they are compared at equal speed.
+
+Of each both ends are measured, before and after: accuracy with 2 masks (only training can change it) and with 200. The
+share of the loss that is recovered is (a200' - a200) / (a2 - a200), so lowering the accuracy with 2 masks is no gain.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -13,13 +16,14 @@ from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
-from msgspec import UNSET
+from msgspec import UNSET, structs
 
 from maskwise.decoding.canvas import plan
 from maskwise.decoding.schedule import spread_steps
 from maskwise.diffusion.objectives.soft_mask import SoftMask
 from maskwise.experiments.first_answers import MASKS, Marked, PreparedQuestion, Remembering, answer, biased_answers
 from maskwise.experiments.kept_answers import KeptAnswers
+from maskwise.experiments.tuned_adapters import PAPER_LOSS, TunedAdapter, with_method
 from maskwise.models.batch import passes
 from maskwise.models.checkpoints.fingerprint import fingerprint
 from maskwise.models.checkpoints.locations import embedded_models, locate_checkpoint
@@ -30,11 +34,11 @@ from maskwise.records.groups import ColumnGroup, Group
 from maskwise.report.pages.mitigations_page import cures_result
 from maskwise.report.pages.results import make_folder, write_result
 from maskwise.runs.runner import batch_budget
-from maskwise.scoring.changes import paired_difference
+from maskwise.scoring.changes import paired_difference, recovered_share
 from maskwise.scoring.experiment_results import Accuracy, MitigationResult, Mitigations
 from maskwise.scoring.intervals import accuracy_interval
 from maskwise.support.errors import UserError
-from maskwise.support.files import only_user_of, read_json
+from maskwise.support.files import only_user_of
 from maskwise.support.progress import progress_bar
 from maskwise.support.typed import json_object
 from maskwise.support.version import __version__
@@ -44,7 +48,7 @@ from maskwise.tasks.rules import TASKS, Task
 from maskwise.tasks.words import load_words
 
 STEPS, BLOCK, WINDOW = 40, 10, 20
-NOT_SEEN = "masks after a block are not seen"
+NOT_SEEN, NEEDS_TRAINING = "masks after a block are not seen", "an adapter"
 BLOCKS: dict[str, Any] = {"steps": STEPS, "block": BLOCK}
 
 
@@ -52,12 +56,13 @@ BLOCKS: dict[str, Any] = {"steps": STEPS, "block": BLOCK}
 class Mitigation:
     """A way to decode (options of `generate`), with the model as it is or tuned; `paper` names where it comes from.
 
-    biased: the keys of the masks beyond the second are biased by minus the log of their number, in one pass (ours).
+    tuned: the number of the adapter it takes. biased: the keys of the masks beyond the second are biased by minus the
+    log of their number, in one pass (ours).
     """
 
     name: str
     options: Mapping[str, Any] = field(hash=False)
-    tuned: bool = False
+    tuned: int | None = None
     biased: bool = False
     paper: str = ""
 
@@ -79,9 +84,20 @@ MITIGATIONS = (
     Mitigation("soft masking", {"steps": STEPS, "soft_mask": SoftMask()},
                paper="Hersche et al., Soft-Masked Diffusion Language Models, arXiv 2510.17206"),
     Mitigation("biased mask keys", {"steps": 1}, biased=True),
-    Mitigation("mask-agnostic tuning", {"steps": 1}, tuned=True, paper=DISTRACTING),
-    Mitigation("tuning + growing canvas", BLOCKS | {"canvas": "growing"}, tuned=True),
 )  # fmt: skip
+
+
+def rows_for(adapters: Sequence[TunedAdapter]) -> tuple[Mitigation, ...]:
+    """All mitigations: one for each adapter, named by the loss it was trained with, and the first of them with a
+    growing canvas. The paper's own loss has its row also where no adapter was trained with it: then it is not run."""
+    methods = [adapter.method for adapter in adapters]
+    if not any(method.startswith(PAPER_LOSS) for method in methods):
+        methods.append(PAPER_LOSS)
+    tuned = [
+        Mitigation(f"tuning: {method}", {"steps": 1}, number, paper=DISTRACTING if PAPER_LOSS in method else "")
+        for number, method in enumerate(methods)
+    ]
+    return *MITIGATIONS, *tuned, Mitigation("tuning + growing canvas", BLOCKS | {"canvas": "growing"}, 0)
 
 
 @dataclass(frozen=True)
@@ -98,9 +114,10 @@ class Exam:
 DEFAULT = Exam()
 
 
-def asked(exam: Exam, with_tuned: bool) -> int:
-    """How many questions are answered in all, the reference with two masks included."""
-    return len(exam.tasks) * exam.points * (1 + sum(with_tuned or not one.tuned for one in MITIGATIONS))
+def asked(exam: Exam, adapters: int) -> int:
+    """How many questions are answered in all; with two masks by the model and with each of so many adapters too."""
+    tuned = 2 * adapters + (1 if adapters else 0)
+    return len(exam.tasks) * exam.points * (1 + len(MITIGATIONS) + tuned)
 
 
 def refuse_autoregressive(model: Model) -> None:
@@ -110,7 +127,7 @@ def refuse_autoregressive(model: Model) -> None:
 
 def cures(
     model: str | Path | Model = "tiny-llada",
-    adapter: str | Path | None = None,
+    adapter: str | Path | Sequence[str | Path] | None = None,
     *,
     points: int | None = None,
     seed: int = 0,
@@ -123,15 +140,17 @@ def cures(
 
     Arguments:
         model: a name or an opened masked model.
-        adapter: a mask-agnostic adapter of it; else the embedded one, where there is one.
+        adapter: an adapter of `mw.tune`, or several; else the embedded one, where there is one. Each is a row, named by
+            the loss it was trained with.
         points: questions per task. seed: draws them. dtype, device, check_weights: as in `mw.open`.
         out: a folder for cures.json, the figure and the page, and for the answers while it runs: a killed comparison
             goes on from there. Nothing is written without it.
 
     Returns:
         What `maskwise cures --json` prints: {"model", "masks", "n", "two_masks", "cures": [...]}, each mitigation with
-        its accuracy, its difference from the baseline with a 95 % interval, its tokens per pass and its training. It is
-        also a dictionary, as until version 0.3: `found["n"]`, `json.dumps(found)`.
+        its accuracy at 2 and at 200 masks, its difference from the baseline and the share of the loss recovered with
+        95 % intervals, its tokens per pass and its training. It is also a dictionary, as until version 0.3:
+        `found["n"]`, `json.dumps(found)`.
 
     >>> import maskwise as mw
     >>> found = mw.cures("tiny-llada", points=1)  # a minute
@@ -144,63 +163,54 @@ def cures(
     opened = opened_model(model, dtype, device, check_weights=check_weights)
     refuse_autoregressive(opened)
     embedded = f"{opened.name}+ma" if f"{opened.name}+ma" in embedded_models() else None
-    home = Path(adapter) if adapter else locate_checkpoint(embedded)[1][-1] if embedded else None
+    given = [adapter] if isinstance(adapter, str | Path) else adapter or []
+    homes = [Path(one) for one in given] or ([locate_checkpoint(embedded)[1][-1]] if embedded else [])
     name = model if not isinstance(model, Model) else opened.name
-    tuned = open_model(name, opened.dtype, opened.device, home, check_weights=check_weights) if home else None
+    adapters = [
+        with_method(open_model(name, opened.dtype, opened.device, home, check_weights=check_weights), home)
+        for home in homes
+    ]
     exam = replace(DEFAULT, points=points or DEFAULT.points, seed=seed)
-    training = describe_training(home) if home else ""
-    kept = KeptAnswers(None if out is None else Path(out), _identity(opened, tuned, exam) if out is not None else {})
+    models = [opened, *(one.model for one in adapters)]
+    kept = KeptAnswers(folder, _identity(models, exam) if folder is not None else {})
     with progress_bar() as bar, only_user_of(folder) if folder is not None else nullcontext():
-        task = bar.add_task("Asking", total=asked(exam, tuned is not None))
-        found = compare_mitigations(opened, tuned, training, exam, lambda count: bar.advance(task, count), kept)
+        task = bar.add_task("Asking", total=asked(exam, len(adapters)))
+        found = compare_mitigations(opened, adapters, exam, lambda count: bar.advance(task, count), kept)
     if folder is not None:
         write_result(folder, found, cures_result(found))
     kept.forget()
     return cast(Mitigations, json_object(found))  # JsonObject has the fields as attributes
 
 
-def _identity(model: Model, tuned: Model | None, exam: Exam) -> Mapping[str, Any]:
+def _identity(models: Sequence[Model], exam: Exam) -> Mapping[str, Any]:
     """What must be the same for a comparison to go on."""
-    models = [None if one is None else fingerprint(one) for one in (model, tuned)]
-    return {"models": models, "exam": [exam.points, exam.seed], "maskwise": __version__}
+    return {"models": list(map(fingerprint, models)), "exam": [exam.points, exam.seed], "maskwise": __version__}
 
 
 def compare_mitigations(
     model: Model,
-    tuned: Model | None = None,
-    training: str = "",
+    adapters: Sequence[TunedAdapter] = (),
     exam: Exam = DEFAULT,
     advance: Callable[[int], None] = lambda count: None,
     kept: KeptAnswers | None = None,
 ) -> Mitigations:
     """What `maskwise cures --json` prints. `advance` is called with the number of questions answered.
 
-    Without a tuned model the mitigations that need one have no accuracy; nor has a bias on keys in a wrapped model,
+    Without an adapter the mitigations that need one have no accuracy; nor has a bias on keys in a wrapped model,
     whose attention cannot be changed, nor what a model cannot do that sees no masks after its block.
     """
     refuse_autoregressive(model)
     kept = kept or KeptAnswers(None, {})
     questions = draw_questions(model, exam)
-    mitigations = {one.name: for_blocks(one, model.block) for one in MITIGATIONS}
+    all_rows = rows_for(adapters)
+    mitigations = {one.name: for_blocks(one, model.block) for one in all_rows}
     if model.device.type == "cpu":
-        model, tuned = Remembering(model), Remembering(tuned) if tuned is not None else None
-    reference: list[Marked] = []
-    used = {name: found for name, one in mitigations.items() if one and (found := model_for(one, model, tuned))}
-    by_name: dict[str, list[Marked]] = {name: [] for name in used}
-    # On a CPU a batch saves nothing, and it waits for its slowest answer.
-    budget = batch_budget(model, None) if model.device.type == "cuda" else 1
-    for first, last in passes([len(question.prompt) + MASKS for question in questions], budget):
-        batch = questions[first:last]
-        reference += kept.or_ask("two masks", batch, partial(answer, model, batch, {"steps": 1}, masks=2))
-        advance(len(batch))
-        for mitigation in mitigations.values():
-            if mitigation is not None and mitigation.name in used:
-                ask = biased_answers if mitigation.biased else partial(answer, options=mitigation.options, masks=MASKS)
-                by_name[mitigation.name] += kept.or_ask(
-                    mitigation.name, batch, partial(ask, used[mitigation.name], batch)
-                )
-                advance(len(batch))
-    accuracy, low, high = accuracy_interval(_columns(reference))
+        model = Remembering(model)
+        adapters = [replace(one, model=Remembering(one.model)) for one in adapters]
+    used = {name: found for name, one in mitigations.items() if one and (found := model_for(one, model, adapters))}
+    run = {name: one for name, one in mitigations.items() if one is not None and name in used}
+    answers = _answers(questions, model, adapters, run, used, advance, kept)
+    accuracy, low, high = accuracy_interval(_columns(answers.two_masks[None]))
     return Mitigations(
         model=model.name,
         masks=MASKS,
@@ -208,12 +218,47 @@ def compare_mitigations(
         n=len(questions),
         two_masks=Accuracy(accuracy=accuracy, low=low, high=high),
         cures=[
-            _entry(mitigations[one.name] or one, by_name.get(one.name), by_name[BASELINE.name], training).changed(
+            _entry(mitigations[one.name] or one, answers, adapters).changed(
                 **_within(mitigations[one.name], questions, model.block)
             )
-            for one in MITIGATIONS
+            for one in all_rows
         ],
     )
+
+
+@dataclass(frozen=True)
+class BothEnds:
+    """With two masks by the model (None) and with each adapter, and with MASKS by each mitigation that was run."""
+
+    two_masks: dict[int | None, list[Marked]]
+    by_name: dict[str, list[Marked]]
+
+
+def _answers(
+    questions: Sequence[PreparedQuestion],
+    model: Model,
+    adapters: Sequence[TunedAdapter],
+    mitigations: Mapping[str, Mitigation],
+    used: Mapping[str, Model],
+    advance: Callable[[int], None],
+    kept: KeptAnswers,
+) -> BothEnds:
+    models: dict[int | None, Model] = {None: model, **{number: one.model for number, one in enumerate(adapters)}}
+    found = BothEnds({number: [] for number in models}, {name: [] for name in used})
+    # On a CPU a batch saves nothing, and it waits for its slowest answer.
+    budget = batch_budget(model, None) if model.device.type == "cuda" else 1
+    for first, last in passes([len(question.prompt) + MASKS for question in questions], budget):
+        batch = questions[first:last]
+        for number, one in models.items():
+            row = f"two masks, {'model' if number is None else f'adapter {number}'}"
+            found.two_masks[number] += kept.or_ask(row, batch, partial(answer, one, batch, {"steps": 1}, masks=2))
+            advance(len(batch))
+        for name, asked_model in used.items():
+            mitigation = mitigations[name]
+            ask = biased_answers if mitigation.biased else partial(answer, options=mitigation.options, masks=MASKS)
+            found.by_name[name] += kept.or_ask(name, batch, partial(ask, asked_model, batch))
+            advance(len(batch))
+    return found
 
 
 def for_blocks(mitigation: Mitigation, block: int | None) -> Mitigation | None:
@@ -247,11 +292,13 @@ def passes_over_blocks(options: Mapping[str, Any], length: int, block: int) -> i
     return sum(spread_steps(options["steps"], [len(one.slots[0]) for one in blocks]))
 
 
-def model_for(mitigation: Mitigation, model: Model, tuned: Model | None) -> Model | None:
+def model_for(mitigation: Mitigation, model: Model, adapters: Sequence[TunedAdapter]) -> Model | None:
     """The model that a mitigation decodes with, None where it cannot be had."""
     if mitigation.biased and not model.attention_readable:
         return None
-    return tuned if mitigation.tuned else model
+    if mitigation.tuned is None:
+        return model
+    return adapters[mitigation.tuned].model if mitigation.tuned < len(adapters) else None
 
 
 def draw_questions(model: Model, exam: Exam) -> list[PreparedQuestion]:
@@ -274,40 +321,44 @@ def _columns(answers: Sequence[Marked]) -> Group:
     return ColumnGroup("", {}, tasks, points, {"correct": np.array(correct, dtype=float)})
 
 
-def _entry(
-    mitigation: Mitigation, answers: list[Marked] | None, baseline: list[Marked], training: str
-) -> MitigationResult:
-    """Accuracy and the paired difference from the baseline, with their intervals."""
-    accuracy = low = high = difference = difference_low = difference_high = None
-    if answers is not None:
-        accuracy, low, high = accuracy_interval(_columns(answers))
-        change = paired_difference(_columns(answers), _columns(baseline))
-        difference, difference_low, difference_high = change.difference, change.low, change.high
-    return MitigationResult(
+def _entry(mitigation: Mitigation, found: BothEnds, adapters: Sequence[TunedAdapter]) -> MitigationResult:
+    """Both ends, the paired difference from the baseline and the share of the loss recovered, with their intervals."""
+    answers, tuned = found.by_name.get(mitigation.name), mitigation.tuned
+    trained = adapters[tuned].training if tuned is not None and tuned < len(adapters) else NEEDS_TRAINING
+    entry = MitigationResult(
         cure=mitigation.name,
         paper=mitigation.paper,
+        accuracy=None,
+        low=None,
+        high=None,
+        difference=None,
+        difference_low=None,
+        difference_high=None,
+        tokens_per_pass=mitigation.tokens_per_pass,
+        training="none" if tuned is None else trained,
+    )
+    if answers is None:
+        return entry
+    accuracy, low, high = accuracy_interval(_columns(answers))
+    few, few_low, few_high = accuracy_interval(_columns(found.two_masks[tuned]))
+    change = paired_difference(_columns(answers), _columns(found.by_name[BASELINE.name]))
+    sides = (found.two_masks[None], found.by_name[BASELINE.name], found.two_masks[tuned], answers)
+    return structs.replace(
+        entry,
         accuracy=accuracy,
         low=low,
         high=high,
-        difference=difference,
-        difference_low=difference_low,
-        difference_high=difference_high,
-        tokens_per_pass=mitigation.tokens_per_pass,
-        training=training if mitigation.tuned else "none",
+        two_masks=Accuracy(accuracy=few, low=few_low, high=few_high),
+        difference=change.difference,
+        difference_low=change.low,
+        difference_high=change.high,
+        recovered=UNSET if mitigation.name == BASELINE.name else recovered_share(_tables(sides)),
     )
 
 
-def describe_training(adapter: Path) -> str:
-    """What `maskwise tune` says it did: settings.json beside an adapter, training.json beside an embedded one."""
-    tuned, embedded = adapter / "settings.json", adapter / "training.json"
-    if tuned.exists():
-        stored = read_json(tuned, "name another --adapter")
-    elif embedded.exists():
-        stored = read_json(embedded, "name another --adapter")
-    else:
-        return "an adapter"
-    try:
-        found = (stored if tuned.exists() else stored["settings"])["identity"]["settings"]
-        return f"{found['steps']} steps of {int(found['batch']) * int(found['accumulation'])} pairs"
-    except (LookupError, TypeError, ValueError):
-        return "an adapter"
+def _tables(sides: Sequence[Sequence[Marked]]) -> dict[str, np.ndarray]:
+    """[points, sides] of each task; all sides answered the same questions in the same order."""
+    by_task: dict[str, list[list[float]]] = {}
+    for same in zip(*sides, strict=True):
+        by_task.setdefault(same[0].task, []).append([float(one.correct) for one in same])
+    return {task: np.array(rows) for task, rows in by_task.items()}

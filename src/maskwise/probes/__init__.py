@@ -43,6 +43,8 @@ _FILES = (
     "total_correlation",
     "order",
     "coherence",
+    "numerics",
+    "templates",
 )
 
 PROBES: tuple[Probe, ...] = tuple(import_module(f"maskwise.probes.library.{name}").PROBE for name in _FILES)

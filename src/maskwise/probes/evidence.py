@@ -4,8 +4,11 @@ from collections.abc import Iterator, Sequence
 
 from maskwise.probes.probe import with_nll
 from maskwise.probes.section import Entry
-from maskwise.records.record import Condition, Record
+from maskwise.records.record import Condition, Record, condition_text
 from maskwise.scoring.intervals import mean_over_tasks
+
+TIMES_INPUT = "_times_input"  # ends the names of gradient x input in the evidence of records
+GRADIENT_INPUT = "gradient_input"  # its name in entries
 
 
 def measured_besides(entry: Entry, group: Sequence[Record]) -> list[Entry]:
@@ -23,23 +26,26 @@ def evidence_means(group: Sequence[Record]) -> dict[str, float | None]:
 
 def entry_per_target(entry: Entry, group: Sequence[Record]) -> list[Entry]:
     """One entry for each thing looked at (an example, a kind of token, or a kind of token in a layer): "evidence" with
-    its "_low" and "_high" over tasks, beside the accuracy of the same prompts."""
-    found = []
-    for target, values in _targets(group):
-        middle, low, high = mean_over_tasks(values)
+    its "_low" and "_high" over tasks, beside the accuracy of the same prompts; likewise "gradient_input" where the
+    records have it."""
+    found: dict[str, Entry] = {}
+    for target, measure, values in _targets(group):
+        ends = dict(zip((measure, f"{measure}_low", f"{measure}_high"), mean_over_tasks(values), strict=True))
         condition = {**entry.condition, **target}
-        found.append(entry.changed(condition=condition, evidence=middle, evidence_low=low, evidence_high=high))
-    return found
+        name = condition_text(condition)
+        found[name] = found.get(name, entry).changed(condition=condition, **ends)
+    return list(found.values())
 
 
-def _targets(group: Sequence[Record]) -> Iterator[tuple[Condition, list[tuple[str, float]]]]:
-    """(what is looked at, its value in each record with the record's task)"""
+def _targets(group: Sequence[Record]) -> Iterator[tuple[Condition, str, list[tuple[str, float]]]]:
+    """(what is looked at, the measure, its value in each record with the record's task)"""
     for name, first in group[0]["evidence"].items():
-        values = [(record.task, record.evidence[name]) for record in group]
+        values = [(record.task, record.evidence[name]) for record in group if name in record.evidence]
+        of, measure = name.removesuffix(TIMES_INPUT), GRADIENT_INPUT if name.endswith(TIMES_INPUT) else "evidence"
         if not isinstance(first, list):
-            yield {"tokens": name}, values
+            yield {"tokens": of}, measure, values
             continue
-        key = "example" if name == "examples" else "layer"
+        key = "example" if of == "examples" else "layer"
         for number in range(len(first)):
-            target: Condition = {key: number} if key == "example" else {"tokens": name, key: number}
-            yield target, [(task, listed[number]) for task, listed in values]
+            target: Condition = {key: number} if key == "example" else {"tokens": of, key: number}
+            yield target, measure, [(task, listed[number]) for task, listed in values]

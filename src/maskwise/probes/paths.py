@@ -28,7 +28,7 @@ BASELINE: Condition = {"masks": 2}
 # The field of the records, and the largest difference of a point. "content": the choice among the allowed answers, the
 # part of the negative log-likelihood that is no change of format; of records that hold it.
 MEASURES = {"points": ("correct", 1.0), "nats": ("nll", None), "content": ("nll_choice", None)}
-NO_EFFECT, CANNOT_BE_TOLD = "no effect detected", "cannot be told"
+NO_EFFECT, INCONCLUSIVE = "no effect detected", "inconclusive"
 LARGEST_DIFFERENCE = "largest difference"
 
 
@@ -179,7 +179,7 @@ def path_of(found: Mapping[str, Score]) -> str:
     acting = [name for name in ("answer", "others") if direction(found[name]) == side]
     if not acting and direction(found["interaction"]) == side:
         return "interaction"
-    return " and ".join(acting) or CANNOT_BE_TOLD
+    return " and ".join(acting) or INCONCLUSIVE
 
 
 def _largest_difference(answers: Answers, changed: Sequence[Condition]) -> float | None:

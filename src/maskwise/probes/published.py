@@ -43,14 +43,39 @@ class Expectation:
 
 def paper_model(name: str) -> str | None:
     """The paper's name of a model, by the last part of a hub name or path: GSAI-ML/LLaDA-8B-Base, ./LLaDA-8B-Base."""
-    last = name.replace("\\", "/").rstrip("/").rsplit("/", 1)[-1]
-    return PAPER_MODELS.get(last.lower())
+    return PAPER_MODELS.get(last_part(name))
+
+
+def last_part(name: str) -> str:
+    """Of a hub name or path, in lower case."""
+    return name.replace("\\", "/").rstrip("/").rsplit("/", 1)[-1].lower()
+
+
+def other_format(summary: Summary) -> str:
+    """Why a run of `--paper` is not comparable with the published values of its model; empty where it is.
+
+    The paper asks Instruct models through the chat template and the other models without it. A run in the other format
+    is a legitimate measurement, so it is labelled rather than refused.
+    """
+    instruct = "instruct" in last_part(summary.model)
+    of_paper = paper_model(summary.model) is not None
+    if summary.settings.preset != "paper" or instruct == bool(summary.settings.chat) or not (instruct or of_paper):
+        return ""
+    if instruct:
+        return (
+            "The prompt format differs from the paper's: it asks Instruct models through the chat template and this "
+            "run was made without --chat, so no published values are shown. Run it with --chat to compare"
+        )
+    return (
+        "The prompt format differs from the paper's: it asks Base models without a chat template and this run was made "
+        "with --chat, so no published values are shown. Run it without --chat to compare"
+    )
 
 
 def published_values(summary: Summary) -> list[PublishedValue]:
-    """Each published value with the one measured: only of the paper's models, in the paper's setting."""
+    """Each published value with the one measured: only of the paper's models, in the paper's setting and format."""
     name = paper_model(summary.model)
-    if name is None or summary.settings.preset != "paper":
+    if name is None or summary.settings.preset != "paper" or other_format(summary):
         return []
     found = []
     for expected in EXPECTATIONS:

@@ -1,8 +1,7 @@
 """What the recall probe measures: the kinds of its errors, and its two scores.
 
-With a_near and a_far the accuracies at the nearest and the farthest distance, with the fewest masks and no fillers
-(each the mean of the question last and first where both were asked), NLL_near and NLL_far likewise, and n pairs, the
-scores are
+With a_near and a_far the accuracies at the nearest and the farthest distance, with the question last, the fewest masks
+and no fillers, NLL_near and NLL_far likewise, and n pairs, the scores are
 
     recall locality  (a_near - a_far) / (a_near - 1/n)
     recall nats      NLL_far - NLL_near, the negative log-likelihood of the right value
@@ -63,31 +62,28 @@ def _share(group: Sequence[Record], kind: str) -> dict[str, float]:
 
 
 def recall_locality(records: Sequence[Record]) -> Score:
-    near, far = near_and_far([record.condition for record in records])
-    if not near:
+    ends = near_and_far([record.condition for record in records])
+    if not ends:
         return null_score()
     chance = chance_of(records)
 
     def lost(accuracy: np.ndarray) -> np.ndarray:
-        here, there = (half.mean(1) for half in np.split(accuracy, 2, axis=1))
-        return share_of_skill(here - there, here - chance)
+        near, far = accuracy.T
+        return share_of_skill(near - far, near - chance)
 
-    return bootstrapped(tables(records, near + far), lost)
+    return bootstrapped(tables(records, ends), lost)
 
 
 def recall_nats(records: Sequence[Record]) -> Score:
-    near, far = near_and_far([record.condition for record in records])
-    if not near:
-        return null_score()
-    sides = len(near)
-    return nats_score(records, near + far, [*[-1 / sides] * sides, *[1 / sides] * sides])
+    ends = near_and_far([record.condition for record in records])
+    return nats_score(records, ends, [-1.0, 1.0]) if ends else null_score()
 
 
-def near_and_far(conditions: Sequence[Condition]) -> tuple[list[Condition], list[Condition]]:
-    """The nearest and the farthest distance with the fewest masks, for each side that was asked at both."""
-    sides = [by_distance(conditions, question) for question in (LAST, FIRST)]
-    known = [side for side in sides if len(side) > 1 and side[0]["distance"] == NEAR]
-    return [side[0] for side in known], [side[-1] for side in known]
+def near_and_far(conditions: Sequence[Condition]) -> list[Condition]:
+    """The nearest and the farthest distance with the question last and the fewest masks, as locality is defined for
+    every probe; empty where one of them was not asked."""
+    side = by_distance(conditions, LAST)
+    return [side[0], side[-1]] if len(side) > 1 and side[0]["distance"] == NEAR else []
 
 
 def by_distance(conditions: Sequence[Condition], question: str) -> list[Condition]:

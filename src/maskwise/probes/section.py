@@ -60,7 +60,8 @@ class Paired(Typed, frozen=True, kw_only=True):
     rules_low: Annotated[float | None, Meta(description="lower end of the interval over new word rules")]
     rules_high: Annotated[float | None, Meta(description="upper end")]
     n: Annotated[int, Meta(description="points asked under both")]
-    differed: Annotated[int, Meta(description="of these, answers that changed")]
+    differed: Annotated[int, Meta(description="of these, answers that became right or wrong")]
+    p: Annotated[float | None, Meta(description="two-sided p-value of no difference, tested as claims are")] = None
     nll: Annotated[NatsDifference | UnsetType, Meta(description="the same in nats")] = UNSET
     nll_allowed: Annotated[NatsDifference | UnsetType, Meta(description="of the format")] = UNSET
     nll_choice: Annotated[NatsDifference | UnsetType, Meta(description="of the content")] = UNSET
@@ -129,6 +130,9 @@ class Summary(Typed, frozen=True, kw_only=True):
     published: Annotated[
         list[PublishedValue] | UnsetType, Meta(description="with --paper: published and measured values")
     ] = UNSET
+    other_format: Annotated[
+        str | UnsetType, Meta(description="with --paper: how the prompt format differs from the paper's")
+    ] = UNSET
 
 
 class Shown(Protocol):
@@ -185,7 +189,8 @@ class Section:
     curve. side_by_side: shown only where models are compared. claims: which claims of the summary are told here, of the
     number of relevant examples `relevant` (probes/examples.py). masks: says how many masks there were where entries'
     counts do not. effect: words for the change from a baseline to a point, such as `with 200 masks in place of 2`.
-    published: values of the paper at places of the x axis, in the figure's own unit, each with the name beside it.
+    published: values of the paper at places of the x axis, in the figure's own unit, each with the name beside it;
+    published_measure: the key of the measure they are values of, where there are several.
     diagonal: both axes are shares from 0 to 1, and the line on which they are equal is drawn.
     """
 
@@ -209,6 +214,7 @@ class Section:
     masks: Callable[[Shown], str] | None = None
     effect: Callable[[Point, Point], str] | None = None
     published: tuple[tuple[str, float, tuple[float, ...]], ...] = ()
+    published_measure: str | None = None
     diagonal: bool = False
 
 

@@ -19,7 +19,7 @@ from maskwise.probes.examples import (
 )
 from maskwise.probes.library import calibration
 from maskwise.probes.probe import Probe, ScoreRule
-from maskwise.probes.published import published_values
+from maskwise.probes.published import other_format, published_values
 from maskwise.probes.section import Entry, Paired, Shown, Summary
 from maskwise.probes.until_precise import precision
 from maskwise.records.folder import RunOnDisk
@@ -65,7 +65,9 @@ def summarise(run: RunOnDisk, probes: Sequence[Probe] = PROBES) -> Summary:
         precision=UNSET if wanted is None else precision(run.records, probes, wanted),
         claims=claims_of(by_probe, probes) or UNSET,
     )
-    return structs.replace(summary, published=published_values(summary) or UNSET)
+    return structs.replace(
+        summary, published=published_values(summary) or UNSET, other_format=other_format(summary) or UNSET
+    )
 
 
 def unknown_probe(name: str) -> Probe:

@@ -39,6 +39,22 @@ class AdvisedSetting(ConfirmedSetting, frozen=True, kw_only=True):
     lm_eval: Annotated[str, Meta(description="as arguments of lm-eval")]
 
 
+class RewordedSetting(Typed, frozen=True, kw_only=True):
+    """A setting that is named, compared with the reference under every template of --templates."""
+
+    setting: Annotated[str, Meta(description="its name")]
+    questions: Annotated[Count, Meta(description="held back, asked under every template")]
+    difference: Annotated[Number, Meta(description="from the reference, mean over templates and questions")]
+    low: Annotated[Number | None, Meta(description="lower end of its 95 % interval; null where no template changed it")]
+    high: Annotated[Number | None, Meta(description="upper end")]
+    sd: Annotated[Number, Meta(description="standard deviation of the difference over templates")]
+    sd_low: Annotated[Number | None, Meta(description="lower end of its 95 % interval")]
+    sd_high: Annotated[Number | None, Meta(description="upper end")]
+    new_low: Annotated[Number | None, Meta(description="lower end of the 95 % predictive interval of a new template")]
+    new_high: Annotated[Number | None, Meta(description="upper end")]
+    templates: Annotated[dict[str, Number], Meta(description="the difference under each template")]
+
+
 class UndecidedGoal(Typed, frozen=True, kw_only=True):
     """A goal that no setting is shown to meet."""
 
@@ -80,6 +96,9 @@ class Advice(Typed, frozen=True, kw_only=True):
     undecided: Annotated[list[UndecidedGoal], Meta(description="the goals that no setting is shown to meet")] = field(
         default_factory=list  # searches of earlier versions have none
     )
+    rewordings: Annotated[
+        list[RewordedSetting] | UnsetType, Meta(description="with --templates: the settings named, under rewordings")
+    ] = UNSET
     confirmed: Annotated[list[ConfirmedSetting], Meta(description="the settings that answered the questions held back")]
     dropped: Annotated[list[DroppedSetting], Meta(description="settings that the search dropped, the latest first")]
     not_tried: Annotated[list[str], Meta(description="what was left out")]

@@ -180,6 +180,7 @@ def diagnose(
     words: str | Path | None = None,
     text: str | Path | None = None,
     data: Mapping[str, str | Path] | Sequence[str] | None = None,
+    templates: str | Path | None = None,
     batch_tokens: int | None = None,
     exact: bool = False,
     dtype: str = "auto",
@@ -203,6 +204,7 @@ def diagnose(
         words: a JSON file of word lists. text: a text file for the probes that read prose.
         data: paths of data sets by name, or texts NAME=PATH, for hotpotqa, labelled-text,
             generation-length and likelihood-masks.
+        templates: a YAML file of templates, each with name and text, for the probe templates.
         batch_tokens: tokens per batch. exact: one prompt at a time, the same records to the byte.
         dtype, device, adapter, check_weights, weights: as in `mw.open`; of a model given by name.
         command: a command line that asks the same, for the manifest.
@@ -215,12 +217,14 @@ def diagnose(
     >>> len(run.records), run.figures
     (15, ['mask-count'])
     """
-    from maskwise.runs.settings import chosen_settings
+    from maskwise.runs.settings import chosen_settings, with_templates
 
     numbers = (relevant,) if isinstance(relevant, int) else None if relevant is None else tuple(relevant)
     settings = chosen_settings(preset, probes, points, numbers, distractors, precision, seed, chat)
     if out is not None:
         refuse_checkpoint_folder(Path(out))
+    if templates is not None:
+        settings = with_templates(settings, Path(templates))
     from maskwise.probes.text import load_text
     from maskwise.tasks.datasets import read_datasets
     from maskwise.tasks.words import load_words

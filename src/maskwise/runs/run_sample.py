@@ -48,7 +48,7 @@ def take_sample(
 
 def attribution_of(model: Model, prompt: Prompt) -> list[float]:
     """Of each token the norm of the answer's gradient, of the largest in the prompt."""
-    return rounded(embedding_gradients(model, [prompt])[1])
+    return rounded(embedding_gradients(model, [prompt])[1][0])
 
 
 def rounded(norms: Tensor) -> list[float]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from maskwise.probes import PROBES
@@ -9,6 +10,7 @@ from maskwise.probes.examples import PAPER_RELEVANT
 from maskwise.probes.probe import Preset, Probe, Settings
 from maskwise.support.errors import UserError
 from maskwise.support.nearest import did_you_mean
+from maskwise.tasks.rewordings import read_rewordings
 from maskwise.tasks.rules import TASKS
 
 FINEST, COARSEST = 0.1, 50  # --precision, in points
@@ -30,8 +32,14 @@ NUMBERS: Mapping[Preset, Mapping[str, Any]] = {
         "relevant": (1, PAPER_RELEVANT),
         "passages": 1000,
     },
-    # Piskorz et al. (arXiv 2511.21338): every test point of a task sees the same ten examples among forty distractors.
-    "paper": {"tasks": tuple(task.name for task in TASKS), "points": 1000, "relevant": (PAPER_RELEVANT,)},
+    # Piskorz et al. (arXiv 2511.21338): every test point of a task sees the same ten examples among forty distractors,
+    # and examples and questions are drawn from the same words.
+    "paper": {
+        "tasks": tuple(task.name for task in TASKS),
+        "points": 1000,
+        "relevant": (PAPER_RELEVANT,),
+        "held_out": 0.0,
+    },
 }
 
 
@@ -73,6 +81,17 @@ def with_examples(settings: Settings, relevant: tuple[int, ...] | None, distract
             scaled = dict.fromkeys(round(count * distractors / before) for count in parameters[name])
             settings = settings.changed(probe, **{name: tuple(scaled)})
     return replace(settings, distractors=distractors)
+
+
+def with_templates(settings: Settings, file: Path) -> Settings:
+    """The settings with a user's templates for the probes that reword questions, one of which must be asked."""
+    takers = [name for name, own in settings.parameters.items() if "templates" in own]
+    if not set(takers) & set(settings.probes):
+        raise UserError(f"no probe of this run rewords questions: add {takers[0]} with --probes, or use --full")
+    read = tuple((one.name, one.text) for one in read_rewordings(file))
+    for name in takers:
+        settings = settings.changed(name, templates=read)
+    return settings
 
 
 def chosen_settings(

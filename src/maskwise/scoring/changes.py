@@ -15,6 +15,7 @@ from msgspec import Meta, structs
 from maskwise.records.folder import RunOnDisk
 from maskwise.records.groups import GroupedRecords, as_group, conditions_of, groups_of, paired
 from maskwise.records.record import Condition, Record, condition_text
+from maskwise.scoring.claims import judged, p_value
 from maskwise.scoring.intervals import (
     by_task,
     difference_interval,
@@ -45,6 +46,7 @@ class Difference(Typed, frozen=True, kw_only=True):
     rules_high: Annotated[float | None, Meta(description="upper end")]
     n: Annotated[int, Meta(description="points asked under both")]
     differed: Annotated[int, Meta(description="of these, answers that became right or wrong")]
+    p: Annotated[float | None, Meta(description="two-sided p-value of no difference, tested as claims are")] = None
 
 
 class NatsDifference(Typed, frozen=True, kw_only=True):
@@ -73,6 +75,7 @@ def paired_difference(group: Sequence[Record], baseline: Sequence[Record]) -> Di
         rules_high=rules_high,
         n=sum(map(len, strata.values())),
         differed=int(sum(np.count_nonzero(change) for change in strata.values())),
+        p=p_value(judged("", "", "", strata, "points", bounds=(-1.0, 1.0)), 0.0),
     )
 
 
@@ -141,18 +144,24 @@ def loss_recovered(before: Sequence[Record], after: Sequence[Record]) -> Score:
         return null_score()
     two, most = counts.index(2), counts.index(max(counts))
 
-    def share_recovered(accuracy: np.ndarray) -> np.ndarray:
-        then, now = np.split(accuracy, 2, axis=1)
-        lost, regained = then[:, two] - then[:, most], now[:, most] - then[:, most]
-        return np.where(lost >= LEAST_LOSS, regained / np.maximum(lost, LEAST_LOSS), np.nan)
+    many = len(conditions)
+    return recovered_share(paired_tables(before, after, conditions), (two, most, many + two, many + most))
 
-    by_task = paired_tables(before, after, conditions)
-    found = bootstrapped(by_task, share_recovered, TOO_LITTLE_LOSS)
+
+def recovered_share(by_task: Tables, columns: tuple[int, int, int, int] = (0, 1, 2, 3)) -> Score:
+    """(a_most' - a_most) / (a_few - a_most) of tables [points, C]. columns: few and most masks before, then after."""
+
+    def share(accuracy: np.ndarray) -> np.ndarray:
+        few, most, _, cured = (accuracy[:, column] for column in columns)
+        lost = few - most
+        return np.where(lost >= LEAST_LOSS, (cured - most) / np.maximum(lost, LEAST_LOSS), np.nan)
+
+    found = bootstrapped(by_task, share, TOO_LITTLE_LOSS)
     if not by_task:
         return found
-    then, now = np.split(np.mean([table.mean(0) for table in by_task.values()], axis=0), 2)
-    ends = {"before": [float(then[two]), float(then[most])], "after": [float(now[two]), float(now[most])]}
-    return structs.replace(found, ends=ends)
+    means = np.mean([table.mean(0) for table in by_task.values()], axis=0)
+    few, most, few_after, most_after = (float(means[column]) for column in columns)
+    return structs.replace(found, ends={"before": [few, most], "after": [few_after, most_after]})
 
 
 def accuracy_change(before: Sequence[Record], after: Sequence[Record], keep: Callable[[Condition], bool]) -> Score:

@@ -2,8 +2,8 @@
 
 A claim names two numbers: `nothing`, what would be measured if there were nothing to it, and `asked`, what it takes to
 say that it holds (ours where the paper says only "almost" or "close to"). With the whole interval beyond both it
-holds; beyond `nothing` alone it is in direction; wholly short of what is asked it does not hold; an interval that
-decides nothing leaves it open: it cannot be told. Without skill above guessing nothing can be told either.
+holds; beyond `nothing` alone it is in direction; wholly short of what is asked it is rejected; otherwise it is
+inconclusive, as it is without skill above guessing.
 
 A run judges many claims at once, so the verdicts are those of Holm's procedure (1979) over the whole table, at 5 %:
 each claim's value is tested (two-sided) against what is asked, and against `nothing` where that is another number; of
@@ -40,8 +40,8 @@ from maskwise.scoring.scores import LEAST_SKILL
 from maskwise.support.typed import Typed
 from maskwise.tasks.episodes import CHANCE
 
-Verdict = Literal["holds", "in direction", "does not hold", "cannot be told"]
-Equivalence = Literal["holds", "does not hold", "inconclusive"]
+Verdict = Literal["holds", "in direction", "rejected", "inconclusive"]
+Equivalence = Literal["holds", "rejected", "inconclusive"]
 Strata = dict[str, np.ndarray]
 
 LEVEL = 0.05
@@ -85,9 +85,9 @@ class Claim(Typed, frozen=True, kw_only=True):
 
 
 def verdict(low: float | None, high: float | None, nothing: float, asked: float, less: bool = False) -> Verdict:
-    """By the interval alone. `less`: the claim is that the value is small. Without an interval nothing can be told."""
+    """By the interval alone. `less`: the claim is that the value is small. Without an interval it is inconclusive."""
     if low is None or high is None:
-        return "cannot be told"
+        return "inconclusive"
     if less:
         low, high, nothing, asked = -high, -low, -nothing, -asked
     asked = max(asked, nothing)
@@ -95,7 +95,7 @@ def verdict(low: float | None, high: float | None, nothing: float, asked: float,
         return "holds"
     if low > nothing:
         return "in direction"
-    return "does not hold" if high < asked else "cannot be told"
+    return "rejected" if high < asked else "inconclusive"
 
 
 def judged(
@@ -118,7 +118,7 @@ def judged(
     points = sum(map(len, strata.values()))
     mean, low, high = bounded_mean(strata, bounds) if points else (math.nan, None, None)
     error, free = (mean_error(strata) if points else None) or (None, None)
-    alone = verdict(low, high, nothing, asked, less) if enough else "cannot be told"
+    alone = verdict(low, high, nothing, asked, less) if enough else "inconclusive"
     return Claim(
         name=name,
         claim=claim,
@@ -151,13 +151,18 @@ def holm(claims: Sequence[Claim]) -> list[Claim]:
         for number, claim in enumerate(claims)
         for against in sorted({claim.nothing, bar(claim)})
     ]
-    known = sorted((p, number, against) for number, against, p in tests if p is not None)
-    adjusted: dict[tuple[int, float], float] = {}
-    largest = 0.0
-    for rank, (p, number, against) in enumerate(known):
-        largest = max(largest, min(1.0, (len(known) - rank) * p))
-        adjusted[number, against] = largest
+    known = {(number, against): p for number, against, p in tests if p is not None}
+    adjusted = dict(zip(known, holm_adjusted(list(known.values())), strict=True))
     return [_rejudged(claim, number, adjusted) for number, claim in enumerate(claims)]
+
+
+def holm_adjusted(p_values: Sequence[float]) -> list[float]:
+    """Holm's adjusted p-values of these tests, in their order: each is significant where its own is below the level."""
+    adjusted, largest = [1.0] * len(p_values), 0.0
+    for rank, number in enumerate(sorted(range(len(p_values)), key=p_values.__getitem__)):
+        largest = max(largest, min(1.0, (len(p_values) - rank) * p_values[number]))
+        adjusted[number] = largest
+    return adjusted
 
 
 def _rejudged(claim: Claim, number: int, adjusted: Mapping[tuple[int, float], float]) -> Claim:
@@ -169,13 +174,13 @@ def _rejudged(claim: Claim, number: int, adjusted: Mapping[tuple[int, float], fl
         return 0 if p is None or p >= LEVEL else int(math.copysign(1, sign * (claim.value - against)))
 
     of_asked, of_nothing = side(bar(claim)), side(claim.nothing)
-    found: Verdict = "cannot be told"
+    found: Verdict = "inconclusive"
     if of_asked > 0:
         found = "holds"
     elif of_nothing > 0:
         found = "in direction"
     elif of_asked < 0:
-        found = "does not hold"
+        found = "rejected"
     adjusted_p = adjusted.get((number, bar(claim)))
     return structs.replace(claim, verdict=found, p=adjusted_p, less=UNSET, test=UNSET)
 
@@ -187,7 +192,7 @@ def bar(claim: Claim) -> float:
 
 
 def p_value(claim: Claim, against: float) -> float | None:
-    """Two-sided: the level at which the interval's end would lie at `against`. None where nothing can be told."""
+    """Two-sided: the level at which the interval's end would lie at `against`. None without an interval or skill."""
     test, value = claim.test, claim.value
     if test is UNSET or not test.enough or claim.low is None or math.isnan(against):
         return None
@@ -205,7 +210,7 @@ def p_value(claim: Claim, against: float) -> float | None:
 def equivalence(low: float | None, high: float | None, known: float, margin: float) -> Equivalence:
     """Whether a value equals a known one (a closed form) up to a margin, by two one-sided tests (Schuirmann 1987).
 
-    holds: the whole 95 % interval is within the margin of the known value; does not hold: it is wholly beyond; else
+    holds: the whole 95 % interval is within the margin of the known value; rejected: it is wholly beyond; else
     inconclusive. An interval that contains the known value but reaches beyond the margin decides nothing, so few
     questions never make a claim hold. Each one-sided test has level 2.5 %.
     """
@@ -213,7 +218,7 @@ def equivalence(low: float | None, high: float | None, known: float, margin: flo
         return "inconclusive"
     if known - margin <= low and high <= known + margin:
         return "holds"
-    return "does not hold" if low > known + margin or high < known - margin else "inconclusive"
+    return "rejected" if low > known + margin or high < known - margin else "inconclusive"
 
 
 # Claims about few-shot questions: a weighted sum of what a point gave under several conditions

@@ -36,12 +36,16 @@ class MitigationResult(Typed, frozen=True, kw_only=True):
 
     cure: Annotated[str, Meta(description="its name")]
     paper: Annotated[str | None, Meta(description="where it was published")]
-    accuracy: Annotated[float | None, Meta(description="null where it could not be measured")]
+    two_masks: Annotated[Accuracy | None, Meta(description="with two masks, after; null where it was not run")] = None
+    accuracy: Annotated[float | None, Meta(description="with the canvas's masks; null where it could not be measured")]
     low: Annotated[float | None, Meta(description="lower end of the 95 % interval")]
     high: Annotated[float | None, Meta(description="upper end")]
     difference: Annotated[float | None, Meta(description="from the baseline, over the same questions")]
     difference_low: Annotated[float | None, Meta(description="lower end")]
     difference_high: Annotated[float | None, Meta(description="upper end")]
+    recovered: Annotated[
+        Score | UnsetType, Meta(description="share of the loss recovered, (a200' - a200) / (a2 - a200), with all ends")
+    ] = UNSET
     tokens_per_pass: Annotated[float, Meta(description="200 / forward passes")]
     training: Annotated[str, Meta(description="what it took")]
     why: Annotated[str | UnsetType, Meta(description="why it was not run, where no adapter would help")] = UNSET

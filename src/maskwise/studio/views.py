@@ -9,7 +9,7 @@ import jinja2
 from markupsafe import escape
 
 from maskwise.report.pages.drill import likelihood, shown_prompt
-from maskwise.report.pages.templates import environment, style
+from maskwise.report.pages.jinja_environment import environment, style
 from maskwise.scoring.numbers import number, percent
 from maskwise.studio.probing import Probed
 from maskwise.studio.tracing import Trace

@@ -44,6 +44,7 @@ _RENAMED = {
     "decoding.strategies.plain": "decoding.strategies.unpublished",
     "report.pages.mitigations": "report.pages.mitigations_page",
     "report.pages.toy": "report.pages.toy_page",
+    "report.pages.templates": "report.pages.jinja_environment",
     "lm_eval.tasks.documents": "lm_eval.tasks.task_documents",
     "models.attention.blocks": "models.attention.block_attention",
     "probes.answers.attention": "probes.answers.attention_shares",

@@ -49,6 +49,20 @@ class Question:
         return f"Answer:[{self.letter}]."
 
 
+@dataclass(frozen=True)
+class Worded:
+    """A question in other words: both texts, and the place in `answered` at which the answer begins."""
+
+    asked: str
+    answered: str
+    answer_at: int
+
+
+def answer_place(exercise: Exercise) -> int:
+    """Where the answer begins in `answered`: after the opening bracket, unless the exercise says so itself."""
+    return exercise.answer_at if isinstance(exercise, Worded) else exercise.answered.index("[") + 1
+
+
 def render(question: Exercise) -> str:
     """`Options: (A) knit, (B) quirky, (C) persuade\\nAnswer:[B].\\n\\n`"""
     return f"{question.asked}\n{question.answered}\n\n"

@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 from maskwise.models.checkpoints.chat import render_chat
 from maskwise.support.errors import UserError
-from maskwise.tasks.episodes import LETTERS, Exercise, Question, render
+from maskwise.tasks.episodes import LETTERS, Exercise, Question, answer_place, render
 
 Place = Literal["right", "middle", "left"]
 
@@ -66,8 +66,8 @@ def encode_parts(
 
     What stands before the first question, such as a begin token, is number -1.
     """
-    text, starts, letter_at = _lay_out(tokenizer, examples, test, place, chat)
-    ids, spans = _tokens(tokenizer, text, add_special_tokens=not chat)
+    text, starts, letter_at = lay_out(tokenizer, examples, test, place, chat)
+    ids, spans = tokens_and_spans(tokenizer, text, add_special_tokens=not chat)
     row = _letter_row(tokenizer, spans, letter_at)
     parts = tuple(bisect_right(starts, end - 1) - 1 for _, end in spans)
     return Encoded(ids, row, _allowed_letters(tokenizer, test, ids[row])), parts
@@ -85,12 +85,12 @@ def encode_label(
 
     `system` stands before all of them, in a chat as the system's turn.
     """
-    text, _, label_at = _lay_out(tokenizer, examples, test, place, chat, system)
-    ids, spans = _tokens(tokenizer, text, add_special_tokens=not chat)
+    text, _, label_at = lay_out(tokenizer, examples, test, place, chat, system)
+    ids, spans = tokens_and_spans(tokenizer, text, add_special_tokens=not chat)
     first = next((row for row, (start, end) in enumerate(spans) if start == label_at < end), None)
     if first is None:
         raise UserError(
-            f"in the tokenizer {_name(tokenizer)} no token begins at the answer after `[`, so it cannot be masked"
+            f"in the tokenizer {name_of(tokenizer)} no token begins at the answer after `[`, so it cannot be masked"
         )
     closed_at = label_at + len(test.answered) - test.answered.index("[") - 1
     last = next(row for row in range(first, len(spans)) if spans[row][1] >= closed_at)
@@ -104,8 +104,8 @@ def encode_answers(
 
     A space after the opening bracket is a part of the answer, also where it is a token of its own.
     """
-    text, starts, _ = _lay_out(tokenizer, examples, test, place, chat)
-    ids, spans = _tokens(tokenizer, text, add_special_tokens=not chat)
+    text, starts, _ = lay_out(tokenizer, examples, test, place, chat)
+    ids, spans = tokens_and_spans(tokenizer, text, add_special_tokens=not chat)
     before = _test_at(place, examples)
     found: list[range] = []
     for exercise, start in zip([*examples[:before], test, *examples[before:]], starts, strict=True):
@@ -116,7 +116,7 @@ def encode_answers(
         last = next(row for row in range(first, len(spans)) if spans[row][1] >= end)
         if spans[first][0] <= opening or spans[last][1] > end:
             raise UserError(
-                f"in the tokenizer {_name(tokenizer)} {exercise.answered!r} has no token boundaries at its brackets, "
+                f"in the tokenizer {name_of(tokenizer)} {exercise.answered!r} has no token boundaries at its brackets, "
                 "so the answer cannot be masked"
             )
         found.append(range(first, last + 1))
@@ -125,7 +125,7 @@ def encode_answers(
 
 def encode_last_word(tokenizer: Any, passage: str, word_at: int) -> Encoded:
     """A passage and the character at which its last word begins; the row is the first token that is part of it."""
-    ids, spans = _tokens(tokenizer, passage, add_special_tokens=True)
+    ids, spans = tokens_and_spans(tokenizer, passage, add_special_tokens=True)
     row = next(place for place, (_, end) in enumerate(spans) if end > word_at)
     return Encoded(ids, row)
 
@@ -176,7 +176,7 @@ def filler_id(tokenizer: Any, filler: str) -> int:
     ids = tokenizer(filler, add_special_tokens=False)["input_ids"]
     if len(ids) != 1:
         raise UserError(
-            f"the filler {filler!r} is {len(ids)} tokens in the tokenizer {_name(tokenizer)}, it must be one"
+            f"the filler {filler!r} is {len(ids)} tokens in the tokenizer {name_of(tokenizer)}, it must be one"
         )
     return int(ids[0])
 
@@ -185,7 +185,7 @@ def check_letters(tokenizer: Any) -> None:
     """Refuse, by its name, a tokenizer that cannot say where a token stands or in which a letter is not one token."""
     if not tokenizer.is_fast:
         raise UserError(
-            f"the tokenizer {_name(tokenizer)} gives no offsets; a fast tokenizer (tokenizer.json) is needed"
+            f"the tokenizer {name_of(tokenizer)} gives no offsets; a fast tokenizer (tokenizer.json) is needed"
         )
     letter_ids(tokenizer)
 
@@ -195,8 +195,8 @@ def letter_ids(tokenizer: Any) -> tuple[int, ...]:
     """The token of each answer letter where it stands: after `[` and before `]`."""
     found = []
     for place in range(len(LETTERS)):
-        text, _, letter_at = _lay_out(tokenizer, [], Question(("one", "two", "three"), place, True), "right", False)
-        ids, spans = _tokens(tokenizer, text, add_special_tokens=True)
+        text, _, letter_at = lay_out(tokenizer, [], Question(("one", "two", "three"), place, True), "right", False)
+        ids, spans = tokens_and_spans(tokenizer, text, add_special_tokens=True)
         found.append(ids[_letter_row(tokenizer, spans, letter_at)])
     return tuple(found)
 
@@ -209,7 +209,7 @@ def _allowed_letters(tokenizer: Any, test: Question, right: int) -> tuple[int, .
 def _letter_row(tokenizer: Any, spans: Sequence[tuple[int, int]], letter_at: int) -> int:
     if (letter_at, letter_at + 1) not in spans:
         raise UserError(
-            f"in the tokenizer {_name(tokenizer)} the answer letter after `[` is not one token, so it cannot be masked"
+            f"in the tokenizer {name_of(tokenizer)} the answer letter after `[` is not one token: it cannot be masked"
         )
     return spans.index((letter_at, letter_at + 1))
 
@@ -218,7 +218,7 @@ def _causal(encoded: Encoded) -> Prompt:
     return Prompt(encoded.ids[: encoded.row], encoded.row, encoded.ids[encoded.row], 0, allowed=encoded.allowed)
 
 
-def _lay_out(
+def lay_out(
     tokenizer: Any, examples: Sequence[Exercise], test: Exercise, place: Place, chat: bool, system: str = ""
 ) -> tuple[str, list[int], int]:
     """(text, where each question begins in it, where the test's answer stands)."""
@@ -240,14 +240,14 @@ def _plain_text(questions: Sequence[Exercise], asked: int, system: str) -> tuple
     return (
         "".join([before, *rendered]).rstrip("\n"),
         starts,
-        starts[asked] + len(test.asked) + 1 + test.answered.index("[") + 1,
+        starts[asked] + len(test.asked) + 1 + answer_place(test),
     )
 
 
 def _chat_text(tokenizer: Any, questions: Sequence[Exercise], asked: int, system: str) -> tuple[str, list[int], int]:
     """The same as a conversation. It is cut after the last answer: LLaDA's template would open one more turn there."""
     if not tokenizer.chat_template:
-        raise UserError(f"the tokenizer of {Path(_name(tokenizer)).name} has no chat template; ask without --chat")
+        raise UserError(f"the tokenizer of {Path(name_of(tokenizer)).name} has no chat template; ask without --chat")
     turns = [(question.asked, question.answered) for question in questions]
     messages = [{"role": "system", "content": system}] if system else []
     messages += [
@@ -263,18 +263,21 @@ def _chat_text(tokenizer: Any, questions: Sequence[Exercise], asked: int, system
         start = text.find(message["content"], end)
         if start < 0:
             raise UserError(
-                f"the chat template of the tokenizer {_name(tokenizer)} rewrites messages; ask without --chat"
+                f"the chat template of the tokenizer {name_of(tokenizer)} rewrites messages; ask without --chat"
             )
         end = start + len(message["content"])
         if message["role"] != "system":
             (starts if message["role"] == "user" else answers_at).append(start)
-    return text[:end], starts, answers_at[asked] + questions[asked].answered.index("[") + 1
+    return text[:end], starts, answers_at[asked] + answer_place(questions[asked])
 
 
-def _tokens(tokenizer: Any, text: str, add_special_tokens: bool) -> tuple[tuple[int, ...], list[tuple[int, int]]]:
+def tokens_and_spans(
+    tokenizer: Any, text: str, add_special_tokens: bool
+) -> tuple[tuple[int, ...], list[tuple[int, int]]]:
+    """The tokens of a text, and from which character to which each of them goes."""
     encoding = tokenizer(text, add_special_tokens=add_special_tokens, return_offsets_mapping=True)
     return tuple(encoding["input_ids"]), [tuple(span) for span in encoding["offset_mapping"]]
 
 
-def _name(tokenizer: Any) -> str:
+def name_of(tokenizer: Any) -> str:
     return tokenizer.name_or_path or type(tokenizer).__name__

@@ -73,6 +73,10 @@ def check(settings: TuneSettings) -> TuneSettings:
     _check_numbers(settings)
     rules = [
         (settings.alpha + settings.beta > 0, "alpha and beta are both 0: nothing would be learnt"),
+        (
+            settings.max_masks > 0 or settings.alpha > 0,
+            "with --max-masks 0 both views are the same text, so TV and KL are 0: give --alpha above 0, such as 0.1",
+        ),
         (0 < settings.mask_low <= settings.mask_high < 1, "mask_low and mask_high must satisfy 0 < low <= high < 1"),
         (not (settings.anchored and settings.full), "anchored tuning needs an adapter: leave out full"),
         (not (settings.anchored and settings.one_branch), "anchored tuning has one branch: leave out one_branch"),

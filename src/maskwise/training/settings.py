@@ -85,7 +85,7 @@ class TuneSettings(SharedSettings):
     mask_high: float = 0.8
     # The views
     context: int = _option(1024, "Tokens of prompt, answer and masks together.")
-    max_masks: int = _option(600, "Most masks appended.", at_least=1)
+    max_masks: int = _option(600, "Most masks appended; 0 is the sham control.", at_least=0)
     curriculum: int = _option(5000, "Micro-batches until that many; 0 starts there.", at_least=0)
     # visible end-of-text padding to equal length
     pad_eos: bool = _option(False, "Pad visibly, as the paper, not pack.", "--pad-eos")

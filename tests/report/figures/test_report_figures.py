@@ -196,7 +196,8 @@ def test_names_in_figures_are_one_short_line() -> None:
 def test_the_paper_s_gradient_norms_are_marks_of_their_figure(tmp_path: Path) -> None:
     """As the paper states them, for LLaDA, Dream and LLaDA-MoE; three places, one name."""
     reading = read_all([write_run(tmp_path / "run")])[0]
-    (panel,) = panels(mask_attribution.PROBE.sections[0], [reading])
+    product, panel = panels(mask_attribution.PROBE.sections[0], [reading])
+    assert product.marks == ()  # the paper has no gradient x input
     assert [mark.y[:4] for mark in panel.marks] == [
         (0.234, 0.220, 0.282, 0.144),
         (0.005, 0.057, 0.012, 0.030),

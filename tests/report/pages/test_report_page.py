@@ -109,7 +109,7 @@ def test_headings_are_findings_and_questions_stand_below_them(tmp_path: Path) ->
     headings = [" ".join(html.unescape(text).split()) for text in re.findall(r'<h2 id="p\d[^>]*>(.*?)</h2>', page)]
     assert headings[2:] == [
         "Accuracy falls by 30.0 points with 100 masks in place of 2",
-        "No change of accuracy detected with 100 full stops after the closed answer: at most 7.2 points",
+        "No significant change of accuracy with 100 full stops after the closed answer: at most 7.2 points",
     ]
     assert "<strong>Do appended masks change the answer?</strong> The same question" in page
     runs = [write_run(tmp_path / name, only("mask-count"), DIFFUSION | {"name": name}) for name in ("<a>", "b")]
@@ -276,7 +276,7 @@ def test_guessing_is_called_guessing(tmp_path: Path) -> None:
     words = draw(
         tmp_path, write_run(tmp_path / "run", [asked for asked in GUESSING if asked[0] in ("location", "mask-count")])
     ).words
-    assert "Context locality It cannot be told." in words and "Appended masks It cannot be told." in words
+    assert "Context locality Inconclusive." in words and "Appended masks Inconclusive." in words
     assert "Precision It does no better than guessing. No condition lies clearly above 33 %." in words
     assert "Mask tax – no skill above guessing to lose" in words
 
@@ -370,7 +370,7 @@ def test_a_verdict_stands_under_its_own_number_of_examples(tmp_path: Path) -> No
         "Does it matter where the examples stand? (1 example)"
     )  # first in the list of contents
     fell = r"fitted fall from the nearest place to the farthest\): "
-    assert re.search(fell + r"tiny-llada 0.0 points[^;]*(; \S+ nats)?: cannot be told", ten), ten[-2000:]
+    assert re.search(fell + r"tiny-llada 0.0 points[^;]*(; \S+ nats)?: inconclusive", ten), ten[-2000:]
     assert not re.search(fell + r"[^.]*other 90.0 points", ten)
     assert re.search(fell + r"tiny-llada 100.0 points.*?; other 90.0 points", single)
 

@@ -7,7 +7,8 @@ import pytest
 from helpers.report_runs import AUTOREGRESSIVE, DIFFUSION, GUESSING, KNOWN, mask_probes, position_probes, write_run
 from maskwise.report.figures.curves import Mark
 from maskwise.report.readings import read_all
-from maskwise.report.words.effects import effects_of
+from maskwise.report.sections import sections_for
+from maskwise.report.words.effects import effects_of, headings, judged_effects
 from maskwise.report.words.finding import finding, largest_effect
 
 PLANTED = DIFFUSION | {"name": "tiny-llada+distracted", "planted": "sensitivity to appended masks"}
@@ -35,7 +36,9 @@ def test_the_largest_effect_leads_whichever_it_is(tmp_path: Path) -> None:
         "With 100 full stops after the closed answer the accuracy of tiny-llada falls by 80.0\u00a0points"
     )
     nothing = found(tmp_path / "none", (GUESSING, DIFFUSION))
-    assert nothing.sentence.startswith("Nothing was detected in tiny-llada: its accuracy changes by at most")
+    assert nothing.sentence.startswith(
+        "No significant change was detected in tiny-llada: its accuracy changes by at most"
+    )
     assert not any(number.detected for number in nothing.numbers)
 
 
@@ -50,6 +53,26 @@ def test_what_is_certain_of_an_effect_counts_not_its_estimate(tmp_path: Path) ->
     assert [number.value for number in told.numbers] == ["−30.0\u00a0points", "−40.0\u00a0points", "0.0\u00a0points"]
 
 
+def test_a_heading_states_a_change_only_where_it_is_significant_among_all_changes(tmp_path: Path) -> None:
+    """Two of ten curves differ by their own intervals; Holm's procedure over all of them leaves neither."""
+    recall = [
+        ("recall", {"question": side, "distance": at, "masks": 2, "fillers": 0}, 2, [right])
+        for side, near, far in (("right", 9, 5), ("left", 9, 5))
+        for at, right in (("near", near), ("far", far))
+    ]
+    reading = read_all([write_run(tmp_path / "both", recall + mask_probes(SAME, SAME), DIFFUSION)])[0]
+    sections = sections_for([reading])
+    of_recall = [place for place, (probe, section) in enumerate(sections) if (probe, section.name) == ("recall", "")]
+    (effects,) = (judged_effects(sections, reading)[place] for place in of_recall)
+    assert [effect.points for effect in effects] == [-40.0, -40.0]
+    assert all(effect.excludes_zero and effect.p < 0.05 < effect.adjusted for effect in effects)
+    (heading,) = (headings(sections, [reading])[place] for place in of_recall)
+    assert heading.startswith("No significant change of accuracy in 2 comparisons: at most ")
+    assert "falls" not in finding([reading]).sentence
+    alone = read_all([write_run(tmp_path / "alone", recall[:2], DIFFUSION)])[0]
+    assert headings(sections_for([alone]), [alone])[0].startswith("Accuracy falls by 40.0")  # it is the only change
+
+
 def test_three_numbers_have_intervals_and_say_where_nothing_was_detected(tmp_path: Path) -> None:
     told = found(tmp_path, (KNOWN, DIFFUSION))
     assert len(told.numbers) == 3 and "of 4 changes" in told.beside
@@ -62,31 +85,31 @@ def test_three_numbers_have_intervals_and_say_where_nothing_was_detected(tmp_pat
     )
 
 
-def test_a_run_too_small_to_tell_says_so(tmp_path: Path) -> None:
+def test_a_run_that_is_too_small_says_so(tmp_path: Path) -> None:
     """Ten questions: neither no change nor one of 40 points is excluded, so no sentence says how much it is at most."""
     small, other = mask_probes([5], [4]), mask_probes([4], [5])
     alone = found(tmp_path / "one", (small, DIFFUSION))
-    assert alone.sentence.startswith("This run is too small to tell what changes the accuracy of tiny-llada: each 95")
+    assert alone.sentence.startswith("Inconclusive: this run is too small to show what changes the accuracy of")
     assert not any(number.detected for number in alone.numbers)
-    assert all(number.interval.startswith("too few questions to tell (95") for number in alone.numbers)
+    assert all(number.interval.startswith("inconclusive: too few questions (95") for number in alone.numbers)
     folders = [write_run(tmp_path / asked[0][0] / str(n), asked, DIFFUSION) for n, asked in enumerate((small, other))]
     beside, compared = finding(read_all(folders)), finding(read_all(folders), compared=True)
-    assert beside.sentence.startswith("Too few questions to tell whether 100 masks in place of 2 change the")
-    assert compared.sentence.startswith("Too few questions to tell whether 100 masks in place of 2 take more or less")
+    assert beside.sentence.startswith("Inconclusive whether 100 masks in place of 2 change the")
+    assert compared.sentence.startswith("Inconclusive whether 100 masks in place of 2 take more or less")
     assert "at most" not in f"{alone} {beside} {compared}"
     headings = [effect.heading for effect in effects_of(read_all(folders)[0])]
-    assert headings and all(heading.startswith("Too few questions to tell whether accuracy") for heading in headings)
+    assert headings and all(heading.startswith("Inconclusive whether accuracy changes") for heading in headings)
 
 
-def test_one_change_that_cannot_be_told_does_not_speak_for_the_others(tmp_path: Path) -> None:
+def test_one_inconclusive_change_does_not_speak_for_the_others(tmp_path: Path) -> None:
     tight, wide = (
         effects_of(read_all([write_run(tmp_path / name, asked, DIFFUSION)])[0])
         for name, asked in (("many", mask_probes(SAME, SAME)), ("few", mask_probes([5], [4])))
     )
     sentence = largest_effect("tiny-llada", [*tight, *wide])
     all_of_them = len(tight) + len(wide)
-    assert sentence.startswith("Nothing was detected in tiny-llada, but this run is too small to tell")
-    assert f"{sum(one.undecided for one in wide)} of {all_of_them} changes" in sentence
+    assert sentence.startswith("No significant change was detected in tiny-llada, but")
+    assert f"{sum(one.undecided for one in wide)} of {all_of_them} changes are inconclusive" in sentence
 
 
 def test_two_models_are_told_by_their_paired_difference(tmp_path: Path) -> None:

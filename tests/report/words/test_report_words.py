@@ -62,7 +62,7 @@ def reading(locality: Any = None, mask_tax: Any = None, low: float = 0.6, **mani
         ),
         ((-0.4, -0.6, -0.2), "It uses distant context more than near context.", "by 40 %, 95 % interval 20 to 60 %"),
         ((0.4, None, None), "No difference between near and distant context was detected.", "with no interval"),
-        (None, "It cannot be told.", "guessing gives 33 %, so there is no skill to lose"),
+        (None, "Inconclusive.", "guessing gives 33 %, so there is no skill to lose"),
         (
             (0.02, 0.004, 0.03),
             "It uses near context more than distant context.",
@@ -85,7 +85,7 @@ def test_where_it_looks(score: Any, claim: str, evidence: str) -> None:
         ((0.5, 0.4, 0.6), "Appended masks lower its accuracy.", "more masks cost 50 % of its skill above guessing"),
         ((0.1, -0.1, 0.2), "No effect of appended masks was detected.", "which includes zero"),
         ((-0.1, -0.2, -0.05), "Appended masks raise its accuracy.", "masks raise its skill above guessing by 10 %"),
-        (None, "It cannot be told.", "80 % of its answers are right with 2 masks, 40 % with 200"),
+        (None, "Inconclusive.", "80 % of its answers are right with 2 masks, 40 % with 200"),
     ],
 )
 def test_what_masks_do(score: Any, claim: str, evidence: str) -> None:
@@ -110,7 +110,7 @@ def test_where_no_answer_differed_the_page_says_what_it_cannot_have_seen() -> No
 
 def test_a_score_known_to_no_better_than_half_of_the_skill_is_not_called_undetected() -> None:
     (tax,) = (tile for tile in tiles(reading(mask_tax=(0.1, -0.4, 0.84))) if tile.name == "Mask tax")
-    assert tax.interval.replace(NBSP, " ").startswith("too few questions to tell; 95 % interval −40 to 84 %")
+    assert tax.interval.replace(NBSP, " ").startswith("inconclusive: too few questions; 95 % interval −40 to 84 %")
     assert not tax.detected
 
 
@@ -139,9 +139,9 @@ def test_a_claim_is_told_with_each_models_own_skill() -> None:
         return replace(known, label=label, summary=known.summary | {"claims": [claim]})
 
     (section,) = coherence.PROBE.sections
-    both = what_this_run_shows(section, [solver("A", 1.0, "holds"), solver("B", 0.1, "cannot be told")])[-1]
+    both = what_this_run_shows(section, [solver("A", 1.0, "holds"), solver("B", 0.1, "inconclusive")])[-1]
     assert "A 5.0\u00a0%, 1.0 to 9.0, of 100\u00a0%: holds" in both
-    assert "B 5.0\u00a0%, 1.0 to 9.0, of 10\u00a0%: cannot be told" in both
+    assert "B 5.0\u00a0%, 1.0 to 9.0, of 10\u00a0%: inconclusive" in both
 
 
 def test_numbers_are_written_with_care() -> None:

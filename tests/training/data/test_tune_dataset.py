@@ -82,6 +82,19 @@ def test_anchored_pairs_have_masks_after_the_first_view_alone_and_held_ones_few(
     assert 0.15 < changed / len(plain) < 0.4
 
 
+def test_the_sham_control_has_the_same_rows_and_noise_and_no_masks():
+    masks, sham = (
+        NoisedPairs(PAIRS, replace(SMALL, anchored=True, held=0.3, max_masks=most), MASK, world=1) for most in (10, 0)
+    )
+    for number in range(len(masks)):
+        (view, same), pair = (one[number]["views"] for one in (masks, sham)), PAIRS[masks[number]["pair"]]
+        assert torch.equal(same.first, same.second) and torch.equal(same.first, view.first[: pair.length])
+        assert torch.equal(same.rows, view.rows) and torch.equal(same.ce_weights, view.ce_weights)
+    with pytest.raises(UserError, match="both views are the same text"):
+        settings_from("quick", {"max_masks": 0})
+    assert settings_from("quick", {"max_masks": 0, "alpha": 0.1}).max_masks == 0
+
+
 def test_the_curriculum_is_a_straight_line_from_one_in_micro_batches():
     assert [largest_mask_count(SMALL, micro) for micro in (0, 1, 3, 7, 8, 100)] == [1, 2, 5, 10, 10, 10]
     assert largest_mask_count(replace(SMALL, curriculum=0), 0) == 10

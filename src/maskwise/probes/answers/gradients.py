@@ -1,8 +1,13 @@
 """Which tokens move the answer? The gradient of the greedy answer's logit with respect to the input embeddings.
 
-A token's attribution is the L2 norm of its gradient, divided by the largest norm in its prompt. The answer's own mask
-is left out of both, and for shifted models the token before it too: the answer is read from there. Only the embeddings
-get gradients, and the head is applied to one row per prompt.
+Two measures of a token, each divided by the largest in its prompt: the L2 norm of its gradient g (the paper's), and
+gradient x input, the L2 norm of g * e with e its embedding, coordinate by coordinate. Where a network reads e through
+RMSNorm, its output does not depend on the length of e, so |g| scales as 1 / |e| and g * e does not change: compare
+models, and tokens whose embeddings differ in length, by gradient x input. The sum of g * e, its usual form, is zero
+there by Euler's theorem, hence the norm.
+
+The answer's own mask is left out, and for shifted models the token before it too: the answer is read from there. Only
+the embeddings get gradients, and the head is applied to one row per prompt.
 """
 
 from collections.abc import Iterator, Sequence
@@ -15,28 +20,32 @@ from torch import Tensor
 from maskwise.models.batch import Batch
 from maskwise.models.model import Model
 from maskwise.probes.answers.plain import Answer, answer_rows, answers_to, pack
+from maskwise.probes.evidence import TIMES_INPUT
 from maskwise.tasks.prompts import Prompt
 
 # How it is answered
 
 
 def attribute(model: Model, prompts: Sequence[Prompt], near: int) -> list[Answer]:
-    """Answers with evidence: {"examples": [..], "question"} for prompts with parts, else {"masks", "near", "all"}."""
-    answers, norms = embedding_gradients(model, prompts)
+    """Answers with evidence: {"examples": [..], "question"} for prompts with parts, else {"masks", "near", "all"}: the
+    gradient norms; with "_times_input" after each name, gradient x input."""
+    answers, found = embedding_gradients(model, prompts)
     grouped = [part_groups(model, prompt) if prompt.parts else mask_groups(model, prompt, near) for prompt in prompts]
-    sums, sizes = group_sums(norms, grouped)
-    return [
-        replace(answer, evidence=example_evidence(prompt, *told) if prompt.parts else mask_evidence(*told))
-        for answer, prompt, *told in zip(answers, prompts, sums.tolist(), sizes.tolist(), strict=True)
-    ]
+    evidence: list[dict[str, float | list[float]]] = [{} for _ in prompts]
+    for values, suffix in zip(found, ("", TIMES_INPUT), strict=True):
+        sums, sizes = group_sums(values, grouped)
+        for own, prompt, *groups in zip(evidence, prompts, sums.tolist(), sizes.tolist(), strict=True):
+            means = example_evidence(prompt, *groups) if prompt.parts else mask_evidence(*groups)
+            own |= {name + suffix: mean for name, mean in means.items()}
+    return [replace(answer, evidence=own) for answer, own in zip(answers, evidence, strict=True)]
 
 
 def embedding_gradients(model: Model, prompts: Sequence[Prompt]) -> tuple[list[Answer], Tensor]:
-    """The answers, and every token's normalised gradient norm, [T] float32 in the prompts' order."""
+    """The answers, and `attributions` of every token."""
     with traced(model, prompts) as batch:
         index = model.locate(batch, torch.arange(len(prompts), device=model.device), answer_rows(model, prompts))
         logits = model.head(model.asked_rows(batch, index))
-    return answers_to(prompts, logits.detach()), gradient_norms(model, prompts, batch, logits)
+    return answers_to(prompts, logits.detach()), attributions(model, prompts, batch, logits)
 
 
 @contextmanager
@@ -48,18 +57,25 @@ def traced(model: Model, prompts: Sequence[Prompt]) -> Iterator[Batch]:
         yield replace(batch, embeds=model.embed(batch.ids).detach().requires_grad_())
 
 
-def gradient_norms(model: Model, prompts: Sequence[Prompt], batch: Batch, logits: Tensor) -> Tensor:
-    """Of every token the norm of the gradient of its prompt's largest logit, over the largest in the prompt, [T].
+def attributions(model: Model, prompts: Sequence[Prompt], batch: Batch, logits: Tensor) -> Tensor:
+    """Of every token the gradient norm and gradient x input of its prompt's largest logit, each over the largest in the
+    prompt, in the prompts' order; [2, T] float32.
 
     batch: the `traced` one that the answers' logits [S, V] were computed from. They can be asked once.
     """
     assert batch.embeds is not None
     # Sequences do not see each other, so the gradient of the sum holds each prompt's own.
     (gradient,) = torch.autograd.grad(logits.max(-1).values.sum(), batch.embeds)
-    norms = gradient.float().norm(dim=-1)
-    norms[own_places(model, prompts)] = 0
-    largest = norms.new_zeros(len(prompts)).scatter_reduce(0, batch.owner, norms, "amax")
-    return norms / largest.clamp(min=torch.finfo(norms.dtype).tiny)[batch.owner]
+    gradient = gradient.float()
+    found = torch.stack([gradient.norm(dim=-1), (gradient * batch.embeds.detach().float()).norm(dim=-1)])
+    found[:, own_places(model, prompts)] = 0
+    largest = found.new_zeros(2, len(prompts)).scatter_reduce(1, batch.owner.expand(2, -1), found, "amax")
+    return found / largest.clamp(min=torch.finfo(found.dtype).tiny)[:, batch.owner]
+
+
+def gradient_norms(model: Model, prompts: Sequence[Prompt], batch: Batch, logits: Tensor) -> Tensor:
+    """The first of the `attributions`, [T]."""
+    return attributions(model, prompts, batch, logits)[0]
 
 
 @contextmanager

@@ -1,8 +1,8 @@
-"""attribution: which examples move the answer? Gradient norms of the input embeddings, example by example.
+"""attribution: which examples move the answer? Gradients of the input embeddings, example by example.
 
 Paper probe 3: the same examples in many random orders, the question right, middle or left, format A. The mean over each
 example's tokens (`answers/gradients.py` says of what). Condition: {"question": "left"}; evidence {"examples": [...],
-"question"}.
+"question"}, the gradient norms, and the same names with "_times_input": gradient x input (not in records of before).
 """
 
 from collections.abc import Collection, Iterator, Sequence
@@ -10,11 +10,11 @@ from dataclasses import replace
 from functools import partial
 
 from maskwise.probes.blocks import sees_past_the_question
-from maskwise.probes.evidence import entry_per_target
+from maskwise.probes.evidence import GRADIENT_INPUT, entry_per_target
 from maskwise.probes.few_shot import episodes
 from maskwise.probes.library.question_position import PLACE_NAMES, PLACES
 from maskwise.probes.probe import Asker, Item, Probe, Setup, Unit, slices
-from maskwise.probes.section import Measure, Point, Section, Shown
+from maskwise.probes.section import Measure, Point, Section, Shown, as_share
 from maskwise.records.record import Condition, Key, ProbeFields, still_to_ask
 from maskwise.support.randomness import python_random
 from maskwise.tasks.episodes import Episode, Question
@@ -23,6 +23,11 @@ from maskwise.tasks.prompts import Place, closed, encode_parts
 NAME = "attribution"
 GRADIENT_COST = 4
 GRADIENT = Measure("evidence", "Gradient norm, of the largest", "evidence_low", "evidence_high")
+PRODUCT = as_share(GRADIENT_INPUT, "Gradient x input, of the largest")
+MEASURES = (PRODUCT, GRADIENT)
+COMPARE_BY = (
+    "Compare models by gradient x input: a norm grows as the embedding gets shorter, which says nothing about its use."
+)
 ORDERINGS = {"orderings": 30, "questions": 20, "near": 50}
 QUICK_ORDERINGS = {"orderings": 5, "questions": 4}
 
@@ -93,6 +98,8 @@ class AttributionCondition(ProbeFields, frozen=True, kw_only=True):
 class AttributionEvidence(ProbeFields, frozen=True, kw_only=True):
     examples: list[float]
     question: float
+    examples_times_input: list[float] | None = None
+    question_times_input: float | None = None
 
 
 PROBE = Probe(
@@ -110,17 +117,17 @@ PROBE = Probe(
     sections=(
         Section(
             title="Which examples move the answer?",
-            question="How much would the chosen answer's logit change if an example's tokens were nudged? The norm of "
-            "the gradient with respect to each token's embedding, examples in random orders, by their place in the "
-            "prompt.",
+            question="How much would the chosen answer's logit change if an example's tokens were nudged? The "
+            "gradient with respect to each token's embedding, times that embedding and by its norm alone, examples in "
+            "random orders, by their place in the prompt.",
             paper="A U in all models: the first and last examples and those near the question weigh most; flatter for "
             "diffusion models than for autoregressive ones.",
-            how_to_read="A high point means that the example at that place moves the answer. The question stands at "
-            "the left end, in the middle or at the right end of the axis.",
+            how_to_read="A high point means that the answer is locally sensitive to the example at that place. The "
+            f"question stands at the left end, in the middle or at the right end of the axis. {COMPARE_BY}",
             x_label="Place of the example in the prompt",
             at="example {}",
             points=_points,
-            measures=(GRADIENT,),
+            measures=MEASURES,
         ),
     ),
 )

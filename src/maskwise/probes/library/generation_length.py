@@ -131,7 +131,7 @@ def flood_in_words(shown: Shown) -> list[str]:
     """Whether the fault is there, and what each layout does on the longest canvas."""
     found = shown.summary.extras.get(FLOOD)
     if found is None:
-        return ["whether end tokens flood long canvases cannot be told: it takes two sizes of the canvas in one block"]
+        return ["inconclusive whether end tokens flood long canvases: this needs two canvas sizes in one block"]
     entries = _one_block_first(shown)
     most = max(entry.condition["canvas"] for entry in entries)
     ends = "" if found["low"] is None else f", 95 % interval {found['low']:.1f} to {found['high']:.1f}"

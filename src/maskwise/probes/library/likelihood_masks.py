@@ -103,7 +103,7 @@ PROBE = Probe(
         Section(
             title="Do masks after an answer change its score?",
             question="Right answers are scored as options of a multiple-choice task are, with more and more masks "
-            "after them, which carry no information.",
+            "after them, which state only how much room follows.",
             paper="Not in the paper in this form; lm-eval scores without masks after an answer.",
             how_to_read="A level line means that scores do not depend on the room after an answer. A movement as large "
             "as the differences between options would change which one is chosen.",

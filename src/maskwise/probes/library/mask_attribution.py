@@ -1,7 +1,8 @@
-"""mask-attribution: do appended masks move the answer more than the text does? Gradient norms by kind of token.
+"""mask-attribution: do appended masks move the answer more than the text does? Gradients by kind of token.
 
 Paper probe 3b: masks at the end; the mean over the masks, the nearest other tokens, and all other tokens. Condition:
-{"extra masks": 50}; evidence {"masks", "near", "all"}.
+{"extra masks": 50}; evidence {"masks", "near", "all"}, the gradient norms, and the same names with "_times_input":
+gradient x input (not in records of before).
 """
 
 from collections.abc import Collection, Iterator, Sequence
@@ -10,10 +11,12 @@ from functools import partial
 from msgspec import field
 
 from maskwise.probes.blocks import visible_counts
-from maskwise.probes.evidence import entry_per_target
+from maskwise.probes.evidence import TIMES_INPUT, entry_per_target
 from maskwise.probes.library.attribution import (
+    COMPARE_BY,
     GRADIENT,
     GRADIENT_COST,
+    MEASURES,
     ORDERINGS,
     QUICK_ORDERINGS,
     drawn,
@@ -66,14 +69,16 @@ def mask_items(
 
 
 def claims(records: Sequence[Record]) -> list[Claim]:
-    """Masks move the answer more than the text nearest to it. Measured: the mean normalised gradient norm of the masks
-    less that of the nearest other tokens, prompt by prompt, above zero."""
-    found = by_task((r.task, r.evidence["masks"] - r.evidence["near"]) for r in records)
+    """Masks move the answer more than the text nearest to it. Measured: the mean normalised gradient x input of the
+    masks less that of the nearest other tokens, prompt by prompt, above zero; of records without it, gradient norms."""
+    product = all("masks_times_input" in record.evidence for record in records)
+    suffix, measure = (TIMES_INPUT, "gradient x input") if product else ("", "gradient norm")
+    found = by_task((r.task, r.evidence[f"masks{suffix}"] - r.evidence[f"near{suffix}"]) for r in records)
     return [
         judged(
             "masks-move-more",
             "appended masks move the answer more than the nearest text",
-            "gradient norm of masks less that of the nearest text",
+            f"{measure} of masks less that of the nearest text",
             found,
             "",
             bounds=(-1.0, 1.0),
@@ -101,6 +106,9 @@ class MaskAttributionEvidence(ProbeFields, frozen=True, kw_only=True):
     masks: float
     near: float
     all: float
+    masks_times_input: float | None = None
+    near_times_input: float | None = None
+    all_times_input: float | None = None
 
 
 PROBE = Probe(
@@ -122,19 +130,20 @@ PROBE = Probe(
             title="Do masks move the answer more than the text does?",
             question="Masks are appended, and the same gradient is taken: of the masks, of the other tokens nearest to "
             "the answer, and of all other tokens.",
-            paper="Mean of masks / nearest 50 / all: LLaDA-Base .234/.005/.005, LLaDA-Instruct .220/.057/.017, "
-            "Dream-Base .282/.012/.005, Dream-Instruct .144/.030/.018.",
-            how_to_read="Masks carry no information. If their point is the highest, the model listens to them "
-            "nonetheless.",
+            paper="Gradient norm, mean of masks / nearest 50 / all: LLaDA-Base .234/.005/.005, LLaDA-Instruct "
+            ".220/.057/.017, Dream-Base .282/.012/.005, Dream-Instruct .144/.030/.018.",
+            how_to_read="A mask states only that a token is missing, and their number the length of the text. If their "
+            f"point is the highest, the answer is locally more sensitive to them than to the text. {COMPARE_BY}",
             x_label="Tokens",
             at="{}",
             x_names=("masks", "nearest context", "all context"),
             points=_points,
             claims=("masks-move-more",),
-            measures=(GRADIENT,),
-            caption="Mean over tasks; whisker: 95 % interval for these tasks, with questions drawn afresh. Open marks: "
-            "the six models of the paper (arXiv 2511.21338).",
+            measures=MEASURES,
+            caption="Mean over tasks; whisker: 95 % interval for these tasks, with questions drawn afresh. Open "
+            "marks, gradient norm: the six models of the paper (arXiv 2511.21338).",
             published=_published(),
+            published_measure=GRADIENT.key,
         ),
     ),
 )

@@ -187,7 +187,7 @@ PROBE = Probe(
         Section(
             title="Do appended masks change the answer?",
             question="The same question is asked with more and more masks behind it. Only the first mask is the "
-            "answer; the others carry no information. Does the answer change?",
+            "answer; the others state only how much room follows. Does the answer change?",
             paper="From few masks to 200: LLaDA-Base loses 23 points, LLaDA-Instruct 27. Dream-Base loses 6 and "
             "Dream-Instruct 8 by about 20 masks, then both stay level.",
             how_to_read="A level line is what one would hope for: empty space should not matter. A falling line is the "

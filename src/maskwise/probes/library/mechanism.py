@@ -38,7 +38,7 @@ from maskwise.probes.few_shot import episodes
 from maskwise.probes.library.filler import filler_name
 from maskwise.probes.paths import (
     BASELINE,
-    CANNOT_BE_TOLD,
+    INCONCLUSIVE,
     LARGEST_DIFFERENCE,
     MASKS,
     NAME,
@@ -68,7 +68,7 @@ PATHS = {
     "others": "they act through the other rows",
     "answer and others": "they act on the answer's own row and through the other rows",
     "interaction": "they act only where the answer's row and the other rows see them together",
-    CANNOT_BE_TOLD: "by which path cannot be told",
+    INCONCLUSIVE: "the path is inconclusive",
 }
 
 

@@ -17,8 +17,6 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-import numpy as np
-
 from maskwise.probes.blocks import visible_counts
 from maskwise.probes.probe import Asker, Item, Probe, ScoreRule, Sentences, Setup, Unit, slices
 from maskwise.probes.recall_scores import (
@@ -127,21 +125,16 @@ def _entries_of(shown: Shown, conditions: Sequence[Condition]) -> list[Entry]:
     return [entry for condition in conditions for entry in entries if entry.condition == condition]
 
 
-def _ends(shown: Shown) -> tuple[list[Entry], list[Entry]]:
+def _ends(shown: Shown) -> list[Entry]:
     """The entries the score is made of."""
-    near, far = near_and_far([entry.condition for entry in shown.entries(NAME)])
-    return _entries_of(shown, near), _entries_of(shown, far)
-
-
-def _accuracy(entries: Sequence[Entry]) -> float:
-    return float(np.mean([entry.accuracy for entry in entries]))
+    return _entries_of(shown, near_and_far([entry.condition for entry in shown.entries(NAME)]))
 
 
 def _seen(shown: Shown) -> str:
     near, far = _ends(shown)
     return (
-        f"{percent(_accuracy(near))} of the near pairs are recalled, {percent(_accuracy(far))} of those "
-        f"{far[0]['between']:g} pairs away"
+        f"{percent(near.accuracy)} of the near pairs are recalled, {percent(far.accuracy)} of those "
+        f"{far.measures['between']:g} pairs away, with the question last"
     )
 
 
@@ -151,10 +144,8 @@ def _no_skill(shown: Shown) -> str:
 
 def _errors_when_far(shown: Shown) -> str:
     _, far = _ends(shown)
-    wrong = 1 - _accuracy(far)
-    others = float(np.mean([other_values(entry) for entry in far]))
-    errors = f" Of its errors there, {percent(others / wrong)} are the value of another pair." if wrong else ""
-    return errors + (" Measured with the question last only." if len(far) == 1 else "")
+    wrong = 1 - (far.accuracy or 0.0)
+    return f" Of its errors there, {percent(other_values(far) / wrong)} are the value of another pair." if wrong else ""
 
 
 def other_values(entry: Entry) -> float:
@@ -251,7 +242,7 @@ RECALL_LOCALITY = ScoreRule(
         },
         change=("moving the pair away", "costs", "raises"),
         seen=_seen,
-        takes="It takes near pairs and distant ones, with the question on the same side.",
+        takes="It takes near pairs and distant ones, with the question last.",
         no_skill=_no_skill,
         beside=_errors_when_far,
     ),

@@ -73,8 +73,8 @@ def claims(records: Sequence[Record]) -> list[Claim]:
     """Many steps recover what masks take away, best with the surest first.
 
     Measured at the most masks asked of both probes: accuracy in many steps, the surest first, less that in one step,
-    above zero; it can be told only where masks take something away in one step, beyond its interval. And: surest first
-    less random order, above zero.
+    above zero; inconclusive unless masks lower accuracy significantly in one step. And: surest first less random order,
+    above zero.
     """
     own, one_step = (records_of(records, probe) for probe in (NAME, MASK_COUNT))
     found = []

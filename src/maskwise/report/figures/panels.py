@@ -22,18 +22,30 @@ def panels(section: Section, readings: Sequence[Reading]) -> list[Panel]:
             title=title,
             x_label=section.x_label,
             y_label=measure.label,
-            curves=tuple(_curve(name, style, points, measure) for name, style, points in lines if points),
+            curves=tuple(
+                _curve(name, style, own, measure) for name, style, points in lines if (own := having(points, measure))
+            ),
             percent=measure.percent,
             chance=measure.chance,
             spread=section.spread,
             x_names=section.x_names,
             scatter=section.scatter,
-            marks=tuple(Mark(*one) for one in section.published),
+            marks=tuple(Mark(*one) for one in section.published if section.published_measure in (None, measure.key)),
             diagonal=section.diagonal,
         )
-        for measure in section.measures
+        for measure in measures_of(section, readings)
         for title, lines in facets
     ]
+
+
+def measures_of(section: Section, readings: Sequence[Reading]) -> list[Measure]:
+    """Those that were taken: records of earlier versions may lack one. All of them where nothing was measured."""
+    points = [point for reading in readings for point in section.points(reading)]
+    return [measure for measure in section.measures if not points or having(points, measure)]
+
+
+def having(points: Sequence[Point], measure: Measure) -> list[Point]:
+    return [point for point in points if measure.key in point.entry]
 
 
 def along(points: Sequence[Point], series: str) -> list[Point]:

@@ -12,7 +12,7 @@ from maskwise.records.folder import ADVISE, MANIFEST
 from maskwise.records.search import Advice, ConfirmedSetting, MeanInterval, SearchManifest
 from maskwise.report.figures import drawing
 from maskwise.report.figures.frontier import Frontier, Spot
-from maskwise.report.pages.templates import render
+from maskwise.report.pages.jinja_environment import render
 from maskwise.support.errors import UserError
 from maskwise.support.files import read_json, read_text, replace_file
 from maskwise.support.typed import InvalidJson, decode
@@ -58,6 +58,25 @@ class Search:
         """`93.8 (79.2 to 99.2)`"""
         ends = self.ends(interval)
         return self.number(interval.mean, signed) + (f" ({ends})" if ends else "")
+
+
+def reworded_lines(search: Search) -> list[str]:
+    """Of each setting that is named, whether its difference from the reference stays under a new template."""
+    lines = []
+    for one in search.found.rewordings or ():
+        unit = " points" if search.is_share else ""
+        mean = f"{search.number(one.difference, True)}{unit} from the reference over {len(one.templates)} templates"
+        if one.new_low is None or one.new_high is None or one.sd_high is None:
+            lines.append(f"{one.setting}, reworded: {mean}; no template changed it")
+            continue
+        crosses = one.new_low <= 0 <= one.new_high
+        new = f"{search.number(one.new_low, True)} to {search.number(one.new_high, True)}{unit}"
+        told = "so a new template may turn it round" if crosses else "so it holds under a new template"
+        lines.append(
+            f"{one.setting}, reworded: {mean}, {new} under a new one (95 % predictive interval), {told}; standard "
+            f"deviation over templates {search.number(one.sd)}{unit}, {one.questions} questions"
+        )
+    return lines
 
 
 def is_search(folder: Path) -> bool:
@@ -152,7 +171,7 @@ def _view(search: Search) -> dict[str, Any]:
         ],
         "sentence": str(found.sentence),
         "picks": [_pick(search, setting, letters) for setting in dict.fromkeys(r.setting for r in found.advice)],
-        "undecided": search.undecided,
+        "undecided": [*reworded_lines(search), *search.undecided],
         "confirmed": [_confirmed(search, row, letters) for row in found.confirmed],
         "dropped": [
             (row.setting, f"{row.questions}", search.number(row.quality), f"{row.passes:.3g}", f"{row.seconds:.2g}")

@@ -11,10 +11,18 @@ from msgspec import UNSET
 from maskwise.report.figures.bars import Bar, Chart
 from maskwise.report.pages.results import Result
 from maskwise.scoring.experiment_results import Accuracy, MitigationResult, Mitigations
-from maskwise.scoring.numbers import percent, points, points_between
+from maskwise.scoring.numbers import between, percent, points, points_between
 
 NEEDS_ADAPTER, FIXED_ATTENTION = "needs --adapter", "the model's attention cannot be changed"
 BASELINE, NOT_RUN = "baseline", "not run"
+HEAD = (
+    "mitigation",
+    "accuracy,\n2 masks",
+    "accuracy,\nall masks",
+    "difference\nfrom baseline",
+    "loss\nrecovered",
+    "tokens\nper pass",
+)
 
 
 def cures_result(found: Mitigations) -> Result:
@@ -25,12 +33,14 @@ def cures_result(found: Mitigations) -> Result:
         "first token",
         sentences=what_it_shows(found),
         chart=_chart(found),
-        head=("mitigation", "accuracy", "difference\nfrom baseline", "tokens per\nforward pass", "trained"),
+        head=HEAD,
         rows=_rows(found),
         notes=(
-            "In brackets: 95 % intervals for these tasks with questions drawn afresh; differences are paired. "
-            "Tokens per forward pass: of the whole decoding, more is faster. *: on the frontier, no other is at least "
-            "as fast and more accurate, nor faster and as accurate.",
+            f"All masks: {found.masks}. In brackets: 95 % intervals for these tasks with questions drawn afresh; "
+            "differences are paired, in points. Loss recovered: (a' - a) / (a2 - a), with a and a' the accuracies with "
+            "all masks before and after and a2 that with 2 masks before; cures.json has its interval. Only tuning can "
+            "change the accuracy with 2 masks. Tokens per (forward) pass: of the whole decoding, more is faster. "
+            "*: on the frontier, no other is at least as fast and more accurate, nor faster and as accurate.",
         ),
     )
 
@@ -60,16 +70,23 @@ def frontier(cures: Sequence[MitigationResult]) -> set[str]:
 
 def _rows(found: Mitigations) -> list[tuple[str, ...]]:
     two, best = found.two_masks, frontier(found.cures)
-    rows: list[tuple[str, ...]] = [("two masks only", _right(two), "", "", "no")]
+    rows: list[tuple[str, ...]] = [("two masks only", percent(two.accuracy, 1), "", "", "", "")]
     for entry in in_order(found.cures):
         measured = entry.measured
         if measured is None:
-            rows.append((entry.cure, NOT_RUN, "", "", ""))
+            rows.append((entry.cure, NOT_RUN, "", "", "", ""))
         else:
             speed = f"{_speed(entry)}{' *' if entry.cure in best else ''}"
-            trained = "no" if entry.training == "none" else "yes"
-            rows.append((entry.cure, _right(measured), _against(entry), speed, trained))
+            few = "" if entry.two_masks is None else percent(entry.two_masks.accuracy, 1)
+            rows.append((entry.cure, few, _right(measured), _against(entry), _recovered(entry), speed))
     return rows
+
+
+def _recovered(entry: MitigationResult) -> str:
+    """A dash where there was too little to recover."""
+    if entry.recovered is UNSET:
+        return ""
+    return "–" if entry.recovered.value is None else percent(entry.recovered.value)
 
 
 def _speed(entry: MitigationResult) -> str:
@@ -126,8 +143,25 @@ def what_it_shows(found: Mitigations) -> list[str]:
             f"No mitigation is significantly above the baseline (95 % interval above zero) on these {found.n} "
             "questions."
         )
-    trained = next((entry.training for entry, _ in measured if entry.training != "none"), None)
-    return [*sentences, *([f"The trained mitigations took {trained}."] if trained else []), *_not_run(found)]
+    tuned = [_of_tuning(entry, found) for entry, _ in measured if entry.training != "none"]
+    return [*sentences, *tuned, *_not_run(found)]
+
+
+def _of_tuning(entry: MitigationResult, found: Mitigations) -> str:
+    """Both ends before and after, the share recovered with its interval, and the training it took."""
+    score = entry.recovered
+    if score is UNSET or score.ends is UNSET:
+        return f"{entry.cure} took {entry.training}."
+    (few, many), (few_after, many_after) = score.ends["before"], score.ends["after"]
+    if score.value is None:
+        share = "too little was lost to state a share recovered"
+    else:
+        interval = "" if score.low is None or score.high is None else f" ({between(score.low, score.high)})"
+        share = f"{percent(score.value)} of the loss is recovered{interval}"
+    return (
+        f"{entry.cure} ({entry.training}): accuracy with 2 masks {percent(few, 1)} before and {percent(few_after, 1)} "
+        f"after, with {found.masks} masks {percent(many, 1)} and {percent(many_after, 1)}; {share}."
+    )
 
 
 def _not_run(found: Mitigations) -> list[str]:

@@ -17,11 +17,11 @@ from maskwise.report.figures import curves as figures
 from maskwise.report.figures import drawing
 from maskwise.report.figures.panels import in_order, panels
 from maskwise.report.pages.drill import prompts_by_probe, records_table, small_multiples
-from maskwise.report.pages.templates import render
+from maskwise.report.pages.jinja_environment import render
 from maskwise.report.readings import Reading, differing_settings, records_as_strangers_wrote_them
 from maskwise.report.sections import sections_for
 from maskwise.report.words.comparison import Row
-from maskwise.report.words.effects import heading_of
+from maskwise.report.words.effects import headings
 from maskwise.report.words.finding import finding
 from maskwise.report.words.published_values import PUBLISHED_HEAD, published_rows, setting_in_words
 from maskwise.report.words.sentences import first_finding, opening, what_this_run_shows
@@ -74,8 +74,9 @@ def build(readings: Sequence[Reading], changes: Sequence[Row] = ()) -> tuple[str
     shown: list[dict[str, Any]] = []
     prompts = prompts_by_probe(readings)
     chosen = sections_for(readings)
+    stated = headings(chosen, readings)
     for probe, section in track(chosen, "Drawing", console=open_console(stderr=True), transient=True):
-        view, files = _section_view(probe, section, readings, f"p{len(shown)}")
+        view, files = _section_view(probe, section, readings, stated[len(shown)], f"p{len(shown)}")
         own = [prompt for prompt in prompts.get(probe, []) if prompt.relevant == section.relevant]
         first_of_probe = not any(earlier["of"] == (probe, section.relevant) for earlier in shown)
         shown.append(view | {"of": (probe, section.relevant), "prompts": own if first_of_probe else []})
@@ -139,7 +140,7 @@ def _model_view(reading: Reading, scores: Sequence[Tile]) -> dict[str, Any]:
         "label": reading.label,
         "folder": str(reading.folder),
         "complete": reading.manifest.complete,
-        "paper": setting_in_words(reading.manifest.settings),
+        "paper": setting_in_words(reading.summary),
         "published": published_rows(reading.summary),
         "facts": [fact for fact in facts if fact != reading.label],
         "sentences": opening(reading),
@@ -190,7 +191,7 @@ def _meaning_for_all(row: Sequence[dict[str, Any]]) -> str:
 
 
 def _section_view(
-    probe: str, section: Section, readings: Sequence[Reading], prefix: str
+    probe: str, section: Section, readings: Sequence[Reading], heading: str, prefix: str
 ) -> tuple[dict[str, Any], dict[str, bytes]]:
     drawn = panels(section, readings)
     shows = what_this_run_shows(section, readings)
@@ -201,7 +202,7 @@ def _section_view(
         "id": f"{prefix}-{name}",
         "probe": section.name or probe,
         "title": section.title,
-        "heading": heading_of(probe, section, readings) or first_finding(section, shows),
+        "heading": heading or first_finding(section, shows),
         "question": section.question,
         "paper": section.paper,
         "how_to_read": section.how_to_read,

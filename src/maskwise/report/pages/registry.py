@@ -17,7 +17,7 @@ from maskwise.probes.probe import ScoreRule
 from maskwise.probes.summary import scores_shown
 from maskwise.records.folder import MANIFEST
 from maskwise.report.pages.advice import Search
-from maskwise.report.pages.templates import render
+from maskwise.report.pages.jinja_environment import render
 from maskwise.report.readings import Reading, differing_settings
 from maskwise.scoring.numbers import NBSP, score_interval, score_value
 from maskwise.scoring.scores import NOT_MEASURED, Score, null_score

@@ -10,7 +10,7 @@ from rich.text import Text
 
 from maskwise.report.figures import drawing
 from maskwise.report.figures.bars import Chart
-from maskwise.report.pages.templates import render
+from maskwise.report.pages.jinja_environment import render
 from maskwise.support.errors import UserError
 from maskwise.support.files import refuse_checkpoint_folder, replace_file, to_json
 from maskwise.support.terminal import one_line, open_console, safe_text

@@ -4,7 +4,7 @@ import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 
-from maskwise.report.pages.advice import Search
+from maskwise.report.pages.advice import Search, reworded_lines
 from maskwise.support.terminal import one_line
 
 
@@ -37,7 +37,7 @@ def _lines(search: Search, page: Path) -> Iterator[str]:
         yield "\n" + _wrapped(f"{goals}: {setting}")
         for written in (row["command"], row["python"], f"lm_eval {row['lm_eval']}"):
             yield f"  {one_line(written)}"
-    for number, line in enumerate(search.undecided):
+    for number, line in enumerate([*reworded_lines(search), *search.undecided]):
         yield ("" if number else "\n") + _wrapped(line)
     yield f"\ndropped in the search: {len(found['dropped'])} settings (--json lists them)"
     yield _wrapped(f"not tried: {'; '.join(found['not_tried'])}")

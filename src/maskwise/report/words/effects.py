@@ -1,7 +1,11 @@
-"""Effects: the change of accuracy from its baseline that each section of a page ends in, with its paired interval."""
+"""Effects: the changes of accuracy from a baseline that a page's sections draw, with their paired intervals.
+
+A run draws many of them, and a heading states the largest of a section. So a change counts as detected only where it is
+significant by Holm's procedure over all changes of the run, as claims are judged (scoring/claims.py).
+"""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from msgspec import UNSET
 
@@ -9,12 +13,13 @@ from maskwise.probes.examples import with_number
 from maskwise.probes.section import Point, Section
 from maskwise.report.readings import Reading
 from maskwise.report.sections import sections_for
+from maskwise.scoring.claims import LEVEL, holm_adjusted
 from maskwise.scoring.numbers import NBSP, percent, tenths
 
 # Points: about what LLaDA loses to 200 masks in the paper (23 and 27). An interval that includes zero and as much as
 # this says nothing, and "at most" would sound as if it did.
 LARGE = 25.0
-TOO_FEW = "too few questions to tell"
+TOO_FEW = "inconclusive: too few questions"
 ROUNDED = 0.0005  # accuracies that belong to other points than the paired difference does are not told with it
 
 
@@ -22,7 +27,8 @@ ROUNDED = 0.0005  # accuracies that belong to other points than the paired diffe
 class Effect:
     """A change of accuracy, in points. `words` say under what: `with 200 masks in place of 2`.
 
-    before, after: the two accuracies; None where they are of other questions, as in an unfinished run.
+    before, after: the two accuracies; None where they are of other questions, as in an unfinished run. p: two-sided,
+    of no change; `adjusted` by Holm's procedure over the changes of the run.
     """
 
     probe: str
@@ -33,15 +39,26 @@ class Effect:
     high: float
     before: float | None
     after: float | None
+    p: float
+    adjusted: float = 1.0
 
     @property
-    def detected(self) -> bool:
+    def test(self) -> tuple[str, int | None, str]:
+        """What is compared, by probe, number of relevant examples and conditions."""
+        return self.probe, self.section.relevant, self.words
+
+    @property
+    def excludes_zero(self) -> bool:
         return self.low > 0 or self.high < 0
 
     @property
+    def detected(self) -> bool:
+        return self.excludes_zero and self.adjusted < LEVEL
+
+    @property
     def certain(self) -> float:
-        """The least it can be by its interval, whatever its sign; 0 where that includes zero."""
-        return max(self.low, -self.high, 0.0)
+        """The least it can be by its interval, whatever its sign; 0 where it was not detected."""
+        return max(self.low, -self.high) if self.detected else 0.0
 
     @property
     def at_most(self) -> float:
@@ -63,7 +80,7 @@ class Effect:
     @property
     def interval(self) -> str:
         """Of the amount: both ends without a sign where both have the same."""
-        ends = sorted((abs(self.low), abs(self.high))) if self.detected else [self.low, self.high]
+        ends = sorted((abs(self.low), abs(self.high))) if self.excludes_zero else [self.low, self.high]
         return f"95{NBSP}% interval {tenths(ends[0])} to {tenths(ends[1])}"
 
     @property
@@ -78,8 +95,10 @@ class Effect:
         if self.detected:
             return f"Accuracy {self.verb} by {self.amount} {self.words}"
         if self.undecided:
-            return f"{TOO_FEW.capitalize()} whether accuracy changes {self.words} ({self.interval}{NBSP}points)"
-        return f"No change of accuracy detected {self.words}: at most {tenths(self.at_most)}{NBSP}points"
+            return (
+                f"Inconclusive whether accuracy changes {self.words}: too few questions ({self.interval}{NBSP}points)"
+            )
+        return f"No significant change of accuracy {self.words}: at most {tenths(self.at_most)}{NBSP}points"
 
 
 def undecided(low: float, high: float) -> bool:
@@ -88,22 +107,45 @@ def undecided(low: float, high: float) -> bool:
 
 
 def effects_of(reading: Reading) -> list[Effect]:
-    """One for each section that draws accuracies with a baseline, in the page's order."""
-    found = (effect_of(probe, section, reading) for probe, section in sections_for([reading]))
-    return [effect for effect in found if effect is not None]
+    """The largest of each section that draws accuracies with a baseline, in the page's order."""
+    return [by_size(found)[0] for found in judged_effects(sections_for([reading]), reading) if found]
 
 
-def heading_of(probe: str, section: Section, readings: Sequence[Reading]) -> str:
-    """The finding of a section: its effect, of several models the largest one; empty where it has none."""
-    found = [(reading.label, effect_of(probe, section, reading)) for reading in readings]
-    told = [(label, effect) for label, effect in found if effect is not None]
-    if not told:
+def headings(sections: Sequence[tuple[str, Section]], readings: Sequence[Reading]) -> list[str]:
+    """The heading of each section: its largest significant change; empty where accuracies have no baseline."""
+    of_models = [judged_effects(sections, reading) for reading in readings]
+    labels = [reading.label for reading in readings]
+    return [_heading(list(zip(labels, of_section, strict=True))) for of_section in zip(*of_models, strict=True)]
+
+
+def _heading(found: Sequence[tuple[str, Sequence[Effect]]]) -> str:
+    """`found`: the effects of each model."""
+    of_all = [(label, effect) for label, effects in found for effect in effects]
+    if not of_all:
         return ""
-    largest = by_size([effect for _, effect in told])[0]
-    label = next(label for label, effect in told if effect is largest)
-    if len(readings) == 1 or not largest.detected:
+    largest = by_size([effect for _, effect in of_all])[0]
+    if len(of_all) == 1 or (largest.detected and len(found) == 1):
         return largest.heading
-    return f"{label}: {largest.heading[0].lower()}{largest.heading[1:]}"
+    if largest.detected:
+        label = next(label for label, effect in of_all if effect is largest)
+        return f"{label}: {largest.heading[0].lower()}{largest.heading[1:]}"
+    most = tenths(max(effect.at_most for _, effect in of_all))
+    if any(effect.undecided for _, effect in of_all):
+        return (
+            f"Inconclusive whether accuracy changes: too few questions (95{NBSP}% intervals reach {most}{NBSP}points)"
+        )
+    return f"No significant change of accuracy in {len(of_all)} comparisons: at most {most}{NBSP}points"
+
+
+def judged_effects(sections: Sequence[tuple[str, Section]], reading: Reading) -> list[list[Effect]]:
+    """The effects of each section, one for each curve, with their adjusted p-values.
+
+    A change that several sections draw is one test.
+    """
+    found = [_of_curves(probe, section, reading) for probe, section in sections]
+    tests = {one.test: one.p for effects in found for one in effects}
+    adjusted = dict(zip(tests, holm_adjusted(list(tests.values())), strict=True))
+    return [[replace(one, adjusted=adjusted[one.test]) for one in effects] for effects in found]
 
 
 def by_size(effects: Sequence[Effect]) -> list[Effect]:
@@ -111,10 +153,10 @@ def by_size(effects: Sequence[Effect]) -> list[Effect]:
     return sorted(effects, key=lambda effect: (-effect.certain, -abs(effect.points)))
 
 
-def effect_of(probe: str, section: Section, reading: Reading) -> Effect | None:
-    """Of each curve of the probe its point farthest from its baseline; of these the largest."""
+def _of_curves(probe: str, section: Section, reading: Reading) -> list[Effect]:
+    """Of each curve of the probe its point farthest from its baseline."""
     if "accuracy" not in [measure.key for measure in section.measures]:
-        return None
+        return []
     own = [entry.condition for entry in with_number(reading.entries(probe), section.relevant)]
     points = [point for point in section.points(reading) if point.entry.condition in own]
     curves = list(dict.fromkeys(point.series for point in points))
@@ -123,7 +165,7 @@ def effect_of(probe: str, section: Section, reading: Reading) -> Effect | None:
         pairs = [(point, base) for point in points if point.series == series and (base := _base(point, points))]
         if pairs:
             found.append(_effect(probe, section, *max(pairs, key=lambda pair: abs(pair[0].x - pair[1].x))))
-    return by_size(found)[0] if found else None
+    return found
 
 
 def _base(point: Point, points: Sequence[Point]) -> Point | None:
@@ -142,7 +184,8 @@ def _effect(probe: str, section: Section, point: Point, base: Point) -> Effect:
     before, after = base.entry.accuracy, point.entry.accuracy
     same = before is not None and after is not None and abs(after - before - paired.difference) < ROUNDED
     changes = (100 * paired.difference, 100 * paired.low, 100 * paired.high)
-    return Effect(probe, section, words, *changes, *((before, after) if same else (None, None)))
+    ends = (before, after) if same else (None, None)
+    return Effect(probe, section, words, *changes, *ends, p=1.0 if paired.p is None else paired.p)
 
 
 def _in_words(section: Section, point: Point, base: Point) -> str:

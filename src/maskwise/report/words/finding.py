@@ -48,7 +48,7 @@ class Change:
 @dataclass(frozen=True)
 class ChartNumber:
     """One of the numbers beside the chart. Where nothing was `detected` it is grey, and says how much it is at most, or
-    that there are too few questions to tell.
+    that there are too few questions.
 
     curve: the number of the curve whose end it is, where models are told apart by colour.
     """
@@ -112,15 +112,15 @@ def largest_effect(label: str, effects: Sequence[Effect]) -> str:
     undecided = sum(effect.undecided for effect in effects)
     if undecided == len(effects):
         return (
-            f"This run is too small to tell what changes the accuracy of {label}: each 95{NBSP}% interval includes "
-            f"zero, one reaches {tenths(most)}{NBSP}points."
+            f"Inconclusive: this run is too small to show what changes the accuracy of {label}: each 95{NBSP}% "
+            f"interval includes zero, one reaches {tenths(most)}{NBSP}points."
         )
     if undecided:
         return (
-            f"Nothing was detected in {label}, but this run is too small to tell {undecided} of {len(effects)} "
-            f"changes: an interval reaches {tenths(most)}{NBSP}points."
+            f"No significant change was detected in {label}, but {undecided} of {len(effects)} changes are "
+            f"inconclusive: an interval reaches {tenths(most)}{NBSP}points."
         )
-    return f"Nothing was detected in {label}: its accuracy changes by at most {tenths(most)}{NBSP}points."
+    return f"No significant change was detected in {label}: its accuracy changes by at most {tenths(most)}{NBSP}points."
 
 
 def _sentence(label: str, effect: Effect) -> str:
@@ -129,17 +129,18 @@ def _sentence(label: str, effect: Effect) -> str:
         change = f"{effect.verb} by {effect.amount}{effect.ends} ({effect.interval})"
         return f"{words} the accuracy of {label} {change}."
     if effect.undecided:
-        untold = f"whether the accuracy of {label} changes {effect.words}"
-        return f"{TOO_FEW.capitalize()} {untold} ({effect.interval}{NBSP}points)."
-    return f"{words} no change was detected in {label} (at most {tenths(effect.at_most)}{NBSP}points)."
+        unknown = f"whether the accuracy of {label} changes {effect.words}"
+        return f"Inconclusive {unknown}: too few questions ({effect.interval}{NBSP}points)."
+    return f"{words} no significant change was detected in {label} (at most {tenths(effect.at_most)}{NBSP}points)."
 
 
 def _of_how_many(effects: Sequence[Effect]) -> str:
     if len(effects) == 1:
         return "The one change from a baseline that this run measured."
     return (
-        f"The largest by the end of its interval nearest to zero, of {len(effects)} changes from a baseline, one "
-        "for each section below. Each interval is for its change alone."
+        f"The largest significant one by the end of its interval nearest to zero, of {len(effects)} changes from a "
+        "baseline, one for each section below. Significant: at 5 % by Holm's procedure over all changes of the run. "
+        "Each interval is for its change alone."
     )
 
 
@@ -171,8 +172,8 @@ def verdict(first: Reading, second: Reading) -> str:
     masks = f"{apart.count} masks in place of 2"
     if undecided(apart.low, apart.high):
         return (
-            f"{TOO_FEW.capitalize()} whether {masks} take more or less from {second.label} than from {first.label} "
-            f"(95{NBSP}% interval {tenths(apart.low)} to {tenths(apart.high)}{NBSP}points, paired)."
+            f"Inconclusive whether {masks} take more or less from {second.label} than from {first.label}: too few "
+            f"questions (95{NBSP}% interval {tenths(apart.low)} to {tenths(apart.high)}{NBSP}points, paired)."
         )
     if not apart.detected:
         most = tenths(max(abs(apart.low), abs(apart.high)))
@@ -192,7 +193,7 @@ def _in_words(label: str, last: Change) -> str:
     many = f"{last.count} masks in place of 2"
     if undecided(last.low, last.high):
         interval = f"95{NBSP}% interval {tenths(last.low)} to {tenths(last.high)}{NBSP}points"
-        return f"{TOO_FEW} whether {many} change the accuracy of {label} ({interval})"
+        return f"inconclusive whether {many} change the accuracy of {label}: too few questions ({interval})"
     if not last.detected:
         return f"with {many} no change was detected in {label} (at most {tenths(-last.low)}{NBSP}points lost)"
     verb = "take" if last.points < 0 else "give"
@@ -210,7 +211,9 @@ def _three(effects: Sequence[Effect], charted: Sequence[str]) -> tuple[ChartNumb
     drawn = [effect for effect in shown if effect is not None]
     others = [effect for effect in effects if effect.probe not in charted]
     chosen = drawn + others[: NUMBERS - len(drawn)]
-    return tuple(_number(one.points, one.low, one.high, f"Accuracy {one.words}") for one in by_size(chosen))
+    return tuple(
+        _number(one.points, one.low, one.high, f"Accuracy {one.words}", one.detected) for one in by_size(chosen)
+    )
 
 
 def _of_models(told: Sequence[tuple[Reading, Sequence[Change]]]) -> tuple[ChartNumber, ...]:
@@ -260,15 +263,18 @@ def difference_of_changes(first: Reading, second: Reading) -> Change | None:
     return Change(most, 100 * score.value, 100 * score.low, 100 * score.high)
 
 
-def _number(points: float, low: float, high: float, what: str) -> ChartNumber:
-    detected = not low <= 0 <= high
+def _number(points: float, low: float, high: float, what: str, significant: bool = True) -> ChartNumber:
+    """`significant`: among the other changes of the run, where the number is one of them."""
+    excludes_zero = not low <= 0 <= high
     value = f"{tenths(points)}{NBSP}points" if points <= 0 else f"+{tenths(points)}{NBSP}points"
     interval = f"95{NBSP}% interval {tenths(low)} to {tenths(high)}"
     if undecided(low, high):
         interval = f"{TOO_FEW} ({interval}{NBSP}points)"
-    elif not detected:
+    elif not excludes_zero:
         interval = f"nothing detected: at most {tenths(max(abs(low), abs(high)))}{NBSP}points ({interval})"
-    return ChartNumber(value, interval, what, detected)
+    elif not significant:
+        interval = f"not significant among the changes of this run ({interval})"
+    return ChartNumber(value, interval, what, excludes_zero and significant)
 
 
 # The chart

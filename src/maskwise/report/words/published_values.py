@@ -2,7 +2,6 @@
 
 from maskwise.probes.examples import PAPER_RELEVANT
 from maskwise.probes.section import Summary
-from maskwise.records.manifest import RunSettings
 from maskwise.scoring.numbers import NBSP
 
 PUBLISHED_TITLE = "published values (arXiv 2511.21338), expectations fixed beforehand"
@@ -34,11 +33,13 @@ def in_unit(value: float, unit: str) -> str:
     return written.replace("-", "\u2212")
 
 
-def setting_in_words(settings: RunSettings) -> str:
-    """What the preset `paper` asks; empty for any other."""
+def setting_in_words(summary: Summary) -> str:
+    """What the preset `paper` asks, and how the prompt format differs from the paper's; empty for any other preset."""
+    settings = summary.settings
     if settings.preset != "paper":
         return ""
+    differs = f". {summary.other_format}" if summary.other_format else ""
     return (
         f"{PAPER_RELEVANT} relevant examples among {settings.distractors} distractors, {len(settings.tasks)} "
-        f"tasks with one context each, {settings.points:,} questions per task"
+        f"tasks with one context each, {settings.points:,} questions per task{differs}"
     )

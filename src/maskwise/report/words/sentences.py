@@ -9,7 +9,7 @@ from msgspec import UNSET
 from maskwise.probes.probe import ScoreRule
 from maskwise.probes.section import Measure, Paired, Point, Section, Summary
 from maskwise.probes.summary import probes_giving, scores_shown
-from maskwise.report.figures.panels import along
+from maskwise.report.figures.panels import along, having, measures_of
 from maskwise.report.readings import Reading
 from maskwise.scoring.claims import Claim
 from maskwise.scoring.intervals import none_seen
@@ -62,7 +62,7 @@ def score_sentence(rule: ScoreRule, reading: Reading) -> Sentence:
     seen = words.seen(reading)
     if score.value is None:
         why = words.no_skill(reading) if words.no_skill is not None else NO_SKILL
-        return Sentence(words.topic, "It cannot be told.", f"{seen}; {GUESSING if why == NO_SKILL else why}.")
+        return Sentence(words.topic, "Inconclusive.", f"{seen}; {GUESSING if why == NO_SKILL else why}.")
     beside = words.beside(reading) if words.beside is not None else ""
     return Sentence(words.topic, words.claims[direction(score)], f"{seen}: {cost_or_gain(rule, reading)}.{beside}")
 
@@ -186,7 +186,8 @@ def first_finding(section: Section, shows: Sequence[str]) -> str:
     of a long one the clauses that a heading has room for. Empty where nothing was measured."""
     if not shows or shows[0].endswith("not run"):
         return ""
-    line = shows[0] if section.says is not None else f"{section.measures[0].label}: {shows[0]}"
+    named = section.says is not None or shows[0].startswith(tuple(measure.label for measure in section.measures))
+    line = shows[0] if named else f"{section.measures[0].label}: {shows[0]}"
     first, *more = re.split(r"(?=[,;] )", line)
     for clause in more:
         if len(first + clause) > LONGEST_HEADING:
@@ -220,13 +221,16 @@ def _verdict(name: str, relevant: int | None, readings: Sequence[Reading]) -> li
 
 
 def _line_per_curve(section: Section, readings: Sequence[Reading]) -> list[str]:
-    """The first and last value of each curve, and the change between them."""
-    lines = []
-    for measure in section.measures:
+    """The first and last value of each curve, and the change between them; with the measure's name where several
+    measures are shares."""
+    lines, measures = [], measures_of(section, readings)
+    shares = sum(measure.percent for measure in measures)
+    for measure in measures:
+        named = measure.label if measure.percent and shares > 1 else ""
         for reading in readings:
-            found = section.points(reading)
+            found = having(section.points(reading), measure)
             for series in dict.fromkeys(point.series for point in found):
-                who = ", ".join(filter(None, [reading.label if len(readings) > 1 else "", series]))
+                who = ", ".join(filter(None, [named, reading.label if len(readings) > 1 else "", series]))
                 lines.append(_first_to_last(who, along(found, series), measure, section))
     return lines
 

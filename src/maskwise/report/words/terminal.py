@@ -105,6 +105,8 @@ def print_summary(reading: Reading) -> None:
             console.print(_text_table(table))
     if summary.published:
         console.print(_text_table(TextTable(PUBLISHED_TITLE, PUBLISHED_HEAD, published_rows(summary)), 1))
+    if summary.other_format:
+        console.print(Text(f"{summary.other_format}.", style="bold"))
     if summary.claims:
         console.print(_claims(summary.claims))
     for note in reading.manifest.notes:

@@ -20,7 +20,7 @@ LARGE_SHARE = 0.5  # an interval that includes zero and half of the skill says n
 class Tile:
     """A score: its number, its interval in words, and the same for the little drawing, which nats have not: on a scale
     of -100 % .. 100 %. One whose interval includes zero was not `detected`: it is grey and says how much it is at most,
-    or that there are too few questions to tell. `score` is its name in the summary.
+    or that there are too few questions. `score` is its name in the summary.
     """
 
     score: str

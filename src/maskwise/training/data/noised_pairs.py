@@ -36,8 +36,10 @@ class NoisedPairs(Epochs):
         settings, pair = self.settings, self.pairs[number]
         most = min(settings.context - pair.length, largest_mask_count(settings, micro))
         generator = torch_generator("noise", settings.seed, number, micro)
-        draw = draw_noise(len(pair.answer), most, generator, settings.mask_low, settings.mask_high)
+        draw = draw_noise(len(pair.answer), max(1, most), generator, settings.mask_low, settings.mask_high)
         draw = anchored(draw, most, settings.held, generator) if settings.anchored else draw
+        if not settings.max_masks:  # the sham control: the same rows and noise, no masks appended
+            draw = replace(draw, l1=0, l2=0)
         prompt, answer = torch.tensor(pair.prompt), torch.tensor(pair.answer)
         return mask_agnostic(prompt, answer, draw, self.mask_id, settings.alpha, settings.beta)
 

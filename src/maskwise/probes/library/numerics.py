@@ -1,0 +1,361 @@
+"""numerics (ours): how much of a difference between two runs is the machine's.
+
+The same questions under settings that should not matter (numeric_settings.py): one question at a time or all in one
+batch, another order, another dtype, compiled layers, a cache that is refreshed at every step, plain attention, and the
+weights of `--weights`. Each is compared with the float32 reference, one at a time. One-pass answers (few-shot
+questions, format B with two masks) and greedy generations of 64 tokens (checkable questions) are reported apart.
+Condition: {"answers": "one pass", "setting": "batch"}; evidence: dtype, margin (best less second logit; of a generation
+the least of its tokens, in the reference) and scale (the largest logit).
+
+Repeated runs in half precision, with an order, batches and an attention drawn at random, give the 95th percentile of
+the change of accuracy (scoring/flips.py). The deterministic path (`--exact`) is asked twice, in opposite orders, and
+must change nothing. Related: arXiv 2604.13413.
+"""
+
+from collections.abc import Collection, Iterator, Sequence
+from functools import partial
+
+from msgspec import UNSET, UnsetType
+
+from maskwise.probes.checked import AskedSet, asked_sets
+from maskwise.probes.few_shot import context_of, episodes, few_shot_items
+from maskwise.probes.numeric_flips import EDGES, NumericsSummary, numerics_summary
+from maskwise.probes.numeric_settings import (
+    ATTENTION,
+    BATCH,
+    BFLOAT16,
+    CACHE,
+    COMPILED,
+    FLOAT16,
+    FLOAT32,
+    GENERATIONS,
+    IN_WORDS,
+    ONE_PASS,
+    ORDER,
+    REPEATED,
+    SINGLE,
+    WEIGHTS,
+    Machine,
+    NumericSetting,
+    compared_with,
+    drawn_settings,
+    single_settings,
+)
+from maskwise.probes.probe import Asker, Item, Probe, Setup, Unit, Variant
+from maskwise.probes.section import Entry, Measure, Point, Section, Shown, Summary, TextTable
+from maskwise.records.record import Condition, Key, ProbeFields, Record, still_to_ask
+from maskwise.scoring.flips import Flips, RunNoise
+from maskwise.scoring.numbers import tenths
+from maskwise.tasks.checkable import CHECKED
+from maskwise.tasks.prompts import Prompt
+
+NAME = "numerics"
+RELEVANT, DECODING_COST = 1, 4
+SUMS_ONLY = (BATCH, ORDER, ATTENTION, CACHE, COMPILED)  # float32 settings that change the order of sums alone
+CHANGED = "Answers that changed"
+KINDS = {ONE_PASS: "one-pass answers", GENERATIONS: "generations"}
+RANGES = ("below 0.03", "0.03 to 0.1", "0.1 to 0.3", "0.3 to 1", "1 to 3", "above 3")  # between the EDGES
+
+
+# What is asked
+
+
+def units(setup: Setup) -> Iterator[Unit]:
+    from maskwise.probes.answers.varied_numerics import ModelCopies, ask_under, machine_of, missing_bytes, write_under
+
+    own, model, seed = setup.own, setup.model, setup.settings.seed
+    missing = missing_bytes(model)
+    if missing:
+        setup.note(f"{NAME} was not run: its float32 reference needs {missing / 2**30:.0f} GiB more of the GPU")
+        return
+    copies, machine = ModelCopies(), machine_of(model)
+    points = min(setup.settings.points, own["points"])
+    drawn = [
+        (one.task.name, context_of(setup, one, afresh=True))
+        for one in episodes(setup, RELEVANT, own["distractors"], points)
+    ]
+    planned = [
+        (setting, Unit(range(points), len(drawn), partial(_few_shot, setup.asker, drawn, _condition(ONE_PASS, setting)),
+                       partial(ask_under, setting=setting, copies=copies)))
+        for setting in _settings(machine, own["draws"], seed, generated=False)
+    ]  # fmt: skip
+    if not model.causal and model.block is None:
+        for asked in _fitting(setup):
+            for setting in _settings(machine, own["generation_draws"], seed, generated=True):
+                make = partial(_generated, setup.asker, asked, own["canvas"], _condition(GENERATIONS, setting))
+                answer = partial(write_under, setting=setting, copies=copies, asked=asked, steps=own["steps"])
+                planned.append((setting, Unit(range(len(asked.questions)), 1, make, answer, DECODING_COST)))
+    # One copy of the model at a time: all that is asked in a dtype, then the next.
+    yield from (unit for _, unit in sorted(planned, key=lambda one: (one[0].dtype != FLOAT32, one[0].dtype,
+                                                                     one[0].compiled)))  # fmt: skip
+
+
+def _settings(machine: Machine, draws: int, seed: int, generated: bool) -> list[NumericSetting]:
+    return [*single_settings(machine, generated), *drawn_settings(machine, draws, seed, generated)]
+
+
+def _condition(answers: str, setting: NumericSetting) -> Condition:
+    return {"answers": answers, "setting": setting.name}
+
+
+def _few_shot(
+    asker: Asker,
+    drawn: Sequence[tuple[str, object]],
+    condition: Condition,
+    points: Sequence[int],
+    done: Collection[Key],
+) -> Iterator[Item]:
+    """All tasks in one unit, so that a full batch holds questions of all of them."""
+    variant = Variant(NAME, condition, open=True, masks=2)
+    for _, context in drawn:
+        yield from few_shot_items(asker, context, [variant], points, done)  # type: ignore[arg-type]
+
+
+def _fitting(setup: Setup) -> Iterator[AskedSet]:
+    for asked in asked_sets(setup):
+        if asked.longest + setup.own["canvas"] <= setup.model.window:
+            yield asked
+        else:
+            setup.note(f"{NAME}: no room for {setup.own['canvas']} tokens after the prompts of {asked.name}")
+
+
+def _generated(
+    asker: Asker, asked: AskedSet, canvas: int, condition: Condition, points: Sequence[int], done: Collection[Key]
+) -> Iterator[Item]:
+    assert asker.mask_id is not None
+    for key, point, same in still_to_ask(NAME, asked.name, points, [condition], done):
+        one = asked.questions[point]
+        ids = (*one.ids, *[asker.mask_id] * canvas)
+        yield Item(key, same, Prompt(ids, len(one.ids), one.answer_ids[0], canvas), one.answer.strip())
+
+
+# What is measured
+
+
+def baseline(condition: Condition, conditions: Sequence[Condition]) -> Condition | None:
+    same = [other for other in conditions if other["answers"] == condition["answers"]]
+    wanted = compared_with(str(condition["setting"]), frozenset(str(other["setting"]) for other in same))
+    return next((other for other in same if other["setting"] == wanted), None)
+
+
+def measures(entry: Entry, group: Sequence[Record]) -> list[Entry]:
+    """An answer of many tokens has no one confidence; of one-pass answers the accuracy is what counts here."""
+    return [entry.changed(confidence=UNSET, entropy=UNSET)]
+
+
+# How it is shown
+
+
+def _found(summary: Summary) -> NumericsSummary | None:
+    return summary.extras.get(NAME)
+
+
+def _settings_points(shown: Shown) -> list[Point]:
+    """One-pass answers at each name, generations right of them."""
+    found = _found(shown.summary)
+    return [
+        Point(
+            one.answers,
+            SINGLE.index(one.setting) + (0.25 if one.answers == GENERATIONS else 0.0),
+            _share(
+                {"answers": one.answers, "setting": one.setting}, one.flipped, one.n, one.flipped_low, one.flipped_high
+            ),
+        )
+        for one in (found.flips if found is not None else ())
+        if one.setting in SINGLE
+    ]
+
+
+def _named(one: Flips) -> Condition:
+    return {"answers": one.answers, "setting": one.setting}
+
+
+def _margin_points(shown: Shown) -> list[Point]:
+    found = _found(shown.summary)
+    starts = (0.0, *EDGES)
+    return [
+        Point(
+            dtype,
+            starts.index(one.low) + (0.25 if dtype == FLOAT16 else 0.0),
+            _share({"dtype": dtype, "margin": RANGES[starts.index(one.low)]}, one.flipped, one.n, None, None),
+        )
+        for dtype, bins in (found.margins.items() if found is not None else ())
+        for one in bins
+    ]
+
+
+def _share(condition: Condition, flipped: int, n: int, low: float | None, high: float | None) -> Entry:
+    share = {"flipped": flipped / n, "flipped_low": low, "flipped_high": high}
+    return Entry(condition=condition, masks=0, n=n, accuracy=None, low=None, high=None, measures=share)
+
+
+def in_words(shown: Shown) -> list[str]:
+    """What two runs may differ by, what changed with --exact, in float32 and in half precision, and what to do."""
+    found = _found(shown.summary)
+    if found is None:
+        return ["numerical noise is not known: the run is unfinished"]
+    half = [name for name in (BFLOAT16, FLOAT16, WEIGHTS) if any(one.setting == name for one in found.flips)]
+    return [
+        *map(_noise_line, found.noise),
+        *_counts(found, (REPEATED,), "--exact, repeated in another order"),
+        *_float32_lines(found),
+        *(line for name in half for line in _counts(found, (name,), f"{IN_WORDS[name]} in place of float32")),
+        *_advice(found),
+    ]
+
+
+def _noise_line(one: RunNoise) -> str:
+    more = f"; with 1,000 such questions below {tenths(one.below_thousand)} points" if one.unstable else ""
+    return (
+        f"differences below {tenths(one.below)} points between two runs in {one.dtype} on this machine are within "
+        f"numerical noise, with {one.n} {KINDS[one.answers]}{more} ({one.unstable} of {one.n} are right in some of "
+        f"{one.draws} runs and wrong in others; 95 % upper bound {tenths(one.below_high)} points)"
+    )
+
+
+def _counts(found: NumericsSummary, settings: Sequence[str], what: str) -> list[str]:
+    """`what: 2 of 48 one-pass answers changed (1 became right, 0 wrong; margins up to 0.2 logits), 0 of 8 ...`"""
+    parts = []
+    for answers in (ONE_PASS, GENERATIONS):
+        own = [one for one in found.flips if one.answers == answers and one.setting in settings]
+        if not own:
+            continue
+        flipped, gained, lost, n = (
+            sum(getattr(one, name) for one in own) for name in ("flipped", "gained", "lost", "n")
+        )
+        margins = [one.margin for one in own if one.margin is not None]
+        below = f"; margins up to {max(margins):.2g} logits" if margins else ""
+        detail = f" ({gained} became right, {lost} wrong, net {gained - lost:+d}{below})" if flipped else ""
+        parts.append(f"{flipped} of {n} {KINDS[answers]} changed{detail}")
+    return [f"{what}: {', '.join(parts)}"] if parts else []
+
+
+def _float32_lines(found: NumericsSummary) -> list[str]:
+    own = [one for one in found.flips if one.setting in SUMS_ONLY]
+    flipped, ties = sum(one.flipped for one in own), sum(one.ties for one in own)
+    names = ", ".join(dict.fromkeys(IN_WORDS[one.setting] for one in own))
+    lines = _counts(found, SUMS_ONLY, f"float32, {names}")
+    if flipped and lines:
+        lines[0] += f"; {'all' if ties == flipped else f'{ties} of {flipped}'} of them ties within rounding"
+    return lines
+
+
+def _advice(found: NumericsSummary) -> list[str]:
+    if not found.noise:
+        return []
+    worst = max(found.noise, key=lambda one: one.below)
+    return [
+        f"what to do: call a difference real only above {tenths(worst.below)} points (with {worst.n} questions in "
+        f"{worst.dtype}), ask more questions, or compare runs with --exact in one dtype, where batches and order "
+        "change nothing"
+    ]
+
+
+def _tables(summary: Summary) -> list[TextTable]:
+    found = _found(summary)
+    if found is None:
+        return []
+    head = ("setting", "n", "changed", "right", "wrong", "margin below")
+    rows = [
+        (
+            f"{one.answers}, {IN_WORDS.get(one.setting, '--exact repeated')}",
+            str(one.n),
+            str(one.flipped),
+            f"+{one.gained}",
+            f"-{one.lost}",
+            "-" if one.margin is None else f"{one.margin:.2g}",
+        )
+        for one in found.flips
+    ]
+    return [TextTable(f"{NAME}: answers that changed, compared with float32", head, rows)]
+
+
+class NumericsCondition(ProbeFields, frozen=True, kw_only=True):
+    answers: str
+    setting: str
+
+
+class NumericsEvidence(ProbeFields, frozen=True, kw_only=True):
+    dtype: str
+    margin: float | UnsetType = UNSET
+    scale: float | UnsetType = UNSET
+
+
+_MEASURE = (Measure("flipped", CHANGED, "flipped_low", "flipped_high"),)
+
+PROBE = Probe(
+    name=NAME,
+    group="evidence",
+    about="answers that change with batch, order, dtype, attention or cache",
+    condition=NumericsCondition,
+    evidence=NumericsEvidence,
+    units=units,
+    takes=lambda data_set: data_set in CHECKED,
+    parameters={
+        "points": 3,
+        "distractors": 3,
+        "draws": 4,
+        "questions": 8,
+        "canvas": 64,
+        "steps": 8,
+        "generation_draws": 2,
+    },
+    quick={"points": 2, "draws": 3, "questions": 3, "canvas": 16, "steps": 4},
+    baseline=baseline,
+    measures=measures,
+    chance=None,
+    extras={NAME: numerics_summary},
+    columns={"accuracy": "accuracy"},
+    tables=_tables,
+    sections=(
+        Section(
+            title="How much of a difference is numerical noise?",
+            question="The same questions are asked under settings that should not matter: batch, order, dtype, "
+            "attention, cache. How many answers change, and how far does the accuracy of two runs differ by that?",
+            paper="Not in the paper. Related: arXiv 2604.13413.",
+            how_to_read="Each point is the share of answers that differ from those of the float32 reference when one "
+            "setting changes. Points at 0 % are what one would hope for. A setting without a point was not measured on "
+            "this machine. On a CPU half precision is emulated: weights and results are rounded, sums are float32.",
+            x_label="The one setting that differs",
+            at="{}",
+            x_names=("batch", "order", "attention", "cache", "compiled", "bf16", "fp16", "weights"),
+            points=_settings_points,
+            measures=_MEASURE,
+            caption="Share of all questions; whisker: 95 % interval over questions.",
+            says=in_words,
+            masks=lambda shown: "masks: 2 after a question, or the canvas of a generation",
+        ),
+        Section(
+            name="margins",
+            title="Which answers change in half precision?",
+            question="One-pass answers by their margin in float32: the best logit less the second. Rounding can "
+            "turn only answers with a small margin.",
+            paper="Not in the paper.",
+            how_to_read="Points that fall to 0 % at the right say above which margin an answer is safe in that dtype.",
+            x_label="Margin in float32 (logits)",
+            at="a margin of {}",
+            x_names=RANGES,
+            points=_margin_points,
+            measures=_MEASURE,
+            caption="Share of the one-pass answers in each range of margins.",
+            says=lambda shown: _margin_lines(shown),
+            masks=lambda shown: "masks: 2 after a question",
+        ),
+    ),
+)  # fmt: skip
+
+
+def _margin_lines(shown: Shown) -> list[str]:
+    found = _found(shown.summary)
+    lines = []
+    for dtype, bins in found.margins.items() if found is not None else ():
+        changed = [one for one in bins if one.flipped]
+        if not changed:
+            least = bins[0].low
+            lines.append(f"{dtype}: no answer changed; the smallest margins lie above {least:g} logits")
+        else:
+            most = changed[-1]
+            safe = sum(one.n for one in bins if one.low > most.low)
+            ends = "" if most.high is None else f" above {most.high:g} logits: {safe} answers, none of which changed"
+            lines.append(f"{dtype}: {sum(one.flipped for one in changed)} answers changed;{ends}")
+    return lines

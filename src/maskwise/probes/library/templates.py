@@ -1,0 +1,311 @@
+"""templates (ours): does the diagnosis survive rewording?
+
+Questions of mask-count and of contrast, each asked under templates that mean the same (tasks/rewordings.py: other words
+for "Options" and "Answer", separators, brackets, order of label and option), or those of `--templates FILE`. Templates
+and questions are crossed: every question is asked under every template. Measured on each question under each template:
+
+    accuracy   right with 2 masks (mask-count)
+    masks      right with 2 masks less right with the most (mask-count)
+    distance   right with the example near less far, 2 masks, over three rules (contrast)
+
+and of each effect the standard deviation over templates, and the predictive interval under a new template
+(scoring/variance_components.py). Templates that change the task, a word instead of a letter, are reported apart.
+Condition: {"questions": "mask-count", "template": "choices", "examples": "mixed", "masks": 2}.
+Related: arXiv 2606.29228.
+"""
+
+from collections.abc import Callable, Collection, Iterator, Sequence
+from functools import partial
+
+from maskwise.probes.blocks import visible_counts
+from maskwise.probes.few_shot import context_of, episodes
+from maskwise.probes.library.contrast import draw_question
+from maskwise.probes.probe import Asker, Item, Probe, Setup, Unit
+from maskwise.probes.section import Entry, Measure, Point, Section, Shown, Summary, TextTable
+from maskwise.records.record import Condition, Key, ProbeFields, make_key
+from maskwise.scoring.numbers import tenths
+from maskwise.scoring.template_effects import (
+    ACCURACY,
+    DISTANCE,
+    EFFECTS,
+    FAR,
+    MASKS,
+    MIXED,
+    NEAR,
+    OF_CONTRAST,
+    OF_MASKS,
+    TemplateEffect,
+    TemplatesSummary,
+    templates_summary,
+)
+from maskwise.scoring.variance_components import TemplateSpread
+from maskwise.support.typed import Count
+from maskwise.tasks.contrast_questions import CONTRAST_TASKS, RULES, Contrast
+from maskwise.tasks.episodes import CHANCE, Episode, mixed
+from maskwise.tasks.prompts import opened
+from maskwise.tasks.rewordings import BUILT_IN, Rewording, encode_reworded
+from maskwise.tasks.words import split_words
+
+NAME = "templates"
+IN_WORDS = {ACCURACY: "accuracy with 2 masks", MASKS: "loss to appended masks", DISTANCE: "loss to distance"}
+RELEVANT = 1
+
+
+# What is asked
+
+
+def units(setup: Setup) -> Iterator[Unit]:
+    own, settings = setup.own, setup.settings
+    templates = [Rewording(name=name, text=text) for name, text in own["templates"]]
+    counts = (0,) if setup.model.causal else visible_counts(setup, NAME, own["mask_counts"])
+    points = min(settings.points, own["points"])
+    tasks = [task.name for task in setup.tasks if task.name in settings.tasks][: own["tasks"]]
+    for episode in episodes(setup, RELEVANT, own["among"], points):
+        if episode.task.name in tasks:
+            context = context_of(setup, episode, afresh=True)
+            make = partial(_mask_count_items, setup.asker, templates, context, counts)
+            yield Unit(range(points), len(templates) * len(counts), make)
+    words = split_words(setup.words, settings.held_out) if settings.held_out else (setup.words, setup.words)
+    questions = min(settings.points, own["contrast_questions"])
+    for task in CONTRAST_TASKS[: own["contrast_tasks"]]:
+        question = partial(draw_question, task, words, RELEVANT, own["among"], settings.seed)
+        make = partial(_contrast_items, setup.asker, templates, task.name, question, counts[0])
+        yield Unit(range(RULES * questions), 2 * len(templates), make)
+
+
+def _mask_count_items(
+    asker: Asker,
+    templates: Sequence[Rewording],
+    context: Callable[[int], Episode],
+    counts: Sequence[int],
+    points: Sequence[int],
+    done: Collection[Key],
+) -> Iterator[Item]:
+    for point in points:
+        episode = context(point)
+        test = episode.tests[point]
+        for template in templates:
+            asked = [(k, _condition(OF_MASKS, template, MIXED, k)) for k in counts]
+            keys = [make_key(NAME, episode.task.name, point, condition) for _, condition in asked]
+            if all(key in done for key in keys):
+                continue
+            encoded = encode_reworded(asker.tokenizer, template, mixed(episode), test, asker.chat)
+            for key, (k, condition) in zip(keys, asked, strict=True):
+                if key not in done:
+                    answer = test.options[test.answer] if template.changes_task else test.letter
+                    yield Item(key, condition, opened(encoded, asker.mask_id, k), answer)
+
+
+def _contrast_items(
+    asker: Asker,
+    templates: Sequence[Rewording],
+    task: str,
+    question: "partial[Contrast]",
+    masks: int,
+    points: Sequence[int],
+    done: Collection[Key],
+) -> Iterator[Item]:
+    for point in points:
+        number, rule = divmod(point, RULES)
+        drawn = question(number)
+        test = drawn.test(rule)
+        for template in templates:
+            for where in (NEAR, FAR):
+                condition = _condition(OF_CONTRAST, template, where, masks)
+                key = make_key(NAME, task, point, condition)
+                if key not in done:
+                    examples = drawn.context(rule, where)
+                    encoded = encode_reworded(asker.tokenizer, template, examples, test, asker.chat)
+                    answer = test.options[test.answer] if template.changes_task else test.letter
+                    yield Item(key, condition, opened(encoded, asker.mask_id, masks), answer)
+
+
+def _condition(questions: str, template: Rewording, examples: str, masks: int) -> Condition:
+    answer = "word" if template.changes_task else "letter"
+    return {"questions": questions, "template": template.name, "answer": answer, "examples": examples, "masks": masks}
+
+
+# How it is shown
+
+
+def _found(summary: Summary) -> TemplatesSummary | None:
+    return summary.extras.get(NAME)
+
+
+def _points(shown: Shown) -> list[Point]:
+    """Single templates left, the interval of a new one in the middle, other tasks right of each name."""
+    found = _found(shown.summary)
+    if found is None:
+        return []
+    single = [
+        Point(
+            "another task" if one.changes_task else "each template",
+            EFFECTS.index(one.effect) + (0.25 if one.changes_task else 0.0),
+            _entry(one.effect, one.template, one.questions, one.value, None, None),
+        )
+        for one in found.effects
+    ]
+    new = [
+        Point(
+            "a new template",
+            EFFECTS.index(effect) + 0.125,
+            _entry(effect, "a new one", one.questions, one.mean, one.new_low, one.new_high),
+        )
+        for effect, one in found.spread.items()
+    ]
+    return [*new, *single]
+
+
+def _entry(effect: str, template: str, n: int, value: float, low: float | None, high: float | None) -> Entry:
+    """In points: an effect, and the ends of its interval, may be below zero."""
+    ends = {"points": value, "points_low": low, "points_high": high}
+    measured = {name: None if end is None else 100 * end for name, end in ends.items()}
+    condition: Condition = {"effect": effect, "template": template}
+    return Entry(condition=condition, masks=0, n=n, accuracy=None, low=None, high=None, measures=measured)
+
+
+def in_words(shown: Shown) -> list[str]:
+    """Whether each effect stays under a new template, how much templates move it, and what to do."""
+    found = _found(shown.summary)
+    if found is None or not found.spread:
+        return ["whether the diagnosis survives rewording is not known: it takes two templates and two questions"]
+    order = [effect for effect in (MASKS, DISTANCE, ACCURACY) if effect in found.spread]
+    lines = [_effect_line(effect, found.spread[effect]) for effect in order]
+    return [*lines, *_without_skill(found), *_extremes(found), *_other_task(found), _advice(found)]
+
+
+def _without_skill(found: TemplatesSummary) -> list[str]:
+    """Under a template that the model cannot answer there is nothing to lose."""
+    own = [one for one in found.effects if one.effect == ACCURACY and not one.changes_task]
+    unable = [one.template for one in own if one.value <= CHANCE]
+    if not unable:
+        return []
+    return [
+        f"under {len(unable)} of {len(own)} templates ({', '.join(unable)}) the accuracy is no better than guessing, "
+        "so no loss can show there"
+    ]
+
+
+def survives(one: TemplateSpread) -> bool:
+    """Whether the predictive interval lies on one side of zero; where no template changed the effect, its value."""
+    if one.new_low is None or one.new_high is None:
+        return one.mean != 0
+    return one.new_low > 0 or one.new_high < 0
+
+
+def _effect_line(effect: str, one: TemplateSpread) -> str:
+    what, mean = IN_WORDS[effect], f"{tenths(100 * one.mean)} points"
+    if one.new_low is None or one.new_high is None or one.sd_high is None:
+        return f"{what}: {mean} under each of {one.templates} templates; no template changed it"
+    new = f"{tenths(100 * one.new_low)} to {tenths(100 * one.new_high)}"
+    kept = "so it survives rewording" if survives(one) else "so rewording alone can make it vanish"
+    verdict = "" if effect == ACCURACY else f", {kept}"
+    return (
+        f"{what}: {mean} over {one.templates} templates, {new} under a new one (95 % predictive interval){verdict}; "
+        f"standard deviation over templates {tenths(100 * one.sd)} points "
+        f"({tenths(100 * (one.sd_low or 0.0))} to {tenths(100 * one.sd_high)}), {one.questions} questions"
+    )
+
+
+def _extremes(found: TemplatesSummary) -> list[str]:
+    """The templates with the lowest and the highest accuracy."""
+    own = sorted((one for one in found.effects if one.effect == ACCURACY and not one.changes_task), key=_value)
+    if not own or own[0].value == own[-1].value:
+        return []
+    low, high = (f"{tenths(100 * one.value)} % ({one.template})" for one in (own[0], own[-1]))
+    return [f"{IN_WORDS[ACCURACY]} lies between {low} and {high}"]
+
+
+def _value(one: TemplateEffect) -> float:
+    return one.value
+
+
+def _other_task(found: TemplatesSummary) -> list[str]:
+    lines = []
+    for name in dict.fromkeys(one.template for one in found.effects if one.changes_task):
+        own = (one for one in found.effects if one.template == name)
+        told = ", ".join(f"{IN_WORDS[one.effect]} {tenths(100 * one.value)}" for one in own)
+        lines.append(f"another task, {name!r} (the answer is a word), in points: {told}")
+    return lines
+
+
+def _advice(found: TemplatesSummary) -> str:
+    spread = {IN_WORDS[effect]: one for effect, one in found.spread.items() if effect != ACCURACY}
+    lost = [what for what, one in spread.items() if one.new_low is not None and not survives(one)]
+    do = "what to do: report the mean over templates with its predictive interval, not one template's number"
+    if lost:
+        do += f"; do not conclude a {' or a '.join(lost)} from one template"
+    return do + "; ask with your own templates (--templates FILE)"
+
+
+def _tables(summary: Summary) -> list[TextTable]:
+    found = _found(summary)
+    if found is None:
+        return []
+    head = ("effect, in points", "mean", "95 % interval", "sd over templates", "95 % interval", "new template")
+    rows = [
+        (
+            IN_WORDS[effect],
+            tenths(100 * one.mean),
+            _ends(one.mean_low, one.mean_high),
+            tenths(100 * one.sd),
+            _ends(one.sd_low, one.sd_high),
+            _ends(one.new_low, one.new_high),
+        )
+        for effect, one in found.spread.items()
+    ]
+    return [TextTable(f"{NAME}: each effect over templates that mean the same", head, rows)]
+
+
+def _ends(low: float | None, high: float | None) -> str:
+    return "none" if low is None or high is None else f"{tenths(100 * low)} to {tenths(100 * high)}"
+
+
+class TemplatesCondition(ProbeFields, frozen=True, kw_only=True):
+    questions: str
+    template: str
+    answer: str
+    examples: str
+    masks: Count
+
+
+PROBE = Probe(
+    name=NAME,
+    group="context",
+    about="mask-count and contrast under reworded questions (--templates FILE)",
+    condition=TemplatesCondition,
+    units=units,
+    parameters={
+        "templates": tuple((one.name, one.text) for one in BUILT_IN),
+        "tasks": 8,
+        "points": 3,
+        "mask_counts": (2, 200),
+        "among": 3,
+        "contrast_tasks": 4,
+        "contrast_questions": 3,
+    },
+    quick={"tasks": 2, "points": 2, "contrast_tasks": 1, "contrast_questions": 2},
+    chance=None,
+    extras={NAME: templates_summary},
+    tables=_tables,
+    sections=(
+        Section(
+            title="Does the diagnosis survive rewording?",
+            question="The same questions are asked under templates that mean the same: other words for Options and "
+            "Answer, other separators and brackets, the label after the option. Does the effect stay?",
+            paper="Not in the paper. Related: arXiv 2606.29228.",
+            how_to_read="Each small point is one template; the point with a whisker is the mean over them, and its "
+            "whisker is where the effect under a new template lies in 95 % of cases. A whisker that crosses 0 means "
+            "that rewording alone can make the effect vanish. Templates whose answer is a word ask for another task "
+            "and do not count in the mean.",
+            x_label="Effect",
+            at="{}",
+            x_names=("accuracy with 2 masks", "loss to masks", "loss to distance"),
+            points=_points,
+            measures=(Measure("points", "Points", "points_low", "points_high", percent=False, unit="points"),),
+            caption="Whisker: 95 % predictive interval over templates, on the same questions.",
+            says=in_words,
+            masks=lambda shown: "masks: 2, and 200 where their effect is measured",
+        ),
+    ),
+)

@@ -1,0 +1,95 @@
+"""From the records of reworded questions to effects under each template, and their spread over templates."""
+
+from collections.abc import Mapping, Sequence
+from typing import Annotated
+
+import numpy as np
+from msgspec import Meta
+
+from maskwise.records.record import Record
+from maskwise.scoring.variance_components import TemplateSpread, template_spread
+from maskwise.support.typed import Typed
+from maskwise.tasks.contrast_questions import RULES
+
+OF_MASKS, OF_CONTRAST = "mask-count", "contrast"  # the probes whose questions are reworded
+MIXED, NEAR, FAR = "mixed", "near", "far"
+ACCURACY, MASKS, DISTANCE = "accuracy", "masks", "distance"
+EFFECTS = (ACCURACY, MASKS, DISTANCE)
+
+
+class TemplateEffect(Typed, frozen=True, kw_only=True):
+    """An effect under one template."""
+
+    effect: str
+    template: str
+    changes_task: Annotated[bool, Meta(description="is the answer a word instead of a letter?")]
+    value: Annotated[float, Meta(description="mean over questions, a share of the accuracy")]
+    questions: int
+
+
+class TemplatesSummary(Typed, frozen=True, kw_only=True):
+    """Each effect over the templates that mean the same, and under every single one."""
+
+    spread: Annotated[dict[str, TemplateSpread], Meta(description="of each effect, over templates of the same task")]
+    effects: list[TemplateEffect]
+
+
+RightByQuestion = dict[tuple[str, int, int], bool]  # task, question and rule
+
+
+def templates_summary(records: Sequence[Record]) -> TemplatesSummary | None:
+    """None before two templates have answered the same questions."""
+    table: dict[tuple[str, str, str, str, int], RightByQuestion] = {}
+    for record in records:
+        found = record.condition
+        rules = RULES if found["questions"] == OF_CONTRAST else 1
+        place = found["questions"], found["template"], found["answer"], found["examples"], found["masks"]
+        table.setdefault(place, {})[record.task, *divmod(record.point, rules)] = record.correct
+    spread, effects = {}, []
+    for effect in EFFECTS:
+        for answer in ("letter", "word"):
+            values = _effect_values(table, effect, answer)
+            if values is None:
+                continue
+            names, by_task = values
+            whole = np.concatenate(list(by_task.values()), axis=1)
+            effects += [
+                TemplateEffect(
+                    effect=effect, template=name, changes_task=answer == "word", value=float(row.mean()),
+                    questions=len(row),
+                )
+                for name, row in zip(names, whole, strict=True)
+            ]  # fmt: skip
+            if answer == "letter" and len(names) > 1 and whole.shape[1] > 1:
+                spread[effect] = template_spread(by_task, (0.0, 1.0) if effect == ACCURACY else (-1.0, 1.0))
+    return TemplatesSummary(spread=spread, effects=effects) if effects else None
+
+
+def _effect_values(
+    table: Mapping[tuple[str, str, str, str, int], RightByQuestion], effect: str, answer: str
+) -> tuple[list[str], dict[str, np.ndarray]] | None:
+    """The templates, and by task the effect under each on each question asked under all of them, [T, questions]."""
+    questions = OF_CONTRAST if effect == DISTANCE else OF_MASKS
+    own = {place: answers for place, answers in table.items() if place[0] == questions and place[2] == answer}
+    names = list(dict.fromkeys(place[1] for place in own))
+    counts = sorted({place[4] for place in own})
+    if not names or (effect == MASKS and len(counts) < 2):
+        return None
+    plus = (NEAR if effect == DISTANCE else MIXED), counts[0]
+    minus = {DISTANCE: (FAR, counts[0]), MASKS: (MIXED, counts[-1])}.get(effect)
+    sides = [side for side in (plus, minus) if side is not None]
+    asked = [own.get((questions, name, answer, *side), {}) for name in names for side in sides]
+    shared = sorted(set.intersection(*(set(one) for one in asked)))
+    if not shared:
+        return None
+
+    def value(name: str, key: tuple[str, int, int]) -> float:
+        right, *other = (own[questions, name, answer, *side][key] for side in sides)
+        return float(right) - (float(other[0]) if other else 0.0)
+
+    by_task: dict[str, np.ndarray] = {}
+    for task in dict.fromkeys(key[0] for key in shared):
+        numbers = list(dict.fromkeys(key[1] for key in shared if key[0] == task))
+        rules = {number: [key for key in shared if key[:2] == (task, number)] for number in numbers}
+        by_task[task] = np.array([[np.mean([value(n, key) for key in rules[q]]) for q in numbers] for n in names])
+    return names, by_task
