@@ -154,7 +154,7 @@ def test_the_table_of_models_can_be_copied_at_80_columns():
     assert [line.split()[0] for line in table] == names
     assert max(map(len, table)) <= 80
     checked = {line.split()[0] for line in lines[lines.index("Checked, of each kind of our own:") + 1 :]}
-    assert checked == {family.name for family in FAMILIES if family.native}
+    assert checked == {family.name for family in FAMILIES if family.checked}
 
 
 def test_our_own_warnings_are_lines_of_the_command_and_those_of_others_as_python_shows_them():

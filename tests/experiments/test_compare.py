@@ -309,14 +309,15 @@ def test_a_model_with_too_few_counts_in_common_leaves_the_others_theirs(tmp_path
 
 
 def test_nothing_is_asked_before_every_model_and_folder_is_known_to_be_whole(tmp_path, monkeypatch):
-    """The second checkpoint is cut short, or the run folder is empty: found at once."""
+    """The second checkpoint is cut short, the run folder is empty or of other questions: found at once."""
     monkeypatch.chdir(tmp_path)
     broken = shutil.copytree(ZOO / "tiny-llada", tmp_path / "broken")
     whole = (broken / "model.safetensors").read_bytes()
     (broken / "model.safetensors").write_bytes(whole[:-1000])
     empty = write_run(tmp_path / "empty", **SEED)
     (empty / "records.jsonl").write_text("")
-    for second, problem in ((broken, "cut short"), (empty, "holds no records")):
+    other = write_run(tmp_path / "other", seed=5)
+    for second, problem in ((broken, "cut short"), (empty, "holds no records"), (other, "different questions: seed")):
         with pytest.raises(UserError, match=problem):
             compare("tiny-llada", second)
     assert not (tmp_path / "runs").exists()

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from maskwise.support.progress import progress_bar
+from maskwise.support.progress import Forecast, progress_bar
 
 
 @pytest.mark.parametrize(
@@ -30,3 +30,18 @@ def test_the_bar_is_drawn_on_standard_error_where_it_is_wanted(monkeypatch, caps
     if drawn:
         assert "3/4" in error.getvalue() and "left" in error.getvalue()
     assert capsys.readouterr().out == ""
+
+
+def test_long_work_states_its_size_after_the_first_batch_and_once() -> None:
+    """Ten answers took 5 seconds, so 1,000 take 500."""
+    times, said = iter([0.0, 5.0, 10.0]), []
+    forecast = Forecast(1000, "1,000 answers, about 0.4 million tokens", said.append, clock=lambda: next(times))
+    forecast.advance(10)
+    forecast.advance(10)
+    assert said == ["1,000 answers, about 0.4 million tokens: about 8 minutes at the speed of the first batch"]
+
+
+def test_short_work_says_nothing() -> None:
+    times, said = iter([0.0, 0.5]), []
+    Forecast(100, "100 answers", said.append, clock=lambda: next(times)).advance(10)
+    assert said == []

@@ -39,6 +39,7 @@ def advise(
     device: str | None = None,
     adapter: str | Path | None = None,
     check_weights: bool = True,
+    any_base: bool = False,
     on_cost: Callable[[str], None] | None = None,
 ) -> dict[str, Any]:
     """Finds the settings to decode a model with, by its answers to your questions. Called again, it resumes.
@@ -56,8 +57,8 @@ def advise(
         templates: a YAML file of templates, each a name and a text with {prompt}, under which the settings that are
             named are confirmed too.
         out: the folder of the search and its page; else one under runs/. seed: the order of the questions.
-        dtype, device, adapter, check_weights: as in `mw.open`; of a model given by name. device and check_weights are
-            those of the judge too.
+        dtype, device, adapter, check_weights, any_base: as in `mw.open`; of a model given by name. device and
+            check_weights are those of the judge too.
         on_cost: called with a sentence that says what the search will cost, before it starts.
 
     Returns:
@@ -93,12 +94,20 @@ def advise(
     )
     with collection_paused():
         from maskwise.advice.searching import search_settings
+        from maskwise.models.checkpoints.examine import examine
         from maskwise.models.checkpoints.opening import opened_model
+        from maskwise.records.folder import make_run_folder
         from maskwise.runs.runner import own_device
 
     place = own_device(device)
     named, judge_named = isinstance(model, str | Path), isinstance(judge, str | Path)
-    opened = opened_model(model, dtype, place if named else device, adapter, check_weights)
+    if isinstance(judge, str | Path):  # before the model is opened
+        examine(judge)
+    if isinstance(model, str | Path):
+        examine(model, adapter, any_base)
+    if out is not None:
+        make_run_folder(Path(out))
+    opened = opened_model(model, dtype, place if named else device, adapter, check_weights, any_base=any_base)
     scoring = None
     if judge is not None:
         scoring = opened_model(judge, device=place if judge_named else device, check_weights=check_weights)

@@ -8,6 +8,7 @@ import typer
 from maskwise.cli.common import (
     LARGEST_SEED,
     Adapter,
+    AnyBase,
     CheckWeights,
     Device,
     Dtype,
@@ -55,6 +56,7 @@ def advise(
     dtype: Dtype = "auto",
     device: Device = None,
     adapter: Adapter = None,
+    any_base: AnyBase = False,
     check_weights: CheckWeights = True,
     json: Json = False,
 ) -> None:

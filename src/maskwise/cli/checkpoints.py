@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from maskwise.cli.common import Device, Json, echo, print_json, print_table
+from maskwise.cli.common import AnyBase, Device, Json, echo, print_json, print_table
 from maskwise.cli.early import check_models
 from maskwise.support.terminal import one_line
 
@@ -74,13 +74,14 @@ def export(
     model: Annotated[str, typer.Argument(help="The checkpoint the adapter was trained on.")],
     out: Annotated[str, typer.Option("--out", help="Folder for the merged checkpoint.")],
     adapter: Annotated[str | None, typer.Option(help="The adapter; not needed where MODEL is one.")] = None,
+    any_base: AnyBase = False,
     json: Json = False,
 ) -> None:
     """Merge an adapter into its checkpoint, in the original's own files, names and configuration."""
     check_models([model], adapter)
     from maskwise.models.checkpoints.export import export as export_checkpoint
 
-    folder = export_checkpoint(model, out, adapter)
+    folder = export_checkpoint(model, out, adapter, any_base=any_base)
     if json:
         return print_json({"model": model, "adapter": adapter, "out": str(folder)})
     echo(f"wrote {one_line(folder)}: opens like {one_line(model)}, with the adapter merged into its weights")

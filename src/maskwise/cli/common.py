@@ -25,6 +25,9 @@ def known_device(given: str | None) -> str | None:
 
 Device = Annotated[str | None, typer.Option(help="cpu, cuda, ...", callback=known_device)]
 Adapter = Annotated[str | None, typer.Option(help="A PEFT adapter to put on the model.")]
+AnyBase = Annotated[
+    bool, typer.Option("--any-base", help="Put an adapter also on another base than the one it was trained on.")
+]
 Compile = Annotated[bool, typer.Option("--compile", help="Compile the layers: pays on a GPU after a minute of work.")]
 CheckWeights = Annotated[
     bool, typer.Option("--check-weights/--no-check-weights", help="Look for NaN and infinity when the model is opened.")

@@ -9,6 +9,7 @@ import typer
 from maskwise.cli.common import (
     LARGEST_SEED,
     Adapter,
+    AnyBase,
     CheckWeights,
     Compile,
     Device,
@@ -54,6 +55,7 @@ def generate(
     weights: Weights = None,
     device: Device = None,
     adapter: Adapter = None,
+    any_base: AnyBase = False,
     check_weights: CheckWeights = True,
     compile: Compile = False,
     json: Json = False,
@@ -76,9 +78,7 @@ def generate(
         from maskwise.models.checkpoints.opening import open as open_model
 
     refuse_by_configuration(model, chosen)
-    opened = open_model(
-        model, dtype=dtype, device=device, adapter=adapter, check_weights=check_weights, weights=weights
-    )
+    opened = open_model(model, dtype, device, adapter, check_weights=check_weights, weights=weights, any_base=any_base)
     if note := note_on_cache(opened, chosen):
         echo(f"maskwise: {note}", err=True)
     if compile:
@@ -130,6 +130,7 @@ def score(
     weights: Weights = None,
     device: Device = None,
     adapter: Adapter = None,
+    any_base: AnyBase = False,
     check_weights: CheckWeights = True,
     compile: Compile = False,
     json: Json = False,
@@ -144,9 +145,7 @@ def score(
         from maskwise.decoding.score import likelihood_fields, score_lines, score_requests
         from maskwise.models.checkpoints.opening import open as open_model
 
-    opened = open_model(
-        model, dtype=dtype, device=device, adapter=adapter, check_weights=check_weights, weights=weights
-    )
+    opened = open_model(model, dtype, device, adapter, check_weights=check_weights, weights=weights, any_base=any_base)
     if compile:
         opened.compile_layers()
     with progress_bar(terminal_only=True) as bar:

@@ -10,6 +10,7 @@ import typer
 from maskwise.cli.common import (
     LARGEST_SEED,
     Adapter,
+    AnyBase,
     CheckWeights,
     Device,
     Dtype,
@@ -92,6 +93,7 @@ def diagnose(
     device: Device = None,
     check_weights: CheckWeights = True,
     adapter: Adapter = None,
+    any_base: AnyBase = False,
     power: Annotated[
         bool, typer.Option("--power", help="Print the smallest difference such a run detects; no model is opened.")
     ] = False,
@@ -125,12 +127,11 @@ def diagnose(
     from maskwise.runs.run import diagnose as run_probes
 
     if len(names) > 1:  # each, before the first is asked
-        from maskwise.models.checkpoints.locations import locate_checkpoint
-        from maskwise.models.checkpoints.networks import check_weight_files
+        from maskwise.models.checkpoints.examine import examine
         from maskwise.runs.diagnose import refuse_inapplicable
 
         for name in names:
-            check_weight_files(locate_checkpoint(name)[0])
+            examine(name, any_base=any_base)
             refuse_inapplicable(name, settings)
     given |= {"preset": preset, "relevant": numbers, "command": command_line()}
     runs = [run_probes(name, **given) for name in names]
@@ -220,6 +221,7 @@ def compare(
     dtype: Dtype = "auto",
     device: Device = None,
     check_weights: CheckWeights = True,
+    any_base: AnyBase = False,
     json: Json = False,
 ) -> None:
     """Did tuning help, and what did it cost? The same questions to each model, and what changed from the first."""
@@ -276,6 +278,7 @@ def cures(
     dtype: Dtype = "auto",
     device: Device = None,
     check_weights: CheckWeights = True,
+    any_base: AnyBase = False,
     json: Json = False,
 ) -> None:
     """Compare mitigations of the sensitivity to masks: accuracy at 2 and 200 masks, loss recovered, speed, training."""
@@ -301,6 +304,7 @@ def cures(
             dtype=dtype,
             device=device,
             check_weights=check_weights,
+            any_base=any_base,
             out=folder,
         )
     except KeyboardInterrupt:

@@ -30,6 +30,7 @@ def score(
     adapter: str | Path | None = None,
     check_weights: bool = True,
     weights: str | None = None,
+    any_base: bool = False,
     on_pass: Callable[[int, int], None] | None = None,
 ) -> list[Likelihood]:
     """The log-likelihood (nats) of each answer after its prompt, with the estimator and the passes it took.
@@ -41,7 +42,7 @@ def score(
         method: monte-carlo, exact or chain (another quantity); auto is exact where that takes no more than `samples`
             passes, else monte-carlo, and the chain rule for an autoregressive model.
         samples: draws of the Monte Carlo estimate. masks: masks after the answer. seed: draws the masked sets.
-        dtype, device, adapter, check_weights, weights: as in `mw.open`; of a model given by name.
+        dtype, device, adapter, check_weights, weights, any_base: as in `mw.open`; of a model given by name.
         on_pass: called with (answers done, answers in all) after each forward pass.
 
     Returns:
@@ -54,7 +55,7 @@ def score(
     'exact'
     """
     requests = read_requests(data)
-    opened = opened_model(model, dtype, device, adapter, check_weights, weights)
+    opened = opened_model(model, dtype, device, adapter, check_weights, weights, any_base)
     return score_requests(opened, requests, method, samples, masks, seed, on_pass)
 
 

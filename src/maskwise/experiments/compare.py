@@ -11,8 +11,7 @@ from pathlib import Path
 
 from msgspec import UNSET, structs
 
-from maskwise.models.checkpoints.locations import locate_checkpoint
-from maskwise.models.checkpoints.networks import check_weight_files
+from maskwise.models.checkpoints.examine import examine
 from maskwise.models.checkpoints.opening import open as open_model
 from maskwise.models.model import Model
 from maskwise.probes import record_fields
@@ -49,16 +48,31 @@ def compare_settings(preset: Settings, points: int | None, seed: int, chat: bool
     return wanted if points is None else replace(wanted, points=points, passages=points)
 
 
-def check_names(names: Sequence[str]) -> None:
-    """Refuses run folders without records or of other questions, and models whose files are not whole, before any model
-    is asked, which may take hours."""
+def check_names(names: Sequence[str], any_base: bool, settings: Settings) -> None:
+    """Refuses run folders without records or of other questions, and models that cannot be opened, before any model is
+    asked, which may take hours. settings: what the models will be asked."""
     runs = [read_run(name, record_fields()) for name in names if (Path(name) / MANIFEST).exists()]
     for run in runs:
         refuse_empty(run)
         check_pairs(runs[0], run)
     for name in names:
         if not (Path(name) / MANIFEST).exists():
-            check_weight_files(locate_checkpoint(name)[0])
+            examine(name, any_base=any_base)
+            for run in runs[:1]:
+                refuse_other_questions(run, name, settings)
+
+
+def refuse_other_questions(run: RunOnDisk, name: str, settings: Settings) -> None:
+    """A run on file and a model that is asked now: what `check_pairs` would refuse afterwards."""
+    for field_name in ("seed", "relevant", "distractors", "held_out", "chat"):
+        old, new = getattr(run.manifest.settings, field_name), getattr(settings, field_name)
+        new = list(new) if isinstance(new, tuple) else new
+        if old not in (new, None) and [old] != new:  # one number in runs of version 0.1
+            raise UserError(
+                f"{run.folder} and {name} would be asked different questions: {field_name} is {old} in the run and "
+                f"{new} for the model; run maskwise diagnose {name} with the settings of that run, and compare the two "
+                "folders"
+            )
 
 
 def run_of(
@@ -69,11 +83,12 @@ def run_of(
     batch_tokens: int | None,
     command: str | None = None,
     check_weights: bool = True,
+    any_base: bool = False,
 ) -> Path:
     """The run folder a name means: itself, or one made now by asking the model."""
     if (Path(name) / MANIFEST).exists():
         return Path(name)
-    model = open_model(name, dtype=dtype, device=device, check_weights=check_weights)
+    model = open_model(name, dtype=dtype, device=device, check_weights=check_weights, any_base=any_base)
     model.compile_for_long_work()
     return diagnose(model, settings, batch_tokens=batch_tokens, command=command)
 
@@ -124,6 +139,7 @@ def compare(
     dtype: str = "auto",
     device: str | None = None,
     check_weights: bool = True,
+    any_base: bool = False,
     command: str | None = None,
 ) -> Comparison:
     """Asks models the same questions and says what changed from the first: did tuning help, and what did it cost?
@@ -131,7 +147,8 @@ def compare(
     Arguments:
         models: two or more names, opened models, adapter folders, runs or run folders; the first is the baseline.
         preset: quick or default, of the models that are asked now.
-        points, seed, chat, batch_tokens: as in `mw.diagnose`. dtype, device, check_weights: as in `mw.open`.
+        points, seed, chat, batch_tokens: as in `mw.diagnose`. dtype, device, check_weights, any_base:
+            as in `mw.open`.
         command: a command line that asks the same, for the manifests.
 
     Returns:
@@ -148,7 +165,7 @@ def compare(
         raise UserError("name at least two models or run folders to compare")
     settings = compare_settings(chosen_settings(preset), points, seed, chat)
     check(settings)
-    check_names([str(one) for one in models if isinstance(one, str | Path)])
+    check_names([str(one) for one in models if isinstance(one, str | Path)], any_base, settings)
     folders = []
     for one in models:
         if isinstance(one, RunOnDisk):
@@ -157,7 +174,7 @@ def compare(
             folders.append(diagnose(one, settings, batch_tokens=batch_tokens, command=command))
         else:
             place = own_device(device)
-            folders.append(run_of(str(one), settings, dtype, place, batch_tokens, command, check_weights))
+            folders.append(run_of(str(one), settings, dtype, place, batch_tokens, command, check_weights, any_base))
     result, readings = compare_runs(folders)
     return Comparison(result.models, result.changes, result.reduction, result.baseline, readings)
 

@@ -25,6 +25,7 @@ from maskwise.experiments.first_answers import MASKS, Marked, PreparedQuestion, 
 from maskwise.experiments.kept_answers import KeptAnswers
 from maskwise.experiments.tuned_adapters import PAPER_LOSS, TunedAdapter, with_method
 from maskwise.models.batch import passes
+from maskwise.models.checkpoints.examine import examine
 from maskwise.models.checkpoints.fingerprint import fingerprint
 from maskwise.models.checkpoints.locations import embedded_models, locate_checkpoint
 from maskwise.models.checkpoints.opening import open as open_model
@@ -40,7 +41,7 @@ from maskwise.scoring.intervals import accuracy_interval
 from maskwise.scoring.skill import task_skill
 from maskwise.support.errors import UserError
 from maskwise.support.files import only_user_of
-from maskwise.support.progress import progress_bar
+from maskwise.support.progress import Forecast, progress_bar
 from maskwise.support.typed import json_object
 from maskwise.support.version import __version__
 from maskwise.tasks.episodes import draw, mixed
@@ -138,6 +139,7 @@ def cures(
     dtype: str = "auto",
     device: str | None = None,
     check_weights: bool = True,
+    any_base: bool = False,
     out: str | Path | None = None,
 ) -> Mitigations:
     """Compares mitigations of the sensitivity to masks on one model: what each brings back, and at what price.
@@ -146,7 +148,7 @@ def cures(
         model: a name or an opened masked model.
         adapter: an adapter of `mw.tune`, or several; else the embedded one, where there is one. Each is a row, named by
             the loss it was trained with.
-        points: questions per task. seed: draws them. dtype, device, check_weights: as in `mw.open`.
+        points: questions per task. seed: draws them. dtype, device, check_weights, any_base: as in `mw.open`.
         out: a folder for cures.json, the figure and the page, and for the answers while it runs: a killed comparison
             goes on from there. Nothing is written without it.
 
@@ -165,21 +167,36 @@ def cures(
         raise UserError(f"--points must be at least 1, not {points}")
     folder = None if out is None else make_folder(Path(out))
     given = [adapter] if isinstance(adapter, str | Path) else adapter or []
-    opened = opened_model(model, dtype, device, check_weights=check_weights)
+    if not isinstance(model, Model):
+        for one in given:
+            examine(model, one, any_base)
+    opened = opened_model(model, dtype, device, check_weights=check_weights, any_base=any_base)
     refuse_autoregressive(opened)
     embedded = f"{opened.name}+ma" if f"{opened.name}+ma" in embedded_models() else None
     homes = [Path(one) for one in given] or ([locate_checkpoint(embedded)[1][-1]] if embedded else [])
     name = model if not isinstance(model, Model) else opened.name
     adapters = [
-        with_method(open_model(name, opened.dtype, opened.device, home, check_weights=check_weights), home)
+        with_method(
+            open_model(name, opened.dtype, opened.device, home, check_weights=check_weights, any_base=any_base), home
+        )
         for home in homes
     ]
     exam = replace(DEFAULT, points=points or DEFAULT.points, seed=seed)
     models = [opened, *(one.model for one in adapters)]
     kept = KeptAnswers(folder, _identity(models, exam) if folder is not None else {})
     with progress_bar() as bar, only_user_of(folder) if folder is not None else nullcontext():
-        task = bar.add_task("Asking", total=asked(exam, len(adapters)))
-        found = compare_mitigations(opened, adapters, exam, lambda count: bar.advance(task, count), kept)
+        total = asked(exam, len(adapters))
+        task = bar.add_task("Asking", total=total)
+        forecast = Forecast(total, f"{total:,} answers with canvases of {MASKS} tokens", bar.console.print)
+        answered: list[int] = []
+
+        def advance(count: int) -> None:
+            bar.advance(task, count)
+            answered.append(count)
+            if len(answered) == total // len(exam.tasks) // exam.points:  # each mitigation has answered the first batch
+                forecast.advance(sum(answered))
+
+        found = compare_mitigations(opened, adapters, exam, advance, kept)
     if folder is not None:
         write_result(folder, found, cures_result(found))
     kept.forget()

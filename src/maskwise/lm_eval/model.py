@@ -67,9 +67,10 @@ class MaskwiseLM(LM):
         check_greedy: bool = True,
         max_new_tokens: int | None = None,
         seed: int = 0,
+        any_base: bool = False,
         **arguments: Any,
     ) -> None:
-        """pretrained, adapter: what `maskwise.open` takes.
+        """pretrained, adapter, any_base: what `maskwise.open` takes.
 
         method, samples, masks: the likelihood's estimator, its draws, and the number of masks after the answer.
         check_greedy: also decode answers of several tokens, for metrics that ask whether greedy decoding gives them.
@@ -78,7 +79,7 @@ class MaskwiseLM(LM):
         """
         super().__init__()
         with one_line_of_command():
-            self._open(pretrained, adapter, dtype, device, arguments)
+            self._open(pretrained, adapter, dtype, device, any_base, arguments)
         self.batch_size = AUTO_BATCH if str(batch_size).startswith("auto") else int(batch_size)
         self.likelihood: dict[str, Any] = {"method": method, "samples": samples, "masks": masks}
         self.check_greedy, self.max_new_tokens = check_greedy, max_new_tokens
@@ -90,12 +91,18 @@ class MaskwiseLM(LM):
         self._device = self.model.device
 
     def _open(
-        self, pretrained: str, adapter: str | None, dtype: str, device: str | None, arguments: dict[str, Any]
+        self,
+        pretrained: str,
+        adapter: str | None,
+        dtype: str,
+        device: str | None,
+        any_base: bool,
+        arguments: dict[str, Any],
     ) -> None:
         self.options = decoding_options(arguments)
         # lm-eval's command line says cuda:0 unless told otherwise.
         place = device if torch.cuda.is_available() or not str(device).startswith("cuda") else None
-        self.model = open_model(pretrained, dtype=dtype, device=place, adapter=adapter)
+        self.model = open_model(pretrained, dtype=dtype, device=place, adapter=adapter, any_base=any_base)
         self.model.compile_for_long_work()
         if self.model.tokenizer is None:
             raise UserError(f"{pretrained} has no tokenizer, so it reads no text")

@@ -158,7 +158,7 @@ class ModelInterface(nn.Module):
     @torch.no_grad()
     def hidden_of_groups(self, batch: Batch, groups: Sequence[RowGroup]) -> Tensor:
         """`hidden` where rows see only the keys of their group, in every layer; each row is in one group. [T, d]"""
-        if self.block is not None or not self.family.native:
+        if self.causal or self.block is not None or self.family.framed or not self.attention_readable:
             raise UserError(f"attention can be cut in {MASKED_DIFFUSION} only: open a checkpoint of theirs")
         if sum(len(group.rows) for group in groups) != batch.tokens:
             raise ValueError("every row of the batch must be in exactly one group")

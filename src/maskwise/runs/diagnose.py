@@ -12,6 +12,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 from msgspec import UNSET, structs
+from rich.progress import Progress
 
 from maskwise.models.checkpoints.chat import FIXED_DATE, writes_date
 from maskwise.models.checkpoints.configuration import read_family
@@ -35,7 +36,7 @@ from maskwise.scoring.precision import FIRST_STAGE
 from maskwise.support.errors import UserError
 from maskwise.support.files import only_user_of
 from maskwise.support.processes import one_line_if_left_alone
-from maskwise.support.progress import progress_bar
+from maskwise.support.progress import Forecast, progress_bar
 from maskwise.support.randomness import LAW
 from maskwise.support.version import __version__
 from maskwise.tasks.datasets import Dataset
@@ -222,13 +223,29 @@ def _ask_and_gather(
 
 def ask_units(model: Model, units: Sequence[Unit], folder: Path, crew: Crew, done: set[Key], budget: int) -> None:
     total = sum(len(crew.share(unit.points)) * unit.conditions for unit in units)
+    forecast: Forecast | None = None
     with progress_bar(silent=crew.rank > 0) as bar:
         task = bar.add_task("Asking", total=total)
+
+        def advance(count: int) -> None:
+            bar.advance(task, count)
+            if forecast is not None:
+                forecast.advance(count)
+
         for unit, items in prepared(units, crew, done):
+            if items and forecast is None:
+                forecast = _forecast(items, max(1, total - len(done) // crew.size), bar, crew.rank == 0)
             bar.advance(task, len(crew.share(unit.points)) * unit.conditions - len(items))
             check_fit(model, items)
             share = max(1, budget // unit.cost)
-            record_items(model, items, folder, crew.rank, share, lambda count: bar.advance(task, count), unit.answer)
+            record_items(model, items, folder, crew.rank, share, advance, unit.answer)
+
+
+def _forecast(items: Sequence[Item], total: int, bar: Progress, is_first: bool) -> Forecast:
+    """From the items of the first unit: their mean length is taken for that of all."""
+    tokens = sum(len(item.prompt.ids) for item in items) / len(items)
+    size = f"{total:,} answers, about {total * tokens / 1e6:.2g} million tokens"
+    return Forecast(total, size, bar.console.print if is_first else lambda line: None)
 
 
 def prepared(units: Sequence[Unit], crew: Crew, done: set[Key]) -> Iterator[tuple[Unit, list[Item]]]:

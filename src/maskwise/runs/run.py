@@ -195,6 +195,7 @@ def diagnose(
     adapter: str | Path | None = None,
     check_weights: bool = True,
     weights: str | None = None,
+    any_base: bool = False,
     command: str | None = None,
 ) -> Run:
     """Measures how a model uses its context and what appended masks do to it. Called again, it resumes.
@@ -215,7 +216,7 @@ def diagnose(
             generation-length, likelihood-masks, confidence, self-correction and trajectory.
         templates: a YAML file of templates, each with name and text, for the probe templates.
         batch_tokens: tokens per batch. exact: one prompt at a time, the same records to the byte.
-        dtype, device, adapter, check_weights, weights: as in `mw.open`; of a model given by name.
+        dtype, device, adapter, check_weights, weights, any_base: as in `mw.open`; of a model given by name.
         command: a command line that asks the same, for the manifest.
 
     Returns:
@@ -256,7 +257,7 @@ def diagnose(
         from maskwise.runs.runner import own_device
 
     refuse_inapplicable(model, settings)
-    opened = opened_model(model, dtype, own_device(device), adapter, check_weights, weights)
+    opened = opened_model(model, dtype, own_device(device), adapter, check_weights, weights, any_base)
     opened.compile_for_long_work()
     place = None if out is None else Path(out)
     folder = ask_probes(

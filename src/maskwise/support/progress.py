@@ -1,4 +1,8 @@
-"""The progress bar of every command that takes long."""
+"""The progress bar of every command that takes long, and how long that will be."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from time import perf_counter
 
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
@@ -23,3 +27,41 @@ def progress_bar(silent: bool = False, terminal_only: bool = False) -> Progress:
         transient=terminal_only,
         disable=silent or (terminal_only and not console.is_terminal),
     )
+
+
+WORTH_SAYING = 60.0  # seconds: shorter work is done before the line is read
+
+
+@dataclass
+class Forecast:
+    """States the size of long work once, after its first batch: how much of what, and the time it will take at the
+    speed of that batch.
+
+    total: parts of the work. what: in words, with the number. say: prints a line.
+    """
+
+    total: int
+    what: str
+    say: Callable[[str], None]
+    clock: Callable[[], float] = perf_counter
+    started: float = field(init=False)
+    done: int = 0
+
+    def __post_init__(self) -> None:
+        self.started = self.clock()
+
+    def advance(self, count: int) -> None:
+        first, self.done = self.done == 0, self.done + count
+        if not first or not 0 < count < self.total:
+            return
+        seconds = (self.clock() - self.started) * self.total / count
+        if seconds >= WORTH_SAYING:
+            self.say(f"{self.what}: about {in_minutes(seconds)} at the speed of the first batch")
+
+
+def in_minutes(seconds: float) -> str:
+    """ "3 minutes", "2.5 hours"; what is said of work to come has no more digits."""
+    minutes = max(1, round(seconds / 60))
+    if minutes < 90:
+        return f"{minutes} minute{'s' if minutes > 1 else ''}"
+    return f"{seconds / 3600:.2g} hours" if seconds < 360_000 else f"{seconds / 86_400:.2g} days"

@@ -20,7 +20,7 @@ from maskwise.diffusion import Views, anchored_call, mask_agnostic_call
 from maskwise.models.finite import nonfinite_weights
 from maskwise.models.model import Model
 from maskwise.support.errors import UserError
-from maskwise.support.progress import progress_bar
+from maskwise.support.progress import Forecast, progress_bar
 from maskwise.support.terminal import one_line, open_console
 from maskwise.training.data.epochs import Epochs
 from maskwise.training.data.noised_pairs import NoisedPairs, PairCollator
@@ -256,12 +256,20 @@ class _ProgressCallback(TrainerCallback):
     def __init__(self, verb: str, shown: dict[str, str]) -> None:
         self.verb, self.shown = verb, shown
         self.progress: Progress | None = None
+        self.forecast: Forecast | None = None
 
     def on_train_begin(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
         if state.is_world_process_zero:
             self.progress = progress_bar()
             self.task = self.progress.add_task(self.verb, total=state.max_steps, completed=state.global_step)
             self.progress.start()
+            left, rows = state.max_steps - state.global_step, args.train_batch_size * args.gradient_accumulation_steps
+            size = f"{left:,} steps of {rows * args.world_size} rows"
+            self.forecast = Forecast(left, size, self.progress.console.print)
+
+    def on_step_end(self, args: Any, state: TrainerState, control: Any, **_: Any) -> None:
+        if self.forecast is not None:
+            self.forecast.advance(1)
 
     def on_log(self, args: Any, state: TrainerState, control: Any, **given: Any) -> None:
         if self.progress is not None and "loss" in given["logs"]:

@@ -12,6 +12,7 @@ import torch
 from accelerate import PartialState
 from transformers import TrainerCallback
 
+from maskwise.models.checkpoints.adapter_base import FIELD, digest_of
 from maskwise.models.checkpoints.fingerprint import fingerprint
 from maskwise.models.checkpoints.locations import locate_checkpoint
 from maskwise.models.checkpoints.opening import open as open_model
@@ -118,7 +119,15 @@ def _run(
     teacher = {} if prepared.teacher is None else {"teacher": prepared.teacher}
     with ExitStack() as held:
         if processes.is_main_process:
-            description = {"identity": identity, "base": base, "counts": counts, "versions": _versions(), **teacher}
+            files = digest_of(str(identity["model"]))
+            description = {
+                "identity": identity,
+                "base": base,
+                **({} if files is None else {FIELD: files}),
+                "counts": counts,
+                "versions": _versions(),
+                **teacher,
+            }
             held.enter_context(_run_folder(out, description))
         processes.wait_for_everyone()
         result = _train(model, prepared, target, reporters, identity, counts)

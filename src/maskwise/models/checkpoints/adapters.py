@@ -41,11 +41,8 @@ def merged(net: PreTrainedModel | PeftModel) -> PreTrainedModel:
         raise UserError(f"the adapter cannot be merged into the weights ({first_line(problem)}): use LoRA") from None
 
 
-def attach_adapter(net: PreTrainedModel, folder: Path, mask_id: int | None = None) -> PeftModel:
-    """Puts the adapter of a folder on the network; an adapter that does not fit in full is refused.
-
-    Where embeddings and head are tied, the one row of them that it may train is the mask's, which has no logit.
-    """
+def read_adapter(folder: Path) -> tuple[dict[str, Any], dict[str, tuple[int, ...]]]:
+    """The configuration of an adapter and the shapes of its weights; no weight is loaded."""
     if not (folder / "adapter_config.json").exists():
         raise UserError(f"{folder} has no adapter_config.json: give the folder that `maskwise tune` or PEFT wrote")
     given = read_object(folder / "adapter_config.json")
@@ -53,9 +50,17 @@ def attach_adapter(net: PreTrainedModel, folder: Path, mask_id: int | None = Non
     if not weights.exists():
         raise UserError(f"{folder} has no adapter_model.safetensors (pickled adapters are refused): save it again")
     try:
-        stored = stored_shapes(weights)
+        return given, stored_shapes(weights)
     except (SafetensorError, OSError) as problem:
         raise UserError(f"{weights} is corrupt or cut short ({problem}): copy it again") from None
+
+
+def attach_adapter(net: PreTrainedModel, folder: Path, mask_id: int | None = None) -> PeftModel:
+    """Puts the adapter of a folder on the network; an adapter that does not fit in full is refused.
+
+    Where embeddings and head are tied, the one row of them that it may train is the mask's, which has no logit.
+    """
+    given, stored = read_adapter(folder)
     refuse_endless_patterns(given, [name for name, _ in net.named_modules()], folder / "adapter_config.json")
     if given.get("layer_replication") is not None:  # PEFT would copy layers as often as a small file says
         raise UserError(f"the adapter in {folder} copies layers (layer_replication), which is not supported: use LoRA")

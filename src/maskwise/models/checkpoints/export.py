@@ -18,6 +18,7 @@ from safetensors import safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
+from maskwise.models.checkpoints.adapter_base import check_bases
 from maskwise.models.checkpoints.adapters import trained_rows
 from maskwise.models.checkpoints.cards import merged_card
 from maskwise.models.checkpoints.configuration import read_settings
@@ -39,7 +40,7 @@ NOTES = ("settings.json", "result.json")  # of a tuning run, which wrote the che
 KEEP_THE_BASE = (True, False, "gaussian", "orthogonal", "eva")
 
 
-def export(source: str | Path, out: str | Path, adapter: str | Path | None = None) -> Path:
+def export(source: str | Path, out: str | Path, adapter: str | Path | None = None, *, any_base: bool = False) -> Path:
     """Writes a checkpoint with its LoRA adapters merged into it; config.json and tokenizer files are copied.
 
     Each sum is formed in float32 and rounded once to the stored dtype; what no adapter touches keeps its bytes.
@@ -47,6 +48,7 @@ def export(source: str | Path, out: str | Path, adapter: str | Path | None = Non
     Arguments:
         source: the checkpoint's name or folder. out: a new folder.
         adapter: the adapter's folder; not needed where `source` is an adapted model already (BASE+NAME).
+        any_base: merge it also into another base than the one it was trained on.
 
     Returns:
         The folder. Whatever opens the original opens it.
@@ -65,6 +67,8 @@ def export(source: str | Path, out: str | Path, adapter: str | Path | None = Non
     if read_settings(folder).get("quantization_config") is not None:
         raise UserError(f"{source} is quantised, so nothing can be added to its weights: export with the original")
     _refuse_outside_links(folder)
+    if not any_base:
+        check_bases(str(source), folder, adapters)
     out = Path(out)
     refuse_occupied(out)
     with ExitStack() as held:
@@ -114,7 +118,7 @@ ReplacedRows = tuple[list[int], Tensor]  # the numbers of rows, and what stands 
 
 def weight_changes(folder: Path, adapter: Path) -> tuple[dict[str, Tensor], dict[str, ReplacedRows]]:
     """What the adapter adds to each weight, float32, and rows that it replaces, by the weight's name."""
-    model = open(folder, dtype=stored_dtype(read_settings(folder)), device="cpu", adapter=adapter)
+    model = open(folder, dtype=stored_dtype(read_settings(folder)), device="cpu", adapter=adapter, any_base=True)
     assert isinstance(model.net, PeftModel)
     changes = {}
     for name, module in model.core.named_modules():

@@ -11,6 +11,7 @@ from transformers import PreTrainedModel
 
 from maskwise.models import register_families
 from maskwise.models.batch import Batch
+from maskwise.models.checkpoints.adapter_base import check_bases
 from maskwise.models.checkpoints.configuration import (
     as_described,
     find_mask_id,
@@ -70,6 +71,7 @@ def open(
     families: tuple[Family, ...] = BUILT_IN,
     check_weights: bool = True,
     weights: str | None = None,
+    any_base: bool = False,
 ) -> Model:
     """Opens a checkpoint folder, an embedded model or a published name, optionally with a PEFT adapter on it.
 
@@ -82,6 +84,7 @@ def open(
         families: FAMILIES and any of your own, families=(*FAMILIES, mine).
         check_weights: look for NaN and infinity in one pass over all weights.
         weights: fp8 or int4 quantises the layers' linear maps, with the adapter merged into them.
+        any_base: put an adapter also on another base than the one it was trained on.
 
     Returns:
         The model, in evaluation mode.
@@ -100,6 +103,8 @@ def open(
         name, adapters = f"{name}+{adapter}", (*adapters, Path(adapter))
     family = read_family(folder, families)
     check_weight_files(folder, family)
+    if adapters and not any_base:
+        check_bases(str(name), folder, adapters)
     settings = read_settings(folder)
     refuse_uninstalled_quantiser(folder, settings)
     stored = pick_dtype(dtype, place, settings)
@@ -166,10 +171,11 @@ def opened_model(
     adapter: str | Path | None = None,
     check_weights: bool = True,
     weights: str | None = None,
+    any_base: bool = False,
 ) -> Model:
     """Opens a model given by name; an opened model is returned as it is and takes no options."""
     if not isinstance(model, Model):
-        return open(model, dtype, device, adapter, check_weights=check_weights, weights=weights)
+        return open(model, dtype, device, adapter, check_weights=check_weights, weights=weights, any_base=any_base)
     chosen = dtype != "auto" or adapter is not None or weights is not None
     if chosen or (device is not None and torch.device(device) != model.device):
         raise UserError("the model is open already: give dtype, device, adapter and weights to mw.open, or a name here")

@@ -40,8 +40,7 @@ def load_tokenizer(folder: Path, family: Family) -> Any:
             tokenizer.mask_token = tokenizer.convert_ids_to_tokens(read_object(folder / "config.json")["mask_token_id"])
         return tokenizer
     source = tokenizer_file(folder).parent
-    for name, needed in PARTS.items():
-        _refuse_broken(source / name, needed)
+    check_tokenizer_files(folder)
     try:
         tokenizer = _read_tokenizer(source, family)
         if tokenizer is not None:
@@ -57,6 +56,13 @@ def load_tokenizer(folder: Path, family: Family) -> Any:
             raise
         reason = str(problem).strip().split("\n")[0]
         raise UserError(f"the tokenizer of {folder} cannot be read ({reason}): download it again") from None
+
+
+def check_tokenizer_files(folder: Path) -> None:
+    """Refuses what is broken in the tokenizer's files; a checkpoint may have none."""
+    source = tokenizer_file(folder).parent
+    for name, needed in PARTS.items():
+        _refuse_broken(source / name, needed)
 
 
 def _read_tokenizer(folder: Path, family: Family) -> Any:

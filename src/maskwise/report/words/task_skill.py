@@ -17,6 +17,7 @@ from maskwise.scoring.skill import Skill
 
 NOT_SHOWN = "not shown to be able to do the task"
 TOO_EASY = "too easy to show a loss"
+NOTHING_LOST = "so nothing can be lost"
 ASK_MORE = "Too few questions to tell whether it can do the task: ask more (--points)."
 TRY_NEXT = (
     "More questions will not help. What to try: --chat for an Instruct model, other words (--words), or the "
@@ -51,7 +52,7 @@ def conclusion(skill: Skill, label: str = "") -> str:
     start = f"{label}: " if label else ""
     if skill.shown:
         return f"{start}{skill.right:,} of {skill.n:,} right at the baseline and no loss detected: {TOO_EASY}."
-    return f"{start}{count_right(skill)}: {NOT_SHOWN}, so nothing can be lost."
+    return f"{start}{count_right(skill)}: {NOT_SHOWN}, {NOTHING_LOST}."
 
 
 def next_steps(skill: Skill) -> str:
