@@ -158,7 +158,7 @@ def test_an_autoregressive_model_runs_what_makes_sense_and_says_what_does_not(tm
 def test_the_summary_has_the_promised_shape(tmp_path):
     model = tiny_dream(tokenizer=shipped_tokenizer(), vocab=2048, window=2048, mask_token_id=1)
     summary = summarise(read_run(diagnose(model, CORE_PROBES, tmp_path)))
-    assert list(summary) == ["model", "out", "settings", "skill", "scores", "probes", "claims"]
+    assert list(summary) == ["model", "out", "settings", "skill", "scores", "probes", "claims", "power"]
     assert {"mask_tax", "locality", "degradation", "mask_nats", "distance_nats"} <= summary["scores"].keys()
     assert list(summary["probes"]) == list(CORE_PROBES.probes)
     for probe, entries in summary["probes"].items():

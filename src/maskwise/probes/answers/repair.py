@@ -50,10 +50,10 @@ def self_correct(model: Model, prompts: Sequence[Prompt], kind: str, right_place
     for policy in (RANDOM, LEAST):
         _refill(model, spoiled, evidence, policy, seed)
     answers = []
-    for one, found in zip(spoiled, evidence, strict=True):
+    for found in evidence:
         del found["order"]
-        shown, token = one.known.ids[one.wrong], one.ids[one.wrong]
-        text = "" if model.tokenizer is None else model.tokenizer.decode([shown])
+        token = found.pop("filled")
+        text = "" if model.tokenizer is None else model.tokenizer.decode([token])
         answers.append(Answer(token, 0.0, 0.0, 0.0, found, Written(text, bool(found["refilled"][0]))))
     return answers
 
@@ -109,7 +109,7 @@ def _logits(model: Model, sequences: Sequence[Sequence[int]], rows: Sequence[Seq
 def look(model: Model, spoiled: Sequence[Corrupted]) -> list[Evidence]:
     """The probability of the visible token at each site, masked and left visible; what one refill and one edit make."""
     assert model.mask_id is not None
-    evidence = []
+    evidence: list[Evidence] = []
     everything = _logits(model, [one.ids for one in spoiled], [one.known.asked for one in spoiled])
     for one, logits in zip(spoiled, everything, strict=True):
         p = logits.softmax(-1)
@@ -133,7 +133,9 @@ def look(model: Model, spoiled: Sequence[Corrupted]) -> list[Evidence]:
         for (one, found), logits in zip(here, filled, strict=True):
             place = one.sites[turn]
             found["masked"].append(round(float(logits[0].softmax(-1)[one.ids[place]]), DIGITS))
-            found["refilled"].append(int(int(logits[0].argmax()) == one.known.ids[place]))
+            filled_in = int(logits[0].argmax())
+            found["refilled"].append(int(filled_in == one.known.ids[place]))
+            found.setdefault("filled", filled_in)  # at the wrong position, which comes first
     return evidence
 
 

@@ -258,11 +258,11 @@ class ConfidenceCondition(ProbeFields, frozen=True, kw_only=True):
 
 class ConfidenceEvidence(ProbeFields, frozen=True, kw_only=True):
     sure: list[float]
-    right: list[int]
+    right: list[float]
     share: list[float]
     nll: list[float]
     all_sure: list[float]
-    all_right: list[int]
+    all_right: list[float]
     all_share: list[float]
     all_nll: list[float]
 

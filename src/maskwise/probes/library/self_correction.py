@@ -226,16 +226,16 @@ class SelfCorrectionCondition(ProbeFields, frozen=True, kw_only=True):
 
 
 class SelfCorrectionEvidence(ProbeFields, frozen=True, kw_only=True):
-    wrong: list[int]
+    wrong: list[float]
     masked: list[float]
     visible: list[float]
-    refilled: list[int]
-    edited: list[int]
-    random_repaired: int
-    random_damaged: int
-    least_repaired: int
-    least_damaged: int
-    others: int
+    refilled: list[float]
+    edited: list[float]
+    random_repaired: float
+    random_damaged: float
+    least_repaired: float
+    least_damaged: float
+    others: float
 
 
 PROBE = Probe(

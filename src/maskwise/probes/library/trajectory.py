@@ -254,10 +254,10 @@ class TrajectoryCondition(ProbeFields, frozen=True, kw_only=True):
 
 
 class TrajectoryEvidence(ProbeFields, frozen=True, kw_only=True):
-    answers: list[int]
-    right: int
-    voted: int
-    changed: int
+    answers: list[float]
+    right: float
+    voted: float
+    changed: float
 
 
 PROBE = Probe(
