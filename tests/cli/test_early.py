@@ -25,7 +25,14 @@ WRONG = {
     "generate tiny-lada hi": "did you mean tiny-llada?",
     "generate LLaDA-8B-Base hi": "did you mean GSAI-ML/LLaDA-8B-Base?",
     "generate tiny-llada hi --adapter nowhere": "nowhere has no adapter_config.json",
+    "generate tiny-llada hi --device gpu": "no device 'gpu': use cuda",
+    "tune tiny-llada --preset quick --device gpu:1": "no device 'gpu:1': use cuda",
+    "score tiny-llada --data missing.jsonl --device cdua": "no device 'cdua': use cuda",
     "genrate tiny-llada hi": "generate",
+    "generate --model tiny-llada": "No such option: --model: the model is the first argument (see maskwise generate",
+    "generate tiny-llada hi --load-in-4bit": "use --weights int4",
+    "chat tiny-llada": "No such command 'chat': use maskwise generate, or maskwise studio",
+    "compare tiny-llada tiny-llada": "tiny-llada is named twice",
     "generate inclusionAI/LLaDA2.0-mini hi --weights int4": "--weights int4 is not written for models with experts",
     "score tiny-llada --data missing.jsonl": "cannot read missing.jsonl",
     "score tiny-llada --data missing.jsonl --method exat": "did you mean exact?",
@@ -109,6 +116,17 @@ def test_a_wrong_command_is_answered_without_torch_in_one_line(answers, line):
     assert status == 2, problem
     assert WRONG[line] in said and len(said.splitlines()) == 1 and said.startswith("maskwise: ")
     assert seconds < 1.5  # of the processor, however busy it is; the first that lists probes imports numpy and scipy
+
+
+def test_an_embedded_model_is_described_without_torch():
+    code = CODE.replace("found[line] = [done.exit_code, done.stderr,", "found[line] = [done.exit_code, done.stdout,")
+    lines = ["models tiny-llada --json", "models tiny-llada+ma", "models GSAI-ML/LLaDA-8B-Base"]
+    given = {"input": json.dumps(lines), "capture_output": True, "text": True}
+    done = subprocess.run([sys.executable, "-c", code], **given)
+    found = json.loads(done.stdout)
+    assert [found[line][0] for line in lines] == [0, 0, 0], done.stderr
+    assert json.loads(found[lines[0]][1])["models"][0]["mask_id"] == 1
+    assert max(seconds for *_, seconds in found.values()) < 1
 
 
 def test_names_are_met_by_the_nearest_known_one():

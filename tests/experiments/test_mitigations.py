@@ -341,3 +341,31 @@ def test_the_table_of_a_block_model_keeps_names_and_numbers_whole_in_80_columns(
     assert max(map(len, shown.splitlines())) <= 80 and "…" not in shown
     for row in result.rows:
         assert set(row[0].split()) <= set(shown.split()) and all(cell in shown for cell in row[1:])
+
+
+def test_a_killed_comparison_goes_on_where_it_was(tmp_path, monkeypatch):
+    model, seen = small_llada(), []
+
+    def count(*arguments, **options):
+        seen.append(1)
+        if len(seen) == 5:
+            raise KeyboardInterrupt
+        return answer(*arguments, **options)
+
+    def asked_now():
+        """A whole comparison in the folder, and how many batches it asked."""
+        seen[:] = [1] * 5
+        return mitigations.cures(model, points=1, out=tmp_path), len(seen) - 5
+
+    monkeypatch.setattr(mitigations, "answer", count)
+    monkeypatch.setattr(mitigations, "DEFAULT", Exam(tasks=TASKS[:1]))
+    with pytest.raises(KeyboardInterrupt):
+        mitigations.cures(model, points=1, out=tmp_path)
+    file = tmp_path / "cures.partial.jsonl"
+    assert len(file.read_text().splitlines()) == 1 + 4
+    file.write_text(file.read_text() + '{"cure": "base')  # torn by a kill
+    again, resumed = asked_now()
+    assert not file.exists()
+    file.write_text('{"models": "others"}\nnonsense\n')  # of another comparison: begun anew
+    whole, all_asked = asked_now()
+    assert again == whole and all_asked - resumed == 4

@@ -151,7 +151,9 @@ def not_tried(space: SearchSpace) -> list[str]:
         ("caches", [one for one in CACHES if one not in {_cache(cache)[0] for cache in space.caches}]),
     ]
     found = [f"{what} {', '.join(names)}" for what, names in left if names]
-    wrong = [str(block) for block in space.blocks if not _fits(space, block)]
+    whole = [str(block) for block in space.blocks if block >= space.max_new_tokens]
+    wrong = [str(block) for block in space.blocks if not _fits(space, block) and str(block) not in whole]
+    found += [f"blocks {', '.join(whole)}, which hold all {space.max_new_tokens} tokens at once"] if whole else []
     found += [f"blocks {', '.join(wrong)}, which do not divide {space.max_new_tokens} tokens"] if wrong else []
     found += [f"canvases of other sizes than {space.max_new_tokens} tokens", "caches without blocks"]
     return [*found, "sampling (all settings are greedy), guidance, soft masks, rules for end tokens, tuning the model"]

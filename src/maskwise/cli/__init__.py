@@ -42,6 +42,10 @@ class _Commands(typer.core.TyperGroup):
             typer.echo(f"maskwise: {one_line(cannot_open(problem))}", err=True)
             raise typer.Exit(2) from None
         except BaseException as problem:
+            if type(problem).__name__ == "PanicException":  # of the tokenizers library, in Rust: no Exception
+                reason = one_line(str(problem)[:200])
+                typer.echo(f"maskwise: the tokenizer fails on this text ({reason}): use another model", err=True)
+                raise typer.Exit(2) from None
             if not was_interrupted(problem):
                 raise
             reason = str(problem) if isinstance(problem, KeyboardInterrupt) else ""

@@ -5,6 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
+from maskwise.models.checkpoints.locations import refuse_unknown_device
 from maskwise.support.errors import UserError
 from maskwise.support.files import to_json
 from maskwise.support.terminal import open_console, safe_json, safe_text
@@ -14,7 +15,15 @@ Dtype = Annotated[str, typer.Option(help="auto, float32, bfloat16 or float16.")]
 Weights = Annotated[
     str | None, typer.Option(help="Quantise the layers' maps: fp8 (H100, L40S and later) or int4 (for small cards).")
 ]
-Device = Annotated[str | None, typer.Option(help="cpu, cuda, ...")]
+
+
+def known_device(given: str | None) -> str | None:
+    if given is not None:
+        refuse_unknown_device(given)
+    return given
+
+
+Device = Annotated[str | None, typer.Option(help="cpu, cuda, ...", callback=known_device)]
 Adapter = Annotated[str | None, typer.Option(help="A PEFT adapter to put on the model.")]
 AnyBase = Annotated[
     bool, typer.Option("--any-base", help="Put an adapter also on another base than the one it was trained on.")

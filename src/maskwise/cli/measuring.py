@@ -228,6 +228,8 @@ def compare(
     given = {name: value for name, value in locals().items() if name not in ("names", "quick", "out", "json")}
     if len(names) < 2:
         raise UserError("name at least two models or run folders to compare")
+    if len(set(names)) < len(names):
+        raise UserError(f"{max(names, key=names.count)} is named twice: name different models or run folders")
     check_models([name for name in names if not (Path(name) / "manifest.json").exists()], None, dtype)
     with collection_paused():
         from maskwise.experiments.compare import compare as compare_models
@@ -293,15 +295,18 @@ def cures(
         from maskwise.support.typed import convert
 
     folder = out or Path("runs") / f"cures-{Path(model).name}"
-    found = compare_cures(
-        model,
-        adapter,
-        points=points,
-        seed=seed,
-        dtype=dtype,
-        device=device,
-        check_weights=check_weights,
-        any_base=any_base,
-        out=folder,
-    )
+    try:
+        found = compare_cures(
+            model,
+            adapter,
+            points=points,
+            seed=seed,
+            dtype=dtype,
+            device=device,
+            check_weights=check_weights,
+            any_base=any_base,
+            out=folder,
+        )
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt("the answers so far are kept, the same command goes on from there") from None
     return print_json(found) if json else print_result(cures_result(convert(found, Mitigations)), folder)

@@ -22,10 +22,35 @@ RANGES = (
 )
 
 
+# What people type who know other tools, and what it is called here.
+ELSEWHERE = {
+    "--model": "the model is the first argument",
+    "--model-name": "the model is the first argument",
+    "--prompt": "the prompt is the argument after the model",
+    "--num-beams": "there is no beam search",
+    "--load-in-4bit": "use --weights int4",
+    "--load-in-8bit": "use --weights fp8",
+    "--mc_num": "use --samples",
+    "--num-steps": "use --steps",
+    "--epochs": "use --steps, each of --batch times --accumulation examples",
+    "--num-train-epochs": "use --steps, each of --batch times --accumulation examples",
+    "--lora-r": "use --lora-rank",
+    "--output": "use --out",
+    "--output-dir": "use --out",
+    "--fast": "use --quick",
+    "'chat'": "use maskwise generate, or maskwise studio",
+    "'eval'": "use maskwise score, or lm_eval --model maskwise",
+    "'lm_eval'": "run lm_eval --model maskwise --model_args pretrained=MODEL",
+}
+
+
 def in_words(text: str) -> str:
     """A help text or message with ranges such as x>=1 as people say them."""
     for pattern, words in RANGES:
         text = re.sub(pattern, words, text)
+    found = re.match(r"No such (?:option|command):? (\S+?)\.?(?: |$)", text)
+    if found and found[1] in ELSEWHERE:
+        return f"{found[0].strip().rstrip('.')}: {ELSEWHERE[found[1]]}"
     return text
 
 

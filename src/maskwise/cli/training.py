@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from maskwise.cli.common import CheckWeights, Dtype, Json, ModelName, echo, print_json, whole_numbers
+from maskwise.cli.common import CheckWeights, Dtype, Json, ModelName, echo, known_device, print_json, whole_numbers
 from maskwise.cli.early import check_data, check_models
 from maskwise.support.errors import UserError
 from maskwise.support.garbage_collection import collection_paused
@@ -22,7 +22,7 @@ ReportTo = Annotated[
     str | None,
     typer.Option(help="wandb, tensorboard, mlflow, separated by commas, or none; TensorBoard if not given and there."),
 ]
-TrainingDevice = Annotated[str | None, typer.Option(help="cpu or cuda.")]
+TrainingDevice = Annotated[str | None, typer.Option(help="cpu or cuda.", callback=known_device)]
 
 
 @takes_fields(TrainSettings, changes="default")

@@ -18,7 +18,7 @@ from maskwise.decoding.history.voting import Ballot
 from maskwise.decoding.known_names import chosen_options, refuse_other_mask
 from maskwise.decoding.loop import DecodingLoop, decoded_text
 from maskwise.decoding.options import OPTION_NAMES, DecodingOptions, SoftMask, describe_options
-from maskwise.decoding.prompt_ids import encode_prompts, is_chat
+from maskwise.decoding.prompt_ids import encode_prompts, listed_prompts
 from maskwise.decoding.strategies import Strategy
 from maskwise.decoding.traces import TraceFile, recorded_settings, trace_of
 from maskwise.models.batch import passes
@@ -112,7 +112,7 @@ def generate(
     options = chosen_options({name: given[name] for name in OPTION_NAMES}, dict(named))
     opened = opened_model(model)
     refuse_other_mask(named.get("mask_id"), opened.mask_id, opened.name or opened.kind)
-    listed = [prompts] if isinstance(prompts, str) or is_chat(prompts) else list(prompts)
+    listed = listed_prompts(prompts)
     if seed is not None and generator is not None:
         raise UserError("seed and generator exclude each other: give one")
     return _recorded(opened, listed, options, generator, seed, batch, out, divergence, on_step)
@@ -137,7 +137,7 @@ def _recorded(
     if divergence:
         check_divergence(model, options)
     with nullcontext() if out is None else TraceFile(Path(out)) as file:
-        ids = encode_prompts(model, prompts, options.chat)
+        ids = encode_prompts(model, prompts, options.chat, today=True)
         if seed is not None:
             generator = prompt_generators(model, seed, ids)
         same_draws = _copied(generator) if divergence else None

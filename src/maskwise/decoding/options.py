@@ -8,6 +8,7 @@ on it.
 import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
+from numbers import Real
 from textwrap import fill
 from typing import Any
 
@@ -17,6 +18,18 @@ from maskwise.support.errors import UserError
 
 CANVASES = ("fixed", "blocks", "growing", "window")
 CACHES = ("none", "prefix", "dual")
+_NUMBERS = (
+    "max_new_tokens",
+    "steps",
+    "block",
+    "temperature",
+    "window",
+    "refresh",
+    "top_k",
+    "top_p",
+    "guidance",
+    "edit",
+)
 
 
 def _about(
@@ -133,6 +146,10 @@ class DecodingOptions:
     )
 
     def __post_init__(self) -> None:
+        for name in _NUMBERS:
+            value = getattr(self, name)
+            if value is not None and (isinstance(value, bool) or not isinstance(value, Real)):
+                raise UserError(f"{name} must be a number, not {value!r}")
         if isinstance(self.soft_mask, bool):
             object.__setattr__(self, "soft_mask", SoftMask() if self.soft_mask else None)
         if self.end_ids is not None:

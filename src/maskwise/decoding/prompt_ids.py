@@ -1,7 +1,7 @@
 """From prompts to token ids: plain text, chats, or ids as they are."""
 
-from collections.abc import Mapping, Sequence
-from typing import TypeGuard
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, TypeGuard
 
 from maskwise.models.checkpoints.chat import render_chat
 from maskwise.models.generation import Messages, PromptInput
@@ -14,12 +14,26 @@ def is_chat(prompt: object) -> TypeGuard[Messages]:
     return isinstance(prompt, Sequence) and bool(prompt) and all(isinstance(turn, Mapping) for turn in prompt)
 
 
-def encode_prompts(model: Model, prompts: Sequence[PromptInput] | PromptInput, chat: bool | None) -> list[list[int]]:
+def listed_prompts(prompts: object) -> list[Any]:
+    """One prompt, or several, as a list."""
+    if isinstance(prompts, str) or is_chat(prompts):
+        return [prompts]
+    if isinstance(prompts, Mapping) or not isinstance(prompts, Iterable):
+        what = type(prompts).__name__
+        raise UserError(
+            f"prompts is a value of the type {what}: give a text, messages, or a list of texts or token ids"
+        )
+    return list(prompts)
+
+
+def encode_prompts(
+    model: Model, prompts: Sequence[PromptInput] | PromptInput, chat: bool | None, today: bool = False
+) -> list[list[int]]:
     """Token ids of the prompts. Ids are taken as they are; what `chat` says concerns text alone.
 
     A list of messages (role, content) is one prompt, with the assistant's turn opened after it.
     chat: True makes each text the user's turn of a chat and opens the assistant's turn, None does so where the
-    tokenizer has a chat template, False leaves text as it is.
+    tokenizer has a chat template, False leaves text as it is. today: a template that writes the date is given today's.
     """
     every: Sequence[object] = [prompts] if isinstance(prompts, str) or is_chat(prompts) else prompts
     encoded = []
@@ -29,7 +43,7 @@ def encode_prompts(model: Model, prompts: Sequence[PromptInput] | PromptInput, c
         if is_chat(prompt):
             if chat is False:
                 raise UserError(f"prompt {number} is a list of messages, which need the chat template: leave chat out")
-            encoded.append(chat_ids(model, prompt, f"prompt {number}"))
+            encoded.append(chat_ids(model, prompt, f"prompt {number}", today))
         elif not isinstance(prompt, str):
             encoded.append([int(token) for token in prompt])  # type: ignore[attr-defined]
         elif not is_writable(prompt):
@@ -37,7 +51,7 @@ def encode_prompts(model: Model, prompts: Sequence[PromptInput] | PromptInput, c
         elif model.tokenizer is None:
             raise UserError(f"{model.name or model.kind} has no tokenizer: give prompt {number} as token ids")
         elif has_chat_template(model) if chat is None else chat:
-            encoded.append(chat_ids(model, [{"role": "user", "content": prompt}]))
+            encoded.append(chat_ids(model, [{"role": "user", "content": prompt}], today=today))
         else:
             encoded.append(text_ids(model, prompt))
     return encoded
@@ -53,12 +67,13 @@ def text_ids(model: Model, text: str) -> list[int]:
     return list(model.tokenizer(text, add_special_tokens=not (start and text.startswith(start)))["input_ids"])
 
 
-def chat_ids(model: Model, messages: Messages, what: str = "the prompt") -> list[int]:
+def chat_ids(model: Model, messages: Messages, what: str = "the prompt", today: bool = False) -> list[int]:
     """Token ids of a chat, with the assistant's turn opened after it."""
     if not has_chat_template(model):
         raise UserError(f"the tokenizer of {model.name or model.kind} has no chat template: use --no-chat")
     if not all(isinstance(turn.get(key), str) for turn in messages for key in ("role", "content")):
         raise UserError(f"{what}: each message has a role and a content, both text")
-    written = render_chat(model.tokenizer, [dict(turn) for turn in messages], add_generation_prompt=True)
+    turns = [dict(turn) for turn in messages]
+    written = render_chat(model.tokenizer, turns, add_generation_prompt=True, today=today)
     # The template has written the special tokens out already.
     return list(model.tokenizer(written, add_special_tokens=False)["input_ids"])

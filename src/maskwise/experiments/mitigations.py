@@ -9,6 +9,7 @@ share of the loss that is recovered is (a200' - a200) / (a2 - a200), so lowering
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -21,9 +22,11 @@ from maskwise.decoding.canvas import plan
 from maskwise.decoding.schedule import spread_steps
 from maskwise.diffusion.objectives.soft_mask import SoftMask
 from maskwise.experiments.first_answers import MASKS, Marked, PreparedQuestion, Remembering, answer, biased_answers
+from maskwise.experiments.kept_answers import KeptAnswers
 from maskwise.experiments.tuned_adapters import PAPER_LOSS, TunedAdapter, with_method
 from maskwise.models.batch import passes
 from maskwise.models.checkpoints.examine import examine
+from maskwise.models.checkpoints.fingerprint import fingerprint
 from maskwise.models.checkpoints.locations import embedded_models, locate_checkpoint
 from maskwise.models.checkpoints.opening import open as open_model
 from maskwise.models.checkpoints.opening import opened_model
@@ -37,8 +40,10 @@ from maskwise.scoring.experiment_results import Accuracy, MitigationResult, Miti
 from maskwise.scoring.intervals import accuracy_interval
 from maskwise.scoring.skill import task_skill
 from maskwise.support.errors import UserError
+from maskwise.support.files import only_user_of
 from maskwise.support.progress import Forecast, progress_bar
 from maskwise.support.typed import json_object
+from maskwise.support.version import __version__
 from maskwise.tasks.episodes import draw, mixed
 from maskwise.tasks.prompts import check_letters, encode_question
 from maskwise.tasks.rules import TASKS, Task
@@ -144,7 +149,8 @@ def cures(
         adapter: an adapter of `mw.tune`, or several; else the embedded one, where there is one. Each is a row, named by
             the loss it was trained with.
         points: questions per task. seed: draws them. dtype, device, check_weights, any_base: as in `mw.open`.
-        out: a folder for cures.json, the figure and the page; nothing is written without it.
+        out: a folder for cures.json, the figure and the page, and for the answers while it runs: a killed comparison
+            goes on from there. Nothing is written without it.
 
     Returns:
         What `maskwise cures --json` prints: {"model", "masks", "n", "two_masks", "cures": [...]}, each mitigation with
@@ -176,7 +182,9 @@ def cures(
         for home in homes
     ]
     exam = replace(DEFAULT, points=points or DEFAULT.points, seed=seed)
-    with progress_bar() as bar:
+    models = [opened, *(one.model for one in adapters)]
+    kept = KeptAnswers(folder, _identity(models, exam) if folder is not None else {})
+    with progress_bar() as bar, only_user_of(folder) if folder is not None else nullcontext():
         total = asked(exam, len(adapters))
         task = bar.add_task("Asking", total=total)
         forecast = Forecast(total, f"{total:,} answers with canvases of {MASKS} tokens", bar.console.print)
@@ -188,10 +196,16 @@ def cures(
             if len(answered) == total // len(exam.tasks) // exam.points:  # each mitigation has answered the first batch
                 forecast.advance(sum(answered))
 
-        found = compare_mitigations(opened, adapters, exam, advance)
+        found = compare_mitigations(opened, adapters, exam, advance, kept)
     if folder is not None:
         write_result(folder, found, cures_result(found))
+    kept.forget()
     return cast(Mitigations, json_object(found))  # JsonObject has the fields as attributes
+
+
+def _identity(models: Sequence[Model], exam: Exam) -> Mapping[str, Any]:
+    """What must be the same for a comparison to go on."""
+    return {"models": list(map(fingerprint, models)), "exam": [exam.points, exam.seed], "maskwise": __version__}
 
 
 def compare_mitigations(
@@ -199,6 +213,7 @@ def compare_mitigations(
     adapters: Sequence[TunedAdapter] = (),
     exam: Exam = DEFAULT,
     advance: Callable[[int], None] = lambda count: None,
+    kept: KeptAnswers | None = None,
 ) -> Mitigations:
     """What `maskwise cures --json` prints. `advance` is called with the number of questions answered.
 
@@ -206,6 +221,7 @@ def compare_mitigations(
     whose attention cannot be changed, nor what a model cannot do that sees no masks after its block.
     """
     refuse_autoregressive(model)
+    kept = kept or KeptAnswers(None, {})
     questions = draw_questions(model, exam)
     all_rows = rows_for(adapters)
     mitigations = {one.name: for_blocks(one, model.block) for one in all_rows}
@@ -214,7 +230,7 @@ def compare_mitigations(
         adapters = [replace(one, model=Remembering(one.model)) for one in adapters]
     used = {name: found for name, one in mitigations.items() if one and (found := model_for(one, model, adapters))}
     run = {name: one for name, one in mitigations.items() if one is not None and name in used}
-    answers = _answers(questions, model, adapters, run, used, advance)
+    answers = _answers(questions, model, adapters, run, used, advance, kept)
     accuracy, low, high = accuracy_interval(_columns(answers.two_masks[None]))
     reference = answers.two_masks[None]
     change = paired_difference(_columns(answers.by_name[BASELINE.name]), _columns(reference))
@@ -250,6 +266,7 @@ def _answers(
     mitigations: Mapping[str, Mitigation],
     used: Mapping[str, Model],
     advance: Callable[[int], None],
+    kept: KeptAnswers,
 ) -> BothEnds:
     models: dict[int | None, Model] = {None: model, **{number: one.model for number, one in enumerate(adapters)}}
     found = BothEnds({number: [] for number in models}, {name: [] for name in used})
@@ -258,12 +275,13 @@ def _answers(
     for first, last in passes([len(question.prompt) + MASKS for question in questions], budget):
         batch = questions[first:last]
         for number, one in models.items():
-            found.two_masks[number] += answer(one, batch, {"steps": 1}, masks=2)
+            row = f"two masks, {'model' if number is None else f'adapter {number}'}"
+            found.two_masks[number] += kept.or_ask(row, batch, partial(answer, one, batch, {"steps": 1}, masks=2))
             advance(len(batch))
         for name, asked_model in used.items():
             mitigation = mitigations[name]
             ask = biased_answers if mitigation.biased else partial(answer, options=mitigation.options, masks=MASKS)
-            found.by_name[name] += ask(asked_model, batch)
+            found.by_name[name] += kept.or_ask(name, batch, partial(ask, asked_model, batch))
             advance(len(batch))
     return found
 

@@ -8,8 +8,11 @@ the model, is written into the results under "config".
 """
 
 import logging
+import sys
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -26,11 +29,24 @@ from maskwise.decoding.prompt_ids import text_ids
 from maskwise.models.checkpoints.chat import render_chat
 from maskwise.models.checkpoints.opening import open as open_model
 from maskwise.support.errors import UserError
+from maskwise.support.terminal import one_line
 
 log = logging.getLogger("lm_eval")
 AUTO_BATCH = 16
 # The task says how many tokens it wants, and lm-eval itself applies chat templates.
 ARGUMENTS = tuple(name for name in OPTION_NAMES if name not in ("max_new_tokens", "chat"))
+
+
+@contextmanager
+def one_line_of_command() -> Iterator[None]:
+    """Under the command `lm_eval` a user's mistake ends it in one line; in Python it is raised."""
+    try:
+        yield
+    except UserError as problem:
+        if not Path(sys.argv[0]).name.startswith(("lm_eval", "lm-eval")) and "lm_eval" not in Path(sys.argv[0]).parts:
+            raise
+        sys.stderr.write(f"maskwise: {one_line(problem)}\n")
+        sys.exit(2)
 
 
 @register_model("maskwise")
@@ -62,14 +78,8 @@ class MaskwiseLM(LM):
         arguments: the options of `mw.generate` by their names (ARGUMENTS), and the strategy's parameters, such as tau.
         """
         super().__init__()
-        self.options = decoding_options(arguments)
-        # lm-eval's command line says cuda:0 unless told otherwise.
-        place = device if torch.cuda.is_available() or not str(device).startswith("cuda") else None
-        self.model = open_model(pretrained, dtype=dtype, device=place, adapter=adapter, any_base=any_base)
-        self.model.compile_for_long_work()
-        if self.model.tokenizer is None:
-            raise UserError(f"{pretrained} has no tokenizer, so it reads no text")
-        self.tokenizer = self.model.tokenizer
+        with one_line_of_command():
+            self._open(pretrained, adapter, dtype, device, any_base, arguments)
         self.batch_size = AUTO_BATCH if str(batch_size).startswith("auto") else int(batch_size)
         self.likelihood: dict[str, Any] = {"method": method, "samples": samples, "masks": masks}
         self.check_greedy, self.max_new_tokens = check_greedy, max_new_tokens
@@ -79,6 +89,24 @@ class MaskwiseLM(LM):
         self.masks_of_greedy_check: set[int] = set()
         self.masks_generated: set[int] = set()
         self._device = self.model.device
+
+    def _open(
+        self,
+        pretrained: str,
+        adapter: str | None,
+        dtype: str,
+        device: str | None,
+        any_base: bool,
+        arguments: dict[str, Any],
+    ) -> None:
+        self.options = decoding_options(arguments)
+        # lm-eval's command line says cuda:0 unless told otherwise.
+        place = device if torch.cuda.is_available() or not str(device).startswith("cuda") else None
+        self.model = open_model(pretrained, dtype=dtype, device=place, adapter=adapter, any_base=any_base)
+        self.model.compile_for_long_work()
+        if self.model.tokenizer is None:
+            raise UserError(f"{pretrained} has no tokenizer, so it reads no text")
+        self.tokenizer = self.model.tokenizer
 
     # What lm-eval asks
 

@@ -49,6 +49,7 @@ class RunSettings(Typed, frozen=True, kw_only=True, omit_defaults=True):
     words: Annotated[str | None, Meta(description="hash of the word lists")] = None
     text: Annotated[str | None, Meta(description="hash of the prose")] = None
     data: Annotated[dict[str, str] | None, Meta(description="hashes of the data sets, by name")] = None
+    date: Annotated[str | None, Meta(description="the date that a chat template was shown, if it writes one")] = None
     exact: Annotated[bool | None, Meta(description="was each prompt asked alone?")] = None
 
 

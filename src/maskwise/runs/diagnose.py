@@ -14,6 +14,7 @@ from pathlib import Path
 from msgspec import UNSET, structs
 from rich.progress import Progress
 
+from maskwise.models.checkpoints.chat import FIXED_DATE, writes_date
 from maskwise.models.checkpoints.configuration import read_family
 from maskwise.models.checkpoints.fingerprint import fingerprint
 from maskwise.models.checkpoints.locations import locate_checkpoint, planted_in
@@ -286,6 +287,7 @@ def new_manifest(setup: Setup, command: str | None, exact: bool = False) -> Mani
             words=digest_of_words(setup.words),
             text=digest(setup.text),
             data={name: digest(repr(found)) for name, found in setup.data.items()} or None,
+            date=str(FIXED_DATE.date()) if settings.chat and writes_date(model.tokenizer) else None,
             exact=exact or None,
         ),
         versions=versions_used(),

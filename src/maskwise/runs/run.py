@@ -14,6 +14,7 @@ from maskwise.records.record import Record
 from maskwise.report.readings import Reading, readings_of, records_as_strangers_wrote_them
 from maskwise.scoring.scores import Score
 from maskwise.support.errors import UserError
+from maskwise.support.files import refuse_checkpoint_folder
 from maskwise.support.garbage_collection import collection_paused
 from maskwise.support.nearest import did_you_mean
 from maskwise.support.typed import JsonObject, json_object
@@ -231,6 +232,8 @@ def diagnose(
     numbers = (relevant,) if isinstance(relevant, int) else None if relevant is None else tuple(relevant)
     settings = chosen_settings(preset, probes, points, numbers, distractors, precision, seed, chat)
     settings, known_tasks = with_tasks(settings, tasks)
+    if out is not None:
+        refuse_checkpoint_folder(Path(out))
     if templates is not None:
         settings = with_templates(settings, Path(templates))
     from maskwise.probes.text import load_text

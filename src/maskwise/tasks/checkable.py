@@ -11,7 +11,7 @@ same in both; for gsm8k, if its last number is the one after `####`.
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -128,7 +128,7 @@ def _questions(file: Path) -> Iterator[tuple[Labelled, str]]:
         yield Labelled(prompt, answer), pattern
 
 
-def _texts(row: dict[str, Any], where: str) -> tuple[str, str]:
+def _texts(row: Mapping[str, Any], where: str) -> tuple[str, str]:
     """The prompt and the answer of a row; of messages, where they are one turn of the user's and the answer to it."""
     content = read_row(row, where, (*PAIRS, MESSAGES), f"{PAIR_WORDS}, or messages")
     if isinstance(content, Conversation):

@@ -19,7 +19,7 @@ Business: the paper drops Sci/Tech. Texts of more than 500 characters (ag-news, 
 (others) are left out.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -225,7 +225,7 @@ def _user_rows(path: Path) -> Iterator[Labelled]:
             yield Labelled(f"Text: {str(text).strip()}", str(label).strip())
 
 
-def _only(row: dict[str, Any], names: Sequence[str], where: str) -> Any:
+def _only(row: Mapping[str, Any], names: Sequence[str], where: str) -> Any:
     """The value of the one column that has one of these names."""
     given = [name for name in names if row.get(name) is not None]
     if len(given) > 1:

@@ -9,6 +9,7 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate
+from pathlib import Path
 from typing import Any, Literal
 
 from maskwise.models.checkpoints.chat import render_chat
@@ -246,7 +247,7 @@ def _plain_text(questions: Sequence[Exercise], asked: int, system: str) -> tuple
 def _chat_text(tokenizer: Any, questions: Sequence[Exercise], asked: int, system: str) -> tuple[str, list[int], int]:
     """The same as a conversation. It is cut after the last answer: LLaDA's template would open one more turn there."""
     if not tokenizer.chat_template:
-        raise UserError(f"the tokenizer {name_of(tokenizer)} has no chat template; ask without --chat")
+        raise UserError(f"the tokenizer of {Path(name_of(tokenizer)).name} has no chat template; ask without --chat")
     turns = [(question.asked, question.answered) for question in questions]
     messages = [{"role": "system", "content": system}] if system else []
     messages += [

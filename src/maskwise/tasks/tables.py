@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from maskwise.support.errors import UserError
-from maskwise.support.files import Records, parse_json, read_bytes, read_text
+from maskwise.support.files import Records, open_regular, parse_json, read_bytes, read_text
 
 SUFFIXES = (".tsv", ".txt", ".csv", ".jsonl", ".json", ".parquet")
 
+MOST_BYTES, MOST_ROWS = 1 << 30, 20_000_000  # of a parquet file, as texts
 TABLES = (".csv", ".tsv", ".parquet")  # of rows with named columns, whatever reads them
 
 TableRow = tuple[int, dict[str, Any]]  # where it stands (its line, in texts) and what is in it
@@ -159,7 +160,49 @@ def _parquet(file: Path) -> Iterator[TableRow]:
     from pyarrow import parquet
 
     try:
-        rows = parquet.read_table(file).to_pylist()
+        with open_regular(file) as opened:
+            source = parquet.ParquetFile(opened)
+            _refuse_large(file, source.metadata)
+            names = [source.metadata.row_group(0).column(n).path_in_schema for n in range(source.metadata.num_columns)]
+            # Repeated texts stay one text each: a small file may repeat a long one a million times.
+            table = parquet.read_table(opened, read_dictionary=names) if source.metadata.num_row_groups else None
+            if table is not None and _characters(table) > MOST_BYTES:
+                raise _too_large(file)
+            rows = [] if table is None else table.to_pylist()
     except (pyarrow.ArrowException, OSError, ValueError) as problem:  # a text in it may be no UTF-8
         raise UserError(f"{file} is not a parquet file that can be read ({str(problem).splitlines()[0]})") from None
     yield from enumerate(rows, start=1)
+
+
+def _refuse_large(file: Path, metadata: Any) -> None:
+    """By what the file says of itself: a few kilobytes may hold gigabytes, compressed."""
+    groups = [metadata.row_group(n) for n in range(metadata.num_row_groups)]
+    columns = [group.column(n) for group in groups for n in range(group.num_columns)]
+    size = sum(column.total_uncompressed_size for column in columns)
+    if size > MOST_BYTES or max([metadata.num_rows, *(column.num_values for column in columns)]) > MOST_ROWS:
+        raise _too_large(file)
+
+
+def _too_large(file: Path) -> UserError:
+    return UserError(f"{file} holds more than {MOST_BYTES >> 30} GiB or {MOST_ROWS:,} rows: cut it into smaller files")
+
+
+def _characters(table: Any) -> int:
+    """Bytes of the texts of all columns, each counted as often as it stands there."""
+    from pyarrow import compute, types
+
+    total, waiting = 0, [chunk for column in table.columns for chunk in column.chunks]
+    while waiting:
+        one = waiting.pop()
+        if types.is_dictionary(one.type):
+            kind = one.dictionary.type
+            if types.is_string(kind) or types.is_large_string(kind) or types.is_binary(kind):
+                total += compute.sum(compute.binary_length(one.dictionary).take(one.indices)).as_py() or 0
+            total += one.nbytes
+        elif types.is_list(one.type) or types.is_large_list(one.type):
+            waiting.append(one.flatten())
+        elif types.is_struct(one.type):
+            waiting += one.flatten()
+        else:
+            total += one.nbytes
+    return total

@@ -1,10 +1,13 @@
 """Checkpoints of strangers: what would hang or fill the memory is refused before anything is built."""
 
 import json
+import os
 import subprocess
 import sys
 import time
+import warnings
 from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime
 
 import pytest
 
@@ -19,10 +22,11 @@ from maskwise.models.checkpoints.cards import public_name
 from maskwise.models.checkpoints.catalog import describe_checkpoint
 from maskwise.models.checkpoints.chat import render_chat
 from maskwise.models.checkpoints.locations import ZOO, refuse_unknown_model
+from maskwise.models.checkpoints.tokenizer_limits import ends_in_time
 from maskwise.models.checkpoints.verify import code_from_elsewhere
 from maskwise.report.pages.page import write_page
 from maskwise.report.readings import read_all
-from maskwise.support.errors import UserError
+from maskwise.support.errors import UserError, UserNotice
 
 TURNS = [{"role": "user", "content": "Hello"}]
 
@@ -135,7 +139,19 @@ def test_a_configuration_of_more_than_the_weights_is_refused_before_memory_is_ta
     [
         ("{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}", "takes more than"),
         ("{{ 10 ** 10 ** 8 }}", "computes powers"),
-        ("{{ 'x' * 1000000000 }}", "counts beyond a million"),
+        ("{{ 'x' * 1000000000 }}", "more than 20 million characters"),
+        ("{{ '%9999999999d' % 1 }}", "a width beyond 999"),
+        ("{% set f = '%99999' ~ '99999d' %}{{ f % 1 }}", "a width beyond 999"),
+        ("{{ '{:9999999999d}'.format(1) }}", "a width beyond 999"),
+        ("{{ '%9999999999d'|format(1) }}", "a width beyond 999"),
+        ("{% set n = namespace(x='x') %}{% for i in range(60) %}{% set n.x = n.x ~ n.x %}{% endfor %}", "20 million"),
+        ("{% set n = namespace(x='x') %}{% for i in range(60) %}{% set n.x = n.x + n.x %}{% endfor %}", "20 million"),
+        ("{{ ('x' * 1000000)|replace('x', 'y' * 1000000) }}", "more than 20 million characters"),
+        ("{{ ('x' * 1000000).replace('x', 'y' * 1000000) }}", "more than 20 million characters"),
+        ("{{ 'x'.center(9999999999) }}", "more than 20 million characters"),
+        ("{{ (range(999)|list)|join('x' * 1000000) }}", "more than 20 million characters"),
+        ("{{ messages|map('replace', 'e', 'x' * 10000000)|list }}", "more than 20 million characters"),
+        ("{{ [1]|tojson(indent=999999999) }}", "more than 20 million characters"),
         ("{{ messages[99].content }}", "refuses these turns"),
         ("{{ 1 // 0 }}", "cannot be used"),
         ("{% for m in %}", "refuses these turns"),
@@ -160,9 +176,125 @@ def test_each_of_several_chat_templates_is_bounded():
         render_chat(tokenizer, TURNS)
 
 
-def test_an_ordinary_template_is_rendered_as_by_transformers():
-    tokenizer = byte_tokenizer("{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}")
-    assert render_chat(tokenizer, TURNS) == tokenizer.apply_chat_template(TURNS, tokenize=False) == "<user>Hello"
+CHATML = """{%- if messages[0]['role'] == 'system' %}
+    {{- '<|im_start|>system\n' + messages[0]['content'] + '<|im_end|>\n' }}
+{%- endif %}
+{%- for message in messages %}
+    {%- if message.role == 'user' or (message.role == 'system' and not loop.first) %}
+        {{- '<|im_start|>' + message.role + '\n' + message.content | trim + '<|im_end|>' + '\n' }}
+    {%- endif %}
+{%- endfor %}
+{%- if add_generation_prompt %}{{- '<|im_start|>assistant\n' }}{%- endif %}"""
+EVERYTHING = """{% set ns = namespace(n=0) %}{% for m in messages %}{% if m.content is string %}
+{% set ns.n = ns.n + 1 %}
+{% generation %}{{ m.content.split('x')[-1].lstrip() }}{% endgeneration %}{% endif %}{{ loop.index0 % 2 }}{% endfor %}
+{{ messages|tojson }}{{ [1, 2]|join(',') }}{{ {'a': 1}|tojson(indent=2) }}{{ '%s-%d' % ('a', 3) }}{{ 'a' ~ 1 ~ 'b' }}
+{{ messages|selectattr('role', 'equalto', 'user')|list|length }}{{ messages[::-1][0].role }}{{ '{}'.format(1) }}
+{{ 'ab'|replace('a', 'c')|upper }}{% macro f(x) %}[{{ x }}]{% endmacro %}{{ f(messages[0].content) }}{{ bos_token }}
+{% for k, v in {'a': 1}.items() %}{{ k }}{{ v }}{% endfor %}{{ messages|map(attribute='role')|join(', ') }}"""
+
+
+@pytest.mark.parametrize(
+    "template", ["{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}", CHATML, EVERYTHING]
+)
+def test_an_ordinary_template_is_rendered_as_by_transformers(template):
+    tokenizer = byte_tokenizer(template)
+    turns = [{"role": "system", "content": "Be brief."}, *TURNS]
+    for opened in (False, True):
+        expected = tokenizer.apply_chat_template(turns, tokenize=False, add_generation_prompt=opened)
+        assert render_chat(tokenizer, turns, add_generation_prompt=opened) == expected != ""
+
+
+def test_a_template_that_writes_the_date_is_shown_a_fixed_one_but_by_generate():
+    tokenizer = byte_tokenizer("{{ strftime_now('%Y-%m-%d') }}")
+    assert chat.writes_date(tokenizer) and not chat.writes_date(byte_tokenizer("{{ 1 }}"))
+    assert render_chat(tokenizer, TURNS) == "2026-01-01" == str(chat.FIXED_DATE.date())
+    today = render_chat(tokenizer, TURNS, today=True)
+    assert today == datetime.now().strftime("%Y-%m-%d") or today[:4] == str(datetime.now().year)
+
+
+@pytest.mark.parametrize(
+    ("parts", "said"),
+    [
+        ({"normalizer": {"type": "Prepend", "prepend": "a" * 5_000_000}}, "puts a long text before every text"),
+        (
+            {
+                "normalizer": {
+                    "type": "Sequence",
+                    "normalizers": [{"type": "Replace", "pattern": {"String": "x"}, "content": "xx"}] * 40,
+                }
+            },
+            "make a text 1.1e\\+12 times as long",
+        ),
+        (
+            {
+                "pre_tokenizer": {
+                    "type": "Split",
+                    "pattern": {"Regex": "(x+x+)+y"},
+                    "behavior": "Isolated",
+                    "invert": False,
+                }
+            },
+            "takes too long on short texts",
+        ),
+    ],
+)
+def test_a_tokenizer_that_would_hang_or_fill_the_memory_is_refused(tmp_path, parts, said, capfd):
+    mw.open("tiny-llada").tokenizer.save_pretrained(save(tmp_path))
+    file = tmp_path / "tokenizer.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | parts))
+    began = time.process_time()
+    with pytest.raises(UserError, match=said):
+        mw.open(tmp_path)
+    assert time.process_time() - began < 10 and "panicked" not in capfd.readouterr().err
+
+
+def test_the_patterns_of_known_tokenizers_are_let_through_in_milliseconds():
+    cl100k = (
+        r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|"
+        r"\s+(?!\S)|\s+"
+    )
+    began = time.process_time()
+    assert ends_in_time(cl100k) and ends_in_time(r"\p{N}{1,3}") and ends_in_time("[") and not ends_in_time("(x+x+)+y")
+    assert time.process_time() - began < 6
+
+
+@pytest.mark.parametrize("name", ["config.json", "tokenizer.json", "model.safetensors"])
+def test_a_device_or_a_fifo_in_the_place_of_a_file_is_one_line(tmp_path, name):
+    save(tmp_path)
+    (tmp_path / name).unlink(missing_ok=True)
+    (tmp_path / name).symlink_to("/dev/zero")
+    for make in (lambda: None, lambda: os.mkfifo(tmp_path / name)):
+        make()
+        for read in (mw.open, lambda folder: describe_checkpoint(str(folder))):
+            with pytest.raises(UserError, match=f"{name} is not a regular file"):
+                read(tmp_path)
+        (tmp_path / name).unlink()
+
+
+def test_a_mask_that_is_also_the_end_or_not_the_tokenizers_is_one_line(tmp_path):
+    tokenizer = mw.open("tiny-llada").tokenizer
+    tokenizer.save_pretrained(save(tmp_path))
+    size = json.loads((tmp_path / "config.json").read_text())["mask_token_id"]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        edit_config(tmp_path, mask_token_id=tokenizer.mask_token_id)
+        mw.open(tmp_path)
+    edit_config(tmp_path, mask_token_id=5)
+    with pytest.warns(UserNotice, match="the mask of config.json is token 5, that of the tokenizer is 1"):
+        mw.open(tmp_path)
+    edit_config(tmp_path, mask_token_id=5, eos_token_id=5)
+    with pytest.warns(UserNotice, match="token 5 is both the mask and the end of text"):
+        mw.open(tmp_path)
+    assert size != 5
+
+
+def test_an_autoregressive_folder_is_called_that_before_its_missing_weights(tmp_path):
+    (tmp_path / "config.json").write_text('{"architectures": ["GPT2LMHeadModel"], "model_type": "gpt2"}')
+    with pytest.raises(
+        UserError, match=r"is not a masked language model \(GPT2LMHeadModel is autoregressive\), and it"
+    ):
+        mw.open(tmp_path)
 
 
 def test_text_that_is_not_utf8_is_one_line(tmp_path):

@@ -13,7 +13,9 @@ from maskwise.probes.library import coherence
 from maskwise.probes.section import Entry
 from maskwise.records.folder import RunOnDisk
 from maskwise.report.readings import Asked, Reading, distinct_labels
+from maskwise.report.words.comparison import Row
 from maskwise.report.words.sentences import opening, what_this_run_shows
+from maskwise.report.words.terminal import print_changes
 from maskwise.report.words.tiles import tiles
 from maskwise.scoring.claims import Claim
 from maskwise.scoring.numbers import NBSP, between, percent, points
@@ -160,3 +162,15 @@ def test_labels_are_short_and_different() -> None:
     assert distinct_labels([("x", Path("p/run")), ("x", Path("q/run"))]) == ["x (run) #1", "x (run) #2"]
     assert distinct_labels([("<b>/x", here)]) == ["<b>/x"]
     assert distinct_labels([("two\nlines " + "x" * 90, here)]) == ["two lines " + "x" * 37 + "…"]
+
+
+def test_names_of_compared_models_are_whole_at_80_columns(capsys, monkeypatch):
+    """Cut short they would be the same."""
+    monkeypatch.setenv("COLUMNS", "80")
+    names = ["tiny-llada-instruct-of-yesterday", "tiny-llada-instruct-of-yesterday+tuned"]
+    values = ("37.1 % (31.0 to 43.5)", "52.0 % (45.9 to 58.1)")
+    print_changes(names, [Row("accuracy with 200 masks", "", values, ("+14.9 points (8.1 to 21.6)",))])
+    shown = capsys.readouterr().out
+    heads = shown[: shown.index("accuracy with")]
+    assert "…" not in shown and max(map(len, shown.splitlines())) <= 80
+    assert heads.replace("\n", "").replace(" ", "").count("tuned") == 1

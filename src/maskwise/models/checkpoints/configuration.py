@@ -1,6 +1,7 @@
 """config.json of a checkpoint, read and checked: family, shift and mask id."""
 
 import re
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,7 +17,7 @@ from maskwise.models.checkpoints.gguf_llama import gguf_in, llama_settings
 from maskwise.models.checkpoints.locations import read_object
 from maskwise.models.families import AUTOREGRESSIVE, FAMILIES, MASKED_LM, Family, family_of_architecture
 from maskwise.models.families.masked_lm import is_masked_lm
-from maskwise.support.errors import UserError
+from maskwise.support.errors import UserError, UserNotice
 from maskwise.support.files import short_json
 from maskwise.support.imports import imported
 
@@ -223,6 +224,28 @@ def find_mask_id(net: PreTrainedModel, tokenizer: Any, family: Family) -> int | 
         found = family.mask_id
     known: int = net.get_input_embeddings().weight.shape[0]  # type: ignore
     return _refuse_outside(found, known)
+
+
+def note_odd_mask(net: PreTrainedModel, tokenizer: Any, mask_id: int | None) -> None:
+    """One line where the mask is a token that means something else, or not the tokenizer's."""
+    if mask_id is None:
+        return
+    ends = getattr(net.config, "eos_token_id", None)
+    own = getattr(tokenizer, "mask_token_id", None)
+    if mask_id in (ends if isinstance(ends, list) else [ends, getattr(tokenizer, "eos_token_id", None)]):
+        warnings.warn(
+            f"token {mask_id} is both the mask and the end of text: the model can never end a text; set "
+            "mask_token_id in config.json",
+            UserNotice,
+            stacklevel=3,
+        )
+    elif own is not None and own != mask_id:
+        warnings.warn(
+            f"the mask of config.json is token {mask_id}, that of the tokenizer is {own} ({tokenizer.mask_token}): "
+            f"{mask_id} is used; make them agree if it is wrong",
+            UserNotice,
+            stacklevel=3,
+        )
 
 
 def _refuse_outside(mask_id: int | None, known: int) -> int:

@@ -16,6 +16,8 @@ from maskwise.support.files import read_json, refuse_irregular
 from maskwise.support.nearest import nearest
 from maskwise.support.terminal import one_line
 
+# Device types of torch; the usual ones first.
+DEVICE_NAMES = ("cpu", "cuda", "mps", "xpu", "hpu", "npu", "mtia", "xla", "hip", "maia", "meta", "privateuseone")
 DTYPE_NAMES = ("float32", "bfloat16", "float16")
 NOT_FOR_EXPERTS = "--weights {} is not written for models with experts: leave it out"
 ZOO = Path(__file__).parents[1] / "zoo"
@@ -89,6 +91,16 @@ def _folder_of(name: str, named_by: str) -> Path:
     if is_hub_name(name):
         return _from_hub(name, named_by)
     raise _no_model(name)
+
+
+def refuse_unknown_device(device: str) -> None:
+    """A name that is no device of torch; whether it is here is found out later."""
+    kind = device.partition(":")[0]
+    if kind.lower() in ("gpu", "nvidia"):
+        raise UserError(f"no device {device!r}: use cuda, or cuda:1 for the second GPU")
+    if kind not in DEVICE_NAMES:
+        meant = nearest(kind, DEVICE_NAMES)
+        raise UserError(f"no device {device!r}: use {meant or 'cpu, cuda or mps'}")
 
 
 def refuse_published_experts(name: str, weights: str) -> None:

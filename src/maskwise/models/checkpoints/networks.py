@@ -128,12 +128,18 @@ def first_zero_points(folder: Path) -> list[int]:
     return []
 
 
-def check_weight_files(folder: Path) -> None:
+def check_weight_files(folder: Path, family: Family | None = None) -> None:
     """Every weight file is there, is safetensors and is whole, before anything is loaded."""
     if gguf_in(weights_folder(folder)) is not None:
         return  # its header is checked as it is read
     names = weight_files(folder)
     absent = [name for name in names if not (folder / name).is_file()]
+    if absent and family is not None and family.causal:  # the wrong kind of model matters more than how it is stored
+        held = (read_object(folder / "config.json").get("architectures") or ["its class"])[0]
+        raise UserError(
+            f"{folder} is not a masked language model ({held} is autoregressive), and it lacks {absent[0]}: give a "
+            "masked diffusion model, or save this one as safetensors to compare with"
+        )
     if absent and list(folder.glob("*.bin")) + list(folder.glob("*.pt")) + list(folder.glob("*.pth")):
         raise UserError(f"{folder} holds pickled weights, which can run code: convert them to safetensors first")
     if absent:

@@ -16,6 +16,7 @@ from maskwise.models.checkpoints.configuration import (
     as_described,
     find_mask_id,
     find_shift,
+    note_odd_mask,
     read_config,
     read_family,
     read_settings,
@@ -26,6 +27,7 @@ from maskwise.models.checkpoints.locations import (
     DTYPE_NAMES,
     locate_checkpoint,
     refuse_published_experts,
+    refuse_unknown_device,
     weights_folder,
 )
 from maskwise.models.checkpoints.networks import check_weight_files, load_network, refuse_oversized, weight_shapes
@@ -100,7 +102,7 @@ def open(
     if adapter is not None:
         name, adapters = f"{name}+{adapter}", (*adapters, Path(adapter))
     family = read_family(folder, families)
-    check_weight_files(folder)
+    check_weight_files(folder, family)
     if adapters and not any_base:
         check_bases(str(name), folder, adapters)
     settings = read_settings(folder)
@@ -113,6 +115,7 @@ def open(
         refuse_oversized(folder, config.to_dict() | settings)  # what the file leaves out has its class's size
         net = load_network(family, folder, config, stored, place if weights is None else torch.device("cpu"))
         model = as_model(net, load_tokenizer(folder, family), str(name), families=families)
+        note_odd_mask(net, model.tokenizer, model.mask_id)
         if model.stored_quantised:  # packages check few sizes, and lay the weights out at the first pass
             model.eval().predict([[0, 0]], [[1]])
     if adapters:
@@ -317,6 +320,8 @@ def refuse_if_different(model: Model, problem: str, frame: SpecialTokens | None 
 
 
 def pick_device(device: str | torch.device | None) -> torch.device:
+    if isinstance(device, str):
+        refuse_unknown_device(device)
     try:
         place = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
         torch.empty(0, device=place)

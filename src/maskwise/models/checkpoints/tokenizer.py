@@ -7,10 +7,11 @@ from transformers import AutoTokenizer, PreTrainedTokenizerFast, Qwen2Tokenizer
 
 from maskwise.models.checkpoints.gguf_llama import gguf_in, llama_tokenizer
 from maskwise.models.checkpoints.locations import read_object, tokenizer_file, weights_folder
+from maskwise.models.checkpoints.tokenizer_limits import refuse_unbounded
 from maskwise.models.families import Family
 from maskwise.models.families.masked_lm import take_frame
 from maskwise.support.errors import UserError
-from maskwise.support.files import parse_json
+from maskwise.support.files import parse_json, read_bytes
 
 # Tokens that end an answer or a turn in the families' chat formats; the end-of-text token is in the configuration.
 TURN_ENDS = ("<|eot_id|>", "<|im_end|>", "<|endofturn|>")
@@ -82,11 +83,13 @@ def _refuse_broken(file: Path, needed: set[str]) -> None:
     if not file.exists():
         return
     try:
-        content = parse_json(file.read_text(encoding="utf-8"))
+        content = parse_json(read_bytes(file).decode("utf-8"))
     except ValueError:
         content = None
     if not isinstance(content, dict) or not needed <= content.keys():
         raise UserError(f"{file} is corrupt or cut short: download it again")
+    if file.name == "tokenizer.json":
+        refuse_unbounded(file, content)
     if not _merges_fit(content.get("model")):
         raise UserError(f"{file}: a merge does not begin with its continuing_subword_prefix: download it again")
 
