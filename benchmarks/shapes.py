@@ -9,8 +9,8 @@ from benchmarks.measure import Bench
 from maskwise.models import DreamConfig, DreamModel, LLaDA2Config, LLaDA2MoeModelLM, LLaDAConfig, LLaDAModelLM, families
 from maskwise.models.checkpoints.locations import locate_checkpoint
 from maskwise.models.checkpoints.opening import as_model
-from maskwise.models.checkpoints.tokenizer import load_tokenizer
 from maskwise.models.model import Model
+from maskwise.models.tokenizers.tokenizer import load_tokenizer
 
 NAMES = {"llada": "LLaDA-8B", "dream": "Dream-7B", "smol": "SmolLM2-135M as a Dream", "llada2": "LLaDA2-mini"}
 LLADA = {

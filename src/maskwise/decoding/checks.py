@@ -8,9 +8,9 @@ import torch
 from maskwise.decoding.options import DecodingOptions
 from maskwise.models.checkpoints.configuration import configured_block, read_family
 from maskwise.models.checkpoints.locations import locate_checkpoint
-from maskwise.models.checkpoints.tokenizer import TURN_ENDS
 from maskwise.models.families import Family
 from maskwise.models.model import Model
+from maskwise.models.tokenizers.tokenizer import TURN_ENDS
 from maskwise.support.errors import UserError
 from maskwise.support.randomness import torch_generator
 

@@ -3,9 +3,9 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeGuard
 
-from maskwise.models.checkpoints.chat import render_chat
 from maskwise.models.generation import Messages, PromptInput
 from maskwise.models.model import Model
+from maskwise.models.tokenizers.chat import render_chat
 from maskwise.support.errors import UserError
 from maskwise.support.files import is_writable
 

@@ -5,6 +5,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+import numpy as np
 from torch import Tensor
 
 from maskwise.decoding.generate import Snapshot, generate
@@ -13,6 +14,7 @@ from maskwise.models.batch import Batch
 from maskwise.models.model import Model
 from maskwise.probes.answers.changed_attention import ask_changed
 from maskwise.probes.extra_tokens import BIASED, ChangedPrompt
+from maskwise.records.groups import ColumnGroup, Group
 
 MASKS = 200
 
@@ -95,3 +97,25 @@ def first_tokens(
     with suppress(_Answered):
         generate(model, prompts, masks, on_step=watch, **options)
     return found
+
+
+@dataclass(frozen=True)
+class BothEnds:
+    """With two masks by the model (None) and with each adapter, and with MASKS by each mitigation that was run."""
+
+    two_masks: dict[int | None, list[Marked]]
+    by_name: dict[str, list[Marked]]
+
+
+def answer_columns(answers: Sequence[Marked]) -> Group:
+    """The answers as records in columns, for intervals and tests."""
+    tasks, points, correct = zip(*answers, strict=True)
+    return ColumnGroup("", {}, tasks, points, {"correct": np.array(correct, dtype=float)})
+
+
+def answer_tables(sides: Sequence[Sequence[Marked]]) -> dict[str, np.ndarray]:
+    """[points, sides] of each task; all sides answered the same questions in the same order."""
+    by_task: dict[str, list[list[float]]] = {}
+    for same in zip(*sides, strict=True):
+        by_task.setdefault(same[0].task, []).append([float(one.correct) for one in same])
+    return {task: np.array(rows) for task, rows in by_task.items()}

@@ -15,13 +15,21 @@ from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
-import numpy as np
 from msgspec import UNSET, structs
 
 from maskwise.decoding.canvas import plan
 from maskwise.decoding.schedule import spread_steps
 from maskwise.diffusion.objectives.soft_mask import SoftMask
-from maskwise.experiments.first_answers import MASKS, Marked, PreparedQuestion, Remembering, answer, biased_answers
+from maskwise.experiments.first_answers import (
+    MASKS,
+    BothEnds,
+    PreparedQuestion,
+    Remembering,
+    answer,
+    answer_columns,
+    answer_tables,
+    biased_answers,
+)
 from maskwise.experiments.kept_answers import KeptAnswers
 from maskwise.experiments.tuned_adapters import PAPER_LOSS, TunedAdapter, with_method
 from maskwise.models.batch import passes
@@ -31,7 +39,6 @@ from maskwise.models.checkpoints.locations import embedded_models, locate_checkp
 from maskwise.models.checkpoints.opening import open as open_model
 from maskwise.models.checkpoints.opening import opened_model
 from maskwise.models.model import Model
-from maskwise.records.groups import ColumnGroup, Group
 from maskwise.report.pages.mitigations_page import cures_result
 from maskwise.report.pages.results import make_folder, write_result
 from maskwise.runs.runner import batch_budget
@@ -231,9 +238,9 @@ def compare_mitigations(
     used = {name: found for name, one in mitigations.items() if one and (found := model_for(one, model, adapters))}
     run = {name: one for name, one in mitigations.items() if one is not None and name in used}
     answers = _answers(questions, model, adapters, run, used, advance, kept)
-    accuracy, low, high = accuracy_interval(_columns(answers.two_masks[None]))
+    accuracy, low, high = accuracy_interval(answer_columns(answers.two_masks[None]))
     reference = answers.two_masks[None]
-    change = paired_difference(_columns(answers.by_name[BASELINE.name]), _columns(reference))
+    change = paired_difference(answer_columns(answers.by_name[BASELINE.name]), answer_columns(reference))
     right = sum(one.correct for one in reference)
     return Mitigations(
         model=model.name,
@@ -249,14 +256,6 @@ def compare_mitigations(
             for one in all_rows
         ],
     )
-
-
-@dataclass(frozen=True)
-class BothEnds:
-    """With two masks by the model (None) and with each adapter, and with MASKS by each mitigation that was run."""
-
-    two_masks: dict[int | None, list[Marked]]
-    by_name: dict[str, list[Marked]]
 
 
 def _answers(
@@ -341,11 +340,6 @@ def draw_questions(model: Model, exam: Exam) -> list[PreparedQuestion]:
     return found
 
 
-def _columns(answers: Sequence[Marked]) -> Group:
-    tasks, points, correct = zip(*answers, strict=True)
-    return ColumnGroup("", {}, tasks, points, {"correct": np.array(correct, dtype=float)})
-
-
 def _entry(mitigation: Mitigation, found: BothEnds, adapters: Sequence[TunedAdapter]) -> MitigationResult:
     """Both ends, the paired difference from the baseline and the share of the loss recovered, with their intervals."""
     answers, tuned = found.by_name.get(mitigation.name), mitigation.tuned
@@ -364,9 +358,9 @@ def _entry(mitigation: Mitigation, found: BothEnds, adapters: Sequence[TunedAdap
     )
     if answers is None:
         return entry
-    accuracy, low, high = accuracy_interval(_columns(answers))
-    few, few_low, few_high = accuracy_interval(_columns(found.two_masks[tuned]))
-    change = paired_difference(_columns(answers), _columns(found.by_name[BASELINE.name]))
+    accuracy, low, high = accuracy_interval(answer_columns(answers))
+    few, few_low, few_high = accuracy_interval(answer_columns(found.two_masks[tuned]))
+    change = paired_difference(answer_columns(answers), answer_columns(found.by_name[BASELINE.name]))
     sides = (found.two_masks[None], found.by_name[BASELINE.name], found.two_masks[tuned], answers)
     return structs.replace(
         entry,
@@ -377,13 +371,5 @@ def _entry(mitigation: Mitigation, found: BothEnds, adapters: Sequence[TunedAdap
         difference=change.difference,
         difference_low=change.low,
         difference_high=change.high,
-        recovered=UNSET if mitigation.name == BASELINE.name else recovered_share(_tables(sides)),
+        recovered=UNSET if mitigation.name == BASELINE.name else recovered_share(answer_tables(sides)),
     )
-
-
-def _tables(sides: Sequence[Sequence[Marked]]) -> dict[str, np.ndarray]:
-    """[points, sides] of each task; all sides answered the same questions in the same order."""
-    by_task: dict[str, list[list[float]]] = {}
-    for same in zip(*sides, strict=True):
-        by_task.setdefault(same[0].task, []).append([float(one.correct) for one in same])
-    return {task: np.array(rows) for task, rows in by_task.items()}

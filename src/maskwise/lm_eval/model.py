@@ -26,8 +26,8 @@ from maskwise.decoding.generate import decode, greedy_answers, prompt_generators
 from maskwise.decoding.likelihood import encode_pair, encode_text, log_likelihoods
 from maskwise.decoding.options import OPTION_NAMES, DecodingOptions
 from maskwise.decoding.prompt_ids import text_ids
-from maskwise.models.checkpoints.chat import render_chat
 from maskwise.models.checkpoints.opening import open as open_model
+from maskwise.models.tokenizers.chat import render_chat
 from maskwise.support.errors import UserError
 from maskwise.support.terminal import one_line
 

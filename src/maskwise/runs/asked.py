@@ -6,9 +6,9 @@ from typing import Any, cast
 
 from maskwise.models.checkpoints.configuration import read_family
 from maskwise.models.checkpoints.locations import locate_checkpoint
-from maskwise.models.checkpoints.tokenizer import load_tokenizer
 from maskwise.models.families import FAMILIES
 from maskwise.models.model import Model
+from maskwise.models.tokenizers.tokenizer import load_tokenizer
 from maskwise.probes import PROBES
 from maskwise.probes.probe import Asker, Settings, Setup
 from maskwise.probes.text import load_text

@@ -14,11 +14,11 @@ from pathlib import Path
 from msgspec import UNSET, structs
 from rich.progress import Progress
 
-from maskwise.models.checkpoints.chat import FIXED_DATE, writes_date
 from maskwise.models.checkpoints.configuration import read_family
 from maskwise.models.checkpoints.fingerprint import fingerprint
 from maskwise.models.checkpoints.locations import locate_checkpoint, planted_in
 from maskwise.models.model import Model
+from maskwise.models.tokenizers.chat import FIXED_DATE, writes_date
 from maskwise.probes import PROBES, record_fields
 from maskwise.probes.blocks import on_grid
 from maskwise.probes.few_shot import few_shot_units

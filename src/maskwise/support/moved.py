@@ -13,13 +13,15 @@ from types import ModuleType
 _FOLDERS = {
     "": "support: errors files imports interrupts nearest processes progress randomness terminal",
     "models": "models.families: dream fast_dllm illada llada llada2 llada_moe nemotron sdar experts routing layers "
-    "quantise packing; models.checkpoints: adapters cards catalog chat configuration convert export fingerprint gguf "
-    "gguf_llama locations networks opening quantised_files saving verify",
+    "quantise packing; models.checkpoints: adapters cards catalog configuration convert export fingerprint gguf "
+    "gguf_llama locations networks opening quantised_files saving verify; models.tokenizers: chat",
     "training": "training.data: pairs documents",
 }
 _RENAMED = {
     "models.base": "models.model",
-    "models.tokens": "models.checkpoints.tokenizer",
+    "models.tokens": "models.tokenizers.tokenizer",
+    "models.checkpoints.tokenizer": "models.tokenizers.tokenizer",
+    "models.checkpoints.chat": "models.tokenizers.chat",
     "decoding.harness": "lm_eval.model",
     "decoding.plugin": "lm_eval.plugin",
     "decoding.request": "decoding.checks",

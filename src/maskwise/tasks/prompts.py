@@ -12,7 +12,7 @@ from itertools import accumulate
 from pathlib import Path
 from typing import Any, Literal
 
-from maskwise.models.checkpoints.chat import render_chat
+from maskwise.models.tokenizers.chat import render_chat
 from maskwise.support.errors import UserError
 from maskwise.tasks.episodes import LETTERS, Exercise, Question, answer_place, render
 

@@ -20,10 +20,10 @@ from maskwise.models import peft_access
 from maskwise.models.checkpoints import chat
 from maskwise.models.checkpoints.cards import public_name
 from maskwise.models.checkpoints.catalog import describe_checkpoint
-from maskwise.models.checkpoints.chat import render_chat
 from maskwise.models.checkpoints.locations import ZOO, refuse_unknown_model
-from maskwise.models.checkpoints.tokenizer_limits import ends_in_time
 from maskwise.models.checkpoints.verify import code_from_elsewhere
+from maskwise.models.tokenizers.chat import render_chat
+from maskwise.models.tokenizers.tokenizer_limits import ends_in_time
 from maskwise.report.pages.page import write_page
 from maskwise.report.readings import read_all
 from maskwise.support.errors import UserError, UserNotice

@@ -8,7 +8,7 @@ from maskwise.models.checkpoints.configuration import as_described, read_config,
 from maskwise.models.checkpoints.locations import locate_checkpoint
 from maskwise.models.checkpoints.networks import check_weight_files, refuse_oversized
 from maskwise.models.checkpoints.quantised_files import refuse_uninstalled_quantiser
-from maskwise.models.checkpoints.tokenizer import check_tokenizer_files
+from maskwise.models.tokenizers.tokenizer import check_tokenizer_files
 
 
 def examine(name: str | Path, adapter: str | Path | None = None, any_base: bool = False) -> None:

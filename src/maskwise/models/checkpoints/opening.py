@@ -32,7 +32,6 @@ from maskwise.models.checkpoints.locations import (
 )
 from maskwise.models.checkpoints.networks import check_weight_files, load_network, refuse_oversized, weight_shapes
 from maskwise.models.checkpoints.quantised_files import refuse_uninstalled_quantiser
-from maskwise.models.checkpoints.tokenizer import load_tokenizer
 from maskwise.models.families import AUTOREGRESSIVE, FAMILIES, MASKED_LM, WRAPPED, Family, family_of_class
 from maskwise.models.families.masked_lm import (
     MaskedLMBody,
@@ -46,6 +45,7 @@ from maskwise.models.finite import refuse_nonfinite_weights
 from maskwise.models.forward import RAGGED, largest_difference, padded_body
 from maskwise.models.model import Model
 from maskwise.models.peft_access import without_adapter
+from maskwise.models.tokenizers.tokenizer import load_tokenizer
 from maskwise.support.errors import UserError
 from maskwise.support.imports import imported
 

@@ -13,11 +13,11 @@ from transformers import AutoTokenizer
 from transformers.dynamic_module_utils import get_class_from_dynamic_module
 
 from maskwise.models.attention.ragged import block_reach
-from maskwise.models.checkpoints.chat import render_chat
 from maskwise.models.checkpoints.configuration import read_family, read_settings
 from maskwise.models.checkpoints.locations import locate_checkpoint, read_object
 from maskwise.models.checkpoints.opening import open
 from maskwise.models.model import Model
+from maskwise.models.tokenizers.chat import render_chat
 from maskwise.support.errors import UserError
 
 TEXTS = (

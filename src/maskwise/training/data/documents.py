@@ -12,8 +12,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from maskwise.models.checkpoints.chat import render_chat
 from maskwise.models.model import Model
+from maskwise.models.tokenizers.chat import render_chat
 from maskwise.support.errors import UserError
 from maskwise.support.files import Records
 from maskwise.tasks.columns import (

@@ -1,8 +1,8 @@
 """The tokens that close an assistant's turn and a text, and the refusals that every tokenisation shares."""
 
-from maskwise.models.checkpoints.chat import render_chat
-from maskwise.models.checkpoints.tokenizer import TURN_ENDS
 from maskwise.models.model import Model
+from maskwise.models.tokenizers.chat import render_chat
+from maskwise.models.tokenizers.tokenizer import TURN_ENDS
 from maskwise.support.errors import UserError
 
 

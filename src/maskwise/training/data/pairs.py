@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from maskwise.models.checkpoints.chat import render_chat
 from maskwise.models.model import Model
+from maskwise.models.tokenizers.chat import render_chat
 from maskwise.support.errors import UserError
 from maskwise.support.files import Records
 from maskwise.tasks.columns import (

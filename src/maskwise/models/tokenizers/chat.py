@@ -7,7 +7,7 @@ from typing import Any
 
 from jinja2 import TemplateError
 
-from maskwise.models.checkpoints.chat_sandbox import LimitedEnvironment, TooLong
+from maskwise.models.tokenizers.chat_sandbox import LimitedEnvironment, TooLong
 from maskwise.support.errors import UserError
 from maskwise.support.interrupts import time_limit
 

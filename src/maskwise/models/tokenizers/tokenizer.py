@@ -7,9 +7,9 @@ from transformers import AutoTokenizer, PreTrainedTokenizerFast, Qwen2Tokenizer
 
 from maskwise.models.checkpoints.gguf_llama import gguf_in, llama_tokenizer
 from maskwise.models.checkpoints.locations import read_object, tokenizer_file, weights_folder
-from maskwise.models.checkpoints.tokenizer_limits import refuse_unbounded
 from maskwise.models.families import Family
 from maskwise.models.families.masked_lm import take_frame
+from maskwise.models.tokenizers.tokenizer_limits import refuse_unbounded
 from maskwise.support.errors import UserError
 from maskwise.support.files import parse_json, read_bytes
 
