@@ -69,7 +69,8 @@ def test_what_does_not_fit_is_left_out_and_said():
     one_step_a_block = [s for s in settings if s.options.canvas == "growing" and s.passes == 12]
     assert len(one_step_a_block) == 1  # both strategies would fill the block at once
     left = "; ".join(not_tried(space))
-    assert re.search(r"strategies random, .*threshold", left) and "blocks 7, 96, which do not divide 96" in left
+    assert re.search(r"strategies random, .*threshold", left) and "blocks 7, which do not divide 96" in left
+    assert "blocks 96, which hold all 96 tokens at once" in left
     assert "guidance" in left and "low-confidence" not in left
     with pytest.raises(UserError, match="fewer than two settings"):
         settings_in(SearchSpace(canvases=("fixed",), rules=("low-confidence",), steps=(128,)))

@@ -65,7 +65,7 @@ def test_the_answer_is_that_of_the_probes(model):
     assert [p for _, p in found.shown["top"]] == pytest.approx(chances.topk(5).values.tolist(), abs=1e-5)
     assert found.shown["probability"] == pytest.approx(float(chances[prompt.answer_id]), abs=1e-5)
     assert found.shown["answer"] == asked.answer
-    norms = embedding_gradients(model, [prompt])[1]
+    norms = embedding_gradients(model, [prompt])[1][0]
     torch.testing.assert_close(torch.tensor(found.shown["attribution"]), norms, atol=6e-4, rtol=0)
 
 

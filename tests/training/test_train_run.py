@@ -308,7 +308,7 @@ def test_a_wrapped_network_that_cannot_be_trained_so_is_one_line(text_file, tmp_
 
 @pytest.mark.parametrize(("data", "named"), [(None, "None"), (5, "of the type int")])
 def test_what_is_no_data_is_one_line_before_a_model_is_opened(data, named, tmp_path):
-    with pytest.raises(UserError, match=f"the data is {named}: give a file, or a list of objects with text"):
+    with pytest.raises(UserError, match=f"the data is {named}: give a file, or a list of objects"):
         mw.train("no-such-model", data, tmp_path / "out", steps=1)
 
 

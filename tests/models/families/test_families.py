@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -34,6 +35,7 @@ from maskwise.models.checkpoints.catalog import (
 from maskwise.models.checkpoints.locations import embedded_models, locate_checkpoint
 from maskwise.models.checkpoints.networks import network_without_weights
 from maskwise.models.families import AUTOREGRESSIVE, DREAM, FAMILIES, WRAPPED, family_of_class
+from maskwise.models.families.masked_lm import SpecialTokens, context_length
 from maskwise.models.peft_access import linear_targets
 from maskwise.support.errors import UserError
 from maskwise.support.imports import imported
@@ -70,7 +72,7 @@ def test_each_class_of_a_family_is_a_name_of_the_package():
 def test_names_and_architectures_are_unique_and_each_masked_family_names_its_paper():
     names = [family.name for family in FAMILIES]
     assert names == ["llada", "illada", "dream", "llada-moe", "llada2", "sdar", "sdar-moe", "fast-dllm", "nemotron",
-                     "ar", "wrapped"]  # fmt: skip
+                     "ar", "masked-lm", "wrapped"]  # fmt: skip
     architectures = [family.architecture for family in FAMILIES if family.native]
     assert len(set(architectures)) == len(architectures)
     for family in FAMILIES:
@@ -99,7 +101,9 @@ def test_what_is_stated_of_a_published_checkpoint_is_true_of_its_network(family,
     net = network_without_weights(config, family)
     stated = describe_published(known, family)
     assert stated["parameters"] == sum(parameter.numel() for parameter in net.parameters())
-    assert stated["window"] == config.max_position_embeddings
+    framing = SimpleNamespace(frame=SpecialTokens((1,), (2,)))  # a tokenizer that writes [CLS] and [SEP]
+    positions = context_length(net, framing) if family.framed else config.max_position_embeddings
+    assert stated["window"] == positions
     assert stated["lora_targets"] == linear_targets(net)
     assert stated.get("block") == getattr(config, "attention_block", None)
     assert family.causal or stated["mask_id"] < net.get_input_embeddings().weight.shape[0]
