@@ -116,7 +116,7 @@ def attributions(model: Model, exams: Exams, count: int) -> Attributions:
 
 
 def attribution_of(model: Model, prompt: Prompt) -> dict[str, float]:
-    _, norms = embedding_gradients(model, [prompt])
+    _, (norms, _) = embedding_gradients(model, [prompt])
     sums, sizes = group_sums(norms, [mask_groups(model, prompt, NEAR)])
     means = (sums / sizes.clamp(min=1))[0].tolist()
     shares = watch(model, [prompt], NEAR)[0].evidence
