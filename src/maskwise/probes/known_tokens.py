@@ -9,12 +9,13 @@ A user's questions (--data prompts=, gsm8k=) take the place of all of them. An a
 right answer has tokens, so that every position has one right token.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
 from maskwise.probes.checked import asked_sets
-from maskwise.probes.probe import Setup
+from maskwise.probes.probe import Asker, Item, Setup
+from maskwise.records.record import Condition, Key, still_to_ask
 from maskwise.support.errors import UserError
 from maskwise.support.randomness import python_random, seed_of, torch_generator
 from maskwise.tasks.checkable import CHECKED
@@ -58,6 +59,22 @@ class KnownPrompt(Prompt):
 def known_prompt(known: KnownSequence, mask_id: int, number: int) -> KnownPrompt:
     ids = known.masked(mask_id)
     return KnownPrompt(ids, known.asked[0], known.right[0], len(known.asked), known=known, number=number)
+
+
+def known_items(
+    asker: Asker,
+    probe: str,
+    source: str,
+    listed: Sequence[KnownSequence],
+    condition: Condition,
+    points: Sequence[int],
+    done: Collection[Key],
+) -> Iterator[Item]:
+    """The sequences of a source under one condition, with all their asked places masked."""
+    assert asker.mask_id is not None
+    for key, point, asked_as in still_to_ask(probe, source, points, [condition], done):
+        known = listed[point]
+        yield Item(key, asked_as, known_prompt(known, asker.mask_id, point), asker.tokenizer.decode(known.right))
 
 
 def known_sequences(setup: Setup, probe: str) -> dict[str, list[KnownSequence]]:

@@ -18,17 +18,17 @@ was right and the share still masked, {"nll"}: the sums of -log p(right token) a
 masked positions under "all_...". In the summary an entry is {"rule", "of": "commits" or "masked positions"}.
 """
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
 import numpy as np
 from msgspec import UNSET
 
-from maskwise.probes.known_tokens import KnownSequence, known_prompt, known_sequences
-from maskwise.probes.probe import BY_BLOCKS, NO_MASK_TOKEN, Asker, Item, Probe, Setup, Unit, slices
+from maskwise.probes.known_tokens import known_items, known_sequences
+from maskwise.probes.probe import BY_BLOCKS, NO_MASK_TOKEN, Probe, Setup, Unit, slices
 from maskwise.probes.section import Entry, Measure, Point, Section, Shown, as_share, mark_place
-from maskwise.records.record import Evidence, Key, ProbeFields, Record, still_to_ask
+from maskwise.records.record import Evidence, ProbeFields, Record
 from maskwise.scoring.intervals import Estimate
 from maskwise.scoring.numbers import between, number, percent, points
 from maskwise.scoring.reliability import (
@@ -61,19 +61,10 @@ def units(setup: Setup) -> Iterator[Unit]:
 
     for source, listed in known_sequences(setup, NAME).items():
         for rule in setup.own["rules"]:
-            make = partial(known_items, setup.asker, source, listed, rule)
+            make = partial(known_items, setup.asker, NAME, source, listed, {"rule": rule})
             answer = partial(watch_commits, rule=rule, seed=setup.settings.seed)
             for asked in slices(len(listed)):
                 yield Unit(asked, 1, make, answer, DECODING_COST)
-
-
-def known_items(
-    asker: Asker, source: str, listed: Sequence[KnownSequence], rule: str, asked: Sequence[int], done: Collection[Key]
-) -> Iterator[Item]:
-    assert asker.mask_id is not None
-    for key, point, condition in still_to_ask(NAME, source, asked, [{"rule": rule}], done):
-        known = listed[point]
-        yield Item(key, condition, known_prompt(known, asker.mask_id, point), asker.tokenizer.decode(known.right))
 
 
 # What is measured

@@ -21,17 +21,17 @@ the wrong one first, whether it is wrong, the probability of its token, and whet
 tokens.
 """
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
 import numpy as np
 from msgspec import UNSET
 
-from maskwise.probes.known_tokens import KnownSequence, known_prompt, known_sequences
-from maskwise.probes.probe import BY_BLOCKS, NO_MASK_TOKEN, Asker, Item, Probe, Setup, Unit, slices
+from maskwise.probes.known_tokens import known_items, known_sequences
+from maskwise.probes.probe import BY_BLOCKS, NO_MASK_TOKEN, Probe, Setup, Unit, slices
 from maskwise.probes.section import Entry, Measure, Point, Section, Shown, as_share, mark_place
-from maskwise.records.record import Evidence, Key, ProbeFields, Record, still_to_ask
+from maskwise.records.record import Evidence, ProbeFields, Record
 from maskwise.scoring.intervals import Estimate, difference_interval
 from maskwise.scoring.numbers import between, number, percent, points_between
 from maskwise.scoring.reliability import Predictions, auroc, share_over_sequences
@@ -54,19 +54,10 @@ def units(setup: Setup) -> Iterator[Unit]:
     own, seed = setup.own, setup.settings.seed
     for source, listed in known_sequences(setup, NAME).items():
         for kind in KINDS:
-            make = partial(spoiled_items, setup.asker, source, listed, kind)
+            make = partial(known_items, setup.asker, NAME, source, listed, {"wrong": kind})
             answer = partial(self_correct, kind=kind, right_places=own["right_places"], seed=seed)
             for points in slices(len(listed)):
                 yield Unit(points, 1, make, answer, DECODING_COST)
-
-
-def spoiled_items(
-    asker: Asker, source: str, listed: Sequence[KnownSequence], kind: str, points: Sequence[int], done: Collection[Key]
-) -> Iterator[Item]:
-    assert asker.mask_id is not None
-    for key, point, condition in still_to_ask(NAME, source, points, [{"wrong": kind}], done):
-        known = listed[point]
-        yield Item(key, condition, known_prompt(known, asker.mask_id, point), asker.tokenizer.decode(known.right))
 
 
 # What is measured
