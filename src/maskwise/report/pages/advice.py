@@ -126,7 +126,8 @@ def write_search(search: Search, out: Path) -> Path:
     """advice.html; advice.svg and advice.png where the model can answer; returns the page's path."""
     chart = frontier_of(search) if search.able else None
     wide, narrow = (
-        chart and Markup(drawing.inline(chart.svg_for_page(is_narrow), prefix, f"{chart.title}. {search.found.sentence}"))
+        chart
+        and Markup(drawing.inline(chart.svg_for_page(is_narrow), prefix, f"{chart.title}. {search.found.sentence}"))
         for is_narrow, prefix in ((False, "w"), (True, "n"))
     )
     page = render("advice.html.jinja", **_view(search), wide=wide, narrow=narrow)
