@@ -3,8 +3,8 @@
     python -m benchmarks.device_map               # on a CPU: embedded models, half of their layers on disk
     python -m benchmarks.device_map --card 10GiB  # on CUDA: half of the layers computed on the CPU, then an 8B shape
 
-With --card a LLaDA of 8B with random bf16 weights is saved (16 GiB), then opened whole, with the card limited to so much
-and the rest in main memory, and with the rest on disk.
+With --card a LLaDA of 8B with random bf16 weights is saved (16 GiB), then opened whole, with the card limited to so
+much and the rest in main memory, and with the rest on disk.
 """
 
 import argparse

@@ -96,13 +96,15 @@ class ModelInterface(nn.Module):
     @property
     def recordable(self) -> bool:
         """True if passes like the last one can be captured as CUDA graphs: no module waits for the device."""
-        return not self.spread and self.family.cuda_graphs and not any(
-            module.waits for module in self.core.modules() if isinstance(module, MayWait)
+        return (
+            not self.spread
+            and self.family.cuda_graphs
+            and not any(module.waits for module in self.core.modules() if isinstance(module, MayWait))
         )
 
     @property
     def spread(self) -> bool:
-        """True if layers lie on several devices, in main memory or on disk (device_maps.py): they are then neither
+        """True if layers lie on several devices, in main memory or on disk (placement.py): they are then neither
         captured, compiled nor laid out anew."""
         return len(self._places) > 1
 

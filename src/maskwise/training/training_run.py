@@ -16,7 +16,7 @@ from maskwise.models.checkpoints.adapter_base import FIELD, digest_of
 from maskwise.models.checkpoints.fingerprint import fingerprint
 from maskwise.models.checkpoints.locations import locate_checkpoint
 from maskwise.models.checkpoints.opening import open as open_model
-from maskwise.models.checkpoints.opening import pick_device
+from maskwise.models.checkpoints.placement import pick_device
 from maskwise.models.finite import refuse_nonfinite_rows
 from maskwise.models.model import Model
 from maskwise.support.errors import UserError

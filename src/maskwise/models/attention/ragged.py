@@ -118,7 +118,9 @@ def on_device(value: Any, device: torch.device) -> Any:
     if isinstance(value, tuple):
         return tuple(on_device(one, device) for one in value)
     if is_dataclass(value) and not isinstance(value, type):
-        return replace(value, **{one.name: on_device(getattr(value, one.name), device) for one in fields(value) if one.init})
+        return replace(
+            value, **{one.name: on_device(getattr(value, one.name), device) for one in fields(value) if one.init}
+        )
     return value
 
 

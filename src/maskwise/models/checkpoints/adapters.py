@@ -1,6 +1,7 @@
 """PEFT adapters on a model."""
 
 import re
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -103,7 +104,9 @@ def _attached(net: PreTrainedModel, folder: Path, config: PeftConfig) -> PeftMod
     """
     places = net.__dict__.pop("hf_device_map", None)
     try:
-        model = PeftModel.from_pretrained(net, str(folder), config=config)
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", ".*copying from a non-meta parameter", UserWarning)
+            model = PeftModel.from_pretrained(net, str(folder), config=config)
     finally:
         if places is not None:
             net.hf_device_map = places

@@ -73,7 +73,10 @@ def refuse_oversized(folder: Path, settings: dict[str, Any]) -> None:
 def load_network(
     family: Family, folder: Path, config: PreTrainedConfig, dtype: torch.dtype, places: Mapping[str, Any]
 ) -> PreTrainedModel:
-    """Loads a network without remote code, its modules onto the devices of `places`; refuses missing, unexpected or misshapen weights."""
+    """Loads a network without remote code, its modules onto the devices of `places`.
+
+    Refuses missing, unexpected or misshapen weights.
+    """
     assert family.net_class is not None
     gguf = gguf_in(weights_folder(folder))
     as_llama = gguf is not None and not family.native

@@ -22,19 +22,10 @@ from maskwise.models.checkpoints.configuration import (
     read_settings,
     refuse_own_attention,
 )
-from maskwise.models.checkpoints.device_maps import (
-    main_device,
-    memory_limits,
-    plan_device_map,
-    refuse_other_device_map,
-    refuse_with_device_map,
-)
 from maskwise.models.checkpoints.gguf_llama import gguf_in
 from maskwise.models.checkpoints.locations import (
-    DTYPE_NAMES,
     locate_checkpoint,
     refuse_published_experts,
-    refuse_unknown_device,
     weights_folder,
 )
 from maskwise.models.checkpoints.networks import (
@@ -43,6 +34,15 @@ from maskwise.models.checkpoints.networks import (
     network_without_weights,
     refuse_oversized,
     weight_shapes,
+)
+from maskwise.models.checkpoints.placement import (
+    main_device,
+    memory_limits,
+    pick_device,
+    pick_dtype,
+    plan_device_map,
+    refuse_other_device_map,
+    refuse_with_device_map,
 )
 from maskwise.models.checkpoints.quantised_files import refuse_uninstalled_quantiser
 from maskwise.models.families import AUTOREGRESSIVE, FAMILIES, MASKED_LM, WRAPPED, Family, family_of_class
@@ -73,7 +73,6 @@ class _BuiltIn(tuple[Family, ...]):
 
 
 BUILT_IN = _BuiltIn(FAMILIES)
-DTYPES = {name: getattr(torch, name) for name in DTYPE_NAMES}
 
 
 def open(
@@ -215,8 +214,7 @@ def opened_model(
     chosen = dtype != "auto" or (adapter, weights, device_map, max_memory) != (None, None, None, None)
     if chosen or (device is not None and torch.device(device) != model.device):
         raise UserError(
-            "the model is open already: give dtype, device, adapter, weights and device_map to mw.open, "
-            "or a name here"
+            "the model is open already: give dtype, device, adapter, weights and device_map to mw.open, or a name here"
         )
     return model
 
@@ -356,29 +354,3 @@ def refuse_if_different(model: Model, problem: str, frame: SpecialTokens | None 
     difference = largest_difference(model.core, ours, ids, start, end)
     if not difference < tolerance:
         raise UserError(f"{problem} (largest difference {difference:.2g} of the largest logit)")
-
-
-def pick_device(device: str | torch.device | None) -> torch.device:
-    if isinstance(device, str):
-        refuse_unknown_device(device)
-    try:
-        place = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
-        torch.empty(0, device=place)
-    except (RuntimeError, AssertionError) as problem:  # torch asserts that it was built with CUDA
-        raise UserError(f"no device {str(device)!r} here ({str(problem).splitlines()[0]}): try cpu") from None
-    return place
-
-
-def stored_dtype(settings: dict[str, Any]) -> torch.dtype:
-    """The type a checkpoint's weights are stored in, by its config.json."""
-    return DTYPES.get(settings.get("dtype") or settings.get("torch_dtype") or "", torch.float32)
-
-
-def pick_dtype(dtype: str | torch.dtype, device: torch.device, settings: dict[str, Any]) -> torch.dtype:
-    if isinstance(dtype, torch.dtype):
-        return dtype
-    if dtype == "auto":
-        return stored_dtype(settings) if device.type == "cuda" else torch.float32
-    if dtype not in DTYPES:
-        raise UserError(f"unknown dtype {dtype!r}: use auto, {', '.join(DTYPES)}")
-    return DTYPES[dtype]

@@ -1,6 +1,7 @@
-"""Device maps: which layers of a model lie on which GPU, in main memory or on disk. accelerate dispatches them.
+"""Device and dtype of a model, and device maps: which layers lie on which GPU, in main memory or on disk.
 
-Embeddings, head and the last norm stay on the main device, because their weights are read outside a forward pass.
+accelerate dispatches a device map. Embeddings, head and the last norm stay on the main device, because their weights
+are read outside a forward pass.
 """
 
 import os
@@ -11,10 +12,41 @@ import torch
 from torch import nn
 from transformers import PreTrainedModel
 
+from maskwise.models.checkpoints.locations import DTYPE_NAMES, refuse_unknown_device
 from maskwise.support.errors import UserError
 
+DTYPES = {name: getattr(torch, name) for name in DTYPE_NAMES}
 Limits = dict[int | str, int]  # bytes by GPU number or "cpu"
 SHARE_OF_FREE = 0.9  # of the free memory, where no limit is given; the rest is for activations
+
+
+def pick_device(device: str | torch.device | None) -> torch.device:
+    if isinstance(device, str):
+        refuse_unknown_device(device)
+    try:
+        place = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+        torch.empty(0, device=place)
+    except (RuntimeError, AssertionError) as problem:  # torch asserts that it was built with CUDA
+        raise UserError(f"no device {str(device)!r} here ({str(problem).splitlines()[0]}): try cpu") from None
+    return place
+
+
+def stored_dtype(settings: dict[str, Any]) -> torch.dtype:
+    """The type a checkpoint's weights are stored in, by its config.json."""
+    return DTYPES.get(settings.get("dtype") or settings.get("torch_dtype") or "", torch.float32)
+
+
+def pick_dtype(dtype: str | torch.dtype, device: torch.device, settings: dict[str, Any]) -> torch.dtype:
+    if isinstance(dtype, torch.dtype):
+        return dtype
+    if dtype == "auto":
+        return stored_dtype(settings) if device.type == "cuda" else torch.float32
+    if dtype not in DTYPES:
+        raise UserError(f"unknown dtype {dtype!r}: use auto, {', '.join(DTYPES)}")
+    return DTYPES[dtype]
+
+
+# Device maps
 
 
 def refuse_other_device_map(device_map: str | None, max_memory: Mapping[int | str, int | str] | None) -> None:
