@@ -106,7 +106,7 @@ def rows_for(adapters: Sequence[TunedAdapter]) -> tuple[Mitigation, ...]:
     if not any(method.startswith(PAPER_LOSS) for method in methods):
         methods.append(PAPER_LOSS)
     tuned = [
-        Mitigation(f"tuning: {method}", {"steps": 1}, number, paper=DISTRACTING if PAPER_LOSS in method else "")
+        Mitigation(f"tuning: {method}", {"steps": 1}, number, paper=DISTRACTING if method.startswith(PAPER_LOSS) else "")
         for number, method in enumerate(methods)
     ]
     return *MITIGATIONS, *tuned, Mitigation("tuning + growing canvas", BLOCKS | {"canvas": "growing"}, 0)
