@@ -228,6 +228,7 @@ def test_mitigations_are_sorted_and_those_no_other_beats_are_marked():
     assert [bar.name for bar in result.chart.bars if bar.marked] == ["baseline", "window"] and result.chart.dots
 
 
+@pytest.mark.slow
 def test_the_command_works_on_a_folder_and_refuses_what_it_cannot_do(tmp_path, monkeypatch):
     monkeypatch.setattr(mitigations, "DEFAULT", Exam(relevant=1, distractors=0, tasks=TASKS[:2]))
     model = small_llada()
@@ -361,6 +362,7 @@ def test_the_table_keeps_names_and_numbers_whole_in_80_columns():
     assert cures_result(all_results([nearly_zero])).rows[-1][3] == "+27.7 (0.3 to 50.0)"
 
 
+@pytest.mark.slow
 def test_a_killed_comparison_goes_on_where_it_was(tmp_path, monkeypatch):
     model, seen = small_llada(), []
 
