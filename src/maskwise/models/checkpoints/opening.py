@@ -132,7 +132,7 @@ def open(
     with as_described(folder):
         config = read_config(folder, family)  # refuses a type that only remote code defines
         refuse_oversized(folder, config.to_dict() | settings)  # what the file leaves out has its class's size
-        places = {"": place if weights is None else torch.device("cpu")}
+        places: dict[str, Any] = {"": place if weights is None else torch.device("cpu")}
         if device_map is not None:
             bare = network_without_weights(config, family)
             places = plan_device_map(bare, stored, place, memory_limits(max_memory, place))
