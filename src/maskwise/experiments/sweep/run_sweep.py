@@ -45,7 +45,8 @@ def sweep(
         settings: arguments of `mw.diagnose` under a name each: every model is run under each of them.
         out: the folder of the sweep; each job has a run folder in it, named after the model and its settings.
         executor: local (processes of this machine) or slurm. partition: of Slurm.
-        gpus_per_job: several share the questions of a job, each with the whole model; 1 where there are any.
+        gpus_per_job: several share the questions of a job, each with the whole model; with device_map="auto" the model
+            is spread over them. By default 1 where there are GPUs.
         workers: jobs at once; by default one for each `gpus_per_job` GPUs here, on a CPU 1, on Slurm all of them.
         hours: time limit of a job. One that exceeds it is started again, at most three times, and resumes.
         dry_run: check everything, and estimate answers, tokens and time; nothing runs.

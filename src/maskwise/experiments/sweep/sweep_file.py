@@ -46,6 +46,8 @@ class DiagnoseOptions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     check_weights: bool = True
     weights: Literal["fp8", "int4"] | None = None
     any_base: bool = False
+    device_map: Literal["auto"] | None = None
+    max_memory: dict[int | str, int | str] | None = None
 
     def given(self) -> dict[str, Any]:
         """Those that differ from the defaults, by name."""

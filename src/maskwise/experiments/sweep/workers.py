@@ -92,7 +92,6 @@ class Submitter:
         self.executor.update_parameters(
             name="maskwise",
             timeout_min=round(60 * workers.hours),
-            tasks_per_node=max(1, workers.gpus_per_job),
             gpus_per_node=workers.gpus_per_job,
             slurm_additional_parameters=dict(workers.slurm),
         )
@@ -103,6 +102,10 @@ class Submitter:
         place, workers = self.free.pop(0), self.workers
         own = workers.gpus[place * workers.gpus_per_job :][: workers.gpus_per_job]
         process = JobProcess(job, own if workers.executor == "local" else None, workers.threads)
+        # Processes share the questions, each with the whole model; one that is spread over the GPUs is one process.
+        self.executor.update_parameters(
+            tasks_per_node=1 if job.options.device_map is not None else max(1, workers.gpus_per_job)
+        )
         try:
             with _stderr_to(self.logs / "submitit.log"):
                 self.running[job.name] = self.executor.submit(process), place

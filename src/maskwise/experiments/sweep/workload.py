@@ -1,6 +1,7 @@
 """What a job will cost, before its model is opened: answers, tokens and an estimate of the time."""
 
 from dataclasses import dataclass
+from inspect import signature
 from time import perf_counter
 from typing import cast
 
@@ -16,7 +17,7 @@ from maskwise.runs.run import RunInputs, run_inputs
 
 H200_FLOPS = 600e12  # of a forward pass of LLaDA-8B over long prompts in bfloat16: docs/benchmarks.md, row a
 START_SECONDS = 15.0  # imports, opening a small model and drawing the report on two CPU cores
-NOT_ABOUT_QUESTIONS = ("batch_tokens", "exact", "dtype", "device", "adapter", "check_weights", "weights", "any_base")
+ABOUT_QUESTIONS = frozenset(signature(run_inputs).parameters)
 
 
 @dataclass(frozen=True)
@@ -42,7 +43,7 @@ class Checks:
     def workload(self, job: DiagnoseJob) -> Workload:
         """Refuses a job whose model, adapter, data or settings would be refused before the first question."""
         options = job.options
-        asked = {name: value for name, value in options.given().items() if name not in NOT_ABOUT_QUESTIONS}
+        asked = {name: value for name, value in options.given().items() if name in ABOUT_QUESTIONS}
         if repr(asked) not in self.inputs:
             self.inputs[repr(asked)] = run_inputs(**asked)
         key = job.model, options.adapter, options.any_base
