@@ -1,0 +1,35 @@
+"""Words for models without a mask token: their masks are canvas positions that hold random tokens."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import fields, is_dataclass, replace
+from typing import Any
+
+from maskwise.models.families import FAMILIES
+from maskwise.probes.section import MASKS_AT_THE_END
+from maskwise.report.readings import Reading
+
+# Not about this model, or not words.
+_LEFT_ALONE = ("paper", "published", "prompts", "folder", "label", "facts", "of", "id", "probe", "notes", "commands")
+_SINGULAR = re.compile(r"\b(M|m)ask\b(?![-_ ]?(?:tax|token|count))")
+
+
+def has_random_canvas(readings: Sequence[Reading]) -> bool:
+    kinds = {family.name for family in FAMILIES if family.noised}
+    return all(reading.manifest.model.kind in kinds for reading in readings)
+
+
+def in_canvas_words(value: Any) -> Any:
+    """Texts, and what holds texts, with canvas positions in place of masks."""
+    if isinstance(value, str):
+        text = value.replace(MASKS_AT_THE_END, "Canvas size (k)").replace("Appended masks", "A larger canvas")
+        text = text.replace("masks", "canvas positions").replace("Masks", "Canvas positions")
+        return type(value)(_SINGULAR.sub(lambda found: f"{'C' if found[1] == 'M' else 'c'}anvas position", text))
+    if isinstance(value, dict):
+        return {key: one if key in _LEFT_ALONE else in_canvas_words(one) for key, one in value.items()}
+    if isinstance(value, list | tuple):
+        return type(value)(map(in_canvas_words, value))
+    if is_dataclass(value) and not isinstance(value, type):
+        names = [field.name for field in fields(value) if field.name not in _LEFT_ALONE]
+        return replace(value, **{name: in_canvas_words(getattr(value, name)) for name in names})
+    return value
