@@ -299,7 +299,7 @@ def _answer_blocks(model: Model, prompts: list[list[int]], length: int, new: int
 
 def _weights_laid_out(model: Model, forwards: int) -> AbstractContextManager[None]:
     """The weights in the layout in which the products of so many forward passes are fastest."""
-    if model.causal:
+    if model.causal or model.spread:
         return nullcontext()
     if model.device.type == "cuda":
         return packed_products(model.core)

@@ -142,6 +142,7 @@ def test_figures_have_words_for_those_who_do_not_see_them(known: Path) -> None:
     assert any("80.0\u00a0% at k\u00a0=\u00a02" in (attrs["aria-label"] or "") for attrs in drawn)
 
 
+@pytest.mark.slow
 def test_what_was_not_detected_is_grey(tmp_path: Path) -> None:
     """A number of the finding and the tile of a score; in a comparison the score's cell."""
     asked = [*only("mask-count"), *locations(9, 9)]
@@ -312,6 +313,7 @@ def test_natural_text_is_drawn_with_its_surprise(tmp_path: Path) -> None:
     assert "10 test points; masks: 1, 21." in words
 
 
+@pytest.mark.slow
 def test_the_command_that_measured_stands_on_the_page(tmp_path: Path) -> None:
     command = "maskwise diagnose 'my model' --quick --points 10 --dtype float32"
     folder = write_run(tmp_path / "run", command=command)
@@ -322,6 +324,7 @@ def test_the_command_that_measured_stands_on_the_page(tmp_path: Path) -> None:
     assert "Measured by:" not in draw(tmp_path, write_run(tmp_path / "from Python", command=None)).words
 
 
+@pytest.mark.slow
 def test_what_cannot_be_read_or_written_is_one_line(tmp_path: Path) -> None:
     folder = write_run(tmp_path / "run")
     (tmp_path / "empty").mkdir()
