@@ -3,7 +3,7 @@
 import hashlib
 import shlex
 from collections.abc import Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,7 @@ from maskwise.report.pages.drill import prompts_by_probe, records_table, small_m
 from maskwise.report.pages.jinja_environment import render
 from maskwise.report.readings import Reading, differing_settings, records_as_strangers_wrote_them
 from maskwise.report.sections import sections_for
-from maskwise.report.words.canvas_words import has_random_canvas, in_canvas_words
+from maskwise.report.words.canvas_words import axes_in_words_of, in_words_of
 from maskwise.report.words.comparison import Row
 from maskwise.report.words.effects import headings
 from maskwise.report.words.finding import finding
@@ -80,9 +80,7 @@ def build(readings: Sequence[Reading], changes: Sequence[Row] = ()) -> tuple[str
     drawings: dict[str, bytes] = {}
     shown: list[dict[str, Any]] = []
     prompts = prompts_by_probe(readings)
-    chosen, random_canvas = sections_for(readings), has_random_canvas(readings)
-    if random_canvas:
-        chosen = [(probe, replace(section, x_label=in_canvas_words(section.x_label))) for probe, section in chosen]
+    chosen = axes_in_words_of(readings, sections_for(readings))
     stated = headings(chosen, readings)
     for probe, section in track(chosen, "Drawing", console=open_console(stderr=True), transient=True):
         view, files = _section_view(probe, section, readings, stated[len(shown)], f"p{len(shown)}")
@@ -90,8 +88,7 @@ def build(readings: Sequence[Reading], changes: Sequence[Row] = ()) -> tuple[str
         first_of_probe = not any(earlier["of"] == (probe, section.relevant) for earlier in shown)
         shown.append(view | {"of": (probe, section.relevant), "prompts": own if first_of_probe else []})
         drawings |= files
-    first = finding(readings, compared=bool(changes))
-    first = in_canvas_words(first) if random_canvas else first
+    first = in_words_of(readings, finding(readings, compared=bool(changes)))
     chart = figures.svg_and_png([first.panel]) if first.panel is not None else None
     if chart is not None:
         drawings |= {"finding.svg": chart[0].encode(), "finding.png": chart[1]}
@@ -131,9 +128,7 @@ def build(readings: Sequence[Reading], changes: Sequence[Row] = ()) -> tuple[str
         settings=_settings_tables(readings),
         commands=_commands(readings, compared=bool(changes)),
     )
-    if random_canvas:
-        context = in_canvas_words(context)
-    return render("page.html.jinja", **context), drawings
+    return render("page.html.jinja", **in_words_of(readings, context)), drawings
 
 
 def _model_view(reading: Reading, scores: Sequence[Tile]) -> dict[str, Any]:

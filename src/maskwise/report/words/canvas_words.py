@@ -3,20 +3,26 @@
 import re
 from collections.abc import Sequence
 from dataclasses import fields, is_dataclass, replace
-from typing import Any
+from typing import Any, TypeVar
 
 from maskwise.models.families import FAMILIES
-from maskwise.probes.section import MASKS_AT_THE_END
+from maskwise.probes.section import MASKS_AT_THE_END, Section
 from maskwise.report.readings import Reading
 
+T = TypeVar("T")
 # Not about this model, or not words.
 _LEFT_ALONE = ("paper", "published", "prompts", "folder", "label", "facts", "of", "id", "probe", "notes", "commands")
 _SINGULAR = re.compile(r"\b(M|m)ask\b(?![-_ ]?(?:tax|token|count))")
 
 
-def has_random_canvas(readings: Sequence[Reading]) -> bool:
+def in_words_of(readings: Sequence[Reading], value: T) -> T:
+    """A value that holds texts, in canvas words where all of these models have no mask token."""
     kinds = {family.name for family in FAMILIES if family.noised}
-    return all(reading.manifest.model.kind in kinds for reading in readings)
+    return in_canvas_words(value) if all(reading.manifest.model.kind in kinds for reading in readings) else value
+
+
+def axes_in_words_of(readings: Sequence[Reading], sections: list[tuple[str, Section]]) -> list[tuple[str, Section]]:
+    return [(probe, replace(one, x_label=in_words_of(readings, one.x_label))) for probe, one in sections]
 
 
 def in_canvas_words(value: Any) -> Any:
