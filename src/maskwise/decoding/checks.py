@@ -21,11 +21,12 @@ def end_tokens(model: Model) -> tuple[int, ...]:
     tokenizer = model.tokenizer
     if tokenizer is not None and tokenizer.eos_token_id is not None:
         ids.append(tokenizer.eos_token_id)
-    configured = model.core.config.get_text_config().eos_token_id
-    if isinstance(configured, list):
-        ids += configured
-    elif configured is not None:
-        ids.append(configured)
+    published = getattr(model.core, "generation_config", None)
+    for configured in (model.core.config.get_text_config().eos_token_id, getattr(published, "eos_token_id", None)):
+        if isinstance(configured, list):
+            ids += configured
+        elif configured is not None:
+            ids.append(configured)
     if tokenizer is not None:
         vocabulary = tokenizer.get_vocab()
         ids += [vocabulary[name] for name in TURN_ENDS if name in vocabulary]

@@ -21,6 +21,7 @@ from maskwise.decoding.loop import DecodingLoop, decoded_text
 from maskwise.decoding.options import OPTION_NAMES, DecodingOptions, SoftMask, describe_options
 from maskwise.decoding.prompt_ids import encode_prompts, listed_prompts
 from maskwise.decoding.strategies import Strategy
+from maskwise.decoding.strategies.levenshtein import decode_with_edits, uses_edit_tokens
 from maskwise.decoding.traces import TraceFile, recorded_settings, trace_of
 from maskwise.models.batch import passes
 from maskwise.models.checkpoints.opening import opened_model
@@ -189,7 +190,9 @@ def decode(
         raise UserError(f"batch {batch} holds no prompt: give 1 or more")
     each = check_generators(generator, len(prompts)) if isinstance(generator, Sequence) else None
     shared = make_generator(model, generator) if not isinstance(generator, Sequence) else None
-    own = False
+    own, edits = False, uses_edit_tokens(model, options)
+    if edits and on_step is not None:
+        raise UserError("blocks with insertion and deletion are not shown step by step: leave on_step or edit out")
     if model.causal:
         if on_step is not None:
             raise UserError(f"{model.name or model.kind} is autoregressive: on_step applies to masked models only")
@@ -201,7 +204,8 @@ def decode(
         for first, last in _batches(model, prompts, options, batch, on_step is not None):
             draws = shared if each is None else each[first:last]
             assert draws is not None
-            decode_batch = sample_canvases if own else partial(_decode_batch, on_step=on_step, first=first)
+            ours = decode_with_edits if edits else partial(_decode_batch, on_step=on_step, first=first)
+            decode_batch = sample_canvases if own else ours
             part = decode_batch(model, prompts[first:last], options, draws)
             found += part
             if on_batch is not None:

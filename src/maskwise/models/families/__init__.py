@@ -17,6 +17,7 @@ from maskwise.models.families.shapes import (
     FAST_1_5B,
     LLADA2_FLASH,
     LLADA2_MAPS,
+    LLADA22,
     LLADA_MAPS,
     LLAMA3_8B,
     LLAMA_MAPS,
@@ -180,7 +181,7 @@ LLADA2 = Family(
     reference="Bie et al., LLaDA2.0: Scaling Up Diffusion Language Models to 100B, arXiv 2512.15745",
     architecture="LLaDA2MoeModelLM",
     default_block=32,
-    checked="logits and weight names of the original code (2.0, 2.1) at a small shape: equal; no weight index at hand",
+    checked="logits and weight names of the original code (2.0, 2.1) at a small shape: equal; 2.2: descriptions of it",
     net_class="maskwise.models.families.llada2:LLaDA2MoeModelLM",
     config_class="maskwise.models.families.llada2:LLaDA2Config",
     experts=True,
@@ -192,6 +193,8 @@ LLADA2 = Family(
         Published("inclusionAI/LLaDA2.1-mini", 16255638528, 32768),
         Published("inclusionAI/LLaDA2.0-flash", 102889697280, 32768, LLADA2_FLASH),
         Published("inclusionAI/LLaDA2.1-flash", 102889697280, 32768, LLADA2_FLASH),
+        Published("inclusionAI/LLaDA2.2-mini", 16255638528, 131072, {"max_position_embeddings": 131072}),
+        Published("inclusionAI/LLaDA2.2-flash", 102889697280, 131072, LLADA2_FLASH | LLADA22),
     ),
 )
 SDAR = Family(

@@ -74,6 +74,14 @@ QWEN25_7B: ConfigFields = {
     "num_key_value_heads": 4,
 }
 
+LLADA22: ConfigFields = {
+    "max_position_embeddings": 131072,
+    "rope_theta": 3e6,
+    "block_size": 32,
+    "expert_capacity": 48,
+    "delete_token_id": 156930,
+    "split_token_id": 156931,
+}
 LLADA2_FLASH: ConfigFields = {
     "hidden_size": 4096,
     "num_hidden_layers": 32,
