@@ -13,10 +13,13 @@ from maskwise.cli.common import (
     AnyBase,
     CheckWeights,
     Device,
+    DeviceMap,
     Dtype,
     Json,
+    MaxMemory,
     ModelName,
     Weights,
+    device_limits,
     echo,
     print_json,
     whole_numbers,
@@ -94,6 +97,8 @@ def diagnose(
     check_weights: CheckWeights = True,
     adapter: Adapter = None,
     any_base: AnyBase = False,
+    device_map: DeviceMap = None,
+    max_memory: MaxMemory = None,
     power: Annotated[
         bool, typer.Option("--power", help="Print the smallest difference such a run detects; no model is opened.")
     ] = False,
@@ -112,6 +117,7 @@ def diagnose(
     names = list(dict.fromkeys(models or ["tiny-llada"]))
     if len(names) > 1 and (out, adapter) != (None, None):
         raise UserError("--out and --adapter are for one model: leave them out, and name adapters as MODEL+FOLDER")
+    limits = device_limits(device_map, max_memory)
     named = [name for name, chosen in (("quick", quick), ("full", full), ("paper", paper)) if chosen]
     if len(named) > 1:
         raise UserError(f"--{named[0]} and --{named[1]} exclude each other: name one")
@@ -134,7 +140,7 @@ def diagnose(
         for name in names:
             examine(name, any_base=any_base)
             refuse_inapplicable(name, settings)
-    given |= {"preset": preset, "relevant": numbers, "command": command_line()}
+    given |= {"preset": preset, "relevant": numbers, "max_memory": limits, "command": command_line()}
     runs = [run_probes(name, **given) for name in names]
     from maskwise.runs.runner import join_crew
 

@@ -374,12 +374,6 @@ def test_a_mask_outside_the_vocabulary_is_told_from_the_configuration_alone(tmp_
         read_config(tmp_path, SDAR)
 
 
-def test_a_model_without_a_mask_is_refused_with_the_reason(tmp_path):
-    (tmp_path / "config.json").write_text(json.dumps({"architectures": ["DiffusionGemmaForBlockDiffusion"]}))
-    with pytest.raises(UserError, match="random ones and has no mask"):
-        mw.open(tmp_path)
-
-
 # Decoding
 
 

@@ -173,6 +173,7 @@ PROBE = Probe(
     condition=LocationCondition,
     presets=("default", "full", "paper"),
     variants=variants,
+    random_canvas=True,
     each_number=True,
     parameters=LOCATIONS,
     quick=QUICK_LOCATIONS,

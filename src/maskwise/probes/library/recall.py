@@ -279,6 +279,7 @@ PROBE = Probe(
     evidence=RecallEvidence,
     presets=("default", "full"),
     units=units,
+    random_canvas=True,
     one_pass=True,
     parameters={
         "pairs": 60,

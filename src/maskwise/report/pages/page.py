@@ -20,6 +20,7 @@ from maskwise.report.pages.drill import prompts_by_probe, records_table, small_m
 from maskwise.report.pages.jinja_environment import render
 from maskwise.report.readings import Reading, differing_settings, records_as_strangers_wrote_them
 from maskwise.report.sections import sections_for
+from maskwise.report.words.canvas_words import axes_in_words_of, in_words_of
 from maskwise.report.words.comparison import Row
 from maskwise.report.words.effects import headings
 from maskwise.report.words.finding import advice_lines, finding
@@ -79,7 +80,7 @@ def build(readings: Sequence[Reading], changes: Sequence[Row] = ()) -> tuple[str
     drawings: dict[str, bytes] = {}
     shown: list[dict[str, Any]] = []
     prompts = prompts_by_probe(readings)
-    chosen = sections_for(readings)
+    chosen = axes_in_words_of(readings, sections_for(readings))
     stated = headings(chosen, readings)
     for probe, section in track(chosen, "Drawing", console=open_console(stderr=True), transient=True):
         view, files = _section_view(probe, section, readings, stated[len(shown)], f"p{len(shown)}")
@@ -87,15 +88,14 @@ def build(readings: Sequence[Reading], changes: Sequence[Row] = ()) -> tuple[str
         first_of_probe = not any(earlier["of"] == (probe, section.relevant) for earlier in shown)
         shown.append(view | {"of": (probe, section.relevant), "prompts": own if first_of_probe else []})
         drawings |= files
-    first = finding(readings, compared=bool(changes))
+    first = in_words_of(readings, finding(readings, compared=bool(changes)))
     chart = figures.svg_and_png([first.panel]) if first.panel is not None else None
     if chart is not None:
         drawings |= {"finding.svg": chart[0].encode(), "finding.png": chart[1]}
     labels = [reading.label for reading in readings]
     models = [_model_view(*one, len(readings) > 1) for one in zip(readings, tiles_of(readings), strict=True)]
     compared = [row for row in changes if set(row.values) != {"–"}]
-    page = render(
-        "page.html.jinja",
+    context: dict[str, Any] = dict(
         title=labels[0] if len(labels) == 1 else "Side by side: " + ", ".join(labels),
         finding={
             "sentence": first.sentence,
@@ -129,7 +129,7 @@ def build(readings: Sequence[Reading], changes: Sequence[Row] = ()) -> tuple[str
         settings=_settings_tables(readings),
         commands=_commands(readings, compared=bool(changes)),
     )
-    return page, drawings
+    return render("page.html.jinja", **in_words_of(readings, context)), drawings
 
 
 def _model_view(reading: Reading, scores: Sequence[Tile], several: bool) -> dict[str, Any]:
