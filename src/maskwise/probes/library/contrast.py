@@ -196,7 +196,7 @@ CONTRAST_TAX = ScoreRule(
 
 def _effect(point: Point, base: Point) -> str:
     if point.series == base.series:
-        return f"with {point.x:g} masks in place of {base.x:g} ({point.series})"
+        return f"with {point.x:g} masks instead of {base.x:g} ({point.series})"
     return f"with the one {point.series}, not {base.series.removeprefix('example ')}"
 
 
