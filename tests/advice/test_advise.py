@@ -72,6 +72,7 @@ def numbers(found: dict) -> list:
     return [(row["setting"], row["quality"], row["to_reference"], row["passes"]) for row in found["confirmed"]]
 
 
+@pytest.mark.slow
 def test_a_block_diffusion_model_is_searched_over_its_blocks(tmp_path):
     tokenizer = shipped_tokenizer()
     model = tiny_sdar(tokenizer=tokenizer, vocab=len(tokenizer), mask_token_id=tokenizer.mask_token_id)
@@ -253,6 +254,7 @@ def test_an_autoregressive_model_is_refused():
         mw.advise("tiny-qwen", KINDS, exact=True, **SMALL)
 
 
+@pytest.mark.slow
 def test_the_command_prints_the_finding_or_one_object(tmp_path):
     data = tmp_path / "kinds.jsonl"
     data.write_text("".join(json.dumps(line) + "\n" for line in KINDS[:33]))

@@ -42,6 +42,29 @@ Adapter = Annotated[str | None, typer.Option(help="A PEFT adapter to put on the 
 AnyBase = Annotated[
     bool, typer.Option("--any-base", help="Put an adapter also on another base than the one it was trained on.")
 ]
+DeviceMap = Annotated[
+    str | None, typer.Option(help="auto: spread the layers over all GPUs, main memory and disk, as far as each fits.")
+]
+MaxMemory = Annotated[
+    str | None, typer.Option(help="With --device-map: the most weights per device, as 0=10GiB,cpu=30GiB.")
+]
+
+
+def device_limits(device_map: str | None, max_memory: str | None) -> dict[int | str, int | str] | None:
+    """{GPU number or cpu: size} of --max-memory."""
+    if device_map not in (None, "auto"):
+        raise UserError(f"unknown device map {device_map!r}: use auto")
+    if max_memory is None:
+        return None
+    if device_map is None:
+        raise UserError("--max-memory is for --device-map auto: give both")
+    pairs = [part.strip().partition("=") for part in max_memory.split(",")]
+    odd = next((place for place, _, size in pairs if not size or not (place == "cpu" or place.isdecimal())), None)
+    if odd is not None:
+        raise UserError(f"--max-memory {max_memory}: write it as 0=10GiB,cpu=30GiB")
+    return {place if place == "cpu" else int(place): size for place, _, size in pairs}
+
+
 Compile = Annotated[bool, typer.Option("--compile", help="Compile the layers: pays on a GPU after a minute of work.")]
 CheckWeights = Annotated[
     bool, typer.Option("--check-weights/--no-check-weights", help="Look for NaN and infinity when the model is opened.")

@@ -190,7 +190,7 @@ def refuse_checkpoint_folder(out: Path) -> None:
 def refuse_unwritable_folder(out: Path) -> None:
     """Tries to make a folder where `out` would be, so that a bad name costs nothing; leaves nothing behind."""
     try:
-        nearest = next(folder for folder in (out, *out.absolute().parents) if folder.exists())
+        nearest = next(folder for folder in (out, *out.absolute().parents) if folder.exists() or folder.is_symlink())
         if nearest == out and not (out.is_dir() and os.access(out, os.W_OK | os.X_OK)):
             raise OSError(errno.EACCES if out.is_dir() else errno.ENOTDIR, "not a folder you may write to")
         if nearest != out:
