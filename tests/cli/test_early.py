@@ -244,7 +244,6 @@ def test_a_folder_that_may_not_be_entered_is_one_line(tmp_path):
     lines = [
         f"report {path}",
         f"run-card {path}",
-        f"models {path}",
         f"diagnose --words {path}",
         f"diagnose --out {path}",
     ]
