@@ -307,7 +307,7 @@ def page(commands: list[Answered], calls: list[Answered], folder: Path) -> str:
             f"{len(commands)} command lines and {len(calls)} Python calls, written from README, `--help` and",
             "the habits of transformers, TRL, lm-eval and LLaDA's scripts. Every command ends with status 2 and one",
             "line on standard error (after `maskwise: `); none gives a traceback, and none is accepted. Made by",
-            "`python -m soak.wrong_calls`. We wrote them, and we know the code; calls that strangers typed are counted in",
+            "`python -m soak.wrong_calls`. We wrote them, and we know the code; calls that strangers typed are in",
             "[reliability](reliability.md#calls-that-a-stranger-typed).",
             "",
             *table(commands, "command line"),
