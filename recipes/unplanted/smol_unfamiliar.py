@@ -89,6 +89,26 @@ def scaled(model: Model, scale: float) -> None:
         module.scaling = {name: value * scale for name, value in module.scaling.items()}
 
 
+def draw_all(tokenizer: Any, count: int) -> dict[str, list[Asked]]:
+    """`count` questions of each of the 24 sets, and half as many separate ones that tell whether a set has room."""
+    sets = [*load_sets("I"), *load_sets("II")]
+    return {
+        name: [one for word_set in sets for one in questions(word_set, number, tokenizer, name)]
+        for name, number in (("asked", count), ("screen", max(1, count // 2)))
+    }
+
+
+def save_measured(model: Model, drawn: dict[str, list[Asked]], title: str, file: Path) -> None:
+    """Asks everything and writes [24 sets, questions, 3] for each number of masks."""
+    results = {}
+    for name, masks in (("screen", 2), *(("asked", masks) for masks in MASKS)):
+        found = measure(model, drawn[name], masks)
+        results[f"{name}|masks {masks}"] = found.reshape(24, -1, 3)
+        right, form, choice = found.mean(0)
+        print(f"{title}, {name}, {masks} masks: {right:.3f} {form:.3f} {choice:.3f}", flush=True)
+    np.savez_compressed(file, **results)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, required=True)
@@ -99,20 +119,11 @@ def main() -> None:
     options.out.mkdir(parents=True, exist_ok=True)
     torch.set_float32_matmul_precision("high")
     model, now = mw.open("smol-diffusion", dtype=options.dtype), 1.0
-    sets = [*load_sets("I"), *load_sets("II")]
-    drawn = {
-        name: [one for word_set in sets for one in questions(word_set, count, model.tokenizer, name)]
-        for name, count in (("asked", options.questions), ("screen", max(1, options.questions // 2)))
-    }
+    drawn = draw_all(model.tokenizer, options.questions)
     for scale in options.scales:
         scaled(model, scale / now)
-        now, results = scale, {}
-        for name, masks in (("screen", 2), *(("asked", masks) for masks in MASKS)):
-            found = measure(model, drawn[name], masks)
-            results[f"{name}|masks {masks}"] = found.reshape(len(sets), -1, 3)
-            right, form, choice = found.mean(0)
-            print(f"adapter x {scale}, {name}, {masks} masks: {right:.3f} {form:.3f} {choice:.3f}", flush=True)
-        np.savez_compressed(options.out / f"smol_{scale}.npz", **results)
+        now = scale
+        save_measured(model, drawn, f"adapter x {scale}", options.out / f"smol_{scale}.npz")
 
 
 if __name__ == "__main__":
