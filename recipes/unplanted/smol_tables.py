@@ -7,10 +7,10 @@ import sys
 from pathlib import Path
 
 import numpy as np
-from scipy.stats import t
+from scipy.stats import t, ttest_1samp
 
 LOW, HIGH = 0.45, 0.9  # accuracy at 2 masks on separate questions: room for a loss
-Found = tuple[np.ndarray, np.ndarray]  # [24] True where a set has room, [24, 3] change: points, format, choice
+Found = tuple[np.ndarray, np.ndarray]  # [24] True where a set has room, [24, n] change: right, format, choice
 
 
 def interval(values: np.ndarray, digits: int) -> str:
@@ -49,12 +49,15 @@ def main(files: list[Path]) -> None:
     print("|---|---|---|---|---|---|")
     found = {file.stem: rows(file) for file in files}
     (base, (base_room, base_change)), *others = found.items()
-    print(f"\n| change minus that of {base} | sets with room in both | choice, nats | points | all sets, choice |")
+    print(f"\n| change minus that of {base}: room in both | choice, nats | format, nats | points | choice, all sets |")
     print("|---|---|---|---|---|")
     for name, (room, change) in others:
         both, more = room & base_room, change - base_change
-        nats, points = interval(more[both, 2], 3), interval(100 * more[both, 0], 1)
-        print(f"| {name} | {both.sum()} | {nats} | {points} | {interval(more[:, 2], 3)} |")
+        cells = [
+            f"{interval(more[both, column] * unit, digits)}, p = {ttest_1samp(more[both, column], 0).pvalue:.2g}"
+            for column, unit, digits in ((2, 1, 3), (1, 1, 3), (0, 100, 1))
+        ]
+        print(f"| {name}: {both.sum()} sets | {' | '.join(cells)} | {interval(more[:, 2], 3)} |")
 
 
 if __name__ == "__main__":
