@@ -3,14 +3,13 @@
 1. Questions of smol_unfamiliar.py, 50 a set. After the answer's place: 2, 20, 60 or 200 masks; 2 masks and an empty
    line, which ends the answer; the same and then 198 masks, or 198 tokens of number questions with their answers.
 2. Printed over the sets with room (by smol_training.py's screen): accuracy, format and choice, changes with t intervals
-   over sets, and what the most probable token is where a right answer was lost.
+   over sets; then what the most probable token is (ANSWERS).
 
     python recipes/unplanted/smol_controls.py plain --state scratch/smol-e3 --out OUT      # after smol_training.py
 """
 
 import argparse
 import random
-from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +21,7 @@ from smol_tables import HIGH, LOW, interval
 from smol_unfamiliar import Asked, draw_all, measure
 
 LENGTH = 198
+ANSWERS = ("right option", "another option", "a token of the examples", "no token of the prompt")
 Tail = tuple[int, list[int]]  # masks from the answer's place on, ids after them
 BASE = {"closed, 198 masks": "closed", "closed, numbers": "closed"}  # else 2 masks
 
@@ -45,7 +45,16 @@ def conditions(tokenizer: Any, mask_id: int) -> dict[str, Tail]:
     }
 
 
-def show(found: dict[str, np.ndarray], asked: list[Asked], room: np.ndarray, tokenizer: Any) -> None:
+def answers(found: np.ndarray, asked: list[Asked]) -> np.ndarray:
+    """The place in ANSWERS of the most probable tokens, [24, n] from found [24, n, 4]."""
+    placed = [
+        0 if token == options[0] else 1 if token in options else 2 if token in ids else 3
+        for token, (ids, options) in zip(found[..., 3].flatten().astype(int).tolist(), asked, strict=True)
+    ]
+    return np.array(placed).reshape(found.shape[:2])
+
+
+def show(found: dict[str, np.ndarray], asked: list[Asked], room: np.ndarray) -> None:
     """found: [24, n, 4] of each condition."""
     print("| condition | accuracy % | change, points | format | change, nats | choice | change, nats |")
     print("|---|---|---|---|---|---|---|")
@@ -54,12 +63,14 @@ def show(found: dict[str, np.ndarray], asked: list[Asked], room: np.ndarray, tok
         change = (values - found[BASE.get(name, "2 masks")])[room].mean(1)
         points, form, choice = interval(100 * change[:, 0], 1), interval(change[:, 1], 3), interval(change[:, 2], 3)
         print(f"| {name} | {100 * means[0]:.1f} | {points} | {means[1]:.3f} | {form} | {means[2]:.3f} | {choice} |")
-    few, many = (found[name][room].reshape(-1, 4) for name in ("2 masks", "200 masks"))
-    options = np.array([tokens for _, tokens in asked]).reshape(len(room), -1, 3)[room].reshape(-1, 3)
-    lost = (few[:, 0] == 1) & (many[:, 0] == 0)
-    wrong = (many[lost, 3:] == options[lost, 1:]).any(1)
-    others = Counter(tokenizer.decode([int(token)]) for token in many[lost, 3][~wrong])
-    print(f"lost {lost.sum()}: {wrong.sum()} to another option, others {others.most_common(12)}")
+    print(f"\n| condition | {' | '.join(f'{name}, %' for name in ANSWERS)} | change of {ANSWERS[2]}, points |")
+    print("|---|---|---|---|---|---|")
+    given = {name: answers(values, asked)[room] for name, values in found.items()}
+    for name, placed in given.items():
+        shares = " | ".join(f"{100 * (placed == place).mean():.1f}" for place in range(len(ANSWERS)))
+        before = given[BASE.get(name, "2 masks")]
+        change = 100 * ((placed == 2).mean(1) - (before == 2).mean(1))
+        print(f"| {name} | {shares} | {interval(change, 1)} |")
 
 
 def main() -> None:
@@ -77,7 +88,7 @@ def main() -> None:
     for name, (masks, after) in conditions(model.tokenizer, model.mask_id or 0).items():
         found[name] = measure(model, asked, masks, after).reshape(24, options.questions, -1)
         np.savez_compressed(options.out / f"controls_{options.name}.npz", **found)
-    show(found, asked, (screened >= LOW) & (screened <= HIGH), model.tokenizer)
+    show(found, asked, (screened >= LOW) & (screened <= HIGH))
 
 
 if __name__ == "__main__":
