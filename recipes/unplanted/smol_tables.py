@@ -1,6 +1,8 @@
 """Tables of what smol_unfamiliar.py and smol_training.py wrote: 2 and 200 masks, intervals t over word sets.
 
-    python recipes/unplanted/smol_tables.py OUT/smol_*.npz        # the first file is what the others are compared with
+The changes in the other files are compared with those in the first.
+
+    python recipes/unplanted/smol_tables.py OUT/smol_as-it-is.npz OUT/smol_plain.npz
 """
 
 import sys
