@@ -247,6 +247,8 @@ def diagnose(
     check_weights: bool = True,
     weights: str | None = None,
     any_base: bool = False,
+    device_map: str | None = None,
+    max_memory: Mapping[int | str, int | str] | None = None,
     command: str | None = None,
 ) -> Run:
     """Measures how a model uses its context and what appended masks do to it. Called again, it resumes.
@@ -267,7 +269,8 @@ def diagnose(
             generation-length, likelihood-masks, confidence, self-correction and trajectory.
         templates: a YAML file of templates, each with name and text, for the probe templates.
         batch_tokens: tokens per batch. exact: one prompt at a time, the same records to the byte.
-        dtype, device, adapter, check_weights, weights, any_base: as in `mw.open`; of a model given by name.
+        dtype, device, adapter, check_weights, weights, any_base, device_map, max_memory: as in `mw.open`; of a model
+            given by name.
         command: a command line that asks the same, for the manifest.
 
     Returns:
@@ -290,13 +293,13 @@ def diagnose(
         from maskwise.runs.runner import own_device
 
     refuse_inapplicable(model, inputs.settings)
-    opened = opened_model(model, dtype, own_device(device), adapter, check_weights, weights, any_base)
+    place = own_device(device) if device_map is None else device
+    opened = opened_model(model, dtype, place, adapter, check_weights, weights, any_base, device_map, max_memory)
     opened.compile_for_long_work()
-    place = None if out is None else Path(out)
     folder = ask_probes(
         opened,
         inputs.settings,
-        place,
+        None if out is None else Path(out),
         inputs.source.words,
         inputs.text,
         batch_tokens,
