@@ -253,6 +253,8 @@ def _advice(measured: Mapping[str, Any]) -> str:
     )
     if (measured["verified_high"] or 0.0) < 0.9:
         return f"what to do: do not use a threshold yet; {found}, fewer than nine of ten: ask more questions (--points)"
+    if measured["verified"] < 0.9:
+        return f"what to do: ask more questions (--points) before you use a threshold; {found}: not confirmed"
     return (
         f"what to do: decode with --rule threshold --parameter tau={tau:g}; {found}; to compare it with others on your "
         f"questions: maskwise advise --rules low-confidence,threshold:tau={tau:g}"

@@ -296,7 +296,7 @@ PROBE = Probe(
         "points": 2,
         "distractors": 3,
         "draws": 4,
-        "questions": 5,
+        "questions": 4,
         "canvas": 64,
         "steps": 8,
         "generation_draws": 2,

@@ -268,11 +268,11 @@ def _last_steps(shown: Shown) -> tuple[str, str]:
     if worse:
         found = f"the last steps destroy right answers with {' and '.join(worse)}"
         return found, "commit fewer tokens per step there, or vote over the steps (--vote PATTERN)"
-    most = max(entries, key=lambda entry: entry.measures["lost_excess_high"] or 0.0)
-    high = most.measures["lost_excess_high"]
+    ends = [entry.measures["lost_excess_high"] for entry in entries]
+    high = None if None in ends else max(ends)
     if high is not None and high < LITTLE:
         return "the last steps destroy no more right answers than chance would", "decode to the end"
-    up_to = "" if high is None else f" of up to {percent(high)} of the questions ({_named(most)})"
+    up_to = "" if high is None else f" of up to {percent(high)} of the questions"
     found = f"not shown that the last steps destroy right answers; losses{up_to} are not excluded"
     return found, "decode to the end; to exclude such losses, ask more questions (--points)"
 
