@@ -77,7 +77,11 @@ def half_on_cuda(name: str) -> Model:
     kinds = model.core._no_split_modules or ()
     layers = [key for key, module in model.core.named_modules() if type(module).__name__ in kinds]
     inside = tuple(f"{key}." for key in layers)
-    others = [key.rpartition(".")[0] for key, _ in model.core.named_parameters() if not key.startswith(inside)]
+    others = [
+        key.rpartition(".")[0]
+        for key, _ in model.core.named_parameters(remove_duplicate=False)
+        if not key.startswith(inside)
+    ]
     places: dict[str, Any] = dict.fromkeys([*others, *layers], "cpu") | dict.fromkeys(layers[len(layers) // 2 :], 0)
     dispatch_model(model.core, places, main_device="cpu")
     return model.eval()

@@ -105,6 +105,7 @@ def diagnose(
     power: Annotated[
         bool, typer.Option("--power", help="Print the smallest difference such a run detects; no model is opened.")
     ] = False,
+    verbose: Annotated[bool, typer.Option("--verbose", help="Print a table for each probe too.")] = False,
     json: Json = False,
 ) -> None:
     """Measure context locality and sensitivity to appended masks; writes a report. Run again, it resumes.
@@ -114,7 +115,7 @@ def diagnose(
     given = {
         name: value
         for name, value in locals().items()
-        if name not in ("models", "quick", "full", "paper", "power", "json")
+        if name not in ("models", "quick", "full", "paper", "power", "verbose", "json")
     }
     names = list(dict.fromkeys(models or ["tiny-llada"]))
     if len(names) > 1 and (out, adapter) != (None, None):
@@ -148,10 +149,9 @@ def diagnose(
 
     if not join_crew().is_first:
         return
-    from maskwise.advice.diagnosis import advice
     from maskwise.report.pages.page import home_of, write_page
     from maskwise.report.readings import readings_of
-    from maskwise.report.words.finding import finding, with_finding
+    from maskwise.report.words.finding import advice_lines, finding, with_finding
     from maskwise.report.words.terminal import print_summary
 
     readings = readings_of(runs)
@@ -160,11 +160,10 @@ def diagnose(
         summaries = [with_finding(reading) for reading in readings]
         return print_json(summaries[0] if len(names) == 1 else {"report": str(page), "runs": summaries})
     for reading in readings:
-        print_summary(reading)
+        print_summary(reading, tables=verbose)
     echo(f"\n{finding(readings).sentence}")
-    for reading in readings:
-        if advised := advice(reading.run.records):
-            echo(f"advice{f' for {one_line(reading.label)}' if len(readings) > 1 else ''}: {advised}")
+    for line in advice_lines(readings):
+        echo(f"what to do: {one_line(line)}")
     echo(f"report: {one_line(page)}")
 
 

@@ -130,7 +130,7 @@ class Model(ModelInterface):
                 f"{what} has {len(sequence)} tokens but the context length of {self.name or self.kind} is "
                 f"{self.window}: shorten it"
             )
-        known = stored_weight(self.core.get_input_embeddings()).shape[0]
+        known = stored_weight(self.core.get_input_embeddings()).shape[0] + self.family.noised  # and its mask
         low, high = min(sequence), max(sequence)
         if low < 0 or high >= known:
             raise UserError(

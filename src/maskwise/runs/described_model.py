@@ -20,6 +20,7 @@ class DescribedModel:
 
     name: str
     kind: str
+    parameters: int
     window: int
     mask_id: int | None
     shift: bool
@@ -45,14 +46,31 @@ def describe_model(name: str, weights: str | None = None) -> DescribedModel:
     found = describe_checkpoint(name)
     block = None if found.block is UNSET else found.block
     return DescribedModel(
-        name, found.kind, found.window, found.mask_id, found.shift, found.causal, block, tokenizer_of(name), weights
+        name,
+        found.kind,
+        found.parameters,
+        found.window,
+        found.mask_id,
+        found.shift,
+        found.causal,
+        block,
+        tokenizer_of(name),
+        weights,
     )
 
 
 def described_in(model: ModelDescription, tokenizer: Any) -> DescribedModel:
     """The model that a manifest describes."""
     return DescribedModel(
-        model.name, model.kind, model.window, model.mask_id, model.shift, model.causal, model.block, tokenizer
+        model.name,
+        model.kind,
+        model.parameters,
+        model.window,
+        model.mask_id,
+        model.shift,
+        model.causal,
+        model.block,
+        tokenizer,
     )
 
 

@@ -17,6 +17,7 @@ from rich.progress import Progress
 from maskwise.models.checkpoints.configuration import read_family
 from maskwise.models.checkpoints.fingerprint import fingerprint
 from maskwise.models.checkpoints.locations import locate_checkpoint, planted_in
+from maskwise.models.families import NOISE_DRAWS
 from maskwise.models.model import Model
 from maskwise.models.tokenizers.chat import FIXED_DATE, writes_date
 from maskwise.probes import PROBES, record_fields
@@ -45,6 +46,10 @@ from maskwise.tasks.rules import TASKS, Task
 from maskwise.tasks.words import Words, load_words
 
 TOKENS_OF_AN_EXAMPLE = 4  # at least: three words and a letter
+CANVAS_SIZE = (
+    "the model has no mask token: what other models are shown as k masks is a canvas of size k, k random tokens after "
+    f"the question; predictions are averaged over {NOISE_DRAWS} draws of them"
+)
 Further = Callable[[Sequence[Record]], list[Unit]]  # what a first stage's records ask for besides
 
 
@@ -107,7 +112,9 @@ def plan_run(
     if model.tokenizer is None:
         raise UserError(f"{model.name or 'the model'} has no tokenizer, and the questions are text: give one")
     refuse_unasked(data or {}, settings, probes)
-    settings, notes = fit_to_model(settings, model.causal, probes, model.block)
+    settings, notes = fit_to_model(settings, model.causal, probes, model.block, model.family.noised)
+    if model.family.noised:
+        notes = [CANVAS_SIZE, *notes]
     if model.weights is not None:
         notes = [
             *notes,

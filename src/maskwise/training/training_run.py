@@ -161,6 +161,10 @@ def _opened(model: str | Path | Model, settings: SharedSettings, target: RunTarg
             f"{opened.name if isinstance(model, Model) else model} is autoregressive and has no mask token: turn it "
             "into a diffusion model first (convert)"
         )
+    if opened.family.noised:
+        raise UserError(
+            f"{opened.name} was trained on random tokens, which no objective here draws: train it with NeMo Automodel"
+        )
     return opened
 
 

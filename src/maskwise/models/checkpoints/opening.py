@@ -244,6 +244,8 @@ def as_model(
     family = family_of_network(net, families)
     if family.framed:
         return _masked_lm(net, tokenizer, name, mask_id)
+    if family.noised:
+        return _random_canvas(net, tokenizer, name, family)
     if not family.native:
         refuse_own_attention(net)
         net.set_attn_implementation(RAGGED)
@@ -289,6 +291,25 @@ def _masked_lm(net: PreTrainedModel, tokenizer: Any, name: str, mask_id: int | N
     return model
 
 
+def _random_canvas(net: PreTrainedModel, tokenizer: Any, name: str, family: Family) -> Model:
+    from maskwise.models.families.diffusion_gemma import CanvasBody, CanvasHead
+
+    net.set_attn_implementation("sdpa")
+    mask_id = find_mask_id(net, tokenizer, family)
+    assert mask_id is not None
+    return Model(
+        net,
+        CanvasBody(mask_id),
+        family=family,
+        window=net.config.get_text_config().max_position_embeddings,
+        shift=False,
+        mask_id=mask_id,
+        tokenizer=tokenizer,
+        head=CanvasHead(net),
+        name=name,
+    ).eval()
+
+
 def wrap(
     hf_model: PreTrainedModel,
     tokenizer: Any = None,
@@ -319,13 +340,15 @@ def wrap(
     >>> mw.wrap(net, mask_id=1).kind
     'llada'
     """
+    bare = without_adapter(hf_model)
+    if family_of_network(bare, families).noised:
+        return as_model(bare, tokenizer, type(bare).__name__, families=families)
     if mask_id is None and not causal:
         mask_id = getattr(hf_model.config, "mask_token_id", None)
     if mask_id is None and not causal and tokenizer is not None:
         mask_id = tokenizer.mask_token_id
     if mask_id is None and not causal:
         raise UserError("the model has no mask token: pass mask_id")
-    bare = without_adapter(hf_model)
     masked_lm = head is None and not causal and family_of_network(bare, families).framed
     if masked_lm and tokenizer is not None and not frame_of(tokenizer):
         tokenizer = deepcopy(tokenizer)  # the caller's keeps writing its special tokens

@@ -202,7 +202,7 @@ def in_words(shown: Shown) -> list[str]:
         *map(_noise_line, found.noise),
         *_counts(found, (REPEATED,), "--exact, repeated in another order"),
         *_float32_lines(found),
-        *(line for name in half for line in _counts(found, (name,), f"{IN_WORDS[name]} in place of float32")),
+        *(line for name in half for line in _counts(found, (name,), f"{IN_WORDS[name]} instead of float32")),
         *_advice(found),
     ]
 
