@@ -66,9 +66,9 @@ def joined_replica() -> Replica | None:
 
 def refuse_indivisible(net_class: type[PreTrainedModel], config: Any, size: int) -> None:
     """Refuses families without a plan, and heads or widths that so many processes cannot share equally."""
-    plan = getattr(net_class, "_tp_plan", None)
-    if not plan:
+    if getattr(net_class, "supports_tp_plan", None) is not True:  # transformers' own classes have a property there
         raise UserError(f"{net_class.__name__} has no plan for --tensor-parallel: use --device-map auto")
+    plan: dict[str, str] = net_class._tp_plan  # type: ignore[assignment]
     heads = ("num_attention_heads", "num_key_value_heads") if splits_attention(plan) else ()
     for field in (*heads, *SPLIT):
         value = getattr(config, field, None)

@@ -144,12 +144,13 @@ class BlockRouter(GroupRouter, MayWait):
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
         assert self.blocks is not None
+        blocks = self.blocks.to(x.device)  # a device map may have put the layer elsewhere
         logits = float_product(x, self.weight)
         scores = logits.detach().sigmoid() + self.expert_bias
-        worth = scores.new_full((int(self.blocks[-1]) + 1, scores.shape[1]), float("-inf"))
-        worth.scatter_reduce_(0, self.blocks[:, None].expand_as(scores), scores, "amax")
+        worth = scores.new_full((int(blocks[-1]) + 1, scores.shape[1]), float("-inf"))
+        worth.scatter_reduce_(0, blocks[:, None].expand_as(scores), scores, "amax")
         admitted = torch.zeros_like(worth, dtype=torch.bool).scatter_(1, worth.topk(self.capacity).indices, True)
-        bias = self.expert_bias.masked_fill(~admitted[self.blocks], float("-inf"))  # [T, E]
+        bias = self.expert_bias.masked_fill(~admitted[blocks], float("-inf"))  # [T, E]
         return choice(logits, bias, self.at_once, 1, 1, self.at_once > 1, self.scale)
 
 
