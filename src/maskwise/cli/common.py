@@ -1,13 +1,14 @@
 """What several commands share: their options, and how they print."""
 
 import sys
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from maskwise.models.checkpoints.locations import refuse_unknown_device
 from maskwise.support.errors import UserError
-from maskwise.support.files import to_json
+from maskwise.support.files import refuse_checkpoint_folder, refuse_unwritable_folder, to_json
 from maskwise.support.terminal import open_console, safe_json, safe_text
 
 ModelName = Annotated[str, typer.Argument(help="A checkpoint folder, embedded or published name.")]
@@ -21,6 +22,19 @@ def known_device(given: str | None) -> str | None:
     if given is not None:
         refuse_unknown_device(given)
     return given
+
+
+def writable(out: Path | None) -> Path | None:
+    """Of every --out that is a folder: refused before anything is opened."""
+    if out is not None:
+        refuse_unwritable_folder(out)
+    return out
+
+
+def for_results(out: Path | None) -> Path | None:
+    if out is not None:
+        refuse_checkpoint_folder(out)
+    return writable(out)
 
 
 Device = Annotated[str | None, typer.Option(help="cpu, cuda, ...", callback=known_device)]

@@ -98,7 +98,11 @@ def generate(
         echo(f"maskwise: {note}", err=True)
     if compile:
         opened.compile_layers()
-    live = open_console() if sys.stdout.isatty() and not (plain or json or opened.causal) else None
+    live = (
+        open_console()
+        if sys.stdout is not None and sys.stdout.isatty() and not (plain or json or opened.causal)
+        else None
+    )
     if prompt is None and file is None and live is None and not json:
         echo(f"maskwise: no prompt was given, so here is one to try\n\n{prompts[0]}", err=True)
     try:

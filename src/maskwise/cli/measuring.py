@@ -21,6 +21,7 @@ from maskwise.cli.common import (
     Weights,
     device_limits,
     echo,
+    for_results,
     print_json,
     whole_numbers,
 )
@@ -63,7 +64,10 @@ def diagnose(
     paper: Annotated[
         bool, typer.Option("--paper", help="The paper's setting and probes alone, beside what it published.")
     ] = False,
-    out: Annotated[Path | None, typer.Option(help="Run folder; else one under runs/ named after all settings.")] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(help="Run folder; else one under runs/ named after all settings.", callback=for_results),
+    ] = None,
     points: Points = None,
     relevant: Annotated[
         str | None, typer.Option(help="Relevant examples; several numbers, as 1,10, are asked one after the other.")
@@ -221,7 +225,9 @@ def run_card(
 def compare(
     names: Annotated[list[str], typer.Argument(help="Models, adapter folders or run folders; the first is before.")],
     quick: Quick = False,
-    out: Annotated[Path | None, typer.Option(help="Folder for the page; else one beside the first run.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Folder for the page; else one beside the first run.", callback=for_results)
+    ] = None,
     points: Points = None,
     seed: Seed = 0,
     chat: Chat = False,
@@ -260,7 +266,9 @@ def compare(
 
 
 def toy(
-    out: Annotated[Path | None, typer.Option("--out", help="Folder for the page, the figure and toy.json.")] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", help="Folder for the page, the figure and toy.json.", callback=for_results)
+    ] = None,
     seed: Annotated[int, typer.Option(min=0, max=LARGEST_SEED, help="Draws the starting weights.")] = 0,
     json: Json = False,
 ) -> None:
@@ -280,7 +288,9 @@ def cures(
     adapter: Annotated[
         list[str] | None, typer.Option(help="An adapter of `tune`, a row each; else the embedded one.")
     ] = None,
-    out: Annotated[Path | None, typer.Option("--out", help="Folder for the page, the figure and cures.json.")] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", help="Folder for the page, the figure and cures.json.", callback=for_results)
+    ] = None,
     points: Annotated[int | None, typer.Option(help="Questions per task.  [1 or more]")] = None,
     seed: Seed = 0,
     dtype: Dtype = "auto",

@@ -28,8 +28,9 @@ from maskwise.models.checkpoints.opening import opened_model
 from maskwise.models.families.packing import columnwise_products, packed_products
 from maskwise.models.generation import Generation, Generations, OtherNames, PromptInput
 from maskwise.models.model import Model
-from maskwise.support.errors import UserError
+from maskwise.support.errors import UserError, UserNotice
 from maskwise.support.randomness import number_repeats, torch_generator
+from maskwise.tasks.checkable import first_match
 
 # Forward passes that make up for laying the weights by column and back: 10 with SmolLM2's 135 M on an ARM core.
 WORTH_LAYING_OUT = 16
@@ -157,6 +158,11 @@ def _recorded(
                 file.append(traces)
 
         found.extend(decode(model, ids, options, generator, on_step, batch, keep))
+    if options.vote is not None and not any(first_match(options.vote, one.text) for one in found):
+        none = (
+            f"vote: the pattern {options.vote!r} is in none of the texts, so no step was elected: correct the pattern"
+        )
+        warnings.warn(none, UserNotice, stacklevel=3)
     if divergence:
         exact = decode(model, ids, options.exact(), same_draws, batch=batch)
         found.divergence = asdict(Divergence.between(exact, found))

@@ -15,7 +15,7 @@ from maskwise.models.families import FAMILIES
 from maskwise.probes.section import Entry, Measure, Section
 from maskwise.report.figures import curves as figures
 from maskwise.report.figures import drawing
-from maskwise.report.figures.panels import in_order, panels
+from maskwise.report.figures.panels import how_to_read, in_order, panels
 from maskwise.report.pages.drill import prompts_by_probe, records_table, small_multiples
 from maskwise.report.pages.jinja_environment import render
 from maskwise.report.readings import Reading, differing_settings, records_as_strangers_wrote_them
@@ -98,14 +98,14 @@ def build(readings: Sequence[Reading], changes: Sequence[Row] = ()) -> tuple[str
     context: dict[str, Any] = dict(
         title=labels[0] if len(labels) == 1 else "Side by side: " + ", ".join(labels),
         finding={
-            "sentence": first.sentence,
+            "sentence": first.headline,
             "caption": first.caption,
             "numbers": first.numbers,
             "beside": first.beside,
             "wide": chart and Markup(drawing.inline(chart[0], "fw", first.sentence)),
             "narrow": first.panel and Markup(drawing.inline(figures.narrow_svg([first.panel]), "fn", first.sentence)),
         },
-        advice=advice_lines(readings),
+        advice=[*filter(None, [first.steps]), *advice_lines(readings)],
         models=models,
         power=power_lines(readings),
         scores=[
@@ -213,7 +213,7 @@ def _section_view(
         "heading": heading or first_finding(section, shows),
         "question": section.question,
         "paper": section.paper,
-        "how_to_read": section.how_to_read,
+        "how_to_read": how_to_read(section, drawn),
         "caption": section.caption,
         "shows": shows if section.says else verdicts,  # a line per curve would repeat the figure
         "full": figures.is_full_width(drawn),

@@ -144,6 +144,9 @@ def _heading(found: Sequence[tuple[str, Sequence[Effect]]]) -> str:
     able = [(label, effect) for label, effect in of_all if effect.limit is None]
     if not able:
         return largest.heading
+    if len(able) == 1:
+        ((label, effect),) = able
+        return f"{label}: {effect.heading[0].lower()}{effect.heading[1:]}" if len(found) > 1 else effect.heading
     of_all = able
     most = tenths(max(effect.at_most for _, effect in of_all))
     if any(effect.undecided for _, effect in of_all):

@@ -14,7 +14,7 @@ from maskwise.report.figures.panels import panels
 from maskwise.report.readings import Reading, differing_settings
 from maskwise.report.words.effects import TOO_FEW, Effect, by_size, effects_of, undecided
 from maskwise.report.words.mask_chart import Change, changes, leading, main_entries, mask_chart
-from maskwise.report.words.task_skill import about_skill, about_skills, limit_of_run
+from maskwise.report.words.task_skill import about_skill, conclusion, limit_of_run, next_steps, next_steps_of
 from maskwise.scoring.changes import of_probe, paired_values
 from maskwise.scoring.numbers import NBSP, tenths
 from maskwise.scoring.scores import mean_score
@@ -49,13 +49,20 @@ class ChartNumber:
 
 @dataclass(frozen=True)
 class Finding:
-    """`beside`: of how many changes the sentence tells one, or a larger one. `caption` is that of the chart."""
+    """`beside`: of how many changes the headline tells one, or a larger one. `caption` is that of the chart. `steps`:
+    what to try where a model cannot show a loss."""
 
-    sentence: str
+    headline: str
     panel: Panel | None
     caption: str = CAPTION
     numbers: tuple[ChartNumber, ...] = ()
     beside: str = ""
+    steps: str = ""
+
+    @property
+    def sentence(self) -> str:
+        """The headline and what to try."""
+        return f"{self.headline} {self.steps}".strip()
 
 
 def finding(readings: Sequence[Reading], compared: bool = False) -> Finding:
@@ -65,7 +72,8 @@ def finding(readings: Sequence[Reading], compared: bool = False) -> Finding:
     told = [(reading, curve) for reading, curve in curves if len(curve) > 1]
     limited = limited_by_skill(told)
     shown = [one for one in told if one[0].label not in limited]
-    panel = mask_chart(shown, alone=len(readings) == 1) if shown else None
+    order = [reading.label for reading in readings]
+    panel = mask_chart(shown, order) if shown else None
     if len(readings) == 1:
         return _of_one(readings[0], panel)
     if told:
@@ -74,8 +82,9 @@ def finding(readings: Sequence[Reading], compared: bool = False) -> Finding:
         verdicts = [verdict(first, reading) for reading, _ in shown if reading is not first]
         compares = compared and first.label not in limited
         sentence = " ".join(filter(None, verdicts if compares else [])) or about_masks(labelled)
-        sentences = filter(None, [*about_skills(limited), sentence])
-        return Finding(" ".join(sentences), panel, MODELS_CAPTION, _of_models(shown), _larger_than_masks(readings))
+        headline = " ".join(filter(None, [*(conclusion(skill, label) for label, skill in limited.items()), sentence]))
+        numbers, steps = _of_models(shown, order), next_steps_of(limited)
+        return Finding(headline, panel, MODELS_CAPTION, numbers, _larger_than_masks(readings), steps)
     each = [(reading.label, by_size(effects_of(reading))[:1]) for reading in readings]
     return Finding(" ".join(_sentence(label, effect) for label, first in each for effect in first), None)
 
@@ -114,12 +123,12 @@ def _of_one(reading: Reading, panel: Panel | None) -> Finding:
     if not effects:
         return Finding("Nothing was compared with a baseline yet.", panel)
     able = [effect for effect in effects if effect.limit is None]
-    limit = limit_of_run(reading)
+    limit, steps = limit_of_run(reading), ""
     detected = bool(able) and able[0].detected
     if limit is not None and not (limit.shown and detected):
-        sentence = about_skill(limit, reading.label)
+        sentence, steps = conclusion(limit, reading.label), next_steps(limit)
         if not detected:
-            return Finding(sentence, None)
+            return Finding(sentence, None, steps=steps)
         sentence = f"{sentence} {_sentence(reading.label, able[0])}"
     elif not able:
         return Finding(" ".join(dict.fromkeys(_sentence(reading.label, one) for one in effects[:1])), None)
@@ -128,7 +137,7 @@ def _of_one(reading: Reading, panel: Panel | None) -> Finding:
     caption = CAPTION
     if panel is None:
         panel, caption = panels(able[0].section, [reading])[0], able[0].section.caption
-    return Finding(sentence, panel, caption, _three(able, leading(reading)), _of_how_many(able))
+    return Finding(sentence, panel, caption, _three(able, leading(reading)), _of_how_many(able), steps)
 
 
 # In one sentence
@@ -251,14 +260,14 @@ def _three(effects: Sequence[Effect], charted: Sequence[str]) -> tuple[ChartNumb
     )
 
 
-def _of_models(told: Sequence[tuple[Reading, Sequence[Change]]]) -> tuple[ChartNumber, ...]:
+def _of_models(told: Sequence[tuple[Reading, Sequence[Change]]], order: Sequence[str]) -> tuple[ChartNumber, ...]:
     """What the most masks do to each model, the largest loss first; of two that were asked the same also the difference
     of these."""
     found = []
-    for style, (reading, curve) in sorted(enumerate(told), key=lambda one: one[1][1][-1].points):
+    for reading, curve in sorted(told, key=lambda one: one[1][-1].points):
         last = curve[-1]
         what = f"{reading.label}, {last.count} masks instead of 2"
-        found.append(replace(_number(last.points, last.low, last.high, what), curve=style))
+        found.append(replace(_number(last.points, last.low, last.high, what), curve=order.index(reading.label)))
     if len(told) == 2:
         first, second = (reading for reading, _ in told)
         apart = difference_of_changes(first, second)
