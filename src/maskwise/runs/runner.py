@@ -91,9 +91,9 @@ def batches(
             answers = answer(prompts[first:last])
         except torch.OutOfMemoryError:
             if last - first == 1 or not halves:
+                many = "one prompt" if last - first == 1 else f"{last - first} prompts"
                 raise UserError(
-                    f"out of memory on {last - first} prompts of {tokens} tokens; use a smaller model, dtype or "
-                    "--batch-tokens"
+                    f"out of memory on {many} of {tokens} tokens; use a smaller model, dtype or --batch-tokens"
                 ) from None
             budget = tokens // 2
             torch.cuda.empty_cache()

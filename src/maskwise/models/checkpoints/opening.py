@@ -33,7 +33,6 @@ from maskwise.models.checkpoints.networks import (
     load_network,
     network_without_weights,
     refuse_oversized,
-    weight_shapes,
 )
 from maskwise.models.checkpoints.placement import (
     main_device,
@@ -41,6 +40,7 @@ from maskwise.models.checkpoints.placement import (
     pick_device,
     pick_dtype,
     plan_device_map,
+    quantisable_dtype,
     refuse_other_device_map,
     refuse_with_spread,
 )
@@ -133,7 +133,7 @@ def open(
         gguf = gguf_in(weights_folder(folder)) is not None
         refuse_with_spread(settings, weights, gguf, len(adapters), device_map is not None, shared)
     if weights is not None:
-        stored = _quantisable(weights, name, folder, settings, dtype, stored, place)
+        stored = quantisable_dtype(weights, name, folder, settings, dtype, stored, place)
     with as_described(folder):
         config = read_config(folder, family)  # refuses a type that only remote code defines
         refuse_oversized(folder, config.to_dict() | settings)  # what the file leaves out has its class's size
@@ -158,30 +158,6 @@ def open(
     if check_weights:
         refuse_nonfinite_weights(model)
     return model.eval()
-
-
-def _quantisable(
-    weights: str,
-    name: str | Path,
-    folder: Path,
-    settings: dict[str, Any],
-    dtype: str | torch.dtype,
-    stored: torch.dtype,
-    device: torch.device,
-) -> torch.dtype:
-    """Dtype of the unquantised weights; refuses models that cannot be quantised, before reading."""
-    from maskwise.models.families.quantise import refuse_experts, refuse_unfit
-
-    refuse_unfit(weights, device)
-    if gguf_in(weights_folder(folder)) is None:  # of GGUF files a Llama's alone are read
-        refuse_experts(weights, weight_shapes(folder))
-    if settings.get("quantization_config") is not None:
-        raise UserError(f"{name} is quantised already: leave --weights {weights} out")
-    if device.type != "cuda":
-        return stored
-    if dtype != "auto" and stored != torch.bfloat16:
-        raise UserError(f"--weights {weights} goes with bfloat16 on CUDA: leave --dtype out")
-    return torch.bfloat16
 
 
 def _quantise(model: Model, weights: str, device: torch.device) -> None:

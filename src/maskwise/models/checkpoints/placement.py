@@ -6,13 +6,16 @@ are read outside a forward pass.
 
 import os
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import torch
 from torch import nn
 from transformers import PreTrainedModel
 
-from maskwise.models.checkpoints.locations import DTYPE_NAMES, refuse_unknown_device
+from maskwise.models.checkpoints.gguf_llama import gguf_in
+from maskwise.models.checkpoints.locations import DTYPE_NAMES, refuse_unknown_device, weights_folder
+from maskwise.models.checkpoints.networks import weight_shapes
 from maskwise.support.errors import UserError
 
 DTYPES = {name: getattr(torch, name) for name in DTYPE_NAMES}
@@ -44,6 +47,30 @@ def pick_dtype(dtype: str | torch.dtype, device: torch.device, settings: dict[st
     if dtype not in DTYPES:
         raise UserError(f"unknown dtype {dtype!r}: use auto, {', '.join(DTYPES)}")
     return DTYPES[dtype]
+
+
+def quantisable_dtype(
+    weights: str,
+    name: str | Path,
+    folder: Path,
+    settings: dict[str, Any],
+    dtype: str | torch.dtype,
+    stored: torch.dtype,
+    device: torch.device,
+) -> torch.dtype:
+    """Dtype of the unquantised weights; refuses models that cannot be quantised, before reading."""
+    from maskwise.models.families.quantise import refuse_experts, refuse_unfit
+
+    refuse_unfit(weights, device)
+    if gguf_in(weights_folder(folder)) is None:  # of GGUF files a Llama's alone are read
+        refuse_experts(weights, weight_shapes(folder))
+    if settings.get("quantization_config") is not None:
+        raise UserError(f"{name} is quantised already: leave --weights {weights} out")
+    if device.type != "cuda":
+        return stored
+    if dtype != "auto" and stored != torch.bfloat16:
+        raise UserError(f"--weights {weights} goes with bfloat16 on CUDA: leave --dtype out")
+    return torch.bfloat16
 
 
 # Device maps
