@@ -1,19 +1,16 @@
 """What a record was the answer to, rebuilt: the law of seeds makes every question again from what the manifest says."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from typing import Any, cast
 
-from maskwise.models.checkpoints.configuration import read_family
-from maskwise.models.checkpoints.locations import locate_checkpoint
-from maskwise.models.families import FAMILIES
 from maskwise.models.model import Model
-from maskwise.models.tokenizers.tokenizer import load_tokenizer
 from maskwise.probes import PROBES
 from maskwise.probes.probe import Asker, Settings, Setup
 from maskwise.probes.text import load_text
 from maskwise.records.manifest import Manifest, RunSettings
 from maskwise.records.record import Record, key_of
+from maskwise.runs.described_model import described_in
 from maskwise.runs.diagnose import digest, digest_of_words, plan
 from maskwise.runs.run_sample import AllBut
 from maskwise.support.errors import UserError
@@ -22,24 +19,6 @@ from maskwise.tasks.datasets import Dataset
 from maskwise.tasks.prompts import filler_id
 from maskwise.tasks.rules import Task
 from maskwise.tasks.word_sources import PAPER_WORDS, UNFAMILIAR, WordSource, load_word_source
-
-
-@dataclass(frozen=True)
-class _Described:
-    """What probes ask of a model when they plan their questions."""
-
-    window: int
-    causal: bool
-    shift: bool
-    block: int | None
-    vocab: int
-    attention_readable: bool
-
-
-def tokenizer_of(name: str) -> Any:
-    """The tokenizer of the model of this name, without its weights."""
-    folder = locate_checkpoint(name)[0]
-    return load_tokenizer(folder, read_family(folder))
 
 
 def asked_ids(
@@ -63,10 +42,8 @@ def asked_ids(
         if getattr(stored, name) != now:
             raise UserError(f"the question cannot be made again ({why}): use the run that mw.diagnose returned")
     settings = settings_of(stored, record)
-    model = manifest.model
-    readable = next((family.attention_readable for family in FAMILIES if family.name == model.kind), True)
-    described = _Described(model.window, model.causal, model.shift, model.block, len(tokenizer), readable)
-    asker = Asker(tokenizer, model.mask_id, filler_id(tokenizer, settings.filler), settings.chat)
+    described = described_in(manifest.model, tokenizer)
+    asker = Asker(tokenizer, described.mask_id, filler_id(tokenizer, settings.filler), settings.chat)
     setup = Setup(
         cast(Model, described), asker, settings, source.words, text, data or {}, [], tasks=tasks or source.tasks
     )

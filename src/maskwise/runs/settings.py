@@ -1,14 +1,15 @@
 """The presets of a run, made from the tuple of probes, and the checks of what a user asks for."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 from maskwise.probes import PROBES
 from maskwise.probes.examples import PAPER_RELEVANT
 from maskwise.probes.library.unfamiliar import NAME as UNFAMILIAR
-from maskwise.probes.probe import Preset, Probe, Settings
+from maskwise.probes.probe import NO_MASKS, Preset, Probe, Settings, Setup
 from maskwise.scoring.power import DetectableDifference, detectable
 from maskwise.support.errors import UserError
 from maskwise.support.nearest import did_you_mean
@@ -17,6 +18,8 @@ from maskwise.tasks.rewordings import read_rewordings
 from maskwise.tasks.rules import TASKS, Task
 from maskwise.tasks.word_sources import WordSource
 
+LONGEST_USUAL = 1024  # tokens: models with a shorter context length get fewer distractors
+FEWER_DISTRACTORS = (30, 20, 12, 6)
 FINEST, COARSEST = 0.1, 50  # --precision, in points
 
 # One difference known to 6 points, instead of four known to 20, within two minutes on two cores for two models.
@@ -173,12 +176,17 @@ def power_of(settings: Settings, probes: Sequence[Probe] = PROBES) -> list[Detec
 
 
 def fit_to_model(
-    settings: Settings, causal: bool, probes: Sequence[Probe] = PROBES, block: int | None = None
+    settings: Settings,
+    causal: bool,
+    probes: Sequence[Probe] = PROBES,
+    block: int | None = None,
+    random_canvas: bool = False,
 ) -> tuple[Settings, list[str]]:
     """The settings without the probes that make no sense for the model, and a note on each; none on those for block
     diffusion models alone that only the preset named."""
     why = {probe.name: probe.not_causal for probe in probes if causal and probe.not_causal}
     why |= {probe.name: probe.not_blocks for probe in probes if block is not None and probe.not_blocks}
+    why |= {probe.name: NO_MASKS for probe in probes if random_canvas and not probe.random_canvas}
     left_out = [name for name in settings.probes if name in why]
     only_blocks = {probe.name for probe in probes if probe.only_blocks and block is None}
     kept = tuple(name for name in settings.probes if name not in why.keys() | only_blocks)
@@ -190,6 +198,24 @@ def fit_to_model(
         why |= dict.fromkeys(only_blocks, "it is for block diffusion models")
     notes = [f"{name} was not run: {why[name]}" for name in settings.probes if name in why]
     return replace(settings, probes=kept), notes
+
+
+def sized_to(setup: Setup, longest: Callable[[Setup], int]) -> Setup:
+    """The setup with fewer examples, where prompts of the preset exceed the context length and those of fewer fit.
+
+    longest: the tokens of its longest prompt. A number of distractors that the user named is kept.
+    """
+    settings, window = setup.settings, setup.model.window
+    usual = NUMBERS.get(settings.preset, {}).get("distractors", Settings.distractors)  # type: ignore[call-overload]
+    if settings.distractors != usual or longest(replace(setup, notes=[])) <= window:
+        return setup
+    for relevant, count in product(dict.fromkeys((settings.relevant, settings.relevant[:1])), FEWER_DISTRACTORS):
+        smaller = replace(setup, settings=with_examples(settings, relevant, count))
+        if count < usual and longest(replace(smaller, notes=[])) <= window:
+            examples = f"{count} distractors in place of {usual}, {' and '.join(map(str, relevant))} relevant examples"
+            setup.note(f"{examples}: so prompts fit into the context length, {window} tokens")
+            return smaller
+    return setup
 
 
 def check(settings: Settings, probes: Sequence[Probe] = PROBES) -> None:

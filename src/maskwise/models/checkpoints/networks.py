@@ -1,6 +1,8 @@
 """Networks of a family: loaded from a checkpoint's weight files, or laid out without weights."""
 
+import logging
 import sys
+from collections.abc import Mapping
 from contextlib import redirect_stdout
 from math import prod
 from pathlib import Path
@@ -15,6 +17,7 @@ from maskwise.models.checkpoints.gguf_llama import gguf_in, llama_weights
 from maskwise.models.checkpoints.locations import read_object, stored_shapes, weights_folder
 from maskwise.models.checkpoints.quantised_files import complete_quantisation, refuse_other_zero_points
 from maskwise.models.families import Family
+from maskwise.models.tensor_parallel import keep_local
 from maskwise.support.errors import UserError
 from maskwise.support.files import is_plain_name
 from maskwise.support.imports import imported
@@ -69,15 +72,24 @@ def refuse_oversized(folder: Path, settings: dict[str, Any]) -> None:
 
 
 def load_network(
-    family: Family, folder: Path, config: PreTrainedConfig, dtype: torch.dtype, device: torch.device
+    family: Family,
+    folder: Path,
+    config: PreTrainedConfig,
+    dtype: torch.dtype,
+    places: Mapping[str, Any],
+    shards: int = 1,
 ) -> PreTrainedModel:
-    """Loads a network onto the device without remote code; refuses missing, unexpected or misshapen weights."""
+    """Loads a network without remote code, its modules onto the devices of `places`, or shared by `shards` processes.
+
+    Refuses missing, unexpected or misshapen weights.
+    """
     assert family.net_class is not None
     gguf = gguf_in(weights_folder(folder))
     as_llama = gguf is not None and not family.native
     net_class: Any = imported("transformers:LlamaForCausalLM" if as_llama else family.net_class)
     if not sys.stderr.isatty():
         disable_progress_bar()  # in a log or a pipe the bar is noise
+    logging.getLogger("accelerate.big_modeling").setLevel(logging.ERROR)  # that offloaded weights are on "meta"
     loud = get_verbosity()
     set_verbosity_error()  # its own table of what does not fit would stand before our one line
     source: dict[str, Any] = {"config": config, "state_dict": llama_weights(gguf)} if gguf is not None else {}
@@ -85,13 +97,17 @@ def load_network(
         complete_quantisation(folder, config.quantization_config, weight_shapes(folder))
         refuse_other_zero_points(folder, config.quantization_config, first_zero_points(folder))
         source = {"config": config}
+    source["device_map"] = dict(places)
+    if shards > 1:
+        from transformers.distributed import DistributedConfig
+
+        source |= {"device_map": None, "distributed_config": DistributedConfig(tp_size=shards)}
     try:
         with redirect_stdout(sys.stderr):  # gptqmodel prints what it does, and stdout is for results
             net, report = net_class.from_pretrained(
                 folder if gguf is None else None,
                 **source,
                 dtype=dtype,
-                device_map={"": device},
                 attn_implementation="eager",  # every class has it; which attention runs is decided in forward.py
                 use_safetensors=True,
                 local_files_only=True,
@@ -110,6 +126,10 @@ def load_network(
         if names:
             more = f" and {len(names) - 3} more" if len(names) > 3 else ""
             raise UserError(f"{folder} does not fit its config.json: {what} weights {', '.join(names[:3])}{more}")
+    if shards > 1:
+        keep_local(net, shards)
+    if len(places) > 1:
+        net.requires_grad_(False)  # accelerate makes offloaded weights anew in each pass, in inference mode too
     return net
 
 

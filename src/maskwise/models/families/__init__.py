@@ -12,9 +12,12 @@ from maskwise.models.families.shapes import (
     ATTENTION_MAPS,
     BERT_BASE,
     BERT_MAPS,
+    DECODER_MAPS,
+    DIFFUSION_GEMMA_26B,
     FAST_1_5B,
     LLADA2_FLASH,
     LLADA2_MAPS,
+    LLADA22,
     LLADA_MAPS,
     LLAMA3_8B,
     LLAMA_MAPS,
@@ -31,6 +34,7 @@ from maskwise.models.families.shapes import (
 )
 
 NATIVE_BODY = "maskwise.models.forward:native_body"
+NOISE_DRAWS = 4  # of the random tokens on a canvas without masks, over which predictions are averaged
 MASKED_DIFFUSION = "LLaDA, iLLaDA, LLaDA-MoE and Dream models"  # whose attention is bidirectional; for messages
 
 
@@ -76,6 +80,7 @@ class Family:
     cuda_graphs: bool = True  # passes can be recorded, unless a module says that it waits for the device
     attention_readable: bool = True
     framed: bool = False  # its inputs stand between special tokens, [CLS] text [SEP] (masked_lm.py)
+    noised: bool = False  # no mask token: open positions hold random tokens (diffusion_gemma.py)
     canvas_cache: bool = True  # keys and values of a generation canvas can be kept between passes
     published: tuple[Published, ...] = ()
 
@@ -83,6 +88,17 @@ class Family:
     def blockwise(self) -> bool:
         """True for block diffusion: a token sees no block after its own."""
         return self.default_block is not None
+
+    @property
+    def works(self) -> str:
+        """What can be done with its models, in a few words."""
+        if self.noised:
+            return "diagnose by canvas size, generate by its own sampler or our strategies; no training"
+        if self.causal:
+            return "diagnose, generate, score, compare; convert turns Llama and Qwen2 into masked models"
+        if self.blockwise:
+            return "diagnose within blocks, generate, score, train; no tune"
+        return "all commands" if self.canvas_cache else "all commands, without canvas caches"
 
     @property
     def native(self) -> bool:
@@ -176,7 +192,7 @@ LLADA2 = Family(
     reference="Bie et al., LLaDA2.0: Scaling Up Diffusion Language Models to 100B, arXiv 2512.15745",
     architecture="LLaDA2MoeModelLM",
     default_block=32,
-    checked="logits and weight names of the original code (2.0, 2.1) at a small shape: equal; no weight index at hand",
+    checked="logits and weight names of the original code (2.0, 2.1) at a small shape: equal; 2.2: descriptions of it",
     net_class="maskwise.models.families.llada2:LLaDA2MoeModelLM",
     config_class="maskwise.models.families.llada2:LLaDA2Config",
     experts=True,
@@ -185,9 +201,13 @@ LLADA2 = Family(
     layers_compile=True,
     published=(
         Published("inclusionAI/LLaDA2.0-mini", 16255638528, 32768),
+        Published("inclusionAI/LLaDA2.0-mini-CAP", 16255638528, 32768),
         Published("inclusionAI/LLaDA2.1-mini", 16255638528, 32768),
         Published("inclusionAI/LLaDA2.0-flash", 102889697280, 32768, LLADA2_FLASH),
+        Published("inclusionAI/LLaDA2.0-flash-CAP", 102889697280, 32768, LLADA2_FLASH),
         Published("inclusionAI/LLaDA2.1-flash", 102889697280, 32768, LLADA2_FLASH),
+        Published("inclusionAI/LLaDA2.2-mini", 16255638528, 131072, {"max_position_embeddings": 131072}),
+        Published("inclusionAI/LLaDA2.2-flash", 102889697280, 131072, LLADA2_FLASH | LLADA22),
     ),
 )
 SDAR = Family(
@@ -206,6 +226,10 @@ SDAR = Family(
         Published("JetLM/SDAR-1.7B-Chat", 1720574976, 32768, SDAR_1_7B),
         Published("JetLM/SDAR-4B-Chat", 4411424256, 32768, SDAR_4B),
         Published("JetLM/SDAR-8B-Chat", 8190735360, 32768),
+        Published("JetLM/SDAR-1.7B-Chat-b8", 1720574976, 32768, SDAR_1_7B | {"block_size": 8}),
+        Published("JetLM/SDAR-1.7B-Chat-b64", 1720574976, 32768, SDAR_1_7B | {"block_size": 64}),
+        Published("JetLM/SDAR-4B-Chat-b64", 4411424256, 32768, SDAR_4B | {"block_size": 64}),
+        Published("JetLM/SDAR-8B-Chat-b64", 8190735360, 32768, {"block_size": 64}),
     ),
 )
 SDAR_MOE = Family(
@@ -221,7 +245,7 @@ SDAR_MOE = Family(
     mask_id=151669,
     lora_targets=ATTENTION_MAPS,
     layers_compile=True,
-    published=(Published("JetLM/SDAR-30B-A3B-Chat", 30532122624, 32768),),
+    published=tuple(Published(f"JetLM/SDAR-30B-A3B-{one}", 30532122624, 32768) for one in ("Chat", "Sci", "Sci-Base")),
 )
 FAST_DLLM = Family(
     name="fast-dllm",
@@ -261,9 +285,27 @@ NEMOTRON = Family(
         Published("nvidia/Nemotron-Labs-Diffusion-8B", 8489553920, 262144),
     ),
 )
+DIFFUSION_GEMMA = Family(  # transformers' own class
+    name="dgemma",
+    title="uniform diffusion (DiffusionGemma)",
+    reference="Google DeepMind, DiffusionGemma, model card, 2026",
+    architecture="DiffusionGemmaForBlockDiffusion",
+    checked="logits of transformers' own class at a small shape: equal; no weight index at hand",
+    net_class="transformers.models.diffusion_gemma.modeling_diffusion_gemma:DiffusionGemmaForBlockDiffusion",
+    config_class="transformers.models.diffusion_gemma.configuration_diffusion_gemma:DiffusionGemmaConfig",
+    noised=True,
+    experts=True,
+    mask_id=262144,
+    lora_targets=DECODER_MAPS,
+    cuda_graphs=False,
+    attention_readable=False,
+    canvas_cache=False,
+    published=(Published("google/diffusiongemma-26B-A4B-it", 25823778864, 262144, DIFFUSION_GEMMA_26B),),
+)
 AUTOREGRESSIVE = Family(  # transformers' own causal language models
     name="ar",
     title="autoregressive",
+    checked="logits of transformers' own class, at every opening",
     net_class="transformers:AutoModelForCausalLM",
     config_class="transformers:AutoConfig",
     body="maskwise.models.forward:causal_body",
@@ -315,6 +357,7 @@ FAMILIES = (
     SDAR_MOE,
     FAST_DLLM,
     NEMOTRON,
+    DIFFUSION_GEMMA,
     AUTOREGRESSIVE,
     MASKED_LM,
     WRAPPED,

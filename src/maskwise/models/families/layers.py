@@ -2,6 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from copy import copy
 from typing import Any
 
 import torch
@@ -13,6 +14,15 @@ from maskwise.kernels.gate import SMALL_BATCH
 from maskwise.models.attention.ragged import Layout, block_reach
 from maskwise.models.families.quantise import Float8Weights, float8_product
 from maskwise.support.errors import UserError
+
+
+def sharding_plan(layer: str, columns: Sequence[str], rows: Sequence[str]) -> dict[str, str]:
+    """A plan of transformers for tensor parallel: maps of a layer that are split by columns and by rows."""
+    return {f"{layer}.{name}": "colwise" for name in columns} | {f"{layer}.{name}": "rowwise" for name in rows}
+
+
+ATTENTION_PLAN = sharding_plan("model.layers.*.self_attn", ("q_proj", "k_proj", "v_proj"), ("o_proj",))
+MLP_PLAN = sharding_plan("model.layers.*.mlp", ("gate_proj", "up_proj"), ("down_proj",))
 
 
 class Embedding(nn.Embedding):
@@ -122,6 +132,14 @@ class Rotary:
         angles = positions.float()[:, None] * inverse_frequencies.float()
         angles = torch.cat((angles, angles), dim=-1)[:, None, :]
         self.cosine, self.sine = (angles.cos() * scaling).to(dtype), (angles.sin() * scaling).to(dtype)
+
+    def to(self, device: torch.device | int | str) -> "Rotary":
+        """The tables on another device; accelerate calls it where layers lie on several devices."""
+        if torch.device(device) == self.cosine.device:
+            return self
+        moved = copy(self)
+        moved.cosine, moved.sine = self.cosine.to(device), self.sine.to(device)
+        return moved
 
     def turn(self, x: Tensor, rows: Tensor | None = None) -> Tensor:
         """Rotates [T, heads, D] by position ("rotate half") in the tables' precision; returns x's dtype.
