@@ -221,7 +221,7 @@ def run_units(
     """Asks what the folder does not hold yet. All processes of a torchrun call this together."""
     with one_line_if_left_alone(folder), ExitStack() as held:
         crew = join_crew()
-        if crew.rank == 0:
+        if crew.is_first:
             make_run_folder(folder)
             held.enter_context(only_user_of(folder))
             start_run(folder, manifest)
@@ -254,10 +254,14 @@ def _ask_and_gather(
             ask_units(model, more, folder, crew, set(map(key_of, records)), budget)
             units = [*units, *more]
         crew.wait()
-        if crew.rank == 0:
+        if crew.is_first:
             gather(folder, manifest)
-            if not (folder / SAMPLE).exists():
-                write_sample(folder, take_sample(model, units, read_run(folder, record_fields(probes)).records, probes))
+        crew.wait()
+        if crew.rank == 0 and not (folder / SAMPLE).exists():  # all processes that share the model take part
+            sample = take_sample(model, units, read_run(folder, record_fields(probes)).records, probes)
+            if crew.is_first:
+                write_sample(folder, sample)
+        if crew.is_first:
             write_manifest(folder, structs.replace(manifest, complete=True))
     except KeyboardInterrupt:
         raise KeyboardInterrupt(
@@ -268,7 +272,7 @@ def _ask_and_gather(
 def ask_units(model: Model, units: Sequence[Unit], folder: Path, crew: Crew, done: set[Key], budget: int) -> None:
     total = sum(len(crew.share(unit.points)) * unit.conditions for unit in units)
     forecast: Forecast | None = None
-    with progress_bar(silent=crew.rank > 0) as bar:
+    with progress_bar(silent=not crew.is_first) as bar:
         task = bar.add_task("Asking", total=total)
 
         def advance(count: int) -> None:
@@ -278,11 +282,11 @@ def ask_units(model: Model, units: Sequence[Unit], folder: Path, crew: Crew, don
 
         for unit, items in prepared(units, crew, done):
             if items and forecast is None:
-                forecast = _forecast(items, max(1, total - len(done) // crew.size), bar, crew.rank == 0)
+                forecast = _forecast(items, max(1, total - len(done) // crew.size), bar, crew.is_first)
             bar.advance(task, len(crew.share(unit.points)) * unit.conditions - len(items))
             check_fit(model, items)
             share = max(1, budget // unit.cost)
-            record_items(model, items, folder, crew.rank, share, advance, unit.answer)
+            record_items(model, items, folder, crew.rank, share, advance, unit.answer, crew.member == 0)
 
 
 def _forecast(items: Sequence[Item], total: int, bar: Progress, is_first: bool) -> Forecast:
