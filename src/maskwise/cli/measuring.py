@@ -103,6 +103,9 @@ def diagnose(
     any_base: AnyBase = False,
     device_map: DeviceMap = None,
     max_memory: MaxMemory = None,
+    tensor_parallel: Annotated[
+        int, typer.Option(min=1, help="Under torchrun: so many processes share a model, the others ask in parallel.")
+    ] = 1,
     power: Annotated[
         bool, typer.Option("--power", help="Print the smallest difference such a run detects; no model is opened.")
     ] = False,
@@ -148,7 +151,7 @@ def diagnose(
     runs = [run_probes(name, **given) for name in names]
     from maskwise.runs.runner import join_crew
 
-    if join_crew().rank > 0:
+    if not join_crew().is_first:
         return
     from maskwise.report.pages.page import home_of, write_page
     from maskwise.report.readings import readings_of

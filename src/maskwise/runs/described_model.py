@@ -9,7 +9,7 @@ from msgspec import UNSET
 from maskwise.models.checkpoints.catalog import describe_checkpoint
 from maskwise.models.checkpoints.configuration import read_family
 from maskwise.models.checkpoints.locations import locate_checkpoint
-from maskwise.models.families import FAMILIES
+from maskwise.models.families import FAMILIES, WRAPPED, Family
 from maskwise.models.tokenizers.tokenizer import load_tokenizer
 from maskwise.records.manifest import ModelDescription
 
@@ -34,8 +34,12 @@ class DescribedModel:
         return len(self.tokenizer)
 
     @property
+    def family(self) -> Family:
+        return next((family for family in FAMILIES if family.name == self.kind), WRAPPED)
+
+    @property
     def attention_readable(self) -> bool:
-        return next((family.attention_readable for family in FAMILIES if family.name == self.kind), True)
+        return self.family.attention_readable or self.family.name != self.kind  # a family from outside may have it
 
     def check_sequence(self, sequence: Sequence[int], what: str) -> None:
         """Token ids are compared with the embeddings once the model is opened."""

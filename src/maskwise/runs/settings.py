@@ -1,21 +1,25 @@
 """The presets of a run, made from the tuple of probes, and the checks of what a user asks for."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 from maskwise.probes import PROBES
 from maskwise.probes.examples import PAPER_RELEVANT
 from maskwise.probes.library.unfamiliar import NAME as UNFAMILIAR
-from maskwise.probes.probe import NO_MASKS, Preset, Probe, Settings
+from maskwise.probes.probe import NO_MASKS, Preset, Probe, Settings, Setup
 from maskwise.scoring.power import DetectableDifference, detectable
 from maskwise.support.errors import UserError
 from maskwise.support.nearest import did_you_mean
+from maskwise.tasks.checkable import CHECKED
 from maskwise.tasks.rewordings import read_rewordings
 from maskwise.tasks.rules import TASKS, Task
 from maskwise.tasks.word_sources import WordSource
 
+LONGEST_USUAL = 1024  # tokens: models with a shorter context length get fewer distractors
+FEWER_DISTRACTORS = (30, 20, 12, 6)
 FINEST, COARSEST = 0.1, 50  # --precision, in points
 
 # One difference known to 6 points, instead of four known to 20, within two minutes on two cores for two models.
@@ -114,6 +118,15 @@ def with_templates(settings: Settings, file: Path) -> Settings:
     return settings
 
 
+def with_questions(settings: Settings, count: int) -> Settings:
+    """The probes that a user's questions can be put to ask this many where they would ask fewer."""
+    for probe in PROBES:
+        takes_questions = any(map(probe.takes, CHECKED))
+        if probe.name in settings.probes and takes_questions and settings.parameters[probe.name]["questions"] < count:
+            settings = settings.changed(probe.name, questions=count)
+    return settings
+
+
 def chosen_settings(
     name: Preset = "default",
     probes: str | Sequence[str] | None = None,
@@ -137,6 +150,7 @@ def chosen_settings(
         wanted = replace(wanted, probes=tuple(dict.fromkeys(probe.strip() for probe in listed)))
     if points is not None:
         wanted = replace(wanted, points=points, passages=points)
+        wanted = wanted if probes is None else with_questions(wanted, points)
     wanted = with_examples(wanted, relevant, distractors)
     check(wanted)
     return wanted
@@ -184,6 +198,24 @@ def fit_to_model(
         why |= dict.fromkeys(only_blocks, "it is for block diffusion models")
     notes = [f"{name} was not run: {why[name]}" for name in settings.probes if name in why]
     return replace(settings, probes=kept), notes
+
+
+def sized_to(setup: Setup, longest: Callable[[Setup], int]) -> Setup:
+    """The setup with fewer examples, where prompts of the preset exceed the context length and those of fewer fit.
+
+    longest: the tokens of its longest prompt. A number of distractors that the user named is kept.
+    """
+    settings, window = setup.settings, setup.model.window
+    usual = NUMBERS.get(settings.preset, {}).get("distractors", Settings.distractors)  # type: ignore[call-overload]
+    if settings.distractors != usual or longest(replace(setup, notes=[])) <= window:
+        return setup
+    for relevant, count in product(dict.fromkeys((settings.relevant, settings.relevant[:1])), FEWER_DISTRACTORS):
+        smaller = replace(setup, settings=with_examples(settings, relevant, count))
+        if count < usual and longest(replace(smaller, notes=[])) <= window:
+            examples = f"{count} distractors in place of {usual}, {' and '.join(map(str, relevant))} relevant examples"
+            setup.note(f"{examples}: so prompts fit into the context length, {window} tokens")
+            return smaller
+    return setup
 
 
 def check(settings: Settings, probes: Sequence[Probe] = PROBES) -> None:
