@@ -318,12 +318,12 @@ PROBE = Probe(
             "attention, cache. How many answers change, and how far does the accuracy of two runs differ by that?",
             paper="Not in the paper. Related: arXiv 2604.13413.",
             how_to_read="Each point is the share of answers that differ from those of the float32 reference when one "
-            "setting changes. Points at 0 % are what one would hope for. attn: plain attention; comp: compiled layers; "
-            "quant: --weights. A setting without a point was not measured on this machine. On a CPU half precision "
-            "is emulated: weights and results are rounded, sums are float32.",
+            "setting changes; 0 % is what one would hope for. batch: one at a time; ord: reversed order; att: plain "
+            "attention; kv: cache; jit: compiled layers; w: --weights. A setting without a point was not measured here. "
+            "On a CPU half precision is emulated: weights and results are rounded, sums are float32.",
             x_label="The one setting that differs",
             at="{}",
-            x_names=("batch", "order", "attn", "cache", "comp", "bf16", "fp16", "quant"),  # for a narrow page
+            x_names=("batch", "ord", "att", "kv", "jit", "bf16", "fp16", "w"),  # for a narrow page
             points=_settings_points,
             measures=_MEASURE,
             caption="Share of all questions; whisker: 95 % interval over questions.",
