@@ -319,7 +319,7 @@ PROBE = Probe(
             paper="Not in the paper. Related: arXiv 2604.13413.",
             how_to_read="Each point is the share of answers that differ from those of the float32 reference when one "
             "setting changes; 0 % is what one would hope for. batch: one at a time; ord: reversed order; att: plain "
-            "attention; kv: cache; jit: compiled layers; w: --weights. A setting without a point was not measured here. "
+            "attention; kv: cache; jit: compiled layers; w: --weights. A setting without a point was not measured. "
             "On a CPU half precision is emulated: weights and results are rounded, sums are float32.",
             x_label="The one setting that differs",
             at="{}",
