@@ -1,5 +1,6 @@
 """What a record was the answer to, rebuilt: the law of seeds makes every question again from what the manifest says."""
 
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, cast
@@ -8,11 +9,12 @@ from maskwise.models.checkpoints.configuration import read_family
 from maskwise.models.checkpoints.locations import locate_checkpoint
 from maskwise.models.families import FAMILIES
 from maskwise.models.model import Model
+from maskwise.models.tokenizers.text_pieces import GAP, TextPieces
 from maskwise.models.tokenizers.tokenizer import load_tokenizer
 from maskwise.probes import PROBES
 from maskwise.probes.probe import Asker, Settings, Setup
 from maskwise.probes.text import load_text
-from maskwise.records.manifest import Manifest, RunSettings
+from maskwise.records.manifest import Manifest, ModelDescription, RunSettings
 from maskwise.records.record import Record, key_of
 from maskwise.runs.diagnose import digest, digest_of_words, plan
 from maskwise.runs.run_sample import AllBut
@@ -36,9 +38,11 @@ class _Described:
     attention_readable: bool
 
 
-def tokenizer_of(name: str) -> Any:
+def tokenizer_of(model: ModelDescription) -> Any:
     """The tokenizer of the model of this name, without its weights."""
-    folder = locate_checkpoint(name)[0]
+    if model.served is not None:
+        return TextPieces()
+    folder = locate_checkpoint(model.name)[0]
     return load_tokenizer(folder, read_family(folder))
 
 
@@ -65,8 +69,10 @@ def asked_ids(
     settings = settings_of(stored, record)
     model = manifest.model
     readable = next((family.attention_readable for family in FAMILIES if family.name == model.kind), True)
-    described = _Described(model.window, model.causal, model.shift, model.block, len(tokenizer), readable)
-    asker = Asker(tokenizer, model.mask_id, filler_id(tokenizer, settings.filler), settings.chat)
+    window, causal = model.window or sys.maxsize, model.causal is not False
+    described = _Described(window, causal, model.shift, model.block, len(tokenizer), readable)
+    mask_id = model.mask_id if model.served is None else GAP
+    asker = Asker(tokenizer, mask_id, filler_id(tokenizer, settings.filler), settings.chat)
     setup = Setup(
         cast(Model, described), asker, settings, source.words, text, data or {}, [], tasks=tasks or source.tasks
     )

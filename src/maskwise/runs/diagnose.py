@@ -18,6 +18,7 @@ from maskwise.models.checkpoints.configuration import read_family
 from maskwise.models.checkpoints.fingerprint import fingerprint
 from maskwise.models.checkpoints.locations import locate_checkpoint, planted_in
 from maskwise.models.model import Model
+from maskwise.models.text_model import TextModel
 from maskwise.models.tokenizers.chat import FIXED_DATE, writes_date
 from maskwise.probes import PROBES, record_fields
 from maskwise.probes.blocks import on_grid
@@ -74,7 +75,10 @@ def diagnose(
     if model.tokenizer is None:
         raise UserError(f"{model.name or 'the model'} has no tokenizer, and the questions are text: give one")
     refuse_unasked(data or {}, settings, probes)
-    settings, notes = fit_to_model(settings, model.causal, probes, model.block)
+    text_model = model if isinstance(model, TextModel) else None
+    settings, notes = fit_to_model(settings, model.causal, probes, model.block, text_model)
+    if text_model is not None:
+        notes = [*text_model.notes(), *notes]
     if model.weights is not None:
         notes = [
             *notes,
@@ -120,9 +124,9 @@ def refuse_too_many_examples(model: Model, settings: Settings, probes: Sequence[
         )
 
 
-def refuse_inapplicable(model: str | Path | Model, settings: Settings) -> None:
+def refuse_inapplicable(model: str | Path | Model | TextModel, settings: Settings) -> None:
     """Refuses settings no probe of which applies to the model, by its config.json, before weights are read."""
-    if not isinstance(model, Model):
+    if not isinstance(model, Model | TextModel):
         family = read_family(locate_checkpoint(str(model))[0])
         fit_to_model(settings, family.causal, block=family.default_block)  # which probes apply is the same in any block
 
@@ -267,20 +271,7 @@ def new_manifest(setup: Setup, command: str | None, exact: bool = False) -> Mani
     model, settings = setup.model, setup.settings
     stored = asdict(settings) | {"parameters": {name: settings.parameters[name] for name in settings.probes}}
     return Manifest(
-        model=ModelDescription(
-            name=model.name,
-            planted=planted_in(model.name),
-            kind=model.kind,
-            parameters=model.parameter_count,
-            window=model.window,
-            mask_id=model.mask_id,
-            shift=model.shift,
-            causal=model.causal,
-            block=model.block,
-            dtype=model.dtype_name,
-            weights=model.weights,
-            fingerprint=fingerprint(model),
-        ),
+        model=model.description() if isinstance(model, TextModel) else described(model),
         settings=RunSettings(
             **json.loads(json.dumps(stored)),
             seeds=LAW,
@@ -295,6 +286,23 @@ def new_manifest(setup: Setup, command: str | None, exact: bool = False) -> Mani
         complete=False,
         notes=setup.notes,
         not_visible=setup.not_visible or UNSET,
+    )
+
+
+def described(model: Model) -> ModelDescription:
+    return ModelDescription(
+        name=model.name,
+        planted=planted_in(model.name),
+        kind=model.kind,
+        parameters=model.parameter_count,
+        window=model.window,
+        mask_id=model.mask_id,
+        shift=model.shift,
+        causal=model.causal,
+        block=model.block,
+        dtype=model.dtype_name,
+        weights=model.weights,
+        fingerprint=fingerprint(model),
     )
 
 

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from pandas import DataFrame
 
     from maskwise.models.model import Model
+    from maskwise.models.text_model import TextModel
     from maskwise.probes.probe import Preset
     from maskwise.tasks.rules import Task
 
@@ -154,7 +155,7 @@ class Run(RunOnDisk):
         """
         from maskwise.runs.asked import asked_ids, tokenizer_of
 
-        tokenizer = self.sources.tokenizer or tokenizer_of(self.manifest.model.name)
+        tokenizer = self.sources.tokenizer or tokenizer_of(self.manifest.model)
         sources = self.sources
         ids = asked_ids(self.manifest, record, tokenizer, sources.words, sources.text, sources.data, sources.tasks)
         return tokenizer.decode(ids)
@@ -172,7 +173,7 @@ def read_run(folder: str | Path) -> Run:
 
 
 def diagnose(
-    model: "str | Path | Model",
+    model: "str | Path | Model | TextModel",
     probes: str | Sequence[str] | None = None,
     *,
     preset: "Preset" = "default",
@@ -201,7 +202,8 @@ def diagnose(
     """Measures how a model uses its context and what appended masks do to it. Called again, it resumes.
 
     Arguments:
-        model: a checkpoint folder, an embedded or a published name, or an opened model.
+        model: a checkpoint folder, an embedded or a published name, an opened model, or a server's
+            (`maskwise.runs.endpoint.Endpoint`).
         probes: names, in a list or in one text with commas; else the preset's (`maskwise diagnose --help` lists them).
         preset: quick (minutes on a CPU), default, full (every probe, 1000 points) or paper.
         out: the run folder; else one under runs/ named after all settings.
@@ -252,13 +254,16 @@ def diagnose(
     sets = read_datasets(named)
     with collection_paused():
         from maskwise.models.checkpoints.opening import opened_model
+        from maskwise.models.text_model import TextModel
         from maskwise.runs.diagnose import diagnose as ask_probes
         from maskwise.runs.diagnose import refuse_inapplicable
         from maskwise.runs.runner import own_device
 
     refuse_inapplicable(model, settings)
-    opened = opened_model(model, dtype, own_device(device), adapter, check_weights, weights, any_base)
-    opened.compile_for_long_work()
+    opened: Any = model
+    if not isinstance(model, TextModel):
+        opened = opened_model(model, dtype, own_device(device), adapter, check_weights, weights, any_base)
+        opened.compile_for_long_work()
     place = None if out is None else Path(out)
     folder = ask_probes(
         opened, settings, place, source.words, prose, batch_tokens, sets, command, exact=exact, tasks=known_tasks

@@ -5,6 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from maskwise.models.text_model import TextModel
 from maskwise.probes import PROBES
 from maskwise.probes.examples import PAPER_RELEVANT
 from maskwise.probes.library.unfamiliar import NAME as UNFAMILIAR
@@ -16,6 +17,7 @@ from maskwise.tasks.rewordings import read_rewordings
 from maskwise.tasks.rules import TASKS, Task
 from maskwise.tasks.word_sources import WordSource
 
+CONTINUES_ONLY = "the server continues prompts and reads no text after them, so the question is always last"
 FINEST, COARSEST = 0.1, 50  # --precision, in points
 
 # One difference known to 6 points, instead of four known to 20, within two minutes on two cores for two models.
@@ -162,11 +164,19 @@ def power_of(settings: Settings, probes: Sequence[Probe] = PROBES) -> list[Detec
 
 
 def fit_to_model(
-    settings: Settings, causal: bool, probes: Sequence[Probe] = PROBES, block: int | None = None
+    settings: Settings,
+    causal: bool,
+    probes: Sequence[Probe] = PROBES,
+    block: int | None = None,
+    text_model: TextModel | None = None,
 ) -> tuple[Settings, list[str]]:
     """The settings without the probes that make no sense for the model, and a note on each; none on those for block
     diffusion models alone that only the preset named."""
     why = {probe.name: probe.not_causal for probe in probes if causal and probe.not_causal}
+    if text_model is not None:
+        why = {probe.name: probe.not_text for probe in probes if probe.not_text}
+        if any(probe.text_after and probe.name in settings.probes for probe in probes) and not text_model.infills:
+            why |= {probe.name: CONTINUES_ONLY for probe in probes if probe.text_after}
     why |= {probe.name: probe.not_blocks for probe in probes if block is not None and probe.not_blocks}
     left_out = [name for name in settings.probes if name in why]
     only_blocks = {probe.name for probe in probes if probe.only_blocks and block is None}
