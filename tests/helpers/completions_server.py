@@ -3,7 +3,6 @@
 import json
 import socket
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -82,8 +81,8 @@ def listed(name: str, **stated: Any) -> dict[str, Any]:
     return {"object": "list", "data": [{"id": name, "object": "model", **stated}]}
 
 
-def diffusion(model: Model, steps: int | None = 1, delay: float = 0.0, **stated: Any) -> Reply:
-    """Fills `max_tokens` masks between `prompt` and `suffix`, greedily, in `steps` steps (None: one per mask)."""
+def diffusion(model: Model, tokens_per_step: int | None = None, **stated: Any) -> Reply:
+    """Fills `max_tokens` masks between `prompt` and `suffix`, so many in each step (None: all in one)."""
     lock = threading.Lock()
 
     def reply(path: str, body: dict[str, Any]) -> tuple[int, Any]:
@@ -98,11 +97,11 @@ def diffusion(model: Model, steps: int | None = 1, delay: float = 0.0, **stated:
         before = model.tokenizer(body["prompt"])["input_ids"]
         after = model.tokenizer(body.get("suffix", ""), add_special_tokens=False)["input_ids"]
         masks = [model.mask_id] * body["max_tokens"]
-        time.sleep(delay)
+        steps = max(1, len(masks) // (tokens_per_step or len(masks)))
         with lock:  # one model, many threads
             canvas, chance = [*before, *masks, *after], torch.Generator().manual_seed(body["seed"])
             hot = {"temperature": body["temperature"], "generator": chance} if body["temperature"] else {}
-            (made,) = generate(model, [canvas], 0, steps=min(steps or len(masks), len(masks)), **hot)
+            (made,) = generate(model, [canvas], 0, steps=steps, **hot)
         ends = [place for place, token in enumerate(made.ids) if token in end_tokens(model)]
         kept = made.ids[: ends[0]] if ends else made.ids
         finish = "stop" if ends else "length"

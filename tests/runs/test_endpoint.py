@@ -16,6 +16,7 @@ from maskwise.support.errors import UserError
 from maskwise.support.http_json import Patience
 
 HASTY = Patience(timeout=0.5, tries=3, pause=0.01)
+PATIENT = Patience(timeout=60, tries=2, pause=0.01)
 SMALL = {"preset": "quick", "points": 1, "tasks": ["animal-smallest"]}
 
 
@@ -60,7 +61,7 @@ def test_a_resumed_run_asks_nothing_twice(tiny_llada: Model, tmp_path: Path) -> 
 
     options = SMALL | {"points": 6, "out": tmp_path / "a", "probes": "location"}
     with serving(dies) as first, pytest.raises(UserError, match=r"out of memory.*the answers so far are kept"):
-        mw.diagnose(Endpoint(first.url, requests=2, patience=HASTY), **options)
+        mw.diagnose(Endpoint(first.url, requests=2, patience=PATIENT), **options)
     kept = len((tmp_path / "a" / "records.jsonl").read_text().splitlines())
     assert kept
     with serving(answer) as second:
@@ -185,6 +186,10 @@ def test_a_model_is_named_where_there_are_several() -> None:
         with pytest.raises(UserError, match="serves 2 models: a, b; name one"):
             Endpoint(served.url)
         assert Endpoint(served.url, "b").name == "b"
+    with serving(lambda path, body: (500, b"Internal Server Error")) as served:
+        assert Endpoint(served.url, "b").name == "b"  # a server without a list
+        with pytest.raises(UserError, match="serves no listed models; name one"):
+            Endpoint(served.url)
 
 
 def test_addresses() -> None:
@@ -204,3 +209,61 @@ def test_manifest_and_command(tiny_llada: Model, tmp_path: Path) -> None:
     }  # fmt: skip
     assert {record.masks for record in run.records} == {2}
     assert "strategy not stated" in manifest["notes"][0]
+
+
+WRITTEN = "generation-length,coherence,numerics,templates"
+
+
+def test_probes_of_written_text_need_no_logits(tmp_path: Path) -> None:
+    replies = ["A]. blue", "B] <4>", ""]
+
+    def reply(path: str, body: dict[str, object]) -> tuple[int, object]:
+        if not path.endswith("/completions"):
+            return 200, listed("m")
+        return 200, completion(replies[len(str(body["prompt"])) % 3], tokens=3, finish="stop")
+
+    with serving(reply) as served:
+        run = mw.diagnose(Endpoint(served.url), WRITTEN, out=tmp_path / "a", **SMALL)
+        temperatures = {body["temperature"] for body in served.bodies if "huffle" in body["prompt"]}
+    assert temperatures == {1.0}  # the closed forms of the puzzles are those of samples
+    conditions = {name: [r.condition for r in run.records if r.probe == name] for name in WRITTEN.split(",")}
+    assert {c["layout"] for c in conditions["generation-length"]} == {"as served"}
+    assert {(c["rule"], c["speed"]) for c in conditions["coherence"]} == {("as served", "as served")}
+    assert {c["setting"] for c in conditions["numerics"]} >= {"reference", "again", "draw 1", "draw 2"}
+    assert {c["masks"] for c in conditions["templates"]} == {0}
+    summary = run.summary
+    assert summary["end_flood"]["value"] == 0.0
+    assert summary["numerics"]["flips"][0]["flipped"] == 0  # the same request has the same answer here
+    assert summary["aup"] == {}
+    assert all(record.nll is None for record in run.records)
+    assert run.prompt(run.records[-1])
+
+
+def test_a_server_that_varies_its_answers_is_noisy(tmp_path: Path) -> None:
+    turns = iter(range(10_000))
+
+    def reply(path: str, body: dict[str, object]) -> tuple[int, object]:
+        return (200, completion("ABC"[next(turns) % 3])) if path.endswith("/completions") else (200, listed("m"))
+
+    with serving(reply) as served:
+        run = mw.diagnose(Endpoint(served.url, requests=1), "numerics", out=tmp_path / "a", **SMALL | {"points": 2})
+    found = run.summary["numerics"]
+    assert found["flips"][0]["setting"] == "again" and found["flips"][0]["flipped"] > 0
+    assert found["noise"][0]["dtype"] == "as served"
+
+
+@pytest.mark.slow
+def test_written_answers_equal_those_of_the_opened_model(tiny_llada: Model, tmp_path: Path) -> None:
+    options = SMALL | {"points": 2}
+    with serving(diffusion(tiny_llada, tokens_per_step=8)) as served:
+        run = mw.diagnose(Endpoint(served.url), f"{WRITTEN},contrast,recall", out=tmp_path / "a", **options)
+    direct = mw.diagnose(tiny_llada, "generation-length", out=tmp_path / "b", **options)
+    texts = {
+        layout: {(r.point, r.condition["canvas"]): (r.predicted, r.correct) for r in one.records
+                 if r.probe == "generation-length" and r.condition["layout"] == layout}
+        for layout, one in (("as served", run), ("one block", direct))
+    }  # fmt: skip
+    assert texts["as served"] == texts["one block"] and len(texts["as served"]) == 6
+    assert run.summary["numerics"]["flips"][0]["flipped"] == 0
+    page = run.report().read_text()
+    assert "decoded as served" in page and "the same requests again" in page

@@ -1,11 +1,12 @@
 """A model that gives text alone: a prompt in, its continuation out; no logits, and a tokenizer that is not here."""
 
-from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from maskwise.models.tokenizers.text_pieces import GAP, TextPieces
 from maskwise.records.manifest import ModelDescription
+
+UNKNOWN_WINDOW = 2**31
 
 
 @dataclass(frozen=True)
@@ -17,12 +18,12 @@ class Continuation:
     tokens: int | None = None
 
 
-class TextModel(ABC):
+class TextModel:
     """What probes plan their questions from, as of a `Model`, and `write` in place of hidden states and head.
 
     Prompts are in pieces of text, with a gap in the answer's place. infills: text after the gap is read too; else the
     text before it is continued, and what follows is not given. requests: how many may be asked at a time. canvas: the
-    masks that an answer is decoded from, None where that is not known.
+    masks that an answer is decoded from, None where that is not known. As it is, it plans questions and answers none.
     """
 
     mask_id: int = GAP
@@ -30,28 +31,27 @@ class TextModel(ABC):
     shift: bool = False
     block: int | None = None
     weights: str | None = None
-    name: str
-    window: int
-    requests: int
-    infills: bool
-    canvas: int | None
+    name: str = ""
+    window: int = UNKNOWN_WINDOW
+    requests: int = 1
+    infills: bool = False
+    canvas: int | None = None
 
     def __init__(self) -> None:
         self.tokenizer = TextPieces()
 
-    @abstractmethod
     def write(self, before: str, after: str, tokens: int, temperature: float, seed: int) -> Continuation:
         """At most `tokens` tokens after `before` and, where the model infills, in front of `after`."""
+        raise NotImplementedError
 
-    @abstractmethod
     def description(self) -> ModelDescription:
         """For the manifest."""
+        raise NotImplementedError
 
-    @abstractmethod
     def notes(self) -> list[str]:
         """What a reader of the run must know."""
+        return []
 
-    @abstractmethod
     def check_sequence(self, ids: Sequence[int], what: str) -> None:
         """Refuses a prompt that is too long, as far as that can be known."""
 

@@ -1,15 +1,14 @@
 """What a record was the answer to, rebuilt: the law of seeds makes every question again from what the manifest says."""
 
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import Any, cast
+from typing import Any
 
 from maskwise.models.checkpoints.configuration import read_family
 from maskwise.models.checkpoints.locations import locate_checkpoint
 from maskwise.models.families import FAMILIES
-from maskwise.models.model import Model
-from maskwise.models.tokenizers.text_pieces import GAP, TextPieces
+from maskwise.models.text_model import TextModel
+from maskwise.models.tokenizers.text_pieces import TextPieces
 from maskwise.models.tokenizers.tokenizer import load_tokenizer
 from maskwise.probes import PROBES
 from maskwise.probes.probe import Asker, Settings, Setup
@@ -68,14 +67,10 @@ def asked_ids(
             raise UserError(f"the question cannot be made again ({why}): use the run that mw.diagnose returned")
     settings = settings_of(stored, record)
     model = manifest.model
-    readable = next((family.attention_readable for family in FAMILIES if family.name == model.kind), True)
-    window, causal = model.window or sys.maxsize, model.causal is not False
-    described = _Described(window, causal, model.shift, model.block, len(tokenizer), readable)
-    mask_id = model.mask_id if model.served is None else GAP
+    planned = text_model(model, tokenizer) if model.served is not None else _described(model, len(tokenizer))
+    mask_id = model.mask_id if model.served is None else planned.mask_id
     asker = Asker(tokenizer, mask_id, filler_id(tokenizer, settings.filler), settings.chat)
-    setup = Setup(
-        cast(Model, described), asker, settings, source.words, text, data or {}, [], tasks=tasks or source.tasks
-    )
+    setup = Setup(planned, asker, settings, source.words, text, data or {}, [], tasks=tasks or source.tasks)
     key = key_of(record)
     for unit in plan(setup, [probe for probe in PROBES if probe.name == record.probe]):
         if record.point in unit.points:
@@ -85,6 +80,19 @@ def asked_ids(
         f"this run asked no such question ({record.probe}, {record.task}, point {record.point}): "
         "give a record of this run"
     )
+
+
+def _described(model: ModelDescription, vocab: int) -> Any:
+    readable = next((family.attention_readable for family in FAMILIES if family.name == model.kind), True)
+    return _Described(model.window or 0, bool(model.causal), model.shift, model.block, vocab, readable)
+
+
+def text_model(model: ModelDescription, tokenizer: Any) -> Any:
+    """A model that gives text alone, as far as questions are planned from it."""
+    planned = TextModel()
+    planned.name, planned.tokenizer = model.name, tokenizer
+    planned.window = model.window or planned.window
+    return planned
 
 
 def shipped_source(stored: str | None) -> WordSource:

@@ -11,12 +11,11 @@ from functools import cached_property
 from typing import Any
 from urllib.parse import urlsplit
 
-from maskwise.models.text_model import Continuation, TextModel
+from maskwise.models.text_model import UNKNOWN_WINDOW, Continuation, TextModel
 from maskwise.records.manifest import ModelDescription, ServedSettings
 from maskwise.support.errors import UserError
-from maskwise.support.http_json import KEY_NAME, JsonClient, Patience
+from maskwise.support.http_json import KEY_NAME, JsonClient, Patience, StatusError
 
-UNKNOWN_WINDOW = 2**31
 # What a server calls the settings that it states, in its list of models or its own description.
 STATED = {
     "canvas": ("dllm_block_length", "dllm_block_size"),
@@ -98,7 +97,7 @@ class Endpoint(TextModel):
             mask_id=None,
             shift=False,
             causal=None,
-            dtype="as served",
+            dtype="dtype not stated",
             served=replace_infills(self.settings, self.infills),
         )
 
@@ -144,9 +143,13 @@ class Endpoint(TextModel):
         raise UserError(f"{self.url}/completions answered without a text: it does not speak the completions protocol")
 
     def _listed(self) -> dict[str, Mapping[str, Any]]:
-        """What the server says of each of its models, by name; a dead one is found out here, at once."""
+        """What the server says of each of its models, by name; a dead one is found out here, at once. Some have no
+        such list: `transformers serve` fails on it where no hub cache exists."""
         once = replace(self.client, patience=replace(self.client.patience, tries=1))
-        found = once.request(f"{self.url}/models")
+        try:
+            found = once.request(f"{self.url}/models")
+        except StatusError:
+            return {}
         listed = found.get("data") if isinstance(found, dict) else None
         return {one["id"]: one for one in listed or [] if isinstance(one, dict) and isinstance(one.get("id"), str)}
 

@@ -24,12 +24,16 @@ class Patience:
     pause: float = 1.0
 
 
-class _TryAgain(Exception):
-    """What may pass; `pause`: seconds that the server asked for."""
+class StatusError(UserError):
+    """The server is there and refuses this request, or fails on it."""
 
-    def __init__(self, reason: str, pause: float = 0.0) -> None:
+
+class _TryAgain(Exception):
+    """What may pass; pause: seconds that the server asked for. kind: of the error where it does not pass."""
+
+    def __init__(self, reason: str, pause: float = 0.0, kind: type[UserError] = UserError) -> None:
         super().__init__(reason)
-        self.pause = pause
+        self.pause, self.kind = pause, kind
 
 
 class _NoRedirects(urllib.request.HTTPRedirectHandler):
@@ -52,11 +56,11 @@ class JsonClient:
             try:
                 return self._once(url, body)
             except _TryAgain as problem:
-                reason, asked = str(problem), problem.pause
+                reason, asked, kind = str(problem), problem.pause, problem.kind
             if turn + 1 < self.patience.tries:
                 time.sleep(min(LONGEST_PAUSE, max(asked, self.patience.pause * 2**turn)))
         times = "" if self.patience.tries == 1 else f" ({self.patience.tries} times)"
-        raise UserError(f"{url} {reason}{times}: check --endpoint and the server's log")
+        raise kind(f"{url} {reason}{times}: check --endpoint and the server's log")
 
     def _once(self, url: str, body: Mapping[str, Any] | None) -> Any:
         headers = {"Content-Type": "application/json", "Accept": "application/json"}
@@ -99,10 +103,10 @@ class JsonClient:
         reason = f"answered with status {problem.code}{f' ({said})' if said else ''}"
         if problem.code in PASSING:
             after = problem.headers.get("Retry-After", "")
-            return _TryAgain(reason, float(after) if after.isdecimal() else 0.0)
+            return _TryAgain(reason, float(after) if after.isdecimal() else 0.0, StatusError)
         if problem.code in (401, 403):
             return UserError(f"{url} {reason}: put the server's API key into the environment as {KEY_NAME}")
-        return UserError(f"{url} {reason}")
+        return StatusError(f"{url} {reason}")
 
     def _short(self, text: Any) -> str:
         """On one line, without the key, which servers like to quote."""

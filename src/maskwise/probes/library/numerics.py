@@ -17,10 +17,11 @@ from functools import partial
 
 from msgspec import UNSET, UnsetType
 
-from maskwise.probes.checked import AskedSet, asked_sets
+from maskwise.probes.checked import AS_SERVED, AskedSet, asked_sets
 from maskwise.probes.few_shot import context_of, episodes, few_shot_items
 from maskwise.probes.numeric_flips import EDGES, NumericsSummary, numerics_summary
 from maskwise.probes.numeric_settings import (
+    AGAIN,
     ATTENTION,
     BATCH,
     BFLOAT16,
@@ -39,6 +40,7 @@ from maskwise.probes.numeric_settings import (
     NumericSetting,
     compared_with,
     drawn_settings,
+    repeated_requests,
     single_settings,
 )
 from maskwise.probes.probe import Asker, Item, Probe, Setup, Unit, Variant
@@ -79,7 +81,7 @@ def units(setup: Setup) -> Iterator[Unit]:
                        partial(ask_under, setting=setting, copies=copies)))
         for setting in _settings(machine, own["draws"], seed, generated=False)
     ]  # fmt: skip
-    if not model.causal and model.block is None:
+    if machine.dtype == AS_SERVED or (not model.causal and model.block is None):
         for asked in _fitting(setup):
             for setting in _settings(machine, own["generation_draws"], seed, generated=True):
                 make = partial(_generated, setup.asker, asked, own["canvas"], _condition(GENERATIONS, setting))
@@ -91,6 +93,8 @@ def units(setup: Setup) -> Iterator[Unit]:
 
 
 def _settings(machine: Machine, draws: int, seed: int, generated: bool) -> list[NumericSetting]:
+    if machine.dtype == AS_SERVED:
+        return repeated_requests(draws)
     return [*single_settings(machine, generated), *drawn_settings(machine, draws, seed, generated)]
 
 
@@ -198,6 +202,7 @@ def in_words(shown: Shown) -> list[str]:
     return [
         *map(_noise_line, found.noise),
         *_counts(found, (REPEATED,), "--exact, repeated in another order"),
+        *_counts(found, (AGAIN,), IN_WORDS[AGAIN]),
         *_float32_lines(found),
         *(line for name in half for line in _counts(found, (name,), f"{IN_WORDS[name]} in place of float32")),
         *_advice(found),
@@ -207,10 +212,14 @@ def in_words(shown: Shown) -> list[str]:
 def _noise_line(one: RunNoise) -> str:
     more = f"; with 1,000 such questions below {tenths(one.below_thousand)} points" if one.unstable else ""
     return (
-        f"differences below {tenths(one.below)} points between two runs in {one.dtype} on this machine are within "
+        f"differences below {tenths(one.below)} points between two runs {_where(one.dtype)} are within "
         f"numerical noise, with {one.n} {KINDS[one.answers]}{more} ({one.unstable} of {one.n} are right in some of "
         f"{one.draws} runs and wrong in others; 95 % upper bound {tenths(one.below_high)} points)"
     )
+
+
+def _where(dtype: str) -> str:
+    return dtype if dtype == AS_SERVED else f"in {dtype} on this machine"
 
 
 def _counts(found: NumericsSummary, settings: Sequence[str], what: str) -> list[str]:
@@ -244,10 +253,12 @@ def _advice(found: NumericsSummary) -> list[str]:
     if not found.noise:
         return []
     worst = max(found.noise, key=lambda one: one.below)
+    real = f"what to do: call a difference real only above {tenths(worst.below)} points (with {worst.n} questions"
+    if worst.dtype == AS_SERVED:
+        return [f"{real} {AS_SERVED}), or ask more questions"]
     return [
-        f"what to do: call a difference real only above {tenths(worst.below)} points (with {worst.n} questions in "
-        f"{worst.dtype}), ask more questions, or compare runs with --exact in one dtype, where batches and order "
-        "change nothing"
+        f"{real} in {worst.dtype}), ask more questions, or compare runs with --exact in one dtype, where batches and "
+        "order change nothing"
     ]
 
 
@@ -290,6 +301,7 @@ PROBE = Probe(
     condition=NumericsCondition,
     evidence=NumericsEvidence,
     units=units,
+    not_text="",
     takes=lambda data_set: data_set in CHECKED,
     parameters={
         "points": 2,
@@ -319,7 +331,7 @@ PROBE = Probe(
             "is emulated: weights and results are rounded, sums are float32.",
             x_label="The one setting that differs",
             at="{}",
-            x_names=("batch", "order", "attn", "cache", "comp", "bf16", "fp16", "quant"),  # for a narrow page
+            x_names=("batch", "order", "attn", "cache", "comp", "bf16", "fp16", "quant", "again"),  # for a narrow page
             points=_settings_points,
             measures=_MEASURE,
             caption="Share of all questions; whisker: 95 % interval over questions.",
