@@ -211,6 +211,28 @@ def test_manifest_and_command(tiny_llada: Model, tmp_path: Path) -> None:
     assert "strategy not stated" in manifest["notes"][0]
 
 
+@pytest.mark.parametrize("back", ["otherwise", None])
+def test_the_round_trip_through_the_servers_tokenizer_is_checked(back: str | None, tmp_path: Path) -> None:
+    asked: list[str] = []
+
+    def reply(path: str, body: dict[str, object]) -> tuple[int, object]:
+        asked.append(path)
+        shown = {"/tokenize": {"tokens": [1] * 99}, "/detokenize": {"text": back}} if back else {}
+        if path in ("/tokenize", "/detokenize"):
+            return (200, shown[path]) if back else (404, {})
+        return 200, completion("A") if path.endswith("/completions") else listed("m", max_model_len=window)
+
+    window = 2048
+    with serving(reply) as served:
+        run = mw.diagnose(Endpoint(served.url), "location", out=tmp_path / "a", **SMALL)
+        assert any("tokenizer changes prompts" in note for note in run.manifest.notes) == bool(back)
+        assert asked.count("/tokenize") == 1 or back
+        if back:
+            window = 98
+            with pytest.raises(UserError, match="99 tokens, the context length of m is 98"):
+                Endpoint(served.url).check_sequence([0], "a prompt")
+
+
 WRITTEN = "generation-length,coherence,numerics,templates"
 
 

@@ -77,8 +77,6 @@ def diagnose(
     refuse_unasked(data or {}, settings, probes)
     text_model = model if isinstance(model, TextModel) else None
     settings, notes = fit_to_model(settings, model.causal, probes, model.block, text_model)
-    if text_model is not None:
-        notes = [*text_model.notes(), *notes]
     if model.weights is not None:
         notes = [
             *notes,
@@ -104,6 +102,8 @@ def diagnose(
     shorter = "" if settings.preset == "quick" else "use --quick (shorter prompts) or "
     for unit in units:
         check_fit(model, list(unit.items(unit.points[:1], set())), shorter)
+    for line in text_model.notes() if text_model is not None else ():
+        setup.note(line)
     if exact and batch_tokens is not None:
         raise UserError("--exact asks one prompt at a time: leave --batch-tokens out")
     manifest = new_manifest(setup, command, exact)

@@ -70,7 +70,7 @@ class Endpoint(TextModel):
         window = _first(said, WINDOWS)
         self.stated_window = window if isinstance(window, int) and window > 0 else None
         self.window = self.stated_window or UNKNOWN_WINDOW
-        self.changed_prompt = ""
+        self.changed_prompt, self.shows_tokenizer = "", True
 
     def write(self, before: str, after: str, tokens: int, temperature: float, seed: int) -> Continuation:
         text, finish, usage = self._complete(before, after, tokens, temperature, seed)
@@ -113,9 +113,12 @@ class Endpoint(TextModel):
 
     def check_sequence(self, ids: Sequence[int], what: str) -> None:
         """Where the server shows its tokenizer: the prompt fits, and comes back from it as it was sent."""
+        if not self.shows_tokenizer:
+            return
         text = self.tokenizer.decode(ids, skip_special_tokens=True)
         found = self._optional("/tokenize", {"model": self.name, "prompt": text, "add_special_tokens": False})
         tokens = found.get("tokens")
+        self.shows_tokenizer = isinstance(tokens, list)
         if not isinstance(tokens, list):
             return
         if self.stated_window is not None and len(tokens) > self.stated_window:
