@@ -27,8 +27,8 @@ SECONDS_TO_END = 120  # for parts under way when the time is over
 SECONDS_A_PART = 1500  # unless said otherwise; one that takes longer hangs
 
 # What the parts of a kind add up to, and what is the largest of them.
-SUMS = ("cases", "results", "refusals", "tracebacks", "hangs", "kills", "runs", "writes", "kill", "torn", "completed",
-        "cuts", "commands", "prompts", "records")  # fmt: skip
+SUMS = ("cases", "results", "refusals", "tracebacks", "hangs", "kills", "interrupts", "runs", "writes", "kill", "torn",
+        "completed", "cuts", "commands", "silent", "prompts", "records")  # fmt: skip
 LARGEST = ("slowest_seconds", "memory_gb", "seconds_alone", "wall_seconds", "cpu_seconds", "gb")
 
 Done = dict[str, dict[str, Any]]

@@ -114,11 +114,13 @@ def finished(process: subprocess.Popen[str], seconds: float = SECONDS_A_RUN) -> 
     return Ended(process.returncode, said)
 
 
-def run_forked(words: Sequence[str], home: Path, fault: Fault, seconds: float | None = None) -> Ended:
+def run_forked(
+    words: Sequence[str], home: Path, fault: Fault, seconds: float | None = None, stop: int = signal.SIGKILL
+) -> Ended:
     """The command in a copy of this process, which has imported everything: a second instead of ten.
 
-    Killed after so many seconds, if any are given. Nothing may have been computed here before: threads do not survive
-    the copy.
+    Sent the signal `stop` after so many seconds, if any are given. Nothing may have been computed here before: threads
+    do not survive the copy.
     """
     import accelerate  # noqa: F401
     import peft  # noqa: F401
@@ -136,7 +138,7 @@ def run_forked(words: Sequence[str], home: Path, fault: Fault, seconds: float | 
     os.close(tell)
     if seconds is not None:
         time.sleep(seconds)
-        os.kill(child, signal.SIGKILL)  # it is ours until it is waited for, ended or not
+        os.kill(child, stop)  # it is ours until it is waited for, ended or not
     with os.fdopen(back, errors="replace") as errors, os.fdopen(told) as writes:
         said = errors.read()
         seen = writes.read().split("\n")[:-1]

@@ -33,8 +33,8 @@ def _home() -> Iterator[Path]:
         yield home
 
 
-def kill_at_random(name: str, number: int, seed: int) -> dict[str, Any]:
-    """`number` SIGKILLs at random moments, up to four before the command is let through.
+def kill_at_random(name: str, number: int, seed: int, stop: int = signal.SIGKILL) -> dict[str, Any]:
+    """`number` SIGKILLs, or interrupts (SIGINT), at random moments, up to four before the command is let through.
 
     The first is of a process of its own, and may come while it imports; the others are of copies that have imported.
     """
@@ -48,10 +48,10 @@ def kill_at_random(name: str, number: int, seed: int) -> dict[str, Any]:
             out, runs, here = home / f"run-{runs}", runs + 1, 0
             while here < KILLS_A_RUN and kills + here < number:
                 if kills + here == 0:
-                    killed = _kill_from_the_start(command, home, out, seconds + SECONDS_OF_IMPORTS * draw.random())
+                    ended = _stop_from_the_start(command, home, out, SECONDS_OF_IMPORTS * draw.random() + seconds, stop)
                 else:
-                    ended = run_forked(command.words(home, out), home, Fault(str(out)), seconds * draw.random())
-                    killed = ended.status == -signal.SIGKILL
+                    ended = run_forked(command.words(home, out), home, Fault(str(out)), seconds * draw.random(), stop)
+                killed = ended.status == -signal.SIGKILL if stop == signal.SIGKILL else _was_interrupted(name, ended)
                 _half_is_not_whole(command, out, wanted)
                 if not killed:
                     early += 1  # it was quicker than the first time
@@ -61,16 +61,37 @@ def kill_at_random(name: str, number: int, seed: int) -> dict[str, Any]:
             kills += here
             _goes_on(command, out, wanted, _again(command, home, out), f"{here} kills")
             shutil.rmtree(out)
-    return {"kills": kills, "runs": runs}
+    return {"kills" if stop == signal.SIGKILL else "interrupts": kills, "runs": runs}
 
 
-def _kill_from_the_start(command: Command, home: Path, out: Path, seconds: float) -> bool:
+def _stop_from_the_start(command: Command, home: Path, out: Path, seconds: float, stop: int) -> Ended:
     process = start(command.words(home, out), home)
     try:
         process.wait(timeout=seconds)
     except subprocess.TimeoutExpired:
-        process.send_signal(signal.SIGKILL)
-    return finished(process).status == -signal.SIGKILL
+        process.send_signal(stop)
+    return finished(process)
+
+
+def _was_interrupted(name: str, ended: Ended) -> bool:
+    """Ctrl-C is one line, or nothing where Python had not begun to run our code."""
+    assert ended.in_one_line or ended.status == -signal.SIGINT, f"{name}: exit {ended.status}, {ended.said[-1500:]}"
+    return ended.status != 0
+
+
+def start_twice(name: str) -> dict[str, Any]:
+    """Two processes of one command in one folder: one writes all of it, the other is refused in one line."""
+    command = COMMANDS[name]
+    with _home() as home:
+        wanted, _ = _undisturbed(command, home)
+        out = home / "both"
+        both = [start(command.words(home, out), home) for _ in range(2)]
+        ends = sorted((finished(process) for process in both), key=lambda ended: ended.status)
+        assert all(ended.in_one_line for ended in ends), [ended.said[-800:] for ended in ends]
+        assert ends[0].status == 0 and command.result(out) == wanted, f"{name}: {ends[0].said[-800:]}"
+        if name in ("export", "convert"):  # the others resume: the second may find all of it done
+            assert ends[1].status == 2, f"two of {name} both say that they wrote the folder"
+    return {"runs": 2, "refusals": sum(ended.status == 2 for ended in ends)}
 
 
 def kill_at_writes(name: str, share: int, shares: int) -> dict[str, Any]:

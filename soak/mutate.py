@@ -12,7 +12,8 @@ VALUES: list[Any] = [
     None, True, False, 0, -1, 1, 7, 2**31, 2**63, 10**9, 10**15, 10**30, -0.5, 1.5, 1e308, "", " ", "x", "\x00",
     "\x1b[2J", "../../x", "/etc/passwd", "\u202e", "\ud800", "a" * 5000, [], {}, [[]], [None], {"": None}, [1, "2"],
     {"a": {"b": []}}, ["x"] * 50, "{% for i in range(10**9) %}{% endfor %}", "{{ 10**10**8 }}",
-    "{{ '%9999999999d' % 1 }}", "(x+x+)+y",
+    "{{ '%9999999999d' % 1 }}", "{{ 'x' * 10**10 }}", "{{ ('x' | center(10**10)) }}", "{{ range(10**9) | list }}",
+    "(x+x+)+y", "(a|a)*b", "a" * 1_000_000,
     "float8", "int64", "nan",
 ]  # fmt: skip
 TEXTS = [
@@ -30,8 +31,8 @@ LONGEST = 400_000  # bytes of a file that is parsed as JSON to be changed; large
 def damage(folder: Path, name: str, draw: random.Random) -> str:
     """Damages one file of a folder and says how."""
     file = folder / name
-    kinds = ("json", "bytes", "remove", "folder", "empty", "loop", "fifo", "device")
-    kind = draw.choices(kinds, (60, 32, 2, 2, 1, 1, 1, 1))[0]
+    kinds = ("json", "bytes", "remove", "folder", "empty", "loop", "fifo", "device", "outside")
+    kind = draw.choices(kinds, (60, 31, 2, 2, 1, 1, 1, 1, 1))[0]
     if kind == "json" and file.stat().st_size < LONGEST:
         changed = _other_json(file.read_bytes(), draw)
         if changed is not None:
@@ -40,8 +41,13 @@ def damage(folder: Path, name: str, draw: random.Random) -> str:
     if kind in ("json", "bytes"):
         file.write_bytes(_other_bytes(file.read_bytes(), draw))
         return "bytes"
+    content = file.read_bytes()
     file.unlink()
-    if kind == "folder":
+    if kind == "outside":  # a sound file, by a link that leaves the folder
+        outside = folder.parent / f"{folder.name}.outside"
+        outside.write_bytes(content)
+        file.symlink_to(outside)
+    elif kind == "folder":
         file.mkdir()
     elif kind == "empty":
         file.write_bytes(b"")

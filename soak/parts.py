@@ -21,11 +21,13 @@ PAIRS = 6  # times that one of two processes is killed, for each command
 def part_names(fuzz: int, kills: int, prompts: int, records: int, seed: int = 0) -> list[str]:
     """The longest first, then what fills the time that is left. seed: of the fuzz cases, named where it is not 0."""
     commands = list(SHARES)
-    named = [f"prompts {prompts}", f"records {records}", "torn", "sockets"]
+    named = [f"prompts {prompts}", f"records {records}", "torn", "sockets", "places", "outputs"]
+    named += [f"twice {command}" for command in commands]
     named += [f"ranks {command} {seed}" for seed in range(PAIRS) for command in ("diagnose", "tune", "train")]
     each = range(0, kills, KILLS)
     named += [
-        f"kills {commands[n % len(commands)]} {n // len(commands)} {min(KILLS, kills - first)}"
+        f"{kind} {commands[n % len(commands)]} {n // len(commands)} {min(KILLS, kills - first)}"
+        for kind in ("kills", "interrupts")
         for n, first in enumerate(each)
     ]
     for kind in ("writes", "disks"):
@@ -51,6 +53,32 @@ def _kills(command: str, seed: str, number: str) -> dict[str, Any]:
     from soak.kills import kill_at_random
 
     return kill_at_random(command, int(number), int(seed))
+
+
+def _interrupts(command: str, seed: str, number: str) -> dict[str, Any]:
+    import signal
+
+    from soak.kills import kill_at_random
+
+    return kill_at_random(command, int(number), int(seed), signal.SIGINT)
+
+
+def _twice(command: str) -> dict[str, Any]:
+    from soak.kills import start_twice
+
+    return start_twice(command)
+
+
+def _places() -> dict[str, Any]:
+    from soak.places import try_places
+
+    return try_places()
+
+
+def _outputs() -> dict[str, Any]:
+    from soak.places import try_outputs
+
+    return try_outputs()
 
 
 def _ranks(command: str, seed: str) -> dict[str, Any]:
@@ -98,6 +126,10 @@ def _records(number: str) -> dict[str, Any]:
 _WORK: dict[str, Callable[..., dict[str, Any]]] = {
     "fuzz": _fuzz,
     "kills": _kills,
+    "interrupts": _interrupts,
+    "twice": _twice,
+    "places": _places,
+    "outputs": _outputs,
     "ranks": _ranks,
     "writes": _writes,
     "disks": _disks,

@@ -14,11 +14,13 @@ from tests.helpers.gguf_files import llama_fields, llama_tensors, vocabulary, wr
 from transformers import LlamaConfig, LlamaForCausalLM
 
 import maskwise as mw
+from maskwise.advice.search_folder import begin, read_answers, read_plan
 from maskwise.decoding.prompt_files import read_prompts, read_requests
 from maskwise.decoding.prompt_ids import encode_prompts
 from maskwise.experiments.tuned_adapters import with_method
 from maskwise.models import LLaDAConfig, LLaDAModelLM
 from maskwise.models.checkpoints.catalog import describe_checkpoint
+from maskwise.models.checkpoints.export import _refuse_outside_links, beside_the_weights
 from maskwise.models.checkpoints.gguf import read_gguf
 from maskwise.models.checkpoints.locations import ZOO
 from maskwise.models.checkpoints.opening import open as open_model
@@ -95,6 +97,8 @@ def readers() -> list[Reader]:
         Reader("gsm8k", _checked, ("gsm8k.jsonl",), lambda folder: read_dataset("gsm8k", folder / "gsm8k.jsonl")),
         Reader("checked", _checked, ("own.jsonl",), lambda folder: read_dataset("prompts", folder / "own.jsonl")),
         Reader("search", _search, ("advice.json", "manifest.json"), _searched),
+        Reader("resumed search", _begun_search, ("manifest.json", "records.jsonl"), _resumed_search),
+        Reader("exported", _checkpoint, ("tokenizer.json", "tokenizer_config.json"), _exported, 1),
         Reader("search page", _search, ("advice.json", "manifest.json"), _search_page, 1),
         Reader("table of runs", _run, ("records.jsonl", "manifest.json"), _tabled, 4),
         Reader("run", _run, ("records.jsonl", "manifest.json"), lambda folder: read_all([folder]), 8),
@@ -240,6 +244,19 @@ def _search(folder: Path) -> None:
     (folder / "manifest.json").write_text(json.dumps(manifest))
 
 
+SEARCHED = {"model": {"name": "m"}, "seed": 0}
+
+
+def _begun_search(folder: Path) -> None:
+    """What advise resumes: its manifest with the plan, and the answers so far."""
+    plan = {"rounds": [4, 8], "held": 24, "seconds_per_pass": 0.01}
+    manifest = {"command": "advise", "identity": SEARCHED, "versions": {}, "plan": plan, "complete": False}
+    (folder / "manifest.json").write_text(json.dumps(manifest))
+    answer = {"setting": "fixed", "text": "4", "quality": 1.0, "passes": 4, "seconds": 0.1}
+    lines = [json.dumps(answer | {"question": number}) + "\n" for number in range(8)]
+    (folder / "records.jsonl").write_text("".join(lines))
+
+
 def _run(folder: Path) -> None:
     """A few records of several probes, with their evidence."""
     conditions = [
@@ -302,6 +319,19 @@ def _searched(folder: Path) -> Any:
     search = read_search(folder)
     write_tables([search_table([search])], folder / "out")
     return card_of_search(search)
+
+
+def _resumed_search(folder: Path) -> Any:
+    begin(folder, SEARCHED, {})
+    return read_plan(folder, 32), read_answers(folder, {"fixed"}, 32)
+
+
+def _exported(folder: Path) -> Any:
+    """A link to a file outside must not be exported: among the kinds of damage are links."""
+    found = beside_the_weights(folder)
+    _refuse_outside_links(folder)
+    assert not any(file.is_symlink() for file in found), "a link was let through"
+    return found
 
 
 def _search_page(folder: Path) -> Any:

@@ -25,6 +25,7 @@ EXTRAS = {
     "fastapi": "studio",
     "uvicorn": "studio",
     "pyarrow": "data",
+    "submitit": "sweep",
 }
 
 

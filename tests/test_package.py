@@ -187,6 +187,7 @@ GENERATE = (
 )
 
 
+@pytest.mark.slow
 def test_generate_imports_nothing_for_training_sharding_or_compiling():
     code = GENERATE + (
         "for name in ('scipy', 'sympy', 'triton', 'torch._dynamo.convert_frame', 'torch.distributed.tensor'):\n"
@@ -233,6 +234,7 @@ def test_a_module_that_moved_can_still_be_imported_by_its_old_name(old):
     assert importlib.import_module(old).__spec__.name == MOVED[old]
 
 
+@pytest.mark.slow
 def test_old_names_work_in_a_process_of_their_own():
     """Entry points of stale installs, `parent_library` of saved adapters, and the folder of lm-eval's tasks."""
     code = (

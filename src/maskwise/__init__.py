@@ -28,6 +28,7 @@ __all__ = [
     "open",
     "read_run",
     "score",
+    "sweep",
     "toy",
     "train",
     "tune",
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
     from maskwise.decoding.score import score
     from maskwise.experiments.compare import compare
     from maskwise.experiments.mitigations import cures
+    from maskwise.experiments.sweep.run_sweep import sweep
     from maskwise.experiments.toy import toy
     from maskwise.models.checkpoints.convert import convert
     from maskwise.models.checkpoints.export import export
@@ -66,6 +68,7 @@ else:  # a type checker that saw __getattr__ would take any name for a public on
         "open": "maskwise.models.checkpoints.opening",
         "read_run": "maskwise.runs.run",
         "score": "maskwise.decoding.score",
+        "sweep": "maskwise.experiments.sweep.run_sweep",
         "toy": "maskwise.experiments.toy",
         "train": "maskwise.training.train",
         "tune": "maskwise.training.tune",

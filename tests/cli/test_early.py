@@ -10,7 +10,9 @@ from typer.testing import CliRunner
 
 from maskwise.cli import app
 from maskwise.models.families import FAMILIES
+from maskwise.support.errors import UserError
 from maskwise.support.nearest import did_you_mean, nearest
+from maskwise.training.checked_settings import settings_from
 
 WRONG = {
     "generate tiny-llada hi --rule bets": "unknown unmasking strategy 'bets'",
@@ -41,6 +43,17 @@ WRONG = {
     "score tiny-llada --data missing.jsonl --samples 0": "'--samples'",
     "tune tiny-llada --data missing.jsonl": "there is no data file missing.jsonl",
     "tune tiny-llada --data missing.jsonl --steps 0": "steps is 0: it must be at least 1",
+    "tune tiny-llada --preset quick --max-masks -3": "maskwise: --max-masks is -3: it must not be negative",
+    "tune tiny-llada --preset quick --out /dev/null/x": "cannot write into /dev/null/x: Not a directory; choose",
+    "train tiny-llada --data missing --out /dev/null/x": "cannot write into /dev/null/x",
+    "diagnose --out /dev/null/x": "cannot write into /dev/null/x",
+    "diagnose --out model": "model is the folder of a model: choose another --out",
+    "compare tiny-llada tiny-dream --out model": "model is the folder of a model",
+    "advise tiny-llada --out model": "model is the folder of a model",
+    "cures --out /dev/null/x": "cannot write into /dev/null/x",
+    "toy --out /dev/null": "cannot write into /dev/null: not a folder you may write to",
+    "export tiny-llada+ma --out /dev/null/x": "cannot write into /dev/null/x",
+    "convert tiny-qwen --out /dev/null/x": "cannot write into /dev/null/x",
     "tune tiny-llada --preset quik": "did you mean quick?",
     "tune tiny-llada --preset quick --report-to wandbb": "did you mean wandb?",
     "tune tiny-llada --preset quick --report-to mlflow": "mlflow is not installed: pip install mlflow",
@@ -99,12 +112,11 @@ print(json.dumps(found))
 @pytest.fixture(scope="module")
 def answers(tmp_path_factory) -> dict[str, list]:
     """All wrong commands in one process in which torch cannot be imported."""
+    folder = tmp_path_factory.mktemp("early")
+    (folder / "model").mkdir()
+    (folder / "model" / "config.json").write_text("{}")
     done = subprocess.run(
-        [sys.executable, "-c", CODE],
-        input=json.dumps(list(WRONG)),
-        capture_output=True,
-        text=True,
-        cwd=tmp_path_factory.mktemp("early"),
+        [sys.executable, "-c", CODE], input=json.dumps(list(WRONG)), capture_output=True, text=True, cwd=folder
     )
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
@@ -116,6 +128,12 @@ def test_a_wrong_command_is_answered_without_torch_in_one_line(answers, line):
     assert status == 2, problem
     assert WRONG[line] in said and len(said.splitlines()) == 1 and said.startswith("maskwise: ")
     assert seconds < 1.5  # of the processor, however busy it is; the first that lists probes imports numpy and scipy
+
+
+def test_a_setting_is_named_as_an_argument_in_python():
+    with pytest.raises(UserError) as caught:
+        settings_from("quick", {"max_masks": -3})
+    assert str(caught.value) == "max_masks is -3: it must not be negative"
 
 
 def test_an_embedded_model_is_described_without_torch():

@@ -522,6 +522,7 @@ class LargestTensor(TorchDispatchMode):
         return made
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("family", [tiny_llada, tiny_ar])
 def test_a_call_takes_the_memory_of_a_batch_however_many_prompts_it_has(family, monkeypatch):
     from maskwise.decoding import generate as module

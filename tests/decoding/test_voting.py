@@ -1,5 +1,6 @@
 """Voting over the steps of a decoding: a model that changes its mind in the last step."""
 
+import warnings
 from itertools import pairwise
 
 import pytest
@@ -7,7 +8,7 @@ import torch
 
 from helpers.known import hand_made, shipped_tokenizer
 from maskwise.decoding.generate import generate
-from maskwise.support.errors import UserError
+from maskwise.support.errors import UserError, UserNotice
 
 NEW = 12
 PATTERN = r"^\s*([AB])"
@@ -39,7 +40,9 @@ def changing():
 def test_a_vote_returns_the_answer_of_most_steps_and_costs_no_pass(changing):
     prompts = ["Answer:[", "Once more, answer:["]
     plain = generate(changing, prompts, NEW, chat=False)
-    voted = generate(changing, prompts, NEW, chat=False, vote=PATTERN)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", UserNotice)
+        voted = generate(changing, prompts, NEW, chat=False, vote=PATTERN)
     assert [one.text[0] for one in plain] == ["B", "B"] and [one.text[0] for one in voted] == ["A", "A"]
     for last, elected in zip(plain, voted, strict=True):
         assert (elected.forwards, elected.order, elected.ids[1:]) == (last.forwards, last.order, last.ids[1:])
@@ -48,7 +51,9 @@ def test_a_vote_returns_the_answer_of_most_steps_and_costs_no_pass(changing):
 
 
 def test_where_no_step_has_an_answer_the_last_step_counts(changing):
-    assert generate(changing, "Answer:[", NEW, chat=False, vote="(never)")[0].text.startswith("B")
+    with pytest.warns(UserNotice, match="'\\(never\\)' is in none of the texts, so no step was elected") as said:
+        assert generate(changing, "Answer:[", NEW, chat=False, vote="(never)")[0].text.startswith("B")
+    assert len(said) == 1
 
 
 def test_a_vote_sees_each_prompt_alone_and_blocks_as_they_are_filled(changing):

@@ -60,6 +60,7 @@ def recalled(two, many):
     ]
 
 
+@pytest.mark.slow
 def test_labels_that_matplotlib_would_leave_out_are_drawn(tmp_path):
     names = ["_hidden", "__", "$x", "_child1"]
     asked = mask_probes([8] * 4, [5] * 4)[:2]

@@ -3,13 +3,13 @@
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors
 from transformers import PreTrainedTokenizerFast
 
-from helpers.tiny import dream_net, llada_net, qwen_net, sdar_net
+from helpers.tiny import dream_net, llada2_net, llada_net, qwen_net, sdar_net
 
 END, TURN_END, MASK, START = 256, 257, 258, 259
 CHAT = (
     "{% for m in messages %}<|{{ m.role }}|>{{ m.content }}{% endfor %}{{ '<|a|>' if add_generation_prompt else '' }}"
 )
-NETS = {"llada": llada_net, "dream": dream_net, "sdar": sdar_net, "ar": qwen_net}
+NETS = {"llada": llada_net, "dream": dream_net, "sdar": sdar_net, "llada2": llada2_net, "ar": qwen_net}
 
 
 def byte_tokenizer(chat_template=None, starts=False):

@@ -136,6 +136,7 @@ def test_an_autoregressive_model_is_asked_without_masks(tmp_path):
     assert summarise(run)["scores"]["contrast_mask_tax"]["value"] is None
 
 
+@pytest.mark.slow
 def test_terminal_and_page_show_the_check(tmp_path, capsys):
     folder = diagnose(known_model(rule_follower(sees_the_nearest(60))), SETTINGS, tmp_path / "run")
     readings = read_all([folder])

@@ -72,6 +72,7 @@ def test_comparisons_take_the_main_number(folder):
     assert figures["locality"] == 0 and figures["accuracy_k2"] == figures["accuracy_most_masks"] == 1
 
 
+@pytest.mark.slow
 def test_page_and_terminal_tell_the_numbers_apart(folder, tmp_path, capsys):
     readings = read_all([folder])
     print_summary(readings[0])

@@ -98,7 +98,7 @@ def test_a_planted_flood_is_named_and_a_growing_canvas_is_seen_to_be_the_remedy(
     assert accuracy["growing by 16"] == {32: 1, 64: 1}
     assert share["one block"][64] == pytest.approx(62 / 64)
     shows = what_this_run_shows(PROBE.sections[0], [reading])
-    assert shows[0].startswith("end tokens flood long canvases early: with 64 masks in place of 16")
+    assert shows[0].startswith("end tokens flood long canvases early: with 64 masks instead of 16")
     assert any(line.startswith("growing by 16, 64 masks: 100 % right") for line in shows)
     print_summary(reading)
     assert "generation-length: end tokens flood long canvases early" in capsys.readouterr().out

@@ -60,6 +60,7 @@ def test_copying_the_nearest_rule_is_full_locality(tmp_path):
     assert far["paired"]["nll"]["difference"] == pytest.approx(50 * 2 / 3, rel=1e-3)  # its certainty is 50 nats
 
 
+@pytest.mark.slow
 def test_weighing_all_examples_alike_is_no_locality(tmp_path):
     summary = summary_of(uniform, tmp_path, replace(SMALL, points=30))
     locality = summary["scores"]["locality"]

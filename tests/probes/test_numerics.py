@@ -131,6 +131,12 @@ def test_emulated_half_precision_rounds_weights_and_what_modules_give(small, nam
     assert 0 < difference < 200 * torch.finfo(dtype).eps
 
 
+def test_a_copy_made_while_answering_can_be_decoded_with_afterwards(small):
+    with torch.inference_mode():
+        made = ModelCopies().under(small, NumericSetting("reference"))
+    assert not any(parameter.is_inference() for parameter in made.parameters())
+
+
 def test_emulation_of_float32_would_change_nothing(small):
     import copy
 

@@ -140,6 +140,7 @@ def test_a_point_has_one_list_under_all_its_conditions_and_every_point_another(t
     assert set(near) == {1, 2, 3, 4}
 
 
+@pytest.mark.slow
 def test_terminal_page_and_opening_tell_it(tmp_path, capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
     folder = diagnose(recalling_model(recalls_what_it_sees, sees=NEAR_TOKENS), ASKED, tmp_path / "run")
@@ -162,6 +163,7 @@ def test_no_skill_names_its_own_guessing(tmp_path):
     assert sentence.evidence.endswith("guessing gives 6.2\xa0%, so there is no skill to lose.")
 
 
+@pytest.mark.slow
 def test_an_interrupted_run_goes_on_where_it_stopped(tmp_path):
     whole = diagnose(recalling_model(recalls_what_it_sees, sees=NEAR_TOKENS), ASKED, tmp_path / "whole")
     model = recalling_model(recalls_what_it_sees, sees=NEAR_TOKENS)

@@ -99,6 +99,7 @@ def paper_run(folder, name="GSAI-ML/LLaDA-8B-Base", preset="paper", chat=False):
     return read_all([write_run(folder, ASKED, DIFFUSION | {"name": name}, preset=preset, distractors=40, chat=chat)])
 
 
+@pytest.mark.slow
 def test_published_values_stand_beside_the_measured_ones(tmp_path, capsys):
     readings = paper_run(tmp_path / "run")
     found = {(one["probe"], one["measure"]): one for one in readings[0].summary["published"]}
@@ -117,6 +118,7 @@ def test_published_values_stand_beside_the_measured_ones(tmp_path, capsys):
     assert "mask-count: 200 masks against 2 −23.0 points −30.0 points" in page
 
 
+@pytest.mark.slow
 def test_other_models_and_other_settings_have_none(tmp_path):
     assert "published" not in paper_run(tmp_path / "other", name="lab/tiny-llada")[0].summary
     quick = paper_run(tmp_path / "quick", preset="quick")
@@ -124,6 +126,7 @@ def test_other_models_and_other_settings_have_none(tmp_path):
     assert "The paper's setting" not in read(write_page(quick, tmp_path / "page")).words
 
 
+@pytest.mark.slow
 def test_an_instruct_model_asked_without_chat_is_labelled_and_not_compared(tmp_path, capsys):
     instruct = paper_run(tmp_path / "plain", name="GSAI-ML/LLaDA-8B-Instruct")
     assert "published" not in instruct[0].summary
@@ -186,6 +189,7 @@ def test_power_is_printed_without_opening_a_model(capsys):
     assert refused.exit_code == 2 and "leave it or --power out" in refused.stderr
 
 
+@pytest.mark.slow
 def test_the_questions_that_power_counts_are_those_that_are_asked(tmp_path):
     """Of each probe of the default run: the paired differences rest on as many questions."""
     asked = replace(

@@ -55,6 +55,7 @@ def test_the_prompt_of_a_record_is_what_the_model_was_asked(model, run):
             assert answer.confidence == pytest.approx(record["confidence"], abs=1e-4), record
 
 
+@pytest.mark.slow
 def test_the_questions_of_every_probe_are_made_again_from_what_a_manifest_says(model):
     """As a record names them, after the settings went through JSON, with the tokenizer instead of the model."""
     asker = Asker(model.tokenizer, model.mask_id, filler_id(model.tokenizer, SETTINGS.filler))

@@ -21,8 +21,9 @@ def test_runs_are_found_links_and_other_folders_are_not(root):
     assert sorted(found_runs(root)) == ["one", "two"] and found_runs(root / "missing") == []
 
 
+@pytest.mark.slow
 def test_one_run_is_shown_and_two_are_compared(root):
-    assert "100 masks in place of 2" in page_of(root, "one")
+    assert "100 masks instead of 2" in page_of(root, "one")
     assert "Measured against" in page_of(root, "one", "two")
 
 

@@ -28,6 +28,7 @@ def frozen(part):
     return tuple(map(frozen, part)) if isinstance(part, list) else (type(part).__name__, part)
 
 
+@pytest.mark.slow
 @settings(max_examples=300)
 @given(one=st.lists(PARTS, max_size=4), two=st.lists(PARTS, max_size=4))
 def test_seeds_are_equal_only_for_equal_parts(one, two):

@@ -51,6 +51,7 @@ def test_a_console_escapes_what_is_in_a_table_and_still_draws():
     assert not OBEYED.search(without_styles) and "owned" in without_styles and "\x1b[1m" in screen.getvalue()
 
 
+@pytest.mark.slow
 def test_names_of_a_run_are_escaped_on_the_terminal_and_in_json(tmp_path):
     asked = [
         *mask_probes([8, 9, 7, 8], [5, 6, 4, 5])[:2],

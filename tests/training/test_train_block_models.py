@@ -61,6 +61,7 @@ def test_other_losses_are_refused_for_block_diffusion_models_before_weights_are_
         run_small(tmp_path / "base", text_file, tmp_path / "out", replace(SMALL, **changes))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("opened", [False, True])
 def test_the_block_is_the_models_own_where_nobody_says(opened, checkpoint, text_file, tmp_path):
     sdar_net(vocab=32, window=128).save_pretrained(tmp_path / "base")

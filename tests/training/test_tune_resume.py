@@ -69,6 +69,7 @@ def test_a_killed_process_resumes_on_the_same_trajectory(whole, checkpoint, pair
     assert_same_run(run_small(checkpoint, pairs_file, out), whole[1])
 
 
+@pytest.mark.slow
 def test_an_interrupted_save_is_not_resumed_from(whole, checkpoint, pairs_file, tmp_path, monkeypatch):
     out, save = tmp_path / "out", torch.save
 
@@ -96,6 +97,7 @@ def files_no_larger_than(size: int):
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
+@pytest.mark.slow
 def test_a_full_disk_is_one_line_and_the_last_checkpoint_is_kept(whole, checkpoint, pairs_file, tmp_path):
     out = tmp_path / "out"
     with pytest.raises(KeyboardInterrupt):
@@ -123,6 +125,7 @@ def test_no_room_for_the_folder_of_checkpoints_is_one_line(whole, checkpoint, pa
     assert_same_run(run_small(checkpoint, pairs_file, tmp_path / "out"), whole[1])
 
 
+@pytest.mark.slow
 def test_no_room_at_the_end_keeps_the_checkpoint_and_finishes_later(whole, checkpoint, pairs_file, tmp_path):
     out = tmp_path / "out"
 

@@ -50,7 +50,8 @@ def outcome(found: SearchResult, request: SearchRequest, model: str, adapter: st
             if place is None
         ],
         confirmed=[
-            _confirmed(found, place) for place in sorted(range(len(found.finalists)), key=confirmed.cost.__getitem__)
+            _confirmed(found, place, able)
+            for place in sorted(range(len(found.finalists)), key=confirmed.cost.__getitem__)
         ],
         dropped=found.dropped,
         not_tried=not_tried(request.space),
@@ -156,7 +157,8 @@ def _ends(interval: Interval) -> MeanInterval:
     return MeanInterval(mean=interval.mean, low=interval.low, high=interval.high)
 
 
-def _confirmed(found: SearchResult, place: int) -> ConfirmedSetting:
+def _confirmed(found: SearchResult, place: int, able: bool = True) -> ConfirmedSetting:
+    """able: where the model cannot answer, no setting is on the frontier."""
     confirmed = found.confirmation
     return ConfirmedSetting(
         setting=_name(found, place),
@@ -165,7 +167,7 @@ def _confirmed(found: SearchResult, place: int) -> ConfirmedSetting:
         to_best=_ends(confirmed.difference(place, confirmed.highest)),
         passes=found.passes[place],
         seconds=found.seconds[place],
-        frontier=place in confirmed.frontier,
+        frontier=able and place in confirmed.frontier,
     )
 
 

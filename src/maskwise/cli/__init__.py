@@ -13,6 +13,7 @@ from maskwise.cli.measuring import ListsProbes, compare, cures, diagnose, report
 from maskwise.cli.playing import studio
 from maskwise.cli.renamed import CommandWithOldNames, in_words
 from maskwise.cli.reproducing import reproduce
+from maskwise.cli.sweeping import sweep
 from maskwise.cli.training import train, tune
 from maskwise.support.errors import UserError, cannot_open
 from maskwise.support.interrupts import was_interrupted
@@ -66,6 +67,7 @@ COMMANDS: dict[Callable[..., None], str] = {
     convert: "Turn an autoregressive checkpoint into a masked diffusion one.",
     verify: "Compare our classes with the checkpoint's own code.",
     diagnose: "Measure context locality and sensitivity to appended masks.",
+    sweep: "Diagnose many models as jobs, here or on Slurm.",
     report: "Draw the report again from run folders.",
     run_card: "Write what a run measured for a model card.",
     advise: "Find the settings to decode with, from your own questions.",

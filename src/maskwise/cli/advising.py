@@ -15,6 +15,7 @@ from maskwise.cli.common import (
     Json,
     ModelName,
     echo,
+    for_results,
     print_json,
 )
 from maskwise.cli.early import check_models
@@ -51,7 +52,9 @@ def advise(
     templates: Annotated[
         Path | None, typer.Option(help="Confirm the settings named under these rewordings too: YAML, {prompt} in each.")
     ] = None,
-    out: Annotated[Path | None, typer.Option(help="Folder of the search; else one under runs/.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Folder of the search; else one under runs/.", callback=for_results)
+    ] = None,
     seed: Annotated[int, typer.Option(min=0, max=LARGEST_SEED, help="The order of the questions.")] = 0,
     dtype: Dtype = "auto",
     device: Device = None,

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from maskwise.cli.common import AnyBase, Device, Json, echo, print_json, print_table
+from maskwise.cli.common import AnyBase, Device, Json, echo, print_json, print_table, writable
 from maskwise.cli.early import check_models
 from maskwise.support.terminal import one_line
 
@@ -28,7 +28,7 @@ def models(
 
 def convert(
     source: Annotated[str, typer.Argument(help="A Llama or Qwen2 checkpoint.")],
-    out: Annotated[str, typer.Option("--out", help="Folder for the converted checkpoint.")],
+    out: Annotated[Path, typer.Option("--out", help="Folder for the converted checkpoint.", callback=writable)],
     shift: Annotated[
         bool, typer.Option(help="Position i is predicted from hidden state i - 1, as in Dream; or from its own.")
     ] = True,
@@ -40,9 +40,9 @@ def convert(
     from maskwise.models.checkpoints.convert import convert as convert_checkpoint
 
     convert_checkpoint(source, out, shift)
-    entry = describe_checkpoint(out)
+    entry = describe_checkpoint(str(out))
     if json:
-        return print_json({"source": source, "out": out, "model": entry})
+        return print_json({"source": source, "out": str(out), "model": entry})
     from maskwise.report.words.model_table import attention_in_words
 
     echo(f"wrote {one_line(out)}: {attention_in_words(entry)}, mask id {entry.mask_id}; train it before you use it")
@@ -72,7 +72,7 @@ def verify(
 
 def export(
     model: Annotated[str, typer.Argument(help="The checkpoint the adapter was trained on.")],
-    out: Annotated[str, typer.Option("--out", help="Folder for the merged checkpoint.")],
+    out: Annotated[Path, typer.Option("--out", help="Folder for the merged checkpoint.", callback=writable)],
     adapter: Annotated[str | None, typer.Option(help="The adapter; not needed where MODEL is one.")] = None,
     any_base: AnyBase = False,
     json: Json = False,

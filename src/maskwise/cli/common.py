@@ -1,13 +1,14 @@
 """What several commands share: their options, and how they print."""
 
 import sys
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from maskwise.models.checkpoints.locations import refuse_unknown_device
 from maskwise.support.errors import UserError
-from maskwise.support.files import to_json
+from maskwise.support.files import refuse_checkpoint_folder, refuse_unwritable_folder, to_json
 from maskwise.support.terminal import open_console, safe_json, safe_text
 
 ModelName = Annotated[str, typer.Argument(help="A checkpoint folder, embedded or published name.")]
@@ -23,11 +24,47 @@ def known_device(given: str | None) -> str | None:
     return given
 
 
+def writable(out: Path | None) -> Path | None:
+    """Of every --out that is a folder: refused before anything is opened."""
+    if out is not None:
+        refuse_unwritable_folder(out)
+    return out
+
+
+def for_results(out: Path | None) -> Path | None:
+    if out is not None:
+        refuse_checkpoint_folder(out)
+    return writable(out)
+
+
 Device = Annotated[str | None, typer.Option(help="cpu, cuda, ...", callback=known_device)]
 Adapter = Annotated[str | None, typer.Option(help="A PEFT adapter to put on the model.")]
 AnyBase = Annotated[
     bool, typer.Option("--any-base", help="Put an adapter also on another base than the one it was trained on.")
 ]
+DeviceMap = Annotated[
+    str | None, typer.Option(help="auto: spread the layers over all GPUs, main memory and disk, as far as each fits.")
+]
+MaxMemory = Annotated[
+    str | None, typer.Option(help="With --device-map: the most weights per device, as 0=10GiB,cpu=30GiB.")
+]
+
+
+def device_limits(device_map: str | None, max_memory: str | None) -> dict[int | str, int | str] | None:
+    """{GPU number or cpu: size} of --max-memory."""
+    if device_map not in (None, "auto"):
+        raise UserError(f"unknown device map {device_map!r}: use auto")
+    if max_memory is None:
+        return None
+    if device_map is None:
+        raise UserError("--max-memory is for --device-map auto: give both")
+    pairs = [part.strip().partition("=") for part in max_memory.split(",")]
+    odd = next((place for place, _, size in pairs if not size or not (place == "cpu" or place.isdecimal())), None)
+    if odd is not None:
+        raise UserError(f"--max-memory {max_memory}: write it as 0=10GiB,cpu=30GiB")
+    return {place if place == "cpu" else int(place): size for place, _, size in pairs}
+
+
 Compile = Annotated[bool, typer.Option("--compile", help="Compile the layers: pays on a GPU after a minute of work.")]
 CheckWeights = Annotated[
     bool, typer.Option("--check-weights/--no-check-weights", help="Look for NaN and infinity when the model is opened.")

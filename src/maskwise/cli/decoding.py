@@ -13,10 +13,13 @@ from maskwise.cli.common import (
     CheckWeights,
     Compile,
     Device,
+    DeviceMap,
     Dtype,
     Json,
+    MaxMemory,
     ModelName,
     Weights,
+    device_limits,
     echo,
     print_json,
 )
@@ -56,6 +59,8 @@ def generate(
     device: Device = None,
     adapter: Adapter = None,
     any_base: AnyBase = False,
+    device_map: DeviceMap = None,
+    max_memory: MaxMemory = None,
     check_weights: CheckWeights = True,
     compile: Compile = False,
     json: Json = False,
@@ -65,7 +70,7 @@ def generate(
         raise UserError(f'{model!r} reads like a prompt: name the model first, like maskwise generate tiny-llada "..."')
     if knob:
         echo("maskwise: --knob is now called --parameter", err=True)
-    chosen = decoding_options(options, knob or [])
+    chosen, limits = decoding_options(options, knob or []), device_limits(device_map, max_memory)
     check_models([model], adapter, dtype, weights)
     refuse_unwritable(out)
     from maskwise.decoding.prompt_files import gather_prompts
@@ -78,12 +83,26 @@ def generate(
         from maskwise.models.checkpoints.opening import open as open_model
 
     refuse_by_configuration(model, chosen)
-    opened = open_model(model, dtype, device, adapter, check_weights=check_weights, weights=weights, any_base=any_base)
+    opened = open_model(
+        model,
+        dtype,
+        device,
+        adapter,
+        check_weights=check_weights,
+        weights=weights,
+        any_base=any_base,
+        device_map=device_map,
+        max_memory=limits,
+    )
     if note := note_on_cache(opened, chosen):
         echo(f"maskwise: {note}", err=True)
     if compile:
         opened.compile_layers()
-    live = open_console() if sys.stdout.isatty() and not (plain or json or opened.causal) else None
+    live = (
+        open_console()
+        if sys.stdout is not None and sys.stdout.isatty() and not (plain or json or opened.causal)
+        else None
+    )
     if prompt is None and file is None and live is None and not json:
         echo(f"maskwise: no prompt was given, so here is one to try\n\n{prompts[0]}", err=True)
     try:
@@ -131,12 +150,15 @@ def score(
     device: Device = None,
     adapter: Adapter = None,
     any_base: AnyBase = False,
+    device_map: DeviceMap = None,
+    max_memory: MaxMemory = None,
     check_weights: CheckWeights = True,
     compile: Compile = False,
     json: Json = False,
 ) -> None:
     """Say how likely given answers are, in nats; every line states the estimator and the forward passes it took."""
     check_models([model], adapter, dtype, weights)
+    limits = device_limits(device_map, max_memory)
     check_choice("method", method, ("auto", "monte-carlo", "exact", "chain"))
     from maskwise.decoding.prompt_files import read_requests
 
@@ -145,7 +167,17 @@ def score(
         from maskwise.decoding.score import likelihood_fields, score_lines, score_requests
         from maskwise.models.checkpoints.opening import open as open_model
 
-    opened = open_model(model, dtype, device, adapter, check_weights=check_weights, weights=weights, any_base=any_base)
+    opened = open_model(
+        model,
+        dtype,
+        device,
+        adapter,
+        check_weights=check_weights,
+        weights=weights,
+        any_base=any_base,
+        device_map=device_map,
+        max_memory=limits,
+    )
     if compile:
         opened.compile_layers()
     with progress_bar(terminal_only=True) as bar:

@@ -14,13 +14,17 @@ from maskwise.cli.common import (
     CheckWeights,
     Concurrency,
     Device,
+    DeviceMap,
     Dtype,
     EndpointUrl,
     Json,
+    MaxMemory,
     ModelName,
     ServedModel,
     Weights,
+    device_limits,
     echo,
+    for_results,
     print_json,
     whole_numbers,
 )
@@ -49,7 +53,7 @@ class ListsProbes(CommandWithOldNames):
 
 
 OF_ENDPOINTS = {"endpoint": None, "model": None, "concurrency": 4, "canvas": None, "steps": None, "strategy": None}
-OF_OPENED = ("dtype", "device", "adapter", "weights", "chat", "exact", "batch_tokens")
+OF_OPENED = ("dtype", "device", "device_map", "adapter", "weights", "chat", "exact", "batch_tokens")
 
 
 def refuse_served(given: dict[str, Any]) -> None:
@@ -90,7 +94,10 @@ def diagnose(
     paper: Annotated[
         bool, typer.Option("--paper", help="The paper's setting and probes alone, beside what it published.")
     ] = False,
-    out: Annotated[Path | None, typer.Option(help="Run folder; else one under runs/ named after all settings.")] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(help="Run folder; else one under runs/ named after all settings.", callback=for_results),
+    ] = None,
     points: Points = None,
     relevant: Annotated[
         str | None, typer.Option(help="Relevant examples; several numbers, as 1,10, are asked one after the other.")
@@ -124,6 +131,8 @@ def diagnose(
     check_weights: CheckWeights = True,
     adapter: Adapter = None,
     any_base: AnyBase = False,
+    device_map: DeviceMap = None,
+    max_memory: MaxMemory = None,
     endpoint: EndpointUrl = None,
     model: ServedModel = None,
     concurrency: Concurrency = 4,
@@ -133,6 +142,7 @@ def diagnose(
     power: Annotated[
         bool, typer.Option("--power", help="Print the smallest difference such a run detects; no model is opened.")
     ] = False,
+    verbose: Annotated[bool, typer.Option("--verbose", help="Print a table for each probe too.")] = False,
     json: Json = False,
 ) -> None:
     """Measure context locality and sensitivity to appended masks; writes a report. Run again, it resumes.
@@ -142,11 +152,12 @@ def diagnose(
     given = {
         name: value
         for name, value in locals().items()
-        if name not in (*OF_ENDPOINTS, "models", "quick", "full", "paper", "power", "json")
+        if name not in (*OF_ENDPOINTS, "models", "quick", "full", "paper", "power", "verbose", "json")
     }
     names = list(dict.fromkeys(models or ["tiny-llada"]))
     if len(names) > 1 and (out, adapter) != (None, None):
         raise UserError("--out and --adapter are for one model: leave them out, and name adapters as MODEL+FOLDER")
+    limits = device_limits(device_map, max_memory)
     named = [name for name, chosen in (("quick", quick), ("full", full), ("paper", paper)) if chosen]
     if len(named) > 1:
         raise UserError(f"--{named[0]} and --{named[1]} exclude each other: name one")
@@ -174,16 +185,15 @@ def diagnose(
         for name in names:
             examine(name, any_base=any_base)
             refuse_inapplicable(name, settings)
-    given |= {"preset": preset, "relevant": numbers, "command": command_line()}
+    given |= {"preset": preset, "relevant": numbers, "max_memory": limits, "command": command_line()}
     runs = [run_probes(name, **given) for name in (names if endpoint is None else [_server(served)])]
     from maskwise.runs.runner import join_crew
 
     if join_crew().rank > 0:
         return
-    from maskwise.advice.diagnosis import advice
     from maskwise.report.pages.page import home_of, write_page
     from maskwise.report.readings import readings_of
-    from maskwise.report.words.finding import finding, with_finding
+    from maskwise.report.words.finding import advice_lines, finding, with_finding
     from maskwise.report.words.terminal import print_summary
 
     readings = readings_of(runs)
@@ -192,11 +202,10 @@ def diagnose(
         summaries = [with_finding(reading) for reading in readings]
         return print_json(summaries[0] if len(names) == 1 else {"report": str(page), "runs": summaries})
     for reading in readings:
-        print_summary(reading)
+        print_summary(reading, tables=verbose)
     echo(f"\n{finding(readings).sentence}")
-    for reading in readings:
-        if advised := advice(reading.run.records):
-            echo(f"advice{f' for {one_line(reading.label)}' if len(readings) > 1 else ''}: {advised}")
+    for line in advice_lines(readings):
+        echo(f"what to do: {one_line(line)}")
     echo(f"report: {one_line(page)}")
 
 
@@ -254,7 +263,9 @@ def run_card(
 def compare(
     names: Annotated[list[str], typer.Argument(help="Models, adapter folders or run folders; the first is before.")],
     quick: Quick = False,
-    out: Annotated[Path | None, typer.Option(help="Folder for the page; else one beside the first run.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Folder for the page; else one beside the first run.", callback=for_results)
+    ] = None,
     points: Points = None,
     seed: Seed = 0,
     chat: Chat = False,
@@ -293,7 +304,9 @@ def compare(
 
 
 def toy(
-    out: Annotated[Path | None, typer.Option("--out", help="Folder for the page, the figure and toy.json.")] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", help="Folder for the page, the figure and toy.json.", callback=for_results)
+    ] = None,
     seed: Annotated[int, typer.Option(min=0, max=LARGEST_SEED, help="Draws the starting weights.")] = 0,
     json: Json = False,
 ) -> None:
@@ -313,7 +326,9 @@ def cures(
     adapter: Annotated[
         list[str] | None, typer.Option(help="An adapter of `tune`, a row each; else the embedded one.")
     ] = None,
-    out: Annotated[Path | None, typer.Option("--out", help="Folder for the page, the figure and cures.json.")] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", help="Folder for the page, the figure and cures.json.", callback=for_results)
+    ] = None,
     points: Annotated[int | None, typer.Option(help="Questions per task.  [1 or more]")] = None,
     seed: Seed = 0,
     dtype: Dtype = "auto",

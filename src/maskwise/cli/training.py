@@ -8,7 +8,17 @@ from typing import Annotated, Any
 
 import typer
 
-from maskwise.cli.common import CheckWeights, Dtype, Json, ModelName, echo, known_device, print_json, whole_numbers
+from maskwise.cli.common import (
+    CheckWeights,
+    Dtype,
+    Json,
+    ModelName,
+    echo,
+    known_device,
+    print_json,
+    whole_numbers,
+    writable,
+)
 from maskwise.cli.early import check_data, check_models
 from maskwise.support.errors import UserError
 from maskwise.support.garbage_collection import collection_paused
@@ -29,7 +39,7 @@ TrainingDevice = Annotated[str | None, typer.Option(help="cpu or cuda.", callbac
 def train(
     model: ModelName,
     data: Annotated[Path, typer.Option(help="Text, or .jsonl with text, messages, prompt/completion.")],
-    out: Annotated[Path, typer.Option(help="Folder for the adapter or checkpoint.")],
+    out: Annotated[Path, typer.Option(help="Folder for the adapter or checkpoint.", callback=writable)],
     options: Any = None,
     tensorboard: Tensorboard = None,
     report_to: ReportTo = None,
@@ -50,7 +60,9 @@ def tune(
     data: Annotated[
         Path | None, typer.Option(help="Pairs as .jsonl (prompt/answer or completion, messages, ...), or text.")
     ] = None,
-    out: Annotated[Path | None, typer.Option(help="Folder for the adapter; runs/MODEL-tuned if not given.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Folder for the adapter; runs/MODEL-tuned if not given.", callback=writable)
+    ] = None,
     preset: Annotated[
         str, typer.Option(help="paper-base, paper-instruct; with -ce: CE alone; quick: minutes, brings its own pairs.")
     ] = "paper-base",

@@ -21,11 +21,12 @@ def end_tokens(model: Model) -> tuple[int, ...]:
     tokenizer = model.tokenizer
     if tokenizer is not None and tokenizer.eos_token_id is not None:
         ids.append(tokenizer.eos_token_id)
-    configured = model.core.config.eos_token_id
-    if isinstance(configured, list):
-        ids += configured
-    elif configured is not None:
-        ids.append(configured)
+    published = getattr(model.core, "generation_config", None)
+    for configured in (model.core.config.get_text_config().eos_token_id, getattr(published, "eos_token_id", None)):
+        if isinstance(configured, list):
+            ids += configured
+        elif configured is not None:
+            ids.append(configured)
     if tokenizer is not None:
         vocabulary = tokenizer.get_vocab()
         ids += [vocabulary[name] for name in TURN_ENDS if name in vocabulary]
@@ -47,6 +48,8 @@ def check_request(model: Model, prompts: Sequence[Sequence[int]], options: Decod
     """The options with the model's own end tokens filled in, or a UserError that says why they do not fit."""
     if model.mask_id is None:
         raise UserError(f"{model.name or model.kind} has no mask token: open a masked diffusion model or pass mask_id")
+    if model.family.noised:
+        _refuse_masked_tricks(model, options)
     options = for_model(model, options)
     inside = [sum(token == model.mask_id for token in prompt) for prompt in prompts]
     _check_length(options, bool(inside) and all(inside), model.block is not None)
@@ -56,6 +59,13 @@ def check_request(model: Model, prompts: Sequence[Sequence[int]], options: Decod
     _check_ends(model, options)
     check_prompts(model, prompts, options.max_new_tokens)
     return options
+
+
+def _refuse_masked_tricks(model: Model, options: DecodingOptions) -> None:
+    """Options that need embeddings, predictions of committed tokens or a masked prompt, without a mask token."""
+    for name in ("soft_mask", "edit", "guidance"):
+        if getattr(options, name):
+            raise UserError(f"{model.name or model.kind} has no mask token: {name} does not apply, leave it out")
 
 
 def for_model(model: Model, options: DecodingOptions) -> DecodingOptions:

@@ -4,12 +4,13 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, closing, nullcontext
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Unpack
 
 import torch
 
-from maskwise.decoding.autoregressive import check_causal, continue_causal
+from maskwise.decoding.autoregressive import check_causal, continue_causal, sample_canvases, uses_own_sampler
 from maskwise.decoding.canvas import Block, plan
 from maskwise.decoding.checks import check_generators, check_request, for_model, make_generator
 from maskwise.decoding.divergence import Divergence, check_divergence
@@ -20,14 +21,16 @@ from maskwise.decoding.loop import DecodingLoop, decoded_text
 from maskwise.decoding.options import OPTION_NAMES, DecodingOptions, SoftMask, describe_options
 from maskwise.decoding.prompt_ids import encode_prompts, listed_prompts
 from maskwise.decoding.strategies import Strategy
+from maskwise.decoding.strategies.levenshtein import decode_with_edits, uses_edit_tokens
 from maskwise.decoding.traces import TraceFile, recorded_settings, trace_of
 from maskwise.models.batch import passes
 from maskwise.models.checkpoints.opening import opened_model
 from maskwise.models.families.packing import columnwise_products, packed_products
 from maskwise.models.generation import Generation, Generations, OtherNames, PromptInput
 from maskwise.models.model import Model
-from maskwise.support.errors import UserError
+from maskwise.support.errors import UserError, UserNotice
 from maskwise.support.randomness import number_repeats, torch_generator
+from maskwise.tasks.checkable import first_match
 
 # Forward passes that make up for laying the weights by column and back: 10 with SmolLM2's 135 M on an ARM core.
 WORTH_LAYING_OUT = 16
@@ -142,6 +145,8 @@ def _recorded(
             generator = prompt_generators(model, seed, ids)
         same_draws = _copied(generator) if divergence else None
         found = Generations(model=model.name or model.kind, settings=recorded_settings(model, options))
+        if uses_own_sampler(model, ids, options, on_step is not None):
+            found.settings |= {"sampler": "transformers"}
 
         def keep(first: int, generations: list[Generation]) -> None:
             traces = [
@@ -153,6 +158,11 @@ def _recorded(
                 file.append(traces)
 
         found.extend(decode(model, ids, options, generator, on_step, batch, keep))
+    if options.vote is not None and not any(first_match(options.vote, one.text) for one in found):
+        none = (
+            f"vote: the pattern {options.vote!r} is in none of the texts, so no step was elected: correct the pattern"
+        )
+        warnings.warn(none, UserNotice, stacklevel=3)
     if divergence:
         exact = decode(model, ids, options.exact(), same_draws, batch=batch)
         found.divergence = asdict(Divergence.between(exact, found))
@@ -186,18 +196,23 @@ def decode(
         raise UserError(f"batch {batch} holds no prompt: give 1 or more")
     each = check_generators(generator, len(prompts)) if isinstance(generator, Sequence) else None
     shared = make_generator(model, generator) if not isinstance(generator, Sequence) else None
+    own, edits = False, uses_edit_tokens(model, options)
+    if edits and on_step is not None:
+        raise UserError("blocks with insertion and deletion are not shown step by step: leave on_step or edit out")
     if model.causal:
         if on_step is not None:
             raise UserError(f"{model.name or model.kind} is autoregressive: on_step applies to masked models only")
         check_causal(model, prompts, options)
-    else:
+    elif not (own := uses_own_sampler(model, prompts, options, on_step is not None)):
         options = check_request(model, prompts, options)
     found: list[Generation] = []
     with model.lock, _weights_laid_out(model, options.steps or options.max_new_tokens):
         for first, last in _batches(model, prompts, options, batch, on_step is not None):
             draws = shared if each is None else each[first:last]
             assert draws is not None
-            part = _decode_batch(model, prompts[first:last], options, draws, on_step, first)
+            ours = decode_with_edits if edits else partial(_decode_batch, on_step=on_step, first=first)
+            decode_batch = sample_canvases if own else ours
+            part = decode_batch(model, prompts[first:last], options, draws)
             found += part
             if on_batch is not None:
                 on_batch(first, part)
@@ -294,7 +309,7 @@ def _answer_blocks(model: Model, prompts: list[list[int]], length: int, new: int
 
 def _weights_laid_out(model: Model, forwards: int) -> AbstractContextManager[None]:
     """The weights in the layout in which the products of so many forward passes are fastest."""
-    if model.causal:
+    if model.causal or model.spread:
         return nullcontext()
     if model.device.type == "cuda":
         return packed_products(model.core)

@@ -128,7 +128,8 @@ class DecodingOptions:
         default=None,
         metadata=_about(
             "Token editing: replace a committed token of the active block where another has a probability above this; "
-            "for adaptive strategies. LLaDA2.1 was trained for it (its code: 0.9, threshold 0.95).",
+            "for adaptive strategies. LLaDA2.1 was trained for it (its code: 0.9, threshold 0.95); LLaDA2.2 also "
+            "inserts and deletes (0, threshold 0.5).",
             True,
         ),
     )

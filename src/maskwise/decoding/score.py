@@ -1,6 +1,6 @@
 """`score`: how likely given answers are. The estimators are in likelihood.py."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -31,6 +31,8 @@ def score(
     check_weights: bool = True,
     weights: str | None = None,
     any_base: bool = False,
+    device_map: str | None = None,
+    max_memory: Mapping[int | str, int | str] | None = None,
     on_pass: Callable[[int, int], None] | None = None,
 ) -> list[Likelihood]:
     """The log-likelihood (nats) of each answer after its prompt, with the estimator and the passes it took.
@@ -42,7 +44,8 @@ def score(
         method: monte-carlo, exact or chain (another quantity); auto is exact where that takes no more than `samples`
             passes, else monte-carlo, and the chain rule for an autoregressive model.
         samples: draws of the Monte Carlo estimate. masks: masks after the answer. seed: draws the masked sets.
-        dtype, device, adapter, check_weights, weights, any_base: as in `mw.open`; of a model given by name.
+        dtype, device, adapter, check_weights, weights, any_base, device_map, max_memory: as in `mw.open`; of a model
+            given by name.
         on_pass: called with (answers done, answers in all) after each forward pass.
 
     Returns:
@@ -55,7 +58,7 @@ def score(
     'exact'
     """
     requests = read_requests(data)
-    opened = opened_model(model, dtype, device, adapter, check_weights, weights, any_base)
+    opened = opened_model(model, dtype, device, adapter, check_weights, weights, any_base, device_map, max_memory)
     return score_requests(opened, requests, method, samples, masks, seed, on_pass)
 
 

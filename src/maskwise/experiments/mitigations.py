@@ -105,9 +105,10 @@ def rows_for(adapters: Sequence[TunedAdapter]) -> tuple[Mitigation, ...]:
     methods = [adapter.method for adapter in adapters]
     if not any(method.startswith(PAPER_LOSS) for method in methods):
         methods.append(PAPER_LOSS)
+    papers = [DISTRACTING if method.startswith(PAPER_LOSS) else "" for method in methods]
     tuned = [
-        Mitigation(f"tuning: {method}", {"steps": 1}, number, paper=DISTRACTING if PAPER_LOSS in method else "")
-        for number, method in enumerate(methods)
+        Mitigation(f"tuning: {method}", {"steps": 1}, number, paper=paper)
+        for number, (method, paper) in enumerate(zip(methods, papers, strict=True))
     ]
     return *MITIGATIONS, *tuned, Mitigation("tuning + growing canvas", BLOCKS | {"canvas": "growing"}, 0)
 

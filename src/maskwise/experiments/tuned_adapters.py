@@ -9,6 +9,7 @@ from maskwise.models.model import Model
 from maskwise.support.files import read_json
 
 PAPER_LOSS = "CE + TV, the paper's loss"
+SHAM = "sham without masks, "  # first, so that a long name cut in a figure still says it
 UNKNOWN_LOSS, UNKNOWN_TRAINING = "an adapter", "an adapter"
 
 
@@ -42,7 +43,7 @@ def method_of(settings: Mapping[str, Any]) -> str:
     else:
         loss = "CE alone" if ce else "TV alone"
     where = " on the attention maps" if settings.get("targets") == "attention" else ""
-    return f"{loss}{where}{'' if int(settings['max_masks']) else ', no masks (sham)'}"
+    return f"{'' if int(settings['max_masks']) else SHAM}{loss}{where}"
 
 
 def _settings_of(adapter: Path) -> Mapping[str, Any]:

@@ -9,7 +9,7 @@ import warnings
 from collections.abc import Callable
 from importlib import import_module
 from importlib.util import find_spec
-from subprocess import CalledProcessError  # nosec B404: the name of an error; no process is started
+from subprocess import CalledProcessError  # nosec B404 # the name of an error; no process is started
 from types import ModuleType
 from typing import Any
 

@@ -19,7 +19,7 @@ from maskwise.support.errors import UserError
 def nonfinite_weights(model: nn.Module) -> list[str]:
     """Names of the weights that hold NaN or infinity: one pass over all of them, and one wait for the device."""
     names, ends = [], []
-    parts = [(name, part) for name, weight in stored_weights(model) for part in stored_tensors(weight)]
+    parts = ((name, part) for name, weight in stored_weights(model) for part in stored_tensors(weight))
     for name, values in parts:
         if values.is_floating_point() and values.numel() and not values.is_meta:
             values = values.to_local() if is_sharded(values) else values  # type: ignore[attr-defined]  # no waiting for other processes
@@ -36,12 +36,20 @@ def stored_weights(model: nn.Module) -> Iterator[tuple[str, Tensor]]:
     """The parameters, then what else a checkpoint holds: a map that gptq, awq or bitsandbytes quantised has its numbers
     or its scales in buffers, or in a state of its own.
     """
+    offloaded = any(hasattr(module, "_hf_hook") for module in model.modules())
     for name, weight in model.named_parameters():
-        yield name, weight.detach()
+        yield name, (_loaded(model, name) if weight.is_meta and offloaded else weight).detach()
     known = {name for name, _ in model.named_parameters(remove_duplicate=False)}
     for name, value in model.state_dict().items():
         if name not in known and isinstance(value, Tensor):
             yield name, value
+
+
+def _loaded(model: nn.Module, name: str) -> Tensor:
+    """A weight that accelerate keeps in main memory or on disk."""
+    from transformers.integrations.accelerate import load_offloaded_parameter
+
+    return load_offloaded_parameter(model, name)  # type: ignore[arg-type]
 
 
 def stored_tensors(weight: Tensor) -> list[Tensor]:

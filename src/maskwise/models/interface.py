@@ -20,7 +20,7 @@ from maskwise.models.batch import Batch, Mixture
 from maskwise.models.families import MASKED_DIFFUSION, WRAPPED, Family
 from maskwise.models.families.layers import MayWait
 from maskwise.models.forward import float_product
-from maskwise.models.peft_access import embed_ids, stored_weight, without_adapter
+from maskwise.models.peft_access import embed_ids, execution_devices, stored_weight, without_adapter
 from maskwise.support.errors import UserError
 
 Body = Callable[[PreTrainedModel, Batch, Layout], Tensor]
@@ -96,9 +96,21 @@ class ModelInterface(nn.Module):
     @property
     def recordable(self) -> bool:
         """True if passes like the last one can be captured as CUDA graphs: no module waits for the device."""
-        return self.family.cuda_graphs and not any(
-            module.waits for module in self.core.modules() if isinstance(module, MayWait)
+        return (
+            not self.spread
+            and self.family.cuda_graphs
+            and not any(module.waits for module in self.core.modules() if isinstance(module, MayWait))
         )
+
+    @property
+    def spread(self) -> bool:
+        """True if layers lie on several devices, in main memory or on disk (placement.py): they are then neither
+        captured, compiled nor laid out anew."""
+        return len(self._places) > 1
+
+    @property
+    def _places(self) -> set[Any]:
+        return set(getattr(self.core, "hf_device_map", {}).values())
 
     @property
     def core(self) -> PreTrainedModel:
@@ -177,6 +189,8 @@ class ModelInterface(nn.Module):
 
     def embed(self, ids: Tensor) -> Tensor:
         """Input embeddings, [n] -> [n, d]; a batch takes them instead of ids."""
+        if self.family.noised:
+            raise UserError(f"{self.name or self.kind} takes token ids only: nothing can be done with embeddings")
         return embed_ids(self.core, ids)
 
     def new_cache(self, lengths: Sequence[int]) -> KeyValues:
@@ -188,10 +202,15 @@ class ModelInterface(nn.Module):
         shape = (2, config.num_hidden_layers, total, config.num_key_value_heads, head_dim)
         keys, values = torch.zeros(shape, dtype=self.dtype, device=self.device)
         offsets = torch.tensor([0, *lengths], dtype=torch.int32).cumsum(0, dtype=torch.int32)
-        return KeyValues(offsets.to(self.device), max(lengths), total, list(zip(keys, values, strict=True)))
+        layers = list(zip(keys, values, strict=True))
+        if self.spread:  # each store on the device of its layer, which writes into it
+            places = execution_devices(self.core)
+            layers = [(k.to(place), v.to(place)) for (k, v), place in zip(layers, places, strict=True)]
+        return KeyValues(offsets.to(self.device), max(lengths), total, layers)
 
     def _layout(self, batch: Batch, cache: KeyValues | None, watched: bool = False) -> Layout:
-        if batch.block is not None and (self.causal or not self.family.native or cache is not None):
+        own_attention = self.causal or not self.family.native or self.family.noised
+        if batch.block is not None and (own_attention or cache is not None):
             raise UserError(f"attention over blocks is for {MASKED_DIFFUSION}: {self.name} is none of them")
         block = self.block if batch.block is None else batch.block
         masked = None
@@ -268,7 +287,7 @@ class ModelInterface(nn.Module):
         else:
             logits = float_product(rows, self.head_weight)
             logits = logits if self._head_bias is None else logits + self._head_bias.float()
-        if self.mask_id is None:
+        if self.mask_id is None or self.family.noised:
             return logits
         if logits.requires_grad:
             forbidden = torch.full((1,), self.mask_id, device=logits.device)  # filled there: no copy from the host
@@ -326,7 +345,7 @@ class ModelInterface(nn.Module):
         self._refuse_unreadable_attention()
         watch = Watch(index)
         with self.lock, torch.compiler.set_stance("force_eager"):  # a compiled layer cannot hand out what it saw
-            return self.asked_rows(batch, index, watch), watch.seen
+            return self.asked_rows(batch, index, watch), [weights.to(self.device) for weights in watch.seen]
 
     def hidden_and_attention(self, batch: Batch, index: Tensor) -> tuple[Tensor, list[Tensor]]:
         """`hidden`, and from the same forward pass the attention that the rows index [n] (`flat_rows`) pay.
@@ -337,7 +356,7 @@ class ModelInterface(nn.Module):
         watch = Watch(index)
         with self.lock, torch.compiler.set_stance("force_eager"):  # a compiled layer cannot hand out what it saw
             hidden = self._body(self.core, batch, replace(self._layout(batch, None, watched=True), watch=watch))
-        return hidden, watch.seen
+        return hidden, [weights.to(self.device) for weights in watch.seen]
 
     def _refuse_unreadable_attention(self) -> None:
         if not self.attention_readable:

@@ -130,7 +130,7 @@ class Model(ModelInterface):
                 f"{what} has {len(sequence)} tokens but the context length of {self.name or self.kind} is "
                 f"{self.window}: shorten it"
             )
-        known = stored_weight(self.core.get_input_embeddings()).shape[0]
+        known = stored_weight(self.core.get_input_embeddings()).shape[0] + self.family.noised  # and its mask
         low, high = min(sequence), max(sequence)
         if low < 0 or high >= known:
             raise UserError(
@@ -168,11 +168,13 @@ class Model(ModelInterface):
     def compile_for_long_work(self) -> None:
         """Compiles the layers of a large model on CUDA, which takes half a minute and pays after minutes of work."""
         large = self.parameter_count >= WORTH_COMPILING
-        if large and self.device.type == "cuda" and self.family.layers_compile:
+        if large and not self.spread and self.device.type == "cuda" and self.family.layers_compile:
             self.compile_layers()
 
     def compile_layers(self) -> None:
         """One switch: torch.compile of each layer in place; raises torch's limit of recompilations in this process."""
+        if self.spread:
+            raise UserError("layers on several devices are not compiled: leave --compile or --device-map out")
         limits = torch._dynamo.config
         limits.recompile_limit = max(limits.recompile_limit, RECOMPILATIONS)
         for module in self.core.modules():

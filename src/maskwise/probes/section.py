@@ -10,6 +10,7 @@ from typing import Annotated, Any, Protocol
 from msgspec import UNSET, Meta, UnsetType, field
 
 from maskwise.records.manifest import RunSettings
+from maskwise.records.record import Record
 from maskwise.scoring.changes import NatsDifference
 from maskwise.scoring.claims import Claim
 from maskwise.scoring.power import DetectableDifference
@@ -236,13 +237,14 @@ class Lead:
 
     entries: those of the curve, of one number of relevant examples, with `masks` as the place on the x axis.
     name: of the curve, where it is drawn beside the main one. main: the screen is about this probe; the first other one
-    is drawn beside it. published: added to the names of the paper's values.
+    is drawn beside it. published: added to the names of the paper's values. advice: what to do, from a run's records.
     """
 
     entries: Callable[[Sequence[Entry]], Sequence[Entry]]
     name: Callable[[Sequence[Entry]], str]
     main: bool = False
     published: str = ""
+    advice: Callable[[Sequence[Record]], str | None] | None = None
 
 
 @dataclass(frozen=True)

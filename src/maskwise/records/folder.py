@@ -45,7 +45,7 @@ def read_run(folder: str | Path, fields: Mapping[str, RecordFields] | None = Non
     fields: by probe, what its records must hold (`maskwise.probes.record_fields`); other probes are not checked.
     """
     folder = Path(folder)
-    manifest = _read_manifest(folder)
+    manifest = read_manifest(folder)
     return RunOnDisk(folder, manifest, read_records(record_files(folder), manifest, fields or {}))
 
 
@@ -64,7 +64,7 @@ def start_run(folder: Path, manifest: Manifest) -> None:
     """
     make_run_folder(folder)
     if (folder / MANIFEST).exists():
-        _refuse_other_settings(folder, _read_manifest(folder), manifest)
+        _refuse_other_settings(folder, read_manifest(folder), manifest)
         gather(folder, manifest)
         return
     if any(folder.glob("records*.jsonl")):
@@ -129,7 +129,8 @@ def _cannot_write(folder: Path, problem: OSError) -> UserError:
     )
 
 
-def _read_manifest(folder: Path) -> Manifest:
+def read_manifest(folder: Path) -> Manifest:
+    """The manifest alone, without the records."""
     file = folder / MANIFEST
     try:
         with open_regular(file) as opened:

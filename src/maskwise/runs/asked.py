@@ -1,20 +1,16 @@
 """What a record was the answer to, rebuilt: the law of seeds makes every question again from what the manifest says."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
-from typing import Any
+from dataclasses import fields
+from typing import Any, cast
 
-from maskwise.models.checkpoints.configuration import read_family
-from maskwise.models.checkpoints.locations import locate_checkpoint
-from maskwise.models.families import FAMILIES
-from maskwise.models.text_model import TextModel
-from maskwise.models.tokenizers.text_pieces import TextPieces
-from maskwise.models.tokenizers.tokenizer import load_tokenizer
+from maskwise.models.model import Model
 from maskwise.probes import PROBES
 from maskwise.probes.probe import Asker, Settings, Setup
 from maskwise.probes.text import load_text
-from maskwise.records.manifest import Manifest, ModelDescription, RunSettings
+from maskwise.records.manifest import Manifest, RunSettings
 from maskwise.records.record import Record, key_of
+from maskwise.runs.described_model import described_in
 from maskwise.runs.diagnose import digest, digest_of_words, plan
 from maskwise.runs.run_sample import AllBut
 from maskwise.support.errors import UserError
@@ -23,26 +19,6 @@ from maskwise.tasks.datasets import Dataset
 from maskwise.tasks.prompts import filler_id
 from maskwise.tasks.rules import Task
 from maskwise.tasks.word_sources import PAPER_WORDS, UNFAMILIAR, WordSource, load_word_source
-
-
-@dataclass(frozen=True)
-class _Described:
-    """What probes ask of a model when they plan their questions."""
-
-    window: int
-    causal: bool
-    shift: bool
-    block: int | None
-    vocab: int
-    attention_readable: bool
-
-
-def tokenizer_of(model: ModelDescription) -> Any:
-    """The tokenizer of the model of this name, without its weights."""
-    if model.served is not None:
-        return TextPieces()
-    folder = locate_checkpoint(model.name)[0]
-    return load_tokenizer(folder, read_family(folder))
 
 
 def asked_ids(
@@ -66,11 +42,11 @@ def asked_ids(
         if getattr(stored, name) != now:
             raise UserError(f"the question cannot be made again ({why}): use the run that mw.diagnose returned")
     settings = settings_of(stored, record)
-    model = manifest.model
-    planned = text_model(model, tokenizer) if model.served is not None else _described(model, len(tokenizer))
-    mask_id = model.mask_id if model.served is None else planned.mask_id
-    asker = Asker(tokenizer, mask_id, filler_id(tokenizer, settings.filler), settings.chat)
-    setup = Setup(planned, asker, settings, source.words, text, data or {}, [], tasks=tasks or source.tasks)
+    described = described_in(manifest.model, tokenizer)
+    asker = Asker(tokenizer, described.mask_id, filler_id(tokenizer, settings.filler), settings.chat)
+    setup = Setup(
+        cast(Model, described), asker, settings, source.words, text, data or {}, [], tasks=tasks or source.tasks
+    )
     key = key_of(record)
     for unit in plan(setup, [probe for probe in PROBES if probe.name == record.probe]):
         if record.point in unit.points:
@@ -80,19 +56,6 @@ def asked_ids(
         f"this run asked no such question ({record.probe}, {record.task}, point {record.point}): "
         "give a record of this run"
     )
-
-
-def _described(model: ModelDescription, vocab: int) -> Any:
-    readable = next((family.attention_readable for family in FAMILIES if family.name == model.kind), True)
-    return _Described(model.window or 0, bool(model.causal), model.shift, model.block, vocab, readable)
-
-
-def text_model(model: ModelDescription, tokenizer: Any) -> Any:
-    """A model that gives text alone, as far as questions are planned from it."""
-    planned = TextModel()
-    planned.name, planned.tokenizer = model.name, tokenizer
-    planned.window = model.window or planned.window
-    return planned
 
 
 def shipped_source(stored: str | None) -> WordSource:

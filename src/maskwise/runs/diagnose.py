@@ -6,7 +6,7 @@ import platform
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
@@ -17,6 +17,7 @@ from rich.progress import Progress
 from maskwise.models.checkpoints.configuration import read_family
 from maskwise.models.checkpoints.fingerprint import fingerprint
 from maskwise.models.checkpoints.locations import locate_checkpoint, planted_in
+from maskwise.models.families import NOISE_DRAWS
 from maskwise.models.model import Model
 from maskwise.models.text_model import TextModel
 from maskwise.models.tokenizers.chat import FIXED_DATE, writes_date
@@ -46,6 +47,10 @@ from maskwise.tasks.rules import TASKS, Task
 from maskwise.tasks.words import Words, load_words
 
 TOKENS_OF_AN_EXAMPLE = 4  # at least: three words and a letter
+CANVAS_SIZE = (
+    "the model has no mask token: what other models are shown as k masks is a canvas of size k, k random tokens after "
+    f"the question; predictions are averaged over {NOISE_DRAWS} draws of them"
+)
 Further = Callable[[Sequence[Record]], list[Unit]]  # what a first stage's records ask for besides
 
 
@@ -71,12 +76,48 @@ def diagnose(
     `exact`: one prompt per forward pass, whose shape then depends on that prompt alone, so that records are the same
     to the last byte whatever was asked before, in how many processes and with how many interruptions.
     """
+    planned = plan_run(model, settings, words, text, data, probes, tasks)
+    setup, settings, asked = planned.setup, planned.setup.settings, planned.probes
+    if exact and batch_tokens is not None:
+        raise UserError("--exact asks one prompt at a time: leave --batch-tokens out")
+    manifest = new_manifest(setup, command, exact)
+    folder = out or Path("runs") / folder_name(manifest)
+    further = None if settings.precision is None else partial(second_stage, setup, asked, settings.precision)
+    run_units(model, planned.units, folder, manifest, 1 if exact else batch_budget(model, batch_tokens), further, asked)
+    return folder
+
+
+@dataclass(frozen=True)
+class PlannedRun:
+    """What a run asks: the probes that apply to the model, and their questions."""
+
+    setup: Setup
+    probes: list[Probe]
+    units: list[Unit]
+
+
+def plan_run(
+    model: Model,
+    settings: Settings,
+    words: Words | None = None,
+    text: str | None = None,
+    data: Mapping[str, Dataset] | None = None,
+    probes: Sequence[Probe] = PROBES,
+    tasks: Sequence[Task] = TASKS,
+) -> PlannedRun:
+    """The questions of a run; refuses what its settings and the first prompts of each kind show cannot be asked.
+
+    It reads no weights: a `DescribedModel` (described_model.py) is planned for in the same way.
+    """
     check(settings, probes)
     if model.tokenizer is None:
         raise UserError(f"{model.name or 'the model'} has no tokenizer, and the questions are text: give one")
     refuse_unasked(data or {}, settings, probes)
     text_model = model if isinstance(model, TextModel) else None
-    settings, notes = fit_to_model(settings, model.causal, probes, model.block, text_model)
+    noised = text_model is None and model.family.noised
+    settings, notes = fit_to_model(settings, model.causal, probes, model.block, noised, text_model)
+    if noised:
+        notes = [CANVAS_SIZE, *notes]
     if model.weights is not None:
         notes = [
             *notes,
@@ -104,13 +145,7 @@ def diagnose(
         check_fit(model, list(unit.items(unit.points[:1], set())), shorter)
     for line in text_model.notes() if text_model is not None else ():
         setup.note(line)
-    if exact and batch_tokens is not None:
-        raise UserError("--exact asks one prompt at a time: leave --batch-tokens out")
-    manifest = new_manifest(setup, command, exact)
-    folder = out or Path("runs") / folder_name(manifest)
-    further = None if settings.precision is None else partial(second_stage, setup, asked, settings.precision)
-    run_units(model, units, folder, manifest, 1 if exact else batch_budget(model, batch_tokens), further, asked)
-    return folder
+    return PlannedRun(setup, asked, units)
 
 
 def refuse_too_many_examples(model: Model, settings: Settings, probes: Sequence[Probe]) -> None:

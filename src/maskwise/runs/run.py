@@ -25,8 +25,10 @@ if TYPE_CHECKING:
 
     from maskwise.models.model import Model
     from maskwise.models.text_model import TextModel
-    from maskwise.probes.probe import Preset
+    from maskwise.probes.probe import Preset, Settings
+    from maskwise.tasks.datasets import Dataset
     from maskwise.tasks.rules import Task
+    from maskwise.tasks.word_sources import WordSource
 
 
 @dataclass(frozen=True)
@@ -153,9 +155,10 @@ class Run(RunOnDisk):
         >>> run.prompt(run.records[0]).endswith("Answer:[" + 2 * "<|mask|>")
         True
         """
-        from maskwise.runs.asked import asked_ids, tokenizer_of
+        from maskwise.runs.asked import asked_ids
+        from maskwise.runs.described_model import tokenizer_in
 
-        tokenizer = self.sources.tokenizer or tokenizer_of(self.manifest.model)
+        tokenizer = self.sources.tokenizer or tokenizer_in(self.manifest.model)
         sources = self.sources
         ids = asked_ids(self.manifest, record, tokenizer, sources.words, sources.text, sources.data, sources.tasks)
         return tokenizer.decode(ids)
@@ -170,6 +173,54 @@ def read_run(folder: str | Path) -> Run:
     """
     stored = read_stored_run(folder, record_fields())
     return Run(**{each.name: getattr(stored, each.name) for each in fields(stored)})
+
+
+@dataclass(frozen=True)
+class RunInputs:
+    """What a run asks and what the questions are made from, read and checked before a model is opened."""
+
+    settings: "Settings"
+    source: "WordSource"
+    text: str
+    data: "Mapping[str, Dataset]"
+    tasks: "Sequence[Task]"
+
+
+def run_inputs(
+    probes: str | Sequence[str] | None = None,
+    preset: "Preset" = "default",
+    points: int | None = None,
+    tasks: "Sequence[str | Task] | None" = None,
+    relevant: int | Sequence[int] | None = None,
+    distractors: int | None = None,
+    precision: float | None = None,
+    seed: int = 0,
+    chat: bool = False,
+    words: str | Path | None = None,
+    text: str | Path | None = None,
+    data: Mapping[str, str | Path] | Sequence[str] | None = None,
+    templates: str | Path | None = None,
+) -> RunInputs:
+    """The arguments of `diagnose` that say what is asked, checked, and the files they name, read."""
+    from maskwise.probes.text import load_text
+    from maskwise.runs.settings import chosen_settings, with_tasks, with_templates, with_words
+    from maskwise.tasks.datasets import read_datasets
+    from maskwise.tasks.rules import TASKS
+    from maskwise.tasks.word_sources import load_word_source
+
+    numbers = (relevant,) if isinstance(relevant, int) else None if relevant is None else tuple(relevant)
+    settings = chosen_settings(preset, probes, points, numbers, distractors, precision, seed, chat)
+    settings, known_tasks = with_tasks(settings, tasks)
+    if templates is not None:
+        settings = with_templates(settings, Path(templates))
+    source, prose = load_word_source(words), load_text(Path(text) if text else None)
+    settings = with_words(settings, source, leave_out=words is not None and probes is None)
+    if source.tasks != TASKS:
+        if tasks is not None:
+            raise UserError("these words bring tasks of their own: leave tasks or words out")
+        known_tasks = source.tasks
+    named = [f"{name}={path}" for name, path in data.items()] if isinstance(data, Mapping) else data or []
+    return RunInputs(settings, source, prose, read_datasets(named), known_tasks)
 
 
 def diagnose(
@@ -197,6 +248,8 @@ def diagnose(
     check_weights: bool = True,
     weights: str | None = None,
     any_base: bool = False,
+    device_map: str | None = None,
+    max_memory: Mapping[int | str, int | str] | None = None,
     command: str | None = None,
 ) -> Run:
     """Measures how a model uses its context and what appended masks do to it. Called again, it resumes.
@@ -218,7 +271,8 @@ def diagnose(
             generation-length, likelihood-masks, confidence, self-correction and trajectory.
         templates: a YAML file of templates, each with name and text, for the probe templates.
         batch_tokens: tokens per batch. exact: one prompt at a time, the same records to the byte.
-        dtype, device, adapter, check_weights, weights, any_base: as in `mw.open`; of a model given by name.
+        dtype, device, adapter, check_weights, weights, any_base, device_map, max_memory: as in `mw.open`; of a model
+            given by name.
         command: a command line that asks the same, for the manifest.
 
     Returns:
@@ -229,29 +283,11 @@ def diagnose(
     >>> len(run.records), run.figures
     (10, ['mask-count'])
     """
-    from maskwise.runs.settings import chosen_settings, with_tasks, with_templates
-
-    numbers = (relevant,) if isinstance(relevant, int) else None if relevant is None else tuple(relevant)
-    settings = chosen_settings(preset, probes, points, numbers, distractors, precision, seed, chat)
-    settings, known_tasks = with_tasks(settings, tasks)
+    inputs = run_inputs(
+        probes, preset, points, tasks, relevant, distractors, precision, seed, chat, words, text, data, templates
+    )
     if out is not None:
         refuse_checkpoint_folder(Path(out))
-    if templates is not None:
-        settings = with_templates(settings, Path(templates))
-    from maskwise.probes.text import load_text
-    from maskwise.runs.settings import with_words
-    from maskwise.tasks.datasets import read_datasets
-    from maskwise.tasks.rules import TASKS
-    from maskwise.tasks.word_sources import load_word_source
-
-    source, prose = load_word_source(words), load_text(Path(text) if text else None)
-    settings = with_words(settings, source, leave_out=words is not None and probes is None)
-    if source.tasks != TASKS:
-        if tasks is not None:
-            raise UserError("these words bring tasks of their own: leave tasks or words out")
-        known_tasks = source.tasks
-    named = [f"{name}={path}" for name, path in data.items()] if isinstance(data, Mapping) else data or []
-    sets = read_datasets(named)
     with collection_paused():
         from maskwise.models.checkpoints.opening import opened_model
         from maskwise.models.text_model import TextModel
@@ -259,15 +295,25 @@ def diagnose(
         from maskwise.runs.diagnose import refuse_inapplicable
         from maskwise.runs.runner import own_device
 
-    refuse_inapplicable(model, settings)
+    refuse_inapplicable(model, inputs.settings)
+    place = own_device(device) if device_map is None else device
     opened: Any = model
     if not isinstance(model, TextModel):
-        opened = opened_model(model, dtype, own_device(device), adapter, check_weights, weights, any_base)
+        opened = opened_model(model, dtype, place, adapter, check_weights, weights, any_base, device_map, max_memory)
         opened.compile_for_long_work()
-    place = None if out is None else Path(out)
     folder = ask_probes(
-        opened, settings, place, source.words, prose, batch_tokens, sets, command, exact=exact, tasks=known_tasks
+        opened,
+        inputs.settings,
+        None if out is None else Path(out),
+        inputs.source.words,
+        inputs.text,
+        batch_tokens,
+        inputs.data,
+        command,
+        exact=exact,
+        tasks=inputs.tasks,
     )
     stored = read_stored_run(folder, record_fields())
-    sources = Sources(opened.tokenizer, source if words else None, prose if text else None, sets, known_tasks)
+    source, prose = inputs.source if words else None, inputs.text if text else None
+    sources = Sources(opened.tokenizer, source, prose, inputs.data, inputs.tasks)
     return Run(stored.folder, stored.manifest, stored.records, sources)

@@ -125,7 +125,11 @@ def bootstrapped(by_task: Tables, formula: Formula, undefined: str = NO_SKILL, l
 
 
 def resampled_ends(
-    by_task: Tables, formula: Formula, resamples: int = RESAMPLES, low_end: LowEnd | None = None
+    by_task: Tables,
+    formula: Formula,
+    resamples: int = RESAMPLES,
+    low_end: LowEnd | None = None,
+    tails: Bounds = TAILS,
 ) -> Ends:
     strata = list(by_task.values())
     if min(map(len, strata)) < 2:  # no spread within the tasks: all points as one, which can only widen
@@ -140,10 +144,10 @@ def resampled_ends(
     found = formula(accuracy)
     if np.isnan(found).all():
         return None, None
-    low, middle, high = np.nanquantile(found, (TAILS[0], 0.5, TAILS[1]))
+    low, middle, high = np.nanquantile(found, (tails[0], 0.5, tails[1]))
     if low_end is not None:
         observed = np.mean([table.mean(0) for table in strata], axis=0)
-        low = low_end(observed, accuracy, TAILS[0])
+        low = low_end(observed, accuracy, tails[0])
         high -= max(0.0, middle - formula(observed[None])[0])  # the draws are biased upwards once more
     return float(low), float(high)
 

@@ -1,5 +1,6 @@
 """Files and folders that a user names."""
 
+import errno
 import json
 import math
 import os
@@ -7,6 +8,7 @@ import stat
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from tempfile import mkdtemp
 from typing import Any, BinaryIO, NoReturn
 
 try:
@@ -183,6 +185,18 @@ def refuse_checkpoint_folder(out: Path) -> None:
     """Results do not go among the files of a model."""
     if (out / "config.json").exists() or (out / "adapter_config.json").exists():
         raise UserError(f"{out} is the folder of a model: choose another --out")
+
+
+def refuse_unwritable_folder(out: Path) -> None:
+    """Tries to make a folder where `out` would be, so that a bad name costs nothing; leaves nothing behind."""
+    try:
+        nearest = next(folder for folder in (out, *out.absolute().parents) if folder.exists() or folder.is_symlink())
+        if nearest == out and not (out.is_dir() and os.access(out, os.W_OK | os.X_OK)):
+            raise OSError(errno.EACCES if out.is_dir() else errno.ENOTDIR, "not a folder you may write to")
+        if nearest != out:
+            os.rmdir(mkdtemp(dir=nearest))
+    except OSError as problem:
+        raise UserError(f"cannot write into {out}: {problem.strerror}; choose another --out") from None
 
 
 def refuse_unwritable(out: Path | None) -> None:

@@ -120,18 +120,18 @@ def _check_numbers(settings: SharedSettings) -> None:
         least, value = one.metadata.get("at_least"), getattr(settings, one.name)
         if least is not None and value is not None and value < least:
             wanted = f"be at least {least}" if least else "not be negative"
-            raise UserError(f"{one.name} is {value}: it must {wanted}")
+            raise UserError(f"--{one.name.replace('_', '-')} is {value}: it must {wanted}")
 
 
 def _run_rules(settings: SharedSettings) -> list[tuple[bool, str]]:
     return [
         (settings.learning_rate > 0, f"the learning rate is {settings.learning_rate}: it must be positive"),
-        (settings.clip > 0, f"clip is {settings.clip}: it must be positive"),
+        (settings.clip > 0, f"--clip is {settings.clip}: it must be positive"),
         (settings.decay in DECAYS, f"unknown decay {settings.decay!r}: use {', '.join(DECAYS)}"),
-        (settings.seed < 2**63, f"seed is {settings.seed}: it must be below 2 to the 63rd"),
-        (settings.keep >= 1, f"keep is {settings.keep}: it must be at least 1"),
-        (settings.many > settings.few, f"many ({settings.many}) must be more masks than few ({settings.few})"),
-        (0 <= settings.lora_dropout < 1, f"lora_dropout is {settings.lora_dropout}: it must be in 0..1"),
+        (settings.seed < 2**63, f"--seed is {settings.seed}: it must be below 2 to the 63rd"),
+        (settings.keep >= 1, f"--keep is {settings.keep}: it must be at least 1"),
+        (settings.many > settings.few, f"--many ({settings.many}) must be more masks than --few ({settings.few})"),
+        (0 <= settings.lora_dropout < 1, f"--lora-dropout is {settings.lora_dropout}: it must be in 0..1"),
         (_is_expression(settings.targets), f"targets {settings.targets!r} is not a regular expression: correct it"),
     ]
 

@@ -16,7 +16,7 @@ from maskwise.models.checkpoints.adapter_base import FIELD, digest_of
 from maskwise.models.checkpoints.fingerprint import fingerprint
 from maskwise.models.checkpoints.locations import locate_checkpoint
 from maskwise.models.checkpoints.opening import open as open_model
-from maskwise.models.checkpoints.opening import pick_device
+from maskwise.models.checkpoints.placement import pick_device
 from maskwise.models.finite import refuse_nonfinite_rows
 from maskwise.models.model import Model
 from maskwise.support.errors import UserError
@@ -146,6 +146,11 @@ def _opened(model: str | Path | Model, settings: SharedSettings, target: RunTarg
     if isinstance(model, Model):
         if settings.full and model.dtype != torch.float32:
             raise UserError(f"all weights are trained in float32, not in {model.dtype}: mw.open(..., dtype='float32')")
+        if model.spread:
+            raise UserError(
+                "a model spread by a device map is not trained: open it without device_map, and share the work of "
+                "several GPUs with accelerate launch --use_fsdp"
+            )
         opened = model.to(device)
     else:
         # A step of the usual size is less than half a unit in the last place of most half-precision weights.
@@ -155,6 +160,10 @@ def _opened(model: str | Path | Model, settings: SharedSettings, target: RunTarg
         raise UserError(
             f"{opened.name if isinstance(model, Model) else model} is autoregressive and has no mask token: turn it "
             "into a diffusion model first (convert)"
+        )
+    if opened.family.noised:
+        raise UserError(
+            f"{opened.name} was trained on random tokens, which no objective here draws: train it with NeMo Automodel"
         )
     return opened
 

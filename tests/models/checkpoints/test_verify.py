@@ -96,6 +96,7 @@ CAUSAL = """
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("make", "code", "other"),
     [(fast_dllm_net, FAST_DLLM, FAST_DLLM.replace(">=", "==")), (sdar_net, SDAR, SDAR + CAUSAL)],

@@ -72,15 +72,15 @@ def test_each_class_of_a_family_is_a_name_of_the_package():
 def test_names_and_architectures_are_unique_and_each_masked_family_names_its_paper():
     names = [family.name for family in FAMILIES]
     assert names == ["llada", "illada", "dream", "llada-moe", "llada2", "sdar", "sdar-moe", "fast-dllm", "nemotron",
-                     "ar", "masked-lm", "wrapped"]  # fmt: skip
+                     "diffusion-gemma", "ar", "masked-lm", "wrapped"]  # fmt: skip
     architectures = [family.architecture for family in FAMILIES if family.native]
     assert len(set(architectures)) == len(architectures)
     for family in FAMILIES:
         if family.native:
             assert imported(family.net_class).__name__ == family.architecture
             assert imported(family.net_class).config_class is imported(family.config_class)
-            assert "arXiv" in family.reference or "technical report" in family.reference
-            config = imported(family.config_class)()
+            assert any(kind in family.reference for kind in ("arXiv", "technical report", "model card"))
+            config = imported(family.config_class)().get_text_config()
             assert family.experts == hasattr(config, "num_experts")
             assert family.blockwise == (getattr(config, "attention_block", None) is not None)
             assert family.default_block == getattr(config, "attention_block", None)
@@ -102,11 +102,11 @@ def test_what_is_stated_of_a_published_checkpoint_is_true_of_its_network(family,
     stated = describe_published(known, family)
     assert stated["parameters"] == sum(parameter.numel() for parameter in net.parameters())
     framing = SimpleNamespace(frame=SpecialTokens((1,), (2,)))  # a tokenizer that writes [CLS] and [SEP]
-    positions = context_length(net, framing) if family.framed else config.max_position_embeddings
+    positions = context_length(net, framing) if family.framed else config.get_text_config().max_position_embeddings
     assert stated["window"] == positions
-    assert stated["lora_targets"] == linear_targets(net)
+    assert family.noised or stated["lora_targets"] == linear_targets(net)
     assert stated.get("block") == getattr(config, "attention_block", None)
-    assert family.causal or stated["mask_id"] < net.get_input_embeddings().weight.shape[0]
+    assert family.causal or stated["mask_id"] < family.noised + net.get_input_embeddings().weight.shape[0]
     assert describe_checkpoint(known.name) == stated
 
 

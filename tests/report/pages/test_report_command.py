@@ -65,6 +65,7 @@ def test_the_table_has_scores_curves_and_mask_counts(tmp_path: Path, capsys: pyt
     assert any(line.startswith("[red] 7 1 40 10.0 %") for line in printed)
 
 
+@pytest.mark.slow
 def test_a_page_is_written_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stderr", io.StringIO())  # what pytest puts in its place is a file that may not grow
     folder = write_run(tmp_path / "run", KNOWN[-4:-2])  # one probe: the page is drawn five times

@@ -24,16 +24,16 @@ def test_the_largest_effect_leads_whichever_it_is(tmp_path: Path) -> None:
     masks = position_probes(SAME, SAME) + mask_probes(SAME, [5, 6, 4, 5])
     sentence = found(tmp_path / "masks", (masks, DIFFUSION)).sentence
     assert sentence.startswith(
-        "With 100 masks in place of 2 the accuracy of tiny-llada falls by 30.0\u00a0points, from 80\u00a0% to "
+        "tiny-llada loses 30.0\u00a0points of accuracy with 100 masks instead of 2, from 80\u00a0% to "
         "50\u00a0% (95\u00a0% interval "
     )
     far = position_probes([9, 10, 8, 9], [4, 5, 3, 4]) + mask_probes(SAME, [6, 7, 5, 6])
     assert found(tmp_path / "far", (far, DIFFUSION)).sentence.startswith(
-        "With the examples moved away from the question (location 0 in place of 15) the accuracy of tiny-llada falls"
+        "tiny-llada loses 50.0\u00a0points of accuracy with the examples moved away from the question (location"
     )
     stops = [*mask_probes(SAME, SAME)[:-1], ("filler", {"filler": ".", "fillers": 100}, 1, [0] * 4)]
     assert found(tmp_path / "stops", (stops, DIFFUSION)).sentence.startswith(
-        "With 100 full stops after the closed answer the accuracy of tiny-llada falls by 80.0\u00a0points"
+        "tiny-llada loses 80.0\u00a0points of accuracy with 100 full stops after the closed answer"
     )
     nothing = found(tmp_path / "none", (position_probes(SAME, SAME) + mask_probes(SAME, SAME), DIFFUSION))
     assert nothing.sentence.startswith(
@@ -49,7 +49,7 @@ def test_what_is_certain_of_an_effect_counts_not_its_estimate(tmp_path: Path) ->
         for at, right in (("near", 9), ("far", 5))
     ]
     told = found(tmp_path, (few + mask_probes(SAME, [5, 6, 4, 5]), DIFFUSION))
-    assert told.sentence.startswith("With 100 masks") and "40.0" not in told.sentence
+    assert "with 100 masks instead of 2" in told.sentence and "40.0" not in told.sentence
     assert [number.value for number in told.numbers] == ["−30.0\u00a0points", "−40.0\u00a0points", "0.0\u00a0points"]
 
 
@@ -76,7 +76,7 @@ def test_a_heading_states_a_change_only_where_it_is_significant_among_all_change
 def test_three_numbers_have_intervals_and_say_where_nothing_was_detected(tmp_path: Path) -> None:
     told = found(tmp_path, (KNOWN, DIFFUSION))
     assert len(told.numbers) == 3 and "of 4 changes" in told.beside
-    masks = next(number for number in told.numbers if "masks in place of 2" in number.what)
+    masks = next(number for number in told.numbers if "masks instead of 2" in number.what)
     assert masks.detected and masks.value == "−30.0\u00a0points"
     assert masks.interval == "95\u00a0% interval −45.2 to −16.2"
     stops = next(number for number in told.numbers if "full stops" in number.what)
@@ -94,8 +94,8 @@ def test_a_run_that_is_too_small_says_so(tmp_path: Path) -> None:
     assert all(number.interval.startswith("inconclusive: too few questions (95") for number in alone.numbers)
     folders = [write_run(tmp_path / asked[0][0] / str(n), asked, DIFFUSION) for n, asked in enumerate((small, other))]
     beside, compared = finding(read_all(folders)), finding(read_all(folders), compared=True)
-    assert beside.sentence.startswith("Inconclusive whether 100 masks in place of 2 change the")
-    assert compared.sentence.startswith("Inconclusive whether 100 masks in place of 2 take more or less")
+    assert beside.sentence.startswith("Inconclusive whether lab/tiny-llada (")
+    assert compared.sentence.startswith("Inconclusive whether lab/tiny-llada (")
     assert "at most" not in f"{alone} {beside} {compared}"
     headings = [effect.heading for effect in effects_of(read_all(folders)[0])]
     assert headings and all(heading.startswith("Inconclusive whether accuracy changes") for heading in headings)
@@ -128,12 +128,13 @@ def test_two_models_are_told_apart_by_what_masks_take_from_them(tmp_path: Path) 
     healthy = mask_probes(SAME, SAME)
     sentence = found(tmp_path, (healthy, DIFFUSION), (mask_probes(SAME, [5, 6, 4, 5]), PLANTED)).sentence
     lost = (
-        "100 masks in place of 2 take tiny-llada+distracted (planted) 30.0\u00a0points of accuracy, 95\u00a0% interval"
+        "tiny-llada+distracted (planted) loses 30.0\u00a0points of accuracy when 100 masks follow the question instead "
+        "of 2 (95\u00a0% interval"
     )
     assert sentence.startswith(lost)  # the largest loss first, whichever run came first
-    assert "with 100 masks in place of 2 no change was detected in tiny-llada (at most" in sentence
+    assert "; tiny-llada shows no loss of accuracy (95\u00a0% interval: at most" in sentence
     raised = found(tmp_path / "more", (healthy, DIFFUSION), (mask_probes([5, 6, 4, 5], SAME), PLANTED)).sentence
-    assert "100 masks in place of 2 give tiny-llada+distracted (planted) 30.0\u00a0points" in raised
+    assert "tiny-llada+distracted (planted) gains 30.0\u00a0points" in raised
 
 
 def test_a_comparison_leads_with_its_verdict(tmp_path: Path) -> None:
@@ -143,9 +144,11 @@ def test_a_comparison_leads_with_its_verdict(tmp_path: Path) -> None:
     for name, runs in cases.items():
         folders = [write_run(tmp_path / f"{name}{number}", *run) for number, run in enumerate(runs)]
         told[name] = finding(read_all(folders), compared=True).sentence
-    assert told["cured"].startswith("100 masks in place of 2 take 30.0\u00a0points less from tiny-llada than from")
-    assert told["harmed"].startswith("100 masks in place of 2 take 30.0\u00a0points more from tiny-llada+distracted")
-    assert told["same"].startswith("No difference was detected between what 100 masks in place of 2 do to tiny-llada")
+    assert told["cured"].startswith(
+        "tiny-llada loses 30.0\u00a0points less than tiny-llada+distracted (planted) when 100 masks"
+    )
+    assert told["harmed"].startswith("tiny-llada+distracted (planted) loses 30.0\u00a0points more than tiny-llada when")
+    assert told["same"].startswith("No difference was detected between the losses of tiny-llada")
     assert all(sentence.endswith(").") for sentence in told.values())
 
 
@@ -186,9 +189,9 @@ def test_beside_what_masks_do_to_several_models_a_larger_effect_is_told(tmp_path
     stops = ("filler", {"filler": ".", "fillers": 100}, 1, [0] * 4)
     healthy, harmed = [*mask_probes(SAME, SAME)[:-1], stops], mask_probes(SAME, [5, 6, 4, 5])[:2]
     told = found(tmp_path / "larger", (healthy, DIFFUSION), (harmed, PLANTED))
-    assert told.sentence.startswith("100 masks in place of 2 take tiny-llada+distracted (planted) 30.0")
+    assert told.sentence.startswith("tiny-llada+distracted (planted) loses 30.0")
     assert told.beside.startswith(
-        "Larger than that: with 100 full stops after the closed answer the accuracy of tiny-ll"
+        "A larger effect: tiny-llada loses 80.0\u00a0points of accuracy with 100 full stops after the closed answer"
     )
     assert found(tmp_path / "none", (harmed, DIFFUSION), (harmed, PLANTED)).beside == ""
 
@@ -198,7 +201,7 @@ def test_a_model_without_masks_beside_one_with_them_is_not_the_finding(tmp_path:
     runs = (position_probes([9] * 4, [6] * 4), AUTOREGRESSIVE), (mask_probes(SAME, [5, 6, 4, 5]), PLANTED)
     for number, order in enumerate((runs, runs[::-1])):
         told = found(tmp_path / str(number), *order)
-        assert told.sentence.startswith("100 masks in place of 2 take tiny-llada+distracted (planted) 30.0")
+        assert told.sentence.startswith("tiny-llada+distracted (planted) loses 30.0")
         assert [curve.name for curve in told.panel.curves] == ["tiny-llada+distracted (planted)"]
 
 

@@ -8,14 +8,16 @@ import pytest
 from helpers.known import SMALL, distracted, known_model, shipped_tokenizer, truth
 from helpers.report_runs import DIFFUSION, mask_probes, position_probes, write_run
 from helpers.tiny import tiny_dream, tiny_llada
-from maskwise.advice.diagnosis import advice
+from maskwise.probes.library.mask_count import advice
+from maskwise.report.figures.panels import how_to_read, panels
 from maskwise.report.pages.notebook import first_screen
 from maskwise.report.pages.page import build
 from maskwise.report.pages.redraw import redraw
 from maskwise.report.pages.registry import run_table
 from maskwise.report.readings import Reading, read_all
+from maskwise.report.sections import sections_for
 from maskwise.report.words.card import card_of_run
-from maskwise.report.words.effects import effects_of
+from maskwise.report.words.effects import effects_of, headings
 from maskwise.report.words.finding import finding
 from maskwise.report.words.terminal import print_summary
 from maskwise.report.words.tiles import tiles
@@ -50,6 +52,38 @@ def test_a_model_that_is_never_right_is_not_called_healthy_anywhere(tmp_path: Pa
         "Not shown to be able to do the task: 0 of 40 right, guessing gives 33\u00a0%"
     }
     assert run_table([reading]).rows[0][0].below.startswith("not shown to be able")
+
+
+def test_no_level_line_is_drawn_without_skill_or_room_for_a_loss(tmp_path: Path) -> None:
+    """Points stay; the text does not call a level line what one would hope for."""
+    for name, few, many, joined in (("a", NONE, NONE, False), ("b", ALL, ALL, False), ("c", SKILLED, SKILLED, True)):
+        reading = read(tmp_path / name, few, many)
+        section = next(section for probe, section in sections_for([reading]) if probe == "mask-count")
+        drawn = panels(section, [reading])
+        assert [curve.joined for curve in drawn[0].curves] == [joined]
+        assert ("A level line is what one would hope for" in how_to_read(section, drawn)) == joined
+        assert ("no line joins" in how_to_read(section, drawn)) != joined
+
+
+def test_what_to_try_is_a_paragraph_of_its_own_and_no_option_is_broken(tmp_path: Path) -> None:
+    page, _ = build([read(tmp_path, NONE, NONE)])
+    headline = page.partition('<p class="headline">')[2].partition("</p>")[0]
+    assert headline.endswith("so nothing can be lost.")
+    assert "What to do</h3><p>More questions will not help." in page and '<span class="word">--chat</span>' in page
+
+
+def test_a_model_has_one_colour_also_where_another_has_no_curve(tmp_path: Path) -> None:
+    readings = [read(tmp_path / "a", NONE, NONE, OTHER), read(tmp_path / "b", SKILLED, HURT)]
+    first = finding(readings, compared=True)
+    assert [curve.style for curve in first.panel.curves] == [1] == [number.curve for number in first.numbers]
+    assert first.headline.startswith(f"other: {NOT_ABLE}") and first.steps.startswith("other: more questions will not")
+
+
+def test_a_heading_names_the_model_that_can_do_the_task(tmp_path: Path) -> None:
+    readings = [read(tmp_path / "a", NONE, NONE, OTHER), read(tmp_path / "b", SKILLED, SKILLED)]
+    stated = headings(sections_for(readings), readings)
+    assert any(heading.startswith("tiny-llada: ") for heading in stated)
+    assert not any("1 comparisons" in heading for heading in stated)
 
 
 def test_json_has_the_sentence_and_the_numbers_behind_it(tmp_path: Path) -> None:
@@ -89,14 +123,14 @@ def test_questions_that_are_too_easy_are_not_a_sign_of_health(tmp_path: Path) ->
 def test_a_loss_that_another_probe_shows_leads_where_masks_are_too_easy(tmp_path: Path) -> None:
     asked = position_probes(ALL, HURT) + mask_probes(ALL, ALL)
     first = finding(read_all([write_run(tmp_path / "run", asked)]))
-    assert first.sentence.startswith("With the examples moved away") and "too easy" not in first.sentence
+    assert "accuracy with the examples moved away" in first.sentence and "too easy" not in first.sentence
     assert [curve.name for curve in first.panel.curves] != ["masks", "full stops instead"]
 
 
 def test_a_gain_from_a_baseline_without_skill_is_still_told(tmp_path: Path) -> None:
     asked = position_probes(SKILLED, NONE) + mask_probes(NONE, NONE)
     first = finding(read_all([write_run(tmp_path / "run", asked)]))
-    assert NOT_ABLE in first.sentence and "falls by 80.0" in first.sentence
+    assert NOT_ABLE in first.sentence and "loses 80.0" in first.sentence
 
 
 @pytest.mark.parametrize("compared", [True, False])
@@ -113,7 +147,7 @@ def test_questions_that_another_model_loses_on_are_not_too_easy(tmp_path: Path) 
     """What the cure brings back is still told, though the cured model is all right."""
     before, after = read(tmp_path / "a", ALL, HURT), read(tmp_path / "b", ALL, ALL, OTHER)
     sentence = finding([before, after], compared=True).sentence
-    assert "less from other than from tiny-llada" in sentence and "too easy" not in sentence
+    assert "other loses 50.0\u00a0points less than tiny-llada" in sentence and "too easy" not in sentence
     assert "too easy" in finding([after, read(tmp_path / "c", ALL, ALL)], compared=True).sentence
 
 

@@ -1,7 +1,8 @@
 """Attention over ragged batches: S concatenated sequences; a query attends to keys of its own sequence only."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, is_dataclass, replace
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -85,6 +86,16 @@ class Layout:
     split: bool = False  # few queries over the many keys of a cache, which `split_attention` splits over the card
     rows: Tensor | None = None
     last: "Layout | None" = None
+    copies: "dict[torch.device, Layout]" = field(default_factory=dict, init=False, repr=False, compare=False)
+
+    def to(self, device: torch.device | int | str) -> "Layout":
+        """The layout on another device, copied there once; accelerate calls it where layers lie on several devices."""
+        place = torch.device(device)
+        if place == self.q_offsets.device:
+            return self
+        if place not in self.copies:
+            self.copies[place] = on_device(replace(self, cache=None), place)
+        return self.copies[place]
 
     def of_layer(self, layer: int, layers: int) -> "Layout":
         return self.last if self.last is not None and layer == layers - 1 else self
@@ -96,6 +107,21 @@ class Layout:
     def store(self, layer: int) -> Store | None:
         """Handed to each layer from outside: a layer that knew its own number would be compiled once a layer."""
         return None if self.cache is None else self.cache.layers[layer]
+
+
+def on_device(value: Any, device: torch.device) -> Any:
+    """A copy with all tensors of a layout's fields on the device; what a `Watch` records stays in one list."""
+    if isinstance(value, Tensor):
+        return value.to(device)
+    if isinstance(value, Watch):
+        return Watch(value.queries.to(device), value.seen)
+    if isinstance(value, tuple):
+        return tuple(on_device(one, device) for one in value)
+    if is_dataclass(value) and not isinstance(value, type):
+        return replace(
+            value, **{one.name: on_device(getattr(value, one.name), device) for one in fields(value) if one.init}
+        )
+    return value
 
 
 def asking_rows(layout: Layout, rows: Tensor) -> Layout:

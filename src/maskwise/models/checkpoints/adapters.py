@@ -1,14 +1,17 @@
 """PEFT adapters on a model."""
 
 import re
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from peft import PeftConfig, PeftModel, get_peft_model_state_dict
+import torch
+from peft import PeftConfig, PeftModel, get_peft_model_state_dict, set_peft_model_state_dict
 from peft.tuners.tuners_utils import BaseTunerLayer
 from safetensors import SafetensorError
-from torch import Tensor
+from safetensors.torch import load_file
+from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from maskwise.models.checkpoints.locations import read_object, stored_shapes
@@ -73,7 +76,7 @@ def attach_adapter(net: PreTrainedModel, folder: Path, mask_id: int | None = Non
         if config.is_prompt_learning:
             raise UserError(f"the adapter in {folder} adds tokens to the prompt, which is not supported: use LoRA")
         config.task_type = None  # PEFT's class for causal models asks for methods that these have not
-        model = PeftModel.from_pretrained(net, str(folder), config=config)
+        model = _attached(net, folder, config)
     except (ValueError, RuntimeError) as problem:
         raise UserError(f"the adapter in {folder} is for another model: {first_line(problem)}") from None
     except (LookupError, TypeError, AttributeError, ImportError, ArithmeticError, re.error) as problem:
@@ -90,6 +93,33 @@ def attach_adapter(net: PreTrainedModel, folder: Path, mask_id: int | None = Non
     if expected != stored:
         odd = sorted(expected.items() ^ stored.items())[0][0]
         raise UserError(f"the adapter in {folder} is for another model: {odd} does not fit")
+    return model
+
+
+def _attached(net: PreTrainedModel, folder: Path, config: PeftConfig) -> PeftModel:
+    """PEFT's wrapper; layers that accelerate keeps in main memory or on disk stay where they are.
+
+    PEFT would spread a network with `hf_device_map` anew, embeddings and head included, and leaves what it adds to a
+    layer without weights on the meta device: that is read again, to where the layer is computed.
+    """
+    places = net.__dict__.pop("hf_device_map", None)
+    try:
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", ".*copying from a non-meta parameter", UserWarning)
+            model = PeftModel.from_pretrained(net, str(folder), config=config)
+    finally:
+        if places is not None:
+            net.hf_device_map = places
+    adapted = [module for module in net.modules() if isinstance(module, BaseTunerLayer)]
+    hooks = [getattr(module.get_base_layer(), "_hf_hook", None) for module in adapted]
+    for module, hook in zip(adapted, hooks, strict=True):
+        for name, weight in list(module.named_parameters()):  # type: ignore[attr-defined]
+            if hook is not None and weight.is_meta and not name.startswith("base_layer."):
+                parent, _, last = name.rpartition(".")
+                empty = torch.empty_like(weight, device=hook.execution_device)
+                setattr(module.get_submodule(parent), last, nn.Parameter(empty, weight.requires_grad))  # type: ignore[attr-defined]
+    if any(hook is not None for hook in hooks):
+        set_peft_model_state_dict(model, load_file(folder / "adapter_model.safetensors"))
     return model
 
 

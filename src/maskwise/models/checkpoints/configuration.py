@@ -153,11 +153,6 @@ def read_family(folder: Path, families: tuple[Family, ...] = FAMILIES) -> Family
     family = family_of_architecture(architecture, families)
     if family is not None:
         return family
-    if "DiffusionGemma" in architecture:
-        raise UserError(
-            f"{folder}: DiffusionGemma replaces tokens by random ones and has no mask, which everything here is about: "
-            "use transformers' own generate"
-        )
     if is_masked_lm(architecture):
         return MASKED_LM
     if architecture not in MODEL_FOR_CAUSAL_LM_MAPPING_NAMES.values():
@@ -214,9 +209,14 @@ def find_shift(config: PreTrainedConfig, family: Family) -> bool:
 
 
 def find_mask_id(net: PreTrainedModel, tokenizer: Any, family: Family) -> int | None:
-    """From the configuration, then the tokenizer, then the family; None in a causal model."""
+    """From the configuration, then the tokenizer, then the family; None in a causal model.
+
+    Where open positions hold random tokens it is one beyond the vocabulary, so that no text can hold it.
+    """
     if family.causal:
         return None
+    if family.noised:
+        return net.config.get_text_config().vocab_size
     found = getattr(net.config, "mask_token_id", None)
     if found is None and tokenizer is not None:
         found = tokenizer.mask_token_id
@@ -228,7 +228,7 @@ def find_mask_id(net: PreTrainedModel, tokenizer: Any, family: Family) -> int | 
 
 def note_odd_mask(net: PreTrainedModel, tokenizer: Any, mask_id: int | None) -> None:
     """One line where the mask is a token that means something else, or not the tokenizer's."""
-    if mask_id is None:
+    if mask_id is None or mask_id >= net.get_input_embeddings().weight.shape[0]:  # type: ignore
         return
     ends = getattr(net.config, "eos_token_id", None)
     own = getattr(tokenizer, "mask_token_id", None)

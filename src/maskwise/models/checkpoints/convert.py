@@ -8,7 +8,8 @@ from transformers import LlamaConfig, PreTrainedModel, Qwen2Config
 
 from maskwise.models.checkpoints.configuration import read_settings
 from maskwise.models.checkpoints.locations import PACKAGED, locate_checkpoint
-from maskwise.models.checkpoints.opening import open, stored_dtype
+from maskwise.models.checkpoints.opening import open
+from maskwise.models.checkpoints.placement import stored_dtype
 from maskwise.models.checkpoints.saving import written_aside
 from maskwise.models.families import DREAM
 from maskwise.models.families.dream import DreamConfig, DreamModel

@@ -25,7 +25,8 @@ from maskwise.models.checkpoints.configuration import read_settings
 from maskwise.models.checkpoints.gguf_llama import gguf_in
 from maskwise.models.checkpoints.locations import is_borrowing, locate_checkpoint, stored_shapes, tokenizer_file
 from maskwise.models.checkpoints.networks import weight_files
-from maskwise.models.checkpoints.opening import open, stored_dtype
+from maskwise.models.checkpoints.opening import open
+from maskwise.models.checkpoints.placement import stored_dtype
 from maskwise.models.checkpoints.saving import written_aside
 from maskwise.support.errors import UserError
 from maskwise.support.files import give_usual_mode, refuse_occupied, replace_file

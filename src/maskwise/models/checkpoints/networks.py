@@ -1,6 +1,8 @@
 """Networks of a family: loaded from a checkpoint's weight files, or laid out without weights."""
 
+import logging
 import sys
+from collections.abc import Mapping
 from contextlib import redirect_stdout
 from math import prod
 from pathlib import Path
@@ -69,15 +71,19 @@ def refuse_oversized(folder: Path, settings: dict[str, Any]) -> None:
 
 
 def load_network(
-    family: Family, folder: Path, config: PreTrainedConfig, dtype: torch.dtype, device: torch.device
+    family: Family, folder: Path, config: PreTrainedConfig, dtype: torch.dtype, places: Mapping[str, Any]
 ) -> PreTrainedModel:
-    """Loads a network onto the device without remote code; refuses missing, unexpected or misshapen weights."""
+    """Loads a network without remote code, its modules onto the devices of `places`.
+
+    Refuses missing, unexpected or misshapen weights.
+    """
     assert family.net_class is not None
     gguf = gguf_in(weights_folder(folder))
     as_llama = gguf is not None and not family.native
     net_class: Any = imported("transformers:LlamaForCausalLM" if as_llama else family.net_class)
     if not sys.stderr.isatty():
         disable_progress_bar()  # in a log or a pipe the bar is noise
+    logging.getLogger("accelerate.big_modeling").setLevel(logging.ERROR)  # that offloaded weights are on "meta"
     loud = get_verbosity()
     set_verbosity_error()  # its own table of what does not fit would stand before our one line
     source: dict[str, Any] = {"config": config, "state_dict": llama_weights(gguf)} if gguf is not None else {}
@@ -91,7 +97,7 @@ def load_network(
                 folder if gguf is None else None,
                 **source,
                 dtype=dtype,
-                device_map={"": device},
+                device_map=dict(places),
                 attn_implementation="eager",  # every class has it; which attention runs is decided in forward.py
                 use_safetensors=True,
                 local_files_only=True,

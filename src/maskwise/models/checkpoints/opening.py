@@ -1,6 +1,6 @@
 """Opening a model by folder or name, and wrapping a network in the model interface (model.py)."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from copy import deepcopy
 from pathlib import Path
 from typing import Any
@@ -24,13 +24,26 @@ from maskwise.models.checkpoints.configuration import (
 )
 from maskwise.models.checkpoints.gguf_llama import gguf_in
 from maskwise.models.checkpoints.locations import (
-    DTYPE_NAMES,
     locate_checkpoint,
     refuse_published_experts,
-    refuse_unknown_device,
     weights_folder,
 )
-from maskwise.models.checkpoints.networks import check_weight_files, load_network, refuse_oversized, weight_shapes
+from maskwise.models.checkpoints.networks import (
+    check_weight_files,
+    load_network,
+    network_without_weights,
+    refuse_oversized,
+    weight_shapes,
+)
+from maskwise.models.checkpoints.placement import (
+    main_device,
+    memory_limits,
+    pick_device,
+    pick_dtype,
+    plan_device_map,
+    refuse_other_device_map,
+    refuse_with_device_map,
+)
 from maskwise.models.checkpoints.quantised_files import refuse_uninstalled_quantiser
 from maskwise.models.families import AUTOREGRESSIVE, FAMILIES, MASKED_LM, WRAPPED, Family, family_of_class
 from maskwise.models.families.masked_lm import (
@@ -60,7 +73,6 @@ class _BuiltIn(tuple[Family, ...]):
 
 
 BUILT_IN = _BuiltIn(FAMILIES)
-DTYPES = {name: getattr(torch, name) for name in DTYPE_NAMES}
 
 
 def open(
@@ -72,6 +84,8 @@ def open(
     check_weights: bool = True,
     weights: str | None = None,
     any_base: bool = False,
+    device_map: str | None = None,
+    max_memory: Mapping[int | str, int | str] | None = None,
 ) -> Model:
     """Opens a checkpoint folder, an embedded model or a published name, optionally with a PEFT adapter on it.
 
@@ -85,6 +99,8 @@ def open(
         check_weights: look for NaN and infinity in one pass over all weights.
         weights: fp8 or int4 quantises the layers' linear maps, with the adapter merged into them.
         any_base: put an adapter also on another base than the one it was trained on.
+        device_map: auto lets accelerate put layers on several GPUs, in main memory and on disk, as far as each fits.
+        max_memory: of a device map: the most weights on each GPU and in main memory, {0: "10GiB", "cpu": "30GiB"}.
 
     Returns:
         The model, in evaluation mode.
@@ -95,7 +111,8 @@ def open(
     >>> model.predict([ids + [model.mask_id]], [[len(ids)]])[0].shape  # float32 logits, of the row asked for alone
     torch.Size([1, 2048])
     """
-    place = pick_device(device)
+    refuse_other_device_map(device_map, max_memory)
+    place = pick_device(device if device_map is None else main_device(device))
     if weights is not None:
         refuse_published_experts(str(name), weights)
     folder, adapters = locate_checkpoint(str(name))
@@ -108,12 +125,18 @@ def open(
     settings = read_settings(folder)
     refuse_uninstalled_quantiser(folder, settings)
     stored = pick_dtype(dtype, place, settings)
+    if device_map is not None:
+        refuse_with_device_map(settings, weights, gguf_in(weights_folder(folder)) is not None, len(adapters))
     if weights is not None:
         stored = _quantisable(weights, name, folder, settings, dtype, stored, place)
     with as_described(folder):
         config = read_config(folder, family)  # refuses a type that only remote code defines
         refuse_oversized(folder, config.to_dict() | settings)  # what the file leaves out has its class's size
-        net = load_network(family, folder, config, stored, place if weights is None else torch.device("cpu"))
+        places: dict[str, Any] = {"": place if weights is None else torch.device("cpu")}
+        if device_map is not None:
+            bare = network_without_weights(config, family)
+            places = plan_device_map(bare, stored, place, memory_limits(max_memory, place))
+        net = load_network(family, folder, config, stored, places)
         model = as_model(net, load_tokenizer(folder, family), str(name), families=families)
         note_odd_mask(net, model.tokenizer, model.mask_id)
         if model.stored_quantised:  # packages check few sizes, and lay the weights out at the first pass
@@ -172,13 +195,27 @@ def opened_model(
     check_weights: bool = True,
     weights: str | None = None,
     any_base: bool = False,
+    device_map: str | None = None,
+    max_memory: Mapping[int | str, int | str] | None = None,
 ) -> Model:
     """Opens a model given by name; an opened model is returned as it is and takes no options."""
     if not isinstance(model, Model):
-        return open(model, dtype, device, adapter, check_weights=check_weights, weights=weights, any_base=any_base)
-    chosen = dtype != "auto" or adapter is not None or weights is not None
+        return open(
+            model,
+            dtype,
+            device,
+            adapter,
+            check_weights=check_weights,
+            weights=weights,
+            any_base=any_base,
+            device_map=device_map,
+            max_memory=max_memory,
+        )
+    chosen = dtype != "auto" or (adapter, weights, device_map, max_memory) != (None, None, None, None)
     if chosen or (device is not None and torch.device(device) != model.device):
-        raise UserError("the model is open already: give dtype, device, adapter and weights to mw.open, or a name here")
+        raise UserError(
+            "the model is open already: give dtype, device, adapter, weights and device_map to mw.open, or a name here"
+        )
     return model
 
 
@@ -197,6 +234,8 @@ def as_model(
     family = family_of_network(net, families)
     if family.framed:
         return _masked_lm(net, tokenizer, name, mask_id)
+    if family.noised:
+        return _random_canvas(net, tokenizer, name, family)
     if not family.native:
         refuse_own_attention(net)
         net.set_attn_implementation(RAGGED)
@@ -242,6 +281,25 @@ def _masked_lm(net: PreTrainedModel, tokenizer: Any, name: str, mask_id: int | N
     return model
 
 
+def _random_canvas(net: PreTrainedModel, tokenizer: Any, name: str, family: Family) -> Model:
+    from maskwise.models.families.diffusion_gemma import CanvasBody, CanvasHead
+
+    net.set_attn_implementation("sdpa")
+    mask_id = find_mask_id(net, tokenizer, family)
+    assert mask_id is not None
+    return Model(
+        net,
+        CanvasBody(mask_id),
+        family=family,
+        window=net.config.get_text_config().max_position_embeddings,
+        shift=False,
+        mask_id=mask_id,
+        tokenizer=tokenizer,
+        head=CanvasHead(net),
+        name=name,
+    ).eval()
+
+
 def wrap(
     hf_model: PreTrainedModel,
     tokenizer: Any = None,
@@ -272,13 +330,15 @@ def wrap(
     >>> mw.wrap(net, mask_id=1).kind
     'llada'
     """
+    bare = without_adapter(hf_model)
+    if family_of_network(bare, families).noised:
+        return as_model(bare, tokenizer, type(bare).__name__, families=families)
     if mask_id is None and not causal:
         mask_id = getattr(hf_model.config, "mask_token_id", None)
     if mask_id is None and not causal and tokenizer is not None:
         mask_id = tokenizer.mask_token_id
     if mask_id is None and not causal:
         raise UserError("the model has no mask token: pass mask_id")
-    bare = without_adapter(hf_model)
     masked_lm = head is None and not causal and family_of_network(bare, families).framed
     if masked_lm and tokenizer is not None and not frame_of(tokenizer):
         tokenizer = deepcopy(tokenizer)  # the caller's keeps writing its special tokens
@@ -317,29 +377,3 @@ def refuse_if_different(model: Model, problem: str, frame: SpecialTokens | None 
     difference = largest_difference(model.core, ours, ids, start, end)
     if not difference < tolerance:
         raise UserError(f"{problem} (largest difference {difference:.2g} of the largest logit)")
-
-
-def pick_device(device: str | torch.device | None) -> torch.device:
-    if isinstance(device, str):
-        refuse_unknown_device(device)
-    try:
-        place = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
-        torch.empty(0, device=place)
-    except (RuntimeError, AssertionError) as problem:  # torch asserts that it was built with CUDA
-        raise UserError(f"no device {str(device)!r} here ({str(problem).splitlines()[0]}): try cpu") from None
-    return place
-
-
-def stored_dtype(settings: dict[str, Any]) -> torch.dtype:
-    """The type a checkpoint's weights are stored in, by its config.json."""
-    return DTYPES.get(settings.get("dtype") or settings.get("torch_dtype") or "", torch.float32)
-
-
-def pick_dtype(dtype: str | torch.dtype, device: torch.device, settings: dict[str, Any]) -> torch.dtype:
-    if isinstance(dtype, torch.dtype):
-        return dtype
-    if dtype == "auto":
-        return stored_dtype(settings) if device.type == "cuda" else torch.float32
-    if dtype not in DTYPES:
-        raise UserError(f"unknown dtype {dtype!r}: use auto, {', '.join(DTYPES)}")
-    return DTYPES[dtype]

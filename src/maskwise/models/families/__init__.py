@@ -12,9 +12,12 @@ from maskwise.models.families.shapes import (
     ATTENTION_MAPS,
     BERT_BASE,
     BERT_MAPS,
+    DECODER_MAPS,
+    DIFFUSION_GEMMA_26B,
     FAST_1_5B,
     LLADA2_FLASH,
     LLADA2_MAPS,
+    LLADA22,
     LLADA_MAPS,
     LLAMA3_8B,
     LLAMA_MAPS,
@@ -31,6 +34,7 @@ from maskwise.models.families.shapes import (
 )
 
 NATIVE_BODY = "maskwise.models.forward:native_body"
+NOISE_DRAWS = 4  # of the random tokens on a canvas without masks, over which predictions are averaged
 MASKED_DIFFUSION = "LLaDA, iLLaDA, LLaDA-MoE and Dream models"  # whose attention is bidirectional; for messages
 
 
@@ -76,6 +80,7 @@ class Family:
     cuda_graphs: bool = True  # passes can be recorded, unless a module says that it waits for the device
     attention_readable: bool = True
     framed: bool = False  # its inputs stand between special tokens, [CLS] text [SEP] (masked_lm.py)
+    noised: bool = False  # no mask token: open positions hold random tokens (diffusion_gemma.py)
     canvas_cache: bool = True  # keys and values of a generation canvas can be kept between passes
     published: tuple[Published, ...] = ()
 
@@ -176,7 +181,7 @@ LLADA2 = Family(
     reference="Bie et al., LLaDA2.0: Scaling Up Diffusion Language Models to 100B, arXiv 2512.15745",
     architecture="LLaDA2MoeModelLM",
     default_block=32,
-    checked="logits and weight names of the original code (2.0, 2.1) at a small shape: equal; no weight index at hand",
+    checked="logits and weight names of the original code (2.0, 2.1) at a small shape: equal; 2.2: descriptions of it",
     net_class="maskwise.models.families.llada2:LLaDA2MoeModelLM",
     config_class="maskwise.models.families.llada2:LLaDA2Config",
     experts=True,
@@ -188,6 +193,8 @@ LLADA2 = Family(
         Published("inclusionAI/LLaDA2.1-mini", 16255638528, 32768),
         Published("inclusionAI/LLaDA2.0-flash", 102889697280, 32768, LLADA2_FLASH),
         Published("inclusionAI/LLaDA2.1-flash", 102889697280, 32768, LLADA2_FLASH),
+        Published("inclusionAI/LLaDA2.2-mini", 16255638528, 131072, {"max_position_embeddings": 131072}),
+        Published("inclusionAI/LLaDA2.2-flash", 102889697280, 131072, LLADA2_FLASH | LLADA22),
     ),
 )
 SDAR = Family(
@@ -261,6 +268,23 @@ NEMOTRON = Family(
         Published("nvidia/Nemotron-Labs-Diffusion-8B", 8489553920, 262144),
     ),
 )
+DIFFUSION_GEMMA = Family(  # transformers' own class
+    name="diffusion-gemma",
+    title="uniform diffusion (DiffusionGemma)",
+    reference="Google DeepMind, DiffusionGemma, model card, 2026",
+    architecture="DiffusionGemmaForBlockDiffusion",
+    checked="logits of transformers' own class at a small shape: equal; no weight index at hand",
+    net_class="transformers.models.diffusion_gemma.modeling_diffusion_gemma:DiffusionGemmaForBlockDiffusion",
+    config_class="transformers.models.diffusion_gemma.configuration_diffusion_gemma:DiffusionGemmaConfig",
+    noised=True,
+    experts=True,
+    mask_id=262144,
+    lora_targets=DECODER_MAPS,
+    cuda_graphs=False,
+    attention_readable=False,
+    canvas_cache=False,
+    published=(Published("google/diffusiongemma-26B-A4B-it", 25823778864, 262144, DIFFUSION_GEMMA_26B),),
+)
 AUTOREGRESSIVE = Family(  # transformers' own causal language models
     name="ar",
     title="autoregressive",
@@ -315,6 +339,7 @@ FAMILIES = (
     SDAR_MOE,
     FAST_DLLM,
     NEMOTRON,
+    DIFFUSION_GEMMA,
     AUTOREGRESSIVE,
     MASKED_LM,
     WRAPPED,

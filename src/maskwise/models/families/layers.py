@@ -2,6 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from copy import copy
 from typing import Any
 
 import torch
@@ -122,6 +123,14 @@ class Rotary:
         angles = positions.float()[:, None] * inverse_frequencies.float()
         angles = torch.cat((angles, angles), dim=-1)[:, None, :]
         self.cosine, self.sine = (angles.cos() * scaling).to(dtype), (angles.sin() * scaling).to(dtype)
+
+    def to(self, device: torch.device | int | str) -> "Rotary":
+        """The tables on another device; accelerate calls it where layers lie on several devices."""
+        if torch.device(device) == self.cosine.device:
+            return self
+        moved = copy(self)
+        moved.cosine, moved.sine = self.cosine.to(device), self.sine.to(device)
+        return moved
 
     def turn(self, x: Tensor, rows: Tensor | None = None) -> Tensor:
         """Rotates [T, heads, D] by position ("rotate half") in the tables' precision; returns x's dtype.

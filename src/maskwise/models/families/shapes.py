@@ -8,6 +8,7 @@ LLADA_MAPS = r"model\.transformer\.blocks\.\d+\.(?:attn_out|ff_out|ff_proj|k_pro
 ATTENTION_MAPS = r"model\.layers\.\d+\.self_attn\.(?:k_proj|o_proj|q_proj|v_proj)"
 LLAMA_MAPS = r"model\.layers\.\d+\.mlp\.(?:down_proj|gate_proj|up_proj)|" + ATTENTION_MAPS
 
+DECODER_MAPS = ATTENTION_MAPS.replace("model", r"model\.decoder")
 NEMOTRON_MAPS = LLAMA_MAPS.replace("model", "encoder")
 
 GATED = r"(?:down_proj|gate_proj|up_proj)"
@@ -18,6 +19,30 @@ LLADA2_MAPS = (  # the experts that every token goes through, and not those that
     + GATED
 )
 
+DIFFUSION_GEMMA_26B: ConfigFields = {
+    "text_config": {
+        "hidden_size": 2816,
+        "intermediate_size": 2112,
+        "num_hidden_layers": 30,
+        "num_attention_heads": 16,
+        "num_key_value_heads": 8,
+        "num_global_key_value_heads": 2,
+        "num_experts": 128,
+        "top_k_experts": 8,
+        "moe_intermediate_size": 704,
+        "sliding_window": 1024,
+        "max_position_embeddings": 262144,
+    },
+    "vision_config": {
+        "hidden_size": 1152,
+        "intermediate_size": 4304,
+        "num_hidden_layers": 27,
+        "num_attention_heads": 16,
+        "num_key_value_heads": 16,
+        "head_dim": 72,
+        "standardize": True,
+    },
+}
 LLAMA3_8B: ConfigFields = {
     "model_type": "llama",
     "vocab_size": 128256,
@@ -49,6 +74,14 @@ QWEN25_7B: ConfigFields = {
     "num_key_value_heads": 4,
 }
 
+LLADA22: ConfigFields = {
+    "max_position_embeddings": 131072,
+    "rope_theta": 3e6,
+    "block_size": 32,
+    "expert_capacity": 48,
+    "delete_token_id": 156930,
+    "split_token_id": 156931,
+}
 LLADA2_FLASH: ConfigFields = {
     "hidden_size": 4096,
     "num_hidden_layers": 32,

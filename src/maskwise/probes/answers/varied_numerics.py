@@ -65,6 +65,7 @@ class ModelCopies:
             self.key = key
         return self.made
 
+    @torch.inference_mode(False)  # decoding packs the copy's weights outside of inference mode
     def _copy(self, model: Model, setting: NumericSetting) -> Model:
         if model.weights is not None:  # of quantised weights the originals are read again
             made = open_model(model.name, FLOAT32, model.device, check_weights=False)

@@ -108,6 +108,7 @@ PROBE = Probe(
     condition=CalibrationCondition,
     presets=("default", "full"),
     units=units,
+    random_canvas=True,
     one_pass=True,
     parameters={"questions": 48, "mask_counts": (2, 20, 200)},
     quick={"questions": 12, "mask_counts": (2,)},

@@ -196,7 +196,7 @@ CONTRAST_TAX = ScoreRule(
 
 def _effect(point: Point, base: Point) -> str:
     if point.series == base.series:
-        return f"with {point.x:g} masks in place of {base.x:g} ({point.series})"
+        return f"with {point.x:g} masks instead of {base.x:g} ({point.series})"
     return f"with the one {point.series}, not {base.series.removeprefix('example ')}"
 
 
@@ -213,6 +213,7 @@ PROBE = Probe(
     condition=ContrastCondition,
     presets=("default", "full"),
     units=units,
+    random_canvas=True,
     one_pass=True,
     parameters={"tasks": 8, "questions": 50, "relevant": 1, "mask_counts": (2, 20, 200), "among": None},
     # Fewer distractors are too near to tell; few tasks and more questions of each make the shortest interval.

@@ -140,7 +140,7 @@ def flood_in_words(shown: Shown) -> list[str]:
     most = max(entry.condition["canvas"] for entry in entries)
     ends = "" if found["low"] is None else f", 95 % interval {found['low']:.1f} to {found['high']:.1f}"
     lines = [
-        f"{flood_named(found)}: with {found['long']} masks in place of {found['short']} answers end "
+        f"{flood_named(found)}: with {found['long']} masks instead of {found['short']} answers end "
         f"{found['value']:.1f} tokens sooner{ends}"
     ]
     for entry in entries:
@@ -179,7 +179,7 @@ def _flood_table(summary: Summary) -> list[TextTable]:
     if found is None:
         return []
     ends = "no interval" if found["low"] is None else f"{found['low']:.1f} to {found['high']:.1f}"
-    row = (f"{found['long']} masks in place of {found['short']}", f"{found['value']:.1f}", ends, str(found["n"]))
+    row = (f"{found['long']} masks instead of {found['short']}", f"{found['value']:.1f}", ends, str(found["n"]))
     return [TextTable(f"{NAME}: {flood_named(found)}", ("one block", "tokens sooner", "95 % interval", "n"), [row])]
 
 

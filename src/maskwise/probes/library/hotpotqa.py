@@ -30,6 +30,7 @@ PROBE = Probe(
     condition=HotpotqaCondition,
     presets=("full", "paper"),
     units=units,
+    random_canvas=True,
     takes=lambda data_set: data_set == NAME,
     parameters=SHARES,
     quick=QUICK_SHARES,

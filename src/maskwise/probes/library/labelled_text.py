@@ -30,6 +30,7 @@ PROBE = Probe(
     about="classification of texts, by the share of masks (--data)",
     condition=LabelledTextCondition,
     units=units,
+    random_canvas=True,
     one_pass=True,
     takes=has_labels,
     parameters=SHARES | {"shots": 8},

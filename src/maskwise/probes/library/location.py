@@ -159,7 +159,7 @@ DISTANCE_NATS = ScoreRule(
 
 def moved_away(point: Point, base: Point) -> str:
     asked = f", {point.series}" if point.series else ""
-    return f"with the examples moved away from the question (location {point.x:g} in place of {base.x:g}{asked})"
+    return f"with the examples moved away from the question (location {point.x:g} instead of {base.x:g}{asked})"
 
 
 class LocationCondition(FewShotCondition, frozen=True, kw_only=True):
@@ -174,6 +174,7 @@ PROBE = Probe(
     condition=LocationCondition,
     presets=("default", "full", "paper"),
     variants=variants,
+    random_canvas=True,
     each_number=True,
     parameters=LOCATIONS,
     quick=QUICK_LOCATIONS,

@@ -14,13 +14,15 @@ import numpy as np
 from msgspec import structs
 
 from maskwise.probes.blocks import visible_counts
-from maskwise.probes.examples import FewShotCondition
+from maskwise.probes.examples import FewShotCondition, main_records
 from maskwise.probes.library.filler import NAME as FILLER
 from maskwise.probes.library.filler import filler_name, strictest
+from maskwise.probes.library.unmasking import NAME as UNMASKING
 from maskwise.probes.probe import NO_MASK_TOKEN, VARIES_MASKS, Probe, ScoreRule, Sentences, Setup, Variant
 from maskwise.probes.section import K_EQUALS, MASKS_AT_THE_END, Lead, Measure, Section, Shown, by_masks
 from maskwise.records.groups import values_of
 from maskwise.records.record import Condition, Record
+from maskwise.scoring.changes import Difference, paired_difference
 from maskwise.scoring.claims import Claim, contrast_claim
 from maskwise.scoring.contrasts import weights_of
 from maskwise.scoring.numbers import percent
@@ -34,10 +36,12 @@ from maskwise.scoring.scores import (
     share_of_skill,
     tables,
 )
+from maskwise.scoring.skill import task_skill
 from maskwise.support.typed import Count
 from maskwise.tasks.episodes import CHANCE
 
 NAME = "mask-count"
+LARGEST_BLOCK = 32  # masks that a growing canvas may show at a time
 
 
 def variants(setup: Setup) -> list[Variant]:
@@ -126,6 +130,71 @@ def _fillers(shown: Shown) -> str:
     )
 
 
+# What to do
+
+
+def advice(records: Sequence[Record]) -> str | None:
+    """What the answers of a run support. Masks that take accuracy away are the evidence for all of it.
+
+    A growing canvas shows few masks and needs no training, so it is named first; mask-agnostic tuning (Piskorz et al.,
+    arXiv 2511.21338) addresses the loss itself; small blocks show all masks but take many steps, and are supported
+    where these regain accuracy (probe unmasking). None where masks were not asked about, where they cannot show a loss
+    (no skill, or too easy), and of block diffusion models, whose canvas is not a choice.
+    """
+    one_step = main_records([record for record in records if record.probe == NAME])
+    counts = _counts(one_step)
+    if 2 not in counts or counts[-1] <= LARGEST_BLOCK or any("visible" in record for record in one_step):
+        return None
+    most = counts[-1]
+    if _cannot_show_a_loss(one_step, counts):
+        return None
+    lost = paired_difference(_under(one_step, 2), _under(one_step, most))
+    compared = f"accuracy with 2 masks minus accuracy with {most}"
+    if not _is_gain(lost):
+        return (
+            "This run gives no reason for mask-agnostic tuning, a growing canvas or small blocks: "
+            f"{compared} is {_points(lost)}."
+        )
+    supported = [*_growing(one_step, counts), *_small_blocks(records, one_step, most)]
+    named = " and ".join([*supported, "mask-agnostic tuning (maskwise tune)"])
+    return f"This run supports {named}: {compared} is {_points(lost)}."
+
+
+def _cannot_show_a_loss(one_step: Sequence[Record], counts: Sequence[int]) -> bool:
+    few = _under(one_step, 2)
+    changes = [paired_difference(_under(one_step, count), few) for count in counts if count != 2]
+    right = sum(record.correct for record in few)
+    return task_skill(round(right), len(few), changes=[(one.low, one.high) for one in changes]).skill != "skilled"
+
+
+def _growing(one_step: Sequence[Record], counts: Sequence[int]) -> list[str]:
+    """The most masks that a block may have and that were asked, against the most of all."""
+    block = max(count for count in counts if count <= LARGEST_BLOCK)
+    gain = paired_difference(_under(one_step, block), _under(one_step, counts[-1]))
+    more = "" if block == 2 else f" ({block} masks minus {counts[-1]}: {_points(gain)})"
+    return [f"decoding with --canvas growing{more}"] if _is_gain(gain) else []
+
+
+def _small_blocks(records: Sequence[Record], one_step: Sequence[Record], most: int) -> list[str]:
+    asked = main_records([record for record in records if record.probe == UNMASKING])
+    stepwise = [record for record in _under(asked, most) if record.condition["order"] == "confidence"]
+    gain = paired_difference(stepwise, _under(one_step, most))
+    return [f"small blocks (many steps minus one: {_points(gain)})"] if _is_gain(gain) else []
+
+
+def _under(records: Sequence[Record], masks: int) -> list[Record]:
+    return [record for record in records if record.condition["masks"] == masks]
+
+
+def _is_gain(difference: Difference) -> bool:
+    return difference.low is not None and difference.low > 0
+
+
+def _points(difference: Difference) -> str:
+    assert difference.low is not None and difference.high is not None
+    return f"{100 * difference.difference:+.1f} points, {100 * difference.low:.1f} to {100 * difference.high:.1f}"
+
+
 MASK_TAX = ScoreRule(
     name="mask_tax",
     title="Mask tax",
@@ -174,9 +243,10 @@ PROBE = Probe(
     not_text=VARIES_MASKS,
     about="more and more masks after the question",
     condition=MaskCountCondition,
-    lead=Lead(lambda entries: entries, lambda entries: "masks", main=True),
+    lead=Lead(lambda entries: entries, lambda entries: "masks", main=True, advice=advice),
     presets=("quick", "default", "full", "paper"),
     variants=variants,
+    random_canvas=True,
     each_number=True,
     parameters={"mask_counts": (1, 2, 5, 10, 20, 50, 100, 200), "among": None},
     quick={"mask_counts": (2, 200), "among": 6},
@@ -198,7 +268,7 @@ PROBE = Probe(
             points=by_masks(NAME),
             spread=True,
             claims=("masks-cost",),
-            effect=lambda point, base: f"with {point.x:g} masks in place of {base.x:g}",
+            effect=lambda point, base: f"with {point.x:g} masks instead of {base.x:g}",
         ),
         Section(
             name="confidence",

@@ -66,6 +66,9 @@ def units(setup: Setup) -> Iterator[Unit]:
     from maskwise.probes.answers.varied_numerics import ModelCopies, ask_under, machine_of, missing_bytes, write_under
 
     own, model, seed = setup.own, setup.model, setup.settings.seed
+    if getattr(model, "spread", False):
+        setup.note(f"{NAME} was not run: it copies the model, and a device map spreads this one over several devices")
+        return
     missing = missing_bytes(model)
     if missing:
         setup.note(f"{NAME} was not run: its float32 reference needs {missing / 2**30:.0f} GiB more of the GPU")
@@ -204,7 +207,7 @@ def in_words(shown: Shown) -> list[str]:
         *_counts(found, (REPEATED,), "--exact, repeated in another order"),
         *_counts(found, (AGAIN,), IN_WORDS[AGAIN]),
         *_float32_lines(found),
-        *(line for name in half for line in _counts(found, (name,), f"{IN_WORDS[name]} in place of float32")),
+        *(line for name in half for line in _counts(found, (name,), f"{IN_WORDS[name]} instead of float32")),
         *_advice(found),
     ]
 

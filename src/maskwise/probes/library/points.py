@@ -163,6 +163,7 @@ PROBE = Probe(
     condition=PointsCondition,
     presets=("full", "paper"),
     units=units,
+    random_canvas=True,
     one_pass=True,
     parameters={
         "clouds": 5,

@@ -280,6 +280,7 @@ PROBE = Probe(
     evidence=RecallEvidence,
     presets=("default", "full"),
     units=units,
+    random_canvas=True,
     one_pass=True,
     parameters={
         "pairs": 60,
@@ -318,7 +319,7 @@ PROBE = Probe(
             measures=(Measure("accuracy", "Accuracy"), in_nats("nll", "Negative log-likelihood of the value (nats)")),
             caption="Line: mean over lists of pairs; band: 95 % interval over them.",
             effect=lambda point, base: (
-                f"with {point.x:.0f} pairs between the asked pair and the question in place of "
+                f"with {point.x:.0f} pairs between the asked pair and the question instead of "
                 f"{base.x:.0f} ({point.series})"
             ),
         ),

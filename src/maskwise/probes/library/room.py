@@ -105,6 +105,7 @@ PROBE = Probe(
     condition=RoomCondition,
     presets=("default", "full"),
     units=units,
+    random_canvas=True,
     one_pass=True,
     parameters={"questions": 100},
     quick={"questions": 20},

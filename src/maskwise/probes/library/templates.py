@@ -276,6 +276,7 @@ PROBE = Probe(
     about="mask-count and contrast under reworded questions (--templates FILE)",
     condition=TemplatesCondition,
     units=units,
+    random_canvas=True,
     parameters={
         "templates": tuple((one.name, one.text) for one in BUILT_IN),
         "tasks": 8,

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+LONGEST_NAME = 46  # characters, which a phone's width holds on a line of its own
 HATCHES = ("", "////", "....", "xx")  # tell the parts apart without colour
 
 
@@ -95,13 +96,13 @@ def _draw(chart: Chart, narrow: bool, titled: bool = True) -> "Figure":
                 markeredgewidth=1.6,
                 markerfacecolor=CURVES[0] if bar.marked else PAPER,
             )
-        _write(axis, place, bar, narrow)
-    axis.set_yticks([] if narrow else places, [] if narrow else [pretty(bar.name) for bar in chart.bars])
+        _write(axis, place, bar, narrow, chart.dots)
+    axis.set_yticks([] if narrow else places, [] if narrow else [pretty(bar.name, LONGEST_NAME) for bar in chart.bars])
     axis.set_ylim(len(chart.bars) - 0.6, -0.75 if narrow else -0.6)
     axis.grid(axis="y", visible=False)
     axis.set_xlabel(chart.x_label)
     axis.xaxis.set_major_formatter(lambda value, _: f"{100 * value:.0f} %")
-    axis.set_xlim(-0.02 if chart.dots else 0, 1.0 if several or narrow else None)
+    axis.set_xlim(*((-0.02, 1.02) if chart.dots else (0, 1.0 if several or narrow else None)))
     if titled:
         axis.set_title(chart.title, loc="left", pad=10)
     if several:
@@ -109,11 +110,15 @@ def _draw(chart: Chart, narrow: bool, titled: bool = True) -> "Figure":
     return figure
 
 
-def _write(axis: "Axes", place: int, bar: Bar, narrow: bool) -> None:
-    """The note at the end of the bar; on a phone name and note stand above it."""
+def _write(axis: "Axes", place: int, bar: Bar, narrow: bool, dots: bool) -> None:
+    """The note at the end of the bar. On a phone the name stands above the bar, with the note beside it unless a dot
+    leaves room for the note on its own line."""
+    low, high = bar.interval or (sum(bar.parts), sum(bar.parts))
     if narrow:
-        axis.annotate(pretty(bar.name), (0, place - 0.28), va="bottom", fontsize=8.5, color=INK)
+        axis.annotate(pretty(bar.name, LONGEST_NAME), (0, place - 0.28), va="bottom", fontsize=8.5, color=INK)
+    if narrow and not dots:
         axis.annotate(bar.note, (1, place - 0.28), va="bottom", ha="right", fontsize=8, color=SOFT)
         return
-    end = max(sum(bar.parts), bar.interval[1] if bar.interval else 0.0)
-    axis.annotate(bar.note, (end, place), (5, 0), textcoords="offset points", va="center", color=SOFT)
+    left = narrow and low > 0.5
+    end, offset, align = (low, -7, "right") if left else (max(sum(bar.parts), high), 7, "left")
+    axis.annotate(bar.note, (end, place), (offset, 0), textcoords="offset points", va="center", ha=align, color=SOFT)

@@ -43,7 +43,7 @@ class Curve:
     """One line of a panel: the value at each x with the ends of its interval (None where it is not known).
 
     `style` is the number of its colour, marker and dash: the same for one model or series all over the page. A curve
-    without a name is the only one, and the page says whose it is.
+    without a name is the only one, and the page says whose it is. `joined`: by a line.
     """
 
     name: str
@@ -52,6 +52,7 @@ class Curve:
     y: tuple[float | None, ...]
     low: tuple[float | None, ...]
     high: tuple[float | None, ...]
+    joined: bool = True
 
 
 @dataclass(frozen=True)
@@ -149,7 +150,7 @@ def _draw_panel(axis: "Axes", panel: Panel, inches: float) -> None:
         known = [v is not None and w is not None for v, w in zip(curve.low, curve.high, strict=True)]
         low = [math.nan if v is None else v for v in curve.low]
         high = [math.nan if v is None else v for v in curve.high]
-        joined = not (panel.x_names or panel.scatter)
+        joined = curve.joined and not (panel.x_names or panel.scatter)
         if joined:
             axis.fill_between(curve.x, low, high, where=known, color=CURVES[i], alpha=0.14, linewidth=0)
         axis.vlines(curve.x, low, high, color=CURVES[i], alpha=0.55, linewidth=0.9)

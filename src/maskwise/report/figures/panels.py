@@ -1,16 +1,26 @@
 """From a summary's entries to the panels of a figure, by the description of a section."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
-from maskwise.probes.section import Measure, Point, Section
+from msgspec import UNSET
+
+from maskwise.probes.section import ACCURACY, Measure, Point, Section
 from maskwise.report.figures.curves import Curve, Mark, Panel
 from maskwise.report.readings import Reading
+from maskwise.report.words.task_skill import limit
+from maskwise.scoring.intervals import Ends
+
+NOT_JOINED = (
+    "Points that no line joins: the model was not shown to be able to do the task, or the task is too easy to show a "
+    "loss. They do not show that the condition has no effect."
+)
 
 
 def panels(section: Section, readings: Sequence[Reading]) -> list[Panel]:
     """One model: a curve per series. Several models: a panel per series, a curve per model in each."""
     found = [section.points(reading) for reading in readings]
     series = list(dict.fromkeys(point.series for points in found for point in points)) or [""]
+    limited = _limited(found)
     if len(readings) == 1:
         facets = [("", [(name, i, along(found[0], name)) for i, name in enumerate(series)])]
     else:
@@ -23,7 +33,9 @@ def panels(section: Section, readings: Sequence[Reading]) -> list[Panel]:
             x_label=section.x_label,
             y_label=measure.label,
             curves=tuple(
-                _curve(name, style, own, measure) for name, style, points in lines if (own := having(points, measure))
+                _curve(name, style, own, measure, measure.key != ACCURACY.key or not limited(own))
+                for name, style, points in lines
+                if (own := having(points, measure))
             ),
             percent=measure.percent,
             chance=measure.chance,
@@ -36,6 +48,31 @@ def panels(section: Section, readings: Sequence[Reading]) -> list[Panel]:
         for measure in measures_of(section, readings)
         for title, lines in facets
     ]
+
+
+def how_to_read(section: Section, drawn: Sequence[Panel]) -> str:
+    joined = {curve.joined for panel in drawn for curve in panel.curves}
+    return " ".join(([] if joined == {False} else [section.how_to_read]) + ([NOT_JOINED] if False in joined else []))
+
+
+def _limited(found: Sequence[Sequence[Point]]) -> Callable[[Sequence[Point]], bool]:
+    """True of a curve whose baseline cannot show a loss and that shows no change: a level line would look like a model
+    that the condition leaves alone. Questions on which another model of the page loses are not too easy."""
+    lost = any(high is not None and high < 0 for points in found for _, high in _changes(points))
+
+    def limited(curve: Sequence[Point]) -> bool:
+        points = next(points for points in found if any(point is curve[0] for point in points))
+        bases = [point.entry.paired.baseline for point in curve if point.entry.paired is not UNSET]
+        of_bases = [point.entry for point in points if point in curve or point.entry.condition in bases]
+        skills = [entry.skill for entry in of_bases if entry.skill is not UNSET]
+        changed = any(low is not None and high is not None and not low <= 0 <= high for low, high in _changes(curve))
+        return not changed and bool(skills) and all(limit(one) and not (lost and one.shown) for one in skills)
+
+    return limited
+
+
+def _changes(points: Sequence[Point]) -> list[Ends]:
+    return [(point.entry.paired.low, point.entry.paired.high) for point in points if point.entry.paired is not UNSET]
 
 
 def measures_of(section: Section, readings: Sequence[Reading]) -> list[Measure]:
@@ -58,7 +95,7 @@ def in_order(points: Sequence[Point]) -> list[Point]:
     return [point for series in dict.fromkeys(p.series for p in points) for point in along(points, series)]
 
 
-def _curve(name: str, style: int, points: list[Point], measure: Measure) -> Curve:
+def _curve(name: str, style: int, points: list[Point], measure: Measure, joined: bool) -> Curve:
     entries = [point.entry for point in points]
     return Curve(
         name,
@@ -67,4 +104,5 @@ def _curve(name: str, style: int, points: list[Point], measure: Measure) -> Curv
         tuple(entry[measure.key] for entry in entries),
         tuple(entry.get(measure.low) for entry in entries),
         tuple(entry.get(measure.high) for entry in entries),
+        joined,
     )

@@ -36,10 +36,15 @@ class Search:
         return self.found.unit == "share"
 
     @property
+    def able(self) -> bool:
+        """Whether the model was shown to be able to answer; otherwise no setting is on the frontier."""
+        return any(row.frontier for row in self.found.confirmed)
+
+    @property
     def undecided(self) -> list[str]:
         """`best quality: not decided; about 1,400 questions held back would decide`"""
         lines = []
-        for row in self.found.undecided:
+        for row in self.found.undecided if self.able else ():
             more = "" if row.questions is None else f"; about {row.questions:,} questions held back would decide"
             lines.append(f"{row.goal}: not decided{more}")
         return lines
@@ -118,18 +123,20 @@ def _problem(found: Advice) -> str | None:
 
 
 def write_search(search: Search, out: Path) -> Path:
-    """advice.html, advice.svg and advice.png; returns the page's path."""
-    chart = frontier_of(search)
-    svg, png = chart.files()
+    """advice.html; advice.svg and advice.png where the model can answer; returns the page's path."""
+    chart = frontier_of(search) if search.able else None
     wide, narrow = (
-        Markup(drawing.inline(chart.svg_for_page(is_narrow), prefix, f"{chart.title}. {search.found.sentence}"))
+        chart
+        and Markup(drawing.inline(chart.svg_for_page(is_narrow), prefix, f"{chart.title}. {search.found.sentence}"))
         for is_narrow, prefix in ((False, "w"), (True, "n"))
     )
     page = render("advice.html.jinja", **_view(search), wide=wide, narrow=narrow)
     try:
         out.mkdir(parents=True, exist_ok=True)
-        replace_file(out / "advice.svg", [svg])
-        replace_file(out / "advice.png", png)
+        if chart is not None:
+            svg, png = chart.files()
+            replace_file(out / "advice.svg", [svg])
+            replace_file(out / "advice.png", png)
         replace_file(out / PAGE, [page])
     except OSError as problem:
         raise UserError(f"cannot write into {out}: {problem.strerror}; name another folder with --out") from None
@@ -161,7 +168,7 @@ def _view(search: Search) -> dict[str, Any]:
     letters = {row.setting: letter for row, letter in zip(found.confirmed, ascii_uppercase, strict=False)}
     fewest, most = (pick((row.questions for row in found.dropped), default=0) for pick in (min, max))
     return {
-        "title": f"How to decode {found.model}",
+        "title": f"{'How to decode' if search.able else 'Decoding'} {found.model}",
         "planted": search.manifest.planted or None,
         "facts": [
             f"quality: {found.quality}",

@@ -1,10 +1,11 @@
 """The page templates beside this file, filled in; whatever comes from a run is escaped."""
 
+import re
 from pathlib import Path
 from typing import Any
 
 import jinja2
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from maskwise.support.version import __version__
 
@@ -16,13 +17,20 @@ def render(template: str, **shown: Any) -> str:
 
 def environment(*packages: str) -> jinja2.Environment:
     """Templates of these packages of ours, the first that has one."""
-    return jinja2.Environment(
+    made = jinja2.Environment(
         loader=jinja2.ChoiceLoader([jinja2.PackageLoader("maskwise", package) for package in packages]),
         autoescape=True,
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    made.filters["whole_options"] = whole_options
+    return made
+
+
+def whole_options(text: str) -> Markup:
+    """The text; a browser does not break its lines inside an option such as --chat."""
+    return Markup(re.sub(r"(?<![\w-])--?[a-z][a-z-]*", r'<span class="word">\g<0></span>', str(escape(text))))
 
 
 def style(*sheets: str) -> str:

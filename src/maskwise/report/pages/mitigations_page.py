@@ -12,7 +12,7 @@ from maskwise.report.figures.bars import Bar, Chart
 from maskwise.report.pages.results import Result
 from maskwise.report.words.task_skill import ASK_MORE, conclusion, limit
 from maskwise.scoring.experiment_results import Accuracy, MitigationResult, Mitigations
-from maskwise.scoring.numbers import between, percent, points, points_between
+from maskwise.scoring.numbers import NBSP, between, percent, points
 
 NEEDS_ADAPTER, FIXED_ATTENTION = "needs --adapter", "the model's attention cannot be changed"
 BASELINE, NOT_RUN = "baseline", "not run"
@@ -109,9 +109,12 @@ def _right(found: Accuracy) -> str:
 
 
 def _against(entry: MitigationResult) -> str:
-    if entry.cure == BASELINE or entry.difference is None:
+    """In points, with whole ends to save width; tenths where an end would round to 0, so that its side shows."""
+    low, high = entry.difference_low, entry.difference_high
+    if entry.cure == BASELINE or entry.difference is None or low is None or high is None:
         return ""
-    return points_between(entry.difference, entry.difference_low, entry.difference_high).replace("\u00a0points", "")
+    ends = between(low, high, digits=int(min(abs(low), abs(high)) < 0.005))
+    return f"{points(entry.difference)} ({ends})".replace(f"{NBSP}points", "").replace(f"{NBSP}%", "")
 
 
 def _chart(found: Mitigations) -> Chart:
@@ -121,12 +124,14 @@ def _chart(found: Mitigations) -> Chart:
     for entry in in_order(found.cures):
         measured = entry.measured
         if measured is not None:
-            trained = "" if entry.training == "none" else ", trained"
-            note = f"{_speed(entry)} tokens per forward pass{trained}"
+            note = f"{_speed(entry)} tokens per pass"
             marked = entry.cure in best
             bars.append(Bar(entry.cure, (measured.accuracy,), (measured.low, measured.high), note, marked))
     title = f"{found.model}: accuracy with {found.masks} masks under each mitigation"
-    caption = f"{title}, the fastest first. Line: 95 % interval. Filled: on the frontier of speed and accuracy."
+    caption = (
+        f"{title}, the fastest first (tokens per forward pass). Line: 95 % interval. Filled: on the frontier of speed "
+        "and accuracy."
+    )
     return Chart(tuple(bars), ("accuracy",), title, "Accuracy (line: 95 % interval)", dots=True, caption=caption)
 
 

@@ -15,16 +15,17 @@ from maskwise.models.families import FAMILIES
 from maskwise.probes.section import Entry, Measure, Section
 from maskwise.report.figures import curves as figures
 from maskwise.report.figures import drawing
-from maskwise.report.figures.panels import in_order, panels
+from maskwise.report.figures.panels import how_to_read, in_order, panels
 from maskwise.report.pages.drill import prompts_by_probe, records_table, small_multiples
 from maskwise.report.pages.jinja_environment import render
 from maskwise.report.readings import Reading, differing_settings, records_as_strangers_wrote_them
 from maskwise.report.sections import sections_for
+from maskwise.report.words.canvas_words import axes_in_words_of, in_words_of
 from maskwise.report.words.comparison import Row
 from maskwise.report.words.effects import headings
-from maskwise.report.words.finding import finding
+from maskwise.report.words.finding import advice_lines, finding
 from maskwise.report.words.published_values import PUBLISHED_HEAD, published_rows, setting_in_words
-from maskwise.report.words.sentences import first_finding, opening, what_this_run_shows
+from maskwise.report.words.sentences import first_finding, opening, verdict_lines, what_this_run_shows
 from maskwise.report.words.tiles import Tile, asked_differently, tiles_of
 from maskwise.scoring.numbers import between, nats_between, number, percent, points_between
 from maskwise.scoring.power import power_in_words
@@ -79,7 +80,7 @@ def build(readings: Sequence[Reading], changes: Sequence[Row] = ()) -> tuple[str
     drawings: dict[str, bytes] = {}
     shown: list[dict[str, Any]] = []
     prompts = prompts_by_probe(readings)
-    chosen = sections_for(readings)
+    chosen = axes_in_words_of(readings, sections_for(readings))
     stated = headings(chosen, readings)
     for probe, section in track(chosen, "Drawing", console=open_console(stderr=True), transient=True):
         view, files = _section_view(probe, section, readings, stated[len(shown)], f"p{len(shown)}")
@@ -87,24 +88,24 @@ def build(readings: Sequence[Reading], changes: Sequence[Row] = ()) -> tuple[str
         first_of_probe = not any(earlier["of"] == (probe, section.relevant) for earlier in shown)
         shown.append(view | {"of": (probe, section.relevant), "prompts": own if first_of_probe else []})
         drawings |= files
-    first = finding(readings, compared=bool(changes))
+    first = in_words_of(readings, finding(readings, compared=bool(changes)))
     chart = figures.svg_and_png([first.panel]) if first.panel is not None else None
     if chart is not None:
         drawings |= {"finding.svg": chart[0].encode(), "finding.png": chart[1]}
     labels = [reading.label for reading in readings]
-    models = [_model_view(reading, found) for reading, found in zip(readings, tiles_of(readings), strict=True)]
+    models = [_model_view(*one, len(readings) > 1) for one in zip(readings, tiles_of(readings), strict=True)]
     compared = [row for row in changes if set(row.values) != {"–"}]
-    page = render(
-        "page.html.jinja",
+    context: dict[str, Any] = dict(
         title=labels[0] if len(labels) == 1 else "Side by side: " + ", ".join(labels),
         finding={
-            "sentence": first.sentence,
+            "sentence": first.headline,
             "caption": first.caption,
             "numbers": first.numbers,
             "beside": first.beside,
             "wide": chart and Markup(drawing.inline(chart[0], "fw", first.sentence)),
             "narrow": first.panel and Markup(drawing.inline(figures.narrow_svg([first.panel]), "fn", first.sentence)),
         },
+        advice=[*filter(None, [first.steps]), *advice_lines(readings)],
         models=models,
         power=power_lines(readings),
         scores=[
@@ -128,10 +129,10 @@ def build(readings: Sequence[Reading], changes: Sequence[Row] = ()) -> tuple[str
         settings=_settings_tables(readings),
         commands=_commands(readings, compared=bool(changes)),
     )
-    return page, drawings
+    return render("page.html.jinja", **in_words_of(readings, context)), drawings
 
 
-def _model_view(reading: Reading, scores: Sequence[Tile]) -> dict[str, Any]:
+def _model_view(reading: Reading, scores: Sequence[Tile], several: bool) -> dict[str, Any]:
     model = reading.manifest.model
     facts = [
         model["name"],
@@ -151,7 +152,7 @@ def _model_view(reading: Reading, scores: Sequence[Tile]) -> dict[str, Any]:
         "published": published_rows(reading.summary),
         "facts": [fact for fact in facts if fact != reading.label],
         "sentences": opening(reading),
-        "tiles": [_tile_view(tile) for tile in scores],
+        "tiles": [_tile_view(tile) for tile in scores if several or tile.interval != NOT_MEASURED],
     }
 
 
@@ -201,7 +202,7 @@ def _section_view(
     probe: str, section: Section, readings: Sequence[Reading], heading: str, prefix: str
 ) -> tuple[dict[str, Any], dict[str, bytes]]:
     drawn = panels(section, readings)
-    shows = what_this_run_shows(section, readings)
+    shows, verdicts = what_this_run_shows(section, readings), verdict_lines(section, readings)
     label = f"{section.title} {' '.join(f'{line}.' for line in shows)}"
     svg, png = figures.svg_and_png(drawn)
     name = "".join(c if c.isalnum() or c in "-_" else "-" for c in section.name or probe)
@@ -212,10 +213,11 @@ def _section_view(
         "heading": heading or first_finding(section, shows),
         "question": section.question,
         "paper": section.paper,
-        "how_to_read": section.how_to_read,
+        "how_to_read": how_to_read(section, drawn),
         "caption": section.caption,
-        "shows": shows,
+        "shows": shows if section.says else verdicts,  # a line per curve would repeat the figure
         "full": figures.is_full_width(drawn),
+        "thumb": Markup(drawing.inline(figures.narrow_svg(drawn[:1]), f"{prefix}t", section.title)),
         "wide": Markup(drawing.inline(svg, f"{prefix}w", label)),
         "narrow": Markup(drawing.inline(figures.narrow_svg(drawn), f"{prefix}n", label)),
         "settings": _asked_lines(probe, section, readings),

@@ -6,9 +6,11 @@ under every column, and a radio button chooses which rank orders the rows.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from os.path import relpath
 from pathlib import Path
 from textwrap import wrap
 from typing import Any
+from urllib.parse import quote
 
 from rich.table import Table
 from rich.text import Text
@@ -27,17 +29,24 @@ from maskwise.support.files import replace_file
 from maskwise.support.nearest import did_you_mean
 from maskwise.support.terminal import one_line, open_console
 
-PAGE = "runs.html"
+PAGE, REPORT = "runs.html", "report.html"
 NAME_WIDTH, VALUE_WIDTH = 19, 11  # characters of a column on the terminal
 
 
 @dataclass(frozen=True)
 class TableCell:
-    """What is written, what stands below it, and what it is sorted by; None is sorted last."""
+    """What is written, what stands below it, and what it is sorted by; None is sorted last. page: what it links to."""
 
     text: str
     below: str = ""
     order: float | str | None = None
+    page: Path | None = None
+
+    def link(self, out: Path) -> str:
+        """The page as a page in the folder `out` links to it; empty where it was not drawn."""
+        if self.page is None or not self.page.exists():
+            return ""
+        return quote(Path(relpath(self.page.resolve(), out.resolve())).as_posix())
 
 
 @dataclass(frozen=True)
@@ -156,7 +165,7 @@ def _text_cell(text: object, below: str = "") -> TableCell:
 def _model(reading: Reading) -> TableCell:
     limit = limit_of_run(reading)
     below = ["" if reading.manifest.complete else "unfinished", in_short(limit) if limit else ""]
-    return TableCell(reading.label, "; ".join(filter(None, below)), reading.label)
+    return TableCell(reading.label, "; ".join(filter(None, below)), reading.label, reading.folder / REPORT)
 
 
 def _score(reading: Reading, rule: ScoreRule) -> Score:
@@ -262,7 +271,7 @@ def _shared_lines(table: RunTable) -> list[str]:
 
 def write_tables(tables: Sequence[RunTable], out: Path) -> Path:
     """The page, in the folder `out`; returns its path."""
-    page = render("registry.html.jinja", tables=[_view(table) for table in tables])
+    page = render("registry.html.jinja", tables=[_view(table, out) for table in tables])
     try:
         out.mkdir(parents=True, exist_ok=True)
         replace_file(out / PAGE, [page])
@@ -271,7 +280,7 @@ def write_tables(tables: Sequence[RunTable], out: Path) -> Path:
     return out / PAGE
 
 
-def _view(table: RunTable) -> dict[str, Any]:
+def _view(table: RunTable, out: Path) -> dict[str, Any]:
     """With each row's rank by each column, upwards and downwards, as CSS variables."""
     ranks: list[list[str]] = [[] for _ in table.rows]
     for column in range(len(table.columns)):
@@ -281,6 +290,9 @@ def _view(table: RunTable) -> dict[str, Any]:
     return {
         "title": table.title,
         "columns": table.columns,
-        "rows": [{"cells": row, "ranks": ";".join(own)} for row, own in zip(table.rows, ranks, strict=True)],
+        "rows": [
+            {"cells": row, "link": row[0].link(out), "ranks": ";".join(own)}
+            for row, own in zip(table.rows, ranks, strict=True)
+        ],
         "notes": table.notes,
     }

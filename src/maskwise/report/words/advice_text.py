@@ -16,6 +16,8 @@ def advice_text(search: Search, page: Path) -> str:
 def _lines(search: Search, page: Path) -> Iterator[str]:
     found = search.found
     asked = found["questions"]
+    if not search.able:
+        yield f"{_wrapped(found['sentence'])}\n"
     yield _wrapped(f"{found['model']}: quality is {found['quality']}")
     yield (
         f"{asked['searched']} questions searched, {asked['held_back']} held back, {found['passes']:,} forward passes "
@@ -27,10 +29,8 @@ def _lines(search: Search, page: Path) -> Iterator[str]:
         difference = "reference" if is_reference else search.with_ends(row["to_reference"], signed=True)
         yield f"{'*' if row['frontier'] else ' '} {one_line(row['setting'])}"
         yield f"    {search.with_ends(row['quality']):24} {difference:26} {row['passes']:7.1f} {row['seconds']:8.2g}"
-    yield (
-        "* on the frontier: none is as good with fewer passes.\n"
-        f"  All differences together hold in 95 % of runs.\n\n{_wrapped(found['sentence'])}"
-    )
+    frontier, sentence = "* on the frontier: none is as good with fewer passes.\n", f"\n\n{_wrapped(found['sentence'])}"
+    yield f"{frontier * search.able}  All differences together hold in 95 % of runs.{sentence * search.able}"
     for setting in dict.fromkeys(row["setting"] for row in found["advice"]):
         same = [row for row in found["advice"] if row["setting"] == setting]
         goals, row = ", ".join(row["goal"] for row in same), same[0]

@@ -26,7 +26,7 @@ ROUNDED = 0.0005  # accuracies that belong to other points than the paired diffe
 
 @dataclass(frozen=True)
 class Effect:
-    """A change of accuracy, in points. `words` say under what: `with 200 masks in place of 2`.
+    """A change of accuracy, in points. `words` say under what: `with 200 masks instead of 2`.
 
     before, after: the two accuracies; None where they are of other questions, as in an unfinished run. p: two-sided,
     of no change; `adjusted` by Holm's procedure over the changes of the run. skill: what the answers
@@ -144,6 +144,9 @@ def _heading(found: Sequence[tuple[str, Sequence[Effect]]]) -> str:
     able = [(label, effect) for label, effect in of_all if effect.limit is None]
     if not able:
         return largest.heading
+    if len(able) == 1:
+        ((label, effect),) = able
+        return f"{label}: {effect.heading[0].lower()}{effect.heading[1:]}" if len(found) > 1 else effect.heading
     of_all = able
     most = tenths(max(effect.at_most for _, effect in of_all))
     if any(effect.undecided for _, effect in of_all):
@@ -210,10 +213,10 @@ def _in_words(section: Section, point: Point, base: Point) -> str:
     """What is different between the two: the curve, the place on the x axis, or both."""
     here, there = (section.at.format(_place(section, one)) for one in (point, base))
     if point.series == base.series:
-        return f"at {here} in place of {there}" + (f" ({point.series})" if point.series else "")
+        return f"at {here} instead of {there}" + (f" ({point.series})" if point.series else "")
     if here == there:
-        return f"with {point.series} in place of {base.series} (at {here})"
-    return f"with {point.series} at {here} in place of {base.series} at {there}"
+        return f"with {point.series} instead of {base.series} (at {here})"
+    return f"with {point.series} at {here} instead of {base.series} at {there}"
 
 
 def _place(section: Section, point: Point) -> str:

@@ -14,7 +14,7 @@ from maskwise.report.figures.panels import panels
 from maskwise.report.readings import Reading, differing_settings
 from maskwise.report.words.effects import TOO_FEW, Effect, by_size, effects_of, undecided
 from maskwise.report.words.mask_chart import Change, changes, leading, main_entries, mask_chart
-from maskwise.report.words.task_skill import about_skill, about_skills, limit_of_run
+from maskwise.report.words.task_skill import about_skill, conclusion, limit_of_run, next_steps, next_steps_of
 from maskwise.scoring.changes import of_probe, paired_values
 from maskwise.scoring.numbers import NBSP, tenths
 from maskwise.scoring.scores import mean_score
@@ -49,13 +49,20 @@ class ChartNumber:
 
 @dataclass(frozen=True)
 class Finding:
-    """`beside`: of how many changes the sentence tells one, or a larger one. `caption` is that of the chart."""
+    """`beside`: of how many changes the headline tells one, or a larger one. `caption` is that of the chart. `steps`:
+    what to try where a model cannot show a loss."""
 
-    sentence: str
+    headline: str
     panel: Panel | None
     caption: str = CAPTION
     numbers: tuple[ChartNumber, ...] = ()
     beside: str = ""
+    steps: str = ""
+
+    @property
+    def sentence(self) -> str:
+        """The headline and what to try."""
+        return f"{self.headline} {self.steps}".strip()
 
 
 def finding(readings: Sequence[Reading], compared: bool = False) -> Finding:
@@ -65,7 +72,8 @@ def finding(readings: Sequence[Reading], compared: bool = False) -> Finding:
     told = [(reading, curve) for reading, curve in curves if len(curve) > 1]
     limited = limited_by_skill(told)
     shown = [one for one in told if one[0].label not in limited]
-    panel = mask_chart(shown, alone=len(readings) == 1) if shown else None
+    order = [reading.label for reading in readings]
+    panel = mask_chart(shown, order) if shown else None
     if len(readings) == 1:
         return _of_one(readings[0], panel)
     if told:
@@ -74,8 +82,9 @@ def finding(readings: Sequence[Reading], compared: bool = False) -> Finding:
         verdicts = [verdict(first, reading) for reading, _ in shown if reading is not first]
         compares = compared and first.label not in limited
         sentence = " ".join(filter(None, verdicts if compares else [])) or about_masks(labelled)
-        sentences = filter(None, [*about_skills(limited), sentence])
-        return Finding(" ".join(sentences), panel, MODELS_CAPTION, _of_models(shown), _larger_than_masks(readings))
+        headline = " ".join(filter(None, [*(conclusion(skill, label) for label, skill in limited.items()), sentence]))
+        numbers, steps = _of_models(shown, order), next_steps_of(limited)
+        return Finding(headline, panel, MODELS_CAPTION, numbers, _larger_than_masks(readings), steps)
     each = [(reading.label, by_size(effects_of(reading))[:1]) for reading in readings]
     return Finding(" ".join(_sentence(label, effect) for label, first in each for effect in first), None)
 
@@ -95,6 +104,14 @@ def limited_by_skill(told: Sequence[tuple[Reading, Sequence[Change]]]) -> dict[s
     return found
 
 
+def advice_lines(readings: Sequence[Reading]) -> list[str]:
+    """What to do, a line per model: by the probe that the first screen is about, where it says something."""
+    leads = [(reading, probe.lead) for reading in readings for probe in reading.probes if probe.lead is not None]
+    advising = [(reading, lead.advice) for reading, lead in leads if lead.main and lead.advice is not None]
+    said = [(reading.label, advice(reading.run.records)) for reading, advice in advising]
+    return [f"{label}: {line}" if len(readings) > 1 else line for label, line in said if line]
+
+
 def with_finding(reading: Reading) -> Summary:
     """What `maskwise diagnose --json` prints: the summary with the first sentence of its page."""
     return structs.replace(reading.summary, finding=finding([reading]).sentence)
@@ -106,12 +123,12 @@ def _of_one(reading: Reading, panel: Panel | None) -> Finding:
     if not effects:
         return Finding("Nothing was compared with a baseline yet.", panel)
     able = [effect for effect in effects if effect.limit is None]
-    limit = limit_of_run(reading)
+    limit, steps = limit_of_run(reading), ""
     detected = bool(able) and able[0].detected
     if limit is not None and not (limit.shown and detected):
-        sentence = about_skill(limit, reading.label)
+        sentence, steps = conclusion(limit, reading.label), next_steps(limit)
         if not detected:
-            return Finding(sentence, None)
+            return Finding(sentence, None, steps=steps)
         sentence = f"{sentence} {_sentence(reading.label, able[0])}"
     elif not able:
         return Finding(" ".join(dict.fromkeys(_sentence(reading.label, one) for one in effects[:1])), None)
@@ -120,7 +137,7 @@ def _of_one(reading: Reading, panel: Panel | None) -> Finding:
     caption = CAPTION
     if panel is None:
         panel, caption = panels(able[0].section, [reading])[0], able[0].section.caption
-    return Finding(sentence, panel, caption, _three(able, leading(reading)), _of_how_many(able))
+    return Finding(sentence, panel, caption, _three(able, leading(reading)), _of_how_many(able), steps)
 
 
 # In one sentence
@@ -146,16 +163,16 @@ def largest_effect(label: str, effects: Sequence[Effect]) -> str:
 
 
 def _sentence(label: str, effect: Effect) -> str:
-    words = f"{effect.words[0].upper()}{effect.words[1:]}"
     if effect.detected:
-        change = f"{effect.verb} by {effect.amount}{effect.ends} ({effect.interval})"
-        return f"{words} the accuracy of {label} {change}."
+        verb = "loses" if effect.points < 0 else "gains"
+        return f"{label} {verb} {effect.amount} of accuracy {effect.words}{effect.ends} ({effect.interval})."
     if effect.limit is not None:
         return about_skill(effect.limit, label)
     if effect.undecided:
         unknown = f"whether the accuracy of {label} changes {effect.words}"
         return f"Inconclusive {unknown}: too few questions ({effect.interval}{NBSP}points)."
-    return f"{words} no significant change was detected in {label} (at most {tenths(effect.at_most)}{NBSP}points)."
+    most = f"at most {tenths(effect.at_most)}{NBSP}points"
+    return f"{label} shows no significant change of accuracy {effect.words} ({most})."
 
 
 def _of_how_many(effects: Sequence[Effect]) -> str:
@@ -177,17 +194,17 @@ def _larger_than_masks(readings: Sequence[Reading]) -> str:
     label = next(label for effect, label in each if effect is first)
     if first.probe in leading(readings[0])[:1] or not first.detected:
         return ""
-    sentence = _sentence(label, first)
-    return f"Larger than that: {sentence[0].lower()}{sentence[1:]}"
+    return f"A larger effect: {_sentence(label, first)}"
 
 
 def about_masks(told: Sequence[tuple[str, Sequence[Change]]]) -> str:
-    """What the most masks do to each model, the largest loss first."""
+    """What the most masks do to each model, the largest loss first; their number is named once where it is the same."""
     if not told:
         return ""
-    by_loss = sorted(told, key=lambda one: one[1][-1].points)
-    sentence = "; ".join(_in_words(label, curve[-1]) for label, curve in by_loss)
-    return f"{sentence[0].upper()}{sentence[1:]}."
+    by_loss = sorted(((label, curve[-1]) for label, curve in told), key=lambda one: one[1].points)
+    alike = len({last.count for _, last in by_loss}) == 1
+    parts = [_in_words(label, last, named=not (alike and at)) for at, (label, last) in enumerate(by_loss)]
+    return ("; ".join(parts) + ".").replace("inconclusive", "Inconclusive", parts[0].startswith("inconclusive"))
 
 
 def verdict(first: Reading, second: Reading) -> str:
@@ -195,37 +212,38 @@ def verdict(first: Reading, second: Reading) -> str:
     apart = difference_of_changes(first, second)
     if apart is None:
         return ""
-    masks = f"{apart.count} masks in place of 2"
+    masks = f"when {apart.count} masks follow the question instead of 2"
     if undecided(apart.low, apart.high):
         return (
-            f"Inconclusive whether {masks} take more or less from {second.label} than from {first.label}: too few "
+            f"Inconclusive whether {second.label} loses more or less than {first.label} {masks}: too few "
             f"questions (95{NBSP}% interval {tenths(apart.low)} to {tenths(apart.high)}{NBSP}points, paired)."
         )
     if not apart.detected:
         most = tenths(max(abs(apart.low), abs(apart.high)))
         return (
-            f"No difference was detected between what {masks} do to {second.label} and to {first.label} (at most "
+            f"No difference was detected between the losses of {second.label} and {first.label} {masks} (at most "
             f"{most}{NBSP}points)."
         )
     low, high = sorted((abs(apart.low), abs(apart.high)))
     amount = f"{tenths(abs(apart.points))}{NBSP}points {'less' if apart.points > 0 else 'more'}"
     return (
-        f"{masks} take {amount} from {second.label} than from {first.label} (95{NBSP}% interval {tenths(low)} to "
+        f"{second.label} loses {amount} than {first.label} {masks} (95{NBSP}% interval {tenths(low)} to "
         f"{tenths(high)}, paired)."
     )
 
 
-def _in_words(label: str, last: Change) -> str:
-    many = f"{last.count} masks in place of 2"
+def _in_words(label: str, last: Change, named: bool) -> str:
+    """`tiny-llada loses 31.7 points of accuracy when 200 masks follow the question instead of 2 (95 % ...)`."""
+    when = f" when {last.count} masks follow the question instead of 2" if named else ""
     if undecided(last.low, last.high):
         interval = f"95{NBSP}% interval {tenths(last.low)} to {tenths(last.high)}{NBSP}points"
-        return f"inconclusive whether {many} change the accuracy of {label}: too few questions ({interval})"
+        return f"inconclusive whether {label} loses accuracy{when}: too few questions ({interval})"
     if not last.detected:
-        return f"with {many} no change was detected in {label} (at most {tenths(-last.low)}{NBSP}points lost)"
-    verb = "take" if last.points < 0 else "give"
+        return f"{label} shows no loss of accuracy{when} (95{NBSP}% interval: at most {tenths(-last.low)}{NBSP}points)"
     low, high = sorted((abs(last.low), abs(last.high)))
-    amount = f"{tenths(abs(last.points))}{NBSP}points of accuracy, 95{NBSP}% interval {tenths(low)} to {tenths(high)}"
-    return f"{many} {verb} {label} {amount}"
+    verb = "loses" if last.points < 0 else "gains"
+    amount = f"{tenths(abs(last.points))}{NBSP}points{' of accuracy' if named else ''}"
+    return f"{label} {verb} {amount}{when} (95{NBSP}% interval {tenths(low)} to {tenths(high)})"
 
 
 # Three numbers
@@ -242,14 +260,14 @@ def _three(effects: Sequence[Effect], charted: Sequence[str]) -> tuple[ChartNumb
     )
 
 
-def _of_models(told: Sequence[tuple[Reading, Sequence[Change]]]) -> tuple[ChartNumber, ...]:
+def _of_models(told: Sequence[tuple[Reading, Sequence[Change]]], order: Sequence[str]) -> tuple[ChartNumber, ...]:
     """What the most masks do to each model, the largest loss first; of two that were asked the same also the difference
     of these."""
     found = []
-    for style, (reading, curve) in sorted(enumerate(told), key=lambda one: one[1][1][-1].points):
+    for reading, curve in sorted(told, key=lambda one: one[1][-1].points):
         last = curve[-1]
-        what = f"{reading.label}, {last.count} masks in place of 2"
-        found.append(replace(_number(last.points, last.low, last.high, what), curve=style))
+        what = f"{reading.label}, {last.count} masks instead of 2"
+        found.append(replace(_number(last.points, last.low, last.high, what), curve=order.index(reading.label)))
     if len(told) == 2:
         first, second = (reading for reading, _ in told)
         apart = difference_of_changes(first, second)

@@ -27,10 +27,11 @@ class Change:
         return not self.low <= 0 <= self.high
 
 
-def mask_chart(told: Sequence[tuple[Reading, Sequence[Change]]], alone: bool) -> Panel:
-    """A curve for each model; a model alone has its fillers beside."""
-    first = told[0][0]
-    curves = [_curve(reading.label, style, curve) for style, (reading, curve) in enumerate(told)]
+def mask_chart(told: Sequence[tuple[Reading, Sequence[Change]]], order: Sequence[str]) -> Panel:
+    """A curve for each model, in the colour of its place in `order`, the models of the page; a model alone has its
+    fillers beside."""
+    first, alone = told[0][0], len(order) == 1
+    curves = [_curve(reading.label, order.index(reading.label), curve) for reading, curve in told]
     main, *others = [first.probe(name) for name in leading(first)]
     beside = next((probe for probe in others if alone and len(_changes(first, probe)) > 1), None)
     shown = [main] if beside is None else [main, beside]

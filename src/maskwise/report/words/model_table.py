@@ -31,6 +31,8 @@ def model_table(entries: Sequence[Checkpoint]) -> Table:
 def attention_in_words(entry: Checkpoint) -> str:
     if entry.causal:
         return "causal"
+    if any(family.noised for family in FAMILIES if family.name == entry.kind):
+        return "causal in the prompt, bidirectional in the canvas, whose open positions hold random tokens"
     if entry.block is not UNSET:
         return f"over blocks of {entry.block}{', shifted' if entry.shift else ''}"
     return "bidirectional, shifted" if entry.shift else "bidirectional"

@@ -30,7 +30,6 @@ from maskwise.tasks.episodes import CHANCE
 
 FEW_TASKS = 8
 LONGEST_HEADING = 120  # characters
-UNMEASURED = "Not measured."
 GUESSING = f"guessing gives 33{NBSP}%, so there is no skill to lose"
 
 
@@ -45,10 +44,24 @@ class Sentence:
 
 
 def opening(reading: Reading) -> list[Sentence]:
-    """What was measured first, then what was not, then how sure it is."""
-    rules = scores_shown(reading.summary, reading.probes)
-    told = [score_sentence(rule, reading) for rule in rules if rule.sentences is not None]
-    return [*sorted(told, key=lambda sentence: sentence.claim == UNMEASURED), how_sure(reading)]
+    """What the probes that ran measured, then how sure it is."""
+    run = {rule.name for rule in scores_run(reading)}
+    shown = [rule for rule in scores_shown(reading.summary, reading.probes) if rule.sentences is not None]
+    told = [score_sentence(rule, reading) for rule in shown if rule.name in run or _has_no_masks(rule, reading)]
+    return [*told, how_sure(reading)]
+
+
+def _has_no_masks(rule: ScoreRule, reading: Reading) -> bool:
+    return reading.is_autoregressive and rule.sentences is not None and rule.sentences.autoregressive is not None
+
+
+def scores_run(reading: Reading) -> list[ScoreRule]:
+    """The scores whose probes were run; those of other probes are left out, on the page and the terminal."""
+    return [
+        rule
+        for rule in scores_shown(reading.summary, reading.probes)
+        if any(reading.entries(probe.name) for probe in probes_giving(rule.name, reading.probes))
+    ]
 
 
 def score_sentence(rule: ScoreRule, reading: Reading) -> Sentence:
@@ -58,8 +71,7 @@ def score_sentence(rule: ScoreRule, reading: Reading) -> Sentence:
     if reading.is_autoregressive and words.autoregressive is not None:
         return Sentence(words.topic, *words.autoregressive)
     if score.value is None and score.why != NO_SKILL:
-        asked = any(reading.entries(probe.name) for probe in probes_giving(rule.name, reading.probes))
-        return Sentence(words.topic, UNMEASURED, words.takes if asked else "The probe was not run.")
+        return Sentence(words.topic, "Not measured.", words.takes)
     seen = words.seen(reading)
     if score.value is None:
         why = words.no_skill(reading) if words.no_skill is not None else NO_SKILL
@@ -184,7 +196,12 @@ def what_this_run_shows(section: Section, readings: Sequence[Reading]) -> list[s
         return [f"{r.label}, {line}" if len(readings) > 1 else line for r in readings for line in words(r)]
 
     own = lines(section.says) if section.says else _line_per_curve(section, readings)
-    return own + [line for name in section.claims for line in _verdict(name, section.relevant, readings)]
+    return own + verdict_lines(section, readings)
+
+
+def verdict_lines(section: Section, readings: Sequence[Reading]) -> list[str]:
+    """What becomes of the paper's claims."""
+    return [line for name in section.claims for line in _verdict(name, section.relevant, readings)]
 
 
 def first_finding(section: Section, shows: Sequence[str]) -> str:

@@ -68,12 +68,12 @@ def about_skill(skill: Skill, label: str = "") -> str:
     return f"{conclusion(skill, label)} {next_steps(skill)}"
 
 
-def about_skills(limited: Mapping[str, Skill]) -> list[str]:
-    """Of several models by label: each conclusion, then what to try, once for all."""
-    return [
-        *(conclusion(skill, label) for label, skill in limited.items()),
-        *dict.fromkeys(map(next_steps, limited.values())),
-    ]
+def next_steps_of(limited: Mapping[str, Skill]) -> str:
+    """What to try with several models by label, once for those to which the same applies."""
+    labels: dict[str, list[str]] = {}
+    for label, skill in limited.items():
+        labels.setdefault(next_steps(skill), []).append(label)
+    return " ".join(f"{', '.join(named)}: {steps[0].lower()}{steps[1:]}" for steps, named in labels.items())
 
 
 def limit_of_run(reading: Reading) -> Skill | None:

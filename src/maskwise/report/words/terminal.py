@@ -9,17 +9,23 @@ from rich.table import Table
 from rich.text import Text
 
 from maskwise.probes.section import Entry, TextTable
-from maskwise.probes.summary import scores_shown
 from maskwise.report.readings import Reading
 from maskwise.report.words.comparison import Row
 from maskwise.report.words.published_values import PUBLISHED_HEAD, PUBLISHED_TITLE, published_rows
-from maskwise.report.words.sentences import meaning_of, nothing_differed, precision_in_words, verdict_number
+from maskwise.report.words.sentences import (
+    meaning_of,
+    nothing_differed,
+    precision_in_words,
+    scores_run,
+    verdict_number,
+)
 from maskwise.report.words.task_skill import conclusion, in_short, limit_of_run, limit_of_score
 from maskwise.scoring.claims import Claim
 from maskwise.scoring.numbers import between, number, parts_in_words, percent, score_interval, score_value
 from maskwise.support.terminal import one_line, open_console
 
 BAR = 20
+MOST_ROWS = 8  # scores on the terminal where the tables are left out
 INTERVAL = "95 % interval"
 SECONDARY = (("in format", "in content"), ("NLL",), (INTERVAL,))  # what a narrow terminal leaves out, the first first
 WIDEST = 10_000  # columns, in which a table is as wide as it likes
@@ -82,8 +88,11 @@ class Fitting:
         return table
 
 
-def print_summary(reading: Reading) -> None:
-    """On standard output. Names come from data: they are never read as markup, nor obeyed by the terminal."""
+def print_summary(reading: Reading, tables: bool = True) -> None:
+    """The scores and, with `tables`, all that was measured, on standard output.
+
+    Names come from data: they are never read as markup, nor obeyed by the terminal.
+    """
     console, summary = open_console(), reading.summary
     planted = reading.manifest.model.planted
     told = one_line(summary.model) + (f" (planted: {one_line(planted)})" if planted else "")
@@ -91,9 +100,18 @@ def print_summary(reading: Reading) -> None:
     limit = limit_of_run(reading)
     if limit is not None:
         console.print(Text(conclusion(limit)))
-    console.print(_scores(reading, console.width))
+    console.print(_scores(reading, console.width, tables))
     if summary.precision:
         console.print(Text(precision_in_words(summary)))
+    if tables:
+        _print_tables(reading, console)
+    for note in reading.manifest.notes:
+        console.print(Text(one_line(note), style="dim"))
+
+
+def _print_tables(reading: Reading, console: Console) -> None:
+    """A table for each probe, the values that the paper states, and the verdicts on its claims."""
+    summary = reading.summary
     for name, entries in summary.probes.items():
         columns = reading.probe(name).columns
         short = [entry for entry in entries if not {"example", "layer"} & entry.condition.keys()]
@@ -113,17 +131,15 @@ def print_summary(reading: Reading) -> None:
         console.print(Text(f"{summary.other_format}.", style="bold"))
     if summary.claims:
         console.print(_claims(summary.claims))
-    for note in reading.manifest.notes:
-        console.print(Text(one_line(note), style="dim"))
 
 
-def _scores(reading: Reading, width: int) -> Table:
+def _scores(reading: Reading, width: int, tables: bool) -> Table:
     """What each score is stands beside it where there is room; else rows would be cut into pieces nobody can copy."""
     table = Table("score", "value", "95 % interval", box=None, pad_edge=False, header_style="dim")
     explained = width >= WIDE
     if explained:
         table.add_column("what it is")
-    for rule in scores_shown(reading.summary, reading.probes):
+    for rule in scores_run(reading)[: None if tables else MOST_ROWS]:
         score = reading.summary.scores[rule.name]
         told = [score_interval(score, rule.unit), nothing_differed(score)] if score.value is not None else []
         limit = limit_of_score(rule, reading)

@@ -3,7 +3,7 @@
 import pytest
 
 from helpers.records import record
-from maskwise.advice.diagnosis import advice
+from maskwise.probes.library.mask_count import advice
 
 
 def answers(probe: str, condition: dict, right: int, relevant: int | None = None) -> list[dict]:
@@ -23,17 +23,21 @@ def masks(two: int, twenty: int, most: int) -> list[dict]:
 
 def test_masks_that_change_nothing_are_evidence_for_nothing():
     said = advice(masks(20, 20, 20))
-    assert said.startswith("No evidence for mask-agnostic tuning, a growing canvas or small blocks")
+    assert said.startswith("This run gives no reason for mask-agnostic tuning, a growing canvas or small blocks")
     assert "+0.0 points" in said
-    assert advice(masks(15, 20, 20)).startswith("No evidence")  # masks that help
+    assert advice(masks(15, 20, 20)).startswith("This run gives no reason")  # masks that help
 
 
 @pytest.mark.parametrize(
     ("twenty", "many_steps", "named"),
     [
-        (24, None, ["a growing canvas (20 masks in place of 200: +36.0 points", "mask-agnostic tuning (2 masks"]),
-        (15, None, ["mask-agnostic tuning (2 masks in place of 200: +36.0 points"]),
-        (15, 22, ["small blocks (many steps in place of one: +28.0 points", "mask-agnostic tuning (2 masks"]),
+        (
+            24,
+            None,
+            ["--canvas growing (20 masks minus 200: +36.0 points", "maskwise tune): accuracy with 2 masks minus"],
+        ),
+        (15, None, ["maskwise tune): accuracy with 2 masks minus accuracy with 200 is +36.0 points"]),
+        (15, 22, ["small blocks (many steps minus one: +28.0 points", "maskwise tune): accuracy"]),
     ],
 )
 def test_what_the_answers_support_is_named_with_its_numbers_and_nothing_else(twenty, many_steps, named):
@@ -43,13 +47,13 @@ def test_what_the_answers_support_is_named_with_its_numbers_and_nothing_else(twe
         records += answers("unmasking", {"order": "random", "masks": 200}, 5)
     said = advice(records)
     assert all(one in said for one in named)
-    for one in ("a growing canvas", "small blocks"):
+    for one in ("--canvas growing", "small blocks"):
         assert (one in said) == any(one in part for part in named)
 
 
 def test_the_main_number_of_examples_counts_and_without_the_probe_nothing_is_said():
     with_one = [record | {"condition": record["condition"] | {"relevant": 1}} for record in masks(24, 24, 10)]
-    assert advice(masks(20, 20, 20) + with_one).startswith("No evidence")
-    assert advice(with_one).startswith("The run's evidence supports a growing canvas")
+    assert advice(masks(20, 20, 20) + with_one).startswith("This run gives no reason")
+    assert advice(with_one).startswith("This run supports decoding with --canvas growing")
     assert advice(answers("location", {"location": 0}, 20)) is None
     assert advice(answers("mask-count", {"masks": 2}, 20)) is None

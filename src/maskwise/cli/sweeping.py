@@ -1,0 +1,126 @@
+"""The command that runs many diagnoses as jobs."""
+
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from maskwise.cli.common import Dtype, Json, echo, print_json, print_table
+from maskwise.cli.early import check_models
+from maskwise.cli.measuring import Chat, Points, Quick, Seed
+from maskwise.support.errors import UserError
+from maskwise.support.garbage_collection import collection_paused
+from maskwise.support.terminal import counted, one_line
+
+if TYPE_CHECKING:
+    from maskwise.report.pages.registry import RunTable
+    from maskwise.scoring.experiment_results import SweepResult
+
+
+def sweep(
+    models: Annotated[list[str], typer.Argument(help="Models, or one YAML file with models, settings and slurm.")],
+    probes: Annotated[str | None, typer.Option(help="Which probes, separated by commas; else the preset's.")] = None,
+    quick: Quick = False,
+    full: Annotated[bool, typer.Option("--full", help="Every probe, 1000 points per task.")] = False,
+    points: Points = None,
+    seed: Seed = 0,
+    chat: Chat = False,
+    data: Annotated[
+        list[str] | None, typer.Option(help="NAME=PATH of a data set, such as hotpotqa, gsm8k, prompts; repeatable.")
+    ] = None,
+    dtype: Dtype = "auto",
+    out: Annotated[Path, typer.Option(help="Folder of the sweep, with a run folder for each job.")] = Path(
+        "runs/sweep"
+    ),
+    executor: Annotated[str, typer.Option(help="local (processes of this machine) or slurm.")] = "local",
+    partition: Annotated[str | None, typer.Option(help="Slurm: the partition.")] = None,
+    gpus_per_job: Annotated[
+        int | None, typer.Option(help="GPUs that share the questions of a job; 1 where there are GPUs.  [0 or more]")
+    ] = None,
+    workers: Annotated[
+        int | None, typer.Option(help="Jobs at once; as many as the GPUs here allow, on Slurm all.  [1 or more]")
+    ] = None,
+    hours: Annotated[float, typer.Option(help="Time limit of a job; beyond it the job is restarted and resumes.")] = 24,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Check everything, list the jobs with tokens and time; run nothing.")
+    ] = False,
+    json: Json = False,
+) -> None:
+    """Diagnose many models as jobs: processes of this machine or a Slurm cluster. Run again, it resumes.
+
+    Finished jobs are skipped, a failed one does not stop the others, and one table shows all runs at the end. Needs
+    submitit: pip install maskwise[sweep]
+    """
+    if quick and full:
+        raise UserError("--quick and --full exclude each other: name one")
+    given = {
+        "probes": probes,
+        "preset": "quick" if quick else "full" if full else "default",
+        "points": points,
+        "seed": seed,
+        "chat": chat,
+        "data": data,
+        "dtype": dtype,
+    }
+    from maskwise.experiments.sweep.sweep_file import DiagnoseOptions, read_sweep
+
+    options = {name: value for name, value in given.items() if value != getattr(DiagnoseOptions(), name)}
+    file = Path(models[0]) if models[0].endswith((".yaml", ".yml")) and len(models) == 1 else None
+    check_models(models if file is None else read_sweep(file).models, None, dtype)
+    with collection_paused():
+        from maskwise.experiments.sweep.run_sweep import run_jobs
+    swept = run_jobs(
+        file or models,
+        out=out,
+        executor=executor,
+        partition=partition,
+        gpus_per_job=gpus_per_job,
+        workers=workers,
+        hours=hours,
+        dry_run=dry_run,
+        options=options,
+    )
+    found = swept.result
+    if json:
+        print_json(found)
+    elif dry_run:
+        _print_plan(found)
+    else:
+        _print_results(found, swept.tables)
+    if found.failed:
+        raise typer.Exit(1)
+
+
+def _print_plan(found: "SweepResult") -> None:
+    from rich.table import Table
+    from rich.text import Text
+
+    from maskwise.support.progress import in_minutes
+
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    for title in ("Job", "State", "Answers", "Tokens", "Time"):
+        table.add_column(title, justify="left" if title in ("Job", "State") else "right", overflow="fold")
+    planned = [job for job in found.jobs if job.state == "planned"]
+    for job in found.jobs:
+        cost = [f"{job.answers:,}", f"{job.tokens:,}", in_minutes(job.seconds)] if job in planned else ["", "", ""]
+        table.add_row(Text(one_line(job.name)), job.state, *cost)
+    print_table(table)
+    speed = "the speed of a matrix product on this CPU" if not found.gpus_per_job else "the speed of an H200"
+    echo(
+        f"{counted(len(planned), 'job')}, {found.workers} at once: about {sum(job.tokens for job in planned):,} tokens "
+        f"and {in_minutes(found.seconds)} at {speed}, with one forward pass for each prompt"
+    )
+
+
+def _print_results(found: "SweepResult", tables: "Sequence[RunTable]") -> None:
+    from maskwise.report.pages.registry import print_tables
+
+    print_tables(tables)
+    counts = Counter(job.state for job in found.jobs)
+    echo(f"{counted(len(found.jobs), 'job')}: {', '.join(f'{count} {state}' for state, count in counts.items())}")
+    for job in found.failed:
+        echo(f"maskwise: {one_line(job.name)} failed: {one_line(job.problem)}", err=True)
+    if found.table is not None:
+        echo(f"table: {one_line(found.table)}")

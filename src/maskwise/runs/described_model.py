@@ -1,0 +1,95 @@
+"""A model as the planning of a run needs it: its configuration and tokenizer, without weights."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from msgspec import UNSET
+
+from maskwise.models.checkpoints.catalog import describe_checkpoint
+from maskwise.models.checkpoints.configuration import read_family
+from maskwise.models.checkpoints.locations import locate_checkpoint
+from maskwise.models.families import FAMILIES, WRAPPED, Family
+from maskwise.models.text_model import TextModel
+from maskwise.models.tokenizers.text_pieces import TextPieces
+from maskwise.models.tokenizers.tokenizer import load_tokenizer
+from maskwise.records.manifest import ModelDescription
+
+
+@dataclass(frozen=True)
+class DescribedModel:
+    """What probes read of a model when they plan their questions."""
+
+    name: str
+    kind: str
+    parameters: int
+    window: int
+    mask_id: int | None
+    shift: bool
+    causal: bool
+    block: int | None
+    tokenizer: Any
+    weights: str | None = None
+
+    @property
+    def vocab(self) -> int:
+        return len(self.tokenizer)
+
+    @property
+    def family(self) -> Family:
+        return next((family for family in FAMILIES if family.name == self.kind), WRAPPED)
+
+    @property
+    def attention_readable(self) -> bool:
+        return self.family.attention_readable or self.family.name != self.kind  # a family from outside may have it
+
+    def check_sequence(self, sequence: Sequence[int], what: str) -> None:
+        """Token ids are compared with the embeddings once the model is opened."""
+
+
+def describe_model(name: str, weights: str | None = None) -> DescribedModel:
+    """The model of this name, by its configuration and tokenizer."""
+    found = describe_checkpoint(name)
+    block = None if found.block is UNSET else found.block
+    return DescribedModel(
+        name,
+        found.kind,
+        found.parameters,
+        found.window,
+        found.mask_id,
+        found.shift,
+        found.causal,
+        block,
+        tokenizer_of(name),
+        weights,
+    )
+
+
+def described_in(model: ModelDescription, tokenizer: Any) -> DescribedModel | TextModel:
+    """The model that a manifest describes."""
+    if model.served is not None:
+        text_model = TextModel()
+        text_model.tokenizer, text_model.window = tokenizer, model.window or text_model.window
+        return text_model
+    return DescribedModel(
+        model.name,
+        model.kind,
+        model.parameters or 0,
+        model.window or 0,
+        model.mask_id,
+        model.shift,
+        bool(model.causal),
+        model.block,
+        tokenizer,
+    )
+
+
+def tokenizer_in(model: ModelDescription) -> Any:
+    """The tokenizer in which the questions of a run were written."""
+    return tokenizer_of(model.name) if model.served is None else TextPieces()
+
+
+def tokenizer_of(name: str) -> Any:
+    """The tokenizer of the model of this name, without its weights."""
+    folder = locate_checkpoint(name)[0]
+    return load_tokenizer(folder, read_family(folder))
