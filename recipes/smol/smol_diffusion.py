@@ -60,6 +60,7 @@ from smol_data import SHARES, Sampler, draw_prompts, words_to_train_on
 
 TASKS = ("present-past", "singular-plural", "capitalize", "antonym", "country-capital", "landmark-country")
 PARTS = (1, 2, 4)  # into so many a row is cut, in turn: contexts of all lengths, and few masks after many of them
+LEAST_MASKED = 0.02  # share of masks in a row with i.i.d. masks
 WIDEN, WIDEN_SHARE = (1, 4, 16, 64), 0.4
 MASKS = (2, 200)  # with which a model is examined
 ALPHAS = (0.5, 0.75)  # of the interpolation with the teacher: teacher + alpha * (trained - teacher)
@@ -104,6 +105,8 @@ class Kind:
     shift: bool = True
     prefix: float = 0.0  # weight of the teacher's distribution at the tokens of clean prefixes
     block: int | None = None  # attention over blocks of so many tokens to the end, instead of bidirectional
+    plain: bool = False  # i.i.d. masks in every row and the text's tokens as targets: no clean prefix, no teacher
+    parts: tuple[int, ...] = PARTS
 
 
 KINDS = {
@@ -258,7 +261,11 @@ class Training:
         if self.kind.causal:
             weights = torch.full(ids.shape, 1 / ids.numel(), device=ids.device)
             return self.weighted(ids, ids, weights, torch.zeros_like(ids, dtype=torch.bool), 1)
-        ids = ids.view(-1, ids.shape[1] // PARTS[self.done % len(PARTS)])
+        ids = ids.view(-1, ids.shape[1] // self.kind.parts[self.done % len(self.kind.parts)])
+        block = self.settings.attention_block(self.done) or self.kind.block
+        if self.kind.plain:
+            given, weights = nelbo_grid(ids, self.mask_id, self.draws, least=LEAST_MASKED)
+            return self.weighted(ids, given, weights, torch.zeros_like(ids, dtype=torch.bool), block)
         given, weights = self.noised(ids)
         taught = nothing_visible_after(given, self.mask_id)
         # Under i.i.d. masks hardly a token is such a one, and the teacher need not read them.
@@ -269,7 +276,7 @@ class Training:
             kept[len(ids) // 2 :] = False
             taught |= kept
             weights = weights + kept * self.kind.prefix / kept.sum().clamp(min=1)
-        return self.weighted(ids, given, weights, taught, self.settings.attention_block(self.done) or self.kind.block)
+        return self.weighted(ids, given, weights, taught, block)
 
     def noised(self, ids: Tensor) -> tuple[Tensor, Tensor]:
         """A quarter of the rows each: one block with masks at random, one block with its last tokens masked; half of
@@ -279,7 +286,7 @@ class Training:
         parts = (
             blockwise_grid(mixed, self.mask_id, block, draws),
             blockwise_grid(ordered, self.mask_id, block, draws, in_order=True),
-            nelbo_grid(loose, self.mask_id, draws, least=0.02),
+            nelbo_grid(loose, self.mask_id, draws, least=LEAST_MASKED),
         )
         given = torch.cat([part for part, _ in parts])
         return given, torch.cat([weights * len(part) / len(ids) for part, weights in parts])

@@ -6,12 +6,12 @@
    question has three answers, which share the question's own difficulty.
 3. The interval of each run is that of `maskwise.scoring`. Covered: it contains the truth of these tasks over all
    their questions. The table has the mean over cells, the least of them and the median width.
-4. Scores draw 200 times from the posterior instead of 2000. A quantile of few draws lies too far in on average, by
-   about 1 / draws of the probability in each tail, so the quantiles taken are those that leave as much outside on
-   average as a run's own do (`as_of_a_run`).
+4. Scores draw less often from the posterior than a run's 2000 times. A quantile of few draws lies too far in on
+   average, by about 1 / draws of the probability in each tail, so the quantiles taken are those that leave as much
+   outside on average as a run's own do (`as_of_a_run`). The posteriors of many runs are drawn at once.
 
 CPU, about ten minutes:    python recipes/studies/interval_coverage.py --runs 100 --large-runs 50
-CPU, an hour:              python recipes/studies/interval_coverage.py --runs 1000 --large-runs 1000
+CPU, half an hour:         python recipes/studies/interval_coverage.py --runs 400 --large-runs 1000
 """
 
 import argparse
@@ -23,7 +23,16 @@ import numpy as np
 
 from maskwise.scoring import scores
 from maskwise.scoring.intervals import TAILS, difference_interval, share_interval
-from maskwise.scoring.scores import least_relative_loss, relative_loss, resampled_ends, share_of_skill
+from maskwise.scoring.scores import (
+    PRIOR_PATTERNS,
+    PRIOR_POINTS,
+    PRIOR_SHARE,
+    LowEnd,
+    least_relative_loss,
+    relative_loss,
+    resampled_ends,
+    share_of_skill,
+)
 
 NODES, WEIGHTS = np.polynomial.hermite_e.hermegauss(15)
 WEIGHTS = WEIGHTS / WEIGHTS.sum()
@@ -36,6 +45,8 @@ SKILL_LOST = (0.0, 0.15, 0.5, 1.0)
 SKILLED = (0.5, 0.7, 0.9, 0.98)
 FALLS = tuple(product((0.6, 0.9), (0.0, 0.05, 0.2, 0.4)))
 RESAMPLES = 200
+SMALL_RESAMPLES, LARGE = 1000, 150  # of fewer questions than LARGE: their posteriors are the less smooth
+AT_ONCE = 20  # runs whose posteriors are drawn together
 
 Formula = Callable[[np.ndarray], np.ndarray]
 
@@ -121,15 +132,14 @@ def difference_coverage(size: Size, runs: int, seed: int = 0) -> Measured:
 def skill_coverage(size: Size, chance: float, many: int, runs: int, seed: int = 0) -> Measured:
     """Of (a_1 - mean of the others) / (a_1 - chance), with `many` other conditions: mask tax and localities."""
 
-    def lost(accuracy: np.ndarray) -> np.ndarray:
-        near, far = accuracy[:, 0], accuracy[:, 1:].mean(1)
+    def lost(near: np.ndarray, far: np.ndarray) -> np.ndarray:
         return share_of_skill(near - far, near - chance)
 
     draws, found = np.random.default_rng(seed), []
     for first, share, (shared, spread) in product(SKILLED, SKILL_LOST, cells(size)):
         others = first - share * (first - chance) * np.linspace(0, 1, many + 1)[1:]
         values, truth = drawn(draws, runs, size, np.array([first, *others]), shared, spread)
-        found.append(_resampled(values, lost, truth, None))
+        found.append(_skill_cell(values, lost, truth, size, draws))
     return Measured(*np.array(found).T)
 
 
@@ -141,9 +151,55 @@ def degradation_coverage(size: Size, conditions: int, runs: int, seed: int = 0) 
     return Measured(*np.array(found).T)
 
 
-def _resampled(
-    values: np.ndarray, formula: Formula, truth: np.ndarray, low_end: Callable | None
+def _skill_cell(
+    values: np.ndarray,
+    lost: Callable[[np.ndarray, np.ndarray], np.ndarray],
+    truth: np.ndarray,
+    size: Size,
+    draws: np.random.Generator,
 ) -> tuple[float, float]:
+    """As `_resampled`, of a score of the first condition and the mean of the others."""
+    value, wanted = (lost(one[:, 0], one[:, 1:].mean(1)) for one in (values.mean((1, 2)), truth))
+    defined = ~np.isnan(value) & ~np.isnan(wanted) & np.ptp(values, axis=-1).any((1, 2))
+    values, value, wanted = values[defined], value[defined], wanted[defined]
+    resamples = RESAMPLES if size.tasks * size.points >= LARGE else SMALL_RESAMPLES
+    tails = [as_of_a_run(tail, resamples) for tail in TAILS]
+    ends = [
+        np.nanquantile(
+            lost(*posterior_of_two(values[first : first + AT_ONCE], size.answers, resamples, draws)), tails, 1
+        )
+        for first in range(0, len(values), AT_ONCE)
+    ]
+    low, high = np.concatenate(ends, 1)
+    return _cell(np.minimum(low, value), wanted, np.maximum(high, value))
+
+
+def posterior_of_two(
+    values: np.ndarray, answers: int, resamples: int, draws: np.random.Generator
+) -> tuple[np.ndarray, np.ndarray]:
+    """Of many runs, draws [runs, resamples] of the accuracy under the first condition and of the mean of the others.
+
+    Their posterior is that of `maskwise.scoring`; points that are alike in both share one Dirichlet weight, since a sum
+    of gamma variables is one.
+    """
+    runs, tasks, points, conditions = values.shape
+    levels = answers * (conditions - 1) + 1
+    kind = np.rint(answers * values[..., 0]) * levels + np.rint(answers * values[..., 1:].sum(-1))
+    kinds = (answers + 1) * levels
+    place = np.arange(runs * tasks).reshape(runs, tasks, 1) * kinds + kind.astype(int)
+    counts = np.bincount(place.ravel(), minlength=runs * tasks * kinds).reshape(runs, 1, tasks, kinds)
+    weight = 1 - (tasks - 1) / (tasks * points)
+    prior = float(np.clip(PRIOR_SHARE * tasks * points, *PRIOR_POINTS)) / tasks / PRIOR_PATTERNS
+    seen = draws.standard_gamma(weight * counts, (runs, resamples, tasks, kinds))
+    unseen = draws.standard_gamma(prior, (runs, resamples, tasks, PRIOR_PATTERNS))
+    patterns = draws.integers(0, 2, (*unseen.shape, conditions), dtype=np.int8)
+    total = seen.sum(-1) + unseen.sum(-1)
+    near = seen @ (np.arange(kinds) // levels / answers) + (unseen * patterns[..., 0]).sum(-1)
+    far = seen @ (np.arange(kinds) % levels / (levels - 1)) + (unseen * patterns[..., 1:].mean(-1)).sum(-1)
+    return (near / total).mean(-1), (far / total).mean(-1)
+
+
+def _resampled(values: np.ndarray, formula: Formula, truth: np.ndarray, low_end: LowEnd) -> tuple[float, float]:
     """Of the runs in which the score and the truth are defined, and some answer differs (else the bound is exact)."""
     wanted = formula(truth)
     tails = as_of_a_run(TAILS[0]), as_of_a_run(TAILS[1])
@@ -189,7 +245,7 @@ def main() -> None:
     for name in asked.only:
         sizes, measure = MEASURES[name]
         for size in sizes:
-            found = measure(size, asked.runs if size.tasks * size.points < 150 else asked.large_runs)
+            found = measure(size, asked.runs if size.tasks * size.points < LARGE else asked.large_runs)
             print(
                 f"| {name} | {size.preset} | {size.tasks} x {size.points} | {100 * found.mean:.1f} % | "
                 f"{100 * found.coverage.min():.1f} % | {found.width.mean():.3f} |",

@@ -16,6 +16,7 @@
 import argparse
 import random
 import sys
+from collections.abc import Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -64,9 +65,9 @@ def questions(one: WordSet, count: int, tokenizer: Any, seed: str) -> list[Asked
 
 
 @torch.inference_mode()
-def measure(model: Model, asked: list[Asked], masks: int) -> np.ndarray:
-    """[n, 3]: right or not, format and choice."""
-    given = [[*ids, *[model.mask_id or 0] * masks] for ids, _ in asked]
+def measure(model: Model, asked: list[Asked], masks: int, after: Sequence[int] = ()) -> np.ndarray:
+    """[n, 4]: right or not, format, choice and the most probable token; `after` are ids that follow the masks."""
+    given = [[*ids, *[model.mask_id or 0] * masks, *after] for ids, _ in asked]
     found = []
     for first, last in passes([len(ids) for ids in given], 32768 if model.device.type == "cuda" else 2048):
         batch = Batch.pack(given[first:last], model.device)
@@ -75,8 +76,9 @@ def measure(model: Model, asked: list[Asked], masks: int) -> np.ndarray:
         options = torch.tensor([tokens for _, tokens in asked[first:last]])
         of_options = logp.gather(1, options)
         any_option = of_options.logsumexp(1)
-        hit = logp.argmax(-1) == options[:, 0]
-        found.append(torch.stack([hit.float(), -any_option, any_option - of_options[:, 0]], 1).numpy())
+        top = logp.argmax(-1)
+        hit = top == options[:, 0]
+        found.append(torch.stack([hit.float(), -any_option, any_option - of_options[:, 0], top.float()], 1).numpy())
     return np.concatenate(found)
 
 
@@ -89,6 +91,26 @@ def scaled(model: Model, scale: float) -> None:
         module.scaling = {name: value * scale for name, value in module.scaling.items()}
 
 
+def draw_all(tokenizer: Any, count: int) -> dict[str, list[Asked]]:
+    """`count` questions of each of the 24 sets, and half as many separate ones that tell whether a set has room."""
+    sets = [*load_sets("I"), *load_sets("II")]
+    return {
+        name: [one for word_set in sets for one in questions(word_set, number, tokenizer, name)]
+        for name, number in (("asked", count), ("screen", max(1, count // 2)))
+    }
+
+
+def save_measured(model: Model, drawn: dict[str, list[Asked]], title: str, file: Path) -> None:
+    """Asks everything and writes [24 sets, questions, 4] for each number of masks."""
+    results = {}
+    for name, masks in (("screen", 2), *(("asked", masks) for masks in MASKS)):
+        found = measure(model, drawn[name], masks)
+        results[f"{name}|masks {masks}"] = found.reshape(24, -1, found.shape[1])
+        right, form, choice, _ = found.mean(0)
+        print(f"{title}, {name}, {masks} masks: {right:.3f} {form:.3f} {choice:.3f}", flush=True)
+    np.savez_compressed(file, **results)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, required=True)
@@ -99,20 +121,11 @@ def main() -> None:
     options.out.mkdir(parents=True, exist_ok=True)
     torch.set_float32_matmul_precision("high")
     model, now = mw.open("smol-diffusion", dtype=options.dtype), 1.0
-    sets = [*load_sets("I"), *load_sets("II")]
-    drawn = {
-        name: [one for word_set in sets for one in questions(word_set, count, model.tokenizer, name)]
-        for name, count in (("asked", options.questions), ("screen", max(1, options.questions // 2)))
-    }
+    drawn = draw_all(model.tokenizer, options.questions)
     for scale in options.scales:
         scaled(model, scale / now)
-        now, results = scale, {}
-        for name, masks in (("screen", 2), *(("asked", masks) for masks in MASKS)):
-            found = measure(model, drawn[name], masks)
-            results[f"{name}|masks {masks}"] = found.reshape(len(sets), -1, 3)
-            right, form, choice = found.mean(0)
-            print(f"adapter x {scale}, {name}, {masks} masks: {right:.3f} {form:.3f} {choice:.3f}", flush=True)
-        np.savez_compressed(options.out / f"smol_{scale}.npz", **results)
+        now = scale
+        save_measured(model, drawn, f"adapter x {scale}", options.out / f"smol_{scale}.npz")
 
 
 if __name__ == "__main__":

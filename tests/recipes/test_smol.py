@@ -222,6 +222,22 @@ def test_the_prefix_is_read_as_the_teacher_reads_it():
     assert costs[0] == pytest.approx(0, abs=1e-5) and costs[1] > 1e-3
 
 
+def test_a_plain_training_takes_whole_rows_text_targets_and_no_teacher():
+    """Its loss is the weighted cross-entropy of the masked tokens of rows that are not cut."""
+    training = new_training()
+    training.kind, training.teacher = replace(training.kind, prefix=0.0, plain=True, parts=(1,)), None
+    training.done = 5  # bidirectional
+    ids = torch.from_numpy(np.random.default_rng(2).integers(1, 60, (4, 16)))
+    training.draws.manual_seed(0)
+    given, weights = smol_diffusion.nelbo_grid(ids, 63, training.draws, least=smol_diffusion.LEAST_MASKED)
+    weights[:, 0] = 0
+    batch = Batch.pack(list(given))
+    logits = training.model.head(training.model.hidden(batch)).view(4, 16, -1)[:, :-1]  # the row before predicts
+    nats = torch.nn.functional.cross_entropy(logits.transpose(1, 2), ids[:, 1:], reduction="none")
+    training.draws.manual_seed(0)
+    torch.testing.assert_close(training.loss(ids), (nats * weights[:, 1:]).sum(), rtol=1e-4, atol=1e-5)
+
+
 def test_the_loss_is_that_of_the_library(tmp_path):
     """The same noise through `nelbo_call` and `teach`, row by row."""
     training = new_training()

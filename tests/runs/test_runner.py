@@ -24,9 +24,9 @@ from maskwise.probes.probe import Asker, Setup
 from maskwise.probes.text import load_text
 from maskwise.records.folder import read_run
 from maskwise.records.record import Record
-from maskwise.runs.diagnose import diagnose, plan
+from maskwise.runs.diagnose import diagnose, plan, plan_run
 from maskwise.runs.runner import batch_budget, batches
-from maskwise.runs.settings import DEFAULT
+from maskwise.runs.settings import DEFAULT, with_examples
 from maskwise.support.errors import UserError
 from maskwise.support.typed import convert
 from maskwise.tasks.prompts import Prompt, filler_id
@@ -271,3 +271,15 @@ def test_a_prompt_longer_than_the_window_is_refused_before_anything_is_written(t
 def test_a_model_without_a_tokenizer_is_refused(tmp_path):
     with pytest.raises(UserError, match="no tokenizer"):
         diagnose(tiny_llada(), SMALL, tmp_path / "run")
+
+
+def test_prompts_of_a_preset_are_sized_to_a_short_context_and_a_named_number_is_kept():
+    model = tiny_llada(tokenizer=shipped_tokenizer(), vocab=2048, window=510, mask_token_id=1)
+    settings = replace(DEFAULT, tasks=DEFAULT.tasks[:1], probes=("mask-count", "location"), points=1)
+    planned = plan_run(model, settings)
+    assert planned.setup.settings.distractors in (30, 20, 12, 6)
+    assert any("distractors in place of 40" in note for note in planned.setup.notes)
+    longest = [item.prompt for unit in planned.units for item in unit.items(unit.points[:1], set())]
+    assert max(len(prompt.ids) for prompt in longest) <= 510
+    with pytest.raises(UserError, match="the context length of tiny random LLaDA is 510"):
+        plan_run(model, with_examples(settings, None, 39))

@@ -24,9 +24,12 @@ from interval_coverage import (
     as_of_a_run,
     degradation_coverage,
     difference_coverage,
+    drawn,
+    posterior_of_two,
     skill_coverage,
 )
 from maskwise.scoring.intervals import TAILS, difference_interval, rules_interval, share_interval, standard_error
+from maskwise.scoring.scores import resampled_ends
 
 RUNS = 4000
 LEAST = 0.94
@@ -36,7 +39,14 @@ SPREADS = tuple(product((0.0, 1.5), (0.0, 0.7), (0.0, 1.0)))  # of word rules, n
 LEVELS = tuple(product((0.5, 3.0), (0.0, 1.5)))  # skill with few masks, and what many take from it
 SHAPES = ((2, 9), (6, 8))  # word rules (each under two number rules), points of a task
 RECALL_SHARES = Size("quick, recall", 1, 7)
-SCORES = ((FEW_SHOT[0], 1 / 3, 2), (CONTRAST[0], 1 / 3, 1), (RECALL[0], 1 / 30, 1))
+SCORES = (
+    (FEW_SHOT[0], 1 / 3, 2),
+    (CONTRAST[0], 1 / 3, 1),
+    (RECALL[0], 1 / 30, 1),
+    (FEW_SHOT[2], 1 / 3, 1),
+    (FEW_SHOT[2], 1 / 3, 6),
+    (CONTRAST[1], 1 / 3, 2),
+)
 
 
 def mean_interval(
@@ -89,11 +99,22 @@ def test_accuracies_and_paired_differences_cover_94_to_97_percent(size):
 
 def test_quantiles_of_few_draws_leave_as_much_outside_as_those_of_a_run():
     """Of uniform draws the mean quantile is what lies below it; 200 draws without the correction leave 0.5 % more."""
-    draws = np.random.default_rng(3).random((20000, RESAMPLES))
+    draws = np.random.default_rng(3).random((10000, RESAMPLES))
     for tail in (TAILS[0], 0.95):
         of_a_run = (1 + tail * 1999) / 2001  # of 2000 draws, exactly
-        assert np.quantile(draws, as_of_a_run(tail), axis=1).mean() == pytest.approx(of_a_run, abs=3e-4)
+        assert np.quantile(draws, as_of_a_run(tail), axis=1).mean() == pytest.approx(of_a_run, abs=5e-4)
     assert np.quantile(draws, TAILS[0], axis=1).mean() > TAILS[0] + 0.004
+
+
+def test_posteriors_of_many_runs_at_once_are_those_of_the_scores():
+    """The same quantiles as `resampled_ends`, up to the luck of the draws; three conditions, three answers each."""
+    size, draws = Size("", 3, 12, 3), np.random.default_rng(5)
+    values, _ = drawn(draws, 2, size, np.array([0.8, 0.6, 0.4]), 0.5, 1.0)
+    found = np.quantile(np.subtract(*posterior_of_two(values, 3, 8000, draws)), TAILS, axis=1).T
+    for (low, high), run in zip(found, values, strict=True):
+        tables = {str(task): table for task, table in enumerate(run)}
+        expected = resampled_ends(tables, lambda a: a[:, 0] - a[:, 1:].mean(1), 8000)
+        assert (low, high) == pytest.approx(expected, abs=0.01)
 
 
 @pytest.mark.slow  # simulated runs: a quarter of a minute

@@ -67,8 +67,8 @@ def refuse_local(models: list[str] | None, given: dict[str, Any]) -> None:
     """Options of a model that is opened here, which a server's does not take."""
     if models:
         raise UserError(f"--endpoint measures what a server offers: leave {models[0]} out, and name it with --model")
-    for name in OF_OPENED:
-        if given[name] not in (None, False, "auto"):
+    for name in (*OF_OPENED, "tensor_parallel"):
+        if given[name] not in ((1,) if name == "tensor_parallel" else (None, False, "auto")):
             raise UserError(f"--{name.replace('_', '-')} is for a model opened here: leave it or --endpoint out")
 
 
@@ -133,6 +133,9 @@ def diagnose(
     any_base: AnyBase = False,
     device_map: DeviceMap = None,
     max_memory: MaxMemory = None,
+    tensor_parallel: Annotated[
+        int, typer.Option(min=1, help="Under torchrun: so many processes share a model, the others ask in parallel.")
+    ] = 1,
     endpoint: EndpointUrl = None,
     model: ServedModel = None,
     concurrency: Concurrency = 4,
@@ -189,7 +192,7 @@ def diagnose(
     runs = [run_probes(name, **given) for name in (names if endpoint is None else [_server(served)])]
     from maskwise.runs.runner import join_crew
 
-    if join_crew().rank > 0:
+    if not join_crew().is_first:
         return
     from maskwise.report.pages.page import home_of, write_page
     from maskwise.report.readings import readings_of

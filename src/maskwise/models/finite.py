@@ -4,7 +4,6 @@ The readers ask whether the largest logit of a row is finite, which needs no pas
 its largest value to torch, and so is plus infinity.
 """
 
-import sys
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -13,6 +12,7 @@ from torch import Tensor, nn
 
 from maskwise.models.batch import Batch
 from maskwise.models.model import Model
+from maskwise.models.tensor_parallel import is_sharded
 from maskwise.support.errors import UserError
 
 
@@ -58,12 +58,6 @@ def stored_tensors(weight: Tensor) -> list[Tensor]:
         return [weight]
     names, _ = weight.__tensor_flatten__()
     return [part for name in names for part in stored_tensors(getattr(weight, name))]
-
-
-def is_sharded(tensor: Tensor) -> bool:
-    """Is it a DTensor? There is none where nobody imported those, which takes .7 s."""
-    defined = sys.modules.get("torch.distributed.tensor")
-    return defined is not None and isinstance(tensor, defined.DTensor)
 
 
 def refuse_nonfinite_weights(model: Model) -> None:

@@ -21,6 +21,7 @@ from maskwise.models.families import MASKED_DIFFUSION, WRAPPED, Family
 from maskwise.models.families.layers import MayWait
 from maskwise.models.forward import float_product
 from maskwise.models.peft_access import embed_ids, execution_devices, stored_weight, without_adapter
+from maskwise.models.tensor_parallel import all_heads, local_heads
 from maskwise.support.errors import UserError
 
 Body = Callable[[PreTrainedModel, Batch, Layout], Tensor]
@@ -104,9 +105,14 @@ class ModelInterface(nn.Module):
 
     @property
     def spread(self) -> bool:
-        """True if layers lie on several devices, in main memory or on disk (placement.py): they are then neither
-        captured, compiled nor laid out anew."""
-        return len(self._places) > 1
+        """True if layers lie on several devices, in main memory or on disk (placement.py), or are shared by several
+        processes (tensor_parallel.py): they are then neither captured, compiled nor laid out anew."""
+        return self.shards > 1 or len(self._places) > 1
+
+    @property
+    def shards(self) -> int:
+        """How many processes share its layers."""
+        return getattr(self.core, "shards", 1)
 
     @property
     def _places(self) -> set[Any]:
@@ -199,11 +205,12 @@ class ModelInterface(nn.Module):
             raise UserError(f"{self.name or self.kind} takes no canvas cache: use cache='none'")
         config, total = self.core.config, sum(lengths)
         head_dim = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
-        shape = (2, config.num_hidden_layers, total, config.num_key_value_heads, head_dim)
+        heads = local_heads(self.core, config.num_key_value_heads)
+        shape = (2, config.num_hidden_layers, total, heads, head_dim)
         keys, values = torch.zeros(shape, dtype=self.dtype, device=self.device)
         offsets = torch.tensor([0, *lengths], dtype=torch.int32).cumsum(0, dtype=torch.int32)
         layers = list(zip(keys, values, strict=True))
-        if self.spread:  # each store on the device of its layer, which writes into it
+        if len(self._places) > 1:  # each store on the device of its layer, which writes into it
             places = execution_devices(self.core)
             layers = [(k.to(place), v.to(place)) for (k, v), place in zip(layers, places, strict=True)]
         return KeyValues(offsets.to(self.device), max(lengths), total, layers)
@@ -345,7 +352,7 @@ class ModelInterface(nn.Module):
         self._refuse_unreadable_attention()
         watch = Watch(index)
         with self.lock, torch.compiler.set_stance("force_eager"):  # a compiled layer cannot hand out what it saw
-            return self.asked_rows(batch, index, watch), [weights.to(self.device) for weights in watch.seen]
+            return self.asked_rows(batch, index, watch), self._collected(watch)
 
     def hidden_and_attention(self, batch: Batch, index: Tensor) -> tuple[Tensor, list[Tensor]]:
         """`hidden`, and from the same forward pass the attention that the rows index [n] (`flat_rows`) pay.
@@ -356,7 +363,11 @@ class ModelInterface(nn.Module):
         watch = Watch(index)
         with self.lock, torch.compiler.set_stance("force_eager"):  # a compiled layer cannot hand out what it saw
             hidden = self._body(self.core, batch, replace(self._layout(batch, None, watched=True), watch=watch))
-        return hidden, [weights.to(self.device) for weights in watch.seen]
+        return hidden, self._collected(watch)
+
+    def _collected(self, watch: Watch) -> list[Tensor]:
+        """The recorded attention of each layer on the model's device, with the heads of all processes."""
+        return all_heads(self.core, [weights.to(self.device) for weights in watch.seen])
 
     def _refuse_unreadable_attention(self) -> None:
         if not self.attention_readable:

@@ -154,7 +154,7 @@ class Model(ModelInterface):
     def parameter_count(self) -> int:
         """Of a quantised model those of the original: its own parameters are fewer, or several in one number."""
         net: nn.Module = self.core
-        if self.stored_quantised and self.family.net_class is not None:
+        if (self.stored_quantised or self.shards > 1) and self.family.net_class is not None:
             net = imported("maskwise.models.checkpoints.networks:network_without_weights")(
                 self.core.config, self.family
             )
@@ -174,7 +174,7 @@ class Model(ModelInterface):
     def compile_layers(self) -> None:
         """One switch: torch.compile of each layer in place; raises torch's limit of recompilations in this process."""
         if self.spread:
-            raise UserError("layers on several devices are not compiled: leave --compile or --device-map out")
+            raise UserError("layers on several devices are not compiled: leave --compile out")
         limits = torch._dynamo.config
         limits.recompile_limit = max(limits.recompile_limit, RECOMPILATIONS)
         for module in self.core.modules():

@@ -32,6 +32,7 @@ class TextModel:
     block: int | None = None
     weights: str | None = None
     name: str = ""
+    kind: str = "served"
     window: int = UNKNOWN_WINDOW
     requests: int = 1
     infills: bool = False

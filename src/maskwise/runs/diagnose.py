@@ -17,7 +17,7 @@ from rich.progress import Progress
 from maskwise.models.checkpoints.configuration import read_family
 from maskwise.models.checkpoints.fingerprint import fingerprint
 from maskwise.models.checkpoints.locations import locate_checkpoint, planted_in
-from maskwise.models.families import NOISE_DRAWS
+from maskwise.models.families import FAMILIES, NOISE_DRAWS
 from maskwise.models.model import Model
 from maskwise.models.text_model import TextModel
 from maskwise.models.tokenizers.chat import FIXED_DATE, writes_date
@@ -33,7 +33,7 @@ from maskwise.records.record import Key, Record, key_of
 from maskwise.records.sample import SAMPLE, write_sample
 from maskwise.runs.run_sample import take_sample
 from maskwise.runs.runner import Crew, batch_budget, check_fit, join_crew, record_items
-from maskwise.runs.settings import check, fit_to_model
+from maskwise.runs.settings import LONGEST_USUAL, check, fit_to_model, sized_to
 from maskwise.scoring.precision import FIRST_STAGE
 from maskwise.support.errors import UserError
 from maskwise.support.files import only_user_of
@@ -114,7 +114,7 @@ def plan_run(
         raise UserError(f"{model.name or 'the model'} has no tokenizer, and the questions are text: give one")
     refuse_unasked(data or {}, settings, probes)
     text_model = model if isinstance(model, TextModel) else None
-    noised = text_model is None and model.family.noised
+    noised = any(family.noised for family in FAMILIES if family.name == model.kind)
     settings, notes = fit_to_model(settings, model.causal, probes, model.block, noised, text_model)
     if noised:
         notes = [CANVAS_SIZE, *notes]
@@ -137,15 +137,23 @@ def plan_run(
         tasks=tasks,
     )
     asked = [probe for probe in probes if probe.name in settings.probes]
+    if model.window < LONGEST_USUAL:
+        setup = sized_to(setup, lambda smaller: _longest_prompt(smaller, asked))
     units = plan(setup, asked, None if settings.precision is None else FIRST_STAGE)
     if not units:
-        raise UserError(f"nothing to ask: {'; '.join(notes)}")
+        raise UserError(f"nothing to ask: {'; '.join(setup.notes)}")
     shorter = "" if settings.preset == "quick" else "use --quick (shorter prompts) or "
     for unit in units:
         check_fit(model, list(unit.items(unit.points[:1], set())), shorter)
     for line in text_model.notes() if text_model is not None else ():
         setup.note(line)
     return PlannedRun(setup, asked, units)
+
+
+def _longest_prompt(setup: Setup, asked: Sequence[Probe]) -> int:
+    """Tokens of the longest of the first prompts of each kind."""
+    items = (item for unit in plan(setup, asked) for item in unit.items(unit.points[:1], set()))
+    return max((item.prompt.start + len(item.prompt.ids) for item in items), default=0)
 
 
 def refuse_too_many_examples(model: Model, settings: Settings, probes: Sequence[Probe]) -> None:
@@ -163,7 +171,8 @@ def refuse_inapplicable(model: str | Path | Model | TextModel, settings: Setting
     """Refuses settings no probe of which applies to the model, by its config.json, before weights are read."""
     if not isinstance(model, Model | TextModel):
         family = read_family(locate_checkpoint(str(model))[0])
-        fit_to_model(settings, family.causal, block=family.default_block)  # which probes apply is the same in any block
+        # Which probes apply is the same in any block.
+        fit_to_model(settings, family.causal, block=family.default_block, random_canvas=family.noised)
 
 
 def plan(setup: Setup, probes: Sequence[Probe], blocks: int | None = None) -> list[Unit]:
@@ -216,7 +225,7 @@ def run_units(
     """Asks what the folder does not hold yet. All processes of a torchrun call this together."""
     with one_line_if_left_alone(folder), ExitStack() as held:
         crew = join_crew()
-        if crew.rank == 0:
+        if crew.is_first:
             make_run_folder(folder)
             held.enter_context(only_user_of(folder))
             start_run(folder, manifest)
@@ -249,10 +258,14 @@ def _ask_and_gather(
             ask_units(model, more, folder, crew, set(map(key_of, records)), budget)
             units = [*units, *more]
         crew.wait()
-        if crew.rank == 0:
+        if crew.is_first:
             gather(folder, manifest)
-            if not (folder / SAMPLE).exists():
-                write_sample(folder, take_sample(model, units, read_run(folder, record_fields(probes)).records, probes))
+        crew.wait()
+        if crew.rank == 0 and not (folder / SAMPLE).exists():  # all processes that share the model take part
+            sample = take_sample(model, units, read_run(folder, record_fields(probes)).records, probes)
+            if crew.is_first:
+                write_sample(folder, sample)
+        if crew.is_first:
             write_manifest(folder, structs.replace(manifest, complete=True))
     except KeyboardInterrupt:
         raise KeyboardInterrupt(
@@ -263,7 +276,7 @@ def _ask_and_gather(
 def ask_units(model: Model, units: Sequence[Unit], folder: Path, crew: Crew, done: set[Key], budget: int) -> None:
     total = sum(len(crew.share(unit.points)) * unit.conditions for unit in units)
     forecast: Forecast | None = None
-    with progress_bar(silent=crew.rank > 0) as bar:
+    with progress_bar(silent=not crew.is_first) as bar:
         task = bar.add_task("Asking", total=total)
 
         def advance(count: int) -> None:
@@ -273,11 +286,11 @@ def ask_units(model: Model, units: Sequence[Unit], folder: Path, crew: Crew, don
 
         for unit, items in prepared(units, crew, done):
             if items and forecast is None:
-                forecast = _forecast(items, max(1, total - len(done) // crew.size), bar, crew.rank == 0)
+                forecast = _forecast(items, max(1, total - len(done) // crew.size), bar, crew.is_first)
             bar.advance(task, len(crew.share(unit.points)) * unit.conditions - len(items))
             check_fit(model, items)
             share = max(1, budget // unit.cost)
-            record_items(model, items, folder, crew.rank, share, advance, unit.answer)
+            record_items(model, items, folder, crew.rank, share, advance, unit.answer, crew.member == 0)
 
 
 def _forecast(items: Sequence[Item], total: int, bar: Progress, is_first: bool) -> Forecast:

@@ -91,7 +91,7 @@ class Endpoint(TextModel):
     def description(self) -> ModelDescription:
         return ModelDescription(
             name=self.name,
-            kind="served",
+            kind=self.kind,
             parameters=None,
             window=self.stated_window,
             mask_id=None,

@@ -250,6 +250,7 @@ def diagnose(
     any_base: bool = False,
     device_map: str | None = None,
     max_memory: Mapping[int | str, int | str] | None = None,
+    tensor_parallel: int = 1,
     command: str | None = None,
 ) -> Run:
     """Measures how a model uses its context and what appended masks do to it. Called again, it resumes.
@@ -271,8 +272,8 @@ def diagnose(
             generation-length, likelihood-masks, confidence, self-correction and trajectory.
         templates: a YAML file of templates, each with name and text, for the probe templates.
         batch_tokens: tokens per batch. exact: one prompt at a time, the same records to the byte.
-        dtype, device, adapter, check_weights, weights, any_base, device_map, max_memory: as in `mw.open`; of a model
-            given by name.
+        dtype, device, adapter, check_weights, weights, any_base, device_map, max_memory, tensor_parallel: as in
+            `mw.open`; of a model given by name.
         command: a command line that asks the same, for the manifest.
 
     Returns:
@@ -297,9 +298,10 @@ def diagnose(
 
     refuse_inapplicable(model, inputs.settings)
     place = own_device(device) if device_map is None else device
+    spread = device_map, max_memory, tensor_parallel
     opened: Any = model
     if not isinstance(model, TextModel):
-        opened = opened_model(model, dtype, place, adapter, check_weights, weights, any_base, device_map, max_memory)
+        opened = opened_model(model, dtype, place, adapter, check_weights, weights, any_base, *spread)
         opened.compile_for_long_work()
     folder = ask_probes(
         opened,

@@ -1,7 +1,8 @@
 """The presets of a run, made from the tuple of probes, and the checks of what a user asks for."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,7 @@ from maskwise.models.text_model import TextModel
 from maskwise.probes import PROBES
 from maskwise.probes.examples import PAPER_RELEVANT
 from maskwise.probes.library.unfamiliar import NAME as UNFAMILIAR
-from maskwise.probes.probe import NO_MASKS, Preset, Probe, Settings
+from maskwise.probes.probe import NO_MASKS, Preset, Probe, Settings, Setup
 from maskwise.scoring.power import DetectableDifference, detectable
 from maskwise.support.errors import UserError
 from maskwise.support.nearest import did_you_mean
@@ -18,6 +19,8 @@ from maskwise.tasks.rules import TASKS, Task
 from maskwise.tasks.word_sources import WordSource
 
 CONTINUES_ONLY = "the server continues prompts and reads no text after them, so the question is always last"
+LONGEST_USUAL = 1024  # tokens: models with a shorter context length get fewer distractors
+FEWER_DISTRACTORS = (30, 20, 12, 6)
 FINEST, COARSEST = 0.1, 50  # --precision, in points
 
 # One difference known to 6 points, instead of four known to 20, within two minutes on two cores for two models.
@@ -191,6 +194,24 @@ def fit_to_model(
         why |= dict.fromkeys(only_blocks, "it is for block diffusion models")
     notes = [f"{name} was not run: {why[name]}" for name in settings.probes if name in why]
     return replace(settings, probes=kept), notes
+
+
+def sized_to(setup: Setup, longest: Callable[[Setup], int]) -> Setup:
+    """The setup with fewer examples, where prompts of the preset exceed the context length and those of fewer fit.
+
+    longest: the tokens of its longest prompt. A number of distractors that the user named is kept.
+    """
+    settings, window = setup.settings, setup.model.window
+    usual = NUMBERS.get(settings.preset, {}).get("distractors", Settings.distractors)  # type: ignore[call-overload]
+    if settings.distractors != usual or longest(replace(setup, notes=[])) <= window:
+        return setup
+    for relevant, count in product(dict.fromkeys((settings.relevant, settings.relevant[:1])), FEWER_DISTRACTORS):
+        smaller = replace(setup, settings=with_examples(settings, relevant, count))
+        if count < usual and longest(replace(smaller, notes=[])) <= window:
+            examples = f"{count} distractors in place of {usual}, {' and '.join(map(str, relevant))} relevant examples"
+            setup.note(f"{examples}: so prompts fit into the context length, {window} tokens")
+            return smaller
+    return setup
 
 
 def check(settings: Settings, probes: Sequence[Probe] = PROBES) -> None:

@@ -148,8 +148,8 @@ def _opened(model: str | Path | Model, settings: SharedSettings, target: RunTarg
             raise UserError(f"all weights are trained in float32, not in {model.dtype}: mw.open(..., dtype='float32')")
         if model.spread:
             raise UserError(
-                "a model spread by a device map is not trained: open it without device_map, and share the work of "
-                "several GPUs with accelerate launch --use_fsdp"
+                "a model spread over several devices is not trained: open it without device_map and tensor_parallel, "
+                "and use several GPUs with accelerate launch --use_fsdp"
             )
         opened = model.to(device)
     else:

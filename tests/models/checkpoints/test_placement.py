@@ -13,7 +13,9 @@ from maskwise.models.batch import Batch
 from maskwise.models.checkpoints.fingerprint import fingerprint
 from maskwise.models.checkpoints.opening import open as open_model
 from maskwise.models.families.layers import Rotary, default_inverse_frequencies
+from maskwise.probes.answers.gradients import attribute
 from maskwise.support.errors import UserError
+from maskwise.tasks.prompts import Prompt
 
 TEXT = "Once upon a"
 
@@ -64,6 +66,16 @@ def test_gradients_and_attention_are_those_of_the_whole_model(pair):
         model.head(hidden[rows])[0, 7].backward()
         found.append([embeds.grad, *seen])
     assert all(map(torch.equal, *found))
+
+
+def test_attribution_after_other_probes_of_a_run(pair):
+    """Offloaded weights that a probe loaded in inference mode cannot take part in gradients."""
+    spread = pair[1]
+    with torch.inference_mode():
+        asked(spread)
+    prompt = Prompt((5, 6, spread.mask_id, 9), 2, 7, 1)
+    found, expected = (attribute(model, [prompt], near=1)[0] for model in (spread, pair[0]))
+    assert found.nll == expected.nll and found.evidence == expected.evidence
 
 
 def test_an_adapter_is_put_on_layers_on_disk():
@@ -124,5 +136,5 @@ def test_options_of_the_command_line_are_read_and_refused():
 def test_training_a_spread_model_is_refused(pair, tmp_path):
     data = tmp_path / "pairs.jsonl"
     data.write_text('{"prompt": "a", "answer": "b"}\n')
-    with pytest.raises(UserError, match="device map is not trained"):
+    with pytest.raises(UserError, match="over several devices is not trained"):
         mw.tune(pair[1], data, tmp_path / "out")

@@ -71,7 +71,7 @@ def test_a_larger_canvas_begins_with_the_same_noise_and_another_prompt_has_its_o
 
 def test_it_is_listed_without_reading_weights(folder, model):
     entry = describe_checkpoint(str(folder))
-    assert (entry.kind, entry.window, entry.mask_id) == ("diffusion-gemma", 2048, model.vocab)
+    assert (entry.kind, entry.window, entry.mask_id) == ("dgemma", 2048, model.vocab)
     assert entry.parameters == model.parameter_count
 
 

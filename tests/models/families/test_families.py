@@ -72,7 +72,7 @@ def test_each_class_of_a_family_is_a_name_of_the_package():
 def test_names_and_architectures_are_unique_and_each_masked_family_names_its_paper():
     names = [family.name for family in FAMILIES]
     assert names == ["llada", "illada", "dream", "llada-moe", "llada2", "sdar", "sdar-moe", "fast-dllm", "nemotron",
-                     "diffusion-gemma", "ar", "masked-lm", "wrapped"]  # fmt: skip
+                     "dgemma", "ar", "masked-lm", "wrapped"]  # fmt: skip
     architectures = [family.architecture for family in FAMILIES if family.native]
     assert len(set(architectures)) == len(architectures)
     for family in FAMILIES:

@@ -10,16 +10,25 @@ from torch import Tensor
 
 from maskwise.models.finite import stored_tensors, stored_weights
 from maskwise.models.model import Model
+from maskwise.models.tensor_parallel import whole_weight
 
 LANES = 1 << 20  # 8-byte words that are summed together: bounds the memory, whatever the size of a weight
 # Where and by what a configuration was written, and how it is run.
-NOT_THE_MODEL = ("_name_or_path", "transformers_version", "dtype", "torch_dtype", "_attn_implementation_autoset")
+NOT_THE_MODEL = (
+    "_name_or_path",
+    "transformers_version",
+    "dtype",
+    "torch_dtype",
+    "_attn_implementation_autoset",
+    "distributed_config",
+)
 
 
 def fingerprint(model: Model) -> str:
     """Twelve letters that change with any byte of a weight, and with the configuration, adapters or tokenizer."""
     digest = hashlib.sha256()
     for name, weight in stored_weights(model):
+        weight = whole_weight(model.core, name.removeprefix("net."), weight)
         digest.update(f"{name} {weight.dtype} {tuple(weight.shape)}".encode())
         for part in stored_tensors(weight):
             digest.update(checksums(part).cpu().numpy().tobytes())

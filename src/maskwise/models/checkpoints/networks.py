@@ -17,6 +17,7 @@ from maskwise.models.checkpoints.gguf_llama import gguf_in, llama_weights
 from maskwise.models.checkpoints.locations import read_object, stored_shapes, weights_folder
 from maskwise.models.checkpoints.quantised_files import complete_quantisation, refuse_other_zero_points
 from maskwise.models.families import Family
+from maskwise.models.tensor_parallel import keep_local
 from maskwise.support.errors import UserError
 from maskwise.support.files import is_plain_name
 from maskwise.support.imports import imported
@@ -71,9 +72,14 @@ def refuse_oversized(folder: Path, settings: dict[str, Any]) -> None:
 
 
 def load_network(
-    family: Family, folder: Path, config: PreTrainedConfig, dtype: torch.dtype, places: Mapping[str, Any]
+    family: Family,
+    folder: Path,
+    config: PreTrainedConfig,
+    dtype: torch.dtype,
+    places: Mapping[str, Any],
+    shards: int = 1,
 ) -> PreTrainedModel:
-    """Loads a network without remote code, its modules onto the devices of `places`.
+    """Loads a network without remote code, its modules onto the devices of `places`, or shared by `shards` processes.
 
     Refuses missing, unexpected or misshapen weights.
     """
@@ -91,13 +97,17 @@ def load_network(
         complete_quantisation(folder, config.quantization_config, weight_shapes(folder))
         refuse_other_zero_points(folder, config.quantization_config, first_zero_points(folder))
         source = {"config": config}
+    source["device_map"] = dict(places)
+    if shards > 1:
+        from transformers.distributed import DistributedConfig
+
+        source |= {"device_map": None, "distributed_config": DistributedConfig(tp_size=shards)}
     try:
         with redirect_stdout(sys.stderr):  # gptqmodel prints what it does, and stdout is for results
             net, report = net_class.from_pretrained(
                 folder if gguf is None else None,
                 **source,
                 dtype=dtype,
-                device_map=dict(places),
                 attn_implementation="eager",  # every class has it; which attention runs is decided in forward.py
                 use_safetensors=True,
                 local_files_only=True,
@@ -116,6 +126,10 @@ def load_network(
         if names:
             more = f" and {len(names) - 3} more" if len(names) > 3 else ""
             raise UserError(f"{folder} does not fit its config.json: {what} weights {', '.join(names[:3])}{more}")
+    if shards > 1:
+        keep_local(net, shards)
+    if len(places) > 1:
+        net.requires_grad_(False)  # accelerate makes offloaded weights anew in each pass, in inference mode too
     return net
 
 

@@ -33,7 +33,6 @@ from maskwise.models.checkpoints.networks import (
     load_network,
     network_without_weights,
     refuse_oversized,
-    weight_shapes,
 )
 from maskwise.models.checkpoints.placement import (
     main_device,
@@ -41,8 +40,9 @@ from maskwise.models.checkpoints.placement import (
     pick_device,
     pick_dtype,
     plan_device_map,
+    quantisable_dtype,
     refuse_other_device_map,
-    refuse_with_device_map,
+    refuse_with_spread,
 )
 from maskwise.models.checkpoints.quantised_files import refuse_uninstalled_quantiser
 from maskwise.models.families import AUTOREGRESSIVE, FAMILIES, MASKED_LM, WRAPPED, Family, family_of_class
@@ -58,6 +58,7 @@ from maskwise.models.finite import refuse_nonfinite_weights
 from maskwise.models.forward import RAGGED, largest_difference, padded_body
 from maskwise.models.model import Model
 from maskwise.models.peft_access import without_adapter
+from maskwise.models.tensor_parallel import join_replica, refuse_indivisible
 from maskwise.models.tokenizers.tokenizer import load_tokenizer
 from maskwise.support.errors import UserError
 from maskwise.support.imports import imported
@@ -86,6 +87,7 @@ def open(
     any_base: bool = False,
     device_map: str | None = None,
     max_memory: Mapping[int | str, int | str] | None = None,
+    tensor_parallel: int = 1,
 ) -> Model:
     """Opens a checkpoint folder, an embedded model or a published name, optionally with a PEFT adapter on it.
 
@@ -101,6 +103,7 @@ def open(
         any_base: put an adapter also on another base than the one it was trained on.
         device_map: auto lets accelerate put layers on several GPUs, in main memory and on disk, as far as each fits.
         max_memory: of a device map: the most weights on each GPU and in main memory, {0: "10GiB", "cpu": "30GiB"}.
+        tensor_parallel: under torchrun: so many processes share the layers of a model.
 
     Returns:
         The model, in evaluation mode.
@@ -125,10 +128,12 @@ def open(
     settings = read_settings(folder)
     refuse_uninstalled_quantiser(folder, settings)
     stored = pick_dtype(dtype, place, settings)
-    if device_map is not None:
-        refuse_with_device_map(settings, weights, gguf_in(weights_folder(folder)) is not None, len(adapters))
+    shared = tensor_parallel > 1
+    if device_map is not None or shared:
+        gguf = gguf_in(weights_folder(folder)) is not None
+        refuse_with_spread(settings, weights, gguf, len(adapters), device_map is not None, shared)
     if weights is not None:
-        stored = _quantisable(weights, name, folder, settings, dtype, stored, place)
+        stored = quantisable_dtype(weights, name, folder, settings, dtype, stored, place)
     with as_described(folder):
         config = read_config(folder, family)  # refuses a type that only remote code defines
         refuse_oversized(folder, config.to_dict() | settings)  # what the file leaves out has its class's size
@@ -136,7 +141,10 @@ def open(
         if device_map is not None:
             bare = network_without_weights(config, family)
             places = plan_device_map(bare, stored, place, memory_limits(max_memory, place))
-        net = load_network(family, folder, config, stored, places)
+        if shared:
+            refuse_indivisible(imported(str(family.net_class)), config, tensor_parallel)
+            join_replica(tensor_parallel)
+        net = load_network(family, folder, config, stored, places, tensor_parallel)
         model = as_model(net, load_tokenizer(folder, family), str(name), families=families)
         note_odd_mask(net, model.tokenizer, model.mask_id)
         if model.stored_quantised:  # packages check few sizes, and lay the weights out at the first pass
@@ -150,30 +158,6 @@ def open(
     if check_weights:
         refuse_nonfinite_weights(model)
     return model.eval()
-
-
-def _quantisable(
-    weights: str,
-    name: str | Path,
-    folder: Path,
-    settings: dict[str, Any],
-    dtype: str | torch.dtype,
-    stored: torch.dtype,
-    device: torch.device,
-) -> torch.dtype:
-    """Dtype of the unquantised weights; refuses models that cannot be quantised, before reading."""
-    from maskwise.models.families.quantise import refuse_experts, refuse_unfit
-
-    refuse_unfit(weights, device)
-    if gguf_in(weights_folder(folder)) is None:  # of GGUF files a Llama's alone are read
-        refuse_experts(weights, weight_shapes(folder))
-    if settings.get("quantization_config") is not None:
-        raise UserError(f"{name} is quantised already: leave --weights {weights} out")
-    if device.type != "cuda":
-        return stored
-    if dtype != "auto" and stored != torch.bfloat16:
-        raise UserError(f"--weights {weights} goes with bfloat16 on CUDA: leave --dtype out")
-    return torch.bfloat16
 
 
 def _quantise(model: Model, weights: str, device: torch.device) -> None:
@@ -197,6 +181,7 @@ def opened_model(
     any_base: bool = False,
     device_map: str | None = None,
     max_memory: Mapping[int | str, int | str] | None = None,
+    tensor_parallel: int = 1,
 ) -> Model:
     """Opens a model given by name; an opened model is returned as it is and takes no options."""
     if not isinstance(model, Model):
@@ -210,8 +195,9 @@ def opened_model(
             any_base=any_base,
             device_map=device_map,
             max_memory=max_memory,
+            tensor_parallel=tensor_parallel,
         )
-    chosen = dtype != "auto" or (adapter, weights, device_map, max_memory) != (None, None, None, None)
+    chosen = (dtype, adapter, weights, device_map, max_memory, tensor_parallel) != ("auto", None, None, None, None, 1)
     if chosen or (device is not None and torch.device(device) != model.device):
         raise UserError(
             "the model is open already: give dtype, device, adapter, weights and device_map to mw.open, or a name here"

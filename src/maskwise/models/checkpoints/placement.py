@@ -6,13 +6,16 @@ are read outside a forward pass.
 
 import os
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import torch
 from torch import nn
 from transformers import PreTrainedModel
 
-from maskwise.models.checkpoints.locations import DTYPE_NAMES, refuse_unknown_device
+from maskwise.models.checkpoints.gguf_llama import gguf_in
+from maskwise.models.checkpoints.locations import DTYPE_NAMES, refuse_unknown_device, weights_folder
+from maskwise.models.checkpoints.networks import weight_shapes
 from maskwise.support.errors import UserError
 
 DTYPES = {name: getattr(torch, name) for name in DTYPE_NAMES}
@@ -44,6 +47,30 @@ def pick_dtype(dtype: str | torch.dtype, device: torch.device, settings: dict[st
     if dtype not in DTYPES:
         raise UserError(f"unknown dtype {dtype!r}: use auto, {', '.join(DTYPES)}")
     return DTYPES[dtype]
+
+
+def quantisable_dtype(
+    weights: str,
+    name: str | Path,
+    folder: Path,
+    settings: dict[str, Any],
+    dtype: str | torch.dtype,
+    stored: torch.dtype,
+    device: torch.device,
+) -> torch.dtype:
+    """Dtype of the unquantised weights; refuses models that cannot be quantised, before reading."""
+    from maskwise.models.families.quantise import refuse_experts, refuse_unfit
+
+    refuse_unfit(weights, device)
+    if gguf_in(weights_folder(folder)) is None:  # of GGUF files a Llama's alone are read
+        refuse_experts(weights, weight_shapes(folder))
+    if settings.get("quantization_config") is not None:
+        raise UserError(f"{name} is quantised already: leave --weights {weights} out")
+    if device.type != "cuda":
+        return stored
+    if dtype != "auto" and stored != torch.bfloat16:
+        raise UserError(f"--weights {weights} goes with bfloat16 on CUDA: leave --dtype out")
+    return torch.bfloat16
 
 
 # Device maps
@@ -129,11 +156,19 @@ def _beside(net: nn.Module, path: str) -> list[str]:
     return found
 
 
-def refuse_with_device_map(settings: dict[str, Any], weights: str | None, gguf: bool, adapters: int) -> None:
-    """Refuses checkpoints and options that need all weights on one device."""
+def refuse_with_spread(
+    settings: dict[str, Any], weights: str | None, gguf: bool, adapters: int, mapped: bool, shared: bool
+) -> None:
+    """Refuses checkpoints and options that need all weights on one device.
+
+    mapped: with a device map; shared: by the processes of --tensor-parallel.
+    """
+    option = "--device-map" if mapped else "--tensor-parallel"
+    if mapped and shared:
+        raise UserError("--device-map and --tensor-parallel exclude each other: leave one out")
     if weights is not None:
-        raise UserError(f"--weights {weights} needs all weights on one device: leave it or --device-map out")
+        raise UserError(f"--weights {weights} needs all weights on one device: leave it or {option} out")
     if gguf or settings.get("quantization_config") is not None:
-        raise UserError("--device-map is for safetensors that are not quantised: leave it out, or open the original")
-    if adapters > 1:
-        raise UserError("--device-map takes one adapter, because others would be merged: export the base first")
+        raise UserError(f"{option} is for safetensors that are not quantised: leave it out, or open the original")
+    if adapters > mapped:
+        raise UserError(f"{option} takes {'one' if mapped else 'no'} adapter: export the model with it first")

@@ -90,6 +90,17 @@ class Family:
         return self.default_block is not None
 
     @property
+    def works(self) -> str:
+        """What can be done with its models, in a few words."""
+        if self.noised:
+            return "diagnose by canvas size, generate by its own sampler or our strategies; no training"
+        if self.causal:
+            return "diagnose, generate, score, compare; convert turns Llama and Qwen2 into masked models"
+        if self.blockwise:
+            return "diagnose within blocks, generate, score, train; no tune"
+        return "all commands" if self.canvas_cache else "all commands, without canvas caches"
+
+    @property
     def native(self) -> bool:
         """True if it has a class of its own, which config.json names."""
         return self.architecture is not None
@@ -190,8 +201,10 @@ LLADA2 = Family(
     layers_compile=True,
     published=(
         Published("inclusionAI/LLaDA2.0-mini", 16255638528, 32768),
+        Published("inclusionAI/LLaDA2.0-mini-CAP", 16255638528, 32768),
         Published("inclusionAI/LLaDA2.1-mini", 16255638528, 32768),
         Published("inclusionAI/LLaDA2.0-flash", 102889697280, 32768, LLADA2_FLASH),
+        Published("inclusionAI/LLaDA2.0-flash-CAP", 102889697280, 32768, LLADA2_FLASH),
         Published("inclusionAI/LLaDA2.1-flash", 102889697280, 32768, LLADA2_FLASH),
         Published("inclusionAI/LLaDA2.2-mini", 16255638528, 131072, {"max_position_embeddings": 131072}),
         Published("inclusionAI/LLaDA2.2-flash", 102889697280, 131072, LLADA2_FLASH | LLADA22),
@@ -213,6 +226,10 @@ SDAR = Family(
         Published("JetLM/SDAR-1.7B-Chat", 1720574976, 32768, SDAR_1_7B),
         Published("JetLM/SDAR-4B-Chat", 4411424256, 32768, SDAR_4B),
         Published("JetLM/SDAR-8B-Chat", 8190735360, 32768),
+        Published("JetLM/SDAR-1.7B-Chat-b8", 1720574976, 32768, SDAR_1_7B | {"block_size": 8}),
+        Published("JetLM/SDAR-1.7B-Chat-b64", 1720574976, 32768, SDAR_1_7B | {"block_size": 64}),
+        Published("JetLM/SDAR-4B-Chat-b64", 4411424256, 32768, SDAR_4B | {"block_size": 64}),
+        Published("JetLM/SDAR-8B-Chat-b64", 8190735360, 32768, {"block_size": 64}),
     ),
 )
 SDAR_MOE = Family(
@@ -228,7 +245,7 @@ SDAR_MOE = Family(
     mask_id=151669,
     lora_targets=ATTENTION_MAPS,
     layers_compile=True,
-    published=(Published("JetLM/SDAR-30B-A3B-Chat", 30532122624, 32768),),
+    published=tuple(Published(f"JetLM/SDAR-30B-A3B-{one}", 30532122624, 32768) for one in ("Chat", "Sci", "Sci-Base")),
 )
 FAST_DLLM = Family(
     name="fast-dllm",
@@ -269,7 +286,7 @@ NEMOTRON = Family(
     ),
 )
 DIFFUSION_GEMMA = Family(  # transformers' own class
-    name="diffusion-gemma",
+    name="dgemma",
     title="uniform diffusion (DiffusionGemma)",
     reference="Google DeepMind, DiffusionGemma, model card, 2026",
     architecture="DiffusionGemmaForBlockDiffusion",
@@ -288,6 +305,7 @@ DIFFUSION_GEMMA = Family(  # transformers' own class
 AUTOREGRESSIVE = Family(  # transformers' own causal language models
     name="ar",
     title="autoregressive",
+    checked="logits of transformers' own class, at every opening",
     net_class="transformers:AutoModelForCausalLM",
     config_class="transformers:AutoConfig",
     body="maskwise.models.forward:causal_body",

@@ -17,6 +17,8 @@ from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 
 from maskwise.models.attention.ragged import Layout, Store, attend
 from maskwise.models.families.layers import (
+    ATTENTION_PLAN,
+    MLP_PLAN,
     Embedding,
     Frequencies,
     GatedMLP,
@@ -204,7 +206,8 @@ class DreamModel(PreTrainedModel):
     _no_split_modules = ["DreamBlock"]  # noqa: RUF012
     block: Callable[[Any], nn.Module] = DreamBlock
     _supports_sdpa = True
-    supports_tp_plan = supports_pp_plan = False  # transformers would look for plans in the body, which has none
+    supports_tp_plan, supports_pp_plan = True, False
+    _tp_plan = ATTENTION_PLAN | MLP_PLAN
     _tied_weights_keys = {"lm_head.weight": "model.embed_tokens.weight"}  # noqa: RUF012
 
     def __init__(self, config: DreamConfig) -> None:

@@ -13,7 +13,7 @@ from transformers.modeling_layers import GradientCheckpointingLayer
 from maskwise.kernels.gate import kernel
 from maskwise.models.attention.ragged import Layout, Store
 from maskwise.models.families.dream import DreamBody, DreamModel, NormedAttention
-from maskwise.models.families.layers import GatedMLP, MayWait, RMSNorm, Rotary
+from maskwise.models.families.layers import ATTENTION_PLAN, GatedMLP, MayWait, RMSNorm, Rotary
 from maskwise.models.families.packing import end_to_end
 from maskwise.models.families.routing import Router
 
@@ -190,10 +190,21 @@ def _has_grouped_kernel(stack: Tensor) -> bool:
     )
 
 
+# Weights of experts are sharded without a hook of their own; the outputs of a layer are added up once.
+EXPERTS_PLAN = {
+    f"model.layers.*.mlp.experts.*.{rule}": style
+    for rule, style in (
+        ("gate_proj.weight", "colwise"),
+        ("up_proj.weight", "colwise"),
+        ("down_proj.weight", "rowwise"),
+    )
+} | {"model.layers.*.mlp": "moe_tp_experts"}
+
+
 def with_residual(mlp: nn.Module, normed: Tensor, x: Tensor) -> Tensor:
-    """x + mlp(normed), all [T, d]: inside the experts' own sum, unless gradients are needed or a hook reads the MLP's
-    output."""
-    hooked = mlp._forward_hooks or mlp._forward_pre_hooks
+    """x + mlp(normed), all [T, d]: inside the experts' own sum, unless gradients are needed, a hook reads the MLP's
+    output or several processes add theirs up."""
+    hooked = mlp._forward_hooks or mlp._forward_pre_hooks or "forward" in vars(mlp)
     if isinstance(mlp, Experts) and not (hooked or torch.is_grad_enabled()):
         return mlp(normed, x)
     return x + mlp(normed)
@@ -225,6 +236,8 @@ class ExpertsBody(DreamBody):
 
 class ExpertsModel(DreamModel):
     """Dream's model with experts; initialises the routers too."""
+
+    _tp_plan = ATTENTION_PLAN | EXPERTS_PLAN
 
     def make_body(self, config: Any) -> DreamBody:
         return ExpertsBody(config, self.block)

@@ -27,6 +27,7 @@ from maskwise.models.families.layers import (
     project_out,
     refuse_other_arithmetic,
     register,
+    sharding_plan,
 )
 
 # Fields of the original configuration that change the arithmetic, and the one value of each that is written here.
@@ -171,7 +172,10 @@ class LLaDAModelLM(PreTrainedModel):
     supports_gradient_checkpointing = True
     _no_split_modules = ["LLaDABlock"]  # noqa: RUF012
     _supports_sdpa = True
-    supports_tp_plan = supports_pp_plan = False  # transformers would look for plans in the body, which has none
+    supports_tp_plan, supports_pp_plan = True, False
+    _tp_plan = sharding_plan(
+        "model.transformer.blocks.*", ("q_proj", "k_proj", "v_proj", "ff_proj", "up_proj"), ("attn_out", "ff_out")
+    )
 
     def __init__(self, config: LLaDAConfig) -> None:
         config.refuse_unsupported()

@@ -14,7 +14,7 @@ from transformers.modeling_layers import GradientCheckpointingLayer
 
 from maskwise.models.attention.ragged import Layout, Store, attend
 from maskwise.models.families.dream import DreamBody, DreamConfig
-from maskwise.models.families.experts import Experts, ExpertsBody, ExpertsModel, with_residual
+from maskwise.models.families.experts import EXPERTS_PLAN, Experts, ExpertsBody, ExpertsModel, with_residual
 from maskwise.models.families.layers import (
     Embedding,
     Frequencies,
@@ -144,12 +144,13 @@ class BlockRouter(GroupRouter, MayWait):
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
         assert self.blocks is not None
+        blocks = self.blocks.to(x.device)  # a device map may have put the layer elsewhere
         logits = float_product(x, self.weight)
         scores = logits.detach().sigmoid() + self.expert_bias
-        worth = scores.new_full((int(self.blocks[-1]) + 1, scores.shape[1]), float("-inf"))
-        worth.scatter_reduce_(0, self.blocks[:, None].expand_as(scores), scores, "amax")
+        worth = scores.new_full((int(blocks[-1]) + 1, scores.shape[1]), float("-inf"))
+        worth.scatter_reduce_(0, blocks[:, None].expand_as(scores), scores, "amax")
         admitted = torch.zeros_like(worth, dtype=torch.bool).scatter_(1, worth.topk(self.capacity).indices, True)
-        bias = self.expert_bias.masked_fill(~admitted[self.blocks], float("-inf"))  # [T, E]
+        bias = self.expert_bias.masked_fill(~admitted[blocks], float("-inf"))  # [T, E]
         return choice(logits, bias, self.at_once, 1, 1, self.at_once > 1, self.scale)
 
 
@@ -231,6 +232,12 @@ class LLaDA2Body(ExpertsBody):
 class LLaDA2MoeModelLM(ExpertsModel):
     config_class = LLaDA2Config
     _no_split_modules = ["LLaDA2Block"]  # noqa: RUF012
+    # The fused map of queries, keys and values cannot be split by a plan: attention is replicated.
+    _tp_plan = EXPERTS_PLAN | {
+        f"{rule.replace('.experts.*', place)}": style
+        for rule, style in EXPERTS_PLAN.items()
+        for place in (".shared_experts", "")
+    }
     _tied_weights_keys = {"lm_head.weight": "model.word_embeddings.weight"}  # noqa: RUF012
 
     def make_body(self, config: Any) -> DreamBody:

@@ -67,7 +67,7 @@ def units(setup: Setup) -> Iterator[Unit]:
 
     own, model, seed = setup.own, setup.model, setup.settings.seed
     if getattr(model, "spread", False):
-        setup.note(f"{NAME} was not run: it copies the model, and a device map spreads this one over several devices")
+        setup.note(f"{NAME} was not run: it copies the model, and this one is spread over several devices")
         return
     missing = missing_bytes(model)
     if missing:

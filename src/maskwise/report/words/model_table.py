@@ -42,15 +42,17 @@ def notes_on_one(entry: Checkpoint) -> Iterator[str]:
     yield f"{attention_in_words(entry)}; adapters go on: {one_line(entry.lora_targets)}"
     if entry.checked is not UNSET:
         yield f"checked: {entry.checked}"
+    yield f"works: {next(family.works for family in FAMILIES if family.name == entry.kind)}"
 
 
 def notes_on_all() -> Iterator[str]:
     blocks = ", ".join(f"{family.name} ({family.default_block})" for family in FAMILIES if family.blockwise)
     yield (
         f"ar is autoregressive, with causal attention; {blocks} are masked and see no block (of so many tokens) "
-        "after a token's own; the others are masked, with bidirectional attention."
+        "after a token's own; dgemma has random tokens in place of masks; the others are masked, with bidirectional "
+        "attention."
     )
-    yield "Checked, of each kind of our own:"
+    yield "Each kind: what it was checked against, and what works."
     for family in FAMILIES:
         if family.checked:
-            yield f"  {family.name:9} {family.checked}"
+            yield f"  {family.name:9} {family.checked}. {family.works[0].upper()}{family.works[1:]}."
