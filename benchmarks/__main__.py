@@ -35,7 +35,7 @@ from benchmarks.measure import Bench, Line, matrix_ceiling
 from benchmarks.mechanism import cut_attention
 from benchmarks.moe import moe
 from benchmarks.opening import opening
-from benchmarks.probe import long_prompts, short_prompts
+from benchmarks.probe import long_prompts, short_prompts, whole_probes
 from benchmarks.short import short_generations
 from benchmarks.small_batch_linear import small_batch_linear
 from benchmarks.split_attention import split_attention
@@ -70,6 +70,7 @@ ROWS: dict[str, Callable[[Bench], Iterable[Line]]] = {
     "o": small_batch_linear,
     "p": split_attention,
     "q": decoding_step,
+    "r": whole_probes,
 }
 LONGEST_ROW = 300  # seconds, compilation included; the measuring itself takes less than two minutes
 HEADINGS = ("row", "case", "ours", "plain", "unit", "ratio", "MFU", "plain MFU", "GiB", "plain GiB", "bar", "met")

@@ -1,7 +1,8 @@
-"""Rows a and a': the mask-count probe end to end, from questions to records on disk."""
+"""Rows a and a': the mask-count probe end to end, from questions to records on disk. Row r: whole probes."""
 
 import io
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import redirect_stderr
 from functools import partial
@@ -10,14 +11,15 @@ from pathlib import Path
 import torch
 
 from benchmarks import plain
-from benchmarks.measure import Bench, Line, bound, check_close, forward_flops, line, timed, tolerance
+from benchmarks.measure import Bench, Line, bound, check_close, forward_flops, line, synchronize, timed, tolerance
 from benchmarks.shapes import make_model
 from maskwise.models.model import Model
 from maskwise.probes.answers.plain import ask
 from maskwise.probes.few_shot import few_shot_items
 from maskwise.probes.probe import Asker, Unit, Variant
-from maskwise.runs.diagnose import ask_units
+from maskwise.runs.diagnose import ask_units, diagnose
 from maskwise.runs.runner import Crew
+from maskwise.runs.settings import chosen_settings
 from maskwise.tasks.episodes import draw
 from maskwise.tasks.prompts import Prompt, filler_id
 from maskwise.tasks.rules import TASKS
@@ -30,6 +32,8 @@ LONG: Size = (6, 40, (1, 60, 130, 240))  # 1140 to 1380 tokens
 SHORT: Size = (2, 0, (1, 40, 80, 130))  # 66 to 195 tokens
 TOY_LONG: Size = (2, 1, (1, 9))
 TOY_SHORT: Size = (1, 0, (1, 4))
+WHOLE = ("numerics", "templates", "confidence", "self-correction", "trajectory")
+LONGEST_PROBE = 180.0  # seconds, at its default size
 
 
 def probe_units(model: Model, size: Size, tasks: int, points: int) -> list[Unit]:
@@ -113,3 +117,15 @@ def long_prompts(bench: Bench, kind: str) -> Iterator[Line]:
 
 def short_prompts(bench: Bench) -> Iterator[Line]:
     return probe_lines(bench, "a'", "llada", (SHORT, TOY_SHORT), (2.0, None))
+
+
+def whole_probes(bench: Bench) -> Iterator[Line]:
+    """Each probe once, from `diagnose` to its records, compilation included; the default size on CUDA, else --quick."""
+    model = make_model(bench, "llada")
+    for name in WHOLE:
+        settings = chosen_settings("default" if bench.full else "quick", name)
+        start = time.perf_counter()
+        with tempfile.TemporaryDirectory() as folder, redirect_stderr(io.StringIO()):
+            diagnose(model, settings, Path(folder) / "run")
+        synchronize(bench.device)
+        yield bound(bench, "r", f"{model.name}, {name}", "s", time.perf_counter() - start, LONGEST_PROBE)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-ROWS = ["a", "a'", "b", "c", "d", "e", "f", "g", "h", "i", "j", "j-135m", "k", "l", "m", "n", "o", "p", "q"]
+ROWS = ["a", "a'", "b", "c", "d", "e", "f", "g", "h", "i", "j", "j-135m", "k", "l", "m", "n", "o", "p", "q", "r"]
 
 
 @pytest.fixture(scope="module")
@@ -34,7 +34,7 @@ def test_every_row_runs_and_none_fails(everything):
 @pytest.mark.slow
 def test_every_row_measures_against_plain_code(everything):
     found, _ = everything
-    for row in ROWS:
+    for row in ROWS[:-1]:  # r: whole probes, which have a time limit and no plain form
         lines = [line for line in found["lines"] if line["row"] == row and line["ratio"] is not None]
         assert lines, row
         for line in lines:

@@ -17,6 +17,7 @@ from maskwise.probes.library.self_correction import pays
 from maskwise.probes.library.trajectory import looked
 from maskwise.probes.section import Entry
 from maskwise.records.record import Record
+from maskwise.support.randomness import python_random
 from maskwise.tasks.markov_source import small_chain
 
 CHAIN = small_chain()
@@ -87,11 +88,11 @@ def test_wrong_tokens_have_posterior_zero():
 def test_a_perfect_model_sees_errors_with_the_position_masked_and_damages_as_the_posterior_says(kind):
     model = oracle(posterior, MASK + 1, MASK)
     prompts = lines(12)
-    spoiled = corrupt(model, prompts, kind, 3, 0)
+    spoiled = corrupt(model, prompts, kind, 3, 0, {})
     for one in spoiled:
         assert one.ids[one.wrong] in wrong_tokens(one.known, one.wrong, MASK + 1)
         assert sum(a != b for a, b in zip(one.ids, one.known.ids, strict=True)) == 1
-    for one, found in zip(spoiled, look(model, spoiled), strict=True):
+    for one, found in zip(spoiled, look(model, spoiled, {}), strict=True):
         assert found["masked"][0] < 1e-6 and found["wrong"] == [1, 0, 0, 0]
         hidden = [None if at == one.wrong else token for at, token in enumerate(one.ids)]
         likeliest = int(CHAIN.conditional(hidden)[one.wrong].argmax())
@@ -102,7 +103,25 @@ def test_a_perfect_model_sees_errors_with_the_position_masked_and_damages_as_the
     (entry,) = repair_measures(entry, records_of(answers, {"wrong": kind}))
     assert entry.measures["auroc_masked"] > 0.9
     assert entry.measures["edited_repair"] == entry.measures["edited_damage"] == 0
-    assert pays(entry.measures, "edited", "--edit 0.9").startswith("--edit 0.9 changes nothing here")
+    assert pays(entry.measures, "edited", "--edit 0.9").startswith("--edit 0.9: leave it out; it changes nothing here")
+
+
+def test_one_token_masked_again_is_filled_as_decoding_fills_it():
+    from maskwise.decoding.generate import decode
+    from maskwise.decoding.options import DecodingOptions
+
+    model = oracle(posterior, MASK + 1, MASK)
+    drawn = CHAIN.sample(12, LENGTH, torch.Generator().manual_seed(1)).tolist()
+    known = [KnownSequence(tuple(line), tuple(range(4, 8)), tuple(range(CHAIN.states))) for line in drawn]
+    prompts = [known_prompt(one, MASK, number) for number, one in enumerate(known)]  # a quarter of 4 tokens is 1
+    answers = self_correct(model, prompts, "model", 1, 0)
+    for one, answer in zip(corrupt(model, prompts, "model", 1, 0, {}), answers, strict=True):
+        (place,) = python_random("remask", 0, one.known.ids).sample(one.known.asked, 1)
+        (made,) = decode(model, [one.hidden([place], MASK)], DecodingOptions(max_new_tokens=0))
+        fine = [made.sequence[at] == one.known.ids[at] for at in one.known.asked]
+        repaired = fine[one.known.asked.index(one.wrong)]
+        assert answer.evidence["random_repaired"] == repaired
+        assert answer.evidence["random_damaged"] == fine.count(False) - (not repaired)
 
 
 def test_remasking_pays_by_the_share_of_wrong_tokens():
@@ -111,8 +130,9 @@ def test_remasking_pays_by_the_share_of_wrong_tokens():
         share = damage / (repair + damage)
         return ends | {f"refilled_break_even{end}": share for end in ("", "_low", "_high")}
 
-    assert "can pay on this model" in pays(found(0.9, 0.01), "refilled", "remdm")
-    assert "does not pay on this model unless more than 50" in pays(found(0.3, 0.3), "refilled", "remdm")
+    assert pays(found(0.9, 0.01), "refilled", "remdm").startswith("remdm: try it")
+    no = pays(found(0.3, 0.3), "refilled", "remdm")
+    assert no.startswith("remdm: leave it out") and "more than 50" in no
 
 
 @pytest.mark.parametrize(("rule", "changes"), [("low-confidence", False), ("random", False), ("remdm", True)])
@@ -160,6 +180,15 @@ def test_the_three_probes_are_run_by_full_and_by_name():
     assert chosen_settings(probes=",".join(names)).probes == names
 
 
+def test_more_points_ask_more_questions_of_probes_that_are_named():
+    from maskwise.runs.settings import FULL, chosen_settings
+
+    own = chosen_settings(probes="trajectory,calibration", points=60).parameters
+    assert own["trajectory"]["questions"] == 60
+    assert own["calibration"] == FULL.parameters["calibration"]  # its questions are counted per task
+    assert chosen_settings(probes="trajectory", points=4).parameters == chosen_settings("full", points=60).parameters
+
+
 def test_known_sequences_hold_their_right_tokens(tmp_path):
     from helpers.tiny import tiny_llada
     from maskwise.probes.known_tokens import known_sequences
@@ -185,4 +214,4 @@ def test_known_sequences_hold_their_right_tokens(tmp_path):
     assert tokenizer.decode(found["embedded"][0].right)[0] in "ABC"
     line = found["markov"][0]
     states = [line.states.index(token) for token in line.ids if token in line.states]
-    assert all(CHAIN.possible(states[-100:]))
+    assert all(CHAIN.possible(states[-70:]))

@@ -1,10 +1,13 @@
 """A probe written outside the package is asked, scored, printed and drawn by passing a longer tuple."""
 
 import json
+import re
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
+import maskwise
 from helpers.known import SMALL, known_model, uniform
 from maskwise.probes import PROBES
 from maskwise.report.pages.page import write_page
@@ -63,3 +66,23 @@ def test_its_condition_fields_are_checked(tmp_path, condition, said):
     with pytest.raises(UserError, match=f"line {len(rest) + 1} is not a record of this run: {said}"):
         read_all([folder], MORE)
     assert read_all([folder])  # without the probe's value they are not checked
+
+
+OWN_FILES = (
+    *(f"{name}.py" for name in ("numerics", "templates", "confidence", "self_correction", "trajectory")),
+    *(f"{name}.py" for name in ("numeric_settings", "numeric_flips", "repair", "looks", "commits")),
+)
+
+
+def test_only_the_list_of_probes_names_the_later_ones():
+    """`templates` and `confidence` have other meanings too (a parameter, a field of a record): imports alone count."""
+    package = Path(maskwise.__file__).parent
+    modules = "numerics|templates|confidence|self_correction|trajectory"
+    named = re.compile(rf"""probes\.library(\.| import )({modules})\b|["'](numerics|self-correction|trajectory)["']""")
+    naming = {
+        str(file.relative_to(package))
+        for folder in ("probes", "report", "runs", "scoring", "records")
+        for file in (package / folder).rglob("*.py")
+        if file.name not in OWN_FILES and named.search(file.read_text(encoding="utf-8"))
+    }
+    assert naming == {str(Path("probes") / "__init__.py")}

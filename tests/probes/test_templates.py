@@ -2,7 +2,9 @@
 
 import re
 from dataclasses import replace
+from types import SimpleNamespace
 
+import msgspec
 import pytest
 from typer.testing import CliRunner
 
@@ -75,6 +77,17 @@ def test_an_effect_under_one_wording_alone_does_not_survive_and_is_named(tmp_pat
     assert {point.series for point in PROBE.sections[0].points(readings[0])} == {
         "a new template", "each template", "another task",
     }  # fmt: skip
+
+
+def test_most_templates_beyond_the_model_are_the_first_thing_said(tmp_path):
+    found = found_in(answerer(("Choices",)), tmp_path)
+    unable = [msgspec.structs.replace(one, value=0.0) if one.effect == "accuracy" else one for one in found.effects]
+    shown = SimpleNamespace(
+        summary=SimpleNamespace(extras={"templates": msgspec.structs.replace(found, effects=unable)})
+    )
+    lines = in_words(shown)
+    assert lines[0].startswith("the accuracy is no better than guessing under 9 of 9 templates")
+    assert "diagnose under wordings that the model can answer" in lines[-1]
 
 
 def test_templates_that_change_the_task_are_reported_apart(tmp_path):

@@ -310,6 +310,14 @@ def test_records_of_earlier_versions_are_read(tmp_path, probe, changes):
     assert len(read_run(tmp_path, record_fields()).records) == 1
 
 
+def test_numbers_in_lists_of_evidence_keep_their_type(tmp_path):
+    start_run(tmp_path, asking("mine"))
+    held = {"whole": [1, 0], "shares": [1.0, 0.5], "count": 2}
+    append(tmp_path, 0, [record(0, probe="mine", evidence=held)])
+    (back,) = read_run(tmp_path, record_fields()).records
+    assert json.dumps(back.evidence) == json.dumps(held)  # 1 == 1.0 in Python
+
+
 def test_every_probe_says_what_its_records_hold():
     assert all(probe.condition is not None for probe in PROBES)
     assert sum(probe.evidence is not None for probe in PROBES) >= 10

@@ -125,8 +125,11 @@ def generate(
         return print_json(kept | {"divergence": found.divergence, "seed": seed})
     if live is None and out is None:
         echo("\n\n".join(generation.text for generation in found))
-    if found.divergence is not None:
-        measured = found.divergence
+    _print_divergence(found.divergence)
+
+
+def _print_divergence(measured: dict[str, Any] | None) -> None:
+    if measured is not None:
         echo(f"{measured['agreement']:.1%} of {measured['tokens']} tokens are those of exact decoding", err=True)
 
 

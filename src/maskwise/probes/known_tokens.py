@@ -24,7 +24,7 @@ from maskwise.tasks.recall_pairs import list_of_point, recall_words
 from maskwise.tasks.word_puzzles import ask, one_token_words
 
 COPY, RECALL, MARKOV = "copy", "recall", "markov"
-WORDS_COPIED, PAIRS, WORDS_SEEN, WORDS_ASKED = 6, 12, 96, 16
+WORDS_COPIED, PAIRS, WORDS_SEEN, WORDS_ASKED = 4, 12, 64, 8
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,7 @@ def known_sequences(setup: Setup, probe: str) -> dict[str, list[KnownSequence]]:
     found = dict(_of_questions(setup))
     for name, draw in ((COPY, _copies), (RECALL, _recalls), (MARKOV, _markov_lines)):
         try:
-            found[name] = [draw(setup)(number) for number in range(count)]
+            found[name] = list(map(draw(setup), range(count)))
         except UserError as problem:
             setup.note(f"{probe}: not asked on {name}: {problem}")
     return {name: _fitting(setup, probe, name, listed) for name, listed in found.items()}

@@ -24,7 +24,7 @@ from maskwise.support.typed import decode_with
 BLOCK = 1 << 20  # bytes of lines that are decoded together
 
 Value = int | float | str | bool
-EVIDENCE = msgspec.json.Decoder(dict[str, Value | list[float] | None])
+EVIDENCE = msgspec.json.Decoder(dict[str, Value | list[int | float] | None])  # list[float] would turn 1 into 1.0
 CONDITION = msgspec.json.Decoder(dict[str, Value])
 NO_EVIDENCE = msgspec.Raw(b"{}")
 

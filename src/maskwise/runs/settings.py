@@ -14,6 +14,7 @@ from maskwise.probes.probe import NO_MASKS, Preset, Probe, Settings, Setup
 from maskwise.scoring.power import DetectableDifference, detectable
 from maskwise.support.errors import UserError
 from maskwise.support.nearest import did_you_mean
+from maskwise.tasks.checkable import CHECKED
 from maskwise.tasks.rewordings import read_rewordings
 from maskwise.tasks.rules import TASKS, Task
 from maskwise.tasks.word_sources import WordSource
@@ -119,6 +120,15 @@ def with_templates(settings: Settings, file: Path) -> Settings:
     return settings
 
 
+def with_questions(settings: Settings, count: int) -> Settings:
+    """The probes that a user's questions can be put to ask this many where they would ask fewer."""
+    for probe in PROBES:
+        takes_questions = any(map(probe.takes, CHECKED))
+        if probe.name in settings.probes and takes_questions and settings.parameters[probe.name]["questions"] < count:
+            settings = settings.changed(probe.name, questions=count)
+    return settings
+
+
 def chosen_settings(
     name: Preset = "default",
     probes: str | Sequence[str] | None = None,
@@ -142,6 +152,7 @@ def chosen_settings(
         wanted = replace(wanted, probes=tuple(dict.fromkeys(probe.strip() for probe in listed)))
     if points is not None:
         wanted = replace(wanted, points=points, passages=points)
+        wanted = wanted if probes is None else with_questions(wanted, points)
     wanted = with_examples(wanted, relevant, distractors)
     check(wanted)
     return wanted

@@ -30,7 +30,7 @@ from maskwise.probes.probe import BY_BLOCKS, NO_MASK_TOKEN, Probe, Setup, Unit, 
 from maskwise.probes.section import Entry, Measure, Point, Section, Shown, as_share, mark_place
 from maskwise.records.record import Evidence, ProbeFields, Record
 from maskwise.scoring.intervals import Estimate
-from maskwise.scoring.numbers import between, number, percent, points
+from maskwise.scoring.numbers import between, number, percent, points_between
 from maskwise.scoring.reliability import (
     FEWEST,
     TEMPERATURES,
@@ -158,16 +158,31 @@ def _by_share(shown: Shown) -> list[Point]:
 
 
 def early_and_late(shown: Shown) -> list[str]:
-    """The first and the last of each curve."""
+    """The first and the last of each curve, all masked positions first, and what to do."""
+    drawn = [*_drawn(shown).items()]
+    if not drawn:
+        return ["not run"]
     lines = []
-    for name, entry in _drawn(shown).items():
-        ends = entry.measures["by_share"][:1] + entry.measures["by_share"][1:][-1:]
-        told = (
-            f"{points(one['gap'])} ({between(one['gap_low'], one['gap_high'])}) with {one['share']} masked"
-            for one in ends
+    for name, entry in (drawn[-1], *drawn[:-1]):
+        listed = entry.measures["by_share"]
+        ends = (
+            f"{points_between(one['gap'], one['gap_low'], one['gap_high'])} with {one['share']} masked"
+            for one in listed[:1] + listed[1:][-1:]
         )
-        lines.append(f"confidence minus share right, {name}: {', '.join(told)}")
-    return lines
+        lines.append(f"confidence minus share right, {name}: {', '.join(ends)}")
+    return [*lines, _pace_advice(drawn[-1][1].measures["by_share"])]
+
+
+def _pace_advice(listed: Sequence[Mapping[str, Any]]) -> str:
+    """From all masked positions, which no strategy has selected."""
+    if len(listed) < 2 or listed[0]["gap_low"] is None or listed[-1]["gap_low"] is None:
+        return "what to do: ask more questions (--points); these are too few to compare early with late steps"
+    early, late = listed[0], listed[-1]
+    if early["gap_low"] > late["gap_high"]:
+        return "what to do: commit fewer tokens in the first steps, where the confidence misleads most"
+    if late["gap_low"] > early["gap_high"]:
+        return "what to do: commit fewer tokens in the last steps, where the confidence misleads most"
+    return "what to do: keep one pace; the confidence is not shown to mislead more early than late"
 
 
 def _in_points(one: Mapping[str, Any]) -> dict[str, float | None]:
@@ -228,18 +243,21 @@ def _advice(measured: Mapping[str, Any]) -> str:
     tau = measured["threshold"]
     if tau is None:
         return (
-            "do not decode these questions with --rule threshold: no confidence up to 0.99 makes nine of ten masked "
-            "positions right; commit one token per step"
+            "what to do: commit one token per step and leave --rule threshold out; no confidence up to 0.99 makes nine "
+            "of ten masked positions right"
         )
-    kept = f"{percent(measured['verified'])} right ({between(measured['verified_low'], measured['verified_high'])})"
-    held = (measured["verified_high"] or 0.0) >= 0.9
-    start = f"tau {tau:g} makes nine of ten masked positions right on {measured['chosen_on']} sequences, and on the "
-    start += f"other {measured['verified_on']}: {kept}, {percent(measured['above'])} of the positions"
-    if not held:
-        return f"{start}; it does not hold there, so ask more questions (--points) before you use it"
+    found = (
+        f"at a confidence of {tau:g} or more, {percent(measured['verified'])} were right "
+        f"({between(measured['verified_low'], measured['verified_high'])}) on the {measured['verified_on']} sequences "
+        f"that did not choose this threshold; {percent(measured['above'])} of the positions are that confident"
+    )
+    if (measured["verified_high"] or 0.0) < 0.9:
+        return f"what to do: do not use a threshold yet; {found}, fewer than nine of ten: ask more questions (--points)"
+    if measured["verified"] < 0.9:
+        return f"what to do: ask more questions (--points) before you use a threshold; {found}: not confirmed"
     return (
-        f"{start}; decode with --rule threshold --parameter tau={tau:g}, or let advise compare it: --rules "
-        f"low-confidence,threshold:tau={tau:g}"
+        f"what to do: decode with --rule threshold --parameter tau={tau:g}; {found}; to compare it with others on your "
+        f"questions: maskwise advise --rules low-confidence,threshold:tau={tau:g}"
     )
 
 
@@ -249,11 +267,11 @@ class ConfidenceCondition(ProbeFields, frozen=True, kw_only=True):
 
 class ConfidenceEvidence(ProbeFields, frozen=True, kw_only=True):
     sure: list[float]
-    right: list[float]
+    right: list[int]
     share: list[float]
     nll: list[float]
     all_sure: list[float]
-    all_right: list[float]
+    all_right: list[int]
     all_share: list[float]
     all_nll: list[float]
 
@@ -282,6 +300,7 @@ PROBE = Probe(
     },
     sections=(
         Section(
+            name="reliability",
             title="Is 0.9 right nine times out of ten?",
             question="Answers whose every token is known are decoded under several strategies. How often is a "
             "prediction right that the model gives a probability of 90 %? Commits are the predictions that a strategy "
@@ -306,8 +325,8 @@ PROBE = Probe(
             title="Is it overconfident early or late?",
             question="The same predictions, by the share of the answer that was still masked.",
             paper="Not in the paper.",
-            how_to_read="Above 0 the confidence is higher than the share of right predictions. A curve that is high on "
-            "the left says that parallel decoding should start slowly.",
+            how_to_read="Above 0 the confidence is higher than the share of right predictions. Marks that are highest "
+            "on the left say that parallel decoding should start slowly.",
             x_label="Share of the answer still masked",
             at="{}",
             x_names=tuple(words for _, _, words in SHARES),

@@ -46,7 +46,7 @@ from maskwise.probes.numeric_settings import (
 from maskwise.probes.probe import Asker, Item, Probe, Setup, Unit, Variant
 from maskwise.probes.section import Entry, Measure, Point, Section, Shown, Summary, TextTable
 from maskwise.records.record import Condition, Key, ProbeFields, Record, still_to_ask
-from maskwise.scoring.flips import Flips, RunNoise
+from maskwise.scoring.flips import Flips, MarginBin, RunNoise
 from maskwise.scoring.numbers import tenths
 from maskwise.tasks.checkable import CHECKED
 from maskwise.tasks.prompts import Prompt
@@ -255,13 +255,15 @@ def _float32_lines(found: NumericsSummary) -> list[str]:
 def _advice(found: NumericsSummary) -> list[str]:
     if not found.noise:
         return []
-    worst = max(found.noise, key=lambda one: one.below)
-    real = f"what to do: call a difference real only above {tenths(worst.below)} points (with {worst.n} questions"
-    if worst.dtype == AS_SERVED:
-        return [f"{real} {AS_SERVED}), or ask more questions"]
+    served = any(one.dtype == AS_SERVED for one in found.noise)
+    above = ", or ".join(
+        f"above {tenths(one.below)} points with {one.n} {KINDS[one.answers]} {'' if served else 'in '}{one.dtype}"
+        for one in found.noise
+    )
+    exact = "with --exact and one dtype, runs can be compared answer by answer: batches and order change nothing there"
     return [
-        f"{real} in {worst.dtype}), ask more questions, or compare runs with --exact in one dtype, where batches and "
-        "order change nothing"
+        f"what to do: call a difference between two runs real only {above}; more questions lower these limits"
+        + ("" if served else f"; {exact}")
     ]
 
 
@@ -310,7 +312,7 @@ PROBE = Probe(
         "points": 2,
         "distractors": 3,
         "draws": 4,
-        "questions": 6,
+        "questions": 4,
         "canvas": 64,
         "steps": 8,
         "generation_draws": 2,
@@ -363,15 +365,27 @@ PROBE = Probe(
 
 def _margin_lines(shown: Shown) -> list[str]:
     found = _found(shown.summary)
-    lines = []
+    lines, safe = [], 0.0
     for dtype, bins in found.margins.items() if found is not None else ():
         changed = [one for one in bins if one.flipped]
         if not changed:
-            least = bins[0].low
-            lines.append(f"{dtype}: no answer changed; the smallest margins lie above {least:g} logits")
-        else:
-            most = changed[-1]
-            safe = sum(one.n for one in bins if one.low > most.low)
-            ends = "" if most.high is None else f" above {most.high:g} logits: {safe} answers, none of which changed"
-            lines.append(f"{dtype}: {sum(one.flipped for one in changed)} answers changed;{ends}")
-    return lines
+            lines.append(f"{dtype}: 0 of {sum(one.n for one in bins)} answers changed; {_least_margin(bins)}")
+            continue
+        most = changed[-1]
+        safe = max(safe, most.high or float("inf"))
+        larger = sum(one.n for one in bins if one.low > most.low)
+        above = "" if most.high is None else f"; 0 of the {larger} with a margin above {most.high:g} logits"
+        lines.append(
+            f"{dtype}: {sum(one.flipped for one in changed)} of {sum(one.n for one in bins)} answers changed{above}"
+        )
+    if not lines:
+        return ["not run"]
+    do = "trust one-pass answers in half precision; none is close enough to a tie"
+    if safe:
+        limit = "" if safe == float("inf") else f" with a margin below {safe:g} logits"
+        do = f"ask again in float32 what decides a comparison: answers{limit} may change with the dtype"
+    return [*lines, f"what to do: {do}"]
+
+
+def _least_margin(bins: Sequence[MarginBin]) -> str:
+    return f"every margin is above {bins[0].low:g} logits" if bins[0].low else "some margins are below 0.03 logits"

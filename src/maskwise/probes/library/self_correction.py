@@ -33,14 +33,16 @@ from maskwise.probes.probe import BY_BLOCKS, NO_MASK_TOKEN, Probe, Setup, Unit, 
 from maskwise.probes.section import Entry, Measure, Point, Section, Shown, as_share, mark_place
 from maskwise.records.record import Evidence, ProbeFields, Record
 from maskwise.scoring.intervals import Estimate, difference_interval
-from maskwise.scoring.numbers import between, number, percent, points_between
+from maskwise.scoring.numbers import between, percent, points_between
 from maskwise.scoring.reliability import Predictions, auroc, share_over_sequences
 from maskwise.tasks.checkable import CHECKED
 
 NAME = "self-correction"
 KINDS = {"uniform": "drawn uniformly", "model": "drawn from the model"}
 METHODS = {"refilled": "refill", "random": "re-mask at random", "least": "re-mask the least likely", "edited": "edit"}
+SHORT_METHODS = ("refill", "random", "least likely", "edit")  # for a narrow page
 VIEWS = {"masked": "position masked", "visible": "left visible"}
+CHANCE = 0.5  # AUROC of guessing
 RARE = 0.1  # a share of wrong tokens that a decoder may well have written
 DECODING_COST = 4
 
@@ -156,19 +158,28 @@ def _as(name: str, key: str, entry: Entry) -> Evidence:
 
 
 def seen(shown: Shown) -> list[str]:
-    lines = []
+    lines, blind = [], []
     for kind, entry in _by_kind(shown).items():
         found = entry.measures
-        views = "; ".join(f"{words} {_estimate(found, f'auroc_{view}')}" for view, words in VIEWS.items())
-        low = found["auroc_masked_low"]
-        verdict = "wrong tokens are seen" if low is not None and low > 0.5 else "not shown to see wrong tokens"
-        lines.append(f"{verdict} that are {KINDS[kind]}: AUROC {views}")
-    return [*lines, "left visible, the network reads the token that it scores, so that AUROC mostly measures copying"]
+        views = "; ".join(f"{_estimate(found, f'auroc_{view}')} {words}" for view, words in VIEWS.items())
+        low, high = (found[f"auroc_masked_{end}"] for end in ("low", "high"))
+        verdict = "are not shown to be seen"
+        if low is not None and low > CHANCE:
+            verdict = "are seen"
+        elif high is not None and high < CHANCE:
+            verdict = "look likelier to it than right ones"
+        if verdict != "are seen":
+            blind.append(KINDS[kind])
+        lines.append(f"wrong tokens {KINDS[kind]} {verdict}: AUROC {views}")
+    copying = "left visible, the network reads the token that it scores, so that AUROC mostly measures copying"
+    do = "masking its least likely tokens again aims at errors; the next section says whether that repairs them"
+    if blind:
+        do = f"do not let it check its own output: errors {' and '.join(blind)} cannot be found by their probability"
+    return [*lines, copying, f"what to do: {do}"]
 
 
 def _estimate(found: Mapping[str, Any], name: str) -> str:
-    low, high = (number(found[f"{name}_{end}"]) for end in ("low", "high"))
-    return f"{number(found[name])} ({low} to {high})"
+    return f"{percent(found[name])} ({between(found[f'{name}_low'], found[f'{name}_high'])})"
 
 
 def repaired(shown: Shown) -> list[str]:
@@ -184,8 +195,8 @@ def repaired(shown: Shown) -> list[str]:
         *lines,
         "errors repaired by re-masking the least likely tokens less those at random, at equal cost: "
         f"{points_between(gained, low, high)}: {where}",
-        pays(found, "refilled", "--rule remdm"),
-        pays(found, "edited", "--edit 0.9"),
+        f"what to do, {pays(found, 'refilled', '--rule remdm')}",
+        f"what to do, {pays(found, 'edited', '--edit 0.9')}",
     ]
 
 
@@ -203,13 +214,14 @@ def pays(found: Mapping[str, Any], method: str, option: str) -> str:
     value, low, high = (found[f"{method}_break_even{end}"] for end in ("", "_low", "_high"))
     if value is None:
         most = found[f"{method}_repair_high"]
-        return f"{option} changes nothing here: 0 errors repaired (at most {percent(most)}), so leave it out"
-    share = f"more than {percent(value)} of the written tokens are wrong ({between(low, high)})"
+        return f"{option}: leave it out; it changes nothing here: 0 errors repaired (at most {percent(most)})"
+    share = f"it repairs more than it damages where more than {percent(value)} of the written tokens are wrong"
+    share = f"{share} ({between(low, high)})"
     if high is not None and high < RARE:
-        return f"{option} can pay on this model: it repairs more than it damages where {share}"
+        return f"{option}: try it; {share}"
     if low is not None and low > RARE:
-        return f"{option} does not pay on this model unless {share}: leave it out"
-    return f"{option}: inconclusive; it repairs more than it damages where {share}; ask more questions (--points)"
+        return f"{option}: leave it out; {share}"
+    return f"{option}: inconclusive, ask more questions (--points); {share}"
 
 
 class SelfCorrectionCondition(ProbeFields, frozen=True, kw_only=True):
@@ -217,16 +229,16 @@ class SelfCorrectionCondition(ProbeFields, frozen=True, kw_only=True):
 
 
 class SelfCorrectionEvidence(ProbeFields, frozen=True, kw_only=True):
-    wrong: list[float]
+    wrong: list[int]
     masked: list[float]
     visible: list[float]
-    refilled: list[float]
-    edited: list[float]
-    random_repaired: float
-    random_damaged: float
-    least_repaired: float
-    least_damaged: float
-    others: float
+    refilled: list[int]
+    edited: list[int]
+    random_repaired: int
+    random_damaged: int
+    least_repaired: int
+    least_damaged: int
+    others: int
 
 
 PROBE = Probe(
@@ -264,7 +276,7 @@ PROBE = Probe(
             at="{}",
             x_names=tuple(VIEWS.values()),
             points=_views,
-            measures=(Measure("auroc", "AUROC", "auroc_low", "auroc_high", chance=0.5),),
+            measures=(Measure("auroc", "AUROC", "auroc_low", "auroc_high", chance=CHANCE),),
             caption="Mark: AUROC over positions; whisker: 95 % interval over sequences.",
             says=seen,
             masks=lambda shown: "masks: none, or the position alone",
@@ -277,10 +289,11 @@ PROBE = Probe(
             paper="Not in the paper. ReMDM (arXiv 2503.00307) masks committed tokens again at random; LLaDA2.1 edits "
             "committed tokens.",
             how_to_read="A method pays where it repairs many wrong tokens and damages few right ones. Right tokens are "
-            "far more frequent than wrong ones, so damage weighs more than repair.",
-            x_label="Method",
+            "far more frequent than wrong ones, so damage weighs more than repair. refill: one position; random, least "
+            "likely: a quarter of the answer; edit: replaced in place, not masked.",
+            x_label="What is masked again",
             at="{}",
-            x_names=tuple(METHODS.values()),
+            x_names=SHORT_METHODS,
             points=_methods,
             measures=(as_share("repair", "Wrong tokens repaired"), as_share("damage", "Right tokens damaged")),
             caption="Mark: share; whisker: 95 % interval over sequences.",

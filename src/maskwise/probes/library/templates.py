@@ -171,19 +171,18 @@ def in_words(shown: Shown) -> list[str]:
         return ["whether the diagnosis survives rewording is not known: it takes two templates and two questions"]
     order = [effect for effect in (MASKS, DISTANCE, ACCURACY) if effect in found.spread]
     lines = [_effect_line(effect, found.spread[effect]) for effect in order]
-    return [*lines, *_without_skill(found), *_extremes(found), *_other_task(found), _advice(found)]
-
-
-def _without_skill(found: TemplatesSummary) -> list[str]:
-    """Under a template that the model cannot answer there is nothing to lose."""
     own = [one for one in found.effects if one.effect == ACCURACY and not one.changes_task]
     unable = [one.template for one in own if one.value <= CHANCE]
-    if not unable:
-        return []
-    return [
-        f"under {len(unable)} of {len(own)} templates ({', '.join(unable)}) the accuracy is no better than guessing, "
-        "so no loss can show there"
+    # Under a template that the model cannot answer there is nothing to lose.
+    cannot = [
+        f"the accuracy is no better than guessing under {len(unable)} of {len(own)} templates, so no loss can show "
+        f"there ({', '.join(unable)})"
     ]
+    if 2 * len(unable) > len(own):
+        lines = [*cannot, *lines]
+    elif unable:
+        lines += cannot
+    return [*lines, *_extremes(found), *_other_task(found), _advice(found, unable)]
 
 
 def survives(one: TemplateSpread) -> bool:
@@ -229,13 +228,15 @@ def _other_task(found: TemplatesSummary) -> list[str]:
     return lines
 
 
-def _advice(found: TemplatesSummary) -> str:
+def _advice(found: TemplatesSummary, unable: Sequence[str]) -> str:
     spread = {IN_WORDS[effect]: one for effect, one in found.spread.items() if effect != ACCURACY}
     lost = [what for what, one in spread.items() if one.new_low is not None and not survives(one)]
     do = "what to do: report the mean over templates with its predictive interval, not one template's number"
+    if unable:
+        do += "; diagnose under wordings that the model can answer"
     if lost:
         do += f"; do not conclude a {' or a '.join(lost)} from one template"
-    return do + "; ask with your own templates (--templates FILE)"
+    return do + "; to ask with your own templates: --templates FILE"
 
 
 def _tables(summary: Summary) -> list[TextTable]:
