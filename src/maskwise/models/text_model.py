@@ -35,11 +35,14 @@ class TextModel:
     kind: str = "served"
     window: int = UNKNOWN_WINDOW
     requests: int = 1
-    infills: bool = False
     canvas: int | None = None
 
     def __init__(self) -> None:
         self.tokenizer = TextPieces()
+
+    @property
+    def infills(self) -> bool:
+        return False
 
     def write(self, before: str, after: str, tokens: int, temperature: float, seed: int) -> Continuation:
         """At most `tokens` tokens after `before` and, where the model infills, in front of `after`."""

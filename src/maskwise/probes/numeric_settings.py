@@ -105,3 +105,13 @@ def compared_with(setting: str, asked: frozenset[str]) -> str:
     if setting == REPEATED:
         return EXACT if EXACT in asked else BATCH
     return REFERENCE
+
+
+def every_numeric_setting(machine: Machine, draws: int, seed: int, generated: bool) -> list[NumericSetting]:
+    if machine.dtype == AS_SERVED:
+        return repeated_requests(draws)
+    return [*single_settings(machine, generated), *drawn_settings(machine, draws, seed, generated)]
+
+
+def where_run(dtype: str) -> str:
+    return dtype if dtype == AS_SERVED else f"in {dtype} on this machine"

@@ -145,8 +145,9 @@ def plan_run(
     shorter = "" if settings.preset == "quick" else "use --quick (shorter prompts) or "
     for unit in units:
         check_fit(model, list(unit.items(unit.points[:1], set())), shorter)
-    for line in text_model.notes() if text_model is not None else ():
-        setup.note(line)
+    if text_model is not None:
+        for line in text_model.notes():
+            setup.note(line)
     return PlannedRun(setup, asked, units)
 
 

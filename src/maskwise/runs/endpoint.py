@@ -86,7 +86,8 @@ class Endpoint(TextModel):
         except UserError:
             self._complete(TRIAL, "", 1, 0.0, 0)  # whether it is the suffix that is refused
             return False
-        return all(isinstance(length, int) for length in lengths) and lengths[1] > lengths[0]
+        alone, both = (length if isinstance(length, int) else 0 for length in lengths)
+        return both > alone > 0
 
     def description(self) -> ModelDescription:
         return ModelDescription(

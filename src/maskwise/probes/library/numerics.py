@@ -36,12 +36,10 @@ from maskwise.probes.numeric_settings import (
     REPEATED,
     SINGLE,
     WEIGHTS,
-    Machine,
     NumericSetting,
     compared_with,
-    drawn_settings,
-    repeated_requests,
-    single_settings,
+    every_numeric_setting,
+    where_run,
 )
 from maskwise.probes.probe import Asker, Item, Probe, Setup, Unit, Variant
 from maskwise.probes.section import Entry, Measure, Point, Section, Shown, Summary, TextTable
@@ -82,23 +80,17 @@ def units(setup: Setup) -> Iterator[Unit]:
     planned = [
         (setting, Unit(range(points), len(drawn), partial(_few_shot, setup.asker, drawn, _condition(ONE_PASS, setting)),
                        partial(ask_under, setting=setting, copies=copies)))
-        for setting in _settings(machine, own["draws"], seed, generated=False)
+        for setting in every_numeric_setting(machine, own["draws"], seed, generated=False)
     ]  # fmt: skip
     if machine.dtype == AS_SERVED or (not model.causal and model.block is None):
         for asked in _fitting(setup):
-            for setting in _settings(machine, own["generation_draws"], seed, generated=True):
+            for setting in every_numeric_setting(machine, own["generation_draws"], seed, generated=True):
                 make = partial(_generated, setup.asker, asked, own["canvas"], _condition(GENERATIONS, setting))
                 answer = partial(write_under, setting=setting, copies=copies, asked=asked, steps=own["steps"])
                 planned.append((setting, Unit(range(len(asked.questions)), 1, make, answer, DECODING_COST)))
     # One copy of the model at a time: all that is asked in a dtype, then the next.
     yield from (unit for _, unit in sorted(planned, key=lambda one: (one[0].dtype != FLOAT32, one[0].dtype,
                                                                      one[0].compiled)))  # fmt: skip
-
-
-def _settings(machine: Machine, draws: int, seed: int, generated: bool) -> list[NumericSetting]:
-    if machine.dtype == AS_SERVED:
-        return repeated_requests(draws)
-    return [*single_settings(machine, generated), *drawn_settings(machine, draws, seed, generated)]
 
 
 def _condition(answers: str, setting: NumericSetting) -> Condition:
@@ -215,14 +207,10 @@ def in_words(shown: Shown) -> list[str]:
 def _noise_line(one: RunNoise) -> str:
     more = f"; with 1,000 such questions below {tenths(one.below_thousand)} points" if one.unstable else ""
     return (
-        f"differences below {tenths(one.below)} points between two runs {_where(one.dtype)} are within "
+        f"differences below {tenths(one.below)} points between two runs {where_run(one.dtype)} are within "
         f"numerical noise, with {one.n} {KINDS[one.answers]}{more} ({one.unstable} of {one.n} are right in some of "
         f"{one.draws} runs and wrong in others; 95 % upper bound {tenths(one.below_high)} points)"
     )
-
-
-def _where(dtype: str) -> str:
-    return dtype if dtype == AS_SERVED else f"in {dtype} on this machine"
 
 
 def _counts(found: NumericsSummary, settings: Sequence[str], what: str) -> list[str]:
