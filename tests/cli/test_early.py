@@ -242,6 +242,27 @@ def test_a_path_that_the_system_refuses_is_one_line(command):
     assert line.startswith("maskwise: ") and "aaaa" in line
 
 
+def test_a_folder_that_may_not_be_entered_is_one_line(tmp_path):
+    """As a user without rights: root may enter every folder."""
+    (tmp_path / "closed").mkdir()
+    tmp_path.chmod(0o755)
+    (tmp_path / "closed").chmod(0)
+    path = tmp_path / "closed" / "x"
+    lines = [
+        f"report {path}",
+        f"run-card {path}",
+        f"diagnose --words {path}",
+        f"diagnose --out {path}",
+    ]
+    code = CODE.replace("found = {}", "import os\nfound = {}\nif not os.getuid(): os.setuid(65534)")
+    # The folders above belong to this user alone: entered before the rights are given up, and named from there.
+    given = {"input": json.dumps([line.replace(f"{tmp_path}/", "") for line in lines]), "cwd": tmp_path}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, **given)
+    assert done.returncode == 0, done.stderr
+    for line, (status, said, problem, _) in json.loads(done.stdout).items():
+        assert status == 2 and len(said.splitlines()) == 1 and "ermission denied" in said, (line, said, problem)
+
+
 @pytest.mark.parametrize("command", ["models --json", "models", "--help"])
 def test_output_that_cannot_be_written_is_one_line(command):
     with open("/dev/full", "w") as full:
