@@ -94,7 +94,7 @@ class _Part:
         self.file = folder / f"{name.replace(' ', '-')}.json"
         self.errors = tempfile.TemporaryFile()  # noqa: SIM115
         line = [sys.executable, "-m", "soak.parts", name, str(self.file)]
-        environment = os.environ | {"OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false"}
+        environment = os.environ | {"OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false", "HF_HUB_OFFLINE": "1"}
         nowhere = subprocess.DEVNULL
         self.process = subprocess.Popen(
             line, env=environment, stdout=nowhere, stderr=self.errors, start_new_session=True

@@ -60,6 +60,11 @@ WRONG = {
     "train tiny-llada --data missing --out out": "there is no data file missing",
     "train tiny-llada --data missing --out out --objective nelbow": "did you mean nelbo?",
     "diagnose tiny-lada": "did you mean tiny-llada?",
+    "diagnose --endpoint localhost:8000": "--endpoint takes an address such as http://localhost:8000/v1",
+    "diagnose --endpoint http://a:b@host": "put the API key into the environment as MASKWISE_API_KEY",
+    "diagnose --endpoint http://host --dtype float32": "--dtype is for a model opened here",
+    "diagnose tiny-llada --endpoint http://host": "leave tiny-llada out",
+    "diagnose --steps 8": "--steps goes with --endpoint",
     "diagnose --points 0": "--points must be at least 1",
     "diagnose --probes mask-cont": "did you mean mask-count?",
     "diagnose --words missing.json": "cannot read missing.json",
@@ -235,6 +240,27 @@ def test_a_path_that_the_system_refuses_is_one_line(command):
     assert done.exit_code == 2 and not done.stdout
     (line,) = done.stderr.splitlines()
     assert line.startswith("maskwise: ") and "aaaa" in line
+
+
+def test_a_folder_that_may_not_be_entered_is_one_line(tmp_path):
+    """As a user without rights: root may enter every folder."""
+    (tmp_path / "closed").mkdir()
+    tmp_path.chmod(0o755)
+    (tmp_path / "closed").chmod(0)
+    path = tmp_path / "closed" / "x"
+    lines = [
+        f"report {path}",
+        f"run-card {path}",
+        f"diagnose --words {path}",
+        f"diagnose --out {path}",
+    ]
+    code = CODE.replace("found = {}", "import os\nfound = {}\nif not os.getuid(): os.setuid(65534)")
+    # The folders above belong to this user alone: entered before the rights are given up, and named from there.
+    given = {"input": json.dumps([line.replace(f"{tmp_path}/", "") for line in lines]), "cwd": tmp_path}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, **given)
+    assert done.returncode == 0, done.stderr
+    for line, (status, said, problem, _) in json.loads(done.stdout).items():
+        assert status == 2 and len(said.splitlines()) == 1 and "ermission denied" in said, (line, said, problem)
 
 
 @pytest.mark.parametrize("command", ["models --json", "models", "--help"])

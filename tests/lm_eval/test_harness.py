@@ -290,6 +290,15 @@ def test_wrong_arguments_are_named(folder):
         MaskwiseLM(folder, rule="threshold", tua=0.9)
 
 
+def test_under_the_command_lm_eval_a_mistake_is_one_line(monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["/usr/bin/lm_eval"])
+    with pytest.raises(SystemExit) as ended:
+        MaskwiseLM("tiny-lada")
+    assert ended.value.code == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("maskwise: no model 'tiny-lada': did you mean tiny-llada?")
+
+
 def test_import_torch_is_left_alone_where_lm_eval_is_another_release_or_not_used(monkeypatch):
     other = ModuleType("lm_eval")
     other.__version__ = "0.4.8"  # its registry has other names: to import from it would break `import torch`

@@ -79,6 +79,7 @@ def test_without_out_the_folder_is_named_after_model_and_settings(checkpoint, tm
         (["--text", "none.txt"], "cannot read none.txt: No such file"),
         (["--batch-tokens", "0", "--quick", "--points", "1"], "--batch-tokens must be at least 1"),
         (["--full", "--probes", "location"], "the context length of"),
+        (["--distractors", "99999", "--quick"], "examples do not fit into the context length of"),
         (["--quick", "--chat"], "no chat template"),
         (["--dtype", "int3"], "unknown dtype"),
     ],
