@@ -162,7 +162,7 @@ def early_and_late(shown: Shown) -> list[str]:
     drawn = [*_drawn(shown).items()]
     if not drawn:
         return ["not run"]
-    lines = []
+    lines: list[str] = []
     for name, entry in (drawn[-1], *drawn[:-1]):
         listed = entry.measures["by_share"]
         if not lines and len(listed) > 1:
