@@ -117,7 +117,10 @@ def test_help_says_types_and_ranges_in_words_within_80_columns(command):
 
 def test_the_list_of_commands_cuts_no_line_short():
     told = CliRunner().invoke(app, ["--help"], prog_name="maskwise", env={"COLUMNS": "80"}).stdout
+    first, _, more = told.partition("Commands:")[2].partition("More commands:")
     assert "..." not in told.partition("Commands:")[2] and max(map(len, told.splitlines())) <= 80
+    assert len(first.split("\n  ")) - 1 == 6 and "diagnose" in first and "verify" in more
+    assert len(told.splitlines()) <= 40  # one screen
 
 
 @pytest.mark.parametrize("module", ["maskwise", "maskwise.cli"])

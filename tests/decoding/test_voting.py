@@ -5,6 +5,7 @@ from itertools import pairwise
 
 import pytest
 import torch
+from transformers import PretrainedConfig
 
 from helpers.known import hand_made, shipped_tokenizer
 from maskwise.decoding.generate import generate
@@ -33,7 +34,7 @@ def changing():
         return hidden
 
     model = hand_made(body, name="changing")
-    model.net.config = type("Config", (), {"eos_token_id": None})()
+    model.net.config = PretrainedConfig(eos_token_id=None)
     return model
 
 

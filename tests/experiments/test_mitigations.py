@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from msgspec import UNSET
 from rich.console import Console
+from transformers import PretrainedConfig
 from typer.testing import CliRunner
 
 from helpers.known import TASK_NAMES, distracted, known_model, known_path, shipped_tokenizer
@@ -100,7 +101,7 @@ def questions_for_known_models(points):
 
 def test_a_model_distracted_by_more_than_ten_masks_is_cured_by_a_canvas_that_never_shows_more():
     model = known_model(distracted)
-    model.net.config = type("Config", (), {"eos_token_id": None})()
+    model.net.config = PretrainedConfig(eos_token_id=None)
     model.net.get_output_embeddings = lambda: model.net.embedding
     questions = questions_for_known_models(6)
 

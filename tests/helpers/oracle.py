@@ -5,6 +5,7 @@ from itertools import pairwise
 
 import torch
 from torch import Tensor, nn
+from transformers import PretrainedConfig
 
 from maskwise.experiments.toy import MASK, sequences
 from maskwise.models.model import Model
@@ -19,7 +20,7 @@ def oracle(marginals: Callable[[list[int]], Tensor], vocabulary: int, mask_id: i
 
     net = nn.Module()
     net.embedding = nn.Embedding(vocabulary, 1)
-    net.config = type("Config", (), {"eos_token_id": None})()
+    net.config = PretrainedConfig(eos_token_id=None)
     net.get_input_embeddings = lambda: net.embedding
     net.get_output_embeddings = lambda: net.embedding
     return Model(net, body, window=512, shift=False, mask_id=mask_id, name="oracle", head=lambda rows: rows.log())

@@ -7,6 +7,7 @@ from itertools import pairwise
 import pytest
 import torch
 from msgspec import structs
+from transformers import PretrainedConfig
 
 from helpers.known import hand_made, shipped_tokenizer, with_parameters
 from maskwise.models.generation import Generation
@@ -61,7 +62,7 @@ def writer(floods: bool):
 
 def with_config(model):
     """What decoding asks a network for: its end token, which the tokenizer names here."""
-    model.net.config = type("Config", (), {"eos_token_id": None})()
+    model.net.config = PretrainedConfig(eos_token_id=None)
     return model
 
 

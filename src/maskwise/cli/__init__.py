@@ -26,6 +26,13 @@ Misuse: Any = typer.BadParameter.__base__
 
 
 class _Commands(typer.core.TyperGroup):
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """The commands that people use first, then the others."""
+        listed = [(name, self.commands[name].get_short_help_str(60)) for name in self.list_commands(ctx)]
+        for title, rows in (("Commands", listed[:FIRST]), ("More commands", listed[FIRST:])):
+            with formatter.section(title):
+                formatter.write_dl(rows)
+
     def invoke(self, ctx: Any) -> Any:
         """A user's mistake is one line on standard error and exit status 2, never a traceback."""
         try:
@@ -63,25 +70,26 @@ app = typer.Typer(
 )
 # In the list of commands a line of 80 columns has room for so much; each command's own help says more.
 COMMANDS: dict[Callable[..., None], str] = {
-    models: "List the models: embedded, published, or of a folder.",
-    convert: "Turn an autoregressive checkpoint into a masked diffusion one.",
-    verify: "Compare our classes with the checkpoint's own code.",
     diagnose: "Measure context locality and sensitivity to appended masks.",
+    generate: "Continue prompts, or fill in the masks inside them.",
+    advise: "Find the settings to decode with, from your own questions.",
+    tune: "Tune a model to ignore appended masks.",
+    compare: "Did tuning help, and what did it cost?",
+    models: "List the models: embedded, published, or of a folder.",
+    score: "Say how likely given answers are, in nats.",
+    cures: "Compare mitigations of the sensitivity to masks.",
     sweep: "Diagnose many models as jobs, here or on Slurm.",
     report: "Draw the report again from run folders.",
     run_card: "Write what a run measured for a model card.",
-    advise: "Find the settings to decode with, from your own questions.",
-    generate: "Continue prompts, or fill in the masks inside them.",
     reproduce: "Run the settings behind a published score.",
-    score: "Say how likely given answers are, in nats.",
-    compare: "Did tuning help, and what did it cost?",
-    export: "Merge an adapter into its checkpoint.",
+    convert: "Turn an autoregressive checkpoint into a masked diffusion one.",
     train: "Train a masked diffusion model on documents.",
-    tune: "Tune a model to ignore appended masks.",
+    export: "Merge an adapter into its checkpoint.",
+    verify: "Compare our classes with the checkpoint's own code.",
     toy: "Show what parallel decoding makes of two coupled tokens.",
-    cures: "Compare mitigations of the sensitivity to masks.",
     studio: "Open a page to try models by hand.",
 }
+FIRST = 6  # commands that the help lists first
 for command, short_help in COMMANDS.items():
     cls = ListsProbes if command is diagnose else CommandWithOldNames
     app.command(cls=cls, short_help=short_help)(with_kinds(command))

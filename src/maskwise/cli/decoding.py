@@ -83,17 +83,9 @@ def generate(
         from maskwise.models.checkpoints.opening import open as open_model
 
     refuse_by_configuration(model, chosen)
-    opened = open_model(
-        model,
-        dtype,
-        device,
-        adapter,
-        check_weights=check_weights,
-        weights=weights,
-        any_base=any_base,
-        device_map=device_map,
-        max_memory=limits,
-    )
+    checks: dict[str, Any] = {"check_weights": check_weights, "any_base": any_base}
+    spread: dict[str, Any] = {"device_map": device_map, "max_memory": limits}
+    opened = open_model(model, dtype, device, adapter, weights=weights, **checks, **spread)
     if note := note_on_cache(opened, chosen):
         echo(f"maskwise: {note}", err=True)
     if compile:
@@ -170,17 +162,9 @@ def score(
         from maskwise.decoding.score import likelihood_fields, score_lines, score_requests
         from maskwise.models.checkpoints.opening import open as open_model
 
-    opened = open_model(
-        model,
-        dtype,
-        device,
-        adapter,
-        check_weights=check_weights,
-        weights=weights,
-        any_base=any_base,
-        device_map=device_map,
-        max_memory=limits,
-    )
+    checks: dict[str, Any] = {"check_weights": check_weights, "any_base": any_base}
+    spread: dict[str, Any] = {"device_map": device_map, "max_memory": limits}
+    opened = open_model(model, dtype, device, adapter, weights=weights, **checks, **spread)
     if compile:
         opened.compile_layers()
     with progress_bar(terminal_only=True) as bar:

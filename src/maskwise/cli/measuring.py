@@ -12,12 +12,15 @@ from maskwise.cli.common import (
     Adapter,
     AnyBase,
     CheckWeights,
+    Concurrency,
     Device,
     DeviceMap,
     Dtype,
+    EndpointUrl,
     Json,
     MaxMemory,
     ModelName,
+    ServedModel,
     Weights,
     device_limits,
     echo,
@@ -47,6 +50,33 @@ class ListsProbes(CommandWithOldNames):
         with formatter.section("Probes (in quick*, by default+, with --full all)"):
             named = [(probe, "*" * ("quick" in probe.presets) + "+" * ("default" in probe.presets)) for probe in PROBES]
             formatter.write_dl([(probe.name + marks, probe.about) for probe, marks in named])
+
+
+OF_ENDPOINTS = {"endpoint": None, "model": None, "concurrency": 4, "canvas": None, "steps": None, "strategy": None}
+OF_OPENED = ("dtype", "device", "device_map", "adapter", "weights", "chat", "exact", "batch_tokens")
+
+
+def refuse_served(given: dict[str, Any]) -> None:
+    """Options of a server's model without a server."""
+    for name, value in given.items():
+        if value != OF_ENDPOINTS[name]:
+            raise UserError(f"--{name} goes with --endpoint: give the address of a server, or leave it out")
+
+
+def refuse_local(models: list[str] | None, given: dict[str, Any]) -> None:
+    """Options of a model that is opened here, which a server's does not take."""
+    if models:
+        raise UserError(f"--endpoint measures what a server offers: leave {models[0]} out, and name it with --model")
+    for name in (*OF_OPENED, "tensor_parallel"):
+        if given[name] not in ((1,) if name == "tensor_parallel" else (None, False, "auto")):
+            raise UserError(f"--{name.replace('_', '-')} is for a model opened here: leave it or --endpoint out")
+
+
+def _server(given: dict[str, Any]) -> Any:
+    from maskwise.runs.endpoint import Endpoint, UserStated
+
+    stated = UserStated(given["canvas"], given["steps"], given["strategy"])
+    return Endpoint(given["endpoint"], given["model"], given["concurrency"], stated)
 
 
 def command_line() -> str:
@@ -106,6 +136,12 @@ def diagnose(
     tensor_parallel: Annotated[
         int, typer.Option(min=1, help="Under torchrun: so many processes share a model, the others ask in parallel.")
     ] = 1,
+    endpoint: EndpointUrl = None,
+    model: ServedModel = None,
+    concurrency: Concurrency = 4,
+    canvas: Annotated[int | None, typer.Option(min=1, help="--endpoint: masks per canvas, if it does not say.")] = None,
+    steps: Annotated[int | None, typer.Option(min=1, help="--endpoint: denoising steps, if it does not say.")] = None,
+    strategy: Annotated[str | None, typer.Option(help="--endpoint: unmasking strategy, if it does not say.")] = None,
     power: Annotated[
         bool, typer.Option("--power", help="Print the smallest difference such a run detects; no model is opened.")
     ] = False,
@@ -119,7 +155,7 @@ def diagnose(
     given = {
         name: value
         for name, value in locals().items()
-        if name not in ("models", "quick", "full", "paper", "power", "verbose", "json")
+        if name not in (*OF_ENDPOINTS, "models", "quick", "full", "paper", "power", "verbose", "json")
     }
     names = list(dict.fromkeys(models or ["tiny-llada"]))
     if len(names) > 1 and (out, adapter) != (None, None):
@@ -137,7 +173,12 @@ def diagnose(
         raise UserError("--precision asks as many questions as it takes: leave it or --power out")
     if power:
         return _print_power(settings, words, leave_out=words is not None and probes is None, json=json)
-    check_models(names, adapter, dtype, weights)
+    served = {name: value for name, value in locals().items() if name in OF_ENDPOINTS}
+    if endpoint is None:
+        refuse_served(served)
+        check_models(names, adapter, dtype, weights)
+    else:
+        refuse_local(models, given)
     from maskwise.runs.run import diagnose as run_probes
 
     if len(names) > 1:  # each, before the first is asked
@@ -148,7 +189,7 @@ def diagnose(
             examine(name, any_base=any_base)
             refuse_inapplicable(name, settings)
     given |= {"preset": preset, "relevant": numbers, "max_memory": limits, "command": command_line()}
-    runs = [run_probes(name, **given) for name in names]
+    runs = [run_probes(name, **given) for name in (names if endpoint is None else [_server(served)])]
     from maskwise.runs.runner import join_crew
 
     if not join_crew().is_first:

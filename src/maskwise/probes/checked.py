@@ -13,20 +13,22 @@ from maskwise.tasks.datasets import Checkable
 from maskwise.tasks.labelled_exercises import Labelled
 from maskwise.tasks.rules import TASKS
 
-ONE_BLOCK = "one block"
+ONE_BLOCK, AS_SERVED = "one block", "as served"
+UNCUT = (ONE_BLOCK, AS_SERVED)  # canvases that we do not cut into blocks
 
 
 @dataclass(frozen=True)
 class CanvasLayout:
-    """How a canvas of so many masks is filled. block 0: all of it at once."""
+    """How a canvas of so many masks is filled. block 0: all of it at once, or as `whole` says."""
 
     canvas: int
     block: int = 0
     grows: bool = False
+    whole: str = ONE_BLOCK
 
     @property
     def condition(self) -> Condition:
-        named = f"growing by {self.block}" if self.grows else f"blocks of {self.block}" if self.block else ONE_BLOCK
+        named = f"growing by {self.block}" if self.grows else f"blocks of {self.block}" if self.block else self.whole
         return {"layout": named, "canvas": self.canvas}
 
     @property

@@ -5,14 +5,16 @@ Related: arXiv 2604.13413, on the numerical noise of evaluations. No torch.
 
 from dataclasses import dataclass
 
+from maskwise.probes.checked import AS_SERVED
 from maskwise.support.randomness import python_random
 
 FLOAT32, BFLOAT16, FLOAT16 = "float32", "bfloat16", "float16"
 ONE_PASS, GENERATIONS = "one pass", "generations"
 REFERENCE, EXACT, REPEATED = "reference", "exact", "repeated"
 BATCH, ORDER, ATTENTION, CACHE, COMPILED, WEIGHTS = "batch", "order", "attention", "cache", "compiled", "weights"
+AGAIN = "again"  # the same requests to a model that gives text alone
 # Of the figure, from what changes the order of sums to what changes the numbers.
-SINGLE = (BATCH, ORDER, ATTENTION, CACHE, COMPILED, BFLOAT16, FLOAT16, WEIGHTS)
+SINGLE = (BATCH, ORDER, ATTENTION, CACHE, COMPILED, BFLOAT16, FLOAT16, WEIGHTS, AGAIN)
 IN_WORDS = {
     BATCH: "one question at a time",
     ORDER: "questions in reversed order",
@@ -22,6 +24,7 @@ IN_WORDS = {
     BFLOAT16: "bfloat16",
     FLOAT16: "float16",
     WEIGHTS: "quantised weights",
+    AGAIN: "the same requests again",
 }
 
 
@@ -75,6 +78,12 @@ def single_settings(machine: Machine, generated: bool) -> list[NumericSetting]:
     return [*found, *first, NumericSetting(REPEATED, machine.dtype, one_at_a_time=True, order=1)]
 
 
+def repeated_requests(draws: int) -> list[NumericSetting]:
+    """Of a model that gives text alone: everything is asked again, in whatever batches the server makes."""
+    names = (REFERENCE, AGAIN, *(f"draw {number}" for number in range(1, draws + 1)))
+    return [NumericSetting(name, AS_SERVED) for name in names]
+
+
 def drawn_settings(machine: Machine, draws: int, seed: int, generated: bool) -> list[NumericSetting]:
     """Repeated runs in half precision, each with an order, batches and an attention drawn at random."""
     random = python_random("numerics", seed)
@@ -96,3 +105,13 @@ def compared_with(setting: str, asked: frozenset[str]) -> str:
     if setting == REPEATED:
         return EXACT if EXACT in asked else BATCH
     return REFERENCE
+
+
+def every_numeric_setting(machine: Machine, draws: int, seed: int, generated: bool) -> list[NumericSetting]:
+    if machine.dtype == AS_SERVED:
+        return repeated_requests(draws)
+    return [*single_settings(machine, generated), *drawn_settings(machine, draws, seed, generated)]
+
+
+def where_run(dtype: str) -> str:
+    return dtype if dtype == AS_SERVED else f"in {dtype} on this machine"

@@ -45,7 +45,7 @@ def summarise(run: RunOnDisk, probes: Sequence[Probe] = PROBES) -> Summary:
     """Scores, every condition of every probe, and what the probes add of their own."""
     by_probe: ByProbe = {**dict.fromkeys(run.manifest.settings.probes, ()), **run.by_probe}
     known = {probe.name: probe for probe in probes}
-    autoregressive = run.manifest.model.mask_id is None
+    autoregressive = run.manifest.model.is_autoregressive
     extras = {
         key: compute(by_probe[probe.name])
         for probe in probes

@@ -54,7 +54,7 @@ class Reading:
 
     @property
     def is_autoregressive(self) -> bool:
-        return self.manifest.model.mask_id is None
+        return self.manifest.model.is_autoregressive
 
     def entries(self, probe: str) -> list[Entry]:
         return self.summary.probes.get(probe, [])

@@ -10,6 +10,8 @@ from maskwise.models.checkpoints.catalog import describe_checkpoint
 from maskwise.models.checkpoints.configuration import read_family
 from maskwise.models.checkpoints.locations import locate_checkpoint
 from maskwise.models.families import FAMILIES, WRAPPED, Family
+from maskwise.models.text_model import TextModel
+from maskwise.models.tokenizers.text_pieces import TextPieces
 from maskwise.models.tokenizers.tokenizer import load_tokenizer
 from maskwise.records.manifest import ModelDescription
 
@@ -63,19 +65,28 @@ def describe_model(name: str, weights: str | None = None) -> DescribedModel:
     )
 
 
-def described_in(model: ModelDescription, tokenizer: Any) -> DescribedModel:
+def described_in(model: ModelDescription, tokenizer: Any) -> DescribedModel | TextModel:
     """The model that a manifest describes."""
+    if model.served is not None:
+        text_model = TextModel()
+        text_model.tokenizer, text_model.window = tokenizer, model.window or text_model.window
+        return text_model
     return DescribedModel(
         model.name,
         model.kind,
-        model.parameters,
-        model.window,
+        model.parameters or 0,
+        model.window or 0,
         model.mask_id,
         model.shift,
-        model.causal,
+        bool(model.causal),
         model.block,
         tokenizer,
     )
+
+
+def tokenizer_in(model: ModelDescription) -> Any:
+    """The tokenizer in which the questions of a run were written."""
+    return tokenizer_of(model.name) if model.served is None else TextPieces()
 
 
 def tokenizer_of(name: str) -> Any:

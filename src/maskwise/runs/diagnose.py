@@ -19,6 +19,7 @@ from maskwise.models.checkpoints.fingerprint import fingerprint
 from maskwise.models.checkpoints.locations import locate_checkpoint, planted_in
 from maskwise.models.families import FAMILIES, NOISE_DRAWS
 from maskwise.models.model import Model
+from maskwise.models.text_model import TextModel
 from maskwise.models.tokenizers.chat import FIXED_DATE, writes_date
 from maskwise.probes import PROBES, record_fields
 from maskwise.probes.blocks import on_grid
@@ -112,8 +113,9 @@ def plan_run(
     if model.tokenizer is None:
         raise UserError(f"{model.name or 'the model'} has no tokenizer, and the questions are text: give one")
     refuse_unasked(data or {}, settings, probes)
+    text_model = model if isinstance(model, TextModel) else None
     noised = any(family.noised for family in FAMILIES if family.name == model.kind)
-    settings, notes = fit_to_model(settings, model.causal, probes, model.block, noised)
+    settings, notes = fit_to_model(settings, model.causal, probes, model.block, noised, text_model)
     if noised:
         notes = [CANVAS_SIZE, *notes]
     if model.weights is not None:
@@ -143,6 +145,9 @@ def plan_run(
     shorter = "" if settings.preset == "quick" else "use --quick (shorter prompts) or "
     for unit in units:
         check_fit(model, list(unit.items(unit.points[:1], set())), shorter)
+    if text_model is not None:
+        for line in text_model.notes():
+            setup.note(line)
     return PlannedRun(setup, asked, units)
 
 
@@ -163,9 +168,9 @@ def refuse_too_many_examples(model: Model, settings: Settings, probes: Sequence[
         )
 
 
-def refuse_inapplicable(model: str | Path | Model, settings: Settings) -> None:
+def refuse_inapplicable(model: str | Path | Model | TextModel, settings: Settings) -> None:
     """Refuses settings no probe of which applies to the model, by its config.json, before weights are read."""
-    if not isinstance(model, Model):
+    if not isinstance(model, Model | TextModel):
         family = read_family(locate_checkpoint(str(model))[0])
         # Which probes apply is the same in any block.
         fit_to_model(settings, family.causal, block=family.default_block, random_canvas=family.noised)
@@ -315,20 +320,7 @@ def new_manifest(setup: Setup, command: str | None, exact: bool = False) -> Mani
     model, settings = setup.model, setup.settings
     stored = asdict(settings) | {"parameters": {name: settings.parameters[name] for name in settings.probes}}
     return Manifest(
-        model=ModelDescription(
-            name=model.name,
-            planted=planted_in(model.name),
-            kind=model.kind,
-            parameters=model.parameter_count,
-            window=model.window,
-            mask_id=model.mask_id,
-            shift=model.shift,
-            causal=model.causal,
-            block=model.block,
-            dtype=model.dtype_name,
-            weights=model.weights,
-            fingerprint=fingerprint(model),
-        ),
+        model=model.description() if isinstance(model, TextModel) else described(model),
         settings=RunSettings(
             **json.loads(json.dumps(stored)),
             seeds=LAW,
@@ -343,6 +335,23 @@ def new_manifest(setup: Setup, command: str | None, exact: bool = False) -> Mani
         complete=False,
         notes=setup.notes,
         not_visible=setup.not_visible or UNSET,
+    )
+
+
+def described(model: Model) -> ModelDescription:
+    return ModelDescription(
+        name=model.name,
+        planted=planted_in(model.name),
+        kind=model.kind,
+        parameters=model.parameter_count,
+        window=model.window,
+        mask_id=model.mask_id,
+        shift=model.shift,
+        causal=model.causal,
+        block=model.block,
+        dtype=model.dtype_name,
+        weights=model.weights,
+        fingerprint=fingerprint(model),
     )
 
 

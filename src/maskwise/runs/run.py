@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from pandas import DataFrame
 
     from maskwise.models.model import Model
+    from maskwise.models.text_model import TextModel
     from maskwise.probes.probe import Preset, Settings
     from maskwise.tasks.datasets import Dataset
     from maskwise.tasks.rules import Task
@@ -155,9 +156,9 @@ class Run(RunOnDisk):
         True
         """
         from maskwise.runs.asked import asked_ids
-        from maskwise.runs.described_model import tokenizer_of
+        from maskwise.runs.described_model import tokenizer_in
 
-        tokenizer = self.sources.tokenizer or tokenizer_of(self.manifest.model.name)
+        tokenizer = self.sources.tokenizer or tokenizer_in(self.manifest.model)
         sources = self.sources
         ids = asked_ids(self.manifest, record, tokenizer, sources.words, sources.text, sources.data, sources.tasks)
         return tokenizer.decode(ids)
@@ -223,7 +224,7 @@ def run_inputs(
 
 
 def diagnose(
-    model: "str | Path | Model",
+    model: "str | Path | Model | TextModel",
     probes: str | Sequence[str] | None = None,
     *,
     preset: "Preset" = "default",
@@ -255,7 +256,8 @@ def diagnose(
     """Measures how a model uses its context and what appended masks do to it. Called again, it resumes.
 
     Arguments:
-        model: a checkpoint folder, an embedded or a published name, or an opened model.
+        model: a checkpoint folder, an embedded or a published name, an opened model, or a server's
+            (`maskwise.runs.endpoint.Endpoint`).
         probes: names, in a list or in one text with commas; else the preset's (`maskwise diagnose --help` lists them).
         preset: quick (minutes on a CPU), default, full (every probe, 1000 points) or paper.
         out: the run folder; else one under runs/ named after all settings.
@@ -289,6 +291,7 @@ def diagnose(
         refuse_checkpoint_folder(Path(out))
     with collection_paused():
         from maskwise.models.checkpoints.opening import opened_model
+        from maskwise.models.text_model import TextModel
         from maskwise.runs.diagnose import diagnose as ask_probes
         from maskwise.runs.diagnose import refuse_inapplicable
         from maskwise.runs.runner import own_device
@@ -296,8 +299,10 @@ def diagnose(
     refuse_inapplicable(model, inputs.settings)
     place = own_device(device) if device_map is None else device
     spread = device_map, max_memory, tensor_parallel
-    opened = opened_model(model, dtype, place, adapter, check_weights, weights, any_base, *spread)
-    opened.compile_for_long_work()
+    opened: Any = model
+    if not isinstance(model, TextModel):
+        opened = opened_model(model, dtype, place, adapter, check_weights, weights, any_base, *spread)
+        opened.compile_for_long_work()
     folder = ask_probes(
         opened,
         inputs.settings,

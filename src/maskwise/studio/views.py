@@ -79,7 +79,7 @@ def _side(side: Side) -> dict:
         "prompt": shown_prompt(found.shown, side.label),
         "right": found.right,
         "greedy": found.shown["top"][0][0],
-        "sure": likelihood(found.answer.confidence),
+        "sure": likelihood(found.answer.confidence or 0.0),
         "entropy": number(found.answer.entropy),
         "nll": number(found.answer.nll),
         "masks": found.prompt.masks,

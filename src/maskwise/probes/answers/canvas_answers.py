@@ -6,8 +6,10 @@ from maskwise.decoding.checks import end_tokens
 from maskwise.decoding.generate import Generation, decode
 from maskwise.decoding.options import DecodingOptions
 from maskwise.models.model import Model
+from maskwise.models.text_model import Continuation, TextModel
 from maskwise.probes.answers.plain import DIGITS, Answer, Written
 from maskwise.probes.checked import AskedSet, CanvasLayout
+from maskwise.support.errors import UserError
 from maskwise.tasks.checkable import is_right
 from maskwise.tasks.prompts import Prompt
 
@@ -20,6 +22,9 @@ def write(
     """Greedy, the most confident first. Confidence, entropy and NLL are not measured (0 in the record): an answer has
     many tokens, each of its own step."""
     right = {one.ids: one.answer for one in asked.questions}
+    if isinstance(model, TextModel):
+        texts = [(prompt.ids[: prompt.row], model.fill(prompt.ids, prompt.row, layout.canvas)) for prompt in prompts]
+        return [text_answer(model, one, right[ids], asked.check) for ids, one in texts]
     options = DecodingOptions(
         max_new_tokens=layout.canvas,
         steps=layout.steps(tokens_per_step),
@@ -34,9 +39,25 @@ def write(
         measured = end_evidence(one, ends)
         text = model.tokenizer.decode(one.ids[: int(measured["length"])], skip_special_tokens=True)
         measured |= {"empty": float(not text.strip()), "cut": 1.0 - measured["ended"]}
-        solved = Written(text[:LONGEST_TEXT], is_right(text, right[ids], asked.check))
-        answers.append(Answer(one.ids[0], 0.0, 0.0, 0.0, measured, solved))
+        answers.append(Answer(one.ids[0], 0.0, 0.0, 0.0, measured, text_checked(text, right[ids], asked.check)))
     return answers
+
+
+def text_answer(model: TextModel, written: Continuation, right: str, check: str) -> Answer:
+    """Of a model that gives text alone: the answer's tokens are counted by the model, end tokens are not seen."""
+    if written.tokens is None:
+        raise UserError("the server does not count its tokens (usage): leave generation-length out with --probes")
+    measured = {
+        "length": written.tokens,
+        "ended": float(written.ended),
+        "empty": float(not written.text.strip()),
+        "cut": float(not written.ended),
+    }
+    return Answer(model.mask_id, None, None, None, measured, text_checked(written.text, right, check))
+
+
+def text_checked(text: str, right: str, check: str) -> Written:
+    return Written(text[:LONGEST_TEXT], is_right(text, right, check))
 
 
 def end_evidence(made: Generation, ends: Collection[int]) -> dict[str, float]:

@@ -17,8 +17,9 @@ from maskwise.decoding.options import DecodingOptions
 from maskwise.models.checkpoints.opening import open as open_model
 from maskwise.models.generation import Generation
 from maskwise.models.model import Model
-from maskwise.probes.answers.plain import DIGITS, Answer, Written, answer_rows, answers_to, pack
-from maskwise.probes.checked import AskedSet
+from maskwise.models.text_model import TextModel
+from maskwise.probes.answers.plain import DIGITS, Answer, Written, answer_rows, answers_to, ask, pack
+from maskwise.probes.checked import AS_SERVED, AskedSet
 from maskwise.probes.numeric_settings import FLOAT16, FLOAT32, REFERENCE, WEIGHTS, Machine, NumericSetting
 from maskwise.support.randomness import python_random
 from maskwise.tasks.checkable import is_right
@@ -30,6 +31,8 @@ def machine_of(model: Model) -> Machine:
 
     Where the questions of a finished run are made again there is no model, and every setting may have been asked.
     """
+    if isinstance(model, TextModel):
+        return Machine(AS_SERVED)
     if not isinstance(model, Model):
         return Machine(FLOAT16, compiles=True, weights=WEIGHTS)
     compiles = model.device.type == "cuda" and model.family.layers_compile
@@ -117,6 +120,8 @@ def attention_of(setting: NumericSetting) -> AbstractContextManager[Any]:
 @torch.inference_mode()
 def ask_under(model: Model, prompts: Sequence[Prompt], setting: NumericSetting, copies: ModelCopies) -> list[Answer]:
     """One forward pass per batch of the setting; evidence: the margin of the two best logits, and the largest."""
+    if isinstance(model, TextModel):
+        return [replace(answer, evidence={"dtype": setting.dtype}) for answer in ask(model, prompts)]
     used = copies.under(model, setting)
     found: dict[int, Answer] = {}
     with attention_of(setting):
@@ -149,8 +154,12 @@ def write_under(
 
     Confidence, entropy and NLL are not measured (0 in the record): an answer has many tokens.
     """
-    used = copies.under(model, setting)
     right = {one.ids: one.answer for one in asked.questions}
+    if isinstance(model, TextModel):
+        texts = [(one.ids[: one.row], model.fill(one.ids, one.row, one.masks).text) for one in prompts]
+        written = [Written(text, is_right(text, right[ids], asked.check)) for ids, text in texts]
+        return [Answer(model.mask_id, evidence={"dtype": setting.dtype}, written=one) for one in written]
+    used = copies.under(model, setting)
     ends = set(end_tokens(used))
     found: dict[int, Answer] = {}
     with attention_of(setting):

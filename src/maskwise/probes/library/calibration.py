@@ -103,6 +103,7 @@ class CalibrationCondition(ProbeFields, frozen=True, kw_only=True):
 PROBE = Probe(
     name=NAME,
     group="context",
+    not_text="",
     about="the tasks without relevant examples: which of them need context",
     condition=CalibrationCondition,
     presets=("default", "full"),

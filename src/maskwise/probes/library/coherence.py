@@ -13,8 +13,10 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
-from msgspec import UNSET, structs
+from msgspec import UNSET, UnsetType, structs
 
+from maskwise.models.text_model import TextModel
+from maskwise.probes.checked import AS_SERVED
 from maskwise.probes.evidence import evidence_means
 from maskwise.probes.paces import ITEMS, Pace, paces
 from maskwise.probes.probe import BY_BLOCKS, NO_MASK_TOKEN, Item, Probe, Setup, Unit, slices
@@ -22,6 +24,7 @@ from maskwise.probes.section import Entry, Measure, Point, Section, Shown, Summa
 from maskwise.records.record import Key, ProbeFields, Record, condition_text, still_to_ask
 from maskwise.scoring.claims import Claim, by_point, judged
 from maskwise.scoring.intervals import mean_over_tasks
+from maskwise.scoring.numbers import between, percent
 from maskwise.support.errors import UserError
 from maskwise.tasks.prompts import Prompt
 from maskwise.tasks.word_puzzles import NAMES, Name, PuzzlePrompt, ask, one_token_words
@@ -40,7 +43,7 @@ DECODING_COST = 4
 
 
 def units(setup: Setup) -> Iterator[Unit]:
-    from maskwise.probes.answers.puzzles import solve
+    from maskwise.probes.answers.puzzles import solve, solve_in_text
 
     tokenizer, mask_id, seed = setup.asker.tokenizer, setup.asker.mask_id, setup.settings.seed
     assert mask_id is not None
@@ -49,10 +52,13 @@ def units(setup: Setup) -> Iterator[Unit]:
     except UserError as problem:
         setup.note(f"{NAME} was not run: {problem}")
         return
+    in_text = isinstance(setup.model, TextModel)
     for name in NAMES:
-        for pace in paces():
+        for pace in [Pace(AS_SERVED)] if in_text else paces():
             make = partial(puzzle_items, tokenizer, name, puzzles[name], pace)
-            answer = partial(solve, name=name, pace=pace, puzzles=puzzles[name], seed=seed)
+            answer: Any = partial(solve, name=name, pace=pace, puzzles=puzzles[name], seed=seed)
+            if in_text:
+                answer = partial(solve_in_text, puzzles=puzzles[name], seed=seed)
             for points in slices(len(puzzles[name])):
                 yield Unit(points, 1, make, answer, DECODING_COST)
 
@@ -86,7 +92,10 @@ def puzzle_items(
 
 def measures(entry: Entry, group: Sequence[Record]) -> list[Entry]:
     """An answer of many tokens, each of its own step, has no one confidence or entropy."""
-    speed = mean_speed([(record.task, record.evidence[SPEED]) for record in group])
+    known = [(record.task, record.evidence[SPEED]) for record in group if SPEED in record.evidence]
+    if not known:
+        return [entry.changed(confidence=UNSET, entropy=UNSET)]
+    speed = mean_speed(known)
     speeds = dict(zip((SPEED, f"{SPEED}_low", f"{SPEED}_high"), speed, strict=True))
     return [entry.changed(confidence=UNSET, entropy=UNSET, **(evidence_means(group) | speeds))]
 
@@ -102,6 +111,8 @@ def areas(records: Sequence[Record]) -> dict[str, dict[str, dict[str, float]]]:
     groups: dict[tuple[str, str], dict[str, list[Record]]] = defaultdict(lambda: defaultdict(list))
     for record in records:
         condition = record.condition
+        if condition["rule"] == AS_SERVED:  # its speed is not known
+            continue
         groups[condition["puzzle"], condition["rule"]][condition_text(condition)].append(record)
     found: dict[str, dict[str, dict[str, Any]]] = defaultdict(dict)
     for (puzzle, rule), by_speed in groups.items():
@@ -191,7 +202,10 @@ def _areas_in_words(shown: Shown) -> list[str]:
         rule, area = pair
         return f"{rule} {area['aup']:.2f} (perfect: {area['ideal']:.2f})"
 
-    lines = []
+    lines = [
+        f"{one.condition['puzzle']}: {percent(one.accuracy)} solved, decoded as served ({between(one.low, one.high)})"
+        for one in _as_served(shown.entries(NAME))
+    ]
     for puzzle, rules in shown.summary.extras.get("aup", {}).items():
         if not any(area["aup"] for area in rules.values()):
             lines.append(f"{puzzle}: never solved, under any rule")
@@ -202,8 +216,15 @@ def _areas_in_words(shown: Shown) -> list[str]:
     return lines
 
 
+def _as_served(entries: Sequence[Entry]) -> list[Entry]:
+    return [entry for entry in entries if entry.condition["rule"] == AS_SERVED]
+
+
 def _area_table(summary: Summary) -> list[TextTable]:
     by_puzzle = summary.extras.get("aup")
+    if served := _as_served(summary.probes.get(NAME, [])):
+        rows = [(e.condition["puzzle"], percent(e.accuracy), between(e.low, e.high), str(e.n)) for e in served]
+        return [TextTable("coherence, decoded as served", ("puzzle", "solved", "95 % interval", "n"), rows)]
     if not by_puzzle:
         return []
 
@@ -221,9 +242,9 @@ class CoherenceCondition(ProbeFields, frozen=True, kw_only=True):
 
 
 class CoherenceEvidence(ProbeFields, frozen=True, kw_only=True):
-    tokens_per_pass: float
-    ideal: float
-    ideal_speed: float
+    tokens_per_pass: float | UnsetType = UNSET
+    ideal: float | UnsetType = UNSET
+    ideal_speed: float | UnsetType = UNSET
 
 
 PROBE = Probe(
@@ -236,6 +257,7 @@ PROBE = Probe(
     parameters={"puzzles": 30},
     quick={"puzzles": 6},
     not_causal=NO_MASK_TOKEN,
+    not_text="",
     not_blocks=BY_BLOCKS,
     measures=measures,
     chance=None,

@@ -30,7 +30,7 @@ from maskwise.probes.probe import BY_BLOCKS, NO_MASK_TOKEN, Probe, Setup, Unit, 
 from maskwise.probes.section import Entry, Measure, Point, Section, Shown, as_share, mark_place
 from maskwise.records.record import Evidence, ProbeFields, Record
 from maskwise.scoring.intervals import Estimate
-from maskwise.scoring.numbers import between, number, percent, points_between
+from maskwise.scoring.numbers import between, number, percent, points, points_between
 from maskwise.scoring.reliability import (
     FEWEST,
     TEMPERATURES,
@@ -162,9 +162,12 @@ def early_and_late(shown: Shown) -> list[str]:
     drawn = [*_drawn(shown).items()]
     if not drawn:
         return ["not run"]
-    lines = []
+    lines: list[str] = []
     for name, entry in (drawn[-1], *drawn[:-1]):
         listed = entry.measures["by_share"]
+        if not lines and len(listed) > 1:
+            early, late = (points(one["gap"]) for one in (listed[0], listed[-1]))
+            lines.append(f"confidence minus share right is {early} early, {late} late (all masked positions)")
         ends = (
             f"{points_between(one['gap'], one['gap_low'], one['gap_high'])} with {one['share']} masked"
             for one in listed[:1] + listed[1:][-1:]
@@ -329,7 +332,7 @@ PROBE = Probe(
             "on the left say that parallel decoding should start slowly.",
             x_label="Share of the answer still masked",
             at="{}",
-            x_names=tuple(words for _, _, words in SHARES),
+            x_names=("> 3/4", "> 1/2", "> 1/4", "≤ 1/4"),  # for a narrow page
             points=_by_share,
             measures=(
                 Measure(

@@ -72,6 +72,7 @@ class ContextLengthCondition(FewShotCondition, frozen=True, kw_only=True):
 PROBE = Probe(
     name=NAME,
     group="context",
+    not_text="",
     about="prompts of several lengths, with few masks and with many",
     condition=ContextLengthCondition,
     presets=("default", "full", "paper"),

@@ -208,6 +208,7 @@ class ContrastCondition(ProbeFields, frozen=True, kw_only=True):
 PROBE = Probe(
     name=NAME,
     group="context",
+    not_text="",
     about="questions that one example alone decides, near or far, by the number of masks",
     condition=ContrastCondition,
     presets=("default", "full"),

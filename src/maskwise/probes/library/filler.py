@@ -14,7 +14,7 @@ from msgspec import UNSET, UnsetType
 
 from maskwise.probes.blocks import visible_counts
 from maskwise.probes.examples import FewShotCondition
-from maskwise.probes.probe import Probe, Setup, Variant
+from maskwise.probes.probe import VARIES_MASKS, Probe, Setup, Variant
 from maskwise.probes.section import Entry, Lead, Point, Section, Shown
 from maskwise.records.groups import groups_of
 from maskwise.records.record import Condition, Record, condition_text
@@ -156,6 +156,7 @@ class FillerCondition(FewShotCondition, frozen=True, kw_only=True):
 PROBE = Probe(
     name=NAME,
     group="context",
+    not_text=VARIES_MASKS,
     about="full stops in the place of appended masks",
     condition=FillerCondition,
     lead=Lead(_after_masks, _instead, published=", full stops"),

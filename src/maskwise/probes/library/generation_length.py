@@ -17,7 +17,8 @@ from typing import Any
 import numpy as np
 from msgspec import UNSET, UnsetType
 
-from maskwise.probes.checked import ONE_BLOCK, AskedSet, CanvasLayout, asked_sets, layouts
+from maskwise.models.text_model import TextModel
+from maskwise.probes.checked import AS_SERVED, ONE_BLOCK, UNCUT, AskedSet, CanvasLayout, asked_sets, layouts
 from maskwise.probes.evidence import evidence_means
 from maskwise.probes.probe import BY_BLOCKS, NO_MASK_TOKEN, Asker, Item, Probe, Setup, Unit, first_of_same, slices
 from maskwise.probes.section import Entry, Measure, Point, Section, Shown, Summary, TextTable, as_share
@@ -44,10 +45,13 @@ DECODING_COST = 4
 def units(setup: Setup) -> Iterator[Unit]:
     from maskwise.probes.answers.canvas_answers import write
 
-    own = setup.own
+    own, planned = setup.own, layouts(setup.own)
+    if isinstance(setup.model, TextModel):
+        planned = [CanvasLayout(canvas, whole=AS_SERVED) for canvas in own["canvases"]]
+        setup.note(f"{NAME}: the size of a canvas is the number of tokens that an answer may have")
     for asked in asked_sets(setup):
-        fitting = [layout for layout in layouts(own) if asked.longest + layout.canvas <= setup.model.window]
-        left_out = sorted({layout.canvas for layout in layouts(own)} - {layout.canvas for layout in fitting})
+        fitting = [layout for layout in planned if asked.longest + layout.canvas <= setup.model.window]
+        left_out = sorted({layout.canvas for layout in planned} - {layout.canvas for layout in fitting})
         if not fitting:
             setup.note(f"{NAME} was not run: no canvas fits after the prompts of {asked.name}")
         elif left_out:
@@ -91,7 +95,7 @@ def flood(records: Sequence[Record]) -> dict[str, Any] | None:
     Paired over questions; both lengths are cut at the shorter canvas, so that room alone does not count. None where
     there are not two canvases.
     """
-    lengths = _lengths([record for record in records if record.condition["layout"] == ONE_BLOCK])
+    lengths = _lengths([record for record in records if record.condition["layout"] in UNCUT])
     short, most = min(lengths, default=0), max(lengths, default=0)
     shared = sorted(lengths[short].keys() & lengths[most].keys()) if short != most else []
     if not shared:
@@ -144,16 +148,18 @@ def flood_in_words(shown: Shown) -> list[str]:
             measured = entry.measures
             when = measured.get("end_step")
             first = "" if when is None else f", the first after {100 * when:.0f} % of the steps"
+            flooded = measured.get("end_share")
+            share = "" if flooded is None else f", {100 * flooded:.0f} % of the canvas end tokens{first}"
             lines.append(
                 f"{entry.condition['layout']}, {most} masks: {100 * (entry.accuracy or 0.0):.0f} % right, answers of "
-                f"{measured['length']:.1f} tokens, {100 * measured['end_share']:.0f} % of the canvas end tokens{first}"
+                f"{measured['length']:.1f} tokens{share}"
             )
     return lines
 
 
 def empty_and_cut(shown: Shown) -> list[str]:
     """In one block: the canvas with the most empty and the one with the most cut answers, and what to do about them."""
-    known = [e for e in shown.entries(NAME) if e.condition["layout"] == ONE_BLOCK and e.measures["empty"] is not None]
+    known = [e for e in shown.entries(NAME) if e.condition["layout"] in UNCUT and e.measures["empty"] is not None]
     if not known:
         return ["inconclusive whether answers are empty or cut off: these records do not say"]
     lines = []
@@ -185,7 +191,7 @@ class GenerationLengthCondition(ProbeFields, frozen=True, kw_only=True):
 class GenerationLengthEvidence(ProbeFields, frozen=True, kw_only=True):
     length: Count
     ended: float
-    end_share: float
+    end_share: float | UnsetType = UNSET
     empty: float | UnsetType = UNSET
     cut: float | UnsetType = UNSET
     end_step: float | UnsetType = UNSET
@@ -202,6 +208,7 @@ PROBE = Probe(
     parameters={"canvases": (64, 128, 256, 512, 1024), "blocks": (32,), "tokens_per_step": 8, "questions": 64},
     quick={"canvases": (16, 64, 128), "blocks": (16,), "questions": 8},
     not_causal=NO_MASK_TOKEN,
+    not_text="",
     not_blocks=BY_BLOCKS,
     baseline=first_of_same,
     measures=measures,

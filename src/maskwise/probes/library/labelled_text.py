@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from functools import partial
 
 from maskwise.probes.labelled import QUICK_SHARES, SHARES, by_share, data_units
-from maskwise.probes.probe import Probe, Setup, Unit, first_condition
+from maskwise.probes.probe import VARIES_MASKS, Probe, Setup, Unit, first_condition
 from maskwise.probes.section import Measure, Section
 from maskwise.records.record import ProbeFields
 from maskwise.tasks.datasets import READERS, has_labels
@@ -26,6 +26,7 @@ class LabelledTextCondition(ProbeFields, frozen=True, kw_only=True):
 PROBE = Probe(
     name=NAME,
     group="evidence",
+    not_text=VARIES_MASKS,
     about="classification of texts, by the share of masks (--data)",
     condition=LabelledTextCondition,
     units=units,

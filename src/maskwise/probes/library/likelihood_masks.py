@@ -12,7 +12,18 @@ import numpy as np
 from msgspec import UNSET
 
 from maskwise.probes.checked import AskedSet, asked_sets
-from maskwise.probes.probe import NO_MASK_TOKEN, Asker, Item, Probe, Setup, Unit, first_condition, slices, with_nll
+from maskwise.probes.probe import (
+    NO_MASK_TOKEN,
+    VARIES_MASKS,
+    Asker,
+    Item,
+    Probe,
+    Setup,
+    Unit,
+    first_condition,
+    slices,
+    with_nll,
+)
 from maskwise.probes.section import Entry, Section, Shown, by_masks, in_nats
 from maskwise.records.record import Condition, Key, ProbeFields, Record, still_to_ask
 from maskwise.support.typed import Count
@@ -86,6 +97,7 @@ class LikelihoodMasksCondition(ProbeFields, frozen=True, kw_only=True):
 PROBE = Probe(
     name=NAME,
     group="evidence",
+    not_text=VARIES_MASKS,
     about="the score of an answer, by the masks after it (--data gsm8k=, prompts=)",
     condition=LikelihoodMasksCondition,
     units=units,

@@ -169,6 +169,7 @@ class LocationCondition(FewShotCondition, frozen=True, kw_only=True):
 PROBE = Probe(
     name=NAME,
     group="context",
+    not_text="",
     about="the relevant examples moved away from the question",
     condition=LocationCondition,
     presets=("default", "full", "paper"),

@@ -22,7 +22,7 @@ from maskwise.probes.library.attribution import (
     drawn,
     ordered_episodes,
 )
-from maskwise.probes.probe import NO_MASK_TOKEN, Answerer, Asker, Item, Probe, Setup, Unit
+from maskwise.probes.probe import NO_MASK_TOKEN, VARIES_MASKS, Answerer, Asker, Item, Probe, Setup, Unit
 from maskwise.probes.published import EXPECTATIONS
 from maskwise.probes.section import Point, Section, Shown
 from maskwise.records.record import Key, ProbeFields, Record, still_to_ask
@@ -114,6 +114,7 @@ class MaskAttributionEvidence(ProbeFields, frozen=True, kw_only=True):
 PROBE = Probe(
     name=NAME,
     group="evidence",
+    not_text=VARIES_MASKS,
     about="gradients of the answer by kind of token",
     condition=MaskAttributionCondition,
     evidence=MaskAttributionEvidence,

@@ -18,7 +18,7 @@ from maskwise.probes.examples import FewShotCondition, main_records
 from maskwise.probes.library.filler import NAME as FILLER
 from maskwise.probes.library.filler import filler_name, strictest
 from maskwise.probes.library.unmasking import NAME as UNMASKING
-from maskwise.probes.probe import NO_MASK_TOKEN, Probe, ScoreRule, Sentences, Setup, Variant
+from maskwise.probes.probe import NO_MASK_TOKEN, VARIES_MASKS, Probe, ScoreRule, Sentences, Setup, Variant
 from maskwise.probes.section import K_EQUALS, MASKS_AT_THE_END, Lead, Measure, Section, Shown, by_masks
 from maskwise.records.groups import values_of
 from maskwise.records.record import Condition, Record
@@ -240,6 +240,7 @@ class MaskCountCondition(FewShotCondition, frozen=True, kw_only=True):
 PROBE = Probe(
     name=NAME,
     group="context",
+    not_text=VARIES_MASKS,
     about="more and more masks after the question",
     condition=MaskCountCondition,
     lead=Lead(lambda entries: entries, lambda entries: "masks", main=True, advice=advice),

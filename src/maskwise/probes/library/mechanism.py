@@ -50,7 +50,7 @@ from maskwise.probes.paths import (
     mechanism,
     tokens_and_count,
 )
-from maskwise.probes.probe import NO_MASK_TOKEN, Asker, Item, Probe, Setup, Unit, slices, with_nll
+from maskwise.probes.probe import NO_MASK_TOKEN, VARIES_MASKS, Asker, Item, Probe, Setup, Unit, slices, with_nll
 from maskwise.probes.section import Entry, Measure, Point, Section, Shown, Summary, TextTable
 from maskwise.records.record import Condition, Key, ProbeFields, condition_text, still_to_ask
 from maskwise.scoring.numbers import NBSP, percent, signed
@@ -315,6 +315,7 @@ class MechanismCondition(ProbeFields, frozen=True, kw_only=True):
 PROBE = Probe(
     name=NAME,
     group="evidence",
+    not_text=VARIES_MASKS,
     about="by which path appended masks act: attention to them cut row by row",
     condition=MechanismCondition,
     units=units,

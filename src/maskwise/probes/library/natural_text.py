@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterator, Sequence
 from functools import partial
 
 from maskwise.probes.blocks import visible_counts
-from maskwise.probes.probe import Asker, Item, Probe, Setup, Unit, slices, with_nll
+from maskwise.probes.probe import VARIES_MASKS, Asker, Item, Probe, Setup, Unit, slices, with_nll
 from maskwise.probes.section import Measure, Point, Section, Shown, in_nats
 from maskwise.probes.text import TASK, Passage, passages_of
 from maskwise.records.record import Condition, Key, ProbeFields, make_key
@@ -74,6 +74,7 @@ class NaturalTextCondition(ProbeFields, frozen=True, kw_only=True):
 PROBE = Probe(
     name=NAME,
     group="context",
+    not_text=VARIES_MASKS,
     about="the last word of a passage with masks or full stops after it",
     condition=NaturalTextCondition,
     presets=("default", "full"),

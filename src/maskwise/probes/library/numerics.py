@@ -17,10 +17,11 @@ from functools import partial
 
 from msgspec import UNSET, UnsetType
 
-from maskwise.probes.checked import AskedSet, asked_sets
+from maskwise.probes.checked import AS_SERVED, AskedSet, asked_sets
 from maskwise.probes.few_shot import context_of, episodes, few_shot_items
 from maskwise.probes.numeric_flips import EDGES, NumericsSummary, numerics_summary
 from maskwise.probes.numeric_settings import (
+    AGAIN,
     ATTENTION,
     BATCH,
     BFLOAT16,
@@ -35,11 +36,10 @@ from maskwise.probes.numeric_settings import (
     REPEATED,
     SINGLE,
     WEIGHTS,
-    Machine,
     NumericSetting,
     compared_with,
-    drawn_settings,
-    single_settings,
+    every_numeric_setting,
+    where_run,
 )
 from maskwise.probes.probe import Asker, Item, Probe, Setup, Unit, Variant
 from maskwise.probes.section import Entry, Measure, Point, Section, Shown, Summary, TextTable
@@ -80,21 +80,17 @@ def units(setup: Setup) -> Iterator[Unit]:
     planned = [
         (setting, Unit(range(points), len(drawn), partial(_few_shot, setup.asker, drawn, _condition(ONE_PASS, setting)),
                        partial(ask_under, setting=setting, copies=copies)))
-        for setting in _settings(machine, own["draws"], seed, generated=False)
+        for setting in every_numeric_setting(machine, own["draws"], seed, generated=False)
     ]  # fmt: skip
-    if not model.causal and model.block is None:
+    if machine.dtype == AS_SERVED or (not model.causal and model.block is None):
         for asked in _fitting(setup):
-            for setting in _settings(machine, own["generation_draws"], seed, generated=True):
+            for setting in every_numeric_setting(machine, own["generation_draws"], seed, generated=True):
                 make = partial(_generated, setup.asker, asked, own["canvas"], _condition(GENERATIONS, setting))
                 answer = partial(write_under, setting=setting, copies=copies, asked=asked, steps=own["steps"])
                 planned.append((setting, Unit(range(len(asked.questions)), 1, make, answer, DECODING_COST)))
     # One copy of the model at a time: all that is asked in a dtype, then the next.
     yield from (unit for _, unit in sorted(planned, key=lambda one: (one[0].dtype != FLOAT32, one[0].dtype,
                                                                      one[0].compiled)))  # fmt: skip
-
-
-def _settings(machine: Machine, draws: int, seed: int, generated: bool) -> list[NumericSetting]:
-    return [*single_settings(machine, generated), *drawn_settings(machine, draws, seed, generated)]
 
 
 def _condition(answers: str, setting: NumericSetting) -> Condition:
@@ -201,6 +197,7 @@ def in_words(shown: Shown) -> list[str]:
     return [
         *map(_noise_line, found.noise),
         *_counts(found, (REPEATED,), "--exact, repeated in another order"),
+        *_counts(found, (AGAIN,), IN_WORDS[AGAIN]),
         *_float32_lines(found),
         *(line for name in half for line in _counts(found, (name,), f"{IN_WORDS[name]} instead of float32")),
         *_advice(found),
@@ -210,7 +207,7 @@ def in_words(shown: Shown) -> list[str]:
 def _noise_line(one: RunNoise) -> str:
     more = f"; with 1,000 such questions below {tenths(one.below_thousand)} points" if one.unstable else ""
     return (
-        f"differences below {tenths(one.below)} points between two runs in {one.dtype} on this machine are within "
+        f"differences below {tenths(one.below)} points between two runs {where_run(one.dtype)} are within "
         f"numerical noise, with {one.n} {KINDS[one.answers]}{more} ({one.unstable} of {one.n} are right in some of "
         f"{one.draws} runs and wrong in others; 95 % upper bound {tenths(one.below_high)} points)"
     )
@@ -246,12 +243,15 @@ def _float32_lines(found: NumericsSummary) -> list[str]:
 def _advice(found: NumericsSummary) -> list[str]:
     if not found.noise:
         return []
+    served = any(one.dtype == AS_SERVED for one in found.noise)
     above = ", or ".join(
-        f"above {tenths(one.below)} points with {one.n} {KINDS[one.answers]} in {one.dtype}" for one in found.noise
+        f"above {tenths(one.below)} points with {one.n} {KINDS[one.answers]} {'' if served else 'in '}{one.dtype}"
+        for one in found.noise
     )
+    exact = "with --exact and one dtype, runs can be compared answer by answer: batches and order change nothing there"
     return [
-        f"what to do: call a difference between two runs real only {above}; more questions lower these limits; "
-        "with --exact and one dtype, runs can be compared answer by answer: batches and order change nothing there"
+        f"what to do: call a difference between two runs real only {above}; more questions lower these limits"
+        + ("" if served else f"; {exact}")
     ]
 
 
@@ -294,6 +294,7 @@ PROBE = Probe(
     condition=NumericsCondition,
     evidence=NumericsEvidence,
     units=units,
+    not_text="",
     takes=lambda data_set: data_set in CHECKED,
     parameters={
         "points": 2,
@@ -318,12 +319,12 @@ PROBE = Probe(
             "attention, cache. How many answers change, and how far does the accuracy of two runs differ by that?",
             paper="Not in the paper. Related: arXiv 2604.13413.",
             how_to_read="Each point is the share of answers that differ from those of the float32 reference when one "
-            "setting changes. Points at 0 % are what one would hope for. attn: plain attention; comp: compiled layers; "
-            "quant: --weights. A setting without a point was not measured on this machine. On a CPU half precision "
-            "is emulated: weights and results are rounded, sums are float32.",
+            "setting changes; 0 % is what one would hope for. batch: one at a time; ord: reversed order; att: plain "
+            "attention; kv: cache; jit: compiled layers; w: --weights. A setting without a point was not measured. "
+            "On a CPU half precision is emulated: weights and results are rounded, sums are float32.",
             x_label="The one setting that differs",
             at="{}",
-            x_names=("batch", "order", "attn", "cache", "comp", "bf16", "fp16", "quant"),  # for a narrow page
+            x_names=("batch", "ord", "att", "kv", "jit", "bf16", "fp16", "w", "again"),  # for a narrow page
             points=_settings_points,
             measures=_MEASURE,
             caption="Share of all questions; whisker: 95 % interval over questions.",

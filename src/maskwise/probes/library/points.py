@@ -14,7 +14,7 @@ from msgspec import UNSET, UnsetType
 
 from maskwise.probes.blocks import sees_past_the_question
 from maskwise.probes.labelled import Labels, label_item, labels_of
-from maskwise.probes.probe import Asker, Item, Probe, Setup, Unit, slices
+from maskwise.probes.probe import VARIES_MASKS, Asker, Item, Probe, Setup, Unit, slices
 from maskwise.probes.section import Entry, Measure, Point, Section, Shown
 from maskwise.records.record import Condition, Key, ProbeFields, Record, condition_text, still_to_ask
 from maskwise.scoring.claims import Claim, contrast_claim
@@ -158,6 +158,7 @@ class PointsCondition(ProbeFields, frozen=True, kw_only=True):
 PROBE = Probe(
     name=NAME,
     group="evidence",
+    not_text=VARIES_MASKS,
     about="points in space by the order of the examples",
     condition=PointsCondition,
     presets=("full", "paper"),

@@ -67,6 +67,8 @@ class QuestionPositionCondition(FewShotCondition, frozen=True, kw_only=True):
 PROBE = Probe(
     name=NAME,
     group="context",
+    not_text="",
+    text_after=True,
     about="the same with the question first, in the middle or last",
     condition=QuestionPositionCondition,
     condition_words={"right": "last", "left": "first"},

@@ -273,6 +273,7 @@ class RecallEvidence(ProbeFields, frozen=True, kw_only=True):
 PROBE = Probe(
     name=NAME,
     group="context",
+    not_text="",
     about="pairs of words, one key asked again near to or far from its pair",
     condition=RecallCondition,
     condition_words={LAST: "last", FIRST: "first"},

@@ -100,6 +100,7 @@ class RoomCondition(FewShotCondition, frozen=True, kw_only=True):
 PROBE = Probe(
     name=NAME,
     group="context",
+    not_text="",
     about="which tasks leave room for a loss, on questions of its own",
     condition=RoomCondition,
     presets=("default", "full"),

@@ -167,10 +167,10 @@ def seen(shown: Shown) -> list[str]:
         if low is not None and low > CHANCE:
             verdict = "are seen"
         elif high is not None and high < CHANCE:
-            verdict = "look likelier to it than right ones"
+            verdict = "look likelier than right ones"
         if verdict != "are seen":
             blind.append(KINDS[kind])
-        lines.append(f"wrong tokens {KINDS[kind]} {verdict}: AUROC {views}")
+        lines.append(f"wrong tokens {KINDS[kind]} {verdict}, AUROC {views}")
     copying = "left visible, the network reads the token that it scores, so that AUROC mostly measures copying"
     do = "masking its least likely tokens again aims at errors; the next section says whether that repairs them"
     if blind:

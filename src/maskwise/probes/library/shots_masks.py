@@ -16,7 +16,18 @@ from msgspec import field
 
 from maskwise.probes.few_shot import episode_units
 from maskwise.probes.labelled import Labels, data_examples, given_data, label_item, labels_of, tests_that_fit
-from maskwise.probes.probe import NO_MASK_TOKEN, Asker, Item, Probe, Setup, Unit, Variant, first_of_same, slices
+from maskwise.probes.probe import (
+    NO_MASK_TOKEN,
+    VARIES_MASKS,
+    Asker,
+    Item,
+    Probe,
+    Setup,
+    Unit,
+    Variant,
+    first_of_same,
+    slices,
+)
 from maskwise.probes.section import Entry, Measure, Point, Section, Shown
 from maskwise.records.groups import values_of
 from maskwise.records.record import Condition, Key, ProbeFields, Record, still_to_ask
@@ -187,6 +198,7 @@ class ShotsMasksCondition(ProbeFields, frozen=True, kw_only=True):
 PROBE = Probe(
     name=NAME,
     group="evidence",
+    not_text=VARIES_MASKS,
     about="gain from more examples against loss to more masks",
     condition=ShotsMasksCondition,
     presets=("full", "paper"),

@@ -273,6 +273,7 @@ class TemplatesCondition(ProbeFields, frozen=True, kw_only=True):
 PROBE = Probe(
     name=NAME,
     group="context",
+    not_text="",
     about="mask-count and contrast under reworded questions (--templates FILE)",
     condition=TemplatesCondition,
     units=units,

@@ -44,8 +44,7 @@ NAME = "trajectory"
 STRATEGIES = ("low-confidence", "random", "remdm")
 PLACES = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)  # shares of the steps at which the accuracy is drawn
 PACES = (1, 2)  # tokens per step
-KINDS = {"lost": "right to wrong", "lost_chance": "by chance", "gained": "wrong to right",
-         "gained_chance": "by chance "}  # fmt: skip
+KINDS = {"lost": "lost", "lost_chance": "chance", "gained": "gained", "gained_chance": "chance "}  # for a narrow page
 LITTLE = 0.05  # of the questions
 DECODING_COST = 4
 
@@ -334,8 +333,8 @@ PROBE = Probe(
             question="Answers that were right after some step and end wrong, the reverse, and what the same answers "
             "give in random order (chance).",
             paper="Not in the paper. Related: arXiv 2508.09138.",
-            how_to_read="Only losses above chance are due to the order of the steps. A decoding that converges loses "
-            "less than chance and gains more.",
+            how_to_read="lost: right then wrong; gained: wrong then right; chance: the same answers in random order. "
+            "Only losses above chance are due to the order of the steps.",
             x_label="What becomes of an answer",
             at="{}",
             x_names=tuple(KINDS.values()),

@@ -17,7 +17,7 @@ from maskwise.probes.blocks import visible_counts
 from maskwise.probes.few_shot import context_of, few_shot_items
 from maskwise.probes.library.mask_count import mask_nats, mask_tax
 from maskwise.probes.library.room import BASELINE_MASKS, in_sentence, selection_units
-from maskwise.probes.probe import NO_MASK_TOKEN, Probe, ScoreRule, Setup, Unit, Variant, slices
+from maskwise.probes.probe import NO_MASK_TOKEN, VARIES_MASKS, Probe, ScoreRule, Setup, Unit, Variant, slices
 from maskwise.probes.section import K_EQUALS, MASKS_AT_THE_END, Point, Section, Shown
 from maskwise.records.record import Condition, ProbeFields, Record
 from maskwise.scoring.numbers import nats_between, parts_in_words, percent
@@ -106,6 +106,7 @@ class UnfamiliarCondition(ProbeFields, frozen=True, kw_only=True):
 PROBE = Probe(
     name=NAME,
     group="context",
+    not_text=VARIES_MASKS,
     about="masks after questions of words outside the few-shot training documents",
     condition=UnfamiliarCondition,
     presets=("default", "full"),

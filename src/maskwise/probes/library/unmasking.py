@@ -9,7 +9,18 @@ from functools import partial
 
 from maskwise.probes.examples import FewShotCondition, labelled, one_context_per_task
 from maskwise.probes.few_shot import context_of, episodes
-from maskwise.probes.probe import BY_BLOCKS, NO_MASK_TOKEN, Asker, Item, Probe, Setup, Unit, first_of_same, slices
+from maskwise.probes.probe import (
+    BY_BLOCKS,
+    NO_MASK_TOKEN,
+    VARIES_MASKS,
+    Asker,
+    Item,
+    Probe,
+    Setup,
+    Unit,
+    first_of_same,
+    slices,
+)
 from maskwise.probes.section import K_EQUALS, MASKS_AT_THE_END, Point, Section, Shown
 from maskwise.records.groups import records_of, values_of
 from maskwise.records.record import Condition, Key, Record, make_key
@@ -139,6 +150,7 @@ class UnmaskingCondition(FewShotCondition, frozen=True, kw_only=True):
 PROBE = Probe(
     name=NAME,
     group="evidence",
+    not_text=VARIES_MASKS,
     about="the masks filled in many steps",
     condition=UnmaskingCondition,
     presets=("full", "paper"),

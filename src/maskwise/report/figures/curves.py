@@ -173,7 +173,7 @@ def _draw_panel(axis: "Axes", panel: Panel, inches: float) -> None:
         axis.yaxis.set_major_formatter(lambda value, _: f"{value:+g}".replace("-", "−") if value else "0")
     _draw_marks(axis, panel.marks)
     if panel.x_names:
-        axis.set_xticks(range(len(panel.x_names)), [textwrap.fill(name, 14) for name in panel.x_names])
+        _named_ticks(axis, panel.x_names, inches)
         axis.set_xlim(-0.4, len(panel.x_names) - 0.6)
     elif panel.diagonal:
         axis.axline((0, 0), (1, 1), color=SOFT, linewidth=1.0, linestyle=(0, (2, 2)), label=CALIBRATED)
@@ -228,6 +228,19 @@ def _write_values(axis: "Axes", panel: Panel) -> None:
             color=INK,
             fontsize=8.5,
         )
+
+
+def _named_ticks(axis: "Axes", names: Sequence[str], inches: float) -> None:
+    """In lines of the width that each has; slanted where a word is longer than that."""
+    letters = min(14, int(LETTERS_PER_INCH * inches / len(names)) - 1)
+    slanted = max(len(word) for name in names for word in name.split()) > letters
+    shown = [name if slanted else textwrap.fill(name, letters) for name in names]
+    axis.set_xticks(range(len(names)), shown)
+    if slanted:
+        axis.tick_params("x", rotation=35)
+        for label in axis.get_xticklabels():
+            label.set_horizontalalignment("right")
+            label.set_rotation_mode("anchor")
 
 
 def _readable(ticks: list[float], spread: bool, inches: float) -> list[float]:

@@ -137,8 +137,8 @@ def _model_view(reading: Reading, scores: Sequence[Tile], several: bool) -> dict
     facts = [
         model["name"],
         KINDS.get(model["kind"], model["kind"]),
-        f"{_short_count(model['parameters'])} parameters",
-        f"context length {model['window']}",
+        *([] if model.parameters is None else [f"{_short_count(model.parameters)} parameters"]),
+        *([] if model.window is None else [f"context length {model.window}"]),
         *([f"blocks of {model['block']} tokens"] if "block" in model else []),
         str(model["dtype"]),
         *([f"{model['weights']} weights"] if "weights" in model else []),
