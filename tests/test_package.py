@@ -217,10 +217,12 @@ def test_what_generate_does_not_import_can_still_be_had():
 def test_every_extra_is_a_package_that_something_needs_and_says_so():
     """Each is installed here, where its tests run (studio and docs by `make slow`); what misses it names the extra."""
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
-    assert extras.keys() == {"lm-eval", "frame", "studio", "gguf", "data", "docs", "dev"}
-    assert all(find_spec(module) is not None for module in ("lm_eval", "pandas", "gguf", "datasets", "pyarrow"))
+    assert extras.keys() == {"lm-eval", "frame", "studio", "sweep", "gguf", "data", "docs", "dev"}
+    assert all(
+        find_spec(module) is not None for module in ("lm_eval", "pandas", "gguf", "datasets", "pyarrow", "submitit")
+    )
     source = "".join(file.read_text() for file in (ROOT / "src" / "maskwise").rglob("*.py"))
-    assert all(f"maskwise[{extra}]" in source for extra in ("frame", "gguf", "data", "studio"))
+    assert all(f"'.[{extra}]'" in source for extra in ("frame", "gguf", "data", "studio", "sweep"))
 
 
 def test_ci_runs_the_readmes_test_command_and_more():

@@ -4,10 +4,10 @@ reference."""
 import json
 import re
 from dataclasses import replace
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from transformers import PretrainedConfig
 
 import maskwise as mw
 from helpers.known import (
@@ -166,7 +166,7 @@ def test_unmasking_recovers_what_masks_cost_when_the_answer_waits(tmp_path):
         return truth()[options] if text.count("<|mask|>") <= 6 else "A"
 
     model = reader_model(reply)
-    model.net.config = SimpleNamespace(eos_token_id=None)  # the decoder asks what ends a text
+    model.net.config = PretrainedConfig(eos_token_id=None)  # the decoder asks what ends a text
     run = read_run(diagnose(model, replace(only("unmasking", "few-steps"), points=30), tmp_path))
     unmasking, few = accuracy(summarise(run), "unmasking"), accuracy(summarise(run), "few-steps")
     assert unmasking["confidence", 2] == unmasking["random", 2] == few[2, 2] == 1.0

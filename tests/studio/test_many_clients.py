@@ -7,7 +7,7 @@ from soak.studio import soak
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(find_spec("gradio") is None, reason="no Gradio here: pip install maskwise[studio]")
+@pytest.mark.skipif(find_spec("gradio") is None, reason="no Gradio here: pip install .[studio]")
 def test_clients_at_once_are_all_answered(tmp_path):
     outcome = soak(clients=6, seconds=3, folder=tmp_path)
     assert outcome.failures == [] and outcome.answered >= outcome.clients

@@ -17,7 +17,7 @@ SECONDS = 60_000
 
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.skipif(find_spec("gradio") is None, reason="no Gradio here: pip install maskwise[studio]"),
+    pytest.mark.skipif(find_spec("gradio") is None, reason="no Gradio here: pip install .[studio]"),
     pytest.mark.skipif(
         find_spec("playwright") is None or CHROMIUM is None,
         reason="no browser here: pip install playwright, and Debian's package chromium (apt-get install chromium)",

@@ -89,7 +89,7 @@ def test_a_port_in_use_is_one_line():
 @pytest.mark.parametrize(
     ("given", "present", "said"),
     [
-        ([], False, "pip install maskwise[studio]"),
+        ([], False, "pip install '.[studio]' in a clone"),
         (["tiny-lada"], True, "tiny-llada"),
         (["--port", "70000"], True, "--port"),
         (["--dtype", "float23"], True, "float32"),

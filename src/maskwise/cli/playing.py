@@ -21,7 +21,7 @@ def studio(
 ) -> None:
     """Open a page to try models by hand: one question under more and more masks, decoding step by step, run folders.
 
-    It is served to this machine alone, until Ctrl-C. Needs Gradio: pip install maskwise[studio]
+    It is served to this machine alone, until Ctrl-C. Needs Gradio: pip install '.[studio]' in a clone
     """
     from maskwise.studio.serving import claim_port, guarded_app, require_gradio, serve
 

@@ -51,7 +51,7 @@ def sweep(
     """Diagnose many models as jobs: processes of this machine or a Slurm cluster. Run again, it resumes.
 
     Finished jobs are skipped, a failed one does not stop the others, and one table shows all runs at the end. Needs
-    submitit: pip install maskwise[sweep]
+    submitit: pip install '.[sweep]' in a clone
     """
     if quick and full:
         raise UserError("--quick and --full exclude each other: name one")

@@ -89,7 +89,7 @@ class Run(RunOnDisk):
         )  # JsonObject has the fields of a Score as attributes
 
     def frame(self) -> "DataFrame":
-        """The records as a pandas table (`pip install maskwise[frame]`), one row each.
+        """The records as a pandas table (`pip install '.[frame]'` in a clone), one row each.
 
         The entries of a record's condition are columns such as condition.masks, those of its evidence evidence.NAME.
 
@@ -99,7 +99,7 @@ class Run(RunOnDisk):
         {2: 5, 200: 5}
         """
         if find_spec("pandas") is None:
-            raise UserError("pandas is not installed: pip install 'maskwise[frame]', or use run.records")
+            raise UserError("pandas is not installed: pip install '.[frame]' in a clone, or use run.records")
         import pandas
 
         return pandas.json_normalize([record.to_dict() for record in self.records])

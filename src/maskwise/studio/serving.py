@@ -54,7 +54,7 @@ App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 def require_gradio() -> None:
     if find_spec("gradio") is None:
-        raise UserError("the studio needs Gradio: pip install maskwise[studio]")
+        raise UserError("the studio needs Gradio: pip install '.[studio]' in a clone")
 
 
 def claim_port(port: int) -> socket.socket:

@@ -155,7 +155,7 @@ def _objects(file: Path) -> Iterator[TableRow]:
 
 def _parquet(file: Path) -> Iterator[TableRow]:
     if find_spec("pyarrow") is None:
-        raise UserError(f"{file}: parquet files need pyarrow; install maskwise[data], or save it as .jsonl")
+        raise UserError(f"{file}: parquet files need pyarrow; pip install '.[data]' in a clone, or save it as .jsonl")
     import pyarrow
     from pyarrow import parquet
 

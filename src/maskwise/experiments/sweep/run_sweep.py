@@ -35,7 +35,7 @@ def sweep(
     dry_run: bool = False,
     **options: Any,
 ) -> SweepResult:
-    """Diagnoses many models as jobs on submitit (`pip install maskwise[sweep]`). Called again, it resumes.
+    """Diagnoses many models as jobs on submitit (`pip install '.[sweep]'` in a clone). Called again, it resumes.
 
     Every model, adapter, data file and setting is checked before the first job starts. A job that fails is reported in
     its entry, and the others go on.

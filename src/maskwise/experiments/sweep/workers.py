@@ -49,7 +49,7 @@ def choose_workers(
 ) -> Workers:
     """Refuses what this machine cannot do, before any job is planned."""
     if find_spec("submitit") is None:
-        raise UserError("submitit is not installed: pip install 'maskwise[sweep]'")
+        raise UserError("submitit is not installed: pip install '.[sweep]' in a clone")
     if executor not in EXECUTORS:
         raise UserError(f"unknown --executor {executor!r}{did_you_mean(executor, EXECUTORS)}")
     for option, value, least in (("workers", workers, 1), ("gpus-per-job", gpus_per_job, 0), ("hours", hours, 1 / 60)):

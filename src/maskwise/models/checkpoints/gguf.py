@@ -209,7 +209,7 @@ def _described(cursor: _Cursor) -> tuple[str, tuple[int, ...], Format, int]:
     form = FORMATS.get(kind) or _format_of_package(kind)
     if form is None:
         known = ", ".join(form.name for form in FORMATS.values())
-        more = "" if find_spec("gguf") else ", and more with pip install 'maskwise[gguf]'"
+        more = "" if find_spec("gguf") else ", and more with pip install '.[gguf]' in a clone"
         raise unreadable(cursor.path, f"{name!r} is stored in format {kind}; known are {known}{more}")
     if min(shape) < 1 or shape[-1] % form.numbers:
         raise unreadable(cursor.path, f"{name!r} has the shape {list(shape)}")
