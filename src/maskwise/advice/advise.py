@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from maskwise.advice.quality import Judge
 from maskwise.advice.search_request import prepare
+from maskwise.support.arguments import checked_arguments
 from maskwise.support.files import Records
 from maskwise.support.garbage_collection import collection_paused
 
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from maskwise.models.model import Model
 
 
+@checked_arguments
 def advise(
     model: "str | Path | Model",
     data: Records | None = None,

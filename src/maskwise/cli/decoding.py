@@ -75,6 +75,8 @@ def generate(
     refuse_unwritable(out)
     from maskwise.decoding.prompt_files import gather_prompts
 
+    if plain and json:
+        raise UserError("--plain and --json exclude each other: name one")
     prompts = gather_prompts(prompt, file, sys.stdin)
     with command_imports(compiled=compile or weights is not None):
         from maskwise.decoding.checks import note_on_cache, refuse_by_configuration

@@ -157,7 +157,9 @@ def diagnose(
         for name, value in locals().items()
         if name not in (*OF_ENDPOINTS, "models", "quick", "full", "paper", "power", "verbose", "json")
     }
-    names = list(dict.fromkeys(models or ["tiny-llada"]))
+    names = models or ["tiny-llada"]
+    if twice := [name for name in names if names.count(name) > 1]:
+        raise UserError(f"{twice[0]} is named twice: name each model once")
     if len(names) > 1 and (out, adapter) != (None, None):
         raise UserError("--out and --adapter are for one model: leave them out, and name adapters as MODEL+FOLDER")
     limits = device_limits(device_map, max_memory)

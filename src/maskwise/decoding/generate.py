@@ -28,6 +28,7 @@ from maskwise.models.checkpoints.opening import opened_model
 from maskwise.models.families.packing import columnwise_products, packed_products
 from maskwise.models.generation import Generation, Generations, OtherNames, PromptInput
 from maskwise.models.model import Model
+from maskwise.support.arguments import checked_arguments
 from maskwise.support.errors import UserError, UserNotice
 from maskwise.support.randomness import number_repeats, torch_generator
 from maskwise.tasks.checkable import first_match
@@ -44,6 +45,7 @@ OnBatch = Callable[[int, list[Generation]], None]
 DEFAULT = DecodingOptions()
 
 
+@checked_arguments
 def generate(
     model: str | Path | Model,
     prompts: Sequence[PromptInput] | PromptInput,
@@ -109,9 +111,13 @@ def generate(
         not wait there for one. knobs: the former name of parameters.
     """
     if knobs is not None:
-        warnings.warn("mw.generate: knobs is now called parameters", FutureWarning, stacklevel=2)
+        warnings.warn("mw.generate: knobs is now called parameters", FutureWarning, stacklevel=3)
         parameters = knobs
     given = locals()
+    if isinstance(generator, int):
+        raise UserError(f"generator takes generators of torch: give a number as seed={generator}")
+    if on_step is not None and not callable(on_step):
+        raise UserError("on_step must be a function, which is called with a Snapshot after each step")
     options = chosen_options({name: given[name] for name in OPTION_NAMES}, dict(named))
     opened = opened_model(model)
     refuse_other_mask(named.get("mask_id"), opened.mask_id, opened.name or opened.kind)

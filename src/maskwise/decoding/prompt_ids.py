@@ -18,7 +18,7 @@ def listed_prompts(prompts: object) -> list[Any]:
     """One prompt, or several, as a list."""
     if isinstance(prompts, str) or is_chat(prompts):
         return [prompts]
-    if isinstance(prompts, Mapping) or not isinstance(prompts, Iterable):
+    if isinstance(prompts, Mapping | bytes) or not isinstance(prompts, Iterable):
         what = type(prompts).__name__
         raise UserError(
             f"prompts is a value of the type {what}: give a text, messages, or a list of texts or token ids"
@@ -41,11 +41,14 @@ def encode_prompts(
         if isinstance(prompt, int):
             raise UserError("prompts is a list of prompts: put the token ids of one prompt in a list of their own")
         if is_chat(prompt):
+            if not has_chat_template(model):
+                named = model.name or model.kind
+                raise UserError(f"{named} has no chat template and takes no messages: give prompt {number} as a text")
             if chat is False:
                 raise UserError(f"prompt {number} is a list of messages, which need the chat template: leave chat out")
             encoded.append(chat_ids(model, prompt, f"prompt {number}", today))
         elif not isinstance(prompt, str):
-            encoded.append([int(token) for token in prompt])  # type: ignore[attr-defined]
+            encoded.append([_whole(token, number) for token in prompt])  # type: ignore[attr-defined]
         elif not is_writable(prompt):
             raise UserError(f"prompt {number} is not UTF-8 text, or holds half a surrogate pair: write it as UTF-8")
         elif model.tokenizer is None:
@@ -55,6 +58,12 @@ def encode_prompts(
         else:
             encoded.append(text_ids(model, prompt))
     return encoded
+
+
+def _whole(token: Any, number: int) -> int:
+    if int(token) != token:
+        raise UserError(f"prompt {number} holds {float(token):g}: token ids are whole numbers")
+    return int(token)
 
 
 def has_chat_template(model: Model) -> bool:

@@ -31,6 +31,7 @@ from maskwise.runs.settings import check, chosen_settings
 from maskwise.scoring.changes import accuracy_change, check_pairs, loss_recovered, mean_change, of_probe, reduction
 from maskwise.scoring.experiment_results import Changes, ComparedModel, ComparisonResult
 from maskwise.scoring.scores import Score, null_score
+from maskwise.support.arguments import checked_arguments
 from maskwise.support.errors import UserError
 
 PROBES = ("location", "mask-count", "location-masks", "few-steps", "recall", "nelbo")
@@ -129,6 +130,7 @@ class Comparison:
         )
 
 
+@checked_arguments
 def compare(
     *models: str | Path | Model | RunOnDisk,
     preset: Preset = "default",
@@ -165,7 +167,7 @@ def compare(
         raise UserError("name at least two models or run folders to compare")
     settings = compare_settings(chosen_settings(preset), points, seed, chat)
     check(settings)
-    check_names([str(one) for one in models if isinstance(one, str | Path)], any_base, settings)
+    check_names([str(one) for one in models if not isinstance(one, Model | RunOnDisk)], any_base, settings)
     folders = []
     for one in models:
         if isinstance(one, RunOnDisk):

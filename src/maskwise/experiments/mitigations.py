@@ -46,6 +46,7 @@ from maskwise.scoring.changes import paired_difference, recovered_share
 from maskwise.scoring.experiment_results import Accuracy, MitigationResult, Mitigations
 from maskwise.scoring.intervals import accuracy_interval
 from maskwise.scoring.skill import task_skill
+from maskwise.support.arguments import checked_arguments
 from maskwise.support.errors import UserError
 from maskwise.support.files import only_user_of
 from maskwise.support.progress import Forecast, progress_bar
@@ -138,6 +139,7 @@ def refuse_autoregressive(model: Model) -> None:
         raise UserError(f"{model.name} is autoregressive: it has no masks that could distract it")
 
 
+@checked_arguments
 def cures(
     model: str | Path | Model = "tiny-llada",
     adapter: str | Path | Sequence[str | Path] | None = None,

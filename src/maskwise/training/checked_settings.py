@@ -58,6 +58,9 @@ def _changed(settings: S, changes: Mapping[str, Any]) -> S:
         if name not in known:
             raise UserError(f"there is no setting {name!r}{did_you_mean(name, known)}")
     given = {name: value for name, value in changes.items() if value is not None}
+    for name, value in given.items():
+        if isinstance(value, str) and isinstance(getattr(settings, name), int | float):
+            raise UserError(f"{_flag(name)} is {value!r}: it must be a number")
     changed = replace(settings, **given)
     useless = [name for name in OF_ADAPTERS if changed.full and name in given]
     _check_rules([(False, f"{_flag(name)} is of an adapter: leave it out for --full") for name in useless])

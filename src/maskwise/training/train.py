@@ -16,6 +16,7 @@ from maskwise.models.checkpoints.fingerprint import fingerprint
 from maskwise.models.checkpoints.opening import open as open_model
 from maskwise.models.families import MASKED_DIFFUSION
 from maskwise.models.model import Model
+from maskwise.support.arguments import checked_arguments
 from maskwise.support.errors import UserError
 from maskwise.support.files import Records
 from maskwise.support.terminal import counted, one_line
@@ -35,6 +36,7 @@ from maskwise.training.training_run import PreparedRun, RunTarget, run, source_o
 TOKENS_PER_PASS = 8192
 
 
+@checked_arguments
 def train(
     model: str | Path | Model,
     data: Records,

@@ -9,6 +9,7 @@ from transformers import TrainerCallback
 
 from maskwise.diffusion import Views
 from maskwise.models.model import Model
+from maskwise.support.arguments import checked_arguments
 from maskwise.support.errors import UserError
 from maskwise.support.files import Records
 from maskwise.support.terminal import counted, one_line, open_console
@@ -26,6 +27,7 @@ from maskwise.training.trainer import TuneTrainer
 from maskwise.training.training_run import PreparedRun, RunTarget, is_main_process, run, source_of
 
 
+@checked_arguments
 def tune(
     model: str | Path | Model,
     data: Records | None = None,

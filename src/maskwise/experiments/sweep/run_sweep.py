@@ -16,12 +16,14 @@ from maskwise.records.folder import MANIFEST
 from maskwise.report.pages.registry import RunTable, run_table, write_tables
 from maskwise.report.readings import Reading, read_all
 from maskwise.scoring.experiment_results import SweepResult, SweptJob
+from maskwise.support.arguments import checked_arguments
 from maskwise.support.errors import UserError
 from maskwise.support.files import only_user_of, refuse_checkpoint_folder
 
 POLL_SECONDS = 0.5
 
 
+@checked_arguments
 def sweep(
     models: str | Path | Sequence[str],
     settings: Mapping[str, Mapping[str, Any]] | None = None,
@@ -98,6 +100,8 @@ def run_jobs(
     """As `sweep`, whose arguments these are."""
     slurm: Mapping[str, str | int | bool] = {}
     if isinstance(models, str | Path):
+        if not Path(models).exists():
+            raise UserError(f"there is no file {models}: give the YAML file of a sweep, or a list of models")
         if settings is not None or options:
             raise UserError(f"the settings of a sweep from a file stand in it: write them into {models}")
         found = read_sweep(Path(models))

@@ -13,6 +13,7 @@ from maskwise.models.checkpoints.placement import stored_dtype
 from maskwise.models.checkpoints.saving import written_aside
 from maskwise.models.families import DREAM
 from maskwise.models.families.dream import DreamConfig, DreamModel
+from maskwise.support.arguments import checked_arguments
 from maskwise.support.errors import UserError
 from maskwise.support.files import give_usual_mode, refuse_occupied
 
@@ -35,6 +36,7 @@ COPIED = (
 )
 
 
+@checked_arguments
 def convert(source: str | Path, out: str | Path, shift: bool = True) -> Path:
     """Writes a Llama or Qwen2 checkpoint as a Dream one: the same weights, bidirectional, with a mask token.
 

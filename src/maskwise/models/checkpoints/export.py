@@ -28,6 +28,7 @@ from maskwise.models.checkpoints.networks import weight_files
 from maskwise.models.checkpoints.opening import open
 from maskwise.models.checkpoints.placement import stored_dtype
 from maskwise.models.checkpoints.saving import written_aside
+from maskwise.support.arguments import checked_arguments
 from maskwise.support.errors import UserError
 from maskwise.support.files import give_usual_mode, refuse_occupied, replace_file
 from maskwise.support.terminal import open_console
@@ -41,6 +42,7 @@ NOTES = ("settings.json", "result.json")  # of a tuning run, which wrote the che
 KEEP_THE_BASE = (True, False, "gaussian", "orthogonal", "eva")
 
 
+@checked_arguments
 def export(source: str | Path, out: str | Path, adapter: str | Path | None = None, *, any_base: bool = False) -> Path:
     """Writes a checkpoint with its LoRA adapters merged into it; config.json and tokenizer files are copied.
 

@@ -60,6 +60,7 @@ from maskwise.models.model import Model
 from maskwise.models.peft_access import without_adapter
 from maskwise.models.tensor_parallel import join_replica, refuse_indivisible
 from maskwise.models.tokenizers.tokenizer import load_tokenizer
+from maskwise.support.arguments import checked_arguments
 from maskwise.support.errors import UserError
 from maskwise.support.imports import imported
 
@@ -76,6 +77,7 @@ class _BuiltIn(tuple[Family, ...]):
 BUILT_IN = _BuiltIn(FAMILIES)
 
 
+@checked_arguments
 def open(
     name: str | Path,
     dtype: str | torch.dtype = "auto",
@@ -286,6 +288,7 @@ def _random_canvas(net: PreTrainedModel, tokenizer: Any, name: str, family: Fami
     ).eval()
 
 
+@checked_arguments
 def wrap(
     hf_model: PreTrainedModel,
     tokenizer: Any = None,
@@ -316,6 +319,8 @@ def wrap(
     >>> mw.wrap(net, mask_id=1).kind
     'llada'
     """
+    if not hasattr(hf_model, "config"):
+        raise UserError("mw.wrap takes a loaded model of transformers: open a name or a folder with mw.open")
     bare = without_adapter(hf_model)
     if family_of_network(bare, families).noised:
         return as_model(bare, tokenizer, type(bare).__name__, families=families)

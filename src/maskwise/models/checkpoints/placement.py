@@ -40,7 +40,7 @@ def stored_dtype(settings: dict[str, Any]) -> torch.dtype:
 
 
 def pick_dtype(dtype: str | torch.dtype, device: torch.device, settings: dict[str, Any]) -> torch.dtype:
-    if isinstance(dtype, torch.dtype):
+    if isinstance(dtype, torch.dtype) and dtype in DTYPES.values():
         return dtype
     if dtype == "auto":
         return stored_dtype(settings) if device.type == "cuda" else torch.float32

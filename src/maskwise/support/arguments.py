@@ -1,0 +1,67 @@
+"""Arguments of the library's functions, checked by kind before anything is opened: one line names argument and kind."""
+
+import functools
+import inspect
+import types
+from collections.abc import Callable, Mapping, Sequence
+from numbers import Integral, Real
+from pathlib import Path
+from typing import Any, ParamSpec, TypeVar, Union, get_args, get_origin
+
+from maskwise.support.errors import UserError
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+KINDS: dict[Any, tuple[str, Callable[[Any], bool]]] = {
+    bool: ("True or False", lambda value: isinstance(value, bool)),
+    int: ("a whole number", lambda value: isinstance(value, Integral) and not isinstance(value, bool)),
+    float: ("a number", lambda value: isinstance(value, Real) and not isinstance(value, bool)),
+    str: ("a text", lambda value: isinstance(value, str)),
+    Path: ("a path", lambda value: isinstance(value, Path)),
+    Sequence[str]: ("a list of texts", lambda value: _is_list(value) and all(isinstance(one, str) for one in value)),
+    Sequence[int]: ("a list of whole numbers", lambda value: _is_list(value) and all(map(KINDS[int][1], value))),
+    Mapping[str, float]: ("a dictionary of numbers by name", lambda value: isinstance(value, Mapping)),
+    types.NoneType: ("None", lambda value: value is None),
+}
+
+
+def _is_list(value: Any) -> bool:
+    return isinstance(value, Sequence) and not isinstance(value, str | bytes)
+
+
+def checked_arguments(function: Callable[P, R]) -> Callable[P, R]:
+    """Refuses arguments of other kinds than annotated, and seeds below 0. Annotations beyond KINDS are not checked."""
+    signature = inspect.signature(function)
+    several = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    single = {name: one for name, one in signature.parameters.items() if one.kind not in several}
+    kinds = {name: _kinds(one.annotation) for name, one in single.items()}
+
+    @functools.wraps(function)
+    def checked(*given: P.args, **named: P.kwargs) -> R:
+        try:
+            bound = signature.bind(*given, **named).arguments
+        except TypeError:
+            return function(*given, **named)  # Python's own message for a missing or unknown argument
+        for name, value in bound.items():
+            allowed = kinds.get(name)
+            if allowed and not any(KINDS[kind][1](value) for kind in allowed):
+                words = " or ".join(KINDS[kind][0] for kind in allowed)
+                raise UserError(f"{name} must be {words}, not {_shown(value)}")
+            if name == "seed" and value is not None and value < 0:
+                raise UserError(f"seed must be 0 or more, not {value}")
+        return function(*given, **named)
+
+    return checked
+
+
+def _kinds(annotation: Any) -> tuple[Any, ...]:
+    """The kinds of an annotation; empty where one of them is not known here."""
+    parts = get_args(annotation) if get_origin(annotation) in (types.UnionType, Union) else (annotation,)
+    return parts if all(part in KINDS for part in parts) else ()
+
+
+def _shown(value: Any) -> str:
+    """A short value as it is, of another its type."""
+    text = repr(value)
+    return text if len(text) <= 40 else f"a value of the type {type(value).__name__}"
