@@ -28,7 +28,7 @@ WRONG = [
     (lambda m: mw.diagnose(m, ["mask-count"], seed="a"), "seed must be a whole number, not 'a'"),
     (lambda m: mw.read_run(None), "folder must be a text or a path, not None"),
     (lambda m: mw.tune(m, "data", PAIRS), "out must be a text or a path or None"),
-    (lambda m: mw.tune(m, PAIRS, "out", learning_rate="1e-3x"), "--learning-rate is '1e-3x': it must be a number"),
+    (lambda m: mw.tune(m, PAIRS, "out", learning_rate="1e-3x"), "learning_rate is '1e-3x': it must be a number"),
     (lambda m: mw.toy(seed="x"), "seed must be a whole number, not 'x'"),
     (lambda m: mw.cures(m, points="x"), "points must be a whole number or None"),
     (lambda m: mw.compare("tiny-llada", 3), "no model '3'"),

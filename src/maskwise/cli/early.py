@@ -3,7 +3,12 @@
 from collections.abc import Iterable
 from pathlib import Path
 
-from maskwise.models.checkpoints.locations import DTYPE_NAMES, refuse_published_experts, refuse_unknown_model
+from maskwise.models.checkpoints.locations import (
+    DTYPE_NAMES,
+    embedded_models,
+    refuse_published_experts,
+    refuse_unknown_model,
+)
 from maskwise.support.errors import UserError
 from maskwise.support.nearest import did_you_mean
 
@@ -20,7 +25,10 @@ def check_models(
         if weights is not None:
             refuse_published_experts(name, weights)
     if adapter is not None and not (Path(adapter) / "adapter_config.json").exists():
-        raise UserError(f"{adapter} has no adapter_config.json: give the folder that `maskwise tune` or PEFT wrote")
+        named = f"; {adapter} is a model with its adapter: give it as the model" if adapter in embedded_models() else ""
+        raise UserError(
+            f"{adapter} has no adapter_config.json: give the folder that `maskwise tune` or PEFT wrote{named}"
+        )
     if dtype not in DTYPES:
         raise UserError(f"unknown dtype {dtype!r}{did_you_mean(dtype, DTYPES)}")
     if weights is not None:

@@ -32,7 +32,9 @@ from maskwise.tasks.tables import read_rows
 from maskwise.tasks.words import load_words
 
 CARDS = Path(__file__).parent / "cards"
-REMEDY = "the cards that come with maskwise (maskwise reproduce --help) are examples"
+REMEDY = (
+    "a task is embedded, gsm8k or prompts; the cards that come with maskwise (maskwise reproduce --help) are examples"
+)
 QUESTION, ANSWER = "{question}", "{answer}"
 LETTER_PATTERN = r"^\s*([ABC])\b"
 HELD_OUT = 0.5
