@@ -139,11 +139,11 @@ def test_the_file_of_traces_is_there_when_it_is_whole(folder, tmp_path, monkeypa
     file.write_text("one\ntwo\nthree\n")
     calls, decode_batch = [], generating._decode_batch
 
-    def stopped_at_the_third(*given):
+    def stopped_at_the_third(*given, **named):
         calls.append(given)
         if len(calls) == 3:
             raise KeyboardInterrupt
-        return decode_batch(*given)
+        return decode_batch(*given, **named)
 
     arguments = ["generate", folder, "--file", file, "-n", 4, "--batch", 1, "--out", out]
     monkeypatch.setattr(generating, "_decode_batch", stopped_at_the_third)

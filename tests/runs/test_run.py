@@ -93,7 +93,7 @@ def test_a_table_has_a_row_per_record(run, monkeypatch):
         sum(r["correct"] for r in run.records if r["probe"] == "mask-count") / len(of_masks)
     )
     monkeypatch.setitem(sys.modules, "pandas", None)  # as where it is not installed
-    with pytest.raises(mw.UserError, match=r"pandas is not installed: pip install 'maskwise\[frame\]'"):
+    with pytest.raises(mw.UserError, match=r"pandas is not installed: pip install '.\[frame\]' in a clone"):
         run.frame()
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from maskwise.advice.quality import Judge
 from maskwise.advice.search_request import prepare
-from maskwise.support.arguments import checked_arguments
+from maskwise.support.argument_kinds import checked_arguments
 from maskwise.support.files import Records
 from maskwise.support.garbage_collection import collection_paused
 

@@ -28,7 +28,7 @@ from maskwise.models.checkpoints.opening import opened_model
 from maskwise.models.families.packing import columnwise_products, packed_products
 from maskwise.models.generation import Generation, Generations, OtherNames, PromptInput
 from maskwise.models.model import Model
-from maskwise.support.arguments import checked_arguments
+from maskwise.support.argument_kinds import checked_arguments
 from maskwise.support.errors import UserError, UserNotice
 from maskwise.support.randomness import number_repeats, torch_generator
 from maskwise.tasks.checkable import first_match

@@ -31,7 +31,7 @@ from maskwise.runs.settings import check, chosen_settings
 from maskwise.scoring.changes import accuracy_change, check_pairs, loss_recovered, mean_change, of_probe, reduction
 from maskwise.scoring.experiment_results import Changes, ComparedModel, ComparisonResult
 from maskwise.scoring.scores import Score, null_score
-from maskwise.support.arguments import checked_arguments
+from maskwise.support.argument_kinds import checked_arguments
 from maskwise.support.errors import UserError
 
 PROBES = ("location", "mask-count", "location-masks", "few-steps", "recall", "nelbo")

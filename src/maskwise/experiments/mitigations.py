@@ -46,7 +46,7 @@ from maskwise.scoring.changes import paired_difference, recovered_share
 from maskwise.scoring.experiment_results import Accuracy, MitigationResult, Mitigations
 from maskwise.scoring.intervals import accuracy_interval
 from maskwise.scoring.skill import task_skill
-from maskwise.support.arguments import checked_arguments
+from maskwise.support.argument_kinds import checked_arguments
 from maskwise.support.errors import UserError
 from maskwise.support.files import only_user_of
 from maskwise.support.progress import Forecast, progress_bar

@@ -21,7 +21,7 @@ from maskwise.models.model import Model
 from maskwise.report.pages.results import make_folder, write_result
 from maskwise.report.pages.toy_page import toy_result
 from maskwise.scoring.experiment_results import Toy
-from maskwise.support.arguments import checked_arguments
+from maskwise.support.argument_kinds import checked_arguments
 from maskwise.support.progress import progress_bar
 
 SYMBOLS = "ABCDEFG"

@@ -13,7 +13,7 @@ from maskwise.records.folder import read_run as read_stored_run
 from maskwise.records.record import Record
 from maskwise.report.readings import Reading, readings_of, records_as_strangers_wrote_them
 from maskwise.scoring.scores import Score
-from maskwise.support.arguments import checked_arguments
+from maskwise.support.argument_kinds import checked_arguments
 from maskwise.support.errors import UserError
 from maskwise.support.files import refuse_checkpoint_folder
 from maskwise.support.garbage_collection import collection_paused

@@ -16,7 +16,7 @@ from maskwise.models.checkpoints.fingerprint import fingerprint
 from maskwise.models.checkpoints.opening import open as open_model
 from maskwise.models.families import MASKED_DIFFUSION
 from maskwise.models.model import Model
-from maskwise.support.arguments import checked_arguments
+from maskwise.support.argument_kinds import checked_arguments
 from maskwise.support.errors import UserError
 from maskwise.support.files import Records
 from maskwise.support.terminal import counted, one_line

@@ -9,7 +9,7 @@ from transformers import TrainerCallback
 
 from maskwise.diffusion import Views
 from maskwise.models.model import Model
-from maskwise.support.arguments import checked_arguments
+from maskwise.support.argument_kinds import checked_arguments
 from maskwise.support.errors import UserError
 from maskwise.support.files import Records
 from maskwise.support.terminal import counted, one_line, open_console

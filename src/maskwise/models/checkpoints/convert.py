@@ -13,7 +13,7 @@ from maskwise.models.checkpoints.placement import stored_dtype
 from maskwise.models.checkpoints.saving import written_aside
 from maskwise.models.families import DREAM
 from maskwise.models.families.dream import DreamConfig, DreamModel
-from maskwise.support.arguments import checked_arguments
+from maskwise.support.argument_kinds import checked_arguments
 from maskwise.support.errors import UserError
 from maskwise.support.files import give_usual_mode, refuse_occupied
 

@@ -28,7 +28,7 @@ from maskwise.models.checkpoints.networks import weight_files
 from maskwise.models.checkpoints.opening import open
 from maskwise.models.checkpoints.placement import stored_dtype
 from maskwise.models.checkpoints.saving import written_aside
-from maskwise.support.arguments import checked_arguments
+from maskwise.support.argument_kinds import checked_arguments
 from maskwise.support.errors import UserError
 from maskwise.support.files import give_usual_mode, refuse_occupied, replace_file
 from maskwise.support.terminal import open_console

@@ -60,7 +60,7 @@ from maskwise.models.model import Model
 from maskwise.models.peft_access import without_adapter
 from maskwise.models.tensor_parallel import join_replica, refuse_indivisible
 from maskwise.models.tokenizers.tokenizer import load_tokenizer
-from maskwise.support.arguments import checked_arguments
+from maskwise.support.argument_kinds import checked_arguments
 from maskwise.support.errors import UserError
 from maskwise.support.imports import imported
 
