@@ -215,3 +215,16 @@ def test_known_sequences_hold_their_right_tokens(tmp_path):
     line = found["markov"][0]
     states = [line.states.index(token) for token in line.ids if token in line.states]
     assert all(CHAIN.possible(states[-70:]))
+
+
+def test_sources_are_listed_apart_where_several_are_pooled():
+    from types import SimpleNamespace
+
+    from maskwise.probes.library.confidence import _sources_apart
+
+    found = {"embedded": {"right": 0.97, "sure": 0.97}, "copy": {"right": 0.0, "sure": 0.3}}
+    shown = SimpleNamespace(summary=SimpleNamespace(extras={"confidence_by_source": found}))
+    (line,) = _sources_apart(shown)
+    assert "embedded 97\u00a0% at 97\u00a0%; copy 0\u00a0% at 30\u00a0%" in line
+    shown.summary.extras["confidence_by_source"].pop("copy")
+    assert _sources_apart(shown) == []

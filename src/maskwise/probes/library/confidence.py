@@ -210,9 +210,19 @@ def conclusions(shown: Shown) -> list[str]:
         f"confidence ranks right above wrong predictions with AUROC {_estimate(every, 'auroc')}: "
         + ("it can choose what to commit" if (every["auroc_low"] or 0.0) > 0.5 else "not shown to beat chance, 0.5"),
         _temperature(every),
+        *_sources_apart(shown),
         _advice(every),
     ]
     return lines
+
+
+def _sources_apart(shown: Shown) -> list[str]:
+    """Each source of a pool of several: one that a model cannot do would speak for the others."""
+    found = shown.summary.extras.get("confidence_by_source", {})
+    if len(found) < 2:
+        return []
+    each = (f"{source} {percent(one['right'])} at {percent(one['sure'])}" for source, one in found.items())
+    return [f"the sources differ, right at mean confidence: {'; '.join(each)}; all other figures pool them"]
 
 
 def _apart(measured: Mapping[str, Any]) -> str:
