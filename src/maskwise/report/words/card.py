@@ -23,6 +23,7 @@ from maskwise.support.errors import UserError
 
 PAPER = "Piskorz et al., *Masks Can Be Distracting* (arXiv 2511.21338)"
 LEFT_OUT = ("probes", "parameters", "tasks")  # told in the tables, or too long for one
+LONGEST_COMMAND = 20_000  # characters: splitting a longer one takes the square of its length
 
 
 def run_card_of(folder: Path) -> str:
@@ -189,8 +190,8 @@ def _is_number(value: Any) -> bool:
 
 
 def _command(command: str | None) -> list[str]:
-    """The command line, with the names of folders in place of their paths."""
-    if not command:
+    """The command line, with the names of folders instead of their paths; none where it is no command of ours."""
+    if not command or len(command) > LONGEST_COMMAND:
         return []
     try:
         words = shlex.split(command)
