@@ -86,16 +86,16 @@ class Layout:
     split: bool = False  # few queries over the many keys of a cache, which `split_attention` splits over the card
     rows: Tensor | None = None
     last: "Layout | None" = None
-    copies: "dict[torch.device, Layout]" = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def to(self, device: torch.device | int | str) -> "Layout":
         """The layout on another device, copied there once; accelerate calls it where layers lie on several devices."""
         place = torch.device(device)
         if place == self.q_offsets.device:
             return self
-        if place not in self.copies:
-            self.copies[place] = on_device(replace(self, cache=None), place)
-        return self.copies[place]
+        copies: dict[torch.device, Layout] = self.__dict__.setdefault("_copies", {})  # no field: FSDP2 replaces fields
+        if place not in copies:
+            copies[place] = on_device(replace(self, cache=None), place)
+        return copies[place]
 
     def of_layer(self, layer: int, layers: int) -> "Layout":
         return self.last if self.last is not None and layer == layers - 1 else self
