@@ -153,7 +153,7 @@ def python_calls() -> list[tuple[str, Callable[[], Any]]]:
 PYTHON = """
 mw.open("tiny-lada")
 mw.open()
-mw.open("tiny-llada", device_map="auto")
+mw.open("tiny-llada", device_map="balanced")
 mw.open("tiny-llada", torch_dtype="bfloat16")
 mw.open("tiny-llada", dtype="bf16")
 mw.open("tiny-llada", device="gpu")
