@@ -369,7 +369,7 @@ def main() -> None:
     parser.add_argument("--english", type=Path, help="prose: .txt, .xz, or .npy made by corpus.py")
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--size", choices=["large", "small"], default="large")
-    parser.add_argument("--runs", nargs="+", metavar="NAME", help="train these runs (of one size) instead of the design")
+    parser.add_argument("--runs", nargs="+", metavar="NAME", help="train these runs of one size, not the design")
     parser.add_argument("--seconds", type=float, default=450, help="of the training, where --steps is not given")
     parser.add_argument("--steps", type=int, default=0)
     parser.add_argument("--seed", type=int, default=0)
