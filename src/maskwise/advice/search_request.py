@@ -50,6 +50,12 @@ class SearchRequest:
         space = within_blocks(self.space, seen)
         return replace(self, space=space, settings=settings_in(space))
 
+    def without_caches(self, name: str) -> "SearchRequest":
+        """The same for a model that takes no canvas cache; refused where the user named one."""
+        if self.space.caches not in (SearchSpace.caches, EMBEDDED_SPACE.caches, ("none",)):
+            raise UserError(f"{name} takes no canvas cache: leave --caches out")
+        return replace(self, space=replace(self.space, caches=("none",)))
+
     @property
     def identity(self) -> dict[str, Any]:
         """What a search must have in common with this one to be resumed, with the same model."""

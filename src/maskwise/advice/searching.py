@@ -54,6 +54,8 @@ def search_settings(
         raise UserError(f"{name} has no tokenizer, and the questions are text: give one")
     if model.block is not None:
         request = request.within_blocks(model.block)
+    if not model.family.canvas_cache:
+        request = request.without_caches(name)
     if request.embedded:
         request = request.ending_at(embedded_ends(model.tokenizer))
     identity = {"model": described(model), **request.identity}

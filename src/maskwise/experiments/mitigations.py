@@ -227,8 +227,8 @@ def compare_mitigations(
 ) -> Mitigations:
     """What `maskwise cures --json` prints. `advance` is called with the number of questions answered.
 
-    Without an adapter the mitigations that need one have no accuracy; nor has a bias on keys in a wrapped model,
-    whose attention cannot be changed, nor what a model cannot do that sees no masks after its block.
+    Without an adapter the mitigations that need one have no accuracy; nor has a bias on keys in a wrapped model or a
+    masked language model, whose attention cannot be changed, nor what a model cannot do that sees no masks after its block.
     """
     refuse_autoregressive(model)
     kept = kept or KeptAnswers(None, {})
@@ -321,7 +321,7 @@ def passes_over_blocks(options: Mapping[str, Any], length: int, block: int) -> i
 
 def model_for(mitigation: Mitigation, model: Model, adapters: Sequence[TunedAdapter]) -> Model | None:
     """The model that a mitigation decodes with, None where it cannot be had."""
-    if mitigation.biased and not model.attention_readable:
+    if mitigation.biased and (not model.attention_readable or model.family.framed):
         return None
     if mitigation.tuned is None:
         return model

@@ -11,7 +11,7 @@ from maskwise.probes.probe import Asker, Item, Setup
 from maskwise.records.record import Condition, Key, still_to_ask
 from maskwise.support.errors import UserError
 from maskwise.support.files import read_text
-from maskwise.tasks.prompts import Prompt
+from maskwise.tasks.prompts import Prompt, name_of, unknown_id
 
 TASK = "text"
 Passage = tuple[str, int]  # a text, and where its last word begins
@@ -28,7 +28,9 @@ def load_text(path: str | Path | None = None) -> str:
 
 
 def passages_of(setup: Setup) -> list[Passage]:
-    return passages(setup.text, setup.settings.passages, setup.settings.passage_words)
+    chosen = passages(setup.text, setup.settings.passages, setup.settings.passage_words)
+    text_ids(setup.asker.tokenizer, chosen[0][0])  # refuses a text in another alphabet
+    return chosen
 
 
 def passages(text: str, count: int, words: int) -> list[Passage]:
@@ -119,5 +121,12 @@ def cut_text(tokenizer: Any, text: str, length: int, count: int) -> list[tuple[i
 
 
 def text_ids(tokenizer: Any, text: str) -> list[int]:
-    """Tokens of the text as running prose, however its file breaks the lines."""
-    return tokenizer(" ".join(text.split()), add_special_tokens=False)["input_ids"]
+    """Tokens of the text as running prose, however its file breaks the lines; refuses one that is mostly unknown."""
+    ids: list[int] = tokenizer(" ".join(text.split()), add_special_tokens=False)["input_ids"]
+    unknown = ids.count(unknown_id(tokenizer))  # type: ignore[arg-type]
+    if 2 * unknown > len(ids):
+        raise UserError(
+            f"{unknown} of {len(ids)} tokens of the text are unknown to the tokenizer {name_of(tokenizer)}: give a "
+            "text in its alphabet with --text"
+        )
+    return ids

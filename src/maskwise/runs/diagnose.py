@@ -42,7 +42,7 @@ from maskwise.support.progress import Forecast, progress_bar
 from maskwise.support.randomness import LAW
 from maskwise.support.version import __version__
 from maskwise.tasks.datasets import Dataset
-from maskwise.tasks.prompts import check_letters, filler_id
+from maskwise.tasks.prompts import check_offsets, filler_id
 from maskwise.tasks.rules import TASKS, Task
 from maskwise.tasks.words import Words, load_words
 
@@ -124,7 +124,7 @@ def plan_run(
             f"the figures include what rounding to {model.weights} does: a run without --weights has none of it",
         ]
     refuse_too_many_examples(model, settings, probes)
-    check_letters(model.tokenizer)
+    check_offsets(model.tokenizer)
     asker = Asker(model.tokenizer, model.mask_id, filler_id(model.tokenizer, settings.filler), settings.chat)
     setup = Setup(
         model,

@@ -22,6 +22,7 @@ from maskwise.tasks.word_sources import WordSource
 CONTINUES_ONLY = "the server continues prompts and reads no text after them, so the question is always last"
 LONGEST_USUAL = 1024  # tokens: models with a shorter context length get fewer distractors
 FEWER_DISTRACTORS = (30, 20, 12, 6)
+PASSAGE_PROBES = {"natural-text", "nelbo"}
 FINEST, COARSEST = 0.1, 50  # --precision, in points
 
 # One difference known to 6 points, instead of four known to 20, within two minutes on two cores for two models.
@@ -208,21 +209,37 @@ def fit_to_model(
 
 
 def sized_to(setup: Setup, longest: Callable[[Setup], int]) -> Setup:
-    """The setup with fewer examples, where prompts of the preset exceed the context length and those of fewer fit.
+    """The setup with shorter passages or fewer examples, where prompts of the preset exceed the context length.
 
     longest: the tokens of its longest prompt. A number of distractors that the user named is kept.
     """
+    usual = setup.settings.passage_words
+    shorter = (usual // 2, usual // 4, usual // 8) if PASSAGE_PROBES & set(setup.settings.probes) else ()
+    for words in (usual, *shorter):
+        settings = replace(setup.settings, passage_words=words)
+        found = _with_fewer_examples(replace(setup, settings=settings), longest)
+        if found is not None:
+            if words < usual:
+                found.note(f"passages of {words} words in place of {usual}: so prompts fit into the context length")
+            return found
+    return setup
+
+
+def _with_fewer_examples(setup: Setup, longest: Callable[[Setup], int]) -> Setup | None:
+    """The setup with the most examples whose prompts fit, None where none do."""
     settings, window = setup.settings, setup.model.window
     usual = NUMBERS.get(settings.preset, {}).get("distractors", Settings.distractors)  # type: ignore[call-overload]
-    if settings.distractors != usual or longest(replace(setup, notes=[])) <= window:
+    if longest(replace(setup, notes=[])) <= window:
         return setup
+    if settings.distractors != usual:
+        return None
     for relevant, count in product(dict.fromkeys((settings.relevant, settings.relevant[:1])), FEWER_DISTRACTORS):
         smaller = replace(setup, settings=with_examples(settings, relevant, count))
         if count < usual and longest(replace(smaller, notes=[])) <= window:
             examples = f"{count} distractors in place of {usual}, {' and '.join(map(str, relevant))} relevant examples"
             setup.note(f"{examples}: so prompts fit into the context length, {window} tokens")
             return smaller
-    return setup
+    return None
 
 
 def check(settings: Settings, probes: Sequence[Probe] = PROBES) -> None:

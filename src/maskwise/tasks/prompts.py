@@ -67,7 +67,7 @@ def encode_parts(
     What stands before the first question, such as a begin token, is number -1.
     """
     text, starts, letter_at = lay_out(tokenizer, examples, test, place, chat)
-    ids, spans = tokens_and_spans(tokenizer, text, add_special_tokens=not chat)
+    ids, spans = _question_tokens(tokenizer, text, add_special_tokens=not chat)
     row = _letter_row(tokenizer, spans, letter_at)
     parts = tuple(bisect_right(starts, end - 1) - 1 for _, end in spans)
     return Encoded(ids, row, _allowed_letters(tokenizer, test, ids[row])), parts
@@ -105,7 +105,7 @@ def encode_answers(
     A space after the opening bracket is a part of the answer, also where it is a token of its own.
     """
     text, starts, _ = lay_out(tokenizer, examples, test, place, chat)
-    ids, spans = tokens_and_spans(tokenizer, text, add_special_tokens=not chat)
+    ids, spans = _question_tokens(tokenizer, text, add_special_tokens=not chat)
     before = _test_at(place, examples)
     found: list[range] = []
     for exercise, start in zip([*examples[:before], test, *examples[before:]], starts, strict=True):
@@ -181,12 +181,17 @@ def filler_id(tokenizer: Any, filler: str) -> int:
     return int(ids[0])
 
 
-def check_letters(tokenizer: Any) -> None:
-    """Refuse, by its name, a tokenizer that cannot say where a token stands or in which a letter is not one token."""
+def check_offsets(tokenizer: Any) -> None:
+    """Refuses, by its name, a tokenizer that cannot say where a token stands."""
     if not tokenizer.is_fast:
         raise UserError(
             f"the tokenizer {name_of(tokenizer)} gives no offsets; a fast tokenizer (tokenizer.json) is needed"
         )
+
+
+def check_letters(tokenizer: Any) -> None:
+    """Refuses, by its name, a tokenizer without offsets, or in which an answer letter is not one token."""
+    check_offsets(tokenizer)
     letter_ids(tokenizer)
 
 
@@ -196,7 +201,7 @@ def letter_ids(tokenizer: Any) -> tuple[int, ...]:
     found = []
     for place in range(len(LETTERS)):
         text, _, letter_at = lay_out(tokenizer, [], Question(("one", "two", "three"), place, True), "right", False)
-        ids, spans = tokens_and_spans(tokenizer, text, add_special_tokens=True)
+        ids, spans = _question_tokens(tokenizer, text, add_special_tokens=True)
         found.append(ids[_letter_row(tokenizer, spans, letter_at)])
     return tuple(found)
 
@@ -277,6 +282,26 @@ def tokens_and_spans(
     """The tokens of a text, and from which character to which each of them goes."""
     encoding = tokenizer(text, add_special_tokens=add_special_tokens, return_offsets_mapping=True)
     return tuple(encoding["input_ids"]), [tuple(span) for span in encoding["offset_mapping"]]
+
+
+def _question_tokens(
+    tokenizer: Any, text: str, add_special_tokens: bool
+) -> tuple[tuple[int, ...], list[tuple[int, int]]]:
+    """`tokens_and_spans` of a question; refuses a tokenizer that has no token for a part of it."""
+    ids, spans = tokens_and_spans(tokenizer, text, add_special_tokens)
+    pieces = (text[start:end] for token, (start, end) in zip(ids, spans, strict=True) if token == unknown_id(tokenizer))
+    unknown = next((piece for piece in pieces if piece != tokenizer.unk_token), None)
+    if unknown is not None:
+        raise UserError(
+            f"the tokenizer {name_of(tokenizer)} has no token for {unknown!r}, so it cannot write the questions: name "
+            "probes that read a text of yours, as --probes natural-text,marginals --text FILE"
+        )
+    return ids, spans
+
+
+def unknown_id(tokenizer: Any) -> int | None:
+    """The token that stands for what the tokenizer does not know; None where it knows every text."""
+    return getattr(tokenizer, "unk_token_id", None)
 
 
 def name_of(tokenizer: Any) -> str:

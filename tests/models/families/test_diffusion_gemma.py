@@ -1,5 +1,6 @@
 """DiffusionGemma: k masks are a canvas of k random tokens, and the logits are those of transformers' own class."""
 
+import math
 from dataclasses import replace
 
 import pytest
@@ -149,8 +150,11 @@ def test_training_is_refused(model, tmp_path):
 
 @pytest.mark.slow
 def test_a_quick_diagnosis_runs_through_to_the_page_and_speaks_of_canvas_size(model, tmp_path):
-    probes = "mask-count,natural-text,order"
-    run = mw.diagnose(model, probes, preset="quick", points=1, out=tmp_path / "run")
+    asked = {"mask-count", "filler", "location", "contrast", "recall", "natural-text"}
+    probes = ",".join([*sorted(asked), "order"])
+    run = mw.diagnose(model, probes, preset="quick", points=1, relevant=1, distractors=3, out=tmp_path / "run")
+    assert {record.probe for record in run.records} == asked
+    assert all(math.isfinite(record.nll) for record in run.records)
     page = run.report().read_text()
     assert "Canvas size (k)" in page and "Masks at the end" not in page
     assert "averaged over 4 draws" in page and "order was not run" in page

@@ -13,7 +13,7 @@ from maskwise.probes.section import Measure, Point, Section, Shown, in_nats
 from maskwise.probes.text import TASK, Passage, passages_of
 from maskwise.records.record import Condition, Key, ProbeFields, make_key
 from maskwise.support.typed import Count
-from maskwise.tasks.prompts import encode_last_word, opened
+from maskwise.tasks.prompts import encode_last_word, opened, unknown_id
 
 NAME = "natural-text"
 MASKS, FILLERS = "masks", "full stops"
@@ -23,16 +23,19 @@ def units(setup: Setup) -> Iterator[Unit]:
     chosen, wanted = passages_of(setup), setup.settings.passages
     if len(chosen) < wanted:
         setup.note(f"{NAME}: the text holds {len(chosen)} passages, {wanted} were asked for")
-    asked = conditions(visible_counts(setup, NAME, setup.own["counts"], beside=1), setup.model.causal)
+    fillers = setup.asker.filler_id != unknown_id(setup.asker.tokenizer)
+    if not fillers:
+        setup.note(f"{NAME}: not asked with full stops, for which the tokenizer has no token")
+    asked = conditions(visible_counts(setup, NAME, setup.own["counts"], beside=1), setup.model.causal, fillers)
     for points in slices(len(chosen)):
         yield Unit(points, len(asked), partial(text_items, setup.asker, chosen, asked))
 
 
-def conditions(counts: Sequence[int], causal: bool) -> list[Condition]:
+def conditions(counts: Sequence[int], causal: bool, fillers: bool = True) -> list[Condition]:
     """How many masks, or fillers, follow the masked word; a causal model sees nothing after it."""
     if causal:
         return [{"after": MASKS, "count": 0}]
-    return [{"after": what, "count": n} for what in (MASKS, FILLERS) for n in counts]
+    return [{"after": what, "count": n} for what in ((MASKS, FILLERS) if fillers else (MASKS,)) for n in counts]
 
 
 def text_items(
