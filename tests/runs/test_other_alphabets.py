@@ -100,4 +100,4 @@ def test_words_of_residues_are_asked_where_the_tokenizer_can_write_the_question(
     done = called("diagnose", model, "--quick", "--points", 1, "--relevant", 1, "--distractors", 3, "--probes",
                   "mask-count", "--words", folder / "words.json", "--out", tmp_path / "run")  # fmt: skip
     assert done.exit_code == 0, done.output
-    assert {record.task for record in mw.read_run(tmp_path / "run").records} == {"helix among sheet"}
+    assert all(record.task.startswith("helix among sheet") for record in mw.read_run(tmp_path / "run").records)

@@ -13,6 +13,7 @@ from maskwise.models.batch import Batch
 from maskwise.models.checkpoints.catalog import describe_checkpoint
 from maskwise.models.families import NOISE_DRAWS
 from maskwise.models.families.diffusion_gemma import CanvasHead, noise
+from maskwise.report.words.terminal import print_summary
 from maskwise.support.errors import UserError
 
 
@@ -149,7 +150,7 @@ def test_training_is_refused(model, tmp_path):
 
 
 @pytest.mark.slow
-def test_a_quick_diagnosis_runs_through_to_the_page_and_speaks_of_canvas_size(model, tmp_path):
+def test_a_quick_diagnosis_runs_through_to_the_page_and_speaks_of_canvas_size(model, tmp_path, capsys):
     asked = {"mask-count", "filler", "location", "contrast", "recall", "natural-text"}
     probes = ",".join([*sorted(asked), "order"])
     run = mw.diagnose(model, probes, preset="quick", points=1, relevant=1, distractors=3, out=tmp_path / "run")
@@ -158,3 +159,5 @@ def test_a_quick_diagnosis_runs_through_to_the_page_and_speaks_of_canvas_size(mo
     page = run.report().read_text()
     assert "Canvas size (k)" in page and "Masks at the end" not in page
     assert "averaged over 4 draws" in page and "order was not run" in page
+    print_summary(run.reading)
+    assert "lost to canvas positions" in capsys.readouterr().out

@@ -10,6 +10,7 @@ from rich.text import Text
 
 from maskwise.probes.section import Entry, TextTable
 from maskwise.report.readings import Reading
+from maskwise.report.words.canvas_words import in_words_of
 from maskwise.report.words.comparison import Row
 from maskwise.report.words.published_values import PUBLISHED_HEAD, PUBLISHED_TITLE, published_rows
 from maskwise.report.words.sentences import (
@@ -148,10 +149,10 @@ def _scores(reading: Reading, width: int, tables: bool) -> Table:
             told = [in_short(limit)] if unknown else [*told, in_short(limit)]
         meaning = "; ".join(filter(None, [meaning_of(rule, score), parts_in_words(score)]))
         table.add_row(
-            rule.title,
+            in_words_of([reading], rule.title),
             Text("–" if unknown else score_value(score, rule.unit), style="bold"),
             "; ".join(filter(None, told)) or score.why,
-            *([Text(meaning, style="dim")] if explained else []),
+            *([Text(in_words_of([reading], meaning), style="dim")] if explained else []),
         )
     return table
 
