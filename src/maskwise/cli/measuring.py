@@ -79,6 +79,13 @@ def _server(given: dict[str, Any]) -> Any:
     return Endpoint(given["endpoint"], given["model"], given["concurrency"], stated)
 
 
+def named_data(given: list[str] | None) -> list[str] | None:
+    from maskwise.tasks.datasets import named_paths
+
+    named_paths(given or [])
+    return given
+
+
 def command_line() -> str:
     """What the user typed, for the run's manifest."""
     return shlex.join(["maskwise", *sys.argv[1:]])
@@ -118,7 +125,10 @@ def diagnose(
     ] = None,
     text: Annotated[Path | None, typer.Option(help="A text file for the probes that read prose.")] = None,
     data: Annotated[
-        list[str] | None, typer.Option(help="NAME=PATH of a data set, such as hotpotqa, gsm8k, prompts; repeatable.")
+        list[str] | None,
+        typer.Option(
+            help="NAME=PATH of a data set, such as hotpotqa, gsm8k, prompts; repeatable.", callback=named_data
+        ),
     ] = None,
     templates: Annotated[
         Path | None, typer.Option(help="Templates of your own for the probe templates: YAML, name and text of each.")
