@@ -28,7 +28,7 @@ from maskwise.cli.common import (
     print_json,
     whole_numbers,
 )
-from maskwise.cli.early import check_models
+from maskwise.cli.early import check_models, named_data
 from maskwise.cli.renamed import CommandWithOldNames
 from maskwise.support.errors import UserError
 from maskwise.support.garbage_collection import collection_paused
@@ -77,13 +77,6 @@ def _server(given: dict[str, Any]) -> Any:
 
     stated = UserStated(given["canvas"], given["steps"], given["strategy"])
     return Endpoint(given["endpoint"], given["model"], given["concurrency"], stated)
-
-
-def named_data(given: list[str] | None) -> list[str] | None:
-    from maskwise.tasks.datasets import named_paths
-
-    named_paths(given or [])
-    return given
 
 
 def command_line() -> str:
