@@ -52,7 +52,7 @@ class Forecast:
         self.batches, self.done = self.batches + 1, self.done + count
         if self.batches == 1:
             self.warm_since = self.clock()
-        elif self.batches == 2 and 0 < count and self.done < self.total:
+        elif self.batches == 2 and count > 0 and self.done < self.total:
             seconds = (self.clock() - self.warm_since) * (self.total - self.done) / count
             if seconds >= WORTH_SAYING:
                 self.say(f"{self.what}: about {in_minutes(seconds)} at the speed of the second batch")
