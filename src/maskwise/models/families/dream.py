@@ -172,7 +172,7 @@ class DreamBody(nn.Module):
 
     def run(self, x: Tensor, positions: Tensor, layout: Layout) -> Tensor:
         """x [T, d] embeddings, positions [T] -> final hidden states [T, d], or of the layout's last rows."""
-        # The original rounds the tables to the model's type before it multiplies; so do we.
+        # The original code also rounds the tables to the model's dtype before multiplying.
         rotary = Rotary(positions, *self.frequencies.on(x.device), x.dtype)
         return self.through_layers(x, rotary, layout)
 
