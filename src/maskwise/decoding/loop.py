@@ -307,7 +307,7 @@ class Lanes:
         return places
 
     def reading(self, step: int) -> tuple[Frame, KeyValues | None, list[Tensor]]:
-        """The frame of this step, the cache, and the lanes' sequences in the batch (with guidance also their copies)."""
+        """The frame of this step, the cache, and the lanes' sequences in the batch (with guidance also copies)."""
         options = self.loop.options
         if options.cache == "none":
             everything = True
