@@ -13,6 +13,7 @@ import numpy as np
 
 from maskwise.decoding.checks import check_request, end_tokens
 from maskwise.decoding.generate import decode, prompt_generators
+from maskwise.decoding.history.voting import text_before_end
 from maskwise.decoding.prompt_ids import encode_prompts
 from maskwise.experiments.score_cards import SETTINGS, ScoreCard, card_questions, variations
 from maskwise.models.checkpoints.opening import open as open_model
@@ -73,14 +74,10 @@ def answers(model: Model, card: ScoreCard, data: Path | None, most: int | None =
     prompts = encode_prompts(model, [one.asked for one in asked], card.chat)
     check_request(model, prompts, card.options)
     draws = prompt_generators(model, card.seed, prompts) if card.temperature else None
-    ends = set(end_tokens(model))
+    ends = end_tokens(model)
     made = decode(model, prompts, card.options, draws, batch=card.batch)
-    found = []
-    for one, generation in zip(asked, made, strict=True):
-        length = next((place for place, token in enumerate(generation.ids) if token in ends), len(generation.ids))
-        text = model.tokenizer.decode(generation.ids[:length], skip_special_tokens=True)
-        found.append(is_right(text, one.label, check))
-    return np.array(found, dtype=bool)
+    texts = [text_before_end(model, generation.ids, ends) for generation in made]
+    return np.array([is_right(text, one.label, check) for one, text in zip(asked, texts, strict=True)], dtype=bool)
 
 
 def affordable(

@@ -23,6 +23,7 @@ from lm_eval.utils import get_rolling_token_windows, make_disjoint_window
 
 from maskwise.decoding.checks import end_tokens
 from maskwise.decoding.generate import decode, greedy_answers, prompt_generators
+from maskwise.decoding.history.voting import text_before_end
 from maskwise.decoding.likelihood import encode_pair, encode_text, log_likelihoods
 from maskwise.decoding.options import OPTION_NAMES, DecodingOptions
 from maskwise.decoding.prompt_ids import text_ids
@@ -193,9 +194,7 @@ class MaskwiseLM(LM):
 
     def _cut(self, ids: list[int], stops: tuple[str, ...]) -> str:
         """The text up to the first end token or stop string."""
-        ends = set(end_tokens(self.model))
-        length = next((place for place, token in enumerate(ids) if token in ends), len(ids))
-        text = self.tokenizer.decode(ids[:length], skip_special_tokens=True)
+        text = text_before_end(self.model, ids, end_tokens(self.model))
         found = [text.find(stop) for stop in stops if stop and stop in text]
         return text[: min(found)] if found else text
 

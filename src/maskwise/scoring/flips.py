@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from typing import Annotated
 
 import numpy as np
-import scipy
 from msgspec import Meta
 
 from maskwise.scoring.intervals import CONFIDENCE, TAILS, jeffreys_bounds, none_seen
@@ -150,8 +149,3 @@ def noise_count(differs: np.ndarray) -> int:
     absolute = total[middle:].copy()
     absolute[1:] *= 2
     return int(np.searchsorted(absolute.cumsum(), CONFIDENCE - 1e-12))
-
-
-def expected_flips(margins: np.ndarray, noise: float) -> np.ndarray:
-    """Probability that a margin changes its sign when normal noise of this standard deviation is added to it."""
-    return scipy.special.ndtr(-margins / noise)
