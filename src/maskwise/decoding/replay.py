@@ -97,7 +97,9 @@ def kept_with(model: Model) -> Kept:
     if model.recordings is None and model.device.type == "cuda":
         budget = torch.cuda.get_device_properties(model.device).total_memory // SHARE_KEPT
         model.recordings = Kept(partial(graph_recorder, model.device), budget)
-    return model.recordings or Kept(None, 0)
+    elif model.recordings is None:
+        model.recordings = Kept(None, 0)
+    return model.recordings
 
 
 class Passes:

@@ -24,9 +24,9 @@ class Taught:
 def taught_rows(example: Noised, mask_id: int) -> Tensor:
     """[m] True at loss rows with nothing visible to their right.
 
-    There the teacher's distribution given the clean prefix is an unbiased target, whatever part of the prefix is
-    masked: its mean over the hidden tokens is the distribution the model should predict. With a visible token to the
-    right it would be biased.
+    There the teacher's distribution given the clean prefix is an unbiased target, also if part of the prefix is masked:
+    its mean over the hidden tokens is the distribution the model should predict. With a visible token to the right it
+    would be biased.
     """
     visible = (example.ids != mask_id).nonzero()[:, 0]
     return example.rows > (int(visible[-1]) if len(visible) else -1)

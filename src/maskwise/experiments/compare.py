@@ -1,4 +1,4 @@
-"""Comparing models: the first is what the others are measured against.
+"""Comparison of models with the first one.
 
 Each is named by a run folder of `maskwise diagnose`, a model, or the folder of an adapter that `maskwise tune` wrote
 (alone, or as MODEL+FOLDER). Models are asked here, all the same questions. The result is one object (`--json`), a table
@@ -229,7 +229,8 @@ def figures_of(reading: Reading, shared: set[int] | None = None) -> ComparedMode
         records = with_counts(main_records(of_probe(reading.run, "mask-count")), shared)
         scores = scores | {"degradation": degradation(records), "mask_tax": mask_tax(records)}
     held_out = reading.entries("nelbo")
-    steps = few_steps_of(reading.run)
+    by_count = by_steps(of_probe(reading.run, "few-steps"))
+    steps = {count: degradation(records) for count, records in by_count.items()}
     recalled = [
         entry.accuracy
         for entry in reading.entries("recall")
@@ -257,11 +258,6 @@ def figures_of(reading: Reading, shared: set[int] | None = None) -> ComparedMode
         intervals={name: [scores[name].low, scores[name].high] for name in SCORES},
         out=str(reading.folder),
     )
-
-
-def few_steps_of(run: RunOnDisk) -> dict[str, Score]:
-    """Relative degradation over mask counts for each number of steps."""
-    return {steps: degradation(records) for steps, records in by_steps(of_probe(run, "few-steps")).items()}
 
 
 def by_steps(records: Sequence[Record]) -> dict[str, list[Record]]:
@@ -298,7 +294,7 @@ def changes_between(before: RunOnDisk, after: RunOnDisk) -> Changes:
 
 
 def with_two_masks(condition: Condition) -> bool:
-    """Of the recall probe's conditions those that show the price of a cure, at all distances."""
+    """The conditions of the recall probe that show the cost of a mitigation, at all distances."""
     return condition["question"] == LAST and condition["masks"] == 2 and condition["fillers"] == 0
 
 

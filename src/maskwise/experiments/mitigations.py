@@ -1,8 +1,8 @@
-"""The comparison of mitigations (ours): what brings back the answer that 200 masks took away, and at what price.
+"""The comparison of mitigations (ours): how much of the accuracy lost to 200 masks each recovers, and at what cost.
 
-Every mitigation decodes the same questions on a canvas of 200 masks, greedily, and its answer is the token it writes
-first in reading order. The price is its speed (tokens per forward pass) and the training it needs. All decoders but the
-one-step ones take 40 steps for the 200 tokens, so they are compared at equal speed.
+Every mitigation decodes the same questions on a canvas of 200 masks, greedily, and its answer is the first token in
+reading order. The cost is its speed (tokens per forward pass) and the training it needs. All decoders but the one-step
+ones take 40 steps for the 200 tokens, so they are compared at equal speed.
 
 Of each both ends are measured, before and after: accuracy with 2 masks (only training can change it) and with 200. The
 share of the loss that is recovered is (a200' - a200) / (a2 - a200), so lowering the accuracy with 2 masks is no gain.

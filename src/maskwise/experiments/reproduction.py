@@ -1,4 +1,4 @@
-"""`maskwise reproduce`: a card's settings run, its score beside the published one, and the setting that moves it most.
+"""`maskwise reproduce`: runs a card, compares its score with the published one, finds the setting that moves it most.
 
 One setting is changed at a time, on the same questions: paired differences from the card's own run, whose intervals
 hold together (Bonferroni). The budget is for these; where it is short, fewer questions are asked of each.

@@ -101,7 +101,7 @@ class MaskwiseLM(LM):
         arguments: dict[str, Any],
     ) -> None:
         self.options = decoding_options(arguments)
-        # lm-eval's command line says cuda:0 unless told otherwise.
+        # The default of lm-eval's command line is cuda:0.
         place = device if torch.cuda.is_available() or not str(device).startswith("cuda") else None
         self.model = open_model(pretrained, dtype=dtype, device=place, adapter=adapter, any_base=any_base)
         self.model.compile_for_long_work()
@@ -215,7 +215,7 @@ class MaskwiseLM(LM):
         text = render_chat(self.tokenizer, chat_history, add_generation_prompt=add_generation_prompt)
         if add_generation_prompt:
             return text
-        # LLaDA's template opens one more turn whatever it is told: cut after the last message.
+        # LLaDA's template always opens one more turn: cut after the last message.
         last = chat_history[-1]["content"]
         return text[: text.rindex(last) + len(last)]
 

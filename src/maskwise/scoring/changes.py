@@ -1,4 +1,4 @@
-"""What differs between two conditions, or two runs that asked the same questions. Points are paired.
+"""Differences between two conditions, or between two runs with the same questions. Points are paired.
 
 degradation   (max - min) / max of the accuracy over mask counts
 reduction     1 - degradation after / degradation before; null where there was too little to reduce

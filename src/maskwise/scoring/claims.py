@@ -1,9 +1,9 @@
 """A paper's claims judged from a run's records: what was measured, its 95 % interval, and a verdict.
 
-A claim names two numbers: `nothing`, what would be measured if there were nothing to it, and `asked`, what it takes to
-say that it holds (ours where the paper says only "almost" or "close to"). With the whole interval beyond both it
-holds; beyond `nothing` alone it is in direction; wholly short of what is asked it is rejected; otherwise it is
-inconclusive, as it is without skill above guessing.
+A claim has two numbers: `nothing`, its value under the null hypothesis, and `asked`, the value that it requires (ours
+where the paper says only "almost" or "close to"). If the whole interval is beyond both, it holds; beyond `nothing`
+alone, it is in direction; wholly short of `asked`, it is rejected; otherwise, and without skill above guessing, it is
+inconclusive.
 
 A run judges many claims at once, so the verdicts are those of Holm's procedure (1979) over the whole table, at 5 %:
 each claim's value is tested (two-sided) against what is asked, and against `nothing` where that is another number; of
@@ -233,7 +233,7 @@ def contrast_claim(
     chance: float = CHANCE,
     enough: bool = True,
 ) -> Claim:
-    """The claim that a difference in accuracy is above zero, with the same difference in nats beside it.
+    """The claim that a difference in accuracy is above zero, with the same difference in nats.
 
     "nats" and, where the records hold it, "nats_content" are the differences of the right answer's negative
     log-likelihood and of its part that is no matter of format, with the sign of the claim: above zero is in its favour.

@@ -7,7 +7,7 @@ of all n blocks lies within
 
     sqrt(t^2 s^2 / n + u^2)
 
-of the truth in 95 % of runs. The first part is Stein's: s^2 tells nothing of the mean, so t holds however n was chosen
+of the truth in 95 % of runs. The first part is Stein's: s^2 is independent of the mean, so t holds for any n chosen
 from it. u is the exact bound of none in n questions per task (intervals.py), for changes so rare that the first stage
 may have missed them. tests/scoring/test_stages.py simulates how often it holds.
 """

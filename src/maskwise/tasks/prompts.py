@@ -33,7 +33,7 @@ class Encoded:
 
 @dataclass(frozen=True)
 class Prompt:
-    """What the model is given (`ids`), and what is read: the prediction of position `row`, right if `answer_id`.
+    """The input of the model (`ids`), the predicted position `row`, and the right token `answer_id`.
 
     For a diffusion model `ids[row]` is a mask; an autoregressive prompt ends before it (`row == len(ids)`). `allowed`
     are the tokens that would be an answer, right or wrong; empty where there is no such list.
@@ -70,7 +70,9 @@ def encode_parts(
     ids, spans = tokens_and_spans(tokenizer, text, add_special_tokens=not chat)
     row = _letter_row(tokenizer, spans, letter_at)
     parts = tuple(bisect_right(starts, end - 1) - 1 for _, end in spans)
-    return Encoded(ids, row, _allowed_letters(tokenizer, test, ids[row])), parts
+    # The letters' tokens; the right one's is the one found in the text.
+    allowed = tuple(ids[row] if n == test.answer else one for n, one in enumerate(letter_ids(tokenizer)))
+    return Encoded(ids, row, allowed), parts
 
 
 def encode_label(
@@ -172,7 +174,7 @@ def mask_count(masks: int | float, length: int) -> int:
 
 
 def filler_id(tokenizer: Any, filler: str) -> int:
-    """The one token of a filler text, so that n fillers are n tokens (as text, dots would melt into few)."""
+    """The one token of a filler text, so that n fillers are n tokens (as text, dots would merge into few)."""
     ids = tokenizer(filler, add_special_tokens=False)["input_ids"]
     if len(ids) != 1:
         raise UserError(
@@ -199,11 +201,6 @@ def letter_ids(tokenizer: Any) -> tuple[int, ...]:
         ids, spans = tokens_and_spans(tokenizer, text, add_special_tokens=True)
         found.append(ids[_letter_row(tokenizer, spans, letter_at)])
     return tuple(found)
-
-
-def _allowed_letters(tokenizer: Any, test: Question, right: int) -> tuple[int, ...]:
-    """The letters' tokens; the right one's is the one that was found in the text."""
-    return tuple(right if place == test.answer else one for place, one in enumerate(letter_ids(tokenizer)))
 
 
 def _letter_row(tokenizer: Any, spans: Sequence[tuple[int, int]], letter_at: int) -> int:

@@ -1,7 +1,7 @@
 """The folder of a tuning or training run: its files, which checkpoints can be resumed, and errors of saving.
 
 settings.json                  every setting, the data's hash, versions; written first
-checkpoints/checkpoint-STEP/   the Trainer's state; resumable only when complete.json, written last, vouches for it
+checkpoints/checkpoint-STEP/   the Trainer's state; resumable once complete.json, which is written last, lists its files
 adapter_*, result.json         the adapter (or a whole checkpoint) and the figures; written at the end
 """
 
@@ -55,7 +55,7 @@ def refuse_other_run(out: Path, description: dict[str, Any], defaults: dict[str,
 
 
 def refuse_other_base(out: Path, base: str, part: str = "base") -> None:
-    """A run goes on only with the weights, the configuration and the tokenizer it began with; likewise its teacher."""
+    """Refuses to resume a run with other weights, configuration or tokenizer than it began with, or another teacher."""
     stored = out / "settings.json"
     before = read_json(stored, "choose another --out") if stored.exists() else {}
     if isinstance(before, dict) and before.get(part, base) != base:
@@ -119,7 +119,7 @@ def complete_checkpoints(folder: Path) -> list[Path]:
 
 
 def _checkpoints(folder: Path) -> list[Path]:
-    """Those of the run; checkpoint-4-backup is somebody's copy, and is left alone."""
+    """The run's checkpoints; other folders, such as checkpoint-4-backup, are ignored."""
     return [path for path in folder.glob("checkpoint-*") if re.fullmatch(r"checkpoint-[0-9]{1,18}", path.name)]
 
 

@@ -101,7 +101,9 @@ def run_jobs(
     rows = _planned(jobs)
     if not dry_run and any(row.state == "planned" for row in rows):
         _run(rows, chosen, out)
-    readings = _readings(rows)
+    complete = [row.job for row in rows if row.state in ("finished", "skipped")]
+    read = read_all([job.folder for job in complete]) if complete else []
+    readings = {job.name: reading for job, reading in zip(complete, read, strict=True)}
     tables = _tables(rows, readings)
     page = write_tables(tables, out) if tables and not dry_run else None
     return Swept(_result(rows, chosen, out, readings, page), tables)
@@ -156,13 +158,6 @@ def _run(rows: Sequence[JobProgress], workers: Workers, out: Path) -> None:
         except BaseException:
             submitter.cancel()
             raise
-
-
-def _readings(rows: Sequence[JobProgress]) -> dict[str, Reading]:
-    """The complete runs, by the names of their jobs."""
-    complete = [row.job for row in rows if row.state in ("finished", "skipped")]
-    found = read_all([job.folder for job in complete]) if complete else []
-    return {job.name: reading for job, reading in zip(complete, found, strict=True)}
 
 
 def _tables(rows: Sequence[JobProgress], readings: Mapping[str, Reading]) -> list[RunTable]:
