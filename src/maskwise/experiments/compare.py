@@ -114,7 +114,7 @@ class Comparison:
         return finding(self.readings, compared=True).sentence
 
     def report(self, out: str | Path | None = None) -> Path:
-        """Draws the side-by-side page into `out`, or beside the first run; returns its path."""
+        """Draws the side-by-side page into `out`, or next to the first run; returns its path."""
         rows = rows_of(self.models, self.changes)
         return write_page(self.readings, home_of(self.readings) if out is None else Path(out), rows)
 

@@ -152,7 +152,7 @@ def cures(
     any_base: bool = False,
     out: str | Path | None = None,
 ) -> Mitigations:
-    """Compares mitigations of the sensitivity to masks on one model: what each brings back, and at what price.
+    """Compares mitigations of the sensitivity to masks on one model: what each recovers, and at what cost.
 
     Arguments:
         model: a name or an opened masked model.
@@ -214,7 +214,7 @@ def cures(
 
 
 def _identity(models: Sequence[Model], exam: Exam) -> Mapping[str, Any]:
-    """What must be the same for a comparison to go on."""
+    """What must be the same for a comparison to be resumed."""
     return {"models": list(map(fingerprint, models)), "exam": [exam.points, exam.seed], "maskwise": __version__}
 
 

@@ -90,7 +90,7 @@ def affordable(
 
 
 def _cost(card: ScoreCard) -> float:
-    """Forward passes times the canvas, in which a question's time is roughly proportional."""
+    """Forward passes times the canvas; the time of a question is roughly proportional to it."""
     return float((card.steps or card.canvas) * card.canvas)
 
 

@@ -1,4 +1,4 @@
-"""Run folders: one record per test point in records.jsonl, appended as the run goes, and manifest.json beside it.
+"""Run folders: one record per test point in records.jsonl, appended as the run goes, and manifest.json.
 
 Under torchrun every process but the first appends to a file of its own (records.1.jsonl, ...); the first gathers them.
 """

@@ -289,7 +289,7 @@ def values_of(records: Sequence[Record], name: str) -> list[Any]:
 
 
 def as_group(records: Sequence[Record]) -> Group:
-    """Records of one condition, or of several that are not told apart."""
+    """The records as one group, also if they are of several conditions."""
     if isinstance(records, Group):
         return records
     if isinstance(records, GroupedRecords) and len(records.groups) == 1:

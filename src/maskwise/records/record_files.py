@@ -41,7 +41,7 @@ LINE, LINES = msgspec.json.Decoder(_Line), msgspec.json.Decoder(list[_Line])
 
 @contextmanager
 def uncollected() -> Iterator[None]:
-    """Without the garbage collector, which looks through a million records again and again and finds no cycle."""
+    """Pauses the garbage collector, which would scan a million records repeatedly and find no cycle."""
     running = gc.isenabled()
     gc.disable()
     try:
@@ -173,7 +173,7 @@ class _Reader:
         self.next_line += len(lines)
 
     def _columns_of(self, number: int, line: _Line) -> _Columns:
-        """Where the records of this condition go; it is checked by what its probe says of it."""
+        """The columns of this condition, which is checked by its probe's struct."""
         if line.probe not in self.probes:
             raise self._refused(number, f"the run did not ask the probe {_short(line.probe)}")
         condition = self._fitting(number, "condition", bytes(line.condition), CONDITION)

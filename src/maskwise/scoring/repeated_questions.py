@@ -12,7 +12,7 @@ AVERAGED = ("correct", "nll", "nll_allowed", "nll_choice")
 
 
 def by_question(group: Group, times: int, in_full: bool = False) -> Group:
-    """One row per question, of whatever was asked of it so far; in_full: only of questions asked all of these times."""
+    """One row per question, over its answers so far; in_full: only questions that were asked all of these times."""
     if times == 1:
         return group
     tasks, questions, rows = [], [], []

@@ -1,4 +1,4 @@
-"""Scores from tables of answers, each with its two 95 % intervals (intervals.py says for what they speak)."""
+"""Scores from tables of answers, each with its two 95 % intervals (described in intervals.py)."""
 
 from collections import defaultdict
 from collections.abc import Callable, Sequence

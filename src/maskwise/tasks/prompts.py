@@ -43,9 +43,9 @@ class Prompt:
     row: int
     answer_id: int
     masks: int
-    parts: tuple[int, ...] = ()  # which question of the prompt each token belongs to, where somebody asks
+    parts: tuple[int, ...] = ()  # the question of the prompt that each token belongs to, if needed
     allowed: tuple[int, ...] = ()
-    start: int = 0  # the position of the first token, as if so many unseen ones stood before it
+    start: int = 0  # the position of the first token
 
 
 def encode_question(
@@ -184,7 +184,7 @@ def filler_id(tokenizer: Any, filler: str) -> int:
 
 
 def check_letters(tokenizer: Any) -> None:
-    """Refuse, by its name, a tokenizer that cannot say where a token stands or in which a letter is not one token."""
+    """Refuse, by its name, a tokenizer without character offsets or in which an answer letter is not one token."""
     if not tokenizer.is_fast:
         raise UserError(
             f"the tokenizer {name_of(tokenizer)} gives no offsets; a fast tokenizer (tokenizer.json) is needed"
@@ -194,7 +194,7 @@ def check_letters(tokenizer: Any) -> None:
 
 @functools.lru_cache(maxsize=8)
 def letter_ids(tokenizer: Any) -> tuple[int, ...]:
-    """The token of each answer letter where it stands: after `[` and before `]`."""
+    """The token of each answer letter in its place, after `[` and before `]`."""
     found = []
     for place in range(len(LETTERS)):
         text, _, letter_at = lay_out(tokenizer, [], Question(("one", "two", "three"), place, True), "right", False)
@@ -225,7 +225,7 @@ def lay_out(
 
 
 def _test_at(place: Place, examples: Sequence[Exercise]) -> int:
-    """How many examples stand before the test question."""
+    """The number of examples before the test question."""
     return {"left": 0, "middle": len(examples) // 2, "right": len(examples)}[place]
 
 

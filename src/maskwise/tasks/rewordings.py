@@ -97,7 +97,7 @@ def read_rewordings(path: Path, of_prompts: bool = False) -> tuple[Rewording, ..
 
 
 def check_question(where: str, one: Rewording) -> None:
-    """Refuses a template that does not name each option and the answer once; `where` says whose it is."""
+    """Refuses a template that does not name each option and the answer once; `where` names its source."""
     fields = FIELD.findall(one.text)
     wanted = [f"{{{letter}}}" for letter in LETTERS]
     answers = [field for field in fields if field in (LETTER, WORD)]

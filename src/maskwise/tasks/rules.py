@@ -28,7 +28,7 @@ class WordRule:
     by_case: bool = False
 
     def lists(self, words: Words) -> tuple[list[str], list[str]]:
-        """(targets, pool): the words to draw from, no word in both whatever its case."""
+        """(targets, pool): the words to draw from, no word in both in any case."""
         if self.by_case:  # every second word capitalised as a target, the others in lower case: only the case differs
             ordered = sorted(_joined(words, self.target), key=str.casefold)
             targets = [word[0].upper() + word[1:].lower() for word in ordered[::2]]

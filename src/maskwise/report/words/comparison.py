@@ -38,12 +38,9 @@ def without_losses(
 def rows_of(models: Mapping[str, ComparedModel], changes: Mapping[str, Changes]) -> list[Row]:
     """The comparison as a table, from what `maskwise compare --json` prints.
 
-    Where a model was not shown to be able to do the task, nothing is said of what it lost.
+    The losses of a model that was not shown to be able to do the task are left out.
     """
-    return _all_rows(*without_losses(models, changes))
-
-
-def _all_rows(models: Mapping[str, ComparedModel], changes: Mapping[str, Changes]) -> list[Row]:
+    models, changes = without_losses(models, changes)
 
     def row(
         name: str, meaning: str, key: str, show: Callable[[float], str], change: str | None = None,

@@ -34,10 +34,9 @@ NUMBERS = 3
 
 @dataclass(frozen=True)
 class ChartNumber:
-    """One of the numbers beside the chart. Where nothing was `detected` it is grey, and says how much it is at most, or
-    that there are too few questions.
+    """A number next to the chart. If nothing was `detected` it is grey, with an upper bound or "too few questions".
 
-    curve: the number of the curve whose end it is, where models are told apart by colour.
+    curve: the number of its curve, if the models have different colours.
     """
 
     value: str
@@ -49,8 +48,8 @@ class ChartNumber:
 
 @dataclass(frozen=True)
 class Finding:
-    """`beside`: of how many changes the headline tells one, or a larger one. `caption` is that of the chart. `steps`:
-    what to try where a model cannot show a loss."""
+    """The first screen. `beside`: the number of changes that the headline was chosen from, or a larger effect.
+    `caption`: of the chart. `steps`: what to try if a model cannot show a loss."""
 
     headline: str
     panel: Panel | None
@@ -90,7 +89,7 @@ def finding(readings: Sequence[Reading], compared: bool = False) -> Finding:
 
 
 def limited_by_skill(told: Sequence[tuple[Reading, Sequence[Change]]]) -> dict[str, Skill]:
-    """By label, the skill of the models in which masks cannot show a loss: they have no curve and no number.
+    """By label, the skill of models that cannot show a loss: they have no curve and no number.
 
     Where another model loses accuracy on the same questions, these are not too easy.
     """

@@ -1,4 +1,4 @@
-"""Published values beside measured ones, in words."""
+"""Table of published and measured values."""
 
 from maskwise.probes.examples import PAPER_RELEVANT
 from maskwise.probes.section import Summary
