@@ -14,9 +14,9 @@ from maskwise.probes.section import Entry, Summary
 from maskwise.probes.summary import summarise, unknown_probe
 from maskwise.records.folder import RunOnDisk, read_run
 from maskwise.records.manifest import Manifest
-from maskwise.records.record_files import uncollected
 from maskwise.report.figures.drawing import pretty
 from maskwise.support.errors import UserError
+from maskwise.support.garbage_collection import collection_paused
 
 LONGEST_LABEL = 48
 
@@ -98,7 +98,7 @@ def readings_of(runs: Sequence[RunOnDisk], probes: Sequence[Probe] = PROBES) -> 
     labels = distinct_labels([(name, run.folder) for name, run in zip(names, runs, strict=True)])
     readings = []
     for label, run in zip(labels, runs, strict=True):
-        with uncollected(), records_as_strangers_wrote_them([run.folder]):
+        with collection_paused(), records_as_strangers_wrote_them([run.folder]):
             readings.append(Reading(label, run, summarise(run, probes), count_asked(run), probes))
     return readings
 

@@ -17,10 +17,9 @@ from transformers.modeling_outputs import BaseModelOutput
 
 from maskwise.models.attention.ragged import Layout, Store, attend
 from maskwise.models.families.dream import DreamAttention, DreamBlock, DreamBody, DreamConfig, DreamModel
-from maskwise.models.families.layers import Rotary, dense_pass, project_out, refuse_other_arithmetic, register
+from maskwise.models.families.layers import Rotary, dense_pass, project_out, register
 from maskwise.support.errors import UserError
 
-ONLY = {"attention_bias": False, "mlp_bias": False, "sliding_window": None}
 PARADIGMS = ("bidirectional", "block_diff")  # the second names how it is trained
 
 
@@ -28,6 +27,7 @@ class NemotronLabsDiffusionConfig(DreamConfig):
     model_type = "nemotron_labs_diffusion"
     family = "Nemotron-Labs-Diffusion"
     default_theta = 1e6
+    only = {"attention_bias": False, "mlp_bias": False, "sliding_window": None} | DreamConfig.only
     own_rope_parameters = frozenset({"llama_4_scaling_beta"})
     ignore_keys_at_rope_validation = {"llama_4_scaling_beta"}  # noqa: RUF012
 
@@ -50,7 +50,6 @@ class NemotronLabsDiffusionConfig(DreamConfig):
         return self.block_size
 
     def refuse_unsupported(self) -> None:
-        refuse_other_arithmetic(self, ONLY, self.family)
         if self.dlm_paradigm not in PARADIGMS:
             raise UserError(
                 f"dlm_paradigm={self.dlm_paradigm!r} is not supported: open a checkpoint that was trained for diffusion"
