@@ -40,7 +40,10 @@ def rows_of(models: Mapping[str, ComparedModel], changes: Mapping[str, Changes])
 
     The losses of a model that was not shown to be able to do the task are left out.
     """
-    models, changes = without_losses(models, changes)
+    return _all_rows(*without_losses(models, changes))
+
+
+def _all_rows(models: Mapping[str, ComparedModel], changes: Mapping[str, Changes]) -> list[Row]:
 
     def row(
         name: str, meaning: str, key: str, show: Callable[[float], str], change: str | None = None,
