@@ -193,7 +193,7 @@ def _parts(request: int, prompt: list[int], answer: list[int], masks: int, block
 
 
 def _method(model: Model, method: str, n: int, samples: int) -> str:
-    """What `auto` means for an answer of n tokens."""
+    """The estimator for an answer of n tokens."""
     if model.causal:
         return "chain"
     if method == "auto":

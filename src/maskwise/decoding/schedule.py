@@ -1,4 +1,4 @@
-"""How many steps a block takes, how many rows each commits or between which noise levels it goes, when editing ends."""
+"""Schedules of a block: its steps, the rows or noise levels of each step, and the end of editing."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

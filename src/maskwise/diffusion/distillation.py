@@ -13,7 +13,7 @@ from maskwise.models.model import Model
 
 @dataclass(frozen=True)
 class Taught:
-    """Of the m loss rows of a call: which learn a teacher's distribution, and its hidden states there."""
+    """The loss rows of a call that learn a teacher's distribution, and the teacher's hidden states there."""
 
     rows: Tensor  # [k] of 0..m-1
     others: Tensor  # [m - k]

@@ -96,7 +96,7 @@ def run_of(
 
 @dataclass(frozen=True)
 class Comparison:
-    """What changed from the first model to the others, measured on the same questions.
+    """The changes from the first model to the others, measured on the same questions.
 
     models: each model's own numbers by its label. changes: for every model but the first, each change with its paired
     95 % interval. reduction: how much of the sensitivity to masks the second model lost.
@@ -270,7 +270,7 @@ def by_steps(records: Sequence[Record]) -> dict[str, list[Record]]:
 
 
 def changes_between(before: RunOnDisk, after: RunOnDisk) -> Changes:
-    """What is different after, each with a paired 95 % interval; over mask counts: over those of both."""
+    """The differences between two runs with paired 95 % intervals, over the mask counts that both have."""
     pairs = {probe: same_number(of_probe(before, probe), of_probe(after, probe)) for probe in PROBES}
     then, now = (by_steps(side) for side in pairs["few-steps"])
     own = pairs["mask-count"]

@@ -81,7 +81,7 @@ def marked(questions: Sequence[PreparedQuestion], tokens: Sequence[int | None]) 
 def first_tokens(
     model: Model, prompts: Sequence[Sequence[int]], options: Mapping[str, Any], masks: int
 ) -> list[int | None]:
-    """What `generate` writes right after each prompt; it is left as soon as all of that is known. A vote needs all
+    """The first token that `generate` writes after each prompt; it stops once all are known. A vote needs all
     steps."""
     if "vote" in options:
         return [one.ids[0] for one in generate(model, prompts, masks, **options)]

@@ -129,7 +129,7 @@ DEFAULT = Exam()
 
 
 def asked(exam: Exam, adapters: int) -> int:
-    """How many questions are answered in all; with two masks by the model and with each of so many adapters too."""
+    """The number of answers in all, including those with two masks by the model and by each adapter."""
     tuned = 2 * adapters + (1 if adapters else 0)
     return len(exam.tasks) * exam.points * (1 + len(MITIGATIONS) + tuned)
 
@@ -214,7 +214,7 @@ def cures(
 
 
 def _identity(models: Sequence[Model], exam: Exam) -> Mapping[str, Any]:
-    """What must be the same for a comparison to be resumed."""
+    """The identity of a comparison: it is resumed only if this is the same."""
     return {"models": list(map(fingerprint, models)), "exam": [exam.points, exam.seed], "maskwise": __version__}
 
 
@@ -304,7 +304,7 @@ def for_blocks(mitigation: Mitigation, block: int | None) -> Mitigation | None:
 
 
 def _within(mitigation: Mitigation | None, questions: Sequence[PreparedQuestion], block: int | None) -> dict[str, Any]:
-    """What differs where the model has blocks of its own: its speed, and why there is no accuracy."""
+    """Changes to the entry for a block diffusion model: its speed, and why there is no accuracy."""
     if block is None:
         return {}
     if mitigation is None:
@@ -329,7 +329,7 @@ def model_for(mitigation: Mitigation, model: Model, adapters: Sequence[TunedAdap
 
 
 def draw_questions(model: Model, exam: Exam) -> list[PreparedQuestion]:
-    """Of each task, the examples mixed at random with the distractors, the question last (format B)."""
+    """The questions of each task: examples mixed at random with distractors, the question last (format B)."""
     check_letters(model.tokenizer)
     found = []
     for task in exam.tasks:

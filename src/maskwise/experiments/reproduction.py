@@ -83,7 +83,7 @@ def answers(model: Model, card: ScoreCard, data: Path | None, most: int | None =
 def affordable(
     card: ScoreCard, asked: Sequence[tuple[str, Any]], questions: int, taken: float, budget: float
 ) -> int | None:
-    """How many questions each variation can be asked, from the time of the card's own run; None if too few."""
+    """The number of questions for each variation, by the time of the card's own run; None if too few."""
     needed = taken * sum(_cost(card.changed(*one)) / _cost(card) for one in asked)
     count = questions if needed <= budget else int(questions * budget / needed)
     return count if count >= min(FEWEST, questions) else None

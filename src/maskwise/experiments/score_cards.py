@@ -124,7 +124,7 @@ def read_card(name: str) -> ScoreCard:
 
 
 def variations(card: ScoreCard) -> list[tuple[str, Any]]:
-    """What is tried one at a time: what the card says, else one other value of each setting."""
+    """The variations, tried one at a time: the card's own, else one other value of each setting."""
     if card.vary:
         return [(setting, value) for setting, values in card.vary.items() for value in values]
     steps, block = card.steps or card.canvas, card.block

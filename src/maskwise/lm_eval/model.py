@@ -227,7 +227,7 @@ class MaskwiseLM(LM):
         return self.tokenizer.name_or_path.replace("/", "__")
 
     def get_model_info(self) -> dict[str, Any]:
-        """What lm-eval adds to the configuration in its results."""
+        """The entries that lm-eval adds to the configuration in its results."""
         model = self.model
         options = self.options.summary()
         return {

@@ -111,7 +111,7 @@ class ModelInterface(nn.Module):
 
     @property
     def shards(self) -> int:
-        """How many processes share its layers."""
+        """The number of processes that share its layers."""
         return getattr(self.core, "shards", 1)
 
     @property

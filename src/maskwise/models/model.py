@@ -152,7 +152,7 @@ class Model(ModelInterface):
 
     @property
     def parameter_count(self) -> int:
-        """Of a quantised model those of the original: its own parameters are fewer, or several in one number."""
+        """The number of parameters; of a quantised model that of the original."""
         net: nn.Module = self.core
         if (self.stored_quantised or self.shards > 1) and self.family.net_class is not None:
             net = imported("maskwise.models.checkpoints.networks:network_without_weights")(

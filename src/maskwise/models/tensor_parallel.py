@@ -108,7 +108,7 @@ def whole_weight(net: Any, name: str, weight: Tensor) -> Tensor:
 
 
 def local_heads(net: Any, heads: int) -> int:
-    """How many of so many key-value heads this process holds."""
+    """The number of key-value heads that this process holds."""
     return heads // net.shards if is_split(net) else heads
 
 

@@ -107,7 +107,7 @@ class Group(RecordSequence):
 
     @property
     def rows(self) -> dict[str, np.ndarray]:
-        """Of each task, in the order in which they come, the places of its records."""
+        """The places of each task's records, tasks in the order they come."""
         if not self._rows and len(self.records):
             if isinstance(self.records, StoredRecords):
                 self._rows.update(self.records.rows())
@@ -214,7 +214,7 @@ class StoredRecords(RecordSequence):
         return np.asarray(getattr(self, {"point": "points"}.get(field, field)), dtype=float)
 
     def rows(self) -> dict[str, np.ndarray]:
-        """Of each task, in the order in which they come, the places of its records."""
+        """The places of each task's records, tasks in the order they come."""
         codes, first = np.unique(self.task_codes, return_index=True)
         return {self.tasks[code]: np.flatnonzero(self.task_codes == code) for code in codes[np.argsort(first)]}
 
@@ -237,7 +237,7 @@ class StoredRun(RecordSequence, GroupedRecords):
         return self.groups[self._group[place]][int(self._row[place])]
 
     def places(self) -> list[np.ndarray]:
-        """Of each group, the places of its records in the order of the files."""
+        """For each group, the places of its records in the order of the files."""
         order = np.argsort(self._group, kind="stable")
         return np.split(order, np.cumsum([len(group) for group in self.groups])[:-1])
 
@@ -284,7 +284,7 @@ def conditions_of(records: Sequence[Record]) -> list[Condition]:
 
 
 def values_of(records: Sequence[Record], name: str) -> list[Any]:
-    """What conditions say under this name, each value once, in order."""
+    """The values of this name in the conditions, each once, sorted."""
     return sorted({group.condition[name] for group in groups_of(records)})
 
 
@@ -298,7 +298,7 @@ def as_group(records: Sequence[Record]) -> Group:
 
 
 def paired(sides: Sequence[Group], field: str) -> dict[str, np.ndarray]:
-    """Of each task of the first side, the points for which all sides hold the field: [points in order, sides]."""
+    """Paired values by task: the points for which all sides hold the field, [points in order, sides]."""
     found = {}
     for task in sides[0].rows if sides else ():
         if not all(task in side.rows for side in sides):

@@ -1,4 +1,4 @@
-"""What the report knows of each run: its manifest, its summary, and how much was asked."""
+"""Runs as the report reads them: manifest, summary, and the number of questions."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -136,7 +136,7 @@ def distinct_labels(named: Sequence[tuple[str, Path]]) -> list[str]:
 
 
 def _last_part(name: str) -> str:
-    """Of a path or a hub name; any other text stays, but on one line and not a long one."""
+    """The last part of a path or a hub name; any other text on one line, shortened."""
     if re.fullmatch(r"[\w.:~ /\\+()-]+", name):
         name = name.replace("\\", "/").rstrip("/").rsplit("/", 1)[-1] or name
     return pretty(name, LONGEST_LABEL)

@@ -96,7 +96,7 @@ def paired_nats(group: Sequence[Record], baseline: Sequence[Record]) -> dict[str
 
 
 def paired_values(group: Sequence[Record], baseline: Sequence[Record], field: str) -> dict[str, np.ndarray]:
-    """What each point gave less what it gave under the baseline, by task."""
+    """The value of each point minus its value under the baseline, by task."""
     tables = paired([as_group(group), as_group(baseline)], field)
     return {task: table[:, 0] - table[:, 1] for task, table in tables.items()}
 

@@ -186,7 +186,7 @@ def _rejudged(claim: Claim, number: int, adjusted: Mapping[tuple[int, float], fl
 
 
 def bar(claim: Claim) -> float:
-    """What the value must exceed (or stay below) for the claim to hold."""
+    """The threshold that the value must exceed (or stay below) for the claim to hold."""
     beyond = min if claim.less is True else max
     return float(beyond(claim.asked, claim.nothing))
 
@@ -260,7 +260,7 @@ def contrast_claim(
 
 
 def best_accuracy(answers: Answers, weights: ConditionWeights) -> float:
-    """Of the conditions that count, the highest accuracy."""
+    """The highest accuracy among the weighted conditions."""
     return max((float(answers.of[key].column("correct").mean()) for key in weights if key in answers.of), default=0.0)
 
 
@@ -291,7 +291,7 @@ def differences(
     there: Callable[[Record], bool],
     value: Callable[[Record], float],
 ) -> list[float]:
-    """Of each piece, the mean of `value` here less that there."""
+    """The mean of `value` here minus that there, for each point."""
     chosen = [record for record in records if here(record) or there(record)]
     points = by_point(chosen, lambda record: "here" if here(record) else "there", value)
     return [float(np.mean(kinds["here"]) - np.mean(kinds["there"])) for kinds in points if len(kinds) == 2]
@@ -300,7 +300,7 @@ def differences(
 def means_by_point(
     records: Sequence[Record], here: Callable[[Record], bool], value: Callable[[Record], float]
 ) -> list[float]:
-    """Of each piece, the mean of `value` here; pieces without one are left out."""
+    """The mean of `value` here, for each point that has one."""
     points = by_point([record for record in records if here(record)], lambda record: "", value)
     found = [float(np.mean(kinds[""])) for kinds in points]
     return [one for one in found if not math.isnan(one)]

@@ -77,7 +77,7 @@ class Answered:
 
 
 def flips(answers: str, setting: str, compared_with: str, before: Answered, after: Answered, rounding: float) -> Flips:
-    """What changed; a flip is a tie where its margin is at most `rounding` times the largest logit."""
+    """The flips of a setting; one is a tie if its margin is at most `rounding` times the largest logit."""
     changed = np.array([one != other for one, other in zip(before.texts, after.texts, strict=True)], dtype=bool)
     n, count = len(changed), int(changed.sum())
     low, high = jeffreys_bounds(np.array(count / n), float(n))

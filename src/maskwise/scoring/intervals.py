@@ -128,7 +128,7 @@ def _informative_points(within: np.ndarray, overall: np.ndarray, counts: np.ndar
 
 
 def standard_error(variances: np.ndarray, counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Of a mean over tasks, and Satterthwaite's degrees of freedom."""
+    """The standard error of a mean over tasks, and Satterthwaite's degrees of freedom."""
     errors = variances / counts
     total = errors.sum(-1)
     free = total**2 / np.maximum((errors**2 / (counts - 1)).sum(-1), np.finfo(float).tiny)
@@ -168,7 +168,7 @@ def means_of(strata: dict[str, np.ndarray]) -> np.ndarray:
 
 
 def variances_of(strata: dict[str, np.ndarray]) -> np.ndarray:
-    """Of a point of each task; p (1 - p) where points are right or wrong."""
+    """The variance of a point of each task; p (1 - p) if points are right or wrong."""
     return np.array([values.var() for values in strata.values()])
 
 

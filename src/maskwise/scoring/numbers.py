@@ -64,7 +64,7 @@ def score_interval(score: Score, unit: str) -> str:
 
 
 def parts_in_words(score: Score) -> str:
-    """Of a score in nats: what was lost to the format and to the content; empty where that is not known."""
+    """The parts of a score in nats that are format and content; empty if not known."""
     if score.allowed is UNSET or score.choice is UNSET:
         return ""
     form, content = (signed(round(part.value or 0.0, 2) + 0.0, 2) for part in (score.allowed, score.choice))

@@ -1,4 +1,4 @@
-"""How many questions a difference needs: two stages with a half-width fixed beforehand (Stein 1945).
+"""Sample size for a difference: two stages with a half-width fixed beforehand (Stein 1945).
 
 A block is one question of every task under all conditions; what it gives is the mean over tasks of a paired difference
 in accuracy. The first stage asks FIRST_STAGE blocks. Their variance s^2 alone decides how many blocks n there are in
@@ -27,7 +27,7 @@ MOST_BLOCKS = 10**9
 
 
 def block_differences(group: Sequence[Record], baseline: Sequence[Record]) -> np.ndarray:
-    """Of each block, in order: the mean over tasks of right answers less those under the baseline, [blocks].
+    """The paired difference in accuracy of each block, mean over tasks, in order, [blocks].
 
     Only blocks of which every task was asked under both: those of an unfinished run may lack some.
     """
@@ -44,7 +44,7 @@ def block_differences(group: Sequence[Record], baseline: Sequence[Record]) -> np
 
 
 def half_width(variance: float, blocks: int, tasks: int) -> float:
-    """Of the 95 % interval of a difference; `variance` is that of the first stage's blocks."""
+    """Half-width of the 95 % interval of a difference; `variance` is that of the first stage's blocks."""
     quantile = float(scipy.stats.t.ppf(TAILS[1], FIRST_STAGE - 1))
     return float(np.sqrt(quantile**2 * variance / blocks + none_seen(blocks * tasks) ** 2))
 

@@ -41,7 +41,7 @@ class Skill(Typed, frozen=True, kw_only=True):
 def task_skill(
     right: int, n: int, guessing: float = CHANCE, changes: Iterable[Ends] = (), level: float = LEVEL
 ) -> Skill:
-    """What `right` of `n` answers show.
+    """The skill that `right` of `n` answers show.
 
     skilled: more are right than guessing explains (one-sided exact binomial test at `level`). unskilled: the upper
     bound lies less than .05 above guessing, so that more questions will not help. undecided: neither, ask more.

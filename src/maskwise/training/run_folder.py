@@ -90,7 +90,7 @@ def _size_and_sum(file: Path) -> list[int | str]:
 
 
 def damage_of(checkpoint: Path) -> str | None:
-    """What is wrong with a checkpoint, in words; None where every file matches the marker."""
+    """The damage of a checkpoint in words; None if every file matches the marker."""
     try:
         files = read_json(checkpoint / MARKER, "")["files"]
         for name, wanted in files.items():
@@ -114,7 +114,7 @@ def newest_whole(folder: Path, skipped: Callable[[str], None]) -> Path | None:
 
 
 def complete_checkpoints(folder: Path) -> list[Path]:
-    """Those whose marker is there, oldest first."""
+    """The checkpoints with a marker, oldest first."""
     return sorted((path for path in _checkpoints(folder) if (path / MARKER).exists()), key=checkpoint_step)
 
 

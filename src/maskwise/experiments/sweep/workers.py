@@ -1,4 +1,4 @@
-"""Where the jobs of a sweep run: processes of this machine or a Slurm cluster, through submitit."""
+"""Workers of a sweep: processes of this machine or a Slurm cluster, through submitit."""
 
 import os
 import shutil
@@ -22,7 +22,7 @@ ENDED = "its process was ended before the run was complete: give the same comman
 
 @dataclass(frozen=True)
 class WorkerRequest:
-    """What the user asks of the workers; None: as many as fit."""
+    """The workers that the user asks for; None: as many as fit."""
 
     executor: str
     count: int | None
@@ -33,7 +33,7 @@ class WorkerRequest:
 
 @dataclass(frozen=True)
 class Workers:
-    """How many jobs run at once, and what each of them has. gpus: those of this machine, by their CUDA names."""
+    """The number of concurrent jobs and their resources. gpus: those of this machine, by their CUDA names."""
 
     executor: ExecutorName
     count: int

@@ -1,4 +1,4 @@
-"""What a job will cost, before its model is opened: answers, tokens and an estimate of the time."""
+"""Estimated cost of a job before its model is opened: answers, tokens and time."""
 
 from dataclasses import dataclass
 from time import perf_counter

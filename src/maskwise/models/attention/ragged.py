@@ -276,7 +276,7 @@ class Reach:
     block: int | None = None
 
     def end(self, position: int, length: int) -> int:
-        """How many of the first `length` positions a query at this position sees."""
+        """The number of the first `length` positions that a query at this position sees."""
         return length if self.block is None else min(length, (position // self.block + 1) * self.block)
 
 

@@ -104,7 +104,7 @@ def check_bases(name: str, folder: Path, adapters: Sequence[Path]) -> None:
 
 
 def _last_part(name: str) -> str:
-    """Of a path, a hub name, or MODEL+FOLDER."""
+    """The last part of a path, a hub name, or MODEL+FOLDER."""
     return name.replace("\\", "/").rstrip("/").rsplit("/", 1)[-1]
 
 

@@ -120,7 +120,7 @@ ReplacedRows = tuple[list[int], Tensor]  # the numbers of rows, and their values
 
 
 def weight_changes(folder: Path, adapter: Path) -> tuple[dict[str, Tensor], dict[str, ReplacedRows]]:
-    """What the adapter adds to each weight, float32, and rows that it replaces, by the weight's name."""
+    """The adapter's additions to each weight, float32, and the rows that it replaces, by the weight's name."""
     model = open(folder, dtype=stored_dtype(read_settings(folder)), device="cpu", adapter=adapter, any_base=True)
     assert isinstance(model.net, PeftModel)
     changes = {}

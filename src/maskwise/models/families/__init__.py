@@ -92,7 +92,7 @@ class Family:
 
     @property
     def works(self) -> str:
-        """What can be done with its models, in a few words."""
+        """The commands that work with its models, in a few words."""
         if self.noised:
             return "diagnose by canvas size, generate by its own sampler or our strategies; no training"
         if self.causal:

@@ -90,7 +90,7 @@ def as_published(tokenizer: Any) -> Iterator[None]:
 
 
 def context_length(net: PreTrainedModel, tokenizer: Any) -> int:
-    """How many tokens a sequence may have: the positions less the special tokens, and less RoBERTa's offset."""
+    """The context length: the positions less the special tokens and RoBERTa's offset."""
     positions = getattr(net.config, "max_position_embeddings", None) or 2**31
     offset = 0
     for module in net.modules():  # RoBERTa counts positions from its padding token's number on

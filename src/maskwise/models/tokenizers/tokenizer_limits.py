@@ -51,7 +51,7 @@ def _parts(part: Any) -> Iterator[Mapping[str, Any]]:
 
 
 def _growth(part: Mapping[str, Any]) -> float:
-    """How many times as long a replacement can make a text."""
+    """The factor by which a replacement can lengthen a text."""
     content, pattern = part.get("content"), part.get("pattern")
     if part["type"] != "Replace" or not isinstance(content, str):
         return 1.0

@@ -174,7 +174,7 @@ def _of_task(
 
 @dataclass(frozen=True)
 class RecordRow:
-    """Of the table of records. `probe`: the number of its probe among the filters."""
+    """A row of the table of records. `probe`: the number of its probe among the filters."""
 
     probe: int
     correct: bool

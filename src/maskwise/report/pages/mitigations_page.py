@@ -56,7 +56,7 @@ def in_order(cures: Sequence[MitigationResult]) -> list[MitigationResult]:
 
 
 def _marked(found: Mitigations) -> set[str]:
-    """Those on the frontier; none where the questions cannot show a loss and no mitigation is better."""
+    """The mitigations on the frontier; none if the questions cannot show a loss and no mitigation is better."""
     helped = any((entry.difference_low or 0) > 0 for entry in found.cures)
     return set() if limit(found.skill or None) is not None and not helped else frontier(found.cures)
 
@@ -119,7 +119,7 @@ def _chart(found: Mitigations) -> Chart:
 
 
 def what_it_shows(found: Mitigations) -> list[str]:
-    """What the masks cost, which mitigations bring it back, what training the trained ones took, what was not run."""
+    """Sentences: the cost of the masks, the mitigations that recover it, their training, and what was not run."""
     measured = [(entry, accuracy.accuracy) for entry in found.cures if (accuracy := entry.measured)]
     (_, baseline), two = measured[0], found.two_masks
     lost = two.accuracy - baseline

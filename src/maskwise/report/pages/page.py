@@ -188,7 +188,7 @@ def _with_over(meaning: str, over: str) -> str:
 
 
 def _meaning_for_all(row: Sequence[dict[str, Any]]) -> str:
-    """What a score is; over which conditions it goes only where that is the same for all models that have it."""
+    """The definition of a score, with its conditions if they are the same for all models that have it."""
     over = {tile["over"] for tile in row if tile["over"]}
     return _with_over(row[0]["plain"], over.pop() if len(over) == 1 else "")
 

@@ -27,7 +27,7 @@ LONGEST_COMMAND = 20_000  # characters: splitting a longer one takes the square 
 
 
 def run_card_of(folder: Path) -> str:
-    """Of a run of diagnose or a search of advise."""
+    """The model card section of a run of diagnose or a search of advise."""
     found = runs_in([folder])
     if len(found) > 1:
         raise UserError(f"{folder} holds {len(found)} runs: name one of them, such as {found[0]}")
@@ -130,7 +130,7 @@ def _scores(reading: Reading) -> list[tuple[ScoreRule, Score]]:
 
 
 def _sentences(reading: Reading) -> list[Sentence]:
-    """What the scores with a value say."""
+    """The sentences of the scores that have a value."""
     return [
         score_sentence(rule, reading)
         for rule, score in _scores(reading)
@@ -139,7 +139,7 @@ def _sentences(reading: Reading) -> list[Sentence]:
 
 
 def _condition_tables(reading: Reading) -> list[str]:
-    """Of each probe that a score comes from: the accuracy under every condition, with its masks."""
+    """A table per probe that a score comes from: the accuracy under every condition, with its masks."""
     names = dict.fromkeys(
         probe.name for rule, _ in _scores(reading) for probe in probes_giving(rule.name, reading.probes)
     )
@@ -216,7 +216,7 @@ def _one_line(text: str) -> str:
 
 
 def _longest_run(text: str) -> int:
-    """Of backticks: code is fenced by more of them than it holds."""
+    """The longest run of backticks: code is fenced by more of them than it holds."""
     return max(map(len, re.findall("`+", text)), default=0)
 
 

@@ -11,7 +11,7 @@ from maskwise.scoring.scores import Score, null_score
 
 @dataclass(frozen=True)
 class Row:
-    """What it is, its value for each model, and the change from the first to each other."""
+    """A measure: its meaning, its value for each model, and the change from the first to each other."""
 
     name: str
     meaning: str

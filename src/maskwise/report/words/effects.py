@@ -47,12 +47,12 @@ class Effect:
 
     @property
     def limit(self) -> Skill | None:
-        """What kept a change from being detected: no skill to lose, or questions that are too easy."""
+        """The skill that kept a change from being detected: none to lose, or questions that are too easy."""
         return None if self.detected else limit(self.skill)
 
     @property
     def test(self) -> tuple[str, int | None, str]:
-        """What is compared, by probe, number of relevant examples and conditions."""
+        """The comparison by probe, number of relevant examples and conditions."""
         return self.probe, self.section.relevant, self.words
 
     @property
@@ -88,7 +88,7 @@ class Effect:
 
     @property
     def interval(self) -> str:
-        """Of the amount: both ends without a sign where both have the same."""
+        """The interval of the amount: without signs if both ends have the same."""
         ends = sorted((abs(self.low), abs(self.high))) if self.excludes_zero else [self.low, self.high]
         return f"95{NBSP}% interval {tenths(ends[0])} to {tenths(ends[1])}"
 
@@ -173,7 +173,7 @@ def by_size(effects: Sequence[Effect]) -> list[Effect]:
 
 
 def _of_curves(probe: str, section: Section, reading: Reading) -> list[Effect]:
-    """Of each curve of the probe its point farthest from its baseline."""
+    """The effect of each curve of the probe, at the point farthest from its baseline."""
     if "accuracy" not in [measure.key for measure in section.measures]:
         return []
     own = [entry.condition for entry in with_number(reading.entries(probe), section.relevant)]
@@ -210,7 +210,7 @@ def _effect(probe: str, section: Section, point: Point, base: Point) -> Effect:
 
 
 def _in_words(section: Section, point: Point, base: Point) -> str:
-    """What is different between the two: the curve, the place on the x axis, or both."""
+    """The difference between two points in words: the curve, the x value, or both."""
     here, there = (
         section.at.format(section.x_names[int(one.x)] if section.x_names else f"{one.x:g}") for one in (point, base)
     )

@@ -65,7 +65,7 @@ class Finding:
 
 
 def finding(readings: Sequence[Reading], compared: bool = False) -> Finding:
-    """Of one run its largest effect; of several what masks do to those models that were asked about it.
+    """The finding of one run is its largest effect; of several runs, the effect of masks on each model.
     `compared`: whether that differs from what they do to the first."""
     curves = [(reading, changes(main_entries(reading))) for reading in readings]
     told = [(reading, curve) for reading, curve in curves if len(curve) > 1]
@@ -104,7 +104,7 @@ def limited_by_skill(told: Sequence[tuple[Reading, Sequence[Change]]]) -> dict[s
 
 
 def advice_lines(readings: Sequence[Reading]) -> list[str]:
-    """What to do, a line per model: by the probe that the first screen is about, where it says something."""
+    """Advice, a line per model, from the probe that the first screen is about."""
     leads = [(reading, probe.lead) for reading in readings for probe in reading.probes if probe.lead is not None]
     advising = [(reading, lead.advice) for reading, lead in leads if lead.main and lead.advice is not None]
     said = [(reading.label, advice(reading.run.records)) for reading, advice in advising]
@@ -197,7 +197,7 @@ def _larger_than_masks(readings: Sequence[Reading]) -> str:
 
 
 def about_masks(told: Sequence[tuple[str, Sequence[Change]]]) -> str:
-    """What the most masks do to each model, the largest loss first; their number is named once where it is the same."""
+    """The effect of the most masks on each model, the largest loss first; equal numbers are named once."""
     if not told:
         return ""
     by_loss = sorted(((label, curve[-1]) for label, curve in told), key=lambda one: one[1].points)
@@ -249,7 +249,7 @@ def _in_words(label: str, last: Change, named: bool) -> str:
 
 
 def _three(effects: Sequence[Effect], charted: Sequence[str]) -> tuple[ChartNumber, ...]:
-    """What the chart shows, and the largest of the others; the largest first."""
+    """The effects in the chart and the largest of the others, in order of size."""
     shown = [next((one for one in effects if one.probe == probe), None) for probe in charted]
     drawn = [effect for effect in shown if effect is not None]
     others = [effect for effect in effects if effect.probe not in charted]

@@ -15,7 +15,7 @@ from maskwise.report.readings import Reading
 
 @dataclass(frozen=True)
 class Change:
-    """Of the accuracy, in points, against the fewest masks or fillers, with its interval."""
+    """A change of accuracy, in points, from the fewest masks or fillers, with its interval."""
 
     count: int
     points: float
@@ -61,7 +61,7 @@ def leading(reading: Reading) -> list[str]:
 
 
 def main_entries(reading: Reading) -> Sequence[Entry]:
-    """Of the probe that the first screen is about, those of the main number of relevant examples."""
+    """The entries of the first screen's probe for the main number of relevant examples."""
     return [entry for name in leading(reading)[:1] for entry in main_records(reading.entries(name))]
 
 

@@ -66,7 +66,7 @@ def scores_run(reading: Reading) -> list[ScoreRule]:
 
 
 def score_sentence(rule: ScoreRule, reading: Reading) -> Sentence:
-    """What was seen, and what the score's interval allows to say about it."""
+    """The sentence of a score: what was measured, and the claim that its interval allows."""
     words, score = rule.sentences, reading.summary.scores[rule.name]
     assert words is not None
     if reading.is_autoregressive and words.autoregressive is not None:
@@ -117,7 +117,7 @@ def nothing_differed(score: Score) -> str:
 
 
 def meaning_of(rule: ScoreRule, score: Score) -> str:
-    """What a score is, and over which conditions it goes where it says so."""
+    """The definition of a score, with its conditions if it names them."""
     return f"{rule.meaning} ({score.over})" if score.over else rule.meaning
 
 
@@ -151,7 +151,7 @@ def how_sure(reading: Reading) -> Sentence:
 
 
 def precision_in_words(summary: Summary) -> str:
-    """How many blocks a run with --precision asked, and how precise that made it; empty for any other run."""
+    """The blocks and the precision of a run with --precision; empty for any other run."""
     found = summary.precision
     if found is UNSET:
         return ""

@@ -33,7 +33,7 @@ class TextPiece:
 
     @property
     def count(self) -> int:
-        """How many tokens carry loss."""
+        """The number of tokens that carry loss."""
         return len(self.ids) if self.carries is None else int(self.carries.sum())
 
     @property
