@@ -199,12 +199,13 @@ def cures(
         task = bar.add_task("Asking", total=total)
         forecast = Forecast(total, f"{total:,} answers with canvases of {MASKS} tokens", bar.console.print)
         answered: list[int] = []
+        mitigations = total // len(exam.tasks) // exam.points
 
         def advance(count: int) -> None:
             bar.advance(task, count)
             answered.append(count)
-            if len(answered) == total // len(exam.tasks) // exam.points:  # each mitigation has answered the first batch
-                forecast.advance(sum(answered))
+            if len(answered) % mitigations == 0:  # a batch of the forecast: one answer batch of each mitigation
+                forecast.advance(sum(answered[-mitigations:]))
 
         found = compare_mitigations(opened, adapters, exam, advance, kept)
     if folder is not None:
