@@ -1,4 +1,4 @@
-"""The progress bar of every command that takes long, and how long that will be."""
+"""Progress bars, and estimates of the time that is left."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
