@@ -22,7 +22,7 @@ WRONG = {
     "generate hi tiny-llada": "'tiny-llada' is a model, and 'hi' is none",
     "generate tiny-llada Once upon a time": "put a text of several words in quotes",
     "generate tiny-llada hi --out traces.csv": "traces.csv would hold JSON lines: name a .jsonl file",
-    "score tiny-llada --data data.xlsx": "data.xlsx is not UTF-8 text but an Excel workbook or a zip archive: save it as",
+    "score tiny-llada --data data.xlsx": "data.xlsx is not UTF-8 text but an Excel workbook or a zip archive: save",
     "score tiny-llada --data notes": "cannot read notes: Is a directory; give a file, not a folder",
     "advise tiny-llada --exact -n 8 --blocks 3": "--blocks 3 do not divide 8 tokens: give sizes that do",
     "generate tiny-llada hi --rule bets": "unknown unmasking strategy 'bets'",
