@@ -7,24 +7,34 @@
 
 A user's questions (--data prompts=, gsm8k=) take the place of all of them. An answer's canvas has as many masks as the
 right answer has tokens, so that every position has one right token.
+
+A source that the model cannot do says nothing about its decoding. So the model is also asked for the first token of as
+many other sequences of each source, in one pass (`skill_units`): these decide which sources are pooled, and nothing
+else is measured on them. A user's questions are always pooled.
 """
 
-from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 
 from maskwise.probes.checked import asked_sets
-from maskwise.probes.probe import Asker, Item, Setup
-from maskwise.records.record import Condition, Key, still_to_ask
+from maskwise.probes.probe import Asker, Item, Setup, Unit, slices
+from maskwise.records.record import Condition, Evidence, Key, Record, still_to_ask
+from maskwise.scoring.numbers import percent
+from maskwise.scoring.skill import Skill, task_skill
 from maskwise.support.errors import UserError
 from maskwise.support.randomness import python_random, seed_of, torch_generator
-from maskwise.tasks.checkable import CHECKED
+from maskwise.tasks.checkable import CHECKED, EMBEDDED
+from maskwise.tasks.episodes import CHANCE
 from maskwise.tasks.prompts import Prompt, encode_answers
 from maskwise.tasks.recall_pairs import list_of_point, recall_words
 from maskwise.tasks.word_puzzles import ask, one_token_words
 
 COPY, RECALL, MARKOV = "copy", "recall", "markov"
 WORDS_COPIED, PAIRS, WORDS_SEEN, WORDS_ASKED = 4, 12, 64, 8
+COMMONEST = 0.2243  # the share of the Markov source's commonest word
+GUESSING = {EMBEDDED: CHANCE, COPY: 1 / WORDS_COPIED, RECALL: 1 / PAIRS, MARKOV: COMMONEST}
+SKILL = "skill"  # in a condition: other sequences, which decide whether the source is pooled
 
 
 @dataclass(frozen=True)
@@ -109,6 +119,73 @@ def _of_questions(setup: Setup) -> Iterator[tuple[str, list[KnownSequence]]]:
                 for one in asked.questions
             ],
         )
+
+
+# Which sources are pooled
+
+
+def skill_units(setup: Setup, probe: str, condition: Condition) -> Iterator[Unit]:
+    """The first token of other sequences of each source, predicted in one pass with the whole answer masked."""
+    if any(name in CHECKED for name in setup.data):
+        return
+    other = replace(setup, settings=replace(setup.settings, seed=seed_of(SKILL, setup.settings.seed)))
+    for source, listed in known_sequences(other, probe).items():
+        for points in slices(len(listed)):
+            yield Unit(points, 1, partial(known_items, setup.asker, probe, source, listed, condition))
+
+
+def source_skills(records: Sequence[Record]) -> dict[str, Skill]:
+    """Of each source, whether the model is shown to do better than guessing; empty in runs without the check."""
+    right: dict[str, list[bool]] = {}
+    for record in records:
+        if _is_check(record):
+            right.setdefault(record.task, []).append(record.correct)
+    return {source: task_skill(sum(found), len(found), GUESSING.get(source, 0.0)) for source, found in right.items()}
+
+
+def pooled(records: Sequence[Record]) -> list[Record]:
+    """The records that are scored: of the sources that the model can do, or of all where it can do none."""
+    kept = [record for record in records if not _is_check(record)]
+    unable = {source for source, skill in source_skills(records).items() if not skill.shown}
+    return [record for record in kept if record.task not in unable] or kept
+
+
+def _is_check(record: Record) -> bool:
+    return SKILL in record.condition.values()
+
+
+def by_source(
+    records: Sequence[Record], condition: Condition, measured: Callable[[Sequence[Record]], Evidence]
+) -> dict[str, Evidence]:
+    """What is measured of each source under one condition, and whether the model can do the source."""
+    skills, groups = source_skills(records), dict[str, list[Record]]()
+    for record in records:
+        if record.condition == condition:
+            groups.setdefault(record.task, []).append(record)
+    return {source: measured(group) | {SKILL: skills.get(source)} for source, group in groups.items()}
+
+
+def sources_in_words(found: Mapping[str, Evidence]) -> list[str]:
+    """Which sources (`by_source`) are pooled and which are left out, and why."""
+    skills: dict[str, Skill] = {source: one[SKILL] for source, one in found.items() if one[SKILL] is not None}
+    each = {
+        source: f"{source} ({one.right} of {one.n} right; guessing {percent(one.guessing)})"
+        for source, one in skills.items()
+    }
+    unable = [source for source, one in skills.items() if not one.shown]
+    able = [source for source in skills if source not in unable]
+    out = ", ".join(each[source] for source in unable)
+    if not unable:
+        return []
+    if not able:
+        return [
+            f"the model is not shown to do better than guessing on any source, {out}; the figures are over all of them "
+            "and say little about its decoding: ask your own questions (--data prompts=FILE)"
+        ]
+    return [
+        f"figures are over {', '.join(able)}; left out, because the model is not shown to do better than guessing on "
+        f"other sequences of that source: {out}"
+    ]
 
 
 def _short_words(setup: Setup) -> list[str]:

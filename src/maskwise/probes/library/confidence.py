@@ -7,15 +7,19 @@ sees its own errors too. Looked at are the commits, and all masked positions whe
 left: commits are selected by their confidence, so their calibration differs from that of the positions they are chosen
 from. On the Markov source a prediction is right if it is the word that was drawn, so exact posteriors are calibrated.
 
+Sources that the model cannot do, by other sequences of them (`known_tokens.skill_units`), are reported apart and left
+out of all figures.
+
 Measures (scoring/reliability.py), each over sequences: the calibration error without its small-sample bias, mean
 confidence less share right, AUROC, the temperature that minimises the negative log-likelihood, and the least confidence
 at which nine of ten are right, chosen on one half of the sequences and verified on the other.
 
 Not to be confused with the probe `calibration`, which asks whether tasks need examples.
 
-Condition: {"rule": "low-confidence"}; evidence {"sure", "right", "share"}: the confidence of each commit, whether it
-was right and the share still masked, {"nll"}: the sums of -log p(right token) at TEMPERATURES, and the same of all
-masked positions under "all_...". In the summary an entry is {"rule", "of": "commits" or "masked positions"}.
+Condition: {"rule": "low-confidence"}, or "skill" for the check of the sources, which has no evidence. Evidence {"sure",
+"right", "share"}: the confidence of each commit, whether it was right and the share still masked, {"nll"}: the sums of
+-log p(right token) at TEMPERATURES, and the same of all masked positions under "all_...". In the summary an entry is
+{"rule", "of": "commits" or "masked positions"}.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -23,11 +27,19 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from msgspec import UNSET
+from msgspec import UNSET, UnsetType
 
-from maskwise.probes.known_tokens import known_items, known_sequences
+from maskwise.probes.known_tokens import (
+    SKILL,
+    by_source,
+    known_items,
+    known_sequences,
+    pooled,
+    skill_units,
+    sources_in_words,
+)
 from maskwise.probes.probe import BY_BLOCKS, NO_MASK_TOKEN, Probe, Setup, Unit, slices
-from maskwise.probes.section import Entry, Measure, Point, Section, Shown, as_share, mark_place
+from maskwise.probes.section import Entry, Measure, Point, Section, Shown, as_share, mark_place, without_accuracy
 from maskwise.records.record import Evidence, ProbeFields, Record
 from maskwise.scoring.intervals import Estimate
 from maskwise.scoring.numbers import between, number, percent, points, points_between
@@ -65,6 +77,7 @@ def units(setup: Setup) -> Iterator[Unit]:
             answer = partial(watch_commits, rule=rule, seed=setup.settings.seed)
             for asked in slices(len(listed)):
                 yield Unit(asked, 1, make, answer, DECODING_COST)
+    yield from skill_units(setup, NAME, {"rule": SKILL})
 
 
 # What is measured
@@ -115,16 +128,11 @@ def _ends(name: str, found: Estimate) -> dict[str, float | None]:
     return {name: found.value, f"{name}_low": found.low, f"{name}_high": found.high}
 
 
-def by_source(records: Sequence[Record]) -> dict[str, Evidence]:
-    """{source: measures of all masked positions} under the first strategy, which the sources weigh on in the pool."""
-    rule = records[0].condition["rule"]
-    groups: dict[str, list[Record]] = {}
-    for record in records:
-        if record.condition["rule"] == rule:
-            groups.setdefault(record.task, []).append(record)
+def of_sources(records: Sequence[Record]) -> dict[str, Evidence]:
+    """Measures of all masked positions under the first strategy."""
+    first = next(record.condition for record in records if record.evidence)
     kept = ("predictions", "sure", "right", "error", "error_low", "error_high", "auroc", "temperature")
-    found = {source: judged(group, MASKED) for source, group in groups.items()}
-    return {source: {name: measured[name] for name in kept} for source, measured in found.items()}
+    return by_source(records, first, lambda group: {name: judged(group, MASKED)[name] for name in kept})
 
 
 # How it is shown
@@ -137,7 +145,8 @@ def _entries(shown: Shown, of: str) -> dict[str, Entry]:
 def _drawn(shown: Shown) -> dict[str, Entry]:
     """Curves: the commits of each strategy, and the masked positions of the first."""
     commits, masked = _entries(shown, COMMITS), _entries(shown, MASKED)
-    return {rule: entry for rule, entry in commits.items()} | {f"all {MASKED}": one for one in [*masked.values()][:1]}
+    drawn = commits | {f"all {MASKED}": one for one in [*masked.values()][:1]}
+    return {name: without_accuracy(entry) for name, entry in drawn.items()}
 
 
 def _diagram(shown: Shown) -> list[Point]:
@@ -217,12 +226,12 @@ def conclusions(shown: Shown) -> list[str]:
 
 
 def _sources_apart(shown: Shown) -> list[str]:
-    """Each source of a pool of several: one that a model cannot do would speak for the others."""
+    """Each of several sources, and which of them are left out of the figures."""
     found = shown.summary.extras.get("confidence_by_source", {})
     if len(found) < 2:
         return []
     each = (f"{source} {percent(one['right'])} at {percent(one['sure'])}" for source, one in found.items())
-    return [f"the sources differ, right at mean confidence: {'; '.join(each)}; all other figures pool them"]
+    return [*sources_in_words(found), f"right at a mean confidence, source by source: {'; '.join(each)}"]
 
 
 def _apart(measured: Mapping[str, Any]) -> str:
@@ -279,14 +288,14 @@ class ConfidenceCondition(ProbeFields, frozen=True, kw_only=True):
 
 
 class ConfidenceEvidence(ProbeFields, frozen=True, kw_only=True):
-    sure: list[float]
-    right: list[int]
-    share: list[float]
-    nll: list[float]
-    all_sure: list[float]
-    all_right: list[int]
-    all_share: list[float]
-    all_nll: list[float]
+    sure: list[float] | UnsetType = UNSET
+    right: list[int] | UnsetType = UNSET
+    share: list[float] | UnsetType = UNSET
+    nll: list[float] | UnsetType = UNSET
+    all_sure: list[float] | UnsetType = UNSET
+    all_right: list[int] | UnsetType = UNSET
+    all_share: list[float] | UnsetType = UNSET
+    all_nll: list[float] | UnsetType = UNSET
 
 
 PROBE = Probe(
@@ -301,9 +310,10 @@ PROBE = Probe(
     quick={"questions": 12, "rules": ("low-confidence", "random")},
     not_causal=NO_MASK_TOKEN,
     not_blocks=BY_BLOCKS,
+    scored=pooled,
     measures=measures,
     chance=None,
-    extras={"confidence_by_source": by_source},
+    extras={"confidence_by_source": of_sources},
     columns={
         "error": "calibration error",
         "gap": "overconfidence",

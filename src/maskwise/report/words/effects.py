@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from msgspec import UNSET
 
 from maskwise.probes.examples import with_number
-from maskwise.probes.section import Point, Section
+from maskwise.probes.section import Point, Section, place_in_words
 from maskwise.report.readings import Reading
 from maskwise.report.sections import sections_for
 from maskwise.report.words.task_skill import in_short, limit
@@ -211,13 +211,9 @@ def _effect(probe: str, section: Section, point: Point, base: Point) -> Effect:
 
 def _in_words(section: Section, point: Point, base: Point) -> str:
     """What is different between the two: the curve, the place on the x axis, or both."""
-    here, there = (section.at.format(_place(section, one)) for one in (point, base))
+    here, there = (section.at.format(place_in_words(section, one.x)) for one in (point, base))
     if point.series == base.series:
         return f"at {here} instead of {there}" + (f" ({point.series})" if point.series else "")
     if here == there:
         return f"with {point.series} instead of {base.series} (at {here})"
     return f"with {point.series} at {here} instead of {base.series} at {there}"
-
-
-def _place(section: Section, point: Point) -> str:
-    return section.x_names[int(point.x)] if section.x_names else f"{point.x:g}"
