@@ -280,15 +280,16 @@ def test_sources_that_the_model_cannot_do_on_other_sequences_are_left_out_and_na
     # What is scored decides nothing: the same check with all scored answers wrong gives the same pool.
     spoiled = [msgspec.structs.replace(one, correct=one.correct and not one.evidence) for one in records]
     assert {one.task for one in pooled(spoiled)} == {"embedded", "recall"}
-    (line,) = sources_in_words(by_source(records, {"rule": "random"}, lambda group: {}))
+    line, each = sources_in_words(by_source(records, {"rule": "random"}, lambda group: {}), "x", lambda one: "y")
     assert line.startswith("figures are over embedded, recall; left out")
     assert line.endswith("copy (3 of 12 right; guessing 25\u00a0%)")
+    assert each == "x, source by source: embedded y; copy y; recall y"
 
 
 def test_a_model_that_can_do_no_source_is_scored_on_all_and_the_page_says_so():
     records = skill_records({"embedded": 4, "markov": 2})
     assert {one.task for one in pooled(records)} == {"embedded", "markov"}
-    (line,) = sources_in_words(by_source(records, {"rule": "random"}, lambda group: {}))
+    line, _ = sources_in_words(by_source(records, {"rule": "random"}, lambda group: {}), "x", lambda one: "y")
     assert line.startswith("the model is not shown to do better than guessing on any source")
     assert "--data prompts=FILE" in line
 
@@ -300,4 +301,5 @@ def test_guessing_on_the_markov_source_is_its_commonest_word():
 def test_runs_without_the_check_pool_all_sources():
     records = [one for one in skill_records({"embedded": 11, "copy": 3}) if one.evidence]
     assert pooled(records) == records
-    assert sources_in_words(by_source(records, {"rule": "random"}, lambda group: {})) == []
+    found = by_source(records, {"rule": "random"}, lambda group: {})
+    assert sources_in_words(found, "x", lambda one: "y") == ["x, source by source: embedded y; copy y"]

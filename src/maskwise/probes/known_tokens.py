@@ -16,6 +16,7 @@ else is measured on them. A user's questions are always pooled.
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Any
 
 from maskwise.probes.checked import asked_sets
 from maskwise.probes.probe import Asker, Item, Setup, Unit, slices
@@ -110,15 +111,8 @@ def _fitting(setup: Setup, probe: str, name: str, listed: list[KnownSequence]) -
 
 def _of_questions(setup: Setup) -> Iterator[tuple[str, list[KnownSequence]]]:
     for asked in asked_sets(setup):
-        yield (
-            asked.name,
-            [
-                KnownSequence(
-                    (*one.ids, *one.answer_ids), tuple(range(len(one.ids), len(one.ids) + len(one.answer_ids)))
-                )
-                for one in asked.questions
-            ],
-        )
+        ids = [((*one.ids, *one.answer_ids), len(one.ids)) for one in asked.questions]
+        yield asked.name, [KnownSequence(listed, tuple(range(start, len(listed)))) for listed, start in ids]
 
 
 # Which sources are pooled
@@ -165,26 +159,36 @@ def by_source(
     return {source: measured(group) | {SKILL: skills.get(source)} for source, group in groups.items()}
 
 
-def sources_in_words(found: Mapping[str, Evidence]) -> list[str]:
-    """Which sources (`by_source`) are pooled and which are left out, and why."""
-    skills: dict[str, Skill] = {source: one[SKILL] for source, one in found.items() if one[SKILL] is not None}
-    each = {
-        source: f"{source} ({one.right} of {one.n} right; guessing {percent(one.guessing)})"
-        for source, one in skills.items()
-    }
-    unable = [source for source, one in skills.items() if not one.shown]
-    able = [source for source in skills if source not in unable]
-    out = ", ".join(each[source] for source in unable)
-    if not unable:
+def _able(found: Mapping[str, Evidence]) -> list[str]:
+    return [source for source, one in found.items() if one[SKILL] is None or one[SKILL].shown]
+
+
+def scored_in_words(found: Mapping[str, Evidence]) -> str:
+    """`scored: embedded, recall; ` where a source (`by_source`) is left out."""
+    able = _able(found)
+    return f"scored: {', '.join(able)}; " if 0 < len(able) < len(found) else ""
+
+
+def sources_in_words(
+    found: Mapping[str, Evidence], what: str, measured: Callable[[Mapping[str, Any]], str]
+) -> list[str]:
+    """Which of several sources are pooled, which are left out and why, and what was measured of each."""
+    if len(found) < 2:
         return []
-    if not able:
-        return [
-            f"the model is not shown to do better than guessing on any source, {out}; the figures are over all of them "
-            "and say little about its decoding: ask your own questions (--data prompts=FILE)"
-        ]
+    able, each = _able(found), "; ".join(f"{source} {measured(one)}" for source, one in found.items())
+    out = ", ".join(
+        f"{source} ({one[SKILL].right} of {one[SKILL].n} right; guessing {percent(one[SKILL].guessing)})"
+        for source, one in found.items()
+        if source not in able
+    )
+    lines = [f"{what}, source by source: {each}"]
+    if able:
+        why = "left out, because the model is not shown to do better than guessing on other sequences of that source"
+        return [f"figures are over {', '.join(able)}; {why}: {out}", *lines] if out else lines
     return [
-        f"figures are over {', '.join(able)}; left out, because the model is not shown to do better than guessing on "
-        f"other sequences of that source: {out}"
+        f"the model is not shown to do better than guessing on any source, {out}; the figures are over all of them "
+        "and say little about its decoding: ask your own questions (--data prompts=FILE)",
+        *lines,
     ]
 
 

@@ -48,14 +48,8 @@ class TemplatesSummary(Typed, frozen=True, kw_only=True):
 
     @property
     def answerable(self) -> list[str]:
-        """The templates of the same task that the model can answer; of earlier runs those above guessing."""
-        if self.skills:
-            return [name for name in self.same_task if name in self.skills and self.skills[name].shown]
-        return [
-            one.template
-            for one in self.effects
-            if one.effect == ACCURACY and not one.changes_task and one.value > CHANCE
-        ]
+        """The templates of the same task that the model can answer."""
+        return [name for name in self.same_task if name in self.skills and self.skills[name].shown]
 
 
 RightByQuestion = dict[tuple[str, int, int], bool]  # task, question and rule

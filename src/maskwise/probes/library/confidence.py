@@ -35,13 +35,13 @@ from maskwise.probes.known_tokens import (
     known_items,
     known_sequences,
     pooled,
+    scored_in_words,
     skill_units,
     sources_in_words,
 )
 from maskwise.probes.probe import BY_BLOCKS, NO_MASK_TOKEN, Probe, Setup, Unit, slices
 from maskwise.probes.section import Entry, Measure, Point, Section, Shown, as_share, mark_place, without_accuracy
 from maskwise.records.record import Evidence, ProbeFields, Record
-from maskwise.scoring.intervals import Estimate
 from maskwise.scoring.numbers import between, number, percent, points, points_between
 from maskwise.scoring.reliability import (
     FEWEST,
@@ -105,7 +105,7 @@ def judged(group: Sequence[Record], of: str) -> Evidence:
         "temperature": best_temperature(np.array(nll, dtype=float)),
         "verified": chosen.verified,
     }
-    spread = {name: value for key, one in estimates.items() for name, value in _ends(key, one).items()}
+    spread = {name: value for key, one in estimates.items() for name, value in one.named(key).items()}
     return spread | {
         "predictions": len(found.sure),
         "sure": float(found.sure.mean()),
@@ -116,16 +116,12 @@ def judged(group: Sequence[Record], of: str) -> Evidence:
         "verified_on": chosen.verified_on,
         "bins": reliability(found),
         "by_share": [
-            {"share": words, "n": int(here.sum()), **_ends("gap", overconfidence(found.where(here)))}
+            {"share": words, "n": int(here.sum()), **overconfidence(found.where(here)).named("gap")}
             for low, high, words in SHARES
             for here in [(masked > low) & (masked <= high)]
             if here.sum() >= FEWEST
         ],
     }
-
-
-def _ends(name: str, found: Estimate) -> dict[str, float | None]:
-    return {name: found.value, f"{name}_low": found.low, f"{name}_high": found.high}
 
 
 def of_sources(records: Sequence[Record]) -> dict[str, Evidence]:
@@ -219,19 +215,18 @@ def conclusions(shown: Shown) -> list[str]:
         f"confidence ranks right above wrong predictions with AUROC {_estimate(every, 'auroc')}: "
         + ("it can choose what to commit" if (every["auroc_low"] or 0.0) > 0.5 else "not shown to beat chance, 0.5"),
         _temperature(every),
-        *_sources_apart(shown),
+        *sources_in_words(
+            _sources(shown),
+            "right at a mean confidence",
+            lambda one: f"{percent(one['right'])} at {percent(one['sure'])}",
+        ),
         _advice(every),
     ]
     return lines
 
 
-def _sources_apart(shown: Shown) -> list[str]:
-    """Each of several sources, and which of them are left out of the figures."""
-    found = shown.summary.extras.get("confidence_by_source", {})
-    if len(found) < 2:
-        return []
-    each = (f"{source} {percent(one['right'])} at {percent(one['sure'])}" for source, one in found.items())
-    return [*sources_in_words(found), f"right at a mean confidence, source by source: {'; '.join(each)}"]
+def _sources(shown: Shown) -> Mapping[str, Evidence]:
+    return shown.summary.extras.get("confidence_by_source", {})
 
 
 def _apart(measured: Mapping[str, Any]) -> str:
@@ -242,7 +237,7 @@ def _apart(measured: Mapping[str, Any]) -> str:
     if high is not None and high < -SMALL_GAP:
         return f"underconfident{ends}"
     near = low is not None and low > -SMALL_GAP and high < SMALL_GAP
-    return ("calibrated on average to within 5 points" if near else "inconclusive") + ends
+    return ("calibrated on average to within 5 points" if near else "not shown to be over- or underconfident") + ends
 
 
 def _estimate(measured: Mapping[str, Any], name: str, digits: int = 2) -> str:
@@ -341,7 +336,7 @@ PROBE = Probe(
             "sequences.",
             says=conclusions,
             diagonal=True,
-            masks=lambda shown: "masks: as many as the right answer has tokens",
+            masks=lambda shown: f"{scored_in_words(_sources(shown))}masks: as many as the right answer has tokens",
         ),
         Section(
             name="confidence-by-share",
@@ -361,7 +356,7 @@ PROBE = Probe(
             ),
             caption="Mark: mean; whisker: 95 % interval over sequences.",
             says=early_and_late,
-            masks=lambda shown: "masks: as many as the right answer has tokens",
+            masks=lambda shown: f"{scored_in_words(_sources(shown))}masks: as many as the right answer has tokens",
         ),
     ),
 )

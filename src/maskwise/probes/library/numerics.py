@@ -44,7 +44,7 @@ from maskwise.probes.numeric_settings import (
 from maskwise.probes.probe import Asker, Item, Probe, Setup, Unit, Variant
 from maskwise.probes.section import Entry, Measure, Point, Section, Shown, Summary, TextTable
 from maskwise.records.record import Condition, Key, ProbeFields, Record, still_to_ask
-from maskwise.scoring.flips import Flips, MarginBin, RunNoise
+from maskwise.scoring.flips import MarginBin, RunNoise
 from maskwise.scoring.numbers import tenths
 from maskwise.tasks.checkable import CHECKED
 from maskwise.tasks.prompts import Prompt
@@ -163,10 +163,6 @@ def _settings_points(shown: Shown) -> list[Point]:
         for one in (found.flips if found is not None else ())
         if one.setting in SINGLE
     ]
-
-
-def _named(one: Flips) -> Condition:
-    return {"answers": one.answers, "setting": one.setting}
 
 
 def _margin_points(shown: Shown) -> list[Point]:

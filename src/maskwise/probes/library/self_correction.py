@@ -35,6 +35,7 @@ from maskwise.probes.known_tokens import (
     known_items,
     known_sequences,
     pooled,
+    scored_in_words,
     skill_units,
     sources_in_words,
 )
@@ -86,14 +87,14 @@ def corrected(group: Sequence[Record]) -> Evidence:
     found: Evidence = {}
     right = [[1 - wrong for wrong in record.evidence["wrong"]] for record in group]
     for view in VIEWS:
-        found |= _ends(f"auroc_{view}", auroc(Predictions.of([one.evidence[view] for one in group], right)))
+        found |= auroc(Predictions.of([one.evidence[view] for one in group], right)).named(f"auroc_{view}")
     for method in METHODS:
         repaired, damaged, others = _changes(group, method)
         repair = share_over_sequences(repaired, np.ones(len(repaired)))
         damage = share_over_sequences(damaged, others)
-        found |= _ends(f"{method}_repair", repair) | _ends(f"{method}_damage", damage)
-        found |= _ends(f"{method}_break_even", break_even(repair, damage))
-    return found | _ends("chosen_gain", _chosen_gain(group))
+        found |= repair.named(f"{method}_repair") | damage.named(f"{method}_damage")
+        found |= break_even(repair, damage).named(f"{method}_break_even")
+    return found | _chosen_gain(group).named("chosen_gain")
 
 
 def of_sources(records: Sequence[Record]) -> dict[str, Evidence]:
@@ -147,10 +148,6 @@ def break_even(repair: Estimate, damage: Estimate) -> Estimate:
     )
 
 
-def _ends(name: str, found: Estimate) -> dict[str, float | None]:
-    return {name: found.value, f"{name}_low": found.low, f"{name}_high": found.high}
-
-
 # How it is shown
 
 
@@ -201,20 +198,17 @@ def seen(shown: Shown) -> list[str]:
             verdict = "look likelier than right ones"
         lines.append(f"wrong tokens {KINDS[kind]} {verdict}, AUROC {views}")
     copying = "left visible, the network reads the token that it scores, so that AUROC mostly measures copying"
-    return [*reversed(lines), copying, *_sources_apart(shown), decision(shown)] if lines else ["not run"]
+    apart = sources_in_words(_sources(shown), f"errors {KINDS[OWN]}, masked and filled again", _of_source)
+    return [*lines, copying, *apart, decision(shown)] if lines else ["not run"]
 
 
-def _sources_apart(shown: Shown) -> list[str]:
-    """Each of several sources, and which of them are left out of the figures."""
-    found = shown.summary.extras.get("self_correction_by_source", {})
-    if len(found) < 2:
-        return []
-    each = (
-        f"{source} AUROC {percent(one['auroc_masked'])}, {percent(one['refilled_repair'])} repaired, "
-        f"{percent(one['refilled_damage'])} damaged"
-        for source, one in found.items()
-    )
-    return [*sources_in_words(found), f"errors {KINDS[OWN]}, masked and filled again: {'; '.join(each)}"]
+def _sources(shown: Shown) -> Mapping[str, Evidence]:
+    return shown.summary.extras.get("self_correction_by_source", {})
+
+
+def _of_source(one: Mapping[str, Any]) -> str:
+    repaired, damaged = (percent(one[f"refilled_{what}"]) for what in ("repair", "damage"))
+    return f"AUROC {percent(one['auroc_masked'])}, {repaired} repaired, {damaged} damaged"
 
 
 def _estimate(found: Mapping[str, Any], name: str) -> str:
@@ -328,7 +322,7 @@ PROBE = Probe(
             measures=(Measure("auroc", "AUROC", "auroc_low", "auroc_high", chance=CHANCE),),
             caption="Mark: AUROC over positions; whisker: 95 % interval over sequences.",
             says=seen,
-            masks=lambda shown: "masks: none, or the position alone",
+            masks=lambda shown: f"{scored_in_words(_sources(shown))}masks: none, or the position alone",
         ),
         Section(
             name="repair",
@@ -347,7 +341,7 @@ PROBE = Probe(
             measures=(as_share("repair", "Wrong tokens repaired"), as_share("damage", "Right tokens damaged")),
             caption="Mark: share; whisker: 95 % interval over sequences.",
             says=repaired,
-            masks=lambda shown: "masks: one position, or a quarter of the answer",
+            masks=lambda shown: f"{scored_in_words(_sources(shown))}masks: one position, or a quarter of the answer",
         ),
     ),
 )

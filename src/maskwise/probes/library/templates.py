@@ -16,7 +16,7 @@ Condition: {"questions": "mask-count", "template": "choices", "examples": "mixed
 Related: arXiv 2606.29228.
 """
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -38,7 +38,6 @@ from maskwise.scoring.template_effects import (
     OF_CONTRAST,
     OF_MASKS,
     OF_SKILL,
-    TemplateEffect,
     TemplatesSummary,
     templates_summary,
 )
@@ -162,14 +161,9 @@ def _points(shown: Shown) -> list[Point]:
             EFFECTS.index(effect) + 0.125,
             _entry(effect, "a new one", one.questions, one.mean, one.new_low, one.new_high),
         )
-        for effect, one in _used(found).items()
+        for effect, one in found.able.items()
     ]
     return sorted([*new, *single], key=lambda point: SERIES.index(point.series))
-
-
-def _used(found: TemplatesSummary) -> Mapping[str, TemplateSpread]:
-    """The spread over the templates that the model can answer; over all in runs that did not ask which these are."""
-    return found.able if found.skills else found.spread
 
 
 def _entry(effect: str, template: str, n: int, value: float, low: float | None, high: float | None) -> Entry:
@@ -186,10 +180,10 @@ def in_words(shown: Shown) -> list[str]:
     if found is None or not found.spread:
         return ["whether the diagnosis survives rewording is not known: it takes two templates and two questions"]
     able, every = found.answerable, found.same_task
-    used = _used(found) if len(able) > 1 else {}
-    lines = [_effect_line(effect, used[effect]) for effect in (MASKS, DISTANCE, ACCURACY) if effect in used]
+    lines = [_effect_line(effect, found.able[effect]) for effect in (MASKS, DISTANCE, ACCURACY) if effect in found.able]
     if len(able) == 1:
-        lines = [f"under {able[0]!r}, in points: {_effects_of(found, able[0])}"]
+        few = "few questions; the probes mask-count and contrast ask more"
+        lines = [f"under {able[0]!r}, in points: {_effects_of(found, able[0])} ({few})"]
     return [_able_line(found, able, every), *lines, *_extremes(found), *_other_task(found), _advice(found, able, every)]
 
 
@@ -200,17 +194,15 @@ def _able_line(found: TemplatesSummary, able: Sequence[str], every: Sequence[str
     if not others:
         return f"the model can answer all {total} templates"
     skills = [found.skills[name] for name in others if name in found.skills]
-    right = f" ({sum(one.right for one in skills)} of {sum(one.n for one in skills)} right there)" if skills else ""
+    right = f"{sum(one.right for one in skills)} of {sum(one.n for one in skills)} right"
+    nothing = f"it is not shown to do better than guessing ({right}), so no loss can show there"
     if len(able) > 1:
         return (
-            f"the model can answer {len(able)} of {total} templates; under the others, {', '.join(others)}, it is not "
-            f"shown to do better than guessing{right}, so no loss can show there and they are left out"
+            f"the model can answer {len(able)} of {total} templates; under the others, {', '.join(others)}, {nothing}"
         )
-    own = f", {percent(found.skills[able[0]].right / found.skills[able[0]].n)} right" if able[0] in found.skills else ""
-    return (
-        f"the model can answer 1 of {total} templates ({able[0]!r}{own}): it reads that wording alone; under the other "
-        f"{len(others)} it is not shown to do better than guessing{right}, so no loss can show there"
-    )
+    own = found.skills[able[0]]
+    only = f"({able[0]!r}, {percent(own.right / own.n)} right): it reads that wording alone"
+    return f"the model can answer 1 of {total} templates {only}; under the other {len(others)} {nothing}"
 
 
 def survives(one: TemplateSpread) -> bool:
@@ -237,15 +229,13 @@ def _effect_line(effect: str, one: TemplateSpread) -> str:
 def _extremes(found: TemplatesSummary) -> list[str]:
     """The templates with the lowest and the highest accuracy, of those that the model can answer."""
     able = found.answerable
-    own = sorted((one for one in found.effects if one.effect == ACCURACY and one.template in able), key=_value)
+    own = sorted(
+        (one for one in found.effects if one.effect == ACCURACY and one.template in able), key=lambda one: one.value
+    )
     if not own or own[0].value == own[-1].value:
         return []
     low, high = (f"{tenths(100 * one.value)} % ({one.template})" for one in (own[0], own[-1]))
     return [f"{IN_WORDS[ACCURACY]} lies between {low} and {high}"]
-
-
-def _value(one: TemplateEffect) -> float:
-    return one.value
 
 
 def _other_task(found: TemplatesSummary) -> list[str]:
@@ -268,7 +258,7 @@ def _advice(found: TemplatesSummary, able: Sequence[str], every: Sequence[str]) 
             f"what to do: word your prompts as {able[0]!r} does, and take this report for that wording alone; for "
             "another one, fine-tune the model on it (maskwise tune), or name wordings that it knows (--templates FILE)"
         )
-    spread = {IN_WORDS[effect]: one for effect, one in _used(found).items() if effect != ACCURACY}
+    spread = {IN_WORDS[effect]: one for effect, one in found.able.items() if effect != ACCURACY}
     lost = [what for what, one in spread.items() if one.new_low is not None and not survives(one)]
     do = "what to do: report the mean over templates with its predictive interval, not one template's number"
     if lost:
@@ -290,7 +280,7 @@ def _tables(summary: Summary) -> list[TextTable]:
             _ends(one.sd_low, one.sd_high),
             _ends(one.new_low, one.new_high),
         )
-        for effect, one in (_used(found) or found.spread).items()
+        for effect, one in (found.able or found.spread).items()
     ]
     whose = "that the model can answer" if found.able else "that mean the same"
     return [TextTable(f"{NAME}: each effect over templates {whose}", head, rows)]
@@ -339,8 +329,9 @@ PROBE = Probe(
             how_to_read="Each small point is one template. The point with a whisker is the mean over the templates "
             "that the model can answer, and its whisker is where the effect under a new one lies in 95 % of cases; "
             "across 0, rewording alone may remove the effect. A model that cannot answer under a template has nothing "
-            "to lose there. Templates whose answer is a word ask for another task. The embedded tiny models were "
-            "trained on one template, plain, and read no other.",
+            "to lose there. Templates whose answer is a word ask for another task. plain is the wording of all other "
+            "probes, Options: (A) cat, (B) lamp, (C) blue, then Answer:[ ]. The embedded tiny models were trained on "
+            "it alone and read no other.",
             x_label="Effect",
             at="{}",
             x_names=("accuracy with 2 masks", "loss to masks", "loss to distance"),

@@ -45,7 +45,7 @@ NAME = "trajectory"
 STRATEGIES = ("low-confidence", "random", "remdm")
 PLACES = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)  # shares of the steps at which the accuracy is drawn
 PACES = (1, 2)  # tokens per step
-KINDS = {"lost": "lost", "lost_chance": "chance", "gained": "gained", "gained_chance": "chance "}  # for a narrow page
+KINDS = {"lost": "lost", "lost_chance": "lost, chance", "gained": "gained", "gained_chance": "gained, chance"}
 LITTLE = 0.05  # of the questions
 DECODING_COST = 4
 
@@ -254,8 +254,8 @@ def vote_advice(shown: Shown) -> str:
         return f"what to do: do not vote over the steps (--vote); its largest gain is {change}"
     enough = max(questions_for(LITTLE, one["vote_changed"]) for one in found.values())
     return (
-        f"what to do: nothing yet about voting over the steps (--vote), which is inconclusive: its largest gain is "
-        f"{change}; {enough} questions (--points {enough}) would show a gain of {percent(LITTLE)} in 8 of 10 runs"
+        f"what to do: ask {enough} questions (--points {enough}) before you decide on voting over the steps (--vote), "
+        f"which is inconclusive: its largest gain is {change}; so many show a gain of 5 points in 8 of 10 runs"
     )
 
 
@@ -288,7 +288,7 @@ def _last_steps(shown: Shown) -> tuple[str, str]:
         return "the last steps destroy no more right answers than chance would", "decode to the end"
     up_to = "" if high is None else f" of up to {percent(high)} of the questions"
     found = f"not shown that the last steps destroy right answers; losses{up_to} are not excluded"
-    return found, "decode to the end; to exclude such losses, ask more questions (--points)"
+    return found, "decode to the end; to exclude such losses, ask more questions (--points 200)"
 
 
 class TrajectoryCondition(ProbeFields, frozen=True, kw_only=True):

@@ -23,7 +23,7 @@ def figure_table(section: Section, readings: Sequence[Reading]) -> dict[str, lis
     drawn = [measure for measure in section.measures if measure.key not in (*names, "accuracy")]
     named = [[str(entry.condition.get(key)) for _, entry in entries] for key in conditions]
     placed = not any(_names_place(values, places) for values in [*named, [entry.masks for _, entry in entries]])
-    several = len(readings) > 1
+    several, masked = len(readings) > 1, any(entry.masks for _, entry in entries)
     judged = any(entry.accuracy is not None for _, entry in entries)  # a probe may measure likelihoods alone
     tested = judged and any(entry.paired for _, entry in entries)
     in_nats = any(entry.paired and entry.paired.nll for _, entry in entries)
@@ -33,7 +33,8 @@ def figure_table(section: Section, readings: Sequence[Reading]) -> dict[str, lis
         *conditions,
         *([section.x_label] if placed else []),
         *(measure.label for measure in drawn),
-        *["masks", "answers"],
+        *(["masks"] if masked else []),
+        "questions" if "answers" in conditions else "answers",
         *(["right", "95 % interval"] if judged else []),
         *(["new rules"] if ruled else []),
         *(["against the baseline (points)"] if tested else []),
@@ -46,7 +47,7 @@ def figure_table(section: Section, readings: Sequence[Reading]) -> dict[str, lis
             *(_condition(key, entry.condition.get(key)) for key in conditions),
             *([place] if placed else []),
             *(_with_interval(entry, measure) for measure in drawn),
-            str(entry.masks),
+            *([str(entry.masks)] if masked else []),
             f"{entry.n:,}",
             *([percent(entry.accuracy, 1), between(entry.low, entry.high, 1)] if judged else []),
             *([between(entry.rules_low, entry.rules_high, 1)] if ruled else []),
