@@ -172,7 +172,7 @@ def early_and_late(shown: Shown) -> list[str]:
         listed = entry.measures["by_share"]
         if not lines and len(listed) > 1:
             early, late = (points(one["gap"]) for one in (listed[0], listed[-1]))
-            lines.append(f"confidence minus share right is {early} early, {late} late (all masked positions)")
+            lines.append(f"confidence minus share right is {early} early and {late} late (all masked positions)")
         ends = (
             f"{points_between(one['gap'], one['gap_low'], one['gap_high'])} with {one['share']} masked"
             for one in listed[:1] + listed[1:][-1:]
@@ -205,10 +205,8 @@ def conclusions(shown: Shown) -> list[str]:
     one, every = commits[0].measures, masked[0].measures
     rule = commits[0].condition["rule"]
     lines = [
-        f"commits ({rule}) are right {percent(one['right'])} of the time at a mean confidence of "
-        f"{percent(one['sure'])}: {_apart(one)}",
-        f"all masked positions: {percent(every['right'])} right at a mean confidence of {percent(every['sure'])}: "
-        f"{_apart(every)}",
+        f"commits ({rule}) {_apart(one)}",
+        f"all masked positions {_apart(every)}",
         f"calibration error without its small-sample bias: {percent(one['error'], 1)} of commits "
         f"({between(one['error_low'], one['error_high'], 1)}), {percent(every['error'], 1)} of masked positions "
         f"({between(every['error_low'], every['error_high'], 1)})",
@@ -231,13 +229,16 @@ def _sources(shown: Shown) -> Mapping[str, Evidence]:
 
 def _apart(measured: Mapping[str, Any]) -> str:
     low, high = measured["gap_low"], measured["gap_high"]
-    ends = "" if low is None else f" (95 % interval {100 * low:.0f} to {100 * high:.0f} points)".replace("-", "−")
+    verdict = "not shown to be off by 5 points or more"
     if low is not None and low > SMALL_GAP:
-        return f"overconfident{ends}"
-    if high is not None and high < -SMALL_GAP:
-        return f"underconfident{ends}"
-    near = low is not None and low > -SMALL_GAP and high < SMALL_GAP
-    return ("calibrated on average to within 5 points" if near else "not shown to be over- or underconfident") + ends
+        verdict = "overconfident"
+    elif high is not None and high < -SMALL_GAP:
+        verdict = "underconfident"
+    elif low is not None and low > -SMALL_GAP and high < SMALL_GAP:
+        verdict = "calibrated on average to within 5 points"
+    ends = "" if low is None else f" (95 % interval {100 * low:.0f} to {100 * high:.0f} points)".replace("-", "−")
+    shares = f"{percent(measured['right'])} right at a mean confidence of {percent(measured['sure'])}"
+    return f"are {shares}, {verdict}{ends}"
 
 
 def _estimate(measured: Mapping[str, Any], name: str, digits: int = 2) -> str:
@@ -327,7 +328,8 @@ PROBE = Probe(
             "written. A decoder that goes on from its own errors does worse. Adaptive strategies (threshold, factor; "
             "arXiv 2505.22618) commit by confidence, so they are as good as it is.",
             how_to_read="On the diagonal a confidence means what it says. Below it the model is overconfident, and a "
-            "threshold commits more wrong tokens than it promises.",
+            "threshold commits more wrong tokens than it promises. Sources: embedded few-shot questions, values "
+            "recalled from a list, copied words, words of a Markov source.",
             x_label="Confidence",
             at="confidence {}",
             points=_diagram,

@@ -50,7 +50,12 @@ from maskwise.tasks.checkable import CHECKED
 NAME = "self-correction"
 OWN = "model"  # errors drawn from the model's own prediction, which are those that decoding makes
 KINDS = {"uniform": "drawn uniformly", OWN: "drawn from the model"}
-METHODS = {"refilled": "refill", "random": "re-mask at random", "least": "re-mask the least likely", "edited": "edit"}
+METHODS = {
+    "refilled": "refilling",
+    "random": "random re-masking",
+    "least": "re-masking the least likely",
+    "edited": "editing",
+}
 SHORT_METHODS = ("refill", "random", "least likely", "edit")  # for a narrow page
 VIEWS = {"masked": "position masked", "visible": "left visible"}
 CHANCE = 0.5  # AUROC of guessing
@@ -221,7 +226,7 @@ def repaired(shown: Shown) -> list[str]:
     if entry is None:
         return ["not run"]
     found = entry.measures
-    lines = [f"{words}: {_shares(found, method)}" for method, words in METHODS.items()]
+    lines = [f"{words} {_shares(found, method)}" for method, words in METHODS.items()]
     gained, low, high = (found[f"chosen_gain{end}"] for end in ("", "_low", "_high"))
     where = "choosing them by their probability helps" if low > 0 else "not shown to help"
     return [
@@ -241,12 +246,12 @@ def decision(shown: Shown) -> str:
 
 
 def _shares(found: Mapping[str, Any], method: str) -> str:
-    repair, damage = (
-        f"{percent(found[f'{method}_{what}'])} of the {whose} {done} "
-        f"({between(found[f'{method}_{what}_low'], found[f'{method}_{what}_high'])})"
-        for what, whose, done in (("repair", "wrong tokens", "repaired"), ("damage", "right ones", "damaged"))
+    (repair, repair_ends), (damage, damage_ends) = (
+        (percent(found[f"{method}_{what}"]), between(found[f"{method}_{what}_low"], found[f"{method}_{what}_high"]))
+        for what in ("repair", "damage")
     )
-    return f"{repair}, {damage}"
+    shares = f"repairs {repair} of the wrong tokens and damages {damage} of the right ones"
+    return f"{shares} ({repair_ends} and {damage_ends})"
 
 
 def pays(found: Mapping[str, Any], method: str, option: str) -> str:
