@@ -203,9 +203,8 @@ def conclusions(shown: Shown) -> list[str]:
     if not commits or not masked:
         return ["not run"]
     one, every = commits[0].measures, masked[0].measures
-    rule = commits[0].condition["rule"]
-    lines = [
-        f"commits ({rule}) {_apart(one)}",
+    return [
+        f"commits ({commits[0].condition['rule']}) {_apart(one)}",
         f"all masked positions {_apart(every)}",
         f"calibration error without its small-sample bias: {percent(one['error'], 1)} of commits "
         f"({between(one['error_low'], one['error_high'], 1)}), {percent(every['error'], 1)} of masked positions "
@@ -220,7 +219,6 @@ def conclusions(shown: Shown) -> list[str]:
         ),
         _advice(every),
     ]
-    return lines
 
 
 def _sources(shown: Shown) -> Mapping[str, Evidence]:

@@ -53,7 +53,7 @@ KINDS = {"uniform": "drawn uniformly", OWN: "drawn from the model"}
 METHODS = {
     "refilled": "refilling",
     "random": "random re-masking",
-    "least": "re-masking the least likely",
+    "least": "least-likely re-masking",
     "edited": "editing",
 }
 SHORT_METHODS = ("refill", "random", "least likely", "edit")  # for a narrow page
@@ -212,8 +212,7 @@ def _sources(shown: Shown) -> Mapping[str, Evidence]:
 
 
 def _of_source(one: Mapping[str, Any]) -> str:
-    repaired, damaged = (percent(one[f"refilled_{what}"]) for what in ("repair", "damage"))
-    return f"AUROC {percent(one['auroc_masked'])}, {repaired} repaired, {damaged} damaged"
+    return f"AUROC {percent(one['auroc_masked'])}, refilling {_shares(one, 'refilled')}"
 
 
 def _estimate(found: Mapping[str, Any], name: str) -> str:
