@@ -51,7 +51,7 @@ def figure_table(section: Section, readings: Sequence[Reading]) -> dict[str, lis
             f"{entry.n:,}",
             *([percent(entry.accuracy, 1), between(entry.low, entry.high, 1)] if judged else []),
             *([between(entry.rules_low, entry.rules_high, 1)] if ruled else []),
-            *([_points_from_baseline(entry)] if tested else []),
+            *([points_between(p.difference, p.low, p.high) if (p := entry.paired) else "–"] if tested else []),
             *([_nats_from_baseline(entry)] if in_nats else []),
             *(_with_interval(entry, Measure(key, "", f"{key}_low", f"{key}_high", percent=False)) for key in extras),
         ]
@@ -72,13 +72,6 @@ def _with_interval(entry: Entry, measure: Measure) -> str:
     digits = 3 if measure.key == "evidence" else 2
     ends = "" if low is None else f" ({number(low, digits)} to {number(high, digits)})"
     return number(value, digits) + ends
-
-
-def _points_from_baseline(entry: Entry) -> str:
-    paired = entry.paired
-    if paired is UNSET:
-        return "–"
-    return points_between(paired.difference, paired.low, paired.high)
 
 
 def _nats_from_baseline(entry: Entry) -> str:
