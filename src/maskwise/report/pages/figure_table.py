@@ -21,8 +21,8 @@ def figure_table(section: Section, readings: Sequence[Reading]) -> dict[str, lis
              "confidence": "confidence", "entropy": "entropy (nats)"}  # fmt: skip
     extras = [key for key in names if any(key in entry for _, entry in entries)]
     drawn = [measure for measure in section.measures if measure.key not in (*names, "accuracy")]
-    named = [[str(entry.condition.get(key)) for _, entry in entries] for key in conditions]
-    placed = not any(_names_place(values, places) for values in [*named, [entry.masks for _, entry in entries]])
+    named = [[str(entry.condition.get(key, entry.masks)) for _, entry in entries] for key in (*conditions, "masks")]
+    placed = not any(_names_place(values, places) for values in named)
     several, masked = len(readings) > 1, any(entry.masks for _, entry in entries)
     judged = any(entry.accuracy is not None for _, entry in entries)  # a probe may measure likelihoods alone
     tested = judged and any(entry.paired for _, entry in entries)
@@ -60,7 +60,7 @@ def figure_table(section: Section, readings: Sequence[Reading]) -> dict[str, lis
     return {"head": head, "rows": rows}
 
 
-def _names_place(values: Sequence[Any], places: Sequence[str]) -> bool:
+def _names_place(values: Sequence[str], places: Sequence[str]) -> bool:
     """Whether a column of the table names the places of the x axis: one value for each, and no value for two."""
     return len({*zip(values, places, strict=True)}) == len({*values}) == len({*places})
 
