@@ -269,7 +269,7 @@ def compare(
     names: Annotated[list[str], typer.Argument(help="Models, adapter folders or run folders; the first is before.")],
     quick: Quick = False,
     out: Annotated[
-        Path | None, typer.Option(help="Folder for the page; else a new one next to the first run.", callback=for_results)
+        Path | None, typer.Option(help="Folder for the page; else one next to the first run.", callback=for_results)
     ] = None,
     points: Points = None,
     seed: Seed = 0,
