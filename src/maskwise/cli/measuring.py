@@ -28,7 +28,7 @@ from maskwise.cli.common import (
     print_json,
     whole_numbers,
 )
-from maskwise.cli.early import check_models
+from maskwise.cli.early import check_models, named_data
 from maskwise.cli.renamed import CommandWithOldNames
 from maskwise.support.errors import UserError
 from maskwise.support.garbage_collection import collection_paused
@@ -118,7 +118,10 @@ def diagnose(
     ] = None,
     text: Annotated[Path | None, typer.Option(help="A text file for the probes that read prose.")] = None,
     data: Annotated[
-        list[str] | None, typer.Option(help="NAME=PATH of a data set, such as hotpotqa, gsm8k, prompts; repeatable.")
+        list[str] | None,
+        typer.Option(
+            help="NAME=PATH of a data set, such as hotpotqa, gsm8k, prompts; repeatable.", callback=named_data
+        ),
     ] = None,
     templates: Annotated[
         Path | None, typer.Option(help="Templates of your own for the probe templates: YAML, name and text of each.")
