@@ -92,7 +92,7 @@ def diagnose(
     quick: Quick = False,
     full: Annotated[bool, typer.Option("--full", help="Every probe, 1000 points per task.")] = False,
     paper: Annotated[
-        bool, typer.Option("--paper", help="The paper's setting and probes alone, beside what it published.")
+        bool, typer.Option("--paper", help="The paper's setting and probes alone, next to its published values.")
     ] = False,
     out: Annotated[
         Path | None,
@@ -103,7 +103,7 @@ def diagnose(
         str | None, typer.Option(help="Relevant examples; several numbers, as 1,10, are asked one after the other.")
     ] = None,
     distractors: Annotated[
-        int | None, typer.Option(help="Distracting examples beside the relevant ones.  [1 or more]")
+        int | None, typer.Option(help="Distracting examples in addition to the relevant ones.  [1 or more]")
     ] = None,
     precision: Annotated[
         float | None,
@@ -272,7 +272,7 @@ def compare(
     names: Annotated[list[str], typer.Argument(help="Models, adapter folders or run folders; the first is before.")],
     quick: Quick = False,
     out: Annotated[
-        Path | None, typer.Option(help="Folder for the page; else one beside the first run.", callback=for_results)
+        Path | None, typer.Option(help="Folder for the page; else one next to the first run.", callback=for_results)
     ] = None,
     points: Points = None,
     seed: Seed = 0,
