@@ -194,7 +194,11 @@ def what_this_run_shows(section: Section, readings: Sequence[Reading]) -> list[s
     """The section's own words or a line per curve, then the verdicts on the paper's claims."""
 
     def lines(words: Callable[[Reading], list[str]]) -> list[str]:
-        return [f"{r.label}, {line}" if len(readings) > 1 else line for r in readings for line in words(r)]
+        labels: dict[str, list[str]] = {}
+        for reading in readings:
+            for line in words(reading):
+                labels.setdefault(line, []).append(reading.label)
+        return [f"{' and '.join(named)}, {line}" if len(readings) > 1 else line for line, named in labels.items()]
 
     own = lines(section.says) if section.says else _line_per_curve(section, readings)
     return own + verdict_lines(section, readings)
