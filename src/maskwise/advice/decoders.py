@@ -121,6 +121,6 @@ def decoder_of(model: Any, questions: Sequence[DecodingQuestion], settings: Sequ
 def described(model: Model | Endpoint) -> dict[str, Any]:
     """What tells the model apart, for the manifest."""
     if isinstance(model, Endpoint):
-        told = {"fingerprint": "not known: behind a server", "dtype": "dtype not stated"}
-        return {"name": model.name, **told, "served": model.settings.to_dict()}
+        unknown = {"fingerprint": "not known: behind a server", "dtype": "dtype not stated"}
+        return {"name": model.name, **unknown, "served": model.settings.to_dict()}
     return {"name": model.name, "fingerprint": fingerprint(model), "dtype": model.dtype_name}

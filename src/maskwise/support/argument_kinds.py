@@ -1,4 +1,4 @@
-"""Arguments of the library's functions, checked by kind before anything is opened: one line names argument and kind."""
+"""Type checks of the library's public arguments, before anything is opened."""
 
 import functools
 import inspect
@@ -62,6 +62,6 @@ def _kinds(annotation: Any) -> tuple[Any, ...]:
 
 
 def _shown(value: Any) -> str:
-    """A short value as it is, of another its type."""
+    """A short value as it is, a long one as its type."""
     text = repr(value)
     return text if len(text) <= 40 else f"a value of the type {type(value).__name__}"

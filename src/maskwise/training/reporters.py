@@ -1,4 +1,4 @@
-"""Where losses are reported: TensorBoard, Weights & Biases, MLflow. Checked without torch."""
+"""Reporters of losses: TensorBoard, Weights & Biases, MLflow. Checked without torch."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager

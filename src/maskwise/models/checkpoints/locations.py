@@ -6,7 +6,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from importlib.util import find_spec
-from os.path import exists, isdir  # unlike Path's they take any text, such as one too long for a file's name
+from os.path import exists, isdir  # unlike Path's they take any text, even one too long for a file name
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,7 @@ DEVICE_NAMES = ("cpu", "cuda", "mps", "xpu", "hpu", "npu", "mtia", "xla", "hip",
 DTYPE_NAMES = ("float32", "bfloat16", "float16")
 NOT_FOR_EXPERTS = "--weights {} is not written for models with experts: leave it out"
 ZOO = Path(__file__).parents[1] / "zoo"
-MOST_ADAPTERS = 8  # on one model: adapters that name each other as their base would go on for ever
+MOST_ADAPTERS = 8  # on one model, because adapters may name each other as their base
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ def planted_in(name: str) -> str | None:
 
 
 def locate_checkpoint(name: str) -> tuple[Path, tuple[Path, ...]]:
-    """The folder of a checkpoint, and those of the adapters on it, in the order in which they are put on.
+    """The folder of a checkpoint, and those of the adapters on it, in the order they are put on.
 
     A name that is an adapter's leads on to the model it was trained on, which may be adapted itself.
     """
@@ -65,7 +65,7 @@ def locate_checkpoint(name: str) -> tuple[Path, tuple[Path, ...]]:
     while True:
         if len(adapters) > MOST_ADAPTERS:
             raise UserError(f"{name} is more than {MOST_ADAPTERS} adapters deep: export some of them into their base")
-        embedded = bool(adapters) and adapters[0].parent == ZOO  # its base is too, whatever is called so here
+        embedded = bool(adapters) and adapters[0].parent == ZOO  # its base is too, even if a local folder has that name
         base, own = (name, None) if embedded else split_name(name)
         folder = ZOO / name if embedded else Path(own) if own is not None else _folder_of(base, named_by)
         refuse_irregular(folder)

@@ -76,7 +76,7 @@ def _changes(points: Sequence[Point]) -> list[Ends]:
 
 
 def measures_of(section: Section, readings: Sequence[Reading]) -> list[Measure]:
-    """Those that were taken: records of earlier versions may lack one. All of them where nothing was measured."""
+    """The measures that were taken (records of earlier versions may lack one), or all if there are no points."""
     points = [point for reading in readings for point in section.points(reading)]
     return [measure for measure in section.measures if not points or having(points, measure)]
 

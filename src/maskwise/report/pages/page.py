@@ -1,4 +1,4 @@
-"""The page: one HTML file that needs nothing else, drawn from run folders alone, and the figures beside it."""
+"""The report page: one self-contained HTML file drawn from run folders, and the figures as files."""
 
 import hashlib
 import shlex
@@ -59,18 +59,13 @@ def write_page(readings: Sequence[Reading], out: Path, changes: Sequence[Row] = 
     return path
 
 
-def power_lines(readings: Sequence[Reading]) -> list[str]:
-    """What each probe of these runs can detect; once where the models were asked alike."""
-    return list(dict.fromkeys(power_in_words(one) for reading in readings for one in reading.summary.power or ()))
-
-
 def home_of(readings: Sequence[Reading]) -> Path:
-    """Where a page goes when nobody says: into its run's folder, or for several runs into one beside the first."""
+    """The default folder of a page: its run's, or for several runs a folder next to the first."""
     return readings[0].folder if len(readings) == 1 else beside([reading.folder for reading in readings])
 
 
 def beside(folders: Sequence[Path]) -> Path:
-    """Where what is about several runs goes: next to the first, in a folder of these runs in this order."""
+    """The default folder for several runs: next to the first, with a name of these runs in this order."""
     names = "\n".join(str(folder.resolve()) for folder in folders)
     return folders[0].resolve().parent / f"side-by-side-{hashlib.sha256(names.encode()).hexdigest()[:6]}"
 
@@ -107,7 +102,7 @@ def build(readings: Sequence[Reading], changes: Sequence[Row] = ()) -> tuple[str
         },
         advice=[*filter(None, [first.steps]), *advice_lines(readings)],
         models=models,
-        power=power_lines(readings),
+        power=list(dict.fromkeys(power_in_words(one) for r in readings for one in r.summary.power or ())),
         scores=[
             {
                 "name": row[0]["name"],
@@ -157,19 +152,19 @@ def _model_view(reading: Reading, scores: Sequence[Tile], several: bool) -> dict
 
 
 def _topics(models: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """What the sentences of several models say, topic by topic; a claim that is true of all of them is made once."""
+    """The sentences of several models by topic; a claim that all of them share is stated once."""
     found: dict[str, list[tuple[int, str, Any]]] = {}
     for style, model in enumerate(models):
         for sentence in model["sentences"]:
             found.setdefault(sentence.topic, []).append((style % 7, model["label"], sentence))
     topics = []
-    for topic, told in found.items():
-        claims = {sentence.claim for _, _, sentence in told}
-        common = claims.pop() if len(claims) == 1 and len(told) == len(models) else ""
-        alike = common and len({sentence.evidence for _, _, sentence in told}) == 1
+    for topic, stated in found.items():
+        claims = {sentence.claim for _, _, sentence in stated}
+        common = claims.pop() if len(claims) == 1 and len(stated) == len(models) else ""
+        alike = common and len({sentence.evidence for _, _, sentence in stated}) == 1
         each = [{"style": style, "label": label, "claim": "" if common else s.claim, "evidence": s.evidence}
-                for style, label, s in told]  # fmt: skip
-        topics.append({"name": topic, "claim": common, "same": told[0][2].evidence if alike else "",
+                for style, label, s in stated]  # fmt: skip
+        topics.append({"name": topic, "claim": common, "same": stated[0][2].evidence if alike else "",
                        "each": [] if alike else each})  # fmt: skip
     return topics
 
@@ -193,7 +188,7 @@ def _with_over(meaning: str, over: str) -> str:
 
 
 def _meaning_for_all(row: Sequence[dict[str, Any]]) -> str:
-    """What a score is; over which conditions it goes only where that is the same for all models that have it."""
+    """The definition of a score, with its conditions if they are the same for all models that have it."""
     over = {tile["over"] for tile in row if tile["over"]}
     return _with_over(row[0]["plain"], over.pop() if len(over) == 1 else "")
 
@@ -228,28 +223,27 @@ def _section_view(
 
 
 def _asked_lines(probe: str, section: Section, readings: Sequence[Reading]) -> str:
-    """How much was asked and with how many masks, said once for all models of which it is true."""
-    told: dict[str, list[str]] = {}
+    """The numbers of questions and masks, once for all models that share them."""
+    labels: dict[str, list[str]] = {}
     for reading in readings:
-        told.setdefault(_asked_line(probe, section, reading), []).append(reading.label)
-    return " ".join(line if len(readings) == 1 else f"{', '.join(names)}: {line}" for line, names in told.items())
+        labels.setdefault(_asked_line(probe, section, reading), []).append(reading.label)
+    return " ".join(line if len(readings) == 1 else f"{', '.join(names)}: {line}" for line, names in labels.items())
 
 
 def _asked_line(probe: str, section: Section, reading: Reading) -> str:
     if probe not in reading.asked:
         return "not run."
     asked = reading.asked[probe]
-    masks = section.masks(reading) if section.masks is not None else _masks_in_words(section, reading)
+    if section.masks is not None:
+        masks = section.masks(reading)
+    else:
+        counts = sorted({point.entry.masks for point in section.points(reading)})
+        masks = f"masks: {', '.join(map(str, counts))}" if counts != [0] else "no masks"
     each = f"{asked.fewest:,}" if asked.fewest == asked.most else f"{asked.fewest:,} to {asked.most:,}"
     tasks = f"{len(asked.tasks)} tasks with {each} test points each" if len(asked.tasks) > 1 else f"{each} test points"
     hidden = (reading.manifest.not_visible or {}).get(probe, [])
     beyond = f" Not visible to an answer, which sees no token after its block: {', '.join(map(str, hidden))}."
     return f"{tasks}; {masks}.{beyond if hidden else ''}"
-
-
-def _masks_in_words(section: Section, reading: Reading) -> str:
-    counts = sorted({point.entry.masks for point in section.points(reading)})
-    return f"masks: {', '.join(map(str, counts))}" if counts != [0] else "no masks"
 
 
 def _numbers(section: Section, readings: Sequence[Reading]) -> dict[str, list[Any]]:
@@ -285,7 +279,7 @@ def _numbers(section: Section, readings: Sequence[Reading]) -> dict[str, list[An
             f"{entry.n:,}",
             *([percent(entry.accuracy, 1), between(entry.low, entry.high, 1)] if judged else []),
             *([between(entry.rules_low, entry.rules_high, 1)] if ruled else []),
-            *([_points_from_baseline(entry)] if tested else []),
+            *([points_between(p.difference, p.low, p.high) if (p := entry.paired) else "–"] if tested else []),
             *([_nats_from_baseline(entry)] if in_nats else []),
             *(_with_interval(entry, Measure(key, "", f"{key}_low", f"{key}_high", percent=False)) for key in extras),
         ]
@@ -301,13 +295,6 @@ def _with_interval(entry: Entry, measure: Measure) -> str:
     digits = 3 if measure.key == "evidence" else 2
     ends = "" if low is None else f" ({number(low, digits)} to {number(high, digits)})"
     return number(value, digits) + ends
-
-
-def _points_from_baseline(entry: Entry) -> str:
-    paired = entry.paired
-    if paired is UNSET:
-        return "–"
-    return points_between(paired.difference, paired.low, paired.high)
 
 
 def _nats_from_baseline(entry: Entry) -> str:

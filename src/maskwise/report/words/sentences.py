@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from msgspec import UNSET
 
 from maskwise.probes.probe import ScoreRule
-from maskwise.probes.section import Measure, Paired, Point, Section, Summary
+from maskwise.probes.section import Measure, Point, Section, Summary
 from maskwise.probes.summary import probes_giving, scores_shown
 from maskwise.report.figures.panels import along, having, measures_of
 from maskwise.report.readings import Reading
@@ -44,15 +44,16 @@ class Sentence:
 
 
 def opening(reading: Reading) -> list[Sentence]:
-    """What the probes that ran measured, then how sure it is."""
+    """The sentences of the scores that were measured, then their precision."""
     run = {rule.name for rule in scores_run(reading)}
     shown = [rule for rule in scores_shown(reading.summary, reading.probes) if rule.sentences is not None]
-    told = [score_sentence(rule, reading) for rule in shown if rule.name in run or _has_no_masks(rule, reading)]
-    return [*told, how_sure(reading)]
-
-
-def _has_no_masks(rule: ScoreRule, reading: Reading) -> bool:
-    return reading.is_autoregressive and rule.sentences is not None and rule.sentences.autoregressive is not None
+    stated = [
+        rule
+        for rule in shown
+        if rule.name in run
+        or (reading.is_autoregressive and rule.sentences is not None and rule.sentences.autoregressive is not None)
+    ]
+    return [*(score_sentence(rule, reading) for rule in stated), how_sure(reading)]
 
 
 def scores_run(reading: Reading) -> list[ScoreRule]:
@@ -65,7 +66,7 @@ def scores_run(reading: Reading) -> list[ScoreRule]:
 
 
 def score_sentence(rule: ScoreRule, reading: Reading) -> Sentence:
-    """What was seen, and what the score's interval allows to say about it."""
+    """The sentence of a score: what was measured, and the claim that its interval allows."""
     words, score = rule.sentences, reading.summary.scores[rule.name]
     assert words is not None
     if reading.is_autoregressive and words.autoregressive is not None:
@@ -116,7 +117,7 @@ def nothing_differed(score: Score) -> str:
 
 
 def meaning_of(rule: ScoreRule, score: Score) -> str:
-    """What a score is, and over which conditions it goes where it says so."""
+    """The definition of a score, with its conditions if it names them."""
     return f"{rule.meaning} ({score.over})" if score.over else rule.meaning
 
 
@@ -150,7 +151,7 @@ def how_sure(reading: Reading) -> Sentence:
 
 
 def precision_in_words(summary: Summary) -> str:
-    """How many blocks a run with --precision asked, and how precise that made it; empty for any other run."""
+    """The blocks and the precision of a run with --precision; empty for any other run."""
     found = summary.precision
     if found is UNSET:
         return ""
@@ -190,7 +191,7 @@ def verdict_number(claim: Claim) -> str:
 
 
 def what_this_run_shows(section: Section, readings: Sequence[Reading]) -> list[str]:
-    """The section's own words or a line per curve, then what becomes of the paper's claims."""
+    """The section's own words or a line per curve, then the verdicts on the paper's claims."""
 
     def lines(words: Callable[[Reading], list[str]]) -> list[str]:
         return [f"{r.label}, {line}" if len(readings) > 1 else line for r in readings for line in words(r)]
@@ -200,7 +201,7 @@ def what_this_run_shows(section: Section, readings: Sequence[Reading]) -> list[s
 
 
 def verdict_lines(section: Section, readings: Sequence[Reading]) -> list[str]:
-    """What becomes of the paper's claims."""
+    """The verdicts on the paper's claims."""
     return [line for name in section.claims for line in _verdict(name, section.relevant, readings)]
 
 
@@ -220,7 +221,7 @@ def first_finding(section: Section, shows: Sequence[str]) -> str:
 
 
 def _verdict(name: str, relevant: int | None, readings: Sequence[Reading]) -> list[str]:
-    """What becomes of a claim with one number of relevant examples: one line, with all models that can judge it.
+    """The verdict on a claim for one number of relevant examples: one line, with all models that can judge it.
 
     Each model has its own measure where these differ: a block diffusion model sees fewer masks.
     """
@@ -295,13 +296,8 @@ def paired_change(first: Point, last: Point) -> str:
             continue
         if paired.low is not None and paired.high is not None:
             low, high = sorted((sign * paired.low, sign * paired.high))
-            told = points_between(sign * paired.difference, low, high).replace(" (", ", ").removesuffix(")")
-            return told + _nats_beside(paired, sign)
+            change = points_between(sign * paired.difference, low, high).replace(" (", ", ").removesuffix(")")
+            if paired.nll is UNSET or paired.nll_choice is UNSET:
+                return change
+            return f"{change}; {signed(round(sign * paired.nll.difference, 2) + 0.0, 2)}{NBSP}nats"
     return ""
-
-
-def _nats_beside(paired: Paired, sign: int) -> str:
-    """`; +0.31 nats`, where the likelihood stands beside the accuracy."""
-    if paired.nll is UNSET or paired.nll_choice is UNSET:
-        return ""
-    return f"; {signed(round(sign * paired.nll.difference, 2) + 0.0, 2)}{NBSP}nats"

@@ -134,7 +134,7 @@ def _print_tables(reading: Reading, console: Console) -> None:
 
 
 def _scores(reading: Reading, width: int, tables: bool) -> Table:
-    """What each score is stands beside it where there is room; else rows would be cut into pieces nobody can copy."""
+    """The table of scores, with their definitions if there is room on the line."""
     table = Table("score", "value", "95 % interval", box=None, pad_edge=False, header_style="dim")
     explained = width >= WIDE
     if explained:

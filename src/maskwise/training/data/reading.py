@@ -31,7 +31,7 @@ class DataFile:
 
 @dataclass(frozen=True)
 class DataForm:
-    """What a command takes for data: `read(row, where)` reads a row or refuses it, `cut(path, lines)` makes entries of
+    """The data format of a command: `read(row, where)` reads a row or refuses it, `cut(path, lines)` makes entries of
     plain text, and `description` says both in words."""
 
     read: Callable[[Any, str], RowContent]
