@@ -51,7 +51,7 @@ def conditions(distances: Sequence[int], gap: Gap) -> list[Condition]:
 
 
 def claims(records: Sequence[Record]) -> list[Claim]:
-    """Distant masks become alike. Near is the mask beside the visible text, far the second half of the gap."""
+    """Distant masks become alike. Near is the mask next to the visible text, far the second half of the gap."""
     masks = max(record.masks for record in records)
     open_end = [record for record in records if record.condition["suffix"] == "none"]
     closed = [record for record in records if record.condition["suffix"] == "visible"]
