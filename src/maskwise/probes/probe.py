@@ -225,7 +225,7 @@ class Probe:
     """One question to a model. The name is that of the command line, of the records and of the file.
 
     group: what it is about. about: a line for the help. condition, evidence: structs of what its records hold under
-    these names, by which a stranger's records are checked. presets: which ask it without being told to.
+    these names, by which a stranger's records are checked. presets: that ask it by default.
     variants: the ways in which a few-shot question is put; all such probes share their episodes and are asked together.
     each_number: its variants are asked with every number of relevant examples of the run, not with the main one alone.
     units: everything else that is asked. one_pass: its units answer from one plain forward pass, as variants do, so

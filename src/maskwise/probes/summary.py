@@ -265,7 +265,7 @@ def main_skill(listed: Mapping[str, Sequence[Entry]], probes: Sequence[Probe]) -
 
 
 def _entry(condition: Condition, group: Group, listed: bool, points_per_question: int) -> Entry:
-    """`listed`: the question has a list of answers, so the likelihood of the right one is reported too."""
+    """`listed`: the question has a list of answers, so the likelihood of the right one is given with the accuracy."""
     questions = by_question(group, points_per_question)
     accuracy, low, high = accuracy_interval(questions)
     rules_low, rules_high = rules_ends(questions.by_task("correct"), (0.0, 1.0))

@@ -222,7 +222,11 @@ def run_inputs(**given: Any) -> RunInputs:
         if asked.tasks is not None:
             raise UserError("these words bring tasks of their own: leave tasks or words out")
         known_tasks = source.tasks
-    named = [f"{name}={path}" for name, path in data.items()] if isinstance(data, Mapping) else data or []
+    if isinstance(data, Mapping):
+        if odd := [name for name, path in data.items() if not isinstance(path, str | Path)]:
+            raise UserError(f"data of {odd[0]} must be the path of a file or folder: write the rows to a .jsonl file")
+        data = [f"{name}={path}" for name, path in data.items()]
+    named = [data] if isinstance(data, str) else data or []
     return RunInputs(settings, source, prose, read_datasets(named), known_tasks)
 
 

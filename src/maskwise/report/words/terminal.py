@@ -29,7 +29,7 @@ MOST_ROWS = 8  # scores on the terminal where the tables are left out
 INTERVAL = "95 % interval"
 SECONDARY = (("in format", "in content"), ("NLL",), (INTERVAL,))  # what a narrow terminal leaves out, the first first
 WIDEST = 10_000  # columns, in which a table is as wide as it likes
-WIDE = 110  # columns of a terminal that hold the meaning of a score beside it
+WIDE = 110  # columns of a terminal that hold a score and its meaning
 NATS = {
     "nll": "NLL",
     "nll_allowed": "in format",
