@@ -238,7 +238,8 @@ class Probe:
     random_canvas: it also asks models without a mask token, whose canvas holds random tokens (DiffusionGemma): k masks
     are a canvas of size k.
     takes: whether it asks about a data set given with --data, by the set's name.
-    baseline: which condition a condition is compared with. measures: the summary's entries for the records of one
+    scored: those of its records that the summary's entries are over. baseline: which condition a condition is compared
+    with. measures: the summary's entries for the records of one
     condition. chance: accuracy of guessing, None where no one number says it. points_per_question: so many consecutive
     points are one question asked several times, which intervals draw together. questions: how many a paired difference
     rests on, of probes without variants. scores, claims, extras: further parts of
@@ -269,6 +270,7 @@ class Probe:
     only_blocks: bool = False
     random_canvas: bool = False
     takes: Callable[[str], bool] = lambda data_set: False
+    scored: Callable[[Sequence[Record]], Sequence[Record]] = lambda records: records
     baseline: Baseline = no_baseline
     measures: Callable[[Entry, Sequence[Record]], list[Entry]] = accuracy_alone
     chance: float | None = CHANCE

@@ -219,7 +219,7 @@ def claim_of_number(claim: Claim, number: RelevantCount, is_main: bool) -> Claim
 
 def entries(probe: Probe, records: Sequence[Record]) -> list[Entry]:
     """Accuracy and the other measures of each condition of a probe, and the paired difference from its baseline."""
-    groups = {condition_text(group.condition): group for group in groups_of(records)}
+    groups = {condition_text(group.condition): group for group in groups_of(probe.scored(records))}
     listed = probe.chance is not None or all(group.has("nll_choice") for group in groups.values())
     found = []
     for condition, baseline in with_baselines([group.condition for group in groups.values()], probe.baseline):
