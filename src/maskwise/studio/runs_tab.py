@@ -13,14 +13,14 @@ from maskwise.support.errors import UserError
 
 
 def runs_tab(tab: gr.Tab, root: Path) -> None:
-    lead("Click a run to open its report, a column's title to sort.")
+    lead("Click a run to open its report. The menu ⋮ of a column sorts the list.")
     table = gr.Dataframe(
         headers=["Run", "Model", "Date"],
         interactive=False,
         max_height=280,
         show_label=False,
         elem_id="runs",
-        column_widths=[230, 215, 130, 130, 127, 127, 127, 127],
+        column_widths=[225, 200, 145, 125, 130, 130, 130, 130],
         wrap=True,
         buttons=[],
     )
