@@ -15,6 +15,7 @@
 
     python recipes/unplanted/training_factorial.py --english english.npy --out OUT --size large --seconds 450  # H200
     python recipes/unplanted/training_factorial.py --english english.npy --out OUT --size small --steps N
+    python recipes/unplanted/training_factorial.py --english english.npy --out OUT --runs ppmmmp2 pmmppp1 --steps N
     python recipes/unplanted/training_factorial.py --measure --out OUT                                   # 5 s a model
     python recipes/unplanted/training_factorial.py --english english.npy --out OUT --size small --toy           # a CPU
 """
@@ -81,6 +82,11 @@ class Run:
         return "".join("p" if level > 0 else "m" for level in self.levels) + str(self.repeat)
 
 
+def run_named(name: str) -> Run:
+    """The run of a name such as ppmmmp2: six levels, then the number of the seed."""
+    return Run(tuple(1 if letter == "p" else -1 for letter in name[: len(FACTORS)]), int(name[len(FACTORS) :]))
+
+
 @dataclass(frozen=True)
 class Scale:
     """What differs between the real thing and the toy."""
@@ -102,6 +108,10 @@ def design(size: str) -> list[Run]:
     cells = [(a, b, c, d, a * b * c, b * c * d) for a, b, c, d in product((1, -1), repeat=4)]
     runs = [Run(cell) for cell in cells if cell[-1] == wanted]
     runs += [Run(cell, n + 1) for cell in REPEATED if cell[-1] == wanted for n in range(REPEATS[wanted])]
+    return causal_first(runs)
+
+
+def causal_first(runs: list[Run]) -> list[Run]:
     return sorted(runs, key=lambda run: -run.levels[3])
 
 
@@ -189,8 +199,8 @@ class Masker:
 class Course:
     """The runs of one size, trained together; `kept` has the chosen weights of each run."""
 
-    def __init__(self, size: str, english: Any, scale: Scale, toy: bool, seed: int) -> None:
-        self.runs, self.scale, self.tokenizer = design(size), scale, load_zoo_tokenizer()
+    def __init__(self, size: str, runs: list[Run], english: Any, scale: Scale, toy: bool, seed: int) -> None:
+        self.runs, self.scale, self.tokenizer = runs, scale, load_zoo_tokenizer()
         self.device = torch.device("cuda" if torch.cuda.is_available() and not toy else "cpu")
         self.shape, self.seed = (TOY if toy else SIZES[size]), seed
         self.stack = Stack([self.new_net(run) for run in self.runs], RATE, self.device)
@@ -260,7 +270,8 @@ class Course:
 def train(options: argparse.Namespace) -> None:
     began, scale = time.monotonic(), SMALL if options.toy else REAL
     english = read_english_ids(options.english, load_zoo_tokenizer())
-    course = Course(options.size, english, scale, options.toy, options.seed)
+    runs = causal_first([run_named(name) for name in options.runs]) if options.runs else design(options.size)
+    course = Course(options.size, runs, english, scale, options.toy, options.seed)
     print(f"{options.size}: " + " ".join(run.name for run in course.runs), flush=True)
     step, losses, checked = 0, [], 0
 
@@ -358,6 +369,7 @@ def main() -> None:
     parser.add_argument("--english", type=Path, help="prose: .txt, .xz, or .npy made by corpus.py")
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--size", choices=["large", "small"], default="large")
+    parser.add_argument("--runs", nargs="+", metavar="NAME", help="train these runs of one size, not the design")
     parser.add_argument("--seconds", type=float, default=450, help="of the training, where --steps is not given")
     parser.add_argument("--steps", type=int, default=0)
     parser.add_argument("--seed", type=int, default=0)

@@ -8,7 +8,7 @@ from corpus import load_zoo_tokenizer
 from cure_tables import fieller
 from task_accuracy import hidden_states
 from training_effects import Runs, effects
-from training_factorial import NEAREST, SMALL, Course, design, words_of
+from training_factorial import NEAREST, SMALL, Course, design, run_named, words_of
 from unfamiliar_sets import load_sets
 
 RUNS = [*design("large"), *design("small")]
@@ -20,6 +20,7 @@ def test_the_design_is_balanced_and_holds_the_cell_nearest_to_llada():
     assert len(cells) == 16 and NEAREST in [tuple(cell) for cell in cells.tolist()]
     assert np.array_equal(cells.T @ cells, 16 * np.eye(6))
     assert len({run.name for run in RUNS}) == len(RUNS) == 21
+    assert [run_named(run.name) for run in RUNS] == RUNS
 
 
 def test_the_forty_kinds_share_no_word_with_each_other_or_the_sets():
@@ -52,7 +53,7 @@ def test_the_interval_of_a_ratio_holds_it_and_widens_where_the_lower_mean_may_be
 @pytest.mark.slow
 def test_a_runs_network_is_that_of_the_stack_after_training():
     english = np.random.default_rng(0).integers(5, 500, 4000).astype(np.int16)
-    course = Course("small", english, SMALL, toy=True, seed=0)
+    course = Course("small", design("small"), english, SMALL, toy=True, seed=0)
     for step, progress in enumerate((0.1, 0.6)):  # causal and masked
         course.learn(step, progress)
     course.check()

@@ -12,7 +12,7 @@ from maskwise.cli.early import check_models
 def studio(
     models: Annotated[
         list[str] | None,
-        typer.Argument(help="Models to offer beside the embedded ones: checkpoint folders or published names."),
+        typer.Argument(help="Models to offer in addition to the embedded ones: checkpoint folders or published names."),
     ] = None,
     runs: Annotated[Path, typer.Option(help="The folder whose run folders can be shown and compared.")] = Path("runs"),
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port on this machine; 0 is any free one.")] = 7860,

@@ -51,6 +51,8 @@ def in_words(text: str) -> str:
     found = re.match(r"No such (?:option|command):? (\S+?)\.?(?: |$)", text)
     if found and found[1] in ELSEWHERE:
         return f"{found[0].strip().rstrip('.')}: {ELSEWHERE[found[1]]}"
+    if text.startswith("Got unexpected extra argument"):
+        return f"{text}: put a text of several words in quotes"
     return text
 
 

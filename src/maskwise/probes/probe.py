@@ -180,7 +180,7 @@ def accuracy_alone(entry: Entry, group: Sequence[Record]) -> list[Entry]:
 
 
 def with_nll(entry: Entry, group: Sequence[Record]) -> list[Entry]:
-    """The mean negative log-likelihood of the true token beside the accuracy."""
+    """The mean negative log-likelihood of the true token, in addition to the accuracy."""
     found = mean_over_tasks((record.task, record.nll) for record in group if record.nll is not None)
     return [entry.changed(**dict(zip(("nll", "nll_low", "nll_high"), found, strict=True)))]
 
@@ -225,7 +225,7 @@ class Probe:
     """One question to a model. The name is that of the command line, of the records and of the file.
 
     group: what it is about. about: a line for the help. condition, evidence: structs of what its records hold under
-    these names, by which a stranger's records are checked. presets: which ask it without being told to.
+    these names, by which a stranger's records are checked. presets: that ask it by default.
     variants: the ways in which a few-shot question is put; all such probes share their episodes and are asked together.
     each_number: its variants are asked with every number of relevant examples of the run, not with the main one alone.
     units: everything else that is asked. one_pass: its units answer from one plain forward pass, as variants do, so
@@ -238,7 +238,8 @@ class Probe:
     random_canvas: it also asks models without a mask token, whose canvas holds random tokens (DiffusionGemma): k masks
     are a canvas of size k.
     takes: whether it asks about a data set given with --data, by the set's name.
-    baseline: which condition a condition is compared with. measures: the summary's entries for the records of one
+    scored: those of its records that the summary's entries are over. baseline: which condition a condition is compared
+    with. measures: the summary's entries for the records of one
     condition. chance: accuracy of guessing, None where no one number says it. points_per_question: so many consecutive
     points are one question asked several times, which intervals draw together. questions: how many a paired difference
     rests on, of probes without variants. scores, claims, extras: further parts of
@@ -269,6 +270,7 @@ class Probe:
     only_blocks: bool = False
     random_canvas: bool = False
     takes: Callable[[str], bool] = lambda data_set: False
+    scored: Callable[[Sequence[Record]], Sequence[Record]] = lambda records: records
     baseline: Baseline = no_baseline
     measures: Callable[[Entry, Sequence[Record]], list[Entry]] = accuracy_alone
     chance: float | None = CHANCE

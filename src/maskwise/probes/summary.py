@@ -219,7 +219,7 @@ def claim_of_number(claim: Claim, number: RelevantCount, is_main: bool) -> Claim
 
 def entries(probe: Probe, records: Sequence[Record]) -> list[Entry]:
     """Accuracy and the other measures of each condition of a probe, and the paired difference from its baseline."""
-    groups = {condition_text(group.condition): group for group in groups_of(records)}
+    groups = {condition_text(group.condition): group for group in groups_of(probe.scored(records))}
     listed = probe.chance is not None or all(group.has("nll_choice") for group in groups.values())
     found = []
     for condition, baseline in with_baselines([group.condition for group in groups.values()], probe.baseline):
@@ -265,7 +265,7 @@ def main_skill(listed: Mapping[str, Sequence[Entry]], probes: Sequence[Probe]) -
 
 
 def _entry(condition: Condition, group: Group, listed: bool, points_per_question: int) -> Entry:
-    """`listed`: the question has a list of answers, so the likelihood of the right one stands beside the accuracy."""
+    """`listed`: the question has a list of answers, so the likelihood of the right one is given with the accuracy."""
     questions = by_question(group, points_per_question)
     accuracy, low, high = accuracy_interval(questions)
     rules_low, rules_high = rules_ends(questions.by_task("correct"), (0.0, 1.0))

@@ -37,7 +37,7 @@ def by_number(probe: str, section: Section, readings: Sequence[Reading]) -> list
 
 
 def unnamed_number(probe: str, readings: Sequence[Reading]) -> str:
-    """How many examples conditions mean that name no number: the paper's, or what a run of version 0.1 was set to."""
+    """The number of examples if conditions name none: the paper's, or the setting of a run of version 0.1."""
     unnamed = [r for r in readings if any(number_of(entry.condition) is None for entry in r.entries(probe))]
     set_to = [reading.manifest.settings.relevant for reading in unnamed]
     counts = sorted({found if isinstance(found, int) else PAPER_RELEVANT for found in set_to})

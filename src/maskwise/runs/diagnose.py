@@ -297,7 +297,7 @@ def ask_units(model: Model, units: Sequence[Unit], folder: Path, crew: Crew, don
 def _forecast(items: Sequence[Item], total: int, bar: Progress, is_first: bool) -> Forecast:
     """From the items of the first unit: their mean length is taken for that of all."""
     tokens = sum(len(item.prompt.ids) for item in items) / len(items)
-    size = f"{total:,} answers, about {total * tokens / 1e6:.2g} million tokens"
+    size = f"{total:,} answers, about {float(f'{total * tokens / 1e6:.2g}'):,g} million tokens"
     return Forecast(total, size, bar.console.print if is_first else lambda line: None)
 
 

@@ -200,7 +200,9 @@ def fit_to_model(
     if not kept and not left_out:
         raise UserError(f"no probe to run: {settings.probes[0]} is for block diffusion models")
     if not kept:
-        raise UserError(f"no probe to run: {left_out[0]} does not apply, {why[left_out[0]]}")
+        others = [name for name in DEFAULT.probes if name not in why.keys() | only_blocks]
+        remedy = f"; name another, such as --probes {others[0]}" if others else ""
+        raise UserError(f"no probe to run: {left_out[0]} does not apply, {why[left_out[0]]}{remedy}")
     if settings.probes not in [one.probes for one in (QUICK, DEFAULT, FULL, PAPER)]:
         why |= dict.fromkeys(only_blocks, "it is for block diffusion models")
     notes = [f"{name} was not run: {why[name]}" for name in settings.probes if name in why]
@@ -230,7 +232,8 @@ def check(settings: Settings, probes: Sequence[Probe] = PROBES) -> None:
     known = [probe.name for probe in probes]
     for name in settings.probes:
         if name not in known:
-            raise UserError(f"unknown probe {name!r}{did_you_mean(name, known)}")
+            apart = ": separate probes by commas" if set(name.strip()) & set(" ;") else did_you_mean(name, known)
+            raise UserError(f"unknown probe {name!r}{apart}")
     if not settings.probes:
         raise UserError(f"no probe named: choose among {', '.join(known)}")
     if not settings.relevant or min(settings.relevant) < 1:

@@ -1,6 +1,6 @@
 """The part of a model card that states what a run measured, in Markdown: every number with its settings.
 
-It holds no path of this machine: of a folder its name is told.
+It holds no path of this machine, only the names of folders.
 """
 
 import re
@@ -22,12 +22,12 @@ from maskwise.scoring.scores import Score
 from maskwise.support.errors import UserError
 
 PAPER = "Piskorz et al., *Masks Can Be Distracting* (arXiv 2511.21338)"
-LEFT_OUT = ("probes", "parameters", "tasks")  # told in the tables, or too long for one
+LEFT_OUT = ("probes", "parameters", "tasks")  # in tables of their own, or too long
 LONGEST_COMMAND = 20_000  # characters: splitting a longer one takes the square of its length
 
 
 def run_card_of(folder: Path) -> str:
-    """Of a run of diagnose or a search of advise."""
+    """The model card section of a run of diagnose or a search of advise."""
     found = runs_in([folder])
     if len(found) > 1:
         raise UserError(f"{folder} holds {len(found)} runs: name one of them, such as {found[0]}")
@@ -120,8 +120,8 @@ def _without_skill(rule: ScoreRule, reading: Reading) -> str:
 
 def _unmeasured(reading: Reading) -> str:
     reasons = [(rule, _without_skill(rule, reading) or score.why) for rule, score in _scores(reading)]
-    told = [f"{rule.title} ({why})" for rule, why in reasons if why]
-    return f"Without a value: {_text('; '.join(told))}." if told else ""
+    listed = [f"{rule.title} ({why})" for rule, why in reasons if why]
+    return f"Without a value: {_text('; '.join(listed))}." if listed else ""
 
 
 def _scores(reading: Reading) -> list[tuple[ScoreRule, Score]]:
@@ -130,7 +130,7 @@ def _scores(reading: Reading) -> list[tuple[ScoreRule, Score]]:
 
 
 def _sentences(reading: Reading) -> list[Sentence]:
-    """What the scores with a value say."""
+    """The sentences of the scores that have a value."""
     return [
         score_sentence(rule, reading)
         for rule, score in _scores(reading)
@@ -139,7 +139,7 @@ def _sentences(reading: Reading) -> list[Sentence]:
 
 
 def _condition_tables(reading: Reading) -> list[str]:
-    """Of each probe that a score comes from: the accuracy under every condition, with its masks."""
+    """A table per probe that a score comes from: the accuracy under every condition, with its masks."""
     names = dict.fromkeys(
         probe.name for rule, _ in _scores(reading) for probe in probes_giving(rule.name, reading.probes)
     )
@@ -197,8 +197,7 @@ def _command(command: str | None) -> list[str]:
         words = shlex.split(command)
     except ValueError:
         return []
-    told = [public_name(word) if "/" in word or "\\" in word else word for word in words]
-    line = _one_line(shlex.join(told))
+    line = _one_line(shlex.join(public_name(word) if "/" in word or "\\" in word else word for word in words))
     fence = "`" * max(3, _longest_run(line) + 1)
     return [f"{fence}bash\n{line}\n{fence}"]
 
@@ -217,12 +216,12 @@ def _one_line(text: str) -> str:
 
 
 def _longest_run(text: str) -> int:
-    """Of backticks: code is fenced by more of them than it holds."""
+    """The longest run of backticks: code is fenced by more of them than it holds."""
     return max(map(len, re.findall("`+", text)), default=0)
 
 
 def _code(text: str) -> str:
-    """As code inside a line, whatever backticks it holds."""
+    """As inline code, also if it holds backticks."""
     line = _one_line(text)
     fence = "`" * (_longest_run(line) + 1)
     return f"{fence} {line} {fence}" if "`" in line else f"`{line}`"

@@ -34,10 +34,9 @@ NUMBERS = 3
 
 @dataclass(frozen=True)
 class ChartNumber:
-    """One of the numbers beside the chart. Where nothing was `detected` it is grey, and says how much it is at most, or
-    that there are too few questions.
+    """A number next to the chart. If nothing was `detected` it is grey, with an upper bound or "too few questions".
 
-    curve: the number of the curve whose end it is, where models are told apart by colour.
+    curve: the number of its curve, if the models have different colours.
     """
 
     value: str
@@ -49,8 +48,8 @@ class ChartNumber:
 
 @dataclass(frozen=True)
 class Finding:
-    """`beside`: of how many changes the headline tells one, or a larger one. `caption` is that of the chart. `steps`:
-    what to try where a model cannot show a loss."""
+    """The first screen. `beside`: the number of changes that the headline was chosen from, or a larger effect.
+    `caption`: of the chart. `steps`: what to try if a model cannot show a loss."""
 
     headline: str
     panel: Panel | None
@@ -66,7 +65,7 @@ class Finding:
 
 
 def finding(readings: Sequence[Reading], compared: bool = False) -> Finding:
-    """Of one run its largest effect; of several what masks do to those models that were asked about it.
+    """The finding of one run is its largest effect; of several runs, the effect of masks on each model.
     `compared`: whether that differs from what they do to the first."""
     curves = [(reading, changes(main_entries(reading))) for reading in readings]
     told = [(reading, curve) for reading, curve in curves if len(curve) > 1]
@@ -90,7 +89,7 @@ def finding(readings: Sequence[Reading], compared: bool = False) -> Finding:
 
 
 def limited_by_skill(told: Sequence[tuple[Reading, Sequence[Change]]]) -> dict[str, Skill]:
-    """By label, the skill of the models in which masks cannot show a loss: they have no curve and no number.
+    """By label, the skill of models that cannot show a loss: they have no curve and no number.
 
     Where another model loses accuracy on the same questions, these are not too easy.
     """
@@ -105,7 +104,7 @@ def limited_by_skill(told: Sequence[tuple[Reading, Sequence[Change]]]) -> dict[s
 
 
 def advice_lines(readings: Sequence[Reading]) -> list[str]:
-    """What to do, a line per model: by the probe that the first screen is about, where it says something."""
+    """Advice, a line per model, from the probe that the first screen is about."""
     leads = [(reading, probe.lead) for reading in readings for probe in reading.probes if probe.lead is not None]
     advising = [(reading, lead.advice) for reading, lead in leads if lead.main and lead.advice is not None]
     said = [(reading.label, advice(reading.run.records)) for reading, advice in advising]
@@ -198,7 +197,7 @@ def _larger_than_masks(readings: Sequence[Reading]) -> str:
 
 
 def about_masks(told: Sequence[tuple[str, Sequence[Change]]]) -> str:
-    """What the most masks do to each model, the largest loss first; their number is named once where it is the same."""
+    """The effect of the most masks on each model, the largest loss first; equal numbers are named once."""
     if not told:
         return ""
     by_loss = sorted(((label, curve[-1]) for label, curve in told), key=lambda one: one[1].points)
@@ -250,7 +249,7 @@ def _in_words(label: str, last: Change, named: bool) -> str:
 
 
 def _three(effects: Sequence[Effect], charted: Sequence[str]) -> tuple[ChartNumber, ...]:
-    """What the chart shows, and the largest of the others; the largest first."""
+    """The effects in the chart and the largest of the others, in order of size."""
     shown = [next((one for one in effects if one.probe == probe), None) for probe in charted]
     drawn = [effect for effect in shown if effect is not None]
     others = [effect for effect in effects if effect.probe not in charted]

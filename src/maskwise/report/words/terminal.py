@@ -29,7 +29,7 @@ MOST_ROWS = 8  # scores on the terminal where the tables are left out
 INTERVAL = "95 % interval"
 SECONDARY = (("in format", "in content"), ("NLL",), (INTERVAL,))  # what a narrow terminal leaves out, the first first
 WIDEST = 10_000  # columns, in which a table is as wide as it likes
-WIDE = 110  # columns of a terminal that hold the meaning of a score beside it
+WIDE = 110  # columns of a terminal that hold a score and its meaning
 NATS = {
     "nll": "NLL",
     "nll_allowed": "in format",
@@ -134,7 +134,7 @@ def _print_tables(reading: Reading, console: Console) -> None:
 
 
 def _scores(reading: Reading, width: int, tables: bool) -> Table:
-    """What each score is stands beside it where there is room; else rows would be cut into pieces nobody can copy."""
+    """The table of scores, with their definitions if there is room on the line."""
     table = Table("score", "value", "95 % interval", box=None, pad_edge=False, header_style="dim")
     explained = width >= WIDE
     if explained:
