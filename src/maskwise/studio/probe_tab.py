@@ -64,9 +64,9 @@ def _draw(task: str, point: int, relevant: int) -> tuple[Any, ...]:
 
 def _ask(shelf: Shelf, model: str, other: str, *given: Any) -> Iterator[str]:
     """The answers first, one model after the other, then the curves and the attributions, which take longer."""
-    *question, distance, masks = given
+    *fields, distance, masks = given
     try:
-        asked = probing.ContextQuestion(*question, 1 - distance / 100, masks)
+        asked = probing.ContextQuestion(*fields, place=1 - distance / 100, masks=masks)
         names = [model] if other in (NONE, model) else [model, other]
         sides = [Side(label_of(name), None, f"{asked.context}\n\n{asked.question}") for name in names]
         for number, name in enumerate(names):
