@@ -66,7 +66,7 @@ def _ask(shelf: Shelf, model: str, other: str, *given: Any) -> Iterator[str]:
     """The answers first, one model after the other, then the curves and the attributions, which take longer."""
     *fields, distance, masks = given
     try:
-        asked = probing.ContextQuestion(*fields, place=1 - distance / 100, masks=masks)
+        asked = probing.ContextQuestion(*[*fields, 1 - distance / 100, masks])
         names = [model] if other in (NONE, model) else [model, other]
         sides = [Side(label_of(name), None, f"{asked.context}\n\n{asked.question}") for name in names]
         for number, name in enumerate(names):
