@@ -80,7 +80,7 @@ def _server(given: dict[str, Any]) -> Any:
 
 
 def command_line() -> str:
-    """What the user typed, for the run's manifest."""
+    """The command line that the user typed, for the run's manifest."""
     return shlex.join(["maskwise", *sys.argv[1:]])
 
 
