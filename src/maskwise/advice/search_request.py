@@ -133,7 +133,11 @@ def _space(start: SearchSpace, searched: dict[str, Any]) -> SearchSpace:
     for name in ("blocks", "steps"):
         if name in given:
             given[name] = _numbers(name, given[name])
-    return replace(start, **given)
+    space = replace(start, **given)
+    if given.get("blocks") and all(block and space.max_new_tokens % block for block in space.blocks):
+        listed = ", ".join(map(str, space.blocks))
+        raise UserError(f"--blocks {listed} do not divide {space.max_new_tokens} tokens: give sizes that do")
+    return space
 
 
 def _served_space(start: ServedSpace, searched: dict[str, Any]) -> ServedSpace:

@@ -28,7 +28,7 @@ from maskwise.cli.common import (
     print_json,
     whole_numbers,
 )
-from maskwise.cli.early import check_models
+from maskwise.cli.early import check_models, named_data
 from maskwise.cli.renamed import CommandWithOldNames
 from maskwise.support.errors import UserError
 from maskwise.support.garbage_collection import collection_paused
@@ -80,7 +80,7 @@ def server_of(given: dict[str, Any]) -> Any:
 
 
 def command_line() -> str:
-    """What the user typed, for the run's manifest."""
+    """The command line that the user typed, for the run's manifest."""
     return shlex.join(["maskwise", *sys.argv[1:]])
 
 
@@ -92,7 +92,7 @@ def diagnose(
     quick: Quick = False,
     full: Annotated[bool, typer.Option("--full", help="Every probe, 1000 points per task.")] = False,
     paper: Annotated[
-        bool, typer.Option("--paper", help="The paper's setting and probes alone, beside what it published.")
+        bool, typer.Option("--paper", help="The paper's setting and probes alone, next to its published values.")
     ] = False,
     out: Annotated[
         Path | None,
@@ -103,7 +103,7 @@ def diagnose(
         str | None, typer.Option(help="Relevant examples; several numbers, as 1,10, are asked one after the other.")
     ] = None,
     distractors: Annotated[
-        int | None, typer.Option(help="Distracting examples beside the relevant ones.  [1 or more]")
+        int | None, typer.Option(help="Distracting examples in addition to the relevant ones.  [1 or more]")
     ] = None,
     precision: Annotated[
         float | None,
@@ -118,7 +118,10 @@ def diagnose(
     ] = None,
     text: Annotated[Path | None, typer.Option(help="A text file for the probes that read prose.")] = None,
     data: Annotated[
-        list[str] | None, typer.Option(help="NAME=PATH of a data set, such as hotpotqa, gsm8k, prompts; repeatable.")
+        list[str] | None,
+        typer.Option(
+            help="NAME=PATH of a data set, such as hotpotqa, gsm8k, prompts; repeatable.", callback=named_data
+        ),
     ] = None,
     templates: Annotated[
         Path | None, typer.Option(help="Templates of your own for the probe templates: YAML, name and text of each.")
@@ -269,7 +272,7 @@ def compare(
     names: Annotated[list[str], typer.Argument(help="Models, adapter folders or run folders; the first is before.")],
     quick: Quick = False,
     out: Annotated[
-        Path | None, typer.Option(help="Folder for the page; else one beside the first run.", callback=for_results)
+        Path | None, typer.Option(help="Folder for the page; else one next to the first run.", callback=for_results)
     ] = None,
     points: Points = None,
     seed: Seed = 0,

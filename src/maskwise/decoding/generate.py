@@ -24,6 +24,7 @@ from maskwise.decoding.strategies import Strategy
 from maskwise.decoding.strategies.levenshtein import decode_with_edits, uses_edit_tokens
 from maskwise.decoding.traces import TraceFile, recorded_settings, trace_of
 from maskwise.models.batch import passes
+from maskwise.models.checkpoints.locations import refuse_swapped
 from maskwise.models.checkpoints.opening import opened_model
 from maskwise.models.families.packing import columnwise_products, packed_products
 from maskwise.models.generation import Generation, Generations, OtherNames, PromptInput
@@ -119,6 +120,10 @@ def generate(
     if on_step is not None and not callable(on_step):
         raise UserError("on_step must be a function, which is called with a Snapshot after each step")
     options = chosen_options({name: given[name] for name in OPTION_NAMES}, dict(named))
+    refuse_swapped(model, prompts)
+    if options.temperature == 0 and (options.top_k, options.top_p) != (None, None) and not options.strategy.filtered:
+        unused = "top_k and top_p change nothing at temperature 0: give a temperature above 0 to sample"
+        warnings.warn(unused, UserNotice, stacklevel=3)
     opened = opened_model(model)
     refuse_other_mask(named.get("mask_id"), opened.mask_id, opened.name or opened.kind)
     listed = listed_prompts(prompts)

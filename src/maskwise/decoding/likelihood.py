@@ -210,7 +210,12 @@ def _check_pair(model: Model, prompt: list[int], answer: list[int], masks: int, 
         raise UserError(f"{what}: the answer contains the mask token, which the model never predicts; delete it")
     if model.causal and not prompt:
         raise UserError(f"{what} has no prompt: an autoregressive model needs at least one token before the answer")
-    model.check_sequence([*prompt, *answer, *[model.mask_id or 0] * masks], what)
+    model.check_sequence([*prompt, *answer], what)
+    if (longest := model.window - len(prompt) - len(answer)) < masks:
+        raise UserError(
+            f"{what} leaves room for {longest} masks in the context length of {model.name or model.kind}, "
+            f"{model.window} tokens: lower --masks {masks}"
+        )
 
 
 def _lay_out(

@@ -45,7 +45,7 @@ def read_prompts(file: Path) -> "Sequence[PromptInput]":
     """One prompt per line; a .jsonl file has one JSON object with a "prompt" or "messages" per line."""
     if file.suffix in (".jsonl", ".json", ".ndjson", ".csv", ".tsv", ".parquet"):
         return [_prompt(row, where) for where, row in located_rows(file)]
-    return prompts_of(read_text(file, "give one prompt a line").split("\n"), str(file))
+    return prompts_of(read_text(file, "save it as .txt, a prompt a line, or as .jsonl or .csv").split("\n"), str(file))
 
 
 def _prompt(row: Any, where: str) -> "PromptInput":

@@ -109,6 +109,8 @@ class Model(ModelInterface):
     @torch.no_grad()
     def predict(self, sequences: Sequence[Sequence[int]], rows: Sequence[Sequence[int]]) -> list[Tensor]:
         """Lists of ids and the positions asked of each -> one float32 [n, V] CPU tensor per sequence."""
+        if isinstance(sequences, str) or any(isinstance(one, str) for one in sequences):
+            raise UserError("sequences are lists of token ids: give [model.tokenizer(text).input_ids]")
         if len(sequences) != len(rows):
             raise UserError(f"{len(sequences)} sequences but {len(rows)} lists of rows: give one list each")
         for number, (sequence, asked) in enumerate(zip(sequences, rows, strict=True)):

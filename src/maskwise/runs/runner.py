@@ -32,7 +32,7 @@ from maskwise.tasks.prompts import Prompt
 P, A = TypeVar("P"), TypeVar("A")
 CPU_BATCH_TOKENS, GPU_BATCH_TOKENS = 8192, 32768
 MEETING = timedelta(minutes=10)  # for a process that was lost before all had met
-PIECE = "\ufffd"  # what a token decodes to that holds a part of a character
+PIECE = "\ufffd"  # the text of a token that holds a part of a character
 
 
 @dataclass(frozen=True)
@@ -108,8 +108,8 @@ def batches(
 def arrivals(
     prompts: Sequence[P], requests: int, answer: Callable[[Sequence[P]], list[A]]
 ) -> Iterator[tuple[int, list[A]]]:
-    """(place of the prompt, its answer) as they arrive, of so many prompts at a time. Where one fails nothing more
-    is sent, and those under way still count: a resumed run need not ask them again."""
+    """(place of the prompt, its answer) as they arrive, with so many concurrent requests. If one fails, nothing more is
+    sent, and the answers under way are still kept for a resumed run."""
     failed: BaseException | None = None
     pool = ThreadPoolExecutor(requests)
     sent: dict[Future[list[A]], int] = {pool.submit(answer, [one]): at for at, one in enumerate(prompts)}
@@ -199,7 +199,7 @@ def _record(model: Model, item: Item, answer: Answer) -> Record:
     probe, task, point, _ = item.key
     written = answer.written
     predicted = model.tokenizer.decode([answer.token]) if written is None else written.text
-    # The text counts, but pieces of characters all read alike.
+    # Texts are compared, but all parts of characters decode to the same text.
     same = answer.token == item.prompt.answer_id or (predicted == item.answer and PIECE not in predicted)
     listed = answer.nll_allowed is not None and answer.nll_choice is not None
     return Record(

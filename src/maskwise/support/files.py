@@ -48,15 +48,29 @@ def read_bytes(file: Path) -> bytes:
         with open_regular(file) as opened:
             return opened.read()
     except (OSError, ValueError) as problem:  # a name with a null byte is a ValueError
-        raise UserError(f"cannot read {file}: {getattr(problem, 'strerror', None) or problem}") from None
+        folder = "; give a file, not a folder" if isinstance(problem, IsADirectoryError) else ""
+        raise UserError(f"cannot read {file}: {getattr(problem, 'strerror', None) or problem}{folder}") from None
+
+
+# How files begin that people give for text.
+BEGINNINGS = {b"PK\x03\x04": "an Excel workbook or a zip archive", b"%PDF": "a PDF", b"\x89PNG": "a picture"}
+BEGINNINGS |= {b"\xff\xd8\xff": "a picture", b"PAR1": "a Parquet file", b"\x1f\x8b": "compressed"}
+BEGINNINGS |= {b"\xd0\xcf\x11\xe0": "an Excel or Word file", b"\xff\xfe": "UTF-16 text", b"\xfe\xff": "UTF-16 text"}
+
+
+def refusal_of_bytes(file: Path, content: bytes, remedy: str) -> UserError:
+    """The line for a file that is not UTF-8 text: what it is, where its beginning says so, and what to give."""
+    kind = next((f" but {kind}" for beginning, kind in BEGINNINGS.items() if content.startswith(beginning)), "")
+    return UserError(f"{file} is not UTF-8 text{kind}: {remedy}")
 
 
 def read_text(file: Path, remedy: str) -> str:
     """The whole of a UTF-8 file; one that cannot be read, or is something else, is refused in one line."""
+    content = read_bytes(file)
     try:
-        text = read_bytes(file).decode("utf-8")
+        text = content.decode("utf-8")
     except UnicodeDecodeError:
-        raise UserError(f"{file} is not UTF-8 text: {remedy}") from None
+        raise refusal_of_bytes(file, content, remedy) from None
     return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
@@ -183,7 +197,7 @@ def refuse_occupied(out: Path) -> None:
 
 def refuse_checkpoint_folder(out: Path) -> None:
     """Refuses the folder of a model as output folder."""
-    if (out / "config.json").exists() or (out / "adapter_config.json").exists():
+    if any(os.path.exists(out / name) for name in ("config.json", "adapter_config.json")):  # no error if locked
         raise UserError(f"{out} is the folder of a model: choose another --out")
 
 
@@ -205,6 +219,8 @@ def refuse_unwritable(out: Path | None) -> None:
         raise UserError(f"{out} exists already: choose another file, or remove it")
     if out is not None and not out.absolute().parent.is_dir():
         raise UserError(f"there is no folder {out.parent}: make it, or name another --out")
+    if out is not None and out.suffix.lower() in (".csv", ".tsv", ".parquet", ".xlsx"):
+        raise UserError(f"{out} would hold JSON lines: name a .jsonl file")
 
 
 def is_plain_name(name: str) -> bool:

@@ -113,6 +113,9 @@ def read_row(row: Any, where: str, forms: Sequence[ColumnForm], wanted: str, wea
     found = [form for form in forms if given.issuperset(form.names)]
     if MESSAGES in found or weakest:
         found = [form for form in found if form is not TEXT] or found
+    empty = [name for name in row if name not in given and any(name in form.names for form in forms)]
+    if not found and empty:
+        raise UserError(f"{where}: {', '.join(empty)} is null; write {wanted}")
     if not found:
         raise UserError(f"{where} has the keys {keys_in_words(row)}: write {wanted}")
     if len(found) > 1:

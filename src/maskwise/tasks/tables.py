@@ -41,10 +41,12 @@ def located_rows(source: Records) -> list[LocatedRow]:
     elif Path(source).suffix.lower() in TABLES:
         rows = [(f"{source} line {number}", row) for number, row in read_rows(Path(source))]
     else:
-        rows = list(json_rows(Path(source), read_text(Path(source), "give one JSON object a line")))
+        rows = list(json_rows(Path(source), read_text(Path(source), "save it as .jsonl, .csv or .parquet")))
     if not rows:
-        name = source if isinstance(source, str | Path) else "the list"
-        raise UserError(f"{name} is empty: give one JSON object a line")
+        listed = not isinstance(source, str | Path)
+        raise UserError(
+            "the list is empty: give one object a row" if listed else f"{source} is empty: give one JSON object a line"
+        )
     return rows
 
 

@@ -42,6 +42,16 @@ def chosen_reporters(tensorboard: bool | None, report_to: Sequence[str] | None) 
     return ("tensorboard",) if (installed if tensorboard is None else tensorboard) else ()
 
 
+def check_callbacks(given: "Sequence[TrainerCallback] | None") -> "list[TrainerCallback]":
+    """The Trainer's callbacks, refused where they are something else, such as a reporter's name."""
+    from transformers import TrainerCallback
+
+    listed = [given] if isinstance(given, str) or not isinstance(given, Sequence | None) else list(given or [])
+    if not all(isinstance(one, TrainerCallback) for one in listed):
+        raise UserError("callbacks takes a list of transformers' TrainerCallback: name a reporter with --report-to")
+    return listed
+
+
 def reporter_callbacks(reporters: Sequence[str], logs: Path, main_process: bool) -> "list[TrainerCallback]":
     """The Trainer's callbacks of the reporters; TensorBoard writes into `logs`, by the main process alone."""
     from transformers.integrations import TensorBoardCallback, get_reporting_integration_callbacks

@@ -81,7 +81,9 @@ class Strategy:
         values = {parameter.name: parameter.default for parameter in self.parameters}
         for name, value in (given or {}).items():
             if name not in known:
-                other = did_you_mean(name, known) if known else ", and no other: name the strategy that has it (rule)"
+                other = (
+                    did_you_mean(name, known) if known else ": it has none, name the strategy that has it with --rule"
+                )
                 raise UserError(f"the strategy {self.name} has no parameter {name!r}{other}")
             known[name].check(value, self.name)
             values[known[name].name] = value

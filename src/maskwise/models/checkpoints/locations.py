@@ -1,5 +1,6 @@
 """Resolution of model names to folders: local, embedded or published. Imports no torch."""
 
+import os
 import re
 import sys
 from contextlib import suppress
@@ -11,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from maskwise.models.families import FAMILIES
-from maskwise.support.errors import UserError
+from maskwise.support.errors import UserError, cannot_open
 from maskwise.support.files import read_json, refuse_irregular
 from maskwise.support.nearest import nearest
 from maskwise.support.terminal import one_line
@@ -117,6 +118,12 @@ def _say_once(line: str) -> None:
 
 
 def _no_model(name: str) -> UserError:
+    try:
+        os.stat(name)
+    except PermissionError as problem:
+        return UserError(cannot_open(problem))
+    except (OSError, ValueError):  # no such file, or a name that no file can have
+        pass
     meant = nearest(name, [*embedded_models(), *(known.name for family in FAMILIES for known in family.published)])
     hint = "" if meant is None else f"did you mean {meant}? Else "
     known = ", ".join(embedded_models()) or "none yet"
@@ -126,7 +133,7 @@ def _no_model(name: str) -> UserError:
 
 
 def refuse_unknown_model(name: str) -> None:
-    """Refuses unknown names early: nothing is fetched, folders are only checked for existence."""
+    """Refuses unknown names early: nothing is fetched, no file of a folder is read."""
     base, adapter = split_name(name)
     if base in embedded_models() and not isdir(base):
         weights_folder(locate_checkpoint(base)[0])  # which may be in a package that is not installed
@@ -135,6 +142,21 @@ def refuse_unknown_model(name: str) -> None:
             raise UserError(f"{base} is a file: give the folder of a checkpoint")
         if not is_hub_name(base):
             raise _no_model(base)
+    elif adapter is None and isdir(base) and not any(_describes_model(file) for file in os.listdir(base)):
+        raise UserError(f"{base} has no config.json: give the folder of a checkpoint")
+
+
+def _describes_model(file: str) -> bool:
+    return file in ("config.json", "adapter_config.json") or file.endswith(".gguf")
+
+
+def refuse_swapped(model: object, prompts: object) -> None:
+    """A prompt in the place of the model, and a model's name in the place of the prompt."""
+    known = [*embedded_models(), *(one.name for family in FAMILIES for one in family.published)]
+    if not (isinstance(model, str) and isinstance(prompts, str)) or model in known or exists(model):
+        return
+    if prompts in known:
+        raise UserError(f"{prompts!r} is a model, and {model!r} is none: give the model first, then the prompt")
 
 
 def is_hub_name(name: str) -> bool:

@@ -26,6 +26,8 @@ SHARE_OF_FREE = 0.9  # of the free memory, where no limit is given; the rest is 
 def pick_device(device: str | torch.device | None) -> torch.device:
     if isinstance(device, str):
         refuse_unknown_device(device)
+    elif device is not None and not isinstance(device, torch.device):
+        raise UserError(f"device must be a text, such as cuda:0, or a torch.device, not {device!r}")
     try:
         place = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
         torch.empty(0, device=place)
@@ -87,11 +89,10 @@ def main_device(device: str | torch.device | None) -> torch.device:
     """The device of embeddings and head, which also computes the layers in main memory and on disk."""
     if int(os.environ.get("WORLD_SIZE", "1")) > 1:
         raise UserError("--device-map spreads one process over all GPUs: start it without torchrun")
-    kind = torch.device(device).type if device is not None else "cuda" if torch.cuda.is_available() else "cpu"
-    if kind not in ("cuda", "cpu") or (device is not None and torch.device(device).index is not None):
+    device = None if device is None else pick_device(device)
+    kind = device.type if device is not None else "cuda" if torch.cuda.is_available() else "cpu"
+    if kind not in ("cuda", "cpu") or (device is not None and device.index is not None):
         raise UserError(f"--device-map goes with --device cpu or cuda, not {device}: choose GPUs with --max-memory")
-    if kind == "cuda" and not torch.cuda.is_available():
-        raise UserError("no device 'cuda' here: try cpu")
     return torch.device(kind, 0) if kind == "cuda" else torch.device(kind)
 
 

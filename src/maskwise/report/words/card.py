@@ -80,8 +80,8 @@ def card_of_search(search: Search) -> str:
     picks += [f"- {_text(line)}" for line in search.undecided]
     planted = search.manifest.planted
     settings = settings_of(search) | {"model": public_name(found.model), "device": found.device}
-    told, under, judge = str(settings["quality"]).rpartition(" under ")  # a judge may be a folder
-    settings["quality"] = f"{told}{under}{public_name(judge)}" if under else judge
+    measure, under, judge = str(settings["quality"]).rpartition(" under ")  # a judge may be a folder
+    settings["quality"] = f"{measure}{under}{public_name(judge)}" if under else judge
     parts = [
         "## Decoding settings",
         f"Found by `maskwise advise` on {found.questions.held_back} questions held back from the search.",

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from msgspec import UNSET
 
 from maskwise.probes.probe import ScoreRule
-from maskwise.probes.section import Measure, Point, Section, Summary
+from maskwise.probes.section import Measure, Point, Section, Summary, place_in_words
 from maskwise.probes.summary import probes_giving, scores_shown
 from maskwise.report.figures.panels import along, having, measures_of
 from maskwise.report.readings import Reading
@@ -205,7 +205,20 @@ def verdict_lines(section: Section, readings: Sequence[Reading]) -> list[str]:
     return [line for name in section.claims for line in _verdict(name, section.relevant, readings)]
 
 
-def first_finding(section: Section, shows: Sequence[str]) -> str:
+def finding_of_models(section: Section, readings: Sequence[Reading], shows: Sequence[str]) -> str:
+    """`first_finding`; of a section with words of its own, that of each model, said once where it is the same."""
+    if section.says is None or len(readings) == 1:
+        return first_finding(section, shows)
+    found: dict[str, list[str]] = {}
+    for reading in readings:
+        lines = section.says(reading) if section.points(reading) else []
+        found.setdefault(first_finding(section, lines, LONGEST_HEADING * 3 // 4), []).append(reading.label)
+    found.pop("", None)
+    each = [f"{' and '.join(labels)}: {line[0].lower()}{line[1:]}" for line, labels in found.items()]
+    return "; ".join(each)
+
+
+def first_finding(section: Section, shows: Sequence[str], longest: int = LONGEST_HEADING) -> str:
     """The heading of a section without a change of accuracy: the first line of what it shows, with the measure's name;
     of a long one the clauses that a heading has room for. Empty where nothing was measured."""
     if not shows or shows[0].endswith("not run"):
@@ -214,7 +227,7 @@ def first_finding(section: Section, shows: Sequence[str]) -> str:
     line = shows[0] if named else f"{section.measures[0].label}: {shows[0]}"
     first, *more = re.split(r"(?=[,;] )", line)
     for clause in more:
-        if len(first + clause) > LONGEST_HEADING:
+        if len(first + clause) > longest:
             break
         first += clause
     return f"{first[0].upper()}{first[1:]}"
@@ -265,7 +278,7 @@ def _first_to_last(who: str, curve: list[Point], measure: Measure, section: Sect
         return percent(value, 1) if measure.percent else f"{number(value)}{unit}"
 
     def place(point: Point) -> str:
-        return section.at.format(section.x_names[int(point.x)] if section.x_names else f"{point.x:g}")
+        return section.at.format(place_in_words(section, point.x))
 
     unit = f"{NBSP}{measure.unit}" if measure.unit else ""
     start = f"{who}: " if who else ""
