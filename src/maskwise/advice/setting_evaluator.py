@@ -78,7 +78,7 @@ class SettingEvaluator:
     def _cost(self, answer: SettingAnswer) -> float:
         return answer.seconds if self.cost == "seconds" else (answer.passes or 0) + SECONDS * min(answer.seconds, 1e3)
 
-    def _ask(self, setting: Setting, numbers: Sequence[int]) -> None:
+    def _ask(self, setting: Any, numbers: Sequence[int]) -> None:
         missing = [number for number in numbers if (setting.name, number) not in self.answers]
         own = self.crew.share(missing)
         self.advance(len(numbers) - len(own))

@@ -29,7 +29,8 @@ from maskwise.records.record import Record
 from maskwise.support.errors import UserError
 from maskwise.tasks.prompts import Prompt
 
-P, A = TypeVar("P"), TypeVar("A")
+P = TypeVar("P")
+A = TypeVar("A")
 CPU_BATCH_TOKENS, GPU_BATCH_TOKENS = 8192, 32768
 MEETING = timedelta(minutes=10)  # for a process that was lost before all had met
 PIECE = "\ufffd"  # the text of a token that holds a part of a character
