@@ -29,9 +29,9 @@ def studio(
     check_models(models or [], None, dtype)
     with claim_port(port) as held:
         address = held.getsockname()
-        app = guarded_app(models or ["tiny-llada"], runs, address[1], dtype, device)
+        app, open_first = guarded_app(models or ["tiny-llada"], runs, address[1], dtype, device)
         echo(f"maskwise studio: http://{address[0]}:{address[1]}  (Ctrl-C ends it)")
         try:
-            serve(held, app)
+            serve(held, app, open_first)
         except KeyboardInterrupt:
             echo("maskwise studio: ended", err=True)
