@@ -223,7 +223,7 @@ class ModelInterface(nn.Module):
         masked = None
         if self.family.causal_context and batch.block is None:
             if batch.ids is None:
-                raise ValueError(f"{self.kind} is read by where its masks stand: keep the ids beside the embeddings")
+                raise ValueError(f"{self.kind} is read by where its masks stand: pass the ids with the embeddings")
             masked = batch.ids.eq(self.mask_id)  # type: ignore[arg-type]
         return layout_of(batch, cache, block, self.causal, self._has_ragged_kernels(batch), watched, masked)
 

@@ -253,6 +253,9 @@ class Estimate(Typed, frozen=True, kw_only=True):
     low: float | None
     high: float | None
 
+    def named(self, name: str) -> dict[str, float | None]:
+        return {name: self.value, f"{name}_low": self.low, f"{name}_high": self.high}
+
 
 def correlation(x: Sequence[float], y: Sequence[float]) -> Estimate:
     """Pearson's r with Fisher's interval; null with fewer than four pairs or where one side does not vary."""

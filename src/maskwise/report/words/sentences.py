@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from msgspec import UNSET
 
 from maskwise.probes.probe import ScoreRule
-from maskwise.probes.section import Measure, Point, Section, Summary
+from maskwise.probes.section import Measure, Point, Section, Summary, place_in_words
 from maskwise.probes.summary import probes_giving, scores_shown
 from maskwise.report.figures.panels import along, having, measures_of
 from maskwise.report.readings import Reading
@@ -194,7 +194,11 @@ def what_this_run_shows(section: Section, readings: Sequence[Reading]) -> list[s
     """The section's own words or a line per curve, then the verdicts on the paper's claims."""
 
     def lines(words: Callable[[Reading], list[str]]) -> list[str]:
-        return [f"{r.label}, {line}" if len(readings) > 1 else line for r in readings for line in words(r)]
+        labels: dict[str, list[str]] = {}
+        for reading in readings:
+            for line in words(reading):
+                labels.setdefault(line, []).append(reading.label)
+        return [f"{' and '.join(named)}, {line}" if len(readings) > 1 else line for line, named in labels.items()]
 
     own = lines(section.says) if section.says else _line_per_curve(section, readings)
     return own + verdict_lines(section, readings)
@@ -205,7 +209,22 @@ def verdict_lines(section: Section, readings: Sequence[Reading]) -> list[str]:
     return [line for name in section.claims for line in _verdict(name, section.relevant, readings)]
 
 
-def first_finding(section: Section, shows: Sequence[str]) -> str:
+def finding_of_models(section: Section, readings: Sequence[Reading], shows: Sequence[str]) -> str:
+    """`first_finding`; of a section with words of its own, that of each model, said once where it is the same."""
+    if section.says is None or len(readings) == 1:
+        return first_finding(section, shows)
+    found: dict[str, list[str]] = {}
+    for reading in readings:
+        lines = section.says(reading) if section.points(reading) else []
+        found.setdefault(first_finding(section, lines, LONGEST_HEADING * 3 // 4), []).append(reading.label)
+    found.pop("", None)
+    return "; ".join(
+        f"{' and '.join(labels)}: {line if line[1:2].isupper() else line[0].lower() + line[1:]}"
+        for line, labels in found.items()
+    )
+
+
+def first_finding(section: Section, shows: Sequence[str], longest: int = LONGEST_HEADING) -> str:
     """The heading of a section without a change of accuracy: the first line of what it shows, with the measure's name;
     of a long one the clauses that a heading has room for. Empty where nothing was measured."""
     if not shows or shows[0].endswith("not run"):
@@ -214,7 +233,7 @@ def first_finding(section: Section, shows: Sequence[str]) -> str:
     line = shows[0] if named else f"{section.measures[0].label}: {shows[0]}"
     first, *more = re.split(r"(?=[,;] )", line)
     for clause in more:
-        if len(first + clause) > LONGEST_HEADING:
+        if len(first + clause) > longest:
             break
         first += clause
     return f"{first[0].upper()}{first[1:]}"
@@ -265,7 +284,7 @@ def _first_to_last(who: str, curve: list[Point], measure: Measure, section: Sect
         return percent(value, 1) if measure.percent else f"{number(value)}{unit}"
 
     def place(point: Point) -> str:
-        return section.at.format(section.x_names[int(point.x)] if section.x_names else f"{point.x:g}")
+        return section.at.format(place_in_words(section, point.x))
 
     unit = f"{NBSP}{measure.unit}" if measure.unit else ""
     start = f"{who}: " if who else ""
