@@ -55,6 +55,11 @@ def _trained(out: Path) -> Any:
     return json.loads((out / "result.json").read_text())["losses"], (out / "adapter_model.safetensors").read_bytes()
 
 
+def _mitigated(out: Path) -> Any:
+    found = json.loads((out / "cures.json").read_text())
+    return found["n"], found["two_masks"], [(row["cure"], row["accuracy"], row["two_masks"]) for row in found["cures"]]
+
+
 def _files(out: Path) -> Any:
     return {file.name: file.read_bytes() for file in sorted(out.iterdir())}
 
@@ -74,6 +79,7 @@ COMMANDS = {
         Command("train", f"train tiny-llada --data TEXT --out OUT {_SHORT} --context 64 --device cpu", _trained),
         Command("export", "export tiny-llada+ma --out OUT --json", _files),
         Command("convert", "convert tiny-qwen --out OUT --json", _files),
+        Command("cures", "cures tiny-llada --points 1 --json --device cpu --out OUT", _mitigated),
     )
 }
 
@@ -136,6 +142,7 @@ def run_forked(
         _become(words, home, fault, front, tell, main)
     os.close(front)
     os.close(tell)
+    os.read(told, 1)  # the command begins now: a signal before would be answered by the harness
     if seconds is not None:
         time.sleep(seconds)
         os.kill(child, stop)  # it is ours until it is waited for, ended or not
@@ -157,7 +164,10 @@ def _become(words: Sequence[str], home: Path, fault: Fault, front: int, tell: in
         os.dup2(front, 2)
         signal.alarm(SECONDS_A_RUN)  # ends it where nothing else does
         sys.argv = ["maskwise", *words]
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
         fault.install()
+        os.write(tell, b"\n")
+        signal.signal(signal.SIGINT, signal.default_int_handler)
         main()
         status = 0
     except SystemExit as stop:
