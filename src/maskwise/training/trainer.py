@@ -23,7 +23,7 @@ from maskwise.support.errors import UserError
 from maskwise.support.progress import Forecast, progress_bar
 from maskwise.support.terminal import one_line, open_console
 from maskwise.training.data.epochs import Epochs
-from maskwise.training.data.noised_pairs import NoisedPairs, PairCollator
+from maskwise.training.data.noised_pairs import NoisedPairs
 from maskwise.training.evaluation import measure
 from maskwise.training.run_folder import checkpoint_step, complete_checkpoints, keep_newest, saving, vouch, write_json
 from maskwise.training.settings import SharedSettings, TuneSettings
@@ -204,7 +204,7 @@ class TuneTrainer(RunTrainer):
         arguments: TrainingArguments,
         settings: TuneSettings,
         dataset: NoisedPairs,
-        collator: PairCollator,
+        collator: Callable[[Sequence[Any]], dict[str, Any]],
         held_out: Sequence[Views],
         source: Path | None,
     ) -> None:
