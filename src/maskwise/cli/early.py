@@ -1,4 +1,4 @@
-"""What can be checked before torch is imported, which takes seconds: names, files, numbers."""
+"""Checks of names, files and numbers before torch is imported, which takes seconds."""
 
 from collections.abc import Iterable
 from pathlib import Path

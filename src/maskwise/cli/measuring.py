@@ -53,7 +53,7 @@ class ListsProbes(CommandWithOldNames):
 
 
 OF_ENDPOINTS = {"endpoint": None, "model": None, "concurrency": 4, "canvas": None, "steps": None, "strategy": None}
-OF_OPENED = ("dtype", "device", "device_map", "adapter", "weights", "chat", "exact", "batch_tokens")
+OF_OPENED = ("dtype", "device", "device_map", "adapter", "weights", "chat", "exact", "batch_tokens", "tensor_parallel")
 
 
 def refuse_served(given: dict[str, Any]) -> None:
@@ -67,20 +67,20 @@ def refuse_local(models: list[str] | None, given: dict[str, Any]) -> None:
     """Options of a model that is opened here, which a server's does not take."""
     if models:
         raise UserError(f"--endpoint measures what a server offers: leave {models[0]} out, and name it with --model")
-    for name in (*OF_OPENED, "tensor_parallel"):
-        if given[name] not in ((1,) if name == "tensor_parallel" else (None, False, "auto")):
+    for name in OF_OPENED:
+        if given.get(name) not in ((None, 1) if name == "tensor_parallel" else (None, False, "auto")):
             raise UserError(f"--{name.replace('_', '-')} is for a model opened here: leave it or --endpoint out")
 
 
-def _server(given: dict[str, Any]) -> Any:
+def server_of(given: dict[str, Any]) -> Any:
     from maskwise.runs.endpoint import Endpoint, UserStated
 
-    stated = UserStated(given["canvas"], given["steps"], given["strategy"])
+    stated = UserStated(given.get("canvas"), given.get("steps"), given.get("strategy"))
     return Endpoint(given["endpoint"], given["model"], given["concurrency"], stated)
 
 
 def command_line() -> str:
-    """What the user typed, for the run's manifest."""
+    """The command line that the user typed, for the run's manifest."""
     return shlex.join(["maskwise", *sys.argv[1:]])
 
 
@@ -194,7 +194,7 @@ def diagnose(
             examine(name, any_base=any_base)
             refuse_inapplicable(name, settings)
     given |= {"preset": preset, "relevant": numbers, "max_memory": limits, "command": command_line()}
-    runs = [run_probes(name, **given) for name in (names if endpoint is None else [_server(served)])]
+    runs = [run_probes(name, **given) for name in (names if endpoint is None else [server_of(served)])]
     from maskwise.runs.runner import join_crew
 
     if not join_crew().is_first:

@@ -81,7 +81,7 @@ def _describe_in_words(parameter: Any) -> None:
 
 
 def _current_name(argument: str, renamed: dict[str, str]) -> str:
-    """`--rate` and `--rate=1e-4`, told on standard error; anything else as it is."""
+    """`--rate` and `--rate=1e-4`, with a line on standard error; anything else as it is."""
     option, equals, value = argument.partition("=")
     if option not in renamed:
         return argument

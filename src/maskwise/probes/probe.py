@@ -1,4 +1,4 @@
-"""What a probe is: one value that says what is asked, what is measured and how it is shown.
+"""The type of probes: questions, measures and presentation in one value.
 
 Everything else (presets, help, runner, scores, terminal, page) derives from the tuple of probes,
 `maskwise.probes.PROBES`. To add a probe, write its file and add it to that tuple.
@@ -43,7 +43,7 @@ POINTS_PER_UNIT = 100  # what is prepared, sorted by length and asked together
 
 @dataclass(frozen=True)
 class Settings:
-    """What a run asks: the numbers that its probes share, and each probe's own `parameters`.
+    """The settings of a run: the numbers that its probes share, and each probe's own `parameters`.
 
     The default asks 100 points of each of the 16 tasks, with 10 relevant examples among 40 distractors. Several numbers
     in `relevant` are asked one after the other by the probes with `each_number`, the others use `main_relevant`
@@ -78,7 +78,7 @@ class Settings:
 
 @dataclass(frozen=True)
 class Asker:
-    """What turns text into ids for one model. `mask_id` None is an autoregressive model."""
+    """Tokenizer, mask and filler of one model. `mask_id` None is an autoregressive model."""
 
     tokenizer: Any
     mask_id: int | None
@@ -288,5 +288,5 @@ class Probe:
 
     @property
     def record_fields(self) -> RecordFields:
-        """What its records must hold."""
+        """The structs that its records are checked by."""
         return RecordFields(self.condition, self.evidence)

@@ -233,7 +233,7 @@ class Section:
 
 @dataclass(frozen=True)
 class Lead:
-    """What a probe contributes to the first screen of the page: a curve of the change of accuracy.
+    """A probe's part of the first screen of the page: a curve of the change of accuracy.
 
     entries: those of the curve, of one number of relevant examples, with `masks` as the place on the x axis.
     name: of the curve, where it is drawn beside the main one. main: the screen is about this probe; the first other one
@@ -257,7 +257,7 @@ class TextTable:
 
 
 def mark_place(place: float, series: int, of: int) -> float:
-    """Where the mark of one of several series or models stands at a named place of the x axis: beside the others'."""
+    """The x position of the mark of one of several series or models at a named place, next to the others'."""
     return place + min(MARKS_APART, MARKS_SPAN / of) * (series - (of - 1) / 2)
 
 

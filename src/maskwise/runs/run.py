@@ -1,4 +1,4 @@
-"""A run as a value: `mw.diagnose` makes one, `mw.read_run` reads one again, and it is looked at from there."""
+"""`Run`, the result of `mw.diagnose` and `mw.read_run`: scores, records, table, figures and page."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
@@ -36,8 +36,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Sources:
-    """What the questions of a run were made from, where it was not the package's own or the model's name does not
-    lead to it."""
+    """The sources of a run's questions that are not the package's own or cannot be found by the model's name."""
 
     tokenizer: Any = None
     words: Any = None  # a `WordSource`
@@ -181,7 +180,7 @@ def read_run(folder: str | Path) -> Run:
 
 @dataclass(frozen=True)
 class RunInputs:
-    """What a run asks and what the questions are made from, read and checked before a model is opened."""
+    """The settings and sources of a run's questions, read and checked before a model is opened."""
 
     settings: "Settings"
     source: "WordSource"

@@ -48,7 +48,7 @@ def units(setup: Setup) -> Iterator[Unit]:
 
 
 def accuracy_without_examples(records: Sequence[Record]) -> dict[str, float]:
-    """Of each task, with the fewest masks."""
+    """The accuracy of each task with the fewest masks."""
     fewest = min(record.condition["masks"] for record in records)
     right: dict[str, list[bool]] = defaultdict(list)
     for record in records:

@@ -120,7 +120,7 @@ def claims(records: Sequence[Record]) -> list[Claim]:
 
 
 def beside_one_step(probe: str, curves: Callable[[Shown], list[Point]]) -> Callable[[Shown], list[Point]]:
-    """The mask-count curve beside a probe's own, where both have the same numbers of masks."""
+    """A probe's curves and the mask-count curve at the same numbers of masks."""
 
     def points(shown: Shown) -> list[Point]:
         counts = {entry.masks for entry in shown.entries(probe)}

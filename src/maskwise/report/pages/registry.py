@@ -121,6 +121,9 @@ def run_table(readings: Sequence[Reading]) -> RunTable:
     return RunTable("Scores", columns, rows, notes)
 
 
+UNDECIDED = TableCell("not decided")
+
+
 def search_table(searches: Sequence[Search]) -> RunTable:
     """A row per search of advise: the best setting, what it gains, and the fastest one near it."""
     columns = (
@@ -150,9 +153,11 @@ def _search_row(search: Search) -> tuple[TableCell, ...]:
         TableCell("reference")
         if is_reference
         else TableCell(search.number(gain.mean, signed=True), search.ends(gain), float(gain.mean)),
-        TableCell(f"{best.passes:.3g}", f"{best.seconds:.2g} s", float(best.passes)),
+        TableCell(
+            "" if best.passes is None else f"{best.passes:.3g}", f"{best.seconds:.2g} s", float(best.passes or 0)
+        ),
         _text_cell(best.setting, "" if "best quality" in by_goal else "not shown to be the best"),
-        _text_cell(fast.setting, f"passes: {fast.passes:.3g}") if fast else TableCell("not decided"),
+        _text_cell(fast.setting, f"passes: {fast.passes or 0:.3g}" * (not search.served)) if fast else UNDECIDED,
         _text_cell(asked),
         _versions(search.manifest.versions),
     )

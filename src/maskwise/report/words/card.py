@@ -71,26 +71,26 @@ def card_of_search(search: Search) -> str:
             row.setting + (" (reference)" if row.setting == found.reference else ""),
             search.with_ends(row.quality),
             search.with_ends(row.to_reference, signed=True),
-            f"{row.passes:.3g}",
-            f"{row.seconds:.2g}",
+            *search.costs_in_words(row),
         )
         for row in found.confirmed
     ]
+    costs = () if search.served else ("forward passes",)
     picks = [f"- {_text(row.goal)}: {_code(row.python)}" for row in found.advice]
     picks += [f"- {_text(line)}" for line in search.undecided]
     planted = search.manifest.planted
     settings = settings_of(search) | {"model": public_name(found.model), "device": found.device}
-    told, under, judge = str(settings["quality"]).rpartition(" under ")  # a judge may be a folder
-    settings["quality"] = f"{told}{under}{public_name(judge)}" if under else judge
+    measure, under, judge = str(settings["quality"]).rpartition(" under ")  # a judge may be a folder
+    settings["quality"] = f"{measure}{under}{public_name(judge)}" if under else judge
     parts = [
         "## Decoding settings",
         f"Found by `maskwise advise` on {found.questions.held_back} questions held back from the search.",
         *([f"**Planted**: this model has a fault put into it on purpose, {_text(planted)}."] if planted else []),
         _text(found.sentence),
         "\n".join(picks),
-        _table(("setting", f"quality{unit}", f"difference from reference{points}", "forward passes", "seconds"), rows),
+        _table(("setting", f"quality{unit}", f"difference from reference{points}", *costs, "seconds"), rows),
         "In brackets: quality with its 95 % interval; differences are paired, and all of them together hold in 95 % of "
-        "runs. Passes and seconds are per question.",
+        f"runs. {'Seconds' if search.served else 'Passes and seconds'} are per question.",
         "Not tried: " + _text("; ".join(map(str, found.not_tried))) + ".",
         "### Settings of these numbers",
         _table(("setting", "value"), [(name.replace("_", " "), in_words(value)) for name, value in settings.items()]),

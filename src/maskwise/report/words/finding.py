@@ -68,16 +68,16 @@ def finding(readings: Sequence[Reading], compared: bool = False) -> Finding:
     """The finding of one run is its largest effect; of several runs, the effect of masks on each model.
     `compared`: whether that differs from what they do to the first."""
     curves = [(reading, changes(main_entries(reading))) for reading in readings]
-    told = [(reading, curve) for reading, curve in curves if len(curve) > 1]
-    limited = limited_by_skill(told)
-    shown = [one for one in told if one[0].label not in limited]
+    drawn = [(reading, curve) for reading, curve in curves if len(curve) > 1]
+    limited = limited_by_skill(drawn)
+    shown = [one for one in drawn if one[0].label not in limited]
     order = [reading.label for reading in readings]
     panel = mask_chart(shown, order) if shown else None
     if len(readings) == 1:
         return _of_one(readings[0], panel)
-    if told:
+    if drawn:
         labelled = [(reading.label, curve) for reading, curve in shown]
-        first = told[0][0]
+        first = drawn[0][0]
         verdicts = [verdict(first, reading) for reading, _ in shown if reading is not first]
         compares = compared and first.label not in limited
         sentence = " ".join(filter(None, verdicts if compares else [])) or about_masks(labelled)
@@ -88,14 +88,14 @@ def finding(readings: Sequence[Reading], compared: bool = False) -> Finding:
     return Finding(" ".join(_sentence(label, effect) for label, first in each for effect in first), None)
 
 
-def limited_by_skill(told: Sequence[tuple[Reading, Sequence[Change]]]) -> dict[str, Skill]:
+def limited_by_skill(drawn: Sequence[tuple[Reading, Sequence[Change]]]) -> dict[str, Skill]:
     """By label, the skill of models that cannot show a loss: they have no curve and no number.
 
     Where another model loses accuracy on the same questions, these are not too easy.
     """
-    lost = any(change.high < 0 for _, curve in told for change in curve)
+    lost = any(change.high < 0 for _, curve in drawn for change in curve)
     found = {}
-    for reading, curve in told:
+    for reading, curve in drawn:
         limit = limit_of_run(reading)
         if limit is None or any(change.detected for change in curve[1:]) or (lost and limit.shown):
             continue
@@ -196,11 +196,11 @@ def _larger_than_masks(readings: Sequence[Reading]) -> str:
     return f"A larger effect: {_sentence(label, first)}"
 
 
-def about_masks(told: Sequence[tuple[str, Sequence[Change]]]) -> str:
+def about_masks(drawn: Sequence[tuple[str, Sequence[Change]]]) -> str:
     """The effect of the most masks on each model, the largest loss first; equal numbers are named once."""
-    if not told:
+    if not drawn:
         return ""
-    by_loss = sorted(((label, curve[-1]) for label, curve in told), key=lambda one: one[1].points)
+    by_loss = sorted(((label, curve[-1]) for label, curve in drawn), key=lambda one: one[1].points)
     alike = len({last.count for _, last in by_loss}) == 1
     parts = [_in_words(label, last, named=not (alike and at)) for at, (label, last) in enumerate(by_loss)]
     return ("; ".join(parts) + ".").replace("inconclusive", "Inconclusive", parts[0].startswith("inconclusive"))
@@ -259,16 +259,16 @@ def _three(effects: Sequence[Effect], charted: Sequence[str]) -> tuple[ChartNumb
     )
 
 
-def _of_models(told: Sequence[tuple[Reading, Sequence[Change]]], order: Sequence[str]) -> tuple[ChartNumber, ...]:
+def _of_models(drawn: Sequence[tuple[Reading, Sequence[Change]]], order: Sequence[str]) -> tuple[ChartNumber, ...]:
     """What the most masks do to each model, the largest loss first; of two that were asked the same also the difference
     of these."""
     found = []
-    for reading, curve in sorted(told, key=lambda one: one[1][-1].points):
+    for reading, curve in sorted(drawn, key=lambda one: one[1][-1].points):
         last = curve[-1]
         what = f"{reading.label}, {last.count} masks instead of 2"
         found.append(replace(_number(last.points, last.low, last.high, what), curve=order.index(reading.label)))
-    if len(told) == 2:
-        first, second = (reading for reading, _ in told)
+    if len(drawn) == 2:
+        first, second = (reading for reading, _ in drawn)
         apart = difference_of_changes(first, second)
         if apart is not None:
             found.append(
