@@ -14,6 +14,7 @@ that copies an example's letter is right exactly once too: an example has the op
 which one category keeps its place and the two others have changed theirs.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import islice
 
@@ -86,17 +87,18 @@ def draw_contrast(
         letters = {kept: kept, swapped[0]: swapped[1], swapped[1]: swapped[0]}
         words = tuple(draws.choice(shown[category]) for category in task.categories)
         examples.append((words, tuple(order[letters[letter]] for letter in range(RULES))))
-    targets = []
-    for category in task.categories:  # a word comes back only when all have been used
-        words = held[category]
-        shuffled = python_random("contrast words", seed, task.name, category).sample(words, len(words))
-        targets.append(shuffled[question % len(shuffled)])
     return Contrast(
-        tuple(targets),
+        tuple(_target(held[category], question, seed, task.name, category) for category in task.categories),
         order,
         tuple(examples),
         tuple(islice(number_questions(task.number, draws), distractors)),
     )
+
+
+def _target(words: Sequence[str], question: int, seed: int, *names: str) -> str:
+    """The question's word of a category: one comes back only when all have been used."""
+    shuffled = python_random("contrast words", seed, *names).sample(words, len(words))
+    return shuffled[question % len(shuffled)]
 
 
 def _placed(words: tuple[str, ...], order: tuple[int, ...], rule: int) -> Question:
