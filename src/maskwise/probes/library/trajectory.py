@@ -45,7 +45,7 @@ NAME = "trajectory"
 STRATEGIES = ("low-confidence", "random", "remdm")
 PLACES = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)  # shares of the steps at which the accuracy is drawn
 PACES = (1, 2)  # tokens per step
-KINDS = {"lost": "lost", "lost_chance": "lost, chance", "gained": "gained", "gained_chance": "gained, chance"}
+KINDS = {"lost": "lost", "lost_chance": "lost by chance", "gained": "gained", "gained_chance": "gain by chance"}
 LITTLE = 0.05  # of the questions
 DECODING_COST = 4
 

@@ -194,7 +194,11 @@ def what_this_run_shows(section: Section, readings: Sequence[Reading]) -> list[s
     """The section's own words or a line per curve, then the verdicts on the paper's claims."""
 
     def lines(words: Callable[[Reading], list[str]]) -> list[str]:
-        return [f"{r.label}, {line}" if len(readings) > 1 else line for r in readings for line in words(r)]
+        labels: dict[str, list[str]] = {}
+        for reading in readings:
+            for line in words(reading):
+                labels.setdefault(line, []).append(reading.label)
+        return [f"{' and '.join(named)}, {line}" if len(readings) > 1 else line for line, named in labels.items()]
 
     own = lines(section.says) if section.says else _line_per_curve(section, readings)
     return own + verdict_lines(section, readings)
@@ -214,8 +218,10 @@ def finding_of_models(section: Section, readings: Sequence[Reading], shows: Sequ
         lines = section.says(reading) if section.points(reading) else []
         found.setdefault(first_finding(section, lines, LONGEST_HEADING * 3 // 4), []).append(reading.label)
     found.pop("", None)
-    each = [f"{' and '.join(labels)}: {line[0].lower()}{line[1:]}" for line, labels in found.items()]
-    return "; ".join(each)
+    return "; ".join(
+        f"{' and '.join(labels)}: {line if line[1:2].isupper() else line[0].lower() + line[1:]}"
+        for line, labels in found.items()
+    )
 
 
 def first_finding(section: Section, shows: Sequence[str], longest: int = LONGEST_HEADING) -> str:
