@@ -262,7 +262,8 @@ def test_a_change_of_format_is_told_from_a_change_of_content(tmp_path):
 def test_models_that_cannot_be_asked_are_told_why(tmp_path):
     asked = replace(ASKED, probes=("mask-count", "mechanism"))
     run = read_run(diagnose(known_model(uniform), asked, tmp_path))
-    assert run.manifest["notes"] == ["mechanism was not run: the attention of a wrapped transformers model cannot be cut"]
+    (note,) = run.manifest["notes"]
+    assert note == "mechanism was not run: the attention of a wrapped transformers model cannot be cut"
     assert {record["probe"] for record in run.records} == {"mask-count"}
     with pytest.raises(UserError, match="mechanism does not apply"):
         diagnose(tiny_ar(tokenizer=shipped_tokenizer(), vocab=2048), ASKED, tmp_path / "ar")

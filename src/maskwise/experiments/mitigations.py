@@ -229,7 +229,7 @@ def compare_mitigations(
     """What `maskwise cures --json` prints. `advance` is called with the number of questions answered.
 
     Without an adapter the mitigations that need one have no accuracy; nor has a bias on keys in a wrapped model or a
-    masked language model, whose attention cannot be changed, nor what a model cannot do that sees no masks after its block.
+    masked language model, whose attention is fixed, nor what a model cannot do that sees no masks after its block.
     """
     refuse_autoregressive(model)
     kept = kept or KeptAnswers(None, {})
