@@ -25,8 +25,8 @@ MASKS = 200
 
 
 class Marked(NamedTuple):
-    """Whether the answer to a question was right. nll: negative log-likelihood of the right answer in the step that wrote
-    one, in nats; None of a vote, which takes all steps."""
+    """Whether the answer to a question was right. nll: negative log-likelihood of the right answer in the step that
+    wrote one, in nats; None of a vote, which takes all steps."""
 
     task: str
     point: int

@@ -6,8 +6,8 @@ one-step ones take 40 steps for the 200 tokens, so they are compared at equal sp
 
 Of each both ends are measured, before and after: accuracy and likelihood with 2 masks (only training can change them)
 and with 200. The share of the loss that is recovered is (a200' - a200) / (a2 - a200), so lowering the accuracy with 2
-masks is no gain. A mitigation counts only if accuracy and likelihood with 200 masks both rise. The likelihood is that of
-the right answer in the step that commits an answer.
+masks is no gain. A mitigation counts only if accuracy and likelihood with 200 masks both rise. The likelihood is that
+of the right answer in the step that commits an answer.
 """
 
 from collections.abc import Callable, Mapping, Sequence

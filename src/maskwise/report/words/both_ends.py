@@ -49,7 +49,8 @@ class Judgement:
         if self.nll.value is None:
             return f"{accuracy}; likelihoods were not measured"
         nats = nats_between(self.nll.value, self.nll.low, self.nll.high)
-        return f"{accuracy}; likelihood {VERBS[-direction(self.nll)]}, negative log-likelihood {nats}"
+        unknown = " (no interval)" if self.nll.low is None else ""
+        return f"{accuracy}; likelihood {VERBS[-direction(self.nll)]}, negative log-likelihood {nats}{unknown}"
 
     @property
     def sentence(self) -> str:
