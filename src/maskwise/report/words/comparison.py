@@ -56,12 +56,6 @@ def _all_rows(models: Mapping[str, ComparedModel], changes: Mapping[str, Changes
         )
         return Row(name, meaning, values, changed)
 
-    def tenths(value: float) -> str:
-        return percent(value, 1)
-
-    def in_points(value: float) -> str:
-        return points(value).removeprefix("+")
-
     most = {found.most_masks for found in models.values()} - {None}
 
     def with_most(name: str, meaning: str, key: str, show: Callable[[float], str],
@@ -108,6 +102,14 @@ def _all_rows(models: Mapping[str, ComparedModel], changes: Mapping[str, Changes
         row("Confidence", f"mean probability of its answers, {over}", "confidence", number, "confidence"),
         row("Entropy", f"mean, nats, {over}", "entropy", number, "entropy"),
     ]  # fmt: skip
+
+
+def tenths(value: float) -> str:
+    return percent(value, 1)
+
+
+def in_points(value: float) -> str:
+    return points(value).removeprefix("+")
 
 
 def change_in_words(score: Score, show: Callable[[float], str]) -> str:
